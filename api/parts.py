@@ -21,7 +21,6 @@ from api.request.api_keys import KeyRing, LedgerKeys, grant_of, let_in
 from api.request.body import Bodies
 from api.request.key_limits import RequestRates
 from api.request.memory_budget import OWNER, Budget
-from api.request.token_input import Vocabulary
 from api.server.origins import Visitors
 from api.server.overload import LONGEST_CHEAP_DELAY_S, Door, Places, StallProbe
 from api.waiting.hub import Hub, WaitingTimes
@@ -111,7 +110,7 @@ class Services:
             ledger_keys=LedgerKeys(ledger, keys, datasets.forget),
             visitors=Visitors(settings, keys),
             rates=RequestRates(ledger),
-            requests=EmbeddingRequests(settings, registry, _vocabulary(settings), hub.name),
+            requests=EmbeddingRequests(settings, registry, hub.name),
             rate_limits=RateLimits(registry),
             storage=storage,
             datasets=datasets,
@@ -234,9 +233,3 @@ class Services:
         if self.traces is not None:
             await asyncio.to_thread(self.traces.close)
         await self.ledger.close()
-
-
-def _vocabulary(settings: Settings) -> Vocabulary | None:
-    if settings.token_inputs == "reject":  # noqa: S105 - no secret: tokens of text
-        return None
-    return Vocabulary(max_input_bytes=settings.max_input_bytes, max_total_bytes=settings.max_body_bytes)

@@ -100,7 +100,6 @@ class Settings(BaseSettings):
     max_held_bytes: int = Field(default=128 * 2**20, ge=2**20, le=2**40)
     """Of bodies under way in one process of the web tier, and as many of answers."""
     max_input_bytes: int = Field(default=2**20, ge=16, le=2**30)
-    token_inputs: Literal["tiktoken", "reject"] = "tiktoken"  # noqa: S105 - no secret: tokens of text
     max_wait_s: float = Field(default=55, gt=0, le=600)
 
     # Files of callers

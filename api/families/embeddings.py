@@ -19,7 +19,7 @@ from api.request.key_limits import room_of, taken_by
 from api.request.memory_budget import LargeResponse
 from api.request.offload import offload, offload_in_turn
 from api.request.prefer import Preference, applied, patience_s, preference
-from api.request.token_input import VocabularyNotLoaded
+from api.token_input import VocabularyNotLoaded, load_vocabulary
 from api.waiting.synchronous import encode_now, task_or_result
 from tasks import errors, ledger
 from tasks.wire.embeddings_body import EmbeddingsBody
@@ -28,17 +28,12 @@ from worker_config.subject import span
 R = TypeVar("R")
 
 
-async def _read_with_vocabulary(size_bytes: int, patience_s: float, make: Callable[[], R]) -> R:
-    """What `make` returns; in a thread if the body is large.
-
-    Raises:
-        RequestError: what `make` raises, or that token numbers cannot be decoded here.
-        NotReady: they cannot be within `patience_s`.
-    """
+async def _read_with_vocabulary(size_bytes: int, make: Callable[[], R]) -> R:
+    """What `make` returns or raises; in a thread if the body is large."""
     try:
         return await offload_in_turn(size_bytes, make)
-    except VocabularyNotLoaded as error:
-        await error.vocabulary.load(patience_s)
+    except VocabularyNotLoaded:
+        await load_vocabulary()
     return await offload_in_turn(size_bytes, make)
 
 
@@ -93,13 +88,13 @@ async def create_embeddings(request: Request) -> Response:
     if wishes.respond_async:
         key = request.headers.get("idempotency-key")
         make = partial(services.requests.openai_task, body, owner=owner, idempotency_key=key)
-        submission, base64 = await _read_with_vocabulary(len(body), wait_s, make)
+        submission, base64 = await _read_with_vocabulary(len(body), make)
         outcome = await task_or_result(services, request, submission, end_s if wishes.wait_s else None)
         if isinstance(outcome, ledger.Task):
             return _accepted(services, outcome, applied(wishes, wait_s))
     else:
         make = partial(services.requests.synchronous, body, owner=owner, wait_s=wait_s)
-        submission, base64 = await _read_with_vocabulary(len(body), wait_s, make)
+        submission, base64 = await _read_with_vocabulary(len(body), make)
         outcome = await encode_now(services, request, submission, end_s - time.monotonic())
     services.take_answer(request, vectors.size_bytes(outcome))
     with span("answer"):

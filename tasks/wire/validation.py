@@ -67,9 +67,7 @@ def bad_input(kind: str, param: str, value: object) -> RequestError:
     if kind == "string_unicode":
         return InvalidUnicode(f"{param} is not valid Unicode.", param=param)
     if "[" in param and _token_like(value):
-        return InvalidType(
-            f"{param} holds token numbers; send strings (LangChain: check_embedding_ctx_length=False).", param=param
-        )
+        return InvalidType(f"{param} holds token numbers; send strings.", param=param)
     expected = "a string" if "[" in param else "a string or a list of strings"
     return InvalidType(f"{param} must be {expected}.", param=param)
 

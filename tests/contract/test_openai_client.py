@@ -120,11 +120,12 @@ def test_every_field_of_the_call_and_extensions_beside_it(client: openai.OpenAI)
     assert len(answer.data[0].embedding) == 4
 
 
-def test_token_numbers_without_a_vocabulary_say_what_to_do(client: openai.OpenAI) -> None:
-    for numbers in ([1, 2], [[1], [2]]):
-        with pytest.raises(openai.BadRequestError, match="check_embedding_ctx_length=False") as caught:
-            client.embeddings.create(model=MODEL, input=numbers)
-        assert caught.value.code == "invalid_type"
+def test_token_numbers_are_the_texts_that_they_stand_for(client: openai.OpenAI) -> None:
+    of_text = client.embeddings.create(model=MODEL, input="hello world").data[0].embedding
+
+    for numbers in ([15339, 1917], [[15339, 1917]]):
+        answer = client.embeddings.create(model=MODEL, input=numbers)
+        assert [item.embedding for item in answer.data] == [of_text]
 
 
 def test_models_cannot_be_deleted(client: openai.OpenAI) -> None:

@@ -84,7 +84,6 @@ class ServedApp:
             "compute": "fake",
             "served_name": MODEL,
             "max_wait_s": 20,
-            "token_inputs": "reject",  # the vocabulary would come from the network
             "storage_url": f"memory://{uuid4().hex}",
         } | settings
         self.app = create_app(load_settings(**merged), times=times)
