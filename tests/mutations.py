@@ -200,7 +200,6 @@ MUTATIONS: tuple[Mutation, ...] = (
         "math.min(bytes or kept, kept)",
         "bytes or kept",
     ),
-    Mutation("no new version at commit", "shared/ending.lua", "    t.version = t.version + 1\n", ""),
     # Aliases
     Mutation(
         "an alias dies with the task it had",
@@ -262,12 +261,6 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("a part is told as a result", "shared/answers.lua", "if t.ended < t.total or", "if"),
     Mutation("large results are sent", "shared/answers.lua", "bytes > MAX_ANSWER or", ""),
     Mutation("a message has no limit", "shared/answers.lua", " or box.bytes + bytes > MAX_ANSWERS", ""),
-    Mutation(
-        "who waits for a result follows the steps",
-        "shared/claiming.lua",
-        "if not f[13] then changed_ids",
-        "if true then changed_ids",
-    ),
     # Successors
     Mutation("a stale commit enqueues", "commit.lua", "if out[1] == 1 then\n", "if true then\n", quick=True),
     Mutation("a repeated commit enqueues again", "commit.lua", "if out[1] == 1 then\n", "if out[1] >= 1 then\n"),
@@ -623,7 +616,6 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     _cut("nobody removes what was deleted", "record_delete.lua", "call('SADD', R .. ':open-' .. kinds, id)\n"),
     _cut("a deletion wakes no step", "record_delete.lua", "wake_steps()\n"),
-    _cut("nobody hears of a deletion", "record_delete.lua", "announce()\n"),
     _cut("a full Redis deletes nothing", "record_delete.lua", "allowed_when_full()\n"),
     _cut("a batch goes before its traces", "batch_close.lua", "  if arg(2) == '0' then return 0 end"),
     _cut("an ingestion goes before its traces", "ingestion_close.lua", "  if arg(2) == '0' then return 0 end"),

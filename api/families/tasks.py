@@ -1,4 +1,4 @@
-"""Tasks: submit, list, poll, follow, fetch, cancel, forget."""
+"""Tasks: submit, list, poll, fetch, cancel, forget."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -8,34 +8,35 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from api.answer import task_json, vectors
-from api.answer.description import Answer, header, json_body, query
-from api.answer.json_response import JSON, NO_STORE, ListOf
+from api.answer.description import TEXT, Answer, json_body, query
+from api.answer.json_response import JSON, NO_STORE, ListOf, json_response, list_json
 from api.answer.why_waiting import why_waiting
 from api.families.route import (
     CALLER,
     IDEMPOTENCY_KEY,
-    PREFER_WAIT,
+    READING,
     TASK_MAKING,
     TASK_READING,
     TEXTS,
     Errors,
     Family,
+    page_after,
+    page_limit,
 )
-from api.parts import Services
 from api.queue.accept import accepted_response
 from api.request import ownership
 from api.request.memory_budget import LargeResponse
 from api.request.offload import offload, offload_in_turn
-from api.request.paging import ListPage, read_page
-from api.request.prefer import preference, query_wait_s
+from api.request.paging import ListPage, read_limit, read_page
+from api.request.patience import query_wait_s
 from api.request.schemas import TaskBody
-from api.waiting.events import EventStream, events
-from api.waiting.long_poll import matches, next_state
+from api.services import Services
+from api.waiting.long_poll import state_at_end
 from tasks import errors, ledger
-from tasks.errors import InvalidValue, TaskNotFinished
-from tasks.ledger import operations
+from tasks.errors import InvalidValue, TaskEnded, TaskNotFinished
+from tasks.ledger import CancelOutcome, operations
 from tasks.ledger.ids import missing
-from tasks.records.api_keys import Scope
+from tasks.records.keys import Scope
 from worker_config.subject import span
 
 # The answers as pydantic models. They document; the routes below render, which is several times faster.
@@ -66,9 +67,9 @@ million."""
 @router.describe(
     "POST",
     "/v1/tasks",
-    Answer(202, task_json.Task, headers=(task_json.LOCATION, task_json.RETRY_AFTER, task_json.ETAG)),
+    Answer(202, task_json.Task, headers=(task_json.LOCATION, task_json.RETRY_AFTER)),
     scopes=TASK_MAKING,
-    errors=(*TEXTS, errors.TaskGone, errors.NotReplicated),
+    errors=(*TEXTS, errors.IdempotencyConflict, errors.TaskGone, errors.NotReplicated),
     reads=(IDEMPOTENCY_KEY,),
     body=json_body(TaskBody),
     slash=True,
@@ -88,53 +89,51 @@ async def create_task(request: Request) -> Response:
 
 @router.describe(
     "GET",
+    "/v1/tasks",
+    Answer(200, TaskList),
+    scopes=READING,
+    errors=(*CALLER, errors.RequestError),
+    reads=(
+        query("status", TEXT, "States to list, separated by commas; all by default.", empty_is_absent=True),
+        page_after("Id of the task behind which the page begins."),
+        page_limit("Tasks per page."),
+    ),
+    slash=True,
+)
+async def list_tasks(request: Request) -> Response:
+    """Lists the caller's tasks, newest first. Tasks behind synchronous calls are not listed."""
+    services = Services.from_request(request)
+    owner = services.owner(request)
+    parameters = request.query_params
+    states, after = _states(parameters.getlist("status")), _after(parameters.get("after", ""))
+    limit = read_limit(parameters)
+    page = await read_tasks(services.ledger, owner, states, after=after, limit=limit)
+    waiting = await why_waiting(services.ledger, services.registry, page.items)
+    data = [task_json.task_json(task, why) for task, why in zip(page.items, waiting, strict=True)]
+    body = list_json(data, more=page.more, until=page.until)
+    return json_response(body, NO_STORE)
+
+
+@router.describe(
+    "GET",
     "/v1/tasks/{task_id}",
-    Answer(200, task_json.Task, headers=(task_json.ETAG, task_json.RETRY_AFTER)),
-    Answer(304, headers=(task_json.ETAG,)),
+    Answer(200, task_json.Task, headers=(task_json.RETRY_AFTER,)),
     scopes=TASK_READING,
     errors=(*_TASK, errors.RequestError),
-    reads=(
-        query("wait", {"type": "number", "minimum": 0}, "Seconds to wait for the end, or for a change."),
-        PREFER_WAIT,
-        header("If-None-Match", "The `ETag` that is known: the answer comes at the first change after it, else 304."),
-    ),
+    reads=(query("wait", {"type": "number", "minimum": 0}, "Seconds to wait for the end."),),
 )
 async def read_task(request: Request, task_id: str) -> Response:
-    """Returns a task, now or after waiting. `wait` holds the answer until its end, `If-None-Match` until a change."""
+    """Returns a task, at once or when it has ended, at the latest after `wait` seconds."""
     services = Services.from_request(request)
     wished_s = query_wait_s(request.query_params.get("wait"))
-    if wished_s is None:
-        wished_s = preference(request.headers).wait_s or 0.0
-    known_etag = request.headers.get("if-none-match")
-    task = await next_state(services, request, task_id, min(wished_s, services.settings.max_wait_s), known_etag)
-    if matches(known_etag, task):
-        return Response(status_code=304, headers={"etag": task_json.etag(task), **NO_STORE})
+    task = await state_at_end(services, request, task_id, min(wished_s, services.settings.max_wait_s))
     return await _state(services, task)
 
 
 @router.describe(
     "GET",
-    "/v1/tasks/{task_id}/events",
-    Answer(200, description="Server-sent events.", media_types=(EventStream.media_type,)),
-    Answer(204, description="Nothing more will happen."),
-    scopes=TASK_READING,
-    errors=_TASK,
-    reads=(header("Last-Event-ID", "The state that is known; it is left out."),),
-)
-async def follow_task(request: Request, task_id: str) -> Response:
-    """Streams the state of a task now and after each change until it ends. `Last-Event-ID` omits a known state."""
-    services = Services.from_request(request)
-    known_etag = request.headers.get("last-event-id")
-    task = await ownership.own_task(services, request, task_id)
-    if task.state.terminal and matches(known_etag, task):
-        return Response(status_code=204)  # to an EventSource this says: do not connect again
-    return EventStream(events(services, request, task_id, known_etag))
-
-
-@router.describe(
-    "GET",
     "/v1/tasks/{task_id}/result",
-    Answer(200, vectors.EmbeddingList, media_types=(vectors.NPY,), headers=(task_json.ETAG,)),
+    Answer(200, vectors.EmbeddingList, media_types=(vectors.NPY,)),
     scopes=TASK_READING,
     errors=(*_TASK, errors.RequestError, errors.TaskNotFinished, errors.Overloaded),
     reads=(query("encoding_format", {"enum": ["float", "base64"]}, "base64: of little-endian float32."),),
@@ -155,13 +154,42 @@ async def read_result(request: Request, task_id: str) -> Response:
     size = vectors.size_bytes(result)
     as_file = vectors.NPY in request.headers.get("accept", "")
     services.take_answer(request, size, as_text=not as_file)
-    headers = {"etag": task_json.etag(result.task), "cache-control": "private", "vary": "Accept"}
+    headers = {"cache-control": "private", "vary": "Accept"}
     with span("answer"):
         if as_file:
             content = await offload(size, vectors.npy_file, result, _dimension(services, result.task))
         else:
             content = await offload(size, vectors.embedding_list, result, base64=base64)
     return LargeResponse(content, media_type=vectors.NPY if as_file else JSON, headers=headers)
+
+
+@router.describe(
+    "POST",
+    "/v1/tasks/{task_id}/cancel",
+    Answer(200, task_json.Task),
+    scopes=TASK_MAKING,
+    errors=(*_TASK, errors.TaskEnded, errors.NotReplicated),
+)
+async def cancel_task(request: Request, task_id: str) -> Response:
+    """Ends a task; finished vectors stay readable. Cancelling twice returns 200."""
+    services = Services.from_request(request)
+    task = await ownership.own_task(services, request, task_id)
+    outcome = await services.ledger.run(operations.cancel(task.queue, task_id))
+    task = await ownership.own_task(services, request, task_id)
+    if outcome is CancelOutcome.ENDED:
+        raise TaskEnded(f"The task has ended already ({task.state}); there is nothing to cancel.")
+    return await _state(services, task)
+
+
+@router.describe(
+    "DELETE", "/v1/tasks/{task_id}", Answer(200, Deleted), scopes=TASK_MAKING, errors=(*_TASK, errors.NotReplicated)
+)
+async def delete_task(request: Request, task_id: str) -> Response:
+    """Deletes a task and everything that belongs to it. An open task is cancelled first."""
+    services = Services.from_request(request)
+    task = await ownership.own_task(services, request, task_id)
+    await services.ledger.run(operations.forget(task.queue, task_id))
+    return json_response({"id": task_id, "object": "embedding.task", "deleted": True})
 
 
 async def _state(services: Services, task: ledger.Task) -> Response:

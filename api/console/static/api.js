@@ -141,6 +141,3 @@ export async function download(path, name) {
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
 }
-
-// Tells the session that a stream broke off, so that it looks whether the API is there.
-export { probe as connectionLost };
