@@ -15,30 +15,26 @@ from api.families import (
     dataset_contents,
     dataset_map,
     datasets,
-    embeddings,
     files,
     ingestions,
     jobs,
     key_purge,
     keys,
-    tasks,
-    tei,
 )
 from api.families.route import answer_headers
 from api.middleware import Paths
 from api.parts import Services
-from api.routes import health, models, service
-from api.routes import tasks as tasks_routes
+from api.routes import embeddings, health, models, service, tasks, tei
 from api.server.edge import Edge
 from api.server.fast_path import App, make_shortcuts
 from api.server.origins import admit
+from api.services.embeddings import EmbeddingService
 from api.services.service import VERSION, ServiceInfo
 from api.services.tasks import TaskService
-from api.waiting.hub import WaitingTimes
+from api.waiting.subscription import WaitingTimes
 from worker_config.settings import Settings
 
 FAMILIES = (
-    embeddings,
     tasks,
     files,
     batches,
@@ -55,7 +51,7 @@ FAMILIES = (
 """Whoever has routes, in the order of the document. Of two routes that fit a path the first one answers."""
 
 
-ROUTERS = (tasks_routes, models, service, health)
+ROUTERS = (embeddings, tasks, models, service, tei, health)
 """By resource, in the order of the document."""
 
 
@@ -94,7 +90,17 @@ def create_app(
         telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
     )
     app.state.services = services
-    app.state.tasks = TaskService(services.ledger, services.registry, settings)
+    registry, new_tasks = services.registry, services.new_tasks
+    app.state.embeddings = EmbeddingService(new_tasks, services.calls, registry, services.rates, settings)
+    app.state.tasks = TaskService(
+        services.ledger,
+        new_tasks=new_tasks,
+        submitter=services.submitter,
+        subscription=services.hub,
+        models=registry,
+        keys=services.keys,
+        settings=settings,
+    )
     app.state.service = ServiceInfo(services.ledger, services.registry, services.storage, settings)
     app.state.metrics = services.metrics
     for resource in ROUTERS:

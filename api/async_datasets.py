@@ -13,7 +13,7 @@ from starlette.requests import Request
 
 from api.answer.errors import CallerGone
 from api.async_storage import AsyncStorage
-from api.waiting.hub import watched
+from api.waiting.subscription import until_gone
 from tasks.errors import DatasetUnknown, NotReady, NotStored, Overloaded
 from tasks.ledger.executor import spread
 from tasks.records import datasets
@@ -160,13 +160,16 @@ class AsyncDatasets:
         def call() -> T:
             return function(self._part_reader(storage).until(lambda: caller.gone or self._stopping), catalog)
 
+        watching = asyncio.create_task(_leave(request, caller))
         try:
-            with self._reads.taken(owner), watched(request, caller):
+            with self._reads.taken(owner):
                 return await asyncio.get_running_loop().run_in_executor(self._threads, call)
         except NotReady:
             if caller.gone:
                 raise CallerGone from None
             raise
+        finally:
+            watching.cancel()
 
     def _part_reader(self, storage: Storage) -> "PartReader":
         with self._making:
@@ -211,8 +214,10 @@ class _Caller:
     def __init__(self) -> None:
         self.gone = False
 
-    def leave(self) -> None:
-        self.gone = True
+
+async def _leave(request: Request, caller: _Caller) -> None:
+    await until_gone(request.receive)
+    caller.gone = True
 
 
 def dataset_unknown() -> DatasetUnknown:

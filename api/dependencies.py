@@ -1,22 +1,26 @@
 """What routes ask for: services, headers, pages, bodies."""
 
-from collections.abc import Awaitable, Callable, Mapping
+import math
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from functools import partial
 from typing import Annotated, Any, TypeVar, cast
 
 from fastapi import Depends, Header, Query, Request
 from pydantic import BaseModel, BeforeValidator
 
 from api.auth import known_key
+from api.idempotency import HEADER, MAX_KEY_CHARS
 from api.parts import Services
 from api.queue.metrics import Metrics
-from api.request.body import parse_object
-from api.request.idempotency import MAX_KEY_CHARS
 from api.request.offload import offload_in_turn
+from api.request_limits import Holding
 from api.schemas.common import PagePlace
+from api.services.embeddings import EmbeddingService
 from api.services.service import ServiceInfo
 from api.services.tasks import TaskService
+from api.waiting.subscription import until_gone
 from tasks.records.api_keys import Key
-from tasks.wire.validation import validated
+from tasks.wire.validation import parse_object, validated
 
 B = TypeVar("B", bound=BaseModel)
 
@@ -27,6 +31,10 @@ async def _tasks(request: Request) -> TaskService:
     return cast("TaskService", request.app.state.tasks)
 
 
+async def _embeddings(request: Request) -> EmbeddingService:
+    return cast("EmbeddingService", request.app.state.embeddings)
+
+
 async def _service(request: Request) -> ServiceInfo:
     return cast("ServiceInfo", request.app.state.service)
 
@@ -35,6 +43,7 @@ async def _series(request: Request) -> Metrics:
     return cast("Metrics", request.app.state.metrics)
 
 
+Embeddings = Annotated[EmbeddingService, Depends(_embeddings)]
 Tasks = Annotated[TaskService, Depends(_tasks)]
 Service = Annotated[ServiceInfo, Depends(_service)]
 Series = Annotated[Metrics, Depends(_series)]
@@ -44,6 +53,7 @@ Series = Annotated[Metrics, Depends(_series)]
 IdempotencyKey = Annotated[
     str | None,
     Header(
+        alias=HEADER,
         description="Makes a repetition safe: the same key and body get the same object again.",
         min_length=1,
         max_length=MAX_KEY_CHARS,
@@ -77,14 +87,17 @@ WaitQuery = Annotated[
 # which names the place of what is wrong and refuses half a surrogate pair, which no answer could repeat.
 
 
-async def _texts_body(request: Request, key: Annotated[Key, Depends(known_key)]) -> bytes:
+async def _texts_body(request: Request, key: Annotated[Key, Depends(known_key)]) -> AsyncIterator[bytes]:
     parts = cast("Services", request.app.state.services)
-    await parts.door.check(key.owner)
-    return await parts.bodies.read(request)
+    await parts.door.require_room(key.owner)
+    with parts.bodies.budget.held_by(key.owner) as held:
+        yield await parts.bodies.read(request, held)
 
 
-async def _small_body(request: Request, _key: Annotated[Key, Depends(known_key)]) -> bytes:
-    return await cast("Services", request.app.state.services).bodies.read(request)
+async def _small_body(request: Request, key: Annotated[Key, Depends(known_key)]) -> AsyncIterator[bytes]:
+    parts = cast("Services", request.app.state.services)
+    with parts.bodies.budget.held_by(key.owner) as held:
+        yield await parts.bodies.read(request, held)
 
 
 TextsBody = Annotated[bytes, Depends(_texts_body)]
@@ -115,15 +128,44 @@ def json_body(kind: type[BaseModel]) -> Mapping[str, Any]:
     return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
 
 
-# The caller's connection.
+# The caller's connection, and the answer on it.
+
+
+async def _answer(request: Request, key: Annotated[Key, Depends(known_key)]) -> AsyncIterator[Holding]:
+    with cast("Services", request.app.state.services).answers.held_by(key.owner) as held:
+        yield held
+
+
+Answer = Annotated[Holding, Depends(_answer)]
+"""Has the bytes of the answer until the last one is sent."""
+
+_NETWORK_S = 2.0
+"""Left of a client's read timeout for the way there and back."""
+
+
+async def _patience_s(
+    x_stainless_read_timeout: Annotated[
+        str, Header(description="Seconds that OpenAI's client for Python waits; the answer comes before.")
+    ] = "",
+    x_stainless_timeout: Annotated[str, Header(description="The same of OpenAI's client for Node.")] = "",
+) -> float:
+    limits = [math.inf]
+    for announced in (x_stainless_read_timeout, x_stainless_timeout):
+        try:
+            seconds = float(announced or 0)
+        except ValueError:
+            continue
+        if seconds > 0:  # Node's client cuts to whole seconds: its 0 is anything below one
+            limits.append(max(seconds - _NETWORK_S, seconds / 2))
+    return min(limits)
+
+
+Patience = Annotated[float, Depends(_patience_s)]
+"""Seconds that the caller waits, as OpenAI's clients announce it: a caller who has hung up learns nothing."""
 
 
 async def _gone(request: Request) -> Callable[[], Awaitable[None]]:
-    async def gone() -> None:
-        while (await request.receive())["type"] != "http.disconnect":
-            pass  # a GET may come with an empty body, which is of no interest
-
-    return gone
+    return partial(until_gone, request.receive)
 
 
 Gone = Annotated[Callable[[], Awaitable[None]], Depends(_gone)]

@@ -8,32 +8,28 @@ from typing import Self, cast
 
 from starlette.requests import Request
 
-from api.answer.rate_limit_headers import RateLimits
 from api.async_datasets import AsyncDatasets
 from api.async_storage import AsyncStorage
-from api.queue.bell import Bell
+from api.loop_stall import StallProbe
 from api.queue.history import History
 from api.queue.metrics import Metrics, ProcessMetrics, QueueMetrics
-from api.queue.served_models import ServedModels
-from api.queue.submission import EmbeddingRequests
-from api.queue.watchdog import Watchdog
 from api.request.api_keys import KeyRing, LedgerKeys, grant_of, let_in
-from api.request.body import Bodies
-from api.request.key_limits import RequestRates
-from api.request.memory_budget import OWNER, Budget
+from api.request.memory_budget import OWNER, holding_of
+from api.request_limits import Bodies, HeldBytes, InFlight, RequestRates
+from api.served_models import ServedModels
 from api.server.origins import Visitors
-from api.server.overload import LONGEST_CHEAP_DELAY_S, Door, Places, StallProbe
-from api.waiting.hub import Hub, WaitingTimes
-from tasks.errors import ScopeMissing
-from tasks.ledger import ANONYMOUS, AsyncLedger
+from api.submit import NewTasks, Submitter
+from api.waiting.ledger_watch import Bells, LedgerWatch
+from api.waiting.subscription import Subscription, WaitingTimes
+from api.waiting.wait_for_vectors import SynchronousCalls
+from tasks.errors import RateLimited
+from tasks.ledger import AsyncLedger
 from tasks.records.api_keys import Key, Scope
 from worker_config.settings import Settings
 from worker_config.traces import Traces, open_traces
 
 _log = logging.getLogger(__name__)
 
-_TEXT_PER_VECTOR = 3
-"""Bytes of JSON for each byte of a vector."""
 _CANCELLATIONS = 10
 _FIRST_SUBSCRIPTION_S = 1.0
 
@@ -48,25 +44,25 @@ class Services:
 
     settings: Settings
     ledger: AsyncLedger
-    hub: Hub
-    bell: Bell
+    hub: Subscription
+    bell: Bells
     registry: ServedModels
-    watchdog: Watchdog
+    watchdog: LedgerWatch
     metrics: Metrics
     history: History
     stall: StallProbe
-    door: Door
-    places: Places
+    door: InFlight
     rates: RequestRates
     keys: KeyRing
     ledger_keys: LedgerKeys
     visitors: Visitors
-    requests: EmbeddingRequests
-    rate_limits: RateLimits
+    new_tasks: NewTasks
+    submitter: Submitter
+    calls: SynchronousCalls
     storage: AsyncStorage
     datasets: AsyncDatasets
     bodies: Bodies
-    answers: Budget
+    answers: HeldBytes
     traces: Traces | None
 
     @classmethod
@@ -82,33 +78,34 @@ class Services:
         stall = StallProbe(metrics.stalled)
         ledger = AsyncLedger.connect(settings.redis_url, settings.redis_ack, lag_s=lambda: stall.recent_s)
         registry = ServedModels(settings, several=lambda: keys.several)
-        bell = Bell(settings, metrics.count_bell)
-        hub = Hub(ledger, times)
+        bell = Bells(settings, metrics.count_bell)
+        hub = Subscription(ledger, times)
         datasets = AsyncDatasets(storage := AsyncStorage(settings.storage_url, ledger.run), settings.search_bytes)
-        door = Door(lambda: stall.recent_s, shared=lambda: keys.several)
+        door = InFlight(lambda: stall.recent_s, shared=lambda: keys.several)
         requests, answers = (
-            Budget(settings.max_held_bytes, what, shared=lambda: keys.several) for what in ("requests", "answers")
+            HeldBytes(settings.max_held_bytes, what, shared=lambda: keys.several) for what in ("requests", "answers")
         )
         metrics.add(ProcessMetrics(registry, hub, stall, door, {"requests": requests, "answers": answers}))
         metrics.add_shared(QueueMetrics(registry, settings))
+        submitter = Submitter(ledger, bell, door, metrics, settings)
         return cls(
             settings=settings,
             ledger=ledger,
             hub=hub,
             bell=bell,
             registry=registry,
-            watchdog=Watchdog(ledger, registry, bell, metrics.redis_read),
+            watchdog=LedgerWatch(ledger, registry, bell, metrics.redis_read),
             metrics=metrics,
             history=History(ledger, registry, metrics.recent),
             stall=stall,
             door=door,
-            places=Places(settings.max_connections, lambda: keys.several),
             keys=keys,
             ledger_keys=LedgerKeys(ledger, keys, datasets.forget),
             visitors=Visitors(settings, keys),
             rates=RequestRates(ledger),
-            requests=EmbeddingRequests(settings, registry, hub.name),
-            rate_limits=RateLimits(registry),
+            new_tasks=NewTasks(settings, registry, hub.name),
+            submitter=submitter,
+            calls=SynchronousCalls(ledger, hub, submitter, registry),
             storage=storage,
             datasets=datasets,
             bodies=Bodies(settings.max_body_bytes, settings.max_body_lists, requests),
@@ -128,12 +125,10 @@ class Services:
             Unauthenticated: no key came, or only wrong ones.
             ScopeMissing: the key has none of them.
             RedisUnavailable: the keys of the ledger are not known yet.
-            Overloaded: the caller's requests fill the connections.
         """
         grant = self.keys.grant(request.headers)
         let_in(request.scope, grant)
         request.scope[OWNER] = grant.caller.name
-        self.places.enter(request.scope)
         self.require(request, scopes)
         return grant.caller
 
@@ -145,32 +140,22 @@ class Services:
         let_in(request.scope, grant)
         key = grant.caller
         request.scope[OWNER] = key.owner
-        self.places.enter(request.scope)
-        per_s = key.limits.requests_per_second
-        if per_s is not None and not await self.rates.take(request.scope, key.owner, per_s):
-            await self.door.pace(key.owner, LONGEST_CHEAP_DELAY_S)
-            raise self.rates.refusal(key.owner, per_s)
+        await self.count(key)
         return key
+
+    async def count(self, key: Key) -> None:
+        """Counts a request of a key that may make so many in a second, before anything of it is read."""
+        try:
+            await self.rates.count(key)
+        except RateLimited:
+            await self.door.pause()
+            raise
 
     def require(self, request: Request, scopes: Collection[Scope]) -> None:
         """Raises `ScopeMissing` if the caller has none of these scopes."""
         caller = self.caller(request)
-        if not caller.scopes.isdisjoint(scopes):
-            return
-        needed = " or ".join(scope for scope in Scope if scope in scopes)
-        if caller.name == ANONYMOUS:
-            raise ScopeMissing(
-                f"This call needs a key with the scope {needed}. The first key is made where the service runs, through "
-                "its Redis: embedq keys create NAME"
-            )
-        having = ",".join(scope for scope in Scope if scope in caller.scopes) or "none"
-        if caller.name in self.keys.environment:
-            remedy = "It is one of EMBEDQ_API_KEYS; EMBEDQ_ADMIN_KEYS names those that have admin too"
-        else:
-            one = Scope.READ if Scope.READ in scopes else next(scope for scope in Scope if scope in scopes)
-            all_then = ",".join(scope for scope in Scope if scope in caller.scopes | {one})
-            remedy = f"A key with the scope admin adds it: embedq keys limits {caller.name} --scopes {all_then}"
-        raise ScopeMissing(f"This call needs the scope {needed}; the key {caller.name} has {having}. {remedy}")
+        if caller.scopes.isdisjoint(scopes):
+            raise self.keys.scope_missing(caller, scopes)
 
     def caller(self, request: Request) -> Key:
         """Who sent a request that was admitted."""
@@ -183,9 +168,9 @@ class Services:
         """The name of the caller's key."""
         return self.caller(request).name
 
-    def take_answer(self, request: Request, vectors_bytes: int, *, as_text: bool = True) -> None:
-        """Counts the answer to `request`, before it is made; raises `Overloaded`."""
-        self.answers.take_large(request.scope, vectors_bytes * (_TEXT_PER_VECTOR if as_text else 1))
+    async def read_body(self, request: Request) -> bytes:
+        """The body of a request to a family that is no ordinary route yet."""
+        return await self.bodies.read(request, holding_of(request.scope, self.bodies.budget))
 
     async def start(self) -> list["asyncio.Task[None]"]:
         """Starts the background tasks and returns them when the subscription stands, or a second later without it."""
@@ -196,7 +181,7 @@ class Services:
         except TimeoutError:
             pass  # Redis is down: the web tier starts all the same, and both tasks keep trying
         self.bell.call_through(self.ledger)
-        await asyncio.gather(self.watchdog.tick(), self.ledger_keys.refresh())
+        await asyncio.gather(self.watchdog.look(), self.ledger_keys.refresh())
         self.stall.start()  # last: nobody is served yet, so a stall up to here hurts nobody
         return [
             listening,

@@ -10,7 +10,6 @@ from starlette.responses import Response
 
 from api.answer.description import Answer, json_body
 from api.answer.json_response import NO_STORE, Counts, ListOf, json_response, list_json, unix_seconds
-from api.answer.why_waiting import WAITING, Waiting, why_waiting
 from api.families.route import (
     BATCH_MAKING,
     BATCH_READING,
@@ -22,13 +21,13 @@ from api.families.route import (
     page_after,
     page_limit,
 )
+from api.idempotency import checked_key, key_digests
 from api.parts import Services
-from api.request.body import parse_object
-from api.request.idempotency import checked_key, key_digests
 from api.request.offload import offload_in_turn
 from api.request.ownership import Resource, read_own, read_own_ids
 from api.request.quota import quota
-from api.request.schemas import MetadataKey, MetadataValue
+from api.schemas.common import MetadataKey, MetadataValue
+from api.waiting.why_waiting import WAITING, Waiting, why_waiting
 from tasks import errors
 from tasks.errors import BatchEnded, BatchOpen, BatchUnknown, FileUnknown, InvalidValue
 from tasks.records import batches
@@ -47,7 +46,7 @@ from tasks.records.batches import (
 )
 from tasks.records.creation import RecordLimits
 from tasks.records.files import read_files
-from tasks.wire.validation import MAX_METADATA_PAIRS, validated
+from tasks.wire.validation import MAX_METADATA_PAIRS, parse_object, validated
 from worker_config.settings import Settings
 
 # The body of `POST /v1/batches`, with the checks that pydantic cannot express.
@@ -166,7 +165,7 @@ def again(batch: batches.Batch, settings: Settings) -> NewBatch:
     )
 
 
-def batch_json(batch: batches.Batch, waiting: dict[str, Any] | None = None) -> dict[str, Any]:
+def batch_json(batch: batches.Batch, waiting: Waiting | None = None) -> dict[str, Any]:
     """OpenAI's batch object, for orjson, and `waiting` (`why_waiting`). Times are Unix seconds."""
     times = {f"{status}_at": unix_seconds(batch.times.get(status)) for status in BatchStatus if status != "validating"}
     errors = list(batch.errors)  # orjson writes dataclasses itself, and there may be a thousand
@@ -187,7 +186,7 @@ def batch_json(batch: batches.Batch, waiting: dict[str, Any] | None = None) -> d
         "request_counts": {"total": batch.total, "completed": batch.completed, "failed": batch.failed},
         "usage": _usage(batch.tokens),
         "metadata": dict(batch.metadata) if batch.metadata else None,
-        "waiting": waiting,
+        "waiting": waiting and waiting.model_dump(),
     }
 
 
@@ -319,7 +318,7 @@ async def create(request: Request) -> Response:
     services = Services.from_request(request)
     owner = services.owner(request)
     key = request.headers.get("idempotency-key")
-    body = await services.bodies.read(request)
+    body = await services.read_body(request)
     wanted = await offload_in_turn(
         len(body), new_batch, body, owner=owner, idempotency_key=key, settings=services.settings
     )

@@ -1,6 +1,7 @@
 """What a dataset holds: exact search, pages of its documents and chunks."""
 
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
@@ -15,15 +16,15 @@ from api.answer.errors import ItemFailed, ItemRefused
 from api.answer.json_response import JSON, NO_STORE, ListOf
 from api.families.route import JSON_BODY, READING, Errors, Family, page_after, page_limit
 from api.parts import Services
-from api.request.body import parse_object
-from api.request.memory_budget import LargeResponse
+from api.request.memory_budget import holding_of
 from api.request.offload import offload_in_turn
 from api.request.paging import read_limit
-from api.waiting.synchronous import encode_now
+from api.request_limits import LargeResponse
+from api.waiting.subscription import until_gone
 from tasks import errors
 from tasks.errors import DatasetModelMismatch, InvalidType, InvalidValue, MissingParameter
 from tasks.records.datasets import Catalog
-from tasks.wire.validation import MAX_METADATA_PAIRS, validated
+from tasks.wire.validation import MAX_METADATA_PAIRS, parse_object, validated
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -145,8 +146,8 @@ async def search(request: Request, name: str) -> Response:
     """Returns the chunks of a dataset that are nearest to a text or a vector, by comparing it with all of them."""
     services = Services.from_request(request)
     owner = services.owner(request)
-    await services.door.check(owner)
-    content = await services.bodies.read(request)
+    await services.door.require_room(owner)
+    content = await services.read_body(request)
     body = await offload_in_turn(len(content), _search_body, content)
     if (body.query is None) == (body.vector is None):
         raise MissingParameter("Send either query, a text, or vector, its numbers.", param="query")
@@ -282,15 +283,17 @@ async def _encoded(
             "that made them, send a vector of that model, or load the documents again into another dataset.",
             param="model",
         )
-    submission = services.requests.search_query(
+    submission = services.new_tasks.query(
+        services.caller(request),
         body.query or "",
         model=served.name,
         dimensions=catalog.dimension if entry and catalog.dimension < entry.dimension else None,
-        owner=owner,
         wait_s=services.settings.max_wait_s,
     )
     try:
-        result = await encode_now(services, request, submission, services.settings.max_wait_s)
+        result, _ = await services.calls.wait_for_vectors(
+            submission, services.settings.max_wait_s, partial(until_gone, request.receive)
+        )
     except ItemFailed as error:
         error.param, error.detail = "query", error.detail.replace("input[0]", "query", 1)
         raise
@@ -339,5 +342,5 @@ def _chunk(row: "Mapping[str, Any]") -> dict[str, Any]:
 
 def large_json(services: Services, request: Request, content: bytes) -> Response:
     """The response with this JSON, which counts as long as it is sent; raises `Overloaded`."""
-    services.answers.take_large(request.scope, len(content))
+    holding_of(request.scope, services.answers).take(len(content))
     return LargeResponse(content, headers=dict(NO_STORE), media_type=JSON)

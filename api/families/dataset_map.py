@@ -11,13 +11,13 @@ from starlette.responses import Response
 
 from api.answer.description import SECONDS, TEXT, Answer, ResponseHeader, query
 from api.answer.json_response import NO_STORE, json_response
-from api.answer.why_waiting import WAITING, Waiting, why_waiting
 from api.families.dataset_contents import large_json
 from api.families.route import CALLER, READING, Family, page_limit
+from api.idempotency import DIGEST_CHARS
 from api.parts import Services
 from api.queue.accept import submit
-from api.request.idempotency import DIGEST_CHARS
 from api.request.paging import read_limit
+from api.waiting.why_waiting import WAITING, Waiting, why_waiting
 from tasks import errors
 from tasks.errors import InternalError, InvalidValue, NotStored
 from tasks.ledger import Admission, Alias, Lane, Task

@@ -16,12 +16,13 @@ from api.answer.json_response import JSON, ListOf, json_response, list_json, uni
 from api.families.route import CALLER, FILE_MAKING, FILE_READING, Errors, Family, page_after, page_limit
 from api.parts import Services
 from api.request.api_keys import still_let_in
-from api.request.memory_budget import LargeResponse
+from api.request.memory_budget import holding_of
 from api.request.offload import offload
 from api.request.ownership import Resource, read_own
 from api.request.paging import ListPage, read_limit, read_page
 from api.request.quota import quota, room
 from api.request.upload import MAX_EXPIRY_S, MIN_EXPIRY_S, Received, announced_bytes, receive
+from api.request_limits import LargeResponse
 from tasks import errors
 from tasks.errors import FileUnknown, InvalidValue, QuotaExceeded, ScopeMissing, StorageFull, Unauthenticated
 from tasks.ledger import AsyncLedger
@@ -193,7 +194,7 @@ async def list_files(request: Request) -> Response:
     owner = services.owner(request)
     files, more = await read_files(services.ledger, owner, FileQuery.from_query(request.query_params))
     size_bytes = len(files) * _BYTES_OF_FILE
-    services.answers.take_large(request.scope, size_bytes)
+    holding_of(request.scope, services.answers).take(size_bytes)
     return LargeResponse(await offload(size_bytes, _page, files, more=more), media_type=JSON)
 
 

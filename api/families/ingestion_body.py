@@ -6,7 +6,7 @@ from urllib.parse import unquote
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, WithJsonSchema
 
-from api.request.schemas import MetadataKey, MetadataValue
+from api.schemas.common import MetadataKey, MetadataValue
 from tasks.errors import InvalidValue, MissingParameter, SourceFailed
 from tasks.records.api_keys import NO_LIMITS, Limits
 from tasks.records.ingestions import MAX_METADATA_DEPTH, is_too_deep

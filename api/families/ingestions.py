@@ -10,10 +10,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from api.answer.content import CONTENT_ANSWERS, RANGE, content
-from api.answer.description import Answer, json_body, query
+from api.answer.description import SECONDS, ResponseHeader, Answer, json_body, query
 from api.answer.json_response import NO_STORE, ListOf, Reason, Usage, json_response, list_json, unix_seconds
-from api.answer.task_json import LOCATION, RETRY_AFTER
-from api.answer.why_waiting import WAITING, Waiting, why_waiting
 from api.families.ingestion_body import (
     SOURCE_KINDS,
     IngestionBody,
@@ -35,13 +33,13 @@ from api.families.route import (
     page_after,
     page_limit,
 )
+from api.idempotency import checked_key, key_digests
 from api.parts import Services
-from api.queue.served_models import ServedModels
-from api.request.body import parse_object
-from api.request.idempotency import checked_key, key_digests
 from api.request.offload import offload_in_turn
 from api.request.ownership import Resource, read_own, read_own_ids
 from api.request.quota import quota
+from api.served_models import ServedModels
+from api.waiting.why_waiting import WAITING, Waiting, why_waiting
 from tasks import errors
 from tasks.errors import FileUnknown, IngestionEnded, IngestionOpen, IngestionUnknown, RequestError, StorageFull
 from tasks.item import Options
@@ -61,7 +59,7 @@ from tasks.records.ingestion_operations import (
 )
 from tasks.records.ingestions import FOLDER, IngestionStatus, NewIngestion, is_ingestion_id, new_ingestion_id
 from tasks.wire.embeddings_body import check_options
-from tasks.wire.validation import validated
+from tasks.wire.validation import parse_object, validated
 from worker_config.settings import Settings
 
 # An ingestion from the body of a request, and as JSON.
@@ -129,7 +127,7 @@ class IngestionRequest:
         return cls(ingestion, files, stored, orjson.dumps(parsed.source.listed()[1]))
 
 
-def ingestion_json(ingestion: ingestions.Ingestion, waiting: dict[str, Any] | None = None) -> dict[str, Any]:
+def ingestion_json(ingestion: ingestions.Ingestion, waiting: Waiting | None = None) -> dict[str, Any]:
     """The ingestion object. Times are Unix seconds. `waiting`: as in `why_waiting`."""
     counts, spec, rate = ingestion.counts, ingestion.spec, ingestion.rate
     started = [at for status, at in ingestion.times.items() if status != "queued"]
@@ -163,7 +161,7 @@ def ingestion_json(ingestion: ingestions.Ingestion, waiting: dict[str, Any] | No
         "estimate_s": ingestion.estimate_s,
         "error": {"code": ingestion.error.code, "message": ingestion.error.message} if ingestion.error else None,
         "waiting_for": ingestion.waiting_for,
-        "waiting": waiting,
+        "waiting": waiting and waiting.model_dump(),
         "resumable": ingestion.resumable,
         "warnings": [ingestion.warning] if ingestion.warning else [],
     }
@@ -353,6 +351,9 @@ class Output(BaseModel):
 
 router = Family("ingestions")
 
+_LOCATION = ResponseHeader("Location", "Path of what was begun.", required=True)
+_RETRY_AFTER = ResponseHeader("Retry-After", "Seconds, while open.", SECONDS)
+
 _LIST_TIMEOUT_S = 5.0
 _FILES_AT_ONCE = 500
 _INGESTION: Errors = (*CALLER, errors.IngestionUnknown)
@@ -361,7 +362,7 @@ _INGESTION: Errors = (*CALLER, errors.IngestionUnknown)
 @router.describe(
     "POST",
     "/v1/ingestions",
-    Answer(202, Ingestion, headers=(LOCATION, RETRY_AFTER)),
+    Answer(202, Ingestion, headers=(_LOCATION, _RETRY_AFTER)),
     scopes=INGESTION_MAKING,
     errors=(
         *JSON_BODY,
@@ -386,7 +387,7 @@ async def create(request: Request) -> Response:
     services = Services.from_request(request)
     owner = services.owner(request)
     key = request.headers.get("idempotency-key")
-    body = await services.bodies.read(request)
+    body = await services.read_body(request)
     wanted = await offload_in_turn(
         len(body),
         IngestionRequest.from_body,

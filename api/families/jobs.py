@@ -15,12 +15,12 @@ from starlette.responses import Response
 
 from api.answer.description import TEXT, Answer, query
 from api.answer.json_response import NO_STORE, ListOf, Reason, json_response, list_json, unix_seconds
-from api.answer.task_json import task_error
-from api.answer.why_waiting import MOVING, WAITING, Record, Waiting, standings_of, waiting_json
+from api.schemas.tasks import error_of
 from api.families.route import CALLER, READING, Family, page_after, page_limit
 from api.parts import Services
 from api.request.ownership import TASKS
 from api.request.paging import ListPage, read_limit, read_page
+from api.waiting.why_waiting import MOVING, WAITING, Record, Waiting, standings_of, waiting_of
 from tasks import errors
 from tasks.errors import InvalidValue
 from tasks.ledger import AsyncLedger, State, Task, operations
@@ -226,8 +226,8 @@ def job_json(record: Record, standings: Standings) -> dict[str, Any]:
         own = _task_fields(record, standings)
     else:
         own = _batch_fields(record, standings) if isinstance(record, Batch) else _ingestion_fields(record)
-    rate, eta_s, waiting = own.pop("rate"), own.pop("eta_s"), waiting_json(record, standings)
-    moves = waiting is not None and waiting["code"] in MOVING
+    rate, eta_s, waiting = own.pop("rate"), own.pop("eta_s"), waiting_of(record, standings)
+    moves = waiting is not None and waiting.code in MOVING
     return {
         "object": "job",
         "id": record.id,
@@ -236,12 +236,12 @@ def job_json(record: Record, standings: Standings) -> dict[str, Any]:
         "rate": None if rate is None else round(rate, 2),
         "eta_seconds": round(eta_s) if moves and eta_s is not None else None,
         "owner": record.owner,
-        "waiting": waiting,
+        "waiting": waiting and waiting.model_dump(),
     }
 
 
 def _task_fields(task: Task, standings: Standings) -> dict[str, Any]:
-    error, standing = task_error(task), standings.tasks.get(task.id)
+    error, standing = error_of(task), standings.tasks.get(task.id)
     return {
         "kind": "task",
         "status": task.state.value,

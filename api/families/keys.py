@@ -14,7 +14,6 @@ from api.answer.json_response import NO_STORE, ListOf, json_response, list_json
 from api.families.route import ANY_KEY, JSON_BODY, MANAGING, Errors, Family
 from api.parts import Services
 from api.request.api_keys import KeyRing
-from api.request.body import parse_object
 from tasks import errors
 from tasks.errors import InvalidValue, KeyExists, KeyInUse, KeyRevoked
 from tasks.records.api_keys import (
@@ -27,7 +26,7 @@ from tasks.records.api_keys import (
     digest_of,
     new_key,
 )
-from tasks.wire.validation import require_known, validated
+from tasks.wire.validation import parse_object, require_known, validated
 from worker_config.forms import is_key_name
 
 MAX_EXPIRY_S = 100 * 365 * 86_400
@@ -145,7 +144,7 @@ async def read_own_key(request: Request) -> Response:
 async def create_key(request: Request) -> Response:
     """Makes a key and tells its text, once."""
     services = Services.from_request(request)
-    body = validated(CreateKey, parse_object(await services.bodies.read(request)), {"limits": known_limits})
+    body = validated(CreateKey, parse_object(await services.read_body(request)), {"limits": known_limits})
     new = new_key_of(body, services.keys.environment.keys(), USUAL_SCOPES)
     record = await services.ledger_keys.create(new.record)
     if record is None:
@@ -226,7 +225,7 @@ async def read_key(request: Request, name: str) -> Response:
 async def change_key(request: Request, name: str) -> Response:
     """Changes scopes, end and limits of a key, within a second and without a restart."""
     services = Services.from_request(request)
-    fields = parse_object(await services.bodies.read(request))
+    fields = parse_object(await services.read_body(request))
     body = validated(ChangeKey, fields, {"limits": known_limits})
 
     def edit(record: Key, now_s: float) -> Key:
@@ -255,7 +254,7 @@ async def change_key(request: Request, name: str) -> Response:
 async def rotate_key(request: Request, name: str) -> Response:
     """Gives a key another text and tells it, once. The text of before ends now, or after `grace_seconds`."""
     services = Services.from_request(request)
-    body = validated(RotateKey, parse_object(await services.bodies.read(request)))
+    body = validated(RotateKey, parse_object(await services.read_body(request)))
     text = new_key()
     record = await services.ledger_keys.change(
         name, lambda record, now_s: record.rotate(digest_of(text), now_s, body.grace_seconds), whole=True

@@ -25,10 +25,9 @@ from starlette.types import Scope as RequestScope
 
 from api.answer.description import Answer, Body, Parameter, header, query
 from api.answer.errors import error_answers
+from api.idempotency import MAX_KEY_CHARS
 from api.parts import Services
-from api.request.idempotency import KEY_SCHEMA
 from api.request.paging import DEFAULT_LIMIT, MAX_LIMIT
-from api.server.overload import LONGEST_CHEAP_DELAY_S
 from tasks import errors
 from tasks.records.api_keys import Scope
 
@@ -83,11 +82,9 @@ TEXTS: Errors = (
 )
 
 IDEMPOTENCY_KEY = header(
-    "Idempotency-Key", "Makes a repetition safe: the same key and body get the same object again.", KEY_SCHEMA
-)
-CLIENT_TIMEOUTS = (
-    header("x-stainless-read-timeout", "Seconds that OpenAI's client for Python waits; the answer comes before."),
-    header("x-stainless-timeout", "The same of OpenAI's client for Node."),
+    "Idempotency-Key",
+    "Makes a repetition safe: the same key and body get the same object again.",
+    {"type": "string", "minLength": 1, "maxLength": MAX_KEY_CHARS, "pattern": "^[ -~]*$"},
 )
 
 
@@ -253,11 +250,7 @@ async def _with_keys_read(
 
 async def _within_rate(services: Services, request: Request, answer: Callable[[], Awaitable[Response]]) -> Response:
     """Counts a request of a key that may make so many in a second, before anything of it is read."""
-    caller = services.caller(request)
-    per_s = caller.limits.requests_per_second
-    if per_s is not None and not await services.rates.take(request.scope, caller.name, per_s):
-        await services.door.pace(caller.name, LONGEST_CHEAP_DELAY_S)
-        raise services.rates.refusal(caller.name, per_s)
+    await services.count(services.caller(request))
     return await answer()
 
 

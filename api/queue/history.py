@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from api.queue.served_models import ServedModels
+from api.served_models import ServedModels
 from tasks.errors import reason
 from tasks.ledger import AsyncLedger
 from tasks.ledger.overview import ServedModel

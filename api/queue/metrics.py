@@ -14,11 +14,12 @@ from prometheus_client.utils import floatToGoString
 from starlette.types import Scope
 
 from api.answer.errors import AnsweredError, answered
+from api.loop_stall import StallProbe
 from api.queue.history import RequestCounts
-from api.queue.served_models import ServedModels
-from api.request.memory_budget import OWNER, Budget
-from api.server.overload import Door, StallProbe
-from api.waiting.hub import Hub
+from api.request.memory_budget import OWNER
+from api.request_limits import HeldBytes, InFlight
+from api.served_models import ServedModels
+from api.waiting.subscription import Subscription
 from tasks.ledger import ANONYMOUS, DOCUMENTS, Lane, ModelOverview, State, Submission
 from tasks.ledger.overview import TOOK_BOUNDS_S, ServedModel
 from tasks.records.batches import BatchStatus
@@ -212,7 +213,12 @@ class ProcessMetrics(Collector):
     """
 
     def __init__(
-        self, registry: ServedModels, hub: Hub, stall: StallProbe, door: Door, held: Mapping[str, Budget]
+        self,
+        registry: ServedModels,
+        hub: Subscription,
+        stall: StallProbe,
+        door: InFlight,
+        held: Mapping[str, HeldBytes],
     ) -> None:
         self._registry = registry
         self._hub = hub
@@ -229,7 +235,7 @@ class ProcessMetrics(Collector):
         yield _gauge("embedq_redis_up", "1 while Redis answers.", float(self._registry.redis_up))
         yield _gauge("embedq_subscribed", "1 while ends of tasks are heard.", float(self._hub.subscribed.is_set()))
         yield _gauge("embedq_waiting_requests", "Requests that wait for a task.", self._hub.waiting_requests)
-        yield _gauge("embedq_submissions_under_way", "On their way to Redis and back.", self._door.under_way)
+        yield _gauge("embedq_submissions_under_way", "On their way to Redis and back.", self._door.number)
         yield _gauge("embedq_submissions_under_way_limit", "With more, callers are refused.", self._door.most)
         held = GaugeMetricFamily("embedq_held_bytes", "Of large bodies under way.", labels=["what"])
         limit = GaugeMetricFamily("embedq_held_limit_bytes", "With more, callers are refused.", labels=["what"])

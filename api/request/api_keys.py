@@ -9,7 +9,7 @@ import asyncio
 import heapq
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager, suppress
 from hashlib import sha256
@@ -31,6 +31,7 @@ from tasks.records.api_keys import (
     Key,
     KeyReading,
     Limits,
+    Scope,
     read_keys,
     write_key,
 )
@@ -213,6 +214,23 @@ class KeyRing:
         for grant in self._grants.values():
             if not grant.refusal and (refusal := self._refusal(grant)):
                 grant.end(refusal)
+
+    def scope_missing(self, key: Key, scopes: Collection[Scope]) -> ScopeMissing:
+        """The error for a key that has none of these scopes."""
+        needed = " or ".join(scope for scope in Scope if scope in scopes)
+        if key.name == ANONYMOUS:
+            return ScopeMissing(
+                f"This call needs a key with the scope {needed}. The first key is made where the service runs, through "
+                "its Redis: embedq keys create NAME"
+            )
+        having = ",".join(scope for scope in Scope if scope in key.scopes) or "none"
+        if key.name in self.environment:
+            remedy = "It is one of EMBEDQ_API_KEYS; EMBEDQ_ADMIN_KEYS names those that have admin too"
+        else:
+            one = Scope.READ if Scope.READ in scopes else next(scope for scope in Scope if scope in scopes)
+            all_then = ",".join(scope for scope in Scope if scope in key.scopes | {one})
+            remedy = f"A key with the scope admin adds it: embedq keys limits {key.name} --scopes {all_then}"
+        return ScopeMissing(f"This call needs the scope {needed}; the key {key.name} has {having}. {remedy}")
 
     def _find(self, key: str) -> Grant | None:
         # A look into a table tells by its time nothing that helps to find a text: what is compared is its digest, and

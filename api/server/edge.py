@@ -13,7 +13,6 @@ from api.answer.security_headers import security_headers
 from api.queue.metrics import Metrics
 from api.request.memory_budget import OWNER, release
 from api.server.origins import Visitors
-from api.server.overload import leave
 from tasks.errors import InternalError, RouteNotFound
 from worker_config.logs import with_fields
 from worker_config.subject import Subject, set_subject
@@ -85,7 +84,6 @@ class Edge:
                 await answer(scope, receive, labelled)
         finally:
             release(scope)
-            leave(scope)
             took_s = time.perf_counter() - started
             self._visitors.answered(scope, status)
             route = _route(scope)

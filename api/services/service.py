@@ -3,7 +3,6 @@
 import time
 
 from api.async_storage import AsyncStorage
-from api.queue.served_models import ServedModels
 from api.schemas.models import Model
 from api.schemas.service import (
     DocumentsQueue,
@@ -18,6 +17,7 @@ from api.schemas.service import (
     ServiceModel,
     ServiceState,
 )
+from api.served_models import ServedModels
 from tasks.errors import EmbedqError, NotReady, Overloaded
 from tasks.ledger import AsyncLedger, Lane, ModelOverview, operations
 from worker_config.settings import Settings

@@ -1,33 +1,36 @@
-"""Long polling: the state of a task, held back until its end."""
+"""`?wait=`: the state of a task, held back until its end."""
 
-import time
-
-from starlette.requests import Request
+from collections.abc import Awaitable, Callable
 
 from api.answer.errors import CallerGone
-from api.request.ownership import own_task
-from api.services import Services
-from api.waiting.hub import watched
+from api.waiting.subscription import Subscription
 from tasks.ledger import Task
 
 
-async def state_at_end(services: Services, request: Request, task_id: str, wait_s: float) -> Task:
-    """The task at its end, or as it is after `wait_s`.
+async def read_at_end(
+    subscription: Subscription,
+    task_id: str,
+    read: Callable[[], Awaitable[Task]],
+    wait_s: float,
+    gone: Callable[[], Awaitable[None]],
+) -> Task:
+    """The task at its end, or as it is after `wait_s` or when the server stops.
+
+    Args:
+        subscription: tells of the end.
+        task_id: whose.
+        read: reads the task; what it raises is raised.
+        wait_s: 0: it is read at once and once.
+        gone: returns when the client has left.
 
     Raises:
         CallerGone: the client left first.
-        RequestError, RedisUnavailable: as `own_task` does.
     """
-    end = time.monotonic() + wait_s
-    with services.hub.waiting(task_id) as waiter:
-        task = await own_task(services, request, task_id)
+    with subscription.waiting(task_id) as wait:
+        task = await read()
         if task.state.terminal or wait_s <= 0:
             return task
-        with watched(request, waiter):
-            while True:
-                news = await waiter.changed(end - time.monotonic())
-                if waiter.gone:
-                    raise CallerGone
-                task = await own_task(services, request, task_id)
-                if task.state.terminal or waiter.dismissed or not news:
-                    return task
+        wait.stored = True
+        if await wait.until_over(wait_s, gone):
+            raise CallerGone
+        return await read()

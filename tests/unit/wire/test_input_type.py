@@ -2,7 +2,7 @@
 
 import pytest
 
-from tasks.wire.foreign_fields import prompt_for
+from tasks.wire.field_aliases import prompt_for
 from tests.ledger_builders import model_entry
 
 E5 = model_entry(
