@@ -11,6 +11,7 @@ from starlette.requests import Request
 from api.answer.rate_limit_headers import RateLimits
 from api.async_datasets import AsyncDatasets
 from api.async_storage import AsyncStorage
+from api.browser_rules import BrowserRules
 from api.queue.bell import Bell
 from api.queue.history import History
 from api.queue.metrics import Metrics, ProcessMetrics, QueueMetrics
@@ -21,7 +22,6 @@ from api.request.api_keys import KeyRing, LedgerKeys, grant_of, let_in
 from api.request.body import Bodies
 from api.request.key_limits import RequestRates
 from api.request.memory_budget import OWNER, Budget
-from api.server.origins import Visitors
 from api.server.overload import LONGEST_CHEAP_DELAY_S, Door, Places, StallProbe
 from api.waiting.hub import Hub, WaitingTimes
 from api.waiting.live import LiveStreams
@@ -62,7 +62,7 @@ class Services:
     rates: RequestRates
     keys: KeyRing
     ledger_keys: LedgerKeys
-    visitors: Visitors
+    rules: BrowserRules
     requests: EmbeddingRequests
     rate_limits: RateLimits
     storage: AsyncStorage
@@ -108,7 +108,7 @@ class Services:
             places=Places(settings.max_connections, lambda: keys.several),
             keys=keys,
             ledger_keys=LedgerKeys(ledger, keys, datasets.forget),
-            visitors=Visitors(settings, keys),
+            rules=BrowserRules(settings, lambda: keys.may_be_open),
             rates=RequestRates(ledger),
             requests=EmbeddingRequests(settings, registry, hub.name),
             rate_limits=RateLimits(registry),
