@@ -12,7 +12,6 @@ from api.answer.rate_limit_headers import RateLimits
 from api.async_datasets import AsyncDatasets
 from api.async_storage import AsyncStorage
 from api.queue.bell import Bell
-from api.queue.history import History
 from api.queue.metrics import Metrics, ProcessMetrics, QueueMetrics
 from api.queue.served_models import ServedModels
 from api.queue.submission import EmbeddingRequests
@@ -56,7 +55,6 @@ class Services:
     registry: ServedModels
     watchdog: Watchdog
     metrics: Metrics
-    history: History
     stall: StallProbe
     door: Door
     places: Places
@@ -103,7 +101,6 @@ class Services:
             registry=registry,
             watchdog=Watchdog(ledger, registry, bell, metrics.redis_read),
             metrics=metrics,
-            history=History(ledger, registry, metrics.recent),
             stall=stall,
             door=door,
             places=Places(settings.max_connections, lambda: keys.several),
@@ -190,7 +187,6 @@ class Services:
         return [
             listening,
             asyncio.create_task(self.watchdog.run(), name="watchdog"),
-            asyncio.create_task(self.history.run(), name="history"),
             asyncio.create_task(self.ledger_keys.run(), name="keys"),
         ]
 

@@ -1,27 +1,22 @@
-"""The service itself: models, workers and queues as they are now, and the last hour in figures."""
+"""The service itself: models, workers and queues as they are now."""
 
 import time
-from contextlib import suppress
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict
 from typing import Any, Literal
 
 import orjson
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
-from api.answer.description import Answer, query
+from api.answer.description import Answer
 from api.answer.json_response import NO_STORE, json_response
-from api.families.route import CALLER, READING, Family
-from api.queue.history import Figures, History
+from api.families.route import READING, Family
 from api.queue.served_models import ServedModels
 from api.services import Services
 from api.waiting.events import EventStream
 from api.waiting.live import Feed
-from tasks import errors
-from tasks.errors import InvalidValue, Unavailable
 from tasks.ledger import Lane, ModelOverview, WorkerEntry
-from tasks.records.history import MAX_MINUTES, STEP_S
 
 # The answers as pydantic models. They document; the functions below render.
 
@@ -108,28 +103,6 @@ class ServiceState(BaseModel):
     documents: DocumentsQueue
 
 
-class HistorySeries(BaseModel):
-    """One number for each step, the oldest first; null where there are no data."""
-
-    queries: list[float | None] = Field(description="Synchronous requests per second that were answered with vectors.")
-    passages: list[float | None] = Field(description="Texts per second whose vectors were stored.")
-    p50_ms: list[float | None] = Field(description="Of queries, to 4.4 %.")
-    p99_ms: list[float | None]
-    backlog_seconds: list[float | None] = Field(description="Work of the model with the most, at its speed.")
-    errors: list[float | None] = Field(description="Synchronous requests per second that the service failed.")
-
-
-class ServiceHistory(BaseModel):
-    """The last minutes in figures, of all web tier processes together."""
-
-    model_config = ConfigDict(populate_by_name=True)
-
-    object: Literal["history"]
-    step: int = Field(description="Seconds from one number to the next.")
-    from_: int = Field(alias="from", description="Begin of the first step, in Unix seconds by the clock of Redis.")
-    series: HistorySeries
-
-
 class RedisCheck(BaseModel):
     """One fact of the Redis, judged."""
 
@@ -150,9 +123,6 @@ class RedisChecks(BaseModel):
 router = Family("service")
 
 _EVENTS_S = 2.0
-_SERIES = tuple(field.name for field in fields(Figures))
-_DIGITS = 4
-_MINUTES = frozenset(map(str, range(1, MAX_MINUTES + 1)))
 _STARTED_AT = int(time.time())
 _FACTS = ("dimension", "max_tokens", "device", "compute", "precision")
 """Of `ModelEntry`: what a worker said when it loaded the model."""
@@ -181,88 +151,33 @@ async def check_redis(request: Request) -> Response:
 
 @router.describe(
     "GET",
-    "/v1/service/history",
-    Answer(200, ServiceHistory),
-    scopes=READING,
-    errors=(*CALLER, errors.RequestError),
-    reads=(
-        query(
-            "minutes",
-            {"type": "integer", "minimum": 1, "maximum": MAX_MINUTES, "default": MAX_MINUTES},
-            "How far back.",
-            empty_is_absent=True,
-        ),
-    ),
-)
-async def read_history(request: Request) -> Response:
-    """Returns the last minutes in figures, one for every ten seconds."""
-    services = Services.from_request(request)
-    services.owner(request)
-    minutes = request.query_params.get("minutes") or str(MAX_MINUTES)
-    if minutes not in _MINUTES:
-        raise InvalidValue(f"minutes must be a whole number from 1 to {MAX_MINUTES}.", param="minutes")
-    first, steps = await services.history.read(int(minutes) * 60 // STEP_S)
-    body = {
-        "object": "history",
-        "step": STEP_S,
-        "from": first * STEP_S,
-        "series": {name: [_rounded(getattr(step, name)) for step in steps] for name in _SERIES},
-    }
-    return json_response(body, NO_STORE)
-
-
-@router.describe(
-    "GET",
     "/v1/service/events",
     Answer(200, description="Server-sent events.", media_types=(EventStream.media_type,)),
     scopes=READING,
 )
 async def follow_service(request: Request) -> Response:
-    """Streams what `GET /v1/service` returns every two seconds, and each new step of the history."""
+    """Streams what `GET /v1/service` returns every two seconds."""
     services = Services.from_request(request)
     services.owner(request)
-    feed = _ServiceFeed(services.registry, services.history, request.app.version)
+    feed = _ServiceFeed(services.registry, request.app.version)
     stream = services.live.stream(request, "service", Feed(feed.read, _service_events, _EVENTS_S))
     return EventStream(stream)
 
 
-@dataclass(frozen=True, slots=True)
-class _Moment:
-    """What a stream shows. `step`: the newest one of the history and its number; None: no data yet."""
-
-    state: bytes
-    step: tuple[int, Figures] | None
-
-
 class _ServiceFeed:
-    """Reads for all streams of a process: from memory, and each new step of the history once."""
+    """Reads for all streams of a process, from memory."""
 
-    def __init__(self, registry: ServedModels, history: History, version: str) -> None:
+    def __init__(self, registry: ServedModels, version: str) -> None:
         self._registry = registry
-        self._history = history
         self._version = version
-        self._step: tuple[int, Figures] | None = None
 
-    async def read(self) -> _Moment:
+    async def read(self) -> bytes:
         """The service now. Never raises: while Redis is away, its state tells so."""
-        if self._step is None or self._step[0] != self._history.newest():
-            with suppress(Unavailable):
-                first, (figures,) = await self._history.read(1)
-                self._step = first, figures
-        return _Moment(orjson.dumps(service_json(self._registry, self._version)), self._step)
+        return orjson.dumps(service_json(self._registry, self._version))
 
 
-def _service_events(before: _Moment | None, now: _Moment) -> bytes:
-    event = b"event: service\ndata: %b\n\n" % now.state
-    if now.step is None or (before is not None and before.step == now.step):
-        return event
-    number, figures = now.step
-    series = {name: _rounded(value) for name, value in asdict(figures).items()}
-    return event + b"event: history\ndata: %b\n\n" % orjson.dumps({"at": number * STEP_S, "series": series})
-
-
-def _rounded(number: float | None) -> float | None:
-    return None if number is None else round(number, _DIGITS)
+def _service_events(_before: bytes | None, now: bytes) -> bytes:
+    return b"event: service\ndata: %b\n\n" % now
 
 
 def service_json(registry: ServedModels, version: str) -> dict[str, Any]:

@@ -259,7 +259,6 @@ def test_the_document_covers_every_route(client: httpx.Client) -> None:
         "/v1/models",
         "/v1/models/{model_id}",
         "/v1/service",
-        "/v1/service/history",
         "/v1/service/events",
         "/v1/service/redis",
         "/",
