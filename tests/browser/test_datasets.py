@@ -105,14 +105,3 @@ def test_a_dataset_is_searched_by_keyboard(console: Console, library: str) -> No
     page.get_by_label("Value").fill("1066")
     page.keyboard.press("Enter")
     expect(page.get_by_text("No chunk of library fits.")).to_be_visible()
-
-
-def test_the_nearest_chunks_of_a_text_that_is_tried_are_found(console: Console, library: str) -> None:
-    page = console.open("#/try")
-    page.get_by_role("button", name="Make vectors").click()
-    page.get_by_role("combobox", name="Dataset", exact=True).select_option(library)
-    page.get_by_role("combobox", name="Text", exact=True).select_option("2")
-    page.get_by_role("button", name="Find chunks").click()
-
-    expect(page.get_by_role("article")).to_have_count(5)
-    expect(page.locator("main")).to_contain_text("5 of 42 chunks of library")

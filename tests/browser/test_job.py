@@ -1,13 +1,9 @@
 """The screen of one job: what failed and what to do, its files, and the request as code that runs."""
 
-import contextlib
-import io
 import json
-import subprocess
 from pathlib import Path
 from typing import Any
 
-import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from tests.browser.console import NARROW, Console, assert_accessible, assert_no_sideways_scroll, take_picture
@@ -85,35 +81,6 @@ def test_failed_documents_are_tried_again(console: Console) -> None:
     with page.expect_download() as download:
         page.get_by_role("button", name="Download part-000000.parquet").click()
     assert Path(download.value.path()).read_bytes()[:4] == b"PAR1"
-
-
-def code(page: Page, form: str) -> str:
-    page.get_by_role("button", name=form, exact=True).click()
-    return page.get_by_role("region", name=f"{form} code").inner_text()
-
-
-@pytest.mark.parametrize("kind", ["task", "batch", "ingestion"])
-def test_the_request_as_code_makes_another_one(console: Console, kind: str) -> None:
-    name = f"again '{kind}'"
-    make = {
-        "task": lambda: console.stack.submit(name, "a text"),
-        "batch": lambda: console.stack.batch(name, line("a", input="x")),
-        "ingestion": lambda: console.stack.ingest(name, {"a": "words"}),
-    }
-    page = console.open(f"#/jobs/{make[kind]()}")
-    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
-    expect(page.get_by_role("heading", level=1)).to_have_text(name)
-
-    text = code(page, "curl")
-    page.get_by_role("button", name="Copy curl code").click()
-    expect(page.get_by_role("button", name="Copy curl code")).to_have_text("Copied")
-    assert page.evaluate("navigator.clipboard.readText()") == text
-    made = json.loads(subprocess.run(["bash", "-c", text], capture_output=True, check=True).stdout)
-    assert made["metadata"] == {"name": name}
-    printed = io.StringIO()
-    with contextlib.redirect_stdout(printed):
-        exec(code(page, "openai"), {})  # noqa: S102 - it is what a user is told to run
-    assert printed.getvalue().strip()
 
 
 def test_a_job_that_is_deleted_meanwhile(console: Console) -> None:

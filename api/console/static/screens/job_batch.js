@@ -2,7 +2,6 @@
 import { request, useSession } from "../api.js";
 import { count, Time } from "../format.js";
 import { html, useEffect, useState } from "../html.js";
-import { curl, openaiClient, python, quoted } from "../ui/code.js";
 import { Download } from "../ui/download.js";
 import { ErrorBox, Loading } from "../ui/error_box.js";
 import { Failures } from "../ui/failures.js";
@@ -105,25 +104,4 @@ export function Files({ object }) {
     { key: "get", label: "Download", show: ([what, id]) => html`<${Download} path=${`v1/files/${encodeURIComponent(id)}/content`} name=${`${object.id}-${what.toLowerCase()}.jsonl`} />` },
   ];
   return html`<h2>Files</h2><${Table} caption="Files of the batch" columns=${columns} rows=${files} rowKey=${([what]) => what} />`;
-}
-
-export const NOTE = "The lines are in a file that is uploaded first.";
-
-export function forms(base, batch, key) {
-  const more = batch.metadata ? { metadata: batch.metadata } : {};
-  const body = { input_file_id: batch.input_file_id, endpoint: batch.endpoint, completion_window: batch.completion_window, ...more };
-  const upload = `curl -s ${quoted(new URL("v1/files", base).href)} ${key ? '-H "Authorization: Bearer $EMBEDQ_API_KEY" ' : ""}-F purpose=batch -F file=@lines.jsonl`;
-  return [
-    { name: "curl", text: `# another file: ${upload}\n${curl(base, "v1/batches", { method: "POST", body, key })}` },
-    {
-      name: "openai",
-      text: `${openaiClient(base, key)}# another file: client.files.create(file=open("lines.jsonl", "rb"), purpose="batch")
-batch = client.batches.create(
-    input_file_id=${python(batch.input_file_id)},
-    endpoint=${python(batch.endpoint)},
-    completion_window=${python(batch.completion_window)},${batch.metadata ? `\n    metadata=${python(batch.metadata)},` : ""}
-)
-print(batch.id)`,
-    },
-  ];
 }
