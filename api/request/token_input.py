@@ -142,7 +142,7 @@ class Vocabulary:
     def _too_large(self, param: str) -> InputTooLarge:
         return InputTooLarge(
             f"{param} stands for more text than is taken: {self._max_input_bytes:,} bytes in one input "
-            f"(EMBEDQ_MAX_INPUT_BYTES), {self._max_total_bytes:,} in one request (EMBEDQ_MAX_BODY_BYTES).",
+            f"(EMBEDQ_MAX_INPUT_BYTES), {self._max_total_bytes:,} in one request (EMBEDQ_MAX_BODY_BYTES). Split it.",
             param=param,
         )
 

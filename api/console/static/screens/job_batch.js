@@ -60,7 +60,7 @@ export function Stages({ object }) {
 
 export function Errors({ object }) {
   const ofFile = object.errors?.data ?? [];
-  return html`${ofFile.length > 0 && html`<h2>Errors of the file</h2><${Failures} caption="Errors of the file" what="Line" place="batch"
+  return html`${ofFile.length > 0 && html`<h2>Errors of the file</h2><${Failures} caption="Errors of the file" what="Line"
       rows=${ofFile.slice(0, SHOWN).map(({ line, code, message }, place) => ({ key: place, name: line == null ? "the file" : `line ${line}`, code, message }))} />
       <${Rest} all=${ofFile.length} />`}
     ${object.error_file_id && html`<h2>Failed lines</h2><${FailedLines} key=${object.error_file_id} id=${object.error_file_id} all=${object.request_counts.failed} />`}`;
@@ -78,7 +78,7 @@ function FailedLines({ id, all }) {
     return () => stop.abort();
   }, [id, round]);
   if (!rows) return error ? html`<${ErrorBox} error=${error} title="The error file cannot be read" />` : html`<${Loading} what="the error file" />`;
-  return html`<${Failures} caption="Failed lines" what="custom_id" rows=${rows} place="line" /><${Rest} all=${all} shown=${rows.length} />`;
+  return html`<${Failures} caption="Failed lines" what="custom_id" rows=${rows} /><${Rest} all=${all} shown=${rows.length} />`;
 }
 
 async function readLines(id, signal) {

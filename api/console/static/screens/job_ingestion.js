@@ -71,7 +71,7 @@ function FailedDocuments({ path }) {
   const { data, error, reload } = useFetch(`${path}/documents?filter=failed&limit=${PAGE}${last ? `&after=${encodeURIComponent(last)}` : ""}`);
   if (!data) return error ? html`<${ErrorBox} error=${error} again=${reload} title="The documents cannot be read" />` : html`<${Loading} what="the documents" />`;
   const rows = data.data.map(({ id, stage, last_error: failure }) => ({ key: id, name: id, stage, ...failure }));
-  return html`<${Failures} caption="Failed documents" what="Document" rows=${rows} place="document" />
+  return html`<${Failures} caption="Failed documents" what="Document" rows=${rows} />
     <div class="buttons">
       ${after.length > 0 && html`<button type="button" onClick=${() => setAfter(after.slice(0, -1))}>Page before</button>`}
       ${data.has_more && html`<button type="button" onClick=${() => setAfter([...after, data.last_id])}>Next page</button>`}

@@ -63,7 +63,7 @@ function FailedTexts({ path }) {
   if (!data) return error ? html`<${ErrorBox} error=${error} again=${reload} title="The result cannot be read" />` : html`<${Loading} what="the result" />`;
   const failed = data.data.filter(({ object }) => object === "error");
   const rows = failed.slice(0, SHOWN).map(({ index, error: { code, message } }) => ({ key: index, name: `input[${index}]`, code, message }));
-  return html`<${Failures} caption="Failed texts" what="Text" rows=${rows} place="text" />
+  return html`<${Failures} caption="Failed texts" what="Text" rows=${rows} />
     ${failed.length > SHOWN && html`<p class="muted">These are the first ${SHOWN} of ${count(failed.length)}.</p>`}`;
 }
 
