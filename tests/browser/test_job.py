@@ -61,7 +61,7 @@ def test_a_file_that_cannot_be_used_names_its_lines(console: Console) -> None:
     page = console.open(f"#/jobs/{batch_id}")
 
     expect(failure(page, "line 2")).to_contain_text("invalid_json_line")
-    expect(failure(page, "line 2")).to_contain_text("The line is not JSON")
+    expect(failure(page, "line 2")).to_contain_text("This line is not parseable as valid JSON.")
     expect(page.get_by_text("failed", exact=True).first).to_be_visible()
 
 
