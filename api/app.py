@@ -13,7 +13,6 @@ from api.document import openapi
 from api.families import (
     batches,
     dataset_contents,
-    dataset_map,
     datasets,
     embeddings,
     files,
@@ -43,7 +42,6 @@ FAMILIES = (
     jobs,
     datasets,
     dataset_contents,
-    dataset_map,
     keys,
     key_purge,
     tei,

@@ -13,7 +13,6 @@ from api.async_datasets import AsyncDatasets
 from api.async_storage import AsyncStorage
 from api.browser_rules import BrowserRules
 from api.queue.bell import Bell
-from api.queue.history import History
 from api.queue.metrics import Metrics, ProcessMetrics, QueueMetrics
 from api.queue.served_models import ServedModels
 from api.queue.submission import EmbeddingRequests
@@ -55,7 +54,6 @@ class Services:
     registry: ServedModels
     watchdog: Watchdog
     metrics: Metrics
-    history: History
     stall: StallProbe
     door: Door
     places: Places
@@ -102,7 +100,6 @@ class Services:
             registry=registry,
             watchdog=Watchdog(ledger, registry, bell, metrics.redis_read),
             metrics=metrics,
-            history=History(ledger, registry, metrics.recent),
             stall=stall,
             door=door,
             places=Places(settings.max_connections, lambda: keys.several),
@@ -204,7 +201,6 @@ class Services:
         return [
             listening,
             asyncio.create_task(self.watchdog.run(), name="watchdog"),
-            asyncio.create_task(self.history.run(), name="history"),
             asyncio.create_task(self.ledger_keys.run(), name="keys"),
         ]
 

@@ -634,12 +634,6 @@ MUTATIONS: tuple[Mutation, ...] = (
         "call('UNLINK', key, R .. ':ingestion-waiting:' .. id, R .. ':ingestion-closed:' .. id)",
         "call('UNLINK', key)",
     ),
-    # The last hour
-    _cut("the history stays for ever", "history_write.lua", "call('PEXPIRE', key, arg(5))\n"),
-    _cut("what a process counted is not kept", "history_write.lua", "call('HSET', key, 'p:' .. arg(2), arg(3))\n"),
-    Mutation("all processes are one", "history_write.lua", "'p:' .. arg(2)", "'p:'"),
-    Mutation("who knows nothing overwrites", "history_write.lua", "if arg(4) ~= '' then", "if true then"),
-    Mutation("the last step is not read", "history_read.lua", "tonumber(arg(2)) do", "tonumber(arg(2)) - 1 do"),
     # Why something waits
     Mutation("nobody goes before", "standing.lua", "n = n + math.min(other.tasks, turns) end", "n = n end"),
     Mutation("others have all their turns before", "standing.lua", "math.min(other.tasks, turns)", "other.tasks"),

@@ -136,5 +136,7 @@ def task_error(task: ledger.Task) -> ItemError | None:
         message = "None of the inputs could be encoded; the result says why for each of them."
         return ItemError("all_items_failed", message)
     if task.state is State.EXPIRED:
-        return ItemError("expired", "The deadline passed before everything was encoded.")
+        return ItemError(
+            "expired", "The deadline passed before everything was encoded. Submit the rest with more time."
+        )
     return None

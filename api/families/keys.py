@@ -231,7 +231,7 @@ async def change_key(request: Request, name: str) -> Response:
 
     def edit(record: Key, now_s: float) -> Key:
         if record.revoked is not None:
-            raise KeyRevoked(f"The key {name} is revoked; nothing about it can change.")
+            raise KeyRevoked(f"The key {name} is revoked; nothing about it can change. Make another one.")
         changes: dict[str, Any] = {}
         if body.scopes is not None:
             changes["scopes"] = frozenset(body.scopes)

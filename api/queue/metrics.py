@@ -14,7 +14,6 @@ from prometheus_client.utils import floatToGoString
 from starlette.types import Scope
 
 from api.answer.errors import AnsweredError, answered
-from api.queue.history import RequestCounts
 from api.queue.served_models import ServedModels
 from api.request.memory_budget import OWNER, Budget
 from api.server.overload import Door, StallProbe
@@ -50,8 +49,6 @@ class Metrics:
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self._process = process
         self.fresh_s = _FRESH_S
-        self.recent = RequestCounts()
-        """For the history of the last hour, which takes them."""
         self._stale_s, self._rendered = 0.0, b""
         self._registry = CollectorRegistry()
         self._shared = CollectorRegistry()
@@ -97,7 +94,6 @@ class Metrics:
         requests, latency = self._series(method, route, status)
         requests.inc()
         latency.observe(seconds)
-        self.recent.served(method, route, status, seconds)
 
     def explained(self, scope: Scope, route: str, status: int) -> None:
         """Counts the error that answered the request of `scope`, if one did, and whose request it was."""

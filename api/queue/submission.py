@@ -104,7 +104,8 @@ class EmbeddingRequests:
         """
         if size_bytes(text) > self.settings.max_input_bytes:
             raise InputTooLarge(
-                f"query has more than {self.settings.max_input_bytes:,} bytes (EMBEDQ_MAX_INPUT_BYTES).", param="query"
+                f"query has more than {self.settings.max_input_bytes:,} bytes (EMBEDQ_MAX_INPUT_BYTES): shorten it.",
+                param="query",
             )
         body = EmbeddingsBody(input=[text], model=model, dimensions=dimensions, input_type="query")
         return self._awaited(self._work(body, 0), owner=owner, wait_s=wait_s)
