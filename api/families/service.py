@@ -1,11 +1,9 @@
 """The service itself: models, workers and queues as they are now, and the last hour in figures."""
 
 import time
-from contextlib import suppress
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
 from typing import Any, Literal
 
-import orjson
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import Response
@@ -13,13 +11,11 @@ from starlette.responses import Response
 from api.answer.description import Answer, query
 from api.answer.json_response import NO_STORE, json_response
 from api.families.route import CALLER, READING, Family
-from api.queue.history import Figures, History
+from api.queue.history import Figures
 from api.queue.served_models import ServedModels
 from api.services import Services
-from api.waiting.events import EventStream
-from api.waiting.live import Feed
 from tasks import errors
-from tasks.errors import InvalidValue, Unavailable
+from tasks.errors import InvalidValue
 from tasks.ledger import Lane, ModelOverview, WorkerEntry
 from tasks.records.history import MAX_MINUTES, STEP_S
 
@@ -149,7 +145,6 @@ class RedisChecks(BaseModel):
 
 router = Family("service")
 
-_EVENTS_S = 2.0
 _SERIES = tuple(field.name for field in fields(Figures))
 _DIGITS = 4
 _MINUTES = frozenset(map(str, range(1, MAX_MINUTES + 1)))
@@ -209,56 +204,6 @@ async def read_history(request: Request) -> Response:
         "series": {name: [_rounded(getattr(step, name)) for step in steps] for name in _SERIES},
     }
     return json_response(body, NO_STORE)
-
-
-@router.describe(
-    "GET",
-    "/v1/service/events",
-    Answer(200, description="Server-sent events.", media_types=(EventStream.media_type,)),
-    scopes=READING,
-)
-async def follow_service(request: Request) -> Response:
-    """Streams what `GET /v1/service` returns every two seconds, and each new step of the history."""
-    services = Services.from_request(request)
-    services.owner(request)
-    feed = _ServiceFeed(services.registry, services.history, request.app.version)
-    stream = services.live.stream(request, "service", Feed(feed.read, _service_events, _EVENTS_S))
-    return EventStream(stream)
-
-
-@dataclass(frozen=True, slots=True)
-class _Moment:
-    """What a stream shows. `step`: the newest one of the history and its number; None: no data yet."""
-
-    state: bytes
-    step: tuple[int, Figures] | None
-
-
-class _ServiceFeed:
-    """Reads for all streams of a process: from memory, and each new step of the history once."""
-
-    def __init__(self, registry: ServedModels, history: History, version: str) -> None:
-        self._registry = registry
-        self._history = history
-        self._version = version
-        self._step: tuple[int, Figures] | None = None
-
-    async def read(self) -> _Moment:
-        """The service now. Never raises: while Redis is away, its state tells so."""
-        if self._step is None or self._step[0] != self._history.newest():
-            with suppress(Unavailable):
-                first, (figures,) = await self._history.read(1)
-                self._step = first, figures
-        return _Moment(orjson.dumps(service_json(self._registry, self._version)), self._step)
-
-
-def _service_events(before: _Moment | None, now: _Moment) -> bytes:
-    event = b"event: service\ndata: %b\n\n" % now.state
-    if now.step is None or (before is not None and before.step == now.step):
-        return event
-    number, figures = now.step
-    series = {name: _rounded(value) for name, value in asdict(figures).items()}
-    return event + b"event: history\ndata: %b\n\n" % orjson.dumps({"at": number * STEP_S, "series": series})
 
 
 def _rounded(number: float | None) -> float | None:

@@ -21,8 +21,6 @@ from worker_config.traces import Traces
 
 _log = logging.getLogger(__name__)
 _access = logging.getLogger("api.access")
-ENDLESS = "embedq.endless"
-"""Set in the scope by answers that last as long as the client likes: their latency is the time to their head."""
 _SANE_ID = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
 
 
@@ -64,12 +62,11 @@ class Edge:
         trace = None if self._traces is None else self._traces.begin(scope["path"], _traceparent(scope))
         set_subject(Subject(request_id.decode(), trace=trace))
         status = sent_bytes = 0
-        head_s = 0.0
 
         async def labelled(message: Message) -> None:
-            nonlocal status, head_s, sent_bytes
+            nonlocal status, sent_bytes
             if message["type"] == "http.response.start":
-                status, head_s = message["status"], time.perf_counter() - started
+                status = message["status"]
                 own = message["headers"]
                 message["headers"] = [*own, *security_headers(own), (b"x-request-id", request_id)]
             elif self._access_log:
@@ -89,7 +86,7 @@ class Edge:
         finally:
             release(scope)
             leave(scope)
-            took_s = head_s if scope.get(ENDLESS) else time.perf_counter() - started
+            took_s = time.perf_counter() - started
             self._visitors.answered(scope, status)
             route = _route(scope)
             self._metrics.served(scope["method"], route, status, took_s)

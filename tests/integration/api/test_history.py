@@ -16,7 +16,6 @@ from stack.testing import RedisServer
 from tasks.errors import RedisUnavailable, StorageFull
 from tasks.ledger import AsyncLedger
 from tasks.records.history import STEP_S, ProcessCounts, SharedFigures, write_step
-from tests.integration.api.event_stream import Stream
 from tests.integration.api.ledger_worker import LedgerWorker
 from tests.integration.api.served import ANN, KEYS, MODEL, ServedApp
 from tests.unit.api.embedding_requests import WORKER, overview
@@ -294,26 +293,8 @@ def test_hostile_minutes(client: httpx.Client) -> None:
     assert {(answer.status_code, answer.json()["error"]["param"]) for answer in answers} == {(400, "minutes")}
 
 
-def test_the_history_needs_a_key_and_so_do_the_events(serve: Callable[..., ServedApp]) -> None:
+def test_the_history_needs_a_key(serve: Callable[..., ServedApp]) -> None:
     client = serve(api_keys=KEYS).client
 
-    for path in ("/v1/service/history", "/v1/service/events"):
-        assert client.get(path, headers=WRONG).status_code == 401
-        with client.stream("GET", path, headers=ANN) as answer:
-            assert answer.status_code == 200
-
-
-def test_the_events_tell_the_service_and_the_newest_step(
-    app: ServedApp, client: httpx.Client, worker: LedgerWorker
-) -> None:
-    with client.stream("GET", "/v1/service/events") as response:
-        stream = Stream(response)
-        first, step = stream.named("service"), stream.named("history")
-        body = client.get("/v1/service").json()
-        second = stream.named("service")
-
-    changing = {"time": 0, "redis": 0}
-    assert first | changing == body | changing
-    assert second["time"] >= first["time"]
-    assert step["at"] % STEP_S == 0
-    assert set(step["series"]) == set(client.get("/v1/service/history").json()["series"])
+    assert client.get("/v1/service/history", headers=WRONG).status_code == 401
+    assert client.get("/v1/service/history", headers=ANN).status_code == 200

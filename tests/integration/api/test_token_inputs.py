@@ -31,13 +31,10 @@ def test_they_are_decoded(client: httpx.Client, worker: LedgerWorker, monkeypatc
     with worker.serving():
         several = client.post("/v1/embeddings", json={"input": arrays})
         one = client.post("/embeddings/", json={"input": arrays[1], "encoding_format": "float"})
-        task = client.post("/v1/embeddings", json={"input": arrays}, headers={"prefer": "respond-async"})
 
     found = [item["embedding"] for item in several.json()["data"]]
     assert found == [pytest.approx(vector(text).tolist()) for text in ("one", "zwölf")]
     assert [item["embedding"] for item in one.json()["data"]] == found[1:]
-    assert task.status_code == 202
-    assert task.json()["counts"]["total"] == 2
 
 
 def test_a_large_body_is_decoded_in_a_thread(
@@ -51,15 +48,12 @@ def test_a_large_body_is_decoded_in_a_thread(
     assert answer.json()["data"][999]["embedding"] == pytest.approx(vector(texts[999]).tolist())
 
 
-@pytest.mark.parametrize("prefer", ["wait=1", "respond-async"])
-def test_without_a_vocabulary_they_are_refused(
-    client: httpx.Client, monkeypatch: pytest.MonkeyPatch, prefer: str
-) -> None:
+def test_without_a_vocabulary_they_are_refused(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
     def offline(_name: str) -> NoReturn:
         raise OSError("no network")
 
     monkeypatch.setattr(tiktoken, "get_encoding", offline)
-    answer = client.post("/v1/embeddings", json={"input": [1, 2]}, headers={"prefer": prefer})
+    answer = client.post("/v1/embeddings", json={"input": [1, 2]})
 
     error = answer.json()["error"]
     assert answer.status_code == 400
@@ -95,9 +89,8 @@ def test_native_routes_take_none(client: httpx.Client) -> None:
     assert (answer.status_code, answer.json()["error"]["param"]) == (400, "input[0]")
 
 
-@pytest.mark.parametrize("prefer", ["wait=0.05", "respond-async, wait=0.05"])
 def test_who_does_not_wait_for_the_vocabulary_is_told_to_come_back(
-    client: httpx.Client, monkeypatch: pytest.MonkeyPatch, prefer: str
+    client: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     go = threading.Event()
 
@@ -106,7 +99,7 @@ def test_who_does_not_wait_for_the_vocabulary_is_told_to_come_back(
         return SMALL
 
     monkeypatch.setattr(tiktoken, "get_encoding", slow)
-    answer = client.post("/v1/embeddings", json={"input": [1, 2]}, headers={"prefer": prefer})
+    answer = client.post("/v1/embeddings", json={"input": [1, 2]}, headers={"x-stainless-read-timeout": "0.1"})
     go.set()
 
     assert (answer.status_code, answer.json()["error"]["code"]) == (503, "not_ready")

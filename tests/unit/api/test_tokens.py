@@ -47,8 +47,8 @@ async def decoded(input_: Any) -> list[str]:
     made = vocabulary()
     await made.load(LONG_S)
     made_by = requests(overview())
-    stored, _ = EmbeddingRequests(made_by.settings, made_by.registry, made).openai_task(
-        orjson.dumps({"input": input_}), owner="me", idempotency_key=None
+    stored, _ = EmbeddingRequests(made_by.settings, made_by.registry, made).synchronous(
+        orjson.dumps({"input": input_}), owner="me", wait_s=LONG_S
     )
     return texts(stored)
 

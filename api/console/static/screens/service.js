@@ -1,7 +1,7 @@
 // The service as it is: the last hour as plots, models with their workers and lanes, documents workers, Redis.
 import { bytes, count, duration, NONE, rate, Time } from "../format.js";
-import { html, useMemo, useState } from "../html.js";
-import { useEvents } from "../live.js";
+import { html, useMemo } from "../html.js";
+import { useFetch } from "../live.js";
 import { useHistory } from "../service_history.js";
 import { Chart } from "../ui/chart.js";
 import { Code } from "../ui/code.js";
@@ -12,13 +12,11 @@ import { Table } from "../ui/table.js";
 
 export const title = () => "Service";
 
+const EVERY_MS = 2000;
+
 export function Screen() {
-  const [service, setService] = useState(null);
-  const [history, historyError, addStep] = useHistory();
-  const error = useEvents("v1/service/events", (name, data) => {
-    if (name === "service") setService(data);
-    if (name === "history") addStep(data);
-  });
+  const { data: service, error } = useFetch("v1/service", { everyMs: EVERY_MS });
+  const [history, historyError] = useHistory();
   const plots = useMemo(() => history && html`<${Plots} history=${history} />`, [history]); // the service changes more often
   return html`<h1 tabindex="-1">Service</h1>
     <${ErrorBox} error=${error} title="The service cannot be read" />
