@@ -23,7 +23,6 @@ from api.request.key_limits import RequestRates
 from api.request.memory_budget import OWNER, Budget
 from api.server.overload import LONGEST_CHEAP_DELAY_S, Door, Places, StallProbe
 from api.waiting.hub import Hub, WaitingTimes
-from api.waiting.live import LiveStreams
 from tasks.errors import ScopeMissing
 from tasks.ledger import ANONYMOUS, AsyncLedger
 from tasks.records.api_keys import Key, Scope
@@ -49,7 +48,6 @@ class Services:
     settings: Settings
     ledger: AsyncLedger
     hub: Hub
-    live: LiveStreams
     bell: Bell
     registry: ServedModels
     watchdog: Watchdog
@@ -95,7 +93,6 @@ class Services:
             settings=settings,
             ledger=ledger,
             hub=hub,
-            live=LiveStreams(times, lag_s=lambda: stall.recent_s),
             bell=bell,
             registry=registry,
             watchdog=Watchdog(ledger, registry, bell, metrics.redis_read),
@@ -205,14 +202,12 @@ class Services:
         ]
 
     def send_home(self) -> None:
-        """Ends all requests that only wait, and those that follow events: the server stops."""
+        """Ends all requests that only wait: the server stops."""
         self.hub.close()
-        self.live.close()
         self.datasets.stop()
 
     async def stop(self, background: list["asyncio.Task[None]"], *, cancel_again_s: float = 0.5) -> None:
         """Stops what `start` started and closes all connections. What does not stop is cancelled again, ten times."""
-        background = [*background, *self.live.background]
         pending = set(background)
         for _ in range(_CANCELLATIONS):
             if not pending:

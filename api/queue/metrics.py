@@ -58,7 +58,7 @@ class Metrics:
         )
         self._latency = Histogram(
             "embedq_http_request_seconds",
-            "Time to the last byte of the answer, waiting included; of event streams to the head.",
+            "Time to the last byte of the answer, waiting included.",
             ["route"],
             buckets=_LATENCIES_S,
             registry=self._registry,
@@ -223,7 +223,7 @@ class ProcessMetrics(Collector):
     def collect(self) -> Iterator[Metric]:
         """All series of this collector."""
         yield _gauge("embedq_redis_up", "1 while Redis answers.", float(self._registry.redis_up))
-        yield _gauge("embedq_subscribed", "1 while task changes are heard.", float(self._hub.subscribed.is_set()))
+        yield _gauge("embedq_subscribed", "1 while ends of tasks are heard.", float(self._hub.subscribed.is_set()))
         yield _gauge("embedq_waiting_requests", "Requests that wait for a task.", self._hub.waiting_requests)
         yield _gauge("embedq_submissions_under_way", "On their way to Redis and back.", self._door.under_way)
         yield _gauge("embedq_submissions_under_way_limit", "With more, callers are refused.", self._door.most)
