@@ -2,8 +2,8 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from functools import partial
 
+from fastapi.middleware.cors import CORSMiddleware
 from fastapi.responses import FileResponse
 from fastapi.routing import APIRoute
 
@@ -13,7 +13,6 @@ from api.document import openapi
 from api.families import (
     batches,
     dataset_contents,
-    dataset_map,
     datasets,
     files,
     ingestions,
@@ -21,13 +20,10 @@ from api.families import (
     key_purge,
     keys,
 )
-from api.families.route import answer_headers
-from api.middleware import Paths
+from api.middleware import Paths, Requests
 from api.parts import Services
 from api.routes import embeddings, health, models, service, tasks, tei
-from api.server.edge import Edge
-from api.server.fast_path import App, make_shortcuts
-from api.server.origins import admit
+from api.server.fast_path import App
 from api.services.embeddings import EmbeddingService
 from api.services.service import VERSION, ServiceInfo
 from api.services.tasks import TaskService
@@ -42,7 +38,6 @@ FAMILIES = (
     jobs,
     datasets,
     dataset_contents,
-    dataset_map,
     keys,
     key_purge,
     tei,
@@ -53,6 +48,14 @@ FAMILIES = (
 
 ROUTERS = (embeddings, tasks, models, service, tei, health)
 """By resource, in the order of the document."""
+
+
+READABLE = (
+    *("accept-ranges", "content-disposition", "content-range", "location", "openai-processing-ms", "retry-after"),
+    *("www-authenticate", "x-request-id", "x-should-retry"),
+    *(f"x-ratelimit-{what}-{of}" for what in ("limit", "remaining", "reset") for of in ("requests", "tokens")),
+)
+"""Headers of answers that a page of another origin may read."""
 
 
 def _name(route: APIRoute) -> str:
@@ -112,16 +115,23 @@ def create_app(
     app.add_api_route("/console", console_files.page, response_class=FileResponse, include_in_schema=False)
     app.mount("/console", console_files.ConsoleFiles())
     errors.install(app, routes)
-    pages = partial(admit, origins=settings.cors_origins, readable=answer_headers(routes))
-    app.add_middleware(pages)
-    edge = partial(
-        Edge,
+    if settings.cors_origins:
+        # Cookies are never asked for: keys come in headers that a page must have. Any header may be sent, as OpenAI's
+        # client in a browser sends a dozen of its own.
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=list(settings.cors_origins),
+            allow_methods=["GET", "HEAD", "POST", "DELETE"],
+            allow_headers=["*"],
+            expose_headers=sorted(READABLE),
+        )
+    app.add_middleware(
+        Requests,
         metrics=services.metrics,
-        visitors=services.visitors,
+        rules=services.rules,
         access_log=settings.access_log,
         traces=services.traces,
     )
-    app.add_middleware(edge)
     app.add_middleware(Paths)  # the last one added is the outermost
-    app.shortcuts = make_shortcuts(app, routes, edge, pages)
+    app.shortcuts = {}
     return app

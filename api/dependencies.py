@@ -117,7 +117,7 @@ def read_json(kind: type[B]) -> Callable[..., Awaitable[B]]:
     return read
 
 
-def json_body(kind: type[BaseModel]) -> Mapping[str, Any]:
+def json_body(kind: type[BaseModel]) -> dict[str, Any]:
     """`openapi_extra` of a route that takes a JSON body of this kind, in which `null` counts as absent."""
     schema = kind.model_json_schema(ref_template="#/components/schemas/{model}")
     required = schema.get("required", ())

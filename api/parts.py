@@ -10,14 +10,13 @@ from starlette.requests import Request
 
 from api.async_datasets import AsyncDatasets
 from api.async_storage import AsyncStorage
+from api.browser_rules import BrowserRules
 from api.loop_stall import StallProbe
-from api.queue.history import History
 from api.queue.metrics import Metrics, ProcessMetrics, QueueMetrics
 from api.request.api_keys import KeyRing, LedgerKeys, grant_of, let_in
 from api.request.memory_budget import OWNER, holding_of
 from api.request_limits import Bodies, HeldBytes, InFlight, RequestRates
 from api.served_models import ServedModels
-from api.server.origins import Visitors
 from api.submit import NewTasks, Submitter
 from api.waiting.ledger_watch import Bells, LedgerWatch
 from api.waiting.subscription import Subscription, WaitingTimes
@@ -49,13 +48,12 @@ class Services:
     registry: ServedModels
     watchdog: LedgerWatch
     metrics: Metrics
-    history: History
     stall: StallProbe
     door: InFlight
     rates: RequestRates
     keys: KeyRing
     ledger_keys: LedgerKeys
-    visitors: Visitors
+    rules: BrowserRules
     new_tasks: NewTasks
     submitter: Submitter
     calls: SynchronousCalls
@@ -96,12 +94,11 @@ class Services:
             registry=registry,
             watchdog=LedgerWatch(ledger, registry, bell, metrics.redis_read),
             metrics=metrics,
-            history=History(ledger, registry, metrics.recent),
             stall=stall,
             door=door,
             keys=keys,
             ledger_keys=LedgerKeys(ledger, keys, datasets.forget),
-            visitors=Visitors(settings, keys),
+            rules=BrowserRules(settings, lambda: keys.may_be_open),
             rates=RequestRates(ledger),
             new_tasks=NewTasks(settings, registry, hub.name),
             submitter=submitter,
@@ -186,7 +183,6 @@ class Services:
         return [
             listening,
             asyncio.create_task(self.watchdog.run(), name="watchdog"),
-            asyncio.create_task(self.history.run(), name="history"),
             asyncio.create_task(self.ledger_keys.run(), name="keys"),
         ]
 

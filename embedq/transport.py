@@ -9,7 +9,7 @@ import random
 import ssl
 import time
 import weakref
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from ipaddress import ip_address
@@ -175,39 +175,6 @@ class Transport:
             return await self._send(Call("GET", path), CONNECT_TIMEOUT_S)
         except httpx.TransportError as error:
             raise self._silence(error) from error
-
-    async def lines(self, path: str, *, silence_s: float) -> AsyncGenerator[str]:
-        """The lines of an answer that has no end. A connection that breaks is replaced, and the answer begins anew.
-
-        `silence_s`: without a line for so long, a connection counts as broken.
-
-        Raises:
-            UnreachableError: no line for as long as the policy tries.
-            RefusedError: an error answer; one of its kinds.
-        """
-        answered_at, attempt = time.monotonic(), 0
-        timeout = httpx.Timeout(silence_s, connect=CONNECT_TIMEOUT_S, pool=None)
-        while True:
-            client = await self._connections()
-            delay_s: float | None = None
-            failure: EmbedqClientError = UnreachableError(f"{self._address} ended the stream.", code="unreachable")
-            try:
-                async with client.stream("GET", path, timeout=timeout) as response:
-                    if not response.is_success:
-                        await response.aread()
-                        failure = error_from_response(response)
-                        delay_s = self._policy.after_answer(response.status_code, response.headers, attempt)
-                    else:
-                        async for line in response.aiter_lines():
-                            answered_at, attempt, self._answered = time.monotonic(), 0, True
-                            yield line
-            except httpx.TransportError as error:
-                failure = UnreachableError(self._silence(error).message, code="unreachable")
-            if isinstance(failure, UnreachableError):
-                silent_s = time.monotonic() - answered_at
-                delay_s = self._policy.after_silence(silent_s, answered_before=self._answered, attempt=attempt)
-            await self._pause(failure, delay_s, math.inf)
-            attempt += 1
 
     async def _send(self, call: Call, left_s: float) -> httpx.Response:
         # A second less than there is, so that the server's "not yet" arrives before this side gives up.

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from api.answer.content import CONTENT_ANSWERS, RANGE, content
-from api.answer.description import SECONDS, ResponseHeader, Answer, json_body, query
+from api.answer.description import SECONDS, Answer, ResponseHeader, json_body, query
 from api.answer.json_response import NO_STORE, ListOf, Reason, Usage, json_response, list_json, unix_seconds
 from api.families.ingestion_body import (
     SOURCE_KINDS,

@@ -15,11 +15,11 @@ from starlette.responses import Response
 
 from api.answer.description import TEXT, Answer, query
 from api.answer.json_response import NO_STORE, ListOf, Reason, json_response, list_json, unix_seconds
-from api.schemas.tasks import error_of
 from api.families.route import CALLER, READING, Family, page_after, page_limit
 from api.parts import Services
 from api.request.ownership import TASKS
 from api.request.paging import ListPage, read_limit, read_page
+from api.schemas.tasks import error_of
 from api.waiting.why_waiting import MOVING, WAITING, Record, Waiting, standings_of, waiting_of
 from tasks import errors
 from tasks.errors import InvalidValue

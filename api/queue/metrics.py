@@ -15,7 +15,6 @@ from starlette.types import Scope
 
 from api.answer.errors import AnsweredError, answered
 from api.loop_stall import StallProbe
-from api.queue.history import RequestCounts
 from api.request.memory_budget import OWNER
 from api.request_limits import HeldBytes, InFlight
 from api.served_models import ServedModels
@@ -51,8 +50,6 @@ class Metrics:
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self._process = process
         self.fresh_s = _FRESH_S
-        self.recent = RequestCounts()
-        """For the history of the last hour, which takes them."""
         self._stale_s, self._rendered = 0.0, b""
         self._registry = CollectorRegistry()
         self._shared = CollectorRegistry()
@@ -98,7 +95,6 @@ class Metrics:
         requests, latency = self._series(method, route, status)
         requests.inc()
         latency.observe(seconds)
-        self.recent.served(method, route, status, seconds)
 
     def explained(self, scope: Scope, route: str, status: int) -> None:
         """Counts the error that answered the request of `scope`, if one did, and whose request it was."""

@@ -245,6 +245,7 @@ def _of_ingestion(ingestion: Ingestion, standings: Standings) -> _Reason:
 
 # The sentence.
 
+
 def _sentence(reason: _Reason, rate: float | None) -> str:
     if reason.code == "in_line":
         return "; ".join((_lane(reason), *_ahead(reason), _served(reason.queue, rate))) + "."

@@ -65,8 +65,6 @@ With a TTL from the start:
     R:memory             string  "used limit" bytes of Redis memory, as last seen by WATCH (60 s)
     Q:asks:{stream}      string  JSON: the arguments of the CLAIM with which a stream lingers (60 s)
     Q:worker:{id}        string  JSON WorkerEntry (three beats)
-    R:history:{step}     hash    ten seconds of the service's last hour, by Unix time over 10: p:{process} -> JSON of
-                                 what one web tier process counted, `shared` -> JSON of what all see alike (62 min)
 
 Of one task; until it ends, then with its TTL, or gone:
 

@@ -3,6 +3,7 @@ import { call, useSession } from "./api.js";
 import { useCallback, useEffect, useState } from "./html.js";
 
 const RETRY_MS = 2000;
+const SILENT_MS = 40_000;
 
 function useVisible() {
   const [visible, setVisible] = useState(!document.hidden);
@@ -29,7 +30,7 @@ export function useFetch(path, { everyMs = 0 } = {}) {
     const read = async () => {
       let error = null;
       try {
-        const data = await call(path, { signal: stop.signal });
+        const data = await call(path, { signal: stop.signal, withinMs: SILENT_MS });
         if (stop.signal.aborted) return;
         setState({ path, data });
       } catch (failure) {

@@ -99,6 +99,7 @@ MAX_FAULTS = 1000
 _REQUIRED = ("custom_id", "method", "url", "body")
 _URLS = frozenset({ENDPOINT, ENDPOINT.removeprefix("/v1")})
 """As the routes take them: with and without `/v1`, whatever slashes stand around."""
+_DIVIDE = "Divide its texts over several lines."
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,12 +188,12 @@ class FileCheck:
         """
         self.rows += 1
         if line.data is None:
-            message = f"This line has more than {self.limits.max_line_bytes:,} bytes (EMBEDQ_MAX_BODY_BYTES)."
+            message = f"This line has more than {self.limits.max_line_bytes:,} bytes (EMBEDQ_MAX_BODY_BYTES). {_DIVIDE}"
             self._fault(BatchFault("line_too_large", message), line)
             return b""
         if has_more_parts(line.data, self.limits.max_line_lists):
             limit = f"{self.limits.max_line_lists:,} lists, objects and fields (EMBEDQ_MAX_BODY_LISTS)"
-            message = f"This line has more than {limit}."
+            message = f"This line has more than {limit}. {_DIVIDE}"
             self._fault(BatchFault("line_too_large", message), line)
             return b""
         try:
@@ -209,11 +210,15 @@ class FileCheck:
     def finish(self) -> None:
         """Checks the file as a whole, after its last line."""
         if self.rows > self.limits.max_lines:
-            self._whole("too_many_tasks", f"A batch takes {self.limits.max_lines:,} lines; this file has more.")
+            self._whole(
+                "too_many_tasks", f"A batch takes {self.limits.max_lines:,} lines; this file has more. Split it."
+            )
         if self._inputs > self.limits.max_inputs:
-            self._whole("too_many_inputs", f"A batch takes {self.limits.max_inputs:,} texts; this file has more.")
+            self._whole(
+                "too_many_inputs", f"A batch takes {self.limits.max_inputs:,} texts; this file has more. Split it."
+            )
         if self.rows == 0:
-            self._whole("empty_file", "The file has no requests.")
+            self._whole("empty_file", "The file has no requests. Upload one with lines.")
 
     def _taken(self, custom_id: str, body: dict[str, Any], data: bytes) -> bytes:
         served, cutter = self._served, self._cutter
@@ -260,7 +265,7 @@ class FileCheck:
             yield BatchFault("invalid_method", "The method must be 'POST'.", "method")
         url = request.get("url")
         if url is not None and not (isinstance(url, str) and "/" + url.strip("/") in _URLS):
-            message = f"The URL provided for this request does not match the batch endpoint, {ENDPOINT}."
+            message = f"The URL provided for this request does not match the batch endpoint. Send {ENDPOINT!r}."
             yield BatchFault("invalid_url", message, "url")
         body = request.get("body")
         if isinstance(body, dict):
@@ -297,7 +302,10 @@ class FileCheck:
                 yield BatchFault(error.code, error.detail, "body.model")
                 return
         if self._other_model(served):
-            message = "All requests of a batch must name the same model; an earlier line names another one."
+            message = (
+                "All requests of a batch must name the same model; an earlier line names another one. "
+                "Send a file for each."
+            )
             yield BatchFault("mismatched_model", message, "body.model")
 
     def _other_model(self, served: ServedModel) -> bool:

@@ -11,13 +11,10 @@ from typing import Any
 import httpx
 
 from stack.testing import RedisServer
-from tasks.documents.map_job import draw_map
 from tasks.ledger import Ledger
 from tasks.records.api_keys import Key, write_key
 from tasks.records.batches import BatchStatus, move_batch
-from tasks.records.dataset_maps import map_name
 from tasks.records.ingestions import IngestionStatus
-from tasks.search.parts import PartReader
 from tasks.storage.storage import Storage
 from tests.integration.api.file_uploads import LINES, upload_with
 from tests.integration.api.ingestions.requests import create, move
@@ -127,8 +124,6 @@ def make_things(client: httpx.Client, worker: LedgerWorker, ledger: Ledger, stor
     ingestion_id = create(client, sink={"type": "parquet", "dataset": "handbook"})["id"]
     load(storage, document("refunds", [1, 2, 3, 4], metadata={"team": "sales"}), owner="ann", name="handbook")
     failed, loaded = (create(client)["id"] for _ in range(2))
-    mapped = load(storage, document("refunds", [1, 2, 3, 4]), owner="ann", name="mapped")
-    storage.write(map_name(mapped), draw_map(PartReader.within(storage, 0), mapped, lambda: None).to_bytes())
     move(ledger, failed, to=IngestionStatus.COMPLETED, add={"documents": 1, "failed": 1})
     move(ledger, loaded, to=IngestionStatus.COMPLETED)
     refused = client.post("/v1/batches", json=body).json()["id"]
@@ -142,7 +137,7 @@ def make_things(client: httpx.Client, worker: LedgerWorker, ledger: Ledger, stor
         "{batch_id}": (batch_id, refused),
         "{ingestion_id}": (ingestion_id, failed, loaded),
         "{ingestion_id}/output/{name}": (f"{ingestion_id}/output/part-000000.parquet",),
-        "{name}": ("handbook", "mapped"),
+        "{name}": ("handbook",),
         "{model_id}": (MODEL,),
         "{path}": ("console.css",),
     }

@@ -253,7 +253,6 @@ def test_the_document_covers_every_route(client: httpx.Client) -> None:
         "/v1/datasets/{name}/search",
         "/v1/datasets/{name}/documents",
         "/v1/datasets/{name}/chunks",
-        "/v1/datasets/{name}/map",
         "/v1/models",
         "/v1/models/{model_id}",
         "/v1/service",

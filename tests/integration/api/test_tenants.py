@@ -29,7 +29,7 @@ from tests.unit.documents.search.small_datasets import document, load
 NOBODYS = {
     "GET /", "GET /info", "GET /health", "GET /health/live", "GET /health/ready", "GET /metrics", "GET /console",
     "GET /console/{path:path}", "GET /v1/models", "GET /v1/models/{model_id:path}", "GET /v1/service",
-    "GET /v1/service/history", "GET /v1/service/redis",
+    "GET /v1/service/redis",
 }  # fmt: skip
 """What they answer belongs to nobody: the same for all who may call them."""
 LISTS = {"GET /v1/tasks", "GET /v1/files", "GET /v1/batches", "GET /v1/ingestions", "GET /v1/jobs", "GET /v1/datasets"}

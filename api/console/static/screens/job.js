@@ -1,11 +1,9 @@
-// One task, batch or ingestion: how it stands, what failed and what to do, its files, and the request as code.
+// One task, batch or ingestion: how it stands, what failed, and its files.
 import { announce } from "../announce.js";
-import { BASE, useSession } from "../api.js";
 import { duration, rate, Time } from "../format.js";
 import { html, useEffect, useState } from "../html.js";
 import { useFetch } from "../live.js";
 import { address } from "../route.js";
-import { CodeForms } from "../ui/code.js";
 import { ErrorBox, Loading } from "../ui/error_box.js";
 import { Badge, Progress } from "../ui/state.js";
 import { Waiting } from "../ui/waiting.js";
@@ -14,8 +12,7 @@ import * as batch from "./job_batch.js";
 import * as ingestion from "./job_ingestion.js";
 import * as task from "./job_task.js";
 
-// Each kind exports `summary(object)` (what all kinds have), and the components `Stages`, `Errors` and `Files`; `forms`
-// are the calls that make such an object.
+// Each kind exports `summary(object)` (what all kinds have), and the components `Stages`, `Errors` and `Files`.
 const KINDS = { task_: ["task", task], batch_: ["batch", batch], ing_: ["ingestion", ingestion] };
 const OPEN_MS = 2000;
 const ENDED_MS = 10_000;
@@ -61,8 +58,7 @@ function Job({ id, kind, of }) {
       <${Facts} kind=${kind} job=${job} />
     </section>
     <${of.Errors} object=${data} path=${pathOf(kind, id)} />
-    <${of.Files} object=${data} path=${pathOf(kind, id)} />
-    <${Request} forms=${of.forms} note=${of.NOTE} object=${data} />`;
+    <${of.Files} object=${data} path=${pathOf(kind, id)} />`;
 }
 
 // Tells people who do not see the page that the job has ended while they were here.
@@ -93,11 +89,6 @@ function Facts({ kind, job }) {
   return html`<dl class="facts">
     ${facts.filter((fact) => fact && fact[1]).map(([name, value]) => html`<div key=${name} class=${LONG.has(name) ? "long" : ""}><dt>${name}</dt><dd>${value}</dd></div>`)}
   </dl>`;
-}
-
-function Request({ forms, note, object }) {
-  const { key } = useSession();
-  return html`<h2>The same request as code</h2><p class="muted">${note}</p><${CodeForms} forms=${forms(BASE, object, Boolean(key))} />`;
 }
 
 function Gone({ id, error }) {
