@@ -10,8 +10,8 @@ from pydantic import BaseModel, BeforeValidator
 
 from api.auth import known_key
 from api.idempotency import HEADER, MAX_KEY_CHARS
+from api.metrics import Metrics
 from api.parts import Services
-from api.queue.metrics import Metrics
 from api.request.offload import offload_in_turn
 from api.request_limits import Holding
 from api.schemas.common import PagePlace

@@ -12,7 +12,7 @@ from api.async_datasets import AsyncDatasets
 from api.async_storage import AsyncStorage
 from api.browser_rules import BrowserRules
 from api.loop_stall import StallProbe
-from api.queue.metrics import Metrics, ProcessMetrics, QueueMetrics
+from api.metrics import Metrics, process_rows, queue_rows
 from api.request.api_keys import KeyRing, LedgerKeys, grant_of, let_in
 from api.request.memory_budget import OWNER, holding_of
 from api.request_limits import Bodies, HeldBytes, InFlight, RequestRates
@@ -72,7 +72,7 @@ class Services:
     ) -> Self:
         """The parts, connected to each other and to nothing else yet. `process`: which of several behind one port."""
         keys = KeyRing(settings)
-        metrics = Metrics(process, (lambda: keys.with_usage) if settings.metrics_keys else None)
+        metrics = Metrics(process)
         stall = StallProbe(metrics.stalled)
         ledger = AsyncLedger.connect(settings.redis_url, settings.redis_ack, lag_s=lambda: stall.recent_s)
         registry = ServedModels(settings, several=lambda: keys.several)
@@ -83,8 +83,8 @@ class Services:
         requests, answers = (
             HeldBytes(settings.max_held_bytes, what, shared=lambda: keys.several) for what in ("requests", "answers")
         )
-        metrics.add(ProcessMetrics(registry, hub, stall, door, {"requests": requests, "answers": answers}))
-        metrics.add_shared(QueueMetrics(registry, settings))
+        metrics.add(lambda: process_rows(registry, hub, stall, door, {"requests": requests, "answers": answers}))
+        metrics.add(lambda: queue_rows(registry, settings), shared=True)
         submitter = Submitter(ledger, bell, door, metrics, settings)
         return cls(
             settings=settings,

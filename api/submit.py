@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import orjson
 
 from api.idempotency import alias_of_work
-from api.queue.metrics import Metrics
+from api.metrics import Metrics
 from api.request_limits import InFlight, jitter
 from api.schemas.embeddings import TaskBody
 from api.served_models import ServedModels
