@@ -1,8 +1,12 @@
 """The application: routes, error handlers and the outermost layer around the services of one process."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
+from typing import Any
+
+from fastapi import FastAPI
+from starlette.types import Message, Receive, Scope, Send
 
 from api.answer import errors
 from api.document import openapi
@@ -26,7 +30,6 @@ from api.families import (
 )
 from api.families.route import answer_headers
 from api.server.edge import Edge
-from api.server.fast_path import App, make_shortcuts
 from api.server.origins import admit
 from api.services import Services
 from api.waiting.hub import WaitingTimes
@@ -54,6 +57,42 @@ FAMILIES = (
 """Whoever has routes, in the order of the document. Of two routes that fit a path the first one answers."""
 
 
+class App(FastAPI):
+    """FastAPI with this service's document. HEAD works wherever GET does."""
+
+    def openapi(self) -> dict[str, Any]:
+        """The OpenAPI document, made once. FastAPI's own lacks our forms of errors and the security scheme."""
+        if self.openapi_schema is None:
+            self.openapi_schema = openapi.make_document(self)
+        return self.openapi_schema
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serves one connection of whatever type."""
+        if scope["type"] == "http":
+            if scope["path"].startswith("//"):
+                # Of base addresses that end with a slash; servers of OpenAI's and TEI's kind take them.
+                scope["path"] = "/" + scope["path"].lstrip("/")
+            if scope["method"] == "HEAD":
+                # A server drops the bodies of answers by the method of its own scope; apps see a GET.
+                scope, send = {**scope, "method": "GET"}, _head_of(send)
+        await super().__call__(scope, receive, send)
+
+
+def _head_of(send: Send) -> Send:
+    ended = False
+
+    async def send_head(message: Message) -> None:
+        nonlocal ended
+        if message["type"] == "http.response.start":
+            await send(message)
+            await send({"type": "http.response.body"})  # not after the body, which may be endless
+            ended = True
+        elif not ended:
+            await send(message)
+
+    return send_head
+
+
 def create_app(
     settings: Settings,
     process: int | None = None,
@@ -66,10 +105,12 @@ def create_app(
     services = Services.build(settings, process, times)
 
     @asynccontextmanager
-    async def lifespan(_app: App) -> AsyncIterator[None]:
+    async def lifespan(_app: App) -> AsyncIterator[Mapping[str, Any]]:
         app.state.reference = openapi.Reference.from_document(app.openapi())
         background = await services.start()
-        yield
+        if services.watchdog.mismatch is not None:
+            raise services.watchdog.mismatch  # a process that served would be replaced for ever
+        yield {"send_home": services.send_home}
         await services.stop(background)
 
     # A redirect to the other form of a path would lose the body in some clients; both forms are routes instead.
@@ -98,5 +139,4 @@ def create_app(
         traces=services.traces,
     )
     app.add_middleware(edge)  # the last one added is the outermost
-    app.shortcuts = make_shortcuts(app, routes, edge, pages)
     return app

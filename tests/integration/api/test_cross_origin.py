@@ -45,7 +45,7 @@ def test_by_default_no_page_may_call(client: httpx.Client) -> None:
 
 def test_a_page_may_ask_call_and_read(browser: httpx.Client) -> None:
     asked = browser.options("/v1/embeddings", headers=ASK)
-    answer = browser.post("/v1/tasks", json={"input": "one"})  # a shortcut
+    answer = browser.post("/v1/tasks", json={"input": "one"})
     task = browser.get(answer.headers["location"])
 
     assert (asked.status_code, allowed(asked)) == (200, PAGE)
