@@ -45,6 +45,7 @@ def main() -> int:
                 "(LimitNOFILE, ulimit -n)",
                 connections, PREFIX, settings.max_connections,
             )  # fmt: skip
+        _log.info("serving on %s", ", ".join("{}:{}".format(*one.getsockname()) for one in listeners))
         if settings.api_processes == 1:
             return _serve(settings, listeners)
         return _supervise(settings, listeners)

@@ -25,7 +25,8 @@ def api(roles: Roles) -> Iterator[ApiProcess]:
 def _children(api: ApiProcess) -> list[psutil.Process]:
     def serving() -> list[psutil.Process] | None:
         children = psutil.Process(api.pid).children()
-        found = [child for child in children if "spawn_main" in " ".join(child.cmdline())]  # not the resource tracker
+        alive = [child for child in children if child.status() != psutil.STATUS_ZOMBIE]
+        found = [child for child in alive if "spawn_main" in " ".join(child.cmdline())]  # not the resource tracker
         return found if len(found) == PROCESSES else None
 
     return wait_until(serving, message="all processes run")
