@@ -26,7 +26,6 @@ class NginxServer(Process):
 
     def __init__(self, folder: Path, program: str, api_port: int, changed: dict[str, str]) -> None:
         self.port = free_port()
-        self.bodies = folder / "client_body"
         folder.mkdir()
         self.authority = Authority(folder, "nginx")
         self.authority.server()
