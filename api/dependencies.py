@@ -1,7 +1,7 @@
 """What routes ask for: services, headers, pages, bodies."""
 
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from typing import Annotated, Any, TypeVar, cast
 

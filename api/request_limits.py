@@ -203,7 +203,6 @@ class LargeResponse(Response):
         for start in range(0, len(whole), _PIECE_BYTES):
             end = start + _PIECE_BYTES
             await send({"type": "http.response.body", "body": whole[start:end], "more_body": end < len(whole)})
-            await asyncio.sleep(0)  # a fast client takes megabytes without a wait, and others want a turn
 
 
 # Submissions.
@@ -251,13 +250,13 @@ class InFlight:
         """For a request that is about to be read. Raises `Overloaded`: it would only be turned away later."""
         if self._is_full(owner, bulk=False):
             await self.pause()
-            raise _overloaded()
+            raise overloaded()
 
     @contextmanager
     def submitting(self, owner: str, *, bulk: bool) -> Iterator[None]:
         """Around one submission. Raises `Overloaded`, at once."""
         if self._is_full(owner, bulk=bulk):
-            raise _overloaded()
+            raise overloaded()
         self._of_owners[owner] += 1
         try:
             yield
@@ -285,7 +284,8 @@ class InFlight:
         return free <= 0 or (self._of_owners[owner] >= free and self._shared())
 
 
-def _overloaded() -> Overloaded:
+def overloaded() -> Overloaded:
+    """The error, with a random time to come back."""
     wait_s = spread(_RETRY_AFTER_S)
     return Overloaded(
         f"More requests came than this server can take in; try again in {wait_s} s. Nothing was stored.",

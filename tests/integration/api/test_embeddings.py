@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import redis
 
-from api.waiting.hub import WaitingTimes
+from api.waiting.subscription import WaitingTimes
 from stack.testing import wait_until
 from tasks.item import ItemError
 from tasks.ledger import Lane, Task, operations

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 import redis
 
-from api.waiting.hub import Hub
+from api.waiting.subscription import Hub
 from stack.testing import eventually
 from tasks.item import Options
 from tasks.ledger import ANONYMOUS, ENDED_CHANNEL, Admission, AsyncLedger, Lane, NewUnit, Submission, operations

@@ -12,7 +12,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from api.queue.bell import Bell
-from api.waiting.hub import Hub, WaitingTimes
+from api.waiting.subscription import Hub, WaitingTimes
 from stack.link import Link
 from stack.testing import PATIENCE_S, RedisServer, free_port, wait_until
 from tasks.errors import Overloaded, RedisUnavailable

@@ -8,7 +8,7 @@ import pytest
 
 from api.request.offload import LARGE_BYTES, offload
 from api.server.overload import TICK_S, StallProbe
-from api.waiting.hub import Waiter
+from api.waiting.subscription import Waiter
 
 LONG_S = 20.0
 
