@@ -173,7 +173,6 @@ def process_rows(
 ) -> Iterator[Metric]:
     """The state of one web tier process. `held`: bytes of large bodies, by what they are ("requests", "answers")."""
     refusal = "With more, callers are refused."
-    sizes = [([what], budget.held_bytes) for what, budget in held.items()]
     limits = [([what], budget.limit_bytes) for what, budget in held.items()]
     rows = (
         _one("embedq_redis_up", "1 while Redis answers.", models.redis_up),

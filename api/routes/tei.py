@@ -27,12 +27,8 @@ async def root(accept: Annotated[str, Header(include_in_schema=False)] = "") -> 
     return Response(Live().model_dump_json(), media_type="application/json")
 
 
-@router.post(
-    "/embed", response_class=Response, responses={200: {"model": list[list[float]]}}, openapi_extra=json_body(EmbedBody)
-)
-@router.post(
-    "/", response_class=Response, responses={200: {"model": list[list[float]]}}, openapi_extra=json_body(EmbedBody)
-)
+@router.post("/embed", response_class=Response, responses=_VECTORS, openapi_extra=json_body(EmbedBody))
+@router.post("/", name="embed_at_root", response_class=Response, responses=_VECTORS, openapi_extra=json_body(EmbedBody))
 async def embed(
     key: OnlineCaller, embeddings: Embeddings, body: TextsBody, patience_s: Patience, gone: Gone, answer: Answer
 ) -> Response:
