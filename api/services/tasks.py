@@ -135,12 +135,7 @@ class TaskService:
         if page.after is not None and created_ms(page.after) is None:
             raise InvalidValue("after must be the id of a task, such as last_id of the page before.", param="after")
 
-        async def read(behind: str | None, most: int) -> ListPage[ledger.Task]:
-            list_some = operations.list_tasks(key.owner, limit=most, after=behind or "", states=states)
-            part = await self._ledger.run(list_some)
-            return ListPage(part.tasks, part.until, part.more)
-
-        found = await read_page(read, after=page.after, limit=page.limit, max_calls=_MAX_CALLS)
+        found = await read_tasks(self._ledger, key.owner, states, after=page.after, limit=page.limit)
         reasons = await why_waiting(self._ledger, self._models, found.items)
         tasks = [Task.of(task, why) for task, why in zip(found.items, reasons, strict=True)]
         return Page[Task].of(tasks, more=found.more, until=found.until)
@@ -187,3 +182,29 @@ def _states(named: Sequence[str]) -> Sequence[ledger.State]:
     if names - set(ledger.State):
         raise InvalidValue(f"status must be some of {', '.join(ledger.State)}.", param="status")
     return [state for state in ledger.State if state in names]
+
+
+async def read_tasks(
+    tasks_ledger: AsyncLedger,
+    owner: str,
+    states: Sequence[ledger.State],
+    *,
+    after: str | None,
+    limit: int,
+    max_calls: int = _MAX_CALLS,
+    look: int = operations.LOOK,
+) -> ListPage[ledger.Task]:
+    """Tasks in one of `states`, or all, the newest first; maybe fewer than there are, and then it says so.
+
+    `look`: tasks that one call looks at.
+
+    Raises:
+        RedisUnavailable: no answer.
+    """
+
+    async def read(behind: str | None, most: int) -> ListPage[ledger.Task]:
+        list_some = operations.list_tasks(owner, limit=most, after=behind or "", states=states, look=look)
+        part = await tasks_ledger.run(list_some)
+        return ListPage(part.tasks, part.until, part.more)
+
+    return await read_page(read, after=after, limit=limit, max_calls=max_calls)

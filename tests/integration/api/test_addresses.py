@@ -1,8 +1,5 @@
 """Requests that are served though their path or method is not quite a route's: slashes at the start, HEAD."""
 
-import socket
-from collections.abc import Callable
-
 import httpx
 import pytest
 

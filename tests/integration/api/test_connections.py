@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 import pytest
 
 from api import http_deadlines
-from api.server.log_throttle import Tally
+from api.log_tally import Tally
 from stack.testing import PATIENCE_S, wait_until
 from tests.integration.api.ledger_worker import LedgerWorker
 from tests.integration.api.served import ServedApp

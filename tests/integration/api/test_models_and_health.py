@@ -192,7 +192,7 @@ def test_a_defect_is_a_500_without_its_message(
     assert answer.headers["x-request-id"] == "r-1"
     assert answer.json()["error"]["code"] == "internal_error"
     assert "WRONGTYPE" not in answer.text
-    assert [record.getMessage().split(":")[0] for record in caplog.records if record.name == "api.server.edge"] == [
+    assert [record.getMessage().split(":")[0] for record in caplog.records if record.name == "api.middleware"] == [
         "request r-1 failed"
     ]
 

@@ -9,8 +9,8 @@ import httpx
 import pytest
 
 from api.answer.json_response import list_json
-from api.families.tasks import read_tasks
 from api.request.paging import ListPage
+from api.services.tasks import read_tasks
 from tasks.ledger import ANONYMOUS, AsyncLedger, State, Task
 from tasks.ledger.ids import new_task_id
 from tests.integration.api.ledger_worker import LedgerWorker

@@ -11,8 +11,8 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from api.queue.bell import Bell
-from api.waiting.subscription import Hub, WaitingTimes
+from api.waiting.ledger_watch import Bells
+from api.waiting.subscription import Subscription, WaitingTimes
 from stack.link import Link
 from stack.testing import PATIENCE_S, RedisServer, free_port, wait_until
 from tasks.errors import Overloaded, RedisUnavailable
@@ -262,7 +262,7 @@ def test_a_stream_is_woken_by_the_new_master(failover: tuple[Link, Callable[[], 
 async def test_the_web_tier_hears_the_new_master(failover: tuple[Link, Callable[[], None]]) -> None:
     link, fail_over = failover
     ledger = AsyncLedger.connect(link.url)
-    listening = Hub(ledger, WaitingTimes(catch_up_s=0.05))
+    listening = Subscription(ledger, WaitingTimes(catch_up_s=0.05))
     task = asyncio.create_task(listening.run())
     async with asyncio.timeout(10):
         await listening.subscribed.wait()
@@ -281,7 +281,7 @@ async def test_the_web_tier_hears_the_new_master(failover: tuple[Link, Callable[
 def test_bells_find_the_new_master_though_one_waits_at_the_former(failover: tuple[Link, Callable[[], None]]) -> None:
     link, fail_over = failover
     counted: list[bool] = []
-    bell = Bell(load_settings(redis_url=link.url), lambda _, sent: counted.append(sent))
+    bell = Bells(load_settings(redis_url=link.url), lambda _, sent: counted.append(sent))
     bell.send_bell("m")
     wait_until(lambda: counted, message="no bell")
     fail_over()

@@ -5,7 +5,7 @@ import orjson
 import pytest
 
 from api.answer.errors import failure, item_failed
-from api.answer.vectors import matrix
+from api.render_vectors import matrix
 from tasks import errors
 from tasks.item import ItemError
 from tests.unit.api.tasks_and_results import a_result
