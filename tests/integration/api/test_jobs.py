@@ -89,7 +89,7 @@ def test_a_row_says_what_the_object_itself_says(client: httpx.Client, worker: Le
     }  # fmt: skip
     assert rows[waiting]["waiting"] == client.get(f"/v1/tasks/{waiting}").json()["waiting"]
     assert rows[waiting]["waiting"]["message"] == (
-        "First in the bulk lane; less than 1 s of work before it; 1 worker at 50,000 texts/s."
+        "Waits for its turn in the bulk lane; less than 1 s of work before it; 1 worker at 50,000 texts/s."
     )
     assert rows[waiting]["eta_seconds"] == 0
     assert rows[batch_id]["waiting"] == client.get(f"/v1/batches/{batch_id}").json()["waiting"]

@@ -105,6 +105,12 @@ class Hands:
         assert len(data) == record.size_bytes
         return [orjson.loads(line) for line in data.splitlines()]
 
+    def output(self, batch_id: str) -> bytes:
+        """The output file of a batch."""
+        record = self.ledger.run(read_file(self.batch(batch_id).output_file_id or ""))
+        assert record is not None
+        return self.storage.read(record.stored)
+
     # ---- workers
 
     @property
