@@ -1,6 +1,5 @@
 """What routes ask for: services, headers, pages, bodies."""
 
-import math
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from typing import Annotated, Any, TypeVar, cast
@@ -27,12 +26,22 @@ B = TypeVar("B", bound=BaseModel)
 # Services: one for each resource, made in `api.app`.
 
 
-async def _tasks(request: Request) -> TaskService:
+def tasks_of(request: Request) -> TaskService:
+    """The same."""
     return cast("TaskService", request.app.state.tasks)
 
 
-async def _embeddings(request: Request) -> EmbeddingService:
+def embeddings_of(request: Request) -> EmbeddingService:
+    """The service, for the routes that take the request."""
     return cast("EmbeddingService", request.app.state.embeddings)
+
+
+async def _embeddings(request: Request) -> EmbeddingService:
+    return embeddings_of(request)  # a function that is not `async` would run in a thread
+
+
+async def _tasks(request: Request) -> TaskService:
+    return tasks_of(request)
 
 
 async def _service(request: Request) -> ServiceInfo:
@@ -87,21 +96,10 @@ WaitQuery = Annotated[
 # which names the place of what is wrong and refuses half a surrogate pair, which no answer could repeat.
 
 
-async def _texts_body(request: Request, key: Annotated[Key, Depends(known_key)]) -> AsyncIterator[bytes]:
-    parts = cast("Services", request.app.state.services)
-    await parts.door.require_room(key.owner)
-    with parts.bodies.budget.held_by(key.owner) as held:
-        yield await parts.bodies.read(request, held)
-
-
 async def _small_body(request: Request, key: Annotated[Key, Depends(known_key)]) -> AsyncIterator[bytes]:
     parts = cast("Services", request.app.state.services)
     with parts.bodies.budget.held_by(key.owner) as held:
         yield await parts.bodies.read(request, held)
-
-
-TextsBody = Annotated[bytes, Depends(_texts_body)]
-"""The body of a call with texts, unparsed, of one that the server can take in. Comes behind the key."""
 
 
 def read_json(kind: type[B]) -> Callable[..., Awaitable[B]]:
@@ -138,30 +136,6 @@ async def _answer(request: Request, key: Annotated[Key, Depends(known_key)]) -> 
 
 Answer = Annotated[Holding, Depends(_answer)]
 """Has the bytes of the answer until the last one is sent."""
-
-_NETWORK_S = 2.0
-"""Left of a client's read timeout for the way there and back."""
-
-
-async def _patience_s(
-    x_stainless_read_timeout: Annotated[
-        str, Header(description="Seconds that OpenAI's client for Python waits; the answer comes before.")
-    ] = "",
-    x_stainless_timeout: Annotated[str, Header(description="The same of OpenAI's client for Node.")] = "",
-) -> float:
-    limits = [math.inf]
-    for announced in (x_stainless_read_timeout, x_stainless_timeout):
-        try:
-            seconds = float(announced or 0)
-        except ValueError:
-            continue
-        if seconds > 0:  # Node's client cuts to whole seconds: its 0 is anything below one
-            limits.append(max(seconds - _NETWORK_S, seconds / 2))
-    return min(limits)
-
-
-Patience = Annotated[float, Depends(_patience_s)]
-"""Seconds that the caller waits, as OpenAI's clients announce it: a caller who has hung up learns nothing."""
 
 
 async def _gone(request: Request) -> Callable[[], Awaitable[None]]:

@@ -9,7 +9,7 @@ import math
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -191,18 +191,31 @@ def _too_large(max_bytes: int) -> BodyTooLarge:
 
 
 class LargeResponse(Response):
-    """Is sent in pieces, as fast as the client takes them: what the request holds is held until the last one."""
+    """Is sent in pieces, as fast as the client takes them, and gives back what the answer holds after the last one."""
+
+    held: Holding | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Sends it."""
-        if len(self.body) <= _PIECE_BYTES:
-            await super().__call__(scope, receive, send)
-            return
-        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-        whole = memoryview(self.body)
-        for start in range(0, len(whole), _PIECE_BYTES):
-            end = start + _PIECE_BYTES
-            await send({"type": "http.response.body", "body": whole[start:end], "more_body": end < len(whole)})
+        try:
+            if len(self.body) <= _PIECE_BYTES:
+                await super().__call__(scope, receive, send)
+                return
+            await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+            whole = memoryview(self.body)
+            for start in range(0, len(whole), _PIECE_BYTES):
+                end = start + _PIECE_BYTES
+                await send({"type": "http.response.body", "body": whole[start:end], "more_body": end < len(whole)})
+        finally:
+            if self.held is not None:
+                self.held.release()
+
+
+def sent(content: bytes, held: Holding, media_type: str, headers: Mapping[str, str]) -> LargeResponse:
+    """The response with this content, which `held` has counted."""
+    response = LargeResponse(content, headers=headers, media_type=media_type)
+    response.held = held
+    return response
 
 
 # Submissions.

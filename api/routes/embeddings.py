@@ -1,11 +1,11 @@
-"""OpenAI's call for vectors now."""
+"""OpenAI's call for vectors now. Takes the request for speed: see `api.texts_call`."""
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Request, Response
 
-from api.auth import OnlineCaller
-from api.dependencies import Answer, Embeddings, Gone, Patience, TextsBody, json_body
-from api.request_limits import RATE_LIMIT_HEADERS, LargeResponse
+from api.dependencies import embeddings_of
+from api.request_limits import RATE_LIMIT_HEADERS, sent
 from api.schemas.embeddings import EmbeddingList
+from api.texts_call import documented, texts_call
 from tasks.wire.embeddings_body import EmbeddingsBody
 
 router = APIRouter(prefix="/v1/embeddings", tags=["embeddings"])
@@ -17,11 +17,10 @@ _HEADERS = {name: {"schema": {"type": "string"}} for name in ("openai-processing
     "",
     response_class=Response,
     responses={200: {"model": EmbeddingList, "headers": _HEADERS}},
-    openapi_extra=json_body(EmbeddingsBody),
+    openapi_extra=documented(EmbeddingsBody, "online"),
 )
-async def create_embeddings(
-    key: OnlineCaller, embeddings: Embeddings, body: TextsBody, patience_s: Patience, gone: Gone, answer: Answer
-) -> Response:
+async def create_embeddings(request: Request) -> Response:
     """Waits for the vectors of one or more texts and returns them in input order. A failed text fails the request."""
-    content, headers = await embeddings.create(key, body, patience_s, gone, answer)
-    return LargeResponse(content, headers=headers, media_type="application/json")
+    async with texts_call(request, "online") as call:
+        content, headers = await embeddings_of(request).create(call)
+        return sent(content, call.answer, "application/json", headers)

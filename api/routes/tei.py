@@ -1,18 +1,20 @@
 """The calls of text-embeddings-inference (TEI), in its own forms, for clients that speak to such a server.
 
-Errors on these paths have TEI's form, too (`api.answer.errors`).
+Errors on these paths have TEI's form, too (`api.answer.errors`). `embed` takes the request for speed: see
+`api.texts_call`.
 """
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Response
+from fastapi import APIRouter, Header, Request, Response
 
-from api.auth import AnyKey, OnlineCaller
+from api.auth import AnyKey
 from api.console_files import page
-from api.dependencies import Answer, Embeddings, Gone, Patience, TextsBody, json_body
-from api.request_limits import LargeResponse
+from api.dependencies import Embeddings, embeddings_of
+from api.request_limits import sent
 from api.schemas.embeddings import EmbedBody, TEIInfo
 from api.schemas.service import Live
+from api.texts_call import documented, texts_call
 
 router = APIRouter(tags=["text-embeddings-inference"])
 
@@ -27,14 +29,18 @@ async def root(accept: Annotated[str, Header(include_in_schema=False)] = "") -> 
     return Response(Live().model_dump_json(), media_type="application/json")
 
 
-@router.post("/embed", response_class=Response, responses=_VECTORS, openapi_extra=json_body(EmbedBody))
-@router.post("/", name="embed_at_root", response_class=Response, responses=_VECTORS, openapi_extra=json_body(EmbedBody))
-async def embed(
-    key: OnlineCaller, embeddings: Embeddings, body: TextsBody, patience_s: Patience, gone: Gone, answer: Answer
-) -> Response:
+@router.post("/embed", response_class=Response, responses=_VECTORS, openapi_extra=documented(EmbedBody, "online"))
+@router.post(
+    "/",
+    name="embed_at_root",
+    response_class=Response,
+    responses=_VECTORS,
+    openapi_extra=documented(EmbedBody, "online"),
+)
+async def embed(request: Request) -> Response:
     """Returns the vectors of one or more texts by the server's own model, as a list of lists in input order."""
-    content = await embeddings.embed(key, body, patience_s, gone, answer)
-    return LargeResponse(content, media_type="application/json")
+    async with texts_call(request, "online") as call:
+        return sent(await embeddings_of(request).embed(call), call.answer, "application/json", {})
 
 
 @router.get("/info")

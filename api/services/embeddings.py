@@ -2,6 +2,7 @@
 
 import time
 from functools import partial
+from typing import NamedTuple
 
 from api.render_vectors import embedding_list, matrix, size_bytes
 from api.request.offload import offload, offload_in_turn
@@ -23,6 +24,24 @@ from worker_config.subject import span
 
 TEXT_PER_VECTOR = 3
 """Bytes of JSON for each byte of a vector."""
+
+
+class TextsCall(NamedTuple):
+    """A call with texts.
+
+    Attributes:
+        key: of the caller.
+        body: its bytes, unparsed.
+        patience_s: the caller waits so long.
+        gone: returns when the client has left.
+        answer: has the bytes of the answer; whoever sends it releases them.
+    """
+
+    key: Key
+    body: bytes
+    patience_s: float
+    gone: Gone
+    answer: Holding
 
 
 class EmbeddingService:
@@ -50,17 +69,8 @@ class EmbeddingService:
         self._rates = rates
         self._settings = settings
 
-    async def create(
-        self, key: Key, content: bytes, patience_s: float, gone: Gone, answer: Holding
-    ) -> tuple[bytes, dict[str, str]]:
-        """OpenAI's list of vectors for the texts of a body, and headers of OpenAI.
-
-        Args:
-            key: of the caller.
-            content: the body.
-            patience_s: the caller waits so long.
-            gone: returns when the client has left.
-            answer: is going to hold the answer.
+    async def create(self, call: TextsCall) -> tuple[bytes, dict[str, str]]:
+        """OpenAI's list of vectors for the texts of a call, and headers of OpenAI.
 
         Raises:
             RequestError: the subclass that says what is wrong with the body.
@@ -68,31 +78,33 @@ class EmbeddingService:
             Unavailable, ItemFailed, CallerGone: as `wait_for_vectors` does.
         """
         began_s = time.perf_counter()
-        make = partial(self._openai, key, content, self._wait_s(patience_s))
+        wait_s = min(call.patience_s, self._settings.max_wait_s)
+        make = partial(self._openai, call.key, call.body, wait_s)
         try:
-            submission, base64 = await offload_in_turn(len(content), make)
+            submission, base64 = await offload_in_turn(len(call.body), make)
         except VocabularyNotLoaded:
             await load_vocabulary()
-            submission, base64 = await offload_in_turn(len(content), make)
-        left_s = self._wait_s(patience_s) - (time.perf_counter() - began_s)
-        result, room = await self._calls.wait_for_vectors(submission, left_s, gone)
-        size = size_bytes(result)
-        answer.take(size * TEXT_PER_VECTOR)
-        with span("answer"):
-            rendered = await offload(size, embedding_list, result, base64=base64)
-        headers = rate_limit_headers(self._models.room(submission.queue, key.owner), room, self._rates.left(key))
-        headers["openai-processing-ms"] = str(int((time.perf_counter() - began_s) * 1000))
-        return rendered, headers
-
-    async def embed(self, key: Key, content: bytes, patience_s: float, gone: Gone, answer: Holding) -> bytes:
-        """The vectors of the server's own model as a list of lists, TEI's form. Arguments and errors as `create`."""
-        began_s = time.perf_counter()
-        wait_s = self._wait_s(patience_s)
-        submission = await offload_in_turn(len(content), self._tei, key, content, wait_s)
+            submission, base64 = await offload_in_turn(len(call.body), make)
         left_s = wait_s - (time.perf_counter() - began_s)
-        result, _ = await self._calls.wait_for_vectors(submission, left_s, gone)
+        result, room = await self._calls.wait_for_vectors(submission, left_s, call.gone)
         size = size_bytes(result)
-        answer.take(size * TEXT_PER_VECTOR)
+        call.answer.take(size * TEXT_PER_VECTOR)
+        with span("answer"):
+            content = await offload(size, embedding_list, result, base64=base64)
+        queue_room = self._models.room(submission.queue, call.key.owner)
+        headers = rate_limit_headers(queue_room, room, self._rates.left(call.key))
+        headers["openai-processing-ms"] = str(int((time.perf_counter() - began_s) * 1000))
+        return content, headers
+
+    async def embed(self, call: TextsCall) -> bytes:
+        """The vectors of the server's own model as a list of lists, TEI's form. Raises like `create`."""
+        began_s = time.perf_counter()
+        wait_s = min(call.patience_s, self._settings.max_wait_s)
+        submission = await offload_in_turn(len(call.body), self._tei, call.key, call.body, wait_s)
+        left_s = wait_s - (time.perf_counter() - began_s)
+        result, _ = await self._calls.wait_for_vectors(submission, left_s, call.gone)
+        size = size_bytes(result)
+        call.answer.take(size * TEXT_PER_VECTOR)
         with span("answer"):
             return await offload(size, matrix, result)
 
@@ -118,9 +130,6 @@ class EmbeddingService:
         """Raises `NotReady` unless a worker serves the server's own model, as of about a second ago."""
         if not self._models.redis_up or not self._models.live_workers().get(self._models.own_model):
             raise NotReady("unhealthy", retry_after_s=5)
-
-    def _wait_s(self, patience_s: float) -> float:
-        return min(patience_s, self._settings.max_wait_s)
 
     def _openai(self, key: Key, content: bytes, wait_s: float) -> tuple[Submission, bool]:
         body = self._new_tasks.read(EmbeddingsBody, content, tokens=True)

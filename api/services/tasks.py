@@ -13,7 +13,7 @@ from api.schemas.common import Page, PagePlace
 from api.schemas.embeddings import TaskBody
 from api.schemas.tasks import Task
 from api.served_models import ServedModels
-from api.services.embeddings import TEXT_PER_VECTOR
+from api.services.embeddings import TEXT_PER_VECTOR, TextsCall
 from api.services.owned import own
 from api.submit import NewTasks, Submitter
 from api.waiting.long_poll import read_at_end
@@ -65,15 +65,15 @@ class TaskService:
         self._keys = keys
         self._settings = settings
 
-    async def create(self, key: Key, content: bytes, idempotency_key: str | None) -> tuple[Task, int]:
-        """Stores the texts of a body, and says after how many seconds the task should be done.
+    async def create(self, call: TextsCall, idempotency_key: str | None) -> tuple[Task, int]:
+        """Stores the texts of a call, and says after how many seconds the task should be done.
 
         Raises:
             RequestError: the subclass that says what is wrong with the body.
             ScopeMissing: the key has not the scope of the lane.
             Unavailable: as `Submitter.submit` does.
         """
-        submission = await offload_in_turn(len(content), self._new_task, key, content, idempotency_key)
+        submission = await offload_in_turn(len(call.body), self._new_task, call.key, call.body, idempotency_key)
         task = await self._submitter.accept(submission)
         retry_after_s = self._models.retry_after_s(task, new=task.id == submission.task_id)
         return Task.of(task), retry_after_s

@@ -264,7 +264,7 @@ class Hands:
         error = next((self.bad[text] for text in texts if text in self.bad), None)
         if error is not None:
             return RowOutcome.failed(error)
-        vectors = np.stack([vector(text)[: body.get("dimensions") or DIMENSION] for text in texts])
+        vectors = np.stack([vector(text)[: int(body.get("dimensions") or DIMENSION)] for text in texts])
         return RowOutcome(vectors, tokens=len(texts), truncated=(0,) if texts[0].startswith("long") else ())
 
 
