@@ -14,6 +14,7 @@ from api.browser_rules import BrowserRules
 from api.log_tally import Tally
 from api.metrics import Metrics
 from api.request.memory_budget import OWNER, release
+from api.schemas.common import set_prefix
 from tasks.errors import EmbedqError, InternalError, RouteNotFound, Unauthenticated
 from worker_config.logs import with_fields
 from worker_config.subject import Subject, set_subject
@@ -31,6 +32,8 @@ class Paths:
 
     `//v1/tasks` is of base addresses that end with a slash, `/v1/tasks/` of clients that end paths with one, `/files`
     of those that leave out `/v1`. A HEAD is a GET whose answer ends with its head.
+
+    Behind a proxy that takes a prefix off and names it in `X-Forwarded-Prefix`, paths in answers begin with it.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -40,6 +43,7 @@ class Paths:
         """Serves one connection of whatever type."""
         if scope["type"] == "http":
             scope["path"] = _one_form(scope["path"])
+            set_prefix(_header(scope, b"x-forwarded-prefix"))
             if scope["method"] == "HEAD":
                 # A server drops the bodies of answers by the method of its own scope; apps see a GET.
                 scope, send = {**scope, "method": "GET"}, _head_of(send)

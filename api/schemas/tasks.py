@@ -4,7 +4,7 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, Field
 
-from api.schemas.common import Counts, Reason, Usage, unix_seconds
+from api.schemas.common import Counts, Reason, Usage, path_here, unix_seconds
 from api.waiting.why_waiting import WAITING, Waiting
 from tasks import ledger
 from tasks.ledger import State
@@ -41,7 +41,7 @@ class Task(BaseModel):
     @classmethod
     def of(cls, task: ledger.Task, waiting: Waiting | None = None) -> Self:
         """The task of the ledger."""
-        here = f"/v1/tasks/{task.id}"
+        here = path_here(f"/v1/tasks/{task.id}")
         return cls(
             id=task.id,
             status=task.state.value,

@@ -1,4 +1,4 @@
-"""One body of embeddings, whichever way it comes: a route, a task, a line of a batch. The same body, the same answer."""
+"""One body of embeddings, whichever way it comes: a route, a task, a line of a batch. Its answer is the same."""
 
 from pathlib import Path
 from typing import Any
@@ -159,7 +159,9 @@ def test_line_breaks_of_other_alphabets_do_not_divide_a_line_of_an_output(redis_
 def test_another_encoding_of_a_file_is_named(redis_url: str, tmp_path: Path) -> None:
     ledger = Ledger.connect(redis_url)
     hands = Hands(ledger, tmp_path)
-    line = '{"custom_id": "ä", "method": "POST", "url": "/v1/embeddings", "body": {"model": "test/model", "input": "ä"}}'
+    line = (
+        '{"custom_id": "ä", "method": "POST", "url": "/v1/embeddings", "body": {"model": "test/model", "input": "ä"}}'
+    )
     told = {}
     for encoding in ("utf-16", "cp1252"):
         batch_id = hands.create(f"{line}\n{line}\n".encode(encoding))

@@ -65,6 +65,18 @@ async def test_an_answer_that_a_late_loop_did_not_read_is_no_outage(hung_redis: 
     await ledger.close()
 
 
+async def test_a_redis_that_answers_nobody_is_an_outage_though_the_loop_was_late(private_redis: RedisServer) -> None:
+    ledger = AsyncLedger.connect(private_redis.url, lag_s=lambda: 0.3)
+    await ledger.run(operations.overview())
+    os.kill(private_redis.pid, signal.SIGSTOP)
+    try:
+        with pytest.raises(RedisUnavailable):
+            await ledger.run(operations.overview())
+    finally:
+        os.kill(private_redis.pid, signal.SIGCONT)
+        await ledger.close()
+
+
 async def test_redis_is_asked_about_itself_once_for_all_who_wait_for_that(private_redis: RedisServer) -> None:
     ledger = AsyncLedger.connect(private_redis.url)
     with private_redis.client() as client:

@@ -120,10 +120,7 @@ def test_what_is_wrong_is_named(input_: Any, code: str, param: str) -> None:
 
 
 def test_numbers_and_their_text_are_the_same_work() -> None:
-    stored = [
-        synchronous(new_tasks(overview()), input=input_)
-        for input_ in (["one"], [numbers("one")])
-    ]
+    stored = [synchronous(new_tasks(overview()), input=input_) for input_ in (["one"], [numbers("one")])]
 
     assert stored[0].alias == stored[1].alias
 
