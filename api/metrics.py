@@ -181,9 +181,7 @@ def process_rows(
         _one("embedq_waiting_requests", "Requests that wait for a task.", hub.waiting_requests),
         _one("embedq_submissions_under_way", "On their way to Redis and back.", door.under_way),
         _one("embedq_submissions_under_way_limit", refusal, door.most),
-        Row(
-            "embedq_held_bytes", "Of large bodies under way.", ["what"], [([w], b.held_bytes) for w, b in held.items()]
-        ),
+        Row("embedq_held_bytes", "Of large bodies under way.", ["what"], sizes),
         Row("embedq_held_limit_bytes", refusal, ["what"], limits),
         _one("embedq_loop_stall_max_seconds", "Longest stall since the start.", stall.longest_s),
         _one("embedq_loop_stall_recent_seconds", "Longest stall since the last scrape.", stall.take_s()),
