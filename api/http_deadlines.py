@@ -6,7 +6,7 @@ import logging
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from api.answer.errors import new_request_id, problem
+from api.answer.errors import refusal
 from api.server.log_throttle import Tally
 from tasks.errors import EmbedqError, HeadTooLarge, InvalidHTTP, Overloaded, RequestTimeout
 
@@ -71,13 +71,9 @@ class DeadlineProtocol(H11Protocol):
     def _refuse(self, error: EmbedqError, why: str = "") -> None:
         _ended.add(why or error.code)
         if self.conn.our_state in {h11.IDLE, h11.SEND_RESPONSE}:  # no answer has begun
-            said = problem(error, instance="")
-            head = [*said.raw_headers, (b"connection", b"close"), (b"x-request-id", new_request_id())]
-            events = (
-                h11.Response(status_code=error.status, headers=head),
-                h11.Data(data=bytes(said.body)),
-                h11.EndOfMessage(),
-            )
+            answer = refusal(error)
+            head = h11.Response(status_code=error.status, headers=answer.raw_headers)
+            events = head, h11.Data(data=bytes(answer.body)), h11.EndOfMessage()
             self.transport.writelines(self.conn.send(event) or b"" for event in events)
         if self.cycle is not None:
             self.cycle.disconnected = True

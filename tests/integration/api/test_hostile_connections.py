@@ -2,12 +2,10 @@
 
 import contextlib
 import socket
-from collections.abc import Iterator
 from contextlib import ExitStack
 
 import httpx
 import psutil
-import pytest
 
 from stack.testing import PATIENCE_S, ApiProcess, Roles, wait_until
 
@@ -25,16 +23,11 @@ ATTACKS = {
     "more fields than there may be": _HEAD + b"a:\r\n" * 15_000 + b"Content-Length: 15\r\n\r\n",
     "many fields and no body": _HEAD + b"a:\r\n" * 120 + b"Content-Length: 15\r\n\r\n",
     "slow body": _BODY + b"x" * 300_000,
-    "one chunk at a time": _HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + b"1\r\nx\r\n" * 500,
+    "one chunk at a time": _HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + b"1\r\nx\r\n" * 200,
     "trailers without end": _HEAD + b"Transfer-Encoding: chunked\r\n\r\n0\r\n" + b"a:b\r\n" * 200_000,
-    "requests without end": (_GET + b"\r\n") * 1000,
+    "requests without end": (_GET + b"\r\n") * 500,
     "answers that nobody reads": (_GET + b"\r\n") * 3,
 }
-
-
-@pytest.fixture
-def api(roles: Roles) -> Iterator[ApiProcess]:
-    return roles.api(compute="fake")
 
 
 def _attack(port: int, data: bytes) -> socket.socket:
@@ -52,17 +45,23 @@ def _size(process: psutil.Process) -> int:
     return int(process.memory_info().rss)
 
 
-@pytest.mark.parametrize("attack", ATTACKS)
-def test_memory_stays_bounded_and_the_service_answers(api: ApiProcess, attack: str) -> None:
-    process = psutil.Process(api.pid)
+def test_memory_stays_bounded_and_the_service_answers(roles: Roles) -> None:
+    api = roles.api(compute="fake")
+    process, port = psutil.Process(api.pid), int(api.base_url.rpartition(":")[2])
     httpx.get(f"{api.base_url}/openapi.json", timeout=PATIENCE_S)
-    before, most = _size(process), 0
-    with ExitStack() as stack:
-        for _ in range(CONNECTIONS):
-            stack.enter_context(contextlib.closing(_attack(int(api.base_url.rpartition(":")[2]), ATTACKS[attack])))
+    before = _size(process)
+    for attack, data in ATTACKS.items():
+        most = 0
+        with ExitStack() as stack:
+            for _ in range(CONNECTIONS):
+                stack.enter_context(contextlib.closing(_attack(port, data)))
+                most = max(most, _size(process))
+            assert _answers(api), f"during {attack}"
             most = max(most, _size(process))
-        assert httpx.get(f"{api.base_url}/health/live", timeout=PATIENCE_S).status_code == 200
-        most = max(most, _size(process))
-    assert most - before < CONNECTIONS * MOST_BYTES
-    wait_until(lambda: len(process.net_connections()) < 20, message="the end of the connections")
-    assert httpx.get(f"{api.base_url}/health/live", timeout=PATIENCE_S).status_code == 200
+        assert most - before < CONNECTIONS * MOST_BYTES, attack
+        wait_until(lambda: len(process.net_connections()) < 20, message=f"the end of the connections of {attack}")
+        assert _answers(api), f"after {attack}"
+
+
+def _answers(api: ApiProcess) -> bool:
+    return httpx.get(f"{api.base_url}/health/live", timeout=PATIENCE_S).status_code == httpx.codes.OK
