@@ -1,8 +1,10 @@
 """The application: routes, error handlers and the outermost layer around the services of one process."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from typing import Any
 
+from fastapi import FastAPI
 from fastapi.middleware.cors import CORSMiddleware
 from fastapi.responses import FileResponse
 from fastapi.routing import APIRoute
@@ -27,7 +29,6 @@ from api.middleware import Paths, Requests
 from api.parts import Services
 from api.routes import health, models, service
 from api.routes import tasks as tasks_routes
-from api.server.fast_path import App
 from api.services.service import VERSION, ServiceInfo
 from api.services.tasks import TaskService
 from api.waiting.hub import WaitingTimes
@@ -66,6 +67,16 @@ def _name(route: APIRoute) -> str:
     return route.name
 
 
+class App(FastAPI):
+    """FastAPI with this service's document."""
+
+    def openapi(self) -> dict[str, Any]:
+        """The OpenAPI document, made once. FastAPI's own lacks our forms of errors and the security scheme."""
+        if self.openapi_schema is None:
+            self.openapi_schema = openapi.make_document(self)
+        return self.openapi_schema
+
+
 def create_app(
     settings: Settings,
     process: int | None = None,
@@ -78,10 +89,12 @@ def create_app(
     services = Services.build(settings, process, times)
 
     @asynccontextmanager
-    async def lifespan(_app: App) -> AsyncIterator[None]:
+    async def lifespan(_app: App) -> AsyncIterator[Mapping[str, Any]]:
         app.state.reference = openapi.Reference.from_document(app.openapi())
         background = await services.start()
-        yield
+        if services.watchdog.mismatch is not None:
+            raise services.watchdog.mismatch  # a process that served would be replaced for ever
+        yield {"send_home": services.send_home}
         await services.stop(background)
 
     # A redirect to the other form of a path would lose the body in some clients; both forms are routes instead.
@@ -127,5 +140,4 @@ def create_app(
         traces=services.traces,
     )
     app.add_middleware(Paths)  # the last one added is the outermost
-    app.shortcuts = {}
     return app

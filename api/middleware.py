@@ -5,7 +5,6 @@ import re
 import secrets
 import time
 import traceback
-from collections.abc import Sequence
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -14,6 +13,7 @@ from api.browser_rules import BrowserRules
 from api.log_tally import Tally
 from api.metrics import Metrics
 from api.request.memory_budget import OWNER, release
+from api.security_headers import security_headers
 from api.server.overload import leave
 from tasks.errors import EmbedqError, InternalError, RouteNotFound, Unauthenticated
 from worker_config.logs import with_fields
@@ -70,7 +70,6 @@ def _head_of(send: Send) -> Send:
 
 
 _SANE_ID = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
-Header = tuple[bytes, bytes]
 
 
 class Requests:
@@ -113,7 +112,7 @@ class Requests:
             nonlocal status, sent_bytes
             if message["type"] == "http.response.start":
                 status, own = message["status"], message["headers"]
-                message["headers"] = [*own, *_security_headers(own), (b"x-request-id", request_id)]
+                message["headers"] = [*own, *security_headers(own), (b"x-request-id", request_id)]
             else:
                 sent_bytes += len(message.get("body", b""))
             await send(message)
@@ -142,25 +141,6 @@ class Requests:
                 self._without_key.add(f"from {client[0]}" if client else "from an unknown address")
             if self._access_log:
                 _log_access(scope, status, took_s, sent_bytes)
-
-
-# Headers of every answer that forbid a browser to do more with it than its reader asked for. HSTS is missing on
-# purpose: it binds a whole host name, and the server does not know whether TLS ends in front of it.
-_ALWAYS: tuple[Header, ...] = (
-    (b"x-content-type-options", b"nosniff"),
-    (b"referrer-policy", b"no-referrer"),  # an address of this service holds ids
-    (b"cross-origin-resource-policy", b"same-origin"),  # CORS is another rule: what it allows stays allowed
-    (b"cross-origin-opener-policy", b"same-origin"),
-)
-_UNLESS_SAID: tuple[Header, ...] = (
-    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),  # of answers that are no pages
-    (b"cache-control", b"no-store"),  # nearly all answers hold what one caller may read
-)
-
-
-def _security_headers(own: Sequence[Header]) -> list[Header]:
-    said = {name for name, _ in own}
-    return [*_ALWAYS, *(header for header in _UNLESS_SAID if header[0] not in said)]
 
 
 def _require_path(scope: Scope) -> None:
