@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 
 from fastapi.middleware.cors import CORSMiddleware
 from fastapi.responses import FileResponse
@@ -12,8 +13,6 @@ from api.answer import errors
 from api.document import openapi
 from api.families import (
     batches,
-    dataset_contents,
-    datasets,
     embeddings,
     files,
     ingestions,
@@ -25,12 +24,14 @@ from api.families import (
 )
 from api.middleware import Paths, Requests
 from api.parts import Services
-from api.routes import health, models, service
+from api.routes import datasets, health, models, service
 from api.routes import tasks as tasks_routes
 from api.server.fast_path import App
+from api.services.datasets import DatasetService
 from api.services.service import VERSION, ServiceInfo
 from api.services.tasks import TaskService
 from api.waiting.hub import WaitingTimes
+from api.waiting.synchronous import embed_query
 from worker_config.settings import Settings
 
 FAMILIES = (
@@ -40,8 +41,6 @@ FAMILIES = (
     batches,
     ingestions,
     jobs,
-    datasets,
-    dataset_contents,
     keys,
     key_purge,
     tei,
@@ -50,7 +49,7 @@ FAMILIES = (
 """Whoever has routes, in the order of the document. Of two routes that fit a path the first one answers."""
 
 
-ROUTERS = (tasks_routes, models, service, health)
+ROUTERS = (tasks_routes, datasets, models, service, health)
 """By resource, in the order of the document."""
 
 
@@ -98,6 +97,9 @@ def create_app(
     )
     app.state.services = services
     app.state.tasks = TaskService(services.ledger, services.registry, settings)
+    app.state.datasets = DatasetService(
+        services.datasets, services.storage, services.registry, partial(embed_query, services), settings.max_wait_s
+    )
     app.state.service = ServiceInfo(services.ledger, services.registry, services.storage, settings)
     app.state.metrics = services.metrics
     for resource in ROUTERS:
