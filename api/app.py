@@ -107,7 +107,7 @@ def create_app(
     routers = [family.router for family in FAMILIES]
     for router in routers:
         app.include_router(router)
-    routes = [route for router in routers for route in router.routes]
+    routes = [route for router in (*(resource.router for resource in ROUTERS), *routers) for route in router.routes]
     app.add_api_route("/console", console_files.page, response_class=FileResponse, include_in_schema=False)
     app.mount("/console", console_files.ConsoleFiles())
     errors.install(app, routes)

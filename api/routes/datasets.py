@@ -44,13 +44,15 @@ async def search_dataset(key: Reader, datasets: Datasets, name: str, body: Searc
 
 
 @router.get("/{name}/documents", response_model=Page[Document])
-async def list_documents(key: Reader, datasets: Datasets, name: str, page: PageQuery, answer: LargeJSON) -> Response:
+async def list_dataset_documents(
+    key: Reader, datasets: Datasets, name: str, page: PageQuery, answer: LargeJSON
+) -> Response:
     """Lists the documents of a dataset that have chunks, in the order of the dataset."""
     return await answer(datasets.documents(key, name, page))
 
 
 @router.get("/{name}/chunks", response_model=Page[Chunk])
-async def list_chunks(
+async def list_dataset_chunks(
     key: Reader, datasets: Datasets, name: str, page: PageQuery, answer: LargeJSON, *, document_id: DocumentId = None
 ) -> Response:
     """Lists the chunks of a dataset, or of one of its documents, in the order of documents and of chunks in them."""
