@@ -9,8 +9,8 @@ from pydantic import BaseModel, BeforeValidator
 
 from api.answer.errors import CallerGone
 from api.auth import known_key
+from api.metrics import Metrics
 from api.parts import Services
-from api.queue.metrics import Metrics
 from api.request.body import parse_object
 from api.request.idempotency import MAX_KEY_CHARS
 from api.request.memory_budget import LargeResponse

@@ -12,8 +12,8 @@ from api.answer.rate_limit_headers import RateLimits
 from api.async_datasets import AsyncDatasets
 from api.async_storage import AsyncStorage
 from api.browser_rules import BrowserRules
+from api.metrics import Metrics, process_rows, queue_rows
 from api.queue.bell import Bell
-from api.queue.metrics import Metrics, ProcessMetrics, QueueMetrics
 from api.queue.served_models import ServedModels
 from api.queue.submission import EmbeddingRequests
 from api.queue.watchdog import Watchdog
@@ -23,7 +23,6 @@ from api.request.key_limits import RequestRates
 from api.request.memory_budget import OWNER, Budget
 from api.server.overload import LONGEST_CHEAP_DELAY_S, Door, Places, StallProbe
 from api.waiting.hub import Hub, WaitingTimes
-from api.waiting.live import LiveStreams
 from tasks.errors import ScopeMissing
 from tasks.ledger import ANONYMOUS, AsyncLedger
 from tasks.records.api_keys import Key, Scope
@@ -49,7 +48,6 @@ class Services:
     settings: Settings
     ledger: AsyncLedger
     hub: Hub
-    live: LiveStreams
     bell: Bell
     registry: ServedModels
     watchdog: Watchdog
@@ -78,7 +76,7 @@ class Services:
     ) -> Self:
         """The parts, connected to each other and to nothing else yet. `process`: which of several behind one port."""
         keys = KeyRing(settings)
-        metrics = Metrics(process, (lambda: keys.with_usage) if settings.metrics_keys else None)
+        metrics = Metrics(process)
         stall = StallProbe(metrics.stalled)
         ledger = AsyncLedger.connect(settings.redis_url, settings.redis_ack, lag_s=lambda: stall.recent_s)
         registry = ServedModels(settings, several=lambda: keys.several)
@@ -89,13 +87,12 @@ class Services:
         requests, answers = (
             Budget(settings.max_held_bytes, what, shared=lambda: keys.several) for what in ("requests", "answers")
         )
-        metrics.add(ProcessMetrics(registry, hub, stall, door, {"requests": requests, "answers": answers}))
-        metrics.add_shared(QueueMetrics(registry, settings))
+        metrics.add(lambda: process_rows(registry, hub, stall, door, {"requests": requests, "answers": answers}))
+        metrics.add(lambda: queue_rows(registry, settings), shared=True)
         return cls(
             settings=settings,
             ledger=ledger,
             hub=hub,
-            live=LiveStreams(times, lag_s=lambda: stall.recent_s),
             bell=bell,
             registry=registry,
             watchdog=Watchdog(ledger, registry, bell, metrics.redis_read),
@@ -205,14 +202,12 @@ class Services:
         ]
 
     def send_home(self) -> None:
-        """Ends all requests that only wait, and those that follow events: the server stops."""
+        """Ends all requests that only wait: the server stops."""
         self.hub.close()
-        self.live.close()
         self.datasets.stop()
 
     async def stop(self, background: list["asyncio.Task[None]"], *, cancel_again_s: float = 0.5) -> None:
         """Stops what `start` started and closes all connections. What does not stop is cancelled again, ten times."""
-        background = [*background, *self.live.background]
         pending = set(background)
         for _ in range(_CANCELLATIONS):
             if not pending:

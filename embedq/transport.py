@@ -45,7 +45,7 @@ class Call:
     """One request, repeatable as it is, unless it is for `once`.
 
     Attributes:
-        wait_s: how long the server may hold the request back until it has an answer (long poll).
+        wait_s: how long the server may hold the request back until it has an answer.
         form: fields of a form, instead of a JSON body; `file` goes with it, read anew at every attempt.
         into: takes the body of a successful answer, emptied before every attempt; the answer then has no body.
         once: its answer cannot be had again. It is repeated only where it was certainly not done.
@@ -126,7 +126,7 @@ class Transport:
             await client.aclose()
 
     async def call(self, call: Call, *, timeout_s: float) -> httpx.Response:
-        """The answer, after as many repetitions as fit into `timeout_s` seconds. 2xx or 304.
+        """The answer, after as many repetitions as fit into `timeout_s` seconds. 2xx.
 
         404 and 410 too, of a `DELETE` that an earlier attempt may have done: its answer was lost.
 
@@ -151,7 +151,7 @@ class Transport:
             else:
                 answered_at = time.monotonic()
                 self._answered = True
-                if response.is_success or response.status_code == httpx.codes.NOT_MODIFIED:
+                if response.is_success:
                     return response
                 failure = error_from_response(response)
                 if uncertain and call.method == "DELETE" and says_gone(failure.code):
@@ -179,12 +179,14 @@ class Transport:
     async def _send(self, call: Call, left_s: float) -> httpx.Response:
         # A second less than there is, so that the server's "not yet" arrives before this side gives up.
         wait_s = max(1, math.floor(min(call.wait_s, left_s - 1))) if call.wait_s else 0
-        headers = dict(call.headers)
+        read_s = min(ANSWER_TIMEOUT_S + wait_s, max(1.0, left_s))
+        headers, params = dict(call.headers), dict(call.params)
         if call.body is not None:
             headers["Content-Type"] = "application/json"
-        if wait_s:
-            headers["Prefer"] = f"wait={wait_s}"
-        read_s = min(ANSWER_TIMEOUT_S + wait_s, max(1.0, left_s))
+        if wait_s and call.method == "GET":
+            params["wait"] = f"{wait_s}"
+        elif wait_s:
+            headers["x-stainless-read-timeout"] = f"{read_s:g}"  # as OpenAI's clients say it
         timeout = httpx.Timeout(read_s, connect=min(CONNECT_TIMEOUT_S, read_s), pool=None)
         client = await self._connections()
         with ExitStack() as stack:
@@ -199,7 +201,7 @@ class Transport:
                 data=call.form,
                 files=files,
                 headers=_checked(headers),
-                params=call.params,
+                params=params,
                 timeout=timeout,
             )
             return await self._exchange(client, request, call.into)

@@ -1,4 +1,4 @@
-"""Jobs: what a caller has begun, of whatever kind, in one list and as one stream."""
+"""Jobs: what a caller has begun, of whatever kind, in one list."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 from itertools import chain
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 from uuid import UUID
 
-import orjson
 from pydantic import BaseModel, Field
 from starlette.requests import Request
 from starlette.responses import Response
@@ -21,9 +20,7 @@ from api.answer.why_waiting import MOVING, WAITING, Record, Waiting, standings_o
 from api.families.route import CALLER, READING, Family, page_after, page_limit
 from api.parts import Services
 from api.request.ownership import TASKS
-from api.request.paging import MAX_LIMIT, ListPage, read_limit, read_page
-from api.waiting.events import EventStream
-from api.waiting.live import Feed
+from api.request.paging import ListPage, read_limit, read_page
 from tasks import errors
 from tasks.errors import InvalidValue
 from tasks.ledger import AsyncLedger, State, Task, operations
@@ -141,10 +138,6 @@ class JobReader:
         if len(sure) > limit:
             return ListPage(sure[:limit], None, True)
         return ListPage(sure, frontier or None, bool(unseen))
-
-    async def newest(self, limit: int) -> Sequence[Record]:
-        """The newest of each kind that were found, `limit` at most. Raises like `page`."""
-        return _newest(page.items for page in await self._pages(None, limit))[:limit]
 
     async def _pages(self, after: str | None, limit: int) -> list[ListPage[Record]]:
         readers: dict[JobKind, Callable[..., Awaitable[ListPage[Record]]]] = {
@@ -327,10 +320,6 @@ _FILTERS = (
     query("kind", TEXT, "Kinds to list, separated by commas; all by default.", empty_is_absent=True),
     query("status", TEXT, "States to list, separated by commas; all by default.", empty_is_absent=True),
 )
-_SHOWN = MAX_LIMIT
-"""Jobs that a stream shows."""
-_STREAM_CALLS = 4
-_EVERY_S = 2.0
 
 
 @router.describe(
@@ -352,46 +341,6 @@ async def list_jobs(request: Request) -> Response:
     rows = [job_json(record, standings) for record in page.items]
     until = id_at(JobKind.TASK, page.until) if page.until else None
     return json_response(list_json(rows, more=page.more, until=until), NO_STORE)
-
-
-@router.describe(
-    "GET",
-    "/v1/jobs/events",
-    Answer(200, description="Server-sent events.", media_types=(EventStream.media_type,)),
-    scopes=READING,
-    errors=(*CALLER, errors.RequestError),
-    reads=_FILTERS,
-)
-async def follow_jobs(request: Request) -> Response:
-    """Streams the caller's newest 100 jobs: all of them at first, then those that are new, changed or gone."""
-    services = Services.from_request(request)
-    owner = services.owner(request)
-    asked = JobQuery.from_query(request)
-    reader = JobReader(services.ledger, owner, asked, _STREAM_CALLS)
-
-    async def read() -> dict[str, dict[str, Any]]:
-        records = await reader.newest(_SHOWN)
-        standings = await standings_of(services.ledger, services.registry, records)
-        return {record.id: job_json(record, standings) for record in records}
-
-    return EventStream(services.live.stream(request, ("jobs", owner, asked), Feed(read, changes, _EVERY_S)))
-
-
-Rows: TypeAlias = Mapping[str, dict[str, Any]]
-
-
-def changes(before: Rows | None, now: Rows) -> bytes:
-    """The event that leads from one list to another; empty where they are equal and a client has been told one.
-
-    What newer jobs have pushed out of the list is not gone.
-    """
-    known = before or {}
-    oldest = place_of([*now][-1]) if len(now) == _SHOWN else ""
-    gone = [job_id for job_id in known.keys() - now.keys() if place_of(job_id) >= oldest]
-    data = [row for job_id, row in now.items() if known.get(job_id) != row]
-    if before is not None and not data and not gone:
-        return b""
-    return b"event: jobs\ndata: %b\n\n" % orjson.dumps({"data": data, "gone": gone})
 
 
 def _after(request: Request) -> str | None:

@@ -57,23 +57,6 @@ class EmbeddingRequests:
             listed=True,
         )
 
-    def openai_task(self, body: bytes, *, owner: str, idempotency_key: str | None) -> tuple[Submission, bool]:
-        """The task of a `POST /v1/embeddings` whose caller prefers one, and whether base64 is wanted.
-
-        Raises like `synchronous`.
-        """
-        parsed = self._openai(body)
-        alias = _idempotency(idempotency_key, body)
-        submission = self._submission(
-            self._work(parsed, len(body)),
-            owner=owner,
-            lane=Lane.ONLINE,
-            ttl_s=self.settings.result_ttl_s,
-            alias=alias,
-            listed=True,
-        )
-        return submission, parsed.encoding_format == "base64"
-
     def synchronous(self, body: bytes, *, owner: str, wait_s: float) -> tuple[Submission, bool]:
         """The task behind a `POST /v1/embeddings` that waits, and whether base64 is wanted.
 

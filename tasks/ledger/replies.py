@@ -55,7 +55,6 @@ def task_from_reply(task_id: str, reply: list[Any]) -> Task | None:
         finished_ms=_optional(f, b"finished"),
         deadline_ms=_optional(f, b"deadline"),
         expires_ms=int(now_ms) + int(pttl) if pttl > 0 else None,
-        version=int(f[b"version"]),
         options=Options.from_text(f.get(b"options", b"")),
         metadata=orjson.loads(metadata) if metadata else None,
         model_changed=b"ended_by" in f,

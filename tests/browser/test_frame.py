@@ -11,7 +11,7 @@ from playwright.sync_api import Page, expect
 from tests.browser.console import NARROW, Console, Stack, assert_accessible, assert_no_sideways_scroll
 
 SILENT_MS = 60_000
-"""Longer than a stream may be without so much as a comment."""
+"""Longer than a reading may take."""
 
 
 class Keyed:
@@ -155,7 +155,7 @@ def test_keys_that_are_missing_wrong_and_removed_and_an_api_that_restarts(consol
     page.reload()
     expect(page.get_by_role("link", name="of the second key")).to_be_visible()
     with keyed.silent():
-        page.clock.fast_forward(SILENT_MS)
+        page.clock.run_for(SILENT_MS)
         expect(banner).to_be_visible()
     expect(banner).to_have_count(0)
     keyed.submit("after the silence")

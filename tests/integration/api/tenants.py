@@ -29,7 +29,6 @@ class Things:
     """What a tenant has, by the part of a path that names it."""
 
     parts: Mapping[str, tuple[str, ...]]
-    etags: tuple[str, ...]
     document: str
 
     def addresses(self, route: DescribedRoute) -> list[str]:
@@ -77,7 +76,6 @@ def make_things(client: httpx.Client, worker: LedgerWorker, storage: Storage, ow
     load(storage, rows, owner=owner, name=dataset)
     parts = {
         "{task_id}": (ended, waiting),
-        "{task_id}/events": (f"{ended}/events",),
         "{file_id}": (file_id,),
         "{batch_id}": (batch_id, failed),
         "{ingestion_id}": (running, ingested),
@@ -86,8 +84,7 @@ def make_things(client: httpx.Client, worker: LedgerWorker, storage: Storage, ow
         "{model_id:path}": (MODEL,),
         "{path:path}": ("console.css",),
     }
-    etags = client.get(f"/v1/tasks/{ended}").headers["etag"], client.get(f"/v1/tasks/{waiting}").headers["etag"]
-    return Things(parts, etags, f"{word} doc")
+    return Things(parts, f"{word} doc")
 
 
 def contents(client: "redis.Redis", key: bytes) -> object:

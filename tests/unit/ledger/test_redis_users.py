@@ -93,7 +93,7 @@ def keys_in(text: str) -> set[str]:
             ":open-": {f":open-{many}" for many in KINDS.values()},
         }.get(part, {part})
         found |= {f"eq{one}*" if one.endswith(":") else f"eq{one}" for one in parts}
-    return {"eq:q:*" if pattern.startswith("eq:q:") else pattern for pattern in found} - {"eq:changed", "eq:answers:*"}
+    return {"eq:q:*" if pattern.startswith("eq:q:") else pattern for pattern in found} - {"eq:ended", "eq:answers:*"}
 
 
 def rights(user: str) -> set[str]:

@@ -2,7 +2,7 @@
 import { announce } from "../announce.js";
 import { duration, rate, Time } from "../format.js";
 import { html, useEffect, useState } from "../html.js";
-import { useEvents, useFetch } from "../live.js";
+import { useFetch } from "../live.js";
 import { address } from "../route.js";
 import { ErrorBox, Loading } from "../ui/error_box.js";
 import { Badge, Progress } from "../ui/state.js";
@@ -14,7 +14,7 @@ import * as task from "./job_task.js";
 
 // Each kind exports `summary(object)` (what all kinds have), and the components `Stages`, `Errors` and `Files`.
 const KINDS = { task_: ["task", task], batch_: ["batch", batch], ing_: ["ingestion", ingestion] };
-const OPEN_MS = 1000;
+const OPEN_MS = 2000;
 const ENDED_MS = 10_000;
 
 export const title = (name) => `Job ${name}`;
@@ -25,23 +25,17 @@ export function Screen({ name: id }) {
     ${found ? html`<${Job} id=${id} kind=${KINDS[found][0]} of=${KINDS[found][1]} />` : html`<${Gone} id=${id} />`}`;
 }
 
-// The object at a path, as it changes: {data, error, reload}. Tasks tell each change; the others are asked.
-function useJob(kind, path) {
+// The object at a path, as it changes: {data, error, reload}.
+function useJob(path) {
   const [ended, setEnded] = useState(false);
-  const [told, setTold] = useState(null);
-  const read = useFetch(path, { everyMs: ended ? ENDED_MS : kind === "task" ? 0 : OPEN_MS });
-  const error = useEvents(kind === "task" && !ended ? `${path}/events` : null, (_name, data) => setTold(data));
-  const data = told && read.data && !hasEnded(read.data.status) ? told : read.data;
-  const over = Boolean(data) && hasEnded(data.status);
-  useEffect(() => {
-    if (over !== ended) setEnded(over);
-    if (over && told) read.reload();
-  }, [over]);
-  return { data, error: read.error ?? error, reload: read.reload };
+  const read = useFetch(path, { everyMs: ended ? ENDED_MS : OPEN_MS });
+  const over = Boolean(read.data) && hasEnded(read.data.status);
+  useEffect(() => setEnded(over), [over]);
+  return read;
 }
 
 function Job({ id, kind, of }) {
-  const { data, error, reload } = useJob(kind, pathOf(kind, id));
+  const { data, error, reload } = useJob(pathOf(kind, id));
   useEnd(kind, data?.status);
   if (error && (error.status === 404 || error.status === 410)) return html`<${Gone} id=${id} error=${error} />`;
   if (!data) return html`<h1 tabindex="-1">Job ${id}</h1><${ErrorBox} error=${error} again=${reload} />${!error && html`<${Loading} what="the job" />`}`;

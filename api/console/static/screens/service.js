@@ -1,7 +1,7 @@
 // The service as it is: models with their workers and lanes, documents workers, Redis.
 import { bytes, count, duration, NONE, rate, Time } from "../format.js";
-import { html, useState } from "../html.js";
-import { useEvents } from "../live.js";
+import { html } from "../html.js";
+import { useFetch } from "../live.js";
 import { Code } from "../ui/code.js";
 import { Empty, ErrorBox, Loading } from "../ui/error_box.js";
 import { Facts } from "../ui/facts.js";
@@ -10,9 +10,10 @@ import { Table } from "../ui/table.js";
 
 export const title = () => "Service";
 
+const EVERY_MS = 2000;
+
 export function Screen() {
-  const [service, setService] = useState(null);
-  const error = useEvents("v1/service/events", (_name, data) => setService(data));
+  const { data: service, error } = useFetch("v1/service", { everyMs: EVERY_MS });
   return html`<h1 tabindex="-1">Service</h1>
     <${ErrorBox} error=${error} title="The service cannot be read" />
     ${service ? html`<${Overview} service=${service} />` : !error && html`<${Loading} what="the service" />`}
