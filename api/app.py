@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 from fastapi import FastAPI
@@ -14,8 +15,6 @@ from api.answer import errors
 from api.document import openapi
 from api.families import (
     batches,
-    dataset_contents,
-    datasets,
     embeddings,
     files,
     ingestions,
@@ -27,11 +26,13 @@ from api.families import (
 )
 from api.middleware import Paths, Requests
 from api.parts import Services
-from api.routes import health, models, service
+from api.routes import datasets, health, models, service
 from api.routes import tasks as tasks_routes
+from api.services.datasets import DatasetService
 from api.services.service import VERSION, ServiceInfo
 from api.services.tasks import TaskService
 from api.waiting.hub import WaitingTimes
+from api.waiting.synchronous import embed_query
 from worker_config.settings import Settings
 
 FAMILIES = (
@@ -41,8 +42,6 @@ FAMILIES = (
     batches,
     ingestions,
     jobs,
-    datasets,
-    dataset_contents,
     keys,
     key_purge,
     tei,
@@ -51,7 +50,7 @@ FAMILIES = (
 """Whoever has routes, in the order of the document. Of two routes that fit a path the first one answers."""
 
 
-ROUTERS = (tasks_routes, models, service, health)
+ROUTERS = (tasks_routes, datasets, models, service, health)
 """By resource, in the order of the document."""
 
 
@@ -111,6 +110,9 @@ def create_app(
     )
     app.state.services = services
     app.state.tasks = TaskService(services.ledger, services.registry, settings)
+    app.state.datasets = DatasetService(
+        services.datasets, services.storage, services.registry, partial(embed_query, services), settings.max_wait_s
+    )
     app.state.service = ServiceInfo(services.ledger, services.registry, services.storage, settings)
     app.state.metrics = services.metrics
     for resource in ROUTERS:
@@ -118,7 +120,7 @@ def create_app(
     routers = [family.router for family in FAMILIES]
     for router in routers:
         app.include_router(router)
-    routes = [route for router in routers for route in router.routes]
+    routes = [route for router in (*(resource.router for resource in ROUTERS), *routers) for route in router.routes]
     app.add_api_route("/console", console_files.page, response_class=FileResponse, include_in_schema=False)
     app.mount("/console", console_files.ConsoleFiles())
     errors.install(app, routes)

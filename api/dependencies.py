@@ -1,18 +1,22 @@
 """What routes ask for: services, headers, pages, bodies."""
 
-from collections.abc import Awaitable, Callable, Mapping
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Annotated, Any, TypeVar, cast
 
-from fastapi import Depends, Header, Query, Request
+from fastapi import Depends, Header, Query, Request, Response
 from pydantic import BaseModel, BeforeValidator
 
+from api.answer.errors import CallerGone
 from api.auth import known_key
 from api.metrics import Metrics
 from api.parts import Services
 from api.request.body import parse_object
 from api.request.idempotency import MAX_KEY_CHARS
+from api.request.memory_budget import LargeResponse
 from api.request.offload import offload_in_turn
 from api.schemas.common import PagePlace
+from api.services.datasets import DatasetService
 from api.services.service import ServiceInfo
 from api.services.tasks import TaskService
 from tasks.records.api_keys import Key
@@ -27,6 +31,10 @@ async def _tasks(request: Request) -> TaskService:
     return cast("TaskService", request.app.state.tasks)
 
 
+async def _datasets(request: Request) -> DatasetService:
+    return cast("DatasetService", request.app.state.datasets)
+
+
 async def _service(request: Request) -> ServiceInfo:
     return cast("ServiceInfo", request.app.state.service)
 
@@ -36,6 +44,7 @@ async def _series(request: Request) -> Metrics:
 
 
 Tasks = Annotated[TaskService, Depends(_tasks)]
+Datasets = Annotated[DatasetService, Depends(_datasets)]
 Service = Annotated[ServiceInfo, Depends(_service)]
 Series = Annotated[Metrics, Depends(_series)]
 
@@ -104,7 +113,7 @@ def read_json(kind: type[B]) -> Callable[..., Awaitable[B]]:
     return read
 
 
-def json_body(kind: type[BaseModel]) -> Mapping[str, Any]:
+def json_body(kind: type[BaseModel]) -> dict[str, Any]:
     """`openapi_extra` of a route that takes a JSON body of this kind, in which `null` counts as absent."""
     schema = kind.model_json_schema(ref_template="#/components/schemas/{model}")
     required = schema.get("required", ())
@@ -118,7 +127,7 @@ def json_body(kind: type[BaseModel]) -> Mapping[str, Any]:
 # The caller's connection.
 
 
-async def _gone(request: Request) -> Callable[[], Awaitable[None]]:
+async def _gone(request: Request) -> Callable[[], Coroutine[Any, Any, None]]:
     async def gone() -> None:
         while (await request.receive())["type"] != "http.disconnect":
             pass  # a GET may come with an empty body, which is of no interest
@@ -126,5 +135,30 @@ async def _gone(request: Request) -> Callable[[], Awaitable[None]]:
     return gone
 
 
-Gone = Annotated[Callable[[], Awaitable[None]], Depends(_gone)]
+Gone = Annotated[Callable[[], Coroutine[Any, Any, None]], Depends(_gone)]
 """Returns when the client has closed the connection. The body must have been read before."""
+
+
+# Answers that may be large: JSON that a service has made in a thread.
+
+
+async def _large_json(request: Request, gone: Gone) -> Callable[[Coroutine[Any, Any, bytes]], Awaitable[Response]]:
+    async def response(work: Coroutine[Any, Any, bytes]) -> Response:
+        leaving, working = asyncio.create_task(gone()), asyncio.create_task(work)
+        try:
+            await asyncio.wait((leaving, working), return_when=asyncio.FIRST_COMPLETED)
+            if not working.done():
+                raise CallerGone
+            content = working.result()
+        finally:
+            leaving.cancel()
+            working.cancel()
+        cast("Services", request.app.state.services).answers.take_large(request.scope, len(content))
+        return LargeResponse(content, media_type="application/json")
+
+    return response
+
+
+LargeJSON = Annotated[Callable[[Coroutine[Any, Any, bytes]], Awaitable[Response]], Depends(_large_json)]
+"""Makes a response of the JSON that comes out of a call, which is cancelled when the client leaves first. The response
+counts as long as it is sent; raises `Overloaded`."""

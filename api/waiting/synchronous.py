@@ -1,9 +1,13 @@
 """A call that waits for its own task: OpenAI's embeddings over the queue."""
 
+import asyncio
 import contextlib
 import time
 
+import numpy as np
+import numpy.typing as npt
 from starlette.requests import Request
+from starlette.types import Message
 
 from api.answer import task_json
 from api.answer.errors import CallerGone, item_failed
@@ -15,6 +19,7 @@ from api.request.ownership import read_result
 from api.waiting.hub import Waiter, watched
 from tasks.errors import NotReady, Unavailable, WaitTimeout
 from tasks.ledger import Result, State, Submission, operations
+from tasks.records.api_keys import Key
 from worker_config.subject import link_task, span
 
 _SOON_S = 0.25
@@ -53,6 +58,28 @@ async def encode_now(services: Services, request: Request, submission: Submissio
         waiter.ended |= task is None or task.state.terminal  # it may have been told meanwhile
         await _wait(services, request, submission, waiter, end)
         return await _result(services, waiter, submission)
+
+
+async def embed_query(
+    services: Services, key: Key, text: str, *, model: str, dimensions: int | None, wait_s: float
+) -> npt.NDArray[np.floating]:
+    """The vector of a text as a query, cut to `dimensions`. Whoever leaves cancels it.
+
+    Raises:
+        InputTooLarge: the text is.
+        WaitTimeout, ItemFailed, NotReady, Unavailable: as `encode_now` does.
+    """
+    submission = services.requests.search_query(
+        text, model=model, dimensions=dimensions, owner=key.owner, wait_s=wait_s
+    )
+    stays = Request({"type": "http", "headers": []}, _nothing)
+    vector: npt.NDArray[np.floating] = (await encode_now(services, stays, submission, wait_s)).vectors[0]
+    return vector
+
+
+async def _nothing() -> Message:
+    await asyncio.Event().wait()
+    return {}
 
 
 def _check_served(services: Services, model: str) -> None:

@@ -45,7 +45,8 @@ def validated(kind: type[B], fields: Mapping[str, Any], prepare: Mapping[str, Ca
     for name, prepared in prepare.items():
         if name in present:
             present[name] = prepared(present[name])
-    _require_few_pairs(present.get("metadata"))
+    for name in ("metadata", "filter"):
+        _require_few_pairs(name, present.get(name))
     try:
         return kind.model_validate(present)
     except ValidationError as error:
@@ -87,9 +88,9 @@ def require_known(fields: Iterable[str], kind: type[BaseModel], where: str = "")
     raise UnknownParameter(f"There is no field {where + shown!r}; {hint}", param=where + shown)
 
 
-def _require_few_pairs(metadata: object) -> None:
-    if isinstance(metadata, dict) and len(metadata) > MAX_METADATA_PAIRS:
-        raise InvalidValue(f"metadata has {len(metadata):,} pairs; {MAX_METADATA_PAIRS} are taken.", param="metadata")
+def _require_few_pairs(name: str, value: object) -> None:
+    if isinstance(value, dict) and len(value) > MAX_METADATA_PAIRS:
+        raise InvalidValue(f"{name} has {len(value):,} pairs; {MAX_METADATA_PAIRS} are taken.", param=name)
 
 
 def translated(problem: ErrorDetails) -> RequestError:

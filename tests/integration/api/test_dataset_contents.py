@@ -1,14 +1,18 @@
 """Datasets over HTTP: search, documents and chunks; for whom, and what is said of what cannot be."""
 
 import json
+import select
+import socket
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import httpx
 import pytest
 
+from stack.testing import PATIENCE_S, wait_until
 from tasks.records.datasets import Version, delete_dataset
 from tasks.storage.storage import Storage
 from tests.integration.api.file_uploads import problem
@@ -199,6 +203,31 @@ def test_nobody_reads_the_datasets_of_others(client: httpx.Client, storage: Stor
         assert client.request(method, path, json=json_body, headers=ANN).status_code == 200
         problem(client.request(method, path, json=json_body, headers=BOB), 404, "dataset_not_found", "name")
         problem(client.request(method, path, json=json_body), 401, "invalid_api_key")
+
+
+def test_searches_of_one_caller_leave_places_for_others_and_end_when_it_leaves(
+    client: httpx.Client, storage: Storage, app: ServedApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load(storage, document("a", [1, 0, 0, 0]))
+    body, there, read = b'{"vector": [1, 0, 0, 0]}', Event(), Storage.read
+    head = f"POST {PATH} HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n"
+    key = "".join(f"{name}: {value}\r\n" for name, value in ANN.items())
+
+    def late(storage: Storage, name: str, *among: int) -> bytes:
+        assert not name.startswith("datasets/") or there.wait(PATIENCE_S)
+        return read(storage, name, *among)
+
+    monkeypatch.setattr(Storage, "read", late)
+    sockets = [socket.create_connection(("127.0.0.1", app.port), PATIENCE_S) for _ in range(33)]
+    for each in sockets:
+        each.sendall(f"{head}{key}\r\n".encode() + body)
+    (refused,), _, _ = select.select(sockets, [], [], PATIENCE_S)
+    assert b"503 " in refused.recv(100)
+    for each in sockets:
+        each.close()
+    wait_until(lambda: app.series("embedq_http_requests_total", status="499") == 32)
+    there.set()
+    assert search(client, vector=[1, 0, 0, 0]).json()["rows"] == 1
 
 
 def test_a_server_without_pyarrow_says_so(

@@ -110,6 +110,7 @@ def test_a_dataset_is_shown_and_deleted_by_its_owner_alone(
         problem(bob.get(path), 404, "dataset_not_found", "name")
         problem(bob.delete(path), 404, "dataset_not_found", "name")
     problem(httpx.get(f"{alice.base_url}/v1/datasets/handbook"), 401, "invalid_api_key")
+    assert alice.put("/v1/datasets/handbook").headers["allow"] == "DELETE, GET, HEAD"
     assert names(alice) == ["handbook"]
 
     assert alice.delete("/v1/datasets/handbook").json() == {"name": "handbook", "object": "dataset", "deleted": True}
