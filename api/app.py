@@ -9,13 +9,11 @@ from fastapi.routing import APIRoute
 from api.answer import errors
 from api.document import openapi
 from api.families import (
-    batches,
     console,
     dataset_contents,
     dataset_map,
     datasets,
     embeddings,
-    files,
     health,
     ingestions,
     jobs,
@@ -29,10 +27,13 @@ from api.families import (
 from api.families.route import answer_headers
 from api.middleware import Paths
 from api.parts import Services
+from api.routes import batches, files
 from api.routes import tasks as tasks_routes
 from api.server.edge import Edge
 from api.server.fast_path import App, make_shortcuts
 from api.server.origins import admit
+from api.services.batches import BatchService
+from api.services.files import FileService
 from api.services.tasks import TaskService
 from api.waiting.hub import WaitingTimes
 from worker_config.settings import Settings
@@ -40,8 +41,6 @@ from worker_config.settings import Settings
 FAMILIES = (
     embeddings,
     tasks,
-    files,
-    batches,
     ingestions,
     jobs,
     datasets,
@@ -59,7 +58,7 @@ FAMILIES = (
 """Whoever has routes, in the order of the document. Of two routes that fit a path the first one answers."""
 
 
-ROUTERS = (tasks_routes,)
+ROUTERS = (tasks_routes, files, batches)
 """By resource, in the order of the document."""
 
 
@@ -96,7 +95,11 @@ def create_app(
         telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
     )
     app.state.services = services
+    app.state.settings = settings
+    app.state.storage = services.storage
     app.state.tasks = TaskService(services.ledger, services.registry, settings)
+    app.state.files = FileService(services.ledger, services.storage, settings)
+    app.state.batches = BatchService(services.ledger, services.registry, settings)
     for resource in ROUTERS:
         app.include_router(resource.router, responses=errors.RESPONSES, generate_unique_id_function=_name)
     routers = [family.router for family in FAMILIES]
