@@ -1,6 +1,6 @@
 """What routes ask for: services, headers, pages, bodies."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from typing import Annotated, Any, Literal, TypeVar, cast
 
@@ -109,7 +109,7 @@ def read_json(kind: type[B]) -> Callable[..., Awaitable[B]]:
     return read
 
 
-def json_body(kind: type[BaseModel]) -> Mapping[str, Any]:
+def json_body(kind: type[BaseModel]) -> dict[str, Any]:
     """`openapi_extra` of a route that takes a JSON body of this kind, in which `null` counts as absent."""
     schema = kind.model_json_schema(ref_template="#/components/schemas/{model}")
     required = schema.get("required", ())
@@ -125,7 +125,7 @@ async def _upload(request: Request, key: Annotated[Key, Depends(known_key)]) -> 
     announced = least_bytes(request.headers.get("content-length", ""), state.settings.max_file_bytes)
     # Before the body is read: whoever is over the quota would otherwise send gigabytes to hear of it.
     await cast("FileService", state.files).require_room(key, announced)
-    async with received(request, state.settings) as upload:
+    async with received(request, state.settings.max_file_bytes) as upload:
         still_let_in(request.scope)
         yield upload
 
@@ -138,9 +138,7 @@ Uploaded = Annotated[Upload, Depends(_upload)]
 
 async def _download(
     request: Request,
-    wanted: Annotated[
-        str | None, Header(alias="Range", description="One range of bytes, such as `bytes=0-99`.")
-    ] = None,
+    wanted: Annotated[str | None, Header(alias="Range", description="One range, such as `bytes=0-99`.")] = None,
     known: Annotated[str | None, Header(alias="If-Range", description="An `ETag`: `Range` is for these bytes.")] = None,
 ) -> Download:
     return partial(download, request.app.state.storage, wanted, known)

@@ -26,6 +26,7 @@ async def create_file(key: FileMaker, files: Files, upload: Uploaded) -> File:
 async def list_files(
     key: FileReader,
     files: Files,
+    *,
     purpose: PurposeQuery = None,
     after: After = None,
     limit: FileLimit = 10_000,

@@ -115,7 +115,7 @@ class Batch(BaseModel):
 
     id: str = Field(examples=["batch_019a8f6e3c5b7d1e9f002b7c4d5e6f70"])
     object: Literal["batch"] = "batch"
-    endpoint: Literal["/v1/embeddings"] = ENDPOINT
+    endpoint: Literal["/v1/embeddings"] = "/v1/embeddings"
     # Strict clients of OpenAI's schema take no null here.
     model: str = Field(
         "",

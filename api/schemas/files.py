@@ -3,11 +3,14 @@
 from collections.abc import Mapping
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, ValidationError
 
 from api.schemas.common import unix_seconds
-from api.uploads import MAX_EXPIRY_S, MIN_EXPIRY_S
+from tasks.errors import MissingParameter
 from tasks.records.files import FileRecord
+from tasks.wire.validation import translated
+
+_MONTH_S = 2_592_000
 
 
 class File(BaseModel):
@@ -35,22 +38,38 @@ class File(BaseModel):
         )
 
 
+class NewFile(BaseModel):
+    """The form of an upload, beside the file."""
+
+    purpose: Literal["assistants", "batch", "evals", "fine-tune", "user_data", "vision"]
+    anchor: Literal["created_at"] | None = Field(None, alias="expires_after[anchor]")
+    seconds: int | None = Field(None, alias="expires_after[seconds]", ge=3600, le=_MONTH_S)
+
+    @classmethod
+    def read(cls, fields: Mapping[str, str]) -> Self:
+        """From the fields of the form; raises the `RequestError` that names the field and the fix."""
+        try:
+            return cls.model_validate(fields)
+        except ValidationError as error:
+            raise translated(error.errors()[0]) from None
+
+    def expires_in_s(self) -> int | None:
+        """How long the file lives; None: until it is deleted. Raises `MissingParameter` for half of a time."""
+        if (self.anchor is None) != (self.seconds is None):
+            missing = f"expires_after[{'anchor' if self.anchor is None else 'seconds'}]"
+            raise MissingParameter(f"Missing required parameter: '{missing}'.", param=missing)
+        return _MONTH_S if self.seconds is None and self.purpose == "batch" else self.seconds
+
+
 _BYTES = {"content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}}
-CONTENT: Mapping[int | str, Any] = {
+CONTENT: dict[int | str, dict[str, Any]] = {
     200: {"description": "The bytes.", **_BYTES},
     206: {"description": "Some of them.", **_BYTES},
 }
 """`responses` of routes that answer with stored bytes."""
 
-_FORM = {
-    "type": "object",
-    "required": ["file", "purpose"],
-    "properties": {
-        "file": {"type": "string", "format": "binary"},
-        "purpose": {"enum": ["assistants", "batch", "evals", "fine-tune", "user_data", "vision"]},
-        "expires_after[anchor]": {"enum": ["created_at"]},
-        "expires_after[seconds]": {"type": "integer", "minimum": MIN_EXPIRY_S, "maximum": MAX_EXPIRY_S},
-    },
-}
-UPLOAD: Mapping[str, Any] = {"requestBody": {"required": True, "content": {"multipart/form-data": {"schema": _FORM}}}}
+_FORM = NewFile.model_json_schema()
+_FORM["required"].append("file")
+_FORM["properties"]["file"] = {"type": "string", "format": "binary", "description": "With a name."}
+UPLOAD: dict[str, Any] = {"requestBody": {"required": True, "content": {"multipart/form-data": {"schema": _FORM}}}}
 """`openapi_extra` of the upload, whose form `api.uploads` reads."""

@@ -152,7 +152,8 @@ class BatchService:
 
     async def _require_files(self, new: NewBatch) -> None:
         ids = [file_id for file_id in (new.input_file_id, new.only_file_id) if file_id]
-        for file_id, file in zip(ids, await self._ledger.run(read_files(ids)), strict=True):
+        found = await self._ledger.run(read_files(ids))
+        for file_id, file in zip(ids, found, strict=True):
             if file is None or file.owner != new.owner:
                 advice = "Send its requests in a new batch." if file_id == new.input_file_id else _NO_ERROR_FILE
                 raise FileUnknown(f"The file {file_id} of this batch is gone. {advice}", param="id")

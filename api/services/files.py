@@ -1,21 +1,32 @@
 """Files: their bytes are in the storage, their records in the ledger."""
 
+import asyncio
+import unicodedata
+from codecs import BOM_UTF8
+from itertools import islice
+
+import orjson
+
 from api.async_storage import AsyncStorage
 from api.request.offload import offload
 from api.request.paging import ListPage, read_page
 from api.schemas.common import Page, PagePlace
-from api.schemas.files import File
+from api.schemas.files import File, NewFile
 from api.services.owned import own, quota_of
-from api.uploads import Content, Upload
-from tasks.errors import FileUnknown, InvalidValue, QuotaExceeded, StorageFull
+from api.uploads import Content, Upload, too_large
+from tasks.errors import FileUnknown, InvalidFile, InvalidValue, QuotaExceeded, StorageFull
 from tasks.ledger import AsyncLedger
 from tasks.records import files
 from tasks.records.api_keys import Key
-from tasks.records.files import FileRecord, Order, created_ms, new_file_id, stored_name
+from tasks.records.files import FileRecord, Order, Purpose, created_ms, new_file_id, stored_name
+from tasks.wire.json_limits import has_more_parts
 from worker_config.settings import Settings
 
 _AT_ONCE = 250
 """Files that one reply of Redis has: it holds the event loop."""
+_MAX_FILENAME_CHARS = 255
+_PROBED_LINES = 50_000
+"""As many requests as a batch may have. A file that has none in so many lines cannot be a batch."""
 _BYTES_OF_FILE = 400
 """About as much has a file in a list."""
 
@@ -33,22 +44,26 @@ class FileService:
         await self._ledger.run(files.require_room(key.owner, size_bytes, quota_of(key, self._settings)))
 
     async def create(self, key: Key, upload: Upload) -> File:
-        """Stores a file. When this returns it is stored whole.
+        """Stores a file. When this returns it is stored whole; after an error nothing of it is.
 
         Raises:
+            RequestError: the field that is wrong; `FileTooLarge`, `InvalidFile`: the file, for its purpose.
             QuotaExceeded, StorageFull, StorageUnavailable, DiskFull: nothing of it is stored.
             RedisUnavailable: it is not known whether it has a record.
         """
+        form = NewFile.read(upload.fields)
+        purpose, expires_in_s = Purpose(form.purpose), form.expires_in_s()
+        await asyncio.to_thread(_check, upload, purpose, self._settings)
         file_id = new_file_id()
         made_ms = created_ms(file_id) or 0
         record = FileRecord(
             id=file_id,
             owner=key.owner,
             filename=upload.filename,
-            purpose=upload.purpose,
+            purpose=purpose,
             size_bytes=upload.size_bytes,
             created_ms=made_ms,
-            expires_ms=None if upload.expires_in_s is None else made_ms + upload.expires_in_s * 1000,
+            expires_ms=None if expires_in_s is None else made_ms + expires_in_s * 1000,
             stored=stored_name(file_id),
         )
         await self._storage.store(record.stored, upload.file)
@@ -107,6 +122,44 @@ class FileService:
     async def _own(self, key: Key, file_id: str) -> FileRecord:
         known = created_ms(file_id) is not None
         return own(key, await self._ledger.run(files.read_file(file_id)) if known else None, _unknown(file_id))
+
+
+def _check(upload: Upload, purpose: Purpose, settings: Settings) -> None:
+    if upload.size_bytes > settings.max_file_bytes:
+        raise too_large(settings.max_file_bytes)
+    if not 0 < len(upload.filename) <= _MAX_FILENAME_CHARS:
+        raise InvalidValue(f"The file's name must have 1 to {_MAX_FILENAME_CHARS} characters.", param="file")
+    if any(unicodedata.category(character) in {"Cc", "Cs", "Zl", "Zp"} for character in upload.filename):
+        raise InvalidValue("The file's name holds control characters.", param="file")
+    if not upload.size_bytes and purpose is not Purpose.USER_DATA:  # there it says that a document has no text now
+        raise InvalidFile("The file is empty.", param="file")
+    if purpose is Purpose.BATCH:
+        _check_requests(upload, settings)
+
+
+def _check_requests(upload: Upload, settings: Settings) -> None:
+    if upload.size_bytes > settings.max_batch_file_bytes:
+        raise too_large(settings.max_batch_file_bytes, "EMBEDQ_MAX_BATCH_FILE_BYTES")
+    if not upload.filename.lower().endswith(".jsonl"):
+        raise InvalidFile("Invalid file format for Batch API. Must be .jsonl", param="file")
+    # A line that is longer comes in pieces: the batch will say so, and here it must not fill the memory.
+    lines = iter(lambda: upload.file.readline(settings.max_body_bytes), b"")
+    if not any(_is_object(line, settings.max_body_lists) for line in islice(lines, _PROBED_LINES)):
+        raise InvalidFile(
+            "Invalid file format for Batch API: no line of this .jsonl file is a JSON object.", param="file"
+        )
+    upload.file.seek(0)
+
+
+def _is_object(line: bytes, max_lists: int) -> bool:
+    line = line.removeprefix(BOM_UTF8)
+    if not line.lstrip().startswith(b"{") or has_more_parts(line, max_lists):
+        return False
+    try:
+        orjson.loads(line)
+    except orjson.JSONDecodeError:
+        return False
+    return True
 
 
 def _unknown(file_id: str) -> FileUnknown:
