@@ -14,9 +14,7 @@ from api import console_files
 from api.answer import errors
 from api.document import openapi
 from api.families import (
-    batches,
     embeddings,
-    files,
     ingestions,
     jobs,
     key_purge,
@@ -26,9 +24,11 @@ from api.families import (
 )
 from api.middleware import Paths, Requests
 from api.parts import Services
-from api.routes import datasets, health, models, service
+from api.routes import batches, datasets, files, health, models, service
 from api.routes import tasks as tasks_routes
+from api.services.batches import BatchService
 from api.services.datasets import DatasetService
+from api.services.files import FileService
 from api.services.service import VERSION, ServiceInfo
 from api.services.tasks import TaskService
 from api.waiting.hub import WaitingTimes
@@ -38,8 +38,6 @@ from worker_config.settings import Settings
 FAMILIES = (
     embeddings,
     tasks,
-    files,
-    batches,
     ingestions,
     jobs,
     keys,
@@ -50,7 +48,7 @@ FAMILIES = (
 """Whoever has routes, in the order of the document. Of two routes that fit a path the first one answers."""
 
 
-ROUTERS = (tasks_routes, datasets, models, service, health)
+ROUTERS = (tasks_routes, files, batches, datasets, models, service, health)
 """By resource, in the order of the document."""
 
 
@@ -109,12 +107,16 @@ def create_app(
         telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
     )
     app.state.services = services
+    app.state.settings = settings
+    app.state.storage = services.storage
     app.state.tasks = TaskService(services.ledger, services.registry, settings)
     app.state.datasets = DatasetService(
         services.datasets, services.storage, services.registry, partial(embed_query, services), settings.max_wait_s
     )
     app.state.service = ServiceInfo(services.ledger, services.registry, services.storage, settings)
     app.state.metrics = services.metrics
+    app.state.files = FileService(services.ledger, services.storage, settings)
+    app.state.batches = BatchService(services.ledger, services.registry, settings)
     for resource in ROUTERS:
         app.include_router(resource.router, responses=errors.RESPONSES, generate_unique_id_function=_name)
     routers = [family.router for family in FAMILIES]

@@ -1,8 +1,9 @@
 """What routes ask for: services, headers, pages, bodies."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Annotated, Any, TypeVar, cast
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from functools import partial
+from typing import Annotated, Any, Literal, TypeVar, cast
 
 from fastapi import Depends, Header, Query, Request, Response
 from pydantic import BaseModel, BeforeValidator
@@ -11,14 +12,18 @@ from api.answer.errors import CallerGone
 from api.auth import known_key
 from api.metrics import Metrics
 from api.parts import Services
+from api.request.api_keys import still_let_in
 from api.request.body import parse_object
 from api.request.idempotency import MAX_KEY_CHARS
 from api.request.memory_budget import LargeResponse
 from api.request.offload import offload_in_turn
 from api.schemas.common import PagePlace
+from api.services.batches import BatchService
 from api.services.datasets import DatasetService
+from api.services.files import FileService
 from api.services.service import ServiceInfo
 from api.services.tasks import TaskService
+from api.uploads import Download, Upload, download, least_bytes, received
 from tasks.records.api_keys import Key
 from tasks.wire.validation import validated
 
@@ -47,6 +52,18 @@ Tasks = Annotated[TaskService, Depends(_tasks)]
 Datasets = Annotated[DatasetService, Depends(_datasets)]
 Service = Annotated[ServiceInfo, Depends(_service)]
 Series = Annotated[Metrics, Depends(_series)]
+
+
+async def _files(request: Request) -> FileService:
+    return cast("FileService", request.app.state.files)
+
+
+async def _batches(request: Request) -> BatchService:
+    return cast("BatchService", request.app.state.batches)
+
+
+Files = Annotated[FileService, Depends(_files)]
+Batches = Annotated[BatchService, Depends(_batches)]
 
 # Headers and queries.
 
@@ -78,6 +95,8 @@ async def _page(after: After = None, limit: Limit = 20) -> PagePlace:
 
 
 PageQuery = Annotated[PagePlace, Depends(_page)]
+FileLimit = Annotated[int, _default_if_empty(10_000), Query(ge=1, le=10_000, description="Files per page.")]
+OrderQuery = Annotated[Literal["asc", "desc"], _default_if_empty("desc"), Query(description="By time of creation.")]
 WaitQuery = Annotated[
     float, Query(ge=0, allow_inf_nan=False, description="Seconds to wait for the end. The server has a limit too.")
 ]
@@ -123,6 +142,33 @@ def json_body(kind: type[BaseModel]) -> dict[str, Any]:
             schema["properties"][name] = {"anyOf": [field, {"type": "null"}], **about}
     return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
 
+
+async def _upload(request: Request, key: Annotated[Key, Depends(known_key)]) -> AsyncIterator[Upload]:
+    state = request.app.state
+    announced = least_bytes(request.headers.get("content-length", ""), state.settings.max_file_bytes)
+    # Before the body is read: whoever is over the quota would otherwise send gigabytes to hear of it.
+    await cast("FileService", state.files).require_room(key, announced)
+    async with received(request, state.settings.max_file_bytes) as upload:
+        still_let_in(request.scope)
+        yield upload
+
+
+Uploaded = Annotated[Upload, Depends(_upload)]
+"""The file of a form, until the request is over. Comes behind the key."""
+
+# Stored bytes as an answer.
+
+
+async def _download(
+    request: Request,
+    wanted: Annotated[str | None, Header(alias="Range", description="One range, such as `bytes=0-99`.")] = None,
+    known: Annotated[str | None, Header(alias="If-Range", description="An `ETag`: `Range` is for these bytes.")] = None,
+) -> Download:
+    return partial(download, request.app.state.storage, wanted, known)
+
+
+Downloaded = Annotated[Download, Depends(_download)]
+"""Makes the answer of a `Content`, whole or the range that the request asks for."""
 
 # The caller's connection.
 

