@@ -17,8 +17,6 @@ from api.families import (
     datasets,
     embeddings,
     files,
-    ingestions,
-    jobs,
     key_purge,
     keys,
     tasks,
@@ -26,9 +24,11 @@ from api.families import (
 )
 from api.middleware import Paths, Requests
 from api.parts import Services
-from api.routes import health, models, service
+from api.routes import health, ingestions, jobs, models, service
 from api.routes import tasks as tasks_routes
 from api.server.fast_path import App
+from api.services.ingestions import IngestionService
+from api.services.jobs import JobService
 from api.services.service import VERSION, ServiceInfo
 from api.services.tasks import TaskService
 from api.waiting.hub import WaitingTimes
@@ -39,8 +39,6 @@ FAMILIES = (
     tasks,
     files,
     batches,
-    ingestions,
-    jobs,
     datasets,
     dataset_contents,
     dataset_map,
@@ -52,7 +50,7 @@ FAMILIES = (
 """Whoever has routes, in the order of the document. Of two routes that fit a path the first one answers."""
 
 
-ROUTERS = (tasks_routes, models, service, health)
+ROUTERS = (tasks_routes, ingestions, jobs, models, service, health)
 """By resource, in the order of the document."""
 
 
@@ -100,6 +98,8 @@ def create_app(
     )
     app.state.services = services
     app.state.tasks = TaskService(services.ledger, services.registry, settings)
+    app.state.ingestions = IngestionService(services.ledger, services.registry, services.storage, settings)
+    app.state.jobs = JobService(services.ledger, services.registry)
     app.state.service = ServiceInfo(services.ledger, services.registry, services.storage, settings)
     app.state.metrics = services.metrics
     for resource in ROUTERS:

@@ -1,6 +1,6 @@
 """What routes ask for: services, headers, pages, bodies."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from typing import Annotated, Any, TypeVar, cast
 
 from fastapi import Depends, Header, Query, Request
@@ -13,6 +13,8 @@ from api.request.body import parse_object
 from api.request.idempotency import MAX_KEY_CHARS
 from api.request.offload import offload_in_turn
 from api.schemas.common import PagePlace
+from api.services.ingestions import IngestionService
+from api.services.jobs import JobService
 from api.services.service import ServiceInfo
 from api.services.tasks import TaskService
 from tasks.records.api_keys import Key
@@ -27,6 +29,14 @@ async def _tasks(request: Request) -> TaskService:
     return cast("TaskService", request.app.state.tasks)
 
 
+async def _ingestions(request: Request) -> IngestionService:
+    return cast("IngestionService", request.app.state.ingestions)
+
+
+async def _jobs(request: Request) -> JobService:
+    return cast("JobService", request.app.state.jobs)
+
+
 async def _service(request: Request) -> ServiceInfo:
     return cast("ServiceInfo", request.app.state.service)
 
@@ -36,6 +46,8 @@ async def _series(request: Request) -> Metrics:
 
 
 Tasks = Annotated[TaskService, Depends(_tasks)]
+Ingestions = Annotated[IngestionService, Depends(_ingestions)]
+Jobs = Annotated[JobService, Depends(_jobs)]
 Service = Annotated[ServiceInfo, Depends(_service)]
 Series = Annotated[Metrics, Depends(_series)]
 
@@ -89,6 +101,8 @@ async def _small_body(request: Request, _key: Annotated[Key, Depends(known_key)]
 
 TextsBody = Annotated[bytes, Depends(_texts_body)]
 """The body of a call with texts, unparsed, of one that the server can take in. Comes behind the key."""
+SmallBody = Annotated[bytes, Depends(_small_body)]
+"""Another body, unparsed."""
 
 
 def read_json(kind: type[B]) -> Callable[..., Awaitable[B]]:
@@ -98,13 +112,13 @@ def read_json(kind: type[B]) -> Callable[..., Awaitable[B]]:
     the field and the fix.
     """
 
-    async def read(body: Annotated[bytes, Depends(_small_body)]) -> B:
+    async def read(body: SmallBody) -> B:
         return await offload_in_turn(len(body), lambda: validated(kind, parse_object(body)))
 
     return read
 
 
-def json_body(kind: type[BaseModel]) -> Mapping[str, Any]:
+def json_body(kind: type[BaseModel]) -> dict[str, Any]:
     """`openapi_extra` of a route that takes a JSON body of this kind, in which `null` counts as absent."""
     schema = kind.model_json_schema(ref_template="#/components/schemas/{model}")
     required = schema.get("required", ())

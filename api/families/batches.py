@@ -189,6 +189,7 @@ def batch_json(batch: batches.Batch, waiting: dict[str, Any] | None = None) -> d
         "created_at": unix_seconds(batch.created_ms),
         "expires_at": unix_seconds(batch.expires_ms),
         **times,
+        "counts": {"total": batch.total, "completed": batch.completed, "failed": batch.failed},
         "request_counts": {"total": batch.total, "completed": batch.completed, "failed": batch.failed},
         "usage": _usage(batch.tokens),
         "metadata": dict(batch.metadata) if batch.metadata else None,
@@ -278,6 +279,7 @@ class Batch(BaseModel):
     expired_at: int | None
     cancelling_at: int | None
     cancelled_at: int | None
+    counts: Counts = Field(description="As `request_counts`, by the name that it has in all jobs.")
     request_counts: Counts = Field(description="Requests, by what became of them.")
     usage: BatchUsage | None
     metadata: dict[str, str] | None
