@@ -13,7 +13,6 @@ from api.document import openapi
 from api.families import (
     batches,
     dataset_contents,
-    dataset_map,
     datasets,
     embeddings,
     files,
@@ -41,7 +40,6 @@ FAMILIES = (
     batches,
     datasets,
     dataset_contents,
-    dataset_map,
     keys,
     key_purge,
     tei,

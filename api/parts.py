@@ -13,7 +13,6 @@ from api.async_datasets import AsyncDatasets
 from api.async_storage import AsyncStorage
 from api.browser_rules import BrowserRules
 from api.queue.bell import Bell
-from api.queue.history import History
 from api.queue.metrics import Metrics, ProcessMetrics, QueueMetrics
 from api.queue.served_models import ServedModels
 from api.queue.submission import EmbeddingRequests
@@ -24,7 +23,6 @@ from api.request.key_limits import RequestRates
 from api.request.memory_budget import OWNER, Budget
 from api.server.overload import LONGEST_CHEAP_DELAY_S, Door, Places, StallProbe
 from api.waiting.hub import Hub, WaitingTimes
-from api.waiting.live import LiveStreams
 from tasks.errors import ScopeMissing
 from tasks.ledger import ANONYMOUS, AsyncLedger
 from tasks.records.api_keys import Key, Scope
@@ -50,12 +48,10 @@ class Services:
     settings: Settings
     ledger: AsyncLedger
     hub: Hub
-    live: LiveStreams
     bell: Bell
     registry: ServedModels
     watchdog: Watchdog
     metrics: Metrics
-    history: History
     stall: StallProbe
     door: Door
     places: Places
@@ -97,12 +93,10 @@ class Services:
             settings=settings,
             ledger=ledger,
             hub=hub,
-            live=LiveStreams(times, lag_s=lambda: stall.recent_s),
             bell=bell,
             registry=registry,
             watchdog=Watchdog(ledger, registry, bell, metrics.redis_read),
             metrics=metrics,
-            history=History(ledger, registry, metrics.recent),
             stall=stall,
             door=door,
             places=Places(settings.max_connections, lambda: keys.several),
@@ -204,19 +198,16 @@ class Services:
         return [
             listening,
             asyncio.create_task(self.watchdog.run(), name="watchdog"),
-            asyncio.create_task(self.history.run(), name="history"),
             asyncio.create_task(self.ledger_keys.run(), name="keys"),
         ]
 
     def send_home(self) -> None:
-        """Ends all requests that only wait, and those that follow events: the server stops."""
+        """Ends all requests that only wait: the server stops."""
         self.hub.close()
-        self.live.close()
         self.datasets.stop()
 
     async def stop(self, background: list["asyncio.Task[None]"], *, cancel_again_s: float = 0.5) -> None:
         """Stops what `start` started and closes all connections. What does not stop is cancelled again, ten times."""
-        background = [*background, *self.live.background]
         pending = set(background)
         for _ in range(_CANCELLATIONS):
             if not pending:

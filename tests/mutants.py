@@ -32,7 +32,6 @@ OF_RECORDS = (
     *(
         "batch_",
         "file_",
-        "history_",
         "key_",
         "purge",
         "ingestion_",

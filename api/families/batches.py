@@ -4,8 +4,7 @@ import asyncio
 import re
 from typing import Annotated, Any, Literal
 
-import orjson
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, WithJsonSchema
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -25,7 +24,7 @@ from api.families.route import (
 )
 from api.parts import Services
 from api.request.body import parse_object
-from api.request.idempotency import KEY_SCHEMA, checked_key, key_digests
+from api.request.idempotency import checked_key, key_digests
 from api.request.offload import offload_in_turn
 from api.request.ownership import Resource, read_own, read_own_ids
 from api.request.quota import quota
@@ -92,9 +91,6 @@ class BatchBody(BaseModel):
         None, max_length=MAX_METADATA_PAIRS, description="Kept with the batch."
     )
     output_expires_after: OutputLife | None = None
-    idempotency_key: Annotated[str, WithJsonSchema(KEY_SCHEMA)] | None = Field(
-        None, description="As the header `Idempotency-Key`, which wins over it."
-    )
 
     def window_ms(self) -> int:
         """The completion window's length; raises `InvalidValue`."""
@@ -131,7 +127,6 @@ def new_batch(body: bytes, *, owner: str, idempotency_key: str | None, settings:
     """
     parsed = validated(BatchBody, parse_object(body))
     parsed.require_endpoint()
-    of_body = checked_key(parsed.idempotency_key, "idempotency_key")
     return NewBatch(
         id=new_batch_id(),
         owner=owner,
@@ -141,7 +136,7 @@ def new_batch(body: bytes, *, owner: str, idempotency_key: str | None, settings:
         ttl_ms=round(settings.batch_ttl_s * 1000),
         metadata=parsed.metadata,
         output_expires_s=parsed.output_expires_after.seconds if parsed.output_expires_after else None,
-        key=key_digests(checked_key(idempotency_key) or of_body, _same_request(parsed)),
+        key=key_digests(checked_key(idempotency_key), body),
     )
 
 
@@ -207,11 +202,6 @@ def _usage(tokens: int | None) -> dict[str, Any] | None:
         "output_tokens_details": {"reasoning_tokens": 0},
         "total_tokens": tokens,
     }
-
-
-def _same_request(body: BatchBody) -> bytes:
-    """Equal for bodies that ask for the same batch."""
-    return orjson.dumps(body.model_dump(exclude={"idempotency_key"}), option=orjson.OPT_SORT_KEYS)
 
 
 # The answers as pydantic models. They document; `batch_json` renders, which is several times faster.

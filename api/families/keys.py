@@ -231,7 +231,7 @@ async def change_key(request: Request, name: str) -> Response:
 
     def edit(record: Key, now_s: float) -> Key:
         if record.revoked is not None:
-            raise KeyRevoked(f"The key {name} is revoked; nothing about it can change.")
+            raise KeyRevoked(f"The key {name} is revoked; nothing about it can change. Make another one.")
         changes: dict[str, Any] = {}
         if body.scopes is not None:
             changes["scopes"] = frozenset(body.scopes)
@@ -267,7 +267,7 @@ async def rotate_key(request: Request, name: str) -> Response:
     "POST", "/v1/keys/{name}/revoke", Answer(200, KeyAnswer), scopes=MANAGING, errors=(*_KEY, errors.NotReplicated)
 )
 async def revoke_key(request: Request, name: str) -> Response:
-    """Ends a key for good: its requests get 401, and its open streams end. What it owns stays until it is purged."""
+    """Ends a key for good: its requests get 401, long polls and downloads end. What it owns stays until a purge."""
     services = Services.from_request(request)
     record = await services.ledger_keys.change(name, lambda record, now_s: record.revoke(now_s))
     return json_response(_ledger_key(record), NO_STORE)

@@ -76,16 +76,15 @@ JSON_BODY: Errors = (
 TEXTS: Errors = (
     *JSON_BODY,
     errors.ModelNotFound,
-    errors.IdempotencyConflict,
     errors.BacklogFull,
     errors.KeyLimitReached,
     errors.AboveKeyLimit,
     errors.StorageFull,
 )
 
-KEY_EFFECT = "Makes a repetition safe: the same key and body get the same object again."
-IDEMPOTENCY_KEY = header("Idempotency-Key", KEY_EFFECT, KEY_SCHEMA)
-PREFER_WAIT = header("Prefer", "`wait=<seconds>` (RFC 7240). Invalid preferences are ignored.", example="wait=1")
+IDEMPOTENCY_KEY = header(
+    "Idempotency-Key", "Makes a repetition safe: the same key and body get the same object again.", KEY_SCHEMA
+)
 CLIENT_TIMEOUTS = (
     header("x-stainless-read-timeout", "Seconds that OpenAI's client for Python waits; the answer comes before."),
     header("x-stainless-timeout", "The same of OpenAI's client for Node."),

@@ -11,11 +11,11 @@ from api.answer.errors import ItemFailed, ItemRefused
 from api.answer.json_response import JSON, NO_STORE, json_response
 from api.answer.vectors import matrix, size_bytes
 from api.console_files import page
-from api.families.route import ANY_KEY, CLIENT_TIMEOUTS, JSON_BODY, ONLINE_CALL, PREFER_WAIT, PUBLIC, Errors, Family
+from api.families.route import ANY_KEY, CLIENT_TIMEOUTS, JSON_BODY, ONLINE_CALL, PUBLIC, Errors, Family
 from api.parts import Services
 from api.request.memory_budget import LargeResponse
 from api.request.offload import offload, offload_in_turn
-from api.request.prefer import patience_s, preference
+from api.request.patience import patience_s
 from api.request.schemas import EmbedBody
 from api.schemas.service import Live
 from api.waiting.synchronous import encode_now
@@ -61,7 +61,6 @@ _TEXTS: Errors = (
     ItemFailed,
     ItemRefused,
 )
-_READS = (PREFER_WAIT, *CLIENT_TIMEOUTS)
 
 
 @router.describe(
@@ -78,17 +77,25 @@ async def root(request: Request) -> Response:
 
 
 @router.describe(
-    "POST", "/embed", _VECTORS, scopes=ONLINE_CALL, errors=_TEXTS, reads=_READS, body=json_body(EmbedBody), slash=True
+    "POST",
+    "/embed",
+    _VECTORS,
+    scopes=ONLINE_CALL,
+    errors=_TEXTS,
+    reads=CLIENT_TIMEOUTS,
+    body=json_body(EmbedBody),
+    slash=True,
 )
-@router.describe("POST", "/", _VECTORS, scopes=ONLINE_CALL, errors=_TEXTS, reads=_READS, body=json_body(EmbedBody))
+@router.describe(
+    "POST", "/", _VECTORS, scopes=ONLINE_CALL, errors=_TEXTS, reads=CLIENT_TIMEOUTS, body=json_body(EmbedBody)
+)
 async def embed(request: Request) -> Response:
     """Returns the vectors of one or more texts by the server's own model, as a list of lists in input order."""
     services = Services.from_request(request)
     owner = services.owner(request)
     await services.door.check(owner)
     body = await services.bodies.read(request)
-    wished_s = preference(request.headers).wait_s
-    wait_s = patience_s(request.headers, wished_s, services.settings.max_wait_s)
+    wait_s = patience_s(request.headers, services.settings.max_wait_s)
     submission = await offload_in_turn(len(body), services.requests.embed, body, owner=owner, wait_s=wait_s)
     result = await encode_now(services, request, submission, wait_s)
     services.take_answer(request, size_bytes(result))

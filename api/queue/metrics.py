@@ -14,7 +14,6 @@ from prometheus_client.utils import floatToGoString
 from starlette.types import Scope
 
 from api.answer.errors import AnsweredError, answered
-from api.queue.history import RequestCounts
 from api.queue.served_models import ServedModels
 from api.request.memory_budget import OWNER, Budget
 from api.server.overload import Door, StallProbe
@@ -50,8 +49,6 @@ class Metrics:
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self._process = process
         self.fresh_s = _FRESH_S
-        self.recent = RequestCounts()
-        """For the history of the last hour, which takes them."""
         self._stale_s, self._rendered = 0.0, b""
         self._registry = CollectorRegistry()
         self._shared = CollectorRegistry()
@@ -61,7 +58,7 @@ class Metrics:
         )
         self._latency = Histogram(
             "embedq_http_request_seconds",
-            "Time to the last byte of the answer, waiting included; of event streams to the head.",
+            "Time to the last byte of the answer, waiting included.",
             ["route"],
             buckets=_LATENCIES_S,
             registry=self._registry,
@@ -97,7 +94,6 @@ class Metrics:
         requests, latency = self._series(method, route, status)
         requests.inc()
         latency.observe(seconds)
-        self.recent.served(method, route, status, seconds)
 
     def explained(self, scope: Scope, route: str, status: int) -> None:
         """Counts the error that answered the request of `scope`, if one did, and whose request it was."""
@@ -227,7 +223,7 @@ class ProcessMetrics(Collector):
     def collect(self) -> Iterator[Metric]:
         """All series of this collector."""
         yield _gauge("embedq_redis_up", "1 while Redis answers.", float(self._registry.redis_up))
-        yield _gauge("embedq_subscribed", "1 while task changes are heard.", float(self._hub.subscribed.is_set()))
+        yield _gauge("embedq_subscribed", "1 while ends of tasks are heard.", float(self._hub.subscribed.is_set()))
         yield _gauge("embedq_waiting_requests", "Requests that wait for a task.", self._hub.waiting_requests)
         yield _gauge("embedq_submissions_under_way", "On their way to Redis and back.", self._door.under_way)
         yield _gauge("embedq_submissions_under_way_limit", "With more, callers are refused.", self._door.most)

@@ -57,23 +57,6 @@ class EmbeddingRequests:
             listed=True,
         )
 
-    def openai_task(self, body: bytes, *, owner: str, idempotency_key: str | None) -> tuple[Submission, bool]:
-        """The task of a `POST /v1/embeddings` whose caller prefers one, and whether base64 is wanted.
-
-        Raises like `synchronous`.
-        """
-        parsed = self._openai(body)
-        alias = _idempotency(idempotency_key, body)
-        submission = self._submission(
-            self._work(parsed, len(body)),
-            owner=owner,
-            lane=Lane.ONLINE,
-            ttl_s=self.settings.result_ttl_s,
-            alias=alias,
-            listed=True,
-        )
-        return submission, parsed.encoding_format == "base64"
-
     def synchronous(self, body: bytes, *, owner: str, wait_s: float) -> tuple[Submission, bool]:
         """The task behind a `POST /v1/embeddings` that waits, and whether base64 is wanted.
 
@@ -104,7 +87,8 @@ class EmbeddingRequests:
         """
         if size_bytes(text) > self.settings.max_input_bytes:
             raise InputTooLarge(
-                f"query has more than {self.settings.max_input_bytes:,} bytes (EMBEDQ_MAX_INPUT_BYTES).", param="query"
+                f"query has more than {self.settings.max_input_bytes:,} bytes (EMBEDQ_MAX_INPUT_BYTES): shorten it.",
+                param="query",
             )
         body = EmbeddingsBody(input=[text], model=model, dimensions=dimensions, input_type="query")
         return self._awaited(self._work(body, 0), owner=owner, wait_s=wait_s)

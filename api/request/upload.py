@@ -290,7 +290,7 @@ class Upload:
         limit = self._settings.max_batch_file_bytes if batch else self._settings.max_file_bytes
         if size_bytes > limit:
             name = "EMBEDQ_MAX_BATCH_FILE_BYTES" if batch else "EMBEDQ_MAX_FILE_BYTES"
-            raise FileTooLarge(f"The file is larger than {limit:,} bytes ({name}).", param="file")
+            raise FileTooLarge(f"The file is larger than {limit:,} bytes ({name}). Split it.", param="file")
 
     def _require_lines(self, filename: str) -> None:
         if not filename.lower().endswith(".jsonl"):
@@ -374,5 +374,7 @@ def announced_bytes(request: Request, max_file_bytes: int) -> int | None:
         return None
     least = max(int(declared) - _FORM_BYTES, 0)
     if least > max_file_bytes:
-        raise FileTooLarge(f"The file is larger than {max_file_bytes:,} bytes (EMBEDQ_MAX_FILE_BYTES).", param="file")
+        raise FileTooLarge(
+            f"The file is larger than {max_file_bytes:,} bytes (EMBEDQ_MAX_FILE_BYTES). Split it.", param="file"
+        )
     return least

@@ -60,7 +60,7 @@ def _head_of(send: Send) -> Send:
         nonlocal ended
         if message["type"] == "http.response.start":
             await send(message)
-            await send({"type": "http.response.body"})  # not after the body, which may be endless
+            await send({"type": "http.response.body"})  # not after the body, which may be large
             ended = True
         elif not ended:
             await send(message)

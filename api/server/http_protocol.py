@@ -290,7 +290,9 @@ class Protocol(HttpToolsProtocol):
         allowed_s = limits.head_s if self._head_due else limits.body_s
         if self._quiet_ticks * limits.tick_s > allowed_s:
             part = "head" if self._head_due else "body"
-            self._refuse(RequestTimeout(f"The {part} of the request did not come within {allowed_s:g} s."))
+            self._refuse(
+                RequestTimeout(f"The {part} of the request did not come within {allowed_s:g} s. Send it again.")
+            )
 
     def _feed(self, data: bytes) -> None:
         while data:

@@ -8,14 +8,13 @@ from starlette.requests import Request
 from api.answer import task_json
 from api.answer.errors import CallerGone, item_failed
 from api.parts import Services
-from api.queue.accept import accept, submit
+from api.queue.accept import submit
 from api.queue.submission import LINGERING_INTEREST_S
 from api.request.key_limits import note_room
 from api.request.ownership import read_result
 from api.waiting.hub import Waiter, watched
-from api.waiting.long_poll import next_state
 from tasks.errors import NotReady, Unavailable, WaitTimeout
-from tasks.ledger import Result, State, Submission, Task, operations
+from tasks.ledger import Result, State, Submission, operations
 from worker_config.subject import link_task, span
 
 _SOON_S = 0.25
@@ -54,27 +53,6 @@ async def encode_now(services: Services, request: Request, submission: Submissio
         waiter.ended |= task is None or task.state.terminal  # it may have been told meanwhile
         await _wait(services, request, submission, waiter, end)
         return await _result(services, waiter, submission)
-
-
-async def task_or_result(
-    services: Services, request: Request, submission: Submission, end_s: float | None
-) -> Task | Result:
-    """Submits and waits until the time `end_s` of the monotonic clock, if there is one.
-
-    Returns:
-        every text's vector if the task ended by then, else the task as it is.
-
-    Raises:
-        ItemFailed, NotReady, CallerGone, Unavailable: as `encode_now` does.
-    """
-    task = await accept(services, submission)
-    if end_s is None:
-        return task
-    task = await next_state(services, request, task.id, end_s - time.monotonic())
-    if task.state not in _WITH_OUTCOME:
-        return task
-    result = await read_result(services, task.id, task.total)
-    return task if result is None else _whole(result)
 
 
 def _check_served(services: Services, model: str) -> None:

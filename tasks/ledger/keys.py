@@ -65,8 +65,6 @@ With a TTL from the start:
     R:memory             string  "used limit" bytes of Redis memory, as last seen by WATCH (60 s)
     Q:asks:{stream}      string  JSON: the arguments of the CLAIM with which a stream lingers (60 s)
     Q:worker:{id}        string  JSON WorkerEntry (three beats)
-    R:history:{step}     hash    ten seconds of the service's last hour, by Unix time over 10: p:{process} -> JSON of
-                                 what one web tier process counted, `shared` -> JSON of what all see alike (62 min)
 
 Of one task; until it ends, then with its TTL, or gone:
 
@@ -138,15 +136,15 @@ Of one ingestion; without TTL while it is open, and with one (the retention) fro
     R:ingesting:{owner}  set     those of them that are open
     R:open-ingestions    set     ingestions that have not ended, or whose traces are still to be removed. No TTL
 
-Channels (no keys): `R:changed`, one message per script that changed tasks: their ids, space-separated, those that
-ended first and separated from the others by a "|". `R:answers:{process}`: of tasks for whose results that process
-waits, those that ended, with their results where they are small (tasks.ledger.answers); nobody else is told of these.
+Channels (no keys): `R:ended`, one message per script that ended tasks: their ids, space-separated.
+`R:answers:{process}`: of tasks for whose results that process waits, those that ended, with their results where they
+are small (tasks.ledger.answers); nobody else is told of these.
 `Q:wake:{stream}`: to one that lingers, "work" or the claim that was made for it (operations.handed_claim); of the
 documents queue `steps` too, to the steppers of all documents workers. `R:promise`: to nobody, see
 tasks/ledger/replicas.py.
 """
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 ROOT = "eq"
 ANONYMOUS = "anonymous"
 """Owner of tasks that came in without an API key."""
@@ -155,7 +153,7 @@ DOCUMENTS = "@documents"
 """The queue of work that needs no model. No served name begins with an "@" (settings), and only models are in
 R:models."""
 
-CHANGED_CHANNEL = f"{ROOT}:changed"
+ENDED_CHANNEL = f"{ROOT}:ended"
 
 
 def queue_key(queue: str, part: str, root: str = ROOT) -> str:

@@ -604,7 +604,8 @@ def _submitted(reply: list[Any]) -> SubmitReply:
     if outcome in {b"memory", b"share"}:
         wait_s = _retry_after(float(reply[1]))
         what = "The queue's memory is full" if outcome == b"memory" else "Your share of the queue's memory is full"
-        raise StorageFull(f"{what}; try again in {wait_s} s. Nothing was stored.", retry_after_s=wait_s)
+        message = f"{what}; try again in {wait_s} s, or delete results that you have read. Nothing was stored."
+        raise StorageFull(message, retry_after_s=wait_s)
     if outcome == b"conflict":
         raise IdempotencyConflict("This Idempotency-Key was used with another body. Use a new key for a new request.")
     if outcome == b"key":
@@ -619,7 +620,8 @@ def key_refusal(reply: Sequence[bytes]) -> RequestError:
     limit, most, have, wait_s = reply[1].decode(), int(reply[2]), int(reply[3]), float(reply[4])
     if wait_s < 0:
         return AboveKeyLimit(
-            f"This request alone exceeds a limit of your key: {limit} is {most:,}. Nothing was stored."
+            f"This request alone exceeds a limit of your key: {limit} is {most:,}. Send it in parts. "
+            "Nothing was stored."
         )
     after_s = retry_after_of_key(wait_s)
     used = _USED[limit].format(have)

@@ -160,7 +160,7 @@ class Key(BaseModel):
             QuotaExceeded: too many of its texts are still valid.
         """
         if self.revoked is not None:
-            raise KeyRevoked(f"The key {self.name} is revoked; a new text would be of no use.")
+            raise KeyRevoked(f"The key {self.name} is revoked; a new text would be of no use. Make another key.")
         ends = now_s + grace_s
         former = [KeyDigest(sha256=one.sha256, until=min(one.until or ends, ends)) for one in self.digests]
         valid = [one for one in former if one.until is not None and one.until > now_s]

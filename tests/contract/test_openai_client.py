@@ -90,15 +90,6 @@ def test_an_input_that_cannot_be_encoded_is_not_retried(client: openai.OpenAI, w
     assert (caught.value.code, caught.value.param) == ("encoding_failed", "input[1]")
 
 
-def test_the_stock_client_can_submit_without_waiting(client: openai.OpenAI) -> None:
-    raw = client.embeddings.with_raw_response.create(
-        model=MODEL, input="one", extra_headers={"Prefer": "respond-async"}
-    )
-
-    assert raw.status_code == 202
-    assert raw.headers["location"].startswith("/v1/tasks/task_")
-
-
 def test_what_the_raw_response_tells(client: openai.OpenAI) -> None:
     raw = client.embeddings.with_raw_response.create(model=MODEL, input="one")
 

@@ -13,7 +13,7 @@ from stack.testing import RedisServer
 from tests.integration.api.served import ServedApp
 from tests.source_tree import CHECKOUT
 
-MAX_GZIPPED_BYTES = 100_000
+MAX_GZIPPED_BYTES = 60_000
 BROWSER = {"accept": "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,*/*;q=0.8"}
 VENDORED = CHECKOUT / "api/console/VENDORED.md"
 

@@ -1,4 +1,4 @@
-"""Datasets over HTTP: search, documents, chunks and the map; for whom, and what is said of what cannot be."""
+"""Datasets over HTTP: search, documents and chunks; for whom, and what is said of what cannot be."""
 
 import json
 import sys
@@ -9,15 +9,11 @@ from typing import Any
 import httpx
 import pytest
 
-from tasks.documents.sinks.parquet.dataset_cleanup import sweep_datasets
-from tasks.ledger import Ledger
-from tasks.records.dataset_maps import map_name
-from tasks.records.datasets import Version, catalog_folder, delete_dataset
+from tasks.records.datasets import Version, delete_dataset
 from tasks.storage.storage import Storage
 from tests.integration.api.file_uploads import problem
 from tests.integration.api.ledger_worker import LedgerWorker, vector
 from tests.integration.api.served import ANN, BOB, KEYS, MODEL, ServedApp
-from tests.integration.batches.hands import Hands
 from tests.unit.documents.search.small_datasets import MARKUP, NAME, VECTORS, document, load, random_documents
 
 PATH = f"/v1/datasets/{NAME}/search"
@@ -191,78 +187,6 @@ def test_documents_and_chunks_are_listed_page_by_page(client: httpx.Client, stor
             problem(answer, 400, "invalid_value", next(iter(query)))
 
 
-MAP = f"/v1/datasets/{NAME}/map"
-
-
-@pytest.fixture
-def hands(redis_url: str, tmp_path: Path) -> Hands:
-    """A documents worker on the storage of the app."""
-    return Hands(Ledger.connect(redis_url), tmp_path / "storage")
-
-
-def test_a_map_is_drawn_once_by_whoever_lives_and_goes_with_its_version(
-    client: httpx.Client, storage: Storage, hands: Hands
-) -> None:
-    catalog = load(storage, *random_documents(20, 2), document(MARKUP, [1, 2, 3, 4], metadata={"team": MARKUP}))
-    for _ in range(3):
-        answer = client.get(MAP, headers=ANN)
-        assert (answer.status_code, answer.headers["retry-after"]) == (202, "2")
-        assert answer.json()["status"] == "computing"
-        assert answer.json()["waiting"]["code"] == "no_documents_worker"
-    job = f"map_dataset {catalog_folder('ann', NAME)}/00000001.json"
-    hands.deadly_jobs = {job}
-    assert hands.work_documents() == 1
-    assert client.get(MAP, headers=ANN).status_code == 202
-    hands.deadly_jobs = set()
-    hands.work()
-    assert hands.ran == {job: 2}
-
-    found = client.get(MAP, params={"color": "team"}, headers=ANN).json()
-    assert {key: found[key] for key in ("dataset", "version", "rows", "sampled", "colors", "fields")} == {
-        "dataset": NAME,
-        "version": 1,
-        "rows": 41,
-        "sampled": False,
-        "colors": ["a", "b", "c", MARKUP],
-        "fields": ["team", "number"],
-    }
-    assert len(found["points"]) == len(found["ids"]) == 41
-    at = found["ids"].index([MARKUP, 0])
-    assert found["points"][at][2] == 3
-    some = client.get(MAP, params={"limit": "5"}, headers=ANN).json()
-    assert (some["ids"], some["sampled"], some["colors"][0]) == (found["ids"][:5], True, "cluster 1")
-    problem(client.get(MAP, params={"color": "nothing"}, headers=ANN), 400, "invalid_value", "color")
-    problem(client.get(MAP, params={"limit": "50001"}, headers=ANN), 400, "invalid_value", "limit")
-
-    assert sweep_datasets(storage, grace_s=-60) == 0
-    now = load(storage, document("new", [1, 2, 3, 4]))
-    assert client.get(MAP, headers=ANN).status_code == 202
-    assert sweep_datasets(storage) == 0, "a reader may have it in hand"
-    assert sweep_datasets(storage, grace_s=-60) == 2, "the first catalog and its map"
-    hands.work()
-    assert client.get(MAP, headers=ANN).json()["rows"] == 42
-    assert storage.size_bytes(map_name(now)) > 0
-    assert delete_dataset(storage, "ann", NAME)
-    problem(client.get(MAP, headers=ANN), 404, "dataset_not_found", "name")
-    sweep_datasets(storage, grace_s=-60)
-    sweep_datasets(storage, grace_s=-60)
-    assert [*storage.stored("datasets"), *storage.stored("catalogs")] == []
-    assert catalog.version == 1
-
-
-def test_a_map_that_cannot_be_drawn_says_why(client: httpx.Client, storage: Storage, hands: Hands) -> None:
-    catalog = load(storage, document("a", [1, 2, 3, 4]))
-    storage.write(catalog.parts[0].stored, b"damaged")
-    assert client.get(MAP, headers=ANN).status_code == 202
-    hands.work()
-    problem(client.get(MAP, headers=ANN), 500, "not_stored")
-    problem(client.get(MAP, headers=ANN), 500, "not_stored")
-    assert hands.work_documents() == 0, "it is not tried at each request"
-    load(storage, document("emptied"), name="empty")
-    empty = client.get("/v1/datasets/empty/map", headers=ANN).json()
-    assert (empty["rows"], empty["points"], empty["sampled"]) == (0, [], False)
-
-
 def test_nobody_reads_the_datasets_of_others(client: httpx.Client, storage: Storage) -> None:
     load(storage, document("a", [1, 0, 0, 0]))
     body = {"vector": [1, 0, 0, 0]}
@@ -270,10 +194,9 @@ def test_nobody_reads_the_datasets_of_others(client: httpx.Client, storage: Stor
         ("POST", PATH),
         ("GET", f"/v1/datasets/{NAME}/documents"),
         ("GET", f"/v1/datasets/{NAME}/chunks"),
-        ("GET", MAP),
     ):
         json_body = body if method == "POST" else None
-        assert client.request(method, path, json=json_body, headers=ANN).status_code in {200, 202}
+        assert client.request(method, path, json=json_body, headers=ANN).status_code == 200
         problem(client.request(method, path, json=json_body, headers=BOB), 404, "dataset_not_found", "name")
         problem(client.request(method, path, json=json_body), 401, "invalid_api_key")
 

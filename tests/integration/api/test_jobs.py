@@ -1,9 +1,7 @@
 """`GET /v1/jobs`: tasks, batches and ingestions of one caller in one list."""
 
 import asyncio
-import json
 from collections.abc import Callable
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +17,6 @@ from tasks.ledger import ANONYMOUS, DOCUMENTS, AsyncLedger, Ledger, operations
 from tasks.ledger.ids import new_task_id
 from tasks.records.batches import BatchStatus, move_batch, new_batch_id
 from tasks.records.ingestions import IngestionStatus
-from tests.integration.api.event_stream import Stream
 from tests.integration.api.ingestions.requests import create, move
 from tests.integration.api.ledger_worker import LedgerWorker
 from tests.integration.api.served import ANN, BOB, KEYS, MODEL, ServedApp
@@ -239,65 +236,3 @@ def test_a_page_costs_the_same_however_many_jobs_there_are(
         counted.append(sum(commands(redis_client, lambda: asyncio.run(page())).values()))
     redis_client.flushall()  # to forget so many tasks one by one takes long
     assert counted[1] - counted[0] <= 60, "the watchdog runs beside it"
-
-
-def test_a_stream_tells_all_jobs_and_then_what_changes(client: httpx.Client, worker: LedgerWorker) -> None:
-    first, second = submit(client), submit(client)
-    with client.stream("GET", "/v1/jobs/events") as response:
-        stream = Stream(response)
-        told = stream.named("jobs")
-        assert ([row["id"] for row in told["data"]], told["gone"]) == ([second, first], [])
-
-        third = submit(client)
-        client.delete(f"/v1/tasks/{first}")
-        seen, gone = set[str](), set[str]()
-        while not (third in seen and first in gone):
-            told = stream.named("jobs")
-            seen |= {row["id"] for row in told["data"]}
-            gone |= set(told["gone"])
-        assert gone == {first}
-
-
-def test_streams_of_a_caller_share_their_readings_and_others_do_not(
-    serve: Callable[..., ServedApp], worker: LedgerWorker
-) -> None:
-    app = serve(api_keys=KEYS)
-    hers = submit(app.client, headers=ANN)
-    with ExitStack() as stack:
-        streams = [
-            Stream(stack.enter_context(app.client.stream("GET", f"/v1/jobs/events{query}", headers=headers)))
-            for headers, query in ((ANN, ""), (ANN, ""), (ANN, "?kind=task"), (BOB, ""))
-        ]
-        told = [stream.named("jobs") for stream in streams]
-        assert (app.services.live.listeners, len(app.services.live.background)) == (4, 3)
-    assert [[row["id"] for row in event["data"]] for event in told] == [[hers], [hers], [hers], []]
-
-
-def rows(*places: int, status: str = "queued") -> dict[str, dict[str, Any]]:
-    return {f"batch_{place:032x}": {"status": status} for place in places}
-
-
-@pytest.mark.parametrize(
-    ("before", "now", "data", "gone"),
-    [
-        (None, rows(2, 1), 2, []),
-        (None, {}, 0, []),
-        (rows(2, 1), rows(2, 1), None, []),
-        (rows(2, 1), rows(3, 2, 1), 1, []),
-        (rows(2, 1), rows(1), 0, [2]),
-        (rows(2, 1), rows(2, 1, status="failed"), 2, []),
-        (rows(*range(100, 0, -1)), rows(*range(101, 1, -1)), 1, []),
-        (rows(*range(100, 0, -1)), rows(*range(101, 50, -1), *range(49, 0, -1)), 1, [50]),
-    ],
-    ids=["first", "none at first", "nothing", "new", "gone", "changed", "pushed out", "gone from a full list"],
-)
-def test_an_event_leads_from_one_list_to_the_next(
-    before: jobs.Rows | None, now: jobs.Rows, data: int | None, gone: list[int]
-) -> None:
-    text = jobs.changes(before, now)
-    if data is None:
-        assert text == b""
-        return
-    assert text.startswith(b"event: jobs\ndata: {")
-    told = json.loads(text.split(b"data: ")[1])
-    assert (len(told["data"]), told["gone"]) == (data, [f"batch_{place:032x}" for place in gone])

@@ -17,7 +17,7 @@ from tests.integration.api.served import ServedApp
 from tests.integration.api.tenants import contents, make_things
 from tests.made_keys import found
 
-OF_ALL = ("eq:history:", "eq:memory", "eq:purged", "eq:keys", "eq:ingestion-order", "eq:q:@documents:state")
+OF_ALL = ("eq:memory", "eq:purged", "eq:keys", "eq:ingestion-order", "eq:q:@documents:state")
 """Keys of all tenants together, which change by themselves."""
 ACCOUNTS = ("cost_", "tasks_", "bytes", "owners_", "pass_", "tvt_")
 """Fields of a queue's state that say who has what."""

@@ -31,7 +31,7 @@ async def _loaded() -> None:
 
 def decoded(input_: Any, **settings: Any) -> list[str]:
     made_by = requests(overview(), **settings)
-    stored, _ = made_by.openai_task(orjson.dumps({"input": input_}), owner="me", idempotency_key=None)
+    stored, _ = made_by.synchronous(orjson.dumps({"input": input_}), owner="me", wait_s=60)
     return texts(stored)
 
 

@@ -2,7 +2,6 @@
 import { request, useSession } from "../api.js";
 import { count, Time } from "../format.js";
 import { html, useEffect, useState } from "../html.js";
-import { curl, openaiClient, python, quoted } from "../ui/code.js";
 import { Download } from "../ui/download.js";
 import { ErrorBox, Loading } from "../ui/error_box.js";
 import { Failures } from "../ui/failures.js";
@@ -61,7 +60,7 @@ export function Stages({ object }) {
 
 export function Errors({ object }) {
   const ofFile = object.errors?.data ?? [];
-  return html`${ofFile.length > 0 && html`<h2>Errors of the file</h2><${Failures} caption="Errors of the file" what="Line" place="batch"
+  return html`${ofFile.length > 0 && html`<h2>Errors of the file</h2><${Failures} caption="Errors of the file" what="Line"
       rows=${ofFile.slice(0, SHOWN).map(({ line, code, message }, place) => ({ key: place, name: line == null ? "the file" : `line ${line}`, code, message }))} />
       <${Rest} all=${ofFile.length} />`}
     ${object.error_file_id && html`<h2>Failed lines</h2><${FailedLines} key=${object.error_file_id} id=${object.error_file_id} all=${object.request_counts.failed} />`}`;
@@ -79,7 +78,7 @@ function FailedLines({ id, all }) {
     return () => stop.abort();
   }, [id, round]);
   if (!rows) return error ? html`<${ErrorBox} error=${error} title="The error file cannot be read" />` : html`<${Loading} what="the error file" />`;
-  return html`<${Failures} caption="Failed lines" what="custom_id" rows=${rows} place="line" /><${Rest} all=${all} shown=${rows.length} />`;
+  return html`<${Failures} caption="Failed lines" what="custom_id" rows=${rows} /><${Rest} all=${all} shown=${rows.length} />`;
 }
 
 async function readLines(id, signal) {
@@ -105,25 +104,4 @@ export function Files({ object }) {
     { key: "get", label: "Download", show: ([what, id]) => html`<${Download} path=${`v1/files/${encodeURIComponent(id)}/content`} name=${`${object.id}-${what.toLowerCase()}.jsonl`} />` },
   ];
   return html`<h2>Files</h2><${Table} caption="Files of the batch" columns=${columns} rows=${files} rowKey=${([what]) => what} />`;
-}
-
-export const NOTE = "The lines are in a file that is uploaded first.";
-
-export function forms(base, batch, key) {
-  const more = batch.metadata ? { metadata: batch.metadata } : {};
-  const body = { input_file_id: batch.input_file_id, endpoint: batch.endpoint, completion_window: batch.completion_window, ...more };
-  const upload = `curl -s ${quoted(new URL("v1/files", base).href)} ${key ? '-H "Authorization: Bearer $EMBEDQ_API_KEY" ' : ""}-F purpose=batch -F file=@lines.jsonl`;
-  return [
-    { name: "curl", text: `# another file: ${upload}\n${curl(base, "v1/batches", { method: "POST", body, key })}` },
-    {
-      name: "openai",
-      text: `${openaiClient(base, key)}# another file: client.files.create(file=open("lines.jsonl", "rb"), purpose="batch")
-batch = client.batches.create(
-    input_file_id=${python(batch.input_file_id)},
-    endpoint=${python(batch.endpoint)},
-    completion_window=${python(batch.completion_window)},${batch.metadata ? `\n    metadata=${python(batch.metadata)},` : ""}
-)
-print(batch.id)`,
-    },
-  ];
 }

@@ -3,7 +3,6 @@ import { bytes, count, rate, Time } from "../format.js";
 import { html, useState } from "../html.js";
 import { useFetch } from "../live.js";
 import { address } from "../route.js";
-import { curl, openaiClient, python } from "../ui/code.js";
 import { Download } from "../ui/download.js";
 import { ErrorBox, Loading } from "../ui/error_box.js";
 import { Failures } from "../ui/failures.js";
@@ -72,7 +71,7 @@ function FailedDocuments({ path }) {
   const { data, error, reload } = useFetch(`${path}/documents?filter=failed&limit=${PAGE}${last ? `&after=${encodeURIComponent(last)}` : ""}`);
   if (!data) return error ? html`<${ErrorBox} error=${error} again=${reload} title="The documents cannot be read" />` : html`<${Loading} what="the documents" />`;
   const rows = data.data.map(({ id, stage, last_error: failure }) => ({ key: id, name: id, stage, ...failure }));
-  return html`<${Failures} caption="Failed documents" what="Document" rows=${rows} place="document" />
+  return html`<${Failures} caption="Failed documents" what="Document" rows=${rows} />
     <div class="buttons">
       ${after.length > 0 && html`<button type="button" onClick=${() => setAfter(after.slice(0, -1))}>Page before</button>`}
       ${data.has_more && html`<button type="button" onClick=${() => setAfter([...after, data.last_id])}>Next page</button>`}
@@ -95,22 +94,4 @@ function Parts({ path }) {
     { key: "get", label: "Download", show: ({ name }) => html`<${Download} path=${`${path}/output/${encodeURIComponent(name)}`} name=${name} />` },
   ];
   return html`<${Table} caption="Parquet files" columns=${columns} rows=${data.data} rowKey=${({ name }) => name} />`;
-}
-
-export const NOTE = "The API does not give the contents of a source back: put your own documents, files or addresses in.";
-
-export function forms(base, ingestion, key) {
-  const { type, urls } = ingestion.source;
-  const examples = { documents: [{ id: "a.txt", text: "a text" }], files: ["file-…"], urls: urls ?? ["file:///…"] };
-  const body = { source: { [type]: examples[type] ?? [] }, sink: ingestion.sink, chunking: ingestion.chunking, mode: ingestion.mode };
-  if (Object.keys(ingestion.metadata ?? {}).length) body.metadata = ingestion.metadata;
-  return [
-    { name: "curl", text: curl(base, "v1/ingestions", { method: "POST", body, key }) },
-    {
-      name: "openai",
-      text: `${openaiClient(base, key)}# Ingestions are not in OpenAI's API; its client can send any request.
-ingestion = client.post("/ingestions", cast_to=object, body=${python(body)})
-print(ingestion["id"])`,
-    },
-  ];
 }

@@ -2,7 +2,6 @@
 import { count, NONE, Time } from "../format.js";
 import { html, useState } from "../html.js";
 import { useFetch } from "../live.js";
-import { curl, openaiClient, python } from "../ui/code.js";
 import { Download } from "../ui/download.js";
 import { ErrorBox, Loading } from "../ui/error_box.js";
 import { Failures } from "../ui/failures.js";
@@ -64,28 +63,11 @@ function FailedTexts({ path }) {
   if (!data) return error ? html`<${ErrorBox} error=${error} again=${reload} title="The result cannot be read" />` : html`<${Loading} what="the result" />`;
   const failed = data.data.filter(({ object }) => object === "error");
   const rows = failed.slice(0, SHOWN).map(({ index, error: { code, message } }) => ({ key: index, name: `input[${index}]`, code, message }));
-  return html`<${Failures} caption="Failed texts" what="Text" rows=${rows} place="text" />
+  return html`<${Failures} caption="Failed texts" what="Text" rows=${rows} />
     ${failed.length > SHOWN && html`<p class="muted">These are the first ${SHOWN} of ${count(failed.length)}.</p>`}`;
 }
 
 export function Files({ object, path }) {
   if (!hasEnded(object.status) || !object.counts.completed) return null;
   return html`<h2>Result</h2><div class="buttons"><${Download} path=${`${path}/result`} name=${`${object.id}.json`} label="Download the vectors" /></div>`;
-}
-
-export const NOTE = "The API does not give texts back, so yours are not shown here.";
-
-export function forms(base, task, key) {
-  const input = ["first text", "second text"];
-  const body = { input, model: task.model, lane: task.lane };
-  if (Object.keys(task.metadata ?? {}).length) body.metadata = task.metadata;
-  return [
-    { name: "curl", text: curl(base, "v1/tasks", { method: "POST", body, key }) },
-    {
-      name: "openai",
-      text: `${openaiClient(base, key)}# This call waits for its task.
-answer = client.embeddings.create(model=${python(task.model)}, input=${python(input)})
-print(len(answer.data[0].embedding))`,
-    },
-  ];
 }

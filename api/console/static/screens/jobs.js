@@ -1,9 +1,9 @@
-// Tasks, batches and ingestions in one list, newest first. The first page is live.
+// Tasks, batches and ingestions in one list, newest first.
 import { announce } from "../announce.js";
 import { BASE, useSession } from "../api.js";
 import { duration, rate, Time } from "../format.js";
-import { html, useEffect, useRef, useState } from "../html.js";
-import { useEvents, useFetch } from "../live.js";
+import { html, useEffect, useRef } from "../html.js";
+import { useFetch } from "../live.js";
 import { address } from "../route.js";
 import { Code, curl } from "../ui/code.js";
 import { Empty, ErrorBox, Loading } from "../ui/error_box.js";
@@ -14,6 +14,7 @@ import { Actions } from "./job_actions.js";
 export const title = () => "Jobs";
 
 const PAGE = 100;
+const EVERY_MS = 2000;
 const KINDS = { "": "All kinds", task: "Tasks", batch: "Batches", ingestion: "Ingestions" };
 const STATES = {
   "": "Any state",
@@ -40,7 +41,7 @@ export function Screen({ query }) {
       <${Choice} label="Kind" values=${KINDS} value=${filter.kind ?? ""} choose=${(kind) => go({ kind })} />
       <${Choice} label="State" values=${STATES} value=${filter.status ?? ""} choose=${(status) => go({ status })} />
     </div>
-    ${after ? html`<${Older} key=${after} filter=${filter} after=${after} />` : html`<${Newest} filter=${filter} />`}`;
+    <${Page} key=${after} filter=${filter} after=${after} />`;
 }
 
 function Choice({ label, values, value, choose }) {
@@ -53,22 +54,13 @@ function Choice({ label, values, value, choose }) {
 
 const search = (pairs) => new URLSearchParams(Object.entries(pairs).filter(([, value]) => value)).toString();
 
-// The newest jobs, kept up to date by events. The stream looks at a bounded number of jobs: with a filter there may be
-// more that fit further back, which a page of the list tells.
-function Newest({ filter }) {
-  const path = `v1/jobs/events?${search(filter)}`;
-  const [seen, setSeen] = useState({ path: null, rows: [] });
-  const error = useEvents(path, (name, { data, gone }, first) => {
-    if (name === "jobs") setSeen((before) => ({ path, rows: merged(first ? [] : before.rows, data, gone) }));
-  });
-  const known = seen.path === path;
-  const full = seen.rows.length >= PAGE;
-  const further = useFetch(known && !full && isFiltered(filter) ? `v1/jobs?${search({ ...filter, limit: PAGE })}` : null).data;
-  useAnnouncedCount(known ? path : null, seen.rows.length);
-  return html`<${ErrorBox} error=${error} title="The jobs cannot be read" />
-    ${known
-      ? html`<${Rows} filter=${filter} rows=${seen.rows} more=${full || Boolean(further?.has_more)} last=${full ? seen.rows.at(-1).id : further?.last_id} />`
-      : !error && html`<${Loading} what="the jobs" />`}`;
+function Page({ filter, after }) {
+  const path = `v1/jobs?${search({ ...filter, after, limit: PAGE })}`;
+  const { data, error, reload } = useFetch(path, { everyMs: EVERY_MS });
+  useAnnouncedCount(data ? path : null, data?.data.length);
+  return html`<${ErrorBox} error=${error} again=${reload} title="The jobs cannot be read" />
+    ${after && html`<p><a href=${address("jobs", "", filter)}>Back to the newest</a></p>`}
+    ${data ? html`<${Rows} filter=${filter} rows=${data.data} more=${data.has_more} last=${data.last_id} />` : !error && html`<${Loading} what="the jobs" />`}`;
 }
 
 const isFiltered = ({ kind, status }) => Boolean(kind || status);
@@ -80,24 +72,6 @@ function useAnnouncedCount(path, number) {
     if (path && before.current && before.current !== path) announce(number === 1 ? "One job." : `${number} jobs.`);
     before.current = path ?? before.current;
   }, [path]);
-}
-
-// Rows of an event put among those that are shown: newest first, at most a page.
-function merged(rows, changed, gone) {
-  const byId = new Map(rows.map((row) => [row.id, row]));
-  for (const row of changed) byId.set(row.id, row);
-  for (const id of gone) byId.delete(id);
-  return [...byId.values()].sort((one, other) => (placeOf(one) < placeOf(other) ? 1 : -1)).slice(0, PAGE);
-}
-
-// Ids of all kinds begin with their time, as hexadecimal digits with or without dashes.
-const placeOf = ({ id }) => id.slice(id.indexOf("_") + 1).replaceAll("-", "");
-
-function Older({ filter, after }) {
-  const { data, error, reload } = useFetch(`v1/jobs?${search({ ...filter, after, limit: PAGE })}`, { everyMs: 5000 });
-  return html`<${ErrorBox} error=${error} again=${reload} title="The jobs cannot be read" />
-    <p><a href=${address("jobs", "", filter)}>Back to the newest</a></p>
-    ${data ? html`<${Rows} filter=${filter} rows=${data.data} more=${data.has_more} last=${data.last_id} />` : !error && html`<${Loading} what="older jobs" />`}`;
 }
 
 function Rows({ filter, rows, more, last }) {

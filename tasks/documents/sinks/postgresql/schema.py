@@ -39,7 +39,8 @@ async def ensure_tables(connection: Any, table: Table, dimension: int, sink: str
     """
     if dimension > MAX_DIMENSION:
         raise SinkRefused(
-            f"PostgreSQL's vectors have at most {MAX_DIMENSION:,} dimensions, and this model makes {dimension:,}."
+            f"PostgreSQL's vectors have at most {MAX_DIMENSION:,} dimensions, and this model makes {dimension:,}. "
+            "Ask for fewer."
         )
     if await _exists(connection, table.rows) and await table_exists(connection, table):
         await _require_dimension(connection, table, dimension)
