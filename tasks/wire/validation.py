@@ -69,10 +69,11 @@ class Part(BaseModel):
     def _known(cls, given: Any) -> Any:
         if not isinstance(given, dict):
             return given
-        unknown = _unknown(given, cls)
+        present = {name: value for name, value in given.items() if value is not None}
+        unknown = _unknown(present, cls)
         if unknown:
             raise PydanticCustomError("unknown_field", "unknown field", {"field": unknown})
-        return {name: value for name, value in given.items() if value is not None}
+        return present
 
 
 def _place(problem: ErrorDetails, body: Any) -> tuple[int | str, ...]:
