@@ -7,8 +7,8 @@ from fastapi import Depends, Header, Query, Request
 from pydantic import BaseModel, BeforeValidator
 
 from api.auth import known_key
+from api.metrics import Metrics
 from api.parts import Services
-from api.queue.metrics import Metrics
 from api.request.body import parse_object
 from api.request.idempotency import MAX_KEY_CHARS
 from api.request.offload import offload_in_turn

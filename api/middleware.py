@@ -12,7 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from api.answer import errors
 from api.browser_rules import BrowserRules
 from api.log_tally import Tally
-from api.queue.metrics import Metrics
+from api.metrics import Metrics
 from api.request.memory_budget import OWNER, release
 from api.server.overload import leave
 from tasks.errors import EmbedqError, InternalError, RouteNotFound, Unauthenticated
@@ -134,8 +134,7 @@ class Requests:
             leave(scope)
             took_s = time.perf_counter() - started
             route = _route(scope)
-            self._metrics.served(scope["method"], route, status, took_s)
-            self._metrics.explained(scope, route, status)
+            self._metrics.served(scope, route, status, took_s)
             if trace is not None:
                 trace.end(scope["method"], route, status, {"embedq.owner": scope.get(OWNER, "")})
             if status == Unauthenticated.status:

@@ -12,8 +12,8 @@ from api.answer.rate_limit_headers import RateLimits
 from api.async_datasets import AsyncDatasets
 from api.async_storage import AsyncStorage
 from api.browser_rules import BrowserRules
+from api.metrics import Metrics, process_rows, queue_rows
 from api.queue.bell import Bell
-from api.queue.metrics import Metrics, ProcessMetrics, QueueMetrics
 from api.queue.served_models import ServedModels
 from api.queue.submission import EmbeddingRequests
 from api.queue.watchdog import Watchdog
@@ -76,7 +76,7 @@ class Services:
     ) -> Self:
         """The parts, connected to each other and to nothing else yet. `process`: which of several behind one port."""
         keys = KeyRing(settings)
-        metrics = Metrics(process, (lambda: keys.with_usage) if settings.metrics_keys else None)
+        metrics = Metrics(process)
         stall = StallProbe(metrics.stalled)
         ledger = AsyncLedger.connect(settings.redis_url, settings.redis_ack, lag_s=lambda: stall.recent_s)
         registry = ServedModels(settings, several=lambda: keys.several)
@@ -87,8 +87,8 @@ class Services:
         requests, answers = (
             Budget(settings.max_held_bytes, what, shared=lambda: keys.several) for what in ("requests", "answers")
         )
-        metrics.add(ProcessMetrics(registry, hub, stall, door, {"requests": requests, "answers": answers}))
-        metrics.add_shared(QueueMetrics(registry, settings))
+        metrics.add(lambda: process_rows(registry, hub, stall, door, {"requests": requests, "answers": answers}))
+        metrics.add(lambda: queue_rows(registry, settings), shared=True)
         return cls(
             settings=settings,
             ledger=ledger,

@@ -158,8 +158,6 @@ class Settings(BaseSettings):
     """0 = as fast as it goes; otherwise each forward pass takes padded tokens / this."""
 
     # Metrics and logs
-    metrics_keys: int = Field(default=0, ge=0, le=1000)
-    """API keys with usage series of their own, in the order of `api_keys`; the others share one. 0: no usage series."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: LogFormat = "text"
     access_log: bool = False

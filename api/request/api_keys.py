@@ -6,14 +6,12 @@ last known keys stay valid; their ends are counted on.
 """
 
 import asyncio
-import heapq
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager, suppress
 from hashlib import sha256
-from itertools import islice
 from typing import Protocol
 
 from pydantic import ValidationError
@@ -128,7 +126,6 @@ class KeyRing:
     def __init__(self, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._required = settings.require_key
-        self._metrics_keys = settings.metrics_keys
         self.environment = {
             name: Key.fixed(name, ALL_SCOPES if name in settings.admin_keys else USUAL_SCOPES)
             for name, _ in settings.api_keys
@@ -150,8 +147,6 @@ class KeyRing:
         self._offset_s = time.time() - clock()
         self.several = False
         """Whether there are several callers, who share what there is."""
-        self.with_usage: frozenset[str] = frozenset()
-        """Names of the keys that have usage series of their own."""
         self._replace({})
 
     @property
@@ -232,9 +227,6 @@ class KeyRing:
         self._stored = stored
         living = [record for record in self.records.values() if record.revoked is None]
         self.several = len(self.environment.keys() | {record.name for record in living}) > 1
-        left = self._metrics_keys - len(self.environment)
-        oldest = heapq.nsmallest(max(0, left), living, key=lambda record: (record.created, record.name))
-        self.with_usage = frozenset((*islice(self.environment, self._metrics_keys), *(one.name for one in oldest)))
 
     def _take_record(self, name: str, text: bytes | None) -> None:
         """Takes in the record of one key; None: it is gone."""

@@ -3,7 +3,7 @@
 from fastapi import APIRouter, Response
 
 from api.dependencies import Series, Service
-from api.queue.metrics import CONTENT_TYPE
+from api.metrics import CONTENT_TYPE
 from api.schemas.service import Live, Ready
 
 router = APIRouter(tags=["health"])

@@ -15,7 +15,6 @@ from stack.testing import RedisServer, wait_until
 from tasks.errors import Overloaded
 from tasks.ledger import AsyncLedger
 from tasks.records.api_keys import ALL_SCOPES, Key, read_keys
-from tests.integration.api.ledger_worker import LedgerWorker
 from tests.integration.api.made_keys import bearer, code_of, make
 from tests.integration.api.served import ANN, KEYS, ServedApp
 from tests.made_keys import found
@@ -421,17 +420,3 @@ def test_an_api_that_has_never_seen_redis_lets_in_whom_the_settings_name(
         redis.start()
         wait_until(lambda: served.client.get("/v1/key", headers=acme).status_code == 200)
         assert code_of(served.client.get("/v1/key")) == (401, "invalid_api_key")
-
-
-def test_usage_is_counted_for_keys_of_the_ledger(
-    serve: Callable[..., ServedApp], worker: LedgerWorker, redis_url: str
-) -> None:
-    app = serve(metrics_keys=1)
-    ops = found(app.client, redis_url)
-    acme = make(app.client, ops, "acme")
-    before = app.series("embedq_key_requests_total", key="ops", status="200")
-    for key in (ops, ops, acme):
-        assert app.client.get("/v1/key", headers=key).status_code == 200
-
-    assert app.series("embedq_key_requests_total", key="ops", status="200") == before + 2
-    assert app.series("embedq_key_requests_total", key="other", status="200") == 1

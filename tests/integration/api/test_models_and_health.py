@@ -7,7 +7,7 @@ import pytest
 
 from stack.testing import wait_until
 from tests.integration.api.ledger_worker import DIMENSION, LedgerWorker
-from tests.integration.api.served import ANN, BOB, KEYS, MODEL, ServedApp
+from tests.integration.api.served import MODEL, ServedApp
 
 
 @pytest.mark.parametrize("path", ["/v1/models", "/v1/models/", "/models", "/models/"])
@@ -179,27 +179,6 @@ def test_metrics_count_errors_by_their_code(app: ServedApp) -> None:
     codes = {("/v1/embeddings", "empty_input"), ("/embed", "empty_input"), ("/v1/tasks/{task_id}", "task_not_found")}
     assert [app.series("embedq_http_errors_total", route=route, code=code) for route, code in codes] == [1, 1, 1]
     assert app.series("embedq_http_errors_total", route="unmatched", code="route_not_found") == 2
-
-
-def test_usage_by_key_is_counted_where_it_is_wanted_and_has_a_bound(
-    serve: Callable[..., ServedApp], worker: LedgerWorker
-) -> None:
-    app = serve(api_keys=KEYS, metrics_keys=1)
-    for who, texts in ((ANN, ["x" * 40]), (BOB, ["x", "y"]), (ANN, ["x" * 400, "y"])):
-        app.client.post("/v1/tasks", json={"input": texts}, headers=who)
-    app.client.post("/v1/tasks", json={"input": "x"}, headers={"x-api-key": "nobody's"})
-
-    assert app.series("embedq_key_requests_total", key="ann", status="202") == 2
-    assert app.series("embedq_key_submitted_items_total", key="ann") == 3
-    assert app.series("embedq_key_submitted_tokens_total", key="ann") == 111
-    assert app.series("embedq_key_submitted_items_total", key="other") == 2
-    assert "bob" not in app.client.get("/metrics").text
-    assert app.series("embedq_http_errors_total", route="/v1/tasks", code="invalid_api_key") == 1
-
-
-def test_without_the_setting_there_is_no_usage_by_key(client: httpx.Client) -> None:
-    client.post("/v1/tasks", json={"input": "x"})
-    assert "embedq_key_" not in client.get("/metrics").text
 
 
 def test_a_defect_is_a_500_without_its_message(

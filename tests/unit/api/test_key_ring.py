@@ -197,16 +197,3 @@ def test_rotating_keeps_the_texts_before_for_the_time_of_grace(
             else:
                 refusal(ring, text)
     assert len(third.rotate(digest_of("four"), NOW_S + 20, 0).digests) == 1
-
-
-def test_keys_with_usage_are_the_first_of_the_settings_and_then_the_oldest() -> None:
-    settings = load_settings(api_keys=[("env", "0" * 64)], metrics_keys=2)
-    ring = KeyRing(settings)
-    older, newer = record("z").model_copy(update={"created": 5}), record("a").model_copy(update={"created": 6})
-    dead = record("b").model_copy(update={"created": 1, "revoked": 2})
-    assert not ring.several
-
-    ring.take(KeyReading(NOW_S, "1", {one.name: one.to_json() for one in (newer, older, dead)}))
-
-    assert ring.with_usage == {"env", "z"}
-    assert ring.several
