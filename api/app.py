@@ -11,11 +11,9 @@ from api import console_files
 from api.answer import errors
 from api.document import openapi
 from api.families import (
-    batches,
     dataset_contents,
     datasets,
     embeddings,
-    files,
     key_purge,
     keys,
     tasks,
@@ -23,9 +21,11 @@ from api.families import (
 )
 from api.middleware import Paths, Requests
 from api.parts import Services
-from api.routes import health, ingestions, jobs, models, service
+from api.routes import batches, files, health, ingestions, jobs, models, service
 from api.routes import tasks as tasks_routes
 from api.server.fast_path import App
+from api.services.batches import BatchService
+from api.services.files import FileService
 from api.services.ingestions import IngestionService
 from api.services.jobs import JobService
 from api.services.service import VERSION, ServiceInfo
@@ -36,8 +36,6 @@ from worker_config.settings import Settings
 FAMILIES = (
     embeddings,
     tasks,
-    files,
-    batches,
     datasets,
     dataset_contents,
     keys,
@@ -48,7 +46,7 @@ FAMILIES = (
 """Whoever has routes, in the order of the document. Of two routes that fit a path the first one answers."""
 
 
-ROUTERS = (tasks_routes, ingestions, jobs, models, service, health)
+ROUTERS = (tasks_routes, files, batches, ingestions, jobs, models, service, health)
 """By resource, in the order of the document."""
 
 
@@ -95,7 +93,11 @@ def create_app(
         telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
     )
     app.state.services = services
+    app.state.settings = settings
+    app.state.storage = services.storage
     app.state.tasks = TaskService(services.ledger, services.registry, settings)
+    app.state.files = FileService(services.ledger, services.storage, settings)
+    app.state.batches = BatchService(services.ledger, services.registry, settings)
     app.state.ingestions = IngestionService(services.ledger, services.registry, services.storage, settings)
     app.state.jobs = JobService(services.ledger, services.registry)
     app.state.service = ServiceInfo(services.ledger, services.registry, services.storage, settings)

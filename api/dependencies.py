@@ -1,7 +1,8 @@
 """What routes ask for: services, headers, pages, bodies."""
 
-from collections.abc import Awaitable, Callable
-from typing import Annotated, Any, TypeVar, cast
+from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
+from typing import Annotated, Any, Literal, TypeVar, cast
 
 from fastapi import Depends, Header, Query, Request
 from pydantic import BaseModel, BeforeValidator
@@ -9,14 +10,18 @@ from pydantic import BaseModel, BeforeValidator
 from api.auth import known_key
 from api.metrics import Metrics
 from api.parts import Services
+from api.request.api_keys import still_let_in
 from api.request.body import parse_object
 from api.request.idempotency import MAX_KEY_CHARS
 from api.request.offload import offload_in_turn
 from api.schemas.common import PagePlace
+from api.services.batches import BatchService
+from api.services.files import FileService
 from api.services.ingestions import IngestionService
 from api.services.jobs import JobService
 from api.services.service import ServiceInfo
 from api.services.tasks import TaskService
+from api.uploads import Download, Upload, download, least_bytes, received
 from tasks.records.api_keys import Key
 from tasks.wire.validation import validated
 
@@ -27,6 +32,14 @@ B = TypeVar("B", bound=BaseModel)
 
 async def _tasks(request: Request) -> TaskService:
     return cast("TaskService", request.app.state.tasks)
+
+
+async def _files(request: Request) -> FileService:
+    return cast("FileService", request.app.state.files)
+
+
+async def _batches(request: Request) -> BatchService:
+    return cast("BatchService", request.app.state.batches)
 
 
 async def _ingestions(request: Request) -> IngestionService:
@@ -46,6 +59,8 @@ async def _series(request: Request) -> Metrics:
 
 
 Tasks = Annotated[TaskService, Depends(_tasks)]
+Files = Annotated[FileService, Depends(_files)]
+Batches = Annotated[BatchService, Depends(_batches)]
 Ingestions = Annotated[IngestionService, Depends(_ingestions)]
 Jobs = Annotated[JobService, Depends(_jobs)]
 Service = Annotated[ServiceInfo, Depends(_service)]
@@ -81,6 +96,8 @@ async def _page(after: After = None, limit: Limit = 20) -> PagePlace:
 
 
 PageQuery = Annotated[PagePlace, Depends(_page)]
+FileLimit = Annotated[int, _default_if_empty(10_000), Query(ge=1, le=10_000, description="Files per page.")]
+OrderQuery = Annotated[Literal["asc", "desc"], _default_if_empty("desc"), Query(description="By time of creation.")]
 WaitQuery = Annotated[
     float, Query(ge=0, allow_inf_nan=False, description="Seconds to wait for the end. The server has a limit too.")
 ]
@@ -128,6 +145,35 @@ def json_body(kind: type[BaseModel]) -> dict[str, Any]:
             schema["properties"][name] = {"anyOf": [field, {"type": "null"}], **about}
     return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
 
+
+async def _upload(request: Request, key: Annotated[Key, Depends(known_key)]) -> AsyncIterator[Upload]:
+    state = request.app.state
+    announced = least_bytes(request.headers.get("content-length", ""), state.settings.max_file_bytes)
+    # Before the body is read: whoever is over the quota would otherwise send gigabytes to hear of it.
+    await cast("FileService", state.files).require_room(key, announced)
+    async with received(request, state.settings) as upload:
+        still_let_in(request.scope)
+        yield upload
+
+
+Uploaded = Annotated[Upload, Depends(_upload)]
+"""The file of a form, until the request is over. Comes behind the key."""
+
+# Stored bytes as an answer.
+
+
+async def _download(
+    request: Request,
+    wanted: Annotated[
+        str | None, Header(alias="Range", description="One range of bytes, such as `bytes=0-99`.")
+    ] = None,
+    known: Annotated[str | None, Header(alias="If-Range", description="An `ETag`: `Range` is for these bytes.")] = None,
+) -> Download:
+    return partial(download, request.app.state.storage, wanted, known)
+
+
+Downloaded = Annotated[Download, Depends(_download)]
+"""Makes the answer of a `Content`, whole or the range that the request asks for."""
 
 # The caller's connection.
 

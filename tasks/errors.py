@@ -542,11 +542,15 @@ class FileUnknown(RequestError):
 
 
 class RangeNotSatisfiable(RequestError):
-    """The Range header asks for bytes behind the end of the file."""
+    """The Range header asks for bytes behind the end of the file, which has `size_bytes`."""
 
     status = 416
     code = "range_not_satisfiable"
     title = "Range not satisfiable"
+
+    def __init__(self, size_bytes: int) -> None:
+        super().__init__(f"The file has {size_bytes} bytes; the Range header asks for none of them.")
+        self.size_bytes = size_bytes
 
 
 class EncodingFailed(RequestError):

@@ -136,6 +136,8 @@ def headers(error: EmbedqError) -> dict[str, str]:
         lines["x-should-retry"] = "true" if error.should_retry else "false"
     if isinstance(error, Unauthenticated):
         lines["www-authenticate"] = "Bearer"
+    if isinstance(error, RangeNotSatisfiable):
+        lines["content-range"] = f"bytes */{error.size_bytes}"
     return lines
 
 
@@ -151,7 +153,7 @@ _HEADERS: tuple[tuple[type[EmbedqError], ResponseHeader], ...] = (
     (Unauthenticated, ResponseHeader("WWW-Authenticate", None, required=True)),
     (RangeNotSatisfiable, ResponseHeader("Content-Range", "`bytes */` and the size.", required=True)),
 )
-"""What `headers` writes for errors of a class, and `api.answer.content` for a range."""
+"""What `headers` writes for errors of a class."""
 
 
 def _described_headers(kinds: Sequence[type[EmbedqError]]) -> list[ResponseHeader]:

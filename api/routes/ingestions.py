@@ -2,16 +2,15 @@
 
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Query, Response
 from pydantic import BeforeValidator
 
-from api.answer.content import content
 from api.auth import IngestionMaker, IngestionReader
-from api.dependencies import IdempotencyKey, Ingestions, PageQuery, SmallBody, json_body
+from api.dependencies import Downloaded, IdempotencyKey, Ingestions, PageQuery, SmallBody, json_body
 from api.schemas.common import Deleted, Page
-from api.schemas.ingestions import Ingestion, IngestionDocument, Output, part_tag
+from api.schemas.files import CONTENT
+from api.schemas.ingestions import Ingestion, IngestionDocument, Output
 from api.schemas.new_ingestion import NewIngestion
-from api.services.ingestions import no_part
 
 router = APIRouter(prefix="/v1/ingestions", tags=["ingestions"])
 
@@ -62,25 +61,12 @@ async def list_ingestion_output(key: IngestionReader, ingestions: Ingestions, in
     return await ingestions.output(key, ingestion_id)
 
 
-@router.get("/{ingestion_id}/output/{name}", response_class=Response)
+@router.get("/{ingestion_id}/output/{name}", response_class=Response, responses=CONTENT)
 async def read_ingestion_output(
-    request: Request,  # `content` reads its ranges, and ends with the right of its key
-    key: IngestionReader,
-    ingestions: Ingestions,
-    ingestion_id: str,
-    name: str,
+    key: IngestionReader, ingestions: Ingestions, ingestion_id: str, name: str, download: Downloaded
 ) -> Response:
     """Returns one Parquet file; with `Range`, some of its bytes."""
-    part = await ingestions.part(key, ingestion_id, name)
-    return await content(
-        request,
-        ingestions.storage,
-        part.stored,
-        size_bytes=part.size_bytes,
-        tag=part_tag(part),
-        filename=part.name,
-        gone=no_part(),
-    )
+    return await download(await ingestions.part(key, ingestion_id, name))
 
 
 @router.post("/{ingestion_id}/cancel")

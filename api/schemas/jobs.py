@@ -4,7 +4,7 @@ from typing import Annotated, TypeAlias
 
 from pydantic import Field
 
-from api.families.batches import Batch
+from api.schemas.batches import Batch
 from api.schemas.ingestions import Ingestion
 from api.schemas.tasks import Task
 

@@ -11,13 +11,13 @@ from api.request.body import parse_object
 from api.request.idempotency import key_digests
 from api.request.offload import offload_in_turn
 from api.request.paging import ListPage, read_page
-from api.request.quota import quota
 from api.schemas.common import Page, PagePlace
-from api.schemas.ingestions import Ingestion, IngestionDocument, Output
+from api.schemas.ingestions import Ingestion, IngestionDocument, Output, part_tag
 from api.schemas.new_ingestion import FilesSource, NewIngestion, PostgresSink, UrlsSource
 from api.services.ingestion_checks import check_again, check_new
 from api.services.ingestion_documents import read_documents
-from api.services.owned import own
+from api.services.owned import own, quota_of
+from api.uploads import Content
 from tasks.errors import (
     FileUnknown,
     IngestionEnded,
@@ -32,7 +32,7 @@ from tasks.ledger import AsyncLedger
 from tasks.records import ingestions
 from tasks.records.api_keys import Key
 from tasks.records.creation import RecordLimits
-from tasks.records.datasets import Catalog, DatasetPart, held_bytes, present
+from tasks.records.datasets import Catalog, held_bytes, present
 from tasks.records.files import read_files
 from tasks.records.ingestion_operations import (
     cancel_ingestion,
@@ -58,16 +58,11 @@ _OPTIONS = ("dimensions", "prompt_name", "input_type", "metadata", "on_conflict"
 _UNKNOWN = "No ingestion found with this id. Use the id from the answer to POST /v1/ingestions."
 
 
-def no_part() -> FileUnknown:
-    """The error for a part that is not there."""
-    return FileUnknown("There is no such part (any more). GET …/output lists those there are.", param="name")
-
-
 class IngestionService:
-    """The ingestions of this service. `storage` has the parts of their outputs."""
+    """The ingestions of this service."""
 
     def __init__(self, ledger: AsyncLedger, models: ServedModels, storage: AsyncStorage, settings: Settings) -> None:
-        self.storage = storage
+        self._storage = storage
         self._ledger = ledger
         self._models = models
         self._settings = settings
@@ -124,7 +119,7 @@ class IngestionService:
             InvalidValue: the page begins behind nothing.
             StorageUnavailable: no answer.
         """
-        return await read_documents(self._ledger, self.storage, await self._own(key, ingestion_id), status, page)
+        return await read_documents(self._ledger, self._storage, await self._own(key, ingestion_id), status, page)
 
     async def output(self, key: Key, ingestion_id: str) -> Output:
         """The parts of its dataset as it is now: none before anything was loaded, or once it is deleted.
@@ -136,12 +131,13 @@ class IngestionService:
         """
         return Output.of(ingestion_id, await self._catalog(key, ingestion_id))
 
-    async def part(self, key: Key, ingestion_id: str, name: str) -> DatasetPart:
+    async def part(self, key: Key, ingestion_id: str, name: str) -> Content:
         """A part of its output; raises like `output`, and `FileUnknown` if there is no such part."""
         part = (await self._catalog(key, ingestion_id)).find(name)
+        gone = FileUnknown("There is no such part (any more). GET …/output lists those there are.", param="name")
         if part is None:
-            raise no_part()
-        return part
+            raise gone
+        return Content(part.stored, part.size_bytes, part_tag(part), part.name, gone)
 
     async def cancel(self, key: Key, ingestion_id: str) -> Ingestion:
         """Ends an ingestion; what is loaded stays.
@@ -240,19 +236,19 @@ class IngestionService:
     async def _store(self, key: Key, wanted: ingestions.NewIngestion, stored: str, listed: bytes) -> str:
         """The id of the ingestion, which another request with the same key may have made in this moment."""
         # The list before the record: whoever works on that finds it there.
-        storage = await self.storage.open()
-        await self.storage.run(storage.write, stored, listed)
+        storage = await self._storage.open()
+        await self._storage.run(storage.write, stored, listed)
         try:
-            held = await self.storage.run(held_bytes, storage, key.owner)
-            own_limits, most = key.limits, self._settings.max_open_ingestions
-            limits = RecordLimits(most, quota(self._settings, own_limits), own_limits.open_jobs)
+            held = await self._storage.run(held_bytes, storage, key.owner)
+            quota = quota_of(key, self._settings)
+            limits = RecordLimits(self._settings.max_open_ingestions, quota, key.limits.open_jobs)
             made = await self._ledger.run(create_ingestion(wanted, limits, dataset_bytes=held))
         except (RequestError, StorageFull):
             # Only where Redis said no. After a lost answer there may be a record, which must not lead to nothing.
-            await self.storage.discard(stored)
+            await self._storage.discard(stored)
             raise
         if made != wanted.id:
-            await self.storage.discard(stored)
+            await self._storage.discard(stored)
         return made
 
     # Reading.
@@ -277,5 +273,5 @@ class IngestionService:
         sink = ingestion.spec["sink"]
         if sink["type"] != "parquet":
             raise InvalidValue(f"The vectors of this ingestion are in the table {sink['table']} of its sink.")
-        storage, dataset = await self.storage.open(), sink.get("dataset") or ingestion.id
-        return (await self.storage.run(present, storage, ingestion.owner, dataset)).catalog
+        storage, dataset = await self._storage.open(), sink.get("dataset") or ingestion.id
+        return (await self._storage.run(present, storage, ingestion.owner, dataset)).catalog

@@ -6,12 +6,10 @@ from functools import partial
 from itertools import chain
 from uuid import UUID
 
-import orjson
-
 from api.answer.why_waiting import Record, Waiting, why_waiting
-from api.families.batches import Batch, batch_json
 from api.queue.served_models import ServedModels
 from api.request.paging import ListPage, read_page
+from api.schemas.batches import Batch
 from api.schemas.common import Page, PagePlace
 from api.schemas.ingestions import Ingestion
 from api.schemas.jobs import Job
@@ -66,7 +64,7 @@ def _shown(record: Record, why: dict[str, object] | None) -> Job:
     if isinstance(record, ledger.Task):
         return Task.of(record, waiting)
     if isinstance(record, batches.Batch):
-        return Batch.model_validate_json(orjson.dumps(batch_json(record, why)))
+        return Batch.of(record, waiting)
     return Ingestion.of(record, waiting)
 
 

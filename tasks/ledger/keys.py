@@ -90,7 +90,6 @@ Of files; the first as long as the file, those of an owner as long as the last o
     R:files:{owner}      zset    file -> time of creation
     R:fileends:{owner}   zset    "file size" -> expiry, of those that expire
     R:filebytes:{owner}  string  bytes of all of the owner's files
-    R:uploads:{owner}    hash    file -> "bytes until": uploads on their way, which count too; TTL of the last
 
 Of one key with limits:
 

@@ -6,7 +6,7 @@ allowed_when_full()
 local owner = arg(1)
 if key_lives(owner) then return end
 local TOLD_MS = 600000      -- ../operations.py has the same
-for _, list in ipairs({'tasks', 'open', 'files', 'fileends', 'filebytes', 'uploads', 'batches', 'batches-open',
+for _, list in ipairs({'tasks', 'open', 'files', 'fileends', 'filebytes', 'batches', 'batches-open',
   'ingestions', 'ingesting', 'rate', 'purge'}) do
   call('UNLINK', R .. ':' .. list .. ':' .. owner)
 end
