@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from hashlib import sha256
 from typing import Annotated, Any, Literal, NotRequired, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
 from api.answer.why_waiting import WAITING, Waiting
@@ -55,11 +55,16 @@ class ChunkCounts(BaseModel):
     tokens: int = Field(validation_alias="chunk_tokens")
 
 
+Hundredths = Annotated[float, AfterValidator(lambda number: round(number, 2))]
+
+
 class Rate(BaseModel):
     """Of the last half minute or so; of the whole once it has ended."""
 
-    documents_per_s: float
-    chunks_per_s: float = Field(description="Embedded; in a dry run, cut.")
+    model_config = ConfigDict(from_attributes=True)
+
+    documents_per_s: Hundredths
+    chunks_per_s: Hundredths = Field(description="Embedded; in a dry run, cut.")
 
 
 class Ingestion(BaseModel):
@@ -96,7 +101,7 @@ class Ingestion(BaseModel):
     @classmethod
     def of(cls, record: ingestions.Ingestion, waiting: Waiting | None = None) -> Self:
         """The ingestion of the ledger."""
-        counts, spec, rate = record.counts, record.spec, record.rate
+        counts, spec, error = record.counts, record.spec, record.error
         started = [at for status, at in record.times.items() if status != "queued"]
         return cls(
             id=record.id,
@@ -117,11 +122,10 @@ class Ingestion(BaseModel):
             listing_complete=record.listing_complete,
             chunks=ChunkCounts.model_validate(counts),
             usage=Usage(prompt_tokens=counts.tokens, total_tokens=counts.tokens),
-            rate=rate
-            and Rate(documents_per_s=round(rate.documents_per_s, 2), chunks_per_s=round(rate.chunks_per_s, 2)),
+            rate=record.rate and Rate.model_validate(record.rate),
             eta_s=None if record.eta_s is None else round(record.eta_s, 1),
             estimate_s=record.estimate_s,
-            error=record.error and Reason(code=record.error.code, message=record.error.message),
+            error=error and Reason(code=error.code, message=error.message),
             waiting_for=record.waiting_for,
             waiting=waiting,
             resumable=record.resumable,
