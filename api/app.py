@@ -13,42 +13,27 @@ from fastapi.routing import APIRoute
 from api import console_files
 from api.answer import errors
 from api.document import openapi
-from api.families import (
-    embeddings,
-    ingestions,
-    jobs,
-    key_purge,
-    keys,
-    tasks,
-    tei,
-)
+from api.families import embeddings, key_purge, keys, tasks, tei
 from api.middleware import Paths, Requests
 from api.parts import Services
-from api.routes import batches, datasets, files, health, models, service
+from api.routes import batches, datasets, files, health, ingestions, jobs, models, service
 from api.routes import tasks as tasks_routes
 from api.services.batches import BatchService
 from api.services.datasets import DatasetService
 from api.services.files import FileService
+from api.services.ingestions import IngestionService
+from api.services.jobs import JobService
 from api.services.service import VERSION, ServiceInfo
 from api.services.tasks import TaskService
 from api.waiting.hub import WaitingTimes
 from api.waiting.synchronous import embed_query
 from worker_config.settings import Settings
 
-FAMILIES = (
-    embeddings,
-    tasks,
-    ingestions,
-    jobs,
-    keys,
-    key_purge,
-    tei,
-    openapi,
-)
+FAMILIES = (embeddings, tasks, keys, key_purge, tei, openapi)
 """Whoever has routes, in the order of the document. Of two routes that fit a path the first one answers."""
 
 
-ROUTERS = (tasks_routes, files, batches, datasets, models, service, health)
+ROUTERS = (tasks_routes, files, batches, ingestions, jobs, datasets, models, service, health)
 """By resource, in the order of the document."""
 
 
@@ -117,6 +102,8 @@ def create_app(
     app.state.metrics = services.metrics
     app.state.files = FileService(services.ledger, services.storage, settings)
     app.state.batches = BatchService(services.ledger, services.registry, settings)
+    app.state.ingestions = IngestionService(services.ledger, services.registry, services.storage, settings)
+    app.state.jobs = JobService(services.ledger, services.registry)
     for resource in ROUTERS:
         app.include_router(resource.router, responses=errors.RESPONSES, generate_unique_id_function=_name)
     routers = [family.router for family in FAMILIES]

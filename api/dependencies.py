@@ -21,6 +21,8 @@ from api.schemas.common import PagePlace
 from api.services.batches import BatchService
 from api.services.datasets import DatasetService
 from api.services.files import FileService
+from api.services.ingestions import IngestionService
+from api.services.jobs import JobService
 from api.services.service import ServiceInfo
 from api.services.tasks import TaskService
 from api.uploads import Download, Upload, download, least_bytes, received
@@ -40,6 +42,22 @@ async def _datasets(request: Request) -> DatasetService:
     return cast("DatasetService", request.app.state.datasets)
 
 
+async def _files(request: Request) -> FileService:
+    return cast("FileService", request.app.state.files)
+
+
+async def _batches(request: Request) -> BatchService:
+    return cast("BatchService", request.app.state.batches)
+
+
+async def _ingestions(request: Request) -> IngestionService:
+    return cast("IngestionService", request.app.state.ingestions)
+
+
+async def _jobs(request: Request) -> JobService:
+    return cast("JobService", request.app.state.jobs)
+
+
 async def _service(request: Request) -> ServiceInfo:
     return cast("ServiceInfo", request.app.state.service)
 
@@ -52,18 +70,10 @@ Tasks = Annotated[TaskService, Depends(_tasks)]
 Datasets = Annotated[DatasetService, Depends(_datasets)]
 Service = Annotated[ServiceInfo, Depends(_service)]
 Series = Annotated[Metrics, Depends(_series)]
-
-
-async def _files(request: Request) -> FileService:
-    return cast("FileService", request.app.state.files)
-
-
-async def _batches(request: Request) -> BatchService:
-    return cast("BatchService", request.app.state.batches)
-
-
 Files = Annotated[FileService, Depends(_files)]
 Batches = Annotated[BatchService, Depends(_batches)]
+Ingestions = Annotated[IngestionService, Depends(_ingestions)]
+Jobs = Annotated[JobService, Depends(_jobs)]
 
 # Headers and queries.
 
@@ -117,6 +127,8 @@ async def _small_body(request: Request, _key: Annotated[Key, Depends(known_key)]
 
 TextsBody = Annotated[bytes, Depends(_texts_body)]
 """The body of a call with texts, unparsed, of one that the server can take in. Comes behind the key."""
+SmallBody = Annotated[bytes, Depends(_small_body)]
+"""Another body, unparsed."""
 
 
 def read_json(kind: type[B]) -> Callable[..., Awaitable[B]]:
@@ -126,7 +138,7 @@ def read_json(kind: type[B]) -> Callable[..., Awaitable[B]]:
     the field and the fix.
     """
 
-    async def read(body: Annotated[bytes, Depends(_small_body)]) -> B:
+    async def read(body: SmallBody) -> B:
         return await offload_in_turn(len(body), lambda: validated(kind, parse_object(body)))
 
     return read

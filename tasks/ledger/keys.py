@@ -122,7 +122,8 @@ Of one ingestion; without TTL while it is open, and with one (the retention) fro
                                  closed, samples base, s0, s1 for rates, `setback_{job}`:
                                  "times until what" while such jobs wait for something that is away, `away_{job}`: since
                                  when; `losses_{job}`: how often in a row their workers died; `deleted_at` as of a batch
-                                 (`deleted` is a count); `trace` as of a task. Tasks:
+                                 (`deleted` is a count); `roots` (JSON) and `shares_table`: rights of the owner's key;
+                                 `trace` as of a task. Tasks:
                                  `{id}-list-{n}`, `{id}-{page}-parse`, `{id}-{page}-embed`, `{id}-load-{n}` and
                                  `{id}-finish-{n}`
     R:ingestion-waiting:{id}  list   "page fence documents bytes": pages that are listed and not begun; gone at its

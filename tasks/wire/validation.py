@@ -6,8 +6,8 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ValidationError
-from pydantic_core import ErrorDetails
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic_core import ErrorDetails, PydanticCustomError
 
 from tasks.errors import (
     EmptyInput,
@@ -50,13 +50,44 @@ def validated(kind: type[B], fields: Mapping[str, Any], prepare: Mapping[str, Ca
     try:
         return kind.model_validate(present)
     except ValidationError as error:
-        problems = error.errors(include_url=False, include_context=False, include_input=True)
-        raise translated(problems[0]) from None
+        first = error.errors(include_url=False, include_input=True)[0]
+        first["loc"] = _place(first, present)
+        raise translated(first) from None
 
 
 @cache  # pydantic makes a new mapping at each look at `model_fields`
 def _names(kind: type[BaseModel]) -> Sequence[str]:
     return tuple(kind.model_fields)
+
+
+class Part(BaseModel):
+    """A part of a body: `null` counts as absent in it, and unknown fields are refused, one at a time."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _known(cls, given: Any) -> Any:
+        if not isinstance(given, dict):
+            return given
+        present = {name: value for name, value in given.items() if value is not None}
+        unknown = _unknown(present, cls)
+        if unknown:
+            raise PydanticCustomError("unknown_field", "unknown field", {"field": unknown})
+        return present
+
+
+def _place(problem: ErrorDetails, body: Any) -> tuple[int | str, ...]:
+    """The path in the body to what is wrong. pydantic also names the model of a union that it has tried."""
+    path, value = list[int | str](), body
+    for left, part in zip(range(len(problem["loc"]), 0, -1), problem["loc"], strict=True):
+        absent = left == 1 and problem["type"] == "missing"
+        known = part in value if isinstance(value, dict) else isinstance(value, list) and part in range(len(value))
+        if path and isinstance(part, str) and value is not None and not known and not absent:
+            continue
+        path.append(part)
+        value = value[part] if known else None
+    return tuple(path)
 
 
 def bad_input(kind: str, param: str, value: object) -> RequestError:
@@ -79,13 +110,23 @@ def _token_like(value: object) -> bool:
 
 def require_known(fields: Iterable[str], kind: type[BaseModel], where: str = "") -> None:
     """Raises `UnknownParameter` for a field that a `kind` does not have. `where`: the path to it, as `source.`."""
-    unknown = next((name for name in fields if name not in kind.model_fields), None)
+    unknown = _unknown(fields, kind)
+    if unknown:
+        raise _unknown_parameter(where, *unknown)
+
+
+def _unknown(fields: Iterable[str], kind: type[BaseModel]) -> tuple[str, str] | None:
+    """The first unknown field, and what may have been meant."""
+    unknown = next((name for name in fields if name not in _names(kind)), None)
     if unknown is None:
-        return
+        return None
     shown = unknown[:_SHOWN_CHARS]
-    nearest = difflib.get_close_matches(shown, kind.model_fields, n=1)
-    hint = f"did you mean {nearest[0]}?" if nearest else f"known are {', '.join(kind.model_fields)}."
-    raise UnknownParameter(f"There is no field {where + shown!r}; {hint}", param=where + shown)
+    nearest = difflib.get_close_matches(shown, _names(kind), n=1)
+    return shown, f"did you mean {nearest[0]}?" if nearest else f"known are {', '.join(_names(kind))}."
+
+
+def _unknown_parameter(where: str, shown: str, hint: str) -> UnknownParameter:
+    return UnknownParameter(f"There is no field {where + shown!r}; {hint}", param=where + shown)
 
 
 def _require_few_pairs(name: str, value: object) -> None:
@@ -96,6 +137,8 @@ def _require_few_pairs(name: str, value: object) -> None:
 def translated(problem: ErrorDetails) -> RequestError:
     """The error for what pydantic says of a field."""
     kind, param = problem["type"], _param(problem["loc"])
+    if "ctx" in problem and kind in _OF_PARTS:
+        return _OF_PARTS[kind](param, problem["ctx"])
     requirement = problem["msg"].removeprefix("Input should ")
     if kind == "missing":
         return MissingParameter(f"{param} is missing.", param=param)
@@ -106,6 +149,16 @@ def translated(problem: ErrorDetails) -> RequestError:
     if kind.endswith("_type"):
         return InvalidType(f"{param} must {requirement}.", param=param)
     return InvalidValue(f"{param} must {_lower(requirement)}.", param=param)
+
+
+_OF_PARTS: Mapping[str, Callable[[str, Mapping[str, Any]], RequestError]] = {
+    "unknown_field": lambda place, about: _unknown_parameter(f"{place}.", *about["field"]),
+    "union_tag_not_found": lambda place, _: MissingParameter(f"{place}.type is missing.", param=f"{place}.type"),
+    "union_tag_invalid": lambda place, about: InvalidValue(
+        f"{place}.type must be one of {about['expected_tags']}.", param=f"{place}.type"
+    ),
+}
+"""Faults of a `Part`, by pydantic's word: its models are told apart by their `type`."""
 
 
 def _param(location: Sequence[int | str]) -> str:
