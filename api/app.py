@@ -19,8 +19,6 @@ from api.families import (
     health,
     ingestions,
     jobs,
-    key_purge,
-    keys,
     models,
     service,
     tasks,
@@ -29,10 +27,12 @@ from api.families import (
 from api.families.route import answer_headers
 from api.middleware import Paths
 from api.parts import Services
+from api.routes import keys as keys_routes
 from api.routes import tasks as tasks_routes
 from api.server.edge import Edge
 from api.server.fast_path import App, make_shortcuts
 from api.server.origins import admit
+from api.services.keys import KeyService
 from api.services.tasks import TaskService
 from api.waiting.hub import WaitingTimes
 from worker_config.settings import Settings
@@ -49,8 +49,6 @@ FAMILIES = (
     dataset_map,
     models,
     service,
-    keys,
-    key_purge,
     tei,
     health,
     console,
@@ -59,7 +57,7 @@ FAMILIES = (
 """Whoever has routes, in the order of the document. Of two routes that fit a path the first one answers."""
 
 
-ROUTERS = (tasks_routes,)
+ROUTERS = (tasks_routes, keys_routes)
 """By resource, in the order of the document."""
 
 
@@ -96,6 +94,9 @@ def create_app(
         telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
     )
     app.state.services = services
+    app.state.keys, app.state.rates = services.keys, services.rates
+    app.state.door, app.state.places = services.door, services.places
+    app.state.key_service = KeyService(services.keys, services.ledger, services.storage)
     app.state.tasks = TaskService(services.ledger, services.registry, settings)
     for resource in ROUTERS:
         app.include_router(resource.router, responses=errors.RESPONSES, generate_unique_id_function=_name)

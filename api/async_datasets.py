@@ -142,9 +142,9 @@ class AsyncDatasets:
         """What is in memory of all datasets."""
         return 0 if self._reader is None else self._reader.kept.size_bytes + self._reader.kept_vectors.size_bytes
 
-    def forget(self, owners: AbstractSet[str] | None) -> None:
-        """Drops what is kept of the datasets of these owners; None: of all."""
-        for key in [key for key in self._known if owners is None or key[0] in owners]:
+    def forget(self, owners: AbstractSet[str]) -> None:
+        """Drops what is kept of the datasets of these owners."""
+        for key in [key for key in self._known if key[0] in owners]:
             del self._known[key]
         if self._reader is not None:
             self._reader.forget(owners)

@@ -1,9 +1,9 @@
 """What routes ask for: services, headers, pages, bodies."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from typing import Annotated, Any, TypeVar, cast
 
-from fastapi import Depends, Header, Query, Request
+from fastapi import Depends, Header, Query, Request, Response
 from pydantic import BaseModel, BeforeValidator
 
 from api.auth import known_key
@@ -12,6 +12,7 @@ from api.request.body import parse_object
 from api.request.idempotency import MAX_KEY_CHARS
 from api.request.offload import offload_in_turn
 from api.schemas.common import PagePlace
+from api.services.keys import KeyService
 from api.services.tasks import TaskService
 from tasks.records.api_keys import Key
 from tasks.wire.validation import validated
@@ -25,9 +26,20 @@ async def _tasks(request: Request) -> TaskService:
     return cast("TaskService", request.app.state.tasks)
 
 
+async def _keys(request: Request) -> KeyService:
+    return cast("KeyService", request.app.state.key_service)
+
+
 Tasks = Annotated[TaskService, Depends(_tasks)]
+ApiKeys = Annotated[KeyService, Depends(_keys)]
 
 # Headers and queries.
+
+
+async def no_store(response: Response) -> None:
+    """Of routers whose answers nobody may keep."""
+    response.headers["cache-control"] = "no-store"
+
 
 IdempotencyKey = Annotated[
     str | None,
@@ -79,20 +91,20 @@ TextsBody = Annotated[bytes, Depends(_texts_body)]
 """The body of a call with texts, unparsed, of one that the server can take in. Comes behind the key."""
 
 
-def read_json(kind: type[B]) -> Callable[..., Awaitable[B]]:
+def read_json(kind: type[B], *, nulls: bool = False) -> Callable[..., Awaitable[B]]:
     """The dependency that reads a JSON body of this kind; in the document it stands by `json_body`.
 
     `Annotated[schemas.NewKey, Depends(read_json(schemas.NewKey))]`. The dependency raises the `RequestError` that names
-    the field and the fix.
+    the field and the fix. `nulls`: `null` is not the same as absent: it removes something.
     """
 
     async def read(body: Annotated[bytes, Depends(_small_body)]) -> B:
-        return await offload_in_turn(len(body), lambda: validated(kind, parse_object(body)))
+        return await offload_in_turn(len(body), lambda: validated(kind, parse_object(body), nulls=nulls))
 
     return read
 
 
-def json_body(kind: type[BaseModel]) -> Mapping[str, Any]:
+def json_body(kind: type[BaseModel]) -> dict[str, Any]:
     """`openapi_extra` of a route that takes a JSON body of this kind, in which `null` counts as absent."""
     schema = kind.model_json_schema(ref_template="#/components/schemas/{model}")
     required = schema.get("required", ())

@@ -1,18 +1,14 @@
 """A stored object as an answer: all of its bytes, or those that a Range header asks for."""
 
-import asyncio
 import re
-from contextlib import nullcontext
 from urllib.parse import quote
 
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
-from starlette.types import Receive, Scope, Send
 
 from api.answer.description import Answer, ResponseHeader, header
 from api.answer.errors import note, problem
 from api.async_storage import AsyncStorage
-from api.request.api_keys import grant_of
 from tasks.errors import EmbedqError, NotStored, RangeNotSatisfiable
 
 # The Range header of HTTP (RFC 9110, 14.2). Only one range of bytes is supported.
@@ -99,32 +95,4 @@ async def content(
     }
     if part is not None:
         headers["content-range"] = f"bytes {part.start}-{part.stop - 1}/{size_bytes}"
-    return _Download(chunks, 200 if part is None else 206, headers, _BYTES)
-
-
-class _Download(StreamingResponse):
-    """The response. It ends with its caller's right: bytes are missing then, so the server closes the connection."""
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Sends the bytes."""
-        grant = grant_of(scope)
-        allowed = asyncio.timeout(None)
-        try:
-            async with allowed:
-                with nullcontext() if grant is None else grant.followed(_End(allowed)):
-                    await super().__call__(scope, receive, send)
-        except TimeoutError:
-            if not allowed.expired():  # a defect of the storage's, not the end of the right
-                raise
-
-
-class _End:
-    """Ends a block. Whoever reads slowly is not waited for."""
-
-    def __init__(self, block: asyncio.Timeout) -> None:
-        self._block = block
-
-    def leave(self) -> None:
-        """Its caller may not stay."""
-        if self._block.when() is None:  # it cannot be told twice
-            self._block.reschedule(0)
+    return StreamingResponse(chunks, 200 if part is None else 206, headers, _BYTES)

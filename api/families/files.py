@@ -15,7 +15,6 @@ from api.answer.description import TEXT, Answer, query
 from api.answer.json_response import JSON, ListOf, json_response, list_json, unix_seconds
 from api.families.route import CALLER, FILE_MAKING, FILE_READING, Errors, Family, page_after, page_limit
 from api.parts import Services
-from api.request.api_keys import still_let_in
 from api.request.memory_budget import LargeResponse
 from api.request.offload import offload
 from api.request.ownership import Resource, read_own
@@ -23,7 +22,7 @@ from api.request.paging import ListPage, read_limit, read_page
 from api.request.quota import quota, room
 from api.request.upload import MAX_EXPIRY_S, MIN_EXPIRY_S, Received, announced_bytes, receive
 from tasks import errors
-from tasks.errors import FileUnknown, InvalidValue, QuotaExceeded, ScopeMissing, StorageFull, Unauthenticated
+from tasks.errors import FileUnknown, InvalidValue, QuotaExceeded, StorageFull
 from tasks.ledger import AsyncLedger
 from tasks.records import files
 from tasks.records.files import (
@@ -156,7 +155,7 @@ async def create_file(request: Request) -> Response:
     allowed = quota(services.settings, services.keys.limits(owner))
     async with room(services.ledger, owner, file_id, allowed, announced) as taken:
         received = await receive(request, services.storage, stored_name(file_id), services.settings, taken)
-        return json_response(_file(await _record(services, request, _made(file_id, owner, received), allowed)))
+        return json_response(_file(await _record(services, _made(file_id, owner, received), allowed)))
 
 
 def _made(file_id: str, owner: str, received: Received) -> FileRecord:
@@ -249,11 +248,10 @@ def _page(files: Sequence[FileRecord], *, more: bool) -> bytes:
     return orjson.dumps(list_json([_file(file) for file in files], more=more))
 
 
-async def _record(services: Services, request: Request, record: FileRecord, allowed: Quota) -> FileRecord:
+async def _record(services: Services, record: FileRecord, allowed: Quota) -> FileRecord:
     try:
-        still_let_in(request.scope)
         return await services.ledger.run(put_file(record, allowed))
-    except (QuotaExceeded, StorageFull, Unauthenticated, ScopeMissing):
+    except (QuotaExceeded, StorageFull):
         # Only where Redis said no. After a lost answer there may be a record, which must not lead to nothing.
         await services.storage.discard(record.stored)
         raise

@@ -227,8 +227,8 @@ class JobList(ListOf[Job]):
     last_id: str | None = Field(description="Value of `after` for the next page.")
 
 
-def job_json(record: Record, standings: Standings) -> dict[str, Any]:
-    """A row. `standings`: of what it waits for."""
+def job_json(record: Record, standings: Standings, owner: str) -> dict[str, Any]:
+    """A row. `standings`: of what it waits for. `owner`: the name of its key."""
     if isinstance(record, Task):
         own = _task_fields(record, standings)
     else:
@@ -242,7 +242,7 @@ def job_json(record: Record, standings: Standings) -> dict[str, Any]:
         **own,
         "rate": None if rate is None else round(rate, 2),
         "eta_seconds": round(eta_s) if moves and eta_s is not None else None,
-        "owner": record.owner,
+        "owner": owner,
         "waiting": waiting,
     }
 
@@ -349,7 +349,7 @@ async def list_jobs(request: Request) -> Response:
     asked, limit, after = JobQuery.from_query(request), read_limit(request.query_params), _after(request)
     page = await JobReader(services.ledger, owner, asked).page(after, limit)
     standings = await standings_of(services.ledger, services.registry, page.items)
-    rows = [job_json(record, standings) for record in page.items]
+    rows = [job_json(record, standings, services.caller(request).name) for record in page.items]
     until = id_at(JobKind.TASK, page.until) if page.until else None
     return json_response(list_json(rows, more=page.more, until=until), NO_STORE)
 
@@ -365,14 +365,14 @@ async def list_jobs(request: Request) -> Response:
 async def follow_jobs(request: Request) -> Response:
     """Streams the caller's newest 100 jobs: all of them at first, then those that are new, changed or gone."""
     services = Services.from_request(request)
-    owner = services.owner(request)
+    owner, name = services.owner(request), services.caller(request).name
     asked = JobQuery.from_query(request)
     reader = JobReader(services.ledger, owner, asked, _STREAM_CALLS)
 
     async def read() -> dict[str, dict[str, Any]]:
         records = await reader.newest(_SHOWN)
         standings = await standings_of(services.ledger, services.registry, records)
-        return {record.id: job_json(record, standings) for record in records}
+        return {record.id: job_json(record, standings, name) for record in records}
 
     return EventStream(services.live.stream(request, ("jobs", owner, asked), Feed(read, changes, _EVERY_S)))
 

@@ -11,6 +11,7 @@ from api.answer import task_json, vectors
 from api.answer.description import Answer, header, json_body, query
 from api.answer.json_response import JSON, NO_STORE, ListOf
 from api.answer.why_waiting import why_waiting
+from api.auth import require
 from api.families.route import (
     CALLER,
     IDEMPOTENCY_KEY,
@@ -82,7 +83,7 @@ async def create_task(request: Request) -> Response:
     body = await services.bodies.read(request)
     task = services.requests.task
     submission = await offload_in_turn(len(body), task, body, owner=owner, idempotency_key=key)
-    services.require(request, {Scope(submission.lane)})
+    require(request, services.caller(request), {Scope(submission.lane)})
     return await accepted_response(services, submission)
 
 

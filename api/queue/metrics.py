@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import accumulate, product
 
@@ -19,7 +19,7 @@ from api.queue.served_models import ServedModels
 from api.request.memory_budget import OWNER, Budget
 from api.server.overload import Door, StallProbe
 from api.waiting.hub import Hub
-from tasks.ledger import ANONYMOUS, DOCUMENTS, Lane, ModelOverview, State, Submission
+from tasks.ledger import DOCUMENTS, Lane, ModelOverview, State, Submission
 from tasks.ledger.overview import TOOK_BOUNDS_S, ServedModel
 from tasks.records.batches import BatchStatus
 from tasks.records.ingestions import IngestionStatus
@@ -46,7 +46,7 @@ class Metrics:
             series.
     """
 
-    def __init__(self, process: int | None = None, keys: Callable[[], Collection[str]] | None = None) -> None:
+    def __init__(self, process: int | None = None, keys: Callable[[], Mapping[str, str]] | None = None) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self._process = process
         self.fresh_s = _FRESH_S
@@ -181,9 +181,12 @@ class _Errors:
 
 
 class _Usage:
-    """What the callers with each API key use. Keys without series of their own share one, whatever their number."""
+    """What the callers with each API key use. Keys without series of their own share one, whatever their number.
 
-    def __init__(self, keys: Callable[[], Collection[str]], registry: CollectorRegistry) -> None:
+    `keys`: the names of those that have some, by owner.
+    """
+
+    def __init__(self, keys: Callable[[], Mapping[str, str]], registry: CollectorRegistry) -> None:
         self._keys = keys
         self._requests = Counter("embedq_key_requests", "Requests.", ["key", "status"], registry=registry)
         self._series = cache(lambda key, status: self._requests.labels(key, str(status)))
@@ -201,7 +204,7 @@ class _Usage:
         self._tokens.labels(key).inc(sum(unit.cost for unit in submission.units))
 
     def _key(self, owner: str) -> str:
-        return owner if owner == ANONYMOUS or owner in self._keys() else _OTHER_KEYS
+        return self._keys().get(owner, _OTHER_KEYS)
 
 
 class ProcessMetrics(Collector):

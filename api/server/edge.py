@@ -10,8 +10,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from api.answer import errors
 from api.answer.errors import new_request_id
 from api.answer.security_headers import security_headers
+from api.auth import caller_of
 from api.queue.metrics import Metrics
-from api.request.memory_budget import OWNER, release
+from api.request.memory_budget import release
 from api.server.origins import Visitors
 from api.server.overload import leave
 from tasks.errors import InternalError, RouteNotFound
@@ -95,7 +96,7 @@ class Edge:
             self._metrics.served(scope["method"], route, status, took_s)
             self._metrics.explained(scope, route, status)
             if trace is not None:
-                trace.end(scope["method"], route, status, {"embedq.owner": scope.get(OWNER, "")})
+                trace.end(scope["method"], route, status, {"embedq.owner": _who(scope) or ""})
             if self._access_log:
                 _log_access(scope, status, took_s, sent_bytes)
 
@@ -123,6 +124,12 @@ def _route(scope: Scope) -> str:
     return getattr(scope.get("route"), "path", "unmatched")
 
 
+def _who(scope: Scope) -> str | None:
+    """What a person calls the caller; None: nobody has asked who it is."""
+    key = caller_of(scope)
+    return None if key is None else key.name
+
+
 def _log_access(scope: Scope, status: int, took_s: float, sent_bytes: int) -> None:
     fields = with_fields(
         method=scope["method"],
@@ -130,7 +137,7 @@ def _log_access(scope: Scope, status: int, took_s: float, sent_bytes: int) -> No
         status=status,
         seconds=round(took_s, 6),
         bytes=sent_bytes,
-        owner=scope.get(OWNER),
+        owner=_who(scope),
     )
     _access.info("answered", extra=fields)
 

@@ -11,7 +11,7 @@ from ipaddress import ip_address
 from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Scope
 
-from api.request.api_keys import KeyRing
+from api.auth import Keys
 from api.server.log_throttle import Tally
 from tasks.errors import EmbedqError, HostRefused, InvalidHTTP, OriginRefused, Unauthenticated
 from worker_config.settings import Settings
@@ -26,7 +26,7 @@ _READING = frozenset({"GET", "HEAD", "OPTIONS"})
 class Visitors:
     """The rules for hosts and origins of one server."""
 
-    def __init__(self, settings: Settings, keys: KeyRing) -> None:
+    def __init__(self, settings: Settings, keys: Keys) -> None:
         self._keys = keys
         named = (bool(settings.allowed_hosts) or settings.is_loopback) and "*" not in settings.allowed_hosts
         self._own_hosts = frozenset({"localhost", *settings.allowed_hosts} - {"*"})
