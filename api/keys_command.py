@@ -126,7 +126,8 @@ def imported(ledger: Ledger, lines: Iterable[str]) -> dict[str, Any]:
         RedisUnavailable, QuotaExceeded: likewise.
     """
     found = ledger.run(read_keys())
-    names = {key.owner: key.name for key in _keys(found)}
+    known = {key.name: key for key in _keys(found)}
+    names = {key.owner: key.name for key in known.values()}
     number, refused = 0, []
     for line_number, line in enumerate(lines, 1):
         try:
@@ -136,8 +137,8 @@ def imported(ledger: Ledger, lines: Iterable[str]) -> dict[str, Any]:
             key = Key.from_json(line.encode())
         except (ValueError, AttributeError):
             raise InvalidValue(f"Line {line_number} is not a line of `embedq keys export`.") from None
-        stored = names.setdefault(key.owner, key.name) == key.name
-        if stored and ledger.run(write_key(key.name, b"", key.to_json())):
+        free = names.setdefault(key.owner, key.name) == key.name
+        if known.get(key.name) == key or (free and ledger.run(write_key(key.name, b"", key.to_json()))):
             number += 1
         else:
             refused.append(key.name)
