@@ -49,8 +49,6 @@ FILE_MAKING: Scopes = frozenset({Scope.FILES})
 INGESTION_READING: Scopes = frozenset({Scope.READ, Scope.INGEST})
 INGESTION_MAKING: Scopes = frozenset({Scope.INGEST})
 ONLINE_CALL: Scopes = frozenset({Scope.ONLINE})
-OPERATING: Scopes = frozenset({Scope.OPERATE})
-MANAGING: Scopes = frozenset({Scope.ADMIN})
 SCOPES = "x-embedq-scopes"
 """Of an operation, until its `security` is made of them."""
 

@@ -18,7 +18,7 @@ from tests.integration.api.file_uploads import problem
 from tests.integration.api.ledger_worker import LedgerWorker, vector
 from tests.integration.api.served import ANN, BOB, KEYS, MODEL, ServedApp
 from tests.integration.batches.hands import Hands
-from tests.unit.documents.search.small_datasets import MARKUP, NAME, VECTORS, document, load, random_documents
+from tests.unit.documents.search.small_datasets import MARKUP, NAME, OWNER, VECTORS, document, load, random_documents
 
 PATH = f"/v1/datasets/{NAME}/search"
 UNFIT: list[tuple[dict[str, Any], str, str]] = [
@@ -99,7 +99,7 @@ def test_a_dataset_that_is_replaced_or_deleted_is_searched_as_it_is(client: http
     assert search(client, vector=[1, 0, 0, 0]).json()["rows"] == 18
     load(storage, document("new", [1, 0, 0, 0]))
     assert search(client, vector=[1, 0, 0, 0], limit=1).json()["data"][0]["document_id"] == "new"
-    assert delete_dataset(storage, "ann", NAME)
+    assert delete_dataset(storage, OWNER, NAME)
     problem(search(client, vector=[1, 0, 0, 0]), 404, "dataset_not_found", "name")
     load(storage, document("other", [1, 0]), dimension=2, vectors="another (revision r9), 2 dimensions")
     problem(search(client, vector=[1, 0, 0, 0]), 400, "invalid_value", "vector")
@@ -119,7 +119,7 @@ def test_a_version_whose_parts_are_swept_while_it_is_read_is_left_for_the_next(
         version = await present(owner, name)
         if not seen:
             seen.append(version)
-            assert delete_dataset(storage, "ann", NAME)
+            assert delete_dataset(storage, OWNER, NAME)
             load(storage, document("new", [1, 0, 0, 0]))
             storage.delete(version.catalog.parts[0].stored)
         return version
@@ -209,7 +209,7 @@ def test_a_map_is_drawn_once_by_whoever_lives_and_goes_with_its_version(
         assert (answer.status_code, answer.headers["retry-after"]) == (202, "2")
         assert answer.json()["status"] == "computing"
         assert answer.json()["waiting"]["code"] == "no_documents_worker"
-    job = f"map_dataset {catalog_folder('ann', NAME)}/00000001.json"
+    job = f"map_dataset {catalog_folder(OWNER, NAME)}/00000001.json"
     hands.deadly_jobs = {job}
     assert hands.work_documents() == 1
     assert client.get(MAP, headers=ANN).status_code == 202
@@ -242,7 +242,7 @@ def test_a_map_is_drawn_once_by_whoever_lives_and_goes_with_its_version(
     hands.work()
     assert client.get(MAP, headers=ANN).json()["rows"] == 42
     assert storage.size_bytes(map_name(now)) > 0
-    assert delete_dataset(storage, "ann", NAME)
+    assert delete_dataset(storage, OWNER, NAME)
     problem(client.get(MAP, headers=ANN), 404, "dataset_not_found", "name")
     sweep_datasets(storage, grace_s=-60)
     sweep_datasets(storage, grace_s=-60)
