@@ -13,27 +13,29 @@ from fastapi.routing import APIRoute
 from api import console_files
 from api.answer import errors
 from api.document import openapi
-from api.families import embeddings, key_purge, keys, tasks, tei
+from api.families import embeddings, tasks, tei
 from api.middleware import Paths, Requests
 from api.parts import Services
 from api.routes import batches, datasets, files, health, ingestions, jobs, models, service
+from api.routes import keys as keys_routes
 from api.routes import tasks as tasks_routes
 from api.services.batches import BatchService
 from api.services.datasets import DatasetService
 from api.services.files import FileService
 from api.services.ingestions import IngestionService
 from api.services.jobs import JobService
+from api.services.keys import KeyService
 from api.services.service import VERSION, ServiceInfo
 from api.services.tasks import TaskService
 from api.waiting.hub import WaitingTimes
 from api.waiting.synchronous import embed_query
 from worker_config.settings import Settings
 
-FAMILIES = (embeddings, tasks, keys, key_purge, tei, openapi)
+FAMILIES = (embeddings, tasks, tei, openapi)
 """Whoever has routes, in the order of the document. Of two routes that fit a path the first one answers."""
 
 
-ROUTERS = (tasks_routes, files, batches, ingestions, jobs, datasets, models, service, health)
+ROUTERS = (tasks_routes, files, batches, ingestions, jobs, datasets, models, service, keys_routes, health)
 """By resource, in the order of the document."""
 
 
@@ -94,6 +96,9 @@ def create_app(
     app.state.services = services
     app.state.settings = settings
     app.state.storage = services.storage
+    app.state.keys, app.state.rates = services.keys, services.rates
+    app.state.door, app.state.places = services.door, services.places
+    app.state.key_service = KeyService(services.keys, services.ledger, services.storage)
     app.state.tasks = TaskService(services.ledger, services.registry, settings)
     app.state.datasets = DatasetService(
         services.datasets, services.storage, services.registry, partial(embed_query, services), settings.max_wait_s

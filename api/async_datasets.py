@@ -91,8 +91,8 @@ class AsyncDatasets:
         """What is in memory of all datasets."""
         return 0 if self._reader is None else self._reader.kept.size_bytes + self._reader.kept_vectors.size_bytes
 
-    def forget(self, owners: AbstractSet[str] | None) -> None:
-        """Drops what is kept of the datasets of these owners; None: of all."""
+    def forget(self, owners: AbstractSet[str]) -> None:
+        """Drops what is kept of the datasets of these owners."""
         if self._reader is not None:
             self._reader.forget(owners)
 

@@ -12,7 +12,6 @@ from api.answer.errors import CallerGone
 from api.auth import known_key
 from api.metrics import Metrics
 from api.parts import Services
-from api.request.api_keys import still_let_in
 from api.request.body import parse_object
 from api.request.idempotency import MAX_KEY_CHARS
 from api.request.memory_budget import LargeResponse
@@ -23,6 +22,7 @@ from api.services.datasets import DatasetService
 from api.services.files import FileService
 from api.services.ingestions import IngestionService
 from api.services.jobs import JobService
+from api.services.keys import KeyService
 from api.services.service import ServiceInfo
 from api.services.tasks import TaskService
 from api.uploads import Download, Upload, download, least_bytes, received
@@ -66,6 +66,10 @@ async def _series(request: Request) -> Metrics:
     return cast("Metrics", request.app.state.metrics)
 
 
+async def _keys(request: Request) -> KeyService:
+    return cast("KeyService", request.app.state.key_service)
+
+
 Tasks = Annotated[TaskService, Depends(_tasks)]
 Datasets = Annotated[DatasetService, Depends(_datasets)]
 Service = Annotated[ServiceInfo, Depends(_service)]
@@ -74,8 +78,15 @@ Files = Annotated[FileService, Depends(_files)]
 Batches = Annotated[BatchService, Depends(_batches)]
 Ingestions = Annotated[IngestionService, Depends(_ingestions)]
 Jobs = Annotated[JobService, Depends(_jobs)]
+ApiKeys = Annotated[KeyService, Depends(_keys)]
 
 # Headers and queries.
+
+
+async def no_store(response: Response) -> None:
+    """Of routers whose answers nobody may keep."""
+    response.headers["cache-control"] = "no-store"
+
 
 IdempotencyKey = Annotated[
     str | None,
@@ -131,15 +142,15 @@ SmallBody = Annotated[bytes, Depends(_small_body)]
 """Another body, unparsed."""
 
 
-def read_json(kind: type[B]) -> Callable[..., Awaitable[B]]:
+def read_json(kind: type[B], *, nulls: bool = False) -> Callable[..., Awaitable[B]]:
     """The dependency that reads a JSON body of this kind; in the document it stands by `json_body`.
 
     `Annotated[schemas.NewKey, Depends(read_json(schemas.NewKey))]`. The dependency raises the `RequestError` that names
-    the field and the fix.
+    the field and the fix. `nulls`: `null` is not the same as absent: it removes something.
     """
 
     async def read(body: SmallBody) -> B:
-        return await offload_in_turn(len(body), lambda: validated(kind, parse_object(body)))
+        return await offload_in_turn(len(body), lambda: validated(kind, parse_object(body), nulls=nulls))
 
     return read
 
@@ -161,7 +172,6 @@ async def _upload(request: Request, key: Annotated[Key, Depends(known_key)]) -> 
     # Before the body is read: whoever is over the quota would otherwise send gigabytes to hear of it.
     await cast("FileService", state.files).require_room(key, announced)
     async with received(request, state.settings.max_file_bytes) as upload:
-        still_let_in(request.scope)
         yield upload
 
 

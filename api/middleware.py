@@ -9,10 +9,11 @@ import traceback
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.answer import errors
+from api.auth import caller_of
 from api.browser_rules import BrowserRules
 from api.log_tally import Tally
 from api.metrics import Metrics
-from api.request.memory_budget import OWNER, release
+from api.request.memory_budget import release
 from api.security_headers import security_headers
 from api.server.overload import leave
 from tasks.errors import EmbedqError, InternalError, RouteNotFound, Unauthenticated
@@ -135,7 +136,7 @@ class Requests:
             route = _route(scope)
             self._metrics.served(scope, route, status, took_s)
             if trace is not None:
-                trace.end(scope["method"], route, status, {"embedq.owner": scope.get(OWNER, "")})
+                trace.end(scope["method"], route, status, {"embedq.owner": _who(scope) or ""})
             if status == Unauthenticated.status:
                 client = scope.get("client")
                 self._without_key.add(f"from {client[0]}" if client else "from an unknown address")
@@ -165,6 +166,12 @@ def _route(scope: Scope) -> str:
     return getattr(scope.get("route"), "path", "unmatched")
 
 
+def _who(scope: Scope) -> str | None:
+    """What a person calls the caller; None: nobody has asked who it is."""
+    key = caller_of(scope)
+    return None if key is None else key.name
+
+
 def _log_access(scope: Scope, status: int, took_s: float, sent_bytes: int) -> None:
     fields = with_fields(
         method=scope["method"],
@@ -172,7 +179,7 @@ def _log_access(scope: Scope, status: int, took_s: float, sent_bytes: int) -> No
         status=status,
         seconds=round(took_s, 6),
         bytes=sent_bytes,
-        owner=scope.get(OWNER),
+        owner=_who(scope),
     )
     _access.info("answered", extra=fields)
 

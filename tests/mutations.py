@@ -703,9 +703,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "string.sub(name, 1, #owner + 1) == owner .. ':'",
         "string.sub(name, 1, #owner) == owner",
     ),
-    _cut("a purge takes what a new key of the name owns", "purge_sweep.lua", "if key_lives(owner) then return end\n"),
-    _cut("a purge closes the account of a new key", "purge_close.lua", "if key_lives(owner) then return end\n"),
-    Mutation("a revoked key lives", "shared/keys.lua", "not tonumber(cjson.decode(record).revoked)", "true"),
+    _cut("a purged owner has no mark", "purge_sweep.lua", "call('ZADD', R .. ':purged', 'NX', int(NOW), owner)\n"),
     Mutation("a round that has met something is clean", "purge_sweep.lua", "met and 0 or 1, tasks", "1, tasks"),
     Mutation("a cursor outlives its server", "purge_sweep.lua", "if f[1] ~= server then", "if not f[1] then"),
     Mutation("nobody works for what is purged", "purge_sweep.lua", "busy[record[2]] and 1 or 0", "0"),
@@ -721,12 +719,6 @@ MUTATIONS: tuple[Mutation, ...] = (
         "call('HDEL', S, 'pass_' .. line .. ':' .. owner)",
     ),
     Mutation("expired results of a purged owner stay", "purge_close.lua", "drop_results(scanned[2][i])", "i = i"),
-    _cut("nobody hears of a purge", "purge_close.lua", "call('ZADD', purged, int(NOW), owner)\n"),
-    _cut(
-        "workers hear of each purge for ever",
-        "purge_close.lua",
-        "call('ZREMRANGEBYSCORE', purged, '-inf', int(NOW - TOLD_MS))\n",
-    ),
     _cut(
         "a step removes what is being purged",
         "purge_sweep.lua",

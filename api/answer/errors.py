@@ -18,7 +18,6 @@ from starlette.types import Scope
 
 from api.answer.description import SCHEMAS, SECONDS, ResponseHeader, header_objects
 from api.answer.json_response import JSON, NO_STORE, json_response
-from api.request.api_keys import grant_of
 from api.security_headers import security_headers
 from tasks.errors import (
     BacklogFull,
@@ -283,10 +282,7 @@ def install(app: FastAPI, routes: Sequence[BaseRoute]) -> None:
 def response(error: EmbedqError | CallerGone, scope: Scope, path: str) -> Response:
     """The answer to the request of `scope`, for `path`, which ended in `error`."""
     if isinstance(error, CallerGone):
-        grant = grant_of(scope)
-        if grant is None or not grant.refusal:
-            return Response(status_code=CLIENT_CLOSED_REQUEST)
-        error = grant.error()  # it is there, and its key has ended while it waited
+        return Response(status_code=CLIENT_CLOSED_REQUEST)
     if isinstance(error, NotReplicated):
         told = f"{error.detail} {_REPEATING.get(scope['method'], '')}".rstrip()
         error = NotReplicated(told, retry_after_s=error.retry_after_s)

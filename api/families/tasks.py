@@ -13,6 +13,7 @@ from api.answer.description import Answer, json_body, query
 from api.answer.errors import CallerGone
 from api.answer.json_response import JSON, ListOf
 from api.answer.why_waiting import why_waiting
+from api.auth import require
 from api.families.route import (
     CALLER,
     IDEMPOTENCY_KEY,
@@ -82,7 +83,7 @@ async def create_task(request: Request) -> Response:
     body = await services.bodies.read(request)
     task = services.requests.task
     submission = await offload_in_turn(len(body), task, body, owner=owner, idempotency_key=key)
-    services.require(request, {Scope(submission.lane)})
+    require(request, services.caller(request), {Scope(submission.lane)})
     return await accepted_response(services, submission)
 
 

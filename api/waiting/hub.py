@@ -9,13 +9,13 @@ import logging
 import secrets
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Protocol
 
 from redis.asyncio.client import PubSub
 from starlette.requests import Request
 
-from api.request.api_keys import Leaves, grant_of
 from tasks.errors import EmbedqError
 from tasks.ledger import ENDED_CHANNEL, AsyncLedger, operations
 from tasks.ledger.answers import Answer, answers_in
@@ -100,17 +100,19 @@ def _expire(future: asyncio.Future[None]) -> None:
         future.set_result(None)
 
 
+class Leaves(Protocol):
+    """What waits for somebody."""
+
+    def leave(self) -> None:
+        """Nobody waits for it any more."""
+
+
 @contextmanager
 def watched(request: Request, waiter: Leaves) -> Iterator[None]:
-    """While inside, the end of the connection makes `waiter` leave, and so does the end of the caller's key.
-
-    The request's body must have been read before.
-    """
-    grant = grant_of(request.scope)
+    """While inside, the end of the connection makes `waiter` leave. The request's body must have been read before."""
     watching = asyncio.create_task(_until_gone(request, waiter))
     try:
-        with nullcontext() if grant is None else grant.followed(waiter):
-            yield
+        yield
     finally:
         watching.cancel()
 

@@ -26,13 +26,20 @@ _SHOWN_CHARS = 64
 _NOTHING: Mapping[str, Callable[[Any], object]] = MappingProxyType({})
 
 
-def validated(kind: type[B], fields: Mapping[str, Any], prepare: Mapping[str, Callable[[Any], object]] = _NOTHING) -> B:
+def validated(
+    kind: type[B],
+    fields: Mapping[str, Any],
+    prepare: Mapping[str, Callable[[Any], object]] = _NOTHING,
+    *,
+    nulls: bool = False,
+) -> B:
     """The body as a value. `null` counts as absent.
 
     Args:
         kind: of the body.
         fields: the parsed object.
         prepare: by name of a field, what makes another value of it before it is checked, or raises a `RequestError`.
+        nulls: `null` counts as given, because it removes something.
 
     Raises:
         RequestError: the subclass that fits the first thing that is wrong; a misspelt field comes before the rest.
@@ -41,7 +48,7 @@ def validated(kind: type[B], fields: Mapping[str, Any], prepare: Mapping[str, Ca
     # that. Whatever a body can have thousands of is checked here and ends at the first fault.
     if kind.model_config.get("extra") == "forbid":
         require_known(fields, kind)
-    present = {name: value for name in _names(kind) if (value := fields.get(name)) is not None}
+    present = {name: fields[name] for name in _names(kind) if name in fields and (nulls or fields[name] is not None)}
     for name, prepared in prepare.items():
         if name in present:
             present[name] = prepared(present[name])

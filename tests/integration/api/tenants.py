@@ -73,7 +73,7 @@ def make_things(client: httpx.Client, worker: LedgerWorker, storage: Storage, ow
     ingested = post("/v1/ingestions", json={"source": source})
     move(worker.ledger, ingested, to=IngestionStatus.COMPLETED, add={"documents": 1, "failed": 1})
     rows = document(f"{word} doc", [1, 2, 3, 4], metadata={word: word}, text=word)
-    load(storage, rows, owner=owner, name=dataset)
+    load(storage, rows, owner=client.get("/v1/key").json()["owner"], name=dataset)
     parts = {
         "{task_id}": (ended, waiting),
         "{file_id}": (file_id,),

@@ -18,7 +18,7 @@ from tasks.storage.storage import Storage
 from tests.integration.api.file_uploads import problem
 from tests.integration.api.ledger_worker import LedgerWorker, vector
 from tests.integration.api.served import ANN, BOB, KEYS, MODEL, ServedApp
-from tests.unit.documents.search.small_datasets import MARKUP, NAME, VECTORS, document, load, random_documents
+from tests.unit.documents.search.small_datasets import MARKUP, NAME, OWNER, VECTORS, document, load, random_documents
 
 PATH = f"/v1/datasets/{NAME}/search"
 UNFIT: list[tuple[dict[str, Any], str, str]] = [
@@ -99,7 +99,7 @@ def test_a_dataset_that_is_replaced_or_deleted_is_searched_as_it_is(client: http
     assert search(client, vector=[1, 0, 0, 0]).json()["rows"] == 18
     load(storage, document("new", [1, 0, 0, 0]))
     assert search(client, vector=[1, 0, 0, 0], limit=1).json()["data"][0]["document_id"] == "new"
-    assert delete_dataset(storage, "ann", NAME)
+    assert delete_dataset(storage, OWNER, NAME)
     problem(search(client, vector=[1, 0, 0, 0]), 404, "dataset_not_found", "name")
     load(storage, document("other", [1, 0]), dimension=2, vectors="another (revision r9), 2 dimensions")
     problem(search(client, vector=[1, 0, 0, 0]), 400, "invalid_value", "vector")
@@ -119,7 +119,7 @@ def test_a_version_whose_parts_are_swept_while_it_is_read_is_left_for_the_next(
         version = await present(owner, name)
         if not seen:
             seen.append(version)
-            assert delete_dataset(storage, "ann", NAME)
+            assert delete_dataset(storage, OWNER, NAME)
             load(storage, document("new", [1, 0, 0, 0]))
             storage.delete(version.catalog.parts[0].stored)
         return version

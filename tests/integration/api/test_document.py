@@ -128,7 +128,7 @@ def make_things(client: httpx.Client, worker: LedgerWorker, ledger: Ledger, stor
     move(ledger, loaded, to=IngestionStatus.COMPLETED)
     refused = client.post("/v1/batches", json=body).json()["id"]
     ledger.run(move_batch(refused, BatchStatus.FAILED, only_from=[BatchStatus.VALIDATING]))
-    gone = Key(name="gone", digests=(), scopes=frozenset(), created=1, revoked=2, purged=3)
+    gone = Key(name="gone", owner="owner_gone", digests=(), scopes=frozenset(), created=1, revoked=2, purged=3)
     assert ledger.run(write_key("gone", b"", gone.to_json()))
     return {
         "keys/{name}": ("keys/gone", "keys/acme"),

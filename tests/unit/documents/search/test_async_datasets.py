@@ -101,5 +101,5 @@ async def test_what_is_kept_of_some_owners_is_forgotten(datasets: AsyncDatasets,
 
     datasets.forget({"bob", "cid"})
     assert datasets.kept_bytes == size_bytes[0]
-    datasets.forget(None)
+    datasets.forget({OWNER})
     assert datasets.kept_bytes == 0
