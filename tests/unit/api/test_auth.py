@@ -228,19 +228,6 @@ def test_rotating_keeps_the_texts_before_for_the_time_of_grace(
     assert len(third.rotate(digest_of("four"), NOW_S + 20, 0).digests) == 1
 
 
-def test_keys_with_usage_are_the_first_of_the_settings_and_then_the_oldest() -> None:
-    settings = load_settings(api_keys=[("env", "0" * 64)], metrics_keys=2)
-    keys = Keys(settings, LEDGER)
-    older, newer = record("z", created=5.0), record("a", created=6.0)
-    dead = record("b", created=1.0, revoked=2.0)
-    assert not keys.several
-
-    keys.take(StoredKeys(NOW_S, "1", {one.name: one.to_json() for one in (newer, older, dead)}))
-
-    assert set(keys.usage.values()) == {"env", "z", ANONYMOUS}
-    assert keys.several
-
-
 def test_who_manages_keys_may_see_the_operators_figures() -> None:
     assert record("a", scopes={Scope.ADMIN}).may({Scope.OPERATE})
     assert not record("a", scopes={Scope.READ}).may({Scope.OPERATE})
