@@ -6,8 +6,7 @@ from functools import partial
 
 from fastapi.routing import APIRoute
 
-from api.answer import errors
-from api.document import openapi
+from api import error_responses, openapi
 from api.families import (
     batches,
     console,
@@ -26,7 +25,6 @@ from api.families import (
     tasks,
     tei,
 )
-from api.families.route import answer_headers
 from api.middleware import Paths
 from api.parts import Services
 from api.routes import tasks as tasks_routes
@@ -54,7 +52,6 @@ FAMILIES = (
     tei,
     health,
     console,
-    openapi,
 )
 """Whoever has routes, in the order of the document. Of two routes that fit a path the first one answers."""
 
@@ -80,7 +77,7 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(_app: App) -> AsyncIterator[None]:
-        app.state.reference = openapi.Reference.from_document(app.openapi())
+        app.openapi()  # now: nobody shall wait for it in a request
         background = await services.start()
         yield
         await services.stop(background)
@@ -89,7 +86,10 @@ def create_app(
     app = App(
         lifespan=lifespan,
         redirect_slashes=False,
-        openapi_url=None,
+        title="embedq",
+        version="0.1.0",
+        summary="Text embeddings off the web tier.",
+        responses=error_responses.RESPONSES,
         docs_url=None,
         redoc_url=None,
         # Its spans would have the path and the query, where callers write texts. Ours are in worker_config/traces.py.
@@ -98,13 +98,13 @@ def create_app(
     app.state.services = services
     app.state.tasks = TaskService(services.ledger, services.registry, settings)
     for resource in ROUTERS:
-        app.include_router(resource.router, responses=errors.RESPONSES, generate_unique_id_function=_name)
-    routers = [family.router for family in FAMILIES]
-    for router in routers:
-        app.include_router(router)
-    routes = [route for router in routers for route in router.routes]
-    errors.install(app, routes)
-    pages = partial(admit, origins=settings.cors_origins, readable=answer_headers(routes))
+        app.include_router(resource.router, generate_unique_id_function=_name)
+    for family in FAMILIES:
+        app.include_router(family.router)
+    routes = [route for family in FAMILIES for route in family.router.routes]
+    openapi.add_page(app)
+    error_responses.install(app)
+    pages = partial(admit, origins=settings.cors_origins)
     app.add_middleware(pages)
     edge = partial(
         Edge,

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from starlette.requests import Request
 
-from api.answer.errors import CallerGone
 from api.async_storage import AsyncStorage
+from api.error_responses import CallerGone
 from api.waiting.hub import watched
 from tasks.errors import DatasetUnknown, NotReady, NotStored, Overloaded
 from tasks.ledger.executor import spread

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Annotated, Any, TypeVar, cast
 
 from fastapi import Depends, Header, Query, Request
-from pydantic import BaseModel, BeforeValidator
+from pydantic import BaseModel, BeforeValidator, Field
 
 from api.auth import known_key
 from api.parts import Services
@@ -44,7 +44,7 @@ def _default_if_empty(default: object) -> BeforeValidator:
     return BeforeValidator(lambda value: default if value == "" else value)
 
 
-Limit = Annotated[int, _default_if_empty(20), Query(ge=1, le=100, description="Objects per page.")]
+Limit = Annotated[int, Field(ge=1, le=100), _default_if_empty(20), Query(description="Objects per page.")]
 After = Annotated[
     str | None,
     _default_if_empty(None),

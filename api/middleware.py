@@ -1,11 +1,17 @@
 """What happens around every request."""
 
 import re
+import secrets
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 _BARE = re.compile(r"/(embeddings|models|files|batches)(/|$)")
 """Clients of OpenAI may be set up with a base address without `/v1`."""
+
+
+def new_request_id() -> bytes:
+    """A name for a request whose caller gave it none."""
+    return b"req_" + secrets.token_hex(12).encode()
 
 
 class Paths:

@@ -10,8 +10,8 @@ from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from api.answer.description import Answer, ResponseHeader, header
-from api.answer.errors import note, problem
 from api.async_storage import AsyncStorage
+from api.error_responses import note, problem
 from api.request.api_keys import grant_of
 from tasks.errors import EmbedqError, NotStored, RangeNotSatisfiable
 

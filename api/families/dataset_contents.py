@@ -11,8 +11,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from api.answer.description import TEXT, Answer, json_body, query
-from api.answer.errors import ItemFailed, ItemRefused
 from api.answer.json_response import JSON, NO_STORE, ListOf
+from api.error_responses import ItemFailed, ItemRefused
 from api.families.route import JSON_BODY, READING, Errors, Family, page_after, page_limit
 from api.parts import Services
 from api.request.body import parse_object

@@ -7,9 +7,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from api.answer.description import Answer, ResponseHeader, json_body
-from api.answer.errors import ItemFailed, ItemRefused
 from api.answer.json_response import JSON, NO_STORE, json_response
 from api.answer.vectors import matrix, size_bytes
+from api.error_responses import ItemFailed, ItemRefused
 from api.families.console import HTML, IF_NONE_MATCH, NOT_MODIFIED, PAGE, file_response, is_browser
 from api.families.health import Live, live
 from api.families.route import ANY_KEY, CLIENT_TIMEOUTS, JSON_BODY, ONLINE_CALL, PREFER_WAIT, PUBLIC, Errors, Family

@@ -13,7 +13,7 @@ from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 from starlette.types import Scope
 
-from api.answer.errors import AnsweredError, answered
+from api.error_responses import AnsweredError, answered
 from api.queue.history import RequestCounts
 from api.queue.served_models import ServedModels
 from api.request.memory_budget import OWNER, Budget

@@ -11,8 +11,8 @@ from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
 from starlette.requests import ClientDisconnect, Request
 
-from api.answer.errors import CallerGone
 from api.async_storage import AsyncStorage
+from api.error_responses import CallerGone
 from api.request.quota import Room
 from tasks.errors import FileTooLarge, InvalidFile, InvalidUnicode, InvalidValue, MissingParameter, UnsupportedMediaType
 from tasks.lines import LineSplitter, RawLine

@@ -9,7 +9,7 @@ from typing import Any, cast
 from uvicorn.config import Config
 from uvicorn.server import ServerState
 
-from api.answer.errors import new_request_id
+from api.middleware import new_request_id
 from api.server.http_protocol import Limits, Protocol
 from api.server.log_throttle import Tally
 

@@ -7,9 +7,9 @@ import traceback
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from api.answer import errors
-from api.answer.errors import new_request_id
+from api import error_responses
 from api.answer.security_headers import security_headers
+from api.middleware import new_request_id
 from api.queue.metrics import Metrics
 from api.request.memory_budget import OWNER, release
 from api.server.origins import Visitors
@@ -78,13 +78,13 @@ class Edge:
 
         try:
             if refusal := self._visitors.check(scope) or _nowhere(scope):
-                await errors.response(refusal, scope, scope["path"])(scope, receive, labelled)
+                await error_responses.response(refusal, scope, scope["path"])(scope, receive, labelled)
             else:
                 await self._app(scope, receive, labelled)
         except Exception as error:  # noqa: BLE001 - the boundary of the process: a defect answers 500 and the server lives
             _log_defect(request_id, error)
             if not status:  # otherwise the response is half out, and the server closes the connection
-                answer = errors.response(InternalError(_apology(request_id)), scope, scope["path"])
+                answer = error_responses.response(InternalError(_apology(request_id)), scope, scope["path"])
                 await answer(scope, receive, labelled)
         finally:
             release(scope)

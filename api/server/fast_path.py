@@ -5,37 +5,30 @@ is not in the table takes that way and behaves as the framework says.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from fastapi import FastAPI
 from starlette.requests import Request
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from api.answer import errors
-from api.answer.errors import CallerGone
-from api.document.openapi import make_document
+from api import error_responses
+from api.error_responses import CallerGone
 from api.families.route import DirectRoute
+from api.openapi import DocumentedApp
 from tasks.errors import EmbedqError
 
 Shortcuts = Mapping[tuple[str, str], ASGIApp]
 """By method and path."""
 
 
-class App(FastAPI):
-    """FastAPI with shortcuts in front.
+class App(DocumentedApp):
+    """The application with shortcuts in front.
 
     Attributes:
         shortcuts: serve the requests they fit; set once the routes are known.
     """
 
     shortcuts: Shortcuts
-
-    def openapi(self) -> dict[str, Any]:
-        """The OpenAPI document, made once. FastAPI's own lacks our forms of errors and the security scheme."""
-        if self.openapi_schema is None:
-            self.openapi_schema = make_document(self)
-        return self.openapi_schema
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serves one connection of whatever type."""
@@ -98,5 +91,5 @@ class _Shortcut:
         try:
             response = await self._function(Request(scope, receive))
         except (EmbedqError, CallerGone) as error:
-            response = errors.response(error, scope, scope["path"])
+            response = error_responses.response(error, scope, scope["path"])
         await response(scope, receive, send)

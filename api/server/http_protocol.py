@@ -16,8 +16,9 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
-from api.answer.errors import MEDIA_TYPE, new_request_id, problem
 from api.answer.security_headers import security_headers
+from api.error_responses import MEDIA_TYPE, problem
+from api.middleware import new_request_id
 from tasks.errors import EmbedqError, HeadTooLarge, InvalidHTTP, RequestTimeout
 
 

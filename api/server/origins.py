@@ -22,6 +22,14 @@ _LOCAL = (".localhost", ".internal")
 """Ends of names that nobody can have in the public tree: the second is for private networks, as of containers."""
 _READING = frozenset({"GET", "HEAD", "OPTIONS"})
 
+READABLE = (
+    "accept-ranges", "content-disposition", "content-range", "etag", "location", "openai-processing-ms",
+    "preference-applied", "retry-after", "www-authenticate", "x-ratelimit-limit-requests", "x-ratelimit-limit-tokens",
+    "x-ratelimit-remaining-requests", "x-ratelimit-remaining-tokens", "x-ratelimit-reset-requests",
+    "x-ratelimit-reset-tokens", "x-request-id", "x-should-retry",
+)  # fmt: skip
+"""All headers of answers that are this service's own: a web page of another origin reads these and no others."""
+
 
 class Visitors:
     """The rules for hosts and origins of one server."""
@@ -106,10 +114,8 @@ def _is_address(name: str) -> bool:
     return True
 
 
-def admit(app: ASGIApp, origins: Sequence[str], readable: Collection[str]) -> ASGIApp:
+def admit(app: ASGIApp, origins: Sequence[str]) -> ASGIApp:
     """`app` for web pages of these origins too (CORS); `app` itself where there are none.
-
-    `readable`: headers of answers beside `x-request-id`. A page reads no others of another origin's answer.
 
     Cookies are never asked for: keys come in headers that a page must have. Any header may be sent, as OpenAI's client
     in a browser sends a dozen of its own.
@@ -121,5 +127,5 @@ def admit(app: ASGIApp, origins: Sequence[str], readable: Collection[str]) -> AS
         allow_origins=list(origins),
         allow_methods=["GET", "HEAD", "POST", "DELETE"],
         allow_headers=["*"],
-        expose_headers=sorted({"x-request-id", *readable}),
+        expose_headers=READABLE,
     )

@@ -4,8 +4,8 @@ import time
 
 from starlette.requests import Request
 
-from api.answer.errors import CallerGone
 from api.answer.task_json import etag
+from api.error_responses import CallerGone
 from api.parts import Services
 from api.request.ownership import own_task
 from api.waiting.hub import Waiter, watched

@@ -6,7 +6,7 @@ import time
 from starlette.requests import Request
 
 from api.answer import task_json
-from api.answer.errors import CallerGone, item_failed
+from api.error_responses import CallerGone, item_failed
 from api.parts import Services
 from api.queue.accept import accept, submit
 from api.queue.submission import LINGERING_INTEREST_S

@@ -10,9 +10,9 @@ import pytest
 from starlette.requests import Request
 from starlette.types import Message
 
-from api.answer.errors import CallerGone
 from api.async_datasets import AsyncDatasets
 from api.async_storage import AsyncStorage
+from api.error_responses import CallerGone
 from stack.testing import PATIENCE_S
 from tasks.errors import NotReady, Overloaded
 from tasks.records.datasets import Catalog
