@@ -9,45 +9,36 @@ from fastapi.middleware.cors import CORSMiddleware
 from fastapi.responses import FileResponse
 from fastapi.routing import APIRoute
 
-from api import console_files
-from api.answer import errors
-from api.document import openapi
-from api.families import (
-    batches,
-    dataset_contents,
-    datasets,
-    files,
-    ingestions,
-    jobs,
-    key_purge,
-    keys,
-)
+from api import console_files, error_responses, openapi
 from api.middleware import Paths, Requests
 from api.parts import Services
-from api.routes import embeddings, health, models, service, tasks, tei
+from api.routes import (
+    batches,
+    datasets,
+    embeddings,
+    files,
+    health,
+    ingestions,
+    jobs,
+    keys,
+    models,
+    service,
+    tasks,
+    tei,
+)
+from api.services.batches import BatchService
+from api.services.datasets import DatasetService
 from api.services.embeddings import EmbeddingService
+from api.services.files import FileService
+from api.services.ingestions import IngestionService
+from api.services.jobs import JobService
+from api.services.keys import KeyService
 from api.services.service import VERSION, ServiceInfo
 from api.services.tasks import TaskService
 from api.waiting.subscription import WaitingTimes
 from worker_config.settings import Settings
 
-FAMILIES = (
-    tasks,
-    files,
-    batches,
-    ingestions,
-    jobs,
-    datasets,
-    dataset_contents,
-    keys,
-    key_purge,
-    tei,
-    openapi,
-)
-"""Whoever has routes, in the order of the document. Of two routes that fit a path the first one answers."""
-
-
-ROUTERS = (embeddings, tasks, models, service, tei, health)
+ROUTERS = (*(embeddings, tasks, files, batches, ingestions, jobs, datasets, models, service, keys, tei, health),)
 """By resource, in the order of the document."""
 
 
@@ -63,21 +54,11 @@ def _name(route: APIRoute) -> str:
     return route.name
 
 
-class App(FastAPI):
-    """FastAPI with this service's document."""
-
-    def openapi(self) -> dict[str, Any]:
-        """The OpenAPI document, made once. FastAPI's own lacks our forms of errors and the security scheme."""
-        if self.openapi_schema is None:
-            self.openapi_schema = openapi.make_document(self)
-        return self.openapi_schema
-
-
 def create_app(
     settings: Settings,
     process: int | None = None,
     times: WaitingTimes = WaitingTimes(),
-) -> App:
+) -> openapi.DocumentedApp:
     """The ASGI app. It connects to Redis when its lifespan starts, and starts without Redis too.
 
     `process`: which of several behind one port this is.
@@ -85,8 +66,8 @@ def create_app(
     services = Services.build(settings, process, times)
 
     @asynccontextmanager
-    async def lifespan(_app: App) -> AsyncIterator[Mapping[str, Any]]:
-        app.state.reference = openapi.Reference.from_document(app.openapi())
+    async def lifespan(_app: FastAPI) -> AsyncIterator[Mapping[str, Any]]:
+        app.openapi()  # now: nobody shall wait for it in a request
         background = await services.start()
         if services.watchdog.mismatch is not None:
             raise services.watchdog.mismatch  # a process that served would be replaced for ever
@@ -94,18 +75,24 @@ def create_app(
         await services.stop(background)
 
     # A redirect to the other form of a path would lose the body in some clients; both forms are routes instead.
-    app = App(
-        title="embedq",
-        version=VERSION,
+    app = openapi.DocumentedApp(
         lifespan=lifespan,
         redirect_slashes=False,
-        openapi_url=None,
+        title="embedq",
+        version=VERSION,
+        summary="Text embeddings off the web tier.",
+        responses=error_responses.RESPONSES,
         docs_url=None,
         redoc_url=None,
         # Its spans would have the path and the query, where callers write texts. Ours are in worker_config/traces.py.
         telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
     )
     app.state.services = services
+    app.state.settings = settings
+    app.state.storage = services.storage
+    app.state.keys, app.state.rates = services.keys, services.rates
+    app.state.in_flight = services.door
+    app.state.key_service = KeyService(services.keys, services.ledger, services.storage)
     registry, new_tasks = services.registry, services.new_tasks
     app.state.embeddings = EmbeddingService(new_tasks, services.calls, registry, services.rates, settings)
     app.state.tasks = TaskService(
@@ -117,17 +104,21 @@ def create_app(
         keys=services.keys,
         settings=settings,
     )
+    app.state.datasets = DatasetService(
+        services.datasets, services.storage, services.registry, services.calls.embed_query, settings.max_wait_s
+    )
     app.state.service = ServiceInfo(services.ledger, services.registry, services.storage, settings)
     app.state.metrics = services.metrics
+    app.state.files = FileService(services.ledger, services.storage, settings)
+    app.state.batches = BatchService(services.ledger, services.registry, settings)
+    app.state.ingestions = IngestionService(services.ledger, services.registry, services.storage, settings)
+    app.state.jobs = JobService(services.ledger, services.registry)
     for resource in ROUTERS:
-        app.include_router(resource.router, responses=errors.RESPONSES, generate_unique_id_function=_name)
-    routers = [family.router for family in FAMILIES]
-    for router in routers:
-        app.include_router(router)
-    routes = [route for router in routers for route in router.routes]
+        app.include_router(resource.router, generate_unique_id_function=_name)
     app.add_api_route("/console", console_files.page, response_class=FileResponse, include_in_schema=False)
     app.mount("/console", console_files.ConsoleFiles())
-    errors.install(app, routes)
+    openapi.add_page(app)
+    error_responses.install(app)
     if settings.cors_origins:
         # Cookies are never asked for: keys come in headers that a page must have. Any header may be sent, as OpenAI's
         # client in a browser sends a dozen of its own.

@@ -4,14 +4,13 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any, ParamSpec, TypeAlias, TypeVar
+from typing import Any, BinaryIO, ParamSpec, TypeAlias, TypeVar
 
 from tasks.errors import EmbedqError, StorageUnavailable
 from tasks.ledger.operations import Operation
 from tasks.records.storage_identity import open_proved
-from tasks.storage.storage import Storage, Writer
+from tasks.storage.storage import CHUNK_BYTES, Storage
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -74,17 +73,16 @@ class AsyncStorage:
             return ""
         return ""
 
-    @asynccontextmanager
-    async def writing(self, name: str) -> AsyncIterator[Writer]:
-        """As `Storage.writing`. The writer itself is synchronous: use it in threads, one at a time."""
-        whole = (await self.open()).writing(name)
-        writer = await self.run(whole.__enter__)
-        try:
-            yield writer
-        except BaseException as error:
-            await self.run(whole.__exit__, type(error), error, error.__traceback__)
-            raise
-        await self.run(whole.__exit__, None, None, None)
+    async def store(self, name: str, file: BinaryIO) -> None:
+        """Stores what is in a file, from its place on, as `Storage.writing`."""
+        storage = await self.open()
+
+        def copy() -> None:
+            with storage.writing(name) as writer:
+                for piece in iter(lambda: file.read(CHUNK_BYTES), b""):
+                    writer.write(piece)
+
+        await self.run(copy)
 
     async def chunks(self, name: str, first: int, size: int) -> AsyncIterator[bytes]:
         """As `Storage.chunks`; but the first one has been read when this returns, so that an error comes at once."""

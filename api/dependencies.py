@@ -1,22 +1,31 @@
 """What routes ask for: services, headers, pages, bodies."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from functools import partial
-from typing import Annotated, Any, TypeVar, cast
+from typing import Annotated, Any, Literal, TypeVar, cast
 
-from fastapi import Depends, Header, Query, Request
-from pydantic import BaseModel, BeforeValidator
+from fastapi import Depends, Header, Query, Request, Response
+from pydantic import BaseModel, BeforeValidator, Field
 
 from api.auth import known_key
+from api.error_responses import CallerGone
 from api.idempotency import HEADER, MAX_KEY_CHARS
 from api.metrics import Metrics
+from api.offload import offload_in_turn
 from api.parts import Services
-from api.request.offload import offload_in_turn
-from api.request_limits import Holding
+from api.request_limits import Holding, sent
 from api.schemas.common import PagePlace
+from api.services.batches import BatchService
+from api.services.datasets import DatasetService
 from api.services.embeddings import EmbeddingService
+from api.services.files import FileService
+from api.services.ingestions import IngestionService
+from api.services.jobs import JobService
+from api.services.keys import KeyService
 from api.services.service import ServiceInfo
 from api.services.tasks import TaskService
+from api.uploads import Download, Upload, download, least_bytes, received
 from api.waiting.subscription import until_gone
 from tasks.records.api_keys import Key
 from tasks.wire.validation import parse_object, validated
@@ -26,14 +35,14 @@ B = TypeVar("B", bound=BaseModel)
 # Services: one for each resource, made in `api.app`.
 
 
-def tasks_of(request: Request) -> TaskService:
-    """The same."""
-    return cast("TaskService", request.app.state.tasks)
-
-
 def embeddings_of(request: Request) -> EmbeddingService:
     """The service, for the routes that take the request."""
     return cast("EmbeddingService", request.app.state.embeddings)
+
+
+def tasks_of(request: Request) -> TaskService:
+    """The same."""
+    return cast("TaskService", request.app.state.tasks)
 
 
 async def _embeddings(request: Request) -> EmbeddingService:
@@ -44,6 +53,26 @@ async def _tasks(request: Request) -> TaskService:
     return tasks_of(request)
 
 
+async def _datasets(request: Request) -> DatasetService:
+    return cast("DatasetService", request.app.state.datasets)
+
+
+async def _files(request: Request) -> FileService:
+    return cast("FileService", request.app.state.files)
+
+
+async def _batches(request: Request) -> BatchService:
+    return cast("BatchService", request.app.state.batches)
+
+
+async def _ingestions(request: Request) -> IngestionService:
+    return cast("IngestionService", request.app.state.ingestions)
+
+
+async def _jobs(request: Request) -> JobService:
+    return cast("JobService", request.app.state.jobs)
+
+
 async def _service(request: Request) -> ServiceInfo:
     return cast("ServiceInfo", request.app.state.service)
 
@@ -52,12 +81,28 @@ async def _series(request: Request) -> Metrics:
     return cast("Metrics", request.app.state.metrics)
 
 
+async def _keys(request: Request) -> KeyService:
+    return cast("KeyService", request.app.state.key_service)
+
+
 Embeddings = Annotated[EmbeddingService, Depends(_embeddings)]
 Tasks = Annotated[TaskService, Depends(_tasks)]
+Datasets = Annotated[DatasetService, Depends(_datasets)]
 Service = Annotated[ServiceInfo, Depends(_service)]
 Series = Annotated[Metrics, Depends(_series)]
+Files = Annotated[FileService, Depends(_files)]
+Batches = Annotated[BatchService, Depends(_batches)]
+Ingestions = Annotated[IngestionService, Depends(_ingestions)]
+Jobs = Annotated[JobService, Depends(_jobs)]
+ApiKeys = Annotated[KeyService, Depends(_keys)]
 
 # Headers and queries.
+
+
+async def no_store(response: Response) -> None:
+    """Of routers whose answers nobody may keep."""
+    response.headers["cache-control"] = "no-store"
+
 
 IdempotencyKey = Annotated[
     str | None,
@@ -75,7 +120,7 @@ def _default_if_empty(default: object) -> BeforeValidator:
     return BeforeValidator(lambda value: default if value == "" else value)
 
 
-Limit = Annotated[int, _default_if_empty(20), Query(ge=1, le=100, description="Objects per page.")]
+Limit = Annotated[int, Field(ge=1, le=100), _default_if_empty(20), Query(description="Objects per page.")]
 After = Annotated[
     str | None,
     _default_if_empty(None),
@@ -88,6 +133,8 @@ async def _page(after: After = None, limit: Limit = 20) -> PagePlace:
 
 
 PageQuery = Annotated[PagePlace, Depends(_page)]
+FileLimit = Annotated[int, _default_if_empty(10_000), Query(ge=1, le=10_000, description="Files per page.")]
+OrderQuery = Annotated[Literal["asc", "desc"], _default_if_empty("desc"), Query(description="By time of creation.")]
 WaitQuery = Annotated[
     float, Query(ge=0, allow_inf_nan=False, description="Seconds to wait for the end. The server has a limit too.")
 ]
@@ -102,15 +149,19 @@ async def _small_body(request: Request, key: Annotated[Key, Depends(known_key)])
         yield await parts.bodies.read(request, held)
 
 
-def read_json(kind: type[B]) -> Callable[..., Awaitable[B]]:
+SmallBody = Annotated[bytes, Depends(_small_body)]
+"""The body of a request, unparsed."""
+
+
+def read_json(kind: type[B], *, nulls: bool = False) -> Callable[..., Awaitable[B]]:
     """The dependency that reads a JSON body of this kind; in the document it stands by `json_body`.
 
     `Annotated[schemas.NewKey, Depends(read_json(schemas.NewKey))]`. The dependency raises the `RequestError` that names
-    the field and the fix.
+    the field and the fix. `nulls`: `null` is not the same as absent: it removes something.
     """
 
-    async def read(body: Annotated[bytes, Depends(_small_body)]) -> B:
-        return await offload_in_turn(len(body), lambda: validated(kind, parse_object(body)))
+    async def read(body: SmallBody) -> B:
+        return await offload_in_turn(len(body), lambda: validated(kind, parse_object(body), nulls=nulls))
 
     return read
 
@@ -126,7 +177,44 @@ def json_body(kind: type[BaseModel]) -> dict[str, Any]:
     return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
 
 
-# The caller's connection, and the answer on it.
+async def _upload(request: Request, key: Annotated[Key, Depends(known_key)]) -> AsyncIterator[Upload]:
+    state = request.app.state
+    announced = least_bytes(request.headers.get("content-length", ""), state.settings.max_file_bytes)
+    # Before the body is read: whoever is over the quota would otherwise send gigabytes to hear of it.
+    await cast("FileService", state.files).require_room(key, announced)
+    async with received(request, state.settings.max_file_bytes) as upload:
+        yield upload
+
+
+Uploaded = Annotated[Upload, Depends(_upload)]
+"""The file of a form, until the request is over. Comes behind the key."""
+
+# Stored bytes as an answer.
+
+
+async def _download(
+    request: Request,
+    wanted: Annotated[str | None, Header(alias="Range", description="One range, such as `bytes=0-99`.")] = None,
+    known: Annotated[str | None, Header(alias="If-Range", description="An `ETag`: `Range` is for these bytes.")] = None,
+) -> Download:
+    return partial(download, request.app.state.storage, wanted, known)
+
+
+Downloaded = Annotated[Download, Depends(_download)]
+"""Makes the answer of a `Content`, whole or the range that the request asks for."""
+
+# The caller's connection.
+
+
+async def _gone(request: Request) -> Callable[[], Coroutine[Any, Any, None]]:
+    return partial(until_gone, request.receive)
+
+
+Gone = Annotated[Callable[[], Coroutine[Any, Any, None]], Depends(_gone)]
+"""Returns when the client has closed the connection. The body must have been read before."""
+
+
+# Answers that may be large.
 
 
 async def _answer(request: Request, key: Annotated[Key, Depends(known_key)]) -> AsyncIterator[Holding]:
@@ -138,9 +226,23 @@ Answer = Annotated[Holding, Depends(_answer)]
 """Has the bytes of the answer until the last one is sent."""
 
 
-async def _gone(request: Request) -> Callable[[], Awaitable[None]]:
-    return partial(until_gone, request.receive)
+async def _large_json(gone: Gone, answer: Answer) -> Callable[[Coroutine[Any, Any, bytes]], Awaitable[Response]]:
+    async def response(work: Coroutine[Any, Any, bytes]) -> Response:
+        leaving, working = asyncio.create_task(gone()), asyncio.create_task(work)
+        try:
+            await asyncio.wait((leaving, working), return_when=asyncio.FIRST_COMPLETED)
+            if not working.done():
+                raise CallerGone
+            content = working.result()
+        finally:
+            leaving.cancel()
+            working.cancel()
+        answer.take(len(content))
+        return sent(content, answer, "application/json", {})
+
+    return response
 
 
-Gone = Annotated[Callable[[], Awaitable[None]], Depends(_gone)]
-"""Returns when the client has closed the connection. The body must have been read before."""
+LargeJSON = Annotated[Callable[[Coroutine[Any, Any, bytes]], Awaitable[Response]], Depends(_large_json)]
+"""Makes a response of the JSON that comes out of a call, which is cancelled when the client leaves first. The response
+counts as long as it is sent; raises `Overloaded`."""

@@ -2,16 +2,15 @@
 
 import asyncio
 import logging
-import sys
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from api.answer.errors import new_request_id, problem
+from api.error_responses import refusal
 from api.log_tally import Tally
-from api.request_limits import overloaded
-from tasks.errors import EmbedqError, HeadTooLarge, InvalidHTTP, RequestTimeout
+from tasks.errors import EmbedqError, HeadTooLarge, InvalidHTTP, Overloaded, RequestTimeout
 
+_HEAD_BYTES, _FIELDS = 65_536, 128
 (_log := logging.getLogger(f"{__name__}.uvicorn")).setLevel(logging.ERROR)  # it warns of each bad request
 _ended = Tally(logging.getLogger(__name__), "connections were ended")
 
@@ -24,25 +23,27 @@ class DeadlineProtocol(H11Protocol):
     _timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
         self.logger = _log
-        if self.limit_concurrency is not None and len(self.connections) + 1 >= self.limit_concurrency:
-            self.transport = transport
-            self._refuse(overloaded(), "too many at a time (EMBEDQ_MAX_CONNECTIONS)")
-        else:
-            super().connection_made(transport)
-            self._watch()
+        if self.limit_concurrency is not None and len(self.connections) >= self.limit_concurrency:
+            self.connections.discard(self)  # uvicorn would refuse requests of the others instead
+            self._refuse(Overloaded("Too many connections.", retry_after_s=5), "too many (EMBEDQ_MAX_CONNECTIONS)")
+        self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
         self._watch()
 
     def handle_events(self) -> None:
-        super().handle_events()
+        head = self.conn.trailing_data[0].partition(b"\r\n\r\n")[0] if self.conn.their_state is h11.IDLE else b""
+        if len(head) > _HEAD_BYTES or head.count(b"\n") > _FIELDS:  # h11 has no limit for what comes in one piece
+            self._refuse(HeadTooLarge(f"The head has more than {_HEAD_BYTES:,} bytes or {_FIELDS} fields."))
+        else:
+            super().handle_events()
         self._watch()
 
     def send_400_response(self, msg: str) -> None:
-        too_large = getattr(sys.exception(), "error_status_hint", 0) == HeadTooLarge.status  # uvicorn tells nobody
-        self._refuse(HeadTooLarge("The head has more than 64 KiB.") if too_large else InvalidHTTP(msg))
+        self._refuse(InvalidHTTP(msg))
 
     def shutdown(self) -> None:
         self.app_state["send_home"]()  # those who wait would hold the server for a minute
@@ -70,11 +71,10 @@ class DeadlineProtocol(H11Protocol):
     def _refuse(self, error: EmbedqError, why: str = "") -> None:
         _ended.add(why or error.code)
         if self.conn.our_state in {h11.IDLE, h11.SEND_RESPONSE}:  # no answer has begun
-            answer = problem(error, instance="")
-            fields = [*answer.raw_headers, (b"connection", b"close"), (b"x-request-id", new_request_id())]
-            head = h11.Response(status_code=error.status, headers=fields)
-            for event in (head, h11.Data(data=bytes(answer.body)), h11.EndOfMessage()):
-                self.transport.write(self.conn.send(event) or b"")
+            answer = refusal(error)
+            head = h11.Response(status_code=error.status, headers=answer.raw_headers)
+            events = head, h11.Data(data=bytes(answer.body)), h11.EndOfMessage()
+            self.transport.writelines(self.conn.send(event) or b"" for event in events)
         if self.cycle is not None:
             self.cycle.disconnected = True
         self.transport.close()

@@ -14,7 +14,7 @@ from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 from starlette.types import Scope
 
-from api.answer.errors import answered
+from api.error_responses import answered
 from api.loop_stall import StallProbe
 from api.request_limits import HeldBytes, InFlight
 from api.served_models import ServedModels
@@ -173,6 +173,7 @@ def process_rows(
 ) -> Iterator[Metric]:
     """The state of one web tier process. `held`: bytes of large bodies, by what they are ("requests", "answers")."""
     refusal = "With more, callers are refused."
+    sizes = [([what], budget.held_bytes) for what, budget in held.items()]
     limits = [([what], budget.limit_bytes) for what, budget in held.items()]
     rows = (
         _one("embedq_redis_up", "1 while Redis answers.", models.redis_up),
@@ -180,9 +181,7 @@ def process_rows(
         _one("embedq_waiting_requests", "Requests that wait for a task.", hub.waiting_requests),
         _one("embedq_submissions_under_way", "On their way to Redis and back.", door.number),
         _one("embedq_submissions_under_way_limit", refusal, door.most),
-        Row(
-            "embedq_held_bytes", "Of large bodies under way.", ["what"], [([w], b.held_bytes) for w, b in held.items()]
-        ),
+        Row("embedq_held_bytes", "Of large bodies under way.", ["what"], sizes),
         Row("embedq_held_limit_bytes", refusal, ["what"], limits),
         _one("embedq_loop_stall_max_seconds", "Longest stall since the start.", stall.longest_s),
         _one("embedq_loop_stall_recent_seconds", "Longest stall since the last scrape.", stall.take_s()),

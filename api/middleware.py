@@ -5,16 +5,16 @@ import re
 import secrets
 import time
 import traceback
-from collections.abc import Sequence
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from api.answer import errors
+from api import error_responses as errors
+from api.auth import caller_of
 from api.browser_rules import BrowserRules
 from api.log_tally import Tally
 from api.metrics import Metrics
-from api.request.memory_budget import OWNER, release
 from api.schemas.common import set_prefix
+from api.security_headers import security_headers
 from tasks.errors import EmbedqError, InternalError, RouteNotFound, Unauthenticated
 from worker_config.logs import with_fields
 from worker_config.subject import Subject, set_subject
@@ -25,6 +25,11 @@ _access = logging.getLogger("api.access")
 
 _BARE = re.compile(r"/(embeddings|models|files|batches)(/|$)")
 """Clients of OpenAI may be set up with a base address without `/v1`."""
+
+
+def new_request_id() -> bytes:
+    """A name for a request whose caller gave it none."""
+    return b"req_" + secrets.token_hex(12).encode()
 
 
 class Paths:
@@ -73,7 +78,6 @@ def _head_of(send: Send) -> Send:
 
 
 _SANE_ID = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
-Header = tuple[bytes, bytes]
 
 
 class Requests:
@@ -116,7 +120,7 @@ class Requests:
             nonlocal status, sent_bytes
             if message["type"] == "http.response.start":
                 status, own = message["status"], message["headers"]
-                message["headers"] = [*own, *_security_headers(own), (b"x-request-id", request_id)]
+                message["headers"] = [*own, *security_headers(own), (b"x-request-id", request_id)]
             else:
                 sent_bytes += len(message.get("body", b""))
             await send(message)
@@ -133,36 +137,16 @@ class Requests:
                 answer = errors.response(InternalError(_apology(request_id)), scope, scope["path"])
                 await answer(scope, receive, labelled)
         finally:
-            release(scope)
             took_s = time.perf_counter() - started
             route = _route(scope)
             self._metrics.served(scope, route, status, took_s)
             if trace is not None:
-                trace.end(scope["method"], route, status, {"embedq.owner": scope.get(OWNER, "")})
+                trace.end(scope["method"], route, status, {"embedq.owner": _who(scope) or ""})
             if status == Unauthenticated.status:
                 client = scope.get("client")
                 self._without_key.add(f"from {client[0]}" if client else "from an unknown address")
             if self._access_log:
                 _log_access(scope, status, took_s, sent_bytes)
-
-
-# Headers of every answer that forbid a browser to do more with it than its reader asked for. HSTS is missing on
-# purpose: it binds a whole host name, and the server does not know whether TLS ends in front of it.
-_ALWAYS: tuple[Header, ...] = (
-    (b"x-content-type-options", b"nosniff"),
-    (b"referrer-policy", b"no-referrer"),  # an address of this service holds ids
-    (b"cross-origin-resource-policy", b"same-origin"),  # CORS is another rule: what it allows stays allowed
-    (b"cross-origin-opener-policy", b"same-origin"),
-)
-_UNLESS_SAID: tuple[Header, ...] = (
-    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),  # of answers that are no pages
-    (b"cache-control", b"no-store"),  # nearly all answers hold what one caller may read
-)
-
-
-def _security_headers(own: Sequence[Header]) -> list[Header]:
-    said = {name for name, _ in own}
-    return [*_ALWAYS, *(header for header in _UNLESS_SAID if header[0] not in said)]
 
 
 def _require_path(scope: Scope) -> None:
@@ -187,6 +171,12 @@ def _route(scope: Scope) -> str:
     return getattr(scope.get("route"), "path", "unmatched")
 
 
+def _who(scope: Scope) -> str | None:
+    """What a person calls the caller; None: nobody has asked who it is."""
+    key = caller_of(scope)
+    return None if key is None else key.name
+
+
 def _log_access(scope: Scope, status: int, took_s: float, sent_bytes: int) -> None:
     fields = with_fields(
         method=scope["method"],
@@ -194,7 +184,7 @@ def _log_access(scope: Scope, status: int, took_s: float, sent_bytes: int) -> No
         status=status,
         seconds=round(took_s, 6),
         bytes=sent_bytes,
-        owner=scope.get(OWNER),
+        owner=_who(scope),
     )
     _access.info("answered", extra=fields)
 

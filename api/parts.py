@@ -2,28 +2,22 @@
 
 import asyncio
 import logging
-from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Self, cast
-
-from starlette.requests import Request
+from typing import Self
 
 from api.async_datasets import AsyncDatasets
 from api.async_storage import AsyncStorage
+from api.auth import Keys
 from api.browser_rules import BrowserRules
 from api.loop_stall import StallProbe
 from api.metrics import Metrics, process_rows, queue_rows
-from api.request.api_keys import KeyRing, LedgerKeys, grant_of, let_in
-from api.request.memory_budget import OWNER, holding_of
 from api.request_limits import Bodies, HeldBytes, InFlight, RequestRates
 from api.served_models import ServedModels
 from api.submit import NewTasks, Submitter
 from api.waiting.ledger_watch import Bells, LedgerWatch
 from api.waiting.subscription import Subscription, WaitingTimes
 from api.waiting.wait_for_vectors import SynchronousCalls
-from tasks.errors import RateLimited
 from tasks.ledger import AsyncLedger
-from tasks.records.api_keys import Key, Scope
 from worker_config.settings import Settings
 from worker_config.traces import Traces, open_traces
 
@@ -33,13 +27,9 @@ _CANCELLATIONS = 10
 _FIRST_SUBSCRIPTION_S = 1.0
 
 
-class PublicRoute(Exception):
-    """A route whose description names no scopes asks who calls. A defect, so a 500."""
-
-
 @dataclass(frozen=True, slots=True)
 class Services:
-    """Everything a route may need."""
+    """What the services of the resources are made of."""
 
     settings: Settings
     ledger: AsyncLedger
@@ -51,8 +41,7 @@ class Services:
     stall: StallProbe
     door: InFlight
     rates: RequestRates
-    keys: KeyRing
-    ledger_keys: LedgerKeys
+    keys: Keys
     rules: BrowserRules
     new_tasks: NewTasks
     submitter: Submitter
@@ -71,20 +60,21 @@ class Services:
         times: WaitingTimes = WaitingTimes(),
     ) -> Self:
         """The parts, connected to each other and to nothing else yet. `process`: which of several behind one port."""
-        keys = KeyRing(settings)
         metrics = Metrics(process)
         stall = StallProbe(metrics.stalled)
         ledger = AsyncLedger.connect(settings.redis_url, settings.redis_ack, lag_s=lambda: stall.recent_s)
+        datasets = AsyncDatasets(storage := AsyncStorage(settings.storage_url, ledger.run), settings.search_bytes)
+        keys = Keys(settings, ledger, datasets.forget)
         registry = ServedModels(settings, several=lambda: keys.several)
         bell = Bells(settings, metrics.count_bell)
         hub = Subscription(ledger, times)
-        datasets = AsyncDatasets(storage := AsyncStorage(settings.storage_url, ledger.run), settings.search_bytes)
         door = InFlight(lambda: stall.recent_s, shared=lambda: keys.several)
         requests, answers = (
             HeldBytes(settings.max_held_bytes, what, shared=lambda: keys.several) for what in ("requests", "answers")
         )
         metrics.add(lambda: process_rows(registry, hub, stall, door, {"requests": requests, "answers": answers}))
         metrics.add(lambda: queue_rows(registry, settings), shared=True)
+        new_tasks = NewTasks(settings, registry, hub.name)
         submitter = Submitter(ledger, bell, door, metrics, settings)
         return cls(
             settings=settings,
@@ -97,77 +87,17 @@ class Services:
             stall=stall,
             door=door,
             keys=keys,
-            ledger_keys=LedgerKeys(ledger, keys, datasets.forget),
             rules=BrowserRules(settings, lambda: keys.may_be_open),
             rates=RequestRates(ledger),
-            new_tasks=NewTasks(settings, registry, hub.name),
+            new_tasks=new_tasks,
             submitter=submitter,
-            calls=SynchronousCalls(ledger, hub, submitter, registry),
+            calls=SynchronousCalls(ledger, hub, submitter, registry, new_tasks),
             storage=storage,
             datasets=datasets,
             bodies=Bodies(settings.max_body_bytes, settings.max_body_lists, requests),
             answers=answers,
             traces=open_traces(settings.traces_endpoint, settings.traces_sample, role="api"),
         )
-
-    @classmethod
-    def from_request(cls, request: Request) -> Self:
-        """The parts behind the app that serves `request`."""
-        return cast("Self", request.app.state.services)
-
-    def admit(self, request: Request, scopes: Collection[Scope]) -> Key:
-        """Lets a request in to a route that needs one of these scopes, and says who sent it.
-
-        Raises:
-            Unauthenticated: no key came, or only wrong ones.
-            ScopeMissing: the key has none of them.
-            RedisUnavailable: the keys of the ledger are not known yet.
-        """
-        grant = self.keys.grant(request.headers)
-        let_in(request.scope, grant)
-        request.scope[OWNER] = grant.caller.name
-        self.require(request, scopes)
-        return grant.caller
-
-    async def known_key(self, request: Request) -> Key:
-        """Lets a request in and counts it, and says by which key; raises like `admit`."""
-        if self.keys.stamp is None:
-            await self.ledger_keys.first_reading()
-        grant = self.keys.grant(request.headers)
-        let_in(request.scope, grant)
-        key = grant.caller
-        request.scope[OWNER] = key.owner
-        await self.count(key)
-        return key
-
-    async def count(self, key: Key) -> None:
-        """Counts a request of a key that may make so many in a second, before anything of it is read."""
-        try:
-            await self.rates.count(key)
-        except RateLimited:
-            await self.door.pause()
-            raise
-
-    def require(self, request: Request, scopes: Collection[Scope]) -> None:
-        """Raises `ScopeMissing` if the caller has none of these scopes."""
-        caller = self.caller(request)
-        if caller.scopes.isdisjoint(scopes):
-            raise self.keys.scope_missing(caller, scopes)
-
-    def caller(self, request: Request) -> Key:
-        """Who sent a request that was admitted."""
-        grant = grant_of(request.scope)
-        if grant is None:
-            raise PublicRoute("a public route asks for its caller")
-        return grant.caller
-
-    def owner(self, request: Request) -> str:
-        """The name of the caller's key."""
-        return self.caller(request).name
-
-    async def read_body(self, request: Request) -> bytes:
-        """The body of a request to a family that is no ordinary route yet."""
-        return await self.bodies.read(request, holding_of(request.scope, self.bodies.budget))
 
     async def start(self) -> list["asyncio.Task[None]"]:
         """Starts the background tasks and returns them when the subscription stands, or a second later without it."""
@@ -178,12 +108,12 @@ class Services:
         except TimeoutError:
             pass  # Redis is down: the web tier starts all the same, and both tasks keep trying
         self.bell.call_through(self.ledger)
-        await asyncio.gather(self.watchdog.look(), self.ledger_keys.refresh())
+        await asyncio.gather(self.watchdog.look(), self.keys.refresh())
         self.stall.start()  # last: nobody is served yet, so a stall up to here hurts nobody
         return [
             listening,
             asyncio.create_task(self.watchdog.run(), name="watchdog"),
-            asyncio.create_task(self.ledger_keys.run(), name="keys"),
+            asyncio.create_task(self.keys.run(), name="keys"),
         ]
 
     def send_home(self) -> None:

@@ -17,8 +17,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from api.answer.errors import CallerGone
-from api.request.offload import offload
+from api.error_responses import CallerGone
+from api.offload import offload
 from tasks.errors import (
     BodyTooComplex,
     BodyTooLarge,

@@ -54,7 +54,7 @@
     ├── SchemaMismatch               another version's data is in this Redis (exit 78)
     └── InternalError           500
 
-Routes and ledger operations raise these; `api.answer.errors` alone turns them into responses. `detail` texts go to
+Routes and ledger operations raise these; `api.error_responses` alone turns them into responses. `detail` texts go to
 clients: they name the field and the fix, and never contain a text that somebody submitted.
 """
 
@@ -542,11 +542,15 @@ class FileUnknown(RequestError):
 
 
 class RangeNotSatisfiable(RequestError):
-    """The Range header asks for bytes behind the end of the file."""
+    """The Range header asks for bytes behind the end of the file, which has `size_bytes`."""
 
     status = 416
     code = "range_not_satisfiable"
     title = "Range not satisfiable"
+
+    def __init__(self, size_bytes: int) -> None:
+        super().__init__(f"The file has {size_bytes} bytes; the Range header asks for none of them.")
+        self.size_bytes = size_bytes
 
 
 class EncodingFailed(RequestError):

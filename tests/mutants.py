@@ -39,6 +39,7 @@ OF_RECORDS = (
         "open_list",
         "owned_list",
         "record_delete",
+        "record_find",
         "standing",
         "storage_id",
     ),

@@ -8,6 +8,7 @@ and what is allowed, and warns about `EMBEDQ_*` names it does not know.
 import difflib
 import logging
 import os
+import re
 import tempfile
 from collections.abc import Collection, Mapping
 from functools import cached_property
@@ -32,6 +33,16 @@ OVERDUE_EXIT_CODE = 70
 """EX_SOFTWARE of sysexits.h: a worker did not stop in time and ended itself."""
 
 _log = logging.getLogger(__name__)
+
+
+_PORT = 8000
+_PLATFORMS = re.compile(r"PORT_\d+_(TCP|UDP)(_.*)?|SERVICE_(HOST|PORT(_.*)?)")
+"""Names that Kubernetes gives the processes beside a Service `embedq`, behind the prefix."""
+
+
+def _own_port(value: Any) -> Any:
+    # Kubernetes and Docker's links set EMBEDQ_PORT=tcp://10.0.0.1:8000 where another Service is called embedq.
+    return _PORT if isinstance(value, str) and value.startswith(("tcp://", "udp://")) else value
 
 
 class SettingsError(Exception):
@@ -76,7 +87,7 @@ class Settings(BaseSettings):
 
     # Who may call
     host: str = "127.0.0.1"
-    port: int = Field(default=8000, ge=0, le=65535)
+    port: Annotated[int, BeforeValidator(_own_port)] = Field(default=_PORT, ge=0, le=65535)
     api_processes: int = Field(default=1, ge=1, le=64)
     api_keys: Annotated[tuple[tuple[str, str], ...], NoDecode, BeforeValidator(forms.api_keys)] = ()
     admin_keys: Annotated[tuple[str, ...], NoDecode, BeforeValidator(forms.listed)] = ()
@@ -321,13 +332,13 @@ def _describe(problem: Mapping[str, Any]) -> str:
 
 
 def _warn_about_unknown() -> None:
-    # A warning, not an error: container platforms inject names such as EMBEDQ_PORT_8000_TCP of their own.
+    # A warning, not an error: other programs of this prefix may have settings, too.
     settings = {name.upper() for name in Settings.model_fields} | {"URL", "API_KEY"}
     file = Settings.model_config.get("env_file")
     for where, names in (("", os.environ), (f" in {file}", _names_in(file))):
         for name in sorted(names):
             own = name.upper().removeprefix(PREFIX)
-            if name.upper().startswith(PREFIX) and own not in settings:
+            if name.upper().startswith(PREFIX) and own not in settings and not _PLATFORMS.fullmatch(own):
                 nearest = difflib.get_close_matches(own, settings, n=1)  # the prefix would make all of them near
                 hint = f"; did you mean {PREFIX}{nearest[0]}?" if nearest else ""
                 _log.warning("unknown setting %s%s is ignored%s", name, where, hint)

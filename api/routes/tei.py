@@ -1,6 +1,6 @@
 """The calls of text-embeddings-inference (TEI), in its own forms, for clients that speak to such a server.
 
-Errors on these paths have TEI's form, too (`api.answer.errors`). `embed` takes the request for speed: see
+Errors on these paths have TEI's form, too (`api.error_responses`). `embed` takes the request for speed: see
 `api.texts_call`.
 """
 

@@ -4,8 +4,8 @@ import time
 from functools import partial
 from typing import NamedTuple
 
+from api.offload import offload, offload_in_turn
 from api.render_vectors import embedding_list, matrix, size_bytes
-from api.request.offload import offload, offload_in_turn
 from api.request_limits import Holding, RequestRates, rate_limit_headers
 from api.schemas.embeddings import EmbedBody, TEIInfo
 from api.served_models import ServedModels

@@ -4,6 +4,8 @@ from typing import Protocol, TypeVar
 
 from tasks.errors import EmbedqError
 from tasks.records.api_keys import Key
+from tasks.records.files import Quota
+from worker_config.settings import Settings
 
 
 class Owned(Protocol):
@@ -22,3 +24,9 @@ def own(key: Key, thing: T | None, missing: EmbedqError) -> T:
     if thing is None or thing.owner != key.owner:
         raise missing
     return thing
+
+
+def quota_of(key: Key, settings: Settings) -> Quota:
+    """What the caller may store."""
+    own_bytes = key.limits.stored_bytes
+    return Quota(settings.file_quota_bytes if own_bytes is None else own_bytes, settings.file_quota_number)

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from functools import partial
 
+from api.auth import Keys
 from api.idempotency import alias_of_key
+from api.offload import offload, offload_in_turn
+from api.paging import ListPage, read_page
 from api.render_vectors import embedding_list, npy_file, size_bytes
-from api.request.api_keys import KeyRing
-from api.request.offload import offload, offload_in_turn
-from api.request.paging import ListPage, read_page
 from api.request_limits import Holding
 from api.schemas.common import Page, PagePlace
 from api.schemas.embeddings import TaskBody
@@ -54,7 +54,7 @@ class TaskService:
         submitter: Submitter,
         subscription: Subscription,
         models: ServedModels,
-        keys: KeyRing,
+        keys: Keys,
         settings: Settings,
     ) -> None:
         self._ledger = ledger

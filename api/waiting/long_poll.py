@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 
-from api.answer.errors import CallerGone
+from api.error_responses import CallerGone
 from api.waiting.subscription import Subscription
 from tasks.ledger import Task
 

@@ -1,16 +1,21 @@
 """A call that waits for its own task: register, submit, wait."""
 
+import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
 from time import monotonic
 
-from api.answer.errors import CallerGone, item_failed
+import numpy as np
+import numpy.typing as npt
+
+from api.error_responses import CallerGone, item_failed
 from api.served_models import ServedModels
-from api.submit import LINGERING_INTEREST_S, Submitter, task_of
+from api.submit import LINGERING_INTEREST_S, NewTasks, Submitter, task_of
 from api.waiting.subscription import Subscription, Wait
 from tasks.errors import NotReady, Unavailable, WaitTimeout
 from tasks.ledger import AsyncLedger, KeyRoom, Result, State, Submission, operations
 from tasks.ledger.executor import CALL_TIMEOUT_S
+from tasks.records.api_keys import Key
 from worker_config.subject import link_task, span
 
 Gone = Callable[[], Awaitable[None]]
@@ -32,15 +37,22 @@ class SynchronousCalls:
         subscription: tells of their ends.
         submitter: brings them into the ledger.
         models: that are served.
+        new_tasks: makes the tasks of searches.
     """
 
     def __init__(
-        self, ledger: AsyncLedger, subscription: Subscription, submitter: Submitter, models: ServedModels
+        self,
+        ledger: AsyncLedger,
+        subscription: Subscription,
+        submitter: Submitter,
+        models: ServedModels,
+        new_tasks: NewTasks,
     ) -> None:
         self._ledger = ledger
         self._subscription = subscription
         self._submitter = submitter
         self._models = models
+        self._new_tasks = new_tasks
 
     async def wait_for_vectors(
         self, submission: Submission, wait_s: float, gone: Gone
@@ -70,6 +82,20 @@ class SynchronousCalls:
                 link_task(task.trace)
                 wait.stored = True
             return await self._vectors(submission, wait, end_s, gone), reply.room
+
+    async def embed_query(
+        self, key: Key, text: str, *, model: str, dimensions: int | None, wait_s: float
+    ) -> npt.NDArray[np.floating]:
+        """The vector of a text as a query, cut to `dimensions`. Whoever leaves cancels it.
+
+        Raises:
+            InputTooLarge: the text is.
+            WaitTimeout, ItemFailed, NotReady, Unavailable: as `wait_for_vectors` does.
+        """
+        submission = self._new_tasks.query(key, text, model=model, dimensions=dimensions, wait_s=wait_s)
+        result, _ = await self.wait_for_vectors(submission, wait_s, _never)
+        vector: npt.NDArray[np.floating] = result.vectors[0]
+        return vector
 
     async def _vectors(self, submission: Submission, wait: Wait, end_s: float, gone: Gone) -> Result:
         if await wait.until_over(end_s - monotonic(), gone):
@@ -122,6 +148,10 @@ async def read_result(ledger: AsyncLedger, task_id: str, items: int) -> Result |
     timeout_s = CALL_TIMEOUT_S if items <= _SMALL_ITEMS else _RESULT_TIMEOUT_S
     with span("read"):
         return await ledger.run(operations.read_result(task_id), timeout_s=timeout_s)
+
+
+async def _never() -> None:
+    await asyncio.Event().wait()
 
 
 def _whole(result: Result) -> Result:

@@ -12,7 +12,9 @@ For ever, of bounded size:
     R:ingestion-order    string  order of the ingestion that was created last: milliseconds, or one more than the one
                                  before
     R:keys               hash    API keys (tasks.records.api_keys): name -> JSON Key, also of revoked ones; `@stamp`:
-                                 changes with each change, and stays when the last key is deleted
+                                 changes with each change, and stays when the last key is deleted; `@anonymous`:
+                                 "generation unpurged time" of what is made without keys
+    R:purged             zset    owner -> when the removal of all that it has began. Nobody has the id again
     R:litter             zset    "name owner" -> when the sweep may look at it: stored objects of files that
                                  expire, folders of batches and ingestions that have ended, each until
                                  it is deleted (tasks.records.litter)
@@ -61,7 +63,6 @@ With a TTL from the start:
 
     R:purge:{owner}      hash    where the removal of all that an owner has has come to: `server` and `cursor` of its
                                  SCAN, whether this round has `met` something (1 h; gone at the end)
-    R:purged             zset    owner -> when all of it was removed: web tiers forget what they keep of it (10 min)
     R:memory             string  "used limit" bytes of Redis memory, as last seen by WATCH (60 s)
     Q:asks:{stream}      string  JSON: the arguments of the CLAIM with which a stream lingers (60 s)
     Q:worker:{id}        string  JSON WorkerEntry (three beats)
@@ -90,7 +91,6 @@ Of files; the first as long as the file, those of an owner as long as the last o
     R:files:{owner}      zset    file -> time of creation
     R:fileends:{owner}   zset    "file size" -> expiry, of those that expire
     R:filebytes:{owner}  string  bytes of all of the owner's files
-    R:uploads:{owner}    hash    file -> "bytes until": uploads on their way, which count too; TTL of the last
 
 Of one key with limits:
 
@@ -123,7 +123,8 @@ Of one ingestion; without TTL while it is open, and with one (the retention) fro
                                  closed, samples base, s0, s1 for rates, `setback_{job}`:
                                  "times until what" while such jobs wait for something that is away, `away_{job}`: since
                                  when; `losses_{job}`: how often in a row their workers died; `deleted_at` as of a batch
-                                 (`deleted` is a count); `trace` as of a task. Tasks:
+                                 (`deleted` is a count); `roots` (JSON) and `shares_table`: rights of the owner's key;
+                                 `trace` as of a task. Tasks:
                                  `{id}-list-{n}`, `{id}-{page}-parse`, `{id}-{page}-embed`, `{id}-load-{n}` and
                                  `{id}-finish-{n}`
     R:ingestion-waiting:{id}  list   "page fence documents bytes": pages that are listed and not begun; gone at its
@@ -147,7 +148,7 @@ tasks/ledger/replicas.py.
 SCHEMA_VERSION = 5
 ROOT = "eq"
 ANONYMOUS = "anonymous"
-"""Owner of tasks that came in without an API key."""
+"""The name of callers without an API key, and their first owner (tasks.records.api_keys.anonymous_owner)."""
 
 DOCUMENTS = "@documents"
 """The queue of work that needs no model. No served name begins with an "@" (settings), and only models are in

@@ -557,10 +557,6 @@ def beat(queue: str, worker: WorkerEntry, ttl_ms: int, entry: ModelEntry | None 
     return Operation("beat", queue, arguments, lambda _: None)
 
 
-PURGES_TOLD_S = 600.0
-"""For so long `tasks.records.api_keys.read_keys` names an owner; `purge_close.lua` has the same."""
-
-
 def retire(queue: str, worker: str) -> Operation[None]:
     """A worker stops: it no longer counts as live. The last known rate stays."""
     return Operation("retire", queue, (worker,), lambda _: None)

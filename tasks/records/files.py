@@ -181,22 +181,14 @@ def quota_arguments(quota: Quota | None) -> dict[str, Argument]:
     return {"max_bytes": quota.max_bytes if quota else -1, "max_files": quota.max_files if quota else -1}
 
 
-def reserve_file(owner: str, file_id: str, size_bytes: int, quota: Quota, for_ms: int) -> Operation[None]:
-    """Counts an upload on its way as so many bytes, for so long or until its record is made. Again: as so many now.
+def require_room(owner: str, size_bytes: int, quota: Quota) -> Operation[None]:
+    """Asks whether a file of this size would be taken; changes nothing.
 
     Raises on reading:
-        QuotaExceeded: a file of this size would not be taken. Nothing was changed.
-        StorageFull: Redis is full.
+        QuotaExceeded: the owner's files would be too many or too large.
     """
-    arguments = _write_arguments(
-        "reserve", file_id, owner=owner, size=size_bytes, for_ms=for_ms, **quota_arguments(quota)
-    )
+    arguments = _write_arguments("room", "", owner=owner, size=size_bytes, **quota_arguments(quota))
     return Operation("file_write", "", (), lambda reply: _require_room(reply, quota), arguments)
-
-
-def release_file(owner: str, file_id: str) -> Operation[None]:
-    """An upload has come to nothing and no longer counts."""
-    return Operation("file_write", "", (), lambda _: None, _write_arguments("release", file_id, owner=owner))
 
 
 def read_file(file_id: str) -> Operation[FileRecord | None]:

@@ -53,6 +53,22 @@ def test_a_misspelt_name_in_the_environment_is_a_warning(
     assert caplog.messages == ["unknown setting EMBEDQ_PROT is ignored; did you mean EMBEDQ_PORT?"]
 
 
+def test_what_a_platform_says_of_a_service_of_this_name_is_ignored(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name, value in {
+        "PORT": "tcp://10.0.0.1:9000",
+        "PORT_9000_TCP": "tcp://10.0.0.1:9000",
+        "PORT_9000_TCP_ADDR": "10.0.0.1",
+        "SERVICE_HOST": "10.0.0.1",
+        "SERVICE_PORT": "9000",
+        "SERVICE_PORT_HTTP": "9000",
+    }.items():
+        monkeypatch.setenv(f"EMBEDQ_{name}", value)
+    assert load_settings().port == 8000
+    assert caplog.messages == []
+
+
 def test_a_name_that_is_near_no_other_gets_no_advice(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -1,9 +1,7 @@
 -- Makes or removes the record of a file, and keeps its owner's account. verb:
 --   put: reply {'ok', the record} or {'quota', bytes, files} or {'ended'}: the batch that made it writes no more files.
 --     for_ms: of the file, 0: until it is deleted. batch: '' or the one that made it
---   reserve: an upload on its way counts as `size` bytes for `for_ms`. reply {'ok'} or {'quota', ...} as `put` would now.
---     Without it twenty unfinished uploads held sixteen times the quota
---   release: an upload has come to nothing. reply {'ok'}
+--   room: reply {'ok'} or {'quota', ...} as `put` would now; changes nothing
 --   delete: reply {'ok', what the record was, or false}
 -- Arguments that a verb does not need are empty. max_bytes, max_files: -1: no limit.
 -- uses: litter quota
@@ -21,37 +19,18 @@ local function keep(account)            -- as long as the last of the files
     else call('PEXPIRE', name, int(math.max(last - NOW, 0) + SLACK_MS)) end
   end
 end
-local function uploading(account)       -- bytes and number of the other uploads; those that nobody renewed have died
-  local all, bytes, number = call('HGETALL', account.uploads), 0, 0
-  for i = 1, #all, 2 do
-    local coming, ends = string.match(all[i + 1], '^(%d+) (%d+)$')
-    if all[i] ~= id and tonumber(ends) > NOW then bytes, number = bytes + tonumber(coming), number + 1 end
-  end
-  return bytes, number
-end
 local function refusal(account)         -- or nil; and the entries that have expired
   if max_bytes < 0 and max_files < 0 then return nil, expired_files(account) end
-  local coming, uploads = uploading(account)
   return judged(account, function(bytes, files)
-    bytes, files = bytes + coming, files + uploads
     if max_bytes >= 0 and bytes + size > max_bytes or max_files >= 0 and files >= max_files then
       return {'quota', int(bytes), int(files)}
     end
   end)
 end
 
-if verb == 'reserve' then
-  local account = account_of(owner)
-  local refused = refusal(account)
-  if refused then return refused end
-  call('HSET', account.uploads, id, int(size) .. ' ' .. int(NOW + for_ms))
-  call('PEXPIRE', account.uploads, int(for_ms))
-  return {'ok'}
-end
-if verb == 'release' then
-  allowed_when_full()
-  call('HDEL', account_of(owner).uploads, id)
-  return {'ok'}
+if verb == 'room' then
+  local refused = refusal(account_of(owner))
+  return refused or {'ok'}
 end
 
 local record = call('HGETALL', key)
@@ -85,7 +64,6 @@ if expires > 0 then
   call('ZADD', account.ends, int(NOW + for_ms), id .. ' ' .. int(size))
 end
 call('ZADD', account.files, created, id)
-call('HDEL', account.uploads, id)
 call('INCRBY', account.bytes, int(size))
 for _, entry in ipairs(gone) do forget_file(account, entry) end
 keep(account)

@@ -1,7 +1,9 @@
 """Files over HTTP, for tests: a served app with a storage of its own, an upload in one line, what is in the storage."""
 
 import os
+import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +39,17 @@ def upload_with(client: httpx.Client) -> Upload:
 def stored(root: Path) -> list[str]:
     """Every file in the storage but its id, unfinished ones too."""
     return sorted(name for _, _, names in os.walk(root) for name in names if name != OBJECT)
+
+
+def spooled() -> int:
+    """Bytes of unfinished uploads on the disk: in files of this process without a name, in the temporary folder."""
+    size_bytes = 0
+    for descriptor in Path("/proc/self/fd").iterdir():
+        with suppress(OSError):  # closed meanwhile
+            place = str(descriptor.readlink())
+            if place.startswith(f"{tempfile.gettempdir()}/") and place.endswith(" (deleted)"):
+                size_bytes += descriptor.stat().st_size
+    return size_bytes
 
 
 def problem(answer: httpx.Response, status: int, code: str, param: str | None = None) -> None:

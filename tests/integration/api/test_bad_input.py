@@ -10,7 +10,7 @@ import httpx
 import pytest
 import redis
 
-from api.request.offload import _ONE_BY_ONE, LARGE_BYTES
+from api.offload import _ONE_BY_ONE, LARGE_BYTES
 from stack.testing import wait_until
 from tests.integration.api.served import ServedApp
 

@@ -1,13 +1,15 @@
 """The routes of batches: bodies, answers, pages, owners. What batches do is tested elsewhere."""
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from hashlib import sha256
 from typing import Any
 
 import httpx
 import pytest
 
-from stack.testing import wait_until
+from stack.testing import RedisServer, wait_until
 from tasks.ledger import Ledger
 from tasks.records.batches import BatchFault, BatchStatus, faults_text, move_batch, read_batch
 from tests.integration.api.file_uploads import upload_with
@@ -49,6 +51,7 @@ def test_a_new_batch_has_every_field(client: httpx.Client) -> None:
         "expired_at": None,
         "cancelling_at": None,
         "cancelled_at": None,
+        "counts": {"total": 0, "completed": 0, "failed": 0},
         "request_counts": {"total": 0, "completed": 0, "failed": 0},
         "usage": None,
         "metadata": {"job": "42"},
@@ -241,6 +244,27 @@ def test_an_idempotency_key_gets_the_same_batch(client: httpx.Client) -> None:
     assert (other.status_code, other.json()["error"]["code"]) == (422, "idempotency_key_reused")
 
 
+@pytest.mark.parametrize("key", ["", "x" * 256, "a\tb", "caf\xe9"])
+def test_an_unusable_idempotency_key(client: httpx.Client, key: str) -> None:
+    answer = client.post("/v1/batches", json=GOOD, headers=[(b"Idempotency-Key", key.encode("latin-1"))])
+    assert (answer.status_code, answer.json()["error"]["code"]) == (400, "invalid_value")
+    assert answer.json()["error"]["param"].lower() == "idempotency-key"
+    assert client.get("/v1/batches").json()["data"] == []
+
+
+def test_lists_of_large_batches_do_not_fill_the_memory_of_redis(private_redis: RedisServer) -> None:
+    with ServedApp(private_redis.url) as served, closing(Ledger.connect(private_redis.url)) as ledger:
+        faults = faults_text([BatchFault("invalid_json_line", "Not JSON." * 20, None, n) for n in range(1000)])
+        made = [create(served.client)["id"] for _ in range(30)]
+        for batch_id in made:
+            ledger.run(move_batch(batch_id, BatchStatus.FAILED, only_from=OPEN, fields={"errors": faults}))
+        # Redis ends a connection for which more than this is waiting.
+        ledger.client.config_set("client-output-buffer-limit", "normal 4mb 0 0")
+        with ThreadPoolExecutor(3) as threads:
+            answers = [*threads.map(lambda _: served.client.get("/v1/batches?limit=30"), range(3))]
+        assert [[batch["id"] for batch in answer.json()["data"]] for answer in answers] == [made[::-1]] * 3
+
+
 def test_owners_do_not_see_each_other(serve: Callable[..., ServedApp]) -> None:
     keys = ",".join(f"{name}:{sha256(name.encode()).hexdigest()}" for name in ("alice", "bob"))
     client = serve(api_keys=keys).client
@@ -306,8 +330,11 @@ def test_a_batch_is_tried_again_as_a_new_one(client: httpx.Client, ledger: Ledge
     assert kept is not None
     assert (kept.only_file_id, third["metadata"]["retry_of"]) == (failed, again["id"])
 
+    # Without its error file nothing of it can be tried any more; what was made before is still found.
     client.delete(f"/v1/files/{failed}")
-    gone = client.post(f"/v1/batches/{first['id']}/retry")
+    assert client.post(path).json()["id"] == again["id"]
+    ledger.run(move_batch(third["id"], BatchStatus.FAILED, only_from=OPEN))
+    gone = client.post(f"/v1/batches/{third['id']}/retry")
     assert (gone.status_code, gone.json()["error"]["code"]) == (404, "file_not_found")
     assert "Nobody knows any more" in gone.json()["error"]["message"]
 

@@ -74,8 +74,15 @@ def only(found: list[tuple[int, bytes]], status: int, code: str) -> None:
 
 @pytest.mark.parametrize(
     "head",
-    [LIVE + b"X: " + b"y" * 70_000, LIVE + b"X: y\r\n" * 12_000, b"GET /" + b"y" * 70_000],
-    ids=["field", "fields", "line"],
+    [
+        LIVE + b"X: " + b"y" * 70_000,
+        LIVE + b"X: " + b"y" * 70_000 + b"\r\n\r\n",
+        LIVE + b"X: y\r\n" * 129,
+        LIVE + b"X: y\r\n" * 129 + b"\r\n",
+        b"GET /" + b"y" * 70_000,
+        b"GET /" + b"y" * 70_000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    ],
+    ids=["field", "whole field", "fields", "whole fields", "line", "whole line"],
 )
 def test_a_head_has_limits(app: ServedApp, head: bytes) -> None:
     with connected(app) as connection:
@@ -105,7 +112,7 @@ def test_what_is_within_the_limits_is_served(app: ServedApp) -> None:
 def test_a_chunked_body_has_little_beside_its_data(app: ServedApp, rest: bytes) -> None:
     with connected(app) as connection:
         sent(connection, CHUNKED, b"f\r\n" + TEXT + b"\r\n", rest)
-        only(answers(connection), 431, "head_too_large")
+        only(answers(connection), 400, "invalid_http")
 
 
 def test_a_body_in_tiny_chunks_is_read(worker: LedgerWorker, serve: Callable[..., ServedApp]) -> None:
@@ -141,6 +148,12 @@ def test_a_request_names_one_host(app: ServedApp, head: bytes, status: int) -> N
 
 
 # ---- several requests on one connection ------------------------------------------------------------------------------
+
+
+def test_a_following_head_has_limits_too(app: ServedApp) -> None:
+    with connected(app) as connection:
+        sent(connection, LIVE + b"\r\n" + LIVE + b"X: y\r\n" * 129 + b"\r\n")
+        assert [status for status, _ in answers(connection)] == [200, 431]
 
 
 def test_requests_may_follow_each_other_without_waiting(app: ServedApp) -> None:

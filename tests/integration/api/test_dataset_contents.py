@@ -1,20 +1,24 @@
 """Datasets over HTTP: search, documents and chunks; for whom, and what is said of what cannot be."""
 
 import json
+import select
+import socket
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import httpx
 import pytest
 
+from stack.testing import PATIENCE_S, wait_until
 from tasks.records.datasets import Version, delete_dataset
 from tasks.storage.storage import Storage
 from tests.integration.api.file_uploads import problem
 from tests.integration.api.ledger_worker import LedgerWorker, vector
 from tests.integration.api.served import ANN, BOB, KEYS, MODEL, ServedApp
-from tests.unit.documents.search.small_datasets import MARKUP, NAME, VECTORS, document, load, random_documents
+from tests.unit.documents.search.small_datasets import MARKUP, NAME, OWNER, VECTORS, document, load, random_documents
 
 PATH = f"/v1/datasets/{NAME}/search"
 UNFIT: list[tuple[dict[str, Any], str, str]] = [
@@ -95,7 +99,7 @@ def test_a_dataset_that_is_replaced_or_deleted_is_searched_as_it_is(client: http
     assert search(client, vector=[1, 0, 0, 0]).json()["rows"] == 18
     load(storage, document("new", [1, 0, 0, 0]))
     assert search(client, vector=[1, 0, 0, 0], limit=1).json()["data"][0]["document_id"] == "new"
-    assert delete_dataset(storage, "ann", NAME)
+    assert delete_dataset(storage, OWNER, NAME)
     problem(search(client, vector=[1, 0, 0, 0]), 404, "dataset_not_found", "name")
     load(storage, document("other", [1, 0]), dimension=2, vectors="another (revision r9), 2 dimensions")
     problem(search(client, vector=[1, 0, 0, 0]), 400, "invalid_value", "vector")
@@ -115,7 +119,7 @@ def test_a_version_whose_parts_are_swept_while_it_is_read_is_left_for_the_next(
         version = await present(owner, name)
         if not seen:
             seen.append(version)
-            assert delete_dataset(storage, "ann", NAME)
+            assert delete_dataset(storage, OWNER, NAME)
             load(storage, document("new", [1, 0, 0, 0]))
             storage.delete(version.catalog.parts[0].stored)
         return version
@@ -199,6 +203,31 @@ def test_nobody_reads_the_datasets_of_others(client: httpx.Client, storage: Stor
         assert client.request(method, path, json=json_body, headers=ANN).status_code == 200
         problem(client.request(method, path, json=json_body, headers=BOB), 404, "dataset_not_found", "name")
         problem(client.request(method, path, json=json_body), 401, "invalid_api_key")
+
+
+def test_searches_of_one_caller_leave_places_for_others_and_end_when_it_leaves(
+    client: httpx.Client, storage: Storage, app: ServedApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load(storage, document("a", [1, 0, 0, 0]))
+    body, there, read = b'{"vector": [1, 0, 0, 0]}', Event(), Storage.read
+    head = f"POST {PATH} HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n"
+    key = "".join(f"{name}: {value}\r\n" for name, value in ANN.items())
+
+    def late(storage: Storage, name: str, *among: int) -> bytes:
+        assert not name.startswith("datasets/") or there.wait(PATIENCE_S)
+        return read(storage, name, *among)
+
+    monkeypatch.setattr(Storage, "read", late)
+    sockets = [socket.create_connection(("127.0.0.1", app.port), PATIENCE_S) for _ in range(33)]
+    for each in sockets:
+        each.sendall(f"{head}{key}\r\n".encode() + body)
+    (refused,), _, _ = select.select(sockets, [], [], PATIENCE_S)
+    assert b"503 " in refused.recv(100)
+    for each in sockets:
+        each.close()
+    wait_until(lambda: app.series("embedq_http_requests_total", status="499") == 32)
+    there.set()
+    assert search(client, vector=[1, 0, 0, 0]).json()["rows"] == 1
 
 
 def test_a_server_without_pyarrow_says_so(

@@ -2,8 +2,10 @@
 
 import resource
 import socket
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import httpx
@@ -12,15 +14,21 @@ import pytest
 from stack.testing import RedisServer, Roles, wait_until
 from tasks.documents.storage_command import unknown_objects
 from tasks.ledger import Ledger
-from tasks.storage.folder import INCOMING
 from tasks.storage.storage import Storage
-from tests.integration.api.file_uploads import LINES, Upload, ids, problem, served, stored, upload_with
+from tests.integration.api.file_uploads import LINES, Upload, ids, problem, served, spooled, stored, upload_with
 from tests.integration.api.served import ServedApp
 
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     return tmp_path / "storage"
+
+
+@pytest.fixture
+def spool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A temporary folder of this test's own."""
+    (tmp_path / "spool").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "spool"))
 
 
 @pytest.fixture
@@ -97,9 +105,13 @@ def test_a_full_disk(roles: Roles) -> None:
             assert int(answer.headers["retry-after"]) <= 120
             assert stored(roles.folder / "storage") == [kept]
         assert ids(client.get("/v1/files")) == [kept]
+        full = send(4_000_000)  # not even the temporary folder takes it
+        problem(full, 503, "disk_full")
+        assert "TMPDIR" in full.json()["detail"]
         assert send(200_000).status_code == 200
 
 
+@pytest.mark.usefixtures("spool")
 def test_an_upload_without_redis_is_not_half_there(private_redis: RedisServer, root: Path) -> None:
     with ServedApp(private_redis.url, storage_url=str(root)) as served_app:
         upload = upload_with(served_app.client)
@@ -109,14 +121,13 @@ def test_an_upload_without_redis_is_not_half_there(private_redis: RedisServer, r
         assert stored(root) == [kept]
         private_redis.start()
         wait_until(lambda: served_app.client.get("/v1/files").status_code == 200, message="Redis is not seen again")
-        request = served_app.client.build_request(
-            "POST", "/v1/files", data={"purpose": "batch"}, files={"file": ("a.jsonl", LINES)}
-        )
+        large = {"file": ("a.jsonl", LINES + bytes(2_000_000))}
+        request = served_app.client.build_request("POST", "/v1/files", data={"purpose": "batch"}, files=large)
         body = request.read()
 
         def interrupted() -> Iterator[bytes]:
             yield body[:-10]
-            wait_until(lambda: list((root / INCOMING).iterdir()), message="the upload has room")
+            wait_until(spooled, message="the upload has not begun")
             private_redis.stop()
             yield body[-10:]
 
@@ -131,22 +142,29 @@ def test_an_upload_without_redis_is_not_half_there(private_redis: RedisServer, r
     assert stored(root) == sorted([kept, unknown.name.removeprefix("files/")])
 
 
+@pytest.mark.usefixtures("spool")
 def test_a_caller_who_hangs_up_leaves_nothing(app: ServedApp, client: httpx.Client, root: Path) -> None:
     head = (
         b"POST /v1/files HTTP/1.1\r\nhost: localhost\r\n"
-        b"content-type: multipart/form-data; boundary=b\r\ncontent-length: 999999\r\n\r\n"
+        b"content-type: multipart/form-data; boundary=b\r\ncontent-length: 9999999\r\n\r\n"
     )
-    begun = b'--b\r\ncontent-disposition: form-data; name="file"; filename="a"\r\n\r\n' + bytes(100_000)
+    begun = b'--b\r\ncontent-disposition: form-data; name="file"; filename="a"\r\n\r\n' + bytes(4_000_000)
     with socket.create_connection(("127.0.0.1", app.port)) as caller:
         caller.sendall(head + begun)
-        wait_until(lambda: stored(root), message="the upload has not begun")
-    wait_until(lambda: not stored(root), message="the unfinished upload was not removed")
+        wait_until(spooled, message="the upload has not begun")
+    wait_until(lambda: not spooled(), message="the unfinished upload was not removed")
+    assert stored(root) == []
     assert ids(client.get("/v1/files")) == []
 
 
+@pytest.mark.usefixtures("spool")
 def test_bytes_are_on_their_way_to_the_disk_while_more_come(app: ServedApp, root: Path) -> None:
-    """A slow upload of 20 MB is never held in memory: what came is in the file, but for some buffers."""
+    """A slow upload of 20 MB is never held in memory: what came is in the file, but for the first and some buffers."""
     piece, pieces = 1_000_000, 20
+
+    def on_disk(least: int) -> bool:
+        return spooled() >= least
+
     head = (
         b"POST /v1/files HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n"
         b"content-type: multipart/form-data; boundary=b\r\ntransfer-encoding: chunked\r\n\r\n"
@@ -155,17 +173,12 @@ def test_bytes_are_on_their_way_to_the_disk_while_more_come(app: ServedApp, root
     def chunk(data: bytes) -> bytes:
         return b"%x\r\n%b\r\n" % (len(data), data)
 
-    def unfinished_bytes() -> int:
-        return sum(path.stat().st_size for path in (root / ".incoming").glob("*"))
-
-    def wait_for(least: int) -> None:
-        wait_until(lambda: unfinished_bytes() >= least, message="bytes are held back")
-
     with socket.create_connection(("127.0.0.1", app.port)) as caller:
         caller.sendall(head + chunk(b'--b\r\ncontent-disposition: form-data; name="file"; filename="a"\r\n\r\n'))
         for number in range(1, pieces + 1):
             caller.sendall(chunk(bytes(piece)))
-            wait_for(number * piece - 200_000)
+            least = number * piece - 200_000 if number > 1 else 0
+            wait_until(partial(on_disk, least), message="bytes are held back")
         caller.sendall(chunk(b'\r\n--b\r\ncontent-disposition: form-data; name="purpose"\r\n\r\nvision\r\n--b--\r\n'))
         caller.sendall(b"0\r\n\r\n")
         assert b"HTTP/1.1 200" in caller.recv(100)

@@ -310,9 +310,10 @@ def test_the_same_idempotency_key_gets_the_same_task(client: httpx.Client, worke
     assert worker.work() == 0
 
 
-@pytest.mark.parametrize("key", ["", "x" * 256, "tab\there"])
-def test_an_unusable_idempotency_key(client: httpx.Client, key: str) -> None:
-    answer = client.post("/v1/tasks", json={"input": "a"}, headers={"idempotency-key": key})
+@pytest.mark.parametrize("path", ["/v1/tasks", "/v1/batches", "/v1/ingestions"])
+@pytest.mark.parametrize("key", [b"", b"x" * 256, b"tab\there", b"caf\xe9"])
+def test_an_unusable_idempotency_key(client: httpx.Client, key: bytes, path: str) -> None:
+    answer = client.post(path, json={"input": "a"}, headers={b"idempotency-key": key})
 
     assert answer.status_code == 400
     assert answer.json()["error"]["param"] == "Idempotency-Key"

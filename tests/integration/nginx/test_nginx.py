@@ -6,6 +6,7 @@ import ssl
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from typing import Any
 
 import httpx
 import pytest
@@ -48,7 +49,7 @@ def program() -> str:
 def serve(roles: Roles, program: str) -> Iterator[Callable[..., Public]]:
     with ExitStack() as stack:
 
-        def start(changed: dict[str, str] | None = None, **settings: object) -> Public:
+        def start(changed: dict[str, str] | None = None, **settings: Any) -> Public:
             api = roles.api(compute="fake", **settings)
             port = int(api.base_url.rpartition(":")[2])
             nginx = NginxServer(roles.folder / "nginx", program, port, changed or {})

@@ -26,8 +26,7 @@ from tasks.records.files import (
     put_file,
     read_file,
     read_files,
-    release_file,
-    reserve_file,
+    require_room,
     stored_name,
 )
 from tasks.records.ingestion_operations import create_ingestion
@@ -109,7 +108,7 @@ def test_the_quota(driver: Driver, held: tuple[int, ...], size_bytes: int, *, fi
         put(driver, number, size_bytes=size)
     put(driver, 50, owner="bob", size_bytes=1000)
     new = record(99, size_bytes=size_bytes)
-    ask = reserve_file(new.owner, new.id, size_bytes, QUOTA, 1000)
+    ask = require_room(new.owner, size_bytes, QUOTA)
 
     if fits:
         driver.ledger.run(ask)
@@ -123,51 +122,22 @@ def test_the_quota(driver: Driver, held: tuple[int, ...], size_bytes: int, *, fi
     assert driver.ledger.run(put_file(new)) == new
 
 
-def test_uploads_on_their_way_count(driver: Driver, redis_client: redis.Redis) -> None:
-    put(driver, 1, size_bytes=600)
-    first, second = (record(number).id for number in (2, 3))
-
-    def reserve(file_id: str, size_bytes: int) -> None:
-        driver.ledger.run(reserve_file("ann", file_id, size_bytes, QUOTA, 1000))
-
-    reserve(first, 100)
-    reserve(first, 300)  # it has grown
-    reserve(second, 100)
-    with pytest.raises(QuotaExceeded, match="2 files hold 900 bytes"):
-        reserve(second, 101)
-    with pytest.raises(QuotaExceeded):
-        driver.ledger.run(put_file(record(4, size_bytes=1), QUOTA))
-    driver.ledger.run(reserve_file("bob", record(5).id, 1000, QUOTA, 1000))
-    driver.ledger.run(release_file("ann", second))
-    put(driver, 2, size_bytes=300)
-    assert redis_client.hlen("eq:uploads:ann") == 0, "it is a file now"
-    reserve(second, 100)
-    driver.advance(1000)
-    reserve(record(6).id, 100)  # whoever received the other one has died
-
-
-def test_uploads_on_their_way_count_as_files(driver: Driver) -> None:
-    for number in range(QUOTA.max_files):
-        driver.ledger.run(reserve_file("ann", record(number).id, 0, QUOTA, 1000))
-    with pytest.raises(QuotaExceeded):
-        driver.ledger.run(reserve_file("ann", record(99).id, 0, QUOTA, 1000))
-
-
-def test_room_that_is_refused_changes_nothing(driver: Driver, redis_client: redis.Redis) -> None:
+def test_asking_for_room_changes_nothing(driver: Driver, redis_client: redis.Redis) -> None:
     put(driver, 1, size_bytes=600, expires_in_ms=1000)
     before = {key: redis_client.dump(key) for key in redis_client.scan_iter("eq:*")}
     with pytest.raises(QuotaExceeded):
-        driver.ledger.run(reserve_file("ann", record(2).id, 401, QUOTA, 1000))
+        driver.ledger.run(require_room("ann", 401, QUOTA))
+    driver.ledger.run(require_room("ann", 400, QUOTA))
     assert {key: redis_client.dump(key) for key in redis_client.scan_iter("eq:*")} == before
 
 
-@pytest.mark.parametrize("asks", ["reserve", "batch"])
+@pytest.mark.parametrize("asks", ["room", "batch"])
 def test_whatever_has_expired_does_not_count_however_much_it_is(driver: Driver, asks: str) -> None:
     put(driver, *range(2600), expires_in_ms=10_000)
     put(driver, 3000)
     driver.advance(20_000)
-    if asks == "reserve":
-        driver.ledger.run(reserve_file("ann", record(4000).id, 900, QUOTA, 1000))
+    if asks == "room":
+        driver.ledger.run(require_room("ann", 900, QUOTA))
     else:
         new = NewBatch(new_batch_id(), "ann", "file-1", "1h", 1000, 1000)
         driver.ledger.run(create_batch(new, RecordLimits(quota=QUOTA)))

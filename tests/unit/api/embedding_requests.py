@@ -4,7 +4,6 @@ from typing import Any
 
 import orjson
 
-from api.request.api_keys import KeyRing
 from api.schemas.embeddings import TaskBody
 from api.served_models import ServedModels
 from api.submit import NewTasks
@@ -70,7 +69,7 @@ def overview(
 def served(seen: ModelOverview | None = None, **settings: Any) -> ServedModels:
     """What is served, once a worker has been `seen`; None: none has been."""
     loaded = load_settings(served_name=MODEL, **settings)
-    models = ServedModels(loaded, several=lambda: KeyRing(loaded).several)
+    models = ServedModels(loaded, several=lambda: len(loaded.api_keys) > 1)
     if seen is not None:
         models.update({MODEL: seen})
     return models
@@ -81,7 +80,7 @@ def new_tasks(seen: ModelOverview | None = None, **settings: Any) -> NewTasks:
     return NewTasks(load_settings(served_name=MODEL, **settings), served(seen, **settings))
 
 
-ME = Key.fixed("me", ALL_SCOPES)
+ME = Key(name="me", owner="me", digests=(), scopes=ALL_SCOPES, created=0)
 
 
 def task(made_by: NewTasks, **fields: Any) -> Submission:

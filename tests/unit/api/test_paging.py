@@ -1,25 +1,6 @@
-"""Pages: the limit of every list, and a page that takes several calls."""
+"""Pages that take several calls."""
 
-import pytest
-from starlette.datastructures import QueryParams
-
-from api.answer.json_response import list_json
-from api.request.paging import ListPage, read_limit, read_page
-from tasks.errors import InvalidValue
-
-
-@pytest.mark.parametrize(("text", "limit"), [("", 20), ("1", 1), ("100", 100), ("007", 7)])
-def test_a_limit(text: str, limit: int) -> None:
-    assert read_limit(QueryParams({"limit": text})) == limit
-    assert read_limit(QueryParams({})) == 20
-    assert read_limit(QueryParams({}), default=10_000, most=10_000) == 10_000
-
-
-@pytest.mark.parametrize("text", ["0", "101", "-1", "+1", "1.5", "1e1", " 1", "٣", "x", "9" * 5000, "0" * 10 + "1"])
-def test_what_is_no_limit(text: str) -> None:
-    with pytest.raises(InvalidValue, match="limit must be a whole number from 1 to 100") as caught:
-        read_limit(QueryParams({"limit": text}))
-    assert caught.value.param == "limit"
+from api.paging import ListPage, read_page
 
 
 async def page(
@@ -49,13 +30,3 @@ async def test_a_search_that_is_given_up_says_where_to_go_on() -> None:
     parts: list[ListPage[int]] = [ListPage([], "b", True), ListPage([], "c", True)]
 
     assert await page(parts, limit=3, max_calls=2) == (ListPage([], "c", True), [("a", 3), ("b", 3)])
-
-
-def test_the_form_of_a_list() -> None:
-    data = [{"id": "x", "name": "n"}, {"id": "y", "name": "m"}]
-
-    assert list_json(data, more=True) == {
-        "object": "list", "data": data, "first_id": "x", "last_id": "y", "has_more": True
-    }  # fmt: skip
-    assert list_json(data, more=False, key="name")["last_id"] == "m"
-    assert list_json([], more=True, until="z")["last_id"] == "z"

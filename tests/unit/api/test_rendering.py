@@ -7,7 +7,7 @@ import numpy as np
 import orjson
 import pytest
 
-from api.answer.errors import item_failed, problem
+from api.error_responses import item_failed, problem
 from api.render_vectors import embedding_list, npy_file
 from api.schemas.tasks import Task
 from tasks import errors

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from api.loop_stall import TICK_S, StallProbe
-from api.request.offload import LARGE_BYTES, offload
+from api.offload import LARGE_BYTES, offload
 
 
 async def test_the_probe_sees_a_blocked_loop() -> None:

@@ -23,7 +23,7 @@ ROLES = {
 """Where the code of each is."""
 
 KINDS = {"batch": "batches", "ingestion": "ingestions"}
-OF_NO_MODEL = re.compile(r"eq:(ingest|batch|file|litter|uploads)")
+OF_NO_MODEL = re.compile(r"eq:(ingest|batch|file|litter)")
 """What COMMIT changes for jobs of the documents worker alone. The model worker has the same script and no such job."""
 OF_CALLERS = {"eq:rate:*"}
 """What SUBMIT counts of a key with limits. Documents workers have the same script and submit for no caller."""

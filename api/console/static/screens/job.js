@@ -7,12 +7,13 @@ import { address } from "../route.js";
 import { ErrorBox, Loading } from "../ui/error_box.js";
 import { Badge, Progress } from "../ui/state.js";
 import { Waiting } from "../ui/waiting.js";
-import { Actions, hasEnded, pathOf } from "./job_actions.js";
+import { Actions, pathOf } from "./job_actions.js";
 import * as batch from "./job_batch.js";
 import * as ingestion from "./job_ingestion.js";
+import { hasEnded, summary } from "./job_summary.js";
 import * as task from "./job_task.js";
 
-// Each kind exports `summary(object)` (what all kinds have), and the components `Stages`, `Errors` and `Files`.
+// Each kind exports `facts(object)` and the components `Stages`, `Errors` and `Files`.
 const KINDS = { task_: ["task", task], batch_: ["batch", batch], ing_: ["ingestion", ingestion] };
 const OPEN_MS = 2000;
 const ENDED_MS = 10_000;
@@ -39,7 +40,7 @@ function Job({ id, kind, of }) {
   useEnd(kind, data?.status);
   if (error && (error.status === 404 || error.status === 410)) return html`<${Gone} id=${id} error=${error} />`;
   if (!data) return html`<h1 tabindex="-1">Job ${id}</h1><${ErrorBox} error=${error} again=${reload} />${!error && html`<${Loading} what="the job" />`}`;
-  const job = of.summary(data);
+  const job = summary(data);
   const changed = (method) => {
     if (method === "DELETE") location.hash = address("jobs");
     else reload();
@@ -47,15 +48,15 @@ function Job({ id, kind, of }) {
   return html`<div class="heading">
       <h1 tabindex="-1">${job.name ?? `${kind} ${id}`}</h1>
       <${Badge} state=${data.status} />
-      <${Actions} kind=${kind} job=${job} changed=${changed} />
+      <${Actions} job=${job} changed=${changed} />
     </div>
     <${ErrorBox} error=${error} again=${reload} title="This may be old: the last reading failed" />
     <${Waiting} waiting=${data.waiting} />
-    ${job.error && html`<${ErrorBox} error=${job.error} title=${`The ${kind} failed`} />`}
+    ${data.error && html`<${ErrorBox} error=${data.error} title=${`The ${kind} failed`} />`}
     <section class="box" aria-label="Progress">
-      <${Progress} done=${job.completed} failed=${job.failed} total=${job.total} ended=${hasEnded(job.status)} label="Progress" />
+      <${Progress} done=${job.completed} failed=${job.failed} total=${job.total} ended=${job.ended} label="Progress" />
       <${of.Stages} object=${data} />
-      <${Facts} kind=${kind} job=${job} />
+      <${Facts} job=${job} more=${of.facts(data)} />
     </section>
     <${of.Errors} object=${data} path=${pathOf(kind, id)} />
     <${of.Files} object=${data} path=${pathOf(kind, id)} />`;
@@ -72,9 +73,9 @@ function useEnd(kind, status) {
 
 const LONG = new Set(["Id", "Model"]);
 
-function Facts({ kind, job }) {
+function Facts({ job, more }) {
   const facts = [
-    ["Kind", kind],
+    ["Kind", job.kind],
     ["Id", html`<code>${job.id}</code>`],
     ["Model", job.model],
     ["Created", html`<${Time} at=${job.created} />`],
@@ -82,8 +83,8 @@ function Facts({ kind, job }) {
     job.finished != null && ["Ended", html`<${Time} at=${job.finished} />`],
     job.finished != null && job.started != null && ["Took", duration(job.finished - job.started)],
     job.rate != null && ["Rate", rate(job.rate, job.unit)],
-    job.eta != null && !hasEnded(job.status) && ["Time left", duration(job.eta)],
-    ...(job.facts ?? []),
+    job.left != null && ["Time left", duration(job.left)],
+    ...more,
     ...Object.entries(job.metadata ?? {}).filter(([, value]) => value !== job.name).map(([name, value]) => [`metadata.${name}`, value]),
   ];
   return html`<dl class="facts">

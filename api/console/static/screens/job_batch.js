@@ -7,44 +7,21 @@ import { ErrorBox, Loading } from "../ui/error_box.js";
 import { Failures } from "../ui/failures.js";
 import { StageList } from "../ui/stages.js";
 import { Table } from "../ui/table.js";
-import { hasEnded, nameIn } from "./job_actions.js";
+import { hasEnded } from "./job_summary.js";
 
 const READ_BYTES = 256 * 1024;
 const SHOWN = 200;
-const ENDS = ["completed_at", "failed_at", "expired_at", "cancelled_at"];
 
-const endOf = (batch) => ENDS.map((name) => batch[name]).find((at) => at != null) ?? null;
-
-export function summary(batch) {
-  const { total, completed, failed } = batch.request_counts;
-  return {
-    id: batch.id,
-    status: batch.status,
-    name: nameIn(batch.metadata),
-    model: batch.model,
-    total,
-    completed,
-    failed,
-    unit: "lines/s",
-    rate: null,
-    eta: batch.waiting?.code === "working" ? batch.waiting.seconds : null,
-    created: batch.created_at,
-    started: batch.in_progress_at,
-    finished: endOf(batch),
-    metadata: batch.metadata,
-    error: null,
-    facts: [
-      ["Window", batch.completion_window],
-      ["Tokens", batch.usage && count(batch.usage.total_tokens)],
-      ["Must end", !hasEnded(batch.status) && html`<${Time} at=${batch.expires_at} />`],
-    ],
-  };
-}
+export const facts = (batch) => [
+  ["Window", batch.completion_window],
+  ["Tokens", batch.usage && count(batch.usage.total_tokens)],
+  ["Must end", !hasEnded(batch.status) && html`<${Time} at=${batch.expires_at} />`],
+];
 
 const ORDER = ["validating", "in_progress", "finalizing"];
 
 export function Stages({ object }) {
-  const { status, request_counts: counts } = object;
+  const { status, counts } = object;
   const at = ORDER.indexOf(status);
   const ended = hasEnded(status);
   const reached = [object.created_at, object.in_progress_at, object.finalizing_at];
@@ -63,7 +40,7 @@ export function Errors({ object }) {
   return html`${ofFile.length > 0 && html`<h2>Errors of the file</h2><${Failures} caption="Errors of the file" what="Line"
       rows=${ofFile.slice(0, SHOWN).map(({ line, code, message }, place) => ({ key: place, name: line == null ? "the file" : `line ${line}`, code, message }))} />
       <${Rest} all=${ofFile.length} />`}
-    ${object.error_file_id && html`<h2>Failed lines</h2><${FailedLines} key=${object.error_file_id} id=${object.error_file_id} all=${object.request_counts.failed} />`}`;
+    ${object.error_file_id && html`<h2>Failed lines</h2><${FailedLines} key=${object.error_file_id} id=${object.error_file_id} all=${object.counts.failed} />`}`;
 }
 
 const Rest = ({ all, shown = SHOWN }) => (all > shown ? html`<p class="muted">These are the first ${count(shown)} of ${count(all)}.</p>` : null);

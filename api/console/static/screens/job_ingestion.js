@@ -8,43 +8,25 @@ import { ErrorBox, Loading } from "../ui/error_box.js";
 import { Failures } from "../ui/failures.js";
 import { StageList } from "../ui/stages.js";
 import { Table } from "../ui/table.js";
-import { hasEnded, nameIn } from "./job_actions.js";
+import { hasEnded } from "./job_summary.js";
 
 const PAGE = 100;
 
-export function summary(ingestion) {
-  const { total, completed, failed, unchanged, emptied, cancelled } = ingestion.file_counts;
-  const { source, sink } = ingestion;
-  return {
-    id: ingestion.id,
-    status: ingestion.status,
-    name: nameIn(ingestion.metadata) ?? sink.dataset ?? null,
-    model: ingestion.model,
-    total,
-    completed,
-    failed,
-    unit: "documents/s",
-    rate: hasEnded(ingestion.status) ? null : ingestion.rate?.documents_per_s,
-    eta: ingestion.eta_s,
-    created: ingestion.created_at,
-    started: ingestion.started_at,
-    finished: ingestion.finished_at,
-    metadata: ingestion.metadata,
-    error: ingestion.error,
-    resumable: ingestion.resumable,
-    facts: [
-      ["Source", `${count(source.count)} ${source.type}`],
-      ["Sink", sink.dataset ? html`Parquet: <a href=${address("datasets", sink.dataset)}>${sink.dataset}</a>` : [sink.type, sink.name, sink.table].filter(Boolean).join(" ")],
-      ["Mode", ingestion.dry_run ? "dry run" : ingestion.mode],
-      ["Speed", rate(ingestion.rate?.chunks_per_s, "chunks/s")],
-      unchanged > 0 && ["Unchanged", count(unchanged)],
-      emptied > 0 && ["Emptied", count(emptied)],
-      cancelled > 0 && ["Cancelled", count(cancelled)],
-      ["Tokens", count(ingestion.usage.total_tokens)],
-      ingestion.warnings.length > 0 && ["Warning", ingestion.warnings.join(" ")],
-      ["Kept until", ingestion.expires_at && html`<${Time} at=${ingestion.expires_at} />`],
-    ].filter(Boolean),
-  };
+export function facts(ingestion) {
+  const { source, sink, warnings } = ingestion;
+  const { unchanged, emptied, cancelled } = ingestion.file_counts;
+  return [
+    ["Source", `${count(source.count)} ${source.type}`],
+    ["Sink", sink.dataset ? html`Parquet: <a href=${address("datasets", sink.dataset)}>${sink.dataset}</a>` : [sink.type, sink.name, sink.table].filter(Boolean).join(" ")],
+    ["Mode", ingestion.dry_run ? "dry run" : ingestion.mode],
+    ["Speed", rate(ingestion.rate?.chunks_per_s, "chunks/s")],
+    unchanged > 0 && ["Unchanged", count(unchanged)],
+    emptied > 0 && ["Emptied", count(emptied)],
+    cancelled > 0 && ["Cancelled", count(cancelled)],
+    ["Tokens", count(ingestion.usage.total_tokens)],
+    ["Warning", warnings.join(" ")],
+    ["Kept until", ingestion.expires_at && html`<${Time} at=${ingestion.expires_at} />`],
+  ];
 }
 
 export function Stages({ object }) {

@@ -6,37 +6,17 @@ import { Download } from "../ui/download.js";
 import { ErrorBox, Loading } from "../ui/error_box.js";
 import { Failures } from "../ui/failures.js";
 import { StageList } from "../ui/stages.js";
-import { hasEnded, nameIn } from "./job_actions.js";
+import { hasEnded } from "./job_summary.js";
 
 const READ_UNASKED = 500;
 const SHOWN = 200;
 
-export function summary(task) {
-  const { total, completed, failed } = task.counts;
-  return {
-    id: task.id,
-    status: task.status,
-    name: nameIn(task.metadata),
-    model: task.model,
-    total,
-    completed,
-    failed,
-    unit: "texts/s",
-    rate: hasEnded(task.status) ? null : task.waiting?.rate,
-    eta: task.waiting?.code === "working" ? task.waiting.seconds : null,
-    created: task.created_at,
-    started: task.started_at,
-    finished: task.finished_at,
-    metadata: task.metadata,
-    error: task.error,
-    facts: [
-      ["Lane", task.lane],
-      ["Tokens", count(task.usage.total_tokens)],
-      ["Deadline", task.deadline && html`<${Time} at=${task.deadline} />`],
-      ["Kept until", task.expires_at && html`<${Time} at=${task.expires_at} />`],
-    ],
-  };
-}
+export const facts = (task) => [
+  ["Lane", task.lane],
+  ["Tokens", count(task.usage.total_tokens)],
+  ["Deadline", task.deadline && html`<${Time} at=${task.deadline} />`],
+  ["Kept until", task.expires_at && html`<${Time} at=${task.expires_at} />`],
+];
 
 export function Stages({ object: { status, started_at: started, counts } }) {
   const ended = hasEnded(status);

@@ -10,6 +10,7 @@ import { Empty, ErrorBox, Loading } from "../ui/error_box.js";
 import { Badge, Progress } from "../ui/state.js";
 import { Table } from "../ui/table.js";
 import { Actions } from "./job_actions.js";
+import { summary } from "./job_summary.js";
 
 export const title = () => "Jobs";
 
@@ -28,7 +29,6 @@ const STATES = {
   expired: "Expired",
   cancelled: "Cancelled",
 };
-const UNITS = { task: "texts/s", batch: "lines/s", ingestion: "docs/s" };
 
 export function Screen({ query }) {
   const filter = { kind: query.get("kind"), status: query.get("status") };
@@ -77,37 +77,38 @@ function useAnnouncedCount(path, number) {
 function Rows({ filter, rows, more, last }) {
   if (!rows.length && !more) return html`<${Nothing} filtered=${isFiltered(filter)} />`;
   return html`${rows.length
-      ? html`<${Table} caption="Jobs, newest first" columns=${COLUMNS} rows=${rows} rowKey=${({ id }) => id} />`
+      ? html`<${Table} caption="Jobs, newest first" columns=${COLUMNS} rows=${rows.map(row)} rowKey=${({ id }) => id} />`
       : html`<p>None of these jobs fits; older ones may.</p>`}
     ${more && html`<p><a href=${address("jobs", "", { ...filter, after: last })}>Older jobs</a></p>`}`;
 }
 
+const row = (object) => ({ ...summary(object), waiting: object.waiting, error: object.error ?? object.errors?.data[0] });
+
 const COLUMNS = [
-  { key: "name", label: "Job", wide: true, show: (row) => html`<${Name} row=${row} />` },
+  { key: "name", label: "Job", wide: true, show: (job) => html`<${Name} job=${job} />` },
   { key: "state", label: "State", show: ({ status }) => html`<${Badge} state=${status} />` },
-  { key: "progress", label: "Progress", wide: true, show: (row) => html`<${Standing} row=${row} />` },
-  { key: "rate", label: "Rate", number: true, show: (row) => rate(row.rate, UNITS[row.kind]) },
+  { key: "progress", label: "Progress", wide: true, show: (job) => html`<${Standing} job=${job} />` },
+  { key: "rate", label: "Rate", number: true, show: (job) => rate(job.rate, job.unit) },
   { key: "left", label: "Time left", number: true, show: timeLeft },
-  { key: "created", label: "Created", number: true, show: ({ created_at }) => html`<${Time} at=${created_at} />` },
-  { key: "acts", label: "Actions", show: (row) => html`<${Actions} kind=${row.kind} job=${row} />` },
+  { key: "created", label: "Created", number: true, show: ({ created }) => html`<${Time} at=${created} />` },
+  { key: "acts", label: "Actions", show: (job) => html`<${Actions} job=${job} />` },
 ];
 
-function timeLeft({ eta_seconds: left, started_at: started, finished_at: finished }) {
-  if (finished == null) return duration(left);
+function timeLeft({ ended, left, started, finished }) {
+  if (!ended) return duration(left);
   return started == null ? "ended" : html`<span class="muted">took ${duration(finished - started)}</span>`;
 }
 
 // The end of an id tells one from another; its beginning is a time.
-function Name({ row }) {
-  return html`<a class="job-name" href=${address("jobs", row.id)} title=${row.id}>${row.name ?? `${row.kind} …${row.id.slice(-12)}`}</a>
-    <span class="sub">${row.kind} · ${row.lane} · ${row.owner}</span>`;
+function Name({ job: { id, kind, name, model } }) {
+  return html`<a class="job-name" href=${address("jobs", id)} title=${id}>${name ?? `${kind} …${id.slice(-12)}`}</a>
+    <span class="sub">${[kind, model].filter(Boolean).join(" · ")}</span>`;
 }
 
-function Standing({ row }) {
-  const ended = row.finished_at != null;
-  return html`<${Progress} done=${row.completed} failed=${row.failed} total=${row.total} ended=${ended} label=${`Progress of ${row.name ?? row.id}`} />
-    ${row.waiting && html`<span class="sub">${row.waiting.message}</span>`}
-    ${row.error && html`<span class="sub bad-text">${row.error.message}</span>`}`;
+function Standing({ job }) {
+  return html`<${Progress} done=${job.completed} failed=${job.failed} total=${job.total} ended=${job.ended} label=${`Progress of ${job.name ?? job.id}`} />
+    ${job.waiting && html`<span class="sub">${job.waiting.message}</span>`}
+    ${job.error && html`<span class="sub bad-text">${job.error.message}</span>`}`;
 }
 
 function Nothing({ filtered }) {

@@ -1,7 +1,6 @@
 -- Quota: what an owner has stored in files, and whether that is too much.
 local function account_of(owner)
-  return {files = R .. ':files:' .. owner, ends = R .. ':fileends:' .. owner, bytes = R .. ':filebytes:' .. owner,
-    uploads = R .. ':uploads:' .. owner}
+  return {files = R .. ':files:' .. owner, ends = R .. ':fileends:' .. owner, bytes = R .. ':filebytes:' .. owner}
 end
 local LOOKED_AT_FILES = 1000
 local function expired_files(account)   -- entries of files whose records are gone by now, and their bytes

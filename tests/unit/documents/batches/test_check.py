@@ -132,7 +132,7 @@ def test_a_line_is_refused_as_the_endpoint_refuses_its_body(text: str) -> None:
 
     def call() -> None:
         body = made_by.read(EmbeddingsBody, json.dumps(json.loads(text)["body"]).encode())
-        made_by.awaited(Key.fixed("me", ALL_SCOPES), body, wait_s=1)
+        made_by.awaited(Key.of_environment("me", "", ALL_SCOPES), body, wait_s=1)
 
     with pytest.raises(RequestError) as caught:
         call()

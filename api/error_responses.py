@@ -1,0 +1,305 @@
+"""The one place that turns an error into a response. Routes and services raise and never format.
+
+An error knows its code and its status (`tasks/errors.py`). Here it becomes `application/problem+json` (RFC 9457) with
+the member `error` that OpenAI's clients read, or the form of text-embeddings-inference (TEI) on TEI's paths.
+"""
+
+import secrets
+from typing import Any, Literal, NamedTuple, cast
+
+import orjson
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, Field
+from pydantic_core import ErrorDetails
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Match
+from starlette.types import Scope
+
+from api.security_headers import security_headers
+from tasks.errors import (
+    BodyTooLarge,
+    EmbedqError,
+    EncodingFailed,
+    InternalError,
+    InvalidValue,
+    MethodNotAllowed,
+    NotReplicated,
+    RangeNotSatisfiable,
+    RequestError,
+    RouteNotFound,
+    Unauthenticated,
+)
+from tasks.item import ItemError
+from tasks.wire.validation import translated
+
+# Errors that only the web tier has: one text of a request failed, or the caller has left.
+
+
+class ItemFailed(EncodingFailed):
+    """One text of a synchronous request has no vector; the request fails, because clients read a hole as a vector.
+
+    Attributes:
+        item_code: the item's own stable code; it takes the place of the class's.
+    """
+
+    def __init__(self, index: int, error: ItemError) -> None:
+        super().__init__(f"input[{index}]: {error.message}", param=f"input[{index}]")
+        self.item_code = error.code
+
+
+class ItemRefused(ItemFailed):
+    """The same where the caller can put it right by sending something else."""
+
+    status = 400
+    title = "An input cannot be used"
+
+
+class CallerGone(Exception):
+    """The client closed the connection; nobody reads what is answered."""
+
+
+def item_failed(index: int, error: ItemError) -> ItemFailed:
+    """The error that answers a request whose item `index` failed with `error`."""
+    kind = ItemRefused if error.refused else ItemFailed
+    return kind(index, error)
+
+
+# The usual form.
+
+MEDIA_TYPE = "application/problem+json"
+
+
+class OpenAIError(BaseModel):
+    """The error as OpenAI's clients read it."""
+
+    message: str
+    type: str
+    param: str | None = Field(examples=["input[3]"])
+    code: str = Field(examples=["empty_input"])
+
+
+class Problem(BaseModel):
+    """Every error: a problem document of RFC 9457 with OpenAI's member in it."""
+
+    type: str = Field(examples=["urn:embedq:error:empty_input"])
+    title: str
+    status: int
+    detail: str
+    instance: str
+    error: OpenAIError
+
+
+def problem(error: EmbedqError, *, instance: str) -> Response:
+    """The response to a request for the path `instance` that ended in `error`."""
+    code = code_of(error)
+    body = {
+        "type": f"urn:embedq:error:{code}",
+        "title": error.title,
+        "status": error.status,
+        "detail": error.detail,
+        "instance": instance,
+        "error": {"message": error.detail, "type": error.type, "param": error.param, "code": code},
+    }
+    return Response(orjson.dumps(body), error.status, headers(error), MEDIA_TYPE)
+
+
+def refusal(error: EmbedqError) -> Response:
+    """The response to what is no request, or one that the app does not see. The connection ends with it."""
+    answer = problem(error, instance="")
+    own = [(b"connection", b"close"), (b"x-request-id", b"req_" + secrets.token_hex(12).encode())]
+    answer.raw_headers += [*security_headers(answer.raw_headers), *own]
+    return answer
+
+
+def code_of(error: EmbedqError) -> str:
+    """The stable code that callers are told."""
+    return error.item_code if isinstance(error, ItemFailed) else error.code
+
+
+def headers(error: EmbedqError) -> dict[str, str]:
+    """What a response to a request that ended in `error` says in its head, whatever the form of its body."""
+    lines = {"cache-control": "no-store"}
+    if error.retry_after_s is not None:
+        lines["retry-after"] = str(error.retry_after_s)
+    if error.should_retry is not None:
+        # openai-python decides by this header before it looks at the status.
+        lines["x-should-retry"] = "true" if error.should_retry else "false"
+    if isinstance(error, Unauthenticated):
+        lines["www-authenticate"] = "Bearer"
+    if isinstance(error, RangeNotSatisfiable):
+        lines["content-range"] = f"bytes */{error.size_bytes}"
+    return lines
+
+
+# TEI's form.
+
+TEI_PATHS = frozenset({"/", "/embed", "/info", "/health"})
+"""Whatever goes wrong on these is told in TEI's form."""
+
+Word = Literal["Validation", "Empty", "Overloaded", "Backend", "Unhealthy"]
+_BY_CODE: dict[str, tuple[int, Word]] = {
+    "empty_input": (400, "Empty"),
+    "invalid_http": (400, "Validation"),
+    # TEI knows no 503 for overload.
+    "backlog_full": (429, "Overloaded"),
+    "overloaded": (429, "Overloaded"),
+    "storage_full": (429, "Overloaded"),
+    "wait_timeout": (429, "Overloaded"),
+}
+_BY_STATUS: dict[int, tuple[int, Word]] = {
+    400: (422, "Validation"),
+    429: (429, "Overloaded"),
+    500: (500, "Backend"),
+    503: (503, "Unhealthy"),
+}
+
+
+class TEIError(BaseModel):
+    """Every error on the routes of text-embeddings-inference."""
+
+    error: str
+    error_type: Word
+
+
+def tei_failure(error: EmbedqError) -> Response:
+    """The response to a request of TEI's that ended in `error`."""
+    status, word = _in_their_words(error)
+    detail = error.detail
+    # Their field is called `inputs`. A message begins with the field at fault, or names it early.
+    if error.param is not None and error.param.partition("[")[0] == "input":
+        detail = detail.replace(error.param, f"inputs{error.param.removeprefix('input')}", 1)
+    return Response(orjson.dumps({"error": detail, "error_type": word}), status, headers(error), "application/json")
+
+
+def _in_their_words(error: EmbedqError) -> tuple[int, Word]:
+    if isinstance(error, ItemFailed):
+        return (422, "Validation") if isinstance(error, ItemRefused) else (424, "Backend")
+    return _BY_CODE.get(error.code) or _BY_STATUS.get(error.status) or (error.status, "Validation")
+
+
+# In the document: every error by its range. `docs/http.md` has a table of the codes.
+
+_HEADERS = {
+    "Retry-After": {"description": "Seconds.", "schema": {"type": "integer", "minimum": 1}},
+    "x-should-retry": {"description": "What the status does not tell.", "schema": {"enum": ["true", "false"]}},
+}
+_OF_401 = {"WWW-Authenticate": {"description": "Of a 401.", "schema": {"type": "string"}}}
+
+
+def _ranges(media_type: str, model: type[BaseModel]) -> dict[int | str, dict[str, Any]]:
+    content = {media_type: {"schema": {"$ref": f"#/components/schemas/{model.__name__}"}}}
+    return {
+        "4XX": {"description": "The request cannot be used.", "content": content, "headers": _HEADERS | _OF_401},
+        "5XX": {"description": "Try again, or look at the log.", "content": content, "headers": _HEADERS},
+    }
+
+
+RESPONSES = _ranges(MEDIA_TYPE, Problem)
+"""The argument `responses` of the application."""
+TEI_RESPONSES = _ranges("application/json", TEIError)
+"""Of TEI's routes."""
+
+# From what was raised to the response.
+
+CLIENT_CLOSED_REQUEST = 499
+"""nginx's number. Nobody receives it; it shows in the metrics."""
+_ANSWERED = "embedq.error"
+_REPEATING = {
+    "POST": "Repeat it, with the same Idempotency-Key if it had one.",
+    "DELETE": "Repeat it: a 404 or 410 then says that it is deleted.",
+}
+
+
+class AnsweredError(NamedTuple):
+    """What is kept of the error that answered a request."""
+
+    code: str
+    retry_after_s: float | None
+
+
+def install(app: FastAPI) -> None:
+    """Registers the handlers. What they do not know becomes a 500 in `api.middleware`."""
+    app.add_exception_handler(EmbedqError, _ours)
+    app.add_exception_handler(CallerGone, _ours)
+    app.add_exception_handler(RequestValidationError, _parameters)
+    app.add_exception_handler(HTTPException, _frameworks)
+
+
+def response(error: EmbedqError | CallerGone, scope: Scope, path: str) -> Response:
+    """The answer to the request of `scope`, for `path`, which ended in `error`."""
+    if isinstance(error, CallerGone):
+        return Response(status_code=CLIENT_CLOSED_REQUEST)
+    if isinstance(error, NotReplicated):
+        told = f"{error.detail} {_REPEATING.get(scope['method'], '')}".rstrip()
+        error = NotReplicated(told, retry_after_s=error.retry_after_s)
+    note(scope, error)
+    return tei_failure(error) if (path.rstrip("/") or "/") in TEI_PATHS else problem(error, instance=path)
+
+
+def note(scope: Scope, error: EmbedqError) -> None:
+    """Notes which error answers the request of `scope`; the metrics count it.
+
+    Never the error itself: its traceback holds the frames that hold the scope. Of such cycles a flood of refused
+    requests made 60,000 objects in five seconds, and the garbage collector stood in everybody's way for 130 ms.
+    """
+    scope[_ANSWERED] = AnsweredError(code_of(error), error.retry_after_s)
+
+
+def answered(scope: Scope) -> AnsweredError | None:
+    """The error that answered the request of `scope`, if one did."""
+    return scope.get(_ANSWERED)
+
+
+async def _ours(request: Request, error: Exception) -> Response:
+    return response(cast("EmbedqError | CallerGone", error), request.scope, request.url.path)
+
+
+async def _parameters(request: Request, error: Exception) -> Response:
+    """A header or a query parameter that FastAPI has refused. Bodies are read by `api.dependencies`."""
+    first = cast("ErrorDetails", cast("RequestValidationError", error).errors()[0])
+    first["loc"] = first["loc"][1:]  # without where it stands: "query"
+    return response(translated(first), request.scope, request.url.path)
+
+
+async def _frameworks(request: Request, error: Exception) -> Response:
+    """What Starlette and FastAPI refuse by themselves."""
+    raised = cast("HTTPException", error)
+    answer = response(_translated(raised, request), request.scope, request.url.path)
+    headers = dict(raised.headers or {})
+    if "Allow" in headers:
+        methods = _methods(request) | set(headers["Allow"].split(", "))
+        headers["Allow"] = ", ".join(sorted(methods | ({"HEAD"} if "GET" in methods else set())))
+    answer.headers.update(headers)
+    return answer
+
+
+def _methods(request: Request) -> set[str]:
+    # Starlette names only those of the first route with this path, and a path has a route for each of its methods.
+    scope = request.scope
+    tried = ({**scope, "method": method} for method in ("GET", "POST", "PUT", "PATCH", "DELETE"))
+    routes = request.app.routes
+    return {one["method"] for one in tried if any(route.matches(one)[0] is Match.FULL for route in routes)}
+
+
+def _translated(error: HTTPException, request: Request) -> EmbedqError:
+    where = f"{request.method} {request.url.path}"
+    if error.status_code == RouteNotFound.status:
+        return RouteNotFound(f"There is no {where}. {_hint(request.url.path)}")
+    if error.status_code == MethodNotAllowed.status:
+        return MethodNotAllowed(f"{where} is not possible; the Allow header names the methods that are.")
+    if error.status_code == BodyTooLarge.status:
+        return BodyTooLarge("The body is larger than this call may have.")
+    if error.status_code == RequestError.status:
+        return InvalidValue(f"The body cannot be read: {error.detail}")
+    return InternalError("Something unexpected happened while the request was routed.")
+
+
+def _hint(path: str) -> str:
+    if path.startswith("/v1/v1"):
+        return "The client adds /v1 itself: give it the base address without /v1."
+    if path.rstrip("/") == "/v1" or path.startswith("/v1/embed/"):
+        return "Clients of text-embeddings-inference take the base address without /v1, those of OpenAI with it."
+    return "See /openapi.json for what there is."

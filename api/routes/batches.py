@@ -1,0 +1,54 @@
+"""Batches: OpenAI's calls, and another try of what failed."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends
+
+from api.auth import BatchMaker, BatchReader
+from api.dependencies import Batches, IdempotencyKey, PageQuery, json_body, read_json
+from api.schemas.batches import Batch, NewBatch
+from api.schemas.common import Deleted, Page
+
+router = APIRouter(prefix="/v1/batches", tags=["batches"])
+
+
+@router.post("", openapi_extra=json_body(NewBatch))
+async def create_batch(
+    key: BatchMaker,
+    batches: Batches,
+    body: Annotated[NewBatch, Depends(read_json(NewBatch))],
+    idempotency_key: IdempotencyKey = None,
+) -> Batch:
+    """Starts a batch over an uploaded file. Faults of the file show later: the batch then fails."""
+    return await batches.create(key, body, idempotency_key)
+
+
+@router.get("")
+async def list_batches(key: BatchReader, batches: Batches, page: PageQuery) -> Page[Batch]:
+    """Lists the caller's batches, newest first."""
+    return await batches.list(key, page)
+
+
+@router.get("/{batch_id}")
+async def retrieve_batch(key: BatchReader, batches: Batches, batch_id: str) -> Batch:
+    """Returns a batch as it is now."""
+    return await batches.read(key, batch_id)
+
+
+@router.post("/{batch_id}/cancel")
+async def cancel_batch(key: BatchMaker, batches: Batches, batch_id: str) -> Batch:
+    """Cancels a batch; what was finished will be in its files. Cancelling twice returns 200."""
+    return await batches.cancel(key, batch_id)
+
+
+@router.post("/{batch_id}/retry")
+async def retry_batch(key: BatchMaker, batches: Batches, batch_id: str) -> Batch:
+    """Starts a new batch over the requests of an ended one that have no result. A repetition returns the same batch."""
+    return await batches.retry(key, batch_id)
+
+
+@router.delete("/{batch_id}")
+async def delete_batch(key: BatchMaker, batches: Batches, batch_id: str) -> Deleted:
+    """Deletes the record of an ended batch. Its input, output and error files stay."""
+    await batches.delete(key, batch_id)
+    return Deleted(id=batch_id, object="batch")

@@ -1,0 +1,196 @@
+"""Batches: create, list, read, cancel, try again, delete."""
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from weakref import WeakValueDictionary
+
+from api.idempotency import key_digests
+from api.paging import ListPage, read_page
+from api.schemas import batches as schemas
+from api.schemas.batches import Batch
+from api.schemas.common import MAX_METADATA_PAIRS, Page, PagePlace
+from api.served_models import ServedModels
+from api.services.owned import own, quota_of
+from api.waiting.why_waiting import Waiting, why_waiting
+from tasks.errors import BatchEnded, BatchOpen, BatchUnknown, FileUnknown, TooManyBatches
+from tasks.ledger import AsyncLedger
+from tasks.records import batches
+from tasks.records.api_keys import Key
+from tasks.records.batches import BatchStatus, NewBatch, is_batch_id, new_batch_id
+from tasks.records.creation import RecordLimits
+from tasks.records.files import read_files
+from worker_config.settings import Settings
+from worker_config.subject import subject_is_task
+
+RETRY_OF = "retry_of"
+"""Key in the metadata of a batch that tries another one again: the id of that one."""
+_NO_ERROR_FILE = "Nobody knows any more which of its requests failed; send them in a new batch."
+_CANCELLABLE = [status for status in BatchStatus if not status.terminal and status is not BatchStatus.CANCELLING]
+_NOTHING_NEW = RecordLimits(max_open=0)
+_AT_ONCE = 10
+"""Batches that one reply of Redis has. Each may have a thousand errors, and until it is read, it counts as memory that
+Redis uses: whoever only reads must not fill it."""
+
+
+class BatchService:
+    """The batches of this service."""
+
+    def __init__(self, ledger: AsyncLedger, models: ServedModels, settings: Settings) -> None:
+        self._ledger = ledger
+        self._models = models
+        self._settings = settings
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    async def create(self, key: Key, body: schemas.NewBatch, idempotency_key: str | None) -> Batch:
+        """Starts a batch over a file. Faults of the file show later. A repetition returns the same batch.
+
+        Raises:
+            InvalidValue: batches cannot make this call, or not in this time.
+            IdempotencyConflict: the key was used for another batch.
+            TooManyBatches, KeyLimitReached, QuotaExceeded, StorageFull: the caller may start none now.
+        """
+        body.require_endpoint()
+        new = NewBatch(
+            id=new_batch_id(),
+            owner=key.owner,
+            input_file_id=body.input_file_id,
+            completion_window=body.completion_window,
+            window_ms=body.window_ms(),
+            ttl_ms=round(self._settings.batch_ttl_s * 1000),
+            metadata=body.metadata,
+            output_expires_s=body.output_expires_after.seconds if body.output_expires_after else None,
+            key=key_digests(idempotency_key, body.digested()),
+        )
+        return await self._start(key, new)
+
+    async def list(self, key: Key, page: PagePlace) -> Page[Batch]:
+        """A page of the caller's batches, the newest first; raises `BatchUnknown` behind what is no id of a batch."""
+        if page.after is not None and not is_batch_id(page.after):
+            raise BatchUnknown("No batch found with the id in `after`.", param="after")
+
+        async def read(after: str | None, limit: int) -> ListPage[str]:
+            ids, more = await self._ledger.run(batches.list_batches(key.owner, after=after, limit=limit))
+            return ListPage(ids, ids[-1] if ids else None, more)
+
+        # One list of an owner at a time, for the memory of Redis.
+        turn = self._turns.setdefault(key.owner, asyncio.Lock())
+        async with turn:
+            found = await read_page(read, after=page.after, limit=page.limit)
+            records: list[batches.Batch] = []
+            for start in range(0, len(found.items), _AT_ONCE):
+                later = await self._ledger.run(batches.read_batches_later(found.items[start : start + _AT_ONCE]))
+                records += await asyncio.to_thread(later)
+        waiting = await self._waiting(records)
+
+        def made() -> Page[Batch]:
+            listed = [Batch.of(record, why) for record, why in zip(records, waiting, strict=True)]
+            return Page[Batch].of(listed, more=found.more)
+
+        return await asyncio.to_thread(made)
+
+    async def read(self, key: Key, batch_id: str) -> Batch:
+        """A batch as it is now; raises `BatchUnknown`."""
+        return await self._explained(await self._own(key, batch_id))
+
+    async def cancel(self, key: Key, batch_id: str) -> Batch:
+        """Cancels a batch; what was finished will be in its files.
+
+        Raises:
+            BatchUnknown: the caller has no such batch.
+            BatchEnded: there is nothing to cancel.
+        """
+        await self._own(key, batch_id)
+        move = batches.move_batch(batch_id, BatchStatus.CANCELLING, only_from=_CANCELLABLE)
+        _, status = await self._ledger.run(move)
+        if status not in {BatchStatus.CANCELLING, BatchStatus.CANCELLED, None}:
+            raise BatchEnded(f"Cannot cancel a batch with status '{status}'.")
+        return await self.read(key, batch_id)
+
+    async def retry(self, key: Key, batch_id: str) -> Batch:
+        """Starts a batch over those requests of an ended one that have no result: all of them where it has no files.
+
+        A repetition returns the same batch.
+
+        Raises:
+            BatchUnknown: the caller has no such batch.
+            BatchOpen, BatchEnded: it has not ended; all have a result.
+            FileUnknown: a file that is needed is gone.
+            TooManyBatches, KeyLimitReached, QuotaExceeded, StorageFull: the caller may start none now.
+        """
+        batch = await self._own(key, batch_id)
+        new = _again(batch, self._settings)
+        try:
+            await self._require_files(new)
+        except FileUnknown:
+            with suppress(TooManyBatches):  # a repetition needs them no more
+                return await self._start(key, new, _NOTHING_NEW)
+            raise
+        return await self._start(key, new)
+
+    async def delete(self, key: Key, batch_id: str) -> None:
+        """Deletes the record of an ended batch. Its input, output and error files stay.
+
+        Raises:
+            BatchUnknown: the caller has no such batch.
+            BatchOpen: it has not ended.
+        """
+        await self._own(key, batch_id)
+        deleted, status = await self._ledger.run(batches.delete_batch(batch_id))
+        if not deleted and status is not None:
+            raise BatchOpen(
+                f"Cannot delete a batch with status '{status}'. Cancel it, and delete it when it has ended."
+            )
+
+    async def _start(self, key: Key, new: NewBatch, limits: RecordLimits | None = None) -> Batch:
+        if limits is None:
+            quota = quota_of(key, self._settings)
+            limits = RecordLimits(self._settings.max_open_batches, quota, key.limits.open_jobs)
+        memory_percent = self._settings.max_redis_memory_percent
+        create = batches.create_batch(new, limits, max_memory_percent=memory_percent)
+        return await self.read(key, await self._ledger.run(create))
+
+    async def _require_files(self, new: NewBatch) -> None:
+        ids = [file_id for file_id in (new.input_file_id, new.only_file_id) if file_id]
+        found = await self._ledger.run(read_files(ids))
+        for file_id, file in zip(ids, found, strict=True):
+            if file is None or file.owner != new.owner:
+                advice = "Send its requests in a new batch." if file_id == new.input_file_id else _NO_ERROR_FILE
+                raise FileUnknown(f"The file {file_id} of this batch is gone. {advice}", param="id")
+
+    async def _own(self, key: Key, batch_id: str) -> batches.Batch:
+        batch = None
+        if is_batch_id(batch_id):
+            subject_is_task(batch_id)
+            batch = await self._ledger.run(batches.read_batch(batch_id))
+        missing = BatchUnknown(
+            "No batch found with this id. Use the id from the answer to POST /v1/batches.", param="id"
+        )
+        return own(key, None if batch is None or batch.deleted else batch, missing)
+
+    async def _explained(self, batch: batches.Batch) -> Batch:
+        [reason] = await self._waiting([batch])
+        return Batch.of(batch, reason)
+
+    async def _waiting(self, records: Sequence[batches.Batch]) -> Sequence[Waiting | None]:
+        return await why_waiting(self._ledger, self._models, records)
+
+
+def _again(batch: batches.Batch, settings: Settings) -> NewBatch:
+    if not batch.status.terminal:
+        raise BatchOpen(f"Only a batch that has ended can be tried again; the status of this one is '{batch.status}'.")
+    if batch.output_file_id and not batch.error_file_id:
+        raise BatchEnded("None of its requests has failed, so there is nothing to try again.")
+    metadata = {**(batch.metadata or {}), RETRY_OF: batch.id}
+    return NewBatch(
+        id=new_batch_id(),
+        owner=batch.owner,
+        input_file_id=batch.input_file_id,
+        completion_window=batch.completion_window,
+        window_ms=batch.expires_ms - batch.created_ms,
+        ttl_ms=round(settings.batch_ttl_s * 1000),
+        metadata=metadata if len(metadata) <= MAX_METADATA_PAIRS else batch.metadata,
+        output_expires_s=batch.output_expires_s,
+        key=key_digests(f"\0retry {batch.id}", b""),  # of characters that no caller's key can have
+        only_file_id=batch.error_file_id or batch.only_file_id,
+    )

@@ -1,0 +1,186 @@
+"""Files on their way through HTTP: the form of an upload, and stored bytes as an answer, whole or a range of them."""
+
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import BinaryIO
+from urllib.parse import quote
+
+from starlette.datastructures import FormData, UploadFile
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response, StreamingResponse
+from starlette.types import Message
+
+from api.async_storage import AsyncStorage
+from api.error_responses import CallerGone
+from tasks.errors import (
+    EmbedqError,
+    FileTooLarge,
+    InvalidUnicode,
+    InvalidValue,
+    MissingParameter,
+    NotStored,
+    RangeNotSatisfiable,
+    UnsupportedMediaType,
+)
+from tasks.storage.writer import TEMPORARY, translated
+
+# Downloads.
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """A stored object that a caller may read.
+
+    Attributes:
+        stored: its name in the storage.
+        tag: never the same for other bytes.
+        filename: under which a browser keeps it.
+        gone: what the caller is told if it is not there any more.
+    """
+
+    stored: str
+    size_bytes: int
+    tag: str
+    filename: str
+    gone: EmbedqError = field(repr=False)
+
+
+Download = Callable[[Content], Awaitable[Response]]
+
+_ONE_RANGE = re.compile(r"bytes=\s*([0-9]{0,18})-([0-9]{0,18})\s*", re.IGNORECASE)
+
+
+# Not Starlette's FileResponse: it refuses ranges in plain text, and a bucket has no file.
+async def download(storage: AsyncStorage, wanted: str | None, known: str | None, content: Content) -> Response:
+    """The bytes as an answer; `wanted` and `known`: the headers Range and If-Range of the request.
+
+    Raises:
+        EmbedqError: `content.gone`.
+        RangeNotSatisfiable: the range begins behind the end.
+        StorageUnavailable: they cannot be read now.
+    """
+    etag, size = f'"{content.tag}"', content.size_bytes
+    part = _range(wanted, size) if known in {None, etag} else None
+    span = range(size) if part is None else part
+    try:
+        chunks = await storage.chunks(content.stored, span.start, len(span))
+    except NotStored:
+        raise content.gone from None
+    headers = {
+        "accept-ranges": "bytes",
+        "cache-control": "private",
+        "content-disposition": f"attachment; filename*=UTF-8''{quote(content.filename, safe='')}",
+        "content-length": str(len(span)),
+        "etag": etag,
+    }
+    if part is not None:
+        headers["content-range"] = f"bytes {part.start}-{part.stop - 1}/{size}"
+    return StreamingResponse(chunks, 200 if part is None else 206, headers, "application/octet-stream")
+
+
+def _range(wanted: str | None, size: int) -> range | None:
+    """The positions that a Range header asks for; None for all of them.
+
+    Several ranges, other units and nonsense count as no range: a server may answer with the whole (RFC 9110, 14.2).
+    """
+    match = _ONE_RANGE.fullmatch(wanted) if wanted else None
+    if match is None or not (match[1] or match[2]):
+        return None
+    if not match[1]:
+        first, last = max(0, size - int(match[2])), size - 1
+    else:
+        first, last = int(match[1]), min(int(match[2] or size), size - 1)
+        if match[2] and int(match[2]) < first:
+            return None
+    if first >= size:
+        raise RangeNotSatisfiable(size)
+    return range(first, last + 1)
+
+
+# Uploads.
+
+_FORM_BYTES = 2**20
+"""Room for the other parts of a form, and for what stands between them."""
+_MAX_FIELDS, _MAX_FIELD_BYTES = 64, 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """The file and the fields of a form. `file` is at its beginning, and on the disk if it is large."""
+
+    filename: str
+    size_bytes: int
+    file: BinaryIO = field(repr=False)
+    fields: Mapping[str, str] = field(repr=False)
+
+
+def least_bytes(content_length: str, max_file_bytes: int) -> int:
+    """The least size that the file can have by the length of its form; raises `FileTooLarge`."""
+    least = max(int(content_length) - _FORM_BYTES, 0) if content_length.isdecimal() else 0
+    if least > max_file_bytes:
+        raise too_large(max_file_bytes)
+    return least
+
+
+@asynccontextmanager
+async def received(request: Request, max_file_bytes: int) -> AsyncIterator[Upload]:
+    """What a form of multipart/form-data brings, within the block.
+
+    Raises:
+        UnsupportedMediaType, InvalidValue, InvalidUnicode: the body is not such a form.
+        MissingParameter, FileTooLarge: it has no file, or more than a file may have.
+        DiskFull, StorageUnavailable: the temporary folder does not take it.
+        CallerGone: the client closed the connection first.
+    """
+    came = 0
+
+    async def receive() -> Message:
+        nonlocal came
+        message = await request.receive()
+        came += len(message.get("body", b""))
+        if came > max_file_bytes + _FORM_BYTES:
+            raise too_large(max_file_bytes)
+        return message
+
+    form = await _form(Request(request.scope, receive))
+    try:
+        upload = _upload(form)
+        if came - upload.size_bytes > _FORM_BYTES:
+            raise InvalidValue(f"The form has more than {_FORM_BYTES:,} bytes besides the file.")
+        yield upload
+    finally:
+        await form.close()
+
+
+async def _form(request: Request) -> FormData:
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "multipart/form-data":
+        raise UnsupportedMediaType("Send the file with `Content-Type: multipart/form-data`.")
+    try:
+        with translated(TEMPORARY):
+            return await request.form(max_files=1, max_fields=_MAX_FIELDS, max_part_size=_MAX_FIELD_BYTES)
+    except HTTPException as error:
+        raise InvalidValue(f"The body is not a form that can be used: {error.detail}") from None
+    except UnicodeError:
+        raise InvalidUnicode("The form is not text in UTF-8.") from None
+    except ClientDisconnect:
+        raise CallerGone from None
+
+
+def _upload(form: FormData) -> Upload:
+    files = {name: value for name, value in form.multi_items() if isinstance(value, UploadFile)}
+    fields = {name: value for name, value in form.multi_items() if isinstance(value, str)}
+    if files.keys() - {"file"}:
+        raise InvalidValue("A file must come in the part named 'file'.", param="file")
+    if "file" in fields:
+        raise InvalidValue("The part 'file' must be a file, with a name.", param="file")
+    if "file" not in files:
+        raise MissingParameter("Missing required parameter: 'file'.", param="file")
+    return Upload(files["file"].filename or "", files["file"].size or 0, files["file"].file, fields)
+
+
+def too_large(limit: int, name: str = "EMBEDQ_MAX_FILE_BYTES") -> FileTooLarge:
+    """The error for a file above the limit of the setting with this name."""
+    return FileTooLarge(f"The file is larger than {limit:,} bytes ({name}). Split it.", param="file")
