@@ -11,12 +11,13 @@ from fastapi import APIRouter, Header, Request, Response
 from api.auth import AnyKey
 from api.console_files import page
 from api.dependencies import Embeddings, embeddings_of
+from api.error_responses import TEI_RESPONSES
 from api.request_limits import sent
 from api.schemas.embeddings import EmbedBody, TEIInfo
 from api.schemas.service import Live
 from api.texts_call import documented, texts_call
 
-router = APIRouter(tags=["text-embeddings-inference"])
+router = APIRouter(tags=["text-embeddings-inference"], responses=TEI_RESPONSES)
 
 _VECTORS: dict[int | str, dict[str, Any]] = {200: {"model": list[list[float]]}}
 
