@@ -91,6 +91,7 @@ async def no_store(response: Response) -> None:
 IdempotencyKey = Annotated[
     str | None,
     Header(
+        alias="Idempotency-Key",
         description="Makes a repetition safe: the same key and body get the same object again.",
         min_length=1,
         max_length=MAX_KEY_CHARS,
