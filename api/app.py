@@ -43,8 +43,8 @@ ROUTERS = (*(embeddings, tasks, files, batches, ingestions, jobs, datasets, mode
 
 
 READABLE = (
-    *("accept-ranges", "content-disposition", "content-range", "location", "openai-processing-ms", "retry-after"),
-    *("www-authenticate", "x-request-id", "x-should-retry"),
+    *("accept-ranges", "content-disposition", "content-range", "etag", "location", "openai-processing-ms"),
+    *("retry-after", "www-authenticate", "x-request-id", "x-should-retry"),
     *(f"x-ratelimit-{what}-{of}" for what in ("limit", "remaining", "reset") for of in ("requests", "tokens")),
 )
 """Headers of answers that a page of another origin may read."""
