@@ -87,6 +87,18 @@ def create_app(
         # Its spans would have the path and the query, where callers write texts. Ours are in worker_config/traces.py.
         telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
     )
+    _add_services(app, services, settings)
+    for resource in ROUTERS:
+        app.include_router(resource.router, generate_unique_id_function=_name)
+    app.add_api_route("/console", console_files.page, response_class=FileResponse, include_in_schema=False)
+    app.mount("/console", console_files.ConsoleFiles())
+    openapi.add_page(app)
+    error_responses.install(app)
+    _add_layers(app, services, settings)
+    return app
+
+
+def _add_services(app: FastAPI, services: Services, settings: Settings) -> None:
     app.state.services = services
     app.state.settings = settings
     app.state.storage = services.storage
@@ -113,12 +125,9 @@ def create_app(
     app.state.batches = BatchService(services.ledger, services.registry, settings)
     app.state.ingestions = IngestionService(services.ledger, services.registry, services.storage, settings)
     app.state.jobs = JobService(services.ledger, services.registry)
-    for resource in ROUTERS:
-        app.include_router(resource.router, generate_unique_id_function=_name)
-    app.add_api_route("/console", console_files.page, response_class=FileResponse, include_in_schema=False)
-    app.mount("/console", console_files.ConsoleFiles())
-    openapi.add_page(app)
-    error_responses.install(app)
+
+
+def _add_layers(app: FastAPI, services: Services, settings: Settings) -> None:
     if settings.cors_origins:
         # Cookies are never asked for: keys come in headers that a page must have. Any header may be sent, as OpenAI's
         # client in a browser sends a dozen of its own.
@@ -137,4 +146,3 @@ def create_app(
         traces=services.traces,
     )
     app.add_middleware(Paths)  # the last one added is the outermost
-    return app

@@ -92,7 +92,9 @@ class TaskService:
             CallerGone: the client left first.
         """
         read = partial(self._own, key, task_id)
-        task = await read_at_end(self._subscription, task_id, read, min(wait_s, self._settings.max_wait_s), gone)
+        task = await read_at_end(
+            self._subscription, task_id, read, wait_s=wait_s, max_wait_s=self._settings.max_wait_s, gone=gone
+        )
         retry_after_s = None if task.state.terminal else self._models.retry_after_s(task)
         return await self._explained(task), retry_after_s
 

@@ -103,7 +103,7 @@ _DIVIDE = "Divide its texts over several lines."
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class FileLimits:
     """Limits of one file, and of the units into which it is cut."""
 
     max_lines: int
@@ -155,7 +155,7 @@ class FileCheck:
     """
 
     models: KnownModels
-    limits: Limits
+    limits: FileLimits
     faults: list[BatchFault] = field(default_factory=list)
     rows: int = 0
     _inputs: int = 0

@@ -7,7 +7,7 @@ import pytest
 
 from api.served_models import ServedModels
 from api.submit import NewTasks
-from tasks.documents.batches.check import MAX_FAULTS, FileCheck, FileLine, Limits, Refusal, split_lines
+from tasks.documents.batches.check import MAX_FAULTS, FileCheck, FileLimits, FileLine, Refusal, split_lines
 from tasks.errors import RequestError
 from tasks.records.api_keys import ALL_SCOPES, Key
 from tasks.storage.vector_part import RowError
@@ -16,7 +16,7 @@ from tests.unit.documents.batches.batch_lines import ALIAS, DROP, LIMITS, MODEL,
 from worker_config.settings import load_settings
 
 
-def check(*lines: str | bytes, limits: Limits = LIMITS) -> FileCheck:
+def check(*lines: str | bytes, limits: FileLimits = LIMITS) -> FileCheck:
     data = b"\n".join(text if isinstance(text, bytes) else text.encode() for text in lines)
     found = FileCheck(models(), limits)
     for each in split_lines([data], limits.max_line_bytes):
@@ -189,7 +189,7 @@ def test_no_message_repeats_what_was_sent() -> None:
 
 
 def test_faults_have_a_limit() -> None:
-    limits = Limits(10**6, 10**6, 5000, 8, 100, 4, 40, 0.25, 2100)
+    limits = FileLimits(10**6, 10**6, 5000, 8, 100, 4, 40, 0.25, 2100)
     assert len(check(*["{"] * 1500, limits=limits).faults) == MAX_FAULTS
 
 
