@@ -62,6 +62,14 @@ ROUTERS = (tasks_routes, files, batches)
 """By resource, in the order of the document."""
 
 
+def _add_services(app: App, parts: Services) -> None:
+    app.state.settings = parts.settings
+    app.state.storage = parts.storage
+    app.state.tasks = TaskService(parts.ledger, parts.registry, parts.settings)
+    app.state.files = FileService(parts.ledger, parts.storage, parts.settings)
+    app.state.batches = BatchService(parts.ledger, parts.registry, parts.settings)
+
+
 def _name(route: APIRoute) -> str:
     return route.name
 
@@ -95,11 +103,7 @@ def create_app(
         telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
     )
     app.state.services = services
-    app.state.settings = settings
-    app.state.storage = services.storage
-    app.state.tasks = TaskService(services.ledger, services.registry, settings)
-    app.state.files = FileService(services.ledger, services.storage, settings)
-    app.state.batches = BatchService(services.ledger, services.registry, settings)
+    _add_services(app, services)
     for resource in ROUTERS:
         app.include_router(resource.router, responses=errors.RESPONSES, generate_unique_id_function=_name)
     routers = [family.router for family in FAMILIES]

@@ -11,7 +11,7 @@ from api.auth import known_key
 from api.parts import Services
 from api.request.api_keys import still_let_in
 from api.request.body import parse_object
-from api.request.idempotency import MAX_KEY_CHARS
+from api.request.idempotency import HEADER, MAX_KEY_CHARS
 from api.request.offload import offload_in_turn
 from api.schemas.common import PagePlace
 from api.services.batches import BatchService
@@ -47,6 +47,7 @@ Batches = Annotated[BatchService, Depends(_batches)]
 IdempotencyKey = Annotated[
     str | None,
     Header(
+        alias=HEADER,
         description="Makes a repetition safe: the same key and body get the same object again.",
         min_length=1,
         max_length=MAX_KEY_CHARS,

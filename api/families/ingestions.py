@@ -41,14 +41,13 @@ from api.request.body import parse_object
 from api.request.idempotency import checked_key, key_digests
 from api.request.offload import offload_in_turn
 from api.request.ownership import Resource, read_own, read_own_ids
-from api.request.quota import quota
 from tasks import errors
 from tasks.errors import FileUnknown, IngestionEnded, IngestionOpen, IngestionUnknown, RequestError, StorageFull
 from tasks.item import Options
 from tasks.records import datasets, ingestions
 from tasks.records.api_keys import NO_LIMITS, Limits
 from tasks.records.creation import RecordLimits
-from tasks.records.files import read_files
+from tasks.records.files import Quota, read_files
 from tasks.records.ingestion_operations import (
     cancel_ingestion,
     create_ingestion,
@@ -585,7 +584,9 @@ async def _create(services: Services, wanted: IngestionRequest) -> str:
     try:
         held = await services.storage.run(datasets.held_bytes, storage, wanted.ingestion.owner)
         key = services.keys.limits(wanted.ingestion.owner)
-        limits = RecordLimits(services.settings.max_open_ingestions, quota(services.settings, key), key.open_jobs)
+        own = key.stored_bytes
+        quota = Quota(services.settings.file_quota_bytes if own is None else own, services.settings.file_quota_number)
+        limits = RecordLimits(services.settings.max_open_ingestions, quota, key.open_jobs)
         create = create_ingestion(wanted.ingestion, limits, dataset_bytes=held)
         ingestion_id = await services.ledger.run(create)
     except (RequestError, StorageFull):

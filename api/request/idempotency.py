@@ -13,15 +13,15 @@ KEY_SCHEMA = {"type": "string", "minLength": 1, "maxLength": MAX_KEY_CHARS, "pat
 """The rule in the words of OpenAPI."""
 
 
-def checked_key(key: str | None, param: str = HEADER) -> str | None:
-    """The key, if there is one. `param`: the header or field that it came in.
+def checked_key(key: str | None) -> str | None:
+    """The key, if there is one.
 
     Raises:
         InvalidValue: it is empty, too long, or not of printable ASCII. Servers and proxies read other bytes of a header
             in different ways, so a repetition might not be known again.
     """
     if key is not None and not _KEY.fullmatch(key):
-        raise InvalidValue(f"{param} must have 1 to {MAX_KEY_CHARS} printable ASCII characters.", param=param)
+        raise InvalidValue(f"{HEADER} must have 1 to {MAX_KEY_CHARS} printable ASCII characters.", param=HEADER)
     return key
 
 

@@ -152,12 +152,13 @@ class Batch(BaseModel):
             for status in BatchStatus
             if status is not BatchStatus.VALIDATING
         }
-        errors = [BatchError.model_validate(fault) for fault in batch.errors]
+        # Of all errors at once: there may be a thousand.
+        errors = BatchErrors.model_validate({"data": batch.errors}) if batch.errors else None
         tokens = batch.tokens
         return cls(
             id=batch.id,
             model=batch.model or "",
-            errors=BatchErrors(data=errors) if errors else None,
+            errors=errors,
             input_file_id=batch.input_file_id,
             completion_window=batch.completion_window,
             status=batch.status.value,
