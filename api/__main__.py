@@ -1,107 +1,102 @@
-"""`python -m api`: the web tier, one process or several. Exits 78 when the configuration cannot be used."""
-
-import gc
-
-gc.disable()  # what is imported stays: the collector's rounds over it took a quarter of a start's processor time
+"""`python -m api`: starts uvicorn. Exits 78 when the configuration cannot be used."""
 
 import asyncio
+import errno
+import gc
 import logging
+import multiprocessing
+import os
+import resource
 import signal
 import socket
 import sys
+import threading
 from types import FrameType
 from typing import NoReturn
 
 import uvicorn
+from uvicorn.config import STARTUP_FAILURE
+from uvicorn.supervisors import Multiprocess
 
-from api.app import create_app
+from api.app import App, create_app
+from api.http_deadlines import DeadlineProtocol
 from api.parts import Services
-from api.server.connections import Connections, affordable_connections
-from api.server.http_protocol import Limits
-from api.server.listening import bind, require_bindable, run_processes
 from tasks.errors import RedisUnavailable, SchemaMismatch
 from tasks.ledger import AsyncLedger, operations
 from worker_config.logs import write_refusal
-from worker_config.settings import CONFIGURATION_EXIT_CODE, Settings, SettingsError, load_settings
-
-gc.enable()
+from worker_config.settings import CONFIGURATION_EXIT_CODE, PREFIX, Settings, SettingsError, load_settings
 
 _log = logging.getLogger("api")
-_GRACE_S = 5
-"""Time that running requests get at a stop; those that only wait are sent home at once."""
-
-
-class Server(uvicorn.Server):
-    """uvicorn's server, which at a stop first sends those home who wait: they would hold it for up to a minute."""
-
-    def __init__(self, config: uvicorn.Config, services: Services) -> None:
-        super().__init__(config)
-        self._services = services
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Stops serving."""
-        self._services.send_home()
-        await super().shutdown(sockets)
+_BACKLOG = 2048
 
 
 def main() -> int:
     """Serves until SIGTERM or SIGINT; the exit code."""
-    gc.freeze()  # what was imported, for the collector's rounds from here to the end of the process
     try:
         settings = load_settings("api")
         settings.require_safe_bind()
         settings.require_traces()
-        require_bindable(settings.host, settings.port)
+        listeners = _listen(settings.host, settings.port)
         asyncio.run(_check_schema(settings.redis_url))
+        connections = affordable_connections(settings.max_connections)
+        if connections < settings.max_connections:
+            _log.warning(
+                "%d connections at a time instead of %sMAX_CONNECTIONS=%d: this process may not open more files "
+                "(LimitNOFILE, ulimit -n)",
+                connections, PREFIX, settings.max_connections,
+            )  # fmt: skip
+        _log.info("serving on %s", ", ".join("{}:{}".format(*one.getsockname()) for one in listeners))
+        if settings.api_processes == 1:
+            return _serve(settings, listeners)
+        return _supervise(settings, listeners)
     except (SettingsError, SchemaMismatch) as error:
         write_refusal("", str(error))
         return CONFIGURATION_EXIT_CODE
-    if settings.api_processes == 1:
-        return _serve(settings)
-    try:
-        sockets = bind(settings.host, settings.port)
     except OSError as error:
-        _log.error("cannot serve on %s:%d: %s", settings.host, settings.port, error.strerror)
+        _log.error("cannot serve: %s", error.strerror)
         return 1
-    return run_processes(settings.api_processes, sockets, lambda index: _serve(settings, sockets, index))
 
 
-def _serve(settings: Settings, sockets: list[socket.socket] | None = None, process: int | None = None) -> int:
-    affordable = affordable_connections(settings.max_connections)
-    app = create_app(settings.model_copy(update={"max_connections": affordable}), process)
-    services: Services = app.state.services
-    services.bell.warm_up()
+def make_supervised_app() -> App:
+    """The app of a process that uvicorn supervises. Also ends the process when its parent was killed."""
+    threading.Thread(target=_stop_with_parent, daemon=True).start()
+    return _make_app(load_settings("api"), int(multiprocessing.current_process().name.rpartition("-")[2]))
+
+
+def _make_app(settings: Settings, process: int | None = None) -> App:
+    connections = affordable_connections(settings.max_connections)
+    app = create_app(settings.model_copy(update={"max_connections": connections}), process)
+    app.state.services.bell.warm_up()
     # A full round of the garbage collector over everything imported stops the event loop for 60 to 80 ms. What exists
     # now lives as long as the process, so it is taken out of the rounds.
     gc.collect()
     gc.freeze()
-    config = uvicorn.Config(
-        app,
-        host=settings.host,
-        port=settings.port,
-        loop="uvloop",
-        http=Connections(Limits(connections=affordable)),  # type: ignore[arg-type]
-        ws="none",
-        lifespan="on",
-        log_config=None,  # the root logger is set up already
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,  # nothing here asks for the client's address
-        timeout_keep_alive=75,  # above the 60 s of common proxies, so that they never reuse a closed connection
-        timeout_graceful_shutdown=_GRACE_S,
-    )
-    # uvicorn raises the signals that stopped it once more at its end; unhandled, SIGTERM would look like a crash.
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, _stop)
+    return app
+
+
+def affordable_connections(wanted: int) -> int:
+    """`wanted`, or less where this process may not open so many files; raises the limit as far as it may be raised."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = wanted * 4 // 3 + 1  # a quarter is for Redis, files and libraries
+    if soft != resource.RLIM_INFINITY and soft < needed:
+        soft = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    return wanted if soft == resource.RLIM_INFINITY or soft >= needed else max(1, soft * 3 // 4)
+
+
+def _listen(host: str, port: int) -> list[socket.socket]:
+    found: list[socket.socket] = []
     try:
-        Server(config, services).run(sockets)
-    except SystemExit as stop:
-        if stop.code:
-            raise  # the address is in use, says the log
-    if services.watchdog.mismatch is not None:
-        write_refusal("", str(services.watchdog.mismatch))
-        return CONFIGURATION_EXIT_CODE
-    return 0
+        addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        for family, _, _, _, (name, _, *scope) in dict.fromkeys(addresses):  # a hosts file may name one twice
+            where = (name, found[0].getsockname()[1] if found else port, *scope)
+            dual = host == "::" and socket.has_dualstack_ipv6()
+            found.append(socket.create_server(where, family=family, backlog=_BACKLOG, dualstack_ipv6=dual))
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise  # it may become free
+        raise SettingsError(f"{PREFIX}HOST={host}, {PREFIX}PORT={port}: cannot be bound: {error.strerror}") from None
+    return found
 
 
 async def _check_schema(redis_url: str) -> None:
@@ -114,8 +109,59 @@ async def _check_schema(redis_url: str) -> None:
         await ledger.close()
 
 
+def _serve(settings: Settings, listeners: list[socket.socket]) -> int:
+    app = _make_app(settings)
+    services: Services = app.state.services
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _stop)  # uvicorn raises what stopped it once more; unhandled, it would look like a crash
+    try:
+        uvicorn.Server(_config(app, settings)).run(listeners)
+    except SystemExit as stop:
+        code = stop.code
+    if services.watchdog.mismatch is not None:
+        raise services.watchdog.mismatch
+    return code if isinstance(code, int) else 1
+
+
+def _supervise(settings: Settings, listeners: list[socket.socket]) -> int:
+    supervisor = Multiprocess(_config("api.__main__:make_supervised_app", settings), listeners)
+    supervisor.run()
+    if all(process.exitcode != STARTUP_FAILURE for process in supervisor.processes):
+        return 0
+    asyncio.run(_check_schema(settings.redis_url))  # has a sentence for the usual reason
+    return 1
+
+
+def _config(app: App | str, settings: Settings) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        factory=isinstance(app, str),
+        workers=settings.api_processes,
+        loop="uvloop",
+        http=DeadlineProtocol,
+        h11_max_incomplete_event_size=64 * 2**10,
+        ws="none",
+        lifespan="on",
+        log_config=None,  # the root logger is set up already
+        access_log=False,
+        server_header=False,
+        limit_concurrency=affordable_connections(settings.max_connections) + 1,
+        backlog=_BACKLOG,
+        timeout_keep_alive=75,  # above the 60 s of common proxies, so that they never reuse a closed connection
+        timeout_graceful_shutdown=5,  # for requests that run; those that only wait are sent home at once
+        timeout_worker_healthcheck=30,  # a process on a busy machine is not dead
+    )
+
+
 def _stop(_number: int, _frame: FrameType | None) -> NoReturn:
     raise SystemExit(0)
+
+
+def _stop_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os.kill(os.getpid(), signal.SIGTERM)
 
 
 if __name__ == "__main__":

@@ -1,77 +1,64 @@
 """The application: routes, error handlers and the outermost layer around the services of one process."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
+from typing import Any
 
+from fastapi import FastAPI
+from fastapi.middleware.cors import CORSMiddleware
+from fastapi.responses import FileResponse
 from fastapi.routing import APIRoute
 
+from api import console_files
 from api.answer import errors
 from api.document import openapi
-from api.families import (
-    console,
-    dataset_contents,
-    dataset_map,
-    datasets,
-    embeddings,
-    health,
-    ingestions,
-    jobs,
-    key_purge,
-    keys,
-    models,
-    service,
-    tasks,
-    tei,
-)
-from api.families.route import answer_headers
-from api.middleware import Paths
+from api.families import embeddings, tasks, tei
+from api.middleware import Paths, Requests
 from api.parts import Services
-from api.routes import batches, files
+from api.routes import batches, datasets, files, health, ingestions, jobs, models, service
+from api.routes import keys as keys_routes
 from api.routes import tasks as tasks_routes
-from api.server.edge import Edge
-from api.server.fast_path import App, make_shortcuts
-from api.server.origins import admit
 from api.services.batches import BatchService
+from api.services.datasets import DatasetService
 from api.services.files import FileService
+from api.services.ingestions import IngestionService
+from api.services.jobs import JobService
+from api.services.keys import KeyService
+from api.services.service import VERSION, ServiceInfo
 from api.services.tasks import TaskService
 from api.waiting.hub import WaitingTimes
+from api.waiting.synchronous import embed_query
 from worker_config.settings import Settings
 
-FAMILIES = (
-    embeddings,
-    tasks,
-    ingestions,
-    jobs,
-    datasets,
-    dataset_contents,
-    dataset_map,
-    models,
-    service,
-    keys,
-    key_purge,
-    tei,
-    health,
-    console,
-    openapi,
-)
+FAMILIES = (embeddings, tasks, tei, openapi)
 """Whoever has routes, in the order of the document. Of two routes that fit a path the first one answers."""
 
 
-ROUTERS = (tasks_routes, files, batches)
+ROUTERS = (tasks_routes, files, batches, ingestions, jobs, datasets, models, service, keys_routes, health)
 """By resource, in the order of the document."""
 
 
-def _add_services(app: App, parts: Services) -> None:
-    app.state.settings = parts.settings
-    app.state.storage = parts.storage
-    app.state.tasks = TaskService(parts.ledger, parts.registry, parts.settings)
-    app.state.files = FileService(parts.ledger, parts.storage, parts.settings)
-    app.state.batches = BatchService(parts.ledger, parts.registry, parts.settings)
+READABLE = (
+    *("accept-ranges", "content-disposition", "content-range", "location", "openai-processing-ms", "retry-after"),
+    *("www-authenticate", "x-request-id", "x-should-retry"),
+    *(f"x-ratelimit-{what}-{of}" for what in ("limit", "remaining", "reset") for of in ("requests", "tokens")),
+)
+"""Headers of answers that a page of another origin may read."""
 
 
 def _name(route: APIRoute) -> str:
     return route.name
+
+
+class App(FastAPI):
+    """FastAPI with this service's document."""
+
+    def openapi(self) -> dict[str, Any]:
+        """The OpenAPI document, made once. FastAPI's own lacks our forms of errors and the security scheme."""
+        if self.openapi_schema is None:
+            self.openapi_schema = openapi.make_document(self)
+        return self.openapi_schema
 
 
 def create_app(
@@ -86,14 +73,18 @@ def create_app(
     services = Services.build(settings, process, times)
 
     @asynccontextmanager
-    async def lifespan(_app: App) -> AsyncIterator[None]:
+    async def lifespan(_app: App) -> AsyncIterator[Mapping[str, Any]]:
         app.state.reference = openapi.Reference.from_document(app.openapi())
         background = await services.start()
-        yield
+        if services.watchdog.mismatch is not None:
+            raise services.watchdog.mismatch  # a process that served would be replaced for ever
+        yield {"send_home": services.send_home}
         await services.stop(background)
 
     # A redirect to the other form of a path would lose the body in some clients; both forms are routes instead.
     app = App(
+        title="embedq",
+        version=VERSION,
         lifespan=lifespan,
         redirect_slashes=False,
         openapi_url=None,
@@ -103,24 +94,46 @@ def create_app(
         telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
     )
     app.state.services = services
-    _add_services(app, services)
+    app.state.settings = settings
+    app.state.storage = services.storage
+    app.state.keys, app.state.rates = services.keys, services.rates
+    app.state.door, app.state.places = services.door, services.places
+    app.state.key_service = KeyService(services.keys, services.ledger, services.storage)
+    app.state.tasks = TaskService(services.ledger, services.registry, settings)
+    app.state.datasets = DatasetService(
+        services.datasets, services.storage, services.registry, partial(embed_query, services), settings.max_wait_s
+    )
+    app.state.service = ServiceInfo(services.ledger, services.registry, services.storage, settings)
+    app.state.metrics = services.metrics
+    app.state.files = FileService(services.ledger, services.storage, settings)
+    app.state.batches = BatchService(services.ledger, services.registry, settings)
+    app.state.ingestions = IngestionService(services.ledger, services.registry, services.storage, settings)
+    app.state.jobs = JobService(services.ledger, services.registry)
     for resource in ROUTERS:
         app.include_router(resource.router, responses=errors.RESPONSES, generate_unique_id_function=_name)
     routers = [family.router for family in FAMILIES]
     for router in routers:
         app.include_router(router)
-    routes = [route for router in routers for route in router.routes]
+    routes = [route for router in (*(resource.router for resource in ROUTERS), *routers) for route in router.routes]
+    app.add_api_route("/console", console_files.page, response_class=FileResponse, include_in_schema=False)
+    app.mount("/console", console_files.ConsoleFiles())
     errors.install(app, routes)
-    pages = partial(admit, origins=settings.cors_origins, readable=answer_headers(routes))
-    app.add_middleware(pages)
-    edge = partial(
-        Edge,
+    if settings.cors_origins:
+        # Cookies are never asked for: keys come in headers that a page must have. Any header may be sent, as OpenAI's
+        # client in a browser sends a dozen of its own.
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=list(settings.cors_origins),
+            allow_methods=["GET", "HEAD", "POST", "DELETE"],
+            allow_headers=["*"],
+            expose_headers=sorted(READABLE),
+        )
+    app.add_middleware(
+        Requests,
         metrics=services.metrics,
-        visitors=services.visitors,
+        rules=services.rules,
         access_log=settings.access_log,
         traces=services.traces,
     )
-    app.add_middleware(edge)
     app.add_middleware(Paths)  # the last one added is the outermost
-    app.shortcuts = make_shortcuts(app, routes, edge, pages)
     return app

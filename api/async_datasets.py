@@ -2,37 +2,30 @@
 
 import asyncio
 import threading
-from collections import Counter, OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from collections.abc import Set as AbstractSet
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TypeVar
 
-from starlette.requests import Request
-
-from api.answer.errors import CallerGone
 from api.async_storage import AsyncStorage
-from api.waiting.hub import watched
 from tasks.errors import DatasetUnknown, NotReady, NotStored, Overloaded
 from tasks.ledger.executor import spread
 from tasks.records import datasets
 from tasks.records.datasets import Catalog, Version
-from tasks.search.kept import room_for_vectors, vector_bytes
 from tasks.storage.storage import Storage
 
 if TYPE_CHECKING:
+    from tasks.search.contents import Contents
     from tasks.search.parts import PartReader
 
 T = TypeVar("T")
-Reading: TypeAlias = "Callable[[PartReader, Catalog], T]"
 
 _THREADS = 2
 """More would take the cores from the queries of everybody."""
 _MAX_READS = 64
-_MAX_LARGE_SEARCHES = 8
-_LARGE_PATIENCE_S = 60
-_KNOWN_VERSIONS = 256
+"""That run or wait. An owner gets half of them, so that there is room for others."""
 _TRIES = 4
 _RETRY_AFTER_S = 5
 
@@ -52,10 +45,7 @@ class AsyncDatasets:
         self._making = threading.Lock()
         # Not the threads of the storage: a search computes for as long as a dataset is large, and uploads would wait.
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="datasets")
-        self._reads = _Places(_MAX_READS)
-        self._large_searches = _Places(_MAX_LARGE_SEARCHES)
-        self._large_turn = asyncio.Lock()
-        self._known: OrderedDict[tuple[str, str], Version] = OrderedDict()
+        self._reads: Counter[str] = Counter()
         self._stopping = False
 
     async def present(self, owner: str, name: str) -> Version:
@@ -68,19 +58,13 @@ class AsyncDatasets:
         if not datasets.is_dataset_name(name):
             raise dataset_unknown()
         storage = await self._storage.open()
-        key = (owner, name)
-        version = await self._storage.run(datasets.present, storage, owner, name, self._known.get(key))
+        version = await self._storage.run(datasets.present, storage, owner, name)
         if not version.catalog.exists:
-            self._known.pop(key, None)
             raise dataset_unknown()
-        self._known[key] = version
-        self._known.move_to_end(key)
-        while len(self._known) > _KNOWN_VERSIONS:
-            self._known.popitem(last=False)
         return version
 
-    async def read(self, request: Request, owner: str, name: str, function: "Reading[T]") -> T:
-        """What `function` makes of the present version of a dataset, in a thread.
+    async def read(self, owner: str, name: str, function: "Callable[[Contents], T]") -> T:
+        """What `function` makes of the present version of a dataset, in a thread. Cancelled, it ends at its next read.
 
         If parts are gone, because the dataset was replaced and swept meanwhile, it is called for the next version.
 
@@ -89,63 +73,26 @@ class AsyncDatasets:
             NotStored: a part is not in the storage, or damaged.
             NotReady: pyarrow is not installed here, or the process stops.
             Overloaded: too many calls, or too many of this owner, wait for a thread.
-            CallerGone: the client left first. A search of millions of chunks ends at its next read.
         """
-        return await self._read(owner, name, lambda catalog: self._run(request, owner, function, catalog))
-
-    async def search(self, request: Request, owner: str, name: str, function: "Reading[T]") -> T:
-        """Like `read`, for a `function` that needs all vectors.
-
-        Those that do not fit into memory are read for minutes. Such searches come one after the other, so that a
-        thread is left for everybody else.
-        """
-
-        async def run(catalog: Catalog) -> T:
-            if vector_bytes(catalog.rows, catalog.dimension) <= room_for_vectors(self._max_bytes):
-                return await self._run(request, owner, function, catalog)
-            with self._large_searches.taken(owner):
-                async with self._turn():
-                    return await self._run(request, owner, function, catalog)
-
-        return await self._read(owner, name, run)
-
-    async def _read(self, owner: str, name: str, run: Callable[[Catalog], Awaitable[T]]) -> T:
         seen: Version | None = None
         for _ in range(_TRIES):
             version = await self.present(owner, name)
             try:
-                return await run(version.catalog)
+                with self._place(owner):
+                    return await self._run(version.catalog, function)
             except NotStored:
                 if version == seen:
                     raise
                 seen = version
         raise Overloaded("This dataset changes faster than it can be read; try again.", retry_after_s=_RETRY_AFTER_S)
 
-    @asynccontextmanager
-    async def _turn(self) -> AsyncIterator[None]:
-        try:
-            async with asyncio.timeout(_LARGE_PATIENCE_S):
-                await self._large_turn.acquire()
-        except TimeoutError:
-            raise Overloaded(
-                "Searches of datasets beyond EMBEDQ_SEARCH_BYTES come one after the other, and those before this one "
-                "take long; try again later.",
-                retry_after_s=spread(_LARGE_PATIENCE_S),
-            ) from None
-        try:
-            yield
-        finally:
-            self._large_turn.release()
-
     @property
     def kept_bytes(self) -> int:
         """What is in memory of all datasets."""
         return 0 if self._reader is None else self._reader.kept.size_bytes + self._reader.kept_vectors.size_bytes
 
-    def forget(self, owners: AbstractSet[str] | None) -> None:
-        """Drops what is kept of the datasets of these owners; None: of all."""
-        for key in [key for key in self._known if owners is None or key[0] in owners]:
-            del self._known[key]
+    def forget(self, owners: AbstractSet[str]) -> None:
+        """Drops what is kept of the datasets of these owners."""
         if self._reader is not None:
             self._reader.forget(owners)
 
@@ -153,66 +100,44 @@ class AsyncDatasets:
         """Ends what runs and what waits, at its next read, so that the process need not wait for it."""
         self._stopping = True
 
-    async def _run(self, request: Request, owner: str, function: "Reading[T]", catalog: Catalog) -> T:
-        storage = await self._storage.open()
-        caller = _Caller()
-
-        def call() -> T:
-            return function(self._part_reader(storage).until(lambda: caller.gone or self._stopping), catalog)
-
-        try:
-            with self._reads.taken(owner), watched(request, caller):
-                return await asyncio.get_running_loop().run_in_executor(self._threads, call)
-        except NotReady:
-            if caller.gone:
-                raise CallerGone from None
-            raise
-
-    def _part_reader(self, storage: Storage) -> "PartReader":
-        with self._making:
-            if self._reader is None:
-                try:
-                    # 30 MB of memory, and an extra: a process that reads no dataset does without.
-                    from tasks.search.parts import PartReader  # noqa: PLC0415
-                except ImportError:
-                    raise NotReady(
-                        'This server lacks pyarrow, which reads datasets: pip install "embedq[parquet]".',
-                        param="pyarrow",
-                        retry_after_s=120,
-                    ) from None
-                self._reader = PartReader.within(storage, self._max_bytes)
-            return self._reader
-
-
-class _Places:
-    """Calls that run or wait, `most` at a time; an owner gets half of them, so that there is room for others."""
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._of_owners: Counter[str] = Counter()
-
     @contextmanager
-    def taken(self, owner: str) -> Iterator[None]:
-        """A place, as long as the block lasts; raises `Overloaded`."""
-        if self._of_owners.total() >= self._most or self._of_owners[owner] >= self._most // 2:
+    def _place(self, owner: str) -> Iterator[None]:
+        if self._reads.total() >= _MAX_READS or self._reads[owner] >= _MAX_READS // 2:
             raise Overloaded("Too many searches wait here; try again shortly.", retry_after_s=spread(_RETRY_AFTER_S))
-        self._of_owners[owner] += 1
+        self._reads[owner] += 1
         try:
             yield
         finally:
-            self._of_owners[owner] -= 1
-            if not self._of_owners[owner]:
-                del self._of_owners[owner]
+            self._reads[owner] -= 1
+            self._reads += Counter()  # without the zeros
 
+    async def _run(self, catalog: Catalog, function: "Callable[[Contents], T]") -> T:
+        storage = await self._storage.open()
+        left = threading.Event()
 
-class _Caller:
-    """`gone`: the client has closed the connection."""
+        def call() -> T:
+            return function(self._contents(storage, catalog, lambda: left.is_set() or self._stopping))
 
-    def __init__(self) -> None:
-        self.gone = False
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._threads, call)
+        finally:
+            left.set()
 
-    def leave(self) -> None:
-        self.gone = True
+    def _contents(self, storage: Storage, catalog: Catalog, stopping: Callable[[], bool]) -> "Contents":
+        try:
+            # 30 MB of memory, and an extra: a process that reads no dataset does without.
+            from tasks.search.parts import PartReader  # noqa: PLC0415, I001
+            from tasks.search.contents import Contents  # noqa: PLC0415
+        except ImportError:
+            raise NotReady(
+                'This server lacks pyarrow, which reads datasets: pip install "embedq[parquet]".',
+                param="pyarrow",
+                retry_after_s=120,
+            ) from None
+        with self._making:
+            if self._reader is None:
+                self._reader = PartReader.within(storage, self._max_bytes)
+        return Contents(self._reader.until(stopping), catalog)
 
 
 def dataset_unknown() -> DatasetUnknown:

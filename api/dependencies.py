@@ -1,21 +1,29 @@
 """What routes ask for: services, headers, pages, bodies."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Annotated, Any, Literal, TypeVar, cast
 
-from fastapi import Depends, Header, Query, Request
+from fastapi import Depends, Header, Query, Request, Response
 from pydantic import BaseModel, BeforeValidator
 
+from api.answer.errors import CallerGone
 from api.auth import known_key
+from api.metrics import Metrics
 from api.parts import Services
-from api.request.api_keys import still_let_in
 from api.request.body import parse_object
 from api.request.idempotency import HEADER, MAX_KEY_CHARS
+from api.request.memory_budget import LargeResponse
 from api.request.offload import offload_in_turn
 from api.schemas.common import PagePlace
 from api.services.batches import BatchService
+from api.services.datasets import DatasetService
 from api.services.files import FileService
+from api.services.ingestions import IngestionService
+from api.services.jobs import JobService
+from api.services.keys import KeyService
+from api.services.service import ServiceInfo
 from api.services.tasks import TaskService
 from api.uploads import Download, Upload, download, least_bytes, received
 from tasks.records.api_keys import Key
@@ -30,6 +38,10 @@ async def _tasks(request: Request) -> TaskService:
     return cast("TaskService", request.app.state.tasks)
 
 
+async def _datasets(request: Request) -> DatasetService:
+    return cast("DatasetService", request.app.state.datasets)
+
+
 async def _files(request: Request) -> FileService:
     return cast("FileService", request.app.state.files)
 
@@ -38,11 +50,43 @@ async def _batches(request: Request) -> BatchService:
     return cast("BatchService", request.app.state.batches)
 
 
+async def _ingestions(request: Request) -> IngestionService:
+    return cast("IngestionService", request.app.state.ingestions)
+
+
+async def _jobs(request: Request) -> JobService:
+    return cast("JobService", request.app.state.jobs)
+
+
+async def _service(request: Request) -> ServiceInfo:
+    return cast("ServiceInfo", request.app.state.service)
+
+
+async def _series(request: Request) -> Metrics:
+    return cast("Metrics", request.app.state.metrics)
+
+
+async def _keys(request: Request) -> KeyService:
+    return cast("KeyService", request.app.state.key_service)
+
+
 Tasks = Annotated[TaskService, Depends(_tasks)]
+Datasets = Annotated[DatasetService, Depends(_datasets)]
+Service = Annotated[ServiceInfo, Depends(_service)]
+Series = Annotated[Metrics, Depends(_series)]
 Files = Annotated[FileService, Depends(_files)]
 Batches = Annotated[BatchService, Depends(_batches)]
+Ingestions = Annotated[IngestionService, Depends(_ingestions)]
+Jobs = Annotated[JobService, Depends(_jobs)]
+ApiKeys = Annotated[KeyService, Depends(_keys)]
 
 # Headers and queries.
+
+
+async def no_store(response: Response) -> None:
+    """Of routers whose answers nobody may keep."""
+    response.headers["cache-control"] = "no-store"
+
 
 IdempotencyKey = Annotated[
     str | None,
@@ -95,17 +139,19 @@ async def _small_body(request: Request, _key: Annotated[Key, Depends(known_key)]
 
 TextsBody = Annotated[bytes, Depends(_texts_body)]
 """The body of a call with texts, unparsed, of one that the server can take in. Comes behind the key."""
+SmallBody = Annotated[bytes, Depends(_small_body)]
+"""Another body, unparsed."""
 
 
-def read_json(kind: type[B]) -> Callable[..., Awaitable[B]]:
+def read_json(kind: type[B], *, nulls: bool = False) -> Callable[..., Awaitable[B]]:
     """The dependency that reads a JSON body of this kind; in the document it stands by `json_body`.
 
     `Annotated[schemas.NewKey, Depends(read_json(schemas.NewKey))]`. The dependency raises the `RequestError` that names
-    the field and the fix.
+    the field and the fix. `nulls`: `null` is not the same as absent: it removes something.
     """
 
-    async def read(body: Annotated[bytes, Depends(_small_body)]) -> B:
-        return await offload_in_turn(len(body), lambda: validated(kind, parse_object(body)))
+    async def read(body: SmallBody) -> B:
+        return await offload_in_turn(len(body), lambda: validated(kind, parse_object(body), nulls=nulls))
 
     return read
 
@@ -127,7 +173,6 @@ async def _upload(request: Request, key: Annotated[Key, Depends(known_key)]) -> 
     # Before the body is read: whoever is over the quota would otherwise send gigabytes to hear of it.
     await cast("FileService", state.files).require_room(key, announced)
     async with received(request, state.settings.max_file_bytes) as upload:
-        still_let_in(request.scope)
         yield upload
 
 
@@ -151,7 +196,7 @@ Downloaded = Annotated[Download, Depends(_download)]
 # The caller's connection.
 
 
-async def _gone(request: Request) -> Callable[[], Awaitable[None]]:
+async def _gone(request: Request) -> Callable[[], Coroutine[Any, Any, None]]:
     async def gone() -> None:
         while (await request.receive())["type"] != "http.disconnect":
             pass  # a GET may come with an empty body, which is of no interest
@@ -159,5 +204,30 @@ async def _gone(request: Request) -> Callable[[], Awaitable[None]]:
     return gone
 
 
-Gone = Annotated[Callable[[], Awaitable[None]], Depends(_gone)]
+Gone = Annotated[Callable[[], Coroutine[Any, Any, None]], Depends(_gone)]
 """Returns when the client has closed the connection. The body must have been read before."""
+
+
+# Answers that may be large: JSON that a service has made in a thread.
+
+
+async def _large_json(request: Request, gone: Gone) -> Callable[[Coroutine[Any, Any, bytes]], Awaitable[Response]]:
+    async def response(work: Coroutine[Any, Any, bytes]) -> Response:
+        leaving, working = asyncio.create_task(gone()), asyncio.create_task(work)
+        try:
+            await asyncio.wait((leaving, working), return_when=asyncio.FIRST_COMPLETED)
+            if not working.done():
+                raise CallerGone
+            content = working.result()
+        finally:
+            leaving.cancel()
+            working.cancel()
+        cast("Services", request.app.state.services).answers.take_large(request.scope, len(content))
+        return LargeResponse(content, media_type="application/json")
+
+    return response
+
+
+LargeJSON = Annotated[Callable[[Coroutine[Any, Any, bytes]], Awaitable[Response]], Depends(_large_json)]
+"""Makes a response of the JSON that comes out of a call, which is cancelled when the client leaves first. The response
+counts as long as it is sent; raises `Overloaded`."""

@@ -1,8 +1,28 @@
-"""What happens around every request."""
+"""What happens around every request: one form of its path, an id, headers, counts, the log, a 500 for defects."""
 
+import logging
 import re
+import secrets
+import time
+import traceback
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from api.answer import errors
+from api.auth import caller_of
+from api.browser_rules import BrowserRules
+from api.log_tally import Tally
+from api.metrics import Metrics
+from api.request.memory_budget import release
+from api.security_headers import security_headers
+from api.server.overload import leave
+from tasks.errors import EmbedqError, InternalError, RouteNotFound, Unauthenticated
+from worker_config.logs import with_fields
+from worker_config.subject import Subject, set_subject
+from worker_config.traces import Traces
+
+_log = logging.getLogger(__name__)
+_access = logging.getLogger("api.access")
 
 _BARE = re.compile(r"/(embeddings|models|files|batches)(/|$)")
 """Clients of OpenAI may be set up with a base address without `/v1`."""
@@ -29,7 +49,9 @@ class Paths:
 
 
 def _one_form(path: str) -> str:
-    path = "/" + path.strip("/")
+    path = "/" + path.lstrip("/")
+    if len(path) > 1:
+        path = path.removesuffix("/")
     return f"/v1{path}" if _BARE.match(path) else path
 
 
@@ -46,3 +68,128 @@ def _head_of(send: Send) -> Send:
             await send(message)
 
     return send_head
+
+
+_SANE_ID = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
+
+
+class Requests:
+    """The outermost layer but `Paths`: an id and security headers, counts, latencies, the log, a 500 for defects.
+
+    Pure ASGI: Starlette's convenient base class would cost a task per request.
+
+    Args:
+        app: the layers inside.
+        metrics: counts requests.
+        rules: refuses those of web pages that may not call.
+        access_log: each answered request is logged.
+        traces: of this process; None: there are none.
+    """
+
+    def __init__(
+        self, app: ASGIApp, metrics: Metrics, rules: BrowserRules, *, access_log: bool, traces: Traces | None
+    ) -> None:
+        self._app = app
+        self._metrics = metrics
+        self._rules = rules
+        self._access_log = access_log
+        self._traces = traces
+        self._without_key = Tally(_log, "requests without a known API key")
+        if access_log:
+            _access.setLevel(logging.INFO)  # it was asked for, whatever the level of the others
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serves one connection of whatever type."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        request_id = _request_id(scope)
+        started = time.perf_counter()
+        trace = None if self._traces is None else self._traces.begin(scope["path"], _header(scope, b"traceparent"))
+        set_subject(Subject(request_id.decode(), trace=trace))
+        status = sent_bytes = 0
+
+        async def labelled(message: Message) -> None:
+            nonlocal status, sent_bytes
+            if message["type"] == "http.response.start":
+                status, own = message["status"], message["headers"]
+                message["headers"] = [*own, *security_headers(own), (b"x-request-id", request_id)]
+            else:
+                sent_bytes += len(message.get("body", b""))
+            await send(message)
+
+        try:
+            self._rules.check(scope)
+            _require_path(scope)
+            await self._app(scope, receive, labelled)
+        except EmbedqError as refusal:
+            await errors.response(refusal, scope, scope["path"])(scope, receive, labelled)
+        except Exception as error:  # noqa: BLE001 - the boundary of the process: a defect answers 500 and the server lives
+            _log_defect(request_id, error)
+            if not status:  # otherwise the response is half out, and the server closes the connection
+                answer = errors.response(InternalError(_apology(request_id)), scope, scope["path"])
+                await answer(scope, receive, labelled)
+        finally:
+            release(scope)
+            leave(scope)
+            took_s = time.perf_counter() - started
+            route = _route(scope)
+            self._metrics.served(scope, route, status, took_s)
+            if trace is not None:
+                trace.end(scope["method"], route, status, {"embedq.owner": _who(scope) or ""})
+            if status == Unauthenticated.status:
+                client = scope.get("client")
+                self._without_key.add(f"from {client[0]}" if client else "from an unknown address")
+            if self._access_log:
+                _log_access(scope, status, took_s, sent_bytes)
+
+
+def _require_path(scope: Scope) -> None:
+    # Starlette's patterns end with `$`, which also fits before a newline: /v1/models/%0A would be the list.
+    if scope["path"].endswith("\n"):
+        raise RouteNotFound("There is no such path: it ends with a line break. See /openapi.json for what there is.")
+
+
+def _request_id(scope: Scope) -> bytes:
+    for name, value in scope["headers"]:
+        if name == b"x-request-id" and _SANE_ID.fullmatch(value):
+            return bytes(value)
+    return b"req_" + secrets.token_hex(12).encode()
+
+
+def _header(scope: Scope, name: bytes) -> str:
+    return next((value.decode("latin-1") for key, value in scope["headers"] if key == name), "")
+
+
+def _route(scope: Scope) -> str:
+    # The template, never the path: ids would make a time series each.
+    return getattr(scope.get("route"), "path", "unmatched")
+
+
+def _who(scope: Scope) -> str | None:
+    """What a person calls the caller; None: nobody has asked who it is."""
+    key = caller_of(scope)
+    return None if key is None else key.name
+
+
+def _log_access(scope: Scope, status: int, took_s: float, sent_bytes: int) -> None:
+    fields = with_fields(
+        method=scope["method"],
+        route=_route(scope),
+        status=status,
+        seconds=round(took_s, 6),
+        bytes=sent_bytes,
+        owner=_who(scope),
+    )
+    _access.info("answered", extra=fields)
+
+
+def _apology(request_id: bytes) -> str:
+    return f"An unexpected error. It is in the server's log under request {request_id.decode()}."
+
+
+def _log_defect(request_id: bytes, error: Exception) -> None:
+    # Type and place only: the message of an exception may hold what somebody submitted.
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else "unknown place"
+    _log.error("request %s failed: %s at %s", request_id.decode(), type(error).__name__, place)

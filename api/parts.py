@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Self, cast
 
@@ -11,24 +10,20 @@ from starlette.requests import Request
 from api.answer.rate_limit_headers import RateLimits
 from api.async_datasets import AsyncDatasets
 from api.async_storage import AsyncStorage
+from api.auth import Keys, caller_of
+from api.browser_rules import BrowserRules
+from api.metrics import Metrics, process_rows, queue_rows
 from api.queue.bell import Bell
-from api.queue.history import History
-from api.queue.metrics import Metrics, ProcessMetrics, QueueMetrics
 from api.queue.served_models import ServedModels
 from api.queue.submission import EmbeddingRequests
 from api.queue.watchdog import Watchdog
-from api.request.api_keys import KeyRing, LedgerKeys, grant_of, let_in
 from api.request.body import Bodies
 from api.request.key_limits import RequestRates
-from api.request.memory_budget import OWNER, Budget
-from api.request.token_input import Vocabulary
-from api.server.origins import Visitors
-from api.server.overload import LONGEST_CHEAP_DELAY_S, Door, Places, StallProbe
+from api.request.memory_budget import Budget
+from api.server.overload import Door, Places, StallProbe
 from api.waiting.hub import Hub, WaitingTimes
-from api.waiting.live import LiveStreams
-from tasks.errors import ScopeMissing
-from tasks.ledger import ANONYMOUS, AsyncLedger
-from tasks.records.api_keys import Key, Scope
+from tasks.ledger import AsyncLedger
+from tasks.records.api_keys import Key
 from worker_config.settings import Settings
 from worker_config.traces import Traces, open_traces
 
@@ -51,19 +46,16 @@ class Services:
     settings: Settings
     ledger: AsyncLedger
     hub: Hub
-    live: LiveStreams
     bell: Bell
     registry: ServedModels
     watchdog: Watchdog
     metrics: Metrics
-    history: History
     stall: StallProbe
     door: Door
     places: Places
     rates: RequestRates
-    keys: KeyRing
-    ledger_keys: LedgerKeys
-    visitors: Visitors
+    keys: Keys
+    rules: BrowserRules
     requests: EmbeddingRequests
     rate_limits: RateLimits
     storage: AsyncStorage
@@ -80,38 +72,35 @@ class Services:
         times: WaitingTimes = WaitingTimes(),
     ) -> Self:
         """The parts, connected to each other and to nothing else yet. `process`: which of several behind one port."""
-        keys = KeyRing(settings)
-        metrics = Metrics(process, (lambda: keys.with_usage) if settings.metrics_keys else None)
+        metrics = Metrics(process)
         stall = StallProbe(metrics.stalled)
         ledger = AsyncLedger.connect(settings.redis_url, settings.redis_ack, lag_s=lambda: stall.recent_s)
+        datasets = AsyncDatasets(storage := AsyncStorage(settings.storage_url, ledger.run), settings.search_bytes)
+        keys = Keys(settings, ledger, datasets.forget)
         registry = ServedModels(settings, several=lambda: keys.several)
         bell = Bell(settings, metrics.count_bell)
         hub = Hub(ledger, times)
-        datasets = AsyncDatasets(storage := AsyncStorage(settings.storage_url, ledger.run), settings.search_bytes)
         door = Door(lambda: stall.recent_s, shared=lambda: keys.several)
         requests, answers = (
             Budget(settings.max_held_bytes, what, shared=lambda: keys.several) for what in ("requests", "answers")
         )
-        metrics.add(ProcessMetrics(registry, hub, stall, door, {"requests": requests, "answers": answers}))
-        metrics.add_shared(QueueMetrics(registry, settings))
+        metrics.add(lambda: process_rows(registry, hub, stall, door, {"requests": requests, "answers": answers}))
+        metrics.add(lambda: queue_rows(registry, settings), shared=True)
         return cls(
             settings=settings,
             ledger=ledger,
             hub=hub,
-            live=LiveStreams(times, lag_s=lambda: stall.recent_s),
             bell=bell,
             registry=registry,
             watchdog=Watchdog(ledger, registry, bell, metrics.redis_read),
             metrics=metrics,
-            history=History(ledger, registry, metrics.recent),
             stall=stall,
             door=door,
             places=Places(settings.max_connections, lambda: keys.several),
             keys=keys,
-            ledger_keys=LedgerKeys(ledger, keys, datasets.forget),
-            visitors=Visitors(settings, keys),
+            rules=BrowserRules(settings, lambda: keys.may_be_open),
             rates=RequestRates(ledger),
-            requests=EmbeddingRequests(settings, registry, _vocabulary(settings), hub.name),
+            requests=EmbeddingRequests(settings, registry, hub.name),
             rate_limits=RateLimits(registry),
             storage=storage,
             datasets=datasets,
@@ -125,67 +114,16 @@ class Services:
         """The parts behind the app that serves `request`."""
         return cast("Self", request.app.state.services)
 
-    def admit(self, request: Request, scopes: Collection[Scope]) -> Key:
-        """Lets a request in to a route that needs one of these scopes, and says who sent it.
-
-        Raises:
-            Unauthenticated: no key came, or only wrong ones.
-            ScopeMissing: the key has none of them.
-            RedisUnavailable: the keys of the ledger are not known yet.
-            Overloaded: the caller's requests fill the connections.
-        """
-        grant = self.keys.grant(request.headers)
-        let_in(request.scope, grant)
-        request.scope[OWNER] = grant.caller.name
-        self.places.enter(request.scope)
-        self.require(request, scopes)
-        return grant.caller
-
-    async def known_key(self, request: Request) -> Key:
-        """Lets a request in and counts it, and says by which key; raises like `admit`."""
-        if self.keys.stamp is None:
-            await self.ledger_keys.first_reading()
-        grant = self.keys.grant(request.headers)
-        let_in(request.scope, grant)
-        key = grant.caller
-        request.scope[OWNER] = key.owner
-        self.places.enter(request.scope)
-        per_s = key.limits.requests_per_second
-        if per_s is not None and not await self.rates.take(request.scope, key.owner, per_s):
-            await self.door.pace(key.owner, LONGEST_CHEAP_DELAY_S)
-            raise self.rates.refusal(key.owner, per_s)
+    def caller(self, request: Request) -> Key:
+        """Who sent a request that was let in."""
+        key = caller_of(request.scope)
+        if key is None:
+            raise PublicRoute("a public route asks for its caller")
         return key
 
-    def require(self, request: Request, scopes: Collection[Scope]) -> None:
-        """Raises `ScopeMissing` if the caller has none of these scopes."""
-        caller = self.caller(request)
-        if not caller.scopes.isdisjoint(scopes):
-            return
-        needed = " or ".join(scope for scope in Scope if scope in scopes)
-        if caller.name == ANONYMOUS:
-            raise ScopeMissing(
-                f"This call needs a key with the scope {needed}. The first key is made where the service runs, through "
-                "its Redis: embedq keys create NAME"
-            )
-        having = ",".join(scope for scope in Scope if scope in caller.scopes) or "none"
-        if caller.name in self.keys.environment:
-            remedy = "It is one of EMBEDQ_API_KEYS; EMBEDQ_ADMIN_KEYS names those that have admin too"
-        else:
-            one = Scope.READ if Scope.READ in scopes else next(scope for scope in Scope if scope in scopes)
-            all_then = ",".join(scope for scope in Scope if scope in caller.scopes | {one})
-            remedy = f"A key with the scope admin adds it: embedq keys limits {caller.name} --scopes {all_then}"
-        raise ScopeMissing(f"This call needs the scope {needed}; the key {caller.name} has {having}. {remedy}")
-
-    def caller(self, request: Request) -> Key:
-        """Who sent a request that was admitted."""
-        grant = grant_of(request.scope)
-        if grant is None:
-            raise PublicRoute("a public route asks for its caller")
-        return grant.caller
-
     def owner(self, request: Request) -> str:
-        """The name of the caller's key."""
-        return self.caller(request).name
+        """The id of the owner of what the caller makes."""
+        return self.caller(request).owner
 
     def take_answer(self, request: Request, vectors_bytes: int, *, as_text: bool = True) -> None:
         """Counts the answer to `request`, before it is made; raises `Overloaded`."""
@@ -200,24 +138,21 @@ class Services:
         except TimeoutError:
             pass  # Redis is down: the web tier starts all the same, and both tasks keep trying
         self.bell.call_through(self.ledger)
-        await asyncio.gather(self.watchdog.tick(), self.ledger_keys.refresh())
+        await asyncio.gather(self.watchdog.tick(), self.keys.refresh())
         self.stall.start()  # last: nobody is served yet, so a stall up to here hurts nobody
         return [
             listening,
             asyncio.create_task(self.watchdog.run(), name="watchdog"),
-            asyncio.create_task(self.history.run(), name="history"),
-            asyncio.create_task(self.ledger_keys.run(), name="keys"),
+            asyncio.create_task(self.keys.run(), name="keys"),
         ]
 
     def send_home(self) -> None:
-        """Ends all requests that only wait, and those that follow events: the server stops."""
+        """Ends all requests that only wait: the server stops."""
         self.hub.close()
-        self.live.close()
         self.datasets.stop()
 
     async def stop(self, background: list["asyncio.Task[None]"], *, cancel_again_s: float = 0.5) -> None:
         """Stops what `start` started and closes all connections. What does not stop is cancelled again, ten times."""
-        background = [*background, *self.live.background]
         pending = set(background)
         for _ in range(_CANCELLATIONS):
             if not pending:
@@ -234,9 +169,3 @@ class Services:
         if self.traces is not None:
             await asyncio.to_thread(self.traces.close)
         await self.ledger.close()
-
-
-def _vocabulary(settings: Settings) -> Vocabulary | None:
-    if settings.token_inputs == "reject":  # noqa: S105 - no secret: tokens of text
-        return None
-    return Vocabulary(max_input_bytes=settings.max_input_bytes, max_total_bytes=settings.max_body_bytes)

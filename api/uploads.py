@@ -183,4 +183,4 @@ def _upload(form: FormData) -> Upload:
 
 def too_large(limit: int, name: str = "EMBEDQ_MAX_FILE_BYTES") -> FileTooLarge:
     """The error for a file above the limit of the setting with this name."""
-    return FileTooLarge(f"The file is larger than {limit:,} bytes ({name}).", param="file")
+    return FileTooLarge(f"The file is larger than {limit:,} bytes ({name}). Split it.", param="file")

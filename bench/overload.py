@@ -37,6 +37,8 @@ _TOKENS_PER_S = 400.0
 _WORDS = 6
 """Copies of a query in a text. With this speed the model does about a dozen of them in a second, so it is the limit."""
 _PATIENCE_S = 4.0
+_READ_TIMEOUT_S = _PATIENCE_S + 2.0
+"""As it is announced: the server leaves two seconds of it for the way."""
 _MULTIPLES = (0.5, 0.8, 1.0, 1.5, 2.0, 4.0, 10.0)
 _FEW, _CROWD = 16, 600
 """Callers at the same time, where the API is the limit."""
@@ -189,7 +191,7 @@ class Callers:
         content = json.dumps(body).encode()
         head = (
             f"POST /v1/{path} HTTP/1.1\r\nHost: 127.0.0.1:{self._port}\r\nContent-Type: application/json\r\n"
-            f"Prefer: wait={_PATIENCE_S:g}\r\nContent-Length: {len(content)}\r\n\r\n"
+            f"x-stainless-read-timeout: {_READ_TIMEOUT_S:g}\r\nContent-Length: {len(content)}\r\n\r\n"
         )
         return head.encode() + content
 

@@ -40,7 +40,7 @@ def reading(response: httpx.Response, what: str) -> Iterator[None]:
 def read_task(response: httpx.Response) -> Task:
     """The task that the response describes."""
     with reading(response, "a task"):
-        return Task.from_json(response.json(), response.headers.get("etag"))
+        return Task.from_json(response.json())
 
 
 def read_embeddings(response: httpx.Response, expected: int) -> list[list[float]]:

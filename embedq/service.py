@@ -27,6 +27,8 @@ REQUESTS_IN_FLIGHT = 4
 PLAIN_CALL_S = 10.0
 """How long a call without `await` may hold its thread."""
 _PAUSE_BETWEEN_POLLS_S = 0.1
+_CHANGE_S = 1.0
+"""How often a caller who wants changes is told of them."""
 
 
 class EncodingOptions(TypedDict, total=False):
@@ -217,7 +219,7 @@ class EmbeddingService:
         Args:
             task_id: from `submit`.
             timeout_s: None: for ever.
-            on_change: called with the task now and after changes, about ten times a second at most.
+            on_change: called with the task now and after changes, about once a second at most.
 
         Raises:
             WaitTimeoutError: it has not ended in time.
@@ -225,9 +227,11 @@ class EmbeddingService:
         deadline = time.monotonic() + (math.inf if timeout_s is None else timeout_s)
         # A caller who wants changes needs a first state. For others the server holds the first request until the end.
         task = await (self.status(task_id) if on_change else self._long_poll(task_id, timeout_s))
+        last: Task | None = None
         while True:
-            if on_change:
+            if on_change and task != last:
                 on_change(task)
+                last = task
             if task.ended:
                 return task
             left_s = deadline - time.monotonic()
@@ -236,7 +240,7 @@ class EmbeddingService:
                     f"{task_id} has not ended after {timeout_s:g} s; it goes on.", code="wait_timeout"
                 )
             await asyncio.sleep(min(_PAUSE_BETWEEN_POLLS_S, left_s))
-            task = await self._long_poll(task_id, left_s, last=task if on_change else None)
+            task = await self._long_poll(task_id, min(left_s, _CHANGE_S) if on_change else left_s)
 
     async def result(self, task_id: str) -> Vectors:
         """The vectors of a task that has ended: float32 [n, dimension], a row of NaN for a text that failed.
@@ -297,13 +301,11 @@ class EmbeddingService:
         with ThreadPoolExecutor(1) as thread:
             return thread.submit(asyncio.run, ask()).result()
 
-    async def _long_poll(self, task_id: str, left_s: float | None, *, last: Task | None = None) -> Task:
-        """The task after the server held the request back: until its end, or, with `last`, until it differs."""
+    async def _long_poll(self, task_id: str, left_s: float | None) -> Task:
+        """The task after the server held the request back until its end."""
         wait_s = LONGEST_WAIT_S if left_s is None else min(LONGEST_WAIT_S, left_s)
-        headers = {"If-None-Match": last.etag} if last and last.etag else {}
-        call = Call("GET", _path(task_id), headers=headers, wait_s=wait_s)
-        response = await self._transport.call(call, timeout_s=wait_s + self.timeout_s)
-        return last if last and response.status_code == httpx.codes.NOT_MODIFIED else read_task(response)
+        call = Call("GET", _path(task_id), wait_s=wait_s)
+        return read_task(await self._transport.call(call, timeout_s=wait_s + self.timeout_s))
 
 
 def _in_event_loop() -> bool:

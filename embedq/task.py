@@ -36,7 +36,6 @@ class Task:
     Attributes:
         status: `queued`, `in_progress`, `completed`, `failed`, `cancelled` or `expired`.
         prompt_tokens: tokens encoded so far.
-        etag: version of this state, for conditional requests.
         raw: the whole JSON object of the server.
     """
 
@@ -45,7 +44,6 @@ class Task:
     model: str
     counts: Counts
     prompt_tokens: int
-    etag: str | None = None
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     @property
@@ -59,7 +57,7 @@ class Task:
         return self.status == "completed" and not self.counts.failed
 
     @classmethod
-    def from_json(cls, raw: Mapping[str, Any], etag: str | None = None) -> Self:
+    def from_json(cls, raw: Mapping[str, Any]) -> Self:
         """From the server's JSON.
 
         Raises:
@@ -72,6 +70,5 @@ class Task:
             model=raw["model"],
             counts=Counts(counts["total"], counts["completed"], counts["failed"]),
             prompt_tokens=raw["usage"]["prompt_tokens"],
-            etag=etag,
             raw=raw,
         )

@@ -9,7 +9,7 @@ import random
 import ssl
 import time
 import weakref
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from ipaddress import ip_address
@@ -45,7 +45,7 @@ class Call:
     """One request, repeatable as it is, unless it is for `once`.
 
     Attributes:
-        wait_s: how long the server may hold the request back until it has an answer (long poll).
+        wait_s: how long the server may hold the request back until it has an answer.
         form: fields of a form, instead of a JSON body; `file` goes with it, read anew at every attempt.
         into: takes the body of a successful answer, emptied before every attempt; the answer then has no body.
         once: its answer cannot be had again. It is repeated only where it was certainly not done.
@@ -126,7 +126,7 @@ class Transport:
             await client.aclose()
 
     async def call(self, call: Call, *, timeout_s: float) -> httpx.Response:
-        """The answer, after as many repetitions as fit into `timeout_s` seconds. 2xx or 304.
+        """The answer, after as many repetitions as fit into `timeout_s` seconds. 2xx.
 
         404 and 410 too, of a `DELETE` that an earlier attempt may have done: its answer was lost.
 
@@ -151,7 +151,7 @@ class Transport:
             else:
                 answered_at = time.monotonic()
                 self._answered = True
-                if response.is_success or response.status_code == httpx.codes.NOT_MODIFIED:
+                if response.is_success:
                     return response
                 failure = error_from_response(response)
                 if uncertain and call.method == "DELETE" and says_gone(failure.code):
@@ -176,48 +176,17 @@ class Transport:
         except httpx.TransportError as error:
             raise self._silence(error) from error
 
-    async def lines(self, path: str, *, silence_s: float) -> AsyncGenerator[str]:
-        """The lines of an answer that has no end. A connection that breaks is replaced, and the answer begins anew.
-
-        `silence_s`: without a line for so long, a connection counts as broken.
-
-        Raises:
-            UnreachableError: no line for as long as the policy tries.
-            RefusedError: an error answer; one of its kinds.
-        """
-        answered_at, attempt = time.monotonic(), 0
-        timeout = httpx.Timeout(silence_s, connect=CONNECT_TIMEOUT_S, pool=None)
-        while True:
-            client = await self._connections()
-            delay_s: float | None = None
-            failure: EmbedqClientError = UnreachableError(f"{self._address} ended the stream.", code="unreachable")
-            try:
-                async with client.stream("GET", path, timeout=timeout) as response:
-                    if not response.is_success:
-                        await response.aread()
-                        failure = error_from_response(response)
-                        delay_s = self._policy.after_answer(response.status_code, response.headers, attempt)
-                    else:
-                        async for line in response.aiter_lines():
-                            answered_at, attempt, self._answered = time.monotonic(), 0, True
-                            yield line
-            except httpx.TransportError as error:
-                failure = UnreachableError(self._silence(error).message, code="unreachable")
-            if isinstance(failure, UnreachableError):
-                silent_s = time.monotonic() - answered_at
-                delay_s = self._policy.after_silence(silent_s, answered_before=self._answered, attempt=attempt)
-            await self._pause(failure, delay_s, math.inf)
-            attempt += 1
-
     async def _send(self, call: Call, left_s: float) -> httpx.Response:
         # A second less than there is, so that the server's "not yet" arrives before this side gives up.
         wait_s = max(1, math.floor(min(call.wait_s, left_s - 1))) if call.wait_s else 0
-        headers = dict(call.headers)
+        read_s = min(ANSWER_TIMEOUT_S + wait_s, max(1.0, left_s))
+        headers, params = dict(call.headers), dict(call.params)
         if call.body is not None:
             headers["Content-Type"] = "application/json"
-        if wait_s:
-            headers["Prefer"] = f"wait={wait_s}"
-        read_s = min(ANSWER_TIMEOUT_S + wait_s, max(1.0, left_s))
+        if wait_s and call.method == "GET":
+            params["wait"] = f"{wait_s}"
+        elif wait_s:
+            headers["x-stainless-read-timeout"] = f"{read_s:g}"  # as OpenAI's clients say it
         timeout = httpx.Timeout(read_s, connect=min(CONNECT_TIMEOUT_S, read_s), pool=None)
         client = await self._connections()
         with ExitStack() as stack:
@@ -232,7 +201,7 @@ class Transport:
                 data=call.form,
                 files=files,
                 headers=_checked(headers),
-                params=call.params,
+                params=params,
                 timeout=timeout,
             )
             return await self._exchange(client, request, call.into)

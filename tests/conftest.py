@@ -5,6 +5,7 @@
 | `redis_server` | one Redis for the whole run | |
 | `redis_url` | its URL, emptied | key-leak check |
 | `redis_client` | a connection to it | closed |
+| `cl100k` | OpenAI's tokens, by OpenAI's library, from our file | |
 | `roles` | starts workers and web tiers on it | all stopped, then the key-leak check |
 | `private_redis` | a Redis of the test's own, which it may kill | started if it is down, key-leak check |
 | `private_roles` | `roles` on that one | all stopped, then the key-leak check |
@@ -27,6 +28,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 import redis
@@ -38,12 +40,18 @@ from tasks.process.child import share_arenas
 from tests.key_leaks import leaked_keys
 from tests.pg_server import PgServer, find_programs
 from tests.s3_server import S3Server
+from tests.source_tree import CHECKOUT
 from tests.tracing import untraced
 from worker_config.settings import PREFIX, Settings
+
+if TYPE_CHECKING:
+    import tiktoken
 
 _SHOWN_CHARS = 6000
 _HUNG_SECONDS = 900  # a test with all its fixtures
 _LONG_ID = 40
+_NAME_IN_CACHE = "9b5ad71b2ce5302211f9c61530b329a4922fc6a4"
+"""What tiktoken calls its copy of cl100k_base."""
 _EXPENSIVE = ("pg_server", "s3_server", "guarded")
 _TURNS = {"expensive": 0, "faults": 1, "integration": 1, "other": 2}
 """Kinds of tests, and when they have their turn."""
@@ -247,6 +255,18 @@ def redis_url(redis_server: RedisServer) -> Iterator[str]:
         client.flushall()
     yield redis_server.url
     _fail_on_leaks(redis_server)
+
+
+@pytest.fixture
+def cl100k(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> "tiktoken.Encoding":
+    """OpenAI's tokens by OpenAI's library. It checks the digest of our file, which spares it the download."""
+    import tiktoken  # noqa: PLC0415 - few tests need it
+
+    cache = tmp_path / "tiktoken"
+    cache.mkdir()
+    shutil.copy(CHECKOUT / "api/cl100k_base.tiktoken", cache / _NAME_IN_CACHE)
+    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(cache))
+    return tiktoken.get_encoding("cl100k_base")
 
 
 @pytest.fixture

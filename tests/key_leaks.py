@@ -17,7 +17,9 @@ from tasks.records.ingestion_operations import Move, close_ingestion, move_inges
 from tasks.records.ingestions import IngestionStatus
 
 # "for ever" in the table of tasks.ledger.keys.
-_PERMANENT = re.compile(r"[^:]+:(schema|storage|litter|ingestion-order|keys|models|references|reserved|q:.+:state)")
+_PERMANENT = re.compile(
+    r"[^:]+:(schema|storage|litter|ingestion-order|keys|purged|models|references|reserved|q:.+:state)"
+)
 # Celery's transport: declared queues, bells nobody heard, and what its killed consumers held. Bells carry no work.
 _TRANSPORT = re.compile(r"_kombu\.binding.*|embedq\.bell\..*|unacked.*", re.DOTALL)
 _TASK = re.compile(r"(?P<root>[^:]+):task:(?P<id>.+)")

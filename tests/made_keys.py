@@ -2,7 +2,7 @@
 
 import httpx
 
-from api.create_key import create
+from api.keys_command import create
 from stack.testing import wait_until
 from tasks.ledger import Ledger
 from worker_config.settings import Settings

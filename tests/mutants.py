@@ -32,7 +32,6 @@ OF_RECORDS = (
     *(
         "batch_",
         "file_",
-        "history_",
         "key_",
         "purge",
         "ingestion_",
@@ -40,6 +39,7 @@ OF_RECORDS = (
         "open_list",
         "owned_list",
         "record_delete",
+        "record_find",
         "standing",
         "storage_id",
     ),

@@ -200,7 +200,6 @@ MUTATIONS: tuple[Mutation, ...] = (
         "math.min(bytes or kept, kept)",
         "bytes or kept",
     ),
-    Mutation("no new version at commit", "shared/ending.lua", "    t.version = t.version + 1\n", ""),
     # Aliases
     Mutation(
         "an alias dies with the task it had",
@@ -262,12 +261,6 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("a part is told as a result", "shared/answers.lua", "if t.ended < t.total or", "if"),
     Mutation("large results are sent", "shared/answers.lua", "bytes > MAX_ANSWER or", ""),
     Mutation("a message has no limit", "shared/answers.lua", " or box.bytes + bytes > MAX_ANSWERS", ""),
-    Mutation(
-        "who waits for a result follows the steps",
-        "shared/claiming.lua",
-        "if not f[13] then changed_ids",
-        "if true then changed_ids",
-    ),
     # Successors
     Mutation("a stale commit enqueues", "commit.lua", "if out[1] == 1 then\n", "if true then\n", quick=True),
     Mutation("a repeated commit enqueues again", "commit.lua", "if out[1] == 1 then\n", "if out[1] >= 1 then\n"),
@@ -484,7 +477,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("an emptied Redis serves two models", "shared/claiming.lua", "and stamp ~= '' then", "and false then"),
     Mutation("any model gets work", "shared/claiming.lua", "if serves and serves ~= stamp then", "if false then"),
     Mutation(
-        "half done by another model goes on", "shared/claiming.lua", "if f[9] and f[9] ~= serves then", "if false then"
+        "half done by another model goes on", "shared/claiming.lua", "if f[8] and f[8] ~= serves then", "if false then"
     ),
     Mutation("the model before commits", "register.lua", "do drop_claim(token, true) end", "do local _ = token end"),
     Mutation("a revision stands for its last vectors", "reference.lua", "HSETNX", "HSET"),
@@ -562,7 +555,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("a task on a bound is above it", "shared/ending.lua", "math.max(took_ms - 1, 0)", "took_ms"),
     Mutation("a long task has a bound", "shared/ending.lua", "HIGHEST + 1)", "99)"),
     _cut(
-        "texts of another model are lost", "shared/ending.lua", "    count_items(f[2], 0, failed - tonumber(f[13]))\n"
+        "texts of another model are lost", "shared/ending.lua", "    count_items(f[2], 0, failed - tonumber(f[12]))\n"
     ),
     Mutation("the last task alone is counted", "shared/accounts.lua", "(changes[name] or 0) + n", "n"),
     Mutation("the oldest is looked for everywhere", "overview.lua", "0, OWNERS - 1", "0, -1"),
@@ -619,7 +612,6 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     _cut("nobody removes what was deleted", "record_delete.lua", "call('SADD', R .. ':open-' .. kinds, id)\n"),
     _cut("a deletion wakes no step", "record_delete.lua", "wake_steps()\n"),
-    _cut("nobody hears of a deletion", "record_delete.lua", "announce()\n"),
     _cut("a full Redis deletes nothing", "record_delete.lua", "allowed_when_full()\n"),
     _cut("a batch goes before its traces", "batch_close.lua", "  if arg(2) == '0' then return 0 end"),
     _cut("an ingestion goes before its traces", "ingestion_close.lua", "  if arg(2) == '0' then return 0 end"),
@@ -630,12 +622,6 @@ MUTATIONS: tuple[Mutation, ...] = (
         "call('UNLINK', key, R .. ':ingestion-waiting:' .. id, R .. ':ingestion-closed:' .. id)",
         "call('UNLINK', key)",
     ),
-    # The last hour
-    _cut("the history stays for ever", "history_write.lua", "call('PEXPIRE', key, arg(5))\n"),
-    _cut("what a process counted is not kept", "history_write.lua", "call('HSET', key, 'p:' .. arg(2), arg(3))\n"),
-    Mutation("all processes are one", "history_write.lua", "'p:' .. arg(2)", "'p:'"),
-    Mutation("who knows nothing overwrites", "history_write.lua", "if arg(4) ~= '' then", "if true then"),
-    Mutation("the last step is not read", "history_read.lua", "tonumber(arg(2)) do", "tonumber(arg(2)) - 1 do"),
     # Why something waits
     Mutation("nobody goes before", "standing.lua", "n = n + math.min(other.tasks, turns) end", "n = n end"),
     Mutation("others have all their turns before", "standing.lua", "math.min(other.tasks, turns)", "other.tasks"),
@@ -670,7 +656,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "who has gone goes first",
         "shared/claiming.lua",
-        "goes_behind(id, tonumber(f[2]), tonumber(f[12]), line, owner)",
+        "goes_behind(id, tonumber(f[2]), tonumber(f[11]), line, owner)",
         "false",
     ),
     # Limits of keys
@@ -702,8 +688,8 @@ MUTATIONS: tuple[Mutation, ...] = (
         "shared/enqueue.lua",
         "  set(t.trace ~= '', 'trace', t.trace)\n",
     ),
-    Mutation("a claim hands out no trace", "shared/claiming.lua", "f[6], f[10], owner)", "f[6], nil, owner)"),
-    Mutation("a claim does not say whose a text is", "shared/claiming.lua", "f[6], f[10], owner)", "f[6], f[10], '')"),
+    Mutation("a claim hands out no trace", "shared/claiming.lua", "f[6], f[9], owner)", "f[6], nil, owner)"),
+    Mutation("a claim does not say whose a text is", "shared/claiming.lua", "f[6], f[9], owner)", "f[6], f[9], '')"),
     Mutation(
         "a repeated claim hands out no trace", "shared/claiming.lua", "nil, f[2], f[3], f[4])", "nil, f[2], nil, f[4])"
     ),
@@ -717,9 +703,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "string.sub(name, 1, #owner + 1) == owner .. ':'",
         "string.sub(name, 1, #owner) == owner",
     ),
-    _cut("a purge takes what a new key of the name owns", "purge_sweep.lua", "if key_lives(owner) then return end\n"),
-    _cut("a purge closes the account of a new key", "purge_close.lua", "if key_lives(owner) then return end\n"),
-    Mutation("a revoked key lives", "shared/keys.lua", "not tonumber(cjson.decode(record).revoked)", "true"),
+    _cut("a purged owner has no mark", "purge_sweep.lua", "call('ZADD', R .. ':purged', 'NX', int(NOW), owner)\n"),
     Mutation("a round that has met something is clean", "purge_sweep.lua", "met and 0 or 1, tasks", "1, tasks"),
     Mutation("a cursor outlives its server", "purge_sweep.lua", "if f[1] ~= server then", "if not f[1] then"),
     Mutation("nobody works for what is purged", "purge_sweep.lua", "busy[record[2]] and 1 or 0", "0"),
@@ -735,12 +719,6 @@ MUTATIONS: tuple[Mutation, ...] = (
         "call('HDEL', S, 'pass_' .. line .. ':' .. owner)",
     ),
     Mutation("expired results of a purged owner stay", "purge_close.lua", "drop_results(scanned[2][i])", "i = i"),
-    _cut("nobody hears of a purge", "purge_close.lua", "call('ZADD', purged, int(NOW), owner)\n"),
-    _cut(
-        "workers hear of each purge for ever",
-        "purge_close.lua",
-        "call('ZREMRANGEBYSCORE', purged, '-inf', int(NOW - TOLD_MS))\n",
-    ),
     _cut(
         "a step removes what is being purged",
         "purge_sweep.lua",

@@ -66,7 +66,8 @@ MAY_IMPORT = {
 ONLY_IN = {
     "fastapi": ("api/**",),
     "starlette": ("api/**",),
-    "uvicorn": ("api/**",),
+    "uvicorn": ("api/__main__.py", "api/http_deadlines.py"),
+    "h11": ("api/http_deadlines.py",),
     "celery": ("worker_config/**", "tasks/*", "tasks/process/**"),
     "billiard": ("worker_config/**", "tasks/*", "tasks/process/**"),
     "redis": (
@@ -102,6 +103,13 @@ HEAVY = ("torch", "sentence_transformers", "transformers", "openvino")
 
 TRACES = "opentelemetry_traces"
 """Imported where traces are on, and nowhere else."""
+
+PRIVATE = {
+    "lxml.etree._Element",  # the type of what its functions take and return
+    "_pytest.faulthandler.fault_handler_stderr_fd_key",  # for tests
+    "fsspec.registry._registry",  # for tests
+}
+"""Names of libraries that have an underscore in front and no other name."""
 
 CODE_EXECUTION = ("pickle", "cloudpickle", "dill", "joblib", "marshal", "shelve")
 NAMES_OF_NOTHING = {"utils", "util", "common", "helpers", "misc", "manager", "managers", "base"}
@@ -149,6 +157,17 @@ def in_wrong_place(file: SourceFile) -> list[str]:
         for library, places in ONLY_IN.items()
         for found in file.imports
         if found.is_of(library) and not any(_matches(file.path, place) for place in places)
+    ]
+
+
+def private_of_others(file: SourceFile) -> list[str]:
+    """Imported names with an underscore in front. ruff (SLF001) sees the attributes, and also those of ours."""
+    return [
+        at(file, found.line, f"imports {found.module}")
+        for found in file.imports
+        if not any(found.is_of(name) for name in (*PACKAGES, "tests", "bench", "__future__"))
+        if found.module not in PRIVATE
+        if any(part.startswith("_") for part in found.module.split("."))
     ]
 
 
@@ -215,6 +234,10 @@ def test_no_test_imports_a_test() -> None:
 
 def test_libraries_stay_where_they_belong() -> None:
     assert _all(in_wrong_place(file) for file in source_files()) == []
+
+
+def test_no_private_name_of_a_library_is_imported() -> None:
+    assert _all(private_of_others(file) for file in [*source_files(), *source_files("bench", "tests")]) == []
 
 
 def test_heavy_libraries_are_imported_inside_functions() -> None:
@@ -327,6 +350,8 @@ def test_the_rules_see_what_they_forbid() -> None:
         {"api.routes.bad", "api.errors"}
     ]
     assert reads_environment(bad) == ["api/routes/bad.py:6 os.environ"]
+    private = SourceFile(Path("api/bad.py"), "from __future__ import annotations\nfrom uvicorn._types import Scope\n")
+    assert private_of_others(private) == ["api/bad.py:2 imports uvicorn._types.Scope"]
     assert names_redis_keys(bad) == ["api/routes/bad.py:6 'eq:task:'"]
     assert [(found.module, found.at_run_time) for found in bad.imports[2:]] == [
         ("api.errors.x", False),

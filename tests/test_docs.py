@@ -11,7 +11,6 @@ import pytest
 
 from api.app import create_app
 from api.document.__main__ import with_table
-from api.document.advice import SCRIPT, read_advice, script
 from embedq.cli import parser
 from tasks import errors
 from tests.integration.encoder import architectures
@@ -148,14 +147,6 @@ def test_the_table_of_models_is_made_from_those_that_are_compared() -> None:
     assert architectures.with_table(page) == page, "run python -m tests.integration.encoder.architectures"
 
 
-def test_the_console_gives_the_advice_of_these_documents() -> None:
-    advice = read_advice(CHECKOUT)
-    assert text(str(SCRIPT)) == script(advice), "python -m api.document writes the script"
-    assert all(advice.values())
-    assert "scanned PDF" in advice["document"]["no_text"]
-    assert advice["line"]["too_many_inputs"] == "More than EMBEDQ_MAX_INPUTS texts: divide them over several lines."
-
-
 def test_every_header_of_a_route_is_described(document: dict[str, Any]) -> None:
     operations = [operation for methods in document["paths"].values() for operation in methods.values()]
     parameters = [one for operation in operations for one in operation.get("parameters", ())]
@@ -211,7 +202,7 @@ def test_every_error_of_an_item_is_described() -> None:
 
 @pytest.fixture(scope="module")
 def series() -> set[str]:
-    exposed = create_app(load_settings(metrics_keys=1)).state.services.metrics.render().decode()
+    exposed = create_app(load_settings()).state.services.metrics.render().decode()
     counters = set(re.findall(r"(?:count\('|(?:tally|change)\('n_)(\w+)'", LUA))
     assert counters, "the search finds nothing any more"
     return {

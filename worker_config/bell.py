@@ -12,14 +12,14 @@ from worker_config.celery_app import DRAIN_TASK, POOL_S, bell_queue
 _log = logging.getLogger(__name__)
 
 _CLOSE_S = 1.0
-"""For bells on their way, when a process stops. A broker that stands still may have them: the work is in the ledger."""
+"""For bells on their way, when a process stops. A Redis that stands still may have them: the work is in the ledger."""
 
 
 class BellThread:
-    """Sends bells from a thread of its own, so that nobody waits for a broker that is away or stands still.
+    """Sends bells from a thread of its own, so that nobody waits for a Redis that is away or stands still.
 
     Args:
-        app: with the broker that carries the bells.
+        app: with the Redis that carries the bells.
         told: called in that thread with the queue of each bell, and whether it went out; must not raise.
     """
 
@@ -40,7 +40,7 @@ class BellThread:
         self._pool.submit(self._load).result()
 
     def close(self) -> None:
-        """Waits for bells on their way, not for long, and closes the connections to the broker."""
+        """Waits for bells on their way, not for long, and closes the connections to Redis."""
         if self._last is not None:
             wait([self._last], _CLOSE_S)
         self._pool.shutdown(wait=False, cancel_futures=True)
@@ -93,13 +93,10 @@ def send_bell(app: Celery, queue: str) -> None:
 
 def _send(app: Celery, connection: Any, bells: str) -> None:
     channel = connection.default_channel
-    queue = app.amqp.queues[app.conf.task_default_queue]  # all are alike but for their names
-    waiting: int = channel.queue_declare(
-        queue=bells, durable=True, auto_delete=False, arguments=queue.queue_arguments
-    ).message_count
-    if waiting and connection.transport.driver_type == "redis":
+    waiting: int = channel.queue_declare(queue=bells, durable=True).message_count
+    if waiting:
         # A former master that is cut off would say so for ever. Only a write, which changes nothing, tells it apart.
         channel.client.ltrim(bells, 0, -1)
-    if not waiting:
-        # Nothing is declared: on Redis a binding would be a write that a full one refuses.
+    else:
+        # Nothing is declared: a binding would be a write that a full Redis refuses.
         app.send_task(DRAIN_TASK, queue=bells, connection=connection, declare=[], retry=False, ignore_result=True)

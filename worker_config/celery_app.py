@@ -1,18 +1,14 @@
 """The Celery app. Celery carries one kind of message here: the bell, which says "there is work" and nothing else.
 
-The work itself lives in the ledger (`tasks.ledger`), so a lost or doubled message is harmless, and any transport of
-kombu will do. Every option below says which failure it prevents; the measurements behind them are in
+The work itself lives in the ledger (`tasks.ledger`), so a lost or doubled message is harmless. The broker is the
+Redis of the ledger. Every option below says which failure it prevents; the measurements behind them are in
 docs/architecture.md.
 """
-
-import ssl
-from dataclasses import dataclass, field
-from typing import Any
 
 from celery import Celery
 from kombu import Queue
 
-from worker_config.redis_url import SCHEMES, RedisUrl
+from worker_config.redis_url import RedisUrl
 from worker_config.settings import Settings
 
 DRAIN_TASK = "embedq.drain"
@@ -38,11 +34,11 @@ _OPTIONS = {
     # Prefork gives a child that may crash without taking the consumer along; one, because one model fills the machine.
     "worker_pool": "prefork",
     "worker_concurrency": 1,
+    # Acknowledged early: the ledger holds the work. Late acknowledgement would redeliver bells, nothing more.
+    "task_acks_late": False,
+    # A busy worker must not hoard the bell behind its running slice.
+    "worker_disable_prefetch": True,
     "worker_prefetch_multiplier": 1,
-    # An exchange of that name would be declared and bound to each queue; the default one needs neither.
-    "task_default_exchange": "",
-    # A bell tells nothing that a broker should write to its disk.
-    "task_default_delivery_mode": "transient",
     "worker_proc_alive_timeout": LOAD_TIMEOUT_S,
     # Nobody who can PUBLISH may shut workers down, and nothing is gossiped.
     "worker_enable_remote_control": False,
@@ -60,27 +56,18 @@ _OPTIONS = {
     "worker_soft_shutdown_timeout": 0,
 }
 
-_CONNECT_ONCE = {"max_retries": 0, "interval_start": 0, "interval_step": 0, "interval_max": 0}
-
-_UNUSED_S = 7 * 86_400
-"""After this long without a worker or a bell a broker with queues of its own forgets the queue of a model."""
-
-
-@dataclass(frozen=True)
-class _Broker:
-    """What differs from transport to transport.
-
-    Attributes:
-        url: as kombu spells it.
-        options: of Celery.
-        transport: options of kombu's transport, beyond those that all have.
-        queue: what a queue of bells is declared with; None: it is not declared.
-    """
-
-    url: str = field(repr=False)
-    options: dict[str, Any]
-    transport: dict[str, Any] = field(default_factory=dict)
-    queue: dict[str, Any] | None = field(default_factory=dict)
+_TRANSPORT_OPTIONS = {
+    "socket_keepalive": True,
+    "health_check_interval": 5,
+    # A bell may be lost, so it is not written down a second time. Writing it would end the parent for good when Redis
+    # is full: BRPOP is allowed then, the note of what was popped is not.
+    "ack_emulation": False,
+    # Connect once.
+    "max_retries": 0,
+    "interval_start": 0,
+    "interval_step": 0,
+    "interval_max": 0,
+}
 
 
 def bell_queue(queue: str) -> str:
@@ -91,86 +78,25 @@ def bell_queue(queue: str) -> str:
 def make_celery(settings: Settings, *, queues: tuple[str, ...] = ()) -> Celery:
     """The app for one process. `queues`: whose bells a worker consumes; none: the web tier only sends bells.
 
-    Every wait of the web tier is bounded to about a second, so that a stalled broker makes no hanging thread.
+    Every wait of the web tier is bounded to about a second, so that a stalled Redis makes no hanging thread.
     """
-    broker = _broker(settings, consumes=bool(queues))
+    broker = RedisUrl.parse(settings.redis_url).broker()
     app = Celery("embedq", broker=broker.url, backend=None, set_as_current=False)
     names = queues or (settings.served_model_name,)
+    consumes = bool(queues)
     app.conf.update(
         _OPTIONS,
-        **broker.options,
-        task_queues=[
-            Queue(bell_queue(name), durable=True, no_declare=broker.queue is None, queue_arguments=broker.queue)
-            for name in names
-        ],
+        # A binding would be a write, which a full Redis refuses: a worker that starts beside one would die of it. The
+        # queue needs none: it is a list that the first message makes.
+        task_queues=[Queue(bell_queue(name), durable=True, no_declare=True) for name in names],
         task_default_queue=bell_queue(names[0]),
-        broker_transport_options=_CONNECT_ONCE | broker.transport,
-    )
-    return app
-
-
-def _broker(settings: Settings, *, consumes: bool) -> _Broker:
-    """The broker of the settings: the Redis of the ledger, unless they name another one."""
-    url = settings.broker_url or settings.redis_url
-    scheme = url.partition("://")[0]
-    if scheme in SCHEMES:
-        return _redis(url, consumes=consumes)
-    # Acknowledged late: only Redis's transport can leave a bell in the broker while its worker is busy. With a
-    # bell that is not acknowledged in hand a worker is sent no other one, which it would hoard behind its slice.
-    late = {"task_acks_late": True}
-    if scheme in {"amqp", "amqps", "pyamqp"}:
-        return _amqp(url, late, consumes=consumes)
-    return _Broker(url, late)
-
-
-def _redis(url: str, *, consumes: bool) -> _Broker:
-    broker = RedisUrl.parse(url).broker()
-    return _Broker(
-        broker.url,
-        options={
-            "broker_use_ssl": broker.use_ssl,
-            # Acknowledged early: the ledger holds the work. Late acknowledgement would redeliver bells, nothing more.
-            "task_acks_late": False,
-            # A busy worker must not hoard the bell behind its running slice.
-            "worker_disable_prefetch": True,
-        },
-        transport={
+        broker_use_ssl=broker.use_ssl,
+        broker_transport_options={
+            **_TRANSPORT_OPTIONS,
             **broker.transport_options,
-            "socket_keepalive": True,
-            "health_check_interval": 5,
-            # A bell may be lost, so it is not written down a second time. Writing it would end the parent for good when
-            # Redis is full: BRPOP is allowed then, the note of what was popped is not.
-            "ack_emulation": False,
             # Above kombu's 1 s BRPOP; without it a half-open socket hangs the parent.
             "socket_timeout": 5 if consumes else 1,
             "socket_connect_timeout": 3 if consumes else 0.5,
         },
-        # The queue needs no declaration: it is a list that the first message makes.
-        queue=None,
     )
-
-
-def _amqp(url: str, options: dict[str, Any], *, consumes: bool) -> _Broker:
-    timeout_s = 5 if consumes else 1
-    # kombu's own TLS does not compare the certificate with the host, unless it is told to take that of the URL.
-    tls = {"cert_reqs": ssl.CERT_REQUIRED, "server_hostname": None} if url.startswith("amqps:") else None
-    return _Broker(
-        url,
-        # A half-open connection is noticed after two beats that do not come.
-        options={**options, "broker_heartbeat": 5, "broker_use_ssl": tls},
-        transport={
-            # Without them a broker that stands still, or refuses to read for lack of memory, hangs the process.
-            "read_timeout": timeout_s,
-            "write_timeout": timeout_s,
-            # A bell that the broker refuses would count as sent.
-            "confirm_publish": True,
-        },
-        queue={
-            # A second bell tells nothing: it takes the place of the first.
-            "x-max-length": 1,
-            "x-expires": _UNUSED_S * 1000,
-            # Where another kind is the default: one process has the queue, which Celery consumes with a limit that
-            # quorum queues refuse.
-            "x-queue-type": "classic",
-        },
-    )
+    return app

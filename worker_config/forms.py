@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from worker_config.redis_url import SCHEMES, SENTINEL, RedisUrl
+from worker_config.redis_url import RedisUrl
 
 _SHA256_HEX_CHARS = 64
 _EMPTY_SHA256 = hashlib.sha256(b"").hexdigest()
 _ANONYMOUS = "anonymous"
-_KEY_NAME_CHARS = 48
+_KEY_NAME = re.compile(r"[A-Za-z0-9_-]{1,48}")
 _SINK_NAME = re.compile(r"[A-Za-z0-9_-]{1,48}")
 _BETWEEN_SINKS = re.compile(r",(?=[^,=/@]*=)")
 _SERVED_NAME = re.compile(r"[\w./:@+-]{1,200}")
@@ -26,32 +26,6 @@ def redis_url(value: str) -> str:
     """A URL of a Redis, or of the Sentinels of one. It may hold a password, so it is not repeated."""
     RedisUrl.parse(value)
     return value
-
-
-def broker_url(value: str) -> str:
-    """A URL of what carries the bells: a Redis, or whatever kombu has a transport for. It may hold a password."""
-    scheme, separator, _ = value.partition("://")
-    if scheme in SCHEMES:
-        return redis_url(value)
-    if not separator or not _is_transport(scheme.partition("+")[0]):
-        raise ValueError(
-            f"must start with redis://, rediss://, unix://, {SENTINEL}://, amqp://, amqps:// or a transport of kombu"
-        )
-    try:
-        _ = [urlsplit(url).port for url in value.split(";")]
-    except ValueError:
-        raise ValueError(
-            "cannot be read: the port must be 0 to 65535, and / ? # in a password are %2F %3F %23"
-        ) from None
-    return value
-
-
-def _is_transport(scheme: str) -> bool:
-    if scheme in {"amqp", "amqps"}:
-        return True
-    from kombu.transport import TRANSPORT_ALIASES  # noqa: PLC0415 - a tenth of a second, which few need
-
-    return scheme in TRANSPORT_ALIASES
 
 
 def storage_url(value: str) -> str:
@@ -167,8 +141,8 @@ def hosts(value: Any) -> Any:
 
 
 def is_key_name(name: str) -> bool:
-    """Whether an API key may have this name: letters, digits, '-' and '_'. It owns what its callers make."""
-    return name.replace("-", "").replace("_", "").isalnum() and len(name) <= _KEY_NAME_CHARS and name != _ANONYMOUS
+    """Whether an API key may have this name: ASCII letters and digits, '-' and '_'."""
+    return _KEY_NAME.fullmatch(name) is not None and name != _ANONYMOUS
 
 
 def api_keys(value: Any) -> Any:

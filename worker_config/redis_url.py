@@ -25,7 +25,6 @@ RedisAck = Literal["local", "replica"]
 OLDEST_VERSION = (6, 2)
 """Of Redis and of Valkey."""
 SENTINEL = "redis+sentinel"
-SCHEMES = frozenset({"redis", "rediss", "unix", SENTINEL})
 SENTINEL_PORT = 26379
 SENTINEL_TIMEOUT_S = 0.5
 """For one Sentinel to be reached, and for its answer. Those that are left are asked within a caller's second."""
@@ -91,7 +90,7 @@ class RedisUrl:
             parts, _ = urlsplit(text), urlsplit(text).port
         except ValueError:
             raise ValueError(_UNREADABLE) from None
-        if parts.scheme not in SCHEMES - {SENTINEL}:
+        if parts.scheme not in {"redis", "rediss", "unix"}:
             raise ValueError(f"must start with redis://, rediss://, unix:// or {SENTINEL}://")
         if "#" in text:
             raise ValueError(_UNREADABLE)

@@ -8,6 +8,7 @@ and what is allowed, and warns about `EMBEDQ_*` names it does not know.
 import difflib
 import logging
 import os
+import re
 import tempfile
 from collections.abc import Collection, Mapping
 from functools import cached_property
@@ -34,6 +35,16 @@ OVERDUE_EXIT_CODE = 70
 _log = logging.getLogger(__name__)
 
 
+_PORT = 8000
+_PLATFORMS = re.compile(r"PORT_\d+_(TCP|UDP)(_.*)?|SERVICE_(HOST|PORT(_.*)?)")
+"""Names that Kubernetes gives the processes beside a Service `embedq`, behind the prefix."""
+
+
+def _own_port(value: Any) -> Any:
+    # Kubernetes and Docker's links set EMBEDQ_PORT=tcp://10.0.0.1:8000 where another Service is called embedq.
+    return _PORT if isinstance(value, str) and value.startswith(("tcp://", "udp://")) else value
+
+
 class SettingsError(Exception):
     """The configuration cannot be used. The message names the variable and the fix; processes exit with code 78."""
 
@@ -47,8 +58,6 @@ class Settings(BaseSettings):
 
     # Where things are
     redis_url: Annotated[str, AfterValidator(forms.redis_url)] = "redis://127.0.0.1:6379/0"
-    broker_url: Annotated[str, AfterValidator(forms.broker_url)] | None = Field(default=None, repr=False)
-    """Of the messages that wake workers; None: the Redis of the ledger."""
     redis_ack: RedisAck = "local"
     """Who has what a caller was promised, before it is: the master alone, or a replica too."""
     storage_url: Annotated[str, AfterValidator(forms.storage_url)] = Field(
@@ -78,7 +87,7 @@ class Settings(BaseSettings):
 
     # Who may call
     host: str = "127.0.0.1"
-    port: int = Field(default=8000, ge=0, le=65535)
+    port: Annotated[int, BeforeValidator(_own_port)] = Field(default=_PORT, ge=0, le=65535)
     api_processes: int = Field(default=1, ge=1, le=64)
     api_keys: Annotated[tuple[tuple[str, str], ...], NoDecode, BeforeValidator(forms.api_keys)] = ()
     admin_keys: Annotated[tuple[str, ...], NoDecode, BeforeValidator(forms.listed)] = ()
@@ -102,7 +111,6 @@ class Settings(BaseSettings):
     max_held_bytes: int = Field(default=128 * 2**20, ge=2**20, le=2**40)
     """Of bodies under way in one process of the web tier, and as many of answers."""
     max_input_bytes: int = Field(default=2**20, ge=16, le=2**30)
-    token_inputs: Literal["tiktoken", "reject"] = "tiktoken"  # noqa: S105 - no secret: tokens of text
     max_wait_s: float = Field(default=55, gt=0, le=600)
 
     # Files of callers
@@ -161,8 +169,6 @@ class Settings(BaseSettings):
     """0 = as fast as it goes; otherwise each forward pass takes padded tokens / this."""
 
     # Metrics and logs
-    metrics_keys: int = Field(default=0, ge=0, le=1000)
-    """API keys with usage series of their own, in the order of `api_keys`; the others share one. 0: no usage series."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: LogFormat = "text"
     access_log: bool = False
@@ -319,20 +325,20 @@ def _describe(problem: Mapping[str, Any]) -> str:
     field = str(problem["loc"][0])
     shown = (
         ""
-        if field in {"api_keys", "broker_url", "redis_url", "sinks", "storage_url", "traces_endpoint"}
+        if field in {"api_keys", "redis_url", "sinks", "storage_url", "traces_endpoint"}
         else f"={problem['input']!s:.80}"
     )
     return f"{PREFIX}{field.upper()}{shown}: {message}"
 
 
 def _warn_about_unknown() -> None:
-    # A warning, not an error: container platforms inject names such as EMBEDQ_PORT_8000_TCP of their own.
+    # A warning, not an error: other programs of this prefix may have settings, too.
     settings = {name.upper() for name in Settings.model_fields} | {"URL", "API_KEY"}
     file = Settings.model_config.get("env_file")
     for where, names in (("", os.environ), (f" in {file}", _names_in(file))):
         for name in sorted(names):
             own = name.upper().removeprefix(PREFIX)
-            if name.upper().startswith(PREFIX) and own not in settings:
+            if name.upper().startswith(PREFIX) and own not in settings and not _PLATFORMS.fullmatch(own):
                 nearest = difflib.get_close_matches(own, settings, n=1)  # the prefix would make all of them near
                 hint = f"; did you mean {PREFIX}{nearest[0]}?" if nearest else ""
                 _log.warning("unknown setting %s%s is ignored%s", name, where, hint)

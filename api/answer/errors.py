@@ -18,7 +18,7 @@ from starlette.types import Scope
 
 from api.answer.description import SCHEMAS, SECONDS, ResponseHeader, header_objects
 from api.answer.json_response import JSON, NO_STORE, json_response
-from api.request.api_keys import grant_of
+from api.security_headers import security_headers
 from tasks.errors import (
     BacklogFull,
     EmbedqError,
@@ -114,6 +114,14 @@ def problem(error: EmbedqError, *, instance: str) -> Response:
         "error": {"message": error.detail, "type": error.type, "param": error.param, "code": code},
     }
     return Response(orjson.dumps(body), error.status, headers(error), MEDIA_TYPE)
+
+
+def refusal(error: EmbedqError) -> Response:
+    """The response to what is no request, or one that the app does not see. The connection ends with it."""
+    answer = problem(error, instance="")
+    own = [(b"connection", b"close"), (b"x-request-id", new_request_id())]
+    answer.raw_headers += [*security_headers(answer.raw_headers), *own]
+    return answer
 
 
 def code_of(error: EmbedqError) -> str:
@@ -274,10 +282,7 @@ def install(app: FastAPI, routes: Sequence[BaseRoute]) -> None:
 def response(error: EmbedqError | CallerGone, scope: Scope, path: str) -> Response:
     """The answer to the request of `scope`, for `path`, which ended in `error`."""
     if isinstance(error, CallerGone):
-        grant = grant_of(scope)
-        if grant is None or not grant.refusal:
-            return Response(status_code=CLIENT_CLOSED_REQUEST)
-        error = grant.error()  # it is there, and its key has ended while it waited
+        return Response(status_code=CLIENT_CLOSED_REQUEST)
     if isinstance(error, NotReplicated):
         told = f"{error.detail} {_REPEATING.get(scope['method'], '')}".rstrip()
         error = NotReplicated(told, retry_after_s=error.retry_after_s)

@@ -14,10 +14,7 @@ from tasks.item import ItemError
 from tasks.ledger import Lane, State, Submission
 from tasks.ledger.ids import created_ms
 
-FIRST_VERSION = 1
-"""What SUBMIT gives a new task."""
-_NO_STORE, _VARY = (b"cache-control", NO_STORE["cache-control"].encode()), (b"vary", b"Prefer")
-ETAG = ResponseHeader("ETag", "Version of the task.", required=True)
+_NO_STORE = (b"cache-control", NO_STORE["cache-control"].encode())
 RETRY_AFTER = ResponseHeader("Retry-After", "Seconds, while open.", SECONDS)
 LOCATION = ResponseHeader("Location", "Path of what was begun.", required=True)
 
@@ -59,9 +56,9 @@ def task_response(
     status: int = 200,
     location: bool = False,
 ) -> Response:
-    """The task with its `ETag`, and `Retry-After` while it is open."""
+    """The task, with `Retry-After` while it is open."""
     body = task_json(task, waiting)
-    headers = [(b"etag", etag(task).encode()), _NO_STORE, _VARY]
+    headers = [_NO_STORE]
     if not task.state.terminal:
         headers.append((b"retry-after", b"%d" % retry_after_s))
     if location:
@@ -69,11 +66,6 @@ def task_response(
     response = json_response(body, status=status)
     response.raw_headers[:0] = headers
     return response
-
-
-def etag(task: ledger.Task) -> str:
-    """The version of the task as an entity tag."""
-    return f'"{task.version}"'
 
 
 def task_json(task: ledger.Task, waiting: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -118,7 +110,6 @@ def task_from_submission(submission: Submission) -> ledger.Task:
         finished_ms=None,
         deadline_ms=None if deadline_in_ms is None else created + deadline_in_ms,
         expires_ms=None,
-        version=FIRST_VERSION,
         options=submission.options,
         metadata=orjson.loads(submission.metadata) if submission.metadata else None,
         cost=sum(unit.cost for unit in submission.units),
@@ -136,5 +127,7 @@ def task_error(task: ledger.Task) -> ItemError | None:
         message = "None of the inputs could be encoded; the result says why for each of them."
         return ItemError("all_items_failed", message)
     if task.state is State.EXPIRED:
-        return ItemError("expired", "The deadline passed before everything was encoded.")
+        return ItemError(
+            "expired", "The deadline passed before everything was encoded. Submit the rest with more time."
+        )
     return None

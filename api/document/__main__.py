@@ -1,7 +1,4 @@
-"""Writes what is derived: `python -m api.document`, in the checkout.
-
-That is the table of routes in `docs/http.md`, from their descriptions, and the advice of the console.
-"""
+"""Writes the table of routes in `docs/http.md`, from their descriptions: `python -m api.document`, in the checkout."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -9,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from api.app import create_app
-from api.document.advice import SCRIPT, read_advice, script
 from worker_config.settings import load_settings
 
 _PAGE = Path("docs/http.md")
@@ -52,4 +48,3 @@ def _link(name: str, tag: str, headings: list[str]) -> str:
 
 if __name__ == "__main__":
     _PAGE.write_text(with_table(_PAGE.read_text(encoding="utf-8"), create_app(load_settings()).openapi()))
-    SCRIPT.write_text(script(read_advice(Path())), encoding="utf-8")

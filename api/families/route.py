@@ -25,10 +25,9 @@ from starlette.types import Scope as RequestScope
 
 from api.answer.description import Answer, Body, Parameter, header, query
 from api.answer.errors import error_answers
-from api.parts import Services
+from api.auth import known_key, require
 from api.request.idempotency import KEY_SCHEMA
 from api.request.paging import DEFAULT_LIMIT, MAX_LIMIT
-from api.server.overload import LONGEST_CHEAP_DELAY_S
 from tasks import errors
 from tasks.records.api_keys import Scope
 
@@ -50,7 +49,6 @@ FILE_MAKING: Scopes = frozenset({Scope.FILES})
 INGESTION_READING: Scopes = frozenset({Scope.READ, Scope.INGEST})
 INGESTION_MAKING: Scopes = frozenset({Scope.INGEST})
 ONLINE_CALL: Scopes = frozenset({Scope.ONLINE})
-MANAGING: Scopes = frozenset({Scope.ADMIN})
 SCOPES = "x-embedq-scopes"
 """Of an operation, until its `security` is made of them."""
 
@@ -76,16 +74,15 @@ JSON_BODY: Errors = (
 TEXTS: Errors = (
     *JSON_BODY,
     errors.ModelNotFound,
-    errors.IdempotencyConflict,
     errors.BacklogFull,
     errors.KeyLimitReached,
     errors.AboveKeyLimit,
     errors.StorageFull,
 )
 
-KEY_EFFECT = "Makes a repetition safe: the same key and body get the same object again."
-IDEMPOTENCY_KEY = header("Idempotency-Key", KEY_EFFECT, KEY_SCHEMA)
-PREFER_WAIT = header("Prefer", "`wait=<seconds>` (RFC 7240). Invalid preferences are ignored.", example="wait=1")
+IDEMPOTENCY_KEY = header(
+    "Idempotency-Key", "Makes a repetition safe: the same key and body get the same object again.", KEY_SCHEMA
+)
 CLIENT_TIMEOUTS = (
     header("x-stainless-read-timeout", "Seconds that OpenAI's client for Python waits; the answer comes before."),
     header("x-stainless-timeout", "The same of OpenAI's client for Node."),
@@ -229,36 +226,14 @@ class DescribedRoute(DirectRoute):
             described = _DescribedRequest(request, headers, parameters)
             if not scopes:
                 return function(described, *parts)
-            services = Services.from_request(described)
-            if services.keys.stamp is None:
-                return _with_keys_read(services, described, scopes, partial(function, described, *parts))
-            caller = services.admit(described, scopes)
-            if caller.limits.requests_per_second is not None:
-                return _within_rate(services, described, partial(function, described, *parts))
-            return function(described, *parts)
+            return _let_in(described, scopes, partial(function, described, *parts))
 
         return answer
 
 
-async def _with_keys_read(
-    services: Services, request: Request, scopes: Scopes, answer: Callable[[], Awaitable[Response]]
-) -> Response:
-    """Of a process that has not heard from Redis since its start: it asks once more before it refuses a caller."""
-    try:
-        services.admit(request, scopes)
-    except errors.RedisUnavailable:
-        await services.ledger_keys.first_reading()
-        services.admit(request, scopes)
-    return await _within_rate(services, request, answer)
-
-
-async def _within_rate(services: Services, request: Request, answer: Callable[[], Awaitable[Response]]) -> Response:
-    """Counts a request of a key that may make so many in a second, before anything of it is read."""
-    caller = services.caller(request)
-    per_s = caller.limits.requests_per_second
-    if per_s is not None and not await services.rates.take(request.scope, caller.name, per_s):
-        await services.door.pace(caller.name, LONGEST_CHEAP_DELAY_S)
-        raise services.rates.refusal(caller.name, per_s)
+async def _let_in(request: Request, scopes: Scopes, answer: Callable[[], Awaitable[Response]]) -> Response:
+    """Answers a caller whose key has one of the scopes, before anything of the body is read."""
+    require(request, await known_key(request), scopes)
     return await answer()
 
 

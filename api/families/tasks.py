@@ -1,5 +1,6 @@
-"""Tasks: submit, list, poll, follow, fetch, cancel, forget."""
+"""Tasks: submit, list, poll, fetch, cancel, forget."""
 
+import time
 from collections.abc import Sequence
 from typing import Literal
 
@@ -8,13 +9,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from api.answer import task_json, vectors
-from api.answer.description import Answer, header, json_body, query
-from api.answer.json_response import JSON, NO_STORE, ListOf
+from api.answer.description import Answer, json_body, query
+from api.answer.errors import CallerGone
+from api.answer.json_response import JSON, ListOf
 from api.answer.why_waiting import why_waiting
+from api.auth import require
 from api.families.route import (
     CALLER,
     IDEMPOTENCY_KEY,
-    PREFER_WAIT,
     TASK_MAKING,
     TASK_READING,
     TEXTS,
@@ -27,10 +29,9 @@ from api.request import ownership
 from api.request.memory_budget import LargeResponse
 from api.request.offload import offload, offload_in_turn
 from api.request.paging import ListPage, read_page
-from api.request.prefer import preference, query_wait_s
+from api.request.patience import query_wait_s
 from api.request.schemas import TaskBody
-from api.waiting.events import EventStream, events
-from api.waiting.long_poll import matches, next_state
+from api.waiting.hub import watched
 from tasks import errors, ledger
 from tasks.errors import InvalidValue, TaskNotFinished
 from tasks.ledger import operations
@@ -66,9 +67,9 @@ million."""
 @router.describe(
     "POST",
     "/v1/tasks",
-    Answer(202, task_json.Task, headers=(task_json.LOCATION, task_json.RETRY_AFTER, task_json.ETAG)),
+    Answer(202, task_json.Task, headers=(task_json.LOCATION, task_json.RETRY_AFTER)),
     scopes=TASK_MAKING,
-    errors=(*TEXTS, errors.TaskGone, errors.NotReplicated),
+    errors=(*TEXTS, errors.IdempotencyConflict, errors.TaskGone, errors.NotReplicated),
     reads=(IDEMPOTENCY_KEY,),
     body=json_body(TaskBody),
     slash=True,
@@ -82,59 +83,47 @@ async def create_task(request: Request) -> Response:
     body = await services.bodies.read(request)
     task = services.requests.task
     submission = await offload_in_turn(len(body), task, body, owner=owner, idempotency_key=key)
-    services.require(request, {Scope(submission.lane)})
+    require(request, services.caller(request), {Scope(submission.lane)})
     return await accepted_response(services, submission)
 
 
 @router.describe(
     "GET",
     "/v1/tasks/{task_id}",
-    Answer(200, task_json.Task, headers=(task_json.ETAG, task_json.RETRY_AFTER)),
-    Answer(304, headers=(task_json.ETAG,)),
+    Answer(200, task_json.Task, headers=(task_json.RETRY_AFTER,)),
     scopes=TASK_READING,
     errors=(*_TASK, errors.RequestError),
-    reads=(
-        query("wait", {"type": "number", "minimum": 0}, "Seconds to wait for the end, or for a change."),
-        PREFER_WAIT,
-        header("If-None-Match", "The `ETag` that is known: the answer comes at the first change after it, else 304."),
-    ),
+    reads=(query("wait", {"type": "number", "minimum": 0}, "Seconds to wait for the end."),),
 )
 async def read_task(request: Request, task_id: str) -> Response:
-    """Returns a task, now or after waiting. `wait` holds the answer until its end, `If-None-Match` until a change."""
+    """Returns a task, at once or when it has ended, at the latest after `wait` seconds."""
     services = Services.from_request(request)
     wished_s = query_wait_s(request.query_params.get("wait"))
-    if wished_s is None:
-        wished_s = preference(request.headers).wait_s or 0.0
-    known_etag = request.headers.get("if-none-match")
-    task = await next_state(services, request, task_id, min(wished_s, services.settings.max_wait_s), known_etag)
-    if matches(known_etag, task):
-        return Response(status_code=304, headers={"etag": task_json.etag(task), **NO_STORE})
+    task = await _state_at_end(services, request, task_id, min(wished_s, services.settings.max_wait_s))
     return await _state(services, task)
 
 
-@router.describe(
-    "GET",
-    "/v1/tasks/{task_id}/events",
-    Answer(200, description="Server-sent events.", media_types=(EventStream.media_type,)),
-    Answer(204, description="Nothing more will happen."),
-    scopes=TASK_READING,
-    errors=_TASK,
-    reads=(header("Last-Event-ID", "The state that is known; it is left out."),),
-)
-async def follow_task(request: Request, task_id: str) -> Response:
-    """Streams the state of a task now and after each change until it ends. `Last-Event-ID` omits a known state."""
-    services = Services.from_request(request)
-    known_etag = request.headers.get("last-event-id")
-    task = await ownership.own_task(services, request, task_id)
-    if task.state.terminal and matches(known_etag, task):
-        return Response(status_code=204)  # to an EventSource this says: do not connect again
-    return EventStream(events(services, request, task_id, known_etag))
+async def _state_at_end(services: Services, request: Request, task_id: str, wait_s: float) -> ledger.Task:
+    """The task at its end, or as it is after `wait_s`."""
+    end = time.monotonic() + wait_s
+    with services.hub.waiting(task_id) as waiter:
+        task = await ownership.own_task(services, request, task_id)
+        if task.state.terminal or wait_s <= 0:
+            return task
+        with watched(request, waiter):
+            while True:
+                news = await waiter.changed(end - time.monotonic())
+                if waiter.gone:
+                    raise CallerGone
+                task = await ownership.own_task(services, request, task_id)
+                if task.state.terminal or waiter.dismissed or not news:
+                    return task
 
 
 @router.describe(
     "GET",
     "/v1/tasks/{task_id}/result",
-    Answer(200, vectors.EmbeddingList, media_types=(vectors.NPY,), headers=(task_json.ETAG,)),
+    Answer(200, vectors.EmbeddingList, media_types=(vectors.NPY,)),
     scopes=TASK_READING,
     errors=(*_TASK, errors.RequestError, errors.TaskNotFinished, errors.Overloaded),
     reads=(query("encoding_format", {"enum": ["float", "base64"]}, "base64: of little-endian float32."),),
@@ -155,7 +144,7 @@ async def read_result(request: Request, task_id: str) -> Response:
     size = vectors.size_bytes(result)
     as_file = vectors.NPY in request.headers.get("accept", "")
     services.take_answer(request, size, as_text=not as_file)
-    headers = {"etag": task_json.etag(result.task), "cache-control": "private", "vary": "Accept"}
+    headers = {"cache-control": "private", "vary": "Accept"}
     with span("answer"):
         if as_file:
             content = await offload(size, vectors.npy_file, result, _dimension(services, result.task))

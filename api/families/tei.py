@@ -6,18 +6,18 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
-from api.answer.description import Answer, ResponseHeader, json_body
+from api.answer.description import Answer, json_body
 from api.answer.errors import ItemFailed, ItemRefused
 from api.answer.json_response import JSON, NO_STORE, json_response
 from api.answer.vectors import matrix, size_bytes
-from api.families.console import HTML, IF_NONE_MATCH, NOT_MODIFIED, PAGE, file_response, is_browser
-from api.families.health import Live, live
-from api.families.route import ANY_KEY, CLIENT_TIMEOUTS, JSON_BODY, ONLINE_CALL, PREFER_WAIT, PUBLIC, Errors, Family
+from api.console_files import page
+from api.families.route import ANY_KEY, CLIENT_TIMEOUTS, JSON_BODY, ONLINE_CALL, PUBLIC, Errors, Family
 from api.parts import Services
 from api.request.memory_budget import LargeResponse
 from api.request.offload import offload, offload_in_turn
-from api.request.prefer import patience_s, preference
+from api.request.patience import patience_s
 from api.request.schemas import EmbedBody
+from api.schemas.service import Live
 from api.waiting.synchronous import encode_now
 from tasks import errors
 from tasks.errors import NotReady
@@ -61,34 +61,41 @@ _TEXTS: Errors = (
     ItemFailed,
     ItemRefused,
 )
-_READS = (PREFER_WAIT, *CLIENT_TIMEOUTS)
 
 
 @router.describe(
     "GET",
     "/",
-    Answer(200, Live, media_types=(HTML,), headers=(ResponseHeader("ETag", "Of the page."),)),
-    NOT_MODIFIED,
+    Answer(200, Live, media_types=("text/html",)),
     scopes=PUBLIC,
-    reads=(IF_NONE_MATCH,),
 )
 async def root(request: Request) -> Response:
     """Answers 200 while the process's event loop turns, and a browser with the page of the console."""
-    return file_response(request, PAGE) if is_browser(request) else await live(request)
+    if "text/html" in request.headers.get("accept", ""):
+        return await page()
+    return json_response({"status": "live"}, NO_STORE)
 
 
 @router.describe(
-    "POST", "/embed", _VECTORS, scopes=ONLINE_CALL, errors=_TEXTS, reads=_READS, body=json_body(EmbedBody), slash=True
+    "POST",
+    "/embed",
+    _VECTORS,
+    scopes=ONLINE_CALL,
+    errors=_TEXTS,
+    reads=CLIENT_TIMEOUTS,
+    body=json_body(EmbedBody),
+    slash=True,
 )
-@router.describe("POST", "/", _VECTORS, scopes=ONLINE_CALL, errors=_TEXTS, reads=_READS, body=json_body(EmbedBody))
+@router.describe(
+    "POST", "/", _VECTORS, scopes=ONLINE_CALL, errors=_TEXTS, reads=CLIENT_TIMEOUTS, body=json_body(EmbedBody)
+)
 async def embed(request: Request) -> Response:
     """Returns the vectors of one or more texts by the server's own model, as a list of lists in input order."""
     services = Services.from_request(request)
     owner = services.owner(request)
     await services.door.check(owner)
     body = await services.bodies.read(request)
-    wished_s = preference(request.headers).wait_s
-    wait_s = patience_s(request.headers, wished_s, services.settings.max_wait_s)
+    wait_s = patience_s(request.headers, services.settings.max_wait_s)
     submission = await offload_in_turn(len(body), services.requests.embed, body, owner=owner, wait_s=wait_s)
     result = await encode_now(services, request, submission, wait_s)
     services.take_answer(request, size_bytes(result))

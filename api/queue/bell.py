@@ -19,7 +19,7 @@ class Bell(BellThread):
     """Sends bells off the event loop. If one cannot be sent, idle workers are called through the ledger.
 
     Args:
-        settings: with the broker that carries the bells.
+        settings: with the Redis that carries the bells.
         count: called with the model and whether the bell went out.
     """
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from hashlib import sha256
 
 import orjson
@@ -10,7 +11,7 @@ from api.queue.served_models import ServedModels
 from api.request.body import parse_object
 from api.request.idempotency import DIGEST_CHARS, checked_key
 from api.request.schemas import EmbedBody, TaskBody
-from api.request.token_input import Vocabulary
+from api.token_input import texts_of_tokens
 from tasks.errors import InputTooLarge, InvalidValue, NotReady
 from tasks.item import Options, size_bytes
 from tasks.ledger import Alias, Lane, Submission
@@ -30,13 +31,11 @@ class EmbeddingRequests:
     """Turns requests for embeddings into submissions, within the server's limits.
 
     Attributes:
-        vocabulary: decodes token numbers in OpenAI's calls; None: they are refused.
         answer_to: as in `Submission`, for tasks whose callers wait.
     """
 
     settings: Settings
     registry: ServedModels
-    vocabulary: Vocabulary | None = None
     answer_to: str = ""
 
     def task(self, body: bytes, *, owner: str, idempotency_key: str | None) -> Submission:
@@ -58,29 +57,12 @@ class EmbeddingRequests:
             listed=True,
         )
 
-    def openai_task(self, body: bytes, *, owner: str, idempotency_key: str | None) -> tuple[Submission, bool]:
-        """The task of a `POST /v1/embeddings` whose caller prefers one, and whether base64 is wanted.
-
-        Raises like `synchronous`.
-        """
-        parsed = self._openai(body)
-        alias = _idempotency(idempotency_key, body)
-        submission = self._submission(
-            self._work(parsed, len(body)),
-            owner=owner,
-            lane=Lane.ONLINE,
-            ttl_s=self.settings.result_ttl_s,
-            alias=alias,
-            listed=True,
-        )
-        return submission, parsed.encoding_format == "base64"
-
     def synchronous(self, body: bytes, *, owner: str, wait_s: float) -> tuple[Submission, bool]:
         """The task behind a `POST /v1/embeddings` that waits, and whether base64 is wanted.
 
         Raises:
             RequestError: as `task` does.
-            VocabularyNotLoaded: token numbers came before `vocabulary` was loaded.
+            VocabularyNotLoaded: token numbers came before `load_vocabulary`.
             NotReady: no worker has told yet which prompt `input_type` means.
         """
         parsed = self._openai(body)
@@ -105,13 +87,18 @@ class EmbeddingRequests:
         """
         if size_bytes(text) > self.settings.max_input_bytes:
             raise InputTooLarge(
-                f"query has more than {self.settings.max_input_bytes:,} bytes (EMBEDQ_MAX_INPUT_BYTES).", param="query"
+                f"query has more than {self.settings.max_input_bytes:,} bytes (EMBEDQ_MAX_INPUT_BYTES): shorten it.",
+                param="query",
             )
         body = EmbeddingsBody(input=[text], model=model, dimensions=dimensions, input_type="query")
         return self._awaited(self._work(body, 0), owner=owner, wait_s=wait_s)
 
     def _openai(self, body: bytes) -> EmbeddingsBody:
-        decode = self.vocabulary.texts if self.vocabulary else None
+        decode = partial(
+            texts_of_tokens,
+            max_input_bytes=self.settings.max_input_bytes,
+            max_total_bytes=self.settings.max_body_bytes,
+        )
         return EmbeddingsBody.from_fields(parse_object(body), max_inputs=self.settings.max_inputs, decode=decode)
 
     def _work(self, body: EmbeddingFields, size_bytes: int) -> "_Work":

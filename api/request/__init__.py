@@ -1,1 +1,1 @@
-"""Reading a request: body, upload, caller, page, preferences."""
+"""Reading a request: body, upload, caller, page, patience."""

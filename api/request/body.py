@@ -9,7 +9,6 @@ import orjson
 from starlette.requests import Request
 
 from api.answer.errors import CallerGone
-from api.request.api_keys import still_let_in
 from api.request.memory_budget import SMALL_BYTES, Budget
 from api.request.offload import offload
 from tasks.errors import (
@@ -47,12 +46,10 @@ class Bodies:
 
         Raises:
             BodyTooComplex: parsing it would take seconds, and many times its size.
-            Unauthenticated, ScopeMissing: the caller's key has ended while it came.
             Overloaded: too many large bodies are here already.
             EmbedqError: as `read_body` does.
         """
         body = await read_body(request, self.max_bytes, lambda size: self.budget.take(request.scope, size))
-        still_let_in(request.scope)
         if len(body) > self.max_lists and await offload(len(body), has_more_parts, body, self.max_lists):
             raise BodyTooComplex(
                 f"The body holds more than {self.max_lists:,} lists, objects and fields (EMBEDQ_MAX_BODY_LISTS). "

@@ -1,6 +1,5 @@
 """Memory that requests hold: large bodies on their way in and large answers on their way out, each within a budget."""
 
-import asyncio
 from collections import Counter
 from collections.abc import Callable
 
@@ -89,4 +88,3 @@ class LargeResponse(Response):
         for start in range(0, len(whole), _PIECE_BYTES):
             end = start + _PIECE_BYTES
             await send({"type": "http.response.body", "body": whole[start:end], "more_body": end < len(whole)})
-            await asyncio.sleep(0)  # what is written leaves at the end of a turn (api/server/http_protocol.py)

@@ -1,6 +1,6 @@
 """Finding by an id what a caller owns. What others own looks to a caller as if it did not exist."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
@@ -63,10 +63,8 @@ async def read_own(
     request: Request,
     resource: Resource[T],
     thing_id: str,
-    *,
-    read: Callable[[str], Awaitable[T | None]] | None = None,
 ) -> T:
-    """The thing with this id, if it belongs to the caller. `read`: reads it in another way than by a call of its own.
+    """The thing with this id, if it belongs to the caller.
 
     Raises:
         EmbedqError: the resource's error: there is none, or it is somebody else's.
@@ -76,7 +74,7 @@ async def read_own(
     thing = None
     if resource.is_id(thing_id):
         subject_is_task(thing_id)
-        thing = await (read(thing_id) if read else services.ledger.run(resource.read(thing_id)))
+        thing = await services.ledger.run(resource.read(thing_id))
     # One answer for all of these, or it would say which ids others have.
     if thing is None or thing.owner != owner or resource.is_deleted(thing):
         raise resource.missing_error(thing_id, services.settings)
@@ -119,15 +117,14 @@ _RESULT_TIMEOUT_S = 30.0
 """A result may be hundreds of megabytes. Its reader has just heard from Redis, so a long limit blocks nobody."""
 
 
-async def own_task(services: Services, request: Request, task_id: str, *, shared: bool = False) -> Task:
-    """The task, if it belongs to the caller. `shared`: other requests may get the same reading.
+async def own_task(services: Services, request: Request, task_id: str) -> Task:
+    """The task, if it belongs to the caller.
 
     Raises:
         TaskNotFound, TaskGone: the ledger does not hold it, or holds it for somebody else.
         Unauthenticated: the request has no known key.
     """
-    read = services.hub.readings.task if shared else None
-    task = await read_own(services, request, TASKS, task_id, read=read)
+    task = await read_own(services, request, TASKS, task_id)
     link_task(task.trace)
     return task
 

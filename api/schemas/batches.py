@@ -139,7 +139,8 @@ class Batch(BaseModel):
     expired_at: int | None
     cancelling_at: int | None
     cancelled_at: int | None
-    request_counts: Counts = Field(description="Requests, by what became of them.")
+    counts: Counts = Field(description="Requests, by what became of them.")
+    request_counts: Counts = Field(description="The same by OpenAI's name.")
     usage: BatchUsage | None
     metadata: dict[str, str] | None
     waiting: Waiting | None = WAITING
@@ -154,7 +155,7 @@ class Batch(BaseModel):
         }
         # Of all errors at once: there may be a thousand.
         errors = BatchErrors.model_validate({"data": batch.errors}) if batch.errors else None
-        tokens = batch.tokens
+        tokens, counts = batch.tokens, Counts(total=batch.total, completed=batch.completed, failed=batch.failed)
         return cls(
             id=batch.id,
             model=batch.model or "",
@@ -166,7 +167,8 @@ class Batch(BaseModel):
             error_file_id=batch.error_file_id,
             created_at=batch.created_ms // 1000,
             expires_at=batch.expires_ms // 1000,
-            request_counts=Counts(total=batch.total, completed=batch.completed, failed=batch.failed),
+            counts=counts,
+            request_counts=counts,
             usage=None if tokens is None else BatchUsage(input_tokens=tokens, total_tokens=tokens),
             metadata=dict(batch.metadata) if batch.metadata else None,
             waiting=waiting,

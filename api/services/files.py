@@ -165,4 +165,4 @@ def _is_object(line: bytes, max_lists: int) -> bool:
 def _unknown(file_id: str) -> FileUnknown:
     if created_ms(file_id) is None:
         return FileUnknown("No such File object: ids of files are file- and 32 hexadecimal digits.", param="id")
-    return FileUnknown(f"No such File object: {file_id}.", param="id")
+    return FileUnknown(f"No such File object: {file_id}. GET /v1/files lists yours.", param="id")

@@ -9,16 +9,15 @@ import logging
 import secrets
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Protocol
 
 from redis.asyncio.client import PubSub
 from starlette.requests import Request
 
-from api.request.api_keys import Leaves, grant_of
-from api.waiting.shared_reads import Readings
 from tasks.errors import EmbedqError
-from tasks.ledger import CHANGED_CHANNEL, AsyncLedger, Task, operations
+from tasks.ledger import ENDED_CHANNEL, AsyncLedger, operations
 from tasks.ledger.answers import Answer, answers_in
 from tasks.ledger.connection import Refusals
 from tasks.ledger.keys import answers_channel
@@ -29,15 +28,11 @@ class WaitingTimes:
     """Times of requests that wait.
 
     Attributes:
-        keep_alive_s: between comments in a stream of events; below the idle limits of proxies, 30 s and more.
-        events_interval_s: between two events of a stream, unless the task has ended.
         restart_s: a model without a worker for so long is served by none; before that, its worker may be about to start
             again.
         catch_up_s: between two readings of all awaited tasks, and between two pings of the subscription.
     """
 
-    keep_alive_s: float = 15.0
-    events_interval_s: float = 0.2
     restart_s: float = 60.0
     catch_up_s: float = 5.0
 
@@ -45,22 +40,20 @@ class WaitingTimes:
 class Waiter:
     """One request that waits for one task.
 
-    The hub wakes it when its task ends or changes, the connection when the client leaves.
+    The hub wakes it when its task ends, the connection when the client leaves.
 
     Attributes:
         task_id: whose news it waits for.
-        version: the version of the task that the caller has seen; None when only the end matters.
         ended: the task has ended, or is not held any more.
         gone: the client has left.
         dismissed: the server stops.
         answer: its result, if it came with the news.
     """
 
-    __slots__ = ("_future", "_woken", "answer", "dismissed", "ended", "gone", "task_id", "version")
+    __slots__ = ("_future", "_woken", "answer", "dismissed", "ended", "gone", "task_id")
 
-    def __init__(self, task_id: str, version: int | None = None) -> None:
+    def __init__(self, task_id: str) -> None:
         self.task_id = task_id
-        self.version = version
         self.ended = False
         self.gone = False
         self.dismissed = False
@@ -107,17 +100,19 @@ def _expire(future: asyncio.Future[None]) -> None:
         future.set_result(None)
 
 
+class Leaves(Protocol):
+    """What waits for somebody."""
+
+    def leave(self) -> None:
+        """Nobody waits for it any more."""
+
+
 @contextmanager
 def watched(request: Request, waiter: Leaves) -> Iterator[None]:
-    """While inside, the end of the connection makes `waiter` leave, and so does the end of the caller's key.
-
-    The request's body must have been read before.
-    """
-    grant = grant_of(request.scope)
+    """While inside, the end of the connection makes `waiter` leave. The request's body must have been read before."""
     watching = asyncio.create_task(_until_gone(request, waiter))
     try:
-        with nullcontext() if grant is None else grant.followed(waiter):
-            yield
+        yield
     finally:
         watching.cancel()
 
@@ -149,7 +144,6 @@ class Hub:
         self._waiters: dict[str, set[Waiter]] = {}
         self._closing = False
         self.subscribed = asyncio.Event()
-        self.readings = Readings(ledger)
 
     @property
     def waiting_requests(self) -> int:
@@ -157,9 +151,9 @@ class Hub:
         return sum(len(group) for group in self._waiters.values())
 
     @contextmanager
-    def waiting(self, task_id: str, *, version: int | None = None) -> Iterator[Waiter]:
+    def waiting(self, task_id: str) -> Iterator[Waiter]:
         """A registered waiter. Enter before submitting or reading, so that nothing is missed in between."""
-        waiter = Waiter(task_id, version)
+        waiter = Waiter(task_id)
         group = self._waiters.setdefault(task_id, set())
         group.add(waiter)
         if self._closing:
@@ -192,42 +186,30 @@ class Hub:
                 failures = 1 if self.subscribed.is_set() else failures + 1
                 self.subscribed.clear()
                 if failures == 1:
-                    _log.warning("no subscription to task changes (%s); trying again", type(error).__name__)
+                    _log.warning("no subscription to the ends of tasks (%s); trying again", type(error).__name__)
                 await asyncio.sleep(_BACKOFF_S * 2 ** min(failures, _BACKOFF_DOUBLINGS))
 
     async def _listen(self) -> None:
         async with self._ledger.client.pubsub() as subscription:
-            await subscription.subscribe(CHANGED_CHANNEL, answers_channel(self.name))
+            await subscription.subscribe(ENDED_CHANNEL, answers_channel(self.name))
             await _Session(subscription, self, self._ledger.refusals).run()
 
     async def catch_up(self) -> None:
-        """Reads every awaited task and wakes those who missed something."""
+        """Reads every awaited task and wakes those who missed its end."""
         awaited = list(self._waiters)
         for start in range(0, len(awaited), _READ_AT_ONCE):
             ids = awaited[start : start + _READ_AT_ONCE]
             tasks = await self._ledger.run(operations.read_tasks(ids))
             for task_id, task in zip(ids, tasks, strict=True):
-                self._compare(task_id, task)
-
-    def _compare(self, task_id: str, task: Task | None) -> None:
-        if task is None or task.state.terminal:
-            self._tell_ended(task_id)
-            return
-        for waiter in self._waiters.get(task_id, ()):
-            if waiter.version is not None and waiter.version != task.version:
-                waiter.wake()
+                if task is None or task.state.terminal:
+                    self._tell_ended(task_id)
 
     def heard(self, message: bytes) -> None:
-        """Wakes the waiters of one message: ids of ended tasks, a bar, ids of tasks that changed otherwise."""
+        """Wakes the waiters of one message: ids of tasks that have ended."""
         if not self._waiters:
             return
-        ended, _, others = message.decode().partition("|")
-        for task_id in ended.split():
+        for task_id in message.decode().split():
             self._tell_ended(task_id)
-        for task_id in others.split():
-            for waiter in self._waiters.get(task_id, ()):
-                if waiter.version is not None:
-                    waiter.wake()
 
     def answered(self, message: bytes) -> None:
         """Wakes the waiters of tasks whose results have come."""
@@ -237,7 +219,6 @@ class Hub:
             self._tell_ended(answer.task_id, answer)
 
     def _tell_ended(self, task_id: str, answer: Answer | None = None) -> None:
-        self.readings.hurry(task_id)
         for waiter in self._waiters.get(task_id, ()):
             waiter.ended = True
             waiter.answer = answer or waiter.answer

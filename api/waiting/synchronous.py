@@ -1,21 +1,25 @@
 """A call that waits for its own task: OpenAI's embeddings over the queue."""
 
+import asyncio
 import contextlib
 import time
 
+import numpy as np
+import numpy.typing as npt
 from starlette.requests import Request
+from starlette.types import Message
 
 from api.answer import task_json
 from api.answer.errors import CallerGone, item_failed
 from api.parts import Services
-from api.queue.accept import accept, submit
+from api.queue.accept import submit
 from api.queue.submission import LINGERING_INTEREST_S
 from api.request.key_limits import note_room
 from api.request.ownership import read_result
 from api.waiting.hub import Waiter, watched
-from api.waiting.long_poll import next_state
 from tasks.errors import NotReady, Unavailable, WaitTimeout
-from tasks.ledger import Result, State, Submission, Task, operations
+from tasks.ledger import Result, State, Submission, operations
+from tasks.records.api_keys import Key
 from worker_config.subject import link_task, span
 
 _SOON_S = 0.25
@@ -56,25 +60,26 @@ async def encode_now(services: Services, request: Request, submission: Submissio
         return await _result(services, waiter, submission)
 
 
-async def task_or_result(
-    services: Services, request: Request, submission: Submission, end_s: float | None
-) -> Task | Result:
-    """Submits and waits until the time `end_s` of the monotonic clock, if there is one.
-
-    Returns:
-        every text's vector if the task ended by then, else the task as it is.
+async def embed_query(
+    services: Services, key: Key, text: str, *, model: str, dimensions: int | None, wait_s: float
+) -> npt.NDArray[np.floating]:
+    """The vector of a text as a query, cut to `dimensions`. Whoever leaves cancels it.
 
     Raises:
-        ItemFailed, NotReady, CallerGone, Unavailable: as `encode_now` does.
+        InputTooLarge: the text is.
+        WaitTimeout, ItemFailed, NotReady, Unavailable: as `encode_now` does.
     """
-    task = await accept(services, submission)
-    if end_s is None:
-        return task
-    task = await next_state(services, request, task.id, end_s - time.monotonic())
-    if task.state not in _WITH_OUTCOME:
-        return task
-    result = await read_result(services, task.id, task.total)
-    return task if result is None else _whole(result)
+    submission = services.requests.search_query(
+        text, model=model, dimensions=dimensions, owner=key.owner, wait_s=wait_s
+    )
+    stays = Request({"type": "http", "headers": []}, _nothing)
+    vector: npt.NDArray[np.floating] = (await encode_now(services, stays, submission, wait_s)).vectors[0]
+    return vector
+
+
+async def _nothing() -> Message:
+    await asyncio.Event().wait()
+    return {}
 
 
 def _check_served(services: Services, model: str) -> None:

@@ -11,7 +11,7 @@ from typing import Any, Self
 
 import httpx
 
-from api.create_key import create
+from api.keys_command import create
 from bench.faults.rig import Rig
 from bench.load.plan import Load, LoadResult
 from bench.load.run import Running, run_raw

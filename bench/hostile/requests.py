@@ -117,9 +117,6 @@ _QUERIES = (
 _FIELDS = (
     "Idempotency-Key: \x7f\x80",
     "Idempotency-Key: " + "k" * 300,
-    "Prefer: wait=-5",
-    "Prefer: respond-async, wait=0",
-    "Prefer: " + "x," * 500,
     "Range: bytes=5-1",
     "Range: bytes=0-0,5-6,-1",
     "If-None-Match: *",
@@ -131,7 +128,6 @@ _FIELDS = (
     "Cookie: a=b",
     "traceparent: 00-zz-zz-01",
     "x-request-id: \"'<script>",
-    "Last-Event-ID: 99999999999999999999",
     "Upgrade: websocket",
     "X-Forwarded-For: 127.0.0.1",
     "Sec-Fetch-Site: cross-site",

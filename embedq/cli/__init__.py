@@ -32,7 +32,6 @@ _COMMANDS = (
     ("keys", "keys", "make, limit, rotate, revoke and purge API keys of a server"),
     ("storage", "serve", "list or remove what no record names; accept another storage (needs the service's settings)"),
     ("search", "search", "print the nearest rows of a dataset, a folder or a finished task"),
-    ("top", "top", "show what the service does: models, workers, lanes, the last hour"),
     ("doctor", "doctor", "check a running server and say what to do"),
     ("demo", "demo", "start a local stack, ingest this project's documentation, search it"),
 )

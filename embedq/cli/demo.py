@@ -37,7 +37,7 @@ _BODY = {"mode": "skip_unchanged", "chunking": {"type": "auto"}}
 START_TIMEOUT_S = 300.0
 """Loading a model from a cold disk on a small machine takes a minute or two."""
 STOP_TIMEOUT_S = 60.0
-_OF_ANOTHER_SERVICE = {"EMBEDQ_API_KEYS", "EMBEDQ_REDIS_URL", "EMBEDQ_BROKER_URL", "EMBEDQ_HOST", "EMBEDQ_PORT"}
+_OF_ANOTHER_SERVICE = {"EMBEDQ_API_KEYS", "EMBEDQ_REDIS_URL", "EMBEDQ_HOST", "EMBEDQ_PORT"}
 _READY = b"ready "
 _SHOWN_LOG_CHARS = 3000
 

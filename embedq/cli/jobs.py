@@ -10,6 +10,8 @@ from embedq.cli.options import count, ingestions_from_args, server_options
 from embedq.cli.output import Output, printable
 
 SHOWN = 20
+_NAMES = ("name", "filename", "title")
+"""Keys of metadata that name a job for people."""
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -37,9 +39,10 @@ async def _jobs(args: argparse.Namespace, output: Output) -> int:
 
 def describe(job: Mapping[str, Any]) -> str:
     """A job in one line."""
-    done = job["completed"] + job["failed"]
-    parts = [f"{job['id']} {job['status']} {done:,}/{job['total']:,}"]
-    parts += [f"{job['failed']:,} failed"] if job["failed"] else []
-    parts += [printable(job["name"])] if job["name"] else []
-    why = (job["waiting"] or {}).get("message") or (job["error"] or {}).get("message")
-    return ", ".join(parts) + (f": {why}" if why else "")
+    counts, metadata = job["counts"], job.get("metadata") or {}
+    parts = [f"{job['id']} {job['status']} {counts['completed'] + counts['failed']:,}/{counts['total']:,}"]
+    parts += [f"{counts['failed']:,} failed"] if counts["failed"] else []
+    parts += [printable(name) for key in _NAMES if (name := metadata.get(key))][:1]
+    faults = (job.get("errors") or {}).get("data") or [job.get("error")]
+    why = job["waiting"] or faults[0]
+    return ", ".join(parts) + (f": {why['message']}" if why else "")

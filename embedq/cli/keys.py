@@ -1,7 +1,7 @@
-"""`embedq keys`: makes, lists, limits, rotates, revokes and purges the API keys of a server.
+"""`embedq keys`: makes, lists, limits, rotates, revokes, purges, exports and imports the API keys of a server.
 
-It needs a key with the scope `admin` in `EMBEDQ_API_KEY`. Without it, `create` goes through the Redis of the service,
-which proves the operator.
+It needs a key with the scope `admin` in `EMBEDQ_API_KEY`. `export`, `import`, `create --owner`, and `create` without
+such a key go through the Redis of the service, which proves the operator.
 """
 
 import argparse
@@ -14,7 +14,8 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from typing import Any
+from pathlib import Path
+from typing import IO, Any
 from urllib.parse import quote
 
 from embedq import environment
@@ -26,7 +27,7 @@ from embedq.errors import RefusedError, UncertainError, UnreachableError
 from embedq.responses import reading
 from embedq.transport import Call, Transport
 
-SCOPES = ("online", "bulk", "files", "ingest", "read", "admin")
+SCOPES = ("online", "bulk", "files", "ingest", "read", "operate", "admin")
 _UNITS_S = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
 _TIMEOUT_S = 60.0
 _NONE = "none"
@@ -36,13 +37,22 @@ def add(parser: argparse.ArgumentParser) -> None:
     """Adds the command's options."""
     parser.description = (
         "API keys of a server. EMBEDQ_API_KEY must be a key with the scope admin. Without it, create goes through the "
-        "Redis of the service (EMBEDQ_REDIS_URL, or the data folder of embedq up); the first key has all scopes."
+        "Redis of the service (EMBEDQ_REDIS_URL, or the data folder of embedq up); the first key has all scopes. "
+        "export and import always do."
     )
     parts = parser.add_subparsers(metavar="WHAT", required=True)
     creating = _part(parts, "create", _create, "make a key and print its text, which is told this once")
-    creating.add_argument(
-        "--data", metavar="DIR", help="of embedq up (default: EMBEDQ_REDIS_URL says which service, else .embedq)"
-    )
+    creating.add_argument("--owner", metavar="ID", help="whose what it makes is, after a Redis was lost: through Redis")
+    exporting = parts.add_parser("export", help="print keys and owners, a line of JSON each; without any key's text")
+    exporting.set_defaults(run=_export)
+    importing = parts.add_parser("import", help="give the keys of an export back to a Redis that has lost them")
+    importing.add_argument("file", metavar="FILE", type=Path, help="what export has printed")
+    importing.add_argument("--json", action="store_true", help="print JSON lines instead of text")
+    importing.set_defaults(run=_import)
+    for part in (creating, exporting, importing):
+        part.add_argument(
+            "--data", metavar="DIR", help="of embedq up (default: EMBEDQ_REDIS_URL says which service, else .embedq)"
+        )
     rotating = _part(parts, "rotate", _rotate, "give a key another text and print it")
     rotating.add_argument("--grace", type=duration, default=0.0, metavar="T", help="the old text is valid for so long")
     limiting = _part(parts, "limits", _limit, "change limits, scopes or the end of a key; without options, print them")
@@ -71,7 +81,7 @@ def _part(parts: Any, name: str, work: "Work", text: str) -> argparse.ArgumentPa
 def run(args: argparse.Namespace) -> int:
     """The exit code."""
     output = Output(args.json)
-    if args.work is _create and environment.api_key() is None:
+    if args.work is _create and (args.owner or environment.api_key() is None):
         return _create_through_redis(args, output)
     return asyncio.run(_run(args, output))
 
@@ -79,17 +89,62 @@ def run(args: argparse.Namespace) -> int:
 def _create_through_redis(args: argparse.Namespace, output: Output) -> int:
     if args.url:
         raise UsageError("--url asks that server, which wants a key with the scope admin: set EMBEDQ_API_KEY")
-    place = ("--data", args.data) if args.data else ()
-    command = command_for("api.create_key", *place, json.dumps(_new(args)))
-    with subprocess.Popen(command, env=environment.with_python_path(CHECKOUT), stdout=subprocess.PIPE) as child:  # noqa: S603 - our own
-        line = child.stdout.readline() if child.stdout else b""
-        answer = json.loads(line) if line.endswith(b"\n") else {}
+    owner = ("--owner", args.owner) if args.owner else ()
+    with _through_redis(args, *owner, "create", json.dumps(_new(args))) as child:
+        answer = _answer(child)
         if "key" in answer:  # at once: an interrupted command must not have made a key that nobody is told
             _tell(answer, output)
             sys.stdout.flush()
+    return _ended(child, answer)
+
+
+def _export(args: argparse.Namespace) -> int:
+    lines = []
+    with _through_redis(args, "export") as child:
+        lines = [line.decode() for line in child.stdout or ()]
+    if child.returncode == OK:
+        sys.stdout.writelines(lines)
+        return OK
+    return _ended(child, json.loads(lines[-1]) if lines else {})
+
+
+def _import(args: argparse.Namespace) -> int:
+    output = Output(args.json)
+    try:
+        source = args.file.open("rb")
+    except OSError as error:
+        raise UsageError(f"{args.file} cannot be read: {error.strerror}") from None
+    with source, _through_redis(args, "import", stdin=source) as child:
+        answer = _answer(child)
+    code = _ended(child, answer)
+    if code == OK:
+        output.result(f"{answer['imported']:,} keys are there", answer)
+        for name in answer["refused"]:
+            output.note(f"{printable(name)} is not imported: another key has its name or its owner")
+    return SOME_FAILED if code == OK and answer["refused"] else code
+
+
+def _through_redis(
+    args: argparse.Namespace, *arguments: str, stdin: IO[bytes] | None = None
+) -> "subprocess.Popen[bytes]":
+    """The server's part of the command, where the settings of the service are."""
+    place = ("--data", args.data) if args.data else ()
+    command = command_for("api.keys_command", *place, *arguments)
+    return subprocess.Popen(  # noqa: S603 - our own
+        command, env=environment.with_python_path(CHECKOUT), stdin=stdin, stdout=subprocess.PIPE
+    )
+
+
+def _answer(child: "subprocess.Popen[bytes]") -> dict[str, Any]:
+    line = child.stdout.readline() if child.stdout else b""
+    return json.loads(line) if line.endswith(b"\n") else {}
+
+
+def _ended(child: "subprocess.Popen[bytes]", answer: Mapping[str, Any]) -> int:
+    """The exit code of what has ended; raises the error that it has told."""
     if not answer:  # it has died, and its last words are on the terminal
         return child.returncode or SOME_FAILED
-    if "key" in answer:
+    if child.returncode == OK or "code" not in answer:
         return OK
     if child.returncode == USAGE:
         raise UsageError(answer["message"])

@@ -25,8 +25,6 @@ from tasks.documents.ingestions.listing import list_pages
 from tasks.documents.ingestions.loading import load_pages
 from tasks.documents.ingestions.page_parsing import parse_page
 from tasks.documents.ingestions.tools import TOOLS
-from tasks.documents.map_job import map_dataset
-from tasks.records.dataset_maps import MAP_JOB
 
 Job: TypeAlias = Callable[[JobContext, str], bytes | JobEnd]
 """Gets its context and the id in its payload; bytes are an outcome that nothing follows."""
@@ -38,6 +36,5 @@ JOBS: dict[str, Job] = {
     "parse_page": partial(parse_page, tools=TOOLS),
     "load_pages": partial(load_pages, tools=TOOLS),
     "finish_ingestion": partial(finish_ingestion, tools=TOOLS),
-    MAP_JOB: map_dataset,
 }
 """Kind -> job."""

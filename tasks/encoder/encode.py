@@ -25,7 +25,9 @@ from tasks.unshown import unshown
 
 _log = logging.getLogger(__name__)
 
-NON_FINITE = ItemError("non_finite_vector", "The model gave a vector with NaN or infinite components.")
+NON_FINITE = ItemError(
+    "non_finite_vector", "The model gave a vector with NaN or infinite components. Change the text, or leave it out."
+)
 """A vector like this is never a result, also when the component at fault would be cut off."""
 NO_TOKENS = ItemError(
     "no_tokens",
@@ -236,7 +238,8 @@ def _error_of(error: Exception) -> ItemError:
     """Of a text that raised this alone. Only the error's type is named: its message may quote the text."""
     if is_out_of_memory(error):
         return OUT_OF_MEMORY
-    return ItemError("encoding_failed", f"The model could not encode this text ({type(error).__name__}).")
+    message = f"The model could not encode this text ({type(error).__name__}). Submit it once more, then leave it out."
+    return ItemError("encoding_failed", message)
 
 
 def postprocess(raw: Float32Array, options: Options) -> Float32Array:

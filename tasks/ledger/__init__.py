@@ -4,7 +4,7 @@
 """
 
 from tasks.ledger.executor import AsyncLedger, Ledger
-from tasks.ledger.keys import ANONYMOUS, CHANGED_CHANNEL, DOCUMENTS, SCHEMA_VERSION
+from tasks.ledger.keys import ANONYMOUS, DOCUMENTS, ENDED_CHANNEL, SCHEMA_VERSION
 from tasks.ledger.operations import CommitOutcome, Finished, JobCommit, OutcomeKind, Then
 from tasks.ledger.overview import ModelEntry, ModelOverview, WorkerEntry
 from tasks.ledger.task import (
@@ -28,8 +28,8 @@ from tasks.ledger.task import (
 
 __all__ = [
     "ANONYMOUS",
-    "CHANGED_CHANNEL",
     "DOCUMENTS",
+    "ENDED_CHANNEL",
     "SCHEMA_VERSION",
     "Admission",
     "Alias",

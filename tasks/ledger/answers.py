@@ -14,8 +14,8 @@ from tasks.ledger import replies
 from tasks.ledger.task import Result
 
 _NUMBERS = (
-    *(b"state", b"lane", b"total", b"completed", b"failed", b"tokens", b"version", b"created", b"started"),
-    *(b"finished", b"deadline"),
+    *(b"state", b"lane", b"total", b"completed", b"failed", b"tokens", b"created", b"started", b"finished"),
+    b"deadline",
 )
 """Of a task, as its hash names them."""
 

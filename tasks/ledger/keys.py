@@ -12,7 +12,9 @@ For ever, of bounded size:
     R:ingestion-order    string  order of the ingestion that was created last: milliseconds, or one more than the one
                                  before
     R:keys               hash    API keys (tasks.records.api_keys): name -> JSON Key, also of revoked ones; `@stamp`:
-                                 changes with each change, and stays when the last key is deleted
+                                 changes with each change, and stays when the last key is deleted; `@anonymous`:
+                                 "generation unpurged time" of what is made without keys
+    R:purged             zset    owner -> when the removal of all that it has began. Nobody has the id again
     R:litter             zset    "name owner" -> when the sweep may look at it: stored objects of files that
                                  expire, folders of batches and ingestions that have ended, each until
                                  it is deleted (tasks.records.litter)
@@ -61,12 +63,9 @@ With a TTL from the start:
 
     R:purge:{owner}      hash    where the removal of all that an owner has has come to: `server` and `cursor` of its
                                  SCAN, whether this round has `met` something (1 h; gone at the end)
-    R:purged             zset    owner -> when all of it was removed: web tiers forget what they keep of it (10 min)
     R:memory             string  "used limit" bytes of Redis memory, as last seen by WATCH (60 s)
     Q:asks:{stream}      string  JSON: the arguments of the CLAIM with which a stream lingers (60 s)
     Q:worker:{id}        string  JSON WorkerEntry (three beats)
-    R:history:{step}     hash    ten seconds of the service's last hour, by Unix time over 10: p:{process} -> JSON of
-                                 what one web tier process counted, `shared` -> JSON of what all see alike (62 min)
 
 Of one task; until it ends, then with its TTL, or gone:
 
@@ -124,7 +123,8 @@ Of one ingestion; without TTL while it is open, and with one (the retention) fro
                                  closed, samples base, s0, s1 for rates, `setback_{job}`:
                                  "times until what" while such jobs wait for something that is away, `away_{job}`: since
                                  when; `losses_{job}`: how often in a row their workers died; `deleted_at` as of a batch
-                                 (`deleted` is a count); `trace` as of a task. Tasks:
+                                 (`deleted` is a count); `roots` (JSON) and `shares_table`: rights of the owner's key;
+                                 `trace` as of a task. Tasks:
                                  `{id}-list-{n}`, `{id}-{page}-parse`, `{id}-{page}-embed`, `{id}-load-{n}` and
                                  `{id}-finish-{n}`
     R:ingestion-waiting:{id}  list   "page fence documents bytes": pages that are listed and not begun; gone at its
@@ -137,24 +137,24 @@ Of one ingestion; without TTL while it is open, and with one (the retention) fro
     R:ingesting:{owner}  set     those of them that are open
     R:open-ingestions    set     ingestions that have not ended, or whose traces are still to be removed. No TTL
 
-Channels (no keys): `R:changed`, one message per script that changed tasks: their ids, space-separated, those that
-ended first and separated from the others by a "|". `R:answers:{process}`: of tasks for whose results that process
-waits, those that ended, with their results where they are small (tasks.ledger.answers); nobody else is told of these.
+Channels (no keys): `R:ended`, one message per script that ended tasks: their ids, space-separated.
+`R:answers:{process}`: of tasks for whose results that process waits, those that ended, with their results where they
+are small (tasks.ledger.answers); nobody else is told of these.
 `Q:wake:{stream}`: to one that lingers, "work" or the claim that was made for it (operations.handed_claim); of the
 documents queue `steps` too, to the steppers of all documents workers. `R:promise`: to nobody, see
 tasks/ledger/replicas.py.
 """
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 ROOT = "eq"
 ANONYMOUS = "anonymous"
-"""Owner of tasks that came in without an API key."""
+"""The name of callers without an API key, and their first owner (tasks.records.api_keys.anonymous_owner)."""
 
 DOCUMENTS = "@documents"
 """The queue of work that needs no model. No served name begins with an "@" (settings), and only models are in
 R:models."""
 
-CHANGED_CHANNEL = f"{ROOT}:changed"
+ENDED_CHANNEL = f"{ROOT}:ended"
 
 
 def queue_key(queue: str, part: str, root: str = ROOT) -> str:

@@ -499,7 +499,7 @@ def leave(queue: str, worker: str, *, warm: bool, token: str = "") -> Operation[
 
 
 def call_idle(queue: str) -> Operation[int]:
-    """Wakes all workers that wait for a bell: the broker has refused one. Needs no memory; how many have heard it."""
+    """Wakes all workers that wait for a bell: Redis has refused one. Needs no memory; how many have heard it."""
     return Operation("call_idle", queue, (), int)
 
 
@@ -557,10 +557,6 @@ def beat(queue: str, worker: WorkerEntry, ttl_ms: int, entry: ModelEntry | None 
     return Operation("beat", queue, arguments, lambda _: None)
 
 
-PURGES_TOLD_S = 600.0
-"""For so long `tasks.records.api_keys.read_keys` names an owner; `purge_close.lua` has the same."""
-
-
 def retire(queue: str, worker: str) -> Operation[None]:
     """A worker stops: it no longer counts as live. The last known rate stays."""
     return Operation("retire", queue, (worker,), lambda _: None)
@@ -604,7 +600,8 @@ def _submitted(reply: list[Any]) -> SubmitReply:
     if outcome in {b"memory", b"share"}:
         wait_s = _retry_after(float(reply[1]))
         what = "The queue's memory is full" if outcome == b"memory" else "Your share of the queue's memory is full"
-        raise StorageFull(f"{what}; try again in {wait_s} s. Nothing was stored.", retry_after_s=wait_s)
+        message = f"{what}; try again in {wait_s} s, or delete results that you have read. Nothing was stored."
+        raise StorageFull(message, retry_after_s=wait_s)
     if outcome == b"conflict":
         raise IdempotencyConflict("This Idempotency-Key was used with another body. Use a new key for a new request.")
     if outcome == b"key":
@@ -619,7 +616,8 @@ def key_refusal(reply: Sequence[bytes]) -> RequestError:
     limit, most, have, wait_s = reply[1].decode(), int(reply[2]), int(reply[3]), float(reply[4])
     if wait_s < 0:
         return AboveKeyLimit(
-            f"This request alone exceeds a limit of your key: {limit} is {most:,}. Nothing was stored."
+            f"This request alone exceeds a limit of your key: {limit} is {most:,}. Send it in parts. "
+            "Nothing was stored."
         )
     after_s = retry_after_of_key(wait_s)
     used = _USED[limit].format(have)

@@ -11,8 +11,12 @@ from tasks.item import FLOAT32_BYTES, ItemError, Options
 from tasks.ledger.task import ClaimedUnit, Committed, CommittedUnit, Lane, Result, State, Task, TaskPage
 
 _END_ERRORS = {
-    State.CANCELLED: ItemError("cancelled", "The task was cancelled before this item was encoded."),
-    State.EXPIRED: ItemError("expired", "The task's deadline passed before this item was encoded."),
+    State.CANCELLED: ItemError(
+        "cancelled", "The task was cancelled before this item was encoded. Submit it again if you need it."
+    ),
+    State.EXPIRED: ItemError(
+        "expired", "The task's deadline passed before this item was encoded. Submit it with more time."
+    ),
 }
 _CHANGED = ItemError(
     ModelChanged.code,
@@ -21,7 +25,7 @@ _CHANGED = ItemError(
 )
 _LANES = {lane.encode(): lane for lane in Lane}
 _STATES = {state.encode(): state for state in State}
-_LOST = ItemError("internal_error", "This item ended without a vector.")
+_LOST = ItemError("internal_error", "This item ended without a vector. Submit it again, and report it.")
 
 
 def fields_from_reply(flat: Sequence[bytes]) -> dict[str, bytes]:
@@ -51,7 +55,6 @@ def task_from_reply(task_id: str, reply: list[Any]) -> Task | None:
         finished_ms=_optional(f, b"finished"),
         deadline_ms=_optional(f, b"deadline"),
         expires_ms=int(now_ms) + int(pttl) if pttl > 0 else None,
-        version=int(f[b"version"]),
         options=Options.from_text(f.get(b"options", b"")),
         metadata=orjson.loads(metadata) if metadata else None,
         model_changed=b"ended_by" in f,

@@ -182,7 +182,6 @@ class Task:
 
     Attributes:
         queue: the served name of its model, or `DOCUMENTS`.
-        version: grows with every change that a client can see.
     """
 
     id: str
@@ -199,7 +198,6 @@ class Task:
     finished_ms: int | None
     deadline_ms: int | None
     expires_ms: int | None
-    version: int
     options: Options
     metadata: Mapping[str, str] | None = field(repr=False)
     model_changed: bool = False

@@ -70,7 +70,7 @@ class WorkerChild:
         share_arenas()
         billiard.pool.GUARANTEE_MESSAGE_CONSUMPTION_RETRY_LIMIT = RESULT_CHECKS
         threading.Thread(target=self._leave_if_stopped_early, daemon=True).start()
-        # Not the parent's app: this one waits a second for a broker that stands still, as the web tier does.
+        # Not the parent's app: this one waits a second for a Redis that stands still, as the web tier does.
         self._bells = BellThread(make_celery(self._settings), self._told_of_bell)
         self._slices = Slices(self._get_ready, self._run_slice)
         self._slices.start()
@@ -170,7 +170,7 @@ class Slices(threading.Thread):
     """Runs slices, one at a time, until `finish`.
 
     A slice begins when a bell rings, and also without one: the wake-up of an idle worker must not depend on a message
-    that a full Redis refuses, or that a broker which is away never gets.
+    that a full Redis refuses.
 
     Args:
         get_ready: called once, before the first slice.

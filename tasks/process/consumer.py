@@ -49,13 +49,12 @@ class Parent(Protocol):
 class PatientConsumer(Consumer):
     """Waiting for the broker is not hanging; one that refuses (a replica, a full Redis) is waited for as well."""
 
-    amqheartbeat: Any
     controller: Parent
     hub: Any
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        # A transport raises whatever a broken message makes it raise, and Celery ends for what is not listed here.
+        # Celery ends for what is not listed here.
         self.connection_errors = (Exception,)
         self._said_s = {"outage": -math.inf, "dropped": -math.inf}
         self._pause_s = RECONNECT_EVERY_S
@@ -63,12 +62,11 @@ class PatientConsumer(Consumer):
 
     def connect(self) -> Any:
         """The connection, whose messages are read one by one."""
-        connection = self.connection_for_read(heartbeat=self.amqheartbeat)
-        if self.hub:
-            transport: Any = connection.transport
-            if transport.driver_type == "redis":  # which has taken the whole message, broken or not, from the list
-                transport.on_readable = self._dropping(transport.on_readable, connection)
-            transport.register_with_event_loop(connection.connection, self.hub)
+        connection = self.connection_for_read()
+        transport: Any = connection.transport
+        # It has taken the whole message, broken or not, from the list.
+        transport.on_readable = self._dropping(transport.on_readable, connection)
+        transport.register_with_event_loop(connection.connection, self.hub)
         return connection
 
     def _dropping(self, read: Callable[[int], None], connection: Any) -> Callable[[int], None]:
@@ -143,8 +141,7 @@ class PatientConsumer(Consumer):
 
     def _waited(self) -> None:
         self.controller.turned()
-        if self.hub:  # without one the pool has threads that do this
-            self.pool.maintain_pool()
+        self.pool.maintain_pool()
         maybe_shutdown()
 
     def _say_outage(self, exc: Exception) -> None:

@@ -54,14 +54,8 @@ def main(role: Role, patience: Patience = DEFAULT_PATIENCE) -> int:
     logging.captureWarnings(capture=True)
     # Celery warns root about pickle; this app accepts JSON without data only.
     warnings.filterwarnings("ignore", category=SecurityWarning)
-    logging.getLogger("celery.worker.request").addFilter(_tells_more_than_a_lost_connection)
     set_library_defaults(settings.threads)
     return run(role, settings, patience)
-
-
-def _tells_more_than_a_lost_connection(record: logging.LogRecord) -> bool:
-    """A bell whose connection is gone cannot be acknowledged, and comes again. For Celery that is critical."""
-    return not record.getMessage().startswith("Couldn't ack")
 
 
 def run(role: Role, settings: Settings, patience: Patience) -> int:

@@ -1,12 +1,13 @@
-"""API keys that the ledger holds: who may call, what the caller may do, and how much of it.
+"""API keys: who may call, what the caller may do, how much of it, and whose is what it makes.
 
-Of the text of a key only its SHA-256 is stored. A record that is revoked stays, so that its name is not given away and
-a service that has had a key never opens again by itself.
+Of the text of a key only its SHA-256 is stored. An owner is an id that is made with the key and that nobody inherits:
+the name is a label, and free again when the key is deleted. A service that has had a key never opens again by itself.
 """
 
+import re
 import secrets
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from hashlib import sha256
 from typing import Annotated, Any, Self
@@ -14,6 +15,7 @@ from typing import Annotated, Any, Self
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from tasks.errors import KeyInUse, KeyRevoked, QuotaExceeded
+from tasks.ledger.keys import ANONYMOUS
 from tasks.ledger.operations import Operation
 from tasks.ledger.replies import fields_from_reply
 
@@ -26,22 +28,28 @@ class Scope(StrEnum):
     FILES = "files"
     INGEST = "ingest"
     READ = "read"
+    OPERATE = "operate"
     ADMIN = "admin"
 
 
 ALL_SCOPES = frozenset(Scope)
-USUAL_SCOPES = ALL_SCOPES - {Scope.ADMIN}
-"""Those of a key for which nobody has named any."""
+"""Those of the first key that manages keys. `admin` has `operate` in it."""
+USUAL_SCOPES = ALL_SCOPES - {Scope.OPERATE, Scope.ADMIN}
+"""Those of a tenant: of a key for which nobody has named any."""
+OPEN_SCOPES = ALL_SCOPES - {Scope.ADMIN}
+"""Those of everybody where there are no keys: whoever may call there sees the operator's figures too."""
 
 MAX_KEYS = 10_000
 """Every process of the web tier reads all of them after a change of one."""
 MAX_NAMED = 100
 MAX_TEXTS = 8
 """Texts of one key that are valid at the same time: the newest one, and those in their time of grace."""
-IN_USE = "A key of this name may be used, so what it owns stays. Revoke it first."
 _STAMP = "@stamp"
+_GENERATION = "@anonymous"
 _PREFIX = "embedq_"
 _SECRET_BYTES = 32
+_OWNER_HEX = 20
+_OWNER = re.compile(r"(owner|environment)_[0-9a-f]{20}")
 
 Named = Annotated[str, StringConstraints(min_length=1, max_length=512)]
 
@@ -99,18 +107,21 @@ class KeyDigest(BaseModel):
 
 
 class Key(BaseModel):
-    """One key. Times are Unix seconds by the clock of Redis.
+    """One key, of Redis or of the environment. Times are Unix seconds by the clock of Redis.
 
     Attributes:
+        name: a label; another key may have it later.
+        owner: whose what its callers make is: an id that is made with the key.
         digests: of its texts, the newest one last.
         expires: when it ends by itself.
-        revoked: when somebody ended it.
+        revoked: when somebody ended it: new requests are refused, accepted work goes on.
         purged: when all that its owner had was deleted.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     name: str
+    owner: str
     digests: tuple[KeyDigest, ...]
     scopes: frozenset[Scope]
     created: float
@@ -119,15 +130,21 @@ class Key(BaseModel):
     purged: float | None = None
     limits: Limits = NO_LIMITS
 
-    @property
-    def owner(self) -> str:
-        """Whose what its callers make is."""
-        return self.name
+    @classmethod
+    def of_environment(cls, name: str, digest: str, scopes: frozenset[Scope]) -> Self:
+        """A key of the settings. Its owner is made from its name, so a key that comes back has what it had."""
+        digests = (KeyDigest(sha256=digest),)
+        return cls(name=name, owner=environment_owner(name), digests=digests, scopes=scopes, created=0.0)
 
     @classmethod
-    def fixed(cls, name: str, scopes: frozenset[Scope]) -> Self:
-        """A key that the ledger does not hold: of the environment, or nobody's."""
-        return cls(name=name, digests=(), scopes=scopes, created=0.0)
+    def anonymous(cls, generation: int) -> Self:
+        """Everybody's, where there are no keys."""
+        owner = anonymous_owner(generation)
+        return cls(name=ANONYMOUS, owner=owner, digests=(), scopes=OPEN_SCOPES, created=0.0)
+
+    def may(self, scopes: Iterable[Scope]) -> bool:
+        """Whether it has one of these scopes."""
+        return not self.scopes.isdisjoint(scopes) or (Scope.ADMIN in self.scopes and Scope.OPERATE in scopes)
 
     def to_json(self) -> bytes:
         """As it is stored."""
@@ -146,11 +163,11 @@ class Key(BaseModel):
         """The record of a revoked key whose owner has nothing any more.
 
         Raises:
-            KeyInUse: it is another key, which somebody has made of the same name meanwhile.
+            KeyInUse: it is not revoked.
         """
         if self.revoked is None:
-            raise KeyInUse(IN_USE)
-        return self.model_copy(update={"purged": now_s})
+            raise KeyInUse(f"The key {self.name} is still valid, so more may come. Revoke it first.")
+        return self if self.purged is not None else self.model_copy(update={"purged": now_s})
 
     def rotate(self, digest: str, now_s: float, grace_s: float) -> Self:
         """The record with a new text; the texts of before are valid for `grace_s` seconds.
@@ -160,7 +177,7 @@ class Key(BaseModel):
             QuotaExceeded: too many of its texts are still valid.
         """
         if self.revoked is not None:
-            raise KeyRevoked(f"The key {self.name} is revoked; a new text would be of no use.")
+            raise KeyRevoked(f"The key {self.name} is revoked; a new text would be of no use. Make another key.")
         ends = now_s + grace_s
         former = [KeyDigest(sha256=one.sha256, until=min(one.until or ends, ends)) for one in self.digests]
         valid = [one for one in former if one.until is not None and one.until > now_s]
@@ -179,41 +196,96 @@ def digest_of(key: str) -> str:
     return sha256(key.encode()).hexdigest()
 
 
+def new_owner() -> str:
+    """The id of an owner who has nothing yet."""
+    return f"owner_{secrets.token_hex(_OWNER_HEX // 2)}"
+
+
+def environment_owner(name: str) -> str:
+    """The owner of the key with this name in the settings, whatever its text."""
+    return f"environment_{sha256(f'embedq environment {name}'.encode()).hexdigest()[:_OWNER_HEX]}"
+
+
+def anonymous_owner(generation: int) -> str:
+    """The owner of what is made without a key. Each purge of it begins a new generation."""
+    return f"{ANONYMOUS}-{generation}" if generation else ANONYMOUS
+
+
+def is_owner(text: str) -> bool:
+    """Whether a key may be made for an owner with this id."""
+    return _OWNER.fullmatch(text) is not None
+
+
 @dataclass(frozen=True, slots=True)
-class KeyReading:
-    """What the ledger holds.
+class Anonymous:
+    """How far purges of what was made without keys have come.
+
+    Attributes:
+        generation: whose what is made now is.
+        unpurged: the first generation that may still have something. All before `generation` make nothing new.
+        begun: when the generation began; Unix seconds.
+    """
+
+    generation: int = 0
+    unpurged: int = 0
+    begun: float = 0.0
+
+    @classmethod
+    def from_text(cls, stored: bytes) -> Self:
+        """As Redis holds it; b"": nobody has purged it yet."""
+        if not stored:
+            return cls()
+        generation, unpurged, begun = stored.split()
+        return cls(int(generation), int(unpurged), float(begun))
+
+    def to_text(self) -> bytes:
+        """As it is stored."""
+        return b"%d %d %.3f" % (self.generation, self.unpurged, self.begun)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredKeys:
+    """What Redis holds of keys.
 
     Attributes:
         now_s: by the clock of Redis, in Unix seconds.
         stamp: changes with each change of a key; "" if there has never been one.
         records: JSON by name; None: nothing has changed since the stamp that was known.
-        purged: names of those whose things were removed.
+        purged: those of the owners that were asked for of whom everything was or is being removed, and since when.
+        anonymous: as it is stored.
     """
 
     now_s: float
     stamp: str
     records: Mapping[str, bytes] | None
-    purged: Sequence[str] = ()
+    purged: Mapping[str, float] = field(default_factory=dict)
+    anonymous: bytes = b""
 
 
-def read_keys(known: str | None = None, purged_since_s: float | None = None) -> Operation[KeyReading]:
-    """All keys, and who was purged of late.
+def read_keys(known: str | None = None, owners: Sequence[str] = ()) -> Operation[StoredKeys]:
+    """All keys, and which of these owners are purged.
 
     Args:
         known: the stamp of an earlier reading; None: there was none.
-        purged_since_s: by the clock of Redis; None: it does not matter who was purged.
+        owners: who may be purged without having a record.
     """
 
-    def read(reply: Sequence[Any]) -> KeyReading:
-        now_ms, stamp, purged, *flat = reply
+    def read(reply: Sequence[Any]) -> StoredKeys:
+        now_ms, stamp, anonymous, purged, *flat = reply
         stamp = stamp.decode()
         fields = None if stamp == known and not flat else fields_from_reply(flat)
-        if fields is not None:
-            fields.pop(_STAMP, None)
-        return KeyReading(int(now_ms) / 1000, stamp, fields, tuple(name.decode() for name in purged))
+        for name in (_STAMP, _GENERATION):
+            if fields is not None:
+                fields.pop(name, None)
+        since = {owner.decode(): float(at_ms) / 1000 for owner, at_ms in zip(purged[::2], purged[1::2], strict=True)}
+        return StoredKeys(int(now_ms) / 1000, stamp, fields, since, anonymous)
 
-    since = "+inf" if purged_since_s is None else int(purged_since_s * 1000)
-    return Operation("key_read", "", ("@none" if known is None else known, since), read)
+    return Operation("key_read", "", ("@none" if known is None else known, *owners), read)
+
+
+def write_anonymous(before: bytes, after: Anonymous) -> Operation[bool]:
+    """Stores how far purges have come; False if that is not as it was `before`. Closes no service that is open."""
+    return Operation("key_write", "", (_GENERATION, before, after.to_text(), "", 0), lambda reply: reply == b"ok")
 
 
 def write_key(name: str, before: bytes, after: bytes, *, most: int = MAX_KEYS) -> Operation[bool]:

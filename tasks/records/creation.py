@@ -90,9 +90,7 @@ def create_record(
 
     def read(reply: list[bytes]) -> str:
         if reply[0] == b"conflict":
-            raise IdempotencyConflict(
-                f"This idempotency key was used for another {kind.value}. Use a new key for a new request."
-            )
+            raise _conflict(kind)
         if reply[0] == b"full":
             too_many = TooManyBatches if kind is RecordKind.BATCH else TooManyIngestions
             raise too_many(
@@ -123,6 +121,27 @@ def create_record(
     traced = {"trace": trace.traceparent} if trace is not None else {}
     flat = tuple(part for pair in {**fields, **traced}.items() for part in pair)
     return Operation(f"{kind.value}_create", "", flat, read, named, promised=True)
+
+
+def find_record(kind: RecordKind, owner: str, key: tuple[str, str]) -> Operation[str | None]:
+    """The id of the record that an idempotency key names; None: it is a new one. `key`: as of a `NewRecord`.
+
+    Raises on reading:
+        IdempotencyConflict: the key belongs to a record of another request.
+    """
+
+    def read(reply: list[bytes]) -> str | None:
+        if reply and reply[0] == b"conflict":
+            raise _conflict(kind)
+        return reply[1].decode() if reply else None
+
+    return Operation("record_find", "", (kind.value, owner, *key), read)
+
+
+def _conflict(kind: RecordKind) -> IdempotencyConflict:
+    return IdempotencyConflict(
+        f"This idempotency key was used for another {kind.value}. Use a new key for a new request."
+    )
 
 
 def list_records(kind: RecordKind, owner: str, *, after: str | None, limit: int) -> Operation[tuple[list[str], bool]]:

@@ -6,7 +6,7 @@ from typing import Self
 import orjson
 
 from tasks.item import Options
-from tasks.ledger import DOCUMENTS, Admission, Alias, Lane, NewUnit, Submission
+from tasks.ledger import DOCUMENTS, Admission, Lane, NewUnit, Submission
 
 JOB_COST = 1
 """Of any job when it is claimed, in the unit of the ledger. Workers say that they do one in a second; what took
@@ -42,9 +42,6 @@ def job_task(
     *,
     owner: str,
     lane: Lane = Lane.BULK,
-    ttl_ms: int = KEPT_MS,
-    admission: Admission = _ANY_BACKLOG,
-    alias: Alias | None = None,
     trace: str = "",
 ) -> Submission:
     """The task of a job."""
@@ -55,9 +52,8 @@ def job_task(
         owner=owner,
         units=[call.to_unit()],
         options=Options(),
-        ttl_ms=ttl_ms,
-        admission=admission,
-        alias=alias,
+        ttl_ms=KEPT_MS,
+        admission=_ANY_BACKLOG,
         wakes_steps=True,
         trace=trace,
     )

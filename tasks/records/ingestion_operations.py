@@ -17,6 +17,7 @@ from tasks.records.creation import (
     RecordLimits,
     create_record,
     delete_record,
+    find_record,
     list_records,
     open_records,
 )
@@ -129,10 +130,15 @@ def create_ingestion(
     `dataset_bytes`: what its owner has in datasets, which counts with the files.
     """
     fields = {"spec": orjson.dumps(dict(ingestion.spec))}
+    if ingestion.roots is not None:
+        fields["roots"] = orjson.dumps(list(ingestion.roots))
+    if ingestion.shares_table:
+        fields["shares_table"] = b"1"
     return create_record(RecordKind.INGESTION, ingestion, limits, fields, dataset_bytes=dataset_bytes)
 
 
 delete_ingestion = partial(delete_record, RecordKind.INGESTION)
+find_ingestion = partial(find_record, RecordKind.INGESTION)
 list_ingestions = partial(list_records, RecordKind.INGESTION)
 open_ingestions = partial(open_records, RecordKind.INGESTION)
 
@@ -279,6 +285,8 @@ def ingestion_from_reply(ingestion_id: str, row: Sequence[Any]) -> Ingestion | N
         fingerprint=f.get("fingerprint"),
         vectors=f.get("vectors"),
         warning=f.get("warning", ""),
+        roots=orjson.loads(f["roots"]) if "roots" in f else None,
+        shares_table="shares_table" in f,
         **{name: int(f.get(name, 0)) for name in ("list_number", "next_page", "load_number", "order")},
     )
 

@@ -52,6 +52,7 @@ class NewIngestion:
             its `files` or `urls`: every step reads the spec, so it holds no more than their number), `chunking`,
             `sink`, `mode`, `model` (served name), and where they were given `urls_shown`, `dimensions`, `normalize`,
             `prompt_name`, `input_type`, `dry_run`, `metadata`, `on_conflict`.
+        roots, shares_table: rights of the owner's key, as of an `Ingestion`.
         ttl_ms: how long its record and its documents' outcomes are kept after its end.
         key: (name, digest) of 32 hexadecimal digits each, from an idempotency key and from all that was asked for.
     """
@@ -61,6 +62,8 @@ class NewIngestion:
     spec: Mapping[str, Any]
     ttl_ms: int
     key: tuple[str, str] | None = None
+    roots: Sequence[str] | None = None
+    shares_table: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,9 +266,14 @@ class Counts:
     emptied: int = 0
 
     @property
+    def completed(self) -> int:
+        """Documents that are where they should be."""
+        return self.loaded + self.unchanged
+
+    @property
     def done(self) -> int:
         """Documents that have ended."""
-        return self.loaded + self.unchanged + self.failed + self.cancelled
+        return self.completed + self.failed + self.cancelled
 
     @property
     def in_progress(self) -> int:
@@ -351,6 +359,8 @@ class Ingestion:
         deleted: its owner has deleted it, and sees it no more. A step removes what is left of it.
         ids: stored name of the ids that are listed so far; "": of none, or nothing more is listed.
         trace: `traceparent` of the request that created it; empty when that is not traced.
+        roots: folders and URLs that the owner's key might read when it was made; None: all that the server may.
+        shares_table: the key might load into a table that another owner has made.
     """
 
     id: str
@@ -392,6 +402,8 @@ class Ingestion:
     warning: str = ""
     deleted: bool = False
     trace: str = ""
+    roots: Sequence[str] | None = None
+    shares_table: bool = False
 
     def trace_of(self, number: int) -> str:
         """That of the task with this number. Later ones have none: nobody can read a trace of a million spans."""

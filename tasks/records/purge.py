@@ -9,10 +9,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tasks.errors import KeyInUse
 from tasks.ledger.operations import Operation
 from tasks.records import datasets
-from tasks.records.api_keys import IN_USE
 from tasks.records.creation import RecordKind
 from tasks.storage.storage import Storage
 
@@ -64,13 +62,10 @@ class Sweep:
 def sweep_owner(owner: str) -> Operation[Sweep]:
     """Looks at the next `KEYS_AT_ONCE` keys, about, forgets the owner's tasks and ends batches and ingestions.
 
-    Raises:
-        KeyInUse: there is a key of this name that is not revoked.
+    From the first step on the owner has the mark of a purged one.
     """
 
-    def read(reply: list[Any] | None) -> Sweep:
-        if reply is None:
-            raise KeyInUse(IN_USE)
+    def read(reply: list[Any]) -> Sweep:
         over, clean, tasks, files, records = reply
         return Sweep(
             bool(over),
@@ -96,19 +91,11 @@ def remove_record(record: PurgedRecord) -> Operation[bool]:
 
 
 def close_account(owner: str) -> Operation[None]:
-    """Removes what is kept of an owner who has nothing: lists, sums, turns. Web tiers forget the owner.
+    """Removes what is kept of an owner who has nothing: lists, sums, turns.
 
     Promised for all that was removed before: a replica that has this has that too.
-
-    Raises:
-        KeyInUse: as `sweep_owner` does.
     """
-
-    def read(reply: int | None) -> None:
-        if reply is None:
-            raise KeyInUse(IN_USE)
-
-    return Operation("purge_close", "", (owner,), read, promised=True)
+    return Operation("purge_close", "", (owner,), lambda _: None, promised=True)
 
 
 def remove_folder(storage: Storage, folder: str) -> int:

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from embedq.vector_search import NoVectorsError, read_rows, read_vectors, row_lengths
 from tasks.errors import NotReady, NotStored
-from tasks.records.datasets import PARTS, DatasetPart, folders_of
+from tasks.records.datasets import DatasetPart, folders_of
 from tasks.search.kept import Kept, room_for_vectors
 from tasks.storage.range_file import RangeFile
 from tasks.storage.storage import Storage
@@ -93,9 +93,9 @@ class PartReader:
         with self.open(part, gather=True) as file:
             return dict(read_rows(file, wanted, columns, partial(self._group, part, file)))
 
-    def forget(self, owners: AbstractSet[str] | None) -> None:
-        """Drops what is kept of the datasets of these owners; None: of all."""
-        below = (f"{PARTS}/",) if owners is None else tuple(folders_of(owner)[1] for owner in owners)
+    def forget(self, owners: AbstractSet[str]) -> None:
+        """Drops what is kept of the datasets of these owners."""
+        below = tuple(folders_of(owner)[1] for owner in owners)
         for kept in (self.kept_vectors, self.kept):
             kept.forget(lambda key: key[1].startswith(below))  # all keys have what was read there
 

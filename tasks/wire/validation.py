@@ -6,8 +6,8 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ValidationError
-from pydantic_core import ErrorDetails
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic_core import ErrorDetails, PydanticCustomError
 
 from tasks.errors import (
     EmptyInput,
@@ -26,13 +26,20 @@ _SHOWN_CHARS = 64
 _NOTHING: Mapping[str, Callable[[Any], object]] = MappingProxyType({})
 
 
-def validated(kind: type[B], fields: Mapping[str, Any], prepare: Mapping[str, Callable[[Any], object]] = _NOTHING) -> B:
+def validated(
+    kind: type[B],
+    fields: Mapping[str, Any],
+    prepare: Mapping[str, Callable[[Any], object]] = _NOTHING,
+    *,
+    nulls: bool = False,
+) -> B:
     """The body as a value. `null` counts as absent.
 
     Args:
         kind: of the body.
         fields: the parsed object.
         prepare: by name of a field, what makes another value of it before it is checked, or raises a `RequestError`.
+        nulls: `null` counts as given, because it removes something.
 
     Raises:
         RequestError: the subclass that fits the first thing that is wrong; a misspelt field comes before the rest.
@@ -41,21 +48,53 @@ def validated(kind: type[B], fields: Mapping[str, Any], prepare: Mapping[str, Ca
     # that. Whatever a body can have thousands of is checked here and ends at the first fault.
     if kind.model_config.get("extra") == "forbid":
         require_known(fields, kind)
-    present = {name: value for name in _names(kind) if (value := fields.get(name)) is not None}
+    present = {name: fields[name] for name in _names(kind) if name in fields and (nulls or fields[name] is not None)}
     for name, prepared in prepare.items():
         if name in present:
             present[name] = prepared(present[name])
-    _require_few_pairs(present.get("metadata"))
+    for name in ("metadata", "filter"):
+        _require_few_pairs(name, present.get(name))
     try:
         return kind.model_validate(present)
     except ValidationError as error:
-        problems = error.errors(include_url=False, include_context=False, include_input=True)
-        raise translated(problems[0]) from None
+        first = error.errors(include_url=False, include_input=True)[0]
+        first["loc"] = _place(first, present)
+        raise translated(first) from None
 
 
 @cache  # pydantic makes a new mapping at each look at `model_fields`
 def _names(kind: type[BaseModel]) -> Sequence[str]:
     return tuple(kind.model_fields)
+
+
+class Part(BaseModel):
+    """A part of a body: `null` counts as absent in it, and unknown fields are refused, one at a time."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _known(cls, given: Any) -> Any:
+        if not isinstance(given, dict):
+            return given
+        present = {name: value for name, value in given.items() if value is not None}
+        unknown = _unknown(present, cls)
+        if unknown:
+            raise PydanticCustomError("unknown_field", "unknown field", {"field": unknown})
+        return present
+
+
+def _place(problem: ErrorDetails, body: Any) -> tuple[int | str, ...]:
+    """The path in the body to what is wrong. pydantic also names the model of a union that it has tried."""
+    path, value = list[int | str](), body
+    for left, part in zip(range(len(problem["loc"]), 0, -1), problem["loc"], strict=True):
+        absent = left == 1 and problem["type"] == "missing"
+        known = part in value if isinstance(value, dict) else isinstance(value, list) and part in range(len(value))
+        if path and isinstance(part, str) and value is not None and not known and not absent:
+            continue
+        path.append(part)
+        value = value[part] if known else None
+    return tuple(path)
 
 
 def bad_input(kind: str, param: str, value: object) -> RequestError:
@@ -67,9 +106,7 @@ def bad_input(kind: str, param: str, value: object) -> RequestError:
     if kind == "string_unicode":
         return InvalidUnicode(f"{param} is not valid Unicode.", param=param)
     if "[" in param and _token_like(value):
-        return InvalidType(
-            f"{param} holds token numbers; send strings (LangChain: check_embedding_ctx_length=False).", param=param
-        )
+        return InvalidType(f"{param} holds token numbers; send strings.", param=param)
     expected = "a string" if "[" in param else "a string or a list of strings"
     return InvalidType(f"{param} must be {expected}.", param=param)
 
@@ -80,23 +117,35 @@ def _token_like(value: object) -> bool:
 
 def require_known(fields: Iterable[str], kind: type[BaseModel], where: str = "") -> None:
     """Raises `UnknownParameter` for a field that a `kind` does not have. `where`: the path to it, as `source.`."""
-    unknown = next((name for name in fields if name not in kind.model_fields), None)
+    unknown = _unknown(fields, kind)
+    if unknown:
+        raise _unknown_parameter(where, *unknown)
+
+
+def _unknown(fields: Iterable[str], kind: type[BaseModel]) -> tuple[str, str] | None:
+    """The first unknown field, and what may have been meant."""
+    unknown = next((name for name in fields if name not in _names(kind)), None)
     if unknown is None:
-        return
+        return None
     shown = unknown[:_SHOWN_CHARS]
-    nearest = difflib.get_close_matches(shown, kind.model_fields, n=1)
-    hint = f"did you mean {nearest[0]}?" if nearest else f"known are {', '.join(kind.model_fields)}."
-    raise UnknownParameter(f"There is no field {where + shown!r}; {hint}", param=where + shown)
+    nearest = difflib.get_close_matches(shown, _names(kind), n=1)
+    return shown, f"did you mean {nearest[0]}?" if nearest else f"known are {', '.join(_names(kind))}."
 
 
-def _require_few_pairs(metadata: object) -> None:
-    if isinstance(metadata, dict) and len(metadata) > MAX_METADATA_PAIRS:
-        raise InvalidValue(f"metadata has {len(metadata):,} pairs; {MAX_METADATA_PAIRS} are taken.", param="metadata")
+def _unknown_parameter(where: str, shown: str, hint: str) -> UnknownParameter:
+    return UnknownParameter(f"There is no field {where + shown!r}; {hint}", param=where + shown)
+
+
+def _require_few_pairs(name: str, value: object) -> None:
+    if isinstance(value, dict) and len(value) > MAX_METADATA_PAIRS:
+        raise InvalidValue(f"{name} has {len(value):,} pairs; {MAX_METADATA_PAIRS} are taken.", param=name)
 
 
 def translated(problem: ErrorDetails) -> RequestError:
     """The error for what pydantic says of a field."""
     kind, param = problem["type"], _param(problem["loc"])
+    if "ctx" in problem and kind in _OF_PARTS:
+        return _OF_PARTS[kind](param, problem["ctx"])
     requirement = problem["msg"].removeprefix("Input should ")
     if kind == "missing":
         return MissingParameter(f"{param} is missing.", param=param)
@@ -107,6 +156,16 @@ def translated(problem: ErrorDetails) -> RequestError:
     if kind.endswith("_type"):
         return InvalidType(f"{param} must {requirement}.", param=param)
     return InvalidValue(f"{param} must {_lower(requirement)}.", param=param)
+
+
+_OF_PARTS: Mapping[str, Callable[[str, Mapping[str, Any]], RequestError]] = {
+    "unknown_field": lambda place, about: _unknown_parameter(f"{place}.", *about["field"]),
+    "union_tag_not_found": lambda place, _: MissingParameter(f"{place}.type is missing.", param=f"{place}.type"),
+    "union_tag_invalid": lambda place, about: InvalidValue(
+        f"{place}.type must be one of {about['expected_tags']}.", param=f"{place}.type"
+    ),
+}
+"""Faults of a `Part`, by pydantic's word: its models are told apart by their `type`."""
 
 
 def _param(location: Sequence[int | str]) -> str:

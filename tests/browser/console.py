@@ -1,10 +1,8 @@
 """What the browser's tests share: the stack under the console, and pages that remember what went wrong in them."""
 
-import math
 import os
 import re
 import signal
-import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,15 +14,11 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, ConsoleMessage, Error, Page, Request, expect
 
 from stack.testing import ApiProcess, RedisServer, Roles, WorkerProcess, wait_until
-from tasks.ledger import Ledger
-from tasks.records.history import STEP_S, ProcessCounts, SharedFigures, write_step
 from tests.source_tree import CHECKOUT
 
 TIMEOUT_MS = 60_000
 WIDE, NARROW = (1200, 800), (360, 740)
 _PICTURE = (1000, 560)
-PAST_STEPS = 150
-"""Of the 360 of an hour."""
 _FAILED_CALL = re.compile(r"Failed to load resource|net::ERR_")
 _NETWORK_CHANGED = "net::ERR_NETWORK_CHANGED"
 """How Chromium ends all requests when a network interface comes or goes, as those of containers on this machine do."""
@@ -52,8 +46,7 @@ class Stack:
 
     @classmethod
     def start(cls, roles: Roles, redis: RedisServer) -> Self:
-        """Starts all of it over the figures of an earlier hour; the storage is a folder of its own."""
-        write_past(redis)
+        """Starts all of it; the storage is a folder of its own."""
         storage = roles.folder / "storage"
         settings: dict[str, Any] = {"storage_url": storage}
         worker = roles.worker(start=False, fake_load_s=0, fake_tokens_per_s=20_000, **settings)
@@ -131,33 +124,6 @@ class Stack:
             answer = client.post(path, json=body)
         assert answer.is_success, answer.text
         return str(answer.json()["id"])
-
-
-@dataclass(frozen=True, slots=True)
-class Past:
-    """What the service did in a step of its history before the stack was started."""
-
-    counts: ProcessCounts
-    shared: SharedFigures
-
-    @classmethod
-    def of(cls, step: int) -> Self:
-        """Figures that go up and down with the number of the step, so that each moment can be told by them."""
-        wave = round(30 + 30 * math.sin(step / 19))
-        return cls(
-            ProcessCounts(STEP_S, {-56 + wave // 10: 150 + 2 * wave, -30 + wave // 8: 3}, errors=wave // 10),
-            SharedFigures(400 + 10 * wave, 2.0 * wave),
-        )
-
-
-def write_past(redis: RedisServer) -> None:
-    """Writes the steps up to now. The oldest of the hour have no data."""
-    ledger = Ledger.connect(redis.url)
-    newest = int(time.time()) // STEP_S - 1
-    for step in range(newest - PAST_STEPS + 1, newest + 1):
-        past = Past.of(step)
-        ledger.run(write_step(step, "past", past.counts, past.shared))
-    ledger.close()
 
 
 class Console:

@@ -1,7 +1,7 @@
-"""The screen of datasets: the list, and one dataset that is read, searched and seen as a map."""
+"""The screen of datasets: the list, and one dataset that is read and searched."""
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import expect
 
 from tests.browser.console import NARROW, Console, Stack, assert_accessible, assert_no_sideways_scroll
 
@@ -11,8 +11,6 @@ TOPICS = {
     "shipping": "parcel courier address delivery box",
     "weather": "rain snow wind cloud storm",
 }
-MAP_SHARE = 0.94
-"""Of the shorter side of the canvas, on which all points lie."""
 LONG = "\n\n".join(f"Paragraph {number} of the long document. {'It goes on. ' * 60}" for number in range(12))
 
 
@@ -107,62 +105,3 @@ def test_a_dataset_is_searched_by_keyboard(console: Console, library: str) -> No
     page.get_by_label("Value").fill("1066")
     page.keyboard.press("Enter")
     expect(page.get_by_text("No chunk of library fits.")).to_be_visible()
-
-
-def test_the_nearest_chunks_of_a_text_that_is_tried_are_found(console: Console, library: str) -> None:
-    page = console.open("#/try")
-    page.get_by_role("button", name="Make vectors").click()
-    page.get_by_role("combobox", name="Dataset", exact=True).select_option(library)
-    page.get_by_role("combobox", name="Text", exact=True).select_option("2")
-    page.get_by_role("button", name="Find chunks").click()
-
-    expect(page.get_by_role("article")).to_have_count(5)
-    expect(page.locator("main")).to_contain_text("5 of 42 chunks of library")
-
-
-def open_map(console: Console, dataset: str, color: str = "topic", **options: bool) -> Page:
-    page = console.open(f"#/datasets/{dataset}?view=map&color={color}", **options)  # type: ignore[arg-type]
-    expect(page.get_by_role("application", name="Map of")).to_be_visible()
-    return page
-
-
-def test_the_map_is_used_by_keyboard(console: Console, library: str) -> None:
-    page = open_map(console, library, dark=True)
-    expect(page.locator("main")).to_contain_text("chunks, in 4 colours by topic.")
-    page.get_by_role("application", name="Map of").focus()
-    page.keyboard.press("ArrowRight")
-    shown = page.locator("[aria-live] .chunk")
-    expect(shown).to_be_visible()
-    first = shown.inner_text()
-    page.keyboard.press("+")
-    page.keyboard.press("Shift+ArrowLeft")
-    page.keyboard.press("ArrowUp")
-    expect(shown).not_to_have_text(first)
-    page.keyboard.press("0")
-    assert_accessible(page)
-    page.keyboard.press("Escape")
-    expect(shown).to_have_count(0)
-    page.get_by_role("button", name="Next chunk").click()
-    expect(shown).to_contain_text("billing-0")
-
-
-def test_the_map_is_used_by_pointer(console: Console, library: str) -> None:
-    page = open_map(console, library)
-    page.get_by_role("button", name="weather 10").click()
-    canvas = page.get_by_role("application", name="Map of")
-    canvas.hover()
-    page.mouse.wheel(0, -300)
-    page.get_by_role("button", name="Zoom out").click()
-    page.get_by_role("button", name="Whole map").click()
-    drawn = console.stack.call("GET", f"/v1/datasets/{library}/map?color=topic")
-    index = next(at for at, (document, _) in enumerate(drawn["ids"]) if document == "weather-7")
-    x, y, _ = drawn["points"][index]
-    box = canvas.bounding_box()
-    assert box is not None
-    scale = min(box["width"], box["height"]) / 2 * MAP_SHARE
-    page.mouse.click(box["x"] + box["width"] / 2 + x * scale, box["y"] + box["height"] / 2 - y * scale)
-
-    expect(page.locator("[aria-live] .chunk")).to_contain_text("weather-7")
-    page.get_by_label("Colours show").select_option("cluster")
-    expect(page.locator("main")).to_contain_text("colours by cluster.")
-    expect(page.get_by_role("list", name="Colours")).to_contain_text("cluster 1")

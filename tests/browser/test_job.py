@@ -1,13 +1,9 @@
-"""The screen of one job: what failed and what to do, its files, and the request as code that runs."""
+"""The screen of one job: what failed and what to do, and its files."""
 
-import contextlib
-import io
 import json
-import subprocess
 from pathlib import Path
 from typing import Any
 
-import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from tests.browser.console import NARROW, Console, assert_accessible, assert_no_sideways_scroll, take_picture
@@ -26,12 +22,12 @@ def line(custom_id: str, **body: Any) -> str:
     return json.dumps({"custom_id": custom_id, **request}) + "\n"
 
 
-def test_a_failed_text_has_its_reason_and_advice(console: Console) -> None:
+def test_a_failed_text_has_its_reason(console: Console) -> None:
     task_id = console.stack.submit("two of three", "good", "bad !!fail!!", "worse !!nan!!")
     page = console.open(f"#/jobs/{task_id}")
 
     expect(failure(page, "input[1]")).to_contain_text("encoding_failed")
-    expect(failure(page, "input[1]")).to_contain_text("leave it out if that fails too")
+    expect(failure(page, "input[1]")).to_contain_text("Submit it once more, then leave it out.")
     expect(failure(page, "input[2]")).to_contain_text("non_finite_vector")
     expect(page.get_by_role("region", name="Progress")).to_contain_text("3 of 3 · 100 % 2 failed")
     assert_accessible(page)
@@ -46,7 +42,7 @@ def test_failed_lines_of_a_batch_and_its_files(console: Console) -> None:
     page = console.open(f"#/jobs/{batch_id}")
 
     expect(failure(page, f"empty {MARKUP}")).to_contain_text("empty_input")
-    expect(failure(page, "nan")).to_contain_text("such vectors are never served")
+    expect(failure(page, "nan")).to_contain_text("Change the text, or leave it out.")
     take_picture(page, "job")
     page.emulate_media(color_scheme="dark")
     assert_accessible(page)
@@ -65,7 +61,7 @@ def test_a_file_that_cannot_be_used_names_its_lines(console: Console) -> None:
     page = console.open(f"#/jobs/{batch_id}")
 
     expect(failure(page, "line 2")).to_contain_text("invalid_json_line")
-    expect(failure(page, "line 2")).to_contain_text("The line is not JSON")
+    expect(failure(page, "line 2")).to_contain_text("This line is not parseable as valid JSON.")
     expect(page.get_by_text("failed", exact=True).first).to_be_visible()
 
 
@@ -74,7 +70,7 @@ def test_failed_documents_are_tried_again(console: Console) -> None:
     ingestion_id = console.stack.ingest("two failures", documents, dataset="failures")
     page = console.open(f"#/jobs/{ingestion_id}", size=NARROW)
 
-    expect(failure(page, "empty")).to_contain_text("The document has no text: leave it out.")
+    expect(failure(page, "empty")).to_contain_text("The document has no text. Leave it out.")
     expect(failure(page, f"bad {MARKUP}")).to_contain_text("embedding")
     assert_no_sideways_scroll(page)
     take_picture(page, "job-narrow")
@@ -85,35 +81,6 @@ def test_failed_documents_are_tried_again(console: Console) -> None:
     with page.expect_download() as download:
         page.get_by_role("button", name="Download part-000000.parquet").click()
     assert Path(download.value.path()).read_bytes()[:4] == b"PAR1"
-
-
-def code(page: Page, form: str) -> str:
-    page.get_by_role("button", name=form, exact=True).click()
-    return page.get_by_role("region", name=f"{form} code").inner_text()
-
-
-@pytest.mark.parametrize("kind", ["task", "batch", "ingestion"])
-def test_the_request_as_code_makes_another_one(console: Console, kind: str) -> None:
-    name = f"again '{kind}'"
-    make = {
-        "task": lambda: console.stack.submit(name, "a text"),
-        "batch": lambda: console.stack.batch(name, line("a", input="x")),
-        "ingestion": lambda: console.stack.ingest(name, {"a": "words"}),
-    }
-    page = console.open(f"#/jobs/{make[kind]()}")
-    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
-    expect(page.get_by_role("heading", level=1)).to_have_text(name)
-
-    text = code(page, "curl")
-    page.get_by_role("button", name="Copy curl code").click()
-    expect(page.get_by_role("button", name="Copy curl code")).to_have_text("Copied")
-    assert page.evaluate("navigator.clipboard.readText()") == text
-    made = json.loads(subprocess.run(["bash", "-c", text], capture_output=True, check=True).stdout)
-    assert made["metadata"] == {"name": name}
-    printed = io.StringIO()
-    with contextlib.redirect_stdout(printed):
-        exec(code(page, "openai"), {})  # noqa: S102 - it is what a user is told to run
-    assert printed.getvalue().strip()
 
 
 def test_a_job_that_is_deleted_meanwhile(console: Console) -> None:

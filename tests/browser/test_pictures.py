@@ -46,12 +46,3 @@ def test_a_dataset_is_searched(console: Console, manual: str) -> None:
     page.keyboard.press("Enter")
     expect(page.get_by_role("article").first).to_be_visible()
     take_picture(page, "search")
-
-
-def test_a_dataset_is_seen_as_a_map(console: Console, manual: str) -> None:
-    page = console.open(f"#/datasets/{manual}?view=map", dark=True)
-    page.get_by_role("application", name="Map of").focus()
-    page.keyboard.press("ArrowRight")
-    expect(page.locator("[aria-live] .chunk")).to_be_visible()
-    page.locator(".filters").evaluate("(place) => place.scrollIntoView()")
-    take_picture(page, "map")

@@ -51,13 +51,3 @@ async def test_an_error_is_told(client: openai.AsyncOpenAI) -> None:
         await client.embeddings.create(model=MODEL, input=["a", ""])
 
     assert (caught.value.code, caught.value.param) == ("empty_input", "input[1]")
-
-
-async def test_submitting_without_waiting(client: openai.AsyncOpenAI) -> None:
-    raw = await client.embeddings.with_raw_response.create(
-        model=MODEL, input="one", extra_headers={"Prefer": "respond-async"}
-    )
-
-    assert raw.status_code == 202
-    assert raw.headers["preference-applied"] == "respond-async"
-    assert raw.headers["location"].startswith("/v1/tasks/task_")

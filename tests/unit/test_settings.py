@@ -45,33 +45,28 @@ def test_usable_redis_urls_are_taken_as_they_are(url: str) -> None:
     assert load_settings(redis_url=url).redis_url == url
 
 
-@pytest.mark.parametrize(
-    "url",
-    [
-        "amqp://:secret@host:99999//",
-        "amqp://host//;amqp://:secret@host:port//",
-        "redis://:secret@host:port/0",
-        "carrier://:secret@host",
-        "secret",
-    ],
-)
-def test_a_broker_url_that_cannot_be_read_is_refused_and_not_repeated(url: str) -> None:
-    with pytest.raises(SettingsError, match=r"^EMBEDQ_BROKER_URL: ") as raised:
-        load_settings(broker_url=url)
-    assert "secret" not in str(raised.value)
-
-
-@pytest.mark.parametrize("url", ["amqp://u:p%2Fw@h:1/v", "amqps://a//;amqps://b//", "sqs://", "unix:///run/r.sock"])
-def test_usable_broker_urls_are_taken_as_they_are(url: str) -> None:
-    assert load_settings(broker_url=url).broker_url == url
-
-
 def test_a_misspelt_name_in_the_environment_is_a_warning(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv("EMBEDQ_PROT", "1")
     load_settings()
     assert caplog.messages == ["unknown setting EMBEDQ_PROT is ignored; did you mean EMBEDQ_PORT?"]
+
+
+def test_what_a_platform_says_of_a_service_of_this_name_is_ignored(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name, value in {
+        "PORT": "tcp://10.0.0.1:9000",
+        "PORT_9000_TCP": "tcp://10.0.0.1:9000",
+        "PORT_9000_TCP_ADDR": "10.0.0.1",
+        "SERVICE_HOST": "10.0.0.1",
+        "SERVICE_PORT": "9000",
+        "SERVICE_PORT_HTTP": "9000",
+    }.items():
+        monkeypatch.setenv(f"EMBEDQ_{name}", value)
+    assert load_settings().port == 8000
+    assert caplog.messages == []
 
 
 def test_a_name_that_is_near_no_other_gets_no_advice(

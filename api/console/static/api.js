@@ -71,7 +71,7 @@ export class ApiError extends Error {
 }
 
 // Fetches a path of the API, such as "v1/jobs". Throws ApiError unless the answer is a success.
-export async function request(path, { method = "GET", body, headers = {}, signal } = {}) {
+export async function request(path, { method = "GET", body, headers = {}, signal, withinMs = ANSWER_MS } = {}) {
   const sent = { Accept: "application/json", ...headers };
   const key = session.key;
   if (!SENDABLE.test(key)) {
@@ -82,7 +82,7 @@ export async function request(path, { method = "GET", body, headers = {}, signal
   if (body !== undefined) sent["Content-Type"] = "application/json";
   const text = body === undefined ? undefined : JSON.stringify(body);
   const late = new AbortController(); // a host that vanished closes no connection
-  const timer = setTimeout(() => late.abort(), ANSWER_MS);
+  const timer = setTimeout(() => late.abort(), withinMs);
   const either = AbortSignal.any([late.signal, ...(signal ? [signal] : [])]);
   let answer;
   try {
@@ -142,5 +142,5 @@ export async function download(path, name) {
   setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
 }
 
-// Tells the session that a stream broke off, so that it looks whether the API is there.
+// Tells the session that the API may be away, so that it looks whether it is there.
 export { probe as connectionLost };

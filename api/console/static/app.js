@@ -1,11 +1,10 @@
-// The frame around the screens: navigation, key, theme, and what is said when the API does not answer.
+// The frame around the screens: navigation, key, and what is said when the API does not answer.
 import { onAnnounce } from "./announce.js";
 import { connectionLost, useSession } from "./api.js";
 import { html, render, useEffect, useRef, useState } from "./html.js";
 import { KeyForm } from "./key.js";
 import { address, useRoute } from "./route.js";
 import * as jobs from "./screens/jobs.js";
-import { ThemeButton } from "./theme.js";
 
 // A screen exports `title(name)`, text, and `Screen({name, query})`, a component that begins with the one `h1`. The first
 // one comes with the page; the others are loaded when they are needed, or when there is nothing else to do.
@@ -75,7 +74,7 @@ function Header({ place }) {
         aria-current=${path === place?.path ? "page" : undefined}
       >${label}</a>`)}
     </nav>
-    <div class="tools"><${ThemeButton} /><${KeyForm} /></div>
+    <div class="tools"><${KeyForm} /></div>
   </header>`;
 }
 

@@ -1,8 +1,8 @@
-// What the browser keeps for this page. A browser that keeps nothing (by a setting of its user) is no reason to fail.
-const area = (name) => ({
+// What the browser keeps for this tab. A browser that keeps nothing (by a setting of its user) is no reason to fail.
+export const ofTab = {
   get: (key) => {
     try {
-      return window[name].getItem(key);
+      return sessionStorage.getItem(key);
     } catch {
       return null;
     }
@@ -10,13 +10,10 @@ const area = (name) => ({
   // An empty value is removed.
   set: (key, value) => {
     try {
-      if (value) window[name].setItem(key, value);
-      else window[name].removeItem(key);
+      if (value) sessionStorage.setItem(key, value);
+      else sessionStorage.removeItem(key);
     } catch {
       // it lives as long as the page
     }
   },
-});
-
-export const ofTab = area("sessionStorage");
-export const ofBrowser = area("localStorage");
+};

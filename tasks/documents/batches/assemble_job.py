@@ -23,8 +23,12 @@ from tasks.wire.embedding_list import embedding_list, items
 from tasks.wire.embeddings_body import wants_base64
 
 _ID_CHARS = 24
-_EXPIRED = ItemError("batch_expired", "This request could not be executed before the completion window expired.")
-_CANCELLED = ItemError("batch_cancelled", "This request was not executed: the batch was cancelled before.")
+_EXPIRED = ItemError(
+    "batch_expired", "This request could not be executed before the completion window expired. Send it again."
+)
+_CANCELLED = ItemError(
+    "batch_cancelled", "This request was not executed: the batch was cancelled before. Send it again."
+)
 _PART_LOST = ItemError("batch_part_lost", "What came of this request is no longer in the storage. Send it again.")
 
 Outcome: TypeAlias = RowOutcome | RowError | ItemError

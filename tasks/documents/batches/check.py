@@ -96,9 +96,12 @@ class Refusal:
 
 
 MAX_FAULTS = 1000
-_STREAM = RowError("streaming_unsupported", "Streaming is not supported in a batch.", RequestError.status, "stream")
+_STREAM = RowError(
+    "streaming_unsupported", "Streaming is not supported in a batch. Leave stream out.", RequestError.status, "stream"
+)
 _REQUIRED = ("custom_id", "method", "url", "body")
 _SHOWN_CHARS = 200
+_DIVIDE = "Divide its texts over several lines."
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,12 +190,12 @@ class FileCheck:
         """
         self.rows += 1
         if line.data is None:
-            message = f"This line has more than {self.limits.max_line_bytes:,} bytes (EMBEDQ_MAX_BODY_BYTES)."
+            message = f"This line has more than {self.limits.max_line_bytes:,} bytes (EMBEDQ_MAX_BODY_BYTES). {_DIVIDE}"
             self._fault(BatchFault("line_too_large", message), line)
             return b""
         if has_more_parts(line.data, self.limits.max_line_lists):
             limit = f"{self.limits.max_line_lists:,} lists, objects and fields (EMBEDQ_MAX_BODY_LISTS)"
-            message = f"This line has more than {limit}."
+            message = f"This line has more than {limit}. {_DIVIDE}"
             self._fault(BatchFault("line_too_large", message), line)
             return b""
         try:
@@ -208,11 +211,15 @@ class FileCheck:
     def finish(self) -> None:
         """Checks the file as a whole, after its last line."""
         if self.rows > self.limits.max_lines:
-            self._whole("too_many_tasks", f"A batch takes {self.limits.max_lines:,} lines; this file has more.")
+            self._whole(
+                "too_many_tasks", f"A batch takes {self.limits.max_lines:,} lines; this file has more. Split it."
+            )
         if self._inputs > self.limits.max_inputs:
-            self._whole("too_many_inputs", f"A batch takes {self.limits.max_inputs:,} texts; this file has more.")
+            self._whole(
+                "too_many_inputs", f"A batch takes {self.limits.max_inputs:,} texts; this file has more. Split it."
+            )
         if self.rows == 0:
-            self._whole("empty_file", "The file has no requests.")
+            self._whole("empty_file", "The file has no requests. Upload one with lines.")
 
     def _taken(self, custom_id: str, body: dict[str, Any], data: bytes) -> bytes:
         served, cutter = self._served, self._cutter
@@ -258,7 +265,7 @@ class FileCheck:
         if request.get("method") not in (None, "POST"):
             yield BatchFault("invalid_method", "The method must be 'POST'.", "method")
         if request.get("url") not in (None, ENDPOINT):
-            message = "The URL provided for this request does not match the batch endpoint."
+            message = f"The URL provided for this request does not match the batch endpoint. Send {ENDPOINT!r}."
             yield BatchFault("invalid_url", message, "url")
         body = request.get("body")
         if isinstance(body, dict):
@@ -284,10 +291,16 @@ class FileCheck:
         elif not isinstance(model, str):
             yield BatchFault("invalid_request", "body.model must be a string.", "body.model")
         elif (served := self._find_served(model)) is None:
-            message = f"The provided model '{model[:_SHOWN_CHARS]}' is not supported by the Batch API."
+            message = (
+                f"The provided model '{model[:_SHOWN_CHARS]}' is not supported by the Batch API. "
+                "GET /v1/models lists those that are."
+            )
             yield BatchFault("model_not_found", message, "body.model")
         elif self._other_model(served):
-            message = "All requests of a batch must name the same model; an earlier line names another one."
+            message = (
+                "All requests of a batch must name the same model; an earlier line names another one. "
+                "Send a file for each."
+            )
             yield BatchFault("mismatched_model", message, "body.model")
 
     def _find_served(self, model: str) -> ServedModel | None:

@@ -81,7 +81,8 @@ def _file_fault(batch: Batch, record: FileRecord | None, settings: Settings) -> 
         message = "The input file was not uploaded for a batch; upload it with the purpose 'batch'."
         return BatchFault("invalid_file_purpose", message, "file_id")
     if record.size_bytes > settings.max_batch_file_bytes:
-        message = f"The input file has more than {settings.max_batch_file_bytes:,} bytes (EMBEDQ_MAX_BATCH_FILE_BYTES)."
+        most = f"{settings.max_batch_file_bytes:,} bytes (EMBEDQ_MAX_BATCH_FILE_BYTES)"
+        message = f"The input file has more than {most}. Split it."
         return BatchFault("file_too_large", message, "file_id")
     return None
 

@@ -52,7 +52,7 @@ from tasks.records.ingestions import Ingestion, IngestionStatus, PageInFlight, P
 _IN_PROGRESS = (IngestionStatus.IN_PROGRESS,)
 _FOR_ALL = {SinkRefused.code, SinkDimensionMismatch.code, DatasetDeleted.code, ModelChanged.code}
 """What PARSE meets before it looks at a document: no other page would fare better."""
-_EMPTY = DocumentError("empty_document", "The document has no text.", "chunking")
+_EMPTY = DocumentError("empty_document", "The document has no text. Leave it out.", "chunking")
 
 
 # The step.

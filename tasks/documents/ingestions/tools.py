@@ -101,7 +101,7 @@ def _source(context: JobContext, ingestion: Ingestion) -> Source:
         inline=ingestion.spec.get("inline"),
         listed=ingestion.spec.get("listed"),
         roots=context.settings.ingest_roots,
-        within=ingestion.spec.get("roots"),
+        within=ingestion.roots,
         limits=SourceLimits(settings.ingest_max_document_bytes, settings.ingest_max_record_bytes),
         apart=_record_processes(ParseLimits(settings.parse_timeout_s, settings.parse_memory_bytes)),
         progress=context.progress,
@@ -145,8 +145,7 @@ def _made(tokenizer_json: bytes, window: int, prompt: str, settings: bytes) -> C
 def _sink(context: JobContext, ingestion: Ingestion) -> Sink:
     from tasks.documents.sinks.sink_kinds import SinkAccess, open_sink  # noqa: PLC0415 - as above
 
-    shares_table = bool(ingestion.spec.get("shares_table"))
-    access = SinkAccess(ingestion.owner, ingestion.id, context.storage, context.settings, shares_table)
+    access = SinkAccess(ingestion.owner, ingestion.id, context.storage, context.settings, ingestion.shares_table)
     return open_sink(ingestion.spec["sink"], access)
 
 

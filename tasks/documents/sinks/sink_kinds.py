@@ -114,4 +114,4 @@ SINKS: Mapping[str, SinkKind] = {
     "parquet": SinkKind(_check_parquet, _open_parquet),
     "postgresql": SinkKind(_check_postgresql, _open_postgresql),
 }
-"""Values of `sink.type`. The API has the same names in `api/families/ingestion_body.py`."""
+"""Values of `sink.type`. The API has the same names in `api/schemas/new_ingestion.py`."""

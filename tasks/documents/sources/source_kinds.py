@@ -82,4 +82,4 @@ SOURCES: Mapping[str, Callable[[Mapping[str, Any], SourceAccess], Source]] = {
     "urls": _urls,
     "documents": lambda _, access: Inline(access),
 }
-"""Fields of `source`, one of which a request has. The API has the same in `api/families/ingestion_body.py`."""
+"""Fields of `source`, one of which a request has. The API has the same in `api/schemas/new_ingestion.py`."""

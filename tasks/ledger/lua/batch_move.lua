@@ -21,11 +21,7 @@ if arg(3) == '1' then
     if string.match(call('GET', alias_at) or '', '^%S+') == id then call('PEXPIRE', alias_at, f[2]) end
   end
   litter('batches/' .. id .. '/ ' .. f[3], NOW)
-  ended_ids = {id}
   if f[1] ~= to then count_of_documents('batches_' .. to, 1) end
-else
-  changed_ids = {id}
 end
 if f[1] ~= to then wake_steps() end
-announce()
 return {1, to}

@@ -8,5 +8,4 @@ local out = {moved and 1 or 0, status}
 if moved then
   for _, queue in ipairs(enqueue(FIRST + 3)) do out[#out + 1] = queue end
 end
-announce()
 return out

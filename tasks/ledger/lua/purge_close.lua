@@ -1,11 +1,8 @@
--- Removes lists and accounts of an owner who has nothing any more, and tells the web tier to forget the owner.
--- own: owner   reply: 1, or nil: a key of this name may be used
+-- Removes lists and accounts of an owner who has nothing any more.   own: owner   reply: 1
 -- Cost: the queues, and the entries of results of all owners: a few for each.
--- uses: accounts keys
+-- uses: accounts
 allowed_when_full()
 local owner = arg(1)
-if key_lives(owner) then return end
-local TOLD_MS = 600000      -- ../operations.py has the same
 for _, list in ipairs({'tasks', 'open', 'files', 'fileends', 'filebytes', 'batches', 'batches-open',
   'ingestions', 'ingesting', 'rate', 'purge'}) do
   call('UNLINK', R .. ':' .. list .. ':' .. owner)
@@ -24,8 +21,4 @@ for _, queue in ipairs(served) do
     call('HDEL', S, 'pass_' .. line .. ':' .. owner, 'tvt_' .. line .. ':' .. owner)
   end
 end
-local purged = R .. ':purged'
-call('ZREMRANGEBYSCORE', purged, '-inf', int(NOW - TOLD_MS))
-call('ZADD', purged, int(NOW), owner)
-call('PEXPIRE', purged, TOLD_MS)
 return 1

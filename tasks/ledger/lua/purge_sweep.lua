@@ -1,15 +1,15 @@
 -- Removes some of what an owner has: looks at the next keys of Redis, from where the call before has stopped.
 -- Tasks are forgotten. A batch or an ingestion ends and leaves its owner's sight; its record stays until its objects are
--- removed, and so does that of a file: `purge_record.lua` and `file_write.lua` remove them.
+-- removed, and so does that of a file: `purge_record.lua` and `file_write.lua` remove them. The owner has the mark of a
+-- purged one from the first step on, and keeps it.
 -- own: owner look (keys of one call, about)
 -- reply: {1 the round is over, 1 this round has met nothing of the owner, tasks that were forgotten,
 --   {file, stored name, size...}, {kind, record, 1 somebody still works for it...}}
---   or nil: a key of this name may be used. Somebody may have made it anew since the purge began
 -- Cost: the keys that it looks at; where there are records among them, the units of all claims.
--- uses: forgetting keys litter
+-- uses: forgetting litter
 allowed_when_full()
 local owner, look = arg(1), arg(2)
-if key_lives(owner) then return end
+call('ZADD', R .. ':purged', 'NX', int(NOW), owner)
 local ROUND_MS = 3600000    -- a purge that nobody goes on with begins anew
 local ENDED = {completed = true, failed = true, cancelled = true, expired = true}
 local KINDS = {batch = 'batches', ingestion = 'ingestions'}

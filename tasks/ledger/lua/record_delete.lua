@@ -15,6 +15,4 @@ if alias_at and string.match(call('GET', alias_at) or '', '^%S+') == id then cal
 call('SADD', R .. ':open-' .. kinds, id)
 litter(kinds .. '/' .. id .. '/ ' .. f[2], NOW)
 wake_steps()
-ended_ids = {id}
-announce()
 return {1, f[1]}

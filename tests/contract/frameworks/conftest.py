@@ -22,6 +22,5 @@ def worker(redis_url: str) -> Iterator[LedgerWorker]:
 
 @pytest.fixture
 def base_url(redis_url: str, worker: LedgerWorker) -> Iterator[str]:
-    """Of an API that takes no token numbers."""
     with ServedApp(redis_url) as served:
         yield f"http://127.0.0.1:{served.port}/v1"

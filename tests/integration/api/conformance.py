@@ -16,8 +16,9 @@ SERVER_WIDE = {"host_not_allowed", "origin_not_allowed", "invalid_http", "intern
 PLAIN = {
     "access-control-allow-credentials", "access-control-allow-origin", "access-control-expose-headers",
     "cache-control", "connection", "content-encoding", "content-length", "content-security-policy", "content-type",
-    "cross-origin-resource-policy", "date", "referrer-policy", "server", "transfer-encoding", "vary",
-    "x-accel-buffering", "x-content-type-options",
+    "cross-origin-opener-policy", "cross-origin-resource-policy", "date", "referrer-policy", "server",
+    "transfer-encoding", "vary",
+    "x-content-type-options",
 }  # fmt: skip
 """Headers that belong to HTTP, to browsers and to proxies rather than to one route."""
 

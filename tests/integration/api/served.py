@@ -16,9 +16,8 @@ import uvloop
 from prometheus_client.parser import text_string_to_metric_families
 
 from api.app import create_app
+from api.http_deadlines import DeadlineProtocol
 from api.parts import Services
-from api.server.connections import Connections
-from api.server.http_protocol import Limits
 from api.waiting.hub import WaitingTimes
 from stack.testing import PATIENCE_S, eventually, wait_until
 from tests.integration.api.conformance import Conformance
@@ -68,7 +67,7 @@ class _Server(uvicorn.Server):
 
 
 class ServedApp:
-    """One app; a context manager. `limits`: of its connections. `times`: of requests that wait.
+    """One app; a context manager. `limits_s`: of its connections. `times`: of requests that wait.
 
     `client` talks to it over a socket and fails on an answer that is not as its route is described.
     """
@@ -77,14 +76,13 @@ class ServedApp:
     """OpenAPI's, the same for all settings: made for each app, it was two thirds of the time of these tests."""
 
     def __init__(self, redis_url: str, **settings: Any) -> None:
-        self._connections = Connections(settings.pop("limits", Limits()))
+        limits_s = settings.pop("limits_s", DeadlineProtocol.limits_s)
         times = settings.pop("times", WaitingTimes())
         merged = {
             "redis_url": redis_url,
             "compute": "fake",
             "served_name": MODEL,
             "max_wait_s": 20,
-            "token_inputs": "reject",  # the vocabulary would come from the network
             "storage_url": f"memory://{uuid4().hex}",
         } | settings
         self.app = create_app(load_settings(**merged), times=times)
@@ -98,7 +96,9 @@ class ServedApp:
             log_config=None,
             lifespan="on",
             loop="uvloop",
-            http=self._connections,  # type: ignore[arg-type]
+            http=type("Protocol", (DeadlineProtocol,), {"limits_s": limits_s}),
+            h11_max_incomplete_event_size=64 * 2**10,
+            limit_concurrency=self.services.settings.max_connections + 1,
             ws="none",
         )
         self._server = _Server(config)
@@ -115,22 +115,11 @@ class ServedApp:
         port: int = self._server.servers[0].sockets[0].getsockname()[1]
         return port
 
-    @property
-    def idle_connections(self) -> int:
-        """How many connections wait for a request."""
-        return len(self._connections.idle)
-
     def series(self, name: str, **labels: str) -> float:
         """The sum over the samples of this name that have these labels."""
         families = text_string_to_metric_families(self.client.get("/metrics").text)
         samples = (sample for family in families for sample in family.samples if sample.name == name)
         return sum(sample.value for sample in samples if labels.items() <= sample.labels.items())
-
-    def tick(self) -> int:
-        """Has every connection checked once, as its clock does; how many there are then."""
-        state = self._server.server_state
-        self.call_in_loop(lambda: [connection.tick() for connection in list(state.connections)])  # type: ignore[union-attr]
-        return len(state.connections)
 
     def call_in_loop(self, function: Callable[[], object]) -> None:
         """Runs `function` in the server's event loop, and returns when it has run."""
@@ -154,7 +143,6 @@ class ServedApp:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.client.close()
-        self.call_in_loop(self.services.send_home)  # as the real server does: or streams would hold it up
         self.call_in_loop(self._server.stop)
         self._thread.join()
 

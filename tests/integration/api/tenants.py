@@ -10,11 +10,8 @@ import httpx
 import redis
 
 from api.families.route import DescribedRoute
-from tasks.documents.map_job import draw_map
 from tasks.records.batches import BatchStatus, move_batch
-from tasks.records.dataset_maps import map_name
 from tasks.records.ingestions import IngestionStatus
-from tasks.search.parts import PartReader
 from tasks.storage.storage import Storage
 from tests.integration.api.ingestions.requests import move
 from tests.integration.api.ledger_worker import LedgerWorker
@@ -32,7 +29,6 @@ class Things:
     """What a tenant has, by the part of a path that names it."""
 
     parts: Mapping[str, tuple[str, ...]]
-    etags: tuple[str, ...]
     document: str
 
     def addresses(self, route: DescribedRoute) -> list[str]:
@@ -77,11 +73,9 @@ def make_things(client: httpx.Client, worker: LedgerWorker, storage: Storage, ow
     ingested = post("/v1/ingestions", json={"source": source})
     move(worker.ledger, ingested, to=IngestionStatus.COMPLETED, add={"documents": 1, "failed": 1})
     rows = document(f"{word} doc", [1, 2, 3, 4], metadata={word: word}, text=word)
-    catalog = load(storage, rows, owner=owner, name=dataset)
-    storage.write(map_name(catalog), draw_map(PartReader.within(storage, 0), catalog, lambda: None).to_bytes())
+    load(storage, rows, owner=client.get("/v1/key").json()["owner"], name=dataset)
     parts = {
         "{task_id}": (ended, waiting),
-        "{task_id}/events": (f"{ended}/events",),
         "{file_id}": (file_id,),
         "{batch_id}": (batch_id, failed),
         "{ingestion_id}": (running, ingested),
@@ -90,8 +84,7 @@ def make_things(client: httpx.Client, worker: LedgerWorker, storage: Storage, ow
         "{model_id:path}": (MODEL,),
         "{path:path}": ("console.css",),
     }
-    etags = client.get(f"/v1/tasks/{ended}").headers["etag"], client.get(f"/v1/tasks/{waiting}").headers["etag"]
-    return Things(parts, etags, f"{word} doc")
+    return Things(parts, f"{word} doc")
 
 
 def contents(client: "redis.Redis", key: bytes) -> object:

@@ -29,8 +29,6 @@ BOTH_ROUTES: list[Case] = [
     ("object", {"input": {"text": "a"}}, 400, "invalid_type", "input"),
     ("object in a list", {"input": ["a", {}]}, 400, "invalid_type", "input[1]"),
     ("null in a list", {"input": ["a", None]}, 400, "invalid_type", "input[1]"),
-    ("token numbers", {"input": [1, 2]}, 400, "invalid_type", "input[0]"),
-    ("lists of token numbers", {"input": [[1], [2]]}, 400, "invalid_type", "input[0]"),
     ("too many", {"input": ["a"] * 2049}, 400, "too_many_inputs", "input"),
     ("dimensions 0", {"input": "a", "dimensions": 0}, 400, "invalid_value", "dimensions"),
     ("dimensions above the model's", {"input": "a", "dimensions": 5}, 400, "invalid_value", "dimensions"),
@@ -46,6 +44,8 @@ BOTH_ROUTES: list[Case] = [
     ("a string", "a", 400, "invalid_type", None),
 ]
 NATIVE: list[Case] = [
+    ("token numbers", {"input": [1, 2]}, 400, "invalid_type", "input[0]"),
+    ("lists of token numbers", {"input": [[1], [2]]}, 400, "invalid_type", "input[0]"),
     ("misspelt field", {"input": "a", "dimension": 2}, 400, "unknown_parameter", "dimension"),
     ("misspelt field without a value", {"input": "a", "dimensoins": None}, 400, "unknown_parameter", "dimensoins"),
     ("misspelt input", {"inputs": "a"}, 400, "unknown_parameter", "inputs"),
@@ -65,6 +65,9 @@ NATIVE: list[Case] = [
     ),
 ]
 OPENAI: list[Case] = [
+    ("a text among token numbers", {"input": [1, "a"]}, 400, "invalid_type", "input[1]"),
+    ("no token number", {"input": [[1], [2, -1]]}, 400, "invalid_value", "input[1][1]"),
+    ("no token numbers", {"input": [[1], []]}, 400, "empty_input", "input[1]"),
     ("unknown format", {"input": "a", "encoding_format": "md5"}, 400, "invalid_value", "encoding_format"),
 ]
 RAW: list[Case] = [

@@ -51,6 +51,7 @@ def test_a_new_batch_has_every_field(client: httpx.Client) -> None:
         "expired_at": None,
         "cancelling_at": None,
         "cancelled_at": None,
+        "counts": {"total": 0, "completed": 0, "failed": 0},
         "request_counts": {"total": 0, "completed": 0, "failed": 0},
         "usage": None,
         "metadata": {"job": "42"},

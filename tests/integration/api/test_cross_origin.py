@@ -12,7 +12,7 @@ from tests.integration.api.served import ServedApp
 
 PAGE, OTHER = "https://app.example.org", "https://elsewhere.example.org"
 READABLE = {
-    "x-request-id", "retry-after", "location", "etag", "preference-applied", "x-should-retry", "openai-processing-ms",
+    "x-request-id", "retry-after", "location", "x-should-retry", "openai-processing-ms",
     "x-ratelimit-limit-requests", "x-ratelimit-remaining-requests", "x-ratelimit-reset-requests",
     "x-ratelimit-limit-tokens", "x-ratelimit-remaining-tokens", "x-ratelimit-reset-tokens",
     "accept-ranges", "content-disposition", "content-range", "www-authenticate",
@@ -45,7 +45,7 @@ def test_by_default_no_page_may_call(client: httpx.Client) -> None:
 
 def test_a_page_may_ask_call_and_read(browser: httpx.Client) -> None:
     asked = browser.options("/v1/embeddings", headers=ASK)
-    answer = browser.post("/v1/tasks", json={"input": "one"})  # a shortcut
+    answer = browser.post("/v1/tasks", json={"input": "one"})
     task = browser.get(answer.headers["location"])
 
     assert (asked.status_code, allowed(asked)) == (200, PAGE)
@@ -82,7 +82,16 @@ def refused(answer: httpx.Response, code: str) -> bool:
 
 
 @pytest.mark.parametrize(
-    "host", ["evil.example:8000", "evil.example", "localhost.evil.example", "127.0.0.1.evil", "internal.evil", ""]
+    "host",
+    [
+        "evil.example:8000",
+        "evil.example",
+        "localhost.evil.example",
+        "127.0.0.1.evil",
+        "internal.evil",
+        "evil.internal",
+        "",
+    ],
 )
 def test_a_name_that_is_not_ours_is_refused(client: httpx.Client, host: str) -> None:
     for method, path in (("GET", "/v1/tasks"), ("GET", "/metrics"), ("POST", "/v1/tasks"), ("DELETE", "/v1/tasks/x")):
@@ -91,6 +100,27 @@ def test_a_name_that_is_not_ours_is_refused(client: httpx.Client, host: str) -> 
         assert refused(answer, "host_not_allowed"), path
         assert answer.headers["x-request-id"]
     assert client.get("/health", headers={"host": host}).json()["error_type"] == "Validation"
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "[::1].evil.com",
+        "localhost:80@evil.com",
+        "localhost/evil.com",
+        "a b",
+        "localhost:port",
+        "[::1",
+        "127.0.0.1:8000:1",
+    ],
+)
+def test_what_is_no_host_is_no_request(client: httpx.Client, host: str) -> None:
+    assert client.get("/v1/tasks", headers={"host": host}).json()["error"]["code"] == "invalid_http"
+
+
+@pytest.mark.parametrize("origin", ["localhost", "http://a b", "http://[::1].evil.com", "http://localhost@evil.com"])
+def test_what_is_no_origin_is_no_request(client: httpx.Client, origin: str) -> None:
+    assert client.get("/v1/tasks", headers={"origin": origin}).json()["error"]["code"] == "invalid_http"
 
 
 @pytest.mark.parametrize(
@@ -138,6 +168,7 @@ def test_behind_keys_or_in_public_any_name_will_do(serve: Callable[..., ServedAp
         {"sec-fetch-site": "cross-site"},
         {"origin": "http://127.0.0.1:1", "sec-fetch-site": "same-site"},
         {"origin": "http://127.0.0.1:1"},
+        {"origin": "https://127.0.0.1"},
     ],
 )
 def test_a_page_of_another_origin_changes_nothing(client: httpx.Client, headers: dict[str, str]) -> None:
@@ -146,6 +177,13 @@ def test_a_page_of_another_origin_changes_nothing(client: httpx.Client, headers:
         assert refused(client.request(method, path, headers=headers), "origin_not_allowed")
     assert client.post("/embed", headers=headers).json()["error_type"] == "Validation"
     assert client.get("/v1/files", headers=headers).json()["data"] == []
+
+
+def test_the_scheme_of_a_page_is_compared(client: httpx.Client) -> None:
+    over_tls = {"origin": f"https://{client.base_url.netloc.decode()}"}
+
+    assert refused(client.post("/v1/files", headers=over_tls, **FORM), "origin_not_allowed")
+    assert client.post("/v1/files", headers={**over_tls, "x-forwarded-proto": "https"}, **FORM).status_code == 200
 
 
 def test_programs_and_pages_of_ours_do(client: httpx.Client) -> None:

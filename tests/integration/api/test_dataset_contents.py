@@ -1,24 +1,24 @@
-"""Datasets over HTTP: search, documents, chunks and the map; for whom, and what is said of what cannot be."""
+"""Datasets over HTTP: search, documents and chunks; for whom, and what is said of what cannot be."""
 
 import json
+import select
+import socket
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import httpx
 import pytest
 
-from tasks.documents.sinks.parquet.dataset_cleanup import sweep_datasets
-from tasks.ledger import Ledger
-from tasks.records.dataset_maps import map_name
-from tasks.records.datasets import Version, catalog_folder, delete_dataset
+from stack.testing import PATIENCE_S, wait_until
+from tasks.records.datasets import Version, delete_dataset
 from tasks.storage.storage import Storage
 from tests.integration.api.file_uploads import problem
 from tests.integration.api.ledger_worker import LedgerWorker, vector
 from tests.integration.api.served import ANN, BOB, KEYS, MODEL, ServedApp
-from tests.integration.batches.hands import Hands
-from tests.unit.documents.search.small_datasets import MARKUP, NAME, VECTORS, document, load, random_documents
+from tests.unit.documents.search.small_datasets import MARKUP, NAME, OWNER, VECTORS, document, load, random_documents
 
 PATH = f"/v1/datasets/{NAME}/search"
 UNFIT: list[tuple[dict[str, Any], str, str]] = [
@@ -99,7 +99,7 @@ def test_a_dataset_that_is_replaced_or_deleted_is_searched_as_it_is(client: http
     assert search(client, vector=[1, 0, 0, 0]).json()["rows"] == 18
     load(storage, document("new", [1, 0, 0, 0]))
     assert search(client, vector=[1, 0, 0, 0], limit=1).json()["data"][0]["document_id"] == "new"
-    assert delete_dataset(storage, "ann", NAME)
+    assert delete_dataset(storage, OWNER, NAME)
     problem(search(client, vector=[1, 0, 0, 0]), 404, "dataset_not_found", "name")
     load(storage, document("other", [1, 0]), dimension=2, vectors="another (revision r9), 2 dimensions")
     problem(search(client, vector=[1, 0, 0, 0]), 400, "invalid_value", "vector")
@@ -119,7 +119,7 @@ def test_a_version_whose_parts_are_swept_while_it_is_read_is_left_for_the_next(
         version = await present(owner, name)
         if not seen:
             seen.append(version)
-            assert delete_dataset(storage, "ann", NAME)
+            assert delete_dataset(storage, OWNER, NAME)
             load(storage, document("new", [1, 0, 0, 0]))
             storage.delete(version.catalog.parts[0].stored)
         return version
@@ -191,78 +191,6 @@ def test_documents_and_chunks_are_listed_page_by_page(client: httpx.Client, stor
             problem(answer, 400, "invalid_value", next(iter(query)))
 
 
-MAP = f"/v1/datasets/{NAME}/map"
-
-
-@pytest.fixture
-def hands(redis_url: str, tmp_path: Path) -> Hands:
-    """A documents worker on the storage of the app."""
-    return Hands(Ledger.connect(redis_url), tmp_path / "storage")
-
-
-def test_a_map_is_drawn_once_by_whoever_lives_and_goes_with_its_version(
-    client: httpx.Client, storage: Storage, hands: Hands
-) -> None:
-    catalog = load(storage, *random_documents(20, 2), document(MARKUP, [1, 2, 3, 4], metadata={"team": MARKUP}))
-    for _ in range(3):
-        answer = client.get(MAP, headers=ANN)
-        assert (answer.status_code, answer.headers["retry-after"]) == (202, "2")
-        assert answer.json()["status"] == "computing"
-        assert answer.json()["waiting"]["code"] == "no_documents_worker"
-    job = f"map_dataset {catalog_folder('ann', NAME)}/00000001.json"
-    hands.deadly_jobs = {job}
-    assert hands.work_documents() == 1
-    assert client.get(MAP, headers=ANN).status_code == 202
-    hands.deadly_jobs = set()
-    hands.work()
-    assert hands.ran == {job: 2}
-
-    found = client.get(MAP, params={"color": "team"}, headers=ANN).json()
-    assert {key: found[key] for key in ("dataset", "version", "rows", "sampled", "colors", "fields")} == {
-        "dataset": NAME,
-        "version": 1,
-        "rows": 41,
-        "sampled": False,
-        "colors": ["a", "b", "c", MARKUP],
-        "fields": ["team", "number"],
-    }
-    assert len(found["points"]) == len(found["ids"]) == 41
-    at = found["ids"].index([MARKUP, 0])
-    assert found["points"][at][2] == 3
-    some = client.get(MAP, params={"limit": "5"}, headers=ANN).json()
-    assert (some["ids"], some["sampled"], some["colors"][0]) == (found["ids"][:5], True, "cluster 1")
-    problem(client.get(MAP, params={"color": "nothing"}, headers=ANN), 400, "invalid_value", "color")
-    problem(client.get(MAP, params={"limit": "50001"}, headers=ANN), 400, "invalid_value", "limit")
-
-    assert sweep_datasets(storage, grace_s=-60) == 0
-    now = load(storage, document("new", [1, 2, 3, 4]))
-    assert client.get(MAP, headers=ANN).status_code == 202
-    assert sweep_datasets(storage) == 0, "a reader may have it in hand"
-    assert sweep_datasets(storage, grace_s=-60) == 2, "the first catalog and its map"
-    hands.work()
-    assert client.get(MAP, headers=ANN).json()["rows"] == 42
-    assert storage.size_bytes(map_name(now)) > 0
-    assert delete_dataset(storage, "ann", NAME)
-    problem(client.get(MAP, headers=ANN), 404, "dataset_not_found", "name")
-    sweep_datasets(storage, grace_s=-60)
-    sweep_datasets(storage, grace_s=-60)
-    assert [*storage.stored("datasets"), *storage.stored("catalogs")] == []
-    assert catalog.version == 1
-
-
-def test_a_map_that_cannot_be_drawn_says_why(client: httpx.Client, storage: Storage, hands: Hands) -> None:
-    catalog = load(storage, document("a", [1, 2, 3, 4]))
-    storage.write(catalog.parts[0].stored, b"damaged")
-    assert client.get(MAP, headers=ANN).status_code == 202
-    hands.work()
-    problem(client.get(MAP, headers=ANN), 500, "not_stored")
-    problem(client.get(MAP, headers=ANN), 500, "not_stored")
-    assert hands.work_documents() == 0, "it is not tried at each request"
-    load(storage, document("emptied"), name="empty")
-    empty = client.get("/v1/datasets/empty/map", headers=ANN).json()
-    assert (empty["rows"], empty["points"], empty["sampled"]) == (0, [], False)
-
-
 def test_nobody_reads_the_datasets_of_others(client: httpx.Client, storage: Storage) -> None:
     load(storage, document("a", [1, 0, 0, 0]))
     body = {"vector": [1, 0, 0, 0]}
@@ -270,12 +198,36 @@ def test_nobody_reads_the_datasets_of_others(client: httpx.Client, storage: Stor
         ("POST", PATH),
         ("GET", f"/v1/datasets/{NAME}/documents"),
         ("GET", f"/v1/datasets/{NAME}/chunks"),
-        ("GET", MAP),
     ):
         json_body = body if method == "POST" else None
-        assert client.request(method, path, json=json_body, headers=ANN).status_code in {200, 202}
+        assert client.request(method, path, json=json_body, headers=ANN).status_code == 200
         problem(client.request(method, path, json=json_body, headers=BOB), 404, "dataset_not_found", "name")
         problem(client.request(method, path, json=json_body), 401, "invalid_api_key")
+
+
+def test_searches_of_one_caller_leave_places_for_others_and_end_when_it_leaves(
+    client: httpx.Client, storage: Storage, app: ServedApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load(storage, document("a", [1, 0, 0, 0]))
+    body, there, read = b'{"vector": [1, 0, 0, 0]}', Event(), Storage.read
+    head = f"POST {PATH} HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n"
+    key = "".join(f"{name}: {value}\r\n" for name, value in ANN.items())
+
+    def late(storage: Storage, name: str, *among: int) -> bytes:
+        assert not name.startswith("datasets/") or there.wait(PATIENCE_S)
+        return read(storage, name, *among)
+
+    monkeypatch.setattr(Storage, "read", late)
+    sockets = [socket.create_connection(("127.0.0.1", app.port), PATIENCE_S) for _ in range(33)]
+    for each in sockets:
+        each.sendall(f"{head}{key}\r\n".encode() + body)
+    (refused,), _, _ = select.select(sockets, [], [], PATIENCE_S)
+    assert b"503 " in refused.recv(100)
+    for each in sockets:
+        each.close()
+    wait_until(lambda: app.series("embedq_http_requests_total", status="499") == 32)
+    there.set()
+    assert search(client, vector=[1, 0, 0, 0]).json()["rows"] == 1
 
 
 def test_a_server_without_pyarrow_says_so(

@@ -9,6 +9,7 @@ import pytest
 
 from stack.testing import PATIENCE_S
 from tasks.errors import StorageUnavailable
+from tasks.records.api_keys import environment_owner
 from tasks.records.datasets import Catalog, DatasetPart, advance, dataset_folder, present
 from tasks.storage.storage import Storage
 from tests.integration.api.file_uploads import problem, served
@@ -52,7 +53,8 @@ def digest(key: str) -> str:
     return sha256(key.encode()).hexdigest()
 
 
-def loaded(storage: Storage, owner: str, *names: str) -> None:
+def loaded(storage: Storage, key: str, *names: str) -> None:
+    owner = environment_owner(key)
     for name in names:
         part = DatasetPart(
             0, f"datasets/x/{name.lower()}.1", f"datasets/x/{name.lower()}.2", rows=7, documents=2, size_bytes=10
@@ -110,6 +112,7 @@ def test_a_dataset_is_shown_and_deleted_by_its_owner_alone(
         problem(bob.get(path), 404, "dataset_not_found", "name")
         problem(bob.delete(path), 404, "dataset_not_found", "name")
     problem(httpx.get(f"{alice.base_url}/v1/datasets/handbook"), 401, "invalid_api_key")
+    assert alice.put("/v1/datasets/handbook").headers["allow"] == "DELETE, GET, HEAD"
     assert names(alice) == ["handbook"]
 
     assert alice.delete("/v1/datasets/handbook").json() == {"name": "handbook", "object": "dataset", "deleted": True}

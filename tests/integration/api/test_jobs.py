@@ -1,9 +1,7 @@
 """`GET /v1/jobs`: tasks, batches and ingestions of one caller in one list."""
 
 import asyncio
-import json
 from collections.abc import Callable
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +10,13 @@ import pytest
 import redis
 
 from api.answer.why_waiting import Record
-from api.families import jobs
 from api.request.paging import ListPage
+from api.services.jobs import KINDS, place_of, read_jobs
 from stack.testing import wait_until
 from tasks.ledger import ANONYMOUS, DOCUMENTS, AsyncLedger, Ledger, operations
 from tasks.ledger.ids import new_task_id
 from tasks.records.batches import BatchStatus, move_batch, new_batch_id
 from tasks.records.ingestions import IngestionStatus
-from tests.integration.api.event_stream import Stream
 from tests.integration.api.ingestions.requests import create, move
 from tests.integration.api.ledger_worker import LedgerWorker
 from tests.integration.api.served import ANN, BOB, KEYS, MODEL, ServedApp
@@ -74,30 +71,27 @@ def test_an_empty_list(client: httpx.Client) -> None:
 
 def test_all_kinds_are_in_one_list_newest_first(client: httpx.Client) -> None:
     expected = one_of_each(client) + one_of_each(client)
-    assert ids(listed(client)) == sorted(expected, key=jobs.place_of, reverse=True)
-    assert [row["kind"] for row in listed(client)["data"]] == ["ingestion", "batch", "task"] * 2
+    assert ids(listed(client)) == sorted(expected, key=place_of, reverse=True)
+    assert [row["object"] for row in listed(client)["data"]] == ["ingestion", "batch", "embedding.task"] * 2
 
 
-def test_a_row_says_what_the_object_itself_says(client: httpx.Client, worker: LedgerWorker) -> None:
+def test_a_row_is_the_object_itself(client: httpx.Client, worker: LedgerWorker) -> None:
     done = submit(client, metadata={"name": "<b>night</b>", "other": "x"})
     worker.work()
     waiting = submit(client, lane="bulk")
     batch_id, ingestion_id = batch(client), ingestion(client, sink={"type": "parquet", "dataset": "handbook"})
-    rows = {row["id"]: row for row in listed(client)["data"]}
-
-    assert {**rows[done], "created_at": 0, "started_at": 0, "finished_at": 0, "rate": 0} == {
-        "object": "job", "kind": "task", "id": done, "status": "completed", "lane": "online", "created_at": 0,
-        "started_at": 0, "finished_at": 0, "model": MODEL, "total": 2, "completed": 2, "failed": 0, "rate": 0,
-        "eta_seconds": None, "owner": "anonymous", "name": "<b>night</b>", "error": None, "waiting": None,
+    paths = {
+        done: "/v1/tasks", waiting: "/v1/tasks", batch_id: "/v1/batches", ingestion_id: "/v1/ingestions",
     }  # fmt: skip
-    assert rows[waiting]["waiting"] == client.get(f"/v1/tasks/{waiting}").json()["waiting"]
-    assert rows[waiting]["waiting"]["message"] == (
+
+    for row in listed(client)["data"]:
+        assert row == client.get(f"{paths.pop(row['id'])}/{row['id']}").json()
+        assert {"id", "object", "status", "created_at", "counts", "waiting"} <= row.keys()
+        assert {"total", "completed", "failed"} == row["counts"].keys()
+    assert not paths
+    assert client.get(f"/v1/tasks/{waiting}").json()["waiting"]["message"] == (
         "First in the bulk lane; less than 1 s of work before it; 1 worker at 50,000 texts/s."
     )
-    assert rows[waiting]["eta_seconds"] == 0
-    assert rows[batch_id]["waiting"] == client.get(f"/v1/batches/{batch_id}").json()["waiting"]
-    assert rows[ingestion_id]["waiting"] == client.get(f"/v1/ingestions/{ingestion_id}").json()["waiting"]
-    assert (rows[ingestion_id]["name"], rows[ingestion_id]["total"]) == ("handbook", 0)
 
 
 def test_without_a_worker_nobody_knows_when_a_task_ends(
@@ -105,10 +99,10 @@ def test_without_a_worker_nobody_knows_when_a_task_ends(
 ) -> None:
     waiting = submit(client)
     [row] = listed(client)["data"]
-    assert (row["id"], row["waiting"]["code"], row["eta_seconds"]) == (waiting, "in_line", 0)
+    assert (row["id"], row["waiting"]["code"]) == (waiting, "in_line")
     ledger.run(operations.retire(MODEL, worker.id))
     [row] = listed(client)["data"]
-    assert (row["waiting"]["code"], row["eta_seconds"]) == ("no_worker", None)
+    assert (row["waiting"]["code"], row["waiting"]["seconds"]) == ("no_worker", None)
 
 
 def test_a_batch_hears_from_workers_that_the_storage_is_away(client: httpx.Client, ledger: Ledger) -> None:
@@ -132,7 +126,7 @@ def test_a_batch_hears_from_workers_that_the_storage_is_away(client: httpx.Clien
 
 def test_pages_by_cursor_run_through_all_kinds(client: httpx.Client) -> None:
     expected = [job_id for _ in range(4) for job_id in one_of_each(client)]
-    expected.sort(key=jobs.place_of, reverse=True)
+    expected.sort(key=place_of, reverse=True)
     for limit in (1, 2, 5, 12):
         seen, after = list[str](), ""
         for _ in range(20):
@@ -196,10 +190,9 @@ def test_a_cursor_need_not_exist_any_more(client: httpx.Client) -> None:
 
 
 async def cancelled(redis_url: str, after: str | None = None, **bounds: int) -> ListPage[Record]:
-    asked = jobs.JobQuery(states=frozenset({"cancelled"}))
     ledger = AsyncLedger.connect(redis_url)
     try:
-        return await jobs.JobReader(ledger, ANONYMOUS, asked, **bounds).page(after, 20)
+        return await read_jobs(ledger, ANONYMOUS, {kind: ["cancelled"] for kind in KINDS}, after, 20, **bounds)
     finally:
         await ledger.close()
 
@@ -216,7 +209,7 @@ def test_where_one_kind_was_not_looked_through_older_ones_of_others_wait(
     second = asyncio.run(cancelled(redis_url, first.until, max_calls=1, look=0))
 
     assert (first.items, first.more) == ([], True)
-    assert first.until == jobs.place_of(newer[20]), "a call looks at one more than it may return"
+    assert first.until == place_of(newer[20]), "a call looks at one more than it may return"
     assert [record.id for record in second.items] == [batch_id, oldest]
     assert not second.more
     assert ids(listed(client, status="cancelled")) == [batch_id, oldest]
@@ -228,7 +221,7 @@ def test_a_page_costs_the_same_however_many_jobs_there_are(
     async def page() -> None:
         reading = AsyncLedger.connect(redis_url)
         try:
-            await jobs.JobReader(reading, ANONYMOUS, jobs.JobQuery()).page(None, 20)
+            await read_jobs(reading, ANONYMOUS, KINDS, None, 20)
         finally:
             await reading.close()
 
@@ -239,65 +232,3 @@ def test_a_page_costs_the_same_however_many_jobs_there_are(
         counted.append(sum(commands(redis_client, lambda: asyncio.run(page())).values()))
     redis_client.flushall()  # to forget so many tasks one by one takes long
     assert counted[1] - counted[0] <= 60, "the watchdog runs beside it"
-
-
-def test_a_stream_tells_all_jobs_and_then_what_changes(client: httpx.Client, worker: LedgerWorker) -> None:
-    first, second = submit(client), submit(client)
-    with client.stream("GET", "/v1/jobs/events") as response:
-        stream = Stream(response)
-        told = stream.named("jobs")
-        assert ([row["id"] for row in told["data"]], told["gone"]) == ([second, first], [])
-
-        third = submit(client)
-        client.delete(f"/v1/tasks/{first}")
-        seen, gone = set[str](), set[str]()
-        while not (third in seen and first in gone):
-            told = stream.named("jobs")
-            seen |= {row["id"] for row in told["data"]}
-            gone |= set(told["gone"])
-        assert gone == {first}
-
-
-def test_streams_of_a_caller_share_their_readings_and_others_do_not(
-    serve: Callable[..., ServedApp], worker: LedgerWorker
-) -> None:
-    app = serve(api_keys=KEYS)
-    hers = submit(app.client, headers=ANN)
-    with ExitStack() as stack:
-        streams = [
-            Stream(stack.enter_context(app.client.stream("GET", f"/v1/jobs/events{query}", headers=headers)))
-            for headers, query in ((ANN, ""), (ANN, ""), (ANN, "?kind=task"), (BOB, ""))
-        ]
-        told = [stream.named("jobs") for stream in streams]
-        assert (app.services.live.listeners, len(app.services.live.background)) == (4, 3)
-    assert [[row["id"] for row in event["data"]] for event in told] == [[hers], [hers], [hers], []]
-
-
-def rows(*places: int, status: str = "queued") -> dict[str, dict[str, Any]]:
-    return {f"batch_{place:032x}": {"status": status} for place in places}
-
-
-@pytest.mark.parametrize(
-    ("before", "now", "data", "gone"),
-    [
-        (None, rows(2, 1), 2, []),
-        (None, {}, 0, []),
-        (rows(2, 1), rows(2, 1), None, []),
-        (rows(2, 1), rows(3, 2, 1), 1, []),
-        (rows(2, 1), rows(1), 0, [2]),
-        (rows(2, 1), rows(2, 1, status="failed"), 2, []),
-        (rows(*range(100, 0, -1)), rows(*range(101, 1, -1)), 1, []),
-        (rows(*range(100, 0, -1)), rows(*range(101, 50, -1), *range(49, 0, -1)), 1, [50]),
-    ],
-    ids=["first", "none at first", "nothing", "new", "gone", "changed", "pushed out", "gone from a full list"],
-)
-def test_an_event_leads_from_one_list_to_the_next(
-    before: jobs.Rows | None, now: jobs.Rows, data: int | None, gone: list[int]
-) -> None:
-    text = jobs.changes(before, now)
-    if data is None:
-        assert text == b""
-        return
-    assert text.startswith(b"event: jobs\ndata: {")
-    told = json.loads(text.split(b"data: ")[1])
-    assert (len(told["data"]), told["gone"]) == (data, [f"batch_{place:032x}" for place in gone])

@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import redis
 
 from embedq.cli import main
+from embedq.cli.exit_codes import SOME_FAILED
 from stack.data_folder import write_address
 from stack.testing import wait_until
 from tests.integration.api.served import ServedApp
@@ -78,7 +80,7 @@ def test_people_get_lines(keys: Keys, capsys: pytest.CaptureFixture[str], monkey
     assert "told this once" in told.err
 
     assert main(["keys", "list"]) == 0
-    assert capsys.readouterr().out == "ops online,bulk,files,ingest,read,admin tokens_per_minute=1000\n"
+    assert capsys.readouterr().out == "ops online,bulk,files,ingest,read,operate,admin tokens_per_minute=1000\n"
 
 
 def test_where_no_redis_is_named_nothing_is_guessed(
@@ -131,3 +133,44 @@ def test_a_redis_that_is_away_is_said_without_its_password(
     assert main(["keys", "create", "ops"]) == 4
     told = capsys.readouterr()
     assert "secret" not in told.out + told.err
+
+
+def test_keys_and_owners_come_back_to_a_redis_that_has_lost_them(
+    keys: Keys, tmp_path: Path, redis_client: redis.Redis, capsys: pytest.CaptureFixture[str]
+) -> None:
+    [ops] = keys("create", "ops")
+    [acme] = keys("create", "acme", "--scopes", "read", "--open-jobs", "3", key=ops["key"])
+    before = keys("list", key=ops["key"])
+    assert main(["keys", "export"]) == 0
+    export = capsys.readouterr().out
+    assert len(export.splitlines()) == 2
+    assert ops["key"] not in export
+    assert acme["key"] not in export
+    (tmp_path / "keys").write_text(export)
+
+    redis_client.flushall()
+    assert keys("import", str(tmp_path / "keys")) == [{"imported": 2, "refused": []}]
+    assert keys("list", key=ops["key"]) == before
+    assert keys("import", str(tmp_path / "keys")) == [{"imported": 2, "refused": []}], "twice is no matter"
+
+    keys("rotate", "acme", key=ops["key"])
+    code = main(["keys", "import", str(tmp_path / "keys"), "--json"])
+    assert (code, json.loads(capsys.readouterr().out)["refused"]) == (SOME_FAILED, ["acme"])
+    (tmp_path / "keys").write_text("no export\n")
+    assert keys("import", str(tmp_path / "keys")) == (3, "invalid_value")
+
+
+def test_an_owner_is_given_to_one_key_and_never_after_a_purge(keys: Keys) -> None:
+    [ops] = keys("create", "ops")
+    owner = f"owner_{'0' * 20}"
+    assert keys("create", "acme", "--owner", "acme") == (3, "invalid_value")
+    keys("create", "acme", "--owner", owner)
+    [listed] = [one for one in keys("list", key=ops["key"]) if one["name"] == "acme"]
+    assert listed["owner"] == owner
+    assert keys("create", "other", "--owner", owner, key=ops["key"]) == (3, "key_exists")
+
+    keys("revoke", "acme", key=ops["key"])
+    keys("purge", "acme", "--yes", key=ops["key"])
+    keys("delete", "acme", key=ops["key"])
+    assert keys("create", "acme", "--owner", owner) == (3, "key_exists")
+    [_] = keys("create", "acme", key=ops["key"])

@@ -1,6 +1,5 @@
 """Redis down, back again, or full: what the web tier says meanwhile."""
 
-import json
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -65,19 +64,6 @@ def test_it_starts_while_redis_is_down(private_redis: RedisServer) -> None:
 
         assert submit(client).status_code == 202
         wait_until(lambda: "embedq_subscribed 1.0" in client.get("/metrics").text)
-
-
-def test_a_stream_of_events_outlasts_an_outage(private_redis: RedisServer, client: httpx.Client) -> None:
-    location = submit(client).headers["location"]
-    with client.stream("GET", f"{location}/events") as stream:
-        lines = stream.iter_lines()
-        assert next(line for line in lines if line.startswith("id:")) == 'id: "1"'
-        private_redis.stop()
-        private_redis.start()
-        with LedgerWorker(private_redis.url, MODEL) as worker:
-            worker.work()
-        last = [json.loads(line.removeprefix("data: ")) for line in lines if line.startswith("data:")][-1]
-    assert last["status"] == "completed"
 
 
 def test_a_hung_redis_is_a_503_too(private_redis: RedisServer, client: httpx.Client) -> None:

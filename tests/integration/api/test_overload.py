@@ -23,7 +23,7 @@ ROOM = 30
 @asynccontextmanager
 async def in_this_loop(redis_url: str) -> AsyncIterator[tuple[httpx.AsyncClient, Services]]:
     """An app without a socket, so that all requests are there at once."""
-    app = create_app(load_settings(redis_url=redis_url, compute="fake", served_name=MODEL, token_inputs="reject"))
+    app = create_app(load_settings(redis_url=redis_url, compute="fake", served_name=MODEL))
     services: Services = app.state.services
     background = await services.start()
     try:

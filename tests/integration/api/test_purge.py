@@ -1,7 +1,11 @@
 """A purge: of one tenant nothing is left, in Redis or in the storage, and of the others everything."""
 
+import asyncio
+import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +17,13 @@ from tasks.ledger import ANONYMOUS
 from tasks.storage.storage import Storage
 from tests.integration.api.file_uploads import problem
 from tests.integration.api.ledger_worker import LedgerWorker
-from tests.integration.api.served import ServedApp
+from tests.integration.api.made_keys import make
+from tests.integration.api.served import BOB, KEYS, ServedApp
 from tests.integration.api.tenants import contents, make_things
 from tests.made_keys import found
+from tests.unit.documents.search.small_datasets import document, load
 
-OF_ALL = ("eq:history:", "eq:memory", "eq:purged", "eq:keys", "eq:ingestion-order", "eq:q:@documents:state")
+OF_ALL = ("eq:memory", "eq:purged", "eq:keys", "eq:ingestion-order", "eq:q:@documents:state")
 """Keys of all tenants together, which change by themselves."""
 ACCOUNTS = ("cost_", "tasks_", "bytes", "owners_", "pass_", "tvt_")
 """Fields of a queue's state that say who has what."""
@@ -62,6 +68,7 @@ def test_a_purge_leaves_what_was_there_before_the_tenant_came(
         def come(name: str) -> dict[str, Any]:
             key = ops.post("/v1/keys", json={"name": name}).raise_for_status().json()["key"]
             with client_of(app, key) as client:
+                owner = client.get("/v1/key").json()["owner"]
                 things = make_things(client, worker, storage, name)
                 with worker.serving():
                     client.post("/v1/embeddings", json={"input": "both ask this"}).raise_for_status()
@@ -69,7 +76,7 @@ def test_a_purge_leaves_what_was_there_before_the_tenant_came(
                 found = client.post(f"/v1/datasets/{things.parts['{name}'][0]}/search", json={"vector": [1, 2, 3, 4]})
                 assert found.raise_for_status().json()["data"]
                 shown = {path: client.get(path).json() for path in ("/v1/jobs", "/v1/files", "/v1/datasets")}
-            return {"key": key, "things": things, "shown": shown}
+            return {"key": key, "owner": owner, "things": things, "shown": shown}
 
         ann = come("ann")
         worker.work()  # nothing of Ann's is open: Bob's visit changes it in no way
@@ -90,7 +97,9 @@ def test_a_purge_leaves_what_was_there_before_the_tenant_came(
         assert after == before
         wait_until(lambda: app.services.datasets.kept_bytes == kept_bytes)
         assert not any(
-            b"bob" in field for name in redis_client.keys("eq:q:*:state") for field in redis_client.hkeys(name)
+            bob["owner"].encode() in field
+            for name in redis_client.keys("eq:q:*:state")
+            for field in redis_client.hkeys(name)
         )
         assert not purge(ops, "bob").total(), "a purge may be repeated"
         assert ops.get("/v1/keys/bob").json()["purged_at"]
@@ -115,5 +124,162 @@ def test_what_was_made_without_a_key_is_purged_as_well(
         problem(ops.post("/v1/keys/no%20name/purge"), 404, "key_not_found", "name")
         assert purge(ops, ANONYMOUS)["tasks"] == 2
         assert not purge(ops, "of-an-earlier-setting").total()
-    left = [name for name in redis_client.scan_iter("*") if ANONYMOUS.encode() in name or b"task" in name]
+    left = [name for name in redis_client.scan_iter("*") if ANONYMOUS.encode() in name or b"task:" in name]
     assert left == []
+
+
+# An owner's id is nobody else's: whatever is late reaches nobody.
+
+
+def give_away(ops: httpx.Client, name: str) -> dict[str, str]:
+    """The name goes from one tenant to the next; the header of its new key."""
+    ops.post(f"/v1/keys/{name}/revoke").raise_for_status()
+    purge(ops, name)
+    ops.delete(f"/v1/keys/{name}").raise_for_status()
+    return make(ops, {}, name)
+
+
+def own(client: httpx.Client, header: dict[str, str]) -> str:
+    owner: str = client.get("/v1/key", headers=header).json()["owner"]
+    return owner
+
+
+LISTS = ("/v1/tasks", "/v1/files", "/v1/batches", "/v1/ingestions", "/v1/datasets", "/v1/jobs")
+
+
+def nothing_of(client: httpx.Client, header: dict[str, str]) -> bool:
+    return not any(client.get(path, headers=header).raise_for_status().json()["data"] for path in LISTS)
+
+
+@contextmanager
+def no_thread_for_the_storage(app: ServedApp) -> Iterator[None]:
+    """While inside, whoever needs the storage of this process waits: a disk that hangs."""
+    release, busy = threading.Event(), threading.Barrier(17)
+
+    def hang() -> None:
+        busy.wait(PATIENCE_S)
+        release.wait(PATIENCE_S)
+
+    async def hold() -> None:
+        await asyncio.gather(*(app.services.storage.run(hang) for _ in range(16)))
+
+    with ThreadPoolExecutor(1) as holder:
+        held = holder.submit(asyncio.run, hold())
+        busy.wait(PATIENCE_S)
+        try:
+            yield
+        finally:
+            release.set()
+            held.result()
+
+
+def test_what_waited_while_its_tenant_was_purged_is_not_the_next_one_s(
+    serve: Callable[..., ServedApp], tmp_path: Path, redis_client: "redis.Redis"
+) -> None:
+    root = str(tmp_path / "storage")
+    slow, app = serve(storage_url=root), serve(storage_url=root)
+    with client_of(app, first_key(app)) as ops, ThreadPoolExecutor() as threads:
+        bob = make(ops, {}, "bob", limits={"stored_bytes": 10**9, "requests_per_second": 0.001})
+        owner = ops.get("/v1/keys/bob").json()["owner"]
+        wait_until(lambda: slow.services.keys.name_of(owner) == "bob")
+        body = {"source": {"documents": [{"id": "a", "text": "secret"}]}, "sink": {"type": "parquet", "dataset": "d"}}
+
+        with no_thread_for_the_storage(slow):
+            late = threads.submit(slow.client.post, "/v1/ingestions", json=body, headers=bob)
+            wait_until(lambda: redis_client.exists(f"eq:rate:{owner}"), message="the request was let in")
+            again = give_away(ops, "bob")
+        late.result()
+
+        assert nothing_of(app.client, again)
+
+
+def test_what_was_still_being_sent_is_not_the_next_one_s(serve: Callable[..., ServedApp], tmp_path: Path) -> None:
+    app = serve(storage_url=str(tmp_path / "storage"))
+    with client_of(app, first_key(app)) as ops:
+        bob = make(ops, {}, "bob")
+        made = []
+
+        def body() -> Iterator[bytes]:
+            yield b'{"input": '
+            made.append(give_away(ops, "bob"))
+            yield b'"a"}'
+
+        sent = app.client.post("/v1/tasks", content=body(), headers={**bob, "content-type": "application/json"})
+
+        assert sent.status_code == 202
+        assert nothing_of(app.client, made[0])
+
+
+def test_a_worker_that_stood_still_writes_nothing_for_the_next_one(
+    serve: Callable[..., ServedApp], tmp_path: Path
+) -> None:
+    root = str(tmp_path / "storage")
+    app, storage = serve(storage_url=root), Storage.open(root)
+    with client_of(app, first_key(app)) as ops:
+        bob = make(ops, {}, "bob")
+        owner = own(app.client, bob)
+        again = give_away(ops, "bob")
+
+        load(storage, document("a", [1, 2, 3, 4], text="secret"), owner=owner, name="handbook")
+
+        assert nothing_of(app.client, again)
+        problem(app.client.get("/v1/datasets/handbook", headers=again), 404, "dataset_not_found", "name")
+
+
+def test_the_slower_of_two_purges_takes_nothing_of_the_next_one(
+    serve: Callable[..., ServedApp], tmp_path: Path, redis_client: "redis.Redis"
+) -> None:
+    root = str(tmp_path / "storage")
+    slow, app, storage = serve(storage_url=root), serve(storage_url=root), Storage.open(root)
+    with client_of(app, first_key(app)) as ops, ThreadPoolExecutor() as threads:
+        bob = make(ops, {}, "bob")
+        load(storage, document("a", [1, 2, 3, 4]), owner=(owner := own(app.client, bob)), name="handbook")
+        wait_until(lambda: slow.client.get("/v1/datasets", headers=bob).is_success)
+        ops.post("/v1/keys/bob/revoke").raise_for_status()
+        admin = {"authorization": ops.headers["authorization"]}
+
+        with no_thread_for_the_storage(slow):
+            late = threads.submit(slow.client.post, "/v1/keys/bob/purge", headers=admin)
+            wait_until(lambda: redis_client.zscore("eq:purged", owner), message="the purge has begun")
+            again = give_away(ops, "bob")
+            load(storage, document("b", [1, 2, 3, 4]), owner=own(app.client, again), name="handbook")
+
+        assert late.result().is_success
+        [left] = app.client.get("/v1/datasets", headers=again).json()["data"]
+        assert (left["name"], left["documents"]) == ("handbook", 1)
+        assert ops.get("/v1/keys/bob").json()["revoked_at"] is None
+
+
+def test_a_purged_name_of_the_environment_stays_refused(
+    serve: Callable[..., ServedApp], redis_url: str, tmp_path: Path
+) -> None:
+    root = str(tmp_path / "storage")
+    both = serve(api_keys=KEYS, storage_url=root)
+    form, file = {"purpose": "user_data"}, {"file": ("a.txt", b"text")}
+    both.client.post("/v1/files", headers=BOB, data=form, files=file).raise_for_status()
+    one = serve(api_keys=KEYS.partition(",")[0], admin_keys="ann", storage_url=root)
+    with client_of(one, "key of ann") as ops:
+        assert purge(ops, "bob")["files"] == 1
+        wait_until(lambda: both.client.get("/v1/key", headers=BOB).status_code == 401)
+        assert "another name" in both.client.get("/v1/key", headers=BOB).json()["detail"]
+        new = make(ops, {}, "bob")
+        assert nothing_of(one.client, new), "a key of Redis may have the name, and is somebody else"
+    assert serve(api_keys=KEYS, storage_url=root).client.get("/v1/key", headers=BOB).status_code == 401
+
+
+def test_what_is_made_without_a_key_after_a_purge_is_of_somebody_new(
+    serve: Callable[..., ServedApp], tmp_path: Path
+) -> None:
+    root = str(tmp_path / "storage")
+    everybody = serve(storage_url=root)
+    ops_app = serve(api_keys=KEYS, admin_keys="ann", storage_url=root)
+    old = everybody.client.post("/v1/tasks", json={"input": "old"}).json()["id"]
+    first = own(everybody.client, {})
+    with client_of(ops_app, "key of ann") as ops:
+        assert purge(ops, ANONYMOUS)["tasks"] == 1
+        wait_until(lambda: own(everybody.client, {}) != first)
+        assert everybody.client.get(f"/v1/tasks/{old}").status_code == 404
+        new = everybody.client.post("/v1/tasks", json={"input": "new"}).json()["id"]
+        assert [one["id"] for one in everybody.client.get("/v1/tasks").json()["data"]] == [new]
+        assert purge(ops, ANONYMOUS)["tasks"] == 1
+        wait_until(lambda: nothing_of(everybody.client, {}))

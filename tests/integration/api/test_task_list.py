@@ -116,14 +116,11 @@ def test_a_search_that_takes_too_long_says_where_to_go_on(client: httpx.Client, 
     assert not second.more
 
 
-def test_synchronous_calls_are_not_listed_and_those_that_do_not_wait_are(
-    client: httpx.Client, worker: LedgerWorker
-) -> None:
+def test_synchronous_calls_are_not_listed(client: httpx.Client, worker: LedgerWorker) -> None:
     with worker.serving():
         assert client.post("/v1/embeddings", json={"input": "a"}).status_code == 200
-    body = client.post("/v1/embeddings", json={"input": "b"}, headers={"prefer": "respond-async"}).json()
 
-    assert ids(listed(client)) == [body["id"]]
+    assert ids(listed(client)) == []
 
 
 def test_a_deleted_task_is_not_listed(client: httpx.Client) -> None:

@@ -32,7 +32,6 @@ def test_a_submitted_task_is_told_where_to_look(client: httpx.Client) -> None:
     assert answer.status_code == 202
     assert answer.headers["location"] == f"/v1/tasks/{task['id']}"
     assert 1 <= int(answer.headers["retry-after"]) <= 120
-    assert answer.headers["etag"] == '"1"'
     assert task["object"] == "embedding.task"
     assert task["status"] == "queued"
     assert task["counts"] == {"total": 2, "completed": 0, "failed": 0}
@@ -50,7 +49,6 @@ def test_the_answer_to_a_submission_is_what_the_ledger_holds(client: httpx.Clien
         assert abs(submitted.pop(name) - stored.pop(name)) <= 1
     assert (submitted.pop("waiting"), stored.pop("waiting")["code"]) == (None, "in_line")
     assert submitted == stored
-    assert read.headers["etag"] == answer.headers["etag"]
     assert read.headers["cache-control"] == "no-store"
 
 
@@ -143,43 +141,26 @@ def test_a_long_poll_returns_at_the_end(app: ServedApp, client: httpx.Client, wo
         assert poll.result().json()["status"] == "completed"
 
 
-def test_a_long_poll_by_preference_ends_with_the_wait(client: httpx.Client) -> None:
+def test_a_long_poll_ends_with_the_wait(client: httpx.Client) -> None:
     task = submit(client, "x")
 
-    answer = client.get(task["links"]["self"], headers={"prefer": "wait=0.05"})
+    answer = client.get(task["links"]["self"], params={"wait": 0.05})
 
     assert answer.status_code == 200
     assert answer.json()["status"] == "queued"
     assert answer.headers["retry-after"]
 
 
-def test_an_unchanged_task_is_a_304(client: httpx.Client, worker: LedgerWorker) -> None:
-    task = submit(client, "x")
-    tag = client.get(task["links"]["self"]).headers["etag"]
-
-    same = client.get(task["links"]["self"], headers={"if-none-match": tag})
-    waited = client.get(task["links"]["self"], params={"wait": "0.05"}, headers={"if-none-match": f"W/{tag}"})
-    worker.work()
-    changed = client.get(task["links"]["self"], params={"wait": 20}, headers={"if-none-match": tag})
-
-    assert same.status_code == waited.status_code == 304
-    assert same.headers["etag"] == tag
-    assert changed.status_code == 200
-
-
-def test_a_long_poll_with_a_tag_returns_at_the_first_change(
+def test_a_long_poll_without_an_end_tells_what_has_changed_meanwhile(
     app: ServedApp, client: httpx.Client, worker: LedgerWorker
 ) -> None:
     task = submit(client, [f"text {i}" for i in range(200)])
     with concurrent.futures.ThreadPoolExecutor() as pool:
-        poll = pool.submit(client.get, task["links"]["self"], params={"wait": 20}, headers={"if-none-match": '"1"'})
+        poll = pool.submit(client.get, task["links"]["self"], params={"wait": 2})
         wait_until(lambda: app.services.hub.waiting_requests, message="nobody waits")
         worker.work(max_units=1)
 
-        answer = poll.result()
-    assert answer.status_code == 200
-    assert answer.json()["status"] == "in_progress"
-    assert answer.headers["etag"] != '"1"'
+        assert poll.result().json()["status"] == "in_progress"
 
 
 def test_a_stopping_server_answers_long_polls_with_what_it_knows(app: ServedApp, client: httpx.Client) -> None:
@@ -300,9 +281,10 @@ def test_the_same_idempotency_key_gets_the_same_task(client: httpx.Client, worke
     assert worker.work() == 0
 
 
-@pytest.mark.parametrize("key", ["", "x" * 256, "tab\there"])
-def test_an_unusable_idempotency_key(client: httpx.Client, key: str) -> None:
-    answer = client.post("/v1/tasks", json={"input": "a"}, headers={"idempotency-key": key})
+@pytest.mark.parametrize("path", ["/v1/tasks", "/v1/batches", "/v1/ingestions"])
+@pytest.mark.parametrize("key", [b"", b"x" * 256, b"tab\there", b"caf\xe9"])
+def test_an_unusable_idempotency_key(client: httpx.Client, key: bytes, path: str) -> None:
+    answer = client.post(path, json={"input": "a"}, headers={b"idempotency-key": key})
 
     assert answer.status_code == 400
     assert answer.json()["error"]["param"] == "Idempotency-Key"

@@ -102,7 +102,7 @@ def test_one_failed_text_fails_the_request(
 
 
 def test_what_takes_too_long_is_overload_and_the_retry_joins(client: httpx.Client, worker: LedgerWorker) -> None:
-    first = client.post("/embed", json={"inputs": "slow"}, headers={"prefer": "wait=0.05"})
+    first = client.post("/embed", json={"inputs": "slow"}, headers={"x-stainless-read-timeout": "0.1"})
     with worker.serving():
         second = client.post("/v1/embeddings", json={"input": "slow"})
 

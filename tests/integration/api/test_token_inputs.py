@@ -1,88 +1,73 @@
-"""Token numbers over HTTP: with a vocabulary, without one, and while it is being loaded."""
+"""Token numbers over HTTP: the first ones, which have the vocabulary read, and those after them."""
 
 import concurrent.futures
 import threading
 from collections.abc import Callable
-from typing import NoReturn
 
 import httpx
 import pytest
 import tiktoken
 
-from api.request.token_input import ENCODING
+from api import token_input
 from stack.testing import PATIENCE_S, wait_until
 from tests.integration.api.ledger_worker import LedgerWorker, vector
 from tests.integration.api.served import ServedApp
 
-SMALL = tiktoken.Encoding(
-    name=ENCODING, pat_str=r"\w+|\W+", mergeable_ranks={bytes([byte]): byte for byte in range(256)}, special_tokens={}
-)
-"""In the place of the real one, which would have to be downloaded."""
+
+@pytest.fixture(autouse=True)
+def _not_read_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(token_input, "_tokens", [])
 
 
 @pytest.fixture
 def client(worker: LedgerWorker, serve: Callable[..., ServedApp]) -> httpx.Client:
-    return serve(token_inputs="tiktoken").client
+    return serve().client
 
 
-def test_they_are_decoded(client: httpx.Client, worker: LedgerWorker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(tiktoken.registry.ENCODINGS, ENCODING, SMALL)
-    arrays = [SMALL.encode(text) for text in ("one", "zwölf")]
+def test_they_are_decoded(client: httpx.Client, worker: LedgerWorker, cl100k: tiktoken.Encoding) -> None:
+    arrays = [cl100k.encode(text) for text in ("one", "zwölf")]
     with worker.serving():
         several = client.post("/v1/embeddings", json={"input": arrays})
         one = client.post("/embeddings/", json={"input": arrays[1], "encoding_format": "float"})
-        task = client.post("/v1/embeddings", json={"input": arrays}, headers={"prefer": "respond-async"})
 
     found = [item["embedding"] for item in several.json()["data"]]
     assert found == [pytest.approx(vector(text).tolist()) for text in ("one", "zwölf")]
     assert [item["embedding"] for item in one.json()["data"]] == found[1:]
-    assert task.status_code == 202
-    assert task.json()["counts"]["total"] == 2
 
 
 def test_a_large_body_is_decoded_in_a_thread(
-    client: httpx.Client, worker: LedgerWorker, monkeypatch: pytest.MonkeyPatch
+    client: httpx.Client, worker: LedgerWorker, cl100k: tiktoken.Encoding
 ) -> None:
-    monkeypatch.setitem(tiktoken.registry.ENCODINGS, ENCODING, SMALL)
-    texts = [f"{n} " + "x" * 400 for n in range(1000)]  # as many as LangChain sends at once
+    texts = [f"{n} " + "zwölf " * 60 for n in range(1000)]  # as many as LangChain sends at once
     with worker.serving():
-        answer = client.post("/v1/embeddings", json={"input": [SMALL.encode(text) for text in texts]})
+        answer = client.post("/v1/embeddings", json={"input": [cl100k.encode(text) for text in texts]})
 
     assert answer.json()["data"][999]["embedding"] == pytest.approx(vector(texts[999]).tolist())
 
 
-@pytest.mark.parametrize("prefer", ["wait=1", "respond-async"])
-def test_without_a_vocabulary_they_are_refused(
-    client: httpx.Client, monkeypatch: pytest.MonkeyPatch, prefer: str
-) -> None:
-    def offline(_name: str) -> NoReturn:
-        raise OSError("no network")
+class _Gate:
+    """In the place of the lock of the thread that reads the vocabulary."""
 
-    monkeypatch.setattr(tiktoken, "get_encoding", offline)
-    answer = client.post("/v1/embeddings", json={"input": [1, 2]}, headers={"prefer": prefer})
+    def __init__(self) -> None:
+        self.reached, self.opened = threading.Event(), threading.Event()
 
-    error = answer.json()["error"]
-    assert answer.status_code == 400
-    assert (error["code"], error["param"]) == ("invalid_type", "input")
-    assert "check_embedding_ctx_length=False" in error["message"]
+    def __enter__(self) -> None:
+        self.reached.set()
+        assert self.opened.wait(PATIENCE_S)
+
+    def __exit__(self, *_: object) -> None:
+        """Others may follow."""
 
 
 def test_while_it_is_being_loaded_everybody_else_is_served(
     client: httpx.Client, worker: LedgerWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    loading, go = threading.Event(), threading.Event()
-
-    def slow(_name: str) -> tiktoken.Encoding:
-        loading.set()
-        assert go.wait(PATIENCE_S)
-        return SMALL
-
-    monkeypatch.setattr(tiktoken, "get_encoding", slow)
+    monkeypatch.setattr(token_input, "_loading", gate := _Gate())
     with worker.serving(), concurrent.futures.ThreadPoolExecutor() as pool:
-        call = pool.submit(client.post, "/v1/embeddings", json={"input": SMALL.encode("one")})
-        wait_until(loading.is_set, message="nobody loads it")
+        call = pool.submit(client.post, "/v1/embeddings", json={"input": [606]})
+        wait_until(gate.reached.is_set, message="nobody loads it")
         other = client.post("/v1/embeddings", json={"input": "two"})
-        go.set()
+        gate.opened.set()
         answer = call.result()
 
     assert other.status_code == 200
@@ -93,21 +78,3 @@ def test_native_routes_take_none(client: httpx.Client) -> None:
     answer = client.post("/v1/tasks", json={"input": [[1], [2]]})
 
     assert (answer.status_code, answer.json()["error"]["param"]) == (400, "input[0]")
-
-
-@pytest.mark.parametrize("prefer", ["wait=0.05", "respond-async, wait=0.05"])
-def test_who_does_not_wait_for_the_vocabulary_is_told_to_come_back(
-    client: httpx.Client, monkeypatch: pytest.MonkeyPatch, prefer: str
-) -> None:
-    go = threading.Event()
-
-    def slow(_name: str) -> tiktoken.Encoding:
-        assert go.wait(PATIENCE_S)
-        return SMALL
-
-    monkeypatch.setattr(tiktoken, "get_encoding", slow)
-    answer = client.post("/v1/embeddings", json={"input": [1, 2]}, headers={"prefer": prefer})
-    go.set()
-
-    assert (answer.status_code, answer.json()["error"]["code"]) == (503, "not_ready")
-    assert int(answer.headers["retry-after"]) > 0

@@ -183,7 +183,7 @@ def test_the_window_ends_in_the_middle(hands: Hands) -> None:
     batch = hands.batch(batch_id)
     assert (batch.total, batch.completed, batch.failed) == (10, 4, 6)
     left = hands.lines(batch.error_file_id)
-    message = "This request could not be executed before the completion window expired."
+    message = "This request could not be executed before the completion window expired. Send it again."
     assert [line["error"] for line in left] == [{"code": "batch_expired", "message": message}] * 6
     hands.step()
     nothing_is_left(hands, hands.batch(batch_id))

@@ -1,10 +1,7 @@
 """The `embedq` command against the real web tier and a real worker."""
 
 import json
-import os
-import pty
 import signal
-import termios
 from pathlib import Path
 
 import numpy as np
@@ -158,34 +155,6 @@ def test_a_refused_text_is_named_by_its_line(command: Command) -> None:
     assert ran.code == 3
     assert "line 3: " in ran.err
     assert folder_names(command.folder / "made") == set()
-
-
-def test_top_shows_the_service(command: Command) -> None:
-    plain, objects = command("top", "--once"), command("top", "--once", "--json")
-    assert (plain.code, objects.code) == (0, 0)
-    assert any(line.startswith("sentence-transformers/all-MiniLM-L6-v2  cpu fake float32") for line in plain.lines)
-    assert [one["object"] for one in objects.json] == ["service", "history"]
-    with command.started("top", "--json") as top:
-        assert top.stdout
-        assert json.loads(top.stdout.readline())["object"] == "service"
-        top.send_signal(signal.SIGINT)
-        assert top.wait(PATIENCE_S) == 130
-
-
-def test_top_fills_a_terminal_and_leaves_it_as_it_was(command: Command) -> None:
-    controller, terminal = pty.openpty()
-    termios.tcsetwinsize(terminal, (50, 200))
-    with command.started("top", stdout=terminal) as top:
-        os.close(terminal)
-        seen = b""
-        while b"all-MiniLM-L6-v2" not in seen:
-            seen += os.read(controller, 65_536)
-        top.send_signal(signal.SIGINT)
-        while b"\x1b[?1049l" not in seen:  # back from the other screen
-            seen += os.read(controller, 65_536)
-        assert top.wait(PATIENCE_S) == 130
-    os.close(controller)
-    assert seen.index(b"\x1b[?1049h") < seen.index(b"all-MiniLM-L6-v2")
 
 
 def test_the_doctor_is_content_with_a_server_that_works(

@@ -17,7 +17,7 @@ from stack.link import Link
 from stack.testing import PATIENCE_S, RedisServer, free_port, wait_until
 from tasks.errors import Overloaded, RedisUnavailable
 from tasks.ledger import (
-    CHANGED_CHANNEL,
+    ENDED_CHANNEL,
     AsyncLedger,
     Finished,
     Ledger,
@@ -270,7 +270,7 @@ async def test_the_web_tier_hears_the_new_master(failover: tuple[Link, Callable[
     fail_over()
     await ledger.run(operations.watch("m"))
     async with asyncio.timeout(10):
-        while not await ledger.client.publish(CHANGED_CHANNEL, "|"):  # noqa: ASYNC110 - nothing announces it
+        while not await ledger.client.publish(ENDED_CHANNEL, ""):  # noqa: ASYNC110 - nothing announces it
             await asyncio.sleep(0)
     while not task.done():  # redis-py may take the end of its own time limit for what ends the task
         task.cancel()

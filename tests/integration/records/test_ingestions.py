@@ -15,6 +15,7 @@ from tasks.records.ingestion_operations import (
     cancel_ingestion,
     close_ingestion,
     create_ingestion,
+    find_ingestion,
     list_ingestions,
     move_ingestion,
     open_ingestions,
@@ -72,7 +73,10 @@ def test_a_new_ingestion(driver: Driver) -> None:
     assert is_ingestion_id(made)
     assert (ingestion.status, ingestion.spec, ingestion.model) == (S.QUEUED, SPEC, "org/model")
     assert (ingestion.counts.documents, ingestion.listing_complete, ingestion.expires_ms) == (0, False, None)
+    assert (ingestion.roots, ingestion.shares_table) == (None, False)
     assert driver.run(open_ingestions(10)) == [made]
+    limited = read(driver, created(driver, roots=(), shares_table=True))
+    assert (limited.roots, limited.shares_table) == ([], True)
 
 
 def test_an_owner_has_so_many_open_ingestions_at_a_time(driver: Driver) -> None:
@@ -89,10 +93,15 @@ def test_an_owner_has_so_many_open_ingestions_at_a_time(driver: Driver) -> None:
 
 
 def test_a_key_finds_its_ingestion_and_refuses_another_request(driver: Driver) -> None:
+    assert driver.run(find_ingestion("anonymous", KEY)) is None
     first = created(driver, key=KEY)
-    assert created(driver, key=KEY) == first
+    assert created(driver, key=KEY) == driver.run(find_ingestion("anonymous", KEY)) == first
+    assert driver.run(find_ingestion("somebody", KEY)) is None
+    other = (KEY[0], "e" * 32)
     with pytest.raises(IdempotencyConflict):
-        created(driver, key=(KEY[0], "e" * 32))
+        created(driver, key=other)
+    with pytest.raises(IdempotencyConflict):
+        driver.run(find_ingestion("anonymous", other))
 
 
 def test_a_list_is_newest_first_and_by_owner(driver: Driver) -> None:

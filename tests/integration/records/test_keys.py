@@ -6,16 +6,14 @@ import pytest
 import redis
 
 from tasks.errors import QuotaExceeded
-from tasks.ledger.operations import PURGES_TOLD_S
-from tasks.records.api_keys import Key, KeyReading, Scope, read_keys, write_key
-from tasks.records.purge import close_account
+from tasks.records.api_keys import Anonymous, Key, Scope, StoredKeys, read_keys, write_anonymous, write_key
 from tests.integration.ledger.driver import Driver
 
-ONE = Key(name="one", digests=(), scopes=frozenset({Scope.READ}), created=1).to_json()
-OTHER = Key(name="one", digests=(), scopes=frozenset({Scope.BULK}), created=1).to_json()
+ONE = Key(name="one", owner="of one", digests=(), scopes=frozenset({Scope.READ}), created=1).to_json()
+OTHER = Key(name="one", owner="of one", digests=(), scopes=frozenset({Scope.BULK}), created=1).to_json()
 
 
-def reading(driver: Driver, known: str | None = None) -> KeyReading:
+def reading(driver: Driver, known: str | None = None) -> StoredKeys:
     return driver.ledger.run(read_keys(known))
 
 
@@ -36,7 +34,7 @@ def test_what_is_written_is_read_once(driver: Driver) -> None:
     assert driver.ledger.run(write_key("one", b"", ONE))
     first = reading(driver, empty.stamp)
     assert first.records == {"one": ONE}
-    assert reading(driver, first.stamp) == KeyReading(first.now_s, first.stamp, None)
+    assert reading(driver, first.stamp) == StoredKeys(first.now_s, first.stamp, None)
 
     assert driver.ledger.run(write_key("one", ONE, b""))
     last = reading(driver, first.stamp)
@@ -44,15 +42,14 @@ def test_what_is_written_is_read_once(driver: Driver) -> None:
     assert len({empty.stamp, first.stamp, last.stamp}) == 3
 
 
-def test_a_reading_tells_who_was_purged_of_late(driver: Driver) -> None:
-    driver.ledger.run(close_account("one"))
-    now_s = reading(driver, "").now_s
-    assert driver.ledger.run(read_keys("", now_s)).purged == ("one",)
-    assert driver.ledger.run(read_keys("", now_s + 0.001)).purged == ()
-    assert reading(driver, "").purged == ()
-    driver.advance(int(PURGES_TOLD_S * 1000))
-    driver.ledger.run(close_account("other"))
-    assert driver.ledger.run(read_keys("", 0)).purged == ("other",)
+def test_generations_of_what_is_made_without_keys_are_told_each_time_and_close_nothing(driver: Driver) -> None:
+    first, second = Anonymous(1, 0, 5.0), Anonymous(1, 1, 5.0)
+    assert driver.ledger.run(write_anonymous(b"", first))
+    assert not driver.ledger.run(write_anonymous(b"", second))
+    found = reading(driver, "")
+    assert (found.stamp, found.records, Anonymous.from_text(found.anonymous)) == ("", None, first)
+    assert driver.ledger.run(write_anonymous(found.anonymous, second))
+    assert reading(driver).records == {}
 
 
 def test_a_change_of_what_somebody_else_has_changed_is_refused(driver: Driver) -> None:

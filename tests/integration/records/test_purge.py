@@ -2,12 +2,10 @@
 
 from collections.abc import Sequence
 
-import pytest
 import redis
 
-from tasks.errors import KeyInUse
 from tasks.ledger import DOCUMENTS, Admission, CommitOutcome, Lane, Submission, operations
-from tasks.records.api_keys import Key, Scope, write_key
+from tasks.records.api_keys import read_keys
 from tasks.records.batches import NewBatch, create_batch, new_batch_id, read_batch
 from tasks.records.creation import RecordKind
 from tasks.records.files import FileRecord, Purpose, file_id_from, put_file, read_file
@@ -95,25 +93,14 @@ def test_an_ingestion_ends_with_all_its_tasks_and_goes_on_no_more(driver: Driver
     assert a_round(driver, "ann")[-1].clean
 
 
-def test_what_a_new_key_of_the_name_owns_stays(driver: Driver) -> None:
-    key = Key(name="ann", digests=(), scopes=frozenset({Scope.READ}), created=1)
-    revoked = key.revoke(2)
-    driver.run(write_key("ann", b"", revoked.to_json()))
-    former = driver.submit(owner="ann", listed=True).task_id
+def test_a_purged_owner_has_a_mark_that_stays(driver: Driver) -> None:
     driver.run(sweep_owner("ann"))
-    assert driver.run(operations.read_task(former)) is None
+    begun = driver.run(read_keys(owners=["ann", "bob"])).purged
+    assert begun == {"ann": driver.now_ms / 1000}
+    driver.advance(1000)
+    driver.run(sweep_owner("ann"))
     driver.run(close_account("ann"))
-
-    driver.run(write_key("ann", revoked.to_json(), key.to_json()))  # while the purge still sweeps
-    task_id = driver.submit(owner="ann", listed=True).task_id
-    with pytest.raises(KeyInUse):
-        driver.run(sweep_owner("ann"))
-    with pytest.raises(KeyInUse):
-        driver.run(close_account("ann"))
-    assert [task.id for task in driver.listed("ann").tasks] == [task_id]
-    with pytest.raises(KeyInUse):
-        key.purge(3)
-    driver.run(write_key("ann", key.to_json(), b""))
+    assert driver.run(read_keys(owners=["ann"])).purged == begun
 
 
 def test_a_round_goes_on_where_the_call_before_has_stopped(driver: Driver) -> None:

@@ -7,7 +7,6 @@ import httpx
 import pytest
 
 from stack.testing import Roles
-from tasks.documents.map_job import draw_map
 from tasks.documents.sinks.parquet.dataset_cleanup import sweep_datasets
 from tasks.documents.sinks.parquet.parquet_sink import Dataset, ParquetSink
 from tasks.documents.storage_command import unknown_objects
@@ -135,7 +134,6 @@ def test_a_dataset_in_a_bucket(url: str) -> None:
         (row,) = nearest_chunks(reader, catalog, document("a", "new").vectors[1], 1)
         assert (row.fields["doc_id"], row.fields["text"]) == ("a", "new 1")
         assert row.score == pytest.approx(1)
-    assert len(draw_map(reader, catalog, lambda: None).points) == 4
     assert delete_dataset(storage, "alice", "handbook")
     assert list(datasets_of(storage, "alice")) == []
     sweep_datasets(storage, grace_s=-5)

@@ -4,7 +4,6 @@ from typing import Any
 
 from api.queue.served_models import ServedModels
 from api.queue.submission import EmbeddingRequests
-from api.request.api_keys import KeyRing
 from tasks.ledger import Lane, ModelEntry, ModelOverview, WorkerEntry
 from worker_config.settings import load_settings
 
@@ -65,7 +64,7 @@ def overview(
 def requests(seen: ModelOverview | None = None, **settings: Any) -> EmbeddingRequests:
     """What makes submissions, once a worker has been `seen`; None: none has been."""
     loaded = load_settings(served_name=MODEL, **settings)
-    registry = ServedModels(loaded, several=lambda: KeyRing(loaded).several)
+    registry = ServedModels(loaded, several=lambda: len(loaded.api_keys) > 1)
     if seen is not None:
         registry.update({MODEL: seen})
     return EmbeddingRequests(loaded, registry)

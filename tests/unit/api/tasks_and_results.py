@@ -22,7 +22,6 @@ def a_task(state: State = State.COMPLETED, total: int = 3) -> Task:
         finished_ms=None,
         deadline_ms=None,
         expires_ms=9_999,
-        version=4,
         options=Options(),
         metadata={"k": "v"},
     )

@@ -4,9 +4,11 @@ from typing import Any
 
 import pytest
 
-from api.families.ingestion_body import Sink, Source, check_again, check_sink, check_source
+from api.schemas.new_ingestion import ParquetSink, PostgresSink, UrlsSource
+from api.services.ingestion_checks import check_again, check_sink, check_source
 from tasks.errors import InvalidValue, SourceFailed
 from tasks.records.api_keys import NO_LIMITS, Limits
+from tasks.records.ingestions import Counts, Ingestion, IngestionStatus
 from worker_config.settings import Settings, load_settings
 
 
@@ -17,6 +19,12 @@ def settings() -> Settings:
 
 def limits(**given: Any) -> Limits:
     return NO_LIMITS.model_copy(update=given)
+
+
+def made(source: dict[str, Any], **rights: Any) -> Ingestion:
+    sink = {"type": "postgresql", "name": "main", "table": "t"}
+    spec = {"source": source, "sink": sink}
+    return Ingestion("ing_1", "ann", IngestionStatus.FAILED, spec, 0, 0, Counts(), True, **rights)
 
 
 @pytest.mark.parametrize(
@@ -37,7 +45,7 @@ def limits(**given: Any) -> Limits:
 def test_tables_that_a_key_may_load_into(
     settings: Settings, sinks: tuple[str, ...] | None, name: str, table: str, allowed: bool
 ) -> None:
-    sink = Sink(type="postgresql", name=name, table=table)
+    sink = PostgresSink(type="postgresql", name=name, table=table)
     if allowed:
         check_sink(sink, settings, limits(sinks=sinks))
     else:
@@ -47,9 +55,9 @@ def test_tables_that_a_key_may_load_into(
 
 def test_a_key_hears_nothing_of_connections_that_it_may_not_use(settings: Settings) -> None:
     with pytest.raises(InvalidValue) as refused:
-        check_sink(Sink(type="postgresql", name="other", table="t"), settings, limits(sinks=("main/t",)))
+        check_sink(PostgresSink(type="postgresql", name="other", table="t"), settings, limits(sinks=("main/t",)))
     assert "other" not in refused.value.detail
-    check_sink(Sink(type="parquet", dataset="mine"), settings, limits(sinks=()))
+    check_sink(ParquetSink(type="parquet", dataset="mine"), settings, limits(sinks=()))
 
 
 @pytest.mark.parametrize(
@@ -70,7 +78,7 @@ def test_a_key_hears_nothing_of_connections_that_it_may_not_use(settings: Settin
 def test_folders_that_a_key_may_read(
     settings: Settings, roots: tuple[str, ...] | None, url: str, allowed: bool
 ) -> None:
-    source = Source(urls=[url])
+    source = UrlsSource(urls=[url])
     if allowed:
         check_source(source, settings, limits(roots=roots))
     else:
@@ -79,12 +87,11 @@ def test_folders_that_a_key_may_read(
 
 
 def test_a_table_of_another_key_is_loaded_into_again_while_the_limits_name_it(settings: Settings) -> None:
-    sink = {"type": "postgresql", "name": "main", "table": "t"}
-    spec = {"sink": sink, "source": {"documents": 1}, "shares_table": True}
-    check_again(spec, settings, limits(sinks=("main/t",)))
+    shared = made({"documents": 1}, shares_table=True)
+    check_again(shared, settings, limits(sinks=("main/t",)))
     for key in (limits(), limits(sinks=("main",))):
         with pytest.raises(InvalidValue):
-            check_again(spec, settings, key)
+            check_again(shared, settings, key)
 
 
 @pytest.mark.parametrize(
@@ -98,13 +105,9 @@ def test_a_table_of_another_key_is_loaded_into_again_while_the_limits_name_it(se
     ],
 )
 def test_what_is_tried_again_is_checked_again(settings: Settings, changed: dict[str, Any], allowed: bool) -> None:
-    spec = {
-        "sink": {"type": "postgresql", "name": "main", "table": "t"},
-        "source": {"urls": 1},
-        "roots": ["/srv/docs/a"],
-    }
+    ingestion = made({"urls": 1}, roots=["/srv/docs/a"])
     if allowed:
-        check_again(spec, settings, limits(**changed))
+        check_again(ingestion, settings, limits(**changed))
     else:
         with pytest.raises((InvalidValue, SourceFailed)):
-            check_again(spec, settings, limits(**changed))
+            check_again(ingestion, settings, limits(**changed))

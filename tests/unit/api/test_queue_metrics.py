@@ -4,7 +4,7 @@ import dataclasses
 
 from prometheus_client import CollectorRegistry
 
-from api.queue.metrics import QueueMetrics
+from api.metrics import Computed, queue_rows
 from api.queue.served_models import ServedModels
 from tasks.item import DEFAULT_RATE
 from tasks.ledger import DOCUMENTS, Lane, ModelOverview
@@ -19,7 +19,7 @@ def registry_of(seen: ModelOverview) -> CollectorRegistry:
     models = ServedModels(settings)
     models.update({MODEL: seen, DOCUMENTS: dataclasses.replace(seen, queue=DOCUMENTS)})
     registry = CollectorRegistry()
-    registry.register(QueueMetrics(models, settings))
+    registry.register(Computed(lambda: queue_rows(models, settings)))
     return registry
 
 

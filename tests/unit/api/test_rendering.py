@@ -41,7 +41,6 @@ def test_only_open_tasks_say_when_to_ask_again(state: State, retry_after: str | 
     response = task_response(a_task(state), retry_after_s=5)
 
     assert response.headers.get("retry-after") == retry_after
-    assert response.headers["etag"] == '"4"'
 
 
 @pytest.mark.parametrize("total", [1, 2, 31, 32, 33, 100])

@@ -122,7 +122,7 @@ def test_options_are_checked_against_what_a_worker_said() -> None:
 
 def openai_prompt(made_by: EmbeddingRequests, **fields: Any) -> str | None:
     body = orjson.dumps({"input": "a"} | fields)
-    return made_by.openai_task(body, owner="me", idempotency_key=None)[0].options.prompt_name
+    return made_by.synchronous(body, owner="me", wait_s=1)[0].options.prompt_name
 
 
 def test_input_type_chooses_a_prompt_where_the_model_has_one() -> None:

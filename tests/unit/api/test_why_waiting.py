@@ -28,7 +28,7 @@ def task(state: State = State.QUEUED, **changed: Any) -> Task:
     made = Task(
         id="t", queue="m", lane=Lane.BULK, owner="ann", state=state, total=100, completed=0, failed=0,
         prompt_tokens=0, created_ms=NOW_MS, started_ms=None, finished_ms=None, deadline_ms=None, expires_ms=None,
-        version=1, options=Options(), metadata={"name": "<script>"},
+        options=Options(), metadata={"name": "<script>"},
     )  # fmt: skip
     return dataclasses.replace(made, **changed)
 

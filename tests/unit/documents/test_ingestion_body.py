@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from api.families.ingestion_body import SOURCE_KINDS, Source, check_source
+from api.schemas.new_ingestion import SOURCE_KINDS, NewIngestion
+from tasks.documents.sinks.sink_kinds import SINKS
 from tasks.documents.sources.source_kinds import SOURCES
 from tasks.errors import InvalidValue, MissingParameter
-from worker_config.settings import Settings
 
 GIVEN: dict[str, tuple[list[Any], list[Any]]] = {
     "files": (
@@ -21,18 +21,24 @@ GIVEN: dict[str, tuple[list[Any], list[Any]]] = {
 
 def test_each_kind_of_source_can_be_opened() -> None:
     assert set(SOURCE_KINDS) == set(SOURCES) == set(GIVEN)
-    assert set(SOURCE_KINDS) <= set(Source.model_fields)
+
+
+def test_each_kind_of_sink_can_be_opened() -> None:
+    sinks = NewIngestion.model_json_schema()["properties"]["sink"]["discriminator"]["mapping"]
+    assert set(sinks) == set(SINKS)
 
 
 @pytest.mark.parametrize("kind", SOURCE_KINDS)
 def test_a_source_lists_what_it_names(kind: str) -> None:
     given, listed = GIVEN[kind]
 
-    assert Source.model_validate({kind: given}).listed() == (kind, listed)
+    source = NewIngestion.model_validate({"source": {kind: given}}).source
+
+    assert (source.kind, source.listed()) == (kind, listed)
 
 
 def test_a_source_is_of_one_kind() -> None:
     with pytest.raises(MissingParameter, match=r"^source needs one of files, urls and documents\.$"):
-        check_source(Source(), Settings())
+        NewIngestion.model_validate({"source": {}})
     with pytest.raises(InvalidValue, match=r"^source has files and urls; one ingestion has one kind of source\.$"):
-        check_source(Source.model_validate({"files": ["file-1"], "urls": ["/data/a"]}), Settings())
+        NewIngestion.model_validate({"source": {"files": ["file-1"], "urls": ["/data/a"]}})

@@ -107,7 +107,7 @@ def problem(status: int, code: str, message: str = "Text.", param: str | None = 
     return Answer(status, {"status": status, "detail": message, "error": error}, named)
 
 
-def task(status: str = "completed", *, total: int = 1, completed: int = 1, failed: int = 0, etag: str = "") -> Answer:
+def task(status: str = "completed", *, total: int = 1, completed: int = 1, failed: int = 0) -> Answer:
     """A task as the server shows it."""
     body = {
         "id": "task_1",
@@ -117,7 +117,7 @@ def task(status: str = "completed", *, total: int = 1, completed: int = 1, faile
         "counts": {"total": total, "completed": completed, "failed": failed},
         "usage": {"prompt_tokens": 3, "total_tokens": 3},
     }
-    return Answer(200, body, {"etag": etag} if etag else {})
+    return Answer(200, body)
 
 
 def embeddings(*rows: list[float]) -> Answer:

@@ -295,7 +295,7 @@ def test_exit_codes_of_errors(kind: type[EmbedqClientError], code: int) -> None:
 
 
 def test_every_command_has_help(capsys: pytest.CaptureFixture[str]) -> None:
-    others = ("up", "embed", "submit", "wait", "result", "cancel", "ingest", "search", "top", "doctor", "demo")
+    others = ("up", "embed", "submit", "wait", "result", "cancel", "ingest", "search", "doctor", "demo")
     for command in (*serve.ROLES, *others):
         with pytest.raises(SystemExit) as raised:
             parser().parse_args([command, "--help"])

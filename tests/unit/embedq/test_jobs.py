@@ -11,23 +11,28 @@ from embedq.cli.jobs import describe
 from embedq.ingestions import Ingestion
 from tests.unit.embedq.scripted import Answer, Scripted, task
 
+FAULT = {"code": "x", "message": "No."}
 WHY = {"code": "in_line", "message": "Third in the bulk lane; 2 workers."}
 
 
 def job(number: int = 1, **changed: Any) -> dict[str, Any]:
-    made = {
-        "id": f"task_{number}", "status": "queued", "completed": 0, "failed": 0, "total": 2048, "name": None,
-        "waiting": None, "error": None,
-    }  # fmt: skip
-    return made | changed
+    counts = {"total": 2048, "completed": 0, "failed": 0}
+    return {"id": f"task_{number}", "status": "queued", "counts": counts, "waiting": None} | changed
 
 
 def test_a_job_in_a_line() -> None:
     assert describe(job()) == "task_1 queued 0/2,048"
     assert describe(job(waiting=WHY)) == "task_1 queued 0/2,048: Third in the bulk lane; 2 workers."
-    ended = job(status="failed", completed=40, failed=8, name="nightly", error={"code": "x", "message": "No."})
+    counts = {"total": 2048, "completed": 40, "failed": 8}
+    ended = job(status="failed", counts=counts, metadata={"title": "x", "name": "nightly"}, error=FAULT)
     assert describe(ended) == "task_1 failed 48/2,048, 8 failed, nightly: No."
-    assert describe(job(name="\x1b]0;own\x07\n<b>")) == "task_1 queued 0/2,048, ?]0;own??<b>"
+    assert describe(job(metadata={"name": "\x1b]0;own\x07\n<b>"})) == "task_1 queued 0/2,048, ?]0;own??<b>"
+
+
+def test_a_batch_says_the_first_fault_of_its_file() -> None:
+    failed = job(id="batch_1", status="failed", metadata=None, errors={"object": "list", "data": [FAULT, {}]})
+    assert describe(failed) == "batch_1 failed 0/2,048: No."
+    assert describe(failed | {"errors": None}) == "batch_1 failed 0/2,048"
 
 
 def test_jobs_are_read_page_by_page_up_to_the_limit(elsewhere: Scripted, capsys: pytest.CaptureFixture[str]) -> None:

@@ -170,14 +170,21 @@ async def test_silence_ends_with_the_callers_time() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wait_s", "timeout_s", "preferred"), [(55, 600, "wait=55"), (55, 20, "wait=18"), (55, 0.5, "wait=1"), (0, 9, None)]
+    ("wait_s", "timeout_s", "query"), [(55, 600, "wait=55"), (55, 20, "wait=18"), (55, 0.5, "wait=1"), (0, 9, "")]
 )
 async def test_the_server_is_asked_to_answer_before_the_client_gives_up(
-    wait_s: float, timeout_s: float, preferred: str | None
+    wait_s: float, timeout_s: float, query: str
 ) -> None:
     async with scripted(FINE) as server, Transport(server.url) as transport:
         await transport.call(Call("GET", "/", wait_s=wait_s), timeout_s=timeout_s)
-        assert server.requests[0].headers.get("prefer") == preferred
+        assert server.requests[0].target.partition("?")[2] == query
+
+
+@pytest.mark.parametrize(("timeout_s", "announced"), [(600, 85), (20, 20), (0.5, 1)])
+async def test_a_call_that_waits_announces_its_read_timeout(timeout_s: float, announced: float) -> None:
+    async with scripted(FINE) as server, Transport(server.url) as transport:
+        await transport.call(Call("POST", "/", body={}, wait_s=55), timeout_s=timeout_s)
+        assert float(server.requests[0].headers["x-stainless-read-timeout"]) == pytest.approx(announced, abs=0.1)
 
 
 async def test_the_key_travels_in_the_header_only() -> None:

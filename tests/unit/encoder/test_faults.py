@@ -125,7 +125,9 @@ def test_messages_and_logs_hold_nothing_of_the_text(caplog: pytest.LogCaptureFix
     with caplog.at_level(logging.DEBUG):
         [outcome], _ = encode(StubEncoder(fault=quote), [Text("my password")], max_padded_tokens=100)
     assert outcome.error is not None
-    assert outcome.error.message == "The model could not encode this text (ValueError)."
+    assert outcome.error.message == (
+        "The model could not encode this text (ValueError). Submit it once more, then leave it out."
+    )
     assert "password" not in caplog.text
     assert "ValueError" in caplog.text
 

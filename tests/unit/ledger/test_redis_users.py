@@ -93,7 +93,7 @@ def keys_in(text: str) -> set[str]:
             ":open-": {f":open-{many}" for many in KINDS.values()},
         }.get(part, {part})
         found |= {f"eq{one}*" if one.endswith(":") else f"eq{one}" for one in parts}
-    return {"eq:q:*" if pattern.startswith("eq:q:") else pattern for pattern in found} - {"eq:changed", "eq:answers:*"}
+    return {"eq:q:*" if pattern.startswith("eq:q:") else pattern for pattern in found} - {"eq:ended", "eq:answers:*"}
 
 
 def rights(user: str) -> set[str]:
@@ -117,9 +117,9 @@ def test_a_role_has_the_keys_of_its_scripts_and_no_others(role: str) -> None:
     assert granted == ({"eq:*"} if role == "api" else used)
 
 
-def test_only_the_api_reads_keys_and_figures() -> None:
-    for role in ("worker", "documents", "broker"):
-        assert not {word for word in rights(role) if re.match(r"~(eq:(keys|rate|history)|\*|eq:\*)", word)}
+def test_only_the_api_reads_keys_and_rates() -> None:
+    for role in ("worker", "documents"):
+        assert not {word for word in rights(role) if re.match(r"~(eq:(keys|rate)|\*|eq:\*)", word)}
 
 
 def test_roles_have_the_commands_of_the_scripts_and_of_connections_alone() -> None:

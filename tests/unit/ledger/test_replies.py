@@ -22,7 +22,6 @@ def flat(**changed: object) -> list[bytes]:
         "completed": 0,
         "failed": 0,
         "created": NOW_MS - 500,
-        "version": 3,
     } | changed
     return [part for name, value in fields.items() for part in (name.encode(), str(value).encode())]
 

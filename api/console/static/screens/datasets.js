@@ -1,4 +1,4 @@
-// What ingestions have loaded: the list of datasets, and one dataset to read, search and see as a map.
+// What ingestions have loaded: the list of datasets, and one dataset to read and search.
 import { BASE, call, useSession } from "../api.js";
 import { bytes, count, Time } from "../format.js";
 import { html } from "../html.js";
@@ -10,7 +10,6 @@ import { Empty, ErrorBox, Loading } from "../ui/error_box.js";
 import { Facts } from "../ui/facts.js";
 import { Table } from "../ui/table.js";
 import { Documents } from "./dataset_documents.js";
-import { DatasetMap } from "./dataset_map.js";
 import { Search } from "./dataset_search.js";
 
 export const title = (name) => (name ? `Dataset ${name}` : "Datasets");
@@ -20,7 +19,7 @@ const EXAMPLE = {
   source: { documents: [{ id: "refunds", text: "Refunds are paid within ten days.", metadata: { topic: "billing" } }] },
   sink: { type: "parquet", dataset: "handbook" },
 };
-const VIEWS = { search: ["Search", Search], documents: ["Documents", Documents], map: ["Map", DatasetMap] };
+const VIEWS = { search: ["Search", Search], documents: ["Documents", Documents] };
 
 export const Screen = ({ name, query }) => (name ? html`<${Dataset} name=${name} query=${query} />` : html`<${List} after=${query.get("after")} />`);
 

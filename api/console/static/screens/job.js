@@ -1,23 +1,21 @@
-// One task, batch or ingestion: how it stands, what failed and what to do, its files, and the request as code.
+// One task, batch or ingestion: how it stands, what failed, and its files.
 import { announce } from "../announce.js";
-import { BASE, useSession } from "../api.js";
 import { duration, rate, Time } from "../format.js";
 import { html, useEffect, useState } from "../html.js";
-import { useEvents, useFetch } from "../live.js";
+import { useFetch } from "../live.js";
 import { address } from "../route.js";
-import { CodeForms } from "../ui/code.js";
 import { ErrorBox, Loading } from "../ui/error_box.js";
 import { Badge, Progress } from "../ui/state.js";
 import { Waiting } from "../ui/waiting.js";
-import { Actions, hasEnded, pathOf } from "./job_actions.js";
+import { Actions, pathOf } from "./job_actions.js";
 import * as batch from "./job_batch.js";
 import * as ingestion from "./job_ingestion.js";
+import { hasEnded, summary } from "./job_summary.js";
 import * as task from "./job_task.js";
 
-// Each kind exports `summary(object)` (what all kinds have), and the components `Stages`, `Errors` and `Files`; `forms`
-// are the calls that make such an object.
+// Each kind exports `facts(object)` and the components `Stages`, `Errors` and `Files`.
 const KINDS = { task_: ["task", task], batch_: ["batch", batch], ing_: ["ingestion", ingestion] };
-const OPEN_MS = 1000;
+const OPEN_MS = 2000;
 const ENDED_MS = 10_000;
 
 export const title = (name) => `Job ${name}`;
@@ -28,27 +26,21 @@ export function Screen({ name: id }) {
     ${found ? html`<${Job} id=${id} kind=${KINDS[found][0]} of=${KINDS[found][1]} />` : html`<${Gone} id=${id} />`}`;
 }
 
-// The object at a path, as it changes: {data, error, reload}. Tasks tell each change; the others are asked.
-function useJob(kind, path) {
+// The object at a path, as it changes: {data, error, reload}.
+function useJob(path) {
   const [ended, setEnded] = useState(false);
-  const [told, setTold] = useState(null);
-  const read = useFetch(path, { everyMs: ended ? ENDED_MS : kind === "task" ? 0 : OPEN_MS });
-  const error = useEvents(kind === "task" && !ended ? `${path}/events` : null, (_name, data) => setTold(data));
-  const data = told && read.data && !hasEnded(read.data.status) ? told : read.data;
-  const over = Boolean(data) && hasEnded(data.status);
-  useEffect(() => {
-    if (over !== ended) setEnded(over);
-    if (over && told) read.reload();
-  }, [over]);
-  return { data, error: read.error ?? error, reload: read.reload };
+  const read = useFetch(path, { everyMs: ended ? ENDED_MS : OPEN_MS });
+  const over = Boolean(read.data) && hasEnded(read.data.status);
+  useEffect(() => setEnded(over), [over]);
+  return read;
 }
 
 function Job({ id, kind, of }) {
-  const { data, error, reload } = useJob(kind, pathOf(kind, id));
+  const { data, error, reload } = useJob(pathOf(kind, id));
   useEnd(kind, data?.status);
   if (error && (error.status === 404 || error.status === 410)) return html`<${Gone} id=${id} error=${error} />`;
   if (!data) return html`<h1 tabindex="-1">Job ${id}</h1><${ErrorBox} error=${error} again=${reload} />${!error && html`<${Loading} what="the job" />`}`;
-  const job = of.summary(data);
+  const job = summary(data);
   const changed = (method) => {
     if (method === "DELETE") location.hash = address("jobs");
     else reload();
@@ -56,19 +48,18 @@ function Job({ id, kind, of }) {
   return html`<div class="heading">
       <h1 tabindex="-1">${job.name ?? `${kind} ${id}`}</h1>
       <${Badge} state=${data.status} />
-      <${Actions} kind=${kind} job=${job} changed=${changed} />
+      <${Actions} job=${job} changed=${changed} />
     </div>
     <${ErrorBox} error=${error} again=${reload} title="This may be old: the last reading failed" />
     <${Waiting} waiting=${data.waiting} />
-    ${job.error && html`<${ErrorBox} error=${job.error} title=${`The ${kind} failed`} />`}
+    ${data.error && html`<${ErrorBox} error=${data.error} title=${`The ${kind} failed`} />`}
     <section class="box" aria-label="Progress">
-      <${Progress} done=${job.completed} failed=${job.failed} total=${job.total} ended=${hasEnded(job.status)} label="Progress" />
+      <${Progress} done=${job.completed} failed=${job.failed} total=${job.total} ended=${job.ended} label="Progress" />
       <${of.Stages} object=${data} />
-      <${Facts} kind=${kind} job=${job} />
+      <${Facts} job=${job} more=${of.facts(data)} />
     </section>
     <${of.Errors} object=${data} path=${pathOf(kind, id)} />
-    <${of.Files} object=${data} path=${pathOf(kind, id)} />
-    <${Request} forms=${of.forms} note=${of.NOTE} object=${data} />`;
+    <${of.Files} object=${data} path=${pathOf(kind, id)} />`;
 }
 
 // Tells people who do not see the page that the job has ended while they were here.
@@ -82,9 +73,9 @@ function useEnd(kind, status) {
 
 const LONG = new Set(["Id", "Model"]);
 
-function Facts({ kind, job }) {
+function Facts({ job, more }) {
   const facts = [
-    ["Kind", kind],
+    ["Kind", job.kind],
     ["Id", html`<code>${job.id}</code>`],
     ["Model", job.model],
     ["Created", html`<${Time} at=${job.created} />`],
@@ -92,18 +83,13 @@ function Facts({ kind, job }) {
     job.finished != null && ["Ended", html`<${Time} at=${job.finished} />`],
     job.finished != null && job.started != null && ["Took", duration(job.finished - job.started)],
     job.rate != null && ["Rate", rate(job.rate, job.unit)],
-    job.eta != null && !hasEnded(job.status) && ["Time left", duration(job.eta)],
-    ...(job.facts ?? []),
+    job.left != null && ["Time left", duration(job.left)],
+    ...more,
     ...Object.entries(job.metadata ?? {}).filter(([, value]) => value !== job.name).map(([name, value]) => [`metadata.${name}`, value]),
   ];
   return html`<dl class="facts">
     ${facts.filter((fact) => fact && fact[1]).map(([name, value]) => html`<div key=${name} class=${LONG.has(name) ? "long" : ""}><dt>${name}</dt><dd>${value}</dd></div>`)}
   </dl>`;
-}
-
-function Request({ forms, note, object }) {
-  const { key } = useSession();
-  return html`<h2>The same request as code</h2><p class="muted">${note}</p><${CodeForms} forms=${forms(BASE, object, Boolean(key))} />`;
 }
 
 function Gone({ id, error }) {

@@ -6,30 +6,25 @@ import { ConfirmButton } from "../ui/confirm.js";
 
 const COLLECTIONS = { task: "v1/tasks", batch: "v1/batches", ingestion: "v1/ingestions" };
 const PARTS = { task: "texts", batch: "lines", ingestion: "documents" };
-const ENDED = new Set(["completed", "failed", "expired", "cancelled"]);
 
-export const hasEnded = (status) => ENDED.has(status);
-
-// What people call a job, as the API finds it in the metadata; null if there is nothing.
-export const nameIn = (metadata) => metadata?.name ?? metadata?.filename ?? metadata?.title ?? null;
 export const pathOf = (kind, id) => `${COLLECTIONS[kind]}/${encodeURIComponent(id)}`;
 
-// job: {id, status, failed, name}; changed: called when something was done. Where that made another job, its screen is
+// job: its summary; changed: called when something was done. Where that made another job, its screen is
 // shown.
-export function Actions({ kind, job, changed = () => {} }) {
+export function Actions({ job, changed = () => {} }) {
   const act = (method, tail = "") => async () => {
-    const answer = await call(pathOf(kind, job.id) + tail, { method });
+    const answer = await call(pathOf(job.kind, job.id) + tail, { method });
     if (answer.id === job.id) changed(method);
     else location.hash = address("jobs", answer.id);
   };
+  const { kind, ended } = job;
   const name = `${kind} ${job.name ?? job.id}`;
-  const ended = hasEnded(job.status);
   return html`<div class="buttons">
     ${!ended && job.status !== "cancelling" && html`<${ConfirmButton}
       label="Cancel" name=${name} question=${`Cancel this ${kind}?`} danger
       consequence=${`What is done stays. The other ${PARTS[kind]} are not worked on.`}
       act=${act("POST", "/cancel")} done=${`The ${kind} is being cancelled.`} />`}
-    ${ended && canRetry(kind, job) && html`<${ConfirmButton}
+    ${ended && canRetry(job) && html`<${ConfirmButton}
       label="Retry" name=${name} question=${`Retry the failed ${PARTS[kind]}?`}
       consequence=${RETRIES[kind]} act=${act("POST", "/retry")} done="The failed ones are tried again." />`}
     ${ended && html`<${ConfirmButton}
@@ -39,7 +34,7 @@ export function Actions({ kind, job, changed = () => {} }) {
 }
 
 // Whether the API would try something again; of an ingestion that failed as a whole only its own record says so.
-function canRetry(kind, { status, failed, resumable }) {
+function canRetry({ kind, status, failed, resumable }) {
   if (kind === "ingestion") return failed > 0 || Boolean(resumable);
   return kind === "batch" && (failed > 0 || status !== "completed");
 }

@@ -2,50 +2,26 @@
 import { request, useSession } from "../api.js";
 import { count, Time } from "../format.js";
 import { html, useEffect, useState } from "../html.js";
-import { curl, openaiClient, python, quoted } from "../ui/code.js";
 import { Download } from "../ui/download.js";
 import { ErrorBox, Loading } from "../ui/error_box.js";
 import { Failures } from "../ui/failures.js";
 import { StageList } from "../ui/stages.js";
 import { Table } from "../ui/table.js";
-import { hasEnded, nameIn } from "./job_actions.js";
+import { hasEnded } from "./job_summary.js";
 
 const READ_BYTES = 256 * 1024;
 const SHOWN = 200;
-const ENDS = ["completed_at", "failed_at", "expired_at", "cancelled_at"];
 
-const endOf = (batch) => ENDS.map((name) => batch[name]).find((at) => at != null) ?? null;
-
-export function summary(batch) {
-  const { total, completed, failed } = batch.request_counts;
-  return {
-    id: batch.id,
-    status: batch.status,
-    name: nameIn(batch.metadata),
-    model: batch.model,
-    total,
-    completed,
-    failed,
-    unit: "lines/s",
-    rate: null,
-    eta: batch.waiting?.code === "working" ? batch.waiting.seconds : null,
-    created: batch.created_at,
-    started: batch.in_progress_at,
-    finished: endOf(batch),
-    metadata: batch.metadata,
-    error: null,
-    facts: [
-      ["Window", batch.completion_window],
-      ["Tokens", batch.usage && count(batch.usage.total_tokens)],
-      ["Must end", !hasEnded(batch.status) && html`<${Time} at=${batch.expires_at} />`],
-    ],
-  };
-}
+export const facts = (batch) => [
+  ["Window", batch.completion_window],
+  ["Tokens", batch.usage && count(batch.usage.total_tokens)],
+  ["Must end", !hasEnded(batch.status) && html`<${Time} at=${batch.expires_at} />`],
+];
 
 const ORDER = ["validating", "in_progress", "finalizing"];
 
 export function Stages({ object }) {
-  const { status, request_counts: counts } = object;
+  const { status, counts } = object;
   const at = ORDER.indexOf(status);
   const ended = hasEnded(status);
   const reached = [object.created_at, object.in_progress_at, object.finalizing_at];
@@ -61,10 +37,10 @@ export function Stages({ object }) {
 
 export function Errors({ object }) {
   const ofFile = object.errors?.data ?? [];
-  return html`${ofFile.length > 0 && html`<h2>Errors of the file</h2><${Failures} caption="Errors of the file" what="Line" place="batch"
+  return html`${ofFile.length > 0 && html`<h2>Errors of the file</h2><${Failures} caption="Errors of the file" what="Line"
       rows=${ofFile.slice(0, SHOWN).map(({ line, code, message }, place) => ({ key: place, name: line == null ? "the file" : `line ${line}`, code, message }))} />
       <${Rest} all=${ofFile.length} />`}
-    ${object.error_file_id && html`<h2>Failed lines</h2><${FailedLines} key=${object.error_file_id} id=${object.error_file_id} all=${object.request_counts.failed} />`}`;
+    ${object.error_file_id && html`<h2>Failed lines</h2><${FailedLines} key=${object.error_file_id} id=${object.error_file_id} all=${object.counts.failed} />`}`;
 }
 
 const Rest = ({ all, shown = SHOWN }) => (all > shown ? html`<p class="muted">These are the first ${count(shown)} of ${count(all)}.</p>` : null);
@@ -79,7 +55,7 @@ function FailedLines({ id, all }) {
     return () => stop.abort();
   }, [id, round]);
   if (!rows) return error ? html`<${ErrorBox} error=${error} title="The error file cannot be read" />` : html`<${Loading} what="the error file" />`;
-  return html`<${Failures} caption="Failed lines" what="custom_id" rows=${rows} place="line" /><${Rest} all=${all} shown=${rows.length} />`;
+  return html`<${Failures} caption="Failed lines" what="custom_id" rows=${rows} /><${Rest} all=${all} shown=${rows.length} />`;
 }
 
 async function readLines(id, signal) {
@@ -105,25 +81,4 @@ export function Files({ object }) {
     { key: "get", label: "Download", show: ([what, id]) => html`<${Download} path=${`v1/files/${encodeURIComponent(id)}/content`} name=${`${object.id}-${what.toLowerCase()}.jsonl`} />` },
   ];
   return html`<h2>Files</h2><${Table} caption="Files of the batch" columns=${columns} rows=${files} rowKey=${([what]) => what} />`;
-}
-
-export const NOTE = "The lines are in a file that is uploaded first.";
-
-export function forms(base, batch, key) {
-  const more = batch.metadata ? { metadata: batch.metadata } : {};
-  const body = { input_file_id: batch.input_file_id, endpoint: batch.endpoint, completion_window: batch.completion_window, ...more };
-  const upload = `curl -s ${quoted(new URL("v1/files", base).href)} ${key ? '-H "Authorization: Bearer $EMBEDQ_API_KEY" ' : ""}-F purpose=batch -F file=@lines.jsonl`;
-  return [
-    { name: "curl", text: `# another file: ${upload}\n${curl(base, "v1/batches", { method: "POST", body, key })}` },
-    {
-      name: "openai",
-      text: `${openaiClient(base, key)}# another file: client.files.create(file=open("lines.jsonl", "rb"), purpose="batch")
-batch = client.batches.create(
-    input_file_id=${python(batch.input_file_id)},
-    endpoint=${python(batch.endpoint)},
-    completion_window=${python(batch.completion_window)},${batch.metadata ? `\n    metadata=${python(batch.metadata)},` : ""}
-)
-print(batch.id)`,
-    },
-  ];
 }

@@ -3,49 +3,30 @@ import { bytes, count, rate, Time } from "../format.js";
 import { html, useState } from "../html.js";
 import { useFetch } from "../live.js";
 import { address } from "../route.js";
-import { curl, openaiClient, python } from "../ui/code.js";
 import { Download } from "../ui/download.js";
 import { ErrorBox, Loading } from "../ui/error_box.js";
 import { Failures } from "../ui/failures.js";
 import { StageList } from "../ui/stages.js";
 import { Table } from "../ui/table.js";
-import { hasEnded, nameIn } from "./job_actions.js";
+import { hasEnded } from "./job_summary.js";
 
 const PAGE = 100;
 
-export function summary(ingestion) {
-  const { total, completed, failed, unchanged, emptied, cancelled } = ingestion.file_counts;
-  const { source, sink } = ingestion;
-  return {
-    id: ingestion.id,
-    status: ingestion.status,
-    name: nameIn(ingestion.metadata) ?? sink.dataset ?? null,
-    model: ingestion.model,
-    total,
-    completed,
-    failed,
-    unit: "documents/s",
-    rate: hasEnded(ingestion.status) ? null : ingestion.rate?.documents_per_s,
-    eta: ingestion.eta_s,
-    created: ingestion.created_at,
-    started: ingestion.started_at,
-    finished: ingestion.finished_at,
-    metadata: ingestion.metadata,
-    error: ingestion.error,
-    resumable: ingestion.resumable,
-    facts: [
-      ["Source", `${count(source.count)} ${source.type}`],
-      ["Sink", sink.dataset ? html`Parquet: <a href=${address("datasets", sink.dataset)}>${sink.dataset}</a>` : [sink.type, sink.name, sink.table].filter(Boolean).join(" ")],
-      ["Mode", ingestion.dry_run ? "dry run" : ingestion.mode],
-      ["Speed", rate(ingestion.rate?.chunks_per_s, "chunks/s")],
-      unchanged > 0 && ["Unchanged", count(unchanged)],
-      emptied > 0 && ["Emptied", count(emptied)],
-      cancelled > 0 && ["Cancelled", count(cancelled)],
-      ["Tokens", count(ingestion.usage.total_tokens)],
-      ingestion.warnings.length > 0 && ["Warning", ingestion.warnings.join(" ")],
-      ["Kept until", ingestion.expires_at && html`<${Time} at=${ingestion.expires_at} />`],
-    ].filter(Boolean),
-  };
+export function facts(ingestion) {
+  const { source, sink, warnings } = ingestion;
+  const { unchanged, emptied, cancelled } = ingestion.file_counts;
+  return [
+    ["Source", `${count(source.count)} ${source.type}`],
+    ["Sink", sink.dataset ? html`Parquet: <a href=${address("datasets", sink.dataset)}>${sink.dataset}</a>` : [sink.type, sink.name, sink.table].filter(Boolean).join(" ")],
+    ["Mode", ingestion.dry_run ? "dry run" : ingestion.mode],
+    ["Speed", rate(ingestion.rate?.chunks_per_s, "chunks/s")],
+    unchanged > 0 && ["Unchanged", count(unchanged)],
+    emptied > 0 && ["Emptied", count(emptied)],
+    cancelled > 0 && ["Cancelled", count(cancelled)],
+    ["Tokens", count(ingestion.usage.total_tokens)],
+    ["Warning", warnings.join(" ")],
+    ["Kept until", ingestion.expires_at && html`<${Time} at=${ingestion.expires_at} />`],
+  ];
 }
 
 export function Stages({ object }) {
@@ -72,7 +53,7 @@ function FailedDocuments({ path }) {
   const { data, error, reload } = useFetch(`${path}/documents?filter=failed&limit=${PAGE}${last ? `&after=${encodeURIComponent(last)}` : ""}`);
   if (!data) return error ? html`<${ErrorBox} error=${error} again=${reload} title="The documents cannot be read" />` : html`<${Loading} what="the documents" />`;
   const rows = data.data.map(({ id, stage, last_error: failure }) => ({ key: id, name: id, stage, ...failure }));
-  return html`<${Failures} caption="Failed documents" what="Document" rows=${rows} place="document" />
+  return html`<${Failures} caption="Failed documents" what="Document" rows=${rows} />
     <div class="buttons">
       ${after.length > 0 && html`<button type="button" onClick=${() => setAfter(after.slice(0, -1))}>Page before</button>`}
       ${data.has_more && html`<button type="button" onClick=${() => setAfter([...after, data.last_id])}>Next page</button>`}
@@ -95,22 +76,4 @@ function Parts({ path }) {
     { key: "get", label: "Download", show: ({ name }) => html`<${Download} path=${`${path}/output/${encodeURIComponent(name)}`} name=${name} />` },
   ];
   return html`<${Table} caption="Parquet files" columns=${columns} rows=${data.data} rowKey=${({ name }) => name} />`;
-}
-
-export const NOTE = "The API does not give the contents of a source back: put your own documents, files or addresses in.";
-
-export function forms(base, ingestion, key) {
-  const { type, urls } = ingestion.source;
-  const examples = { documents: [{ id: "a.txt", text: "a text" }], files: ["file-…"], urls: urls ?? ["file:///…"] };
-  const body = { source: { [type]: examples[type] ?? [] }, sink: ingestion.sink, chunking: ingestion.chunking, mode: ingestion.mode };
-  if (Object.keys(ingestion.metadata ?? {}).length) body.metadata = ingestion.metadata;
-  return [
-    { name: "curl", text: curl(base, "v1/ingestions", { method: "POST", body, key }) },
-    {
-      name: "openai",
-      text: `${openaiClient(base, key)}# Ingestions are not in OpenAI's API; its client can send any request.
-ingestion = client.post("/ingestions", cast_to=object, body=${python(body)})
-print(ingestion["id"])`,
-    },
-  ];
 }

@@ -2,42 +2,21 @@
 import { count, NONE, Time } from "../format.js";
 import { html, useState } from "../html.js";
 import { useFetch } from "../live.js";
-import { curl, openaiClient, python } from "../ui/code.js";
 import { Download } from "../ui/download.js";
 import { ErrorBox, Loading } from "../ui/error_box.js";
 import { Failures } from "../ui/failures.js";
 import { StageList } from "../ui/stages.js";
-import { hasEnded, nameIn } from "./job_actions.js";
+import { hasEnded } from "./job_summary.js";
 
 const READ_UNASKED = 500;
 const SHOWN = 200;
 
-export function summary(task) {
-  const { total, completed, failed } = task.counts;
-  return {
-    id: task.id,
-    status: task.status,
-    name: nameIn(task.metadata),
-    model: task.model,
-    total,
-    completed,
-    failed,
-    unit: "texts/s",
-    rate: hasEnded(task.status) ? null : task.waiting?.rate,
-    eta: task.waiting?.code === "working" ? task.waiting.seconds : null,
-    created: task.created_at,
-    started: task.started_at,
-    finished: task.finished_at,
-    metadata: task.metadata,
-    error: task.error,
-    facts: [
-      ["Lane", task.lane],
-      ["Tokens", count(task.usage.total_tokens)],
-      ["Deadline", task.deadline && html`<${Time} at=${task.deadline} />`],
-      ["Kept until", task.expires_at && html`<${Time} at=${task.expires_at} />`],
-    ],
-  };
-}
+export const facts = (task) => [
+  ["Lane", task.lane],
+  ["Tokens", count(task.usage.total_tokens)],
+  ["Deadline", task.deadline && html`<${Time} at=${task.deadline} />`],
+  ["Kept until", task.expires_at && html`<${Time} at=${task.expires_at} />`],
+];
 
 export function Stages({ object: { status, started_at: started, counts } }) {
   const ended = hasEnded(status);
@@ -64,28 +43,11 @@ function FailedTexts({ path }) {
   if (!data) return error ? html`<${ErrorBox} error=${error} again=${reload} title="The result cannot be read" />` : html`<${Loading} what="the result" />`;
   const failed = data.data.filter(({ object }) => object === "error");
   const rows = failed.slice(0, SHOWN).map(({ index, error: { code, message } }) => ({ key: index, name: `input[${index}]`, code, message }));
-  return html`<${Failures} caption="Failed texts" what="Text" rows=${rows} place="text" />
+  return html`<${Failures} caption="Failed texts" what="Text" rows=${rows} />
     ${failed.length > SHOWN && html`<p class="muted">These are the first ${SHOWN} of ${count(failed.length)}.</p>`}`;
 }
 
 export function Files({ object, path }) {
   if (!hasEnded(object.status) || !object.counts.completed) return null;
   return html`<h2>Result</h2><div class="buttons"><${Download} path=${`${path}/result`} name=${`${object.id}.json`} label="Download the vectors" /></div>`;
-}
-
-export const NOTE = "The API does not give texts back, so yours are not shown here.";
-
-export function forms(base, task, key) {
-  const input = ["first text", "second text"];
-  const body = { input, model: task.model, lane: task.lane };
-  if (Object.keys(task.metadata ?? {}).length) body.metadata = task.metadata;
-  return [
-    { name: "curl", text: curl(base, "v1/tasks", { method: "POST", body, key }) },
-    {
-      name: "openai",
-      text: `${openaiClient(base, key)}# This call waits for its task.
-answer = client.embeddings.create(model=${python(task.model)}, input=${python(input)})
-print(len(answer.data[0].embedding))`,
-    },
-  ];
 }

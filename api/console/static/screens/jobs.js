@@ -1,19 +1,21 @@
-// Tasks, batches and ingestions in one list, newest first. The first page is live.
+// Tasks, batches and ingestions in one list, newest first.
 import { announce } from "../announce.js";
 import { BASE, useSession } from "../api.js";
 import { duration, rate, Time } from "../format.js";
-import { html, useEffect, useRef, useState } from "../html.js";
-import { useEvents, useFetch } from "../live.js";
+import { html, useEffect, useRef } from "../html.js";
+import { useFetch } from "../live.js";
 import { address } from "../route.js";
 import { Code, curl } from "../ui/code.js";
 import { Empty, ErrorBox, Loading } from "../ui/error_box.js";
 import { Badge, Progress } from "../ui/state.js";
 import { Table } from "../ui/table.js";
 import { Actions } from "./job_actions.js";
+import { summary } from "./job_summary.js";
 
 export const title = () => "Jobs";
 
 const PAGE = 100;
+const EVERY_MS = 2000;
 const KINDS = { "": "All kinds", task: "Tasks", batch: "Batches", ingestion: "Ingestions" };
 const STATES = {
   "": "Any state",
@@ -27,7 +29,6 @@ const STATES = {
   expired: "Expired",
   cancelled: "Cancelled",
 };
-const UNITS = { task: "texts/s", batch: "lines/s", ingestion: "docs/s" };
 
 export function Screen({ query }) {
   const filter = { kind: query.get("kind"), status: query.get("status") };
@@ -40,7 +41,7 @@ export function Screen({ query }) {
       <${Choice} label="Kind" values=${KINDS} value=${filter.kind ?? ""} choose=${(kind) => go({ kind })} />
       <${Choice} label="State" values=${STATES} value=${filter.status ?? ""} choose=${(status) => go({ status })} />
     </div>
-    ${after ? html`<${Older} key=${after} filter=${filter} after=${after} />` : html`<${Newest} filter=${filter} />`}`;
+    <${Page} key=${after} filter=${filter} after=${after} />`;
 }
 
 function Choice({ label, values, value, choose }) {
@@ -53,22 +54,13 @@ function Choice({ label, values, value, choose }) {
 
 const search = (pairs) => new URLSearchParams(Object.entries(pairs).filter(([, value]) => value)).toString();
 
-// The newest jobs, kept up to date by events. The stream looks at a bounded number of jobs: with a filter there may be
-// more that fit further back, which a page of the list tells.
-function Newest({ filter }) {
-  const path = `v1/jobs/events?${search(filter)}`;
-  const [seen, setSeen] = useState({ path: null, rows: [] });
-  const error = useEvents(path, (name, { data, gone }, first) => {
-    if (name === "jobs") setSeen((before) => ({ path, rows: merged(first ? [] : before.rows, data, gone) }));
-  });
-  const known = seen.path === path;
-  const full = seen.rows.length >= PAGE;
-  const further = useFetch(known && !full && isFiltered(filter) ? `v1/jobs?${search({ ...filter, limit: PAGE })}` : null).data;
-  useAnnouncedCount(known ? path : null, seen.rows.length);
-  return html`<${ErrorBox} error=${error} title="The jobs cannot be read" />
-    ${known
-      ? html`<${Rows} filter=${filter} rows=${seen.rows} more=${full || Boolean(further?.has_more)} last=${full ? seen.rows.at(-1).id : further?.last_id} />`
-      : !error && html`<${Loading} what="the jobs" />`}`;
+function Page({ filter, after }) {
+  const path = `v1/jobs?${search({ ...filter, after, limit: PAGE })}`;
+  const { data, error, reload } = useFetch(path, { everyMs: EVERY_MS });
+  useAnnouncedCount(data ? path : null, data?.data.length);
+  return html`<${ErrorBox} error=${error} again=${reload} title="The jobs cannot be read" />
+    ${after && html`<p><a href=${address("jobs", "", filter)}>Back to the newest</a></p>`}
+    ${data ? html`<${Rows} filter=${filter} rows=${data.data} more=${data.has_more} last=${data.last_id} />` : !error && html`<${Loading} what="the jobs" />`}`;
 }
 
 const isFiltered = ({ kind, status }) => Boolean(kind || status);
@@ -82,58 +74,41 @@ function useAnnouncedCount(path, number) {
   }, [path]);
 }
 
-// Rows of an event put among those that are shown: newest first, at most a page.
-function merged(rows, changed, gone) {
-  const byId = new Map(rows.map((row) => [row.id, row]));
-  for (const row of changed) byId.set(row.id, row);
-  for (const id of gone) byId.delete(id);
-  return [...byId.values()].sort((one, other) => (placeOf(one) < placeOf(other) ? 1 : -1)).slice(0, PAGE);
-}
-
-// Ids of all kinds begin with their time, as hexadecimal digits with or without dashes.
-const placeOf = ({ id }) => id.slice(id.indexOf("_") + 1).replaceAll("-", "");
-
-function Older({ filter, after }) {
-  const { data, error, reload } = useFetch(`v1/jobs?${search({ ...filter, after, limit: PAGE })}`, { everyMs: 5000 });
-  return html`<${ErrorBox} error=${error} again=${reload} title="The jobs cannot be read" />
-    <p><a href=${address("jobs", "", filter)}>Back to the newest</a></p>
-    ${data ? html`<${Rows} filter=${filter} rows=${data.data} more=${data.has_more} last=${data.last_id} />` : !error && html`<${Loading} what="older jobs" />`}`;
-}
-
 function Rows({ filter, rows, more, last }) {
   if (!rows.length && !more) return html`<${Nothing} filtered=${isFiltered(filter)} />`;
   return html`${rows.length
-      ? html`<${Table} caption="Jobs, newest first" columns=${COLUMNS} rows=${rows} rowKey=${({ id }) => id} />`
+      ? html`<${Table} caption="Jobs, newest first" columns=${COLUMNS} rows=${rows.map(row)} rowKey=${({ id }) => id} />`
       : html`<p>None of these jobs fits; older ones may.</p>`}
     ${more && html`<p><a href=${address("jobs", "", { ...filter, after: last })}>Older jobs</a></p>`}`;
 }
 
+const row = (object) => ({ ...summary(object), waiting: object.waiting, error: object.error ?? object.errors?.data[0] });
+
 const COLUMNS = [
-  { key: "name", label: "Job", wide: true, show: (row) => html`<${Name} row=${row} />` },
+  { key: "name", label: "Job", wide: true, show: (job) => html`<${Name} job=${job} />` },
   { key: "state", label: "State", show: ({ status }) => html`<${Badge} state=${status} />` },
-  { key: "progress", label: "Progress", wide: true, show: (row) => html`<${Standing} row=${row} />` },
-  { key: "rate", label: "Rate", number: true, show: (row) => rate(row.rate, UNITS[row.kind]) },
+  { key: "progress", label: "Progress", wide: true, show: (job) => html`<${Standing} job=${job} />` },
+  { key: "rate", label: "Rate", number: true, show: (job) => rate(job.rate, job.unit) },
   { key: "left", label: "Time left", number: true, show: timeLeft },
-  { key: "created", label: "Created", number: true, show: ({ created_at }) => html`<${Time} at=${created_at} />` },
-  { key: "acts", label: "Actions", show: (row) => html`<${Actions} kind=${row.kind} job=${row} />` },
+  { key: "created", label: "Created", number: true, show: ({ created }) => html`<${Time} at=${created} />` },
+  { key: "acts", label: "Actions", show: (job) => html`<${Actions} job=${job} />` },
 ];
 
-function timeLeft({ eta_seconds: left, started_at: started, finished_at: finished }) {
-  if (finished == null) return duration(left);
+function timeLeft({ ended, left, started, finished }) {
+  if (!ended) return duration(left);
   return started == null ? "ended" : html`<span class="muted">took ${duration(finished - started)}</span>`;
 }
 
 // The end of an id tells one from another; its beginning is a time.
-function Name({ row }) {
-  return html`<a class="job-name" href=${address("jobs", row.id)} title=${row.id}>${row.name ?? `${row.kind} …${row.id.slice(-12)}`}</a>
-    <span class="sub">${row.kind} · ${row.lane} · ${row.owner}</span>`;
+function Name({ job: { id, kind, name, model } }) {
+  return html`<a class="job-name" href=${address("jobs", id)} title=${id}>${name ?? `${kind} …${id.slice(-12)}`}</a>
+    <span class="sub">${[kind, model].filter(Boolean).join(" · ")}</span>`;
 }
 
-function Standing({ row }) {
-  const ended = row.finished_at != null;
-  return html`<${Progress} done=${row.completed} failed=${row.failed} total=${row.total} ended=${ended} label=${`Progress of ${row.name ?? row.id}`} />
-    ${row.waiting && html`<span class="sub">${row.waiting.message}</span>`}
-    ${row.error && html`<span class="sub bad-text">${row.error.message}</span>`}`;
+function Standing({ job }) {
+  return html`<${Progress} done=${job.completed} failed=${job.failed} total=${job.total} ended=${job.ended} label=${`Progress of ${job.name ?? job.id}`} />
+    ${job.waiting && html`<span class="sub">${job.waiting.message}</span>`}
+    ${job.error && html`<span class="sub bad-text">${job.error.message}</span>`}`;
 }
 
 function Nothing({ filtered }) {

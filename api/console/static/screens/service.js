@@ -1,9 +1,7 @@
-// The service as it is: the last hour as plots, models with their workers and lanes, documents workers, Redis.
+// The service as it is: models with their workers and lanes, documents workers, Redis.
 import { bytes, count, duration, NONE, rate, Time } from "../format.js";
-import { html, useMemo, useState } from "../html.js";
-import { useEvents } from "../live.js";
-import { useHistory } from "../service_history.js";
-import { Chart } from "../ui/chart.js";
+import { html } from "../html.js";
+import { useFetch } from "../live.js";
 import { Code } from "../ui/code.js";
 import { Empty, ErrorBox, Loading } from "../ui/error_box.js";
 import { Facts } from "../ui/facts.js";
@@ -12,20 +10,13 @@ import { Table } from "../ui/table.js";
 
 export const title = () => "Service";
 
+const EVERY_MS = 2000;
+
 export function Screen() {
-  const [service, setService] = useState(null);
-  const [history, historyError, addStep] = useHistory();
-  const error = useEvents("v1/service/events", (name, data) => {
-    if (name === "service") setService(data);
-    if (name === "history") addStep(data);
-  });
-  const plots = useMemo(() => history && html`<${Plots} history=${history} />`, [history]); // the service changes more often
+  const { data: service, error } = useFetch("v1/service", { everyMs: EVERY_MS });
   return html`<h1 tabindex="-1">Service</h1>
     <${ErrorBox} error=${error} title="The service cannot be read" />
     ${service ? html`<${Overview} service=${service} />` : !error && html`<${Loading} what="the service" />`}
-    <h2>The last hour</h2>
-    <${ErrorBox} error=${historyError} title="The last hour cannot be read" />
-    ${plots ?? (!historyError && html`<${Loading} what="the last hour" />`)}
     ${service && html`${service.models.map((model) => html`<${Model} key=${model.id} model=${model} />`)}
       <${Documents} documents=${service.documents} />`}`;
 }
@@ -48,28 +39,6 @@ const Workers = ({ number, calm }) => html`${count(number)} ${number === 0 && ht
 function waitingSeconds(models) {
   const seconds = models.map(({ lanes }) => Object.values(lanes).reduce((sum, lane) => (sum === null || lane.seconds === null ? null : sum + lane.seconds), 0));
   return seconds.includes(null) ? null : Math.max(0, ...seconds);
-}
-
-const milliseconds = (value) => (value < 1000 ? `${value.toPrecision(3)} ms` : `${(value / 1000).toPrecision(3)} s`);
-const scaleMilliseconds = (value) => (value === 0 ? "0" : value < 1000 ? `${value} ms` : `${value / 1000} s`);
-const DURATION_STEPS = [1, 2, 5, 10, 30, 60, 300, 600, 1800, 3600, 10_800, 21_600, 86_400, 604_800, 2_592_000];
-
-// name: of the figures; lines: series of the API and what they are called.
-const CHARTS = [
-  { name: "Queries", lines: { queries: "Queries" }, show: (value) => rate(value) },
-  { name: "Passages", lines: { passages: "Passages" }, show: (value) => rate(value) },
-  { name: "Latency", lines: { p50_ms: "p50", p99_ms: "p99" }, show: milliseconds, scale: scaleMilliseconds },
-  { name: "Work waiting", lines: { backlog_seconds: "Work" }, show: duration, scale: duration, steps: DURATION_STEPS },
-  { name: "Errors", lines: { errors: "Errors" }, show: (value) => rate(value) },
-];
-
-function Plots({ history: { times, series } }) {
-  return html`<div class="charts">
-    ${CHARTS.map(({ name, lines, ...chart }) => html`<${Chart}
-      key=${name} title=${name} times=${times} group="service" ...${chart}
-      lines=${Object.entries(lines).map(([key, text]) => ({ name: text, values: series[key] ?? [] }))}
-    />`)}
-  </div>`;
 }
 
 function Model({ model }) {

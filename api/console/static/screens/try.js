@@ -1,4 +1,4 @@
-// Texts to vectors: what a model makes of them, how near they are to each other and to the chunks of a dataset.
+// Texts to vectors: what a model makes of them, and how near they are to each other.
 import { announce } from "../announce.js";
 import { BASE, call, useSession } from "../api.js";
 import { count } from "../format.js";
@@ -6,7 +6,6 @@ import { html, useEffect, useRef, useState } from "../html.js";
 import { useFetch } from "../live.js";
 import { CodeForms, curl, openaiClient, python } from "../ui/code.js";
 import { ErrorBox, Loading } from "../ui/error_box.js";
-import { Nearest } from "./try_nearest.js";
 import { Similarity } from "./try_similarity.js";
 import { Vectors } from "./try_vectors.js";
 
@@ -126,9 +125,7 @@ function Results({ run }) {
   const embedded = results.map((result, index) => ({ ...result, number: index + 1 })).filter(({ vector }) => vector);
   return html`<h2 ref=${top} tabindex="-1">Vectors</h2>
     <${Vectors} results=${results} seconds=${run.seconds} model=${options.model} />
-    ${embedded.length > 1 && html`<h2>Similarity</h2><${Similarity} results=${embedded} />`}
-    ${embedded.length > 0 && html`<h2>Nearest chunks of a dataset</h2>
-    <${Nearest} key=${run.began} results=${embedded} />`}`;
+    ${embedded.length > 1 && html`<h2>Similarity</h2><${Similarity} results=${embedded} />`}`;
 }
 
 function codeForms(body, key) {

@@ -4,7 +4,6 @@ import { count, duration } from "../format.js";
 import { html } from "../html.js";
 import { Badge } from "../ui/state.js";
 import { Table } from "../ui/table.js";
-import { adviceFor } from "../advice.js";
 
 const SHOWN_NUMBERS = 4;
 const SHOWN_CHARACTERS = 300;
@@ -32,9 +31,8 @@ function Numbers({ vector }) {
 }
 
 function Failure({ error }) {
-  const advice = adviceFor(error.code);
   return html`<span class="bad-text">${error.message}</span>
-    <span class="sub">${advice && `${advice} `}<code>${error.code}</code></span>`;
+    <span class="sub"><code>${error.code}</code></span>`;
 }
 
 async function copy(vector, index) {

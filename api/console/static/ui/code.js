@@ -40,10 +40,10 @@ export function CodeForms({ forms }) {
 }
 
 // How a key is sent in code that a person copies: by the name of a variable, never the key itself.
-export const KEY_VARIABLE = "$EMBEDQ_API_KEY";
+const KEY_VARIABLE = "$EMBEDQ_API_KEY";
 
 // A shell word.
-export const quoted = (text) => `'${text.replaceAll("'", "'\\''")}'`;
+const quoted = (text) => `'${text.replaceAll("'", "'\\''")}'`;
 
 // A call as `curl` for a shell. path: "v1/…"; body: sent as JSON.
 export function curl(base, path, { method = "GET", body, key = false } = {}) {

@@ -1,15 +1,12 @@
-// An error that a person reads: what happened and what to do.
-import { adviceFor } from "../advice.js";
+// An error that a person reads: what happened and what to do, in the words of the API.
 import { html } from "../html.js";
 
 // error: an ApiError or a {code, message} of the API. again: called by a button, where repeating may help.
 export function ErrorBox({ error, again, title = "This did not work" }) {
   if (!error || error.code === "unreachable" || error.code === "invalid_api_key") return null; // the frame says so
-  const advice = adviceFor(error.code);
   return html`<div class="box bad" role="alert">
     <h2>${title}</h2>
     <p>${error.message}</p>
-    ${advice && html`<p><strong>What to do:</strong> ${advice}</p>`}
     <p class="muted">Code <code>${error.code}</code>${error.status ? html`, status ${error.status}` : ""}</p>
     ${again && html`<button type="button" onClick=${again}>Try again</button>`}
   </div>`;

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from tasks.errors import NotStored, StorageUnavailable
-from tasks.records.dataset_maps import is_map, map_name
 from tasks.records.datasets import (
     CATALOGS,
     GRACE_S,
@@ -33,7 +32,7 @@ class _DatasetObjects:
 
 
 def sweep_datasets(storage: Storage, *, grace_s: float = GRACE_S) -> int:
-    """Deletes parts, maps and catalogs that a newer version has replaced `grace_s` ago; the number of objects.
+    """Deletes parts and catalogs that a newer version has replaced `grace_s` ago; the number of objects.
 
     A deleted dataset is removed whole after the grace. What no version has ever named is not touched: a load that is
     under way may have written it (`unnamed_parts`). Several sweeps may run at the same time. A dataset that cannot be
@@ -66,7 +65,7 @@ def unnamed_parts(storage: Storage) -> Iterator[Stored]:
     """
     for objects, catalog in _readable(storage):
         named = _live(catalog) | _retired(catalog).keys()
-        yield from (part for part in objects.parts if part.name not in named and not is_map(part.name))
+        yield from (part for part in objects.parts if part.name not in named)
 
 
 def _readable(storage: Storage) -> Iterator[tuple[_DatasetObjects, Catalog | None]]:
@@ -96,8 +95,7 @@ def _datasets(storage: Storage) -> dict[str, _DatasetObjects]:
 
 
 def _live(catalog: Catalog | None) -> set[str]:
-    live = set(_names(catalog.parts)) if catalog else set()
-    return live | {map_name(catalog)} if catalog and catalog.exists else live
+    return set(_names(catalog.parts)) if catalog else set()
 
 
 def _retired(catalog: Catalog | None) -> dict[str, int]:
@@ -111,7 +109,7 @@ def _deletable(objects: _DatasetObjects, catalog: Catalog | None, grace_s: float
     live, retired, newest = _live(catalog), _retired(catalog), objects.catalogs[-1]
     left = 0
     for part in objects.parts:
-        replaced_ms = retired.get(part.name, part.modified_ms if is_map(part.name) else None)
+        replaced_ms = retired.get(part.name)
         if catalog.deleted and part.modified_ms <= newest.modified_ms:  # what no version named goes with it
             replaced_ms = newest.modified_ms
         if part.name not in live and replaced_ms is not None and replaced_ms <= grace_ms:

@@ -17,7 +17,6 @@ LOCK_TIMEOUT = "SET LOCAL lock_timeout = '60s'"
 
 _TRIES = 5
 _MADE_BY = "embedq: loaded by the API key "
-_NOBODY = ("", ANONYMOUS)
 # Errors when two sessions create the same thing at the same moment. "IF NOT EXISTS" does not prevent them.
 _RACED = (
     asyncpg.UniqueViolationError,
@@ -39,7 +38,8 @@ async def ensure_tables(connection: Any, table: Table, dimension: int, sink: str
     """
     if dimension > MAX_DIMENSION:
         raise SinkRefused(
-            f"PostgreSQL's vectors have at most {MAX_DIMENSION:,} dimensions, and this model makes {dimension:,}."
+            f"PostgreSQL's vectors have at most {MAX_DIMENSION:,} dimensions, and this model makes {dimension:,}. "
+            "Ask for fewer."
         )
     if await _exists(connection, table.rows) and await table_exists(connection, table):
         await _require_dimension(connection, table, dimension)
@@ -97,7 +97,7 @@ async def _create(connection: Any, table: Table, dimension: int, sink: str, owne
         await connection.execute(_rows_sql(table, dimension))
     if not await table_exists(connection, table):
         await connection.execute(_documents_sql(table))
-        if owner not in _NOBODY:  # a name has letters, digits, "-" and "_" alone
+        if owner and not owner.startswith(ANONYMOUS):  # an id has letters, digits, "-" and "_" alone
             await connection.execute(f"COMMENT ON TABLE {table.documents} IS '{_MADE_BY}{owner}'")
     await _require_columns(connection, table.documents, RECEIPT)
     await require_owner(connection, table, owner)

@@ -9,7 +9,7 @@ local function enclose(box, id, t)
   if t.ended < t.total or bytes > MAX_ANSWER or box.bytes + bytes > MAX_ANSWERS then return end
   local function put(part) box.parts[#box.parts + 1] = part end
   put(table.concat({#t.outcomes, t.ttl, t.state, t.lane, int(t.total), int(t.ok), int(t.failed), int(t.tokens),
-    int(t.version), int(t.created), t.started or '-', int(NOW), t.deadline or '-'}, ' '))
+    int(t.created), t.started or '-', int(NOW), t.deadline or '-'}, ' '))
   put(id)
   put(QUEUE)
   put(t.owner)

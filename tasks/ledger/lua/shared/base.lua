@@ -73,12 +73,10 @@ local function packed(pieces)
   return table.concat(lengths, ' ') .. '\n' .. table.concat(pieces)
 end
 
--- What all clients are told: one message per script. What one process alone is told: shared/answers.lua.
-local ended_ids, changed_ids = {}, {}
+-- What all web tier processes are told: one message per script. What one of them alone is told: shared/answers.lua.
+local ended_ids = {}
 local function announce()
-  if #ended_ids + #changed_ids > 0 then
-    call('PUBLISH', R .. ':changed', table.concat(ended_ids, ' ') .. '|' .. table.concat(changed_ids, ' '))
-  end
+  if #ended_ids > 0 then call('PUBLISH', R .. ':ended', table.concat(ended_ids, ' ')) end
 end
 local function count_of_documents(name, n)  -- into the state of the documents queue, whose metrics they are
   call('HINCRBY', R .. ':q:@documents:state', name, int(n))

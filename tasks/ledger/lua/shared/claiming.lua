@@ -108,12 +108,12 @@ local function claim(worker, token, budget, online_budget, max_units, lease_ms, 
   -- the unit does not fit any more.
   local function take(id, tag, line, owner)
     local key = task_key(id)
-    local f = call('HMGET', key, 'state', 'deadline', 'next', 'units', 'back', 'options', 'version',
-      'lane', 'made_by', 'trace', 'listed', 'created', 'answer')
+    local f = call('HMGET', key, 'state', 'deadline', 'next', 'units', 'back', 'options', 'lane',
+      'made_by', 'trace', 'listed', 'created')
     if not f[1] or not OPEN[f[1]] then skipped = skipped + 1; return 0 end
     if f[2] and tonumber(f[2]) <= NOW then end_task(id, 'expired'); skipped = skipped + 1; return 0 end
-    if f[9] and f[9] ~= serves then end_task(id, 'model_changed'); skipped = skipped + 1; return 0 end
-    if f[2] and not f[11] and goes_behind(id, tonumber(f[2]), tonumber(f[12]), line, owner) then return 0 end
+    if f[8] and f[8] ~= serves then end_task(id, 'model_changed'); skipped = skipped + 1; return 0 end
+    if f[2] and not f[10] and goes_behind(id, tonumber(f[2]), tonumber(f[11]), line, owner) then return 0 end
     local next_fresh, units, back = tonumber(f[3]), tonumber(f[4]), tonumber(f[5])
     local came_back = suspect and suspects_key(id) or back_key(id)
     local uid = (suspect or back > 0) and call('LINDEX', came_back, 0) or int(next_fresh)
@@ -132,15 +132,13 @@ local function claim(worker, token, budget, online_budget, max_units, lease_ms, 
     u.attempts, u.token = u.attempts + 1, token
     call('HSET', units_key(id), 'u' .. uid, unit_text(u))
     if f[1] == 'queued' then
-      call('HSET', key, 'next', int(next_fresh), 'back', int(back), 'state', 'in_progress', 'started', int(NOW),
-        'version', int(tonumber(f[7]) + 1))
-      if not f[13] then changed_ids[#changed_ids + 1] = id end  -- else somebody waits for its end alone
+      call('HSET', key, 'next', int(next_fresh), 'back', int(back), 'state', 'in_progress', 'started', int(NOW))
     else
       call('HSET', key, 'next', int(next_fresh), 'back', int(back))
     end
     refs[#refs + 1] = id .. ' ' .. uid
-    spent, lane = spent + u.cost, f[8]
-    hand_out(id, uid, u, u.root == uid and raw[2] or nil, f[6], f[10], owner)
+    spent, lane = spent + u.cost, f[7]
+    hand_out(id, uid, u, u.root == uid and raw[2] or nil, f[6], f[9], owner)
     local more = back > 0 or next_fresh < units
     if suspect then more = call('EXISTS', came_back) == 1 end
     if more then call('ZADD', owner_key(line, owner), int(tag + u.cost), id) end

@@ -24,13 +24,12 @@ local function write_ends()
   write_sums()
 end
 
--- t: lane, owner, ttl, cost (what is left), bytes, reserve (what is left), held, alias, deadline, version, listed, meta,
--- wakes, created. changes: what else is to be written of the task, a flat list. Constant work, whatever the task's size.
+-- t: lane, owner, ttl, cost (what is left), bytes, reserve (what is left), held, alias, deadline, listed, meta, wakes,
+-- created. changes: what else is to be written of the task, a flat list. Constant work, whatever the task's size.
 local function finish(id, state, t, changes)
   local kept = t.held - t.bytes - t.reserve
-  t.state, t.version = state, t.version + 1
-  call('HSET', task_key(id), 'state', state, 'finished', int(NOW), 'version', int(t.version), 'held', int(kept),
-    unpack(changes))
+  t.state = state
+  call('HSET', task_key(id), 'state', state, 'finished', int(NOW), 'held', int(kept), unpack(changes))
   if t.deadline then due_no_more[#due_no_more + 1] = id end
   for _, key in ipairs({units_key(id), back_key(id), suspects_key(id)}) do garbage[#garbage + 1] = key end
   call('PEXPIRE', task_key(id), t.ttl)
@@ -52,22 +51,22 @@ local function finish(id, state, t, changes)
   if t.wakes then wake_steps() end
 end
 local function end_task(id, state)      -- cancel, deadline, another model; false when it is not open
-  local f = call('HMGET', task_key(id), 'state', 'lane', 'owner', 'ttl', 'cost', 'bytes', 'alias', 'version', 'reserve',
-    'listed', 'held', 'completed', 'failed', 'total', 'wakes', 'created', 'deadline', 'meta')
+  local f = call('HMGET', task_key(id), 'state', 'lane', 'owner', 'ttl', 'cost', 'bytes', 'alias', 'reserve', 'listed',
+    'held', 'completed', 'failed', 'total', 'wakes', 'created', 'deadline', 'meta')
   if not f[1] or not OPEN[f[1]] then return false end
   local changes = {}
   if state == 'model_changed' then      -- the vectors it has are good; its other items have failed
-    local failed = tonumber(f[14]) - tonumber(f[12])
+    local failed = tonumber(f[13]) - tonumber(f[11])
     changes = {'failed', int(failed), 'ended_by', state}
-    count('failed_items', failed - tonumber(f[13]))
-    count_items(f[2], 0, failed - tonumber(f[13]))
-    state = tonumber(f[12]) > 0 and 'completed' or 'failed'
+    count('failed_items', failed - tonumber(f[12]))
+    count_items(f[2], 0, failed - tonumber(f[12]))
+    state = tonumber(f[11]) > 0 and 'completed' or 'failed'
   end
   leave_lane(id, f[2], f[3])
   if call('EXISTS', suspects_key(id)) == 1 then leave_lane(id, 'suspects', f[3]) end
   finish(id, state, {lane = f[2], owner = f[3], ttl = f[4], cost = tonumber(f[5]), bytes = tonumber(f[6]), alias = f[7],
-    deadline = f[17], version = tonumber(f[8]), reserve = tonumber(f[9] or 0), listed = f[10], held = tonumber(f[11]),
-    wakes = f[15], created = tonumber(f[16]), meta = f[18]}, changes)
+    deadline = f[16], reserve = tonumber(f[8] or 0), listed = f[9], held = tonumber(f[10]), wakes = f[14],
+    created = tonumber(f[15]), meta = f[17]}, changes)
   write_ends()
   return true
 end
@@ -78,13 +77,12 @@ local function settle(id, ok, failed, cost, tokens)  -- returns what is gathered
   local t = settling[id]
   if not t then
     local f = call('HMGET', task_key(id), 'completed', 'failed', 'cost', 'total', 'lane', 'ttl', 'deadline', 'owner',
-      'version', 'tokens', 'bytes', 'alias', 'reserve', 'listed', 'held', 'wakes', 'created', 'meta', 'answer',
-      'started', 'options', 'trace')
+      'tokens', 'bytes', 'alias', 'reserve', 'listed', 'held', 'wakes', 'created', 'meta', 'answer', 'started',
+      'options', 'trace')
     t = {ok = tonumber(f[1]), failed = tonumber(f[2]), cost = tonumber(f[3]), total = tonumber(f[4]), lane = f[5],
-      ttl = f[6], deadline = f[7], owner = f[8], version = tonumber(f[9]), tokens = tonumber(f[10]),
-      bytes = tonumber(f[11]), alias = f[12], reserve = tonumber(f[13] or 0), listed = f[14],
-      held = tonumber(f[15]), wakes = f[16], created = tonumber(f[17]), meta = f[18], answer = f[19],
-      started = f[20], options = f[21], trace = f[22], spent = 0, ended = 0, units = {}, outcomes = {}}
+      ttl = f[6], deadline = f[7], owner = f[8], tokens = tonumber(f[9]), bytes = tonumber(f[10]), alias = f[11],
+      reserve = tonumber(f[12] or 0), listed = f[13], held = tonumber(f[14]), wakes = f[15],
+      created = tonumber(f[16]), meta = f[17], answer = f[18], started = f[19], options = f[20], trace = f[21], spent = 0, ended = 0, units = {}, outcomes = {}}
     settling[id] = t
   end
   t.ok, t.failed, t.cost, t.tokens = t.ok + ok, t.failed + failed, t.cost - cost, t.tokens + tokens
@@ -95,7 +93,6 @@ end
 local function settled()
   local serves
   for id, t in pairs(settling) do
-    t.version = t.version + 1
     local over = t.ok + t.failed >= t.total
     local changes = {'completed', int(t.ok), 'failed', int(t.failed), 'cost', int(t.cost), 'tokens', int(t.tokens)}
     local function change(name, value) changes[#changes + 1] = name; changes[#changes + 1] = value end
@@ -115,8 +112,7 @@ local function settled()
         if serves == nil then serves = served() end
         if serves then change('made_by', serves) end
       end
-      call('HSET', task_key(id), 'version', int(t.version), unpack(changes))
-      changed_ids[#changed_ids + 1] = id
+      call('HSET', task_key(id), unpack(changes))
     end
   end
   settling = {}

@@ -20,8 +20,7 @@ local function store_task(t, write)
   local id, lane, owner = t.id, t.lane, t.owner
   local f = {'q', QUEUE, 'lane', lane, 'owner', owner, 'state', 'queued', 'total', int(t.total), 'completed', 0,
     'failed', 0, 'units', int(t.units), 'next', 0, 'back', 0, 'cost', int(t.cost), 'bytes', int(t.bytes),
-    'reserve', int(t.reserve), 'held', int(t.bytes + t.reserve), 'created', int(NOW), 'ttl', int(t.ttl), 'tokens', 0,
-    'version', 1}
+    'reserve', int(t.reserve), 'held', int(t.bytes + t.reserve), 'created', int(NOW), 'ttl', int(t.ttl), 'tokens', 0}
   local function set(given, name, value)
     if given then f[#f + 1] = name; f[#f + 1] = value end
   end

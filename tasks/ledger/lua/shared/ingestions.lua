@@ -76,8 +76,6 @@ local function move_ingestion(id, m)
   local alias_at = f[4] and R .. ':ingestion-alias:' .. f[3] .. ':' .. f[4]
   if alias_at and string.match(call('GET', alias_at) or '', '^%S+') ~= id then alias_at = nil end
   if TERMINAL[m.to] then let_go(alias_at) elseif TERMINAL[f[1]] then keep(alias_at) end
-  local told = TERMINAL[m.to] and ended_ids or changed_ids
-  told[#told + 1] = id
   wake_steps()
   return true, m.to
 end

@@ -1,7 +1,7 @@
 -- Units that come back uncommitted: suspects run alone, and one that kills its worker too often is convicted.
 -- uses: ending turns
 local DEATHS_ALONE = 3      -- an item fails after killing its worker this often while it was alone
-local LOST = '{"errors":[[%s,"worker_lost","The worker died each time it tried this item alone."]],"truncated":[]}'
+local LOST = '{"errors":[[%s,"worker_lost","The worker died each time it tried this item alone. Leave it out."]],"truncated":[]}'
 
 local function give_back(id, uid, u, lane, owner)
   call('HSET', units_key(id), 'u' .. uid, unit_text(u))

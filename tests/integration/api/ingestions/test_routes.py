@@ -36,6 +36,7 @@ def test_a_new_ingestion_has_every_field(client: httpx.Client, ledger: Ledger, s
         "mode": "skip_unchanged",
         "dry_run": False,
         "metadata": {"job": "42"},
+        "counts": {"total": 0, "completed": 0, "failed": 0},
         "file_counts": {
             "total": 0,
             "in_progress": 0,
@@ -109,7 +110,8 @@ REFUSED: list[tuple[str, dict[str, Any], str, str]] = [
     ("no text", of_source(documents=[{"id": "a", "text": ""}]), "invalid_value", "source.documents[0].text"),
     ("text a number", of_source(documents=[{"id": "a", "text": 5}]), "invalid_type", "source.documents[0].text"),
     ("misspelt", {"chunkng": {}}, "unknown_parameter", "chunkng"),
-    ("misspelt below", of_source(document=DOCUMENTS), "unknown_parameter", "source.document"),
+    ("a source of no kind", of_source(document=DOCUMENTS), "missing_required_parameter", "source"),
+    ("misspelt below", of_source(documents=DOCUMENTS, record=False), "unknown_parameter", "source.record"),
     (
         "misspelt further below",
         of_source(documents=[*DOCUMENTS, {"id": "b", "txt": "x"}]),
@@ -128,7 +130,7 @@ REFUSED: list[tuple[str, dict[str, Any], str, str]] = [
     (
         "static for auto",
         static(100) | {"chunking": static(100)["chunking"] | {"type": "auto"}},
-        "invalid_value",
+        "unknown_parameter",
         "chunking.static",
     ),
     ("tiny chunks", static(2), "invalid_value", "chunking.static.max_chunk_size_tokens"),
@@ -138,7 +140,7 @@ REFUSED: list[tuple[str, dict[str, Any], str, str]] = [
     ("no table", {"sink": {"type": "postgresql", "name": "store"}}, "missing_required_parameter", "sink.table"),
     ("bad table", {"sink": {"type": "postgresql", "name": "store", "table": "a;b"}}, "invalid_value", "sink.table"),
     ("unknown connection", {"sink": {"type": "postgresql", "name": "x", "table": "t"}}, "invalid_value", "sink.name"),
-    ("a table for Parquet", {"sink": {"type": "parquet", "table": "t"}}, "invalid_value", "sink.table"),
+    ("a table for Parquet", {"sink": {"type": "parquet", "table": "t"}}, "unknown_parameter", "sink.table"),
     ("a dataset that is a path", {"sink": {"type": "parquet", "dataset": "../x"}}, "invalid_value", "sink.dataset"),
     ("mode", {"mode": "replace"}, "invalid_value", "mode"),
     ("on_conflict", {"on_conflict": "ignore"}, "invalid_value", "on_conflict"),
@@ -160,8 +162,10 @@ def test_what_is_wrong_with_the_request_is_refused_at_once(
 
 
 def test_errors_name_what_there_is(client: httpx.Client) -> None:
-    misspelt = client.post("/v1/ingestions", json=GOOD | of_source(document=DOCUMENTS)).json()["error"]
-    assert "did you mean documents?" in misspelt["message"]
+    misspelt = client.post("/v1/ingestions", json=of_source(documents=DOCUMENTS, record=False)).json()["error"]
+    assert "did you mean records?" in misspelt["message"]
+    of_no_kind = client.post("/v1/ingestions", json=of_source(document=DOCUMENTS)).json()["error"]
+    assert "files, urls and documents" in of_no_kind["message"]
     unknown = GOOD | {"sink": {"type": "postgresql", "name": "x", "table": "t"}}
     assert "it has: store" in client.post("/v1/ingestions", json=unknown).json()["error"]["message"]
 
@@ -239,6 +243,39 @@ def test_a_repetition_finds_the_same_ingestion(client: httpx.Client, storage: St
     assert [one.name for one in storage.stored("ingestions")] == [f"ingestions/{first}/inline.json"]
     other = client.post("/v1/ingestions", json=GOOD | {"mode": "sync"}, headers=headers)
     assert (other.status_code, other.json()["error"]["code"]) == (422, "idempotency_key_reused")
+
+
+@pytest.mark.parametrize("key", [b"", b"x" * 256, b"a\tb", "caf\xe9".encode("latin-1"), "\u4e2d".encode()])
+def test_a_key_that_is_no_printable_ascii_is_refused(client: httpx.Client, key: bytes) -> None:
+    answer = client.post("/v1/ingestions", json=GOOD, headers={b"Idempotency-Key": key})
+    error = answer.json()["error"]
+    assert (answer.status_code, error["code"]) == (400, "invalid_value")
+    assert error["param"].lower() == "idempotency-key"
+    assert client.get("/v1/ingestions").json()["data"] == []
+
+
+def test_a_repetition_finds_its_ingestion_although_the_file_is_gone(client: httpx.Client) -> None:
+    file_id, headers = upload_with(client)().json()["id"], {"Idempotency-Key": "k"}
+
+    def send(**changed: Any) -> httpx.Response:
+        return client.post("/v1/ingestions", json=of_source(files=[file_id]) | changed, headers=headers)
+
+    first = send()
+    assert client.delete(f"/v1/files/{file_id}").is_success
+    again = send()
+    assert (again.status_code, again.json()["id"]) == (202, first.json()["id"])
+    assert (again.headers["location"], again.headers["retry-after"]) == (first.headers["location"], "1")
+    assert send(mode="sync").json()["error"]["code"] == "idempotency_key_reused"
+    headers["Idempotency-Key"] = "another"
+    assert send().json()["error"]["code"] == "file_not_found"
+
+
+def test_null_counts_as_absent_at_any_depth(client: httpx.Client) -> None:
+    source = {"documents": DOCUMENTS, "files": None, "urls": None, "format": None, "fields": {"id": None}}
+    made = create(client, source=source, sink={"type": "parquet", "dataset": None, "table": None}, chunking=None)
+    assert (made["source"]["type"], made["sink"], made["chunking"]) == (
+        "documents", {"type": "parquet"}, {"type": "auto"},
+    )  # fmt: skip
 
 
 def test_what_is_shown_while_it_runs_and_at_its_end(client: httpx.Client, ledger: Ledger) -> None:
@@ -360,7 +397,7 @@ def test_an_ingestion_knows_whether_its_key_may_load_into_a_table_of_others(
         assert answer.json()["sink"] == sink
         ingestion = ledger.run(read_ingestion(answer.json()["id"]))
         assert ingestion is not None
-        assert ingestion.spec.get("shares_table") == shares, name
+        assert ingestion.shares_table is bool(shares), name
 
 
 def test_too_many_open_ingestions_are_429_and_nothing_is_stored(

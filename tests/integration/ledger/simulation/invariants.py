@@ -49,7 +49,6 @@ def check(world: World) -> None:
     for task in world.tasks.values():
         stored = seen.get(f"eq:task:{task.id}")
         outcomes = _outcomes(world, task, seen)
-        _check_versions(world, task, stored)
         if State(stored["state"]).terminal:
             _check_ended(task, stored, seen, outcomes)
             continue
@@ -134,16 +133,6 @@ def _outcomes(world: World, task: ExpectedTask, seen: Snapshot) -> set[int]:
 
 def _error_items(extra: str) -> int:
     return extra.count('","')
-
-
-def _check_versions(world: World, task: ExpectedTask, stored: dict[str, str]) -> None:
-    visible = tuple(stored.get(name) for name in ("state", "completed", "failed", "tokens"))
-    version = int(stored["version"])
-    before = world.versions.get(task.id)
-    if before is not None:
-        assert version >= before[0]
-        assert version > before[0] or visible == before[1], "a change that no client can notice"
-    world.versions[task.id] = version, visible
 
 
 def _check_ended(task: ExpectedTask, stored: dict[str, str], seen: Snapshot, outcomes: set[int]) -> None:

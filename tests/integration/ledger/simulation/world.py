@@ -144,7 +144,6 @@ class World:
         self.lost_wake = False
         """A worker died that had just been woken; until WATCH looks, nobody may come."""
         self.outcomes: dict[tuple[str, int], tuple[str, str]] = {}
-        self.versions: dict[str, tuple[int, object]] = {}
         self.lost_alone: Counter[tuple[str, int]] = Counter()
         """How often an item was claimed alone as a suspect and that claim was neither committed nor given back."""
         self.innocent: dict[tuple[str, str], Innocent] = {}

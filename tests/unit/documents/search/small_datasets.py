@@ -12,10 +12,12 @@ from tasks.documents.chunking.chunk import Chunk
 from tasks.documents.sinks.parquet.parquet_sink import ParquetSink
 from tasks.documents.sinks.sink import LoadDocument, Stamp
 from tasks.records import datasets
+from tasks.records.api_keys import environment_owner
 from tasks.records.datasets import Catalog, DatasetPart
 from tasks.storage.storage import Storage
 
-OWNER = "ann"
+OWNER = environment_owner("ann")
+"""Of the key that the settings of a test name."""
 NAME = "handbook"
 DIMENSION = 4
 VECTORS = "test/model (revision r1), 4 dimensions, normalized"

@@ -7,19 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from starlette.requests import Request
-from starlette.types import Message
 
-from api.answer.errors import CallerGone
 from api.async_datasets import AsyncDatasets
 from api.async_storage import AsyncStorage
 from stack.testing import PATIENCE_S
 from tasks.errors import NotReady, Overloaded
-from tasks.records.datasets import Catalog
-from tasks.search.nearest_chunks import nearest_chunks
-from tasks.search.pages import chunks_of_document
-from tasks.search.parts import PartReader
-from tasks.search.row_filter import RowFilter
+from tasks.search.contents import Contents
 from tasks.storage.storage import Storage
 from tests.nothing_stored import nothing_stored
 from tests.unit.documents.search.small_datasets import NAME, OWNER, document, load
@@ -36,62 +29,36 @@ def datasets(storage_url: str) -> AsyncDatasets:
     return AsyncDatasets(AsyncStorage(storage_url, nothing_stored), 2**20)
 
 
-def request(gone: asyncio.Event) -> Request:
-    """Of a client that leaves when `gone` is set."""
-
-    async def receive() -> Message:
-        await gone.wait()
-        return {"type": "http.disconnect"}
-
-    return Request({"type": "http", "headers": []}, receive)
-
-
-def endless(begun: Event) -> Any:
-    def search(reader: PartReader, _: Catalog) -> None:
+def endless(begun: Event, ended: Event) -> Any:
+    def search(contents: Contents) -> None:
         begun.set()
-        while True:
-            reader.check()
+        try:
+            while True:
+                contents.reader.check()
+        finally:
+            ended.set()
 
     return search
 
 
-async def test_a_search_ends_when_its_client_has_left(datasets: AsyncDatasets) -> None:
-    gone, begun = asyncio.Event(), Event()
-    reading = asyncio.create_task(datasets.read(request(gone), OWNER, NAME, endless(begun)))
-    await asyncio.to_thread(begun.wait, 10)
-    gone.set()
-    with pytest.raises(CallerGone):
-        await reading
-    assert await datasets.read(request(asyncio.Event()), OWNER, NAME, lambda _, catalog: catalog.dataset) == NAME
+async def test_a_search_that_is_cancelled_frees_its_thread(datasets: AsyncDatasets) -> None:
+    for _ in range(3):  # more than there are threads
+        begun, ended = Event(), Event()
+        reading = asyncio.create_task(datasets.read(OWNER, NAME, endless(begun, ended)))
+        assert await asyncio.to_thread(begun.wait, PATIENCE_S)
+        reading.cancel()
+        assert await asyncio.to_thread(ended.wait, PATIENCE_S)
+        with pytest.raises(asyncio.CancelledError):
+            await reading
 
 
 async def test_a_search_ends_when_the_process_stops(datasets: AsyncDatasets) -> None:
     begun = Event()
-    reading = asyncio.create_task(datasets.read(request(asyncio.Event()), OWNER, NAME, endless(begun)))
-    await asyncio.to_thread(begun.wait, 10)
+    reading = asyncio.create_task(datasets.read(OWNER, NAME, endless(begun, Event())))
+    await asyncio.to_thread(begun.wait, PATIENCE_S)
     datasets.stop()
     with pytest.raises(NotReady):
         await reading
-
-
-async def test_one_search_beyond_the_memory_runs_and_the_others_do_not_wait_for_it(
-    datasets: AsyncDatasets, storage_url: str
-) -> None:
-    large = AsyncDatasets(AsyncStorage(storage_url, nothing_stored), 8)
-    gone, there, begun, second = asyncio.Event(), request(asyncio.Event()), Event(), Event()
-    first = asyncio.create_task(large.search(request(gone), OWNER, NAME, endless(begun)))
-    await asyncio.to_thread(begun.wait, 10)
-    waits = [asyncio.create_task(large.search(there, OWNER, NAME, lambda _, __: second.set())) for _ in range(4)]
-    refused, others = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-    with pytest.raises(Overloaded):
-        refused.pop().result()
-    assert await large.read(there, OWNER, NAME, lambda _, catalog: catalog.dataset) == NAME
-    assert not second.is_set()
-    gone.set()
-    await asyncio.gather(*others)
-    assert second.is_set()
-    with pytest.raises(CallerGone):
-        await first
 
 
 async def test_more_searches_than_may_wait_are_refused_and_no_owner_takes_all_places(
@@ -101,14 +68,13 @@ async def test_more_searches_than_may_wait_are_refused_and_no_owner_takes_all_pl
     for other in owners[1:]:
         load(Storage.open(storage_url), document("a", [1, 2, 3, 4]), owner=other)
     free = Event()
-    there = request(asyncio.Event())
 
-    def wait(_: PartReader, __: Catalog) -> bool:
+    def wait(_: Contents) -> bool:
         return free.wait(PATIENCE_S)
 
     waiting: set[asyncio.Task[bool]] = set()
     for owner, count in zip(owners, (33, 33, 1), strict=True):
-        reading = [asyncio.create_task(datasets.read(there, owner, NAME, wait)) for _ in range(count)]
+        reading = [asyncio.create_task(datasets.read(owner, NAME, wait)) for _ in range(count)]
         refused, others = await asyncio.wait(reading, return_when=asyncio.FIRST_COMPLETED)
         with pytest.raises(Overloaded):
             refused.pop().result()
@@ -122,18 +88,18 @@ async def test_more_searches_than_may_wait_are_refused_and_no_owner_takes_all_pl
 async def test_what_is_kept_of_some_owners_is_forgotten(datasets: AsyncDatasets, storage_url: str) -> None:
     for owner in ("bob", "cid"):
         load(Storage.open(storage_url), document("a", [1, 2, 3, 4]), owner=owner)
-    there, size_bytes = request(asyncio.Event()), []
+    size_bytes = []
 
-    def look(reader: PartReader, catalog: Catalog) -> None:
-        nearest_chunks(reader, catalog, np.array([1, 0, 0, 0]), 1, RowFilter({"a": 1}))
-        chunks_of_document(reader, catalog, "a", None, 1)
+    def look(contents: Contents) -> None:
+        contents.nearest(np.array([1, 0, 0, 0]), 1, {"a": 1})
+        contents.chunks("a", None, 1)
 
     for owner in (OWNER, "bob", "cid"):
-        await datasets.search(there, owner, NAME, look)
+        await datasets.read(owner, NAME, look)
         size_bytes.append(datasets.kept_bytes)
     assert size_bytes == [size_bytes[0] * number for number in (1, 2, 3)]
 
     datasets.forget({"bob", "cid"})
     assert datasets.kept_bytes == size_bytes[0]
-    datasets.forget(None)
+    datasets.forget({OWNER})
     assert datasets.kept_bytes == 0

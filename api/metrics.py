@@ -1,0 +1,316 @@
+"""Metrics for Prometheus: of one process, of its event loop, and of queues and workers."""
+
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
+from itertools import accumulate, product
+from typing import NamedTuple
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector, disable_created_metrics
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.registry import Collector
+from prometheus_client.utils import floatToGoString
+from starlette.types import Scope
+
+from api.answer.errors import answered
+from api.queue.served_models import ServedModels
+from api.request.memory_budget import Budget
+from api.server.overload import Door, StallProbe
+from api.waiting.hub import Hub
+from tasks.ledger import DOCUMENTS, Lane, ModelOverview, State, Submission
+from tasks.ledger.overview import TOOK_BOUNDS_S, ServedModel
+from tasks.records.batches import BatchStatus
+from tasks.records.ingestions import IngestionStatus
+from worker_config.settings import Settings
+
+_LATENCIES_S = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60)
+_STALLS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 5)
+_REDIS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1)
+_RETRY_AFTER_S = (1, 2, 5, 10, 20, 30, 60, 120)
+
+CONTENT_TYPE = CONTENT_TYPE_LATEST
+
+
+class Metrics:
+    """All series of one process, in a registry of its own so that two apps in one process do not mix.
+
+    Args:
+        process: which of several processes behind one port this is. Each scrape reaches one of them, so their series
+            are told apart by a label; None: no label.
+    """
+
+    def __init__(self, process: int | None = None) -> None:
+        disable_created_metrics()  # type: ignore[no-untyped-call]
+        self._process = process
+        self.fresh_s = 1.0
+        self._stale_s, self._rendered = 0.0, b""
+        self._registry, self._shared = CollectorRegistry(), CollectorRegistry()
+        ProcessCollector(registry=self._registry)
+        self._requests = self._counter("embedq_http_requests", "Requests served.", "method", "route", "status")
+        took = "Time to the last byte of the answer, waiting included."
+        self._latency = self._histogram("embedq_http_request_seconds", took, _LATENCIES_S, "route")
+        self._tasks = self._counter("embedq_submitted_tasks", "Tasks stored.", "model", "lane")
+        self._items = self._counter("embedq_submitted_items", "Texts in them.", "model", "lane")
+        self._joined = self._counter("embedq_joined_requests", "Requests that found an earlier task.", "model")
+        self._refused = self._counter("embedq_refused_tasks", "Tasks that were not stored.", "model", "lane", "code")
+        self._bells = self._counter("embedq_bells", "Bell messages sent.", "model")
+        self._lost_bells = self._counter("embedq_bell_failures", "Bell messages that could not be sent.", "model")
+        self._errors = self._counter("embedq_http_errors", "Error answers.", "route", "code")
+        told = "Seconds after which refused callers were told to come back."
+        self._retry_after = self._histogram("embedq_retry_after_seconds", told, _RETRY_AFTER_S, "code")
+        late = "By how much a tick of the event loop came late."
+        self.stalled = self._histogram("embedq_loop_stall_seconds", late, _STALLS_S).observe
+        """Takes the seconds of one stall."""
+        overviews = "Time of the overview that is read from Redis once a second."
+        self.redis_read = self._histogram("embedq_redis_read_seconds", overviews, _REDIS_S).observe
+        """Takes the seconds of one overview."""
+        # Finding the series of some labels costs more than counting in them. Methods and routes are few, models too.
+        self._of_request = cache(lambda method, route, status: self._requests.labels(method, route, str(status)))
+        self._of_lane = cache(lambda model, lane: (self._tasks.labels(model, lane), self._items.labels(model, lane)))
+
+    def _counter(self, name: str, meaning: str, *labels: str) -> Counter:
+        return Counter(name, meaning, labels, registry=self._registry)
+
+    def _histogram(self, name: str, meaning: str, bounds: Sequence[float], *labels: str) -> Histogram:
+        return Histogram(name, meaning, labels, buckets=bounds, registry=self._registry)
+
+    def served(self, scope: Scope, route: str, status: int, seconds: float) -> None:
+        """Counts one request, and the error that answered it if one did. Status 0: nothing was answered."""
+        self._of_request(scope["method"], route, status).inc()
+        self._latency.labels(route).observe(seconds)
+        if error := answered(scope):
+            self._errors.labels(route, error.code).inc()
+            if error.retry_after_s is not None:
+                self._retry_after.labels(error.code).observe(error.retry_after_s)
+
+    def refused(self, submission: Submission, code: str) -> None:
+        """Counts a task that was not stored."""
+        self._refused.labels(submission.queue, submission.lane.value, code).inc()
+
+    def submitted(self, submission: Submission, *, joined: bool) -> None:
+        """Counts a task that the ledger took, or a request that joined an earlier one."""
+        if joined:
+            self._joined.labels(submission.queue).inc()
+            return
+        tasks, items = self._of_lane(submission.queue, submission.lane.value)
+        tasks.inc()
+        items.inc(sum(unit.items for unit in submission.units))
+
+    def count_bell(self, model: str, sent: bool) -> None:
+        """Counts one bell."""
+        (self._bells if sent else self._lost_bells).labels(model).inc()
+
+    def add(self, rows: Callable[[], Iterator[Metric]], *, shared: bool = False) -> None:
+        """Adds series that are computed when they are read. `shared`: the same whichever process is asked."""
+        (self._shared if shared else self._registry).register(Computed(rows))
+
+    def render(self) -> bytes:
+        """All series in Prometheus's text format, `fresh_s` old at most: they take milliseconds and need no key."""
+        now_s = time.monotonic()
+        if now_s >= self._stale_s:
+            self._rendered = generate_latest(self) + generate_latest(self._shared)
+            self._stale_s = now_s + self.fresh_s
+        return self._rendered
+
+    def collect(self) -> Iterator[Metric]:
+        """The series of this process, for `generate_latest`."""
+        for metric in self._registry.collect():
+            if self._process is not None:
+                label = {"process": str(self._process)}
+                metric.samples = [sample._replace(labels={**sample.labels, **label}) for sample in metric.samples]
+            yield metric
+
+
+class Computed(Collector):
+    """Series without a state of their own, so that a model or worker that has gone leaves none behind."""
+
+    def __init__(self, rows: Callable[[], Iterator[Metric]]) -> None:
+        self._rows = rows
+
+    def describe(self) -> list[Metric]:
+        """Nothing: otherwise registration would read the series, and the stall window with them."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        """All of them."""
+        return self._rows()
+
+
+class Row(NamedTuple):
+    """One series: its kind is told by its name, and by `total` where it only grows.
+
+    Attributes:
+        name: as it is shown, without `_total`.
+        help: what it means.
+        labels: names of its labels.
+        values: pairs of the labels' values and the number.
+        total: it is a counter.
+    """
+
+    name: str
+    help: str
+    labels: Sequence[str]
+    values: Iterator[tuple[Sequence[str], float]] | Sequence[tuple[Sequence[str], float]]
+    total: bool = False
+
+    def to_metric(self) -> Metric:
+        """As the library has it."""
+        kind = CounterMetricFamily if self.total else GaugeMetricFamily
+        family = kind(self.name, self.help, labels=self.labels)
+        for labels, number in self.values:
+            family.add_metric(labels, number)
+        return family
+
+
+def _one(name: str, meaning: str, number: float | None) -> Row:
+    return Row(name, meaning, (), [] if number is None else [((), number)])
+
+
+def process_rows(
+    models: ServedModels, hub: Hub, stall: StallProbe, door: Door, held: Mapping[str, Budget]
+) -> Iterator[Metric]:
+    """The state of one web tier process. `held`: bytes of large bodies, by what they are ("requests", "answers")."""
+    refusal = "With more, callers are refused."
+    sizes = [([what], budget.held_bytes) for what, budget in held.items()]
+    limits = [([what], budget.limit_bytes) for what, budget in held.items()]
+    rows = (
+        _one("embedq_redis_up", "1 while Redis answers.", models.redis_up),
+        _one("embedq_subscribed", "1 while ends of tasks are heard.", hub.subscribed.is_set()),
+        _one("embedq_waiting_requests", "Requests that wait for a task.", hub.waiting_requests),
+        _one("embedq_submissions_under_way", "On their way to Redis and back.", door.under_way),
+        _one("embedq_submissions_under_way_limit", refusal, door.most),
+        Row("embedq_held_bytes", "Of large bodies under way.", ["what"], sizes),
+        Row("embedq_held_limit_bytes", refusal, ["what"], limits),
+        _one("embedq_loop_stall_max_seconds", "Longest stall since the start.", stall.longest_s),
+        _one("embedq_loop_stall_recent_seconds", "Longest stall since the last scrape.", stall.take_s()),
+    )
+    return (row.to_metric() for row in rows)
+
+
+def queue_rows(models: ServedModels, settings: Settings) -> Iterator[Metric]:
+    """Queues and workers as they were seen last, the same whichever process is asked."""
+    overviews = [*models.overviews.values(), *([models.documents] if models.documents else [])]
+    yield _took(overviews)
+    rows = (
+        *_queues(overviews, settings),
+        *_ended(overviews),
+        *_redis(overviews, settings),
+        *_workers(overviews),
+        *_ledger(overviews),
+        *_documents(models.documents),
+    )
+    yield from (row.to_metric() for row in rows)
+
+
+_BY_LANE = ("model", "lane")
+
+
+def _queues(overviews: Sequence[ModelOverview], settings: Settings) -> Iterator[Row]:
+    lanes = [(o, lane, [o.queue, lane.value]) for o, lane in product(overviews, Lane)]
+    limits = [([Lane.ONLINE.value], settings.max_backlog_s), ([Lane.BULK.value], settings.max_backlog_bulk_s)]
+    timed = [one for one in lanes if one[0].queue != DOCUMENTS]  # whose work has a speed
+    work = [(key, o.backlog_cost[lane] / ServedModel.from_overview(o.queue, o).rate) for o, lane, key in timed]
+    tokens = [(key, o.backlog_cost[lane]) for o, lane, key in lanes]
+    tasks = [(key, o.backlog_tasks[lane]) for o, lane, key in lanes]
+    ages = [(key, o.oldest_waiting_s.get(lane, 0)) for o, lane, key in lanes]
+    yield Row("embedq_backlog_tokens", "Estimated tokens not done yet.", _BY_LANE, tokens)
+    yield Row("embedq_backlog_tasks", "Open tasks.", _BY_LANE, tasks)
+    yield Row("embedq_backlog_seconds", "Work not done yet, at this speed.", _BY_LANE, work)
+    yield Row("embedq_backlog_limit_seconds", "With more, callers are refused.", ["lane"], limits)
+    yield Row("embedq_oldest_waiting_seconds", "Age of what is next in line.", _BY_LANE, ages)
+    sizes, leases = [([o.queue], o.backlog_bytes) for o in overviews], [([o.queue], o.leases) for o in overviews]
+    yield Row("embedq_backlog_bytes", "Payload bytes of open tasks.", ["model"], sizes)
+    yield Row("embedq_leases", "Claims that are being worked on.", ["model"], leases)
+
+
+def _took(overviews: Sequence[ModelOverview]) -> Metric:
+    took = HistogramMetricFamily("embedq_task_seconds", "From acceptance to completion.", labels=_BY_LANE)
+    bounds = [*map(floatToGoString, (*TOOK_BOUNDS_S, math.inf))]
+    for o in overviews:
+        for lane, completed in o.took.items():
+            buckets = list(zip(bounds, accumulate(completed.counts), strict=True))
+            took.add_metric([o.queue, lane.value], buckets, completed.sum_s)
+    return took
+
+
+def _ended(overviews: Sequence[ModelOverview]) -> Iterator[Row]:
+    ended = (State.FAILED, State.CANCELLED, State.EXPIRED)
+    tasks = [([o.queue, lane, State.COMPLETED], sum(done.counts)) for o in overviews for lane, done in o.took.items()]
+    for o, lane, state in product(overviews, Lane, ended):
+        tasks.append(([o.queue, lane, state], o.ended.get(f"ended_{lane}_{state}", 0)))
+    items = [
+        ([o.queue, lane, outcome], o.ended.get(f"items_{lane}_{outcome}", 0))
+        for o, lane, outcome in product(overviews, Lane, ("completed", "failed"))
+    ]
+    yield Row("embedq_ended_tasks", "By the state in which they ended.", [*_BY_LANE, "state"], tasks, total=True)
+    yield Row("embedq_ended_items", "Texts that were done.", [*_BY_LANE, "outcome"], items, total=True)
+
+
+_OF_REDIS = (
+    ("embedq_redis_memory_percent", "Redis memory in use, of its limit.", "memory_percent"),
+    ("embedq_redis_used_bytes", "Redis memory in use.", "used_bytes"),
+    ("embedq_redis_limit_bytes", "Its limit.", "limit_bytes"),
+    ("embedq_redis_reserved_bytes", "Of vectors that open tasks may still need.", "reserved_bytes"),
+    ("embedq_open_batches", "Batches that have not ended.", "open_batches"),
+    ("embedq_open_ingestions", "Ingestions that have not ended.", "open_ingestions"),
+)
+"""Each with its field of `RedisUse`."""
+
+
+def _redis(overviews: Sequence[ModelOverview], settings: Settings) -> Iterator[Row]:
+    use = overviews[0].redis if overviews else None
+    for name, meaning, field in _OF_REDIS:
+        yield _one(name, meaning, getattr(use, field, None))
+    percent = settings.max_redis_memory_percent
+    yield _one("embedq_redis_memory_limit_percent", "With more, callers are refused.", percent)
+
+
+_OF_WORKER = (
+    ("rss_bytes", "Memory of a model process.", False),
+    ("forward_passes", "Forward passes of a model process.", True),
+    ("items", "Texts it encoded.", True),
+    ("dropped_bells", "Messages of the broker that were no bells.", True),
+)
+"""Fields of `WorkerEntry`; whether they only grow."""
+
+
+def _workers(overviews: Sequence[ModelOverview]) -> Iterator[Row]:
+    live = [([o.queue], len(o.workers)) for o in overviews]
+    rates = [([o.queue], o.rate) for o in overviews if o.rate is not None]
+    yield Row("embedq_workers", "Workers with a loaded model that beat.", ["model"], live)
+    yield Row("embedq_tokens_per_second", "Speed of all live workers, or last known.", ["model"], rates)
+    workers = [(worker, [o.queue, worker.id]) for o in overviews for worker in o.workers]
+    for field, meaning, total in _OF_WORKER:
+        values = [(key, getattr(worker, field)) for worker, key in workers]
+        yield Row(f"embedq_worker_{field}", meaning, ["model", "worker"], values, total)
+
+
+_FROM_ZERO = "lost_leases"
+"""The counter of the ledger that is shown before it counts: an alert must see the first one."""
+
+
+def _ledger(overviews: Sequence[ModelOverview]) -> Iterator[Row]:
+    for name in sorted({_FROM_ZERO, *(name for o in overviews for name in o.counters)}):
+        values = [([o.queue], o.counters.get(name, 0)) for o in overviews]
+        yield Row(f"embedq_ledger_{name}", "Total since the data began.", ["model"], values, total=True)
+
+
+_ENDS = (
+    ("batches", [status.value for status in BatchStatus if status.terminal]),
+    ("ingestions", [status.value for status in IngestionStatus if status.terminal]),
+)
+
+
+def _documents(documents: ModelOverview | None) -> Iterator[Row]:
+    totals = documents.ended if documents else {}
+    for kind, statuses in _ENDS:
+        values = [([status], totals.get(f"{kind}_{status}", 0)) for status in statuses]
+        yield Row(f"embedq_ended_{kind}", "By the status in which they ended.", ["status"], values, total=True)
+    outcomes = [([outcome], totals.get(f"ingested_{outcome}", 0)) for outcome in ("loaded", "unchanged", "failed")]
+    yield Row("embedq_ingested_documents", "Documents that were done.", ["outcome"], outcomes, total=True)
+    chunks = [((), totals.get("ingested_chunks_embedded", 0))]
+    yield Row("embedq_ingested_chunks", "Chunks of documents that got their vector.", (), chunks, total=True)
+    away = [([name.removeprefix("setbacks_")], totals[name]) for name in sorted(totals) if name.startswith("setbacks_")]
+    yield Row("embedq_ingestion_setbacks", "Jobs that found something away.", ["waiting_for"], away, total=True)

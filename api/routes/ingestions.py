@@ -1,0 +1,88 @@
+"""Ingestions: documents in, vectors in a store out."""
+
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Query, Response
+from pydantic import BeforeValidator
+
+from api.auth import IngestionMaker, IngestionReader
+from api.dependencies import Downloaded, IdempotencyKey, Ingestions, PageQuery, SmallBody, json_body
+from api.schemas.common import Deleted, Page
+from api.schemas.files import CONTENT
+from api.schemas.ingestions import Ingestion, IngestionDocument, Output
+from api.schemas.new_ingestion import NewIngestion
+
+router = APIRouter(prefix="/v1/ingestions", tags=["ingestions"])
+
+FilterQuery = Annotated[
+    Literal["loaded", "unchanged", "failed", "in_progress"] | None,
+    BeforeValidator(lambda value: value or None),
+    Query(alias="filter", description="Documents in this state only."),
+]
+
+
+@router.post("", status_code=202, openapi_extra=json_body(NewIngestion))
+async def create_ingestion(
+    key: IngestionMaker,
+    ingestions: Ingestions,
+    body: SmallBody,
+    response: Response,
+    idempotency_key: IdempotencyKey = None,
+) -> Ingestion:
+    """Starts an ingestion of documents. Faults of a document show later: that document then fails."""
+    made = await ingestions.create(key, body, idempotency_key)
+    response.headers.update({"location": f"/v1/ingestions/{made.id}", "retry-after": "1"})
+    return made
+
+
+@router.get("")
+async def list_ingestions(key: IngestionReader, ingestions: Ingestions, page: PageQuery) -> Page[Ingestion]:
+    """Lists the caller's ingestions, newest first."""
+    return await ingestions.list(key, page)
+
+
+@router.get("/{ingestion_id}")
+async def read_ingestion(key: IngestionReader, ingestions: Ingestions, ingestion_id: str) -> Ingestion:
+    """Returns an ingestion as it is now."""
+    return await ingestions.read(key, ingestion_id)
+
+
+@router.get("/{ingestion_id}/documents")
+async def list_ingestion_documents(
+    key: IngestionReader, ingestions: Ingestions, ingestion_id: str, page: PageQuery, status: FilterQuery = None
+) -> Page[IngestionDocument]:
+    """Lists the documents of an ingestion and their outcomes, in the order of the source."""
+    return await ingestions.documents(key, ingestion_id, status, page)
+
+
+@router.get("/{ingestion_id}/output")
+async def list_ingestion_output(key: IngestionReader, ingestions: Ingestions, ingestion_id: str) -> Output:
+    """Lists the Parquet files of an ingestion's dataset, as the dataset is now."""
+    return await ingestions.output(key, ingestion_id)
+
+
+@router.get("/{ingestion_id}/output/{name}", response_class=Response, responses=CONTENT)
+async def read_ingestion_output(
+    key: IngestionReader, ingestions: Ingestions, ingestion_id: str, name: str, download: Downloaded
+) -> Response:
+    """Returns one Parquet file; with `Range`, some of its bytes."""
+    return await download(await ingestions.part(key, ingestion_id, name))
+
+
+@router.post("/{ingestion_id}/cancel")
+async def cancel_ingestion(key: IngestionMaker, ingestions: Ingestions, ingestion_id: str) -> Ingestion:
+    """Cancels an ingestion; what is loaded stays. Cancelling twice returns 200."""
+    return await ingestions.cancel(key, ingestion_id)
+
+
+@router.post("/{ingestion_id}/retry")
+async def retry_ingestion(key: IngestionMaker, ingestions: Ingestions, ingestion_id: str) -> Ingestion:
+    """Tries the failed documents of an ended ingestion again under its id. A resumable one goes on where it was."""
+    return await ingestions.retry(key, ingestion_id)
+
+
+@router.delete("/{ingestion_id}")
+async def delete_ingestion(key: IngestionMaker, ingestions: Ingestions, ingestion_id: str) -> Deleted:
+    """Deletes the record of an ended ingestion and its documents' outcomes. What it has loaded under a name stays."""
+    await ingestions.delete(key, ingestion_id)
+    return Deleted(id=ingestion_id, object="ingestion")

@@ -1,0 +1,25 @@
+"""Jobs: tasks, batches and ingestions in one list."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from api.auth import Reader
+from api.dependencies import Jobs, PageQuery
+from api.schemas.common import Page
+from api.schemas.jobs import Job
+
+router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
+
+KindQuery = Annotated[
+    list[str] | None, Query(description="Some of task, batch and ingestion, separated by commas; all by default.")
+]
+StatusQuery = Annotated[list[str] | None, Query(description="States to list, separated by commas; all by default.")]
+
+
+@router.get("")
+async def list_jobs(
+    key: Reader, jobs: Jobs, page: PageQuery, kind: KindQuery = None, status: StatusQuery = None
+) -> Page[Job]:
+    """Lists the caller's tasks, batches and ingestions together, newest first: the objects themselves."""
+    return await jobs.list(key, kind or (), status or (), page)

@@ -1,0 +1,162 @@
+"""Datasets as clients see them, what they hold, and the body of a search."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self
+
+import orjson
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
+from pydantic_core import PydanticCustomError
+
+from tasks.records.datasets import Catalog
+from tasks.wire.validation import MAX_METADATA_PAIRS
+
+
+class Dataset(BaseModel):
+    """What ingestions have loaded into Parquet files under one name. Times are Unix seconds."""
+
+    id: str = Field(description="Of this dataset: one made later under the same name has another.")
+    object: Literal["dataset"] = "dataset"
+    name: str = Field(examples=["handbook"])
+    version: int
+    created_at: int
+    updated_at: int
+    vectors: str | None = Field(description="The model, its revision and what else makes vectors comparable.")
+    dimension: int | None
+    rows: int
+    documents: int
+    bytes: int
+    of_one_ingestion: bool = Field(description="It has no name of its own and goes with its ingestion's record.")
+
+    @classmethod
+    def of(cls, catalog: Catalog) -> Self:
+        """The dataset in this version."""
+        return cls(
+            id=catalog.id,
+            name=catalog.dataset,
+            version=catalog.version,
+            created_at=catalog.created_ms // 1000,
+            updated_at=catalog.written_ms // 1000,
+            vectors=catalog.vectors or None,
+            dimension=catalog.dimension or None,
+            rows=catalog.rows,
+            documents=sum(part.documents for part in catalog.parts),
+            bytes=sum(part.size_bytes for part in catalog.parts),
+            of_one_ingestion=catalog.anonymous,
+        )
+
+
+class DeletedDataset(BaseModel):
+    """Confirms that a dataset is deleted."""
+
+    name: str
+    object: Literal["dataset"] = "dataset"
+    deleted: Literal[True] = True
+
+
+class Document(BaseModel):
+    """A document that has chunks in a dataset."""
+
+    id: str
+    chunks: int
+    source_uri: str | None
+    title: str | None = Field(
+        description="The field `title` of its metadata, or the first heading above its beginning."
+    )
+    metadata: dict[str, Any]
+
+    @classmethod
+    def of(cls, chunks: int, row: Mapping[str, Any]) -> Self:
+        """The document with so many chunks; `row`: the first of them as it is stored."""
+        metadata = orjson.loads(row["metadata"])
+        title = metadata.get("title")
+        return cls(
+            id=row["doc_id"],
+            chunks=chunks,
+            source_uri=row["source_uri"] or None,
+            title=title if title and isinstance(title, str) else next(iter(row["headings"]), None),
+            metadata=metadata,
+        )
+
+
+class Chunk(BaseModel):
+    """A slice of a document."""
+
+    document_id: str
+    chunk: int = Field(description="Its number in the document, from 0.")
+    text: str
+    start: int | None = Field(description="Its first character in the parsed document.")
+    end: int | None
+    headings: list[str] = Field(description="Above it, the outermost first.")
+    page: int | None
+    metadata: dict[str, Any] = Field(description="Of the document.")
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any], **more: Any) -> Self:
+        """The chunk as it is stored. `more`: fields that are not."""
+        same = {name: row[name] for name in ("text", "start", "end", "headings", "page")}
+        metadata = orjson.loads(row["metadata"])
+        return cls(document_id=row["doc_id"], chunk=row["chunk_index"], metadata=metadata, **same, **more)
+
+
+class ScoredChunk(Chunk):
+    """A slice of a document that is near to a query."""
+
+    score: float = Field(description="Cosine of its vector and that of the query.")
+
+
+class ScoredChunks(BaseModel):
+    """The nearest chunks, best first."""
+
+    object: Literal["list"] = "list"
+    data: list[ScoredChunk]
+    dataset: str
+    version: int = Field(description="Of the dataset, which was searched as a whole.")
+    rows: int = Field(description="Chunks in the dataset.")
+    took_ms: float = Field(description="Of the search, without the time to encode `query`.")
+
+
+MAX_HITS = 100
+_MAX_DIMENSION = 65_536
+_EXAMPLE: dict[str, Any] = {"query": "how do I get a refund?", "limit": 3, "filter": {"team": "sales"}}
+
+
+def _numbers(value: object) -> object:
+    # One fault for all of them: pydantic would list each.
+    if isinstance(value, list) and any(type(number) not in {int, float} for number in value[:_MAX_DIMENSION]):
+        raise PydanticCustomError("numbers_type", "Input should be a list of numbers")
+    return value
+
+
+def _scalar(value: object) -> object:
+    # One fault: pydantic would name each type that the value could have had.
+    if not isinstance(value, str | int | float | bool):
+        raise PydanticCustomError("scalar_type", "Input should be a text, a number or a boolean")
+    return value
+
+
+Vector = Annotated[list[float], BeforeValidator(_numbers)]
+FieldName = Annotated[str, StringConstraints(min_length=1, max_length=200)]
+Scalar = Annotated[str | int | float | bool, BeforeValidator(_scalar)]
+
+
+class SearchBody(BaseModel):
+    """Body of `POST /v1/datasets/{name}/search`. Unknown fields are refused."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, json_schema_extra={"examples": [_EXAMPLE]})
+
+    query: Annotated[str, StringConstraints(min_length=1)] | None = Field(None, description="A text; or `vector`.")
+    model: Annotated[str, StringConstraints(min_length=1, max_length=200)] | None = Field(
+        None, description="That encodes `query`; by default the model whose vectors the dataset holds."
+    )
+    vector: Vector | None = Field(
+        None,
+        min_length=1,
+        max_length=_MAX_DIMENSION,
+        description="Of any length but 0, with as many numbers as the vectors of the dataset.",
+    )
+    limit: int = Field(10, ge=1, le=MAX_HITS, description="Of the chunks in the answer.")
+    filter: dict[FieldName, Scalar] | None = Field(
+        None,
+        max_length=MAX_METADATA_PAIRS,
+        description="Fields of the metadata and the value of each; `document_id` stands for the document.",
+    )

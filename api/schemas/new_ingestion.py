@@ -1,0 +1,241 @@
+"""What an ingestion is asked for with. What a schema cannot say is in `api.services.ingestion_checks`."""
+
+from collections.abc import Sequence
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias, get_args
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    FailFast,
+    Field,
+    StringConstraints,
+    Tag,
+    ValidationInfo,
+    WithJsonSchema,
+    field_validator,
+)
+from pydantic_core import PydanticCustomError
+
+from api.schemas.common import Metadata
+from tasks.errors import InvalidValue, MissingParameter
+from tasks.records.ingestions import MAX_METADATA_DEPTH, is_too_deep
+from tasks.wire.embeddings_body import ModelName, PromptName
+from tasks.wire.validation import Part
+
+MAX_LISTED = 10_000
+"""Files or documents that one request names. More documents go into one JSONL file."""
+MAX_URLS = 1000
+
+# The source of a body.
+
+Name = Annotated[str, StringConstraints(min_length=1, max_length=200)]
+DocumentId = Annotated[str, StringConstraints(min_length=1, max_length=1024)]
+_NAME = {"type": "string", "minLength": 1, "maxLength": 200}
+_NAMES = {"type": "array", "items": _NAME, "minItems": 1, "maxItems": 100}
+Names = Annotated[
+    list[Name],
+    Field(min_length=1, max_length=100),
+    BeforeValidator(lambda value: [value] if isinstance(value, str) else value),
+    WithJsonSchema({"anyOf": [_NAME, _NAMES]}, mode="validation"),
+]
+
+
+def _shallow(metadata: dict[str, Any]) -> dict[str, Any]:
+    if is_too_deep(metadata):
+        raise PydanticCustomError(
+            "too_deep", f"Input should have at most {MAX_METADATA_DEPTH} levels of objects and lists"
+        )
+    return metadata
+
+
+DocumentMetadata = Annotated[dict[str, Any], AfterValidator(_shallow)]
+
+
+class FileReference(Part):
+    """An uploaded file as a document, or as many if it is of records."""
+
+    id: Name = Field(description="Of a file from POST /v1/files.")
+    document_id: DocumentId | None = Field(None, description="By default the file's name.")
+    metadata: DocumentMetadata | None = Field(None, description="Goes with each of its chunks.")
+
+
+class InlineDocument(Part):
+    """A document in the request itself."""
+
+    id: DocumentId
+    text: Annotated[str, StringConstraints(min_length=1)]
+    metadata: DocumentMetadata | None = None
+
+
+class RecordFields(Part):
+    """Which fields of a record mean what."""
+
+    id: Name | None = Field(None, description="By default the first there is of id, _id, doc_id; else its number.")
+    text: Names | None = Field(None, description="By default text, content or body; several are joined.")
+    metadata: Names | None = Field(None, description='"*" for all others; by default the field metadata.')
+    separator: Annotated[str, StringConstraints(max_length=16)] | None = Field(
+        None, description="Between joined texts; an empty line by default."
+    )
+
+
+SourceKind = Literal["files", "urls", "documents"]
+SOURCE_KINDS: Sequence[SourceKind] = get_args(SourceKind)
+"""Fields of `source`, one of which a request has."""
+
+
+class _Source(Part):
+    kind: ClassVar[SourceKind]
+    fields: RecordFields | None = Field(None, description="For records in JSONL, CSV and Parquet.")
+    format: Literal["jsonl", "csv", "tsv", "parquet"] | None = Field(
+        None, description="Of all files, whatever their names say."
+    )
+    records: bool | None = Field(None, description="false: a file of records is one document, too.")
+
+    def listed(self) -> list[Any]:
+        """What it names, as JSON."""
+        named: list[Any] = self.model_dump(include={str(self.kind)}, exclude_none=True)[self.kind]
+        return named
+
+    def options(self) -> dict[str, Any]:
+        """The rest of it, as JSON."""
+        options = self.model_dump(exclude={str(self.kind)}, exclude_none=True)
+        if self.fields and self.fields.metadata == ["*"]:
+            options["fields"]["metadata"] = "*"
+        return options
+
+
+class FilesSource(_Source):
+    """Uploaded files."""
+
+    kind = "files"
+    files: Annotated[
+        list[
+            Annotated[
+                FileReference,
+                BeforeValidator(lambda value: {"id": value} if isinstance(value, str) else value),
+                WithJsonSchema({"anyOf": [_NAME, FileReference.model_json_schema()]}, mode="validation"),
+            ]
+        ],
+        FailFast(),
+    ] = Field(min_length=1, max_length=MAX_LISTED, description="Ids, or objects that say more.")
+
+
+class UrlsSource(_Source):
+    """What the server may read (EMBEDQ_INGEST_ROOTS)."""
+
+    kind = "urls"
+    urls: Annotated[list[Annotated[str, StringConstraints(min_length=1, max_length=4096)]], FailFast()] = Field(
+        min_length=1, max_length=MAX_URLS, description="Of files, folders and globs."
+    )
+
+
+class DocumentsSource(_Source):
+    """The documents themselves."""
+
+    kind = "documents"
+    documents: Annotated[list[InlineDocument], FailFast()] = Field(min_length=1, max_length=MAX_LISTED)
+
+
+def _kind_of(source: Any) -> str:
+    given = [kind for kind in SOURCE_KINDS if source.get(kind) is not None] if isinstance(source, dict) else ["files"]
+    kinds = f"{', '.join(SOURCE_KINDS[:-1])} and {SOURCE_KINDS[-1]}"
+    if not given:
+        raise MissingParameter(f"source needs one of {kinds}.", param="source")
+    if len(given) > 1:
+        raise InvalidValue(
+            f"source has {' and '.join(given)}; one ingestion has one kind of source.", param=f"source.{given[1]}"
+        )
+    return f"[{given[0]}]"
+
+
+Source = Annotated[
+    Annotated[FilesSource, Tag("[files]")]
+    | Annotated[UrlsSource, Tag("[urls]")]
+    | Annotated[DocumentsSource, Tag("[documents]")],
+    Discriminator(_kind_of),
+]
+
+# The rest of a body.
+
+
+class StaticSizes(Part):
+    """Chunks of at most so many tokens."""
+
+    max_chunk_size_tokens: int = Field(ge=16, le=1_000_000, description="At most the model's maximum.")
+    chunk_overlap_tokens: int = Field(0, ge=0, description="At most half of max_chunk_size_tokens.")
+
+    @field_validator("chunk_overlap_tokens")
+    @classmethod
+    def _at_most_half(cls, overlap: int, others: ValidationInfo) -> int:
+        half = others.data.get("max_chunk_size_tokens", 2 * overlap) // 2
+        if overlap > half:
+            raise PydanticCustomError("much_overlap", f"Input should be at most half of the size, {half:,}")
+        return overlap
+
+
+class StaticChunking(Part):
+    """Chunks of a size of one's own."""
+
+    type: Literal["static"]
+    static: StaticSizes
+
+
+class UsualChunking(Part):
+    """auto: by structure, up to the model's maximum. none: a document is a chunk."""
+
+    type: Literal["auto", "none"]
+
+
+class ParquetSink(Part):
+    """A dataset of the server."""
+
+    type: Literal["parquet"]
+    dataset: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.-]{1,128}$")] | None = Field(
+        None, description="By default one of its own. The same again is incremental."
+    )
+
+
+class PostgresSink(Part):
+    """A table of a database."""
+
+    type: Literal["postgresql"]
+    name: Name = Field(description="Of a connection of the server (EMBEDQ_SINKS).")
+    table: Annotated[
+        str, StringConstraints(pattern=r"^([A-Za-z_][A-Za-z0-9_]{0,49}\.)?[A-Za-z_][A-Za-z0-9_]{0,49}$")
+    ] = Field(description="Made if it is not there.")
+
+
+Chunking = Annotated[StaticChunking | UsualChunking, Field(discriminator="type")]
+Sink = Annotated[ParquetSink | PostgresSink, Field(discriminator="type")]
+Mode: TypeAlias = Literal["skip_unchanged", "upsert", "sync"]
+
+_EXAMPLE: dict[str, Any] = {
+    "source": {"documents": [{"id": "a", "text": "The cat sat on the mat."}]},
+    "chunking": {"type": "static", "static": {"max_chunk_size_tokens": 200, "chunk_overlap_tokens": 20}},
+    "sink": {"type": "parquet", "dataset": "handbook"},
+    "mode": "skip_unchanged",
+}
+
+
+class NewIngestion(BaseModel):
+    """Body of `POST /v1/ingestions`. Unknown fields are refused."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", json_schema_extra={"examples": [_EXAMPLE]})
+
+    source: Source
+    chunking: Chunking = Field(UsualChunking(type="auto"), description="By default of the type auto.")
+    sink: Sink = Field(ParquetSink(type="parquet"), description="By default of the type parquet.")
+    mode: Mode = Field("skip_unchanged", description="upsert redoes, sync deletes.")
+    on_conflict: Literal["fail", "replace"] | None = Field(
+        None, description="Of an id that another file has brought; by default fail in the mode skip_unchanged."
+    )
+    model: ModelName | None = Field(None, description="A name from GET /v1/models; by default the server's own model.")
+    dimensions: int | None = Field(None, ge=1, description="Cut the vectors to this length and renormalise.")
+    normalize: bool = Field(True, description="Scale every vector to length 1.")
+    prompt_name: PromptName | None = Field(None, description="One of the model's prompts, put before every chunk.")
+    input_type: PromptName | None = Field(None, description="What chunks are, by default document: chooses the prompt.")
+    dry_run: bool = Field(False, description="Only count documents, chunks and tokens.")
+    metadata: Metadata = Field(None, description="Kept with the ingestion.")

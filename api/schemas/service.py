@@ -1,0 +1,120 @@
+"""The service itself: models, workers and queues as they are now."""
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class Live(BaseModel):
+    """The process is alive."""
+
+    status: Literal["live"] = "live"
+
+
+class Ready(BaseModel):
+    """A worker with a loaded model beats."""
+
+    status: Literal["ready"] = "ready"
+    redis: Literal["up"] = "up"
+    workers: dict[str, int]
+    storage: str | None = Field(
+        description="What keeps a role from the storage, and what to do. Work that needs it waits; queries do not."
+    )
+
+
+class RedisState(BaseModel):
+    """Redis as this process sees it."""
+
+    up: bool = Field(description="Whether it answers. While it does not, everything else is as it was last seen.")
+    memory_percent: int = Field(description="Memory in use, of its limit; 0 without a limit.")
+    seen_at: float | None = Field(description="When it answered last, in Unix seconds by the clock of the API's host.")
+
+
+class DocumentsWorker(BaseModel):
+    """A documents worker that beats."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    id: str
+    pid: int
+    host: str
+    started_at: float = Field(description="When it was ready, in Unix seconds.")
+    rss_bytes: int
+
+
+class LiveWorker(DocumentsWorker):
+    """A worker that beats. Counts are since its start."""
+
+    items: int = Field(description="Texts it has encoded.")
+    forward_passes: int
+    streams: int = Field(description="Claims that it works on at the same time.")
+    tokens_per_second: float = Field(validation_alias="rate", description="Estimated tokens, as it measures itself.")
+
+
+class LaneBacklog(BaseModel):
+    """What waits or is being worked on in one lane."""
+
+    tasks: int
+    tokens: int = Field(description="Estimated.")
+    seconds: float | None = Field(description="At the model's speed; null while no speed is known.")
+
+
+class ModelLanes(BaseModel):
+    """Both lanes of a model."""
+
+    online: LaneBacklog
+    bulk: LaneBacklog
+
+
+class ServiceModel(BaseModel):
+    """A model, its workers and its queue. What no worker has told yet is null."""
+
+    id: str
+    names: list[str] = Field(description="All names under which it is served, this one first.")
+    dimension: int | None
+    max_tokens: int | None
+    device: str | None
+    compute: str | None
+    precision: str | None
+    tokens_per_second: float | None = Field(description="Of all its workers, or as last known.")
+    workers: list[LiveWorker]
+    lanes: ModelLanes
+    leases: int = Field(description="Claims that are being worked on.")
+
+
+class DocumentsQueue(BaseModel):
+    """Work that needs no model: parsing, loading, assembling."""
+
+    workers: list[DocumentsWorker]
+    tasks: int = Field(description="Open ones.")
+
+
+class ServiceState(BaseModel):
+    """The service as it is now. Nothing in it belongs to a caller."""
+
+    object: Literal["service"] = "service"
+    version: str
+    started_at: int = Field(description="When the process that answers started, in Unix seconds.")
+    time: float = Field(description="Now, in Unix seconds by the clock of the API's host.")
+    redis: RedisState
+    models: list[ServiceModel]
+    documents: DocumentsQueue
+
+
+class RedisCheck(BaseModel):
+    """One fact of the Redis, judged."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    name: Literal["version", "appendonly", "maxmemory-policy", "appendfsync", "replicas", "clock"]
+    value: str | None = Field(description="As Redis has it; null if it does not tell.")
+    fine: bool = Field(description="False: accepted work may be lost, or Redis cannot serve.")
+    detail: str = Field(description="What the value means.")
+    advice: str = Field(description="What to do; empty when there is nothing to do.")
+
+
+class RedisChecks(BaseModel):
+    """What the Redis says of itself now."""
+
+    object: Literal["redis"] = "redis"
+    checks: list[RedisCheck]

@@ -1,0 +1,191 @@
+"""Datasets of Parquet files: list, read, delete, search, and pages of what they hold."""
+
+import time
+from collections.abc import Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from api.answer.errors import ItemFailed
+from api.async_datasets import AsyncDatasets, dataset_unknown
+from api.async_storage import AsyncStorage
+from api.queue.served_models import ServedModels
+from api.schemas.common import Page, PagePlace
+from api.schemas.datasets import Chunk, Dataset, Document, ScoredChunk, ScoredChunks, SearchBody
+from tasks.errors import DatasetModelMismatch, InvalidValue, MissingParameter
+from tasks.records import datasets
+from tasks.records.api_keys import Key
+from tasks.records.datasets import Catalog
+from tasks.storage.storage import Storage
+
+if TYPE_CHECKING:
+    from tasks.search.contents import Contents
+
+Vector: TypeAlias = npt.NDArray[np.floating]
+
+
+class EmbedQuery(Protocol):
+    """Encodes a text as a query."""
+
+    async def __call__(self, key: Key, text: str, *, model: str, dimensions: int | None, wait_s: float) -> Vector:
+        """Its vector by the model of this served name; raises `ItemFailed` if it has none."""
+
+
+class DatasetService:
+    """The datasets of this service.
+
+    Args:
+        datasets: reads what they hold.
+        storage: where they are.
+        models: that are served.
+        embed_query: waits for the vector of a text.
+        max_wait_s: for that vector.
+    """
+
+    def __init__(
+        self,
+        datasets: AsyncDatasets,
+        storage: AsyncStorage,
+        models: ServedModels,
+        embed_query: EmbedQuery,
+        max_wait_s: float,
+    ) -> None:
+        self._datasets = datasets
+        self._storage = storage
+        self._models = models
+        self._embed_query = embed_query
+        self._max_wait_s = max_wait_s
+
+    async def list(self, key: Key, page: PagePlace) -> Page[Dataset]:
+        """A page of the caller's datasets.
+
+        Raises:
+            InvalidValue: the page begins behind no name of a dataset.
+            StorageUnavailable: it cannot be known.
+        """
+        if page.after is not None and not datasets.is_dataset_name(page.after):
+            raise InvalidValue("after must be the last_id of a page before.", param="after")
+        storage = await self._storage.open()
+        catalogs = await self._storage.run(_some, storage, key.owner, page.after, page.limit + 1)
+        listed = [Dataset.of(catalog) for catalog in catalogs[: page.limit]]
+        return Page[Dataset].of(listed, more=len(catalogs) > page.limit, name="name")
+
+    async def read(self, key: Key, name: str) -> Dataset:
+        """The dataset as it is now; raises `DatasetUnknown` and `StorageUnavailable`."""
+        return Dataset.of((await self._datasets.present(key.owner, name)).catalog)
+
+    async def delete(self, key: Key, name: str) -> None:
+        """Deletes a dataset for good, with all its vectors.
+
+        Raises:
+            DatasetUnknown: there is none.
+            StorageUnavailable, DiskFull: it may be there still.
+        """
+        storage = await self._storage.open()
+        if not datasets.is_dataset_name(name) or not await self._storage.run(
+            datasets.delete_dataset, storage, key.owner, name
+        ):
+            raise dataset_unknown()
+
+    async def documents(self, key: Key, name: str, page: PagePlace) -> bytes:
+        """The JSON of a `Page[Document]`: those that have chunks.
+
+        Raises:
+            InvalidValue: the page begins behind no place.
+            EmbedqError: as `AsyncDatasets.read`.
+        """
+
+        def listed(contents: "Contents") -> bytes:
+            found = contents.documents(page.after, page.limit)
+            documents = [Document.of(document.chunks, document.row) for document in found.items]
+            until = str(found.until) if found.until else None
+            return _json(Page[Document].of(documents, more=found.more, until=until))
+
+        return await self._datasets.read(key.owner, name, listed)
+
+    async def chunks(self, key: Key, name: str, page: PagePlace, document_id: str | None) -> bytes:
+        """The JSON of a `Page[Chunk]`, of one document or of all. Raises as `documents`."""
+
+        def listed(contents: "Contents") -> bytes:
+            found = contents.chunks(document_id, page.after, page.limit)
+            data = [Chunk.of(row) for row in found.items]
+            until = str(found.until) if found.until else None
+            return _json(Page[Chunk](data=data, first_id=None, last_id=until, has_more=found.more))
+
+        return await self._datasets.read(key.owner, name, listed)
+
+    async def search(self, key: Key, name: str, body: SearchBody) -> bytes:
+        """The JSON of `ScoredChunks`: those nearest to a text or a vector, by comparing it with all of them.
+
+        Raises:
+            RequestError: the text, the vector or the model does not fit.
+            ItemFailed, ItemRefused, WaitTimeout: the text has no vector, or not in time.
+            EmbedqError: as `AsyncDatasets.read`.
+        """
+        if (body.query is None) == (body.vector is None):
+            raise MissingParameter("Send either query, a text, or vector, its numbers.", param="query")
+        if body.vector is None:
+            vector = await self._encoded(key, name, body)
+        else:
+            vector = np.array(body.vector, np.float64)
+        began = time.perf_counter()
+
+        def found(contents: "Contents") -> bytes:
+            near = [] if vector is None else _nearest(contents, vector, body)
+            catalog = contents.catalog
+            took_ms = round((time.perf_counter() - began) * 1000, 1)
+            return _json(
+                ScoredChunks(
+                    data=near, dataset=catalog.dataset, version=catalog.version, rows=catalog.rows, took_ms=took_ms
+                )
+            )
+
+        return await self._datasets.read(key.owner, name, found)
+
+    async def _encoded(self, key: Key, name: str, body: SearchBody) -> Vector | None:
+        """The vector of `query` by the model of the dataset; None where the dataset has no chunks to compare with."""
+        catalog, made_by = await self._datasets.read(
+            key.owner, name, lambda contents: (contents.catalog, contents.model())
+        )
+        if made_by is None:
+            return None
+        served = self._models.served(body.model or made_by)
+        entry = served.entry
+        if entry is not None and not catalog.vectors.startswith(entry.made_by):
+            raise DatasetModelMismatch(
+                f"The dataset holds vectors of {catalog.vectors}, and {served.name} is {entry.made_by}. Name the model "
+                "that made them, send a vector of that model, or load the documents again into another dataset.",
+                param="model",
+            )
+        dimensions = catalog.dimension if entry and catalog.dimension < entry.dimension else None
+        try:
+            return await self._embed_query(
+                key, body.query or "", model=served.name, dimensions=dimensions, wait_s=self._max_wait_s
+            )
+        except ItemFailed as error:
+            error.param, error.detail = "query", error.detail.replace("input[0]", "query", 1)
+            raise
+
+
+def _some(storage: Storage, owner: str, after: str | None, number: int) -> Sequence[Catalog]:
+    return list(islice(datasets.datasets_of(storage, owner, after), number))
+
+
+def _nearest(contents: "Contents", vector: Vector, body: SearchBody) -> list[ScoredChunk]:
+    dimension = contents.catalog.dimension
+    if dimension and len(vector) != dimension:
+        raise InvalidValue(
+            f"vector has {len(vector):,} numbers; the vectors of this dataset have {dimension:,}.", param="vector"
+        )
+    with np.errstate(over="ignore"):
+        length = float(np.linalg.norm(vector))
+    if not np.isfinite(length) or length == 0:
+        raise InvalidValue("The vector has no direction: its length is 0 or not finite.", param="vector")
+    rows = contents.nearest(vector, body.limit, body.filter)
+    return [ScoredChunk.of(row.fields, score=round(row.score, 6)) for row in rows]
+
+
+def _json(answer: Page[Any] | ScoredChunks) -> bytes:
+    return answer.model_dump_json().encode()

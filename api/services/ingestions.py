@@ -1,0 +1,277 @@
+"""Ingestions: documents in, vectors in a store out."""
+
+from collections.abc import Sequence
+
+import orjson
+
+from api.answer.why_waiting import Waiting, why_waiting
+from api.async_storage import AsyncStorage
+from api.queue.served_models import ServedModels
+from api.request.body import parse_object
+from api.request.idempotency import key_digests
+from api.request.offload import offload_in_turn
+from api.request.paging import ListPage, read_page
+from api.schemas.common import Page, PagePlace
+from api.schemas.ingestions import Ingestion, IngestionDocument, Output, part_tag
+from api.schemas.new_ingestion import FilesSource, NewIngestion, PostgresSink, UrlsSource
+from api.services.ingestion_checks import check_again, check_new
+from api.services.ingestion_documents import read_documents
+from api.services.owned import own, quota_of
+from api.uploads import Content
+from tasks.errors import (
+    FileUnknown,
+    IngestionEnded,
+    IngestionOpen,
+    IngestionUnknown,
+    InvalidValue,
+    RequestError,
+    StorageFull,
+)
+from tasks.item import Options
+from tasks.ledger import AsyncLedger
+from tasks.records import ingestions
+from tasks.records.api_keys import Key
+from tasks.records.creation import RecordLimits
+from tasks.records.datasets import Catalog, held_bytes, present
+from tasks.records.files import read_files
+from tasks.records.ingestion_operations import (
+    cancel_ingestion,
+    create_ingestion,
+    delete_ingestion,
+    find_ingestion,
+    list_ingestions,
+    read_ingestion,
+    read_ingestions,
+    resume_ingestion,
+    retry_ingestion,
+)
+from tasks.records.ingestions import FOLDER, IngestionStatus, is_ingestion_id, new_ingestion_id
+from tasks.wire.embeddings_body import check_options
+from tasks.wire.validation import validated
+from worker_config.settings import Settings
+from worker_config.subject import subject_is_task
+
+_LIST_TIMEOUT_S = 5.0
+_FILES_AT_ONCE = 500
+_URLS_SHOWN = 10
+_OPTIONS = ("dimensions", "prompt_name", "input_type", "metadata", "on_conflict")
+_UNKNOWN = "No ingestion found with this id. Use the id from the answer to POST /v1/ingestions."
+
+
+class IngestionService:
+    """The ingestions of this service."""
+
+    def __init__(self, ledger: AsyncLedger, models: ServedModels, storage: AsyncStorage, settings: Settings) -> None:
+        self._storage = storage
+        self._ledger = ledger
+        self._models = models
+        self._settings = settings
+
+    async def create(self, key: Key, body: bytes, idempotency_key: str | None) -> Ingestion:
+        """Starts an ingestion, or finds the one that the same key and body have started.
+
+        Raises:
+            RequestError: the subclass that says what is wrong with the body.
+            IdempotencyConflict: the key was used for another body.
+            ModelNotFound, FileUnknown: the body names one that there is not.
+            QuotaExceeded, TooManyIngestions, KeyLimitReached, StorageFull: there is no room for it.
+            StorageUnavailable, RedisUnavailable: no answer.
+        """
+        digests = key_digests(idempotency_key, body)
+        # First of all: a repetition finds what it has made, whatever has become of its files and limits since.
+        made = await self._ledger.run(find_ingestion(key.owner, digests)) if digests else None
+        if made is None:
+            wanted, stored, listed, files = await offload_in_turn(len(body), self._wanted, key, body, digests)
+            await self._require_files(key, files)
+            made = await self._store(key, wanted, stored, listed)
+        return await self.read(key, made)
+
+    async def list(self, key: Key, page: PagePlace) -> Page[Ingestion]:
+        """A page of the caller's ingestions, the newest first.
+
+        Raises:
+            IngestionUnknown: the page begins behind no id of an ingestion.
+            RedisUnavailable: no answer.
+        """
+        if page.after is not None and not is_ingestion_id(page.after):
+            raise IngestionUnknown("No ingestion found with the id in `after`.", param="after")
+
+        async def read(after: str | None, limit: int) -> ListPage[str]:
+            ids, more = await self._ledger.run(list_ingestions(key.owner, after=after, limit=limit))
+            return ListPage(ids, ids[-1] if ids else None, more)
+
+        found = await read_page(read, after=page.after, limit=page.limit)
+        records = await self._ledger.run(read_ingestions(found.items), timeout_s=_LIST_TIMEOUT_S) if found.items else []
+        return Page[Ingestion].of(await self._explained(records), more=found.more)
+
+    async def read(self, key: Key, ingestion_id: str) -> Ingestion:
+        """The ingestion as it is now; raises `IngestionUnknown` if the caller has no such."""
+        [ingestion] = await self._explained([await self._own(key, ingestion_id)])
+        return ingestion
+
+    async def documents(
+        self, key: Key, ingestion_id: str, status: str | None, page: PagePlace
+    ) -> Page[IngestionDocument]:
+        """Some documents, in the order of the source; maybe fewer than asked for although there are more.
+
+        Raises:
+            IngestionUnknown: the caller has no such ingestion.
+            InvalidValue: the page begins behind nothing.
+            StorageUnavailable: no answer.
+        """
+        return await read_documents(self._ledger, self._storage, await self._own(key, ingestion_id), status, page)
+
+    async def output(self, key: Key, ingestion_id: str) -> Output:
+        """The parts of its dataset as it is now: none before anything was loaded, or once it is deleted.
+
+        Raises:
+            IngestionUnknown: the caller has no such ingestion.
+            InvalidValue: its sink is no dataset.
+            StorageUnavailable: no answer.
+        """
+        return Output.of(ingestion_id, await self._catalog(key, ingestion_id))
+
+    async def part(self, key: Key, ingestion_id: str, name: str) -> Content:
+        """A part of its output; raises like `output`, and `FileUnknown` if there is no such part."""
+        part = (await self._catalog(key, ingestion_id)).find(name)
+        gone = FileUnknown("There is no such part (any more). GET …/output lists those there are.", param="name")
+        if part is None:
+            raise gone
+        return Content(part.stored, part.size_bytes, part_tag(part), part.name, gone)
+
+    async def cancel(self, key: Key, ingestion_id: str) -> Ingestion:
+        """Ends an ingestion; what is loaded stays.
+
+        Raises:
+            IngestionUnknown: the caller has no such ingestion.
+            IngestionEnded: there is nothing to cancel.
+        """
+        await self._own(key, ingestion_id)
+        status = (await self._ledger.run(cancel_ingestion(ingestion_id))).status
+        if status not in {IngestionStatus.CANCELLING, IngestionStatus.CANCELLED, None}:
+            raise IngestionEnded(f"Cannot cancel an ingestion with status '{status}'.")
+        return await self.read(key, ingestion_id)
+
+    async def retry(self, key: Key, ingestion_id: str) -> Ingestion:
+        """Tries the failed documents of an ended ingestion again under its id. A resumable one goes on where it was.
+
+        Raises:
+            IngestionUnknown: the caller has no such ingestion.
+            IngestionEnded: nothing of it can be tried again.
+            InvalidValue, SourceFailed: the key may not do any more what it asks for.
+        """
+        ingestion = await self._own(key, ingestion_id)
+        if ingestion.status.terminal and not ingestion.counts.failed and not ingestion.resumable:
+            raise IngestionEnded("None of its documents has failed, so there is nothing to try again.")
+        check_again(ingestion, self._settings, key.limits)
+        again = resume_ingestion if ingestion.resumable else retry_ingestion
+        move = await self._ledger.run(again(ingestion_id))
+        status = move.status
+        # Not moved by this call: by an earlier one whose answer was lost, or by somebody else in this moment.
+        going_on = ingestion.status.terminal and status is not None and not status.terminal
+        if not move.moved and status is not None and not going_on:
+            reason = "it has failed as a whole" if status is IngestionStatus.FAILED else f"its status is '{status}'"
+            advice = " Send its request again: what is loaded is not done again." if status.terminal else ""
+            raise IngestionEnded(f"Only an ingestion that has completed can be tried again; {reason}.{advice}")
+        return await self.read(key, ingestion_id)
+
+    async def delete(self, key: Key, ingestion_id: str) -> None:
+        """Deletes the record of an ended ingestion. What it has loaded under a name stays.
+
+        Raises:
+            IngestionUnknown: the caller has no such ingestion.
+            IngestionOpen: it has not ended.
+        """
+        await self._own(key, ingestion_id)
+        deleted, status = await self._ledger.run(delete_ingestion(ingestion_id))
+        if not deleted and status is not None:
+            message = f"Cannot delete an ingestion with status '{status}'. Cancel it, and delete it when it has ended."
+            raise IngestionOpen(message)
+
+    # Making one.
+
+    def _wanted(
+        self, key: Key, body: bytes, digests: tuple[str, str] | None
+    ) -> tuple[ingestions.NewIngestion, str, bytes, Sequence[str]]:
+        """The record, the name and the content of its list in the storage, and the ids of its files."""
+        asked = validated(NewIngestion, parse_object(body))
+        served = self._models.served(asked.model)
+        check_new(asked, self._settings, key.limits, served.entry.max_tokens if served.entry else None)
+        check_options(Options(asked.prompt_name, asked.dimensions), served.name, served.entry)
+        ingestion_id, listed, sink = new_ingestion_id(), asked.source.listed(), asked.sink
+        place = "inline" if asked.source.kind == "documents" else "listed"
+        stored = f"{FOLDER}/{ingestion_id}/{place}.json"
+        spec = {
+            # Every step and every poll reads it: ten thousand ids of files have no place in it.
+            "source": asked.source.options() | {asked.source.kind: len(listed)},
+            "chunking": asked.chunking.model_dump(exclude_none=True),
+            "sink": sink.model_dump(exclude_none=True),
+            "mode": asked.mode,
+            "model": served.name,
+            "normalize": asked.normalize,
+            place: stored,
+            **({"dry_run": True} if asked.dry_run else {}),
+            **({"urls_shown": listed[:_URLS_SHOWN]} if isinstance(asked.source, UrlsSource) else {}),
+            **asked.model_dump(include={*_OPTIONS}, exclude_none=True),
+        }
+        record = ingestions.NewIngestion(
+            id=ingestion_id,
+            owner=key.owner,
+            spec=spec,
+            ttl_ms=round(self._settings.batch_ttl_s * 1000),
+            key=digests,
+            roots=key.limits.roots,
+            shares_table=isinstance(sink, PostgresSink) and key.limits.shares_table(sink.name, sink.table),
+        )
+        files = [file.id for file in asked.source.files] if isinstance(asked.source, FilesSource) else []
+        return record, stored, orjson.dumps(listed), files
+
+    async def _require_files(self, key: Key, ids: Sequence[str]) -> None:
+        for first in range(0, len(ids), _FILES_AT_ONCE):
+            files = await self._ledger.run(read_files(ids[first : first + _FILES_AT_ONCE]))
+            for index, file in enumerate(files, start=first):
+                param = f"source.files[{index}]"
+                own(key, file, FileUnknown(f"{param} is no file of yours.", param=param))
+
+    async def _store(self, key: Key, wanted: ingestions.NewIngestion, stored: str, listed: bytes) -> str:
+        """The id of the ingestion, which another request with the same key may have made in this moment."""
+        # The list before the record: whoever works on that finds it there.
+        storage = await self._storage.open()
+        await self._storage.run(storage.write, stored, listed)
+        try:
+            held = await self._storage.run(held_bytes, storage, key.owner)
+            quota = quota_of(key, self._settings)
+            limits = RecordLimits(self._settings.max_open_ingestions, quota, key.limits.open_jobs)
+            made = await self._ledger.run(create_ingestion(wanted, limits, dataset_bytes=held))
+        except (RequestError, StorageFull):
+            # Only where Redis said no. After a lost answer there may be a record, which must not lead to nothing.
+            await self._storage.discard(stored)
+            raise
+        if made != wanted.id:
+            await self._storage.discard(stored)
+        return made
+
+    # Reading.
+
+    async def _own(self, key: Key, ingestion_id: str) -> ingestions.Ingestion:
+        found = None
+        if is_ingestion_id(ingestion_id):
+            subject_is_task(ingestion_id)
+            found = await self._ledger.run(read_ingestion(ingestion_id))
+        there = None if found is None or found.deleted else found
+        return own(key, there, IngestionUnknown(_UNKNOWN, param="id"))
+
+    async def _explained(self, records: Sequence[ingestions.Ingestion]) -> Sequence[Ingestion]:
+        reasons = await why_waiting(self._ledger, self._models, records)
+        return [
+            Ingestion.of(record, None if why is None else Waiting.model_validate(why))
+            for record, why in zip(records, reasons, strict=True)
+        ]
+
+    async def _catalog(self, key: Key, ingestion_id: str) -> Catalog:
+        ingestion = await self._own(key, ingestion_id)
+        sink = ingestion.spec["sink"]
+        if sink["type"] != "parquet":
+            raise InvalidValue(f"The vectors of this ingestion are in the table {sink['table']} of its sink.")
+        storage, dataset = await self._storage.open(), sink.get("dataset") or ingestion.id
+        return (await self._storage.run(present, storage, ingestion.owner, dataset)).catalog

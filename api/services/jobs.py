@@ -1,0 +1,177 @@
+"""Jobs: tasks, batches and ingestions, merged by time from their three lists."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial
+from itertools import chain
+from uuid import UUID
+
+from api.answer.why_waiting import Record, Waiting, why_waiting
+from api.queue.served_models import ServedModels
+from api.request.paging import ListPage, read_page
+from api.schemas.batches import Batch
+from api.schemas.common import Page, PagePlace
+from api.schemas.ingestions import Ingestion
+from api.schemas.jobs import Job
+from api.schemas.tasks import Task
+from tasks import ledger
+from tasks.errors import InvalidValue
+from tasks.ledger import AsyncLedger, State, operations
+from tasks.ledger.ids import created_ms
+from tasks.records import batches
+from tasks.records.api_keys import Key
+from tasks.records.batches import BatchStatus, is_batch_id, list_batches, read_batches_later
+from tasks.records.ingestion_operations import list_ingestions, read_ingestions
+from tasks.records.ingestions import IngestionStatus, is_ingestion_id
+
+KINDS: Mapping[str, Sequence[str]] = {"task": [*State], "batch": [*BatchStatus], "ingestion": [*IngestionStatus]}
+"""Kind -> states that it may be in."""
+_LIST_TIMEOUT_S = 5.0
+_MAX_CALLS = 20
+"""For one page and kind. Where few jobs are in the states asked for, a page is shorter than that."""
+_NEWEST = "ffffffffffff7fffbfffffffffffffff"
+"""Above every place that an id has."""
+
+
+class JobService:
+    """The jobs of this service."""
+
+    def __init__(self, ledger: AsyncLedger, models: ServedModels) -> None:
+        self._ledger = ledger
+        self._models = models
+
+    async def list(self, key: Key, kinds: Sequence[str], status: Sequence[str], page: PagePlace) -> Page[Job]:
+        """A page of the caller's jobs of these kinds in these states, or all, the newest first.
+
+        It may be shorter than asked for although there are more, and says so.
+
+        Raises:
+            InvalidValue: there is no such kind or state, or the page begins behind no id of a job.
+            RedisUnavailable: no answer.
+        """
+        wanted = _wanted(kinds, status)
+        if page.after is not None and not _is_job_id(page.after):
+            raise InvalidValue("after must be the id of a job, such as last_id of the page before.", param="after")
+        after = place_of(page.after) if page.after else None
+        found = await read_jobs(self._ledger, key.owner, wanted, after, page.limit)
+        reasons = await why_waiting(self._ledger, self._models, found.items)
+        jobs = [_shown(record, why) for record, why in zip(found.items, reasons, strict=True)]
+        return Page[Job].of(jobs, more=found.more, until=id_at("task", found.until) if found.until else None)
+
+
+def _shown(record: Record, why: dict[str, object] | None) -> Job:
+    waiting = None if why is None else Waiting.model_validate(why)
+    if isinstance(record, ledger.Task):
+        return Task.of(record, waiting)
+    if isinstance(record, batches.Batch):
+        return Batch.of(record, waiting)
+    return Ingestion.of(record, waiting)
+
+
+def _wanted(kinds: Sequence[str], status: Sequence[str]) -> Mapping[str, Sequence[str]]:
+    """The kinds that may have some, and the states that each may be in."""
+    chosen = _words("kind", kinds, KINDS)
+    states = _words("status", status, chain.from_iterable(KINDS.values()))
+    wanted = {kind: [name for name in KINDS[kind] if name in states] for kind in KINDS if kind in chosen}
+    return {kind: names for kind, names in wanted.items() if names}
+
+
+def _words(name: str, given: Sequence[str], known: Iterable[str]) -> set[str]:
+    words, all_of_them = {word.strip() for part in given for word in part.split(",") if word.strip()}, {*known}
+    if words - all_of_them:
+        raise InvalidValue(f"{name} must be some of {', '.join(sorted(all_of_them))}.", param=name)
+    return words or all_of_them
+
+
+# A place in the list of all kinds: the hexadecimal digits of an id, which is a UUIDv7 whatever its form.
+
+
+def place_of(job_id: str) -> str:
+    """Ids of all kinds sort by this, as they do by time."""
+    return job_id.partition("_")[2].replace("-", "")
+
+
+def id_at(kind: str, place: str) -> str:
+    """The id of this kind at a place, whether or not there is one."""
+    return f"task_{UUID(place)}" if kind == "task" else f"{'ing' if kind == 'ingestion' else kind}_{place}"
+
+
+def _is_job_id(text: str) -> bool:
+    return created_ms(text) is not None or is_batch_id(text) or is_ingestion_id(text)
+
+
+async def read_jobs(
+    ledger: AsyncLedger,
+    owner: str,
+    wanted: Mapping[str, Sequence[str]],
+    after: str | None,
+    limit: int,
+    *,
+    max_calls: int = _MAX_CALLS,
+    look: int = operations.LOOK,
+) -> ListPage[Record]:
+    """Jobs older than the place `after`, the newest first; `until` is a place.
+
+    Args:
+        ledger: holds them.
+        owner: of all of them.
+        wanted: kind -> states.
+        after: None: the newest.
+        limit: of jobs.
+        max_calls: of the ledger, for each kind.
+        look: tasks that one call looks at.
+
+    Raises:
+        RedisUnavailable: no answer.
+    """
+    readers: Mapping[str, Callable[..., Awaitable[ListPage[Record]]]]
+    readers = {"task": partial(_tasks, look=look), "batch": _batches, "ingestion": _ingestions}
+    pages: Sequence[ListPage[Record]] = await asyncio.gather(
+        *(
+            read_page(
+                partial(readers[kind], ledger, owner, states),
+                after=id_at(kind, after) if after else None,
+                limit=limit,
+                max_calls=max_calls,
+            )
+            for kind, states in wanted.items()
+        )
+    )
+    # Behind the newest place up to which one kind was looked through there may be more of that kind.
+    frontier = max((_until(page, after) for page in pages if page.more), default="")
+    found = sorted(chain.from_iterable(page.items for page in pages), key=lambda one: place_of(one.id), reverse=True)
+    sure = [record for record in found if place_of(record.id) >= frontier]
+    if len(sure) > limit:
+        return ListPage(sure[:limit], None, True)
+    return ListPage(sure, frontier or None, bool(frontier))
+
+
+def _until(page: ListPage[Record], after: str | None) -> str:
+    last = page.until or (page.items[-1].id if page.items else None)
+    return place_of(last) if last else after or _NEWEST
+
+
+async def _tasks(
+    ledger: AsyncLedger, owner: str, names: Sequence[str], behind: str | None, most: int, *, look: int
+) -> ListPage[Record]:
+    states = [] if len(names) == len(State) else [State(name) for name in names]
+    part = await ledger.run(operations.list_tasks(owner, limit=most, after=behind or "", states=states, look=look))
+    return ListPage(part.tasks, part.until, part.more)
+
+
+async def _batches(
+    ledger: AsyncLedger, owner: str, names: Sequence[str], behind: str | None, most: int
+) -> ListPage[Record]:
+    ids, more = await ledger.run(list_batches(owner, after=behind, limit=most))
+    if not ids:
+        return ListPage([], None, more)
+    found = await asyncio.to_thread(await ledger.run(read_batches_later(ids), timeout_s=_LIST_TIMEOUT_S))
+    return ListPage([batch for batch in found if batch.status in names], ids[-1], more)
+
+
+async def _ingestions(
+    ledger: AsyncLedger, owner: str, names: Sequence[str], behind: str | None, most: int
+) -> ListPage[Record]:
+    ids, more = await ledger.run(list_ingestions(owner, after=behind, limit=most))
+    found = await ledger.run(read_ingestions(ids), timeout_s=_LIST_TIMEOUT_S) if ids else []
+    return ListPage([one for one in found if one.status in names], ids[-1] if ids else None, more)

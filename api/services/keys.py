@@ -1,0 +1,286 @@
+"""API keys: make, list, change, rotate, revoke, purge, delete. Those of the environment are shown and never changed."""
+
+import time
+from collections.abc import Callable, Collection
+from contextlib import suppress
+
+from api.async_storage import AsyncStorage
+from api.auth import Keys
+from api.schemas.common import Page
+from api.schemas.keys import Key as ShownKey
+from api.schemas.keys import KeyChange, NewKey, PurgeResult, ToldKey
+from api.services.purge import Purge
+from tasks.errors import InvalidValue, KeyExists, KeyInUse, KeyRevoked, KeyUnknown, RedisUnavailable, Unavailable
+from tasks.ledger import ANONYMOUS, AsyncLedger
+from tasks.ledger.executor import spread
+from tasks.records.api_keys import (
+    NO_LIMITS,
+    USUAL_SCOPES,
+    Anonymous,
+    Key,
+    KeyDigest,
+    Limits,
+    Scope,
+    anonymous_owner,
+    digest_of,
+    environment_owner,
+    new_key,
+    new_owner,
+    read_keys,
+    write_anonymous,
+    write_key,
+)
+from worker_config.forms import is_key_name
+
+_ATTEMPTS = 20
+_PURGE_S = 2.0
+_REFUSED_EVERYWHERE_S = 1.5
+"""After it every process has refused the key for a while: the next rounds meet what was accepted before."""
+
+
+class KeyService:
+    """The API keys of this service.
+
+    Args:
+        keys: the table of this process, which is brought up to date after each change.
+        ledger: holds the keys.
+        storage: holds what is purged.
+    """
+
+    def __init__(self, keys: Keys, ledger: AsyncLedger, storage: AsyncStorage) -> None:
+        self._keys = keys
+        self._ledger = ledger
+        self._storage = storage
+
+    async def list(self) -> Page[ShownKey]:
+        """All keys by name. Raises `RedisUnavailable`."""
+        await self._keys.refresh_now()
+        keys = sorted([*self._keys.environment.values(), *self._keys.stored.values()], key=lambda key: key.name)
+        return Page[ShownKey].of([ShownKey.of(key) for key in keys], more=False, name="name")
+
+    async def read(self, name: str) -> ShownKey:
+        """One key. Raises `KeyUnknown`, `RedisUnavailable`."""
+        return ShownKey.of(self._keys.environment.get(name) or (await self._current(name))[0])
+
+    async def create(self, body: NewKey) -> ToldKey:
+        """Makes a key.
+
+        Raises:
+            InvalidValue: its name is none.
+            KeyExists: there is a key with this name.
+            QuotaExceeded: there are too many keys.
+            Unavailable: no answer, or none that was read in time. There is no such key then.
+        """
+        text = new_key()
+        now_s = (await self._ledger.run(read_keys(self._keys.stamp))).now_s
+        key = key_of(body, text, now_s, taken=self._keys.environment)
+        if not await self._write_text(key.name, b"", key.to_json()):
+            raise name_taken()
+        return ToldKey.told(key, text)
+
+    async def change(self, name: str, change: KeyChange) -> ShownKey:
+        """Changes what is given. Raises `KeyRevoked`, and as `revoke`."""
+
+        def edit(key: Key, now_s: float) -> Key:
+            if key.revoked is not None:
+                raise KeyRevoked(f"The key {name} is revoked; nothing about it can change.")
+            given = change.model_fields_set
+            return key.model_copy(
+                update={
+                    "scopes": frozenset(change.scopes or key.scopes),
+                    "expires": _end(change.expires_in, now_s) if "expires_in" in given else key.expires,
+                    "limits": _changed(key.limits, change.limits) if "limits" in given else key.limits,
+                }
+            )
+
+        return ShownKey.of(await self._change(name, edit))
+
+    async def rotate(self, name: str, grace_s: float) -> ToldKey:
+        """Gives the key another text. Raises `KeyRevoked`, `QuotaExceeded`, and as `revoke`; undone then."""
+        text = new_key()
+        key = await self._change(name, lambda key, now_s: key.rotate(digest_of(text), now_s, grace_s), secret=True)
+        return ToldKey.told(key, text)
+
+    async def revoke(self, name: str) -> ShownKey:
+        """Ends the key for good; twice is no matter.
+
+        Raises:
+            KeyUnknown: there is none, or it is one of the environment.
+            Unavailable: no answer, none that was read in time, or others change it all the time.
+        """
+        return ShownKey.of(await self._change(name, Key.revoke))
+
+    async def delete(self, name: str) -> None:
+        """Deletes the record. Raises `KeyInUse` before a purge has ended, and as `revoke`."""
+        for _ in range(_ATTEMPTS):
+            key, stored, _ = await self._current(name)
+            if key.revoked is None or key.purged is None:
+                missing = "purge" if key.revoked is not None else "revoke and purge"
+                raise KeyInUse(f"Nobody could reach what is left of it: {missing} the key {name} first.")
+            if await self._ledger.run(write_key(name, stored, b"")):
+                await self._keys.refresh()
+                return
+        raise _contended()
+
+    async def purge(self, name: str) -> PurgeResult:
+        """Removes what the owner of this key has, for two seconds. Nobody has the owner's id again.
+
+        Raises:
+            KeyUnknown: there is no such key, and the environment can have had none.
+            KeyInUse: it is not revoked.
+            RedisUnavailable, StorageUnavailable: a later call goes on.
+        """
+        if name == ANONYMOUS:
+            return await self._purge_anonymous()
+        owner, since_s = await self._purgeable(name)
+        purge = await self._purged(owner, since_s)
+        if purge.done:
+            with suppress(KeyUnknown):  # somebody else was faster, and the name may be another key's by now
+                await self._change(name, lambda key, now_s: _same(key, owner).purge(now_s))
+        return PurgeResult(name=name, done=purge.done, deleted=purge.deleted)
+
+    async def _purgeable(self, name: str) -> tuple[str, float]:
+        """The owner, and since when it makes nothing new."""
+        try:
+            key, _, _ = await self._current(name)
+        except KeyUnknown:
+            if name in self._keys.environment:
+                where = "Take it out of EMBEDQ_API_KEYS first"
+                raise KeyInUse(f"The key {name} is still valid, so more may come. {where}.") from None
+            if not is_key_name(name):
+                raise
+            return environment_owner(name), 0.0  # of an earlier EMBEDQ_API_KEYS
+        if key.revoked is None:
+            raise KeyInUse(f"The key {name} is still valid, so more may come. Revoke it first.")
+        return key.owner, key.revoked
+
+    async def _purge_anonymous(self) -> PurgeResult:
+        stored, state = await self._generations()
+        purge = await self._purged(anonymous_owner(state.unpurged), state.begun)
+        if purge.done:
+            after = Anonymous(state.generation, state.generation, state.begun)
+            await self._ledger.run(write_anonymous(stored, after))
+        return PurgeResult(name=ANONYMOUS, done=purge.done, deleted=purge.deleted)
+
+    async def _generations(self) -> tuple[bytes, Anonymous]:
+        """How far purges of what has no key have come; a new generation has begun where all are purged."""
+        for _ in range(_ATTEMPTS):
+            found = await self._ledger.run(read_keys(self._keys.stamp))
+            state = Anonymous.from_text(found.anonymous)
+            if state.unpurged < state.generation:
+                return found.anonymous, state
+            after = Anonymous(state.generation + 1, state.generation, found.now_s)
+            if await self._ledger.run(write_anonymous(found.anonymous, after)):
+                await self._keys.refresh()
+        raise _contended()
+
+    async def _purged(self, owner: str, since_s: float) -> Purge:
+        wait_s = max(0.0, since_s + _REFUSED_EVERYWHERE_S - self._keys.now_s)
+        purge = Purge(self._ledger, self._storage, owner)
+        await purge.run(_PURGE_S, not_before_s=time.monotonic() + wait_s)
+        return purge
+
+    async def _change(self, name: str, edit: Callable[[Key, float], Key], *, secret: bool = False) -> Key:
+        """Stores what `edit` makes of a key and of the present time. `secret`: undone where nobody is told of it."""
+        for _ in range(_ATTEMPTS):
+            key, stored, now_s = await self._current(name)
+            edited = edit(key, now_s)
+            # Also where nothing changes: an earlier change may have been stored and not be on a replica yet.
+            text = stored if edited == key else edited.to_json()
+            if secret:
+                written = await self._write_text(name, stored, text)
+            else:
+                written = await self._ledger.run(write_key(name, stored, text))
+                await self._keys.refresh()
+            if written:
+                return edited
+        raise _contended()
+
+    async def _write_text(self, name: str, before: bytes, after: bytes) -> bool:
+        """Stores a record with a new text. Without an answer nobody is told the text, so it is taken back."""
+        try:
+            written = await self._ledger.run(write_key(name, before, after))
+        except Unavailable:
+            with suppress(Unavailable):
+                await self._ledger.run(write_key(name, after, before))
+            raise
+        await self._keys.refresh()
+        return written
+
+    async def _current(self, name: str) -> tuple[Key, bytes, float]:
+        found = await self._ledger.run(read_keys())
+        stored = (found.records or {}).get(name)
+        if stored is not None:
+            try:
+                return Key.from_json(stored), stored, found.now_s
+            except ValueError:
+                raise KeyUnknown("The record of this key is of another version of embedq.", param="name") from None
+        if name in self._keys.environment:
+            raise KeyUnknown("This key is one of EMBEDQ_API_KEYS: it is changed there.", param="name")
+        raise KeyUnknown("No key has this name. GET /v1/keys lists those there are.", param="name")
+
+
+def key_of(
+    body: NewKey,
+    text: str,
+    now_s: float,
+    *,
+    taken: Collection[str],
+    owner: str | None = None,
+    scopes: frozenset[Scope] = USUAL_SCOPES,
+) -> Key:
+    """The key that a body asks for.
+
+    Args:
+        body: its name, scopes, end and limits.
+        text: of the key.
+        now_s: Unix seconds by the clock of Redis.
+        taken: names of keys of the environment.
+        owner: of what is made with it; None: somebody new.
+        scopes: where the body names none.
+
+    Raises:
+        InvalidValue: its name is none.
+        KeyExists: the name is taken.
+    """
+    if not is_key_name(body.name):
+        message = "name must have 1 to 48 ASCII letters, digits, - and _, and not be anonymous."
+        raise InvalidValue(message, param="name")
+    if body.name in taken:
+        raise KeyExists("EMBEDQ_API_KEYS has a key with this name. Choose another one.", param="name")
+    return Key(
+        name=body.name,
+        owner=owner or new_owner(),
+        digests=(KeyDigest(sha256=digest_of(text)),),
+        scopes=scopes if body.scopes is None else frozenset(body.scopes),
+        created=now_s,
+        expires=_end(body.expires_in, now_s),
+        limits=body.limits or NO_LIMITS,
+    )
+
+
+def name_taken() -> KeyExists:
+    """There is a key with the name."""
+    return KeyExists(
+        "There is a key with this name. Rotate it for another text. To give the name to somebody else: revoke it, "
+        "purge it and delete it.",
+        param="name",
+    )
+
+
+def _end(after_s: float | None, now_s: float) -> float | None:
+    return None if after_s is None else now_s + after_s
+
+
+def _changed(limits: Limits, given: Limits | None) -> Limits:
+    return NO_LIMITS if given is None else limits.model_copy(update=given.model_dump(exclude_unset=True))
+
+
+def _same(key: Key, owner: str) -> Key:
+    if key.owner != owner:
+        raise KeyUnknown("Another key has this name by now.", param="name")
+    return key
+
+
+def _contended() -> RedisUnavailable:
+    return RedisUnavailable("This key is being changed by others; try again.", retry_after_s=spread(3))

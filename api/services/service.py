@@ -1,0 +1,113 @@
+"""What this service is and has: models, workers, queues, Redis, and whether it is ready."""
+
+import time
+
+from api.async_storage import AsyncStorage
+from api.queue.served_models import ServedModels
+from api.schemas.models import Model
+from api.schemas.service import (
+    DocumentsQueue,
+    DocumentsWorker,
+    LaneBacklog,
+    LiveWorker,
+    ModelLanes,
+    Ready,
+    RedisCheck,
+    RedisChecks,
+    RedisState,
+    ServiceModel,
+    ServiceState,
+)
+from tasks.errors import EmbedqError, NotReady, Overloaded
+from tasks.ledger import AsyncLedger, Lane, ModelOverview, operations
+from worker_config.settings import Settings
+
+VERSION = "0.1.0"
+_STARTED_AT = int(time.time())
+
+
+class ServiceInfo:
+    """What the service tells of itself, from the last overview of the ledger, which is about a second old."""
+
+    def __init__(self, ledger: AsyncLedger, models: ServedModels, storage: AsyncStorage, settings: Settings) -> None:
+        self._ledger = ledger
+        self._models = models
+        self._storage = storage
+        self._settings = settings
+
+    def models(self) -> list[Model]:
+        """All models, once for each of their names, the configured one first."""
+        return [self.model(name) for name in self._models.names()]
+
+    def model(self, name: str) -> Model:
+        """The model of this name. Raises `ModelNotFound`, or `RedisUnavailable` before Redis has answered."""
+        served = self._models.served(name)
+        workers = self._models.live_workers().get(served.name, 0)
+        return Model.of(name, served.name, served.entry, workers=workers, started_at=_STARTED_AT)
+
+    async def ready(self) -> Ready:
+        """How many workers serve which model. Raises `NotReady`, which names the part that is missing."""
+        try:
+            self._models.update(await self._ledger.run(operations.overview(self._models.own_model)))
+        except Overloaded:
+            pass  # the answer came and was not read in time: what was known a second ago holds
+        except EmbedqError as error:
+            self._models.lost()
+            raise NotReady(error.detail, param="redis", retry_after_s=2) from None
+        workers = self._models.live_workers()
+        if not workers:
+            detail = "No worker with a loaded model is up. Submitted tasks are kept and wait for one."
+            raise NotReady(detail, param="worker", retry_after_s=5)
+        storage = await self._storage.trouble() or self._models.storage_trouble() or None
+        return Ready(workers=workers, storage=storage)
+
+    async def redis_checks(self) -> RedisChecks:
+        """What Redis says of itself now, judged. Raises `RedisUnavailable`."""
+        facts = await self._ledger.inspect()
+        checks = facts.checks(self._settings.redis_ack)
+        return RedisChecks(checks=[RedisCheck.model_validate(check) for check in checks])
+
+    def state(self) -> ServiceState:
+        """Models, workers and queues."""
+        models, documents = self._models, self._models.documents
+        overviews = [*models.overviews.values(), *([documents] if documents else [])]
+        workers = documents.workers if documents else ()
+        return ServiceState(
+            version=VERSION,
+            started_at=_STARTED_AT,
+            time=time.time(),
+            redis=RedisState(
+                up=models.redis_up,
+                memory_percent=max((overview.memory_percent for overview in overviews), default=0),
+                seen_at=models.seen_at,
+            ),
+            models=[self._model_state(queue) for queue in models.queues()],
+            documents=DocumentsQueue(
+                workers=[DocumentsWorker.model_validate(worker) for worker in workers],
+                tasks=sum(documents.backlog_tasks.values()) if documents else 0,
+            ),
+        )
+
+    def _model_state(self, queue: str) -> ServiceModel:
+        overview, entry = self._models.overviews.get(queue), self._models.entry(queue)
+        return ServiceModel(
+            id=queue,
+            names=self._models.names_of(queue),
+            dimension=entry.dimension if entry else None,
+            max_tokens=entry.max_tokens if entry else None,
+            device=entry.device if entry else None,
+            compute=entry.compute if entry else None,
+            precision=entry.precision if entry else None,
+            tokens_per_second=overview.rate if overview else None,
+            workers=[LiveWorker.model_validate(worker) for worker in overview.workers] if overview else [],
+            lanes=ModelLanes(online=_lane(overview, Lane.ONLINE), bulk=_lane(overview, Lane.BULK)),
+            leases=overview.leases if overview else 0,
+        )
+
+
+def _lane(overview: ModelOverview | None, lane: Lane) -> LaneBacklog:
+    if overview is None:
+        return LaneBacklog(tasks=0, tokens=0, seconds=0.0)
+    tokens = overview.backlog_cost[lane]
+    seconds = tokens / overview.rate if overview.rate else None
+    return LaneBacklog(tasks=overview.backlog_tasks[lane], tokens=tokens, seconds=seconds if tokens else 0.0)
