@@ -15,10 +15,11 @@ from types import FrameType
 from typing import NoReturn
 
 import uvicorn
+from fastapi import FastAPI
 from uvicorn.config import STARTUP_FAILURE
 from uvicorn.supervisors import Multiprocess
 
-from api.app import App, create_app
+from api.app import create_app
 from api.http_deadlines import DeadlineProtocol
 from api.parts import Services
 from tasks.errors import RedisUnavailable, SchemaMismatch
@@ -57,13 +58,13 @@ def main() -> int:
         return 1
 
 
-def make_supervised_app() -> App:
+def make_supervised_app() -> FastAPI:
     """The app of a process that uvicorn supervises. Also ends the process when its parent was killed."""
     threading.Thread(target=_stop_with_parent, daemon=True).start()
     return _make_app(load_settings("api"), int(multiprocessing.current_process().name.rpartition("-")[2]))
 
 
-def _make_app(settings: Settings, process: int | None = None) -> App:
+def _make_app(settings: Settings, process: int | None = None) -> FastAPI:
     connections = affordable_connections(settings.max_connections)
     app = create_app(settings.model_copy(update={"max_connections": connections}), process)
     app.state.services.bell.warm_up()
@@ -132,7 +133,7 @@ def _supervise(settings: Settings, listeners: list[socket.socket]) -> int:
     return 1
 
 
-def _config(app: App | str, settings: Settings) -> uvicorn.Config:
+def _config(app: FastAPI | str, settings: Settings) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         factory=isinstance(app, str),

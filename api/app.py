@@ -10,9 +10,7 @@ from fastapi.middleware.cors import CORSMiddleware
 from fastapi.responses import FileResponse
 from fastapi.routing import APIRoute
 
-from api import console_files
-from api.answer import errors
-from api.document import openapi
+from api import console_files, error_responses, openapi
 from api.families import embeddings, tasks, tei
 from api.middleware import Paths, Requests
 from api.parts import Services
@@ -31,7 +29,7 @@ from api.waiting.hub import WaitingTimes
 from api.waiting.synchronous import embed_query
 from worker_config.settings import Settings
 
-FAMILIES = (embeddings, tasks, tei, openapi)
+FAMILIES = (embeddings, tasks, tei)
 """Whoever has routes, in the order of the document. Of two routes that fit a path the first one answers."""
 
 
@@ -51,21 +49,11 @@ def _name(route: APIRoute) -> str:
     return route.name
 
 
-class App(FastAPI):
-    """FastAPI with this service's document."""
-
-    def openapi(self) -> dict[str, Any]:
-        """The OpenAPI document, made once. FastAPI's own lacks our forms of errors and the security scheme."""
-        if self.openapi_schema is None:
-            self.openapi_schema = openapi.make_document(self)
-        return self.openapi_schema
-
-
 def create_app(
     settings: Settings,
     process: int | None = None,
     times: WaitingTimes = WaitingTimes(),
-) -> App:
+) -> openapi.DocumentedApp:
     """The ASGI app. It connects to Redis when its lifespan starts, and starts without Redis too.
 
     `process`: which of several behind one port this is.
@@ -73,8 +61,8 @@ def create_app(
     services = Services.build(settings, process, times)
 
     @asynccontextmanager
-    async def lifespan(_app: App) -> AsyncIterator[Mapping[str, Any]]:
-        app.state.reference = openapi.Reference.from_document(app.openapi())
+    async def lifespan(_app: FastAPI) -> AsyncIterator[Mapping[str, Any]]:
+        app.openapi()  # now: nobody shall wait for it in a request
         background = await services.start()
         if services.watchdog.mismatch is not None:
             raise services.watchdog.mismatch  # a process that served would be replaced for ever
@@ -82,12 +70,13 @@ def create_app(
         await services.stop(background)
 
     # A redirect to the other form of a path would lose the body in some clients; both forms are routes instead.
-    app = App(
-        title="embedq",
-        version=VERSION,
+    app = openapi.DocumentedApp(
         lifespan=lifespan,
         redirect_slashes=False,
-        openapi_url=None,
+        title="embedq",
+        version=VERSION,
+        summary="Text embeddings off the web tier.",
+        responses=error_responses.RESPONSES,
         docs_url=None,
         redoc_url=None,
         # Its spans would have the path and the query, where callers write texts. Ours are in worker_config/traces.py.
@@ -110,14 +99,14 @@ def create_app(
     app.state.ingestions = IngestionService(services.ledger, services.registry, services.storage, settings)
     app.state.jobs = JobService(services.ledger, services.registry)
     for resource in ROUTERS:
-        app.include_router(resource.router, responses=errors.RESPONSES, generate_unique_id_function=_name)
+        app.include_router(resource.router, generate_unique_id_function=_name)
     routers = [family.router for family in FAMILIES]
     for router in routers:
         app.include_router(router)
-    routes = [route for router in (*(resource.router for resource in ROUTERS), *routers) for route in router.routes]
     app.add_api_route("/console", console_files.page, response_class=FileResponse, include_in_schema=False)
     app.mount("/console", console_files.ConsoleFiles())
-    errors.install(app, routes)
+    openapi.add_page(app)
+    error_responses.install(app)
     if settings.cors_origins:
         # Cookies are never asked for: keys come in headers that a page must have. Any header may be sent, as OpenAI's
         # client in a browser sends a dozen of its own.

@@ -6,10 +6,10 @@ from functools import partial
 from typing import Annotated, Any, Literal, TypeVar, cast
 
 from fastapi import Depends, Header, Query, Request, Response
-from pydantic import BaseModel, BeforeValidator
+from pydantic import BaseModel, BeforeValidator, Field
 
-from api.answer.errors import CallerGone
 from api.auth import known_key
+from api.error_responses import CallerGone
 from api.metrics import Metrics
 from api.parts import Services
 from api.request.body import parse_object
@@ -104,7 +104,7 @@ def _default_if_empty(default: object) -> BeforeValidator:
     return BeforeValidator(lambda value: default if value == "" else value)
 
 
-Limit = Annotated[int, _default_if_empty(20), Query(ge=1, le=100, description="Objects per page.")]
+Limit = Annotated[int, Field(ge=1, le=100), _default_if_empty(20), Query(description="Objects per page.")]
 After = Annotated[
     str | None,
     _default_if_empty(None),

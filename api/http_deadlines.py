@@ -6,7 +6,7 @@ import logging
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from api.answer.errors import refusal
+from api.error_responses import refusal
 from api.log_tally import Tally
 from tasks.errors import EmbedqError, HeadTooLarge, InvalidHTTP, Overloaded, RequestTimeout
 

@@ -14,7 +14,7 @@ from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 from starlette.types import Scope
 
-from api.answer.errors import answered
+from api.error_responses import answered
 from api.queue.served_models import ServedModels
 from api.request.memory_budget import Budget
 from api.server.overload import Door, StallProbe

@@ -8,7 +8,7 @@ import traceback
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from api.answer import errors
+from api import error_responses as errors
 from api.auth import caller_of
 from api.browser_rules import BrowserRules
 from api.log_tally import Tally
@@ -26,6 +26,11 @@ _access = logging.getLogger("api.access")
 
 _BARE = re.compile(r"/(embeddings|models|files|batches)(/|$)")
 """Clients of OpenAI may be set up with a base address without `/v1`."""
+
+
+def new_request_id() -> bytes:
+    """A name for a request whose caller gave it none."""
+    return b"req_" + secrets.token_hex(12).encode()
 
 
 class Paths:

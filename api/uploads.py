@@ -13,8 +13,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Message
 
-from api.answer.errors import CallerGone
 from api.async_storage import AsyncStorage
+from api.error_responses import CallerGone
 from tasks.errors import (
     EmbedqError,
     FileTooLarge,

@@ -54,7 +54,7 @@
     ├── SchemaMismatch               another version's data is in this Redis (exit 78)
     └── InternalError           500
 
-Routes and ledger operations raise these; `api.answer.errors` alone turns them into responses. `detail` texts go to
+Routes and ledger operations raise these; `api.error_responses` alone turns them into responses. `detail` texts go to
 clients: they name the field and the fix, and never contain a text that somebody submitted.
 """
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from api.app import create_app
+from tasks.records.api_keys import Scope
 from worker_config.settings import load_settings
 
 _PAGE = Path("docs/http.md")
@@ -32,9 +33,8 @@ def _rows(document: Mapping[str, Any], headings: list[str]) -> Iterator[str]:
 
 def _scopes(operation: Mapping[str, Any]) -> str:
     """What a key needs for a route, one of several; `any` if every key does; nothing where no key is needed."""
-    if "security" not in operation:
-        return ""
-    return ", ".join(f"`{scope}`" for way in operation["security"] for scope in way.get("key", ())) or "any"
+    scopes = [scope for way in operation.get("security", ()) for scope in way["key"]]
+    return "any" if len(scopes) == len(Scope) else ", ".join(f"`{scope}`" for scope in scopes)
 
 
 def _link(name: str, tag: str, headings: list[str]) -> str:

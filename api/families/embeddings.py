@@ -10,9 +10,9 @@ from starlette.responses import Response
 
 from api.answer import vectors
 from api.answer.description import Answer, ResponseHeader, json_body
-from api.answer.errors import ItemRefused
 from api.answer.json_response import JSON
 from api.answer.rate_limit_headers import RATE_LIMITS
+from api.error_responses import ItemRefused
 from api.families.route import CLIENT_TIMEOUTS, ONLINE_CALL, TEXTS, Family
 from api.parts import Services
 from api.request.key_limits import room_of, taken_by

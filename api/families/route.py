@@ -9,10 +9,9 @@ FastAPI's own parameters would do the same for more: to resolve two declared hea
 request took 31, this check included, and 3 of them are the check (least of 30 runs on two busy cores).
 """
 
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
 from typing import Any, TypeVar, cast
 
 from fastapi import APIRouter
@@ -20,12 +19,11 @@ from fastapi.routing import APIRoute
 from starlette.datastructures import Headers, QueryParams
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import BaseRoute
 from starlette.types import Scope as RequestScope
 
 from api.answer.description import Answer, Body, Parameter, header, query
-from api.answer.errors import error_answers
 from api.auth import known_key, require
+from api.error_responses import RESPONSES, TEI_PATHS, TEI_RESPONSES
 from api.request.idempotency import KEY_SCHEMA
 from api.request.paging import DEFAULT_LIMIT, MAX_LIMIT
 from tasks import errors
@@ -49,8 +47,6 @@ FILE_MAKING: Scopes = frozenset({Scope.FILES})
 INGESTION_READING: Scopes = frozenset({Scope.READ, Scope.INGEST})
 INGESTION_MAKING: Scopes = frozenset({Scope.INGEST})
 ONLINE_CALL: Scopes = frozenset({Scope.ONLINE})
-SCOPES = "x-embedq-scopes"
-"""Of an operation, until its `security` is made of them."""
 
 # What several families have in common.
 
@@ -133,8 +129,8 @@ class Description:
         return {
             "status_code": self.answers[0].status,
             "response_class": Response if self.answers[0].model is None else JSONResponse,
-            "responses": answers | error_answers(self.errors, path),
-            "openapi_extra": extra | ({SCOPES: self.scope_names()} if self.scopes else {}),
+            "responses": answers | (TEI_RESPONSES if path in TEI_PATHS else RESPONSES),
+            "openapi_extra": extra | ({"security": [{"key": self.scope_names()}]} if self.scopes else {}),
         }
 
 
@@ -235,12 +231,6 @@ async def _let_in(request: Request, scopes: Scopes, answer: Callable[[], Awaitab
     """Answers a caller whose key has one of the scopes, before anything of the body is read."""
     require(request, await known_key(request), scopes)
     return await answer()
-
-
-def answer_headers(routes: Iterable[BaseRoute]) -> set[str]:
-    """The names, in small letters, of all headers that the answers of these routes are described with."""
-    responses = (route.responses.values() for route in routes if isinstance(route, DescribedRoute))
-    return {name.lower() for response in chain.from_iterable(responses) for name in response.get("headers", ())}
 
 
 _READ_BY_ALL = frozenset(

@@ -10,10 +10,10 @@ from starlette.responses import Response
 
 from api.answer import task_json, vectors
 from api.answer.description import Answer, json_body, query
-from api.answer.errors import CallerGone
 from api.answer.json_response import JSON, ListOf
 from api.answer.why_waiting import why_waiting
 from api.auth import require
+from api.error_responses import CallerGone
 from api.families.route import (
     CALLER,
     IDEMPOTENCY_KEY,

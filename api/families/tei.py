@@ -7,10 +7,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from api.answer.description import Answer, json_body
-from api.answer.errors import ItemFailed, ItemRefused
 from api.answer.json_response import JSON, NO_STORE, json_response
 from api.answer.vectors import matrix, size_bytes
 from api.console_files import page
+from api.error_responses import ItemFailed, ItemRefused
 from api.families.route import ANY_KEY, CLIENT_TIMEOUTS, JSON_BODY, ONLINE_CALL, PUBLIC, Errors, Family
 from api.parts import Services
 from api.request.memory_budget import LargeResponse

@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 from starlette.requests import Request
 
-from api.answer.errors import CallerGone
+from api.error_responses import CallerGone
 from api.request.memory_budget import SMALL_BYTES, Budget
 from api.request.offload import offload
 from tasks.errors import (

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from api.answer.errors import ItemFailed
 from api.async_datasets import AsyncDatasets, dataset_unknown
 from api.async_storage import AsyncStorage
+from api.error_responses import ItemFailed
 from api.queue.served_models import ServedModels
 from api.schemas.common import Page, PagePlace
 from api.schemas.datasets import Chunk, Dataset, Document, ScoredChunk, ScoredChunks, SearchBody

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.types import Message
 
 from api.answer import task_json
-from api.answer.errors import CallerGone, item_failed
+from api.error_responses import CallerGone, item_failed
 from api.parts import Services
 from api.queue.accept import submit
 from api.queue.submission import LINGERING_INTEREST_S

@@ -1,6 +1,5 @@
 """Tenants with one of everything, and all that Redis holds of them."""
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import product
@@ -9,7 +8,6 @@ from typing import Any
 import httpx
 import redis
 
-from api.families.route import DescribedRoute
 from tasks.records.batches import BatchStatus, move_batch
 from tasks.records.ingestions import IngestionStatus
 from tasks.storage.storage import Storage
@@ -22,6 +20,8 @@ SECRET = "hidden-word"
 """In all names, texts and metadata of Bob's."""
 NAME = f"{SECRET}-{'b' * 8}"
 """Of a dataset."""
+OF_NOBODY = {"{model_id}", "{path}"}
+"""Parts of paths that name nothing of a tenant's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,21 +31,22 @@ class Things:
     parts: Mapping[str, tuple[str, ...]]
     document: str
 
-    def addresses(self, route: DescribedRoute) -> list[str]:
-        """The route's path with each thing of the tenant that fits."""
-        named = [part for part in self.parts if part in route.path]
+    def addresses(self, path: str) -> list[str]:
+        """A path of the document with each thing of the tenant that fits."""
+        named = [part for part in self.parts if part in path]
         for outer in [part for part in named if any(part != other and part in other for other in named)]:
             named.remove(outer)
-        paths = [route.path]
+        paths = [path]
         for part in named:
-            paths = [path.replace(part, value) for path, value in product(paths, self.parts[part])]
-        assert not any("{" in path for path in paths), f"{route.path}: a part of its path is not known here"
+            paths = [one.replace(part, value) for one, value in product(paths, self.parts[part])]
+        assert not any("{" in one for one in paths), f"{path}: a part of its path is not known here"
         return paths
 
     @property
     def ids(self) -> list[str]:
         """All that must never be told to others."""
-        return [value for part, values in self.parts.items() if not re.search("[/:]", part) for value in values]
+        own = (values for part, values in self.parts.items() if "/" not in part and part not in OF_NOBODY)
+        return [value for values in own for value in values]
 
 
 def make_things(client: httpx.Client, worker: LedgerWorker, storage: Storage, owner: str) -> Things:
@@ -81,8 +82,8 @@ def make_things(client: httpx.Client, worker: LedgerWorker, storage: Storage, ow
         "{ingestion_id}": (running, ingested),
         "{ingestion_id}/output/{name}": (f"{running}/output/part-000000.parquet",),
         "{name}": (dataset,),
-        "{model_id:path}": (MODEL,),
-        "{path:path}": ("console.css",),
+        "{model_id}": (MODEL,),
+        "{path}": ("console.css",),
     }
     return Things(parts, f"{word} doc")
 

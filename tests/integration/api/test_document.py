@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
 from hashlib import sha256
 from itertools import product
 from pathlib import Path
@@ -16,6 +15,7 @@ from tasks.records.api_keys import Key, write_key
 from tasks.records.batches import BatchStatus, move_batch
 from tasks.records.ingestions import IngestionStatus
 from tasks.storage.storage import Storage
+from tests.integration.api.conformance import Operation, operations
 from tests.integration.api.file_uploads import LINES, upload_with
 from tests.integration.api.ingestions.requests import create, move
 from tests.integration.api.ledger_worker import LedgerWorker
@@ -37,69 +37,50 @@ UNKNOWN: Ids = {
 """Well-formed and unknown, so that only the caller or Redis can be at fault."""
 
 
-@dataclass(frozen=True, slots=True)
-class Operation:
-    """One method of one path, as the document describes it."""
-
-    method: str
-    path: str
-    described: dict[str, Any]
-
-    @property
-    def name(self) -> str:
-        return f"{self.method} {self.path}"
-
-    @property
-    def headers(self) -> list[dict[str, Any]]:
-        """The headers that it reads."""
-        return [one for one in self.described.get("parameters", ()) if one["in"] == "header"]
-
-    def addresses(self, ids: Ids) -> list[str]:
-        addresses = [self.path]
-        for part, values in sorted(ids.items(), key=lambda item: len(item[0]), reverse=True):
-            addresses = [one.replace(part, value) for one in addresses for value in (values if part in one else ("",))]
-        assert not any("{" in one for one in addresses), f"{self.name}: nothing is known for a part of its path"
-        return addresses
-
-    def body(self, schemas: dict[str, Any]) -> dict[str, Any]:
-        """Arguments of a request with the example of the document as its body."""
-        content = self.described.get("requestBody", {}).get("content", {})
-        if "multipart/form-data" in content:
-            return {"data": {"purpose": "batch"}, "files": {"file": ("a.jsonl", LINES)}}
-        if "application/json" in content:
-            return {"json": schemas[content["application/json"]["schema"]["$ref"].rpartition("/")[2]]["examples"][0]}
-        return {}
+def addresses(operation: Operation, ids: Ids) -> list[str]:
+    """Its path with each of these ids that fits."""
+    found = [operation.path]
+    for part, values in sorted(ids.items(), key=lambda item: len(item[0]), reverse=True):
+        found = [one.replace(part, value) for one in found for value in (values if part in one else ("",))]
+    assert not any("{" in one for one in found), f"{operation.name}: nothing is known for a part of its path"
+    return found
 
 
-def operations(client: httpx.Client) -> tuple[list[Operation], dict[str, Any]]:
-    """All of them, and the schemas."""
+def body(operation: Operation, schemas: dict[str, Any]) -> dict[str, Any]:
+    """Arguments of a request with the example of the document as its body."""
+    content = operation.described.get("requestBody", {}).get("content", {})
+    if "multipart/form-data" in content:
+        return {"data": {"purpose": "batch"}, "files": {"file": ("a.jsonl", LINES)}}
+    if "application/json" in content:
+        return {"json": schemas[content["application/json"]["schema"]["$ref"].rpartition("/")[2]]["examples"][0]}
+    return {}
+
+
+def read(client: httpx.Client) -> tuple[list[Operation], dict[str, Any]]:
+    """All operations, and the schemas."""
     document = client.get("/openapi.json").json()
-    listed = [
-        Operation(method.upper(), path, described)
-        for path, methods in document["paths"].items()
-        for method, described in methods.items()
-    ]
-    return listed, document["components"]["schemas"]
+    return operations(document), document["components"]["schemas"]
+
+
+def ask(client: httpx.Client, operation: Operation, address: str, **more: Any) -> httpx.Response:
+    """The answer."""
+    return client.request(operation.method, address, **more)
 
 
 def answers(client: httpx.Client, ids: Ids) -> Iterator[tuple[Operation, httpx.Response]]:
     """One of every operation."""
-    listed, schemas = operations(client)
+    listed, schemas = read(client)
     for operation in listed:
-        address = operation.addresses(ids)[0]
-        yield operation, client.request(operation.method, address, **operation.body(schemas))
+        yield operation, ask(client, operation, addresses(operation, ids)[0], **body(operation, schemas))
 
 
-def test_the_routes_that_need_a_key_are_those_with_a_401(serve: Callable[..., ServedApp]) -> None:
+def test_the_routes_that_need_a_key_are_those_with_scopes(serve: Callable[..., ServedApp]) -> None:
     client = serve(api_keys=(("alice", sha256(b"key").hexdigest()),)).client
     told = {"401": set[str](), "other": set[str]()}
     for operation, answer in answers(client, UNKNOWN):
-        responses = operation.described["responses"]
         refused = answer.status_code == httpx.codes.UNAUTHORIZED
-        assert refused == ("401" in responses), operation.name
+        assert refused == bool(operation.scopes), operation.name
         told["401" if refused else "other"].add(operation.name)
-        if refused:
-            assert answer.headers["content-type"] in responses["401"]["content"], operation.name
     assert all(told.values())
 
 
@@ -108,7 +89,6 @@ def test_without_redis_every_answer_is_described(private_redis: RedisServer, tmp
         private_redis.kill()
         away = set()
         for operation, answer in answers(served.client, UNKNOWN):
-            assert str(answer.status_code) in operation.described["responses"], f"{operation.name}: {answer.text}"
             away |= {operation.name} if answer.status_code == httpx.codes.SERVICE_UNAVAILABLE else set()
     assert {"GET /v1/tasks", "GET /v1/tasks/{task_id}", "GET /v1/files/{file_id}", "POST /v1/tasks"} <= away
 
@@ -148,9 +128,11 @@ def calls(operation: Operation, etag: str) -> list[dict[str, str]]:
 
     `etag`: those of all things, as a list.
     """
-    values = {"If-None-Match": etag, "Idempotency-Key": "a key", "If-Range": '"no"'}
-    examples = {one["name"]: one.get("example", values.get(one["name"], "9")) for one in operation.headers}
-    requests = [{}, *({name: value} for name, value in examples.items())]
+    values = {"if-none-match": etag, "idempotency-key": "a key", "if-range": '"no"'}
+    values |= {"range": "bytes=0-0", "x-stainless-read-timeout": "9", "x-stainless-timeout": "9"}
+    read = [one for one in operation.parameters if one["in"] == "header"]
+    tried = ((one["name"], value) for one in read for value in (one.get("example"), values.get(one["name"].lower())))
+    requests = [{}, *({name: value} for name, value in tried if value)]
     usual = operation.described["responses"].get("200", {}).get("content", {})
     return requests + [{**headers, "Accept": "text/html"} for headers in requests if "text/html" in usual]
 
@@ -170,41 +152,38 @@ def test_every_answer_that_is_described_comes_with_its_headers(
     ids = make_things(app.client, worker, Ledger.connect(redis_url), Storage.open(root))
     known = ("/console", f"/console/{ids['{path}'][0]}")
     etag = ", ".join(app.client.get(path).headers["etag"] for path in known)
-    listed, schemas = operations(app.client)
+    listed, schemas = read(app.client)
     with ExitStack() as stack:
         for operation in sorted(listed, key=rank):
             if operation.name == "POST /v1/embeddings":
                 stack.enter_context(worker.serving())
-            for address, headers in product(operation.addresses(ids), calls(operation, etag)):
-                app.client.request(operation.method, address, headers=headers, **operation.body(schemas))
+            for address, headers in product(addresses(operation, ids), calls(operation, etag)):
+                ask(app.client, operation, address, headers=headers, **body(operation, schemas))
 
     described = {
         (operation.method, operation.path, int(status), name.lower())
         for operation in listed
         for status, response in operation.described["responses"].items()
-        if int(status) < 400
-        for name in ("", *response["headers"])
+        if status not in {"4XX", "5XX"}
+        for name in ("", *response.get("headers", ()))
     }
     assert described - app.conformance.seen == set()
 
 
 def test_the_headers_that_a_route_reads_are_named(client: httpx.Client) -> None:
     timeouts = {"x-stainless-read-timeout", "x-stainless-timeout"}
-    named = {one.name: {header["name"] for header in one.headers} for one in operations(client)[0]}
-    read = {
+    named = {one.name: one.headers for one in read(client)[0]}
+    needed = {
         "POST /v1/embeddings": timeouts,
         "POST /embed": timeouts,
         "POST /": timeouts,
-        "POST /v1/tasks": {"Idempotency-Key"},
-        "POST /v1/batches": {"Idempotency-Key"},
-        "POST /v1/ingestions": {"Idempotency-Key"},
-        "GET /": {"If-None-Match"},
-        "GET /console": {"If-None-Match"},
-        "GET /console/{path}": {"If-None-Match"},
-        "GET /v1/files/{file_id}/content": {"Range", "If-Range"},
-        "GET /v1/ingestions/{ingestion_id}/output/{name}": {"Range", "If-Range"},
+        "POST /v1/tasks": {"idempotency-key"},
+        "POST /v1/batches": {"idempotency-key"},
+        "POST /v1/ingestions": {"idempotency-key"},
+        "GET /v1/files/{file_id}/content": {"range", "if-range"},
+        "GET /v1/ingestions/{ingestion_id}/output/{name}": {"range", "if-range"},
     }
-    assert named == named | read
+    assert {name: headers - named[name] for name, headers in needed.items()} == {name: set() for name in needed}
 
 
 def test_the_document_is_made_before_anybody_asks(app: ServedApp) -> None:

@@ -2,7 +2,7 @@
 
 Bob has one of everything. Ann calls each route with what is Bob's, and with a twin of it that exists nowhere. Both
 answers must be the same, nothing of Bob's may be in any of them, and nothing of Bob's may change. The routes come from
-the application: one that is new and has no case here fails.
+the OpenAPI document: one that is new and has no case here fails.
 """
 
 import re
@@ -16,11 +16,10 @@ import httpx
 import pytest
 import redis
 
-from api.families.route import DescribedRoute
 from stack.testing import PATIENCE_S
 from tasks.records.api_keys import environment_owner
 from tasks.storage.storage import Storage
-from tests.integration.api.conformance import described_routes
+from tests.integration.api.conformance import Operation, operations
 from tests.integration.api.ingestions.requests import GOOD
 from tests.integration.api.ledger_worker import LedgerWorker
 from tests.integration.api.served import ANN, BOB, KEYS, ServedApp
@@ -29,7 +28,7 @@ from tests.unit.documents.search.small_datasets import document, load
 
 NOBODYS = {
     "GET /", "GET /info", "GET /health", "GET /health/live", "GET /health/ready", "GET /metrics", "GET /console",
-    "GET /console/{path:path}", "GET /v1/models", "GET /v1/models/{model_id:path}", "GET /v1/service",
+    "GET /console/{path}", "GET /v1/models", "GET /v1/models/{model_id}", "GET /v1/service",
     "GET /v1/service/redis",
 }  # fmt: skip
 """What they answer belongs to nobody: the same for all who may call them."""
@@ -37,34 +36,20 @@ LISTS = {"GET /v1/tasks", "GET /v1/files", "GET /v1/batches", "GET /v1/ingestion
 OWN = {"GET /v1/key"}
 """They read nothing but who calls."""
 OF_NOBODY = {
-    "status", "limit", "purpose", "order", "filter", "kind", "minutes", "wait", "encoding_format", "Range",
-    "x-stainless-read-timeout", "x-stainless-timeout", "If-None-Match", "If-Range",
+    "status", "limit", "purpose", "order", "filter", "kind", "wait", "encoding_format", "range",
+    "x-stainless-read-timeout", "x-stainless-timeout", "if-none-match", "if-range",
 }  # fmt: skip
 """Headers and parameters that name nothing that a tenant has."""
 
 
-def method_of(route: DescribedRoute) -> str:
-    """Its only one."""
-    (method,) = sorted(route.methods or ())
-    return method
-
-
-def tenant_routes() -> Iterator[DescribedRoute]:
-    """Every route that is described."""
-    return iter(described_routes())
-
-
-def is_thing(route: DescribedRoute) -> bool:
+def is_thing(route: Operation) -> bool:
     """Whether its path names something that belongs to a tenant."""
     return any(part in route.path for part in ("{task_id}", "{file_id}", "{batch_id}", "{ingestion_id}", "{name}"))
 
 
-def name_of(route: DescribedRoute) -> str:
-    """Method and path, as the document has them, of an alias too."""
-    path = route.path if route.path == "/" else route.path.rstrip("/")
-    if path.startswith(("/files", "/batches", "/models", "/embeddings")):
-        path = f"/v1{path}"
-    return f"{method_of(route)} {path}"
+def is_managing(route: Operation) -> bool:
+    """Whether it is of people who manage keys. No tenant may call it."""
+    return route.scopes == {"admin"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +63,16 @@ class Tenants:
     worker: LedgerWorker
     redis: "redis.Redis"
     stored: Sequence[Path]
+
+    @property
+    def routes(self) -> list[Operation]:
+        """Every route but those of people who manage keys."""
+        return [route for route in self.all_routes if not is_managing(route)]
+
+    @property
+    def all_routes(self) -> list[Operation]:
+        """Every route."""
+        return operations(self.ann.get("/openapi.json").json())
 
     def bobs_state(self) -> dict[str, object]:
         """Everything in Redis that is Bob's, and everything that was in the storage in the beginning."""
@@ -145,26 +140,25 @@ def tenants(
 
 def test_every_route_with_the_ids_of_another_tenant(tenants: Tenants) -> None:
     before, tried = tenants.bobs_state(), set[str]()
-    for route in tenant_routes():
-        method = method_of(route)
+    for route in tenants.routes:
         if not is_thing(route):
             continue
-        body = {"json": {"query": "a"}} if method == "POST" else {}
-        for address, own in zip(tenants.bobs.addresses(route), tenants.annas.addresses(route), strict=True):
+        body = {"json": {"query": "a"}} if route.method == "POST" else {}
+        for address, own in zip(tenants.bobs.addresses(route.path), tenants.annas.addresses(route.path), strict=True):
             (mine,) = [one for one in tenants.bobs.ids if one in address]
-            tenants.tell_apart(method, address, mine, **body)
-            for header, value in (("If-Range", '"1"'), ("Range", "bytes=0-0")):
-                if header in {parameter.name for parameter in route.described.reads}:
-                    tenants.tell_apart(method, address, mine, headers={header: value}, **body)
+            tenants.tell_apart(route.method, address, mine, **body)
+            for header in route.headers & {"if-none-match", "if-range", "range"}:
+                value = {"range": "bytes=0-0"}.get(header, '"1"')
+                tenants.tell_apart(route.method, address, mine, headers={header: value}, **body)
             assert own != address
-        tried.add(name_of(route))
+        tried.add(route.name)
     assert tenants.bobs_state() == before
     assert {"GET /v1/tasks/{task_id}/result", "DELETE /v1/files/{file_id}", "POST /v1/datasets/{name}/search"} <= tried
 
 
-def cursors(tenants: Tenants, route: DescribedRoute, name: str) -> list[str]:
+def cursors(tenants: Tenants, route: Operation, name: str) -> list[str]:
     """Values of Bob's for a header or parameter of a route."""
-    if name in OF_NOBODY:
+    if name.lower() in OF_NOBODY:
         return []
     parts = tenants.bobs.parts
     if name in {"document_id", "color"}:
@@ -172,32 +166,35 @@ def cursors(tenants: Tenants, route: DescribedRoute, name: str) -> list[str]:
     if name == "after" and "{" in route.path:
         return [f"{part}-{row}-0" for part, row in product(range(2), repeat=2)]  # places are numbers
     kinds = {"tasks": "{task_id}", "files": "{file_id}", "batches": "{batch_id}", "ingestions": "{ingestion_id}"}
-    if name == "after" and route.path.rstrip("/").endswith("/jobs"):
+    if name == "after" and route.path.endswith("/jobs"):
         return [one for kind in ("{task_id}", "{batch_id}", "{ingestion_id}") for one in parts[kind]]
-    kind = kinds.get(name_of(route).rpartition("/")[2], "{name}")
-    assert name == "after", f"{name_of(route)} reads {name}: whose is it?"
+    kind = kinds.get(route.name.rpartition("/")[2], "{name}")
+    assert name == "after", f"{route.name} reads {name}: whose is it?"
     return list(parts[kind])
 
 
 def test_no_tenant_manages_keys(tenants: Tenants) -> None:
-    for method, path in product(("GET", "POST", "DELETE"), ("", "/bob", "/bob/rotate", "/bob/revoke", "/bob/purge")):
-        refused = tenants.ann.request(method, f"/v1/keys{path}")
-        assert refused.status_code == 405 or refused.json()["error"]["code"] == "scope_missing", path
+    managing = [route for route in tenants.all_routes if is_managing(route)]
+    for route in managing:
+        for address in tenants.bobs.addresses(route.path):
+            refused = tenants.ann.request(route.method, address)
+            assert refused.json()["error"]["code"] == "scope_missing", route.name
+    assert {"POST /v1/keys", "POST /v1/keys/{name}/revoke"} <= {route.name for route in managing}
 
 
 def test_every_route_with_the_cursors_of_another_tenant(tenants: Tenants) -> None:
     before, tried = tenants.bobs_state(), set[tuple[str, str]]()
-    for route in tenant_routes():
-        method = method_of(route)
-        if method != "GET":
+    for route in tenants.routes:
+        if route.method != "GET":
             continue
-        assert is_thing(route) or name_of(route) in NOBODYS | LISTS | OWN, f"{name_of(route)} has no case here"
-        for parameter, address in product(route.described.reads, tenants.annas.addresses(route)):
-            for value in cursors(tenants, route, parameter.name):
-                place = "headers" if parameter.place == "header" else "params"
-                tenants.tell_apart(method, address, value, **{place: {parameter.name: value}})
-                tried.add((name_of(route), parameter.name))
-        for address in tenants.annas.addresses(route):
+        assert is_thing(route) or route.name in NOBODYS | LISTS | OWN, f"{route.name} has no case here"
+        for parameter, address in product(route.parameters, tenants.annas.addresses(route.path)):
+            name = parameter["name"]
+            for value in cursors(tenants, route, name):
+                place = "headers" if parameter["in"] == "header" else "params"
+                tenants.tell_apart(route.method, address, value, **{place: {name: value}})
+                tried.add((route.name, name))
+        for address in tenants.annas.addresses(route.path):
             tenants.quiet(tenants.ann.get(address).text)
     assert tenants.bobs_state() == before
     assert {(one, "after") for one in LISTS} <= tried
@@ -224,9 +221,9 @@ UPLOADS = {"POST /v1/files"}
 
 def test_every_route_that_makes_something_with_what_another_tenant_has(tenants: Tenants) -> None:
     before, made = tenants.bobs_state(), creations(tenants.bobs)
-    for route in tenant_routes():
-        name = name_of(route)
-        if method_of(route) != "POST" or is_thing(route):
+    for route in tenants.routes:
+        name = route.name
+        if route.method != "POST" or is_thing(route):
             continue
         assert name in {*made, *WAITED_FOR, *UPLOADS}, f"{name} has no case here"
         for number, (body, bobs) in enumerate(made.get(name, ())):

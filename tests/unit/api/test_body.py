@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from starlette.requests import Request
 from starlette.types import Message
 
-from api.answer.errors import CallerGone
+from api.error_responses import CallerGone
 from api.request.body import parse_object, read_body
 from tasks.errors import BodyTooLarge, EmbedqError, InvalidJSON, InvalidUnicode, UnsupportedMediaType
 

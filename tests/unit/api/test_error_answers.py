@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from starlette.types import Scope
 
-from api.answer import errors
+from api import error_responses
 from tasks.errors import RateLimited
 
 
@@ -26,15 +26,15 @@ def _refuse() -> None:
     raise RateLimited("Too many.", retry_after_s=3)
 
 
-def _refused() -> tuple[weakref.ref[Held], errors.AnsweredError | None]:
+def _refused() -> tuple[weakref.ref[Held], error_responses.AnsweredError | None]:
     """One request as a route refuses it."""
     held = Held()
     scope: Scope = {"type": "http", "method": "POST", "path": "/v1/embeddings", "held": held}
     try:
         _refuse()
     except RateLimited as error:
-        errors.response(error, scope, scope["path"])
-    return weakref.ref(held), errors.answered(scope)
+        error_responses.response(error, scope, scope["path"])
+    return weakref.ref(held), error_responses.answered(scope)
 
 
 @pytest.mark.usefixtures("_no_collector")

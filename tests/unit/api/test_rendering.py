@@ -7,9 +7,9 @@ import numpy as np
 import orjson
 import pytest
 
-from api.answer.errors import item_failed, problem
 from api.answer.task_json import task_json, task_response
 from api.answer.vectors import embedding_list, npy_file
+from api.error_responses import item_failed, problem
 from tasks import errors
 from tasks.item import ItemError
 from tasks.ledger import Result, State

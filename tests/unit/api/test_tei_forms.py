@@ -4,8 +4,8 @@ import numpy as np
 import orjson
 import pytest
 
-from api.answer.errors import failure, item_failed
 from api.answer.vectors import matrix
+from api.error_responses import item_failed, tei_failure
 from tasks import errors
 from tasks.item import ItemError
 from tests.unit.api.tasks_and_results import a_result
@@ -33,7 +33,7 @@ from tests.unit.api.tasks_and_results import a_result
     ],
 )
 def test_every_error_has_a_word_of_theirs(error: errors.EmbedqError, status: int, kind: str) -> None:
-    answer = failure(error)
+    answer = tei_failure(error)
 
     body = orjson.loads(answer.body)
     assert (answer.status_code, body["error_type"]) == (status, kind)
@@ -52,7 +52,7 @@ def test_every_error_has_a_word_of_theirs(error: errors.EmbedqError, status: int
     ],
 )
 def test_their_field_is_called_inputs(param: str | None, detail: str, expected: str) -> None:
-    assert orjson.loads(failure(errors.InvalidValue(detail, param=param)).body)["error"] == expected
+    assert orjson.loads(tei_failure(errors.InvalidValue(detail, param=param)).body)["error"] == expected
 
 
 @pytest.mark.parametrize("total", [1, 32, 33, 70])

@@ -1,8 +1,10 @@
-"""The one place that turns an exception into a response. Routes raise and never format."""
+"""The one place that turns an error into a response. Routes and services raise and never format.
+
+An error knows its code and its status (`tasks/errors.py`). Here it becomes `application/problem+json` (RFC 9457) with
+the member `error` that OpenAI's clients read, or the form of text-embeddings-inference (TEI) on TEI's paths.
+"""
 
 import secrets
-from collections.abc import Sequence
-from functools import partial
 from typing import Any, Literal, NamedTuple, cast
 
 import orjson
@@ -13,34 +15,23 @@ from pydantic_core import ErrorDetails
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Match, Route
+from starlette.routing import Match
 from starlette.types import Scope
 
-from api.answer.description import SCHEMAS, SECONDS, ResponseHeader, header_objects
 from api.answer.json_response import JSON, NO_STORE, json_response
 from api.security_headers import security_headers
 from tasks.errors import (
-    BacklogFull,
+    BodyTooLarge,
     EmbedqError,
-    EmptyInput,
     EncodingFailed,
     InternalError,
-    InvalidHTTP,
-    KeyLimitReached,
+    InvalidValue,
     MethodNotAllowed,
     NotReplicated,
-    Overloaded,
     RangeNotSatisfiable,
-    RateLimited,
     RequestError,
     RouteNotFound,
-    StorageFull,
-    TaskNotFinished,
-    TooManyBatches,
-    TooManyIngestions,
     Unauthenticated,
-    Unavailable,
-    WaitTimeout,
 )
 from tasks.item import ItemError
 from tasks.wire.validation import translated
@@ -77,7 +68,7 @@ def item_failed(index: int, error: ItemError) -> ItemFailed:
     return kind(index, error)
 
 
-# An error as `application/problem+json` (RFC 9457) with the member `error` that OpenAI's clients read.
+# The usual form.
 
 MEDIA_TYPE = "application/problem+json"
 
@@ -119,7 +110,7 @@ def problem(error: EmbedqError, *, instance: str) -> Response:
 def refusal(error: EmbedqError) -> Response:
     """The response to what is no request, or one that the app does not see. The connection ends with it."""
     answer = problem(error, instance="")
-    own = [(b"connection", b"close"), (b"x-request-id", new_request_id())]
+    own = [(b"connection", b"close"), (b"x-request-id", b"req_" + secrets.token_hex(12).encode())]
     answer.raw_headers += [*security_headers(answer.raw_headers), *own]
     return answer
 
@@ -127,11 +118,6 @@ def refusal(error: EmbedqError) -> Response:
 def code_of(error: EmbedqError) -> str:
     """The stable code that callers are told."""
     return error.item_code if isinstance(error, ItemFailed) else error.code
-
-
-def new_request_id() -> bytes:
-    """A name for a request whose caller gave it none."""
-    return b"req_" + secrets.token_hex(12).encode()
 
 
 def headers(error: EmbedqError) -> dict[str, str]:
@@ -149,105 +135,83 @@ def headers(error: EmbedqError) -> dict[str, str]:
     return lines
 
 
-_RETRY_AFTER = ResponseHeader("Retry-After", "Seconds.", SECONDS)
-_SHOULD_RETRY = ResponseHeader("x-should-retry", "What the status does not tell.", {"enum": ["true", "false"]})
-_HEADERS: tuple[tuple[type[EmbedqError], ResponseHeader], ...] = (
-    (Unavailable, _RETRY_AFTER),
-    (TooManyBatches, _RETRY_AFTER),
-    (TooManyIngestions, _RETRY_AFTER),
-    (RateLimited, _RETRY_AFTER),
-    (KeyLimitReached, _RETRY_AFTER),
-    (TaskNotFinished, _RETRY_AFTER),
-    (Unauthenticated, ResponseHeader("WWW-Authenticate", None, required=True)),
-    (RangeNotSatisfiable, ResponseHeader("Content-Range", "`bytes */` and the size.", required=True)),
-)
-"""What `headers` writes for errors of a class."""
+# TEI's form.
 
-
-def _described_headers(kinds: Sequence[type[EmbedqError]]) -> list[ResponseHeader]:
-    described = [header for kind, header in _HEADERS if any(issubclass(one, kind) for one in kinds)]
-    described += [_SHOULD_RETRY] if any(kind.should_retry is not None for kind in kinds) else []
-    return list({header.name: header for header in described}.values())
-
-
-# Errors in the form of text-embeddings-inference (TEI).
-
-PATHS = frozenset({"/", "/embed", "/embed/", "/info", "/info/", "/health", "/health/"})
+TEI_PATHS = frozenset({"/", "/embed", "/info", "/health"})
 """Whatever goes wrong on these is told in TEI's form."""
 
-_UNUSABLE = 422
-_KINDS: tuple[tuple[type[EmbedqError], int | None, str], ...] = (
-    (EmptyInput, 400, "Empty"),
-    (ItemRefused, _UNUSABLE, "Validation"),
-    (ItemFailed, 424, "Backend"),
-    (InvalidHTTP, 400, "Validation"),
-    (RateLimited, 429, "Overloaded"),
-    (KeyLimitReached, 429, "Overloaded"),
-    (RequestError, None, "Validation"),
-    (BacklogFull, 429, "Overloaded"),
-    (Overloaded, 429, "Overloaded"),
-    (StorageFull, 429, "Overloaded"),
-    (WaitTimeout, 429, "Overloaded"),
-    (Unavailable, 503, "Unhealthy"),
-    (InternalError, 500, "Backend"),
-)
-"""Class of the error, status (None: its own), TEI's word; the first that fits counts. TEI knows no 503 for overload."""
+Word = Literal["Validation", "Empty", "Overloaded", "Backend", "Unhealthy"]
+_BY_CODE: dict[str, tuple[int, Word]] = {
+    "empty_input": (400, "Empty"),
+    "invalid_http": (400, "Validation"),
+    # TEI knows no 503 for overload.
+    "backlog_full": (429, "Overloaded"),
+    "overloaded": (429, "Overloaded"),
+    "storage_full": (429, "Overloaded"),
+    "wait_timeout": (429, "Overloaded"),
+}
+_BY_STATUS: dict[int, tuple[int, Word]] = {
+    400: (422, "Validation"),
+    429: (429, "Overloaded"),
+    500: (500, "Backend"),
+    503: (503, "Unhealthy"),
+}
 
 
 class TEIError(BaseModel):
     """Every error on the routes of text-embeddings-inference."""
 
     error: str
-    error_type: Literal["Validation", "Empty", "Overloaded", "Backend", "Unhealthy"]
+    error_type: Word
 
 
-def failure(error: EmbedqError) -> Response:
-    """The response to a request that ended in `error`."""
-    kind = next((kind for of, _, kind in _KINDS if isinstance(error, of)), "Backend")
-    body = {"error": _in_their_words(error), "error_type": kind}
-    return json_response(body, headers(error), status=status(type(error)))
-
-
-def status(kind: type[EmbedqError]) -> int:
-    """With which status errors of this class are told."""
-    theirs = next((status for of, status, _ in _KINDS if issubclass(kind, of)), 500)
-    if theirs is not None:
-        return theirs
-    return _UNUSABLE if kind.status == RequestError.status else kind.status
-
-
-def _in_their_words(error: EmbedqError) -> str:
+def tei_failure(error: EmbedqError) -> Response:
+    """The response to a request of TEI's that ended in `error`."""
+    status, word = _in_their_words(error)
+    detail = error.detail
     # Their field is called `inputs`. A message begins with the field at fault, or names it early.
-    if error.param is None or not error.param.startswith("input") or error.param.startswith(("inputs", "input_")):
-        return error.detail
-    return error.detail.replace(error.param, f"inputs{error.param.removeprefix('input')}", 1)
+    if error.param is not None and error.param.partition("[")[0] == "input":
+        detail = detail.replace(error.param, f"inputs{error.param.removeprefix('input')}", 1)
+    return json_response({"error": detail, "error_type": word}, headers(error), status=status)
 
 
-def error_answers(kinds: Sequence[type[EmbedqError]], path: str) -> dict[int, dict[str, Any]]:
-    """The entries of FastAPI's `responses` that describe errors of these classes on a route with this path."""
-    theirs = path in PATHS
-    schema = {"$ref": SCHEMAS.format(model=(TEIError if theirs else Problem).__name__)}
-    by_status: dict[int, list[type[EmbedqError]]] = {}
-    for kind in kinds:
-        by_status.setdefault(status(kind) if theirs else kind.status, []).append(kind)
+def _in_their_words(error: EmbedqError) -> tuple[int, Word]:
+    if isinstance(error, ItemFailed):
+        return (422, "Validation") if isinstance(error, ItemRefused) else (424, "Backend")
+    return _BY_CODE.get(error.code) or _BY_STATUS.get(error.status) or (error.status, "Validation")
+
+
+# In the document: every error by its range. `docs/http.md` has a table of the codes.
+
+_HEADERS = {
+    "Retry-After": {"description": "Seconds.", "schema": {"type": "integer", "minimum": 1}},
+    "x-should-retry": {"description": "What the status does not tell.", "schema": {"enum": ["true", "false"]}},
+}
+_OF_401 = {"WWW-Authenticate": {"description": "Of a 401.", "schema": {"type": "string"}}}
+
+
+def _ranges(media_type: str, model: type[BaseModel]) -> dict[int | str, dict[str, Any]]:
+    content = {media_type: {"schema": {"$ref": f"#/components/schemas/{model.__name__}"}}}
     return {
-        number: {
-            "description": ", or: ".join(dict.fromkeys(kind.title for kind in same)),
-            "content": {JSON if theirs else MEDIA_TYPE: {"schema": schema}},
-            **header_objects(_described_headers(same)),
-        }
-        for number, same in sorted(by_status.items())
+        "4XX": {"description": "The request cannot be used.", "content": content, "headers": _HEADERS | _OF_401},
+        "5XX": {"description": "Try again, or look at the log.", "content": content, "headers": _HEADERS},
     }
 
 
-_PROBLEM = {"$ref": SCHEMAS.format(model=Problem.__name__)}
-RESPONSES: dict[int | str, dict[str, Any]] = {
-    "4XX": {"description": "The request cannot be used.", "content": {MEDIA_TYPE: {"schema": _PROBLEM}}},
-    "5XX": {"description": "Try again, or look at the log.", "content": {MEDIA_TYPE: {"schema": _PROBLEM}}},
-}
-"""Of FastAPI's routes: every error has this form. `docs/http.md` has a table of the codes."""
+RESPONSES = _ranges(MEDIA_TYPE, Problem)
+"""The argument `responses` of the application."""
+TEI_RESPONSES = _ranges(JSON, TEIError)
+"""Of TEI's routes."""
 
+# From what was raised to the response.
+
+CLIENT_CLOSED_REQUEST = 499
+"""nginx's number. Nobody receives it; it shows in the metrics."""
 _ANSWERED = "embedq.error"
+_REPEATING = {
+    "POST": "Repeat it, with the same Idempotency-Key if it had one.",
+    "DELETE": "Repeat it: a 404 or 410 then says that it is deleted.",
+}
 
 
 class AnsweredError(NamedTuple):
@@ -257,26 +221,12 @@ class AnsweredError(NamedTuple):
     retry_after_s: float | None
 
 
-CLIENT_CLOSED_REQUEST = 499
-"""nginx's number. Nobody receives it; it shows in the metrics."""
-
-_REPEATING = {
-    "POST": "Repeat it, with the same Idempotency-Key if it had one.",
-    "DELETE": "Repeat it: a 404 or 410 then says that it is deleted.",
-}
-
-
-def install(app: FastAPI, routes: Sequence[BaseRoute]) -> None:
-    """Registers the handlers. What they do not know becomes a 500 in `api.server.edge`.
-
-    Args:
-        app: where they are registered.
-        routes: all that have methods which a 405 must name.
-    """
+def install(app: FastAPI) -> None:
+    """Registers the handlers. What they do not know becomes a 500 in `api.server.edge`."""
     app.add_exception_handler(EmbedqError, _ours)
-    app.add_exception_handler(HTTPException, partial(_routing, routes))
     app.add_exception_handler(CallerGone, _ours)
     app.add_exception_handler(RequestValidationError, _parameters)
+    app.add_exception_handler(HTTPException, _frameworks)
 
 
 def response(error: EmbedqError | CallerGone, scope: Scope, path: str) -> Response:
@@ -287,7 +237,7 @@ def response(error: EmbedqError | CallerGone, scope: Scope, path: str) -> Respon
         told = f"{error.detail} {_REPEATING.get(scope['method'], '')}".rstrip()
         error = NotReplicated(told, retry_after_s=error.retry_after_s)
     note(scope, error)
-    return failure(error) if path in PATHS else problem(error, instance=path)
+    return tei_failure(error) if (path.rstrip("/") or "/") in TEI_PATHS else problem(error, instance=path)
 
 
 def note(scope: Scope, error: EmbedqError) -> None:
@@ -315,21 +265,24 @@ async def _parameters(request: Request, error: Exception) -> Response:
     return response(translated(first), request.scope, request.url.path)
 
 
-async def _routing(routes: Sequence[BaseRoute], request: Request, error: Exception) -> Response:
+async def _frameworks(request: Request, error: Exception) -> Response:
+    """What Starlette and FastAPI refuse by themselves."""
     raised = cast("HTTPException", error)
     answer = response(_translated(raised, request), request.scope, request.url.path)
     headers = dict(raised.headers or {})
     if "Allow" in headers:
-        methods = _methods(routes, request.scope) | set(headers["Allow"].split(", "))
+        methods = _methods(request) | set(headers["Allow"].split(", "))
         headers["Allow"] = ", ".join(sorted(methods | ({"HEAD"} if "GET" in methods else set())))
     answer.headers.update(headers)
     return answer
 
 
-def _methods(routes: Sequence[BaseRoute], scope: Scope) -> set[str]:
+def _methods(request: Request) -> set[str]:
     # Starlette names only those of the first route with this path, and a path has a route for each of its methods.
-    fitting = [route for route in routes if isinstance(route, Route) and route.matches(scope)[0] is not Match.NONE]
-    return {method for route in fitting for method in route.methods or ()}
+    scope = request.scope
+    tried = ({**scope, "method": method} for method in ("GET", "POST", "PUT", "PATCH", "DELETE"))
+    routes = request.app.routes
+    return {one["method"] for one in tried if any(route.matches(one)[0] is Match.FULL for route in routes)}
 
 
 def _translated(error: HTTPException, request: Request) -> EmbedqError:
@@ -338,6 +291,10 @@ def _translated(error: HTTPException, request: Request) -> EmbedqError:
         return RouteNotFound(f"There is no {where}. {_hint(request.url.path)}")
     if error.status_code == MethodNotAllowed.status:
         return MethodNotAllowed(f"{where} is not possible; the Allow header names the methods that are.")
+    if error.status_code == BodyTooLarge.status:
+        return BodyTooLarge("The body is larger than this call may have.")
+    if error.status_code == RequestError.status:
+        return InvalidValue(f"The body cannot be read: {error.detail}")
     return InternalError("Something unexpected happened while the request was routed.")
 
 
