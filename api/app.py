@@ -38,7 +38,15 @@ ROUTERS = (tasks_routes, files, batches, ingestions, jobs, datasets, models, ser
 
 
 READABLE = (
-    *("accept-ranges", "content-disposition", "content-range", "location", "openai-processing-ms", "retry-after"),
+    *(
+        "accept-ranges",
+        "content-disposition",
+        "content-range",
+        "etag",
+        "location",
+        "openai-processing-ms",
+        "retry-after",
+    ),
     *("www-authenticate", "x-request-id", "x-should-retry"),
     *(f"x-ratelimit-{what}-{of}" for what in ("limit", "remaining", "reset") for of in ("requests", "tokens")),
 )
