@@ -65,7 +65,11 @@ class BatchService:
         return await self._start(key, new)
 
     async def list(self, key: Key, page: PagePlace) -> bytes:
-        """The JSON of a `Page[Batch]`: the caller's, the newest first. Raises `BatchUnknown` behind no id of a batch."""
+        """The JSON of a `Page[Batch]`: the caller's, the newest first.
+
+        Raises:
+            BatchUnknown: the page begins behind no id of a batch.
+        """
         if page.after is not None and not is_batch_id(page.after):
             raise BatchUnknown("No batch found with the id in `after`.", param="after")
 
