@@ -13,7 +13,7 @@ from api.error_responses import CallerGone
 from api.metrics import Metrics
 from api.parts import Services
 from api.request.body import parse_object
-from api.request.idempotency import MAX_KEY_CHARS
+from api.request.idempotency import HEADER, MAX_KEY_CHARS
 from api.request.memory_budget import LargeResponse
 from api.request.offload import offload_in_turn
 from api.schemas.common import PagePlace
@@ -91,7 +91,7 @@ async def no_store(response: Response) -> None:
 IdempotencyKey = Annotated[
     str | None,
     Header(
-        alias="Idempotency-Key",
+        alias=HEADER,
         description="Makes a repetition safe: the same key and body get the same object again.",
         min_length=1,
         max_length=MAX_KEY_CHARS,

@@ -21,11 +21,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import Scope as RequestScope
 
-from api.answer.description import Answer, Body, Parameter, header, query
+from api.answer.description import Answer, Body, Parameter, header
 from api.auth import known_key, require
 from api.error_responses import RESPONSES, TEI_PATHS, TEI_RESPONSES
 from api.request.idempotency import KEY_SCHEMA
-from api.request.paging import DEFAULT_LIMIT, MAX_LIMIT
 from tasks import errors
 from tasks.records.api_keys import Scope
 
@@ -83,17 +82,6 @@ CLIENT_TIMEOUTS = (
     header("x-stainless-read-timeout", "Seconds that OpenAI's client for Python waits; the answer comes before."),
     header("x-stainless-timeout", "The same of OpenAI's client for Node."),
 )
-
-
-def page_after(description: str) -> Parameter:
-    """The query parameter behind which a page begins."""
-    return query("after", {"type": "string"}, description, empty_is_absent=True)
-
-
-def page_limit(description: str, *, default: int = DEFAULT_LIMIT, most: int = MAX_LIMIT) -> Parameter:
-    """The query parameter that says how long a page may be, with the limits of `read_limit`."""
-    schema = {"type": "integer", "minimum": 1, "maximum": most, "default": default}
-    return query("limit", schema, description, empty_is_absent=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,6 @@ from typing import Generic, Protocol, TypeVar
 from starlette.requests import Request
 
 from api.parts import Services
-from api.request.paging import ListPage, read_limit, read_page
 from tasks.errors import EmbedqError, TaskNotFound
 from tasks.ledger import Result, Task, operations
 from tasks.ledger.executor import CALL_TIMEOUT_S
@@ -39,7 +38,6 @@ class Resource(Generic[T]):
         unknown: the class of the error of one that there is not.
         made_by: the call whose answer has ids.
         missing: the error for an id that there is not, where it says more than the usual one.
-        is_deleted: whether it is being removed, and so is not there for its owner.
     """
 
     name: str
@@ -48,7 +46,6 @@ class Resource(Generic[T]):
     unknown: type[EmbedqError]
     made_by: str
     missing: Callable[[str, Settings], EmbedqError] | None = None
-    is_deleted: Callable[[T], bool] = lambda _: False
 
     def missing_error(self, thing_id: str, settings: Settings) -> EmbedqError:
         """For an id that there is not, or that is somebody else's."""
@@ -76,32 +73,9 @@ async def read_own(
         subject_is_task(thing_id)
         thing = await services.ledger.run(resource.read(thing_id))
     # One answer for all of these, or it would say which ids others have.
-    if thing is None or thing.owner != owner or resource.is_deleted(thing):
+    if thing is None or thing.owner != owner:
         raise resource.missing_error(thing_id, services.settings)
     return thing
-
-
-async def read_own_ids(
-    services: Services,
-    request: Request,
-    resource: Resource[T],
-    list_ids: Callable[..., Operation[tuple[list[str], bool]]],
-) -> ListPage[str]:
-    """Ids of the page that the query asks for, the newest first. Raises like `read_own` and `read_limit`.
-
-    `list_ids`: ids of an owner's, `(owner, after=…, limit=…)`, and whether there may be more, also where they are fewer
-    than `limit`.
-    """
-    owner = services.owner(request)
-    first_after = request.query_params.get("after") or None
-    if first_after is not None and not resource.is_id(first_after):
-        raise resource.unknown(f"No {resource.name} found with the id in `after`.", param="after")
-
-    async def read(after: str | None, limit: int) -> ListPage[str]:
-        ids, more = await services.ledger.run(list_ids(owner, after=after, limit=limit))
-        return ListPage(ids, ids[-1] if ids else None, more)
-
-    return await read_page(read, after=first_after, limit=read_limit(request.query_params))
 
 
 TASKS = Resource(

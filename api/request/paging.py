@@ -1,17 +1,8 @@
-"""Pages of lists: the limit in a query, and reading a page in several calls."""
+"""Pages of lists that are read in several calls."""
 
-import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
-
-from starlette.datastructures import QueryParams
-
-from tasks.errors import InvalidValue
-
-MAX_LIMIT = 100
-DEFAULT_LIMIT = 20
-_WHOLE_NUMBER = re.compile(r"[0-9]{1,9}")
 
 T = TypeVar("T")
 
@@ -29,19 +20,6 @@ class ListPage(Generic[T]):
     items: Sequence[T]
     until: str | None
     more: bool
-
-
-def read_limit(parameters: QueryParams, *, default: int = DEFAULT_LIMIT, most: int = MAX_LIMIT) -> int:
-    """How many objects a page may have. An empty value counts as absent.
-
-    Raises:
-        InvalidValue: it is not a whole number in the allowed range.
-    """
-    text = parameters.get("limit") or str(default)
-    # The length first: Python refuses to read numbers of thousands of digits.
-    if not _WHOLE_NUMBER.fullmatch(text) or not 1 <= int(text) <= most:
-        raise InvalidValue(f"limit must be a whole number from 1 to {most:,}.", param="limit")
-    return int(text)
 
 
 async def read_page(

@@ -153,12 +153,13 @@ class Batch(BaseModel):
             for status in BatchStatus
             if status is not BatchStatus.VALIDATING
         }
-        errors = [BatchError.model_validate(fault) for fault in batch.errors]
+        # Of all errors at once: there may be a thousand.
+        errors = BatchErrors.model_validate({"data": batch.errors}) if batch.errors else None
         tokens, counts = batch.tokens, Counts(total=batch.total, completed=batch.completed, failed=batch.failed)
         return cls(
             id=batch.id,
             model=batch.model or "",
-            errors=BatchErrors(data=errors) if errors else None,
+            errors=errors,
             input_file_id=batch.input_file_id,
             completion_window=batch.completion_window,
             status=batch.status.value,

@@ -64,8 +64,12 @@ class BatchService:
         )
         return await self._start(key, new)
 
-    async def list(self, key: Key, page: PagePlace) -> Page[Batch]:
-        """A page of the caller's batches, the newest first; raises `BatchUnknown` behind what is no id of a batch."""
+    async def list(self, key: Key, page: PagePlace) -> bytes:
+        """The JSON of a `Page[Batch]`: the caller's, the newest first.
+
+        Raises:
+            BatchUnknown: the page begins behind no id of a batch.
+        """
         if page.after is not None and not is_batch_id(page.after):
             raise BatchUnknown("No batch found with the id in `after`.", param="after")
 
@@ -83,9 +87,9 @@ class BatchService:
                 records += await asyncio.to_thread(later)
         waiting = await self._waiting(records)
 
-        def made() -> Page[Batch]:
+        def made() -> bytes:
             listed = [Batch.of(record, why) for record, why in zip(records, waiting, strict=True)]
-            return Page[Batch].of(listed, more=found.more)
+            return Page[Batch].of(listed, more=found.more).model_dump_json().encode()
 
         return await asyncio.to_thread(made)
 

@@ -74,8 +74,8 @@ class FileService:
             await self._storage.discard(record.stored)
             raise
 
-    async def list(self, key: Key, page: PagePlace, purpose: str | None, order: Order) -> Page[File]:
-        """A page of the caller's files, by age. `purpose`: of this one only; None: of any.
+    async def list(self, key: Key, page: PagePlace, purpose: str | None, order: Order) -> bytes:
+        """The JSON of a `Page[File]`: the caller's, by age. `purpose`: of this one only; None: of any.
 
         Raises:
             InvalidValue: the page begins behind no id of a file.
@@ -92,8 +92,9 @@ class FileService:
         records = (await read_page(read, after=page.after, limit=page.limit + 1)).items
         more = len(records) > page.limit
 
-        def made() -> Page[File]:
-            return Page[File].of([File.of(record) for record in records[: page.limit]], more=more)
+        def made() -> bytes:
+            listed = [File.of(record) for record in records[: page.limit]]
+            return Page[File].of(listed, more=more).model_dump_json().encode()
 
         return await offload(len(records) * _BYTES_OF_FILE, made)
 

@@ -1,25 +1,7 @@
-"""Pages: the limit of every list, and a page that takes several calls."""
-
-import pytest
-from starlette.datastructures import QueryParams
+"""Pages that take several calls."""
 
 from api.answer.json_response import list_json
-from api.request.paging import ListPage, read_limit, read_page
-from tasks.errors import InvalidValue
-
-
-@pytest.mark.parametrize(("text", "limit"), [("", 20), ("1", 1), ("100", 100), ("007", 7)])
-def test_a_limit(text: str, limit: int) -> None:
-    assert read_limit(QueryParams({"limit": text})) == limit
-    assert read_limit(QueryParams({})) == 20
-    assert read_limit(QueryParams({}), default=10_000, most=10_000) == 10_000
-
-
-@pytest.mark.parametrize("text", ["0", "101", "-1", "+1", "1.5", "1e1", " 1", "٣", "x", "9" * 5000, "0" * 10 + "1"])
-def test_what_is_no_limit(text: str) -> None:
-    with pytest.raises(InvalidValue, match="limit must be a whole number from 1 to 100") as caught:
-        read_limit(QueryParams({"limit": text}))
-    assert caught.value.param == "limit"
+from api.request.paging import ListPage, read_page
 
 
 async def page(
