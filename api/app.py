@@ -38,8 +38,8 @@ ROUTERS = (tasks_routes, files, batches, ingestions, jobs, datasets, models, ser
 
 
 READABLE = (
-    *("accept-ranges", "content-disposition", "content-range", "location", "openai-processing-ms", "retry-after"),
-    *("etag", "www-authenticate", "x-request-id", "x-should-retry"),
+    *("accept-ranges", "content-disposition", "content-range", "etag", "location", "openai-processing-ms"),
+    *("retry-after", "www-authenticate", "x-request-id", "x-should-retry"),
     *(f"x-ratelimit-{what}-{of}" for what in ("limit", "remaining", "reset") for of in ("requests", "tokens")),
 )
 """Headers of answers that a page of another origin may read."""

@@ -77,11 +77,10 @@ class Part(BaseModel):
     def _known(cls, given: Any) -> Any:
         if not isinstance(given, dict):
             return given
-        present = {name: value for name, value in given.items() if value is not None}
-        unknown = _unknown(present, cls)
+        unknown = _unknown((name for name, value in given.items() if value is not None), cls)
         if unknown:
             raise PydanticCustomError("unknown_field", "unknown field", {"field": unknown})
-        return present
+        return {name: value for name, value in given.items() if value is not None}
 
 
 def _place(problem: ErrorDetails, body: Any) -> tuple[int | str, ...]:

@@ -192,7 +192,7 @@ def test_a_defect_is_a_500_without_its_message(
     assert answer.headers["x-request-id"] == "r-1"
     assert answer.json()["error"]["code"] == "internal_error"
     assert "WRONGTYPE" not in answer.text
-    assert [record.getMessage().split(":")[0] for record in caplog.records if record.name == "api.server.edge"] == [
+    assert [record.getMessage().split(":")[0] for record in caplog.records if record.name == "api.middleware"] == [
         "request r-1 failed"
     ]
 
@@ -252,12 +252,14 @@ def test_the_document_covers_every_route(client: httpx.Client) -> None:
 
 
 def test_the_document_says_how_files_are_sent(client: httpx.Client) -> None:
-    paths = client.get("/openapi.json").json()["paths"]
+    document = client.get("/openapi.json").json()
+    paths = document["paths"]
     files, content = paths["/v1/files"], paths["/v1/files/{file_id}/content"]["get"]["responses"]
 
     assert set(files["post"]["responses"]) == {"200", "4XX", "5XX"}
     assert [list(content[status]["content"]) for status in ("200", "206")] == [["application/octet-stream"]] * 2
-    form = files["post"]["requestBody"]["content"]["multipart/form-data"]["schema"]
+    reference = files["post"]["requestBody"]["content"]["multipart/form-data"]["schema"]["$ref"]
+    form = document["components"]["schemas"][reference.rpartition("/")[2]]
     assert {"file", "purpose", "expires_after[seconds]"} <= set(form["properties"])
     assert {parameter["name"] for parameter in files["get"]["parameters"]} == {"purpose", "limit", "order", "after"}
 

@@ -281,10 +281,17 @@ def test_the_same_idempotency_key_gets_the_same_task(client: httpx.Client, worke
     assert worker.work() == 0
 
 
-@pytest.mark.parametrize("path", ["/v1/tasks", "/v1/batches", "/v1/ingestions"])
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/tasks", {"input": "a"}),
+        ("/v1/batches", {"input_file_id": "file-1", "endpoint": "/v1/embeddings", "completion_window": "24h"}),
+        ("/v1/ingestions", {"source": {"documents": [{"id": "a", "text": "b"}]}}),
+    ],
+)
 @pytest.mark.parametrize("key", [b"", b"x" * 256, b"tab\there", b"caf\xe9"])
-def test_an_unusable_idempotency_key(client: httpx.Client, key: bytes, path: str) -> None:
-    answer = client.post(path, json={"input": "a"}, headers={b"idempotency-key": key})
+def test_an_unusable_idempotency_key(client: httpx.Client, key: bytes, path: str, body: Any) -> None:
+    answer = client.post(path, json=body, headers={b"idempotency-key": key})
 
     assert answer.status_code == 400
     assert answer.json()["error"]["param"] == "Idempotency-Key"
