@@ -15,7 +15,7 @@ READABLE = {
     "x-request-id", "retry-after", "location", "etag", "x-should-retry", "openai-processing-ms",
     "x-ratelimit-limit-requests", "x-ratelimit-remaining-requests", "x-ratelimit-reset-requests",
     "x-ratelimit-limit-tokens", "x-ratelimit-remaining-tokens", "x-ratelimit-reset-tokens",
-    "accept-ranges", "content-disposition", "content-range", "etag", "www-authenticate",
+    "accept-ranges", "content-disposition", "content-range", "www-authenticate",
 }  # fmt: skip
 ASK = {
     "access-control-request-method": "POST",
