@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from functools import partial
 from typing import Any
 
 from fastapi import FastAPI
@@ -11,29 +10,35 @@ from fastapi.responses import FileResponse
 from fastapi.routing import APIRoute
 
 from api import console_files, error_responses, openapi
-from api.families import embeddings, tasks, tei
 from api.middleware import Paths, Requests
 from api.parts import Services
-from api.routes import batches, datasets, files, health, ingestions, jobs, models, service
-from api.routes import keys as keys_routes
-from api.routes import tasks as tasks_routes
+from api.routes import (
+    batches,
+    datasets,
+    embeddings,
+    files,
+    health,
+    ingestions,
+    jobs,
+    keys,
+    models,
+    service,
+    tasks,
+    tei,
+)
 from api.services.batches import BatchService
 from api.services.datasets import DatasetService
+from api.services.embeddings import EmbeddingService
 from api.services.files import FileService
 from api.services.ingestions import IngestionService
 from api.services.jobs import JobService
 from api.services.keys import KeyService
 from api.services.service import VERSION, ServiceInfo
 from api.services.tasks import TaskService
-from api.waiting.hub import WaitingTimes
-from api.waiting.synchronous import embed_query
+from api.waiting.subscription import WaitingTimes
 from worker_config.settings import Settings
 
-FAMILIES = (embeddings, tasks, tei)
-"""Whoever has routes, in the order of the document. Of two routes that fit a path the first one answers."""
-
-
-ROUTERS = (tasks_routes, files, batches, ingestions, jobs, datasets, models, service, keys_routes, health)
+ROUTERS = (*(embeddings, tasks, files, batches, ingestions, jobs, datasets, models, service, keys, tei, health),)
 """By resource, in the order of the document."""
 
 
@@ -82,15 +87,37 @@ def create_app(
         # Its spans would have the path and the query, where callers write texts. Ours are in worker_config/traces.py.
         telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
     )
+    _add_services(app, services, settings)
+    for resource in ROUTERS:
+        app.include_router(resource.router, generate_unique_id_function=_name)
+    app.add_api_route("/console", console_files.page, response_class=FileResponse, include_in_schema=False)
+    app.mount("/console", console_files.ConsoleFiles())
+    openapi.add_page(app)
+    error_responses.install(app)
+    _add_layers(app, services, settings)
+    return app
+
+
+def _add_services(app: FastAPI, services: Services, settings: Settings) -> None:
     app.state.services = services
     app.state.settings = settings
     app.state.storage = services.storage
     app.state.keys, app.state.rates = services.keys, services.rates
-    app.state.door, app.state.places = services.door, services.places
+    app.state.in_flight = services.door
     app.state.key_service = KeyService(services.keys, services.ledger, services.storage)
-    app.state.tasks = TaskService(services.ledger, services.registry, settings)
+    registry, new_tasks = services.registry, services.new_tasks
+    app.state.embeddings = EmbeddingService(new_tasks, services.calls, registry, services.rates, settings)
+    app.state.tasks = TaskService(
+        services.ledger,
+        new_tasks=new_tasks,
+        submitter=services.submitter,
+        subscription=services.hub,
+        models=registry,
+        keys=services.keys,
+        settings=settings,
+    )
     app.state.datasets = DatasetService(
-        services.datasets, services.storage, services.registry, partial(embed_query, services), settings.max_wait_s
+        services.datasets, services.storage, services.registry, services.calls.embed_query, settings.max_wait_s
     )
     app.state.service = ServiceInfo(services.ledger, services.registry, services.storage, settings)
     app.state.metrics = services.metrics
@@ -98,15 +125,9 @@ def create_app(
     app.state.batches = BatchService(services.ledger, services.registry, settings)
     app.state.ingestions = IngestionService(services.ledger, services.registry, services.storage, settings)
     app.state.jobs = JobService(services.ledger, services.registry)
-    for resource in ROUTERS:
-        app.include_router(resource.router, generate_unique_id_function=_name)
-    routers = [family.router for family in FAMILIES]
-    for router in routers:
-        app.include_router(router)
-    app.add_api_route("/console", console_files.page, response_class=FileResponse, include_in_schema=False)
-    app.mount("/console", console_files.ConsoleFiles())
-    openapi.add_page(app)
-    error_responses.install(app)
+
+
+def _add_layers(app: FastAPI, services: Services, settings: Settings) -> None:
     if settings.cors_origins:
         # Cookies are never asked for: keys come in headers that a page must have. Any header may be sent, as OpenAI's
         # client in a browser sends a dozen of its own.
@@ -125,4 +146,3 @@ def create_app(
         traces=services.traces,
     )
     app.add_middleware(Paths)  # the last one added is the outermost
-    return app

@@ -22,10 +22,8 @@ from pydantic import ValidationError
 from starlette.datastructures import Headers
 from starlette.types import Scope as RequestScope
 
-from api.request.key_limits import RequestRates
-from api.request.memory_budget import OWNER
-from api.server.overload import LONGEST_CHEAP_DELAY_S, Door, Places
-from tasks.errors import RedisUnavailable, ScopeMissing, Unauthenticated, Unavailable
+from api.request_limits import InFlight, RequestRates
+from tasks.errors import RateLimited, RedisUnavailable, ScopeMissing, Unauthenticated, Unavailable
 from tasks.ledger import ANONYMOUS, AsyncLedger
 from tasks.ledger.executor import spread
 from tasks.records.api_keys import (
@@ -270,23 +268,17 @@ async def known_key(request: Request) -> Key:
         Unauthenticated: no key came, or only wrong ones.
         RateLimited: the key may not make another request now.
         RedisUnavailable: the keys are not known yet.
-        Overloaded: the caller's requests fill the connections.
     """
     keys: Keys = request.app.state.keys
-    door: Door = request.app.state.door
-    places: Places = request.app.state.places
     rates: RequestRates = request.app.state.rates
     try:
         key = await keys.known(request.headers)
-    except Unauthenticated:
-        await door.pace("", LONGEST_CHEAP_DELAY_S)  # those who guess are one owner
+        request.scope[_KEY] = key
+        await rates.count(key)
+    except (Unauthenticated, RateLimited):
+        in_flight: InFlight = request.app.state.in_flight
+        await in_flight.pause()
         raise
-    request.scope[_KEY], request.scope[OWNER] = key, key.owner
-    places.enter(request.scope)
-    per_s = key.limits.requests_per_second
-    if per_s is not None and not await rates.take(request.scope, key.owner, per_s):
-        await door.pace(key.owner, LONGEST_CHEAP_DELAY_S)
-        raise rates.refusal(key.owner, per_s)
     return key
 
 

@@ -10,15 +10,15 @@ from pydantic import BaseModel, BeforeValidator, Field
 
 from api.auth import known_key
 from api.error_responses import CallerGone
+from api.idempotency import HEADER, MAX_KEY_CHARS
 from api.metrics import Metrics
+from api.offload import offload_in_turn
 from api.parts import Services
-from api.request.body import parse_object
-from api.request.idempotency import HEADER, MAX_KEY_CHARS
-from api.request.memory_budget import LargeResponse
-from api.request.offload import offload_in_turn
+from api.request_limits import Holding, sent
 from api.schemas.common import PagePlace
 from api.services.batches import BatchService
 from api.services.datasets import DatasetService
+from api.services.embeddings import EmbeddingService
 from api.services.files import FileService
 from api.services.ingestions import IngestionService
 from api.services.jobs import JobService
@@ -26,16 +26,31 @@ from api.services.keys import KeyService
 from api.services.service import ServiceInfo
 from api.services.tasks import TaskService
 from api.uploads import Download, Upload, download, least_bytes, received
+from api.waiting.subscription import until_gone
 from tasks.records.api_keys import Key
-from tasks.wire.validation import validated
+from tasks.wire.validation import parse_object, validated
 
 B = TypeVar("B", bound=BaseModel)
 
 # Services: one for each resource, made in `api.app`.
 
 
-async def _tasks(request: Request) -> TaskService:
+def embeddings_of(request: Request) -> EmbeddingService:
+    """The service, for the routes that take the request."""
+    return cast("EmbeddingService", request.app.state.embeddings)
+
+
+def tasks_of(request: Request) -> TaskService:
+    """The same."""
     return cast("TaskService", request.app.state.tasks)
+
+
+async def _embeddings(request: Request) -> EmbeddingService:
+    return embeddings_of(request)  # a function that is not `async` would run in a thread
+
+
+async def _tasks(request: Request) -> TaskService:
+    return tasks_of(request)
 
 
 async def _datasets(request: Request) -> DatasetService:
@@ -70,6 +85,7 @@ async def _keys(request: Request) -> KeyService:
     return cast("KeyService", request.app.state.key_service)
 
 
+Embeddings = Annotated[EmbeddingService, Depends(_embeddings)]
 Tasks = Annotated[TaskService, Depends(_tasks)]
 Datasets = Annotated[DatasetService, Depends(_datasets)]
 Service = Annotated[ServiceInfo, Depends(_service)]
@@ -127,20 +143,14 @@ WaitQuery = Annotated[
 # which names the place of what is wrong and refuses half a surrogate pair, which no answer could repeat.
 
 
-async def _texts_body(request: Request, key: Annotated[Key, Depends(known_key)]) -> bytes:
+async def _small_body(request: Request, key: Annotated[Key, Depends(known_key)]) -> AsyncIterator[bytes]:
     parts = cast("Services", request.app.state.services)
-    await parts.door.check(key.owner)
-    return await parts.bodies.read(request)
+    with parts.bodies.budget.held_by(key.owner) as held:
+        yield await parts.bodies.read(request, held)
 
 
-async def _small_body(request: Request, _key: Annotated[Key, Depends(known_key)]) -> bytes:
-    return await cast("Services", request.app.state.services).bodies.read(request)
-
-
-TextsBody = Annotated[bytes, Depends(_texts_body)]
-"""The body of a call with texts, unparsed, of one that the server can take in. Comes behind the key."""
 SmallBody = Annotated[bytes, Depends(_small_body)]
-"""Another body, unparsed."""
+"""The body of a request, unparsed."""
 
 
 def read_json(kind: type[B], *, nulls: bool = False) -> Callable[..., Awaitable[B]]:
@@ -197,21 +207,26 @@ Downloaded = Annotated[Download, Depends(_download)]
 
 
 async def _gone(request: Request) -> Callable[[], Coroutine[Any, Any, None]]:
-    async def gone() -> None:
-        while (await request.receive())["type"] != "http.disconnect":
-            pass  # a GET may come with an empty body, which is of no interest
-
-    return gone
+    return partial(until_gone, request.receive)
 
 
 Gone = Annotated[Callable[[], Coroutine[Any, Any, None]], Depends(_gone)]
 """Returns when the client has closed the connection. The body must have been read before."""
 
 
-# Answers that may be large: JSON that a service has made in a thread.
+# Answers that may be large.
 
 
-async def _large_json(request: Request, gone: Gone) -> Callable[[Coroutine[Any, Any, bytes]], Awaitable[Response]]:
+async def _answer(request: Request, key: Annotated[Key, Depends(known_key)]) -> AsyncIterator[Holding]:
+    with cast("Services", request.app.state.services).answers.held_by(key.owner) as held:
+        yield held
+
+
+Answer = Annotated[Holding, Depends(_answer)]
+"""Has the bytes of the answer until the last one is sent."""
+
+
+async def _large_json(gone: Gone, answer: Answer) -> Callable[[Coroutine[Any, Any, bytes]], Awaitable[Response]]:
     async def response(work: Coroutine[Any, Any, bytes]) -> Response:
         leaving, working = asyncio.create_task(gone()), asyncio.create_task(work)
         try:
@@ -222,8 +237,8 @@ async def _large_json(request: Request, gone: Gone) -> Callable[[Coroutine[Any, 
         finally:
             leaving.cancel()
             working.cancel()
-        cast("Services", request.app.state.services).answers.take_large(request.scope, len(content))
-        return LargeResponse(content, media_type="application/json")
+        answer.take(len(content))
+        return sent(content, answer, "application/json", {})
 
     return response
 

@@ -18,7 +18,6 @@ from starlette.responses import Response
 from starlette.routing import Match
 from starlette.types import Scope
 
-from api.answer.json_response import JSON, NO_STORE, json_response
 from api.security_headers import security_headers
 from tasks.errors import (
     BodyTooLarge,
@@ -122,7 +121,7 @@ def code_of(error: EmbedqError) -> str:
 
 def headers(error: EmbedqError) -> dict[str, str]:
     """What a response to a request that ended in `error` says in its head, whatever the form of its body."""
-    lines = {**NO_STORE}
+    lines = {"cache-control": "no-store"}
     if error.retry_after_s is not None:
         lines["retry-after"] = str(error.retry_after_s)
     if error.should_retry is not None:
@@ -172,7 +171,7 @@ def tei_failure(error: EmbedqError) -> Response:
     # Their field is called `inputs`. A message begins with the field at fault, or names it early.
     if error.param is not None and error.param.partition("[")[0] == "input":
         detail = detail.replace(error.param, f"inputs{error.param.removeprefix('input')}", 1)
-    return json_response({"error": detail, "error_type": word}, headers(error), status=status)
+    return Response(orjson.dumps({"error": detail, "error_type": word}), status, headers(error), "application/json")
 
 
 def _in_their_words(error: EmbedqError) -> tuple[int, Word]:
@@ -200,7 +199,7 @@ def _ranges(media_type: str, model: type[BaseModel]) -> dict[int | str, dict[str
 
 RESPONSES = _ranges(MEDIA_TYPE, Problem)
 """The argument `responses` of the application."""
-TEI_RESPONSES = _ranges(JSON, TEIError)
+TEI_RESPONSES = _ranges("application/json", TEIError)
 """Of TEI's routes."""
 
 # From what was raised to the response.
@@ -222,7 +221,7 @@ class AnsweredError(NamedTuple):
 
 
 def install(app: FastAPI) -> None:
-    """Registers the handlers. What they do not know becomes a 500 in `api.server.edge`."""
+    """Registers the handlers. What they do not know becomes a 500 in `api.middleware`."""
     app.add_exception_handler(EmbedqError, _ours)
     app.add_exception_handler(CallerGone, _ours)
     app.add_exception_handler(RequestValidationError, _parameters)

@@ -15,10 +15,10 @@ from prometheus_client.utils import floatToGoString
 from starlette.types import Scope
 
 from api.error_responses import answered
-from api.queue.served_models import ServedModels
-from api.request.memory_budget import Budget
-from api.server.overload import Door, StallProbe
-from api.waiting.hub import Hub
+from api.loop_stall import StallProbe
+from api.request_limits import HeldBytes, InFlight
+from api.served_models import ServedModels
+from api.waiting.subscription import Subscription
 from tasks.ledger import DOCUMENTS, Lane, ModelOverview, State, Submission
 from tasks.ledger.overview import TOOK_BOUNDS_S, ServedModel
 from tasks.records.batches import BatchStatus
@@ -169,7 +169,7 @@ def _one(name: str, meaning: str, number: float | None) -> Row:
 
 
 def process_rows(
-    models: ServedModels, hub: Hub, stall: StallProbe, door: Door, held: Mapping[str, Budget]
+    models: ServedModels, hub: Subscription, stall: StallProbe, door: InFlight, held: Mapping[str, HeldBytes]
 ) -> Iterator[Metric]:
     """The state of one web tier process. `held`: bytes of large bodies, by what they are ("requests", "answers")."""
     refusal = "With more, callers are refused."
@@ -179,7 +179,7 @@ def process_rows(
         _one("embedq_redis_up", "1 while Redis answers.", models.redis_up),
         _one("embedq_subscribed", "1 while ends of tasks are heard.", hub.subscribed.is_set()),
         _one("embedq_waiting_requests", "Requests that wait for a task.", hub.waiting_requests),
-        _one("embedq_submissions_under_way", "On their way to Redis and back.", door.under_way),
+        _one("embedq_submissions_under_way", "On their way to Redis and back.", door.number),
         _one("embedq_submissions_under_way_limit", refusal, door.most),
         Row("embedq_held_bytes", "Of large bodies under way.", ["what"], sizes),
         Row("embedq_held_limit_bytes", refusal, ["what"], limits),

@@ -13,9 +13,8 @@ from api.auth import caller_of
 from api.browser_rules import BrowserRules
 from api.log_tally import Tally
 from api.metrics import Metrics
-from api.request.memory_budget import release
+from api.schemas.common import set_prefix
 from api.security_headers import security_headers
-from api.server.overload import leave
 from tasks.errors import EmbedqError, InternalError, RouteNotFound, Unauthenticated
 from worker_config.logs import with_fields
 from worker_config.subject import Subject, set_subject
@@ -38,6 +37,8 @@ class Paths:
 
     `//v1/tasks` is of base addresses that end with a slash, `/v1/tasks/` of clients that end paths with one, `/files`
     of those that leave out `/v1`. A HEAD is a GET whose answer ends with its head.
+
+    Behind a proxy that takes a prefix off and names it in `X-Forwarded-Prefix`, paths in answers begin with it.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -47,6 +48,7 @@ class Paths:
         """Serves one connection of whatever type."""
         if scope["type"] == "http":
             scope["path"] = _one_form(scope["path"])
+            set_prefix(_header(scope, b"x-forwarded-prefix"))
             if scope["method"] == "HEAD":
                 # A server drops the bodies of answers by the method of its own scope; apps see a GET.
                 scope, send = {**scope, "method": "GET"}, _head_of(send)
@@ -135,8 +137,6 @@ class Requests:
                 answer = errors.response(InternalError(_apology(request_id)), scope, scope["path"])
                 await answer(scope, receive, labelled)
         finally:
-            release(scope)
-            leave(scope)
             took_s = time.perf_counter() - started
             route = _route(scope)
             self._metrics.served(scope, route, status, took_s)

@@ -3,65 +3,53 @@
 import asyncio
 import logging
 from dataclasses import dataclass
-from typing import Self, cast
+from typing import Self
 
-from starlette.requests import Request
-
-from api.answer.rate_limit_headers import RateLimits
 from api.async_datasets import AsyncDatasets
 from api.async_storage import AsyncStorage
-from api.auth import Keys, caller_of
+from api.auth import Keys
 from api.browser_rules import BrowserRules
+from api.loop_stall import StallProbe
 from api.metrics import Metrics, process_rows, queue_rows
-from api.queue.bell import Bell
-from api.queue.served_models import ServedModels
-from api.queue.submission import EmbeddingRequests
-from api.queue.watchdog import Watchdog
-from api.request.body import Bodies
-from api.request.key_limits import RequestRates
-from api.request.memory_budget import Budget
-from api.server.overload import Door, Places, StallProbe
-from api.waiting.hub import Hub, WaitingTimes
+from api.request_limits import Bodies, HeldBytes, InFlight, RequestRates
+from api.served_models import ServedModels
+from api.submit import NewTasks, Submitter
+from api.waiting.ledger_watch import Bells, LedgerWatch
+from api.waiting.subscription import Subscription, WaitingTimes
+from api.waiting.wait_for_vectors import SynchronousCalls
 from tasks.ledger import AsyncLedger
-from tasks.records.api_keys import Key
 from worker_config.settings import Settings
 from worker_config.traces import Traces, open_traces
 
 _log = logging.getLogger(__name__)
 
-_TEXT_PER_VECTOR = 3
-"""Bytes of JSON for each byte of a vector."""
 _CANCELLATIONS = 10
 _FIRST_SUBSCRIPTION_S = 1.0
 
 
-class PublicRoute(Exception):
-    """A route whose description names no scopes asks who calls. A defect, so a 500."""
-
-
 @dataclass(frozen=True, slots=True)
 class Services:
-    """Everything a route may need."""
+    """What the services of the resources are made of."""
 
     settings: Settings
     ledger: AsyncLedger
-    hub: Hub
-    bell: Bell
+    hub: Subscription
+    bell: Bells
     registry: ServedModels
-    watchdog: Watchdog
+    watchdog: LedgerWatch
     metrics: Metrics
     stall: StallProbe
-    door: Door
-    places: Places
+    door: InFlight
     rates: RequestRates
     keys: Keys
     rules: BrowserRules
-    requests: EmbeddingRequests
-    rate_limits: RateLimits
+    new_tasks: NewTasks
+    submitter: Submitter
+    calls: SynchronousCalls
     storage: AsyncStorage
     datasets: AsyncDatasets
     bodies: Bodies
-    answers: Budget
+    answers: HeldBytes
     traces: Traces | None
 
     @classmethod
@@ -78,56 +66,38 @@ class Services:
         datasets = AsyncDatasets(storage := AsyncStorage(settings.storage_url, ledger.run), settings.search_bytes)
         keys = Keys(settings, ledger, datasets.forget)
         registry = ServedModels(settings, several=lambda: keys.several)
-        bell = Bell(settings, metrics.count_bell)
-        hub = Hub(ledger, times)
-        door = Door(lambda: stall.recent_s, shared=lambda: keys.several)
+        bell = Bells(settings, metrics.count_bell)
+        hub = Subscription(ledger, times)
+        door = InFlight(lambda: stall.recent_s, shared=lambda: keys.several)
         requests, answers = (
-            Budget(settings.max_held_bytes, what, shared=lambda: keys.several) for what in ("requests", "answers")
+            HeldBytes(settings.max_held_bytes, what, shared=lambda: keys.several) for what in ("requests", "answers")
         )
         metrics.add(lambda: process_rows(registry, hub, stall, door, {"requests": requests, "answers": answers}))
         metrics.add(lambda: queue_rows(registry, settings), shared=True)
+        new_tasks = NewTasks(settings, registry, hub.name)
+        submitter = Submitter(ledger, bell, door, metrics, settings)
         return cls(
             settings=settings,
             ledger=ledger,
             hub=hub,
             bell=bell,
             registry=registry,
-            watchdog=Watchdog(ledger, registry, bell, metrics.redis_read),
+            watchdog=LedgerWatch(ledger, registry, bell, metrics.redis_read),
             metrics=metrics,
             stall=stall,
             door=door,
-            places=Places(settings.max_connections, lambda: keys.several),
             keys=keys,
             rules=BrowserRules(settings, lambda: keys.may_be_open),
             rates=RequestRates(ledger),
-            requests=EmbeddingRequests(settings, registry, hub.name),
-            rate_limits=RateLimits(registry),
+            new_tasks=new_tasks,
+            submitter=submitter,
+            calls=SynchronousCalls(ledger, hub, submitter, registry, new_tasks),
             storage=storage,
             datasets=datasets,
             bodies=Bodies(settings.max_body_bytes, settings.max_body_lists, requests),
             answers=answers,
             traces=open_traces(settings.traces_endpoint, settings.traces_sample, role="api"),
         )
-
-    @classmethod
-    def from_request(cls, request: Request) -> Self:
-        """The parts behind the app that serves `request`."""
-        return cast("Self", request.app.state.services)
-
-    def caller(self, request: Request) -> Key:
-        """Who sent a request that was let in."""
-        key = caller_of(request.scope)
-        if key is None:
-            raise PublicRoute("a public route asks for its caller")
-        return key
-
-    def owner(self, request: Request) -> str:
-        """The id of the owner of what the caller makes."""
-        return self.caller(request).owner
-
-    def take_answer(self, request: Request, vectors_bytes: int, *, as_text: bool = True) -> None:
-        """Counts the answer to `request`, before it is made; raises `Overloaded`."""
-        self.answers.take_large(request.scope, vectors_bytes * (_TEXT_PER_VECTOR if as_text else 1))
 
     async def start(self) -> list["asyncio.Task[None]"]:
         """Starts the background tasks and returns them when the subscription stands, or a second later without it."""
@@ -138,7 +108,7 @@ class Services:
         except TimeoutError:
             pass  # Redis is down: the web tier starts all the same, and both tasks keep trying
         self.bell.call_through(self.ledger)
-        await asyncio.gather(self.watchdog.tick(), self.keys.refresh())
+        await asyncio.gather(self.watchdog.look(), self.keys.refresh())
         self.stall.start()  # last: nobody is served yet, so a stall up to here hurts nobody
         return [
             listening,

@@ -108,7 +108,13 @@ class EmbeddingService:
     # ---- the drop-in -------------------------------------------------------------------------------------------------
 
     async def get_embedding(self, text: str, **options: Unpack[CallOptions]) -> list[float]:
-        """The vector of one text."""
+        """The vector of one text.
+
+        Raises:
+            TypeError: it is no text.
+        """
+        if not isinstance(text, str):
+            raise TypeError(f"get_embedding takes one text, not a {type(text).__name__}; get_embeddings takes several")
         return (await self._embed([text], options))[0]
 
     async def get_embeddings(self, texts: Sequence[str], **options: Unpack[CallOptions]) -> list[list[float]]:

@@ -80,3 +80,14 @@ def split_lines(pieces: Iterable[bytes], max_bytes: int = sys.maxsize) -> Iterat
     for piece in pieces:
         yield from splitter.feed(piece)
     yield from splitter.finish()
+
+
+def encoding_fault(data: bytes) -> str | None:
+    """What is wrong with the encoding of a line that is no JSON; None: nothing."""
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return "The file is in UTF-16. Save it as UTF-8."
+    try:
+        data.decode()
+    except UnicodeDecodeError as error:
+        return f"The line is not in UTF-8 (byte {error.start}). Save the file as UTF-8."
+    return None

@@ -1,23 +1,78 @@
-"""Tasks: submit, list, poll, fetch, cancel, forget."""
+"""Tasks: submit, list, poll, fetch, cancel, forget. `create_task` takes the request for speed: see `api.texts_call`."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Header, Query, Request, Response
 
-from api.auth import Reader, TaskMaker
-from api.dependencies import PageQuery, Tasks
+from api.auth import Reader, TaskMaker, TaskReader
+from api.dependencies import Answer, Gone, PageQuery, Tasks, WaitQuery, tasks_of
+from api.request_limits import LargeResponse
 from api.schemas.common import Deleted, Page
+from api.schemas.embeddings import EmbeddingList, TaskBody
 from api.schemas.tasks import Task
+from api.texts_call import IDEMPOTENCY, documented, idempotency_key, texts_call
 
 router = APIRouter(prefix="/v1/tasks", tags=["tasks"])
 
+NPY = "application/x-npy"
 StatusQuery = Annotated[list[str] | None, Query(description="States to list, separated by commas; all by default.")]
+_SECONDS = {"schema": {"type": "integer"}}
+_LOCATED = {"Location": {"schema": {"type": "string"}}, "Retry-After": _SECONDS}
+
+
+@router.post(
+    "",
+    status_code=202,
+    responses={202: {"model": Task, "headers": _LOCATED}},
+    openapi_extra=documented(TaskBody, "online", "bulk", headers=IDEMPOTENCY),
+)
+async def create_task(request: Request) -> Response:
+    """Stores texts and answers at once. A repetition with the same `Idempotency-Key` returns the same task."""
+    async with texts_call(request, "online", "bulk") as call:
+        task, retry_after_s = await tasks_of(request).create(call, idempotency_key(request))
+    headers = {"location": task.links.self}
+    if task.finished_at is None:
+        headers["retry-after"] = str(retry_after_s)
+    return Response(task.model_dump_json(), 202, headers, "application/json")
 
 
 @router.get("")
 async def list_tasks(key: Reader, tasks: Tasks, page: PageQuery, status: StatusQuery = None) -> Page[Task]:
     """Lists the caller's tasks, newest first. Tasks behind synchronous calls are not listed."""
     return await tasks.list(key, status or (), page)
+
+
+@router.get("/{task_id}", responses={200: {"headers": {"Retry-After": _SECONDS}}})
+async def read_task(
+    key: TaskReader, tasks: Tasks, task_id: str, gone: Gone, response: Response, wait: WaitQuery = 0.0
+) -> Task:
+    """Returns a task, now or at its end, at the latest after `wait` seconds."""
+    task, retry_after_s = await tasks.read(key, task_id, wait, gone)
+    if retry_after_s is not None:
+        response.headers["retry-after"] = str(retry_after_s)
+    return task
+
+
+@router.get(
+    "/{task_id}/result",
+    response_class=Response,
+    responses={200: {"model": EmbeddingList, "content": {NPY: {}}}},
+)
+async def read_result(
+    key: TaskReader,
+    tasks: Tasks,
+    task_id: str,
+    answer: Answer,
+    encoding_format: Annotated[
+        Literal["float", "base64"], Query(description="base64: of little-endian float32.")
+    ] = "float",
+    accept: Annotated[str, Header(include_in_schema=False)] = "",
+) -> Response:
+    """Returns the vectors of an ended task in input order, as JSON or (`Accept: application/x-npy`) a NumPy file."""
+    npy = NPY in accept
+    content = await tasks.result(key, task_id, answer, base64=encoding_format == "base64", npy=npy)
+    headers = {"cache-control": "private", "vary": "Accept"}
+    return LargeResponse(content, headers=headers, media_type=NPY if npy else "application/json")
 
 
 @router.post("/{task_id}/cancel")

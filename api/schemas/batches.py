@@ -6,8 +6,8 @@ from typing import Annotated, Literal, Self
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from api.answer.why_waiting import WAITING, Waiting
 from api.schemas.common import Counts, Metadata, unix_seconds
+from api.waiting.why_waiting import WAITING, Waiting
 from tasks.errors import InvalidValue
 from tasks.records import batches
 from tasks.records.batches import ENDPOINT, BatchStatus

@@ -1,6 +1,8 @@
 """Parts that the answers of several resources have."""
 
+import re
 from collections.abc import Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Annotated, Generic, Literal, Self, TypeVar
 
@@ -43,6 +45,20 @@ class Page(BaseModel, Generic[T]):
         """
         first, last = (getattr(data[0], name), getattr(data[-1], name)) if data else (None, None)
         return cls(data=[*data], first_id=first, last_id=until or last, has_more=more)
+
+
+_prefix: ContextVar[str] = ContextVar("prefix", default="")
+_SANE_PREFIX = re.compile(r"(/[A-Za-z0-9._~-]+)+/?")
+
+
+def set_prefix(prefix: str) -> None:
+    """Paths in the answer to this request begin with this prefix, if it is one."""
+    _prefix.set(prefix.rstrip("/") if _SANE_PREFIX.fullmatch(prefix) else "")
+
+
+def path_here(path: str) -> str:
+    """The path as the client of this request sees it."""
+    return _prefix.get() + path
 
 
 class Deleted(BaseModel):

@@ -4,8 +4,8 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, Field
 
-from api.answer.why_waiting import WAITING, Waiting
-from api.schemas.common import Counts, Reason, Usage, unix_seconds
+from api.schemas.common import Counts, Reason, Usage, path_here, unix_seconds
+from api.waiting.why_waiting import WAITING, Waiting
 from tasks import ledger
 from tasks.ledger import State
 
@@ -41,7 +41,7 @@ class Task(BaseModel):
     @classmethod
     def of(cls, task: ledger.Task, waiting: Waiting | None = None) -> Self:
         """The task of the ledger."""
-        here = f"/v1/tasks/{task.id}"
+        here = path_here(f"/v1/tasks/{task.id}")
         return cls(
             id=task.id,
             status=task.state.value,
@@ -54,14 +54,15 @@ class Task(BaseModel):
             model=task.queue,
             counts=Counts(total=task.total, completed=task.completed, failed=task.failed),
             usage=Usage(prompt_tokens=task.prompt_tokens, total_tokens=task.prompt_tokens),
-            error=_error(task),
+            error=error_of(task),
             metadata=dict(task.metadata or {}),
             waiting=waiting,
             links=Links(self=here, result=f"{here}/result", cancel=f"{here}/cancel"),
         )
 
 
-def _error(task: ledger.Task) -> Reason | None:
+def error_of(task: ledger.Task) -> Reason | None:
+    """Why it has failed as a whole; None where it has not."""
     if task.state is State.FAILED:
         message = "None of the inputs could be encoded; the result says why for each of them."
         return Reason(code="all_items_failed", message=message)

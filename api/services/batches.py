@@ -5,14 +5,14 @@ from collections.abc import Sequence
 from contextlib import suppress
 from weakref import WeakValueDictionary
 
-from api.answer.why_waiting import Waiting, why_waiting
-from api.queue.served_models import ServedModels
-from api.request.idempotency import key_digests
-from api.request.paging import ListPage, read_page
+from api.idempotency import key_digests
+from api.paging import ListPage, read_page
 from api.schemas import batches as schemas
 from api.schemas.batches import Batch
 from api.schemas.common import MAX_METADATA_PAIRS, Page, PagePlace
+from api.served_models import ServedModels
 from api.services.owned import own, quota_of
+from api.waiting.why_waiting import Waiting, why_waiting
 from tasks.errors import BatchEnded, BatchOpen, BatchUnknown, FileUnknown, TooManyBatches
 from tasks.ledger import AsyncLedger
 from tasks.records import batches
@@ -177,8 +177,7 @@ class BatchService:
         return Batch.of(batch, reason)
 
     async def _waiting(self, records: Sequence[batches.Batch]) -> Sequence[Waiting | None]:
-        reasons = await why_waiting(self._ledger, self._models, records)
-        return [None if reason is None else Waiting.model_validate(reason) for reason in reasons]
+        return await why_waiting(self._ledger, self._models, records)
 
 
 def _again(batch: batches.Batch, settings: Settings) -> NewBatch:

@@ -11,9 +11,9 @@ import numpy.typing as npt
 from api.async_datasets import AsyncDatasets, dataset_unknown
 from api.async_storage import AsyncStorage
 from api.error_responses import ItemFailed
-from api.queue.served_models import ServedModels
 from api.schemas.common import Page, PagePlace
 from api.schemas.datasets import Chunk, Dataset, Document, ScoredChunk, ScoredChunks, SearchBody
+from api.served_models import ServedModels
 from tasks.errors import DatasetModelMismatch, InvalidValue, MissingParameter
 from tasks.records import datasets
 from tasks.records.api_keys import Key

@@ -8,8 +8,8 @@ from itertools import islice
 import orjson
 
 from api.async_storage import AsyncStorage
-from api.request.offload import offload
-from api.request.paging import ListPage, read_page
+from api.offload import offload
+from api.paging import ListPage, read_page
 from api.schemas.common import Page, PagePlace
 from api.schemas.files import File, NewFile
 from api.services.owned import own, quota_of

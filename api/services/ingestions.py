@@ -4,20 +4,19 @@ from collections.abc import Sequence
 
 import orjson
 
-from api.answer.why_waiting import Waiting, why_waiting
 from api.async_storage import AsyncStorage
-from api.queue.served_models import ServedModels
-from api.request.body import parse_object
-from api.request.idempotency import key_digests
-from api.request.offload import offload_in_turn
-from api.request.paging import ListPage, read_page
+from api.idempotency import key_digests
+from api.offload import offload_in_turn
+from api.paging import ListPage, read_page
 from api.schemas.common import Page, PagePlace
 from api.schemas.ingestions import Ingestion, IngestionDocument, Output, part_tag
 from api.schemas.new_ingestion import FilesSource, NewIngestion, PostgresSink, UrlsSource
+from api.served_models import ServedModels
 from api.services.ingestion_checks import check_again, check_new
 from api.services.ingestion_documents import read_documents
 from api.services.owned import own, quota_of
 from api.uploads import Content
+from api.waiting.why_waiting import why_waiting
 from tasks.errors import (
     FileUnknown,
     IngestionEnded,
@@ -47,7 +46,7 @@ from tasks.records.ingestion_operations import (
 )
 from tasks.records.ingestions import FOLDER, IngestionStatus, is_ingestion_id, new_ingestion_id
 from tasks.wire.embeddings_body import check_options
-from tasks.wire.validation import validated
+from tasks.wire.validation import parse_object, validated
 from worker_config.settings import Settings
 from worker_config.subject import subject_is_task
 
@@ -263,10 +262,7 @@ class IngestionService:
 
     async def _explained(self, records: Sequence[ingestions.Ingestion]) -> Sequence[Ingestion]:
         reasons = await why_waiting(self._ledger, self._models, records)
-        return [
-            Ingestion.of(record, None if why is None else Waiting.model_validate(why))
-            for record, why in zip(records, reasons, strict=True)
-        ]
+        return [Ingestion.of(record, why) for record, why in zip(records, reasons, strict=True)]
 
     async def _catalog(self, key: Key, ingestion_id: str) -> Catalog:
         ingestion = await self._own(key, ingestion_id)

@@ -6,14 +6,14 @@ from functools import partial
 from itertools import chain
 from uuid import UUID
 
-from api.answer.why_waiting import Record, Waiting, why_waiting
-from api.queue.served_models import ServedModels
-from api.request.paging import ListPage, read_page
+from api.paging import ListPage, read_page
 from api.schemas.batches import Batch
 from api.schemas.common import Page, PagePlace
 from api.schemas.ingestions import Ingestion
 from api.schemas.jobs import Job
 from api.schemas.tasks import Task
+from api.served_models import ServedModels
+from api.waiting.why_waiting import Record, Waiting, why_waiting
 from tasks import ledger
 from tasks.errors import InvalidValue
 from tasks.ledger import AsyncLedger, State, operations
@@ -59,8 +59,7 @@ class JobService:
         return Page[Job].of(jobs, more=found.more, until=id_at("task", found.until) if found.until else None)
 
 
-def _shown(record: Record, why: dict[str, object] | None) -> Job:
-    waiting = None if why is None else Waiting.model_validate(why)
+def _shown(record: Record, waiting: Waiting | None) -> Job:
     if isinstance(record, ledger.Task):
         return Task.of(record, waiting)
     if isinstance(record, batches.Batch):

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from api.async_storage import AsyncStorage
-from api.queue.served_models import ServedModels
 from api.schemas.models import Model
 from api.schemas.service import (
     DocumentsQueue,
@@ -20,6 +19,7 @@ from api.schemas.service import (
     ServiceModel,
     ServiceState,
 )
+from api.served_models import ServedModels
 from tasks.errors import EmbedqError, NotReady, Overloaded
 from tasks.ledger import AsyncLedger, Lane, ModelOverview, WorkerEntry, operations
 from tasks.records.api_keys import Key, Scope

@@ -1,20 +1,32 @@
 """Tasks: submit, list, read and wait, result, cancel, forget."""
 
 from collections.abc import Sequence
+from functools import partial
 
-from api.answer.why_waiting import Waiting, why_waiting
-from api.queue.served_models import ServedModels
-from api.request.paging import ListPage, read_page
+from api.auth import Keys
+from api.idempotency import alias_of_key
+from api.offload import offload, offload_in_turn
+from api.paging import ListPage, read_page
+from api.render_vectors import embedding_list, npy_file, size_bytes
+from api.request_limits import Holding
 from api.schemas.common import Page, PagePlace
+from api.schemas.embeddings import TaskBody
 from api.schemas.tasks import Task
+from api.served_models import ServedModels
+from api.services.embeddings import TEXT_PER_VECTOR, TextsCall
 from api.services.owned import own
+from api.submit import NewTasks, Submitter
+from api.waiting.long_poll import read_at_end
+from api.waiting.subscription import Subscription
+from api.waiting.wait_for_vectors import Gone, read_result
+from api.waiting.why_waiting import why_waiting
 from tasks import ledger
-from tasks.errors import InvalidValue, TaskEnded
+from tasks.errors import InvalidValue, TaskEnded, TaskNotFinished
 from tasks.ledger import AsyncLedger, CancelOutcome, operations
 from tasks.ledger.ids import created_ms, missing
-from tasks.records.api_keys import Key
+from tasks.records.api_keys import Key, Scope
 from worker_config.settings import Settings
-from worker_config.subject import link_task, subject_is_task
+from worker_config.subject import link_task, span, subject_is_task
 
 _MAX_CALLS = 20
 """For one page. Where few tasks are in the states asked for, it is shorter than that; nobody waits for the search of a
@@ -22,12 +34,94 @@ million."""
 
 
 class TaskService:
-    """The tasks of this service."""
+    """The tasks of this service.
 
-    def __init__(self, ledger: AsyncLedger, models: ServedModels, settings: Settings) -> None:
+    Args:
+        ledger: has them.
+        new_tasks: makes them of bodies.
+        submitter: brings them into the ledger.
+        subscription: tells of their ends.
+        models: that are served.
+        keys: say which key would have a scope.
+        settings: of this server.
+    """
+
+    def __init__(
+        self,
+        ledger: AsyncLedger,
+        *,
+        new_tasks: NewTasks,
+        submitter: Submitter,
+        subscription: Subscription,
+        models: ServedModels,
+        keys: Keys,
+        settings: Settings,
+    ) -> None:
         self._ledger = ledger
+        self._new_tasks = new_tasks
+        self._submitter = submitter
+        self._subscription = subscription
         self._models = models
+        self._keys = keys
         self._settings = settings
+
+    async def create(self, call: TextsCall, idempotency_key: str | None) -> tuple[Task, int]:
+        """Stores the texts of a call, and says after how many seconds the task should be done.
+
+        Raises:
+            RequestError: the subclass that says what is wrong with the body.
+            ScopeMissing: the key has not the scope of the lane.
+            Unavailable: as `Submitter.submit` does.
+        """
+        submission = await offload_in_turn(len(call.body), self._new_task, call.key, call.body, idempotency_key)
+        task = await self._submitter.accept(submission)
+        retry_after_s = self._models.retry_after_s(task, new=task.id == submission.task_id)
+        return Task.of(task), retry_after_s
+
+    def _new_task(self, key: Key, content: bytes, idempotency_key: str | None) -> ledger.Submission:
+        body = self._new_tasks.read(TaskBody, content)
+        if Scope(body.lane) not in key.scopes:
+            raise self._keys.scope_missing(key, {Scope(body.lane)})
+        return self._new_tasks.listed(key, body, alias_of_key(idempotency_key, content))
+
+    async def read(self, key: Key, task_id: str, wait_s: float, gone: Gone) -> tuple[Task, int | None]:
+        """A task, now or at its end, at the latest after `wait_s`; and while it is open, when it should be done.
+
+        Raises:
+            TaskNotFound, TaskGone: the caller has no such task.
+            CallerGone: the client left first.
+        """
+        read = partial(self._own, key, task_id)
+        task = await read_at_end(
+            self._subscription, task_id, read, wait_s=wait_s, max_wait_s=self._settings.max_wait_s, gone=gone
+        )
+        retry_after_s = None if task.state.terminal else self._models.retry_after_s(task)
+        return await self._explained(task), retry_after_s
+
+    async def result(self, key: Key, task_id: str, answer: Holding, *, base64: bool, npy: bool) -> bytes:
+        """The vectors of an ended task in input order, as OpenAI's list or as a NumPy file.
+
+        Raises:
+            TaskNotFound, TaskGone: the caller has no such task.
+            TaskNotFinished: it is open.
+            Overloaded: too many large answers are under way.
+        """
+        task = await self._own(key, task_id)
+        if not task.state.terminal:
+            raise TaskNotFinished(
+                f"{task.completed + task.failed} of {task.total} inputs are done; ask again later.",
+                retry_after_s=self._models.retry_after_s(task),
+            )
+        result = await read_result(self._ledger, task_id, task.total)
+        if result is None:
+            raise missing(task_id, self._settings.result_ttl_s)
+        size = size_bytes(result)
+        answer.take(size if npy else size * TEXT_PER_VECTOR)
+        with span("answer"):
+            if not npy:
+                return await offload(size, embedding_list, result, base64=base64)
+            entry = self._models.entry(task.queue)
+            return await offload(size, npy_file, result, task.options.dimensions or (entry.dimension if entry else 0))
 
     async def list(self, key: Key, status: Sequence[str], page: PagePlace) -> Page[Task]:
         """A page of the caller's tasks in these states, or all, the newest first.
@@ -43,14 +137,9 @@ class TaskService:
         if page.after is not None and created_ms(page.after) is None:
             raise InvalidValue("after must be the id of a task, such as last_id of the page before.", param="after")
 
-        async def read(behind: str | None, most: int) -> ListPage[ledger.Task]:
-            list_some = operations.list_tasks(key.owner, limit=most, after=behind or "", states=states)
-            part = await self._ledger.run(list_some)
-            return ListPage(part.tasks, part.until, part.more)
-
-        found = await read_page(read, after=page.after, limit=page.limit, max_calls=_MAX_CALLS)
+        found = await read_tasks(self._ledger, key.owner, states, after=page.after, limit=page.limit)
         reasons = await why_waiting(self._ledger, self._models, found.items)
-        tasks = [Task.of(task, _waiting(why)) for task, why in zip(found.items, reasons, strict=True)]
+        tasks = [Task.of(task, why) for task, why in zip(found.items, reasons, strict=True)]
         return Page[Task].of(tasks, more=found.more, until=found.until)
 
     async def cancel(self, key: Key, task_id: str) -> Task:
@@ -78,7 +167,7 @@ class TaskService:
 
     async def _explained(self, task: ledger.Task) -> Task:
         [reason] = await why_waiting(self._ledger, self._models, [task])
-        return Task.of(task, _waiting(reason))
+        return Task.of(task, reason)
 
     async def _own(self, key: Key, task_id: str) -> ledger.Task:
         task = None
@@ -97,5 +186,27 @@ def _states(named: Sequence[str]) -> Sequence[ledger.State]:
     return [state for state in ledger.State if state in names]
 
 
-def _waiting(reason: dict[str, object] | None) -> Waiting | None:
-    return None if reason is None else Waiting.model_validate(reason)
+async def read_tasks(
+    tasks_ledger: AsyncLedger,
+    owner: str,
+    states: Sequence[ledger.State],
+    *,
+    after: str | None,
+    limit: int,
+    max_calls: int = _MAX_CALLS,
+    look: int = operations.LOOK,
+) -> ListPage[ledger.Task]:
+    """Tasks in one of `states`, or all, the newest first; maybe fewer than there are, and then it says so.
+
+    `look`: tasks that one call looks at.
+
+    Raises:
+        RedisUnavailable: no answer.
+    """
+
+    async def read(behind: str | None, most: int) -> ListPage[ledger.Task]:
+        list_some = operations.list_tasks(owner, limit=most, after=behind or "", states=states, look=look)
+        part = await tasks_ledger.run(list_some)
+        return ListPage(part.tasks, part.until, part.more)
+
+    return await read_page(read, after=after, limit=limit, max_calls=max_calls)

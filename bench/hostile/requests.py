@@ -10,8 +10,9 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
-from api.app import FAMILIES
-from api.families.route import DescribedRoute
+from fastapi.routing import APIRoute
+
+from api.app import ROUTERS
 
 _BOUNDARY = "hostile"
 _DEEP = 400
@@ -186,7 +187,7 @@ class Attacker:
     def __init__(self, seed: int, key: str) -> None:
         self._random = random.Random(seed)  # noqa: S311 - no secret
         self._key = key
-        routes = [route for family in FAMILIES for route in family.router.routes if isinstance(route, DescribedRoute)]
+        routes = [route for resource in ROUTERS for route in resource.router.routes if isinstance(route, APIRoute)]
         self._routes = [(method, route.path_format) for route in routes for method in sorted(route.methods or ())]
         self._kinds: tuple[Callable[[], HostileRequest], ...] = (
             self._path,

@@ -14,7 +14,7 @@ from tasks.storage.row_file import UnitReference, read_rows
 from tasks.storage.storage import Storage
 from tasks.storage.vector_part import PartReference, PartWriter, RowOutcome, part_name
 from tasks.storage.write_proof import WriteProof
-from tasks.wire.foreign_fields import HasPrompts
+from tasks.wire.field_aliases import HasPrompts
 
 _log = logging.getLogger(__name__)
 

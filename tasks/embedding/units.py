@@ -16,8 +16,8 @@ from tasks.item import ItemError, Options
 from tasks.ledger import ClaimedUnit, Finished, OutcomeKind
 from tasks.storage.row_file import UnitReference
 from tasks.storage.vector_part import RowError, RowOutcome
-from tasks.wire.embeddings_body import EmbeddingsBody
-from tasks.wire.foreign_fields import HasPrompts
+from tasks.wire.embeddings_body import EmbeddingsBody, read_body
+from tasks.wire.field_aliases import HasPrompts
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,10 +115,10 @@ class RowReader:
             fields = orjson.loads(row)["body"]
             text = fields.get("input")
             if not text or not isinstance(text, str):
-                return self._items(EmbeddingsBody.from_fields(fields))
+                return self._items(read_body(EmbeddingsBody, fields))
             others = _as_json({**fields, "input": None, "user": None})  # each row may have a user; nobody reads it
             if not others or others != self._checked:
-                self._options = EmbeddingsBody.from_fields(fields).options(self._model)
+                self._options = read_body(EmbeddingsBody, fields).options(self._model)
                 self._checked = others
         except (orjson.JSONDecodeError, LookupError, TypeError, AttributeError, RequestError):
             return _UNUSABLE

@@ -283,6 +283,9 @@ class AsyncLedger:
         self.frozen_ms: int | None = None
         self._large = large
         self._lag_s = lag_s
+        self._round_trip_s = round_trip_s
+        self._replied_s = 0.0
+        """When the last call was answered, by the monotonic clock."""
         self._master = master
         self._replicas = replicas
         self._inspecting: asyncio.Task[RedisFacts] | None = None
@@ -319,6 +322,7 @@ class AsyncLedger:
 
         A call with more than the usual time moves megabytes: it gets a connection of its own, so that it delays nobody.
         """
+        began_s = time.monotonic()
         try:
             if timeout_s == CALL_TIMEOUT_S:
                 reply = await self._evaluate(operation, large=False)  # the gatherer has this limit for each call
@@ -326,13 +330,17 @@ class AsyncLedger:
                 async with asyncio.timeout(timeout_s):
                     reply = await self._evaluate(operation, large=timeout_s > CALL_TIMEOUT_S)
         except RedisError as error:
-            raise self._told(error) from error
+            raise self._told(error, began_s, timeout_s) from error
         except TimeoutError:
-            raise self._told(RedisTimeoutError()) from None
+            raise self._told(RedisTimeoutError(), began_s, timeout_s) from None
+        self._replied_s = time.monotonic()
         return operation.read(reply)
 
-    def _told(self, error: RedisError) -> EmbedqError | RedisError:
-        if isinstance(error, RedisTimeoutError) and self._lag_s() > _LATE_S:
+    def _told(self, error: RedisError, began_s: float, timeout_s: float = CALL_TIMEOUT_S) -> EmbedqError | RedisError:
+        lag_s = self._lag_s()
+        # A pause of Redis makes the loop busy, too, with all who are told of it. Then nobody gets an answer.
+        others_are_answered = self._replied_s > began_s or lag_s >= min(timeout_s, self._round_trip_s)
+        if isinstance(error, RedisTimeoutError) and lag_s > _LATE_S and others_are_answered:
             return Overloaded(
                 "This server was too busy to read the answer in time; try again.", retry_after_s=spread(3)
             )
@@ -373,6 +381,7 @@ class AsyncLedger:
         return await asyncio.shield(self._inspecting)
 
     async def _inspect(self) -> RedisFacts:
+        before_s = time.monotonic()
         try:
             async with asyncio.timeout(CALL_TIMEOUT_S), self.client.pipeline(transaction=False) as pipeline:
                 for command in (("TIME",), ("INFO",), ("CONFIG GET", "appendfsync")):
@@ -381,14 +390,14 @@ class AsyncLedger:
                 replies = await pipeline.execute(raise_on_error=False)
                 between_s = (began_s + time.time()) / 2
         except RedisError as error:
-            raise self._told(error) from error
+            raise self._told(error, before_s) from error
         except TimeoutError:
-            raise self._told(RedisTimeoutError()) from None
+            raise self._told(RedisTimeoutError(), before_s) from None
         clock, info, config = replies
         for reply in replies:
             # What this user may not ask, or a hosted service does not have, is left out. No script runs without TIME.
             if isinstance(reply, RedisError) and (reply is clock or not isinstance(reply, ResponseError)):
-                raise self._told(reply) from reply
+                raise self._told(reply, before_s) from reply
         seconds, microseconds = clock
         return RedisFacts(
             {} if isinstance(info, ResponseError) else info,

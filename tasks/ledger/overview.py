@@ -2,18 +2,20 @@
 
 import dataclasses
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any, Self
 
 import orjson
 
+from tasks.errors import ModelNotFound
 from tasks.item import DEFAULT_RATE
 from tasks.ledger.replies import fields_from_reply
 from tasks.ledger.task import Lane
 
 _STAMP_DIGITS = 12
+_SHOWN_CHARS = 200
 _LANES = (Lane.ONLINE, Lane.BULK)
 """As `overview.lua` orders them."""
 _ENDED = ("ended_", "items_", "batches_", "ingestions_", "ingested_", "setbacks_")
@@ -249,21 +251,38 @@ class ServedModel:
         return max(1, min(most, int(unit_s * self.rate / max(1, self.streams))))
 
 
-def find_served(name: str, own: Sequence[str], overviews: Mapping[str, ModelOverview]) -> ServedModel | None:
-    """The model that a caller names; None: nobody serves it.
+_LIBRARY = "sentence-transformers/"
+"""The library finds its own models without it."""
+_MAX_NAMED = 5
+
+
+def find_served(name: str, own: Sequence[str], overviews: Mapping[str, ModelOverview]) -> ServedModel:
+    """The model that a caller names.
 
     Args:
-        name: canonical, or an alias.
+        name: canonical, or an alias; one of the library's own models may go without `sentence-transformers/`.
         own: the configured model's names, the canonical one first: known before any worker has told them.
         overviews: what the ledger knows, by canonical name.
+
+    Raises:
+        ModelNotFound: nobody serves it; with the names of those that are served.
     """
-    if name in own:
-        queue: str | None = own[0]
-    elif name in overviews:
-        queue = name
-    else:
-        queue = next((queue for queue, seen in overviews.items() if seen.entry and name in seen.entry.aliases), None)
-    return None if queue is None else ServedModel.from_overview(queue, overviews.get(queue))
+    for wanted in (name, _LIBRARY + name):
+        for queue, names in _names(own, overviews):
+            if wanted in names:
+                return ServedModel.from_overview(queue, overviews.get(queue))
+    served = [own[0], *sorted(overviews.keys() - {own[0]})]
+    more = f" and {len(served) - _MAX_NAMED} more, see GET /v1/models" if len(served) > _MAX_NAMED else ""
+    raise ModelNotFound(
+        f"There is no model {name[:_SHOWN_CHARS]!r} here. This server serves {', '.join(served[:_MAX_NAMED])}{more}.",
+        param="model",
+    )
+
+
+def _names(own: Sequence[str], overviews: Mapping[str, ModelOverview]) -> Iterator[tuple[str, Collection[str]]]:
+    yield own[0], own
+    yield from ((queue, (queue,)) for queue in overviews)
+    yield from ((queue, seen.entry.aliases) for queue, seen in overviews.items() if seen.entry)
 
 
 def _known_fields(cls: type[ModelEntry | WorkerEntry], data: bytes) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Where open tasks stand: how many take a turn before them, how much work that is, and who does it. All frozen."""
+"""Where open tasks stand: how much work is served before them, and who does it. All frozen."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -40,8 +40,7 @@ class TaskStanding:
         lane_cost: of all tasks of its lane, its own included; `online_cost`: of the online lane.
         owner_cost, owner_tasks: of its owner in this lane, its own included.
         other_owners: who have open tasks in the lane too.
-        before: tasks of the lane that take a turn before its next one; None: all that is left of it is handed out.
-        more: there may be more of these; so many owners wait that not all were looked at.
+        deaths: how often the worker of the same text of it has died; `died_ms`: when one did for the last time.
     """
 
     queue: QueueStanding
@@ -54,8 +53,8 @@ class TaskStanding:
     owner_tasks: int
     other_owners: int
     online_cost: int
-    before: int | None
-    more: bool
+    deaths: int = 0
+    died_ms: int = 0
 
     @property
     def cost_before(self) -> int:
@@ -121,7 +120,7 @@ def _queue_from_reply(row: Sequence[Any]) -> QueueStanding:
 
 
 def _task_from_reply(row: Sequence[Any], queues: Mapping[str, QueueStanding]) -> TaskStanding:
-    name, lane, state, cost, items, lane_cost, owner_cost, owner_tasks, others, online_cost, before, more = row
+    name, lane, state, cost, items, lane_cost, owner_cost, owner_tasks, others, online_cost, deaths, died_ms = row
     return TaskStanding(
         queue=queues[name.decode()],
         lane=Lane(lane.decode()),
@@ -133,6 +132,6 @@ def _task_from_reply(row: Sequence[Any], queues: Mapping[str, QueueStanding]) ->
         owner_tasks=owner_tasks,
         other_owners=max(0, others),
         online_cost=online_cost,
-        before=None if before < 0 else before,
-        more=bool(more),
+        deaths=deaths,
+        died_ms=died_ms,
     )

@@ -1,16 +1,20 @@
-"""From a parsed object to a checked body, or to the error that names the field and the fix."""
+"""From bytes to a parsed object and a checked body, or to the error that names the field and the fix."""
 
 import difflib
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from types import MappingProxyType
 from typing import Any, TypeVar
 
+import orjson
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from tasks.errors import (
+    EmbedqError,
     EmptyInput,
+    InvalidJSON,
     InvalidType,
     InvalidUnicode,
     InvalidValue,
@@ -180,3 +184,80 @@ def _lower(sentence: str) -> str:
     # "Dictionary should have at most 16 items" and its kind begin with what the thing is.
     _, should, rest = sentence.partition(" should ")
     return rest if should else sentence
+
+
+# Bytes.
+
+_SURROGATE_SEARCH_BYTES = 2**20
+"""Above this a lone surrogate is reported by line and column only: finding its field holds the interpreter lock."""
+_NAME_CHARS = 64
+
+
+def parse_object(body: bytes) -> dict[str, Any]:
+    """The JSON object in `body`.
+
+    Raises:
+        InvalidJSON: it is not JSON, or nested too deeply; with line and column.
+        InvalidUnicode: it is not UTF-8, or a string holds a lone surrogate; with the field.
+        InvalidType: it is JSON and not an object.
+    """
+    try:
+        parsed = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise _diagnosis(body, error) from None
+    if not isinstance(parsed, dict):
+        raise InvalidType('The body must be a JSON object such as {"input": "some text"}.')
+    return parsed
+
+
+def _diagnosis(body: bytes, error: orjson.JSONDecodeError) -> EmbedqError:
+    if not body.strip():
+        return InvalidJSON("The body is empty; a JSON object is needed.")
+    try:
+        body.decode()
+    except UnicodeDecodeError as bad:
+        return InvalidUnicode(f"The body is not valid UTF-8 (byte {bad.start}). Encode it as UTF-8.")
+    where = f"line {error.lineno} column {error.colno}"
+    if "surrogate" in error.msg:
+        param = _surrogate_path(body)
+        return InvalidUnicode(f"{param or 'A string'} holds half of a surrogate pair ({where}).", param=param)
+    return InvalidJSON(f"The body is not valid JSON: {error.msg} ({where}).")
+
+
+def _surrogate_path(body: bytes) -> str | None:
+    if len(body) > _SURROGATE_SEARCH_BYTES:
+        return None
+    try:
+        parsed = json.loads(body)  # unlike orjson it lets lone surrogates pass, so that they can be found
+    except (ValueError, RecursionError):
+        return None
+    return _first_broken(parsed)
+
+
+def _first_broken(parsed: object) -> str | None:
+    # A stack of its own: a recursive generator would pay the whole depth again for every string.
+    waiting: list[tuple[object, str]] = [(parsed, "")]
+    while waiting:
+        value, path = waiting.pop()
+        if isinstance(value, str) and not _encodable(value):
+            return path or None
+        if isinstance(value, list):
+            waiting += [(item, _within(path, f"[{index}]")) for index, item in enumerate(value)][::-1]
+        elif isinstance(value, dict):
+            for name, item in reversed(value.items()):
+                part = f".{name[:_NAME_CHARS]}" if path else name[:_NAME_CHARS]
+                waiting.append((item, _within(path, part)) if _encodable(name) else (name, path))
+    return None
+
+
+def _within(path: str, part: str) -> str:
+    # Our own fields are two levels deep; further down, the place is known well enough by line and column.
+    return path + part if len(path) < _NAME_CHARS else path
+
+
+def _encodable(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -117,8 +117,19 @@ def _write(context: JobContext, batch: Batch, plan: Plan, outcomes: Iterable[tup
 # ---- one line of an output or error file, as OpenAI's clients expect it ----------------------------------------------
 
 
+_LINE_BREAKS = tuple((mark.encode(), rb"\u%04x" % ord(mark)) for mark in "\x85\u2028\u2029")
+"""JSON may hold them as they are, in strings alone, and Python's `splitlines` takes them for the end of a line."""
+
+
 def render_line(batch_id: str, row: Row, outcome: Outcome, model: str) -> tuple[FileKind, bytes]:
     """The file of a row, and its line with the line break. Rendering it again gives the same bytes."""
+    kind, line = _rendered(batch_id, row, outcome, model)
+    for raw, escaped in _LINE_BREAKS:
+        line = line.replace(raw, escaped)
+    return kind, line
+
+
+def _rendered(batch_id: str, row: Row, outcome: Outcome, model: str) -> tuple[FileKind, bytes]:
     unique = hashlib.sha256(f"{batch_id} {row.number}".encode()).hexdigest()[:_ID_CHARS]
     head = orjson.dumps({"id": f"batch_req_{unique}", "custom_id": row.custom_id})[:-1]
     if isinstance(outcome, ItemError):

@@ -8,14 +8,14 @@ from typing import Any, Self
 import orjson
 
 from tasks import lines
-from tasks.errors import RequestError
+from tasks.errors import ModelNotFound, RequestError
 from tasks.item import cost
 from tasks.ledger import ModelOverview
 from tasks.ledger.overview import ServedModel, find_served
 from tasks.ledger.unit_cutting import UnitCutter
 from tasks.records.batches import ENDPOINT, BatchFault
 from tasks.storage.vector_part import RowError
-from tasks.wire.embeddings_body import EmbeddingsBody, check_options, check_sizes
+from tasks.wire.embeddings_body import EmbeddingsBody, check_options, read_body
 from tasks.wire.json_limits import has_more_parts
 from worker_config.settings import Settings
 
@@ -96,16 +96,14 @@ class Refusal:
 
 
 MAX_FAULTS = 1000
-_STREAM = RowError(
-    "streaming_unsupported", "Streaming is not supported in a batch. Leave stream out.", RequestError.status, "stream"
-)
 _REQUIRED = ("custom_id", "method", "url", "body")
-_SHOWN_CHARS = 200
+_URLS = frozenset({ENDPOINT, ENDPOINT.removeprefix("/v1")})
+"""As the routes take them: with and without `/v1`, whatever slashes stand around."""
 _DIVIDE = "Divide its texts over several lines."
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class FileLimits:
     """Limits of one file, and of the units into which it is cut."""
 
     max_lines: int
@@ -157,7 +155,7 @@ class FileCheck:
     """
 
     models: KnownModels
-    limits: Limits
+    limits: FileLimits
     faults: list[BatchFault] = field(default_factory=list)
     rows: int = 0
     _inputs: int = 0
@@ -201,7 +199,8 @@ class FileCheck:
         try:
             request = orjson.loads(line.data)
         except orjson.JSONDecodeError:
-            self._fault(BatchFault("invalid_json_line", "This line is not parseable as valid JSON."), line)
+            why = lines.encoding_fault(line.data) or "This line is not parseable as valid JSON."
+            self._fault(BatchFault("invalid_json_line", why), line)
             return b""
         faults = list(self._line_faults(request, line))
         for fault in faults:
@@ -230,9 +229,6 @@ class FileCheck:
         except RequestError as error:
             cutter.add(1)
             return Refusal(custom_id, RowError(error.code, error.detail, error.status, error.param)).to_line()
-        if body.get("stream") not in (None, False):  # the endpoint ignores the field; OpenAI's batches do not
-            cutter.add(1)
-            return Refusal(custom_id, _STREAM).to_line()
         self._inputs += len(texts)
         cutter.add(sum(cost(text, served.max_tokens) for text in texts))
         return data
@@ -240,9 +236,12 @@ class FileCheck:
     def _texts(self, body: dict[str, Any], size_bytes: int, served: ServedModel) -> Sequence[str]:
         """The texts of a body; raises the `RequestError` that the endpoint would answer."""
         limits = self.limits
-        parsed = EmbeddingsBody.from_fields(body, max_inputs=limits.max_line_inputs)
-        if size_bytes > limits.max_input_bytes:  # JSON is never shorter than the text in it
-            check_sizes(parsed.input, limits.max_input_bytes)
+        parsed = read_body(
+            EmbeddingsBody,
+            body,
+            max_inputs=limits.max_line_inputs,
+            max_input_bytes=limits.max_input_bytes if size_bytes > limits.max_input_bytes else None,
+        )
         check_options(parsed.options(served.entry), served.name, served.entry)
         return parsed.input
 
@@ -264,7 +263,8 @@ class FileCheck:
         yield from self._custom_id(request.get("custom_id"), line)
         if request.get("method") not in (None, "POST"):
             yield BatchFault("invalid_method", "The method must be 'POST'.", "method")
-        if request.get("url") not in (None, ENDPOINT):
+        url = request.get("url")
+        if url is not None and not (isinstance(url, str) and "/" + url.strip("/") in _URLS):
             message = f"The URL provided for this request does not match the batch endpoint. Send {ENDPOINT!r}."
             yield BatchFault("invalid_url", message, "url")
         body = request.get("body")
@@ -290,26 +290,23 @@ class FileCheck:
             yield BatchFault("invalid_request", "Missing required parameter: 'body.model'.", "body.model")
         elif not isinstance(model, str):
             yield BatchFault("invalid_request", "body.model must be a string.", "body.model")
-        elif (served := self._find_served(model)) is None:
-            message = (
-                f"The provided model '{model[:_SHOWN_CHARS]}' is not supported by the Batch API. "
-                "GET /v1/models lists those that are."
-            )
-            yield BatchFault("model_not_found", message, "body.model")
-        elif self._other_model(served):
+        else:
+            yield from self._served_model(model)
+
+    def _served_model(self, model: str) -> Iterator[BatchFault]:
+        served = self._names.get(model)
+        if served is None:
+            try:
+                served = self._names[model] = find_served(model, self.models.own, self.models.overviews)
+            except ModelNotFound as error:
+                yield BatchFault(error.code, error.detail, "body.model")
+                return
+        if self._other_model(served):
             message = (
                 "All requests of a batch must name the same model; an earlier line names another one. "
                 "Send a file for each."
             )
             yield BatchFault("mismatched_model", message, "body.model")
-
-    def _find_served(self, model: str) -> ServedModel | None:
-        served = self._names.get(model)
-        if served is None:
-            served = find_served(model, self.models.own, self.models.overviews)
-            if served is not None:
-                self._names[model] = served
-        return served
 
     def _other_model(self, served: ServedModel) -> bool:
         if self._served is None:

@@ -5,7 +5,7 @@ from dataclasses import asdict
 
 import orjson
 
-from tasks.documents.batches.check import FileCheck, FileLine, KnownModels, Limits, ids_of, split_lines, with_ids
+from tasks.documents.batches.check import FileCheck, FileLimits, FileLine, KnownModels, ids_of, split_lines, with_ids
 from tasks.documents.context import JobContext
 from tasks.ledger import operations
 from tasks.records.batches import Batch, BatchFault, read_batch
@@ -36,7 +36,7 @@ def validate_batch(context: JobContext, batch_id: str) -> bytes:
     # A copy, because the caller may delete the file, or it may expire, long before the last line is answered; and it
     # says of each line that the endpoint would refuse why, so that this is decided once.
     source, index = (f"{batch.folder}{name}.{context.fence}" for name in ("source", "index"))
-    check = FileCheck(_models(context), Limits.from_settings(context.settings))
+    check = FileCheck(_models(context), FileLimits.from_settings(context.settings))
     with context.storage.writing(source) as copy, context.storage.writing(index) as file:
         rows = RowIndexWriter(file.write)
         for line in _checked(_requests(context, record, only, check.limits.max_line_bytes), check):

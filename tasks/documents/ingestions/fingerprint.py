@@ -13,7 +13,7 @@ from tasks.errors import InvalidValue, ModelChanged
 from tasks.item import Options
 from tasks.ledger import ModelEntry
 from tasks.records.ingestions import Ingestion
-from tasks.wire.foreign_fields import prompt_for
+from tasks.wire.field_aliases import prompt_for
 
 _DEFAULT_CHUNKING = {"type": "auto"}
 _OTHER_THAN_COSINE = {

@@ -10,6 +10,7 @@ from tasks.documents.sources.content import Content, changed
 from tasks.documents.sources.line_reader import byte_lines, read_places
 from tasks.documents.sources.record_fields import FieldMap, listing_error
 from tasks.documents.sources.records import LIMIT_SETTING, Record
+from tasks.lines import encoding_fault
 from tasks.wire.json_limits import has_more_parts
 
 _BOM = b"\xef\xbb\xbf"
@@ -57,8 +58,8 @@ class JsonLines:
             fields = orjson.loads(data.removeprefix(_BOM))
         except orjson.JSONDecodeError as error:
             # The parser's message names a position, never the text.
-            message = f"The line is not JSON in UTF-8: {error.msg} (column {error.colno})."
-            return None, ("malformed_record", message)
+            message = f"The line is not JSON: {error.msg} (column {error.colno})."
+            return None, ("malformed_record", encoding_fault(data) or message)
         if not isinstance(fields, dict):
             return None, ("malformed_record", "The line is not a JSON object.")
         return fields, None

@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from api.waiting.hub import WaitingTimes
+from api.waiting.subscription import WaitingTimes
 from tests.integration.api.ledger_worker import LedgerWorker
 from tests.integration.api.served import MODEL, ServedApp
 

@@ -18,7 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from api.app import create_app
 from api.http_deadlines import DeadlineProtocol
 from api.parts import Services
-from api.waiting.hub import WaitingTimes
+from api.waiting.subscription import WaitingTimes
 from stack.testing import PATIENCE_S, eventually, wait_until
 from tests.integration.api.conformance import Conformance
 from worker_config.settings import load_settings

@@ -10,7 +10,7 @@ import httpx
 import pytest
 import redis
 
-from api.request.offload import _ONE_BY_ONE, LARGE_BYTES
+from api.offload import _ONE_BY_ONE, LARGE_BYTES
 from stack.testing import wait_until
 from tests.integration.api.served import ServedApp
 
@@ -46,7 +46,7 @@ BOTH_ROUTES: list[Case] = [
 NATIVE: list[Case] = [
     ("token numbers", {"input": [1, 2]}, 400, "invalid_type", "input[0]"),
     ("lists of token numbers", {"input": [[1], [2]]}, 400, "invalid_type", "input[0]"),
-    ("misspelt field", {"input": "a", "dimension": 2}, 400, "unknown_parameter", "dimension"),
+    ("misspelt field", {"input": "a", "dimensoins": 2}, 400, "unknown_parameter", "dimensoins"),
     ("misspelt field without a value", {"input": "a", "dimensoins": None}, 400, "unknown_parameter", "dimensoins"),
     ("misspelt input", {"inputs": "a"}, 400, "unknown_parameter", "inputs"),
     ("unknown lane", {"input": "a", "lane": "fast"}, 400, "invalid_value", "lane"),

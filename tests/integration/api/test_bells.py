@@ -7,9 +7,8 @@ import httpx
 import pytest
 import redis
 
-from api.queue.bell import Bell
-from api.queue.served_models import ServedModels
-from api.queue.watchdog import Watchdog
+from api.served_models import ServedModels
+from api.waiting.ledger_watch import Bells, LedgerWatch
 from stack.testing import free_port, wait_until
 from tasks.ledger import AsyncLedger
 from tests.integration.api.ledger_worker import LedgerWorker
@@ -63,12 +62,12 @@ def test_the_watchdog_replaces_a_lost_bell(client: httpx.Client, redis_client: r
 async def test_an_idle_service_rings_nobody(redis_url: str, worker: LedgerWorker) -> None:
     rung: list[str] = []
     settings = load_settings(redis_url=redis_url, served_name=MODEL)
-    ledger, bell = AsyncLedger.connect(redis_url), Bell(settings, lambda model, _sent: rung.append(model))
+    ledger, bell = AsyncLedger.connect(redis_url), Bells(settings, lambda model, _sent: rung.append(model))
     registry = ServedModels(settings)
-    watchdog = Watchdog(ledger, registry, bell)
+    watchdog = LedgerWatch(ledger, registry, bell)
 
-    await watchdog.tick()
-    await watchdog.tick()
+    await watchdog.look()
+    await watchdog.look()
     bell.close()
     await ledger.close()
 
@@ -79,7 +78,7 @@ async def test_an_idle_service_rings_nobody(redis_url: str, worker: LedgerWorker
 def test_a_dead_broker_is_counted_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     counted: list[tuple[str, bool]] = []
     settings = load_settings(redis_url=f"redis://127.0.0.1:{free_port()}/0")
-    bell = Bell(settings, lambda model, sent: counted.append((model, sent)))
+    bell = Bells(settings, lambda model, sent: counted.append((model, sent)))
 
     for _ in range(3):
         bell.send_bell("m")

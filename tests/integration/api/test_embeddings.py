@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 import redis
 
-from api.waiting.hub import WaitingTimes
-from stack.testing import wait_until
+from api.waiting.subscription import WaitingTimes
+from stack.link import Link
+from stack.testing import RedisServer, wait_until
 from tasks.item import ItemError
 from tasks.ledger import Lane, Task, operations
 from tests.integration.api.ledger_worker import LedgerWorker, vector
@@ -42,6 +43,35 @@ def test_vectors_come_back_in_input_order(client: httpx.Client, worker: LedgerWo
         "model": MODEL,
         "usage": {"prompt_tokens": 2, "total_tokens": 2},
     }
+
+
+def test_a_large_call_that_reaches_redis_slowly_is_not_taken_for_one_that_is_over(
+    redis_server: RedisServer, worker: LedgerWorker
+) -> None:
+    """While the tasks that are waited for are read again and again."""
+    body = {"input": [f"{n} {'x' * 2000}" for n in range(1000)]}
+    with (
+        Link(redis_server.endpoint.port, step_s=0.005) as link,
+        worker.serving(),
+        ServedApp(link.url, times=WaitingTimes(catch_up_s=0.01)) as app,
+    ):
+        answer = app.client.post("/v1/embeddings", json=body)
+
+    assert answer.status_code == 200, answer.text
+
+
+def test_a_library_model_may_be_named_as_the_library_names_it(redis_url: str, serve: Callable[..., ServedApp]) -> None:
+    name = "sentence-transformers/all-MiniLM-L6-v2"
+    client = serve(served_name="", model=name).client
+    with LedgerWorker(redis_url, name) as worker:
+        worker.announce()
+        with worker.serving():
+            answer = client.post("/v1/embeddings", json={"input": "one", "model": "all-MiniLM-L6-v2"})
+
+    assert (answer.status_code, answer.json()["model"]) == (200, name)
+    assert client.get("/v1/models/all-MiniLM-L6-v2").json()["alias_of"] == name
+    refused = client.post("/v1/embeddings", json={"input": "one", "model": "MiniLM"})
+    assert (refused.status_code, refused.json()["error"]["code"]) == (404, "model_not_found")
 
 
 def test_base64_is_the_float32_buffer(client: httpx.Client, worker: LedgerWorker) -> None:
@@ -83,7 +113,8 @@ def test_many_texts_in_many_units(client: httpx.Client, worker: LedgerWorker) ->
 
 
 @pytest.mark.parametrize(
-    ("code", "status"), [("input_too_long", 400), ("invalid_dimensions", 400), ("worker_crashed", 422)]
+    ("code", "status"),
+    [("input_too_long", 400), ("invalid_dimensions", 400), ("no_tokens", 422), ("worker_crashed", 422)],
 )
 def test_one_failed_item_fails_the_request(client: httpx.Client, worker: LedgerWorker, code: str, status: int) -> None:
     worker.errors["bad"] = ItemError(code, "It cannot be done.")

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 import redis
 
-from api.waiting.hub import Hub
+from api.waiting.subscription import Subscription
 from stack.testing import eventually
 from tasks.item import Options
 from tasks.ledger import ANONYMOUS, ENDED_CHANNEL, Admission, AsyncLedger, Lane, NewUnit, Submission, operations
@@ -25,8 +25,8 @@ async def ledger(redis_url: str) -> AsyncIterator[AsyncLedger]:
 
 
 @pytest.fixture
-async def hub(ledger: AsyncLedger) -> AsyncIterator[Hub]:
-    hub = Hub(ledger)
+async def hub(ledger: AsyncLedger) -> AsyncIterator[Subscription]:
+    hub = Subscription(ledger)
     listening = asyncio.create_task(hub.run())
     async with asyncio.timeout(LONG_S):
         await hub.subscribed.wait()
@@ -55,66 +55,80 @@ async def submit(ledger: AsyncLedger, *, units: int = 1, answer_to: str = "") ->
     return (await ledger.run(operations.submit(submission))).task_id
 
 
-async def test_the_end_of_a_task_wakes_its_waiters_only(hub: Hub, ledger: AsyncLedger, encoder: LedgerWorker) -> None:
+async def test_the_end_of_a_task_wakes_its_waiters_only(
+    hub: Subscription, ledger: AsyncLedger, encoder: LedgerWorker
+) -> None:
     task_id = await submit(ledger)
     with hub.waiting(task_id) as first, hub.waiting(task_id) as second, hub.waiting("task_other") as other:
         await asyncio.to_thread(encoder.work)
 
-        assert await first.changed(LONG_S)
-        assert await second.changed(LONG_S)
-        assert first.ended
-        assert second.ended
-        assert not await other.changed(0)
+        await asyncio.wait_for(asyncio.gather(first.over, second.over), LONG_S)
+        assert (first.ended, second.ended) == (True, True)
+        assert not other.over.done()
 
 
-async def test_the_result_comes_with_the_end(hub: Hub, ledger: AsyncLedger, encoder: LedgerWorker) -> None:
+async def test_the_result_comes_with_the_end(hub: Subscription, ledger: AsyncLedger, encoder: LedgerWorker) -> None:
     task_id, unknown = await submit(ledger, answer_to=hub.name), await submit(ledger, answer_to=hub.name)
     with hub.waiting(task_id) as first, hub.waiting(task_id) as second, hub.waiting("task_other") as other:
         await asyncio.to_thread(encoder.work, 2)
 
         for waiter in (first, second):
-            assert await waiter.changed(LONG_S)
+            await asyncio.wait_for(waiter.over, LONG_S)
             assert waiter.ended
             assert waiter.answer is not None
             assert waiter.answer.result().vectors.tobytes() == vector("x").tobytes()
-        assert not await other.changed(0)
+        assert not other.over.done()
     with hub.waiting(unknown) as late:
         assert not late.ended
 
 
 async def test_an_end_whose_answer_was_lost_is_caught_up_with(
-    hub: Hub, ledger: AsyncLedger, encoder: LedgerWorker, redis_client: redis.Redis
+    hub: Subscription, ledger: AsyncLedger, encoder: LedgerWorker, redis_client: redis.Redis
 ) -> None:
     task_id = await submit(ledger, answer_to=hub.name)
     with hub.waiting(task_id) as waiter:
         await asyncio.to_thread(redis_client.client_kill_filter, _type="pubsub")
         await asyncio.to_thread(encoder.work)
 
-        assert await waiter.changed(LONG_S)
+        waiter.stored = True
+        await asyncio.wait_for(waiter.over, LONG_S)
         assert waiter.ended
 
 
-async def test_catching_up_wakes_those_whose_message_was_lost(ledger: AsyncLedger, encoder: LedgerWorker) -> None:
-    deaf = Hub(ledger)
+async def test_catching_up_ends_waits_whose_message_was_lost(ledger: AsyncLedger, encoder: LedgerWorker) -> None:
+    deaf = Subscription(ledger)
     ended, open_, unknown = await submit(ledger), await submit(ledger, units=2), "task_gone"
     await asyncio.to_thread(encoder.work, 2)
-    with deaf.waiting(ended) as a, deaf.waiting(open_) as b, deaf.waiting(unknown) as c:
+    with deaf.waiting(ended) as a, deaf.waiting(open_) as b, deaf.waiting(unknown) as c, deaf.waiting(unknown) as d:
+        for wait in (a, b, c, d):
+            wait.stored = True
         await deaf.catch_up()
 
-        assert (a.ended, b.ended, c.ended) == (True, False, True)
-        assert await a.changed(0)
-        assert not await b.changed(0)
+        assert [wait.ended for wait in (a, b, c, d)] == [True, False, True, True]
+
+
+async def test_a_task_that_is_still_on_its_way_to_the_ledger_is_not_taken_for_one_that_is_over(
+    ledger: AsyncLedger,
+) -> None:
+    deaf = Subscription(ledger)
+    with deaf.waiting("task_on_its_way") as wait:
+        await deaf.catch_up()
+        assert not wait.over.done()
+        wait.stored = True
+        await deaf.catch_up()
+        assert wait.ended
 
 
 async def test_after_a_reconnect_nothing_is_missing(
-    hub: Hub, ledger: AsyncLedger, encoder: LedgerWorker, redis_client: redis.Redis
+    hub: Subscription, ledger: AsyncLedger, encoder: LedgerWorker, redis_client: redis.Redis
 ) -> None:
     task_id = await submit(ledger)
     with hub.waiting(task_id) as waiter:
         await asyncio.to_thread(redis_client.client_kill_filter, _type="pubsub")
         await asyncio.to_thread(encoder.work)
 
-        assert await waiter.changed(LONG_S)
+        waiter.stored = True
+        await asyncio.wait_for(waiter.over, LONG_S)
         assert waiter.ended
 
     async def one_subscriber() -> bool:
@@ -123,17 +137,26 @@ async def test_after_a_reconnect_nothing_is_missing(
     await eventually(one_subscriber)
 
 
-async def test_nobody_is_remembered_after_the_wait(hub: Hub) -> None:
+async def test_nobody_is_remembered_after_the_wait(hub: Subscription) -> None:
     with hub.waiting("task_a"), hub.waiting("task_a") as waiter:
         assert hub.waiting_requests == 2
         assert hub.awaited_by_others(waiter)
     assert hub.waiting_requests == 0
 
 
-async def test_closing_dismisses_present_and_later_waiters(hub: Hub) -> None:
+async def test_closing_dismisses_present_and_later_waits(hub: Subscription) -> None:
     with hub.waiting("task_a") as present:
         hub.close()
         with hub.waiting("task_b") as later:
-            assert present.dismissed
-            assert later.dismissed
-            assert await later.changed(LONG_S)
+            assert present.over.done()
+            assert later.over.done()
+            assert (present.ended, later.ended) == (False, False)
+
+
+async def test_a_client_that_leaves_ends_the_wait(hub: Subscription) -> None:
+    async def gone() -> None:
+        """At once."""
+
+    with hub.waiting("task_a") as wait:
+        assert await wait.until_over(LONG_S, gone)
+        assert not await wait.until_over(0, gone)

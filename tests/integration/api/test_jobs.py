@@ -9,9 +9,9 @@ import httpx
 import pytest
 import redis
 
-from api.answer.why_waiting import Record
-from api.request.paging import ListPage
+from api.paging import ListPage
 from api.services.jobs import KINDS, place_of, read_jobs
+from api.waiting.why_waiting import Record
 from stack.testing import wait_until
 from tasks.ledger import ANONYMOUS, DOCUMENTS, AsyncLedger, Ledger, operations
 from tasks.ledger.ids import new_task_id

@@ -8,9 +8,10 @@ from typing import Any
 import httpx
 import pytest
 
-from api.answer.json_response import list_json
-from api.families.tasks import read_tasks
-from api.request.paging import ListPage
+from api.paging import ListPage
+from api.schemas.common import Page
+from api.schemas.tasks import Task as TaskObject
+from api.services.tasks import read_tasks
 from tasks.ledger import ANONYMOUS, AsyncLedger, State, Task
 from tasks.ledger.ids import new_task_id
 from tests.integration.api.ledger_worker import LedgerWorker
@@ -109,7 +110,7 @@ def test_a_search_that_takes_too_long_says_where_to_go_on(client: httpx.Client, 
     second = asyncio.run(cancelled(redis_url, first.until, max_calls=2))
 
     assert first == ListPage([], newer[-1], more=True)
-    assert list_json([], more=first.more, until=first.until) == {
+    assert Page[TaskObject].of([], more=first.more, until=first.until).model_dump() == {
         "object": "list", "data": [], "first_id": None, "last_id": newer[-1], "has_more": True
     }  # fmt: skip
     assert [task.id for task in second.items] == [oldest]

@@ -39,6 +39,21 @@ def test_a_submitted_task_is_told_where_to_look(client: httpx.Client) -> None:
     assert task["model"] == MODEL
 
 
+def test_behind_a_proxy_with_a_prefix_paths_begin_with_it(client: httpx.Client) -> None:
+    prefix = {"x-forwarded-prefix": "/tools/embedq/"}
+    answer = client.post("/v1/tasks", json={"input": "a"}, headers=prefix)
+    path = f"/tools/embedq/v1/tasks/{answer.json()['id']}"
+
+    assert answer.headers["location"] == path
+    links = {"self": path, "result": f"{path}/result", "cancel": f"{path}/cancel"}
+    assert answer.json()["links"] == links
+    there = client.get(path.removeprefix("/tools/embedq"), headers=prefix)
+    assert there.json()["links"] == links
+    for nonsense in ("//elsewhere.example.org", "https://elsewhere.example.org/", "x", "/a b"):
+        plain = client.get(there.request.url.path, headers={"x-forwarded-prefix": nonsense})
+        assert plain.json()["links"]["self"] == path.removeprefix("/tools/embedq")
+
+
 def test_the_answer_to_a_submission_is_what_the_ledger_holds(client: httpx.Client) -> None:
     answer = client.post("/v1/tasks", json={"input": "a", "lane": "bulk", "deadline_s": 500, "metadata": {"k": "v"}})
 
@@ -87,6 +102,20 @@ def test_the_result_as_npy_and_base64(client: httpx.Client, worker: LedgerWorker
     assert vectors.shape == (2, DIMENSION)
     np.testing.assert_array_equal(vectors[1], vector("two"))
     np.testing.assert_array_equal(np.frombuffer(base64.b64decode(packed[0]["embedding"]), "<f4"), vector("one"))
+
+
+def test_the_death_of_a_worker_is_told_while_the_texts_are_tried_again(
+    client: httpx.Client, worker: LedgerWorker
+) -> None:
+    task = submit(client, ["a", "b"])
+    ask = operations.ClaimRequest("w", "w/1", 10**9, 1000, 15_000, stamp=entry(MODEL).stamp)
+    claim = worker.ledger.run(operations.claim(MODEL, ask))
+    assert claim.units
+    worker.ledger.run(operations.lose(MODEL, claim.token))
+    waiting = client.get(task["links"]["self"]).json()["waiting"]
+
+    assert (waiting["code"], waiting["message"]) == ("workers_died", "Its worker died; it is tried again.")
+    assert waiting["since"] is not None
 
 
 def test_a_failed_item_is_an_error_in_its_place(client: httpx.Client, worker: LedgerWorker) -> None:

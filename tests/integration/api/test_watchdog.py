@@ -8,9 +8,8 @@ import pytest
 import redis
 
 from api.parts import Services
-from api.queue.bell import Bell
-from api.queue.served_models import ServedModels
-from api.queue.watchdog import Watchdog
+from api.served_models import ServedModels
+from api.waiting.ledger_watch import Bells, LedgerWatch
 from stack.testing import RedisServer, wait_until
 from tasks.item import Options
 from tasks.ledger import Admission, AsyncLedger, Lane, Ledger, NewUnit, State, Submission, operations
@@ -53,14 +52,14 @@ async def test_who_is_too_busy_for_several_rounds_knows_nothing_of_redis(private
     settings = load_settings(redis_url=private_redis.url, served_name=MODEL)
     patient = AsyncLedger.connect(private_redis.url)
     ledger = AsyncLedger.connect(private_redis.url, lag_s=lambda: 1.0, round_trip_s=0.05)
-    registry, bell = ServedModels(settings), Bell(settings, lambda _model, _sent: None)
-    await Watchdog(patient, registry, bell).tick()
-    watchdog = Watchdog(ledger, registry, bell)
+    registry, bell = ServedModels(settings), Bells(settings, lambda _model, _sent: None)
+    await LedgerWatch(patient, registry, bell).look()
+    watchdog = LedgerWatch(ledger, registry, bell)
     os.kill(private_redis.pid, signal.SIGSTOP)
     try:
         known = []
         for _ in range(5):
-            await watchdog.tick()
+            await watchdog.look()
             known.append(registry.redis_up)
     finally:
         os.kill(private_redis.pid, signal.SIGCONT)
@@ -70,27 +69,13 @@ async def test_who_is_too_busy_for_several_rounds_knows_nothing_of_redis(private
     assert known == [True, True, True, True, False]
 
 
-async def test_callers_of_whom_nothing_is_queued_keep_no_others_waiting(redis_url: str, ledger: Ledger) -> None:
-    services = Services.build(load_settings(redis_url=redis_url, compute="fake", served_name=MODEL))
-    overdue_task(ledger)
-    lines = [(MODEL, Lane.ONLINE, owner) for owner in ("me", "gone")]
-    for line in lines:
-        services.registry.returns.wait_s(line, 0, 20)
-
-    await services.watchdog.tick()
-    told_s = [services.registry.returns.wait_s(line, 0, 20) for line in lines]
-    await services.stop([])
-
-    assert told_s == [pytest.approx(20, abs=15), 0]
-
-
 async def test_one_round_ends_all_that_is_overdue(redis_url: str, redis_client: redis.Redis, ledger: Ledger) -> None:
     ids = [overdue_task(ledger) for _ in range(OVERDUE)]
     submitted_ms = now_ms(redis_client)
     wait_until(lambda: now_ms(redis_client) > submitted_ms + 1)
     services = Services.build(load_settings(redis_url=redis_url, compute="fake", served_name=MODEL))
 
-    await services.watchdog.tick()
+    await services.watchdog.look()
     await services.stop([])
 
     states = [task.state for task in ledger.run(operations.read_tasks(ids)) if task]

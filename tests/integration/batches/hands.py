@@ -105,6 +105,12 @@ class Hands:
         assert len(data) == record.size_bytes
         return [orjson.loads(line) for line in data.splitlines()]
 
+    def output(self, batch_id: str) -> bytes:
+        """The output file of a batch."""
+        record = self.ledger.run(read_file(self.batch(batch_id).output_file_id or ""))
+        assert record is not None
+        return self.storage.read(record.stored)
+
     # ---- workers
 
     @property
@@ -258,7 +264,7 @@ class Hands:
         error = next((self.bad[text] for text in texts if text in self.bad), None)
         if error is not None:
             return RowOutcome.failed(error)
-        vectors = np.stack([vector(text)[: body.get("dimensions") or DIMENSION] for text in texts])
+        vectors = np.stack([vector(text)[: int(body.get("dimensions") or DIMENSION)] for text in texts])
         return RowOutcome(vectors, tokens=len(texts), truncated=(0,) if texts[0].startswith("long") else ())
 
 

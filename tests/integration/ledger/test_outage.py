@@ -11,8 +11,8 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from api.queue.bell import Bell
-from api.waiting.hub import Hub, WaitingTimes
+from api.waiting.ledger_watch import Bells
+from api.waiting.subscription import Subscription, WaitingTimes
 from stack.link import Link
 from stack.testing import PATIENCE_S, RedisServer, free_port, wait_until
 from tasks.errors import Overloaded, RedisUnavailable
@@ -63,6 +63,18 @@ async def test_an_answer_that_a_late_loop_did_not_read_is_no_outage(hung_redis: 
     with pytest.raises(Overloaded):
         await ledger.run(operations.overview(), timeout_s=QUICK_TIMEOUT_S)
     await ledger.close()
+
+
+async def test_a_redis_that_answers_nobody_is_an_outage_though_the_loop_was_late(private_redis: RedisServer) -> None:
+    ledger = AsyncLedger.connect(private_redis.url, lag_s=lambda: 0.3)
+    await ledger.run(operations.overview())
+    os.kill(private_redis.pid, signal.SIGSTOP)
+    try:
+        with pytest.raises(RedisUnavailable):
+            await ledger.run(operations.overview())
+    finally:
+        os.kill(private_redis.pid, signal.SIGCONT)
+        await ledger.close()
 
 
 async def test_redis_is_asked_about_itself_once_for_all_who_wait_for_that(private_redis: RedisServer) -> None:
@@ -262,7 +274,7 @@ def test_a_stream_is_woken_by_the_new_master(failover: tuple[Link, Callable[[], 
 async def test_the_web_tier_hears_the_new_master(failover: tuple[Link, Callable[[], None]]) -> None:
     link, fail_over = failover
     ledger = AsyncLedger.connect(link.url)
-    listening = Hub(ledger, WaitingTimes(catch_up_s=0.05))
+    listening = Subscription(ledger, WaitingTimes(catch_up_s=0.05))
     task = asyncio.create_task(listening.run())
     async with asyncio.timeout(10):
         await listening.subscribed.wait()
@@ -281,7 +293,7 @@ async def test_the_web_tier_hears_the_new_master(failover: tuple[Link, Callable[
 def test_bells_find_the_new_master_though_one_waits_at_the_former(failover: tuple[Link, Callable[[], None]]) -> None:
     link, fail_over = failover
     counted: list[bool] = []
-    bell = Bell(load_settings(redis_url=link.url), lambda _, sent: counted.append(sent))
+    bell = Bells(load_settings(redis_url=link.url), lambda _, sent: counted.append(sent))
     bell.send_bell("m")
     wait_until(lambda: counted, message="no bell")
     fail_over()

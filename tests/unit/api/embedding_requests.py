@@ -1,10 +1,15 @@
-"""Models as an overview of the ledger shows them, and what makes submissions for them."""
+"""Models as an overview of the ledger shows them, and what makes tasks for them."""
 
 from typing import Any
 
-from api.queue.served_models import ServedModels
-from api.queue.submission import EmbeddingRequests
-from tasks.ledger import Lane, ModelEntry, ModelOverview, WorkerEntry
+import orjson
+
+from api.schemas.embeddings import TaskBody
+from api.served_models import ServedModels
+from api.submit import NewTasks
+from tasks.ledger import Lane, ModelEntry, ModelOverview, Submission, WorkerEntry
+from tasks.records.api_keys import ALL_SCOPES, Key
+from tasks.wire.embeddings_body import EmbeddingsBody
 from worker_config.settings import load_settings
 
 MODEL = "test/model"
@@ -61,10 +66,28 @@ def overview(
     )
 
 
-def requests(seen: ModelOverview | None = None, **settings: Any) -> EmbeddingRequests:
-    """What makes submissions, once a worker has been `seen`; None: none has been."""
+def served(seen: ModelOverview | None = None, **settings: Any) -> ServedModels:
+    """What is served, once a worker has been `seen`; None: none has been."""
     loaded = load_settings(served_name=MODEL, **settings)
-    registry = ServedModels(loaded, several=lambda: len(loaded.api_keys) > 1)
+    models = ServedModels(loaded, several=lambda: len(loaded.api_keys) > 1)
     if seen is not None:
-        registry.update({MODEL: seen})
-    return EmbeddingRequests(loaded, registry)
+        models.update({MODEL: seen})
+    return models
+
+
+def new_tasks(seen: ModelOverview | None = None, **settings: Any) -> NewTasks:
+    """What makes tasks, likewise."""
+    return NewTasks(load_settings(served_name=MODEL, **settings), served(seen, **settings))
+
+
+ME = Key(name="me", owner="me", digests=(), scopes=ALL_SCOPES, created=0)
+
+
+def task(made_by: NewTasks, **fields: Any) -> Submission:
+    """Of a body of `POST /v1/tasks`."""
+    return made_by.listed(ME, made_by.read(TaskBody, orjson.dumps(fields)), None)
+
+
+def synchronous(made_by: NewTasks, wait_s: float = 20, **fields: Any) -> Submission:
+    """Of a body of `POST /v1/embeddings`."""
+    return made_by.awaited(ME, made_by.read(EmbeddingsBody, orjson.dumps(fields), tokens=True), wait_s)

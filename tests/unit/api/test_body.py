@@ -12,8 +12,9 @@ from starlette.requests import Request
 from starlette.types import Message
 
 from api.error_responses import CallerGone
-from api.request.body import parse_object, read_body
+from api.request_limits import read_body
 from tasks.errors import BodyTooLarge, EmbedqError, InvalidJSON, InvalidUnicode, UnsupportedMediaType
+from tasks.wire.validation import parse_object
 
 
 def request(*chunks: bytes, content_type: str = "application/json", length: str | None = None) -> Request:
@@ -33,34 +34,34 @@ def request(*chunks: bytes, content_type: str = "application/json", length: str 
 
 
 async def test_chunks_are_joined() -> None:
-    assert await read_body(request(b'{"a"', b":1}"), 100) == b'{"a":1}'
+    assert await read_body(request(b'{"a"', b":1}"), 100, lambda _size: None) == b'{"a":1}'
 
 
 async def test_the_limit_is_inclusive() -> None:
-    assert len(await read_body(request(b"x" * 50, b"x" * 50), 100)) == 100
+    assert len(await read_body(request(b"x" * 50, b"x" * 50), 100, lambda _size: None)) == 100
     with pytest.raises(BodyTooLarge):
-        await read_body(request(b"x" * 50, b"x" * 51), 100)
+        await read_body(request(b"x" * 50, b"x" * 51), 100, lambda _size: None)
 
 
 async def test_a_declared_length_is_refused_before_reading() -> None:
     with pytest.raises(BodyTooLarge):
-        await read_body(request(b"x", length="101"), 100)
+        await read_body(request(b"x", length="101"), 100, lambda _size: None)
 
 
 @pytest.mark.parametrize("content_type", ["application/json", "Application/JSON; charset=utf-8", "application/x+json"])
 async def test_json_by_any_name(content_type: str) -> None:
-    assert await read_body(request(b"{}", content_type=content_type), 100) == b"{}"
+    assert await read_body(request(b"{}", content_type=content_type), 100, lambda _size: None) == b"{}"
 
 
 @pytest.mark.parametrize("content_type", ["", "text/json", "application/jsonx", "multipart/form-data"])
 async def test_anything_else_is_refused(content_type: str) -> None:
     with pytest.raises(UnsupportedMediaType):
-        await read_body(request(b"{}", content_type=content_type), 100)
+        await read_body(request(b"{}", content_type=content_type), 100, lambda _size: None)
 
 
 async def test_a_client_that_leaves_while_sending() -> None:
     with pytest.raises(CallerGone):
-        await read_body(request(), 100)
+        await read_body(request(), 100, lambda _size: None)
 
 
 @given(st.dictionaries(st.text(), st.none() | st.booleans() | st.text() | st.lists(st.text())))

@@ -1,7 +1,6 @@
 """Pages that take several calls."""
 
-from api.answer.json_response import list_json
-from api.request.paging import ListPage, read_page
+from api.paging import ListPage, read_page
 
 
 async def page(
@@ -31,13 +30,3 @@ async def test_a_search_that_is_given_up_says_where_to_go_on() -> None:
     parts: list[ListPage[int]] = [ListPage([], "b", True), ListPage([], "c", True)]
 
     assert await page(parts, limit=3, max_calls=2) == (ListPage([], "c", True), [("a", 3), ("b", 3)])
-
-
-def test_the_form_of_a_list() -> None:
-    data = [{"id": "x", "name": "n"}, {"id": "y", "name": "m"}]
-
-    assert list_json(data, more=True) == {
-        "object": "list", "data": data, "first_id": "x", "last_id": "y", "has_more": True
-    }  # fmt: skip
-    assert list_json(data, more=False, key="name")["last_id"] == "m"
-    assert list_json([], more=True, until="z")["last_id"] == "z"

@@ -5,7 +5,7 @@ import dataclasses
 from prometheus_client import CollectorRegistry
 
 from api.metrics import Computed, queue_rows
-from api.queue.served_models import ServedModels
+from api.served_models import ServedModels
 from tasks.item import DEFAULT_RATE
 from tasks.ledger import DOCUMENTS, Lane, ModelOverview
 from tasks.ledger.overview import TOOK_BOUNDS_S, Took

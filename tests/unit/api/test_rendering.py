@@ -7,9 +7,9 @@ import numpy as np
 import orjson
 import pytest
 
-from api.answer.task_json import task_json, task_response
-from api.answer.vectors import embedding_list, npy_file
 from api.error_responses import item_failed, problem
+from api.render_vectors import embedding_list, npy_file
+from api.schemas.tasks import Task
 from tasks import errors
 from tasks.item import ItemError
 from tasks.ledger import Result, State
@@ -17,7 +17,7 @@ from tests.unit.api.tasks_and_results import a_result, a_task
 
 
 def test_times_are_whole_seconds() -> None:
-    body = task_json(a_task())
+    body = Task.of(a_task()).model_dump()
 
     assert (body["created_at"], body["started_at"], body["finished_at"], body["expires_at"]) == (1, 2, None, 9)
     assert body["usage"] == {"prompt_tokens": 7, "total_tokens": 7}
@@ -29,18 +29,9 @@ def test_times_are_whole_seconds() -> None:
     [(State.COMPLETED, None), (State.CANCELLED, None), (State.FAILED, "all_items_failed"), (State.EXPIRED, "expired")],
 )
 def test_the_error_of_a_task(state: State, code: str | None) -> None:
-    error = task_json(a_task(state))["error"]
+    error = Task.of(a_task(state)).error
 
-    assert (error and error["code"]) == code
-
-
-@pytest.mark.parametrize(
-    ("state", "retry_after"), [(State.QUEUED, "5"), (State.IN_PROGRESS, "5"), (State.FAILED, None)]
-)
-def test_only_open_tasks_say_when_to_ask_again(state: State, retry_after: str | None) -> None:
-    response = task_response(a_task(state), retry_after_s=5)
-
-    assert response.headers.get("retry-after") == retry_after
+    assert (error and error.code) == code
 
 
 @pytest.mark.parametrize("total", [1, 2, 31, 32, 33, 100])

@@ -3,8 +3,8 @@
 from types import SimpleNamespace
 from typing import Any
 
-from api.queue.served_models import ServedModels
-from tests.unit.api.embedding_requests import ENTRY, MODEL, overview, requests
+from api.served_models import ServedModels
+from tests.unit.api.embedding_requests import ENTRY, MODEL, overview, served
 from worker_config.settings import load_settings
 
 
@@ -32,7 +32,7 @@ def test_a_model_is_absent_from_when_its_last_worker_was_seen_to_be_gone() -> No
 
 
 def test_a_model_is_looked_up_anew_after_each_overview() -> None:
-    registry = requests().registry
+    registry = served()
     assert registry.served(MODEL) == registry.served(None)
     assert registry.served(None).entry is None
 

@@ -1,4 +1,4 @@
-"""From the bytes of a request to a submission."""
+"""From a body to a task for the ledger."""
 
 from dataclasses import replace
 from typing import Any
@@ -6,31 +6,17 @@ from typing import Any
 import orjson
 import pytest
 
-from api.answer.task_json import task_from_submission
-from api.queue.submission import EmbeddingRequests
+from api.idempotency import alias_of_key
+from api.submit import NewTasks, task_of
 from tasks.errors import InvalidValue, ModelNotFound, NotReady, RedisUnavailable, RequestError
 from tasks.item import Options
-from tasks.ledger import Alias, Lane, Submission
-from tests.unit.api.embedding_requests import MODEL, overview, requests
-
-
-def task(made_by: EmbeddingRequests, **fields: Any) -> Submission:
-    return made_by.task(orjson.dumps(fields), owner="me", idempotency_key=None)
-
-
-def keyed(made_by: EmbeddingRequests, key: str, body: bytes) -> Alias:
-    alias = made_by.task(body, owner="me", idempotency_key=key).alias
-    assert alias is not None
-    return alias
-
-
-def synchronous(made_by: EmbeddingRequests, **fields: Any) -> Submission:
-    return made_by.synchronous(orjson.dumps(fields), owner="me", wait_s=20)[0]
+from tasks.ledger import Alias, Lane
+from tests.unit.api.embedding_requests import MODEL, new_tasks, overview, served, synchronous, task
 
 
 def test_all_fields_reach_the_submission() -> None:
     stored = task(
-        requests(overview(), result_ttl_s=60),
+        new_tasks(overview(), result_ttl_s=60),
         input=["a", "b"],
         model=MODEL,
         dimensions=4,
@@ -54,7 +40,7 @@ def test_all_fields_reach_the_submission() -> None:
 
 
 def test_defaults() -> None:
-    stored = task(requests(), input="a")
+    stored = task(new_tasks(), input="a")
 
     assert (stored.queue, stored.lane, stored.options) == (MODEL, Lane.ONLINE, Options())
     assert stored.deadline_in_ms is None
@@ -64,9 +50,9 @@ def test_defaults() -> None:
 def test_a_unit_is_a_quarter_second_of_one_worker() -> None:
     texts = ["x" * 400] * 20  # 100 tokens each
 
-    two_workers = task(requests(overview(workers=2, rate=4000)), input=texts)  # 2,000 tokens/s each
-    one_worker = task(requests(overview(workers=1, rate=4000)), input=texts)
-    fast = task(requests(overview(workers=1, rate=1e9)), input=texts)
+    two_workers = task(new_tasks(overview(workers=2, rate=4000)), input=texts)  # 2,000 tokens/s each
+    one_worker = task(new_tasks(overview(workers=1, rate=4000)), input=texts)
+    fast = task(new_tasks(overview(workers=1, rate=1e9)), input=texts)
 
     assert [unit.items for unit in two_workers.units] == [5] * 4
     assert [unit.items for unit in one_worker.units] == [10] * 2
@@ -74,7 +60,7 @@ def test_a_unit_is_a_quarter_second_of_one_worker() -> None:
 
 
 def test_a_synchronous_task_lives_a_little_longer_than_its_waiter() -> None:
-    stored = synchronous(requests(sync_result_ttl_s=60), input="a")
+    stored = synchronous(new_tasks(sync_result_ttl_s=60), input="a")
 
     assert stored.deadline_in_ms == 30_000
     assert stored.ttl_ms == 60_000
@@ -83,7 +69,7 @@ def test_a_synchronous_task_lives_a_little_longer_than_its_waiter() -> None:
 
 
 def test_equal_work_has_one_alias_whatever_the_form() -> None:
-    made_by = requests(overview())
+    made_by = new_tasks(overview())
     alias = synchronous(made_by, input="a").alias
 
     assert synchronous(made_by, input=["a"], model=MODEL, encoding_format="base64", user="u").alias == alias
@@ -96,13 +82,18 @@ def test_equal_work_has_one_alias_whatever_the_form() -> None:
         assert synchronous(made_by, **other).alias != alias
 
 
+def keyed(key: str, body: bytes) -> Alias:
+    alias = alias_of_key(key, body)
+    assert alias is not None
+    return alias
+
+
 def test_an_idempotency_key_names_the_key_and_the_bytes_of_the_body() -> None:
-    made_by = requests()
-    first = keyed(made_by, "key", b'{"input": "a", "lane": "bulk"}')
-    again = keyed(made_by, "key", b'{"input": "a", "lane": "bulk"}')
-    changed = keyed(made_by, "key", b'{"input": "b", "lane": "bulk"}')
-    rewritten = keyed(made_by, "key", b'{"lane": "bulk", "input": "a"}')
-    other_key = keyed(made_by, "yek", b'{"input": "a", "lane": "bulk"}')
+    first = keyed("key", b'{"input": "a", "lane": "bulk"}')
+    again = keyed("key", b'{"input": "a", "lane": "bulk"}')
+    changed = keyed("key", b'{"input": "b", "lane": "bulk"}')
+    rewritten = keyed("key", b'{"lane": "bulk", "input": "a"}')
+    other_key = keyed("yek", b'{"input": "a", "lane": "bulk"}')
 
     assert not first.join
     assert first == again
@@ -112,21 +103,20 @@ def test_an_idempotency_key_names_the_key_and_the_bytes_of_the_body() -> None:
 
 
 def test_options_are_checked_against_what_a_worker_said() -> None:
-    known = requests(overview())
+    known = new_tasks(overview())
     for field, value in (("dimensions", 9), ("prompt_name", "passage")):
         with pytest.raises(InvalidValue) as caught:
             task(known, **{"input": "a", field: value})
         assert caught.value.param == field
-        task(requests(), **{"input": "a", field: value})  # nobody knows yet, so it is accepted
+        task(new_tasks(), **{"input": "a", field: value})  # nobody knows yet, so it is accepted
 
 
-def openai_prompt(made_by: EmbeddingRequests, **fields: Any) -> str | None:
-    body = orjson.dumps({"input": "a"} | fields)
-    return made_by.synchronous(body, owner="me", wait_s=1)[0].options.prompt_name
+def openai_prompt(made_by: NewTasks, **fields: Any) -> str | None:
+    return synchronous(made_by, **({"input": "a"} | fields)).options.prompt_name
 
 
 def test_input_type_chooses_a_prompt_where_the_model_has_one() -> None:
-    known = requests(overview())
+    known = new_tasks(overview())
 
     assert openai_prompt(known) is None
     assert openai_prompt(known, input_type="search_query") == "query"
@@ -140,51 +130,21 @@ def test_input_type_chooses_a_prompt_where_the_model_has_one() -> None:
 
 def test_input_type_waits_for_a_worker_that_knows_the_prompts() -> None:
     with pytest.raises(NotReady):
-        openai_prompt(requests(), input_type="query")
-    assert openai_prompt(requests(), input_type="query", prompt_name="query") == "query"
-
-
-def embed(made_by: EmbeddingRequests, **fields: Any) -> Submission:
-    return made_by.embed(orjson.dumps(fields), owner="me", wait_s=20)
-
-
-def test_a_tei_body_is_the_same_work_for_the_servers_own_model() -> None:
-    made_by = requests(overview())
-    same = synchronous(made_by, input=["a"]).alias
-
-    assert embed(made_by, inputs="a").alias == same
-    assert embed(made_by, inputs=["a"], truncate=None, normalize=None, model="other", input=7, x={}).alias == same
-    assert embed(made_by, inputs="a", truncate=False, truncation_direction="Right").options.truncate is False
-    assert embed(made_by, inputs="a", prompt_name="query", dimensions=2).options == Options("query", 2)
-
-
-@pytest.mark.parametrize(
-    ("fields", "param"),
-    [
-        ({}, "inputs"),
-        ({"inputs": [1, 2]}, "input[0]"),
-        ({"inputs": 7}, "input"),
-        ({"inputs": "a", "truncation_direction": "left"}, "truncation_direction"),
-        ({"inputs": "a", "truncate": "yes"}, "truncate"),
-    ],
-)
-def test_a_tei_body_is_checked(fields: dict[str, Any], param: str) -> None:
-    with pytest.raises(RequestError) as caught:
-        embed(requests(overview()), **fields)
-    assert caught.value.param == param
+        openai_prompt(new_tasks(), input_type="query")
+    assert openai_prompt(new_tasks(), input_type="query", prompt_name="query") == "query"
 
 
 def test_models() -> None:
-    assert task(requests(overview()), input="a", model=MODEL).queue == MODEL
+    assert task(new_tasks(overview()), input="a", model=MODEL).queue == MODEL
     with pytest.raises(ModelNotFound):
-        task(requests(overview()), input="a", model="other")
+        task(new_tasks(overview()), input="a", model="other")
     with pytest.raises(RedisUnavailable):  # Redis was never reachable, so nothing is known
-        task(requests(), input="a", model="other")
+        task(new_tasks(), input="a", model="other")
 
 
 @pytest.mark.parametrize("text", ["x" * 101, "é" * 51, "😀" * 26])
 def test_the_size_of_a_text_is_counted_in_bytes(text: str) -> None:
-    made_by = requests(max_input_bytes=100)
+    made_by = new_tasks(max_input_bytes=100)
 
     with pytest.raises(RequestError, match=r"input\[1\]") as caught:
         task(made_by, input=["fine", text])
@@ -193,9 +153,8 @@ def test_the_size_of_a_text_is_counted_in_bytes(text: str) -> None:
 
 
 def test_retry_after_is_the_work_that_is_done_before_the_task_has_ended() -> None:
-    made_by = requests(overview(rate=100, online=1234))
-    registry = made_by.registry
-    stored = task_from_submission(task(made_by, input="a"))
+    registry = served(overview(rate=100, online=1234))
+    stored = task_of(task(new_tasks(overview(rate=100, online=1234)), input="a"))
 
     def told(cost: int, lane: Lane = Lane.ONLINE, *, new: bool = False, owner: str = "me") -> int:
         return registry.retry_after_s(replace(stored, cost=cost, lane=lane, owner=owner), new=new)
@@ -213,7 +172,7 @@ def test_retry_after_is_the_work_that_is_done_before_the_task_has_ended() -> Non
 
 
 def test_queries_find_room_that_other_tasks_leave() -> None:
-    made_by = requests(overview(), max_backlog_s=10, max_redis_memory_percent=70)
+    made_by = new_tasks(overview(), max_backlog_s=10, max_redis_memory_percent=70)
     query, listed = synchronous(made_by, input="a").admission, task(made_by, input="a", lane="online").admission
 
     assert (query.max_backlog_s, listed.max_backlog_s) == (10, 5)
@@ -222,15 +181,15 @@ def test_queries_find_room_that_other_tasks_leave() -> None:
 
 
 def test_a_query_is_taken_only_if_it_is_done_while_its_caller_waits() -> None:
-    made_by = requests(overview(), max_backlog_s=30)
-    within = [made_by.synchronous(b'{"input": "a"}', owner="me", wait_s=wait_s)[0] for wait_s in (1, 20, 55)]
+    made_by = new_tasks(overview(), max_backlog_s=30)
+    within = [synchronous(made_by, wait_s, input="a") for wait_s in (1, 20, 55)]
     assert [query.admission.max_backlog_s for query in within] == [pytest.approx(0.6), 12, 30]
 
 
 def test_memory_is_shared_where_there_are_several_callers() -> None:
     one, two = f"a:{'0' * 64}", f"b:{'1' * 64}"
     shares = [
-        task(requests(overview(), api_keys=k), input="a").admission.owner_share for k in ("", one, f"{one},{two}")
+        task(new_tasks(overview(), api_keys=k), input="a").admission.owner_share for k in ("", one, f"{one},{two}")
     ]
 
     assert [share > 0 for share in shares] == [False, False, True]

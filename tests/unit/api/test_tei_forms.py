@@ -4,8 +4,8 @@ import numpy as np
 import orjson
 import pytest
 
-from api.answer.vectors import matrix
 from api.error_responses import item_failed, tei_failure
+from api.render_vectors import matrix
 from tasks import errors
 from tasks.item import ItemError
 from tests.unit.api.tasks_and_results import a_result

@@ -12,7 +12,7 @@ from api import token_input
 from api.token_input import VocabularyNotLoaded, load_vocabulary, texts_of_tokens
 from tasks.errors import InputTooLarge, RequestError
 from tasks.ledger import Submission
-from tests.unit.api.embedding_requests import overview, requests
+from tests.unit.api.embedding_requests import new_tasks, overview, synchronous
 
 _PRINTED = [*range(33, 127), *range(161, 173), *range(174, 256)]
 _BYTES = [*_PRINTED, *(byte for byte in range(256) if byte not in _PRINTED)]
@@ -30,9 +30,7 @@ async def _loaded() -> None:
 
 
 def decoded(input_: Any, **settings: Any) -> list[str]:
-    made_by = requests(overview(), **settings)
-    stored, _ = made_by.synchronous(orjson.dumps({"input": input_}), owner="me", wait_s=60)
-    return texts(stored)
+    return texts(synchronous(new_tasks(overview(), **settings), input=input_))
 
 
 def texts(stored: Submission) -> list[str]:
@@ -96,11 +94,12 @@ def test_an_array_may_be_longer_than_a_request_has_texts() -> None:
         ([[1], 7], "invalid_type", "input[1]"),
         ([[1], {"a": 1}], "invalid_type", "input[1]"),
         ([[1], [2, "a"]], "invalid_type", "input[1][1]"),
-        ([[[1]]], "invalid_type", "input[0][0]"),
+        ([[[1]]], "invalid_type", "input[0]"),
         (["a", 1], "invalid_type", "input[1]"),
         (["a", [1]], "invalid_type", "input[1]"),
         ([[1], []], "empty_input", "input[1]"),
-        ([[]], "empty_input", "input[0]"),
+        ([[]], "invalid_type", "input[0]"),
+        ([["a"]], "invalid_type", "input[0]"),
         ([1, -1], "invalid_value", "input[1]"),
         ([AFTER_LAST], "invalid_value", "input[0]"),
         ([[1], [2, 2**63]], "invalid_value", "input[1][1]"),
@@ -121,10 +120,7 @@ def test_what_is_wrong_is_named(input_: Any, code: str, param: str) -> None:
 
 
 def test_numbers_and_their_text_are_the_same_work() -> None:
-    stored = [
-        requests(overview()).synchronous(orjson.dumps({"input": input_}), owner="me", wait_s=1)[0]
-        for input_ in (["one"], [numbers("one")])
-    ]
+    stored = [synchronous(new_tasks(overview()), input=input_) for input_ in (["one"], [numbers("one")])]
 
     assert stored[0].alias == stored[1].alias
 

@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from api.request.schemas import EmbedBody, TaskBody
+from api.schemas.embeddings import EmbedBody, TaskBody
 from tasks.errors import InvalidType, InvalidValue, RequestError, UnknownParameter
-from tasks.wire.embeddings_body import EmbeddingsBody, read_texts
+from tasks.wire.embeddings_body import EmbeddingsBody, read_body
 
 MANY = 200_000
 
 
 def refusal(fields: dict[str, Any]) -> RequestError:
     with pytest.raises(RequestError) as caught:
-        read_texts(TaskBody, fields, max_inputs=2048)
+        read_body(TaskBody, fields, max_inputs=2048)
     return caught.value
 
 
@@ -38,7 +38,7 @@ def test_an_openai_body_may_have_any_fields_besides() -> None:
         "metadata": [],
     }
 
-    assert read_texts(EmbeddingsBody, fields, max_inputs=1) == EmbeddingsBody(input=["a"])
+    assert read_body(EmbeddingsBody, fields, max_inputs=1) == EmbeddingsBody(input=["a"])
 
 
 @pytest.mark.parametrize("kind", [EmbeddingsBody, EmbedBody])
@@ -46,28 +46,30 @@ def test_an_openai_body_may_have_any_fields_besides() -> None:
     ("word", "cut"), [("NONE", False), ("none", False), ("END", True), (None, True), (False, False)]
 )
 def test_other_servers_words_for_truncation_are_understood(kind: type[EmbeddingsBody], word: object, cut: bool) -> None:
-    assert read_texts(kind, {"input": "a", "truncate": word}, max_inputs=1).truncate is cut
+    assert read_body(kind, {"input": "a", "truncate": word}, max_inputs=1).truncate is cut
 
 
 @pytest.mark.parametrize("kind", [EmbeddingsBody, EmbedBody])
 @pytest.mark.parametrize("word", ["START", "yes", ""])
 def test_a_truncation_that_would_give_another_vector_is_refused(kind: type[EmbeddingsBody], word: str) -> None:
     with pytest.raises(InvalidValue, match=r"'END'.*'NONE'") as caught:
-        read_texts(kind, {"input": "a", "truncate": word}, max_inputs=1)
+        read_body(kind, {"input": "a", "truncate": word}, max_inputs=1)
     assert caught.value.param == "truncate"
 
 
 @pytest.mark.parametrize("value", ["", 7, ["query"], {"type": "query"}])
 def test_an_input_type_in_a_form_that_nobody_knows_is_ignored(value: object) -> None:
-    assert read_texts(EmbeddingsBody, {"input": "a", "input_type": value}, max_inputs=1).input_type is None
+    assert read_body(EmbeddingsBody, {"input": "a", "input_type": value}, max_inputs=1).input_type is None
 
 
 def test_an_empty_format_is_the_usual_one() -> None:
-    assert read_texts(EmbeddingsBody, {"input": "a", "encoding_format": ""}, max_inputs=1).encoding_format == "float"
+    assert read_body(EmbeddingsBody, {"input": "a", "encoding_format": ""}, max_inputs=1).encoding_format == "float"
 
 
-def test_native_bodies_take_no_foreign_words() -> None:
-    assert isinstance(refusal({"input": "a", "truncate": "END"}), InvalidType)
+def test_bodies_of_tasks_take_the_same_words() -> None:
+    fields = {"input": "a", "truncate": "NONE", "output_dimension": 8, "task": "query", "user": "me", "stream": True}
+    body = read_body(TaskBody, fields)
+    assert (body.truncate, body.dimensions, body.input_type) == (False, 8, "query")
 
 
 def test_the_first_text_that_is_none_is_named() -> None:
@@ -86,7 +88,7 @@ def test_sixteen_pairs_of_metadata_are_taken_and_one_more_is_not() -> None:
     assert "17" in error.detail
     assert "16" in error.detail
     del pairs["0"]
-    assert read_texts(TaskBody, {"input": "a", "metadata": pairs}, max_inputs=1).metadata == pairs
+    assert read_body(TaskBody, {"input": "a", "metadata": pairs}, max_inputs=1).metadata == pairs
 
 
 @pytest.mark.parametrize(

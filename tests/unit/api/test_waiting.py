@@ -1,4 +1,4 @@
-"""Waiters, the stall probe, and work that is moved off the loop."""
+"""The stall probe, and work that is moved off the loop."""
 
 import asyncio
 import threading
@@ -6,50 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from api.request.offload import LARGE_BYTES, offload
-from api.server.overload import TICK_S, StallProbe
-from api.waiting.hub import Waiter
-
-LONG_S = 20.0
-
-
-async def test_a_wake_before_the_wait_is_not_lost() -> None:
-    waiter = Waiter("t")
-    waiter.wake()
-
-    assert await waiter.changed(LONG_S)
-    assert not await waiter.changed(0)
-
-
-async def test_a_wake_during_the_wait_ends_it() -> None:
-    waiter = Waiter("t")
-    waiting = asyncio.create_task(waiter.changed(LONG_S))
-    await asyncio.sleep(0)
-    waiter.wake()
-    waiter.wake()
-
-    assert await waiting
-    assert not await waiter.changed(0.001)
-
-
-async def test_a_cancelled_wait_leaves_nothing_behind() -> None:
-    waiter = Waiter("t")
-    waiting = asyncio.create_task(waiter.changed(LONG_S))
-    await asyncio.sleep(0)
-    waiting.cancel()
-    await asyncio.gather(waiting, return_exceptions=True)
-    waiter.wake()
-
-    assert await waiter.changed(LONG_S)
-
-
-async def test_leaving_and_dismissal_wake() -> None:
-    gone, dismissed = Waiter("a"), Waiter("b")
-    gone.leave()
-    dismissed.dismiss()
-
-    assert (gone.gone, gone.dismissed, await gone.changed(LONG_S)) == (True, False, True)
-    assert (dismissed.gone, dismissed.dismissed, await dismissed.changed(LONG_S)) == (False, True, True)
+from api.loop_stall import TICK_S, StallProbe
+from api.offload import LARGE_BYTES, offload
 
 
 async def test_the_probe_sees_a_blocked_loop() -> None:

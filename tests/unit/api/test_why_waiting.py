@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from api.answer.why_waiting import Record, waiting_json
+from api.waiting.why_waiting import Record, waiting_of
 from tasks.item import Options
 from tasks.ledger import DOCUMENTS, Lane, State, Task
 from tasks.ledger.standing import QueueStanding, Standings, TaskStanding
@@ -19,7 +19,7 @@ SERVED = QueueStanding("m", 2, 4000.0, None)
 DOCUMENTS_SERVED = QueueStanding(DOCUMENTS, 1, 1.0, None)
 ALONE = TaskStanding(
     queue=SERVED, lane=Lane.BULK, state=State.QUEUED, items=100, cost=2500, lane_cost=2500, owner_cost=2500,
-    owner_tasks=1, other_owners=0, online_cost=0, before=0, more=False,
+    owner_tasks=1, other_owners=0, online_cost=0,
 )  # fmt: skip
 """A task that nothing is before; its texts cost 25 each, so 4,000 tokens/s are 160 texts/s."""
 
@@ -62,9 +62,9 @@ def standings(*queues: QueueStanding, **tasks: TaskStanding) -> Standings:
 
 
 def answer(record: Record, seen: Standings) -> tuple[str, str]:
-    waiting = waiting_json(record, seen)
+    waiting = waiting_of(record, seen)
     assert waiting is not None
-    return waiting["code"], waiting["message"]
+    return waiting.code, waiting.message
 
 
 def stuck(queue: QueueStanding, code: str = "storage_unavailable") -> QueueStanding:
@@ -79,32 +79,30 @@ def ahead(**changed: Any) -> TaskStanding:
     return dataclasses.replace(ALONE, **changed)
 
 
-BEFORE_12_MIN = {"lane_cost": 2_882_500, "owner_cost": 2500, "other_owners": 2000, "before": 2}
+BEFORE_12_MIN = {"lane_cost": 2_882_500, "owner_cost": 2500, "other_owners": 2000}
 
 
 @pytest.mark.parametrize(
     ("standing", "message"),
     [
-        (ahead(**BEFORE_12_MIN), "Third in the bulk lane; about 12 min of work before it; 2 workers at 160 texts/s."),
-        (ALONE, "First in the bulk lane; less than 1 s of work before it; 2 workers at 160 texts/s."),
         (
-            ahead(lane=Lane.ONLINE, before=1233),
-            "Number 1,234 in the online lane; less than 1 s of work before it; 2 workers at 160 texts/s.",
+            ahead(**BEFORE_12_MIN),
+            "Waits for its turn in the bulk lane; about 12 min of work before it; 2 workers at 160 texts/s.",
+        ),
+        (ALONE, "Waits for its turn in the bulk lane; less than 1 s of work before it; 2 workers at 160 texts/s."),
+        (
+            ahead(lane=Lane.ONLINE),
+            "Waits for its turn in the online lane; less than 1 s of work before it; 2 workers at 160 texts/s.",
         ),
         (
-            ahead(before=9, lane_cost=10_000_000_000, other_owners=10**6),
-            "Tenth in the bulk lane; about 7 d of work before it; 2 workers at 160 texts/s.",
-        ),
-        (
-            ahead(before=64, more=True),
-            "At least 64 tasks before it in the bulk lane; less than 1 s of work before it; 2 workers at 160 texts/s.",
+            ahead(lane_cost=10_000_000_000, other_owners=10**6),
+            "Waits for its turn in the bulk lane; about 7 d of work before it; 2 workers at 160 texts/s.",
         ),
         (
             ahead(queue=QueueStanding("m", 1, 10.0, None)),
-            "First in the bulk lane; less than 1 s of work before it; 1 worker at 0.4 texts/s.",
+            "Waits for its turn in the bulk lane; less than 1 s of work before it; 1 worker at 0.4 texts/s.",
         ),
-        (ahead(queue=QueueStanding("m", 1, None, None)), "First in the bulk lane; 1 worker."),
-        (ahead(before=None, cost=0), "Waits for its turn; less than 1 s of work before it; 2 workers."),
+        (ahead(queue=QueueStanding("m", 1, None, None)), "Waits for its turn in the bulk lane; 1 worker."),
         (ahead(state=State.IN_PROGRESS), "Being worked on; about 1 s left; 2 workers at 160 texts/s."),
         (
             ahead(state=State.IN_PROGRESS, lane_cost=40_000_000, other_owners=10**5),
@@ -118,15 +116,23 @@ def test_the_sentence_of_a_task_that_is_served(standing: TaskStanding, message: 
 
 
 def test_the_numbers_of_a_task_in_line() -> None:
-    assert waiting_json(task(), standings(t=ahead(**BEFORE_12_MIN))) == {
+    waiting = waiting_of(task(), standings(t=ahead(**BEFORE_12_MIN)))
+    assert waiting is not None
+    assert waiting.model_dump() == {
         "code": "in_line",
-        "message": "Third in the bulk lane; about 12 min of work before it; 2 workers at 160 texts/s.",
-        "position": 3, "tasks_before": 2, "seconds": 720, "workers": 2, "rate": 160.0, "since": None,
-        "next_try_in": None,
+        "message": "Waits for its turn in the bulk lane; about 12 min of work before it; 2 workers at 160 texts/s.",
+        "seconds": 720, "workers": 2, "rate": 160.0, "since": None, "next_try_in": None,
     }  # fmt: skip
-    more = waiting_json(task(), standings(t=ahead(before=64, more=True)))
-    assert more is not None
-    assert (more["position"], more["tasks_before"]) == (None, 64)
+
+
+@pytest.mark.parametrize("state", [State.QUEUED, State.IN_PROGRESS])
+def test_a_worker_that_dies_again_and_again_is_told(state: State) -> None:
+    dying = ahead(state=state, deaths=3, died_ms=NOW_MS - 5000)
+    assert answer(task(), standings(t=dying)) == ("workers_died", "Its worker died 3 times; it is tried again.")
+    once = ahead(state=state, deaths=1, died_ms=NOW_MS - 5000)
+    assert answer(task(), standings(t=once)) == ("workers_died", "Its worker died; it is tried again.")
+    long_ago = ahead(state=state, deaths=3, died_ms=NOW_MS - HOUR_MS)
+    assert answer(task(), standings(t=long_ago))[0] in {"in_line", "working"}
 
 
 @pytest.mark.parametrize(
@@ -140,17 +146,18 @@ def test_the_numbers_of_a_task_in_line() -> None:
 def test_without_a_worker_nothing_else_matters(since_ms: int | None, message: str) -> None:
     seen = standings(absent("m", since_ms), t=ahead(queue=absent("m"), state=State.IN_PROGRESS))
     assert answer(task(State.IN_PROGRESS), seen) == ("no_worker", message)
-    waiting = waiting_json(task(), seen)
+    waiting = waiting_of(task(), seen)
     assert waiting is not None
-    assert (waiting["workers"], waiting["since"]) == (0, since_ms and since_ms // 1000)
+    assert (waiting.workers, waiting.since) == (0, since_ms and since_ms // 1000)
 
 
 def test_what_has_ended_waits_for_nothing() -> None:
     for record in (task(State.COMPLETED), batch(BatchStatus.FAILED), ingestion(IngestionStatus.CANCELLED)):
-        assert waiting_json(record, Standings()) is None
+        assert waiting_of(record, Standings()) is None
 
 
-IN_DOCUMENTS = ahead(queue=DOCUMENTS_SERVED, before=1)
+IN_DOCUMENTS = ahead(queue=DOCUMENTS_SERVED)
+IN_BULK = "Waits for its turn in the bulk lane; less than 1 s of work before it; 2 workers at 160 texts/s."
 STORAGE = Setback(3, "storage", NOW_MS + 29_001, NOW_MS - HOUR_MS)
 
 
@@ -164,7 +171,7 @@ STORAGE = Setback(3, "storage", NOW_MS + 29_001, NOW_MS - HOUR_MS)
         (batch(), standings(), "working", "Being worked on; 1 documents worker."),
         (
             batch(stages={Stage.VALIDATE: State.QUEUED}), standings(b_validate=IN_DOCUMENTS),
-            "in_line", "Second in the documents queue; 1 documents worker.",
+            "in_line", "Waits for its turn in the documents queue; 1 documents worker.",
         ),
         (
             batch(stages={Stage.VALIDATE: State.COMPLETED}), standings(),
@@ -176,7 +183,7 @@ STORAGE = Setback(3, "storage", NOW_MS + 29_001, NOW_MS - HOUR_MS)
         ),
         (
             batch(BatchStatus.IN_PROGRESS, model="m", stages={Stage.EMBED: State.QUEUED}), standings(b_embed=ALONE),
-            "in_line", "First in the bulk lane; less than 1 s of work before it; 2 workers at 160 texts/s.",
+            "in_line", IN_BULK,
         ),
         (
             batch(BatchStatus.IN_PROGRESS, model="m", stages={Stage.EMBED: State.IN_PROGRESS}),
@@ -194,7 +201,7 @@ STORAGE = Setback(3, "storage", NOW_MS + 29_001, NOW_MS - HOUR_MS)
         ),
         (
             task(), standings(stuck(SERVED), t=ALONE),
-            "in_line", "First in the bulk lane; less than 1 s of work before it; 2 workers at 160 texts/s.",
+            "in_line", IN_BULK,
         ),
         (
             batch(BatchStatus.IN_PROGRESS, model="m", stages={Stage.EMBED: State.IN_PROGRESS}),
@@ -244,11 +251,11 @@ STORAGE = Setback(3, "storage", NOW_MS + 29_001, NOW_MS - HOUR_MS)
         ),
         (
             ingestion(pages=page(PageStage.EMBED, State.QUEUED)), standings(i_0_embed=ALONE),
-            "in_line", "First in the bulk lane; less than 1 s of work before it; 2 workers at 160 texts/s.",
+            "in_line", IN_BULK,
         ),
         (
             ingestion(list_state=State.QUEUED), standings(i_list_0=IN_DOCUMENTS),
-            "in_line", "Second in the documents queue; 1 documents worker.",
+            "in_line", "Waits for its turn in the documents queue; 1 documents worker.",
         ),
         (ingestion(), standings(), "working", "Being worked on; 1 documents worker."),
     ],
@@ -258,6 +265,6 @@ def test_what_a_batch_or_an_ingestion_waits_for(record: Record, seen: Standings,
 
 
 def test_no_sentence_repeats_what_the_caller_has_sent() -> None:
-    waiting = waiting_json(task(), standings(t=ALONE))
+    waiting = waiting_of(task(), standings(t=ALONE))
     assert waiting is not None
     assert "script" not in str(waiting)

@@ -58,6 +58,13 @@ async def test_a_string_is_not_taken_for_a_list_of_letters() -> None:
         assert server.requests == []
 
 
+@pytest.mark.parametrize("text", [["a", "b"], b"x", None, 7])
+async def test_one_text_is_a_text(text: object) -> None:
+    async with EmbeddingService("http://127.0.0.1:1") as service:
+        with pytest.raises(TypeError, match="get_embedding takes one text, not a .*; get_embeddings takes several"):
+            await service.get_embedding(text)  # type: ignore[arg-type]
+
+
 async def test_many_texts_travel_in_bounded_requests_and_come_back_in_order() -> None:
     texts = [str(number) for number in range(5000)]
     async with scripted(lengths_and_numbers) as server, EmbeddingService(server.url) as service:

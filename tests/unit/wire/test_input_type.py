@@ -2,7 +2,7 @@
 
 import pytest
 
-from tasks.wire.foreign_fields import prompt_for
+from tasks.wire.field_aliases import prompt_for
 from tests.ledger_builders import model_entry
 
 E5 = model_entry(
@@ -16,14 +16,16 @@ NOMIC = model_entry(
 NONE = model_entry(prompts=(), query_prompt=None, document_prompt=None)
 
 
-@pytest.mark.parametrize("word", ["query", "search_query", "Search_Query", "retrieval.query", "RETRIEVAL_QUERY"])
+@pytest.mark.parametrize(
+    "word", ["query", "search_query", "Search_Query", "retrieval.query", "RETRIEVAL_QUERY", "s2p_query"]
+)
 def test_every_vendors_word_for_queries_means_the_models_prompt_for_them(word: str) -> None:
     assert [prompt_for(word, model) for model in (E5, NOMIC, NONE)] == ["query", "search_query", None]
 
 
 @pytest.mark.parametrize(
     "word",
-    ["document", "passage", "Passage", "search_document", "retrieval.passage", "RETRIEVAL_DOCUMENT"],
+    ["document", "passage", "Passage", "corpus", "search_document", "retrieval.passage", "RETRIEVAL_DOCUMENT"],
 )
 def test_every_vendors_word_for_documents_means_the_models_prompt_for_them(word: str) -> None:
     assert [prompt_for(word, model) for model in (E5, NOMIC, NONE)] == ["passage", "search_document", None]

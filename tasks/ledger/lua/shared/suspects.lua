@@ -35,7 +35,11 @@ local function unit_returns(id, uid, token, released)
   if released then
     u.attempts = u.attempts - 1
     give_back(id, uid, u, t[1], t[2])
-  elseif u.items > 1 then
+    return
+  end
+  call('HSET', task_key(id), 'died', int(NOW),
+    'deaths', int(math.max(u.attempts, tonumber(call('HGET', task_key(id), 'deaths') or 0))))
+  if u.items > 1 then
     split(id, uid, u, t[1], t[2])
   elseif u.attempts > DEATHS_ALONE then -- the first attempt was in company
     call('HSET', result_key(id), 'x' .. int(u.first), string.format(LOST, int(u.first)))

@@ -3,12 +3,12 @@
 import json
 from typing import Any
 
-from tasks.documents.batches.check import KnownModels, Limits
+from tasks.documents.batches.check import FileLimits, KnownModels
 from tasks.ledger import Lane, ModelEntry, ModelOverview
 
 MODEL, ALIAS, OTHER = "own/model", "text-embedding-3-small", "other/model"
 DROP: Any = object()
-LIMITS = Limits(
+LIMITS = FileLimits(
     max_lines=50,
     max_inputs=100,
     max_line_bytes=5000,

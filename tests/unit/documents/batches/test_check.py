@@ -5,16 +5,18 @@ from dataclasses import replace
 
 import pytest
 
-from api.queue.served_models import ServedModels
-from api.queue.submission import EmbeddingRequests
-from tasks.documents.batches.check import MAX_FAULTS, FileCheck, FileLine, Limits, Refusal, split_lines
+from api.served_models import ServedModels
+from api.submit import NewTasks
+from tasks.documents.batches.check import MAX_FAULTS, FileCheck, FileLimits, FileLine, Refusal, split_lines
 from tasks.errors import RequestError
+from tasks.records.api_keys import ALL_SCOPES, Key
 from tasks.storage.vector_part import RowError
+from tasks.wire.embeddings_body import EmbeddingsBody
 from tests.unit.documents.batches.batch_lines import ALIAS, DROP, LIMITS, MODEL, OTHER, good_body, line, models
 from worker_config.settings import load_settings
 
 
-def check(*lines: str | bytes, limits: Limits = LIMITS) -> FileCheck:
+def check(*lines: str | bytes, limits: FileLimits = LIMITS) -> FileCheck:
     data = b"\n".join(text if isinstance(text, bytes) else text.encode() for text in lines)
     found = FileCheck(models(), limits)
     for each in split_lines([data], limits.max_line_bytes):
@@ -87,7 +89,6 @@ REFUSED: list[tuple[str, str, str, str]] = [
     ("input a number", line(body=good_body(input=5)), "invalid_type", "input"),
     ("nine texts", line(body=good_body(input=["x"] * 9)), "too_many_inputs", "input"),
     ("large text", line(body=good_body(input="é" * 51)), "input_too_large", "input[0]"),
-    ("stream", line(body=good_body(stream=True)), "streaming_unsupported", "stream"),
     ("dimensions 0", line(body=good_body(dimensions=0)), "invalid_value", "dimensions"),
     ("dimensions -1", line(body=good_body(dimensions=-1)), "invalid_value", "dimensions"),
     ("dimensions true", line(body=good_body(dimensions=True)), "invalid_type", "dimensions"),
@@ -116,24 +117,25 @@ def test_a_body_that_the_endpoint_would_refuse_is_none_of_the_file_s_faults(text
     assert refusal is not None
     assert (refusal.custom_id, refusal.error.code, refusal.error.param) == ("a", code, param)
     assert refusal.error.status == 400
-    assert param in refusal.error.message or code == "streaming_unsupported"
+    assert param in refusal.error.message
     assert (found.faults, found.rows, found.units) == ([], 2, [(0, 2, found.units[0][2])])
 
 
-ENDPOINTS = [case for case in REFUSED if case[2] != "streaming_unsupported"]
-
-
-@pytest.mark.parametrize("text", [case[1] for case in ENDPOINTS], ids=[case[0] for case in ENDPOINTS])
+@pytest.mark.parametrize("text", [case[1] for case in REFUSED], ids=[case[0] for case in REFUSED])
 def test_a_line_is_refused_as_the_endpoint_refuses_its_body(text: str) -> None:
     checked = FileCheck(models(), LIMITS)
     refusal = Refusal.from_line(checked.add(FileLine(1, text.encode())))
     settings = load_settings(served_name=MODEL, max_inputs=LIMITS.max_line_inputs, max_input_bytes=100)
     registry = ServedModels(settings)
     registry.update(models().overviews)
+    made_by = NewTasks(settings, registry)
+
+    def call() -> None:
+        body = made_by.read(EmbeddingsBody, json.dumps(json.loads(text)["body"]).encode())
+        made_by.awaited(Key.of_environment("me", "", ALL_SCOPES), body, wait_s=1)
+
     with pytest.raises(RequestError) as caught:
-        EmbeddingRequests(settings, registry).synchronous(
-            json.dumps(json.loads(text)["body"]).encode(), owner="me", wait_s=1
-        )
+        call()
     assert refusal is not None
     error = caught.value
     assert refusal.error == RowError(error.code, error.detail, error.status, error.param)
@@ -187,7 +189,7 @@ def test_no_message_repeats_what_was_sent() -> None:
 
 
 def test_faults_have_a_limit() -> None:
-    limits = Limits(10**6, 10**6, 5000, 8, 100, 4, 40, 0.25, 2100)
+    limits = FileLimits(10**6, 10**6, 5000, 8, 100, 4, 40, 0.25, 2100)
     assert len(check(*["{"] * 1500, limits=limits).faults) == MAX_FAULTS
 
 

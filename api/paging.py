@@ -1,4 +1,4 @@
-"""Pages of lists that are read in several calls."""
+"""Reading a page of a list in several calls."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass

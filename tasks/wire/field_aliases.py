@@ -82,8 +82,8 @@ def input_type(value: object) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
-_QUERY = frozenset({"query", "search_query", "retrieval.query", "retrieval_query"})
-_DOCUMENT = frozenset({"document", "passage", "search_document", "retrieval.passage", "retrieval_document"})
+_QUERY = frozenset({"query", "search_query", "retrieval.query", "retrieval_query", "web_search_query", "s2p_query"})
+_DOCUMENT = frozenset({"document", "passage", "corpus", "search_document", "retrieval.passage", "retrieval_document"})
 """What texts are for, in the words of other vendors' clients."""
 
 

@@ -6,12 +6,12 @@ A batch or an ingestion waits for one of its ledger tasks, for something that is
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from pydantic import BaseModel, Field
 
-from api.answer.json_response import unix_seconds
-from api.queue.served_models import ServedModels
+from api.schemas.common import unix_seconds
+from api.served_models import ServedModels
 from tasks.errors import DiskFull
 from tasks.ledger import DOCUMENTS, AsyncLedger, State, Task
 from tasks.ledger.standing import QueueStanding, Standings, TaskStanding, read_standings
@@ -42,11 +42,9 @@ class Waiting(BaseModel):
 
     code: Code
     message: str = Field(
-        examples=["Third in the bulk lane; about 12 min of work before it; 2 workers at 160 texts/s."],
+        examples=["Waits for its turn in the bulk lane; about 12 min of work before it; 2 workers at 160 texts/s."],
         description="The same in one sentence, without any text of the caller's.",
     )
-    position: int | None = Field(description="Of the next turns in its lane, 1 for the next one.")
-    tasks_before: int | None = Field(description="Tasks of its lane that take a turn before; a minimum if no position.")
     seconds: int | None = Field(description="in_line: of work that is served before its end; working: until its end.")
     workers: int | None = Field(description="That serve it now.")
     rate: float | None = Field(description="Texts per second of all of them.")
@@ -67,35 +65,29 @@ class _Reason:
     seconds: float | None = None
     now_ms: int = 0
 
-    def to_json(self) -> dict[str, Any]:
-        """For orjson."""
-        line = self.standing if self.code == "in_line" else None
-        before = line.before if line else None
+    def told(self) -> Waiting:
+        """As it is answered."""
         queue = self.queue
         rate = self.standing.items_per_s if self.standing and queue and queue.name != DOCUMENTS else None
-        return {
-            "code": self.code,
-            "message": _sentence(self, rate),
-            "position": None if before is None or (line and line.more) else before + 1,
-            "tasks_before": before,
-            "seconds": None if self.seconds is None else round(self.seconds),
-            "workers": queue.workers if queue else None,
-            "rate": None if rate is None else round(rate, 1),
-            "since": unix_seconds(self.since_ms),
-            "next_try_in": self.next_try_in_s,
-        }
+        return Waiting(
+            code=self.code,
+            message=_sentence(self, rate),
+            seconds=None if self.seconds is None else round(self.seconds),
+            workers=queue.workers if queue else None,
+            rate=None if rate is None else round(rate, 1),
+            since=unix_seconds(self.since_ms),
+            next_try_in=self.next_try_in_s,
+        )
 
 
-async def why_waiting(
-    ledger: AsyncLedger, served: ServedModels, records: Sequence[Record]
-) -> list[dict[str, Any] | None]:
+async def why_waiting(ledger: AsyncLedger, served: ServedModels, records: Sequence[Record]) -> list[Waiting | None]:
     """The field `waiting` of each, in one call of the ledger for all; None of those that have ended.
 
     Raises:
         RedisUnavailable: no answer.
     """
     standings = await standings_of(ledger, served, records)
-    return [waiting_json(record, standings) for record in records]
+    return [waiting_of(record, standings) for record in records]
 
 
 async def standings_of(ledger: AsyncLedger, served: ServedModels, records: Sequence[Record]) -> Standings:
@@ -118,7 +110,7 @@ def _with_outage(queue: QueueStanding, served: ServedModels) -> QueueStanding:
     return queue if outage is None else replace(queue, outage=(outage[0], round(outage[1] * 1000), outage[2]))
 
 
-def waiting_json(record: Record, standings: Standings) -> dict[str, Any] | None:
+def waiting_of(record: Record, standings: Standings) -> Waiting | None:
     """The field `waiting` of one. `standings`: of its queues and of what it waits for; None where it has ended."""
     if has_ended(record):
         return None
@@ -127,7 +119,7 @@ def waiting_json(record: Record, standings: Standings) -> dict[str, Any] | None:
         reason = of(standings, standings.queue(record.queue), [record.id])
     else:
         reason = _of_batch(record, standings) if isinstance(record, Batch) else _of_ingestion(record, standings)
-    return replace(reason, now_ms=standings.now_ms).to_json()
+    return replace(reason, now_ms=standings.now_ms).told()
 
 
 # What has to be known of each.
@@ -176,6 +168,9 @@ def _is_open(state: State | None) -> bool:
 
 # The reason.
 
+_DEATH_MATTERS_MS = 60_000
+"""So long after the last one: what killed its worker is tried again within seconds, and what does not is done."""
+
 
 def _of_task(standings: Standings, queue: QueueStanding, task_ids: Sequence[str]) -> _Reason:
     """That of whoever waits for these tasks of one queue: of the one that is worked on, else of the next one."""
@@ -183,9 +178,11 @@ def _of_task(standings: Standings, queue: QueueStanding, task_ids: Sequence[str]
         code: Code = "no_documents_worker" if queue.name == DOCUMENTS else "no_worker"
         return _Reason(code, queue=queue, since_ms=queue.absent_ms)
     found = [standings.tasks[task_id] for task_id in task_ids if task_id in standings.tasks]
-    first = min(found, key=lambda task: (task.state is State.QUEUED, task.before or 0), default=None)
+    first = min(found, key=lambda task: (task.state is State.QUEUED, task.cost_before), default=None)
     if first is None:  # it has ended in this moment, or its next step is due
         return _Reason("working", queue=queue)
+    if first.deaths and standings.now_ms - first.died_ms < _DEATH_MATTERS_MS:
+        return _Reason("workers_died", first, queue, since_ms=first.died_ms)
     timed = queue.name != DOCUMENTS  # nobody knows how long a job takes
     if first.state is State.QUEUED:
         return _Reason("in_line", first, queue, seconds=first.seconds_before if timed else None)
@@ -248,12 +245,10 @@ def _of_ingestion(ingestion: Ingestion, standings: Standings) -> _Reason:
 
 # The sentence.
 
-_ORDINALS = ("First", "Second", "Third", "Fourth", "Fifth", "Sixth", "Seventh", "Eighth", "Ninth", "Tenth")
-
 
 def _sentence(reason: _Reason, rate: float | None) -> str:
     if reason.code == "in_line":
-        return "; ".join((_place(reason), *_ahead(reason), _served(reason.queue, rate))) + "."
+        return "; ".join((_lane(reason), *_ahead(reason), _served(reason.queue, rate))) + "."
     if reason.code == "working":
         left = "" if reason.seconds is None else f"; about {_duration(reason.seconds)} left"
         return f"Being worked on{left}; {_served(reason.queue, rate)}."
@@ -267,7 +262,7 @@ def _sentence(reason: _Reason, rate: float | None) -> str:
         "sink_unavailable": f"The sink does not answer{since}{again}.",
         "storage_unavailable": _storage_says(reason) or f"The server's storage does not answer{since}{again}.",
         "disk_full": f"The server's storage is full{since}{again}.",
-        "workers_died": f"The workers of its last try died{again}.",
+        "workers_died": f"{_died(reason)}{again}.",
     }[reason.code]
 
 
@@ -275,15 +270,19 @@ def _storage_says(reason: _Reason) -> str:
     return reason.queue.outage[2] if reason.queue and reason.queue.outage else ""
 
 
-def _place(reason: _Reason) -> str:
+def _died(reason: _Reason) -> str:
+    if reason.standing is None:
+        return "The workers of its last try died"
+    deaths = reason.standing.deaths
+    return f"Its worker died{'' if deaths == 1 else f' {deaths} times'}; it is tried again"
+
+
+def _lane(reason: _Reason) -> str:
     line = reason.standing
-    if line is None or line.before is None:
+    if line is None:
         return "Waits for its turn"
     lane = "documents queue" if reason.queue and reason.queue.name == DOCUMENTS else f"{line.lane} lane"
-    if line.more:
-        return f"At least {line.before:,} tasks before it in the {lane}"
-    place = _ORDINALS[line.before] if line.before < len(_ORDINALS) else f"Number {line.before + 1:,}"
-    return f"{place} in the {lane}"
+    return f"Waits for its turn in the {lane}"
 
 
 def _ahead(reason: _Reason) -> tuple[str, ...]:

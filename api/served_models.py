@@ -1,16 +1,19 @@
-"""What the web tier knows about models and queues: the last overview of the ledger, at most about a second old."""
+"""What workers serve, as the API knows it: names and aliases, queues and speeds.
+
+The API learns of it by the last overview of the ledger, at most about a second old (`api.waiting.ledger_watch`).
+"""
 
 import math
 import time
 from collections.abc import Callable, Mapping
 
-from api.server.overload import Returns
 from tasks.errors import ModelNotFound, RedisUnavailable
 from tasks.item import FLOAT32_BYTES
-from tasks.ledger import DOCUMENTS, Admission, Lane, ModelEntry, ModelOverview, Task
+from tasks.ledger import DOCUMENTS, Admission, KeyRoom, Lane, ModelEntry, ModelOverview, Task
 from tasks.ledger.executor import spread
 from tasks.ledger.operations import MAX_RETRY_AFTER_S
 from tasks.ledger.overview import ServedModel, find_served
+from tasks.ledger.task import NO_KEY_LIMITS, KeyAdmission
 from worker_config.settings import Settings
 
 UNKNOWN_MODEL_DIMENSION = 1024
@@ -48,8 +51,6 @@ class ServedModels:
         self._clock = clock
         self.own_model = settings.served_model_name
         self._own_names = settings.served_names
-        self.returns = Returns(settings.max_backlog_s, clock)
-        """When those are to come back for whom there is no room now."""
         self.overviews: Mapping[str, ModelOverview] = {}
         self.documents: ModelOverview | None = None
         """The queue of work that needs no model. No model is found under its name."""
@@ -69,7 +70,6 @@ class ServedModels:
         now = self._clock()
         self._absent_since = {name: before.get(name, now) for name in absent}
         self.documents = overviews.get(DOCUMENTS, self.documents)
-        self.returns.forget(lambda model, lane, owner: self._queued(model, lane, owner)[0] == 0)
         self._served = {}  # last: `served` takes it before it reads the overviews
         self.seen_at = time.time()
         self.redis_up = True
@@ -97,20 +97,22 @@ class ServedModels:
         """The model that a request names; without a name the configured one.
 
         Raises:
-            ModelNotFound: nobody has ever served it here.
+            ModelNotFound: nobody has ever served it here; with the names of those that are served.
             RedisUnavailable: Redis has not been reachable since the start, so nothing can be said.
         """
         kept = self._served  # before the overviews: threads come here too, and `update` replaces both in between
         served = kept.get(name)
         if served is not None:
             return served
-        served = find_served(self.own_model if name is None else name, self._own_names, self.overviews)
-        if served is not None:
-            kept[name] = served
-            return served
-        if self.seen_at is None:
-            raise RedisUnavailable("The queue (Redis) does not answer; try again shortly.", retry_after_s=spread(3))
-        raise ModelNotFound(f"There is no model {name!r} here. GET /v1/models lists those there are.", param="model")
+        try:
+            served = find_served(self.own_model if name is None else name, self._own_names, self.overviews)
+        except ModelNotFound:
+            if self.seen_at is None:
+                unknown = "The queue (Redis) does not answer; try again shortly."
+                raise RedisUnavailable(unknown, retry_after_s=spread(3)) from None
+            raise
+        kept[name] = served
+        return served
 
     def entry(self, model: str) -> ModelEntry | None:
         """What a worker said of the model; None when none has loaded it yet."""
@@ -140,6 +142,7 @@ class ServedModels:
         *,
         listed: bool,
         wait_s: float | None = None,
+        key: KeyAdmission = NO_KEY_LIMITS,
     ) -> Admission:
         """The limits that SUBMIT checks for a task of this lane whose vectors are cut to `dimensions`.
 
@@ -149,6 +152,7 @@ class ServedModels:
             dimensions: None: those of the model.
             listed: nobody waits for it on an open connection, and its result lives long.
             wait_s: its caller waits so long. What would not be done by then is work for nobody.
+            key: limits of its caller's key.
         """
         s = self._settings
         dimension = dimensions or (served.entry.dimension if served.entry else UNKNOWN_MODEL_DIMENSION)
@@ -161,27 +165,19 @@ class ServedModels:
             max_memory_percent=s.max_redis_memory_percent * (_LONG_LIVED_PART if listed else 1),
             vector_bytes=FLOAT32_BYTES * dimension + _ITEM_BYTES,
             owner_share=_OWNER_SHARE if self._several() else 0,
+            key=key,
         )
 
     def limit(self, model: str) -> int:
         """The work that a query may find before it when it is taken, its own included, in estimated tokens."""
         return max(1, int(self._settings.max_backlog_s * self._rate(model)))
 
-    def room(self, model: str, owner: str) -> tuple[int, float]:
-        """What admission still lets `owner` bring to the online lane in one request that is as large as all it has.
-
-        Returns:
-            estimated tokens, and the seconds until all that it has queued is done.
-        """
+    def room(self, model: str, owner: str) -> KeyRoom:
+        """What admission still lets `owner` bring to the online lane in one request that is as large as all it has."""
         mine, of_others, others = self._queued(model, Lane.ONLINE, owner)
         limit = self.limit(model)
         left = max(limit - of_others, limit // (others + 1)) - mine
-        return max(0, left), (mine + min(of_others, others * mine)) / self._rate(model)
-
-    def turn_s(self, model: str, lane: Lane, owner: str, cost: int) -> float:
-        """Seconds of work until so much of the owner's is done, when others take turns with it."""
-        _, _, others = self._queued(model, lane, owner)
-        return cost * (others + 1) / self._rate(model)
+        return KeyRoom(limit, max(0, left), (mine + min(of_others, others * mine)) / self._rate(model))
 
     def retry_after_s(self, task: Task, *, new: bool = False) -> int:
         """Seconds until the task should be done, 1 to 120: each other task gets as much as this one before, or less.

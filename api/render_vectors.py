@@ -2,45 +2,16 @@
 
 import io
 from collections.abc import Iterator
-from typing import Literal
 
 import numpy as np
 import orjson
-from pydantic import BaseModel, Field
 
-from api.answer.json_response import Reason, Usage
 from tasks.ledger import Result
 from tasks.wire import embedding_list as rendering
 
 NPY = "application/x-npy"
 _ROWS_AT_ONCE = 32
 """Rendering holds the interpreter lock, and with it the event loop."""
-
-
-class Embedding(BaseModel):
-    """One vector, at the index of its text."""
-
-    object: Literal["embedding"]
-    index: int
-    embedding: list[float] | str = Field(description="Numbers, or base64 of little-endian float32.")
-    truncated: bool = Field(False, description="Present and true when the text was cut at the model's maximum.")
-
-
-class FailedItem(BaseModel):
-    """Stands where a text has no vector; only in results of tasks."""
-
-    object: Literal["error"]
-    index: int
-    error: Reason
-
-
-class EmbeddingList(BaseModel):
-    """Vectors in input order."""
-
-    object: Literal["list"]
-    data: list[Embedding | FailedItem]
-    model: str
-    usage: Usage
 
 
 def size_bytes(result: Result) -> int:

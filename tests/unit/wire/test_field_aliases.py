@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tasks.errors import InvalidValue
-from tasks.wire.foreign_fields import in_own_words
+from tasks.wire.field_aliases import in_own_words
 
 
 @pytest.mark.parametrize(

@@ -1,1 +1,0 @@
-"""Writing an answer: errors, vectors, content, headers."""

@@ -1,1 +1,0 @@
-"""The routes, one file per family: they read a request, call one function, and render."""

@@ -1,1 +1,0 @@
-"""Reading a request: body, upload, caller, page, patience."""

@@ -1,1 +1,0 @@
-"""Connections, processes and the outermost layers, before a route sees a request."""

@@ -1,0 +1,84 @@
+"""What the three calls with texts ask for, by hand: the key, the body, the caller's patience and connection.
+
+`POST /v1/embeddings`, `/embed` and `/v1/tasks` take the request, where other routes declare what they ask for. Most of
+the processor time of a small query is the API's, and FastAPI's own dependencies were half of that.
+"""
+
+import math
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any, cast
+
+from fastapi import Request
+from fastapi.security import SecurityScopes
+from pydantic import BaseModel
+from starlette.datastructures import Headers
+
+from api.auth import current_key, known_key
+from api.dependencies import json_body
+from api.idempotency import HEADER, checked_key
+from api.parts import Services
+from api.request_limits import Holding
+from api.services.embeddings import TextsCall
+from api.waiting.subscription import until_gone
+
+_NETWORK_S = 2.0
+"""Left of a client's read timeout for the way there and back."""
+_ANNOUNCED = {
+    "x-stainless-read-timeout": "Seconds that OpenAI's client for Python waits; the answer comes before.",
+    "x-stainless-timeout": "The same of OpenAI's client for Node.",
+}
+
+
+def patience_s(headers: Headers) -> float:
+    """Seconds that the caller waits, as OpenAI's clients announce it: who has hung up learns nothing."""
+    limits = [math.inf]
+    for name in _ANNOUNCED:
+        try:
+            seconds = float(headers.get(name, 0))
+        except ValueError:
+            continue
+        if seconds > 0:  # Node's client cuts to whole seconds: its 0 is anything below one
+            limits.append(max(seconds - _NETWORK_S, seconds / 2))
+    return min(limits)
+
+
+IDEMPOTENCY = {HEADER: "Makes a repetition safe: the same key and body get the same object again."}
+
+
+def idempotency_key(request: Request) -> str | None:
+    """The `Idempotency-Key` of a request. Raises `InvalidValue` if it is none that can be known again."""
+    return checked_key(request.headers.get(HEADER))
+
+
+@asynccontextmanager
+async def texts_call(request: Request, *scopes: str) -> AsyncIterator[TextsCall]:
+    """The call of a key with one of these scopes, read behind the key, of one that the server can take in.
+
+    Raises:
+        Unauthenticated, ScopeMissing, RateLimited: as the dependencies of `api.auth` do.
+        Overloaded: too much is under way here.
+        EmbedqError, CallerGone: as `Bodies.read` does.
+    """
+    key = await current_key(SecurityScopes([*scopes]), request, await known_key(request))
+    parts = cast("Services", request.app.state.services)
+    await parts.door.require_room(key.owner)
+    with parts.bodies.budget.held_by(key.owner) as held:
+        body = await parts.bodies.read(request, held)
+        answer = Holding(parts.answers, key.owner)
+        gone = partial(until_gone, request.receive)
+        try:
+            yield TextsCall(key, body, patience_s(request.headers), gone, answer)
+        except BaseException:
+            answer.release()
+            raise
+
+
+def documented(kind: type[BaseModel], *scopes: str, headers: Mapping[str, str] = _ANNOUNCED) -> dict[str, Any]:
+    """`openapi_extra` of such a route: its body, its scopes and its headers."""
+    parameters = [
+        {"name": name, "in": "header", "description": description, "schema": {"type": "string"}}
+        for name, description in headers.items()
+    ]
+    return json_body(kind) | {"parameters": parameters, "security": [{"key": [*scopes]}]}

@@ -1,0 +1,138 @@
+"""WATCH from the API: once a second, bells for work that no worker fetches, and the end of what is overdue.
+
+So work goes on although a bell was lost, and tasks expire although no worker lives.
+"""
+
+import asyncio
+import logging
+import os
+import signal
+import time
+from collections.abc import Callable
+
+from redis.exceptions import RedisError
+
+from api.served_models import ServedModels
+from tasks.errors import EmbedqError, Overloaded, SchemaMismatch, reason
+from tasks.ledger import DOCUMENTS, AsyncLedger, operations
+from worker_config.bell import BellThread
+from worker_config.celery_app import make_celery
+from worker_config.settings import Settings
+
+_log = logging.getLogger(__name__)
+
+INTERVAL_S = 1.0
+_MAX_WATCHES = 50
+"""Per queue and round, so that one cannot keep the others and the overview waiting."""
+_TOO_BUSY_ROUNDS = 5
+"""In a row."""
+
+
+class Bells(BellThread):
+    """Sends bells off the event loop. If one cannot be sent, idle workers are called through the ledger.
+
+    Args:
+        settings: with the Redis that carries the bells.
+        count: called with the model and whether the bell went out.
+    """
+
+    def __init__(self, settings: Settings, count: Callable[[str, bool], None]) -> None:
+        super().__init__(make_celery(settings), self._note)
+        self._count = count
+        self._call: Callable[[str], object] = lambda _: None
+
+    def call_through(self, ledger: AsyncLedger) -> None:
+        """From now on workers are called whose bell cannot be sent. The event loop runs until `close` has returned."""
+        loop = asyncio.get_running_loop()
+
+        async def call(queue: str) -> None:
+            try:
+                await ledger.run(operations.call_idle(queue))
+            except (EmbedqError, RedisError) as error:
+                _log.debug("idle workers were not called (%s)", type(error).__name__)
+
+        self._call = lambda queue: asyncio.run_coroutine_threadsafe(call(queue), loop)
+
+    def _note(self, queue: str, sent: bool) -> None:
+        self._count(queue, sent)
+        if not sent:
+            self._call(queue)
+
+
+class LedgerWatch:
+    """Watches all queues, tells `ServedModels` what it sees, and survives every outage of Redis.
+
+    Args:
+        ledger: is watched.
+        models: take in each overview.
+        bells: are rung for work that waits.
+        timed: takes the seconds that Redis needed for each overview.
+
+    Attributes:
+        mismatch: set when Redis came back with another version's data; the process has been told to stop.
+    """
+
+    def __init__(
+        self,
+        ledger: AsyncLedger,
+        models: ServedModels,
+        bells: Bells,
+        timed: Callable[[float], None] = lambda _: None,
+    ) -> None:
+        self._ledger = ledger
+        self._models = models
+        self._bells = bells
+        self._timed = timed
+        self._schema_checked = False
+        self._failing = False
+        self._too_busy = 0
+        self.mismatch: SchemaMismatch | None = None
+
+    async def run(self) -> None:
+        """Looks once a second, for ever."""
+        while True:
+            await asyncio.sleep(INTERVAL_S)
+            await self.look()
+
+    async def look(self) -> None:
+        """One round. Logs the first of several failures; never raises them."""
+        try:
+            await self._round()
+        except SchemaMismatch as error:
+            self.mismatch = error
+            os.kill(os.getpid(), signal.SIGTERM)  # `api.__main__` then exits with the code for configuration errors
+        except Overloaded:
+            # One says nothing about Redis: what is known of it stays. After several nothing is known any more.
+            self._too_busy += 1
+            if self._too_busy >= _TOO_BUSY_ROUNDS:
+                self._models.lost()
+        except Exception as error:  # noqa: BLE001 - the watch is what notices failures; it must outlive all of them
+            self._models.lost()
+            self._too_busy = 0
+            if not self._failing:
+                _log.warning("the queue cannot be watched, trying again every second: %s", reason(error))
+            self._failing = True
+        else:
+            if self._failing:
+                _log.warning("the queue is watched again")
+            self._failing = False
+            self._too_busy = 0
+
+    async def _round(self) -> None:
+        await self._ledger.find_master()
+        if not self._schema_checked:
+            await self._ledger.run(operations.check_schema())
+            self._schema_checked = True
+        began_s = time.perf_counter()
+        self._models.update(await self._ledger.run(operations.overview(self._models.own_model, DOCUMENTS)))
+        self._timed(time.perf_counter() - began_s)
+        for queue in (*self._models.queues(), DOCUMENTS):
+            await self._watch(queue)
+
+    async def _watch(self, queue: str) -> None:
+        for _ in range(_MAX_WATCHES):
+            watched = await self._ledger.run(operations.watch(queue))
+            if watched.bell_due:
+                self._bells.send_bell(queue)
+            if not watched.more:
+                return
