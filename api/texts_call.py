@@ -48,7 +48,7 @@ IDEMPOTENCY = {HEADER: "Makes a repetition safe: the same key and body get the s
 
 
 def idempotency_key(request: Request) -> str | None:
-    """The `Idempotency-Key` of a request. Raises `InvalidValue` if it is none that can be known again."""
+    """The `Idempotency-Key` of a request. Raises `Invalid` if it is none that can be known again."""
     return checked_key(request.headers.get(HEADER))
 
 
@@ -57,7 +57,7 @@ async def texts_call(request: Request, *scopes: str) -> AsyncIterator[TextsCall]
     """The call of a key with one of these scopes, read behind the key, of one that the server can take in.
 
     Raises:
-        Unauthenticated, ScopeMissing, RateLimited: as the dependencies of `api.auth` do.
+        Unauthenticated, Forbidden, TooMany: as the dependencies of `api.auth` do.
         Overloaded: too much is under way here.
         EmbedqError, CallerGone: as `Bodies.read` does.
     """

@@ -44,7 +44,7 @@ class ServiceInfo:
         return [self.model(name) for name in self._models.names()]
 
     def model(self, name: str) -> Model:
-        """The model of this name. Raises `ModelNotFound`, or `RedisUnavailable` before Redis has answered."""
+        """The model of this name. Raises `NotFound`, or `RedisUnavailable` before Redis has answered."""
         served = self._models.served(name)
         workers = self._models.live_workers().get(served.name, 0)
         return Model.of(name, served.name, served.entry, workers=workers, started_at=_STARTED_AT)

@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import Scope
 
 from api import error_responses
-from tasks.errors import RateLimited
+from tasks.errors import TooMany
 
 
 class Held:
@@ -26,7 +26,7 @@ def _no_collector() -> Iterator[None]:
 
 
 def _refuse() -> None:
-    raise RateLimited("Too many.", retry_after_s=3)
+    raise TooMany("rate_limited", "Too many.", retry_after_s=3)
 
 
 def _refused() -> tuple[weakref.ref[Held], error_responses.AnsweredError | None]:
@@ -35,7 +35,7 @@ def _refused() -> tuple[weakref.ref[Held], error_responses.AnsweredError | None]
     scope: Scope = {"type": "http", "method": "POST", "path": "/v1/embeddings", "held": held}
     try:
         _refuse()
-    except RateLimited as error:
+    except TooMany as error:
         error_responses.response(error, scope, scope["path"])
     return weakref.ref(held), error_responses.answered(scope)
 
