@@ -277,9 +277,9 @@ def test_the_document_tells_the_errors_of_every_route(client: httpx.Client) -> N
 
 
 def test_metrics_are_made_once_a_second_however_often_they_are_read(app: ServedApp) -> None:
-    app.services.metrics.fresh_s = 1000
+    app.process.metrics.fresh_s = 1000
     first = app.client.get("/metrics").content
     for _ in range(3):
         app.client.get("/v1/models")
         assert app.client.get("/metrics").content == first
-    app.services.metrics.fresh_s = 0
+    app.process.metrics.fresh_s = 0
