@@ -11,7 +11,7 @@ from fastapi.routing import APIRoute
 
 from api import console_files, error_responses, openapi
 from api.middleware import Paths, Requests
-from api.parts import Services
+from api.process import Process
 from api.routes import (
     batches,
     datasets,
@@ -63,16 +63,16 @@ def create_app(
 
     `process`: which of several behind one port this is.
     """
-    services = Services.build(settings, process, times)
+    parts = Process.build(settings, process, times)
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[Mapping[str, Any]]:
         app.openapi()  # now: nobody shall wait for it in a request
-        background = await services.start()
-        if services.watchdog.mismatch is not None:
-            raise services.watchdog.mismatch  # a process that served would be replaced for ever
-        yield {"send_home": services.send_home}
-        await services.stop(background)
+        background = await parts.start()
+        if parts.watchdog.mismatch is not None:
+            raise parts.watchdog.mismatch  # a process that served would be replaced for ever
+        yield {"send_home": parts.send_home}
+        await parts.stop(background)
 
     # A redirect to the other form of a path would lose the body in some clients; both forms are routes instead.
     app = openapi.DocumentedApp(
@@ -87,47 +87,48 @@ def create_app(
         # Its spans would have the path and the query, where callers write texts. Ours are in worker_config/traces.py.
         telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
     )
-    _add_services(app, services, settings)
+    _add_services(app, parts, settings)
     for resource in ROUTERS:
         app.include_router(resource.router, generate_unique_id_function=_name)
     app.add_api_route("/console", console_files.page, response_class=FileResponse, include_in_schema=False)
     app.mount("/console", console_files.ConsoleFiles())
     openapi.add_page(app)
     error_responses.install(app)
-    _add_layers(app, services, settings)
+    _add_layers(app, parts, settings)
     return app
 
 
-def _add_services(app: FastAPI, services: Services, settings: Settings) -> None:
-    app.state.services = services
+def _add_services(app: FastAPI, process: Process, settings: Settings) -> None:
+    app.state.process = process
     app.state.settings = settings
-    app.state.storage = services.storage
-    app.state.keys, app.state.rates = services.keys, services.rates
-    app.state.in_flight = services.door
-    app.state.key_service = KeyService(services.keys, services.ledger, services.storage)
-    registry, new_tasks = services.registry, services.new_tasks
-    app.state.embeddings = EmbeddingService(new_tasks, services.calls, registry, services.rates, settings)
+    app.state.storage = process.storage
+    app.state.keys, app.state.rates = process.keys, process.rates
+    app.state.in_flight = process.door
+    app.state.key_service = KeyService(process.keys, process.ledger, process.storage)
+    registry, new_tasks = process.registry, process.new_tasks
+    app.state.embeddings = EmbeddingService(new_tasks, process.calls, registry, process.rates, settings)
     app.state.tasks = TaskService(
-        services.ledger,
+        process.ledger,
         new_tasks=new_tasks,
-        submitter=services.submitter,
-        subscription=services.hub,
+        submitter=process.submitter,
+        subscription=process.hub,
         models=registry,
-        keys=services.keys,
+        keys=process.keys,
         settings=settings,
     )
     app.state.datasets = DatasetService(
-        services.datasets, services.storage, services.registry, services.calls.embed_query, settings.max_wait_s
+        process.datasets, process.storage, process.registry, process.calls.embed_query, settings.max_wait_s
     )
-    app.state.service = ServiceInfo(services.ledger, services.registry, services.storage, settings)
-    app.state.metrics = services.metrics
-    app.state.files = FileService(services.ledger, services.storage, settings)
-    app.state.batches = BatchService(services.ledger, services.registry, settings)
-    app.state.ingestions = IngestionService(services.ledger, services.registry, services.storage, settings)
-    app.state.jobs = JobService(services.ledger, services.registry)
+    app.state.service = ServiceInfo(process.ledger, process.registry, process.storage, settings)
+    app.state.metrics = process.metrics
+    app.state.bodies, app.state.answers = process.bodies, process.answers
+    app.state.files = FileService(process.ledger, process.storage, settings)
+    app.state.batches = BatchService(process.ledger, process.registry, settings)
+    app.state.ingestions = IngestionService(process.ledger, process.registry, process.storage, settings)
+    app.state.jobs = JobService(process.ledger, process.registry)
 
 
-def _add_layers(app: FastAPI, services: Services, settings: Settings) -> None:
+def _add_layers(app: FastAPI, process: Process, settings: Settings) -> None:
     if settings.cors_origins:
         # Cookies are never asked for: keys come in headers that a page must have. Any header may be sent, as OpenAI's
         # client in a browser sends a dozen of its own.
@@ -140,9 +141,9 @@ def _add_layers(app: FastAPI, services: Services, settings: Settings) -> None:
         )
     app.add_middleware(
         Requests,
-        metrics=services.metrics,
-        rules=services.rules,
+        metrics=process.metrics,
+        rules=process.rules,
         access_log=settings.access_log,
-        traces=services.traces,
+        traces=process.traces,
     )
     app.add_middleware(Paths)  # the last one added is the outermost

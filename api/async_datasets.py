@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
 from api.async_storage import AsyncStorage
-from tasks.errors import DatasetUnknown, NotReady, NotStored, Overloaded
+from tasks.errors import NotFound, NotReady, NotStored, Overloaded
 from tasks.ledger.executor import spread
 from tasks.records import datasets
 from tasks.records.datasets import Catalog, Version
@@ -52,7 +52,7 @@ class AsyncDatasets:
         """The present version of a dataset that exists.
 
         Raises:
-            DatasetUnknown: there is none.
+            NotFound: there is none.
             StorageUnavailable: it cannot be known.
         """
         if not datasets.is_dataset_name(name):
@@ -69,7 +69,7 @@ class AsyncDatasets:
         If parts are gone, because the dataset was replaced and swept meanwhile, it is called for the next version.
 
         Raises:
-            DatasetUnknown, StorageUnavailable: as `present`.
+            NotFound, StorageUnavailable: as `present`.
             NotStored: a part is not in the storage, or damaged.
             NotReady: pyarrow is not installed here, or the process stops.
             Overloaded: too many calls, or too many of this owner, wait for a thread.
@@ -140,9 +140,10 @@ class AsyncDatasets:
         return Contents(self._reader.until(stopping), catalog)
 
 
-def dataset_unknown() -> DatasetUnknown:
+def dataset_unknown() -> NotFound:
     """The caller has no dataset of this name."""
-    return DatasetUnknown(
+    return NotFound(
+        "dataset_not_found",
         "You have no dataset of this name. GET /v1/datasets lists yours. A table in PostgreSQL is not a dataset.",
         param="name",
     )

@@ -23,7 +23,7 @@ from starlette.datastructures import Headers
 from starlette.types import Scope as RequestScope
 
 from api.request_limits import InFlight, RequestRates
-from tasks.errors import RateLimited, RedisUnavailable, ScopeMissing, Unauthenticated, Unavailable
+from tasks.errors import Forbidden, RedisUnavailable, TooMany, Unauthenticated, Unavailable
 from tasks.ledger import ANONYMOUS, AsyncLedger
 from tasks.ledger.executor import spread
 from tasks.records.api_keys import (
@@ -208,13 +208,14 @@ class Keys:
             self._trying = asyncio.create_task(self.refresh(), name="first keys")
         await asyncio.shield(self._trying)
 
-    def scope_missing(self, key: Key, scopes: Collection[Scope]) -> ScopeMissing:
+    def scope_missing(self, key: Key, scopes: Collection[Scope]) -> Forbidden:
         """The error for a key that has none of these scopes."""
         needed = " or ".join(scope for scope in Scope if scope in scopes)
         if key.name == ANONYMOUS:
-            return ScopeMissing(
+            return Forbidden(
+                "scope_missing",
                 f"This call needs a key with the scope {needed}. The first key is made where the service runs, through "
-                "its Redis: embedq keys create NAME"
+                "its Redis: embedq keys create NAME",
             )
         having = ",".join(scope for scope in Scope if scope in key.scopes) or "none"
         if self.environment.get(key.name) is key:
@@ -223,7 +224,9 @@ class Keys:
             one = Scope.READ if Scope.READ in scopes else next(scope for scope in Scope if scope in scopes)
             all_then = ",".join(scope for scope in Scope if scope in key.scopes | {one})
             remedy = f"A key with the scope admin adds it: embedq keys limits {key.name} --scopes {all_then}"
-        return ScopeMissing(f"This call needs the scope {needed}; the key {key.name} has {having}. {remedy}")
+        return Forbidden(
+            "scope_missing", f"This call needs the scope {needed}; the key {key.name} has {having}. {remedy}"
+        )
 
 
 _REVOKED = "This API key was revoked."
@@ -266,7 +269,7 @@ async def known_key(request: Request) -> Key:
 
     Raises:
         Unauthenticated: no key came, or only wrong ones.
-        RateLimited: the key may not make another request now.
+        TooMany: the key may not make another request now.
         RedisUnavailable: the keys are not known yet.
     """
     keys: Keys = request.app.state.keys
@@ -275,7 +278,7 @@ async def known_key(request: Request) -> Key:
         key = await keys.known(request.headers)
         request.scope[_KEY] = key
         await rates.count(key)
-    except (Unauthenticated, RateLimited):
+    except (Unauthenticated, TooMany):
         in_flight: InFlight = request.app.state.in_flight
         await in_flight.pause()
         raise
@@ -283,7 +286,7 @@ async def known_key(request: Request) -> Key:
 
 
 def require(request: Request, key: Key, scopes: Collection[Scope]) -> None:
-    """Raises `ScopeMissing` if the key has none of these scopes."""
+    """Raises `Forbidden` if the key has none of these scopes."""
     if not key.may(scopes):
         keys: Keys = request.app.state.keys
         raise keys.scope_missing(key, scopes)
@@ -298,7 +301,7 @@ async def current_key(
     """The key of this request, which has one of the scopes that the route needs.
 
     Raises:
-        ScopeMissing: it has none of them.
+        Forbidden: it has none of them.
     """
     require(request, key, {Scope(name) for name in needed.scopes})
     return key

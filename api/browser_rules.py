@@ -11,7 +11,7 @@ from ipaddress import ip_address
 from starlette.datastructures import Headers
 from starlette.types import Scope
 
-from tasks.errors import HostRefused, InvalidHTTP, OriginRefused
+from tasks.errors import Forbidden, Invalid
 from worker_config.settings import Settings
 
 _HOST = re.compile(r"(?:\[(?P<ip>[0-9a-f:.]+)\]|(?P<name>[^\s:/?#@\[\]\\,]*))(?::[0-9]{0,5})?")
@@ -38,33 +38,35 @@ class BrowserRules:
         """Looks at the head of a request.
 
         Raises:
-            InvalidHTTP: `Host` or `Origin` is none.
-            HostRefused: the server has no keys, and is called by a name that is not its own.
-            OriginRefused: the server has no keys, and a page of another origin wants to change something.
+            Invalid: `Host` or `Origin` is none.
+            Forbidden: the server has no keys, and is called by a name that is not its own.
+            Forbidden: the server has no keys, and a page of another origin wants to change something.
         """
         headers = Headers(scope=scope)
         hosts, origin = headers.getlist("host"), headers.get("origin", "").lower()
         if len(hosts) > 1:
-            raise InvalidHTTP("The request has several Host fields; it must have one.")
+            raise Invalid("invalid_http", "The request has several Host fields; it must have one.")
         if not hosts and scope["http_version"] == "1.1":
-            raise InvalidHTTP("The request has no Host field; HTTP/1.1 needs one.")
+            raise Invalid("invalid_http", "The request has no Host field; HTTP/1.1 needs one.")
         host = hosts[0].lower() if hosts else None
         named = None if host is None else _HOST.fullmatch(host)
         if host is not None and named is None:
-            raise InvalidHTTP("Host must be a name or an address, and maybe a port.")
+            raise Invalid("invalid_http", "Host must be a name or an address, and maybe a port.")
         if origin not in {"", "null"} and not _ORIGIN.fullmatch(origin):
-            raise InvalidHTTP("Origin must be a scheme, a host and maybe a port, or null.")
+            raise Invalid("invalid_http", "Origin must be a scheme, a host and maybe a port, or null.")
         if not self._is_open():
             return  # a web page has no key
         if self._hosts is not None and named is not None and not self._is_ours(named):
-            raise HostRefused(
+            raise Forbidden(
+                "host_not_allowed",
                 "This server has no API keys, so it answers only to local names: a web page could give it any other. "
-                "Call it as localhost or 127.0.0.1, or name it in EMBEDQ_ALLOWED_HOSTS."
+                "Call it as localhost or 127.0.0.1, or name it in EMBEDQ_ALLOWED_HOSTS.",
             )
         if scope["method"] not in _READING and self._is_foreign(scope, headers, host, origin):
-            raise OriginRefused(
+            raise Forbidden(
+                "origin_not_allowed",
                 "A web page of another origin may not do this on a server without API keys. "
-                "If it shall, name its origin in EMBEDQ_CORS_ORIGINS."
+                "If it shall, name its origin in EMBEDQ_CORS_ORIGINS.",
             )
 
     def _is_ours(self, host: re.Match[str]) -> bool:

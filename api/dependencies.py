@@ -13,8 +13,7 @@ from api.error_responses import CallerGone
 from api.idempotency import HEADER, MAX_KEY_CHARS
 from api.metrics import Metrics
 from api.offload import offload_in_turn
-from api.parts import Services
-from api.request_limits import Holding, sent
+from api.request_limits import Bodies, HeldBytes, Holding, sent
 from api.schemas.common import PagePlace
 from api.services.batches import BatchService
 from api.services.datasets import DatasetService
@@ -32,7 +31,7 @@ from tasks.wire.validation import parse_object, validated
 
 B = TypeVar("B", bound=BaseModel)
 
-# Services: one for each resource, made in `api.app`.
+# Process: one for each resource, made in `api.app`.
 
 
 def embeddings_of(request: Request) -> EmbeddingService:
@@ -144,9 +143,9 @@ WaitQuery = Annotated[
 
 
 async def _small_body(request: Request, key: Annotated[Key, Depends(known_key)]) -> AsyncIterator[bytes]:
-    parts = cast("Services", request.app.state.services)
-    with parts.bodies.budget.held_by(key.owner) as held:
-        yield await parts.bodies.read(request, held)
+    bodies = cast("Bodies", request.app.state.bodies)
+    with bodies.budget.held_by(key.owner) as held:
+        yield await bodies.read(request, held)
 
 
 SmallBody = Annotated[bytes, Depends(_small_body)]
@@ -218,7 +217,7 @@ Gone = Annotated[Callable[[], Coroutine[Any, Any, None]], Depends(_gone)]
 
 
 async def _answer(request: Request, key: Annotated[Key, Depends(known_key)]) -> AsyncIterator[Holding]:
-    with cast("Services", request.app.state.services).answers.held_by(key.owner) as held:
+    with cast("HeldBytes", request.app.state.answers).held_by(key.owner) as held:
         yield held
 
 

@@ -5,6 +5,7 @@ the member `error` that OpenAI's clients read, or the form of text-embeddings-in
 """
 
 import secrets
+from http import HTTPStatus
 from typing import Any, Literal, NamedTuple, cast
 
 import orjson
@@ -20,16 +21,14 @@ from starlette.types import Scope
 
 from api.security_headers import security_headers
 from tasks.errors import (
-    BodyTooLarge,
     EmbedqError,
-    EncodingFailed,
     InternalError,
-    InvalidValue,
-    MethodNotAllowed,
+    Invalid,
+    NotFound,
     NotReplicated,
     RangeNotSatisfiable,
+    Refused,
     RequestError,
-    RouteNotFound,
     Unauthenticated,
 )
 from tasks.item import ItemError
@@ -38,16 +37,19 @@ from tasks.wire.validation import translated
 # Errors that only the web tier has: one text of a request failed, or the caller has left.
 
 
-class ItemFailed(EncodingFailed):
+class ItemFailed(RequestError):
     """One text of a synchronous request has no vector; the request fails, because clients read a hole as a vector.
 
-    Attributes:
-        item_code: the item's own stable code; it takes the place of the class's.
+    Its code is that of the text.
     """
+
+    status = 422
+    title = "An input could not be encoded"
+    should_retry = False
 
     def __init__(self, index: int, error: ItemError) -> None:
         super().__init__(f"input[{index}]: {error.message}", param=f"input[{index}]")
-        self.item_code = error.code
+        self.code = error.code
 
 
 class ItemRefused(ItemFailed):
@@ -94,14 +96,13 @@ class Problem(BaseModel):
 
 def problem(error: EmbedqError, *, instance: str) -> Response:
     """The response to a request for the path `instance` that ended in `error`."""
-    code = code_of(error)
     body = {
-        "type": f"urn:embedq:error:{code}",
+        "type": f"urn:embedq:error:{error.code}",
         "title": error.title,
         "status": error.status,
         "detail": error.detail,
         "instance": instance,
-        "error": {"message": error.detail, "type": error.type, "param": error.param, "code": code},
+        "error": {"message": error.detail, "type": error.type, "param": error.param, "code": error.code},
     }
     return Response(orjson.dumps(body), error.status, headers(error), MEDIA_TYPE)
 
@@ -112,11 +113,6 @@ def refusal(error: EmbedqError) -> Response:
     own = [(b"connection", b"close"), (b"x-request-id", b"req_" + secrets.token_hex(12).encode())]
     answer.raw_headers += [*security_headers(answer.raw_headers), *own]
     return answer
-
-
-def code_of(error: EmbedqError) -> str:
-    """The stable code that callers are told."""
-    return error.item_code if isinstance(error, ItemFailed) else error.code
 
 
 def headers(error: EmbedqError) -> dict[str, str]:
@@ -245,7 +241,7 @@ def note(scope: Scope, error: EmbedqError) -> None:
     Never the error itself: its traceback holds the frames that hold the scope. Of such cycles a flood of refused
     requests made 60,000 objects in five seconds, and the garbage collector stood in everybody's way for 130 ms.
     """
-    scope[_ANSWERED] = AnsweredError(code_of(error), error.retry_after_s)
+    scope[_ANSWERED] = AnsweredError(error.code, error.retry_after_s)
 
 
 def answered(scope: Scope) -> AnsweredError | None:
@@ -286,14 +282,14 @@ def _methods(request: Request) -> set[str]:
 
 def _translated(error: HTTPException, request: Request) -> EmbedqError:
     where = f"{request.method} {request.url.path}"
-    if error.status_code == RouteNotFound.status:
-        return RouteNotFound(f"There is no {where}. {_hint(request.url.path)}")
-    if error.status_code == MethodNotAllowed.status:
-        return MethodNotAllowed(f"{where} is not possible; the Allow header names the methods that are.")
-    if error.status_code == BodyTooLarge.status:
-        return BodyTooLarge("The body is larger than this call may have.")
-    if error.status_code == RequestError.status:
-        return InvalidValue(f"The body cannot be read: {error.detail}")
+    if error.status_code == HTTPStatus.NOT_FOUND:
+        return NotFound("route_not_found", f"There is no {where}. {_hint(request.url.path)}")
+    if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        return Refused("method_not_allowed", f"{where} is not possible; the Allow header names the methods that are.")
+    if error.status_code == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
+        return Refused("body_too_large", "The body is larger than this call may have.")
+    if error.status_code == HTTPStatus.BAD_REQUEST:
+        return Invalid("invalid_value", f"The body cannot be read: {error.detail}")
     return InternalError("Something unexpected happened while the request was routed.")
 
 

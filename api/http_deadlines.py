@@ -8,7 +8,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from api.error_responses import refusal
 from api.log_tally import Tally
-from tasks.errors import EmbedqError, HeadTooLarge, InvalidHTTP, Overloaded, RequestTimeout
+from tasks.errors import EmbedqError, Invalid, Overloaded, Refused
 
 _HEAD_BYTES, _FIELDS = 65_536, 128
 (_log := logging.getLogger(f"{__name__}.uvicorn")).setLevel(logging.ERROR)  # it warns of each bad request
@@ -37,13 +37,15 @@ class DeadlineProtocol(H11Protocol):
     def handle_events(self) -> None:
         head = self.conn.trailing_data[0].partition(b"\r\n\r\n")[0] if self.conn.their_state is h11.IDLE else b""
         if len(head) > _HEAD_BYTES or head.count(b"\n") > _FIELDS:  # h11 has no limit for what comes in one piece
-            self._refuse(HeadTooLarge(f"The head has more than {_HEAD_BYTES:,} bytes or {_FIELDS} fields."))
+            self._refuse(
+                Refused("head_too_large", f"The head has more than {_HEAD_BYTES:,} bytes or {_FIELDS} fields.")
+            )
         else:
             super().handle_events()
         self._watch()
 
     def send_400_response(self, msg: str) -> None:
-        self._refuse(InvalidHTTP(msg))
+        self._refuse(Invalid("invalid_http", msg))
 
     def shutdown(self) -> None:
         self.app_state["send_home"]()  # those who wait would hold the server for a minute
@@ -66,7 +68,7 @@ class DeadlineProtocol(H11Protocol):
         elif due == "head" and not self.conn.trailing_data[0]:
             self.transport.close()  # nothing has come
         else:
-            self._refuse(RequestTimeout("The request did not come in time."))
+            self._refuse(Refused("request_timeout", "The request did not come in time."))
 
     def _refuse(self, error: EmbedqError, why: str = "") -> None:
         _ended.add(why or error.code)

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 from hashlib import sha256
 
-from tasks.errors import InvalidValue
+from tasks.errors import Invalid
 from tasks.ledger import Alias
 
 HEADER = "Idempotency-Key"
@@ -17,11 +17,13 @@ def checked_key(key: str | None) -> str | None:
     """The key, if there is one.
 
     Raises:
-        InvalidValue: it is empty, too long, or not of printable ASCII. Servers and proxies read other bytes of a header
+        Invalid: it is empty, too long, or not of printable ASCII. Servers and proxies read other bytes of a header
             in different ways, so a repetition might not be known again.
     """
     if key is not None and not _KEY.fullmatch(key):
-        raise InvalidValue(f"{HEADER} must have 1 to {MAX_KEY_CHARS} printable ASCII characters.", param=HEADER)
+        raise Invalid(
+            "invalid_value", f"{HEADER} must have 1 to {MAX_KEY_CHARS} printable ASCII characters.", param=HEADER
+        )
     return key
 
 

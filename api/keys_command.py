@@ -21,7 +21,7 @@ from pydantic import ValidationError
 from api.auth import REFRESH_S
 from api.schemas.keys import NewKey
 from api.services.keys import key_of, name_taken
-from tasks.errors import EmbedqError, InvalidValue, KeyExists, Unavailable
+from tasks.errors import Conflict, EmbedqError, Invalid, Unavailable
 from tasks.ledger import ANONYMOUS, Ledger, operations
 from tasks.records.api_keys import (
     ALL_SCOPES,
@@ -81,7 +81,7 @@ def create(ledger: Ledger, settings: Settings, fields: dict[str, Any], *, owner:
 
     Raises:
         RequestError: a field is wrong, or the name is taken.
-        KeyExists: so is the owner, or everything of it was deleted.
+        Conflict: so is the owner, or everything of it was deleted.
         RedisUnavailable, SchemaMismatch: this Redis cannot be used.
     """
     body = validated(NewKey, fields)
@@ -122,8 +122,8 @@ def imported(ledger: Ledger, lines: Iterable[str]) -> dict[str, Any]:
     """Stores the keys of an export; how many there are now, and the names of those that another key has.
 
     Raises:
-        InvalidValue: a line is of no export. Those before it are stored.
-        RedisUnavailable, QuotaExceeded: likewise.
+        Invalid: a line is of no export. Those before it are stored.
+        RedisUnavailable, Forbidden: likewise.
     """
     found = ledger.run(read_keys())
     known = {key.name: key for key in _keys(found)}
@@ -136,7 +136,7 @@ def imported(ledger: Ledger, lines: Iterable[str]) -> dict[str, Any]:
                 continue
             key = Key.from_json(line.encode())
         except (ValueError, AttributeError):
-            raise InvalidValue(f"Line {line_number} is not a line of `embedq keys export`.") from None
+            raise Invalid("invalid_value", f"Line {line_number} is not a line of `embedq keys export`.") from None
         free = names.setdefault(key.owner, key.name) == key.name
         if known.get(key.name) == key or (free and ledger.run(write_key(key.name, b"", key.to_json()))):
             number += 1
@@ -147,12 +147,16 @@ def imported(ledger: Ledger, lines: Iterable[str]) -> dict[str, Any]:
 
 def _require_free(owner: str, keys: Iterable[Key], found: StoredKeys) -> None:
     if not is_owner(owner):
-        raise InvalidValue("owner must be the id of an owner, as GET /v1/keys shows it.", param="owner")
+        raise Invalid("invalid_value", "owner must be the id of an owner, as GET /v1/keys shows it.", param="owner")
     if owner in found.purged:
-        raise KeyExists("Everything of this owner was deleted, and nobody may have the id again.", param="owner")
+        raise Conflict(
+            "key_exists", "Everything of this owner was deleted, and nobody may have the id again.", param="owner"
+        )
     name = next((key.name for key in keys if key.owner == owner), None)
     if name is not None:
-        raise KeyExists(f"It is the owner of the key {name}. Rotate that one for another text.", param="owner")
+        raise Conflict(
+            "key_exists", f"It is the owner of the key {name}. Rotate that one for another text.", param="owner"
+        )
 
 
 def _keys(found: StoredKeys) -> Iterator[Key]:

@@ -15,7 +15,7 @@ from api.log_tally import Tally
 from api.metrics import Metrics
 from api.schemas.common import set_prefix
 from api.security_headers import security_headers
-from tasks.errors import EmbedqError, InternalError, RouteNotFound, Unauthenticated
+from tasks.errors import EmbedqError, InternalError, NotFound, Unauthenticated
 from worker_config.logs import with_fields
 from worker_config.subject import Subject, set_subject
 from worker_config.traces import Traces
@@ -152,7 +152,9 @@ class Requests:
 def _require_path(scope: Scope) -> None:
     # Starlette's patterns end with `$`, which also fits before a newline: /v1/models/%0A would be the list.
     if scope["path"].endswith("\n"):
-        raise RouteNotFound("There is no such path: it ends with a line break. See /openapi.json for what there is.")
+        raise NotFound(
+            "route_not_found", "There is no such path: it ends with a line break. See /openapi.json for what there is."
+        )
 
 
 def _request_id(scope: Scope) -> bytes:

@@ -19,14 +19,7 @@ from starlette.types import Receive, Scope, Send
 
 from api.error_responses import CallerGone
 from api.offload import offload
-from tasks.errors import (
-    BodyTooComplex,
-    BodyTooLarge,
-    Overloaded,
-    RateLimited,
-    RedisUnavailable,
-    UnsupportedMediaType,
-)
+from tasks.errors import Invalid, Overloaded, RedisUnavailable, Refused, TooMany
 from tasks.ledger import AsyncLedger, KeyRoom
 from tasks.ledger.executor import spread
 from tasks.ledger.operations import Taken, retry_after_of_key, take_request
@@ -129,15 +122,16 @@ class Bodies:
         """The whole body, fit to be parsed; `holding` has it.
 
         Raises:
-            BodyTooComplex: parsing it would take seconds, and many times its size.
+            Invalid: parsing it would take seconds, and many times its size.
             Overloaded: too many large bodies are here already.
             EmbedqError, CallerGone: as `read_body` does.
         """
         body = await read_body(request, self.max_bytes, holding.take)
         if len(body) > self.max_lists and await offload(len(body), has_more_parts, body, self.max_lists):
-            raise BodyTooComplex(
+            raise Invalid(
+                "body_too_complex",
                 f"The body holds more than {self.max_lists:,} lists, objects and fields (EMBEDQ_MAX_BODY_LISTS). "
-                f"Send fewer per request."
+                f"Send fewer per request.",
             )
         return body
 
@@ -148,9 +142,9 @@ async def read_body(request: Request, max_bytes: int, take: Callable[[int], None
     `take` is called with the size of what has come, as soon as that is not small, and with what comes then.
 
     Raises:
-        UnsupportedMediaType: it says otherwise, or is compressed. A missing type counts: a web page could send such a
+        Refused: it says otherwise, or is compressed. A missing type counts: a web page could send such a
             request unasked.
-        BodyTooLarge: it is longer than `max_bytes`; what is over the limit is never kept.
+        Refused: it is longer than `max_bytes`; what is over the limit is never kept.
         CallerGone: the client closed the connection first.
     """
     _require_json(request.headers.get("content-type", ""), request.headers.get("content-encoding", ""))
@@ -178,15 +172,16 @@ async def read_body(request: Request, max_bytes: int, take: Callable[[int], None
 def _require_json(content_type: str, content_encoding: str) -> None:
     media = content_type.partition(";")[0].strip().lower()
     if media != "application/json" and not (media.startswith("application/") and media.endswith("+json")):
-        raise UnsupportedMediaType("Send JSON with the header `Content-Type: application/json`.")
+        raise Refused("unsupported_media_type", "Send JSON with the header `Content-Type: application/json`.")
     if content_encoding.strip().lower() not in {"", "identity"}:
-        raise UnsupportedMediaType("Send the body as it is: Content-Encoding is not supported.")
+        raise Refused("unsupported_media_type", "Send the body as it is: Content-Encoding is not supported.")
 
 
-def _too_large(max_bytes: int) -> BodyTooLarge:
-    return BodyTooLarge(
+def _too_large(max_bytes: int) -> Refused:
+    return Refused(
+        "body_too_large",
         f"The body is larger than {max_bytes:,} bytes (EMBEDQ_MAX_BODY_BYTES). "
-        f"Send fewer texts per request, or a file to /v1/batches."
+        f"Send fewer texts per request, or a file to /v1/batches.",
     )
 
 
@@ -338,7 +333,7 @@ class RequestRates:
         While Redis is away nothing is counted: what needs no Redis is answered.
 
         Raises:
-            RateLimited: the owner has made as many as it may in the last second.
+            TooMany: the owner has made as many as it may in the last second.
         """
         per_s = key.limits.requests_per_second
         if per_s is None:
@@ -355,7 +350,8 @@ class RequestRates:
         wait_s = until_s - self._clock()
         if wait_s > 0:
             after_s = retry_after_of_key(wait_s)
-            raise RateLimited(
+            raise TooMany(
+                "rate_limited",
                 f"The limit of your key is reached: requests_per_second is {per_s:g}. Try again in {after_s} s.",
                 retry_after_s=after_s,
             )

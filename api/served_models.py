@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Callable, Mapping
 
-from tasks.errors import ModelNotFound, RedisUnavailable
+from tasks.errors import NotFound, RedisUnavailable
 from tasks.item import FLOAT32_BYTES
 from tasks.ledger import DOCUMENTS, Admission, KeyRoom, Lane, ModelEntry, ModelOverview, Task
 from tasks.ledger.executor import spread
@@ -97,7 +97,7 @@ class ServedModels:
         """The model that a request names; without a name the configured one.
 
         Raises:
-            ModelNotFound: nobody has ever served it here; with the names of those that are served.
+            NotFound: nobody has ever served it here; with the names of those that are served.
             RedisUnavailable: Redis has not been reachable since the start, so nothing can be said.
         """
         kept = self._served  # before the overviews: threads come here too, and `update` replaces both in between
@@ -106,7 +106,7 @@ class ServedModels:
             return served
         try:
             served = find_served(self.own_model if name is None else name, self._own_names, self.overviews)
-        except ModelNotFound:
+        except NotFound:
             if self.seen_at is None:
                 unknown = "The queue (Redis) does not answer; try again shortly."
                 raise RedisUnavailable(unknown, retry_after_s=spread(3)) from None

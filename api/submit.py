@@ -14,7 +14,7 @@ from api.schemas.embeddings import TaskBody
 from api.served_models import ServedModels
 from api.token_input import texts_of_tokens
 from api.waiting.ledger_watch import Bells
-from tasks.errors import BacklogFull, InputTooLarge, KeyLimitReached, NotReady, RateLimited, Unavailable
+from tasks.errors import BacklogFull, Invalid, NotReady, TooMany, Unavailable
 from tasks.item import Options, size_bytes
 from tasks.ledger import Alias, AsyncLedger, Lane, State, Submission, SubmitReply, Task, operations
 from tasks.ledger.executor import CALL_TIMEOUT_S
@@ -100,7 +100,7 @@ class NewTasks:
         Equal calls have one alias, so that a client's retries join the task and cost one round of work.
 
         Raises:
-            ModelNotFound, InvalidValue: there is no such model, or it has no such option.
+            NotFound, Invalid: there is no such model, or it has no such option.
             NotReady: no worker has told yet which prompt `input_type` means.
         """
         served, options = self._asked(body)
@@ -131,11 +131,13 @@ class NewTasks:
         """The task behind a search: the vector of a text as a query, cut to `dimensions`.
 
         Raises:
-            InputTooLarge, ModelNotFound, NotReady: the text or the model cannot be used.
+            Invalid, NotFound, NotReady: the text or the model cannot be used.
         """
         most = self._settings.max_input_bytes
         if size_bytes(text) > most:
-            raise InputTooLarge(f"query has more than {most:,} bytes (EMBEDQ_MAX_INPUT_BYTES).", param="query")
+            raise Invalid(
+                "input_too_large", f"query has more than {most:,} bytes (EMBEDQ_MAX_INPUT_BYTES).", param="query"
+            )
         body = EmbeddingsBody(input=[text], model=model, dimensions=dimensions, input_type="query")
         return self.awaited(key, body, wait_s)
 
@@ -218,8 +220,8 @@ class Submitter:
         """Stores the task, or joins the one that its alias names.
 
         Raises:
-            BacklogFull, StorageFull, IdempotencyConflict: nothing was stored.
-            RateLimited, KeyLimitReached: a limit of the owner's key; likewise.
+            BacklogFull, StorageFull, Refused: nothing was stored.
+            TooMany: a limit of the owner's key; likewise.
             Overloaded: as many are under way as this process can handle.
             RedisUnavailable: nothing was stored, or only the reply was lost; a repetition is safe with the same alias.
         """
@@ -231,7 +233,7 @@ class Submitter:
                 reply = await self._ledger.run(operations.submit(submission), timeout_s=_timeout_s(submission))
                 if traced is not None:
                     traced.set(_described(submission, reply))
-        except (Unavailable, RateLimited, KeyLimitReached) as error:
+        except (Unavailable, TooMany) as error:
             self._metrics.refused(submission, error.code)
             await self._in_flight.pause()  # a caller that is refused may ask again at once
             if isinstance(error, BacklogFull) and error.wait_s < operations.MAX_RETRY_AFTER_S:

@@ -18,8 +18,7 @@ from starlette.datastructures import Headers
 from api.auth import current_key, known_key
 from api.dependencies import json_body
 from api.idempotency import HEADER, checked_key
-from api.parts import Services
-from api.request_limits import Holding
+from api.request_limits import Bodies, Holding, InFlight
 from api.services.embeddings import TextsCall
 from api.waiting.subscription import until_gone
 
@@ -48,7 +47,7 @@ IDEMPOTENCY = {HEADER: "Makes a repetition safe: the same key and body get the s
 
 
 def idempotency_key(request: Request) -> str | None:
-    """The `Idempotency-Key` of a request. Raises `InvalidValue` if it is none that can be known again."""
+    """The `Idempotency-Key` of a request. Raises `Invalid` if it is none that can be known again."""
     return checked_key(request.headers.get(HEADER))
 
 
@@ -57,15 +56,16 @@ async def texts_call(request: Request, *scopes: str) -> AsyncIterator[TextsCall]
     """The call of a key with one of these scopes, read behind the key, of one that the server can take in.
 
     Raises:
-        Unauthenticated, ScopeMissing, RateLimited: as the dependencies of `api.auth` do.
+        Unauthenticated, Forbidden, TooMany: as the dependencies of `api.auth` do.
         Overloaded: too much is under way here.
         EmbedqError, CallerGone: as `Bodies.read` does.
     """
     key = await current_key(SecurityScopes([*scopes]), request, await known_key(request))
-    parts = cast("Services", request.app.state.services)
-    await parts.door.require_room(key.owner)
-    with parts.bodies.budget.held_by(key.owner) as held:
-        body = await parts.bodies.read(request, held)
+    parts = request.app.state
+    bodies = cast("Bodies", parts.bodies)
+    await cast("InFlight", parts.in_flight).require_room(key.owner)
+    with bodies.budget.held_by(key.owner) as held:
+        body = await bodies.read(request, held)
         answer = Holding(parts.answers, key.owner)
         gone = partial(until_gone, request.receive)
         try:

@@ -10,7 +10,7 @@ from base64 import b64decode
 from collections.abc import Sequence
 from pathlib import Path
 
-from tasks.errors import EmptyInput, InputTooLarge, InvalidType, InvalidValue
+from tasks.errors import Invalid
 from tasks.item import size_bytes
 
 _FILE = Path(__file__).with_name("cl100k_base.tiktoken")
@@ -60,9 +60,9 @@ def texts_of_tokens(value: Sequence[object], *, max_input_bytes: int, max_total_
 
 def _text(array: object, param: str, max_bytes: int) -> str:
     if not isinstance(array, list):
-        raise InvalidType(f"{param} must be a list of token numbers, as the first one is.", param=param)
+        raise Invalid("invalid_type", f"{param} must be a list of token numbers, as the first one is.", param=param)
     if not array:
-        raise EmptyInput(f"{param} is an empty list of token numbers; leave it out.", param=param)
+        raise Invalid("empty_input", f"{param} is an empty list of token numbers; leave it out.", param=param)
     tokens = [_token(number) for number in array[: max_bytes + 1]]  # no token is shorter than a byte
     if b"" in tokens:
         raise _no_token(array, tokens.index(b""), param)
@@ -72,7 +72,8 @@ def _text(array: object, param: str, max_bytes: int) -> str:
         text = b"".join(tokens).decode("utf-8", errors="replace")
         if size_bytes(text) <= max_bytes:
             return text
-    raise InputTooLarge(
+    raise Invalid(
+        "input_too_large",
         f"{param} stands for more than {max_bytes:,} bytes: the limit of one text (EMBEDQ_MAX_INPUT_BYTES), or what "
         f"the texts before it leave of the request's limit (EMBEDQ_MAX_BODY_BYTES). Split it into passages.",
         param=param,
@@ -84,10 +85,12 @@ def _token(number: object) -> bytes:
     return _tokens[number] if type(number) is int and 0 <= number < len(_tokens) else b""  # True is an int, too
 
 
-def _no_token(array: Sequence[object], index: int, param: str) -> InvalidType | InvalidValue:
+def _no_token(array: Sequence[object], index: int, param: str) -> Invalid:
     where = f"{param}[{index}]"
     if type(array[index]) is int:
-        return InvalidValue(f"{where} is no token number of cl100k_base.", param=where)
-    return InvalidType(
-        f"{where} must be a token number: a list in input is one text. Send texts as strings.", param=where
+        return Invalid("invalid_value", f"{where} is no token number of cl100k_base.", param=where)
+    return Invalid(
+        "invalid_type",
+        f"{where} must be a token number: a list in input is one text. Send texts as strings.",
+        param=where,
     )

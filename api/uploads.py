@@ -15,16 +15,7 @@ from starlette.types import Message
 
 from api.async_storage import AsyncStorage
 from api.error_responses import CallerGone
-from tasks.errors import (
-    EmbedqError,
-    FileTooLarge,
-    InvalidUnicode,
-    InvalidValue,
-    MissingParameter,
-    NotStored,
-    RangeNotSatisfiable,
-    UnsupportedMediaType,
-)
+from tasks.errors import EmbedqError, Invalid, NotStored, RangeNotSatisfiable, Refused
 from tasks.storage.writer import TEMPORARY, translated
 
 # Downloads.
@@ -59,7 +50,7 @@ async def download(storage: AsyncStorage, wanted: str | None, known: str | None,
 
     Raises:
         EmbedqError: `content.gone`.
-        RangeNotSatisfiable: the range begins behind the end.
+        Refused: the range begins behind the end.
         StorageUnavailable: they cannot be read now.
     """
     etag, size = f'"{content.tag}"', content.size_bytes
@@ -118,7 +109,7 @@ class Upload:
 
 
 def least_bytes(content_length: str, max_file_bytes: int) -> int:
-    """The least size that the file can have by the length of its form; raises `FileTooLarge`."""
+    """The least size that the file can have by the length of its form; raises `Refused`."""
     least = max(int(content_length) - _FORM_BYTES, 0) if content_length.isdecimal() else 0
     if least > max_file_bytes:
         raise too_large(max_file_bytes)
@@ -130,8 +121,8 @@ async def received(request: Request, max_file_bytes: int) -> AsyncIterator[Uploa
     """What a form of multipart/form-data brings, within the block.
 
     Raises:
-        UnsupportedMediaType, InvalidValue, InvalidUnicode: the body is not such a form.
-        MissingParameter, FileTooLarge: it has no file, or more than a file may have.
+        Refused, Invalid: the body is not such a form.
+        Invalid, Refused: it has no file, or more than a file may have.
         DiskFull, StorageUnavailable: the temporary folder does not take it.
         CallerGone: the client closed the connection first.
     """
@@ -149,7 +140,7 @@ async def received(request: Request, max_file_bytes: int) -> AsyncIterator[Uploa
     try:
         upload = _upload(form)
         if came - upload.size_bytes > _FORM_BYTES:
-            raise InvalidValue(f"The form has more than {_FORM_BYTES:,} bytes besides the file.")
+            raise Invalid("invalid_value", f"The form has more than {_FORM_BYTES:,} bytes besides the file.")
         yield upload
     finally:
         await form.close()
@@ -157,14 +148,14 @@ async def received(request: Request, max_file_bytes: int) -> AsyncIterator[Uploa
 
 async def _form(request: Request) -> FormData:
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "multipart/form-data":
-        raise UnsupportedMediaType("Send the file with `Content-Type: multipart/form-data`.")
+        raise Refused("unsupported_media_type", "Send the file with `Content-Type: multipart/form-data`.")
     try:
         with translated(TEMPORARY):
             return await request.form(max_files=1, max_fields=_MAX_FIELDS, max_part_size=_MAX_FIELD_BYTES)
     except HTTPException as error:
-        raise InvalidValue(f"The body is not a form that can be used: {error.detail}") from None
+        raise Invalid("invalid_value", f"The body is not a form that can be used: {error.detail}") from None
     except UnicodeError:
-        raise InvalidUnicode("The form is not text in UTF-8.") from None
+        raise Invalid("invalid_unicode", "The form is not text in UTF-8.") from None
     except ClientDisconnect:
         raise CallerGone from None
 
@@ -173,14 +164,14 @@ def _upload(form: FormData) -> Upload:
     files = {name: value for name, value in form.multi_items() if isinstance(value, UploadFile)}
     fields = {name: value for name, value in form.multi_items() if isinstance(value, str)}
     if files.keys() - {"file"}:
-        raise InvalidValue("A file must come in the part named 'file'.", param="file")
+        raise Invalid("invalid_value", "A file must come in the part named 'file'.", param="file")
     if "file" in fields:
-        raise InvalidValue("The part 'file' must be a file, with a name.", param="file")
+        raise Invalid("invalid_value", "The part 'file' must be a file, with a name.", param="file")
     if "file" not in files:
-        raise MissingParameter("Missing required parameter: 'file'.", param="file")
+        raise Invalid("missing_required_parameter", "Missing required parameter: 'file'.", param="file")
     return Upload(files["file"].filename or "", files["file"].size or 0, files["file"].file, fields)
 
 
-def too_large(limit: int, name: str = "EMBEDQ_MAX_FILE_BYTES") -> FileTooLarge:
+def too_large(limit: int, name: str = "EMBEDQ_MAX_FILE_BYTES") -> Refused:
     """The error for a file above the limit of the setting with this name."""
-    return FileTooLarge(f"The file is larger than {limit:,} bytes ({name}). Split it.", param="file")
+    return Refused("file_too_large", f"The file is larger than {limit:,} bytes ({name}). Split it.", param="file")

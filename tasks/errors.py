@@ -1,55 +1,24 @@
-"""Everything that can go wrong, as one tree. An error knows its HTTP status and its stable code.
+"""Everything that can go wrong. An error knows its HTTP status and its stable code.
+
+There is a class for what is caught by name, and one for each kind of answer; those have several codes, as data:
+`raise NotFound("task_not_found", "No such task.", param="id")`. The table in `docs/http.md` explains every code.
 
     EmbedqError
-    ├── RequestError            400  what the caller sent cannot be used
-    │   ├── InvalidJSON, MissingParameter, UnknownParameter, InvalidType, InvalidValue, InvalidUnicode
-    │   ├── EmptyInput, TooManyInputs, InputTooLarge, InputTooLong
-    │   ├── BodyTooComplex, InvalidHTTP
-    │   ├── BodyTooLarge        413
-    │   ├── HeadTooLarge        431
-    │   ├── RequestTimeout      408  the request did not come in time
-    │   ├── HostRefused, OriginRefused 403
-    │   ├── UnsupportedMediaType 415
-    │   ├── IdempotencyConflict 422
-    │   ├── Unauthenticated     401
-    │   ├── ScopeMissing        403  the key is valid and may not do this
-    │   ├── KeyUnknown          404
-    │   ├── KeyExists           409  choose another name
-    │   ├── KeyRevoked          409  never again
-    │   ├── KeyInUse            409  when it is revoked and purged
-    │   ├── RouteNotFound       404
-    │   ├── MethodNotAllowed    405
-    │   ├── ModelNotFound       404
-    │   ├── TaskNotFound        404
-    │   ├── TaskGone            410  it was known, its retention is over
-    │   ├── TaskNotFinished     409  ask again later
-    │   ├── TaskEnded           409  never again
-    │   ├── BatchUnknown        404
-    │   ├── BatchEnded          409  never again
-    │   ├── BatchOpen           409  when it has ended
-    │   ├── IngestionUnknown    404
-    │   ├── IngestionEnded      409  never again
-    │   ├── IngestionOpen       409  when it has ended
-    │   ├── ModelChanged        409  its workers serve another revision now
+    ├── RequestError            what the caller sent cannot be used
+    │   ├── Invalid             400  what was sent is wrong
     │   ├── SourceFailed        400  what an ingestion names cannot be listed
-    │   ├── SinkRefused         400  a sink can never take what an ingestion makes
-    │   │   └── SinkDimensionMismatch, SinkModelMismatch, DatasetDeleted
-    │   ├── DatasetUnknown      404
-    │   ├── DatasetModelMismatch 400 its vectors are of another model than the one that is to search it
-    │   ├── TooManyBatches      429  when one has ended
-    │   ├── TooManyIngestions   429  when one has ended
-    │   ├── RateLimited         429  when some of the key's rate has come back
-    │   ├── KeyLimitReached     429  when some of what the key has is done
+    │   ├── Unauthenticated     401
+    │   ├── Forbidden           403  valid, and not for this caller
+    │   ├── NotFound            404
+    │   ├── Conflict            409  not in this state: never again, or later
+    │   ├── ModelChanged        409  its workers serve another revision now
+    │   ├── TooMany             429  when some of what the key has is done, or some of its rate has come back
     │   │   └── AboveKeyLimit        never
-    │   ├── InvalidFile         400  an uploaded file cannot be what its purpose says
-    │   ├── FileTooLarge        413
-    │   ├── QuotaExceeded       403  the caller has stored as much as it may
-    │   ├── FileUnknown         404
-    │   ├── RangeNotSatisfiable 416
-    │   └── EncodingFailed      422  the model could not turn this input into a vector
+    │   ├── RangeNotSatisfiable 416  has the size of the file
+    │   └── Refused             the others, each with a status of its own
     ├── Unavailable             503  try again later
     │   ├── BacklogFull, Overloaded, StorageFull, RedisUnavailable (NotReplicated), NotReady, WaitTimeout
-    │   ├── StorageUnavailable, DiskFull, SinkUnavailable
+    │   └── StorageUnavailable, DiskFull, SinkUnavailable
     ├── NotStored               500  a stored object is not where it should be
     ├── SchemaMismatch               another version's data is in this Redis (exit 78)
     └── InternalError           500
@@ -58,24 +27,29 @@ Routes and ledger operations raise these; `api.error_responses` alone turns them
 clients: they name the field and the fix, and never contain a text that somebody submitted.
 """
 
-from typing import ClassVar, Self
+from collections.abc import Mapping
+from typing import ClassVar, NamedTuple, Self
 
 
 class EmbedqError(Exception):
     """Base of all errors of this project.
 
     Attributes:
+        status: of the HTTP answer.
+        code: stable; programs are written against it.
+        type: OpenAI's word for the kind of error.
+        title: what the code means, in a few words.
+        should_retry: overrides what clients conclude from the status (header `x-should-retry`).
         detail: one or two sentences for the caller.
         param: the field at fault, in the form `input[3]`; None when there is none.
         retry_after_s: seconds after which a repetition may succeed, 1 to 120; None when it makes no sense.
-        should_retry: overrides what clients conclude from the status (header `x-should-retry`).
     """
 
-    status: ClassVar[int] = 500
-    code: ClassVar[str] = "internal_error"
-    type: ClassVar[str] = "server_error"
-    title: ClassVar[str] = "Internal error"
-    should_retry: ClassVar[bool | None] = None
+    status: int = 500
+    code: str = "internal_error"
+    type: str = "server_error"
+    title: str = "Internal error"
+    should_retry: bool | None = None
 
     def __init__(self, detail: str, *, param: str | None = None, retry_after_s: int | None = None) -> None:
         super().__init__(detail)
@@ -93,6 +67,9 @@ class InternalError(EmbedqError):
     """A defect of ours."""
 
 
+# What the caller sent.
+
+
 class RequestError(EmbedqError):
     """The request cannot be used as it is."""
 
@@ -102,146 +79,61 @@ class RequestError(EmbedqError):
     title = "Invalid request"
 
 
-class InvalidJSON(RequestError):
-    """The body is not JSON, or not UTF-8."""
+class Code(NamedTuple):
+    """What a code means. `status` and `type`: where they are not those of the class."""
 
-    code = "invalid_json"
-    title = "The body is not valid JSON"
-
-
-class MissingParameter(RequestError):
-    """A required field is absent."""
-
-    code = "missing_required_parameter"
-    title = "A required field is missing"
+    title: str
+    should_retry: bool | None = None
+    status: int | None = None
+    type: str | None = None
 
 
-class UnknownParameter(RequestError):
-    """A field that a native route does not know."""
+class CodedError(RequestError):
+    """One of several errors that are answered alike. `codes`: all of them."""
 
-    code = "unknown_parameter"
-    title = "Unknown field"
+    codes: ClassVar[Mapping[str, Code]] = {}
 
-
-class InvalidType(RequestError):
-    """A field has the wrong JSON type."""
-
-    code = "invalid_type"
-    title = "Wrong type"
-
-
-class InvalidValue(RequestError):
-    """A field has the right type and a value that cannot be."""
-
-    code = "invalid_value"
-    title = "Invalid value"
+    def __init__(self, code: str, detail: str, *, param: str | None = None, retry_after_s: int | None = None) -> None:
+        super().__init__(detail, param=param, retry_after_s=retry_after_s)
+        meaning = self.codes[code]
+        self.code = code
+        self.title = meaning.title
+        self.should_retry = meaning.should_retry
+        self.status = meaning.status or self.status
+        self.type = meaning.type or self.type
 
 
-class InvalidUnicode(RequestError):
-    """A string holds a lone surrogate or bytes that are not UTF-8."""
+class Invalid(CodedError):
+    """What was sent is wrong; the message names the field and the fix."""
 
-    code = "invalid_unicode"
-    title = "Invalid Unicode"
-
-
-class EmptyInput(RequestError):
-    """No texts, or an empty one."""
-
-    code = "empty_input"
-    title = "Empty input"
-
-
-class TooManyInputs(RequestError):
-    """More texts than one request may carry."""
-
-    code = "too_many_inputs"
-    title = "Too many inputs"
-
-
-class InputTooLarge(RequestError):
-    """One text has more bytes than one text may have."""
-
-    code = "input_too_large"
-    title = "Input too large"
+    codes: ClassVar = {
+        "invalid_json": Code("The body is not valid JSON"),
+        "missing_required_parameter": Code("A required field is missing"),
+        "unknown_parameter": Code("Unknown field"),
+        "invalid_type": Code("Wrong type"),
+        "invalid_value": Code("Invalid value"),
+        "invalid_unicode": Code("Invalid Unicode"),
+        "empty_input": Code("Empty input"),
+        "too_many_inputs": Code("Too many inputs"),
+        "input_too_large": Code("Input too large"),
+        "input_too_long": Code("Input too long"),
+        "body_too_complex": Code("Body too complex"),
+        "invalid_http": Code("Invalid HTTP"),
+        "invalid_file_format": Code("Invalid file"),
+        # A sink can never take what an ingestion makes.
+        "sink_refused": Code("Sink refuses"),
+        "sink_dimension_mismatch": Code("Sink holds other dimensions"),
+        "sink_model_mismatch": Code("Sink holds another model's vectors"),
+        "dataset_deleted": Code("Dataset was deleted"),
+        "dataset_model_mismatch": Code("Dataset holds another model's vectors"),
+    }
 
 
-class InputTooLong(RequestError):
-    """One text has more tokens than the model takes, and `truncate` is false."""
+class SourceFailed(RequestError):
+    """An ingestion cannot list its documents."""
 
-    code = "input_too_long"
-    title = "Input too long"
-
-
-class BodyTooLarge(RequestError):
-    """The body exceeds the limit."""
-
-    status = 413
-    code = "body_too_large"
-    title = "Body too large"
-
-
-class BodyTooComplex(RequestError):
-    """The body holds more lists, objects and fields than one request may."""
-
-    code = "body_too_complex"
-    title = "Body too complex"
-
-
-class InvalidHTTP(RequestError):
-    """What came is not a request of HTTP/1.1. The connection is closed."""
-
-    code = "invalid_http"
-    title = "Invalid HTTP"
-
-
-class HeadTooLarge(RequestError):
-    """The request's line and fields exceed the limit. The connection is closed."""
-
-    status = 431
-    code = "head_too_large"
-    title = "Request head too large"
-
-
-class RequestTimeout(RequestError):
-    """The request's head or body did not come in time. The connection is closed."""
-
-    status = 408
-    code = "request_timeout"
-    title = "Request timeout"
-
-
-class HostRefused(RequestError):
-    """Without keys, the server is called by a name that is not one of its own."""
-
-    status = 403
-    code = "host_not_allowed"
-    title = "Host not allowed"
-    should_retry = False
-
-
-class OriginRefused(RequestError):
-    """Without keys, a web page of another origin wants to change something."""
-
-    status = 403
-    code = "origin_not_allowed"
-    title = "Origin not allowed"
-    should_retry = False
-
-
-class UnsupportedMediaType(RequestError):
-    """The body's content type is not JSON."""
-
-    status = 415
-    code = "unsupported_media_type"
-    title = "Unsupported media type"
-
-
-class IdempotencyConflict(RequestError):
-    """The same `Idempotency-Key` came with another body."""
-
-    status = 422
-    code = "idempotency_key_reused"
-    title = "Idempotency key reused"
+    code = "source_failed"
+    title = "Source cannot be read"
 
 
 class Unauthenticated(RequestError):
@@ -253,159 +145,49 @@ class Unauthenticated(RequestError):
     title = "Not authenticated"
 
 
-class ScopeMissing(RequestError):
-    """The key is valid, but none of its scopes allows this call."""
+class Forbidden(CodedError):
+    """The caller may not do this, however often it asks."""
 
     status = 403
-    code = "scope_missing"
-    type = "permission_error"
-    title = "The key lacks a scope"
-    should_retry = False
+    codes: ClassVar = {
+        "scope_missing": Code("The key lacks a scope", should_retry=False, type="permission_error"),
+        "host_not_allowed": Code("Host not allowed", should_retry=False),
+        "origin_not_allowed": Code("Origin not allowed", should_retry=False),
+        "quota_exceeded": Code("Quota exceeded", should_retry=False),  # not a 429: waiting does not help
+    }
 
 
-class KeyUnknown(RequestError):
-    """No API key has this name."""
-
-    status = 404
-    code = "key_not_found"
-    title = "No such key"
-
-
-class KeyExists(RequestError):
-    """An API key, maybe a revoked one, has this name already."""
-
-    status = 409
-    code = "key_exists"
-    title = "The key exists"
-    should_retry = False
-
-
-class KeyRevoked(RequestError):
-    """The API key was revoked: nothing about it can change."""
-
-    status = 409
-    code = "key_revoked"
-    title = "The key is revoked"
-    should_retry = False
-
-
-class KeyInUse(RequestError):
-    """The API key can still be used, or its owner still has something."""
-
-    status = 409
-    code = "key_in_use"
-    title = "The key is in use"
-    should_retry = False
-
-
-class RouteNotFound(RequestError):
-    """No such path."""
+class NotFound(CodedError):
+    """There is no such thing, or it is somebody else's."""
 
     status = 404
-    code = "route_not_found"
-    title = "No such route"
+    codes: ClassVar = {
+        "route_not_found": Code("No such route"),
+        "model_not_found": Code("No such model"),
+        "task_not_found": Code("No such task"),
+        "file_not_found": Code("No such file"),
+        "batch_not_found": Code("No such batch"),
+        "ingestion_not_found": Code("Unknown ingestion"),
+        "dataset_not_found": Code("No such dataset"),
+        "key_not_found": Code("No such key"),
+    }
 
 
-class MethodNotAllowed(RequestError):
-    """The path exists, the method does not."""
-
-    status = 405
-    code = "method_not_allowed"
-    title = "Method not allowed"
-
-
-class ModelNotFound(RequestError):
-    """No worker has ever served this model here, and it is not the configured one."""
-
-    status = 404
-    code = "model_not_found"
-    title = "No such model"
-
-
-class TaskNotFound(RequestError):
-    """No task has this id."""
-
-    status = 404
-    code = "task_not_found"
-    title = "No such task"
-
-
-class TaskGone(RequestError):
-    """The task existed; its retention is over."""
-
-    status = 410
-    code = "task_expired"
-    title = "Task is past its retention"
-
-
-class TaskNotFinished(RequestError):
-    """The result was asked for before the end."""
+class Conflict(CodedError):
+    """Not in the state in which the thing is."""
 
     status = 409
-    code = "task_not_finished"
-    title = "Task has not finished"
-    should_retry = True
-
-
-class TaskEnded(RequestError):
-    """The task has ended and cannot be cancelled any more."""
-
-    status = 409
-    code = "task_already_ended"
-    title = "Task has already ended"
-    should_retry = False
-
-
-class BatchUnknown(RequestError):
-    """No batch of the caller has this id."""
-
-    status = 404
-    code = "batch_not_found"
-    title = "No such batch"
-
-
-class BatchEnded(RequestError):
-    """The batch has ended and cannot be cancelled any more."""
-
-    status = 409
-    code = "batch_already_ended"
-    title = "Batch has already ended"
-    should_retry = False
-
-
-class BatchOpen(RequestError):
-    """The batch has not ended, so it can be neither deleted nor tried again."""
-
-    status = 409
-    code = "batch_not_ended"
-    title = "Batch has not ended"
-    should_retry = False
-
-
-class IngestionUnknown(RequestError):
-    """The caller has no such ingestion."""
-
-    status = 404
-    code = "ingestion_not_found"
-    title = "Unknown ingestion"
-
-
-class IngestionEnded(RequestError):
-    """It has ended, so it cannot be cancelled; or it has not, so it cannot be retried."""
-
-    status = 409
-    code = "ingestion_ended"
-    title = "Ingestion ended"
-    should_retry = False
-
-
-class IngestionOpen(RequestError):
-    """The ingestion has not ended, so it cannot be deleted."""
-
-    status = 409
-    code = "ingestion_not_ended"
-    title = "Ingestion has not ended"
-    should_retry = False
+    codes: ClassVar = {
+        "key_exists": Code("The key exists", should_retry=False),
+        "key_revoked": Code("The key is revoked", should_retry=False),
+        "key_in_use": Code("The key is in use", should_retry=False),
+        "task_not_finished": Code("Task has not finished", should_retry=True),
+        "task_already_ended": Code("Task has already ended", should_retry=False),
+        "batch_already_ended": Code("Batch has already ended", should_retry=False),
+        "batch_not_ended": Code("Batch has not ended", should_retry=False),
+        "ingestion_ended": Code("Ingestion ended", should_retry=False),
+        "ingestion_not_ended": Code("Ingestion has not ended", should_retry=False),
+    }
 
 
 class ModelChanged(RequestError):
@@ -416,129 +198,42 @@ class ModelChanged(RequestError):
     title = "Model changed"
 
 
-class SourceFailed(RequestError):
-    """An ingestion cannot list its documents."""
-
-    code = "source_failed"
-    title = "Source cannot be read"
-
-
-class SinkRefused(RequestError):
-    """A sink can never take these vectors."""
-
-    code = "sink_refused"
-    title = "Sink refuses"
-
-
-class SinkDimensionMismatch(SinkRefused):
-    """A sink holds vectors of another dimension."""
-
-    code = "sink_dimension_mismatch"
-    title = "Sink holds other dimensions"
-
-
-class SinkModelMismatch(SinkRefused):
-    """A sink holds vectors of another model, revision or prompt: they cannot be compared with these."""
-
-    code = "sink_model_mismatch"
-    title = "Sink holds another model's vectors"
-
-
-class DatasetDeleted(SinkRefused):
-    """A dataset was deleted under an ingestion, which has taken some of its documents for loaded."""
-
-    code = "dataset_deleted"
-    title = "Dataset was deleted"
-
-
-class DatasetUnknown(RequestError):
-    """The caller has no such dataset."""
-
-    status = 404
-    code = "dataset_not_found"
-    title = "No such dataset"
-
-
-class DatasetModelMismatch(RequestError):
-    """A dataset holds vectors of another model than the one that is to search it: they cannot be compared."""
-
-    code = "dataset_model_mismatch"
-    title = "Dataset holds another model's vectors"
-
-
-class TooManyBatches(RequestError):
-    """The caller has as many open batches as it may. Nothing was stored."""
+class TooMany(CodedError):
+    """The caller has as much queued or open as it may, or has used up its rate. Nothing was stored."""
 
     status = 429
-    code = "too_many_batches"
     type = "rate_limit_error"
-    title = "Too many open batches"
+    codes: ClassVar = {
+        "too_many_batches": Code("Too many open batches"),
+        "too_many_ingestions": Code("Too many open ingestions"),
+        "rate_limited": Code("The rate of your key is used up"),
+        "key_limit": Code("A limit of your key is reached"),
+    }
 
 
-class TooManyIngestions(RequestError):
-    """The caller has as many open ingestions as it may. Nothing was stored."""
-
-    status = 429
-    code = "too_many_ingestions"
-    type = "rate_limit_error"
-    title = "Too many open ingestions"
-
-
-class RateLimited(RequestError):
-    """The caller's key has used up its requests or tokens of the moment. Nothing was stored."""
-
-    status = 429
-    code = "rate_limited"
-    type = "rate_limit_error"
-    title = "The rate of your key is used up"
-
-
-class KeyLimitReached(RequestError):
-    """The caller has as much queued or open as its key may. Nothing was stored."""
-
-    status = 429
-    code = "key_limit"
-    type = "rate_limit_error"
-    title = "A limit of your key is reached"
-
-
-class AboveKeyLimit(KeyLimitReached):
+class AboveKeyLimit(TooMany):
     """A single request has more tokens than the caller's key may have at all. Waiting does not help."""
 
-    title = "The request exceeds a limit of your key"
-    should_retry = False
+    def __init__(self, detail: str) -> None:
+        super().__init__("key_limit", detail)
+        self.title = "The request exceeds a limit of your key"
+        self.should_retry = False
 
 
-class InvalidFile(RequestError):
-    """An uploaded file cannot be what its purpose says."""
+class Refused(CodedError):
+    """Errors of the request with a status of their own."""
 
-    code = "invalid_file_format"
-    title = "Invalid file"
-
-
-class FileTooLarge(RequestError):
-    """An uploaded file has more bytes than one of its purpose may have."""
-
-    status = 413
-    code = "file_too_large"
-    title = "File too large"
-
-
-class QuotaExceeded(RequestError):
-    """The caller's files are as many, or as large, as they may be. Not a 429: waiting does not help."""
-
-    status = 403
-    code = "quota_exceeded"
-    title = "Quota exceeded"
-    should_retry = False
-
-
-class FileUnknown(RequestError):
-    """No file of the caller has this id."""
-
-    status = 404
-    code = "file_not_found"
-    title = "No such file"
+    codes: ClassVar = {
+        "method_not_allowed": Code("Method not allowed", status=405),
+        "request_timeout": Code("Request timeout", status=408),
+        "task_expired": Code("Task is past its retention", status=410),
+        "body_too_large": Code("Body too large", status=413),
+        "file_too_large": Code("File too large", status=413),
+        "unsupported_media_type": Code("Unsupported media type", status=415),
+        "idempotency_key_reused": Code("Idempotency key reused", status=422),
+        "encoding_failed": Code("An input could not be encoded", should_retry=False, status=422),
+        "head_too_large": Code("Request head too large", status=431),
+    }
 
 
 class RangeNotSatisfiable(RequestError):
@@ -553,13 +248,7 @@ class RangeNotSatisfiable(RequestError):
         self.size_bytes = size_bytes
 
 
-class EncodingFailed(RequestError):
-    """An input could not be turned into a vector; `item_code` is the item's own error code."""
-
-    status = 422
-    code = "encoding_failed"
-    title = "An input could not be encoded"
-    should_retry = False
+# What the service cannot do now.
 
 
 class Unavailable(EmbedqError):

@@ -545,10 +545,21 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("a page looks at everything", "file_list.lua", "first + look - 1", "-1"),
     # API keys
     Mutation("keys are read each time", "key_read.lua", "if stamp ~= arg(1) then", "if true then"),
-    Mutation("a change of a key stays unseen", "key_write.lua", "call('HSET', key, '@stamp', arg(4))\n", ""),
+    Mutation(
+        "a change of a key stays unseen",
+        "key_write.lua",
+        "if stamp ~= '' then call('HSET'",
+        "if false then call('HSET'",
+    ),
     Mutation("the last change of a key wins", "key_write.lua", "if now ~= before then return 'changed' end\n", ""),
     Mutation("a repeated change is a conflict", "key_write.lua", "if now == after then return 'ok' end", ""),
-    Mutation("the stamp of deleted keys is a key", "key_write.lua", "call('HLEN', key) - 1", "call('HLEN', key)"),
+    Mutation("the stamp of deleted keys is a key", "key_write.lua", "- call('HEXISTS', key, '@stamp') ", ""),
+    Mutation(
+        "a purge without keys closes the service",
+        "key_write.lua",
+        "if stamp ~= '' then call('HSET'",
+        "if true then call('HSET'",
+    ),
     Mutation("a full Redis keeps a revoked key alive", "key_write.lua", "allowed_when_full()", ""),
     # Figures
     _cut("nobody counts how long tasks took", "shared/ending.lua", "  note_end(t.lane, state, NOW - t.created)\n"),

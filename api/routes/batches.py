@@ -2,10 +2,10 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends
+from fastapi import APIRouter, Depends, Response
 
 from api.auth import BatchMaker, BatchReader
-from api.dependencies import Batches, IdempotencyKey, PageQuery, json_body, read_json
+from api.dependencies import Batches, IdempotencyKey, LargeJSON, PageQuery, json_body, read_json
 from api.schemas.batches import Batch, NewBatch
 from api.schemas.common import Deleted, Page
 
@@ -23,10 +23,10 @@ async def create_batch(
     return await batches.create(key, body, idempotency_key)
 
 
-@router.get("")
-async def list_batches(key: BatchReader, batches: Batches, page: PageQuery) -> Page[Batch]:
+@router.get("", response_model=Page[Batch])
+async def list_batches(key: BatchReader, batches: Batches, page: PageQuery, answer: LargeJSON) -> Response:
     """Lists the caller's batches, newest first."""
-    return await batches.list(key, page)
+    return await answer(batches.list(key, page))
 
 
 @router.get("/{batch_id}")

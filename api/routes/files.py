@@ -6,7 +6,7 @@ from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from api.auth import FileMaker, FileReader
-from api.dependencies import After, Downloaded, FileLimit, Files, OrderQuery, Uploaded
+from api.dependencies import After, Downloaded, FileLimit, Files, LargeJSON, OrderQuery, Uploaded
 from api.schemas.common import Deleted, Page, PagePlace
 from api.schemas.files import CONTENT, UPLOAD, File
 from tasks.records.files import Order
@@ -22,7 +22,7 @@ async def create_file(key: FileMaker, files: Files, upload: Uploaded) -> File:
     return await files.create(key, upload)
 
 
-@router.get("")
+@router.get("", response_model=Page[File])
 async def list_files(
     key: FileReader,
     files: Files,
@@ -31,9 +31,10 @@ async def list_files(
     after: After = None,
     limit: FileLimit = 10_000,
     order: OrderQuery = "desc",
-) -> Page[File]:
+    answer: LargeJSON,
+) -> Response:
     """Lists the caller's files, newest first by default."""
-    return await files.list(key, PagePlace(after, limit), purpose or None, Order(order))
+    return await answer(files.list(key, PagePlace(after, limit), purpose or None, Order(order)))
 
 
 @router.get("/{file_id}")

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from api.schemas.common import Counts, Metadata, unix_seconds
 from api.waiting.why_waiting import WAITING, Waiting
-from tasks.errors import InvalidValue
+from tasks.errors import Invalid
 from tasks.records import batches
 from tasks.records.batches import ENDPOINT, BatchStatus
 
@@ -51,19 +51,22 @@ class NewBatch(BaseModel):
     output_expires_after: OutputLife | None = None
 
     def window_ms(self) -> int:
-        """The completion window's length; raises `InvalidValue`."""
+        """The completion window's length; raises `Invalid`."""
         window = _WINDOW.fullmatch(self.completion_window)
         if window is None or int(window[1]) > _MAX_WINDOW_H:
-            raise InvalidValue(
+            raise Invalid(
+                "invalid_value",
                 f"completion_window must be '24h', or another whole number of hours up to '{_MAX_WINDOW_H}h'.",
                 param="completion_window",
             )
         return int(window[1]) * _MS_PER_HOUR
 
     def require_endpoint(self) -> None:
-        """Raises `InvalidValue` when the endpoint is one that batches cannot call."""
+        """Raises `Invalid` when the endpoint is one that batches cannot call."""
         if self.endpoint != ENDPOINT:
-            raise InvalidValue(f"Invalid value for endpoint. Supported values: '{ENDPOINT}'.", param="endpoint")
+            raise Invalid(
+                "invalid_value", f"Invalid value for endpoint. Supported values: '{ENDPOINT}'.", param="endpoint"
+            )
 
     def digested(self) -> bytes:
         """Equal for bodies that ask for the same batch."""
@@ -153,12 +156,13 @@ class Batch(BaseModel):
             for status in BatchStatus
             if status is not BatchStatus.VALIDATING
         }
-        errors = [BatchError.model_validate(fault) for fault in batch.errors]
+        # Of all errors at once: there may be a thousand.
+        errors = BatchErrors.model_validate({"data": batch.errors}) if batch.errors else None
         tokens, counts = batch.tokens, Counts(total=batch.total, completed=batch.completed, failed=batch.failed)
         return cls(
             id=batch.id,
             model=batch.model or "",
-            errors=BatchErrors(data=errors) if errors else None,
+            errors=errors,
             input_file_id=batch.input_file_id,
             completion_window=batch.completion_window,
             status=batch.status.value,

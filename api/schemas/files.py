@@ -6,7 +6,7 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel, Field, ValidationError
 
 from api.schemas.common import unix_seconds
-from tasks.errors import MissingParameter
+from tasks.errors import Invalid
 from tasks.records.files import FileRecord
 from tasks.wire.validation import translated
 
@@ -54,10 +54,10 @@ class NewFile(BaseModel):
             raise translated(error.errors()[0]) from None
 
     def expires_in_s(self) -> int | None:
-        """How long the file lives; None: until it is deleted. Raises `MissingParameter` for half of a time."""
+        """How long the file lives; None: until it is deleted. Raises `Invalid` for half of a time."""
         if (self.anchor is None) != (self.seconds is None):
             missing = f"expires_after[{'anchor' if self.anchor is None else 'seconds'}]"
-            raise MissingParameter(f"Missing required parameter: '{missing}'.", param=missing)
+            raise Invalid("missing_required_parameter", f"Missing required parameter: '{missing}'.", param=missing)
         return _MONTH_S if self.seconds is None and self.purpose == "batch" else self.seconds
 
 

@@ -20,7 +20,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from api.schemas.common import Metadata
-from tasks.errors import InvalidValue, MissingParameter
+from tasks.errors import Invalid
 from tasks.records.ingestions import MAX_METADATA_DEPTH, is_too_deep
 from tasks.wire.embeddings_body import ModelName, PromptName
 from tasks.wire.validation import Part
@@ -143,10 +143,12 @@ def _kind_of(source: Any) -> str:
     given = [kind for kind in SOURCE_KINDS if source.get(kind) is not None] if isinstance(source, dict) else ["files"]
     kinds = f"{', '.join(SOURCE_KINDS[:-1])} and {SOURCE_KINDS[-1]}"
     if not given:
-        raise MissingParameter(f"source needs one of {kinds}.", param="source")
+        raise Invalid("missing_required_parameter", f"source needs one of {kinds}.", param="source")
     if len(given) > 1:
-        raise InvalidValue(
-            f"source has {' and '.join(given)}; one ingestion has one kind of source.", param=f"source.{given[1]}"
+        raise Invalid(
+            "invalid_value",
+            f"source has {' and '.join(given)}; one ingestion has one kind of source.",
+            param=f"source.{given[1]}",
         )
     return f"[{given[0]}]"
 

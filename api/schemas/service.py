@@ -36,10 +36,10 @@ class DocumentsWorker(BaseModel):
     model_config = ConfigDict(from_attributes=True)
 
     id: str
-    pid: int
-    host: str
+    pid: int | None = Field(description="Null for keys without the scope `operate`; host and rss_bytes too.")
+    host: str | None
     started_at: float = Field(description="When it was ready, in Unix seconds.")
-    rss_bytes: int
+    rss_bytes: int | None
 
 
 class LiveWorker(DocumentsWorker):
@@ -52,11 +52,13 @@ class LiveWorker(DocumentsWorker):
 
 
 class LaneBacklog(BaseModel):
-    """What waits or is being worked on in one lane."""
+    """What waits or is being worked on in one lane: of all owners with the scope `operate`, else of the caller."""
 
     tasks: int
     tokens: int = Field(description="Estimated.")
-    seconds: float | None = Field(description="At the model's speed; null while no speed is known.")
+    seconds: float | None = Field(
+        description="Of all owners' work, at the model's speed; null while no speed is known."
+    )
 
 
 class ModelLanes(BaseModel):
@@ -90,7 +92,7 @@ class DocumentsQueue(BaseModel):
 
 
 class ServiceState(BaseModel):
-    """The service as it is now. Nothing in it belongs to a caller."""
+    """The service as it is now."""
 
     object: Literal["service"] = "service"
     version: str

@@ -13,7 +13,7 @@ from api.schemas.common import MAX_METADATA_PAIRS, Page, PagePlace
 from api.served_models import ServedModels
 from api.services.owned import own, quota_of
 from api.waiting.why_waiting import Waiting, why_waiting
-from tasks.errors import BatchEnded, BatchOpen, BatchUnknown, FileUnknown, TooManyBatches
+from tasks.errors import Conflict, NotFound, TooMany
 from tasks.ledger import AsyncLedger
 from tasks.records import batches
 from tasks.records.api_keys import Key
@@ -46,9 +46,9 @@ class BatchService:
         """Starts a batch over a file. Faults of the file show later. A repetition returns the same batch.
 
         Raises:
-            InvalidValue: batches cannot make this call, or not in this time.
-            IdempotencyConflict: the key was used for another batch.
-            TooManyBatches, KeyLimitReached, QuotaExceeded, StorageFull: the caller may start none now.
+            Invalid: batches cannot make this call, or not in this time.
+            Refused: the key was used for another batch.
+            TooMany, Forbidden, StorageFull: the caller may start none now.
         """
         body.require_endpoint()
         new = NewBatch(
@@ -64,10 +64,14 @@ class BatchService:
         )
         return await self._start(key, new)
 
-    async def list(self, key: Key, page: PagePlace) -> Page[Batch]:
-        """A page of the caller's batches, the newest first; raises `BatchUnknown` behind what is no id of a batch."""
+    async def list(self, key: Key, page: PagePlace) -> bytes:
+        """The JSON of a `Page[Batch]`: the caller's, the newest first.
+
+        Raises:
+            NotFound: the page begins behind no id of a batch.
+        """
         if page.after is not None and not is_batch_id(page.after):
-            raise BatchUnknown("No batch found with the id in `after`.", param="after")
+            raise NotFound("batch_not_found", "No batch found with the id in `after`.", param="after")
 
         async def read(after: str | None, limit: int) -> ListPage[str]:
             ids, more = await self._ledger.run(batches.list_batches(key.owner, after=after, limit=limit))
@@ -83,28 +87,28 @@ class BatchService:
                 records += await asyncio.to_thread(later)
         waiting = await self._waiting(records)
 
-        def made() -> Page[Batch]:
+        def made() -> bytes:
             listed = [Batch.of(record, why) for record, why in zip(records, waiting, strict=True)]
-            return Page[Batch].of(listed, more=found.more)
+            return Page[Batch].of(listed, more=found.more).model_dump_json().encode()
 
         return await asyncio.to_thread(made)
 
     async def read(self, key: Key, batch_id: str) -> Batch:
-        """A batch as it is now; raises `BatchUnknown`."""
+        """A batch as it is now; raises `NotFound`."""
         return await self._explained(await self._own(key, batch_id))
 
     async def cancel(self, key: Key, batch_id: str) -> Batch:
         """Cancels a batch; what was finished will be in its files.
 
         Raises:
-            BatchUnknown: the caller has no such batch.
-            BatchEnded: there is nothing to cancel.
+            NotFound: the caller has no such batch.
+            Conflict: there is nothing to cancel.
         """
         await self._own(key, batch_id)
         move = batches.move_batch(batch_id, BatchStatus.CANCELLING, only_from=_CANCELLABLE)
         _, status = await self._ledger.run(move)
         if status not in {BatchStatus.CANCELLING, BatchStatus.CANCELLED, None}:
-            raise BatchEnded(f"Cannot cancel a batch with status '{status}'.")
+            raise Conflict("batch_already_ended", f"Cannot cancel a batch with status '{status}'.")
         return await self.read(key, batch_id)
 
     async def retry(self, key: Key, batch_id: str) -> Batch:
@@ -113,17 +117,17 @@ class BatchService:
         A repetition returns the same batch.
 
         Raises:
-            BatchUnknown: the caller has no such batch.
-            BatchOpen, BatchEnded: it has not ended; all have a result.
-            FileUnknown: a file that is needed is gone.
-            TooManyBatches, KeyLimitReached, QuotaExceeded, StorageFull: the caller may start none now.
+            NotFound: the caller has no such batch.
+            Conflict: it has not ended; all have a result.
+            NotFound: a file that is needed is gone.
+            TooMany, Forbidden, StorageFull: the caller may start none now.
         """
         batch = await self._own(key, batch_id)
         new = _again(batch, self._settings)
         try:
             await self._require_files(new)
-        except FileUnknown:
-            with suppress(TooManyBatches):  # a repetition needs them no more
+        except NotFound:
+            with suppress(TooMany):  # a repetition needs them no more
                 return await self._start(key, new, _NOTHING_NEW)
             raise
         return await self._start(key, new)
@@ -132,14 +136,15 @@ class BatchService:
         """Deletes the record of an ended batch. Its input, output and error files stay.
 
         Raises:
-            BatchUnknown: the caller has no such batch.
-            BatchOpen: it has not ended.
+            NotFound: the caller has no such batch.
+            Conflict: it has not ended.
         """
         await self._own(key, batch_id)
         deleted, status = await self._ledger.run(batches.delete_batch(batch_id))
         if not deleted and status is not None:
-            raise BatchOpen(
-                f"Cannot delete a batch with status '{status}'. Cancel it, and delete it when it has ended."
+            raise Conflict(
+                "batch_not_ended",
+                f"Cannot delete a batch with status '{status}'. Cancel it, and delete it when it has ended.",
             )
 
     async def _start(self, key: Key, new: NewBatch, limits: RecordLimits | None = None) -> Batch:
@@ -156,15 +161,17 @@ class BatchService:
         for file_id, file in zip(ids, found, strict=True):
             if file is None or file.owner != new.owner:
                 advice = "Send its requests in a new batch." if file_id == new.input_file_id else _NO_ERROR_FILE
-                raise FileUnknown(f"The file {file_id} of this batch is gone. {advice}", param="id")
+                raise NotFound("file_not_found", f"The file {file_id} of this batch is gone. {advice}", param="id")
 
     async def _own(self, key: Key, batch_id: str) -> batches.Batch:
         batch = None
         if is_batch_id(batch_id):
             subject_is_task(batch_id)
             batch = await self._ledger.run(batches.read_batch(batch_id))
-        missing = BatchUnknown(
-            "No batch found with this id. Use the id from the answer to POST /v1/batches.", param="id"
+        missing = NotFound(
+            "batch_not_found",
+            "No batch found with this id. Use the id from the answer to POST /v1/batches.",
+            param="id",
         )
         return own(key, None if batch is None or batch.deleted else batch, missing)
 
@@ -178,9 +185,12 @@ class BatchService:
 
 def _again(batch: batches.Batch, settings: Settings) -> NewBatch:
     if not batch.status.terminal:
-        raise BatchOpen(f"Only a batch that has ended can be tried again; the status of this one is '{batch.status}'.")
+        raise Conflict(
+            "batch_not_ended",
+            f"Only a batch that has ended can be tried again; the status of this one is '{batch.status}'.",
+        )
     if batch.output_file_id and not batch.error_file_id:
-        raise BatchEnded("None of its requests has failed, so there is nothing to try again.")
+        raise Conflict("batch_already_ended", "None of its requests has failed, so there is nothing to try again.")
     metadata = {**(batch.metadata or {}), RETRY_OF: batch.id}
     return NewBatch(
         id=new_batch_id(),

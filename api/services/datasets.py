@@ -14,7 +14,7 @@ from api.error_responses import ItemFailed
 from api.schemas.common import Page, PagePlace
 from api.schemas.datasets import Chunk, Dataset, Document, ScoredChunk, ScoredChunks, SearchBody
 from api.served_models import ServedModels
-from tasks.errors import DatasetModelMismatch, InvalidValue, MissingParameter
+from tasks.errors import Invalid
 from tasks.records import datasets
 from tasks.records.api_keys import Key
 from tasks.records.datasets import Catalog
@@ -62,25 +62,25 @@ class DatasetService:
         """A page of the caller's datasets.
 
         Raises:
-            InvalidValue: the page begins behind no name of a dataset.
+            Invalid: the page begins behind no name of a dataset.
             StorageUnavailable: it cannot be known.
         """
         if page.after is not None and not datasets.is_dataset_name(page.after):
-            raise InvalidValue("after must be the last_id of a page before.", param="after")
+            raise Invalid("invalid_value", "after must be the last_id of a page before.", param="after")
         storage = await self._storage.open()
         catalogs = await self._storage.run(_some, storage, key.owner, page.after, page.limit + 1)
         listed = [Dataset.of(catalog) for catalog in catalogs[: page.limit]]
         return Page[Dataset].of(listed, more=len(catalogs) > page.limit, name="name")
 
     async def read(self, key: Key, name: str) -> Dataset:
-        """The dataset as it is now; raises `DatasetUnknown` and `StorageUnavailable`."""
+        """The dataset as it is now; raises `NotFound` and `StorageUnavailable`."""
         return Dataset.of((await self._datasets.present(key.owner, name)).catalog)
 
     async def delete(self, key: Key, name: str) -> None:
         """Deletes a dataset for good, with all its vectors.
 
         Raises:
-            DatasetUnknown: there is none.
+            NotFound: there is none.
             StorageUnavailable, DiskFull: it may be there still.
         """
         storage = await self._storage.open()
@@ -93,7 +93,7 @@ class DatasetService:
         """The JSON of a `Page[Document]`: those that have chunks.
 
         Raises:
-            InvalidValue: the page begins behind no place.
+            Invalid: the page begins behind no place.
             EmbedqError: as `AsyncDatasets.read`.
         """
 
@@ -125,7 +125,9 @@ class DatasetService:
             EmbedqError: as `AsyncDatasets.read`.
         """
         if (body.query is None) == (body.vector is None):
-            raise MissingParameter("Send either query, a text, or vector, its numbers.", param="query")
+            raise Invalid(
+                "missing_required_parameter", "Send either query, a text, or vector, its numbers.", param="query"
+            )
         if body.vector is None:
             vector = await self._encoded(key, name, body)
         else:
@@ -154,7 +156,8 @@ class DatasetService:
         served = self._models.served(body.model or made_by)
         entry = served.entry
         if entry is not None and not catalog.vectors.startswith(entry.made_by):
-            raise DatasetModelMismatch(
+            raise Invalid(
+                "dataset_model_mismatch",
                 f"The dataset holds vectors of {catalog.vectors}, and {served.name} is {entry.made_by}. Name the model "
                 "that made them, send a vector of that model, or load the documents again into another dataset.",
                 param="model",
@@ -176,13 +179,15 @@ def _some(storage: Storage, owner: str, after: str | None, number: int) -> Seque
 def _nearest(contents: "Contents", vector: Vector, body: SearchBody) -> list[ScoredChunk]:
     dimension = contents.catalog.dimension
     if dimension and len(vector) != dimension:
-        raise InvalidValue(
-            f"vector has {len(vector):,} numbers; the vectors of this dataset have {dimension:,}.", param="vector"
+        raise Invalid(
+            "invalid_value",
+            f"vector has {len(vector):,} numbers; the vectors of this dataset have {dimension:,}.",
+            param="vector",
         )
     with np.errstate(over="ignore"):
         length = float(np.linalg.norm(vector))
     if not np.isfinite(length) or length == 0:
-        raise InvalidValue("The vector has no direction: its length is 0 or not finite.", param="vector")
+        raise Invalid("invalid_value", "The vector has no direction: its length is 0 or not finite.", param="vector")
     rows = contents.nearest(vector, body.limit, body.filter)
     return [ScoredChunk.of(row.fields, score=round(row.score, 6)) for row in rows]
 

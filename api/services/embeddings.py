@@ -13,7 +13,7 @@ from api.services.service import VERSION
 from api.submit import NewTasks
 from api.token_input import VocabularyNotLoaded, load_vocabulary
 from api.waiting.wait_for_vectors import Gone, SynchronousCalls
-from tasks.errors import InvalidValue, NotReady
+from tasks.errors import Invalid, NotReady
 from tasks.ledger import Submission
 from tasks.records.api_keys import Key
 from tasks.wire.embeddings_body import EmbeddingsBody
@@ -140,5 +140,5 @@ class EmbeddingService:
         fields |= {"input": fields.get("inputs"), "model": None}
         body = self._new_tasks.check(EmbedBody, fields, len(content))
         if body.truncation_direction.lower() != "right":
-            raise InvalidValue("truncation_direction must be 'right'.", param="truncation_direction")
+            raise Invalid("invalid_value", "truncation_direction must be 'right'.", param="truncation_direction")
         return self._new_tasks.awaited(key, body, wait_s)

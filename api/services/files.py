@@ -14,7 +14,7 @@ from api.schemas.common import Page, PagePlace
 from api.schemas.files import File, NewFile
 from api.services.owned import own, quota_of
 from api.uploads import Content, Upload, too_large
-from tasks.errors import FileUnknown, InvalidFile, InvalidValue, QuotaExceeded, StorageFull
+from tasks.errors import Forbidden, Invalid, NotFound, StorageFull
 from tasks.ledger import AsyncLedger
 from tasks.records import files
 from tasks.records.api_keys import Key
@@ -40,15 +40,15 @@ class FileService:
         self._settings = settings
 
     async def require_room(self, key: Key, size_bytes: int) -> None:
-        """Raises `QuotaExceeded` if a file of this size would not be taken."""
+        """Raises `Forbidden` if a file of this size would not be taken."""
         await self._ledger.run(files.require_room(key.owner, size_bytes, quota_of(key, self._settings)))
 
     async def create(self, key: Key, upload: Upload) -> File:
         """Stores a file. When this returns it is stored whole; after an error nothing of it is.
 
         Raises:
-            RequestError: the field that is wrong; `FileTooLarge`, `InvalidFile`: the file, for its purpose.
-            QuotaExceeded, StorageFull, StorageUnavailable, DiskFull: nothing of it is stored.
+            RequestError: the field that is wrong; `Refused`, `Invalid`: the file, for its purpose.
+            Forbidden, StorageFull, StorageUnavailable, DiskFull: nothing of it is stored.
             RedisUnavailable: it is not known whether it has a record.
         """
         form = NewFile.read(upload.fields)
@@ -69,19 +69,19 @@ class FileService:
         await self._storage.store(record.stored, upload.file)
         try:
             return File.of(await self._ledger.run(files.put_file(record, quota_of(key, self._settings))))
-        except (QuotaExceeded, StorageFull):
+        except (Forbidden, StorageFull):
             # Only where Redis said no. After a lost answer there may be a record, which must not lead to nothing.
             await self._storage.discard(record.stored)
             raise
 
-    async def list(self, key: Key, page: PagePlace, purpose: str | None, order: Order) -> Page[File]:
-        """A page of the caller's files, by age. `purpose`: of this one only; None: of any.
+    async def list(self, key: Key, page: PagePlace, purpose: str | None, order: Order) -> bytes:
+        """The JSON of a `Page[File]`: the caller's, by age. `purpose`: of this one only; None: of any.
 
         Raises:
-            InvalidValue: the page begins behind no id of a file.
+            Invalid: the page begins behind no id of a file.
         """
         if page.after is not None and created_ms(page.after) is None:
-            raise InvalidValue("after must be the id of a file.", param="after")
+            raise Invalid("invalid_value", "after must be the id of a file.", param="after")
 
         async def read(after: str | None, limit: int) -> ListPage[FileRecord]:
             some = files.list_files(key.owner, purpose=purpose, after=after, limit=min(limit, _AT_ONCE), order=order)
@@ -92,17 +92,18 @@ class FileService:
         records = (await read_page(read, after=page.after, limit=page.limit + 1)).items
         more = len(records) > page.limit
 
-        def made() -> Page[File]:
-            return Page[File].of([File.of(record) for record in records[: page.limit]], more=more)
+        def made() -> bytes:
+            listed = [File.of(record) for record in records[: page.limit]]
+            return Page[File].of(listed, more=more).model_dump_json().encode()
 
         return await offload(len(records) * _BYTES_OF_FILE, made)
 
     async def read(self, key: Key, file_id: str) -> File:
-        """The record of a file; raises `FileUnknown`."""
+        """The record of a file; raises `NotFound`."""
         return File.of(await self._own(key, file_id))
 
     async def content(self, key: Key, file_id: str) -> Content:
-        """Where its bytes are; raises `FileUnknown`."""
+        """Where its bytes are; raises `NotFound`."""
         file = await self._own(key, file_id)
         # An id never gets other bytes.
         return Content(file.stored, file.size_bytes, tag=file.id, filename=file.filename, gone=_unknown(file_id))
@@ -111,7 +112,7 @@ class FileService:
         """Deletes a file for good.
 
         Raises:
-            FileUnknown: the caller has no such file.
+            NotFound: the caller has no such file.
             StorageUnavailable: the storage refuses; the file stays.
         """
         file = await self._own(key, file_id)
@@ -128,11 +129,13 @@ def _check(upload: Upload, purpose: Purpose, settings: Settings) -> None:
     if upload.size_bytes > settings.max_file_bytes:
         raise too_large(settings.max_file_bytes)
     if not 0 < len(upload.filename) <= _MAX_FILENAME_CHARS:
-        raise InvalidValue(f"The file's name must have 1 to {_MAX_FILENAME_CHARS} characters.", param="file")
+        raise Invalid(
+            "invalid_value", f"The file's name must have 1 to {_MAX_FILENAME_CHARS} characters.", param="file"
+        )
     if any(unicodedata.category(character) in {"Cc", "Cs", "Zl", "Zp"} for character in upload.filename):
-        raise InvalidValue("The file's name holds control characters.", param="file")
+        raise Invalid("invalid_value", "The file's name holds control characters.", param="file")
     if not upload.size_bytes and purpose is not Purpose.USER_DATA:  # there it says that a document has no text now
-        raise InvalidFile("The file is empty.", param="file")
+        raise Invalid("invalid_file_format", "The file is empty.", param="file")
     if purpose is Purpose.BATCH:
         _check_requests(upload, settings)
 
@@ -141,12 +144,14 @@ def _check_requests(upload: Upload, settings: Settings) -> None:
     if upload.size_bytes > settings.max_batch_file_bytes:
         raise too_large(settings.max_batch_file_bytes, "EMBEDQ_MAX_BATCH_FILE_BYTES")
     if not upload.filename.lower().endswith(".jsonl"):
-        raise InvalidFile("Invalid file format for Batch API. Must be .jsonl", param="file")
+        raise Invalid("invalid_file_format", "Invalid file format for Batch API. Must be .jsonl", param="file")
     # A line that is longer comes in pieces: the batch will say so, and here it must not fill the memory.
     lines = iter(lambda: upload.file.readline(settings.max_body_bytes), b"")
     if not any(_is_object(line, settings.max_body_lists) for line in islice(lines, _PROBED_LINES)):
-        raise InvalidFile(
-            "Invalid file format for Batch API: no line of this .jsonl file is a JSON object.", param="file"
+        raise Invalid(
+            "invalid_file_format",
+            "Invalid file format for Batch API: no line of this .jsonl file is a JSON object.",
+            param="file",
         )
     upload.file.seek(0)
 
@@ -162,7 +167,9 @@ def _is_object(line: bytes, max_lists: int) -> bool:
     return True
 
 
-def _unknown(file_id: str) -> FileUnknown:
+def _unknown(file_id: str) -> NotFound:
     if created_ms(file_id) is None:
-        return FileUnknown("No such File object: ids of files are file- and 32 hexadecimal digits.", param="id")
-    return FileUnknown(f"No such File object: {file_id}. GET /v1/files lists yours.", param="id")
+        return NotFound(
+            "file_not_found", "No such File object: ids of files are file- and 32 hexadecimal digits.", param="id"
+        )
+    return NotFound("file_not_found", f"No such File object: {file_id}. GET /v1/files lists yours.", param="id")

@@ -12,7 +12,7 @@ from api.schemas.new_ingestion import (
     StaticChunking,
     UrlsSource,
 )
-from tasks.errors import InvalidValue, SourceFailed
+from tasks.errors import Invalid, SourceFailed
 from tasks.records.api_keys import Limits
 from tasks.records.ingestions import Ingestion
 from worker_config.settings import Settings
@@ -23,7 +23,7 @@ def check_new(asked: NewIngestion, settings: Settings, limits: Limits, max_token
 
     Raises:
         SourceFailed: the server or the key may not read this.
-        InvalidValue: the model reads fewer tokens, or the key may not load there.
+        Invalid: the model reads fewer tokens, or the key may not load there.
     """
     check_source(asked.source, settings, limits)
     _check_chunking(asked.chunking, max_tokens)
@@ -42,30 +42,31 @@ def check_source(source: Source, settings: Settings, limits: Limits) -> None:
 def _check_chunking(chunking: Chunking, max_tokens: int | None) -> None:
     size = chunking.static.max_chunk_size_tokens if isinstance(chunking, StaticChunking) else 0
     if max_tokens is not None and size > max_tokens:
-        raise InvalidValue(
+        raise Invalid(
+            "invalid_value",
             f"max_chunk_size_tokens is {size:,}; the model reads {max_tokens:,} tokens, special ones included.",
             param="chunking.static.max_chunk_size_tokens",
         )
 
 
 def check_sink(sink: Sink, settings: Settings, limits: Limits) -> None:
-    """Raises `InvalidValue` for a connection or a table that the key may not use."""
+    """Raises `Invalid` for a connection or a table that the key may not use."""
     if not isinstance(sink, PostgresSink):
         return
     named = None if limits.sinks is None else {entry.partition("/")[0] for entry in limits.sinks}
     connections = [name for name, _ in settings.sinks if named is None or name in named]
     if sink.name not in connections:
         which = f"it has: {', '.join(connections)}" if connections else "it has none; EMBEDQ_SINKS names them"
-        raise InvalidValue(f"sink.name is no connection of this server; {which}.", param="sink.name")
+        raise Invalid("invalid_value", f"sink.name is no connection of this server; {which}.", param="sink.name")
     if not limits.may_load_into(sink.name, sink.table):
-        raise InvalidValue("Your key may not load into this table of this connection.", param="sink.table")
+        raise Invalid("invalid_value", "Your key may not load into this table of this connection.", param="sink.table")
 
 
 def check_again(made: Ingestion, settings: Settings, limits: Limits) -> None:
     """Checks whether the owner's key may still do what it was let do when this ingestion was made.
 
     Raises:
-        InvalidValue: it may not load into this table any more.
+        Invalid: it may not load into this table any more.
         SourceFailed: it may read other folders than those that were checked.
     """
     sink = made.spec["sink"]
@@ -73,8 +74,10 @@ def check_again(made: Ingestion, settings: Settings, limits: Limits) -> None:
         if limits.sinks is not None:
             check_sink(PostgresSink.model_validate(sink), settings, limits)
         if made.shares_table and not limits.shares_table(sink["name"], sink["table"]):
-            raise InvalidValue(
-                "The limits of your key do not name this table any more. Start a new ingestion.", param="sink.table"
+            raise Invalid(
+                "invalid_value",
+                "The limits of your key do not name this table any more. Start a new ingestion.",
+                param="sink.table",
             )
     if limits.roots is not None and "urls" in made.spec["source"] and made.roots != [*limits.roots]:
         raise SourceFailed("The folders and URLs that your key may read have changed. Start a new ingestion.")

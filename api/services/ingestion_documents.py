@@ -7,7 +7,7 @@ from itertools import islice
 from api.async_storage import AsyncStorage
 from api.schemas.common import Page, PagePlace
 from api.schemas.ingestions import IngestionDocument
-from tasks.errors import InvalidValue, NotStored
+from tasks.errors import Invalid, NotStored
 from tasks.ledger import AsyncLedger
 from tasks.records.document_outcomes import DocumentOutcome, DocumentStatus, read_listed, read_outcomes
 from tasks.records.ingestion_operations import read_closed
@@ -35,12 +35,12 @@ async def read_documents(
     """Documents in this state, or all, in the order of the source; maybe fewer than asked for, and then it says so.
 
     Raises:
-        InvalidValue: the page begins behind no place.
+        Invalid: the page begins behind no place.
         StorageUnavailable, RedisUnavailable: no answer.
     """
     cursor = _CURSOR.fullmatch(place.after or "0-0")
     if cursor is None:
-        raise InvalidValue("after must be the last_id of the page before.", param="after")
+        raise Invalid("invalid_value", "after must be the last_id of the page before.", param="after")
     number, line = int(cursor[1]), int(cursor[2]) + 1 if place.after else 0
     opened, found, until, reads = await storage.open(), list[DocumentOutcome](), place.after, 0
     closed = dict[int, ClosedPage]()

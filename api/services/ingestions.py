@@ -17,15 +17,7 @@ from api.services.ingestion_documents import read_documents
 from api.services.owned import own, quota_of
 from api.uploads import Content
 from api.waiting.why_waiting import why_waiting
-from tasks.errors import (
-    FileUnknown,
-    IngestionEnded,
-    IngestionOpen,
-    IngestionUnknown,
-    InvalidValue,
-    RequestError,
-    StorageFull,
-)
+from tasks.errors import Conflict, Invalid, NotFound, RequestError, StorageFull
 from tasks.item import Options
 from tasks.ledger import AsyncLedger
 from tasks.records import ingestions
@@ -71,9 +63,9 @@ class IngestionService:
 
         Raises:
             RequestError: the subclass that says what is wrong with the body.
-            IdempotencyConflict: the key was used for another body.
-            ModelNotFound, FileUnknown: the body names one that there is not.
-            QuotaExceeded, TooManyIngestions, KeyLimitReached, StorageFull: there is no room for it.
+            Refused: the key was used for another body.
+            NotFound: the body names one that there is not.
+            Forbidden, TooMany, StorageFull: there is no room for it.
             StorageUnavailable, RedisUnavailable: no answer.
         """
         digests = key_digests(idempotency_key, body)
@@ -89,11 +81,11 @@ class IngestionService:
         """A page of the caller's ingestions, the newest first.
 
         Raises:
-            IngestionUnknown: the page begins behind no id of an ingestion.
+            NotFound: the page begins behind no id of an ingestion.
             RedisUnavailable: no answer.
         """
         if page.after is not None and not is_ingestion_id(page.after):
-            raise IngestionUnknown("No ingestion found with the id in `after`.", param="after")
+            raise NotFound("ingestion_not_found", "No ingestion found with the id in `after`.", param="after")
 
         async def read(after: str | None, limit: int) -> ListPage[str]:
             ids, more = await self._ledger.run(list_ingestions(key.owner, after=after, limit=limit))
@@ -104,7 +96,7 @@ class IngestionService:
         return Page[Ingestion].of(await self._explained(records), more=found.more)
 
     async def read(self, key: Key, ingestion_id: str) -> Ingestion:
-        """The ingestion as it is now; raises `IngestionUnknown` if the caller has no such."""
+        """The ingestion as it is now; raises `NotFound` if the caller has no such."""
         [ingestion] = await self._explained([await self._own(key, ingestion_id)])
         return ingestion
 
@@ -114,8 +106,8 @@ class IngestionService:
         """Some documents, in the order of the source; maybe fewer than asked for although there are more.
 
         Raises:
-            IngestionUnknown: the caller has no such ingestion.
-            InvalidValue: the page begins behind nothing.
+            NotFound: the caller has no such ingestion.
+            Invalid: the page begins behind nothing.
             StorageUnavailable: no answer.
         """
         return await read_documents(self._ledger, self._storage, await self._own(key, ingestion_id), status, page)
@@ -124,16 +116,18 @@ class IngestionService:
         """The parts of its dataset as it is now: none before anything was loaded, or once it is deleted.
 
         Raises:
-            IngestionUnknown: the caller has no such ingestion.
-            InvalidValue: its sink is no dataset.
+            NotFound: the caller has no such ingestion.
+            Invalid: its sink is no dataset.
             StorageUnavailable: no answer.
         """
         return Output.of(ingestion_id, await self._catalog(key, ingestion_id))
 
     async def part(self, key: Key, ingestion_id: str, name: str) -> Content:
-        """A part of its output; raises like `output`, and `FileUnknown` if there is no such part."""
+        """A part of its output; raises like `output`, and `NotFound` if there is no such part."""
         part = (await self._catalog(key, ingestion_id)).find(name)
-        gone = FileUnknown("There is no such part (any more). GET …/output lists those there are.", param="name")
+        gone = NotFound(
+            "file_not_found", "There is no such part (any more). GET …/output lists those there are.", param="name"
+        )
         if part is None:
             raise gone
         return Content(part.stored, part.size_bytes, part_tag(part), part.name, gone)
@@ -142,26 +136,26 @@ class IngestionService:
         """Ends an ingestion; what is loaded stays.
 
         Raises:
-            IngestionUnknown: the caller has no such ingestion.
-            IngestionEnded: there is nothing to cancel.
+            NotFound: the caller has no such ingestion.
+            Conflict: there is nothing to cancel.
         """
         await self._own(key, ingestion_id)
         status = (await self._ledger.run(cancel_ingestion(ingestion_id))).status
         if status not in {IngestionStatus.CANCELLING, IngestionStatus.CANCELLED, None}:
-            raise IngestionEnded(f"Cannot cancel an ingestion with status '{status}'.")
+            raise Conflict("ingestion_ended", f"Cannot cancel an ingestion with status '{status}'.")
         return await self.read(key, ingestion_id)
 
     async def retry(self, key: Key, ingestion_id: str) -> Ingestion:
         """Tries the failed documents of an ended ingestion again under its id. A resumable one goes on where it was.
 
         Raises:
-            IngestionUnknown: the caller has no such ingestion.
-            IngestionEnded: nothing of it can be tried again.
-            InvalidValue, SourceFailed: the key may not do any more what it asks for.
+            NotFound: the caller has no such ingestion.
+            Conflict: nothing of it can be tried again.
+            Invalid, SourceFailed: the key may not do any more what it asks for.
         """
         ingestion = await self._own(key, ingestion_id)
         if ingestion.status.terminal and not ingestion.counts.failed and not ingestion.resumable:
-            raise IngestionEnded("None of its documents has failed, so there is nothing to try again.")
+            raise Conflict("ingestion_ended", "None of its documents has failed, so there is nothing to try again.")
         check_again(ingestion, self._settings, key.limits)
         again = resume_ingestion if ingestion.resumable else retry_ingestion
         move = await self._ledger.run(again(ingestion_id))
@@ -171,21 +165,23 @@ class IngestionService:
         if not move.moved and status is not None and not going_on:
             reason = "it has failed as a whole" if status is IngestionStatus.FAILED else f"its status is '{status}'"
             advice = " Send its request again: what is loaded is not done again." if status.terminal else ""
-            raise IngestionEnded(f"Only an ingestion that has completed can be tried again; {reason}.{advice}")
+            raise Conflict(
+                "ingestion_ended", f"Only an ingestion that has completed can be tried again; {reason}.{advice}"
+            )
         return await self.read(key, ingestion_id)
 
     async def delete(self, key: Key, ingestion_id: str) -> None:
         """Deletes the record of an ended ingestion. What it has loaded under a name stays.
 
         Raises:
-            IngestionUnknown: the caller has no such ingestion.
-            IngestionOpen: it has not ended.
+            NotFound: the caller has no such ingestion.
+            Conflict: it has not ended.
         """
         await self._own(key, ingestion_id)
         deleted, status = await self._ledger.run(delete_ingestion(ingestion_id))
         if not deleted and status is not None:
             message = f"Cannot delete an ingestion with status '{status}'. Cancel it, and delete it when it has ended."
-            raise IngestionOpen(message)
+            raise Conflict("ingestion_not_ended", message)
 
     # Making one.
 
@@ -230,7 +226,7 @@ class IngestionService:
             files = await self._ledger.run(read_files(ids[first : first + _FILES_AT_ONCE]))
             for index, file in enumerate(files, start=first):
                 param = f"source.files[{index}]"
-                own(key, file, FileUnknown(f"{param} is no file of yours.", param=param))
+                own(key, file, NotFound("file_not_found", f"{param} is no file of yours.", param=param))
 
     async def _store(self, key: Key, wanted: ingestions.NewIngestion, stored: str, listed: bytes) -> str:
         """The id of the ingestion, which another request with the same key may have made in this moment."""
@@ -258,7 +254,7 @@ class IngestionService:
             subject_is_task(ingestion_id)
             found = await self._ledger.run(read_ingestion(ingestion_id))
         there = None if found is None or found.deleted else found
-        return own(key, there, IngestionUnknown(_UNKNOWN, param="id"))
+        return own(key, there, NotFound("ingestion_not_found", _UNKNOWN, param="id"))
 
     async def _explained(self, records: Sequence[ingestions.Ingestion]) -> Sequence[Ingestion]:
         reasons = await why_waiting(self._ledger, self._models, records)
@@ -268,6 +264,8 @@ class IngestionService:
         ingestion = await self._own(key, ingestion_id)
         sink = ingestion.spec["sink"]
         if sink["type"] != "parquet":
-            raise InvalidValue(f"The vectors of this ingestion are in the table {sink['table']} of its sink.")
+            raise Invalid(
+                "invalid_value", f"The vectors of this ingestion are in the table {sink['table']} of its sink."
+            )
         storage, dataset = await self._storage.open(), sink.get("dataset") or ingestion.id
         return (await self._storage.run(present, storage, ingestion.owner, dataset)).catalog

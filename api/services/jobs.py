@@ -15,7 +15,7 @@ from api.schemas.tasks import Task
 from api.served_models import ServedModels
 from api.waiting.why_waiting import Record, Waiting, why_waiting
 from tasks import ledger
-from tasks.errors import InvalidValue
+from tasks.errors import Invalid
 from tasks.ledger import AsyncLedger, State, operations
 from tasks.ledger.ids import created_ms
 from tasks.records import batches
@@ -46,12 +46,14 @@ class JobService:
         It may be shorter than asked for although there are more, and says so.
 
         Raises:
-            InvalidValue: there is no such kind or state, or the page begins behind no id of a job.
+            Invalid: there is no such kind or state, or the page begins behind no id of a job.
             RedisUnavailable: no answer.
         """
         wanted = _wanted(kinds, status)
         if page.after is not None and not _is_job_id(page.after):
-            raise InvalidValue("after must be the id of a job, such as last_id of the page before.", param="after")
+            raise Invalid(
+                "invalid_value", "after must be the id of a job, such as last_id of the page before.", param="after"
+            )
         after = place_of(page.after) if page.after else None
         found = await read_jobs(self._ledger, key.owner, wanted, after, page.limit)
         reasons = await why_waiting(self._ledger, self._models, found.items)
@@ -78,7 +80,7 @@ def _wanted(kinds: Sequence[str], status: Sequence[str]) -> Mapping[str, Sequenc
 def _words(name: str, given: Sequence[str], known: Iterable[str]) -> set[str]:
     words, all_of_them = {word.strip() for part in given for word in part.split(",") if word.strip()}, {*known}
     if words - all_of_them:
-        raise InvalidValue(f"{name} must be some of {', '.join(sorted(all_of_them))}.", param=name)
+        raise Invalid("invalid_value", f"{name} must be some of {', '.join(sorted(all_of_them))}.", param=name)
     return words or all_of_them
 
 

@@ -10,7 +10,7 @@ from api.schemas.common import Page
 from api.schemas.keys import Key as ShownKey
 from api.schemas.keys import KeyChange, NewKey, PurgeResult, ToldKey
 from api.services.purge import Purge
-from tasks.errors import InvalidValue, KeyExists, KeyInUse, KeyRevoked, KeyUnknown, RedisUnavailable, Unavailable
+from tasks.errors import Conflict, Invalid, NotFound, RedisUnavailable, Unavailable
 from tasks.ledger import ANONYMOUS, AsyncLedger
 from tasks.ledger.executor import spread
 from tasks.records.api_keys import (
@@ -59,16 +59,16 @@ class KeyService:
         return Page[ShownKey].of([ShownKey.of(key) for key in keys], more=False, name="name")
 
     async def read(self, name: str) -> ShownKey:
-        """One key. Raises `KeyUnknown`, `RedisUnavailable`."""
+        """One key. Raises `NotFound`, `RedisUnavailable`."""
         return ShownKey.of(self._keys.environment.get(name) or (await self._current(name))[0])
 
     async def create(self, body: NewKey) -> ToldKey:
         """Makes a key.
 
         Raises:
-            InvalidValue: its name is none.
-            KeyExists: there is a key with this name.
-            QuotaExceeded: there are too many keys.
+            Invalid: its name is none.
+            Conflict: there is a key with this name.
+            Forbidden: there are too many keys.
             Unavailable: no answer, or none that was read in time. There is no such key then.
         """
         text = new_key()
@@ -79,11 +79,11 @@ class KeyService:
         return ToldKey.told(key, text)
 
     async def change(self, name: str, change: KeyChange) -> ShownKey:
-        """Changes what is given. Raises `KeyRevoked`, and as `revoke`."""
+        """Changes what is given. Raises `Conflict`, and as `revoke`."""
 
         def edit(key: Key, now_s: float) -> Key:
             if key.revoked is not None:
-                raise KeyRevoked(f"The key {name} is revoked; nothing about it can change.")
+                raise Conflict("key_revoked", f"The key {name} is revoked; nothing about it can change.")
             given = change.model_fields_set
             return key.model_copy(
                 update={
@@ -96,7 +96,7 @@ class KeyService:
         return ShownKey.of(await self._change(name, edit))
 
     async def rotate(self, name: str, grace_s: float) -> ToldKey:
-        """Gives the key another text. Raises `KeyRevoked`, `QuotaExceeded`, and as `revoke`; undone then."""
+        """Gives the key another text. Raises `Conflict`, `Forbidden`, and as `revoke`; undone then."""
         text = new_key()
         key = await self._change(name, lambda key, now_s: key.rotate(digest_of(text), now_s, grace_s), secret=True)
         return ToldKey.told(key, text)
@@ -105,18 +105,18 @@ class KeyService:
         """Ends the key for good; twice is no matter.
 
         Raises:
-            KeyUnknown: there is none, or it is one of the environment.
+            NotFound: there is none, or it is one of the environment.
             Unavailable: no answer, none that was read in time, or others change it all the time.
         """
         return ShownKey.of(await self._change(name, Key.revoke))
 
     async def delete(self, name: str) -> None:
-        """Deletes the record. Raises `KeyInUse` before a purge has ended, and as `revoke`."""
+        """Deletes the record. Raises `Conflict` before a purge has ended, and as `revoke`."""
         for _ in range(_ATTEMPTS):
             key, stored, _ = await self._current(name)
             if key.revoked is None or key.purged is None:
                 missing = "purge" if key.revoked is not None else "revoke and purge"
-                raise KeyInUse(f"Nobody could reach what is left of it: {missing} the key {name} first.")
+                raise Conflict("key_in_use", f"Nobody could reach what is left of it: {missing} the key {name} first.")
             if await self._ledger.run(write_key(name, stored, b"")):
                 await self._keys.refresh()
                 return
@@ -126,8 +126,8 @@ class KeyService:
         """Removes what the owner of this key has, for two seconds. Nobody has the owner's id again.
 
         Raises:
-            KeyUnknown: there is no such key, and the environment can have had none.
-            KeyInUse: it is not revoked.
+            NotFound: there is no such key, and the environment can have had none.
+            Conflict: it is not revoked.
             RedisUnavailable, StorageUnavailable: a later call goes on.
         """
         if name == ANONYMOUS:
@@ -135,7 +135,7 @@ class KeyService:
         owner, since_s = await self._purgeable(name)
         purge = await self._purged(owner, since_s)
         if purge.done:
-            with suppress(KeyUnknown):  # somebody else was faster, and the name may be another key's by now
+            with suppress(NotFound):  # somebody else was faster, and the name may be another key's by now
                 await self._change(name, lambda key, now_s: _same(key, owner).purge(now_s))
         return PurgeResult(name=name, done=purge.done, deleted=purge.deleted)
 
@@ -143,15 +143,15 @@ class KeyService:
         """The owner, and since when it makes nothing new."""
         try:
             key, _, _ = await self._current(name)
-        except KeyUnknown:
+        except NotFound:
             if name in self._keys.environment:
                 where = "Take it out of EMBEDQ_API_KEYS first"
-                raise KeyInUse(f"The key {name} is still valid, so more may come. {where}.") from None
+                raise Conflict("key_in_use", f"The key {name} is still valid, so more may come. {where}.") from None
             if not is_key_name(name):
                 raise
             return environment_owner(name), 0.0  # of an earlier EMBEDQ_API_KEYS
         if key.revoked is None:
-            raise KeyInUse(f"The key {name} is still valid, so more may come. Revoke it first.")
+            raise Conflict("key_in_use", f"The key {name} is still valid, so more may come. Revoke it first.")
         return key.owner, key.revoked
 
     async def _purge_anonymous(self) -> PurgeResult:
@@ -214,10 +214,12 @@ class KeyService:
             try:
                 return Key.from_json(stored), stored, found.now_s
             except ValueError:
-                raise KeyUnknown("The record of this key is of another version of embedq.", param="name") from None
+                raise NotFound(
+                    "key_not_found", "The record of this key is of another version of embedq.", param="name"
+                ) from None
         if name in self._keys.environment:
-            raise KeyUnknown("This key is one of EMBEDQ_API_KEYS: it is changed there.", param="name")
-        raise KeyUnknown("No key has this name. GET /v1/keys lists those there are.", param="name")
+            raise NotFound("key_not_found", "This key is one of EMBEDQ_API_KEYS: it is changed there.", param="name")
+        raise NotFound("key_not_found", "No key has this name. GET /v1/keys lists those there are.", param="name")
 
 
 def key_of(
@@ -240,14 +242,14 @@ def key_of(
         scopes: where the body names none.
 
     Raises:
-        InvalidValue: its name is none.
-        KeyExists: the name is taken.
+        Invalid: its name is none.
+        Conflict: the name is taken.
     """
     if not is_key_name(body.name):
         message = "name must have 1 to 48 ASCII letters, digits, - and _, and not be anonymous."
-        raise InvalidValue(message, param="name")
+        raise Invalid("invalid_value", message, param="name")
     if body.name in taken:
-        raise KeyExists("EMBEDQ_API_KEYS has a key with this name. Choose another one.", param="name")
+        raise Conflict("key_exists", "EMBEDQ_API_KEYS has a key with this name. Choose another one.", param="name")
     return Key(
         name=body.name,
         owner=owner or new_owner(),
@@ -259,9 +261,10 @@ def key_of(
     )
 
 
-def name_taken() -> KeyExists:
+def name_taken() -> Conflict:
     """There is a key with the name."""
-    return KeyExists(
+    return Conflict(
+        "key_exists",
         "There is a key with this name. Rotate it for another text. To give the name to somebody else: revoke it, "
         "purge it and delete it.",
         param="name",
@@ -278,7 +281,7 @@ def _changed(limits: Limits, given: Limits | None) -> Limits:
 
 def _same(key: Key, owner: str) -> Key:
     if key.owner != owner:
-        raise KeyUnknown("Another key has this name by now.", param="name")
+        raise NotFound("key_not_found", "Another key has this name by now.", param="name")
     return key
 
 

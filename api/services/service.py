@@ -1,6 +1,8 @@
 """What this service is and has: models, workers, queues, Redis, and whether it is ready."""
 
 import time
+from dataclasses import dataclass
+from typing import TypeVar
 
 from api.async_storage import AsyncStorage
 from api.schemas.models import Model
@@ -19,11 +21,13 @@ from api.schemas.service import (
 )
 from api.served_models import ServedModels
 from tasks.errors import EmbedqError, NotReady, Overloaded
-from tasks.ledger import AsyncLedger, Lane, ModelOverview, operations
+from tasks.ledger import AsyncLedger, Lane, ModelOverview, WorkerEntry, operations
+from tasks.records.api_keys import Key, Scope
 from worker_config.settings import Settings
 
 VERSION = "0.1.0"
 _STARTED_AT = int(time.time())
+W = TypeVar("W", bound=DocumentsWorker)
 
 
 class ServiceInfo:
@@ -40,7 +44,7 @@ class ServiceInfo:
         return [self.model(name) for name in self._models.names()]
 
     def model(self, name: str) -> Model:
-        """The model of this name. Raises `ModelNotFound`, or `RedisUnavailable` before Redis has answered."""
+        """The model of this name. Raises `NotFound`, or `RedisUnavailable` before Redis has answered."""
         served = self._models.served(name)
         workers = self._models.live_workers().get(served.name, 0)
         return Model.of(name, served.name, served.entry, workers=workers, started_at=_STARTED_AT)
@@ -67,8 +71,9 @@ class ServiceInfo:
         checks = facts.checks(self._settings.redis_ack)
         return RedisChecks(checks=[RedisCheck.model_validate(check) for check in checks])
 
-    def state(self) -> ServiceState:
-        """Models, workers and queues."""
+    def state(self, key: Key) -> ServiceState:
+        """Models, workers and queues, as far as the key may see them."""
+        seen = _Seen(None if key.may({Scope.OPERATE}) else key.owner)
         models, documents = self._models, self._models.documents
         overviews = [*models.overviews.values(), *([documents] if documents else [])]
         workers = documents.workers if documents else ()
@@ -81,14 +86,14 @@ class ServiceInfo:
                 memory_percent=max((overview.memory_percent for overview in overviews), default=0),
                 seen_at=models.seen_at,
             ),
-            models=[self._model_state(queue) for queue in models.queues()],
+            models=[self._model_state(queue, seen) for queue in models.queues()],
             documents=DocumentsQueue(
-                workers=[DocumentsWorker.model_validate(worker) for worker in workers],
-                tasks=sum(documents.backlog_tasks.values()) if documents else 0,
+                workers=[seen.worker(DocumentsWorker, worker) for worker in workers],
+                tasks=sum(seen.tasks(documents, lane) for lane in Lane) if documents else 0,
             ),
         )
 
-    def _model_state(self, queue: str) -> ServiceModel:
+    def _model_state(self, queue: str, seen: "_Seen") -> ServiceModel:
         overview, entry = self._models.overviews.get(queue), self._models.entry(queue)
         return ServiceModel(
             id=queue,
@@ -99,15 +104,34 @@ class ServiceInfo:
             compute=entry.compute if entry else None,
             precision=entry.precision if entry else None,
             tokens_per_second=overview.rate if overview else None,
-            workers=[LiveWorker.model_validate(worker) for worker in overview.workers] if overview else [],
-            lanes=ModelLanes(online=_lane(overview, Lane.ONLINE), bulk=_lane(overview, Lane.BULK)),
+            workers=[seen.worker(LiveWorker, worker) for worker in overview.workers] if overview else [],
+            lanes=ModelLanes(online=seen.lane(overview, Lane.ONLINE), bulk=seen.lane(overview, Lane.BULK)),
             leases=overview.leases if overview else 0,
         )
 
 
-def _lane(overview: ModelOverview | None, lane: Lane) -> LaneBacklog:
-    if overview is None:
-        return LaneBacklog(tasks=0, tokens=0, seconds=0.0)
-    tokens = overview.backlog_cost[lane]
-    seconds = tokens / overview.rate if overview.rate else None
-    return LaneBacklog(tasks=overview.backlog_tasks[lane], tokens=tokens, seconds=seconds if tokens else 0.0)
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What a caller may see. `owner`: whose work; None: everybody's, and where workers run."""
+
+    owner: str | None
+
+    def worker(self, kind: type[W], worker: WorkerEntry) -> W:
+        """A worker that beats."""
+        shown = kind.model_validate(worker)
+        return shown if self.owner is None else shown.model_copy(update={"pid": None, "host": None, "rss_bytes": None})
+
+    def tasks(self, overview: ModelOverview, lane: Lane) -> int:
+        """Open tasks of a lane."""
+        if self.owner is None:
+            return overview.backlog_tasks[lane]
+        return overview.owner_tasks.get(lane, {}).get(self.owner, 0)
+
+    def lane(self, overview: ModelOverview | None, lane: Lane) -> LaneBacklog:
+        """A lane of a model. How long all work takes is the load, which everybody may know."""
+        if overview is None:
+            return LaneBacklog(tasks=0, tokens=0, seconds=0.0)
+        of_all = overview.backlog_cost[lane]
+        seconds = (of_all / overview.rate if overview.rate else None) if of_all else 0.0
+        tokens = of_all if self.owner is None else overview.owner_cost.get(lane, {}).get(self.owner, 0)
+        return LaneBacklog(tasks=self.tasks(overview, lane), tokens=tokens, seconds=seconds)

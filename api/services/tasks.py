@@ -21,7 +21,7 @@ from api.waiting.subscription import Subscription
 from api.waiting.wait_for_vectors import Gone, read_result
 from api.waiting.why_waiting import why_waiting
 from tasks import ledger
-from tasks.errors import InvalidValue, TaskEnded, TaskNotFinished
+from tasks.errors import Conflict, Invalid
 from tasks.ledger import AsyncLedger, CancelOutcome, operations
 from tasks.ledger.ids import created_ms, missing
 from tasks.records.api_keys import Key, Scope
@@ -70,7 +70,7 @@ class TaskService:
 
         Raises:
             RequestError: the subclass that says what is wrong with the body.
-            ScopeMissing: the key has not the scope of the lane.
+            Forbidden: the key has not the scope of the lane.
             Unavailable: as `Submitter.submit` does.
         """
         submission = await offload_in_turn(len(call.body), self._new_task, call.key, call.body, idempotency_key)
@@ -88,7 +88,7 @@ class TaskService:
         """A task, now or at its end, at the latest after `wait_s`; and while it is open, when it should be done.
 
         Raises:
-            TaskNotFound, TaskGone: the caller has no such task.
+            NotFound, Refused: the caller has no such task.
             CallerGone: the client left first.
         """
         read = partial(self._own, key, task_id)
@@ -102,13 +102,14 @@ class TaskService:
         """The vectors of an ended task in input order, as OpenAI's list or as a NumPy file.
 
         Raises:
-            TaskNotFound, TaskGone: the caller has no such task.
-            TaskNotFinished: it is open.
+            NotFound, Refused: the caller has no such task.
+            Conflict: it is open.
             Overloaded: too many large answers are under way.
         """
         task = await self._own(key, task_id)
         if not task.state.terminal:
-            raise TaskNotFinished(
+            raise Conflict(
+                "task_not_finished",
                 f"{task.completed + task.failed} of {task.total} inputs are done; ask again later.",
                 retry_after_s=self._models.retry_after_s(task),
             )
@@ -130,12 +131,14 @@ class TaskService:
         listed.
 
         Raises:
-            InvalidValue: `status` names another state, or the page begins behind no id of a task.
+            Invalid: `status` names another state, or the page begins behind no id of a task.
             RedisUnavailable: no answer.
         """
         states = _states(status)
         if page.after is not None and created_ms(page.after) is None:
-            raise InvalidValue("after must be the id of a task, such as last_id of the page before.", param="after")
+            raise Invalid(
+                "invalid_value", "after must be the id of a task, such as last_id of the page before.", param="after"
+            )
 
         found = await read_tasks(self._ledger, key.owner, states, after=page.after, limit=page.limit)
         reasons = await why_waiting(self._ledger, self._models, found.items)
@@ -146,21 +149,23 @@ class TaskService:
         """Ends a task; finished vectors stay readable.
 
         Raises:
-            TaskNotFound, TaskGone: the caller has no such task.
-            TaskEnded: there is nothing to cancel.
+            NotFound, Refused: the caller has no such task.
+            Conflict: there is nothing to cancel.
         """
         task = await self._own(key, task_id)
         outcome = await self._ledger.run(operations.cancel(task.queue, task_id))
         task = await self._own(key, task_id)
         if outcome is CancelOutcome.ENDED:
-            raise TaskEnded(f"The task has ended already ({task.state}); there is nothing to cancel.")
+            raise Conflict(
+                "task_already_ended", f"The task has ended already ({task.state}); there is nothing to cancel."
+            )
         return await self._explained(task)
 
     async def delete(self, key: Key, task_id: str) -> None:
         """Deletes a task and everything that belongs to it. An open one is cancelled first.
 
         Raises:
-            TaskNotFound, TaskGone: the caller has no such task.
+            NotFound, Refused: the caller has no such task.
         """
         task = await self._own(key, task_id)
         await self._ledger.run(operations.forget(task.queue, task_id))
@@ -182,7 +187,7 @@ class TaskService:
 def _states(named: Sequence[str]) -> Sequence[ledger.State]:
     names = {name.strip() for part in named for name in part.split(",") if name.strip()}
     if names - set(ledger.State):
-        raise InvalidValue(f"status must be some of {', '.join(ledger.State)}.", param="status")
+        raise Invalid("invalid_value", f"status must be some of {', '.join(ledger.State)}.", param="status")
     return [state for state in ledger.State if state in names]
 
 

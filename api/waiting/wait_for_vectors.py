@@ -89,7 +89,7 @@ class SynchronousCalls:
         """The vector of a text as a query, cut to `dimensions`. Whoever leaves cancels it.
 
         Raises:
-            InputTooLarge: the text is.
+            Invalid: the text is.
             WaitTimeout, ItemFailed, NotReady, Unavailable: as `wait_for_vectors` does.
         """
         submission = self._new_tasks.query(key, text, model=model, dimensions=dimensions, wait_s=wait_s)

@@ -113,7 +113,7 @@ def _redis(response: httpx.Response) -> list[Finding]:
             ]
     error = error_from_response(response)
     if error.code == "scope_missing":
-        return [Finding("redis", True, f"not checked: {error.message}", "use a key with the scope read")]
+        return [Finding("redis", True, f"not checked: {error.message}", "use a key with the scope operate")]
     # Without Redis the check before this one tells, without a valid key the one behind it.
     if response.status_code == httpx.codes.SERVICE_UNAVAILABLE or response.status_code < _SERVER_ERROR:
         return []

@@ -4,26 +4,23 @@ import argparse
 import logging
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
 from tasks.documents.sinks.parquet.dataset_cleanup import unnamed_parts
 from tasks.documents.sweep import SPARE_S, read_sweeper, sweeper_of
 from tasks.errors import EmbedqError, StorageUnavailable
-from tasks.ledger import ANONYMOUS, Ledger
+from tasks.ledger import Ledger
 from tasks.ledger.operations import check_schema
 from tasks.records import files, ingestions
-from tasks.records.api_keys import Anonymous, Key, anonymous_owner, environment_owner, read_keys
 from tasks.records.batches import KINDS, open_batches, read_batches
-from tasks.records.datasets import folders_of
 from tasks.records.files import MAX_PAGE, file_id_of, read_files
 from tasks.records.ingestion_operations import read_ingestions
 from tasks.records.storage_identity import accept, open_proved
 from tasks.storage.storage import Storage, Stored
 from worker_config.data_folder import operator_settings
-from worker_config.settings import Settings, SettingsError
+from worker_config.settings import SettingsError
 
 _BATCHES = "batches"
 _ALL = 2**31
@@ -48,28 +45,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         if args.command == "accept":
             print(f"this Redis knows the storage {accept(Storage.open(settings.storage_url), ledger.run)} now")
         else:
-            storage = open_proved(settings.storage_url, ledger.run)
-            _list(storage, ledger, owner_names(ledger, settings), delete=args.delete)
+            _list(open_proved(settings.storage_url, ledger.run), ledger, delete=args.delete)
     except (EmbedqError, SettingsError) as error:
         print(f"embedq storage: {error.detail if isinstance(error, EmbedqError) else error}", file=sys.stderr)
         return 1
     return 0
 
 
-def owner_names(ledger: Ledger, settings: Settings) -> Mapping[str, str]:
-    """What a person calls the owner of what lies in a folder of datasets, by the folder. Raises `RedisUnavailable`."""
-    found = ledger.run(read_keys())
-    owners = {environment_owner(name): name for name, _ in settings.api_keys}
-    owners[anonymous_owner(Anonymous.from_text(found.anonymous).generation)] = ANONYMOUS
-    for text in (found.records or {}).values():
-        with suppress(ValueError):  # of another version
-            key = Key.from_json(text)
-            owners[key.owner] = key.name
-    return {folder: name for owner, name in owners.items() for folder in folders_of(owner)}
-
-
-def _list(storage: Storage, ledger: Ledger, names: Mapping[str, str], *, delete: bool) -> None:
-    """Prints one object a line: bytes, days since it was written, name, and of datasets whose they are.
+def _list(storage: Storage, ledger: Ledger, *, delete: bool) -> None:
+    """Prints one object a line: bytes, days since it was written, name.
 
     Raises:
         StorageUnavailable: another Redis sweeps the storage, so that this one does not know what is needed.
@@ -80,9 +64,7 @@ def _list(storage: Storage, ledger: Ledger, names: Mapping[str, str], *, delete:
     number = deleted = size_bytes = 0
     for stored in list(unknown_objects(storage, ledger)):
         number, size_bytes = number + 1, size_bytes + stored.size_bytes
-        days = (time.time() - stored.modified_ms / 1000) / 86_400
-        whose = next((f"  of {name}" for folder, name in names.items() if stored.name.startswith(folder)), "")
-        print(f"{stored.size_bytes:>14,} {days:>6.1f} d  {stored.name}{whose}")
+        print(f"{stored.size_bytes:>14,} {(time.time() - stored.modified_ms / 1000) / 86_400:>6.1f} d  {stored.name}")
         if delete and stored.modified_ms <= young_ms:
             storage.delete(stored.name)
             deleted += 1

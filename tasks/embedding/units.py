@@ -11,7 +11,7 @@ import numpy as np
 import orjson
 
 from tasks.encoder.interface import Text, Vector
-from tasks.errors import EncodingFailed, NotStored, RequestError
+from tasks.errors import NotStored, RequestError
 from tasks.item import ItemError, Options
 from tasks.ledger import ClaimedUnit, Finished, OutcomeKind
 from tasks.storage.row_file import UnitReference
@@ -154,5 +154,5 @@ def _outcome(vectors: Sequence[Vector]) -> RowOutcome:
 def _as_if_called(error: ItemError, index: int) -> RowError:
     """What the synchronous call would have answered."""
     param = f"input[{index}]"
-    status = RequestError.status if error.refused else EncodingFailed.status
+    status = RequestError.status if error.refused else 422
     return RowError(error.code, f"{param}: {error.message}", status, param)

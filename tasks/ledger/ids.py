@@ -6,7 +6,7 @@ from hashlib import sha256
 
 import uuid_utils
 
-from tasks.errors import TaskGone, TaskNotFound
+from tasks.errors import NotFound, Refused
 
 _TASK = re.compile(r"task_[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 _TIME_DIGITS = 12
@@ -52,9 +52,11 @@ def created_ms(task_id: str) -> int | None:
     return int(task_id[5:13] + task_id[14:18], 16)
 
 
-def missing(task_id: str, retention_s: float) -> TaskGone | TaskNotFound:
+def missing(task_id: str, retention_s: float) -> Refused | NotFound:
     """The error for an id that the ledger does not hold: gone when it is older than the retention, else not found."""
     made = created_ms(task_id)
     if made is not None and made < (time.time() - retention_s) * 1000:
-        return TaskGone("This task is past its retention; its result has been deleted. Submit the texts again.")
-    return TaskNotFound("No task has this id. Use the id from the answer to POST /v1/tasks.", param="id")
+        return Refused(
+            "task_expired", "This task is past its retention; its result has been deleted. Submit the texts again."
+        )
+    return NotFound("task_not_found", "No task has this id. Use the id from the answer to POST /v1/tasks.", param="id")

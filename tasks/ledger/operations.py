@@ -19,13 +19,12 @@ import orjson
 from tasks.errors import (
     AboveKeyLimit,
     BacklogFull,
-    IdempotencyConflict,
-    KeyLimitReached,
     ModelChanged,
-    RateLimited,
+    Refused,
     RequestError,
     SchemaMismatch,
     StorageFull,
+    TooMany,
 )
 from tasks.item import FLOAT32_BYTES, ItemError
 from tasks.ledger import replies
@@ -190,8 +189,8 @@ def submit(submission: Submission) -> Operation[SubmitReply]:
     Raises on reading:
         BacklogFull: as much work as may wait would be done before this; with the seconds after which there is room.
         StorageFull: Redis is above the allowed share of its memory, or the owner above its own; likewise.
-        RateLimited, KeyLimitReached: a limit of the owner's key; likewise. AboveKeyLimit: it never fits.
-        IdempotencyConflict: the alias belongs to a task with another digest.
+        TooMany: a limit of the owner's key; likewise. AboveKeyLimit: it never fits.
+        Refused: the alias belongs to a task with another digest.
     """
     s, admission, alias = submission, submission.admission, submission.alias
     named: dict[str, Argument] = {
@@ -603,7 +602,10 @@ def _submitted(reply: list[Any]) -> SubmitReply:
         message = f"{what}; try again in {wait_s} s, or delete results that you have read. Nothing was stored."
         raise StorageFull(message, retry_after_s=wait_s)
     if outcome == b"conflict":
-        raise IdempotencyConflict("This Idempotency-Key was used with another body. Use a new key for a new request.")
+        raise Refused(
+            "idempotency_key_reused",
+            "This Idempotency-Key was used with another body. Use a new key for a new request.",
+        )
     if outcome == b"key":
         raise key_refusal(reply)
     _, task_id, bell_due, *limited = reply
@@ -621,8 +623,8 @@ def key_refusal(reply: Sequence[bytes]) -> RequestError:
         )
     after_s = retry_after_of_key(wait_s)
     used = _USED[limit].format(have)
-    kind = RateLimited if limit in _RATES else KeyLimitReached
-    return kind(
+    return TooMany(
+        "rate_limited" if limit in _RATES else "key_limit",
         f"The limit of your key is reached: {limit} is {most:,}{used}. Try again in {after_s} s. Nothing was stored.",
         retry_after_s=after_s,
     )

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import orjson
 
-from tasks.errors import ModelNotFound
+from tasks.errors import NotFound
 from tasks.item import DEFAULT_RATE
 from tasks.ledger.replies import fields_from_reply
 from tasks.ledger.task import Lane
@@ -265,7 +265,7 @@ def find_served(name: str, own: Sequence[str], overviews: Mapping[str, ModelOver
         overviews: what the ledger knows, by canonical name.
 
     Raises:
-        ModelNotFound: nobody serves it; with the names of those that are served.
+        NotFound: nobody serves it; with the names of those that are served.
     """
     for wanted in (name, _LIBRARY + name):
         for queue, names in _names(own, overviews):
@@ -273,7 +273,8 @@ def find_served(name: str, own: Sequence[str], overviews: Mapping[str, ModelOver
                 return ServedModel.from_overview(queue, overviews.get(queue))
     served = [own[0], *sorted(overviews.keys() - {own[0]})]
     more = f" and {len(served) - _MAX_NAMED} more, see GET /v1/models" if len(served) > _MAX_NAMED else ""
-    raise ModelNotFound(
+    raise NotFound(
+        "model_not_found",
         f"There is no model {name[:_SHOWN_CHARS]!r} here. This server serves {', '.join(served[:_MAX_NAMED])}{more}.",
         param="model",
     )

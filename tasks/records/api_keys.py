@@ -14,7 +14,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from tasks.errors import KeyInUse, KeyRevoked, QuotaExceeded
+from tasks.errors import Conflict, Forbidden
 from tasks.ledger.keys import ANONYMOUS
 from tasks.ledger.operations import Operation
 from tasks.ledger.replies import fields_from_reply
@@ -163,26 +163,30 @@ class Key(BaseModel):
         """The record of a revoked key whose owner has nothing any more.
 
         Raises:
-            KeyInUse: it is not revoked.
+            Conflict: it is not revoked.
         """
         if self.revoked is None:
-            raise KeyInUse(f"The key {self.name} is still valid, so more may come. Revoke it first.")
+            raise Conflict("key_in_use", f"The key {self.name} is still valid, so more may come. Revoke it first.")
         return self if self.purged is not None else self.model_copy(update={"purged": now_s})
 
     def rotate(self, digest: str, now_s: float, grace_s: float) -> Self:
         """The record with a new text; the texts of before are valid for `grace_s` seconds.
 
         Raises:
-            KeyRevoked: it cannot be used any more.
-            QuotaExceeded: too many of its texts are still valid.
+            Conflict: it cannot be used any more.
+            Forbidden: too many of its texts are still valid.
         """
         if self.revoked is not None:
-            raise KeyRevoked(f"The key {self.name} is revoked; a new text would be of no use. Make another key.")
+            raise Conflict(
+                "key_revoked", f"The key {self.name} is revoked; a new text would be of no use. Make another key."
+            )
         ends = now_s + grace_s
         former = [KeyDigest(sha256=one.sha256, until=min(one.until or ends, ends)) for one in self.digests]
         valid = [one for one in former if one.until is not None and one.until > now_s]
         if len(valid) >= MAX_TEXTS:
-            raise QuotaExceeded(f"{len(valid)} texts of this key are still valid. Rotate it without a time of grace.")
+            raise Forbidden(
+                "quota_exceeded", f"{len(valid)} texts of this key are still valid. Rotate it without a time of grace."
+            )
         return self.model_copy(update={"digests": (*valid, KeyDigest(sha256=digest))})
 
 
@@ -298,12 +302,12 @@ def write_key(name: str, before: bytes, after: bytes, *, most: int = MAX_KEYS) -
         most: keys that there may be.
 
     Raises:
-        QuotaExceeded: there are `most`.
+        Forbidden: there are `most`.
     """
 
     def read(reply: bytes) -> bool:
         if reply == b"full":
-            raise QuotaExceeded(f"There are {most:,} keys. Purge and delete those that nobody uses.")
+            raise Forbidden("quota_exceeded", f"There are {most:,} keys. Purge and delete those that nobody uses.")
         return reply == b"ok"
 
     stamp = secrets.token_hex(8)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Protocol
 
-from tasks.errors import IdempotencyConflict, StorageFull, TooManyBatches, TooManyIngestions
+from tasks.errors import Refused, StorageFull, TooMany
 from tasks.ledger import replies
 from tasks.ledger.operations import Argument, Operation, key_refusal
 from tasks.records.files import Quota, quota_arguments
@@ -80,10 +80,10 @@ def create_record(
     `own`: arguments by name that only the script of this kind takes.
 
     Raises on reading:
-        IdempotencyConflict: the key belongs to a record of another request.
-        TooManyBatches, TooManyIngestions: `max_open` of its owner have not ended.
-        KeyLimitReached: `open_jobs` of its owner have not ended.
-        QuotaExceeded: the owner has stored more than the quota allows.
+        Refused: the key belongs to a record of another request.
+        TooMany: `max_open` of its owner have not ended.
+        TooMany: `open_jobs` of its owner have not ended.
+        Forbidden: the owner has stored more than the quota allows.
         StorageFull: Redis is full; for a batch also above the share of its memory that `max_memory` allows.
     """
     name, digest = record.key or ("", "")
@@ -92,8 +92,8 @@ def create_record(
         if reply[0] == b"conflict":
             raise _conflict(kind)
         if reply[0] == b"full":
-            too_many = TooManyBatches if kind is RecordKind.BATCH else TooManyIngestions
-            raise too_many(
+            raise TooMany(
+                "too_many_batches" if kind is RecordKind.BATCH else "too_many_ingestions",
                 f"You have {int(reply[1]):,} {kind.plural} that have not ended; {limits.max_open or 0:,} are allowed "
                 "at a time. Wait for one to end, or cancel one.",
                 retry_after_s=_ROOM_AFTER_S,
@@ -127,7 +127,7 @@ def find_record(kind: RecordKind, owner: str, key: tuple[str, str]) -> Operation
     """The id of the record that an idempotency key names; None: it is a new one. `key`: as of a `NewRecord`.
 
     Raises on reading:
-        IdempotencyConflict: the key belongs to a record of another request.
+        Refused: the key belongs to a record of another request.
     """
 
     def read(reply: list[bytes]) -> str | None:
@@ -138,9 +138,10 @@ def find_record(kind: RecordKind, owner: str, key: tuple[str, str]) -> Operation
     return Operation("record_find", "", (kind.value, owner, *key), read)
 
 
-def _conflict(kind: RecordKind) -> IdempotencyConflict:
-    return IdempotencyConflict(
-        f"This idempotency key was used for another {kind.value}. Use a new key for a new request."
+def _conflict(kind: RecordKind) -> Refused:
+    return Refused(
+        "idempotency_key_reused",
+        f"This idempotency key was used for another {kind.value}. Use a new key for a new request.",
     )
 
 

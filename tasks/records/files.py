@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Self
 
-from tasks.errors import QuotaExceeded
+from tasks.errors import Forbidden
 from tasks.ledger import replies
 from tasks.ledger.ids import RecordIds
 from tasks.ledger.operations import Argument, Operation
@@ -93,12 +93,13 @@ class Quota:
     max_bytes: int
     max_files: int
 
-    def refused(self, reply: Sequence[Any], *, and_datasets: bool = False) -> QuotaExceeded:
+    def refused(self, reply: Sequence[Any], *, and_datasets: bool = False) -> Forbidden:
         """The error for the reply `quota` of a script: it has the bytes and the number of files that there are."""
         datasets = " and your datasets" if and_datasets else ""
-        return QuotaExceeded(
+        return Forbidden(
+            "quota_exceeded",
             f"Your {int(reply[2]):,} files{datasets} hold {int(reply[1]):,} bytes; {self.max_files:,} files and "
-            f"{self.max_bytes:,} bytes in all are allowed; this would be more. Delete some first, or send less."
+            f"{self.max_bytes:,} bytes in all are allowed; this would be more. Delete some first, or send less.",
         )
 
 
@@ -129,7 +130,7 @@ def put_file(record: FileRecord, quota: Quota | None = None) -> Operation[FileRe
     a record for as long after this call as it says to live after `created_ms`.
 
     Raises on reading:
-        QuotaExceeded: the owner's files would be too many or too large. Nothing was changed.
+        Forbidden: the owner's files would be too many or too large. Nothing was changed.
         StorageFull: Redis is full.
     """
 
@@ -185,7 +186,7 @@ def require_room(owner: str, size_bytes: int, quota: Quota) -> Operation[None]:
     """Asks whether a file of this size would be taken; changes nothing.
 
     Raises on reading:
-        QuotaExceeded: the owner's files would be too many or too large.
+        Forbidden: the owner's files would be too many or too large.
     """
     arguments = _write_arguments("room", "", owner=owner, size=size_bytes, **quota_arguments(quota))
     return Operation("file_write", "", (), lambda reply: _require_room(reply, quota), arguments)

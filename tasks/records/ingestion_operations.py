@@ -259,7 +259,6 @@ def ingestion_from_reply(ingestion_id: str, row: Sequence[Any]) -> Ingestion | N
         counts=_counts(f, status, in_flight),
         listing_complete=f.get("listing_complete") == "1",
         dimension=int(f["dimension"]) if "dimension" in f else None,
-        cursor=orjson.loads(f["cursor"]) if "cursor" in f else None,
         waiting=int(waiting),
         begin_next=tuple(WaitingPage.from_text(entry.decode()) for entry in begin),
         pages={page.number: page for page in in_flight},
@@ -278,17 +277,20 @@ def ingestion_from_reply(ingestion_id: str, row: Sequence[Any]) -> Ingestion | N
         finish_state=_state(finish_state),
         expires_ms=int(now_ms) + int(pttl) if int(pttl) > 0 else None,
         resumable=f.get("resumable") == "1",
-        ids=f.get("ids", ""),
         deleted="deleted_at" in f,
-        trace=f.get("trace", ""),
         revision=f.get("revision"),
         fingerprint=f.get("fingerprint"),
         vectors=f.get("vectors"),
-        warning=f.get("warning", ""),
-        roots=orjson.loads(f["roots"]) if "roots" in f else None,
         shares_table="shares_table" in f,
-        **{name: int(f.get(name, 0)) for name in ("list_number", "next_page", "load_number", "order")},
+        **_as_stored(f),
     )
+
+
+def _as_stored(fields: Mapping[str, str]) -> dict[str, Any]:
+    numbers = {name: int(fields.get(name, 0)) for name in ("list_number", "next_page", "load_number", "order")}
+    texts = {name: fields.get(name, "") for name in ("ids", "trace", "warning")}
+    parsed = {name: orjson.loads(fields[name]) for name in ("cursor", "roots") if name in fields}
+    return {**numbers, **texts, **parsed}
 
 
 def _setbacks(fields: Mapping[str, str]) -> dict[str, Setback]:

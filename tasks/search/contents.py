@@ -44,11 +44,11 @@ class Contents:
         return nearest_chunks(self.reader, self.catalog, vector, limit, RowFilter(fields) if fields else None)
 
     def documents(self, after: str | None, limit: int) -> ContentPage[StoredDocument]:
-        """A page of documents that have chunks; raises `InvalidValue` for an `after` that is no place."""
+        """A page of documents that have chunks; raises `Invalid` for an `after` that is no place."""
         return page_of_documents(self.reader, self.catalog, _place(after), limit)
 
     def chunks(self, document_id: str | None, after: str | None, limit: int) -> ContentPage[Row]:
-        """A page of chunks, of one document or of all; raises `InvalidValue` for an `after` that is no place."""
+        """A page of chunks, of one document or of all; raises `Invalid` for an `after` that is no place."""
         if document_id:
             return chunks_of_document(self.reader, self.catalog, document_id, _place(after), limit)
         return page_of_chunks(self.reader, self.catalog, _place(after), limit)

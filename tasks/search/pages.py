@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tasks.errors import InvalidValue
+from tasks.errors import Invalid
 from tasks.records.datasets import Catalog, DatasetPart, dataset_folder
 from tasks.search.nearest_chunks import CHUNK_COLUMNS
 from tasks.search.parts import PartReader, row_groups
@@ -41,10 +41,10 @@ class Place(NamedTuple):
 
     @classmethod
     def from_text(cls, text: str) -> "Place":
-        """Inverse of `str`; raises `InvalidValue`."""
+        """Inverse of `str`; raises `Invalid`."""
         match = _PLACE.fullmatch(text)
         if match is None:
-            raise InvalidValue("after must be the last_id of the page before.", param="after")
+            raise Invalid("invalid_value", "after must be the last_id of the page before.", param="after")
         return cls(*map(int, match.groups()))
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Protocol, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, FailFast, Field, StringConstraints, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-from tasks.errors import InputTooLarge, InvalidValue, TooManyInputs
+from tasks.errors import Invalid
 from tasks.item import Options, size_bytes
 from tasks.wire import field_aliases
 from tasks.wire.validation import bad_input, validated
@@ -134,7 +134,8 @@ def _check_sizes(texts: Sequence[str], max_input_bytes: int) -> None:
     for index, text in enumerate(texts):
         size = size_bytes(text)
         if size > max_input_bytes:
-            raise InputTooLarge(
+            raise Invalid(
+                "input_too_large",
                 f"input[{index}] has {size:,} bytes; one text may have {max_input_bytes:,} (EMBEDQ_MAX_INPUT_BYTES). "
                 f"Split it into passages.",
                 param=f"input[{index}]",
@@ -150,18 +151,19 @@ class LoadedModel(field_aliases.HasPrompts, Protocol):
 
 
 def check_options(options: Options, name: str, model: LoadedModel | None) -> None:
-    """Raises `InvalidValue` for options that the model does not have. None: not loaded yet, so it may have all."""
+    """Raises `Invalid` for options that the model does not have. None: not loaded yet, so it may have all."""
     unfit = options.unfit(model.dimension, model.prompts) if model else None
     if model is None or unfit is None:
         return
     if unfit == "dimensions":
-        raise InvalidValue(
+        raise Invalid(
+            "invalid_value",
             f"dimensions is {options.dimensions:,}; vectors of {name} have {model.dimension:,}. Leave it out; some "
             "clients send it because of a setting of their own (dimensions, embedding_dims).",
             param="dimensions",
         )
     known = ", ".join(model.prompts) or "none"
-    raise InvalidValue(f"prompt_name is no prompt of {name}; it has: {known}.", param="prompt_name")
+    raise Invalid("invalid_value", f"prompt_name is no prompt of {name}; it has: {known}.", param="prompt_name")
 
 
 def wants_base64(fields: Mapping[str, Any]) -> bool:
@@ -177,7 +179,8 @@ def _texts(value: object, max_inputs: int | None, decode: Decode | None) -> obje
     if decode and value and type(value[0]) is int:  # one array is one text, so its length is no number of texts
         return decode(value)
     if max_inputs is not None and len(value) > max_inputs:
-        raise TooManyInputs(
+        raise Invalid(
+            "too_many_inputs",
             f"input has {len(value):,} texts; one request takes {max_inputs:,}. "
             f"Split it, or send a file to /v1/batches.",
             param="input",

@@ -8,7 +8,7 @@ bytes of float32 as int8, or cuts vectors that were not cut, sees no error and g
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from tasks.errors import InvalidValue
+from tasks.errors import Invalid
 
 _CUTS = {"none": False, "end": True}
 TRUNCATE_RULE = "be true, false, 'END' (true) or 'NONE' (false); texts can only be cut at their end"
@@ -45,7 +45,7 @@ def in_own_words(body: Mapping[str, Any]) -> Mapping[str, Any]:
     """The body with our names in the place of others' names for the same field; `null` counts as absent.
 
     Raises:
-        InvalidValue: a field cannot be honoured, or contradicts ours.
+        Invalid: a field cannot be honoured, or contradicts ours.
     """
     if _FOREIGN.isdisjoint(body):
         return body
@@ -54,7 +54,7 @@ def in_own_words(body: Mapping[str, Any]) -> Mapping[str, Any]:
         value = own.pop(name, None)
         # The type too: in Python 0 is False and 1 is True.
         if value is not None and not any(type(value) is type(allowed) and value == allowed for allowed in values):
-            raise InvalidValue(f"{name} must {rule}.", param=name)
+            raise Invalid("invalid_value", f"{name} must {rule}.", param=name)
     if body.get("embedding_type") == "base64" and not own.get("encoding_format"):
         own["encoding_format"] = "base64"
     for name, ours in _SYNONYMS.items():
@@ -62,7 +62,7 @@ def in_own_words(body: Mapping[str, Any]) -> Mapping[str, Any]:
         if value is None or (ours == "input_type" and (input_type(own.get(ours)) or input_type(value) is None)):
             continue
         if own.get(ours, value) not in (None, value):
-            raise InvalidValue(f"{name} must say the same as {ours}, or be left out.", param=name)
+            raise Invalid("invalid_value", f"{name} must say the same as {ours}, or be left out.", param=name)
         own[ours] = value
     return own
 

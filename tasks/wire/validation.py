@@ -11,17 +11,7 @@ import orjson
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from pydantic_core import ErrorDetails, PydanticCustomError
 
-from tasks.errors import (
-    EmbedqError,
-    EmptyInput,
-    InvalidJSON,
-    InvalidType,
-    InvalidUnicode,
-    InvalidValue,
-    MissingParameter,
-    RequestError,
-    UnknownParameter,
-)
+from tasks.errors import EmbedqError, Invalid, RequestError
 
 B = TypeVar("B", bound=BaseModel)
 
@@ -81,11 +71,10 @@ class Part(BaseModel):
     def _known(cls, given: Any) -> Any:
         if not isinstance(given, dict):
             return given
-        present = {name: value for name, value in given.items() if value is not None}
-        unknown = _unknown(present, cls)
+        unknown = _unknown((name for name, value in given.items() if value is not None), cls)
         if unknown:
             raise PydanticCustomError("unknown_field", "unknown field", {"field": unknown})
-        return present
+        return {name: value for name, value in given.items() if value is not None}
 
 
 def _place(problem: ErrorDetails, body: Any) -> tuple[int | str, ...]:
@@ -104,15 +93,15 @@ def _place(problem: ErrorDetails, body: Any) -> tuple[int | str, ...]:
 def bad_input(kind: str, param: str, value: object) -> RequestError:
     """The error for a value that should be a text. `kind` is pydantic's word for the fault."""
     if kind == "too_short":
-        return EmptyInput("input is an empty list; send at least one text.", param=param)
+        return Invalid("empty_input", "input is an empty list; send at least one text.", param=param)
     if kind == "string_too_short":
-        return EmptyInput(f"{param} is an empty string; leave it out or send a text.", param=param)
+        return Invalid("empty_input", f"{param} is an empty string; leave it out or send a text.", param=param)
     if kind == "string_unicode":
-        return InvalidUnicode(f"{param} is not valid Unicode.", param=param)
+        return Invalid("invalid_unicode", f"{param} is not valid Unicode.", param=param)
     if "[" in param and _token_like(value):
-        return InvalidType(f"{param} holds token numbers; send strings.", param=param)
+        return Invalid("invalid_type", f"{param} holds token numbers; send strings.", param=param)
     expected = "a string" if "[" in param else "a string or a list of strings"
-    return InvalidType(f"{param} must be {expected}.", param=param)
+    return Invalid("invalid_type", f"{param} must be {expected}.", param=param)
 
 
 def _token_like(value: object) -> bool:
@@ -120,7 +109,7 @@ def _token_like(value: object) -> bool:
 
 
 def require_known(fields: Iterable[str], kind: type[BaseModel], where: str = "") -> None:
-    """Raises `UnknownParameter` for a field that a `kind` does not have. `where`: the path to it, as `source.`."""
+    """Raises `Invalid` for a field that a `kind` does not have. `where`: the path to it, as `source.`."""
     unknown = _unknown(fields, kind)
     if unknown:
         raise _unknown_parameter(where, *unknown)
@@ -136,13 +125,13 @@ def _unknown(fields: Iterable[str], kind: type[BaseModel]) -> tuple[str, str] | 
     return shown, f"did you mean {nearest[0]}?" if nearest else f"known are {', '.join(_names(kind))}."
 
 
-def _unknown_parameter(where: str, shown: str, hint: str) -> UnknownParameter:
-    return UnknownParameter(f"There is no field {where + shown!r}; {hint}", param=where + shown)
+def _unknown_parameter(where: str, shown: str, hint: str) -> Invalid:
+    return Invalid("unknown_parameter", f"There is no field {where + shown!r}; {hint}", param=where + shown)
 
 
 def _require_few_pairs(name: str, value: object) -> None:
     if isinstance(value, dict) and len(value) > MAX_METADATA_PAIRS:
-        raise InvalidValue(f"{name} has {len(value):,} pairs; {MAX_METADATA_PAIRS} are taken.", param=name)
+        raise Invalid("invalid_value", f"{name} has {len(value):,} pairs; {MAX_METADATA_PAIRS} are taken.", param=name)
 
 
 def translated(problem: ErrorDetails) -> RequestError:
@@ -152,21 +141,23 @@ def translated(problem: ErrorDetails) -> RequestError:
         return _OF_PARTS[kind](param, problem["ctx"])
     requirement = problem["msg"].removeprefix("Input should ")
     if kind == "missing":
-        return MissingParameter(f"{param} is missing.", param=param)
+        return Invalid("missing_required_parameter", f"{param} is missing.", param=param)
     if param.partition("[")[0] == "input":
         return bad_input(kind, param, problem["input"])
     if kind == "string_unicode":
-        return InvalidUnicode(f"{param} is not valid Unicode.", param=param)
+        return Invalid("invalid_unicode", f"{param} is not valid Unicode.", param=param)
     if kind.endswith("_type"):
-        return InvalidType(f"{param} must {requirement}.", param=param)
-    return InvalidValue(f"{param} must {_lower(requirement)}.", param=param)
+        return Invalid("invalid_type", f"{param} must {requirement}.", param=param)
+    return Invalid("invalid_value", f"{param} must {_lower(requirement)}.", param=param)
 
 
 _OF_PARTS: Mapping[str, Callable[[str, Mapping[str, Any]], RequestError]] = {
     "unknown_field": lambda place, about: _unknown_parameter(f"{place}.", *about["field"]),
-    "union_tag_not_found": lambda place, _: MissingParameter(f"{place}.type is missing.", param=f"{place}.type"),
-    "union_tag_invalid": lambda place, about: InvalidValue(
-        f"{place}.type must be one of {about['expected_tags']}.", param=f"{place}.type"
+    "union_tag_not_found": lambda place, _: Invalid(
+        "missing_required_parameter", f"{place}.type is missing.", param=f"{place}.type"
+    ),
+    "union_tag_invalid": lambda place, about: Invalid(
+        "invalid_value", f"{place}.type must be one of {about['expected_tags']}.", param=f"{place}.type"
     ),
 }
 """Faults of a `Part`, by pydantic's word: its models are told apart by their `type`."""
@@ -198,31 +189,33 @@ def parse_object(body: bytes) -> dict[str, Any]:
     """The JSON object in `body`.
 
     Raises:
-        InvalidJSON: it is not JSON, or nested too deeply; with line and column.
-        InvalidUnicode: it is not UTF-8, or a string holds a lone surrogate; with the field.
-        InvalidType: it is JSON and not an object.
+        Invalid: it is not JSON, or nested too deeply; with line and column.
+        Invalid: it is not UTF-8, or a string holds a lone surrogate; with the field.
+        Invalid: it is JSON and not an object.
     """
     try:
         parsed = orjson.loads(body)
     except orjson.JSONDecodeError as error:
         raise _diagnosis(body, error) from None
     if not isinstance(parsed, dict):
-        raise InvalidType('The body must be a JSON object such as {"input": "some text"}.')
+        raise Invalid("invalid_type", 'The body must be a JSON object such as {"input": "some text"}.')
     return parsed
 
 
 def _diagnosis(body: bytes, error: orjson.JSONDecodeError) -> EmbedqError:
     if not body.strip():
-        return InvalidJSON("The body is empty; a JSON object is needed.")
+        return Invalid("invalid_json", "The body is empty; a JSON object is needed.")
     try:
         body.decode()
     except UnicodeDecodeError as bad:
-        return InvalidUnicode(f"The body is not valid UTF-8 (byte {bad.start}). Encode it as UTF-8.")
+        return Invalid("invalid_unicode", f"The body is not valid UTF-8 (byte {bad.start}). Encode it as UTF-8.")
     where = f"line {error.lineno} column {error.colno}"
     if "surrogate" in error.msg:
         param = _surrogate_path(body)
-        return InvalidUnicode(f"{param or 'A string'} holds half of a surrogate pair ({where}).", param=param)
-    return InvalidJSON(f"The body is not valid JSON: {error.msg} ({where}).")
+        return Invalid(
+            "invalid_unicode", f"{param or 'A string'} holds half of a surrogate pair ({where}).", param=param
+        )
+    return Invalid("invalid_json", f"The body is not valid JSON: {error.msg} ({where}).")
 
 
 def _surrogate_path(body: bytes) -> str | None:

@@ -8,7 +8,7 @@ from typing import Any, Self
 import orjson
 
 from tasks import lines
-from tasks.errors import ModelNotFound, RequestError
+from tasks.errors import NotFound, RequestError
 from tasks.item import cost
 from tasks.ledger import ModelOverview
 from tasks.ledger.overview import ServedModel, find_served
@@ -298,7 +298,7 @@ class FileCheck:
         if served is None:
             try:
                 served = self._names[model] = find_served(model, self.models.own, self.models.overviews)
-            except ModelNotFound as error:
+            except NotFound as error:
                 yield BatchFault(error.code, error.detail, "body.model")
                 return
         if self._other_model(served):

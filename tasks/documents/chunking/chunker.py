@@ -12,7 +12,7 @@ from tasks.documents.chunking.chunk import Chunk, ChunkSettings
 from tasks.documents.chunking.split import Cut, Splitter, pieces
 from tasks.documents.chunking.tokens import TokenCounter
 from tasks.documents.parsing.parsed_document import Block
-from tasks.errors import InvalidValue
+from tasks.errors import Invalid
 from tasks.item import UNLIMITED_TOKENS
 
 MAX_AUTO_TOKENS = 8192
@@ -37,7 +37,7 @@ class Chunker:
         settings: how to cut.
 
     Raises:
-        InvalidValue: special tokens and prompt leave no room in a chunk.
+        Invalid: special tokens and prompt leave no room in a chunk.
     """
 
     def __init__(self, tokenizer_json: bytes, window: int, prompt: str, settings: ChunkSettings) -> None:
@@ -46,7 +46,8 @@ class Chunker:
         self._settings = settings
         self._limit = min(window, settings.max_tokens or MAX_AUTO_TOKENS)
         if self._limit <= self._counter.overhead:
-            raise InvalidValue(
+            raise Invalid(
+                "invalid_value",
                 f"The model's special tokens and prompt take {self._counter.overhead} tokens, and a chunk may have "
                 f"{self._limit}: use a larger chunking.static.max_chunk_size_tokens, or a shorter prompt.",
                 param="chunking.static.max_chunk_size_tokens",

@@ -8,14 +8,13 @@ import orjson
 
 from tasks.documents.context import StepContext
 from tasks.documents.ingestions.job_tasks import forget, move_on
-from tasks.errors import SinkRefused
 from tasks.item import ItemError
 from tasks.ledger import DOCUMENTS, operations
 from tasks.ledger.overview import ServedModel
 from tasks.records.ingestion_operations import Move, close_ingestion, move_ingestion, read_ingestion
 from tasks.records.ingestions import Ingestion, IngestionFault, IngestionStatus, PageInFlight, PageStage
 
-_OURS = {"worker_lost", "not_stored", "internal_error", SinkRefused.code}
+_OURS = {"worker_lost", "not_stored", "internal_error", "sink_refused"}
 """Faults of the installation, not of the request: somebody mends them, and it goes on."""
 _FORGET_AT_ONCE = 1000
 _RUNNING = (IngestionStatus.QUEUED, IngestionStatus.IN_PROGRESS, IngestionStatus.FINALIZING)

@@ -9,7 +9,7 @@ import orjson
 from tasks.documents.chunking.chunk import CHUNKER_VERSION, ChunkSettings
 from tasks.documents.document_error import DocumentError
 from tasks.documents.sinks.sink import Stamp
-from tasks.errors import InvalidValue, ModelChanged
+from tasks.errors import Invalid, ModelChanged
 from tasks.item import Options
 from tasks.ledger import ModelEntry
 from tasks.records.ingestions import Ingestion
@@ -35,12 +35,12 @@ def prompt_name(spec: Mapping[str, Any], entry: ModelEntry) -> str | None:
     None: the model's default prompt, if it has one.
 
     Raises:
-        InvalidValue: the model has no prompt of this name.
+        Invalid: the model has no prompt of this name.
     """
     name = prompt_for(spec.get("input_type") or "document", entry, named=spec.get("prompt_name"))
     if Options(name).unfit(entry.dimension, entry.prompts):
         prompts = ", ".join(entry.prompts) or "none"
-        raise InvalidValue(f"The model has no prompt of this name; it has: {prompts}.", param="prompt_name")
+        raise Invalid("invalid_value", f"The model has no prompt of this name; it has: {prompts}.", param="prompt_name")
     return name
 
 
@@ -48,11 +48,11 @@ def dimension(spec: Mapping[str, Any], entry: ModelEntry) -> int:
     """Of the vectors.
 
     Raises:
-        InvalidValue: the model's vectors have fewer.
+        Invalid: the model's vectors have fewer.
     """
     dimensions: int = spec.get("dimensions") or entry.dimension
     if Options(dimensions=dimensions).unfit(entry.dimension, entry.prompts):
-        raise InvalidValue(f"The model's vectors have {entry.dimension} dimensions.", param="dimensions")
+        raise Invalid("invalid_value", f"The model's vectors have {entry.dimension} dimensions.", param="dimensions")
     return dimensions
 
 

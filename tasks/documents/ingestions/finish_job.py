@@ -26,7 +26,7 @@ def finish_ingestion(context: JobContext, job: str, tools: Tools) -> JobEnd:
 
     Raises:
         SourceFailed: the listing left something out, so nobody knows what has vanished. Nothing was deleted.
-        SinkRefused, NotStored: it cannot be done.
+        Invalid, NotStored: it cannot be done.
         RedisUnavailable: it cannot be done now.
     """
     ingestion, _ = find(context, job)

@@ -79,7 +79,7 @@ def list_pages(context: JobContext, job: str, tools: Tools) -> JobEnd:
 
     Raises:
         SourceFailed: it can never be listed.
-        SinkRefused, SinkDimensionMismatch: the sink can never take what it holds.
+        Invalid: the sink can never take what it holds.
         NotStored: what became of the documents that are tried again is gone.
         RedisUnavailable: it cannot be listed now.
     """

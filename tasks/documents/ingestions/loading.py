@@ -254,7 +254,7 @@ def load_pages(context: JobContext, job: str, tools: Tools) -> JobEnd:
     """Loads the pages of a load.
 
     Raises:
-        SinkRefused, ModelChanged, NotStored: the ingestion cannot go on.
+        Invalid, ModelChanged, NotStored: the ingestion cannot go on.
         RedisUnavailable: it cannot be done now.
     """
     ingestion, number = find(context, job)

@@ -43,14 +43,14 @@ from tasks.documents.sinks.sink import Receipt, Stamp, Verdict, judge, replaces
 from tasks.documents.sources.page import duplicate
 from tasks.documents.sources.source import DocumentRef, Fetched, ListedFault
 from tasks.documents.submitting import Rows, rows_task
-from tasks.errors import DatasetDeleted, ModelChanged, NotReady, SinkDimensionMismatch, SinkRefused, SourceFailed
+from tasks.errors import ModelChanged, NotReady, SourceFailed
 from tasks.ledger import ModelEntry, Then, operations
 from tasks.ledger.overview import ServedModel
 from tasks.records.ingestion_operations import Move, move_ingestion
 from tasks.records.ingestions import Ingestion, IngestionStatus, PageInFlight, PageStage, WaitingPage
 
 _IN_PROGRESS = (IngestionStatus.IN_PROGRESS,)
-_FOR_ALL = {SinkRefused.code, SinkDimensionMismatch.code, DatasetDeleted.code, ModelChanged.code}
+_FOR_ALL = {"sink_refused", "sink_dimension_mismatch", "dataset_deleted", ModelChanged.code}
 """What PARSE meets before it looks at a document: no other page would fare better."""
 _EMPTY = DocumentError("empty_document", "The document has no text. Leave it out.", "chunking")
 

@@ -45,8 +45,8 @@ class Tools:
         source: of an ingestion. Raises `SourceFailed`.
         parser: for one run of a job.
         chunker: for an ingestion and the model it is for. Raises `NotReady` while the model's tokenizer is not there,
-            and `InvalidValue` where no chunk can be cut as asked.
-        sink: of an ingestion, to be closed. Raises `SinkRefused` or `InvalidValue`.
+            and `Invalid` where no chunk can be cut as asked.
+        sink: of an ingestion, to be closed. Raises `Invalid`.
         parser_version: part of the fingerprint.
     """
 

@@ -99,7 +99,7 @@ class Sink(Protocol):
 
         Raises:
             SinkUnavailable: the sink is down or full; nothing is visible. The call is to be repeated.
-            SinkRefused: the sink can never take these vectors, such as those of another model. Says what to do.
+            Invalid: the sink can never take these vectors, such as those of another model. Says what to do.
         """
 
     def keep_only(

@@ -9,7 +9,7 @@ from typing import Any
 
 from tasks.documents.sinks.postgresql.table import Table
 from tasks.documents.sinks.sink import Sink
-from tasks.errors import InvalidValue, SinkRefused
+from tasks.errors import Invalid
 from tasks.records.datasets import is_dataset_name
 from tasks.storage.storage import Storage
 from worker_config.settings import Settings
@@ -34,8 +34,8 @@ class SinkKind:
     """One value of `sink.type`.
 
     Attributes:
-        check: cheap checks of a request's `sink`. Raises `InvalidValue` or `SinkRefused`.
-        open: the sink that a checked request means. Connects later. Raises `SinkRefused` where a library is missing.
+        check: cheap checks of a request's `sink`. Raises `Invalid`.
+        open: the sink that a checked request means. Connects later. Raises `Invalid` where a library is missing.
     """
 
     check: Callable[[Mapping[str, Any], Settings], None]
@@ -46,8 +46,8 @@ def check_sink(spec: Mapping[str, Any], settings: Settings) -> None:
     """Cheap checks of `sink` of a request.
 
     Raises:
-        InvalidValue: it names no kind, dataset or table that can be.
-        SinkRefused: the server knows no database of this name.
+        Invalid: it names no kind, dataset or table that can be.
+        Invalid: the server knows no database of this name.
     """
     _kind(spec).check(spec, settings)
 
@@ -56,8 +56,8 @@ def open_sink(spec: Mapping[str, Any], access: SinkAccess) -> Sink:
     """The sink of a request; to be closed. It connects later. A Parquet sink without a dataset is the ingestion's.
 
     Raises:
-        InvalidValue, SinkRefused: like `check_sink`; settings may have changed since.
-        SinkRefused: a library is missing.
+        Invalid: like `check_sink`; settings may have changed since.
+        Invalid: a library is missing.
     """
     check_sink(spec, access.settings)
     return _kind(spec).open(spec, access)
@@ -67,14 +67,16 @@ def _kind(spec: Mapping[str, Any]) -> SinkKind:
     kind = SINKS.get(str(spec.get("type")))
     if kind is None:
         names = " or ".join(f'"{name}"' for name in SINKS)
-        raise InvalidValue(f"sink.type must be {names}.", param="sink.type")
+        raise Invalid("invalid_value", f"sink.type must be {names}.", param="sink.type")
     return kind
 
 
 def _check_parquet(spec: Mapping[str, Any], _: Settings) -> None:
     dataset = spec.get("dataset")
     if dataset is not None and not (isinstance(dataset, str) and is_dataset_name(dataset)):
-        raise InvalidValue("sink.dataset must be 1 to 128 letters, digits, '_', '-' and '.'.", param="sink.dataset")
+        raise Invalid(
+            "invalid_value", "sink.dataset must be 1 to 128 letters, digits, '_', '-' and '.'.", param="sink.dataset"
+        )
 
 
 def _open_parquet(spec: Mapping[str, Any], access: SinkAccess) -> Sink:
@@ -95,7 +97,7 @@ def _open_postgresql(spec: Mapping[str, Any], access: SinkAccess) -> Sink:
     try:
         from tasks.documents.sinks.postgresql.postgresql_sink import PostgresSink  # noqa: PLC0415 - as above
     except ImportError:
-        raise SinkRefused('The PostgreSQL sink needs a library: pip install "embedq[postgresql]"') from None
+        raise Invalid("sink_refused", 'The PostgreSQL sink needs a library: pip install "embedq[postgresql]"') from None
     owner = "" if access.shares_table else access.owner
     return PostgresSink(spec["name"], _url(spec, access.settings), spec["table"], owner=owner)
 
@@ -103,7 +105,8 @@ def _open_postgresql(spec: Mapping[str, Any], access: SinkAccess) -> Sink:
 def _url(spec: Mapping[str, Any], settings: Settings) -> str:
     url = dict(settings.sinks).get(str(spec.get("name", "")))
     if url is None:
-        raise SinkRefused(
+        raise Invalid(
+            "sink_refused",
             "sink.name is not one of the databases of this server. Whoever runs it names them in EMBEDQ_SINKS.",
             param="sink.name",
         )

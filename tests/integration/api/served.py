@@ -17,7 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from api.app import create_app
 from api.http_deadlines import DeadlineProtocol
-from api.parts import Services
+from api.process import Process
 from api.waiting.subscription import WaitingTimes
 from stack.testing import PATIENCE_S, eventually, wait_until
 from tests.integration.api.conformance import Conformance
@@ -91,8 +91,8 @@ class ServedApp:
         self.conformance = ServedApp._conformance
         self.conformance.seen.clear()
         self.app.openapi_schema = {**self.conformance.document}
-        self.services: Services = self.app.state.services
-        self.services.metrics.fresh_s = 0  # a test reads them right after what it counts
+        self.process: Process = self.app.state.process
+        self.process.metrics.fresh_s = 0  # a test reads them right after what it counts
         config = uvicorn.Config(
             self.app,
             port=0,
@@ -101,7 +101,7 @@ class ServedApp:
             loop="uvloop",
             http=type("Protocol", (DeadlineProtocol,), {"limits_s": limits_s}),
             h11_max_incomplete_event_size=64 * 2**10,
-            limit_concurrency=self.services.settings.max_connections + 1,
+            limit_concurrency=self.process.settings.max_connections + 1,
             ws="none",
         )
         self._server = _Server(config)

@@ -12,7 +12,7 @@ from tests.integration.api.served import ServedApp
 
 PAGE, OTHER = "https://app.example.org", "https://elsewhere.example.org"
 READABLE = {
-    "x-request-id", "retry-after", "location", "x-should-retry", "openai-processing-ms",
+    "x-request-id", "retry-after", "location", "etag", "x-should-retry", "openai-processing-ms",
     "x-ratelimit-limit-requests", "x-ratelimit-remaining-requests", "x-ratelimit-reset-requests",
     "x-ratelimit-limit-tokens", "x-ratelimit-remaining-tokens", "x-ratelimit-reset-tokens",
     "accept-ranges", "content-disposition", "content-range", "www-authenticate",

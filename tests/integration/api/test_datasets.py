@@ -151,7 +151,7 @@ def test_datasets_count_for_those_who_start_an_ingestion(
     body = {"source": {"documents": [{"id": "a", "text": "b"}]}}
     for alice, bob in zip(client_of(app, "alice"), client_of(app, "bob"), strict=True):
         first = alice.post("/v1/ingestions", json=body, headers={"idempotency-key": "k"})
-        storage.write(f"{dataset_folder('alice', 'handbook')}/part", b"x" * 1001)
+        storage.write(f"{dataset_folder(environment_owner('alice'), 'handbook')}/part", b"x" * 1001)
         refused = alice.post("/v1/ingestions", json=body)
         again = alice.post("/v1/ingestions", json=body, headers={"idempotency-key": "k"})
         others = bob.post("/v1/ingestions", json=body)

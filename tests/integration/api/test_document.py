@@ -11,7 +11,7 @@ import httpx
 
 from stack.testing import RedisServer
 from tasks.ledger import Ledger
-from tasks.records.api_keys import Key, write_key
+from tasks.records.api_keys import Key, environment_owner, write_key
 from tasks.records.batches import BatchStatus, move_batch
 from tasks.records.ingestions import IngestionStatus
 from tasks.storage.storage import Storage
@@ -102,7 +102,12 @@ def make_things(client: httpx.Client, worker: LedgerWorker, ledger: Ledger, stor
     body = {"input_file_id": file_id, "endpoint": "/v1/embeddings", "completion_window": "24h"}
     batch_id = client.post("/v1/batches", json=body).json()["id"]
     ingestion_id = create(client, sink={"type": "parquet", "dataset": "handbook"})["id"]
-    load(storage, document("refunds", [1, 2, 3, 4], metadata={"team": "sales"}), owner="ann", name="handbook")
+    load(
+        storage,
+        document("refunds", [1, 2, 3, 4], metadata={"team": "sales"}),
+        owner=environment_owner("ann"),
+        name="handbook",
+    )
     failed, loaded = (create(client)["id"] for _ in range(2))
     move(ledger, failed, to=IngestionStatus.COMPLETED, add={"documents": 1, "failed": 1})
     move(ledger, loaded, to=IngestionStatus.COMPLETED)

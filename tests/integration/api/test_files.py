@@ -279,7 +279,10 @@ AFTER = part('name="expires_after[anchor]"', b"created_at")
         (part('name="user"', bytes(60_000)) * 20 + PURPOSE + FILE + END, "invalid_value", None),
         (part('name="user"; x="' + "y" * 20_000 + '"') + PURPOSE + FILE + END, "invalid_value", None),
         (part("user") + PURPOSE + FILE + END, "invalid_value", None),
-        (PURPOSE + FILE[:-2], "missing_required_parameter", "file"),
+        pytest.param(
+            *(PURPOSE + FILE[:-2], "missing_required_parameter", "file"),
+            marks=pytest.mark.filterwarnings("ignore:Unclosed file"),  # Starlette's parser leaves what has no end
+        ),
         (b"no form", "invalid_value", None),
         (b"", "missing_required_parameter", "file"),
     ],

@@ -22,16 +22,16 @@ HEAD = (
 def app(worker: LedgerWorker, serve: Callable[..., ServedApp]) -> Iterator[ServedApp]:
     app = serve(max_held_bytes=2**20)
     yield app
-    wait_until(lambda: app.services.bodies.budget.held_bytes == 0, message="bodies are still counted")
-    wait_until(lambda: app.services.answers.held_bytes == 0, message="answers are still counted")
+    wait_until(lambda: app.process.bodies.budget.held_bytes == 0, message="bodies are still counted")
+    wait_until(lambda: app.process.answers.held_bytes == 0, message="answers are still counted")
 
 
 def half_sent(app: ServedApp, path: bytes, size_bytes: int, key: str = "") -> socket.socket:
     """A connection over which a body comes that never ends, once the server has so much of it."""
-    before = app.services.bodies.budget.held_bytes
+    before = app.process.bodies.budget.held_bytes
     connection = socket.create_connection(("127.0.0.1", app.port), timeout=PATIENCE_S)
     connection.sendall(HEAD % (path, key.encode()) + b"{" + b" " * (size_bytes - 1))
-    wait_until(lambda: app.services.bodies.budget.held_bytes >= before + size_bytes, message="it was not read")
+    wait_until(lambda: app.process.bodies.budget.held_bytes >= before + size_bytes, message="it was not read")
     return connection
 
 
@@ -44,7 +44,7 @@ def test_bodies_too_many_are_refused_and_small_ones_are_not(app: ServedApp, path
     assert (full.status_code, full.json()["error"]["code"]) == (503, "overloaded")
     assert 1 <= int(full.headers["retry-after"]) <= 5
     assert small.status_code == 202
-    wait_until(lambda: app.services.bodies.budget.held_bytes == 0, message="the client has left, its body has not")
+    wait_until(lambda: app.process.bodies.budget.held_bytes == 0, message="the client has left, its body has not")
     assert app.client.post("/v1/tasks", json=LARGE).status_code == 202
 
 
@@ -56,7 +56,7 @@ def test_one_key_fills_half_of_the_budget(worker: LedgerWorker, serve: Callable[
 
     assert (ann.status_code, ann.json()["error"]["code"]) == (503, "overloaded")
     assert bob.status_code == 202
-    wait_until(lambda: app.services.bodies.budget.held_bytes == 0, message="bodies are still counted")
+    wait_until(lambda: app.process.bodies.budget.held_bytes == 0, message="bodies are still counted")
     assert app.client.post("/v1/tasks", json=LARGE, headers={"x-api-key": "ann"}).status_code == 202
 
 
@@ -68,7 +68,7 @@ def test_what_was_refused_is_not_counted(app: ServedApp) -> None:
     for body in (b"{" * 300_000, b'{"input": 7, "user": "' + b"x" * 300_000 + b'"}'):
         answer = app.client.post("/v1/embeddings", content=body, headers={"content-type": "application/json"})
         assert answer.status_code == 400
-    assert app.services.bodies.budget.held_bytes == 0
+    assert app.process.bodies.budget.held_bytes == 0
 
 
 def test_an_answer_is_counted_until_it_is_read(worker: LedgerWorker, serve: Callable[..., ServedApp]) -> None:
@@ -76,7 +76,7 @@ def test_an_answer_is_counted_until_it_is_read(worker: LedgerWorker, serve: Call
     with worker.serving():
         path = app.client.post("/v1/tasks", json={"input": ["one"] * 65_536}).headers["location"]
         assert app.client.get(f"{path}?wait=20").json()["status"] == "completed"
-    answers = app.services.answers
+    answers = app.process.answers
     with socket.socket() as slow:
         slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         slow.connect(("127.0.0.1", app.port))

@@ -18,7 +18,7 @@ def test_requests_of_a_key_are_counted_and_those_of_others_are_not(
     app: ServedApp, redis_client: redis.Redis, redis_url: str
 ) -> None:
     client = app.client
-    app.services.ledger.frozen_ms = round(time.time() * 1000)  # nothing comes back meanwhile
+    app.process.ledger.frozen_ms = round(time.time() * 1000)  # nothing comes back meanwhile
     ops = found(client, redis_url)
     slow = make(client, ops, "slow", limits={"requests_per_second": 2})
     redis_client.script_flush()
@@ -103,7 +103,7 @@ def test_the_headers_are_of_the_limit_that_leaves_least(app: ServedApp, worker: 
     ops = found(app.client, redis_url)
     limits = {"tokens_per_minute": 1000, "requests_per_second": 5}
     key = make(app.client, ops, "limited", limits=limits)
-    app.services.ledger.frozen_ms = round(time.time() * 1000)  # nothing comes back meanwhile
+    app.process.ledger.frozen_ms = round(time.time() * 1000)  # nothing comes back meanwhile
     with worker.serving():
         answers = [
             app.client.post("/v1/embeddings", json={"input": text * 40}, headers=key).headers for text in ("a", "b")

@@ -252,12 +252,14 @@ def test_the_document_covers_every_route(client: httpx.Client) -> None:
 
 
 def test_the_document_says_how_files_are_sent(client: httpx.Client) -> None:
-    paths = client.get("/openapi.json").json()["paths"]
+    document = client.get("/openapi.json").json()
+    paths = document["paths"]
     files, content = paths["/v1/files"], paths["/v1/files/{file_id}/content"]["get"]["responses"]
 
     assert set(files["post"]["responses"]) == {"200", "4XX", "5XX"}
     assert [list(content[status]["content"]) for status in ("200", "206")] == [["application/octet-stream"]] * 2
-    form = files["post"]["requestBody"]["content"]["multipart/form-data"]["schema"]
+    reference = files["post"]["requestBody"]["content"]["multipart/form-data"]["schema"]["$ref"]
+    form = document["components"]["schemas"][reference.rpartition("/")[2]]
     assert {"file", "purpose", "expires_after[seconds]"} <= set(form["properties"])
     assert {parameter["name"] for parameter in files["get"]["parameters"]} == {"purpose", "limit", "order", "after"}
 
@@ -275,9 +277,9 @@ def test_the_document_tells_the_errors_of_every_route(client: httpx.Client) -> N
 
 
 def test_metrics_are_made_once_a_second_however_often_they_are_read(app: ServedApp) -> None:
-    app.services.metrics.fresh_s = 1000
+    app.process.metrics.fresh_s = 1000
     first = app.client.get("/metrics").content
     for _ in range(3):
         app.client.get("/v1/models")
         assert app.client.get("/metrics").content == first
-    app.services.metrics.fresh_s = 0
+    app.process.metrics.fresh_s = 0

@@ -12,7 +12,7 @@ import pytest
 import redis
 
 from api.app import create_app
-from api.parts import Services
+from api.process import Process
 from tests.integration.api.served import MODEL, ServedApp
 from worker_config.settings import load_settings
 
@@ -21,10 +21,10 @@ ROOM = 30
 
 
 @asynccontextmanager
-async def in_this_loop(redis_url: str) -> AsyncIterator[tuple[httpx.AsyncClient, Services]]:
+async def in_this_loop(redis_url: str) -> AsyncIterator[tuple[httpx.AsyncClient, Process]]:
     """An app without a socket, so that all requests are there at once."""
     app = create_app(load_settings(redis_url=redis_url, compute="fake", served_name=MODEL))
-    services: Services = app.state.services
+    services: Process = app.state.process
     background = await services.start()
     try:
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1") as client:
@@ -52,7 +52,7 @@ async def test_a_crowd_is_cut_to_what_can_be_handled(redis_url: str, redis_clien
 @pytest.mark.parametrize("path", ["/v1/tasks", "/v1/embeddings", "/embed"])
 def test_who_is_turned_away_is_not_read(serve: Callable[..., ServedApp], path: str) -> None:
     app = serve()
-    app.services.door.most = 0
+    app.process.door.most = 0
     head = f"POST {path} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\ncontent-length: 1000\r\n\r\n"
 
     with socket.create_connection(("127.0.0.1", app.port)) as connection:

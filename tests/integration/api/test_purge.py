@@ -51,7 +51,7 @@ def purge(client: httpx.Client, name: str) -> Counter[str]:
 
 
 def first_key(app: ServedApp) -> str:
-    return found(app.client, app.services.settings.redis_url)["authorization"].removeprefix("Bearer ")
+    return found(app.client, app.process.settings.redis_url)["authorization"].removeprefix("Bearer ")
 
 
 def client_of(app: ServedApp, key: str) -> httpx.Client:
@@ -80,9 +80,9 @@ def test_a_purge_leaves_what_was_there_before_the_tenant_came(
 
         ann = come("ann")
         worker.work()  # nothing of Ann's is open: Bob's visit changes it in no way
-        before, kept_bytes = everything(redis_client, root), app.services.datasets.kept_bytes
+        before, kept_bytes = everything(redis_client, root), app.process.datasets.kept_bytes
         bob = come("bob")
-        assert app.services.datasets.kept_bytes > kept_bytes
+        assert app.process.datasets.kept_bytes > kept_bytes
         assert len(everything(redis_client, root)) > len(before) + 15
 
         problem(ops.post("/v1/keys/bob/purge"), 409, "key_in_use")
@@ -95,7 +95,7 @@ def test_a_purge_leaves_what_was_there_before_the_tenant_came(
         assert deleted["bytes"] > 1000
         after = everything(redis_client, root)
         assert after == before
-        wait_until(lambda: app.services.datasets.kept_bytes == kept_bytes)
+        wait_until(lambda: app.process.datasets.kept_bytes == kept_bytes)
         assert not any(
             bob["owner"].encode() in field
             for name in redis_client.keys("eq:q:*:state")
@@ -161,7 +161,7 @@ def no_thread_for_the_storage(app: ServedApp) -> Iterator[None]:
         release.wait(PATIENCE_S)
 
     async def hold() -> None:
-        await asyncio.gather(*(app.services.storage.run(hang) for _ in range(16)))
+        await asyncio.gather(*(app.process.storage.run(hang) for _ in range(16)))
 
     with ThreadPoolExecutor(1) as holder:
         held = holder.submit(asyncio.run, hold())
@@ -181,7 +181,7 @@ def test_what_waited_while_its_tenant_was_purged_is_not_the_next_one_s(
     with client_of(app, first_key(app)) as ops, ThreadPoolExecutor() as threads:
         bob = make(ops, {}, "bob", limits={"stored_bytes": 10**9, "requests_per_second": 0.001})
         owner = ops.get("/v1/keys/bob").json()["owner"]
-        wait_until(lambda: slow.services.keys.name_of(owner) == "bob")
+        wait_until(lambda: slow.process.keys.name_of(owner) == "bob")
         body = {"source": {"documents": [{"id": "a", "text": "secret"}]}, "sink": {"type": "parquet", "dataset": "d"}}
 
         with no_thread_for_the_storage(slow):

@@ -2,12 +2,13 @@
 
 import time
 from collections.abc import Callable
+from typing import Any
 
 import httpx
 
 from stack.testing import RedisServer, wait_until
 from tests.integration.api.ledger_worker import DIMENSION, MAX_TOKENS, LedgerWorker
-from tests.integration.api.served import ANN, KEYS, MODEL, ServedApp
+from tests.integration.api.served import ANN, BOB, KEYS, MODEL, ServedApp
 
 
 def test_models_with_their_workers_and_lanes(client: httpx.Client, worker: LedgerWorker) -> None:
@@ -71,6 +72,28 @@ def test_a_key_is_needed_where_there_are_keys(serve: Callable[..., ServedApp]) -
 
     assert client.get("/v1/service", headers=ANN).status_code == 200
     assert client.get("/v1/service", headers={"authorization": "Bearer wrong"}).status_code == 401
+
+
+def test_a_tenant_sees_its_own_work_and_the_load(serve: Callable[..., ServedApp], worker: LedgerWorker) -> None:
+    client = serve(api_keys=KEYS, admin_keys="ann").client
+    client.post("/v1/tasks", json={"input": "x" * 400}, headers=ANN)
+    client.post("/v1/tasks", json={"input": "y" * 40}, headers=BOB)
+
+    def model(who: dict[str, str]) -> Any:
+        (found,) = client.get("/v1/service", headers=who).json()["models"]
+        return found
+
+    wait_until(lambda: model(ANN)["lanes"]["online"]["tasks"] == 2)
+    of_all, of_bob = model(ANN), model(BOB)
+
+    assert of_all["lanes"]["online"] == {"tasks": 2, "tokens": 110, "seconds": 0.0022}
+    assert of_bob["lanes"]["online"] == {"tasks": 1, "tokens": 10, "seconds": 0.0022}
+    places = [[(one["host"], one["pid"], one["rss_bytes"]) for one in found["workers"]] for found in (of_all, of_bob)]
+    assert places == [[("here", 1, 1)], [(None, None, None)]]
+    assert worker.id == of_bob["workers"][0]["id"]
+    refused = client.get("/v1/service/redis", headers=BOB)
+    assert (refused.status_code, refused.json()["error"]["code"]) == (403, "scope_missing")
+    assert client.get("/v1/service/redis", headers=ANN).status_code == 200
 
 
 def test_without_redis_it_tells_what_was_last_seen(private_redis: RedisServer) -> None:

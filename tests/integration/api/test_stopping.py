@@ -5,13 +5,13 @@ import contextlib
 
 import pytest
 
-from api.parts import Services
+from api.process import Process
 from tests.integration.api.served import MODEL
 from worker_config.settings import load_settings
 
 
 async def test_a_cancellation_that_gets_lost_is_repeated(redis_url: str) -> None:
-    services = Services.build(load_settings(redis_url=redis_url, compute="fake", served_name=MODEL))
+    services = Process.build(load_settings(redis_url=redis_url, compute="fake", served_name=MODEL))
     lost = asyncio.Event()
 
     async def loses_one() -> None:
@@ -32,7 +32,7 @@ async def test_a_cancellation_that_gets_lost_is_repeated(redis_url: str) -> None
 
 
 async def test_one_that_never_stops_holds_nobody_up(redis_url: str, caplog: pytest.LogCaptureFixture) -> None:
-    services = Services.build(load_settings(redis_url=redis_url, compute="fake", served_name=MODEL))
+    services = Process.build(load_settings(redis_url=redis_url, compute="fake", served_name=MODEL))
     end = asyncio.Event()
 
     async def never() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 import redis
 
-from api.parts import Services
+from api.process import Process
 from api.served_models import ServedModels
 from api.waiting.ledger_watch import Bells, LedgerWatch
 from stack.testing import RedisServer, wait_until
@@ -73,7 +73,7 @@ async def test_one_round_ends_all_that_is_overdue(redis_url: str, redis_client: 
     ids = [overdue_task(ledger) for _ in range(OVERDUE)]
     submitted_ms = now_ms(redis_client)
     wait_until(lambda: now_ms(redis_client) > submitted_ms + 1)
-    services = Services.build(load_settings(redis_url=redis_url, compute="fake", served_name=MODEL))
+    services = Process.build(load_settings(redis_url=redis_url, compute="fake", served_name=MODEL))
 
     await services.watchdog.look()
     await services.stop([])

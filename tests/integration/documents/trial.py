@@ -15,7 +15,7 @@ from tasks.documents import process
 from tasks.documents.context import JobContext, StepContext
 from tasks.documents.jobs import JOBS
 from tasks.documents.stepper import STEPS, SWEEPS
-from tasks.errors import InvalidFile, StorageUnavailable
+from tasks.errors import Invalid, StorageUnavailable
 
 
 def echo(context: JobContext, job_id: str) -> bytes:
@@ -42,7 +42,7 @@ def hang(context: JobContext, job_id: str) -> bytes:
 
 def refused(_: JobContext, __: str) -> bytes:
     """Fails as foreseen."""
-    raise InvalidFile("This file is no good.")
+    raise Invalid("invalid_file_format", "This file is no good.")
 
 
 def listed(_: JobContext, __: str) -> bytes:

@@ -5,9 +5,9 @@ from typing import Literal
 import pytest
 import redis
 
-from tasks.errors import IdempotencyConflict
 from tasks.ledger import Alias, State
 from tests.integration.ledger.driver import TTL_MS, Driver, failed
+from tests.raises_code import raises_code
 
 NAME, DIGEST, OTHER_DIGEST = "a" * 32, "d" * 32, "e" * 32
 KEY = Alias(NAME, DIGEST, join=False)
@@ -44,7 +44,7 @@ def test_an_idempotency_key_gets_the_same_task_whatever_its_state(driver: Driver
 @pytest.mark.parametrize("ending", ["queued", "completed"])
 def test_an_idempotency_key_with_another_body_is_refused(driver: Driver, ending: Ending) -> None:
     brought_to(driver, ending, KEY)
-    with pytest.raises(IdempotencyConflict):
+    with raises_code("idempotency_key_reused"):
         driver.submit(alias=Alias(NAME, OTHER_DIGEST, join=False))
 
 

@@ -5,11 +5,12 @@ import random
 import pytest
 import redis
 
-from tasks.errors import AboveKeyLimit, EmbedqError, KeyLimitReached, RateLimited
+from tasks.errors import AboveKeyLimit, EmbedqError, TooMany
 from tasks.ledger import Admission, Alias, KeyAdmission, Lane, SubmitReply, operations
 from tests.integration.ledger.driver import Driver, commands
 from tests.integration.ledger.snapshot import Snapshot
 from tests.ledger_builders import submission
+from tests.raises_code import raises_code
 
 RATE = 100.0
 """Tokens per second of the workers."""
@@ -79,7 +80,7 @@ def test_a_full_bucket_is_no_key(driver: Driver, redis_client: redis.Redis) -> N
 def test_a_lower_limit_and_a_clock_that_went_back_do_not_lock_a_key_out(driver: Driver) -> None:
     driver.submit((1, 600), admission=limited(tokens_per_minute=600))
     driver.advance(-3_600_000)
-    with pytest.raises(RateLimited) as refused:
+    with raises_code("rate_limited") as refused:
         driver.submit(admission=limited(tokens_per_minute=60))
     assert refused.value.retry_after_s is not None
     assert refused.value.retry_after_s <= 12
@@ -91,7 +92,7 @@ def test_a_lower_limit_and_a_clock_that_went_back_do_not_lock_a_key_out(driver: 
 def test_tokens_of_accepted_texts_come_back_within_a_minute(driver: Driver) -> None:
     admission = limited(tokens_per_minute=60)
     assert [left(driver.submit((1, cost), admission=admission)) for cost in (10, 30, 20)] == [50, 20, 0]
-    with pytest.raises(RateLimited, match="tokens_per_minute is 60") as refused:
+    with raises_code("rate_limited", match="tokens_per_minute is 60") as refused:
         driver.submit((1, 15), admission=admission)
     assert refused.value.code == "rate_limited"
     told = refused.value.retry_after_s
@@ -122,7 +123,7 @@ def test_a_repetition_is_found_and_takes_nothing(driver: Driver) -> None:
 def test_queued_tokens_are_those_of_a_lane(driver: Driver) -> None:
     admission = limited(queued_tokens=30)
     assert [left(driver.submit(admission=admission)) for _ in range(3)] == [20, 10, 0]
-    with pytest.raises(KeyLimitReached, match="queued_tokens is 30, and 30 are queued"):
+    with raises_code("key_limit", match="queued_tokens is 30, and 30 are queued"):
         driver.submit(admission=admission)
     driver.submit(admission=admission, lane=Lane.BULK)
     driver.submit(admission=admission, owner="b")
@@ -134,7 +135,7 @@ def test_open_jobs_are_listed_tasks(driver: Driver) -> None:
     admission = limited(open_jobs=2)
     first = driver.submit(listed=True, admission=admission)
     driver.submit(listed=True, admission=admission)
-    with pytest.raises(KeyLimitReached, match="open_jobs is 2, and 2 have not ended"):
+    with raises_code("key_limit", match="open_jobs is 2, and 2 have not ended"):
         driver.submit(listed=True, admission=admission)
     driver.submit(admission=admission)  # a call that waits is no job
     driver.cancel(first.task_id)
@@ -153,7 +154,7 @@ def test_the_time_to_come_back_is_that_of_the_keys_own_work(
     for _ in range(10):
         for owner in ("a", "b", "c")[: others + 1]:
             driver.submit((1, 100), owner=owner, listed=True, admission=admission if owner == "a" else limited())
-    with pytest.raises(KeyLimitReached) as refused:
+    with raises_code("key_limit") as refused:
         driver.submit((1, 100), owner="a", listed=True, admission=admission)
     served_s = 0.0
     while True:  # one stream that does RATE tokens in a second
@@ -162,7 +163,7 @@ def test_the_time_to_come_back_is_that_of_the_keys_own_work(
         driver.commit(claim)
         try:
             driver.submit((1, 100), owner="a", listed=True, admission=admission)
-        except KeyLimitReached:
+        except TooMany:
             continue
         break
     told_s = refused.value.retry_after_s
@@ -174,7 +175,7 @@ def test_the_time_to_come_back_is_that_of_the_keys_own_work(
 def test_a_refusal_takes_and_leaves_nothing(driver: Driver, redis_client: redis.Redis, limits: dict[str, int]) -> None:
     driver.submit(admission=limited(**limits), listed=True)
     before = Snapshot.take(redis_client)
-    with pytest.raises((RateLimited, KeyLimitReached)):
+    with raises_code("rate_limited", "key_limit"):
         driver.submit(admission=limited(**limits), listed=True, metadata=b'{"a":"b"}', deadline_in_ms=5)
     assert Snapshot.take(redis_client).values == before.values
 

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from stack.testing import RedisServer
-from tasks.errors import BacklogFull, EmbedqError, IdempotencyConflict, RedisUnavailable, StorageFull
+from tasks.errors import BacklogFull, EmbedqError, RedisUnavailable, Refused, StorageFull
 from tasks.ledger import Admission, Alias, AsyncLedger, Lane, NewUnit, Submission, SubmitReply, operations
 from tasks.ledger.task import KeyAdmission
 from tests.integration.ledger.driver import Driver, commands
@@ -155,7 +155,7 @@ def test_what_is_refused_takes_nobody_along(driver: Driver) -> None:
             driver.submission(),
         ]
     )
-    assert [type(reply) for reply in replies] == [SubmitReply, IdempotencyConflict, type(replies[2]), SubmitReply]
+    assert [type(reply) for reply in replies] == [SubmitReply, Refused, type(replies[2]), SubmitReply]
     assert isinstance(replies[2], EmbedqError)
     assert len(driver.work_off()) == 3
 

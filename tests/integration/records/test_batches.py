@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import redis
 
-from tasks.errors import IdempotencyConflict, KeyLimitReached, StorageFull, TooManyBatches
+from tasks.errors import StorageFull
 from tasks.ledger import DOCUMENTS, operations
 from tasks.ledger.task import State
 from tasks.records.batches import (
@@ -28,6 +28,7 @@ from tasks.records.creation import RecordLimits
 from tasks.records.ingestion_operations import create_ingestion
 from tasks.records.ingestions import NewIngestion, new_ingestion_id
 from tests.integration.ledger.driver import Driver
+from tests.raises_code import raises_code
 
 HOUR_MS = 3_600_000
 YEAR_MS = 365 * 24 * HOUR_MS
@@ -76,7 +77,7 @@ def test_a_key_finds_its_batch_and_refuses_another_request(driver: Driver) -> No
     first = new(key=KEY)
     driver.run(create_batch(first))
     assert driver.run(create_batch(new(key=KEY))) == first.id
-    with pytest.raises(IdempotencyConflict):
+    with raises_code("idempotency_key_reused"):
         driver.run(create_batch(new(key=(KEY[0], "e" * 32))))
     assert driver.run(create_batch(new("somebody", key=(KEY[0], "e" * 32)))) != first.id
 
@@ -159,7 +160,7 @@ def test_an_owner_has_so_many_open_batches_at_a_time(driver: Driver) -> None:
     two = RecordLimits(max_open=2)
     first = driver.run(create_batch(new(key=KEY), two))
     driver.run(create_batch(new(), two))
-    with pytest.raises(TooManyBatches, match=r"2 batches .* 2 are allowed") as refused:
+    with raises_code("too_many_batches", match=r"2 batches .* 2 are allowed") as refused:
         driver.run(create_batch(new(), two))
     assert refused.value.retry_after_s == 60
     assert len(driver.run(open_batches(10))) == 2
@@ -167,7 +168,7 @@ def test_an_owner_has_so_many_open_batches_at_a_time(driver: Driver) -> None:
     driver.run(create_batch(new("somebody"), two))
     move(driver, first, BatchStatus.CANCELLED)
     driver.run(create_batch(new(), two))
-    with pytest.raises(TooManyBatches):
+    with raises_code("too_many_batches"):
         driver.run(create_batch(new(), two))
 
 
@@ -177,7 +178,7 @@ def test_open_jobs_of_a_key_are_tasks_batches_and_ingestions(driver: Driver) -> 
     driver.run(create_ingestion(ingestion(), three))
     task = driver.submit(listed=True).task_id
     for create in (create_batch(new(), three), create_ingestion(ingestion(), three)):
-        with pytest.raises(KeyLimitReached, match="open_jobs is 3, and 3 have not ended") as refused:
+        with raises_code("key_limit", match="open_jobs is 3, and 3 have not ended") as refused:
             driver.run(create)
         assert refused.value.retry_after_s is not None
     assert driver.run(create_batch(new(key=KEY), three)) == batch, "a repetition is no new one"
@@ -196,7 +197,7 @@ def test_open_batches_whose_records_are_gone_do_not_count(driver: Driver) -> Non
     one = RecordLimits(max_open=1)
     driver.run(create_batch(new(), one))
     driver.advance(48 * HOUR_MS + YEAR_MS - 1)
-    with pytest.raises(TooManyBatches):
+    with raises_code("too_many_batches"):
         driver.run(create_batch(new(), one))
     driver.advance(1)
     driver.run(create_batch(new(), one))

@@ -9,7 +9,7 @@ import redis
 
 from stack.testing import wait_until
 from tasks.documents.sweep import sweep_litter
-from tasks.errors import QuotaExceeded, StorageFull
+from tasks.errors import StorageFull
 from tasks.records.batches import NewBatch, create_batch, new_batch_id
 from tasks.records.creation import RecordLimits
 from tasks.records.files import (
@@ -33,6 +33,7 @@ from tasks.records.ingestion_operations import create_ingestion
 from tasks.records.ingestions import NewIngestion, new_ingestion_id
 from tasks.storage.storage import Storage
 from tests.integration.ledger.driver import START_MS, Driver
+from tests.raises_code import raises_code
 
 QUOTA = Quota(max_bytes=1000, max_files=4)
 
@@ -114,9 +115,9 @@ def test_the_quota(driver: Driver, held: tuple[int, ...], size_bytes: int, *, fi
         driver.ledger.run(ask)
         driver.ledger.run(put_file(new, QUOTA))
         return
-    with pytest.raises(QuotaExceeded, match="Delete some"):
+    with raises_code("quota_exceeded", match="Delete some"):
         driver.ledger.run(ask)
-    with pytest.raises(QuotaExceeded, match="Delete some"):
+    with raises_code("quota_exceeded", match="Delete some"):
         driver.ledger.run(put_file(new, QUOTA))
     assert driver.ledger.run(read_file(new.id)) is None
     assert driver.ledger.run(put_file(new)) == new
@@ -125,7 +126,7 @@ def test_the_quota(driver: Driver, held: tuple[int, ...], size_bytes: int, *, fi
 def test_asking_for_room_changes_nothing(driver: Driver, redis_client: redis.Redis) -> None:
     put(driver, 1, size_bytes=600, expires_in_ms=1000)
     before = {key: redis_client.dump(key) for key in redis_client.scan_iter("eq:*")}
-    with pytest.raises(QuotaExceeded):
+    with raises_code("quota_exceeded"):
         driver.ledger.run(require_room("ann", 401, QUOTA))
     driver.ledger.run(require_room("ann", 400, QUOTA))
     assert {key: redis_client.dump(key) for key in redis_client.scan_iter("eq:*")} == before
@@ -141,7 +142,7 @@ def test_whatever_has_expired_does_not_count_however_much_it_is(driver: Driver, 
     else:
         new = NewBatch(new_batch_id(), "ann", "file-1", "1h", 1000, 1000)
         driver.ledger.run(create_batch(new, RecordLimits(quota=QUOTA)))
-    with pytest.raises(QuotaExceeded, match=r"1 files hold 100 bytes|2 files hold 1,000 bytes"):
+    with raises_code("quota_exceeded", match=r"1 files hold 100 bytes|2 files hold 1,000 bytes"):
         driver.ledger.run(put_file(record(4001, size_bytes=901), QUOTA))
 
 
@@ -159,9 +160,9 @@ def test_whoever_has_stored_too_much_makes_nothing_new(driver: Driver) -> None:
     first = driver.ledger.run(create_batch(batch(key=("a", "d")), admission))
     driver.ledger.run(create_ingestion(ingestion(), RecordLimits(quota=QUOTA)))
     put(driver, 2, size_bytes=1)  # as an output is, without a quota
-    with pytest.raises(QuotaExceeded, match="2 files hold 1,001 bytes"):
+    with raises_code("quota_exceeded", match="2 files hold 1,001 bytes"):
         driver.ledger.run(create_batch(batch(), admission))
-    with pytest.raises(QuotaExceeded):
+    with raises_code("quota_exceeded"):
         driver.ledger.run(create_ingestion(ingestion(), RecordLimits(quota=QUOTA)))
     assert driver.ledger.run(create_batch(batch(key=("a", "d")), admission)) == first, "a repetition is no new one"
     driver.ledger.run(create_batch(batch(owner="bob"), admission))
@@ -171,12 +172,12 @@ def test_whoever_has_stored_too_much_makes_nothing_new(driver: Driver) -> None:
 
 def test_deleting_makes_room(driver: Driver) -> None:
     first, _ = put(driver, 1, 2, size_bytes=500)
-    with pytest.raises(QuotaExceeded):
+    with raises_code("quota_exceeded"):
         driver.ledger.run(put_file(record(3), QUOTA))
 
     driver.ledger.run(delete_file(first.id))
     driver.ledger.run(put_file(record(3, size_bytes=500), QUOTA))
-    with pytest.raises(QuotaExceeded):
+    with raises_code("quota_exceeded"):
         driver.ledger.run(put_file(record(4, size_bytes=1), QUOTA))
 
 
@@ -184,7 +185,7 @@ def test_an_expired_file_makes_room(driver: Driver, redis_client: redis.Redis) -
     put(driver, 1, size_bytes=400)
     (short,) = put(driver, 2, size_bytes=600, expires_in_ms=50)
     wait_until(lambda: driver.ledger.run(read_file(short.id)) is None, message="the record did not expire")
-    with pytest.raises(QuotaExceeded):
+    with raises_code("quota_exceeded"):
         driver.ledger.run(put_file(record(3, size_bytes=600), QUOTA))
 
     driver.advance(51)

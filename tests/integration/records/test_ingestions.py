@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 import redis
 
-from tasks.errors import IdempotencyConflict, TooManyIngestions
 from tasks.ledger import DOCUMENTS, operations
 from tasks.records.creation import RecordLimits
 from tasks.records.ingestion_operations import (
@@ -37,6 +36,7 @@ from tasks.records.ingestions import (
     new_ingestion_id,
 )
 from tests.integration.ledger.driver import Driver
+from tests.raises_code import raises_code
 
 HOUR_MS = 3_600_000
 KEY = ("a" * 32, "d" * 32)
@@ -82,7 +82,7 @@ def test_a_new_ingestion(driver: Driver) -> None:
 def test_an_owner_has_so_many_open_ingestions_at_a_time(driver: Driver) -> None:
     first = driver.run(create_ingestion(new(key=("again", "digest")), RecordLimits(max_open=2)))
     driver.run(create_ingestion(new(), RecordLimits(max_open=2)))
-    with pytest.raises(TooManyIngestions, match=r"2 ingestions .* 2 are allowed"):
+    with raises_code("too_many_ingestions", match=r"2 ingestions .* 2 are allowed"):
         driver.run(create_ingestion(new(), RecordLimits(max_open=2)))
     assert len(driver.run(open_ingestions(10))) == 2
     again = new(key=("again", "digest"))
@@ -98,9 +98,9 @@ def test_a_key_finds_its_ingestion_and_refuses_another_request(driver: Driver) -
     assert created(driver, key=KEY) == driver.run(find_ingestion("anonymous", KEY)) == first
     assert driver.run(find_ingestion("somebody", KEY)) is None
     other = (KEY[0], "e" * 32)
-    with pytest.raises(IdempotencyConflict):
+    with raises_code("idempotency_key_reused"):
         created(driver, key=other)
-    with pytest.raises(IdempotencyConflict):
+    with raises_code("idempotency_key_reused"):
         driver.run(find_ingestion("anonymous", other))
 
 

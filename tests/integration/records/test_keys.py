@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import pytest
 import redis
 
-from tasks.errors import QuotaExceeded
 from tasks.records.api_keys import Anonymous, Key, Scope, StoredKeys, read_keys, write_anonymous, write_key
 from tests.integration.ledger.driver import Driver
+from tests.raises_code import raises_code
 
 ONE = Key(name="one", owner="of one", digests=(), scopes=frozenset({Scope.READ}), created=1).to_json()
 OTHER = Key(name="one", owner="of one", digests=(), scopes=frozenset({Scope.BULK}), created=1).to_json()
@@ -74,7 +74,7 @@ def test_the_same_call_again_changes_nothing(driver: Driver) -> None:
 def test_there_is_a_number_of_keys_that_is_enough(driver: Driver) -> None:
     for name in ("one", "two"):
         assert driver.ledger.run(write_key(name, b"", ONE, most=2))
-    with pytest.raises(QuotaExceeded):
+    with raises_code("quota_exceeded"):
         driver.ledger.run(write_key("three", b"", ONE, most=2))
     assert driver.ledger.run(write_key("two", ONE, OTHER, most=2))
 

@@ -13,8 +13,9 @@ from starlette.types import Message
 
 from api.error_responses import CallerGone
 from api.request_limits import read_body
-from tasks.errors import BodyTooLarge, EmbedqError, InvalidJSON, InvalidUnicode, UnsupportedMediaType
+from tasks.errors import EmbedqError
 from tasks.wire.validation import parse_object
+from tests.raises_code import raises_code
 
 
 def request(*chunks: bytes, content_type: str = "application/json", length: str | None = None) -> Request:
@@ -39,12 +40,12 @@ async def test_chunks_are_joined() -> None:
 
 async def test_the_limit_is_inclusive() -> None:
     assert len(await read_body(request(b"x" * 50, b"x" * 50), 100, lambda _size: None)) == 100
-    with pytest.raises(BodyTooLarge):
+    with raises_code("body_too_large"):
         await read_body(request(b"x" * 50, b"x" * 51), 100, lambda _size: None)
 
 
 async def test_a_declared_length_is_refused_before_reading() -> None:
-    with pytest.raises(BodyTooLarge):
+    with raises_code("body_too_large"):
         await read_body(request(b"x", length="101"), 100, lambda _size: None)
 
 
@@ -55,7 +56,7 @@ async def test_json_by_any_name(content_type: str) -> None:
 
 @pytest.mark.parametrize("content_type", ["", "text/json", "application/jsonx", "multipart/form-data"])
 async def test_anything_else_is_refused(content_type: str) -> None:
-    with pytest.raises(UnsupportedMediaType):
+    with raises_code("unsupported_media_type"):
         await read_body(request(b"{}", content_type=content_type), 100, lambda _size: None)
 
 
@@ -83,7 +84,7 @@ def test_any_bytes_give_an_object_or_one_of_our_errors(body: bytes) -> None:
     [(b'{"a": 1,}', "line 1 column"), (b'{"a":\n\n"b" "c"}', "line 3 column"), (b"{", "line 1 column")],
 )
 def test_invalid_json_is_located(body: bytes, where: str) -> None:
-    with pytest.raises(InvalidJSON, match=where):
+    with raises_code("invalid_json", match=where):
         parse_object(body)
 
 
@@ -98,7 +99,7 @@ def test_invalid_json_is_located(body: bytes, where: str) -> None:
     ],
 )
 def test_a_lone_surrogate_is_found(value: object, param: str) -> None:
-    with pytest.raises(InvalidUnicode) as caught:
+    with raises_code("invalid_unicode") as caught:
         parse_object(json.dumps(value).encode())
     assert caught.value.param == param
 
@@ -108,7 +109,7 @@ def test_where_a_lone_surrogate_is_is_said_in_few_words() -> None:
     long = b'{"' + b"k" * 10_000 + b'": "\\ud800"}'
 
     for body in (deep, long):
-        with pytest.raises(InvalidUnicode) as caught:
+        with raises_code("invalid_unicode") as caught:
             parse_object(body)
         assert caught.value.param is not None
         assert len(caught.value.param) < 100
@@ -126,7 +127,7 @@ def test_looking_for_a_lone_surrogate_takes_few_steps_per_string_however_deep() 
 
     sys.setprofile(count)
     try:
-        with pytest.raises(InvalidUnicode):
+        with raises_code("invalid_unicode"):
             parse_object(body)
     finally:
         sys.setprofile(None)
@@ -135,16 +136,16 @@ def test_looking_for_a_lone_surrogate_takes_few_steps_per_string_however_deep() 
 
 
 def test_in_a_large_body_a_lone_surrogate_is_only_located() -> None:
-    with pytest.raises(InvalidUnicode, match="line 1 column") as caught:
+    with raises_code("invalid_unicode", match="line 1 column") as caught:
         parse_object(json.dumps({"input": ["x" * 2**20, "\ud800"]}).encode())
     assert caught.value.param is None
 
 
 def test_surrogates_in_a_body_that_is_wrong_anyway() -> None:
-    with pytest.raises((InvalidUnicode, InvalidJSON)):
+    with raises_code("invalid_unicode", "invalid_json"):
         parse_object(b'{"input": "\\ud800", ')
 
 
 def test_bytes_that_are_not_utf8_are_located() -> None:
-    with pytest.raises(InvalidUnicode, match="byte 2"):
+    with raises_code("invalid_unicode", match="byte 2"):
         parse_object(b'{"\xff": 1}')

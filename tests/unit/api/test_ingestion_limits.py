@@ -6,9 +6,10 @@ import pytest
 
 from api.schemas.new_ingestion import ParquetSink, PostgresSink, UrlsSource
 from api.services.ingestion_checks import check_again, check_sink, check_source
-from tasks.errors import InvalidValue, SourceFailed
+from tasks.errors import SourceFailed
 from tasks.records.api_keys import NO_LIMITS, Limits
 from tasks.records.ingestions import Counts, Ingestion, IngestionStatus
+from tests.raises_code import raises_code
 from worker_config.settings import Settings, load_settings
 
 
@@ -49,12 +50,12 @@ def test_tables_that_a_key_may_load_into(
     if allowed:
         check_sink(sink, settings, limits(sinks=sinks))
     else:
-        with pytest.raises(InvalidValue):
+        with raises_code("invalid_value"):
             check_sink(sink, settings, limits(sinks=sinks))
 
 
 def test_a_key_hears_nothing_of_connections_that_it_may_not_use(settings: Settings) -> None:
-    with pytest.raises(InvalidValue) as refused:
+    with raises_code("invalid_value") as refused:
         check_sink(PostgresSink(type="postgresql", name="other", table="t"), settings, limits(sinks=("main/t",)))
     assert "other" not in refused.value.detail
     check_sink(ParquetSink(type="parquet", dataset="mine"), settings, limits(sinks=()))
@@ -90,7 +91,7 @@ def test_a_table_of_another_key_is_loaded_into_again_while_the_limits_name_it(se
     shared = made({"documents": 1}, shares_table=True)
     check_again(shared, settings, limits(sinks=("main/t",)))
     for key in (limits(), limits(sinks=("main",))):
-        with pytest.raises(InvalidValue):
+        with raises_code("invalid_value"):
             check_again(shared, settings, key)
 
 
@@ -109,5 +110,5 @@ def test_what_is_tried_again_is_checked_again(settings: Settings, changed: dict[
     if allowed:
         check_again(ingestion, settings, limits(**changed))
     else:
-        with pytest.raises((InvalidValue, SourceFailed)):
+        with raises_code("invalid_value", SourceFailed.code):
             check_again(ingestion, settings, limits(**changed))

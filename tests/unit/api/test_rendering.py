@@ -83,7 +83,7 @@ def test_npy_without_any_vector_still_has_its_shape() -> None:
 
 
 def test_a_problem_reads_both_ways() -> None:
-    response = problem(errors.TaskNotFinished("Wait.", param="id", retry_after_s=3), instance="/here")
+    response = problem(errors.Conflict("task_not_finished", "Wait.", param="id", retry_after_s=3), instance="/here")
 
     assert response.status_code == 409
     assert response.headers["content-type"] == "application/problem+json"

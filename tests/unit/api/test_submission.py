@@ -8,9 +8,10 @@ import pytest
 
 from api.idempotency import alias_of_key
 from api.submit import NewTasks, task_of
-from tasks.errors import InvalidValue, ModelNotFound, NotReady, RedisUnavailable, RequestError
+from tasks.errors import NotReady, RedisUnavailable, RequestError
 from tasks.item import Options
 from tasks.ledger import Alias, Lane
+from tests.raises_code import raises_code
 from tests.unit.api.embedding_requests import MODEL, new_tasks, overview, served, synchronous, task
 
 
@@ -105,7 +106,7 @@ def test_an_idempotency_key_names_the_key_and_the_bytes_of_the_body() -> None:
 def test_options_are_checked_against_what_a_worker_said() -> None:
     known = new_tasks(overview())
     for field, value in (("dimensions", 9), ("prompt_name", "passage")):
-        with pytest.raises(InvalidValue) as caught:
+        with raises_code("invalid_value") as caught:
             task(known, **{"input": "a", field: value})
         assert caught.value.param == field
         task(new_tasks(), **{"input": "a", field: value})  # nobody knows yet, so it is accepted
@@ -136,7 +137,7 @@ def test_input_type_waits_for_a_worker_that_knows_the_prompts() -> None:
 
 def test_models() -> None:
     assert task(new_tasks(overview()), input="a", model=MODEL).queue == MODEL
-    with pytest.raises(ModelNotFound):
+    with raises_code("model_not_found"):
         task(new_tasks(overview()), input="a", model="other")
     with pytest.raises(RedisUnavailable):  # Redis was never reachable, so nothing is known
         task(new_tasks(), input="a", model="other")

@@ -14,14 +14,14 @@ from tests.unit.api.tasks_and_results import a_result
 @pytest.mark.parametrize(
     ("error", "status", "kind"),
     [
-        (errors.InvalidType("no"), 422, "Validation"),
-        (errors.InvalidJSON("no"), 422, "Validation"),
-        (errors.TooManyInputs("no"), 422, "Validation"),
-        (errors.EmptyInput("no"), 400, "Empty"),
+        (errors.Invalid("invalid_type", "no"), 422, "Validation"),
+        (errors.Invalid("invalid_json", "no"), 422, "Validation"),
+        (errors.Invalid("too_many_inputs", "no"), 422, "Validation"),
+        (errors.Invalid("empty_input", "no"), 400, "Empty"),
         (errors.Unauthenticated("no"), 401, "Validation"),
-        (errors.MethodNotAllowed("no"), 405, "Validation"),
-        (errors.BodyTooLarge("no"), 413, "Validation"),
-        (errors.UnsupportedMediaType("no"), 415, "Validation"),
+        (errors.Refused("method_not_allowed", "no"), 405, "Validation"),
+        (errors.Refused("body_too_large", "no"), 413, "Validation"),
+        (errors.Refused("unsupported_media_type", "no"), 415, "Validation"),
         (item_failed(0, ItemError("input_too_long", "no")), 422, "Validation"),
         (item_failed(0, ItemError("non_finite_vector", "no")), 424, "Backend"),
         (errors.BacklogFull("no", retry_after_s=3), 429, "Overloaded"),
@@ -52,7 +52,7 @@ def test_every_error_has_a_word_of_theirs(error: errors.EmbedqError, status: int
     ],
 )
 def test_their_field_is_called_inputs(param: str | None, detail: str, expected: str) -> None:
-    assert orjson.loads(tei_failure(errors.InvalidValue(detail, param=param)).body)["error"] == expected
+    assert orjson.loads(tei_failure(errors.Invalid("invalid_value", detail, param=param)).body)["error"] == expected
 
 
 @pytest.mark.parametrize("total", [1, 32, 33, 70])

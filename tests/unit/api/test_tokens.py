@@ -10,8 +10,9 @@ import tiktoken
 
 from api import token_input
 from api.token_input import VocabularyNotLoaded, load_vocabulary, texts_of_tokens
-from tasks.errors import InputTooLarge, RequestError
+from tasks.errors import RequestError
 from tasks.ledger import Submission
+from tests.raises_code import raises_code
 from tests.unit.api.embedding_requests import new_tasks, overview, synchronous
 
 _PRINTED = [*range(33, 127), *range(161, 173), *range(174, 256)]
@@ -133,10 +134,10 @@ def test_what_takes_the_place_of_broken_characters_counts(broken: int, taken: bo
     array = [NUMBER_OF[0xFF]] * broken  # each becomes three bytes
     if taken:
         assert read(array, numbers("a" * 501))[0] == "\ufffd" * broken
-        with pytest.raises(InputTooLarge):
+        with raises_code("input_too_large"):
             read(array, numbers("a" * 502))
     else:
-        with pytest.raises(InputTooLarge):
+        with raises_code("input_too_large"):
             read(array)
 
 

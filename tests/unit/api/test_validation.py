@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from api.schemas.embeddings import EmbedBody, TaskBody
-from tasks.errors import InvalidType, InvalidValue, RequestError, UnknownParameter
+from tasks.errors import RequestError
 from tasks.wire.embeddings_body import EmbeddingsBody, read_body
+from tests.raises_code import raises_code
 
 MANY = 200_000
 
@@ -23,7 +24,7 @@ def refusal(fields: dict[str, Any]) -> RequestError:
 def test_a_misspelt_field_is_refused_whatever_it_holds(value: int | None) -> None:
     error = refusal({"input": 7, "dimensoins": value})
 
-    assert isinstance(error, UnknownParameter)
+    assert error.code == "unknown_parameter"
     assert error.param == "dimensoins"
     assert "did you mean dimensions?" in error.detail
 
@@ -52,7 +53,7 @@ def test_other_servers_words_for_truncation_are_understood(kind: type[Embeddings
 @pytest.mark.parametrize("kind", [EmbeddingsBody, EmbedBody])
 @pytest.mark.parametrize("word", ["START", "yes", ""])
 def test_a_truncation_that_would_give_another_vector_is_refused(kind: type[EmbeddingsBody], word: str) -> None:
-    with pytest.raises(InvalidValue, match=r"'END'.*'NONE'") as caught:
+    with raises_code("invalid_value", match=r"'END'.*'NONE'") as caught:
         read_body(kind, {"input": "a", "truncate": word}, max_inputs=1)
     assert caught.value.param == "truncate"
 
@@ -75,7 +76,7 @@ def test_bodies_of_tasks_take_the_same_words() -> None:
 def test_the_first_text_that_is_none_is_named() -> None:
     error = refusal({"input": ["a", None, 7]})
 
-    assert isinstance(error, InvalidType)
+    assert error.code == "invalid_type"
     assert error.param == "input[1]"
 
 
@@ -83,7 +84,7 @@ def test_sixteen_pairs_of_metadata_are_taken_and_one_more_is_not() -> None:
     pairs = {str(i): "" for i in range(17)}
     error = refusal({"input": "a", "metadata": pairs})
 
-    assert isinstance(error, InvalidValue)
+    assert error.code == "invalid_value"
     assert error.param == "metadata"
     assert "17" in error.detail
     assert "16" in error.detail

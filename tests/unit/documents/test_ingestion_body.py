@@ -7,7 +7,7 @@ import pytest
 from api.schemas.new_ingestion import SOURCE_KINDS, NewIngestion
 from tasks.documents.sinks.sink_kinds import SINKS
 from tasks.documents.sources.source_kinds import SOURCES
-from tasks.errors import InvalidValue, MissingParameter
+from tests.raises_code import raises_code
 
 GIVEN: dict[str, tuple[list[Any], list[Any]]] = {
     "files": (
@@ -38,7 +38,7 @@ def test_a_source_lists_what_it_names(kind: str) -> None:
 
 
 def test_a_source_is_of_one_kind() -> None:
-    with pytest.raises(MissingParameter, match=r"^source needs one of files, urls and documents\.$"):
+    with raises_code("missing_required_parameter", match=r"^source needs one of files, urls and documents\.$"):
         NewIngestion.model_validate({"source": {}})
-    with pytest.raises(InvalidValue, match=r"^source has files and urls; one ingestion has one kind of source\.$"):
+    with raises_code("invalid_value", match=r"^source has files and urls; one ingestion has one kind of source\.$"):
         NewIngestion.model_validate({"source": {"files": ["file-1"], "urls": ["/data/a"]}})

@@ -234,7 +234,7 @@ def test_the_doctor_says_that_a_key_may_not_ask_what_redis_is_like(
     assert main(["doctor", "--url", elsewhere.url, "--json"]) == 0
     findings = {line["name"]: line for line in map(json.loads, capsys.readouterr().out.splitlines())}
     assert findings["redis"]["detail"] == "not checked: This call needs the scope read."
-    assert "scope read" in findings["redis"]["advice"]
+    assert "scope operate" in findings["redis"]["advice"]
     assert all(finding["fine"] for finding in findings.values()), findings
 
 

@@ -61,7 +61,7 @@ async def test_a_string_is_not_taken_for_a_list_of_letters() -> None:
 @pytest.mark.parametrize("text", [["a", "b"], b"x", None, 7])
 async def test_one_text_is_a_text(text: object) -> None:
     async with EmbeddingService("http://127.0.0.1:1") as service:
-        with pytest.raises(TypeError, match="get_embedding takes one text"):
+        with pytest.raises(TypeError, match=r"get_embedding takes one text, not a .*; get_embeddings takes several"):
             await service.get_embedding(text)  # type: ignore[arg-type]
 
 

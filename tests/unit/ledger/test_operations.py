@@ -4,12 +4,13 @@ from typing import Any
 
 import pytest
 
-from tasks.errors import BacklogFull, IdempotencyConflict, SchemaMismatch, StorageFull
+from tasks.errors import BacklogFull, SchemaMismatch, StorageFull
 from tasks.item import Options
 from tasks.ledger import SCHEMA_VERSION, Lane, NewUnit, operations
 from tasks.ledger.operations import ClaimRequest
 from tasks.ledger.overview import TOOK_BOUNDS_S
 from tests.ledger_builders import submission
+from tests.raises_code import raises_code
 
 REQUEST = ClaimRequest(worker="w", token="w/1", budget=10, max_units=5, lease_ms=1000)
 
@@ -48,7 +49,7 @@ def test_those_who_are_refused_together_do_not_come_back_together() -> None:
 def test_other_refusals() -> None:
     with pytest.raises(StorageFull):
         read_submit([b"memory", b"5"])
-    with pytest.raises(IdempotencyConflict):
+    with raises_code("idempotency_key_reused"):
         read_submit([b"conflict"])
 
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from tasks.errors import InvalidValue
 from tasks.wire.field_aliases import in_own_words
+from tests.raises_code import raises_code
 
 
 @pytest.mark.parametrize(
@@ -61,6 +61,6 @@ def test_what_is_meant_in_our_words(body: dict[str, Any], expected: dict[str, An
     ],
 )
 def test_what_cannot_be_done_is_refused_by_name(body: dict[str, Any], field: str) -> None:
-    with pytest.raises(InvalidValue, match=rf"^{field} must ") as caught:
+    with raises_code("invalid_value", match=rf"^{field} must ") as caught:
         in_own_words(body)
     assert caught.value.param == field

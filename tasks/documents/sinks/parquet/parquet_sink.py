@@ -19,7 +19,7 @@ from tasks.documents.sinks.parquet.receipt_index import ReceiptIndex, StoredRece
 from tasks.documents.sinks.parquet.receipts import ids
 from tasks.documents.sinks.sink import Arrivals, LoadDocument, LoadOutcome, Receipt, Stamp, Verdict, judge
 from tasks.documents.sorted_runs import BUCKET, Runs, keys_of
-from tasks.errors import DatasetDeleted, NotStored, SinkDimensionMismatch, SinkModelMismatch, Unavailable
+from tasks.errors import Invalid, NotStored, Unavailable
 from tasks.pieces import pieces
 from tasks.records import datasets
 from tasks.records.datasets import GRACE_S, Catalog, DatasetPart, Retired, Version
@@ -36,7 +36,7 @@ _log = logging.getLogger(__name__)
 class ParquetSink:
     """A dataset as a sink. See `Sink`.
 
-    Its methods raise `StorageUnavailable`, `DiskFull` and `DatasetDeleted` too. `anonymous` and `ingestion`: see
+    Its methods raise `StorageUnavailable`, `DiskFull` and `Invalid` too. `anonymous` and `ingestion`: see
     `Dataset`.
     """
 
@@ -218,13 +218,15 @@ class _Copies:
 
 def _require_like(catalog: Catalog, stamp: Stamp) -> None:
     if catalog.dimension not in {0, stamp.dimension}:
-        raise SinkDimensionMismatch(
+        raise Invalid(
+            "sink_dimension_mismatch",
             f"The dataset {catalog.dataset!r} holds vectors of {catalog.dimension} dimensions, and this model makes "
             f"{stamp.dimension}. Name another dataset, or the model with which it was made.",
             param="sink.dataset",
         )
     if catalog.vectors not in {"", stamp.vectors}:
-        raise SinkModelMismatch(
+        raise Invalid(
+            "sink_model_mismatch",
             f"The dataset {catalog.dataset!r} holds vectors of {catalog.vectors}, and these would be of "
             f"{stamp.vectors}: no search can compare them. Name another dataset, or delete this one and load all of it "
             "again.",
@@ -272,7 +274,7 @@ class Dataset:
         """Checks that the ingestion sees the same dataset as before. The first check stores the id of the dataset.
 
         Raises:
-            DatasetDeleted: this is another dataset than the ingestion has seen, or none.
+            Invalid: this is another dataset than the ingestion has seen, or none.
             StorageUnavailable, DiskFull: it cannot be known.
         """
         if not self._ingestion:
@@ -284,7 +286,8 @@ class Dataset:
         except NotStored:
             same = not kept or self._storage.create(name, kept.encode())
         if not same:
-            raise DatasetDeleted(
+            raise Invalid(
+                "dataset_deleted",
                 f"The dataset {self._name!r} was deleted while this ingestion was loading into it. Documents that it "
                 "had found or loaded there before are gone. Begin a new ingestion.",
                 param="sink.dataset",

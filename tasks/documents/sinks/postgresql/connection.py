@@ -13,7 +13,7 @@ import asyncpg
 import numpy as np
 import numpy.typing as npt
 
-from tasks.errors import InternalError, SinkRefused, SinkUnavailable
+from tasks.errors import InternalError, Invalid, SinkUnavailable
 
 T = TypeVar("T")
 
@@ -43,7 +43,7 @@ class Connection:
 
         Raises:
             SinkUnavailable: the server is down or full. The transaction had no effect, or its effect is unknown.
-            SinkRefused: the server can never do it, or its URL is wrong.
+            Invalid: the server can never do it, or its URL is wrong.
         """
         if self._loop is None:
             self._loop = asyncio.Runner()
@@ -156,7 +156,7 @@ def opening(sink: str, url: str) -> Iterator[None]:
     """Refuses a connection whose description is wrong.
 
     Raises:
-        SinkRefused: the URL is wrong, or does not fit the server.
+        Invalid: the URL is wrong, or does not fit the server.
     """
     try:
         yield
@@ -182,7 +182,7 @@ def translated(sink: str) -> Iterator[None]:
 
     Raises:
         SinkUnavailable: the error is transient.
-        SinkRefused: it is not. Says what to do.
+        Invalid: it is not. Says what to do.
         InternalError: the database cannot hold a value of ours.
     """
     try:
@@ -193,8 +193,10 @@ def translated(sink: str) -> Iterator[None]:
         if passing is not None:
             raise _unavailable(sink, f"{passing} ({state})") from None
         what = _longest(_REASONS, state) or "refuses; its log says why"
-        raise SinkRefused(
-            f"The database of sink {sink!r} {what} ({type(error).__name__}, {state}).", param="sink.name"
+        raise Invalid(
+            "sink_refused",
+            f"The database of sink {sink!r} {what} ({type(error).__name__}, {state}).",
+            param="sink.name",
         ) from None
     except socket.gaierror as error:
         raise _unavailable(sink, "has a host name that cannot be resolved") from error
@@ -214,8 +216,8 @@ def _longest(words: dict[str, str], state: str) -> str | None:
     return words.get(state) or words.get(state[:2])
 
 
-def _misdescribed(sink: str, what: str) -> SinkRefused:
-    return SinkRefused(f"The URL of the sink {sink!r} {what}. {_MEND_URL}", param="sink.name")
+def _misdescribed(sink: str, what: str) -> Invalid:
+    return Invalid("sink_refused", f"The URL of the sink {sink!r} {what}. {_MEND_URL}", param="sink.name")
 
 
 def _unavailable(sink: str, what: str) -> SinkUnavailable:

@@ -33,7 +33,7 @@ class PostgresSink:
         """Connects later, when it is needed. `owner`: of the documents; "" may load into a table of any owner.
 
         Raises:
-            InvalidValue: `table` is not a name.
+            Invalid: `table` is not a name.
         """
         self._name = name
         self._table = Table.from_text(table)

@@ -7,7 +7,7 @@ from typing import Any
 import asyncpg
 
 from tasks.documents.sinks.postgresql.table import COLUMNS, RECEIPT, Table
-from tasks.errors import SinkDimensionMismatch, SinkModelMismatch, SinkRefused
+from tasks.errors import Invalid
 from tasks.ledger import ANONYMOUS
 
 MAX_DIMENSION = 16_000
@@ -33,13 +33,14 @@ async def ensure_tables(connection: Any, table: Table, dimension: int, sink: str
     What is created belongs to `owner`, "" for nobody. Raises like `require_owner`, and:
 
     Raises:
-        SinkRefused: pgvector is missing and cannot be created, or the tables are not ours.
-        SinkDimensionMismatch: the table holds vectors of another dimension.
+        Invalid: pgvector is missing and cannot be created, or the tables are not ours.
+        Invalid: the table holds vectors of another dimension.
     """
     if dimension > MAX_DIMENSION:
-        raise SinkRefused(
+        raise Invalid(
+            "sink_refused",
             f"PostgreSQL's vectors have at most {MAX_DIMENSION:,} dimensions, and this model makes {dimension:,}. "
-            "Ask for fewer."
+            "Ask for fewer.",
         )
     if await _exists(connection, table.rows) and await table_exists(connection, table):
         await _require_dimension(connection, table, dimension)
@@ -67,13 +68,14 @@ async def require_owner(connection: Any, table: Table, owner: str) -> None:
     A table without such a comment is open to all: one made without a key, or by an embedq that had no such comments.
 
     Raises:
-        SinkRefused: those of another owner. Documents of two owners with one id would replace one another.
+        Invalid: those of another owner. Documents of two owners with one id would replace one another.
     """
     if not owner:
         return
     comment = await connection.fetchval("SELECT obj_description(to_regclass($1), 'pg_class')", table.documents)
     if comment and comment.startswith(_MADE_BY) and comment != f"{_MADE_BY}{owner}":
-        raise SinkRefused(
+        raise Invalid(
+            "sink_refused",
             f"The table {table.rows} belongs to another API key. Name another table, or have the limits of your key "
             "name this one: embedq keys limits NAME --sinks CONNECTION/TABLE.",
             param="sink.table",
@@ -107,7 +109,8 @@ async def _ensure_extension(connection: Any, sink: str) -> None:
     if await connection.fetchval("SELECT true FROM pg_extension WHERE extname = 'vector'"):
         return
     if not await connection.fetchval("SELECT true FROM pg_available_extensions WHERE name = 'vector'"):
-        raise SinkRefused(
+        raise Invalid(
+            "sink_refused",
             f"The server of sink {sink!r} has no pgvector. Install it there "
             "(Debian: apt install postgresql-NN-pgvector), then retry.",
             param="sink.name",
@@ -116,7 +119,8 @@ async def _ensure_extension(connection: Any, sink: str) -> None:
         async with connection.transaction():
             await connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
     except asyncpg.InsufficientPrivilegeError:  # also of a database's owner, where pgvector is not marked as trusted
-        raise SinkRefused(
+        raise Invalid(
+            "sink_refused",
             f"The database of sink {sink!r} lacks the extension vector, and its user may not create it. "
             "Have a superuser run in that database: CREATE EXTENSION vector;",
             param="sink.name",
@@ -129,12 +133,14 @@ async def _require_rights(connection: Any, table: Table, sink: str) -> None:
     for name in (table.rows, table.documents):
         all_rights = " AND ".join(f"has_table_privilege($1, '{right}')" for right in rights.split(", "))
         if not await connection.fetchval(f"SELECT {all_rights}", name):
-            raise SinkRefused(
+            raise Invalid(
+                "sink_refused",
                 f"The user of sink {sink!r} may not change the table {name}. Grant it {rights}, or name another table.",
                 param="sink.table",
             )
     if not await connection.fetchval("SELECT has_database_privilege(current_database(), 'TEMPORARY')"):
-        raise SinkRefused(
+        raise Invalid(
+            "sink_refused",
             f"The user of sink {sink!r} may not make temporary tables. Grant it TEMPORARY on the database.",
             param="sink.name",
         )
@@ -144,11 +150,12 @@ async def require_alike(connection: Any, table: Table, vectors: str) -> None:
     """Checks one of the receipts, as all are alike. Under the lock of `Table`, or another load may come between.
 
     Raises:
-        SinkModelMismatch: the table holds vectors that cannot be compared with these.
+        Invalid: the table holds vectors that cannot be compared with these.
     """
     held = await connection.fetchval(f"SELECT vectors FROM {table.documents} WHERE chunks > 0 LIMIT 1")
     if held not in {None, vectors}:
-        raise SinkModelMismatch(
+        raise Invalid(
+            "sink_model_mismatch",
             f"The table {table.rows} holds vectors of {held}, and these would be of {vectors}: no search can compare "
             "them. Name another table, or drop this one and its table of documents, and load all of it again.",
             param="sink.table",
@@ -165,7 +172,8 @@ async def _require_columns(connection: Any, table: str, columns: Sequence[str]) 
     types = {row["attname"]: row["kind"] for row in kinds}
     missing = [column for column in columns if column not in types]
     if missing:
-        raise SinkRefused(
+        raise Invalid(
+            "sink_refused",
             f"The table {table} is there and is not one of this embedq's: it lacks {', '.join(missing)}. "
             "Name another table.",
             param="sink.table",
@@ -178,7 +186,8 @@ async def _require_dimension(connection: Any, table: Table, dimension: int) -> N
     held = re.search(r"vector\((\d+)\)$", types["embedding"])
     if held is None or int(held[1]) != dimension:
         what = f"vectors of {held[1]} dimensions" if held else f"{types['embedding']} as embedding"
-        raise SinkDimensionMismatch(
+        raise Invalid(
+            "sink_dimension_mismatch",
             f"The table {table.rows} holds {what}, and this model makes {dimension}. "
             "Name another table, or the model with which it was made.",
             param="sink.table",

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from typing import Self
 
-from tasks.errors import InvalidValue
+from tasks.errors import Invalid
 
 COLUMNS = (
     "doc_id",
@@ -46,11 +46,12 @@ class Table:
         """From `table` or `schema.table`.
 
         Raises:
-            InvalidValue: it is neither.
+            Invalid: it is neither.
         """
         match = _NAME.fullmatch(text)
         if match is None:
-            raise InvalidValue(
+            raise Invalid(
+                "invalid_value",
                 "sink.table must be table or schema.table, each of at most 50 letters, digits and _, "
                 "beginning with no digit.",
                 param="sink.table",

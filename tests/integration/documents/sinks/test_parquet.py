@@ -19,7 +19,7 @@ from tasks.documents.sinks.parquet.receipt_index import index_of
 from tasks.documents.sinks.sink import Sink, Stamp
 from tasks.documents.sinks.sink_kinds import SinkAccess, open_sink
 from tasks.documents.sweep import sweep_litter
-from tasks.errors import DatasetDeleted, NotStored, StorageUnavailable
+from tasks.errors import NotStored, StorageUnavailable
 from tasks.ledger.executor import Ledger
 from tasks.records import datasets
 from tasks.records.datasets import (
@@ -39,6 +39,7 @@ from tests.heavy import duckdb, pl
 from tests.integration.documents.sinks.failing_place import FailingPlace
 from tests.integration.documents.sinks.loads import Place, document, load, stamp, texts
 from tests.integration.documents.sinks.parquet_reading import DATASET, OWNER, download, present, rows_of
+from tests.raises_code import raises_code
 from worker_config.settings import Settings
 
 
@@ -346,9 +347,9 @@ def test_a_dataset_that_is_deleted_under_an_ingestion_does_not_come_back_half(
         load(opened(stamp(3)), document("c"), by=stamp(3))
 
     for _ in range(2):
-        with pytest.raises(DatasetDeleted):
+        with raises_code("dataset_deleted"):
             load(opened(second), document("b"), by=second)
-        with pytest.raises(DatasetDeleted):
+        with raises_code("dataset_deleted"):
             opened(second).keep_only(lambda: iter(["a"]), second, lambda: None)
     assert opened(stamp(4)).known(["a", "b", "c"]).keys() == ({"c"} if again else set())
     load(opened(stamp(4)), document("b"), by=stamp(4))

@@ -8,14 +8,15 @@ import pytest
 
 from tasks.documents.sinks.postgresql.connection import Connection
 from tasks.documents.sinks.postgresql.postgresql_sink import PostgresSink
-from tasks.errors import EmbedqError, SinkRefused, SinkUnavailable
+from tasks.errors import SinkUnavailable
 from tests.integration.documents.sinks.loads import document, load
 from tests.pg_server import PASSWORD, PgServer
+from tests.raises_code import raises_code
 
 
-def said(url: str, kind: type[EmbedqError]) -> str:
+def said(url: str, kind: str) -> str:
     sink = PostgresSink("here", url, "docs")
-    with pytest.raises(kind) as caught:
+    with raises_code(kind) as caught:
         load(sink, document("a"))
     sink.close()
     shown = f"{caught.value!r} {caught.value.detail} {caught.value.__cause__!r}"
@@ -41,7 +42,7 @@ def said(url: str, kind: type[EmbedqError]) -> str:
 def test_a_url_that_cannot_be_used_is_refused(url: str) -> None:
     assert re.fullmatch(
         "The URL of the sink 'here' .*Mend its URL in EMBEDQ_SINKS and restart the documents workers, then retry.",
-        said(url, SinkRefused),
+        said(url, "sink_refused"),
     )
 
 
@@ -56,7 +57,7 @@ def test_a_url_that_cannot_be_used_is_refused(url: str) -> None:
 def test_a_url_that_does_not_fit_its_server_is_refused(
     option: str, sentence: str, postgres: PgServer, database: str
 ) -> None:
-    assert re.search(sentence, said(postgres.url(database) + option, SinkRefused))
+    assert re.search(sentence, said(postgres.url(database) + option, "sink_refused"))
 
 
 @pytest.mark.parametrize(
@@ -68,12 +69,12 @@ def test_a_url_that_does_not_fit_its_server_is_refused(
     ],
 )
 def test_what_an_operator_has_to_mend(wrong: dict[str, str], sentence: str, postgres: PgServer, database: str) -> None:
-    assert sentence in said(postgres.url(**{"database": database} | wrong), SinkRefused)
+    assert sentence in said(postgres.url(**{"database": database} | wrong), "sink_refused")
 
 
 def test_a_host_without_an_address_is_waited_for() -> None:
     url = f"postgresql://u:{PASSWORD}@no-such-host.invalid/d"
-    assert "host name that cannot be resolved" in said(url, SinkUnavailable)
+    assert "host name that cannot be resolved" in said(url, SinkUnavailable.code)
 
 
 @pytest.mark.parametrize(
@@ -124,7 +125,7 @@ def test_what_passes_is_waited_for(state: str, sentence: str, raising: Connectio
     ],
 )
 def test_what_does_not_pass_is_refused(state: str, sentence: str, raising: Connection) -> None:
-    with pytest.raises(SinkRefused, match=rf"'here' .*{sentence}.*{state}\)") as caught:
+    with raises_code("sink_refused", match=rf"'here' .*{sentence}.*{state}\)") as caught:
         raising.run(lambda connection: raised(connection, state))
     assert "a value of a row" not in f"{caught.value.detail} {caught.value.__cause__!r}"
 

@@ -12,8 +12,8 @@ import pytest
 
 from stack.testing import PATIENCE_S
 from tasks.documents.sinks.sink import LoadDocument, LoadOutcome, Receipt, Sink, chunk_id
-from tasks.errors import SinkDimensionMismatch, SinkModelMismatch
 from tests.integration.documents.sinks.loads import Place, document, ingestion, load, stamp, texts
+from tests.raises_code import raises_code
 
 LOADED, DUPLICATE, SUPERSEDED = LoadOutcome.LOADED, LoadOutcome.DUPLICATE, LoadOutcome.SUPERSEDED
 
@@ -147,8 +147,8 @@ def test_a_newer_ingestion_is_not_undone(sink: Sink, place: Place) -> None:
 def test_another_models_vectors_are_refused(sink: Sink, place: Place) -> None:
     load(sink, document("a", "old"), document("empty", chunks=0))
 
-    with pytest.raises(
-        SinkModelMismatch, match=r"of a-model \(rev-1\), and .* of a-model \(rev-2\).*[Nn]ame another"
+    with raises_code(
+        "sink_model_mismatch", match=r"of a-model \(rev-1\), and .* of a-model \(rev-2\).*[Nn]ame another"
     ) as refusal:
         load(sink, document("b"), by=stamp(2, vectors="a-model (rev-2)"))
     assert refusal.value.code == "sink_model_mismatch"
@@ -161,7 +161,7 @@ def test_another_models_vectors_are_refused(sink: Sink, place: Place) -> None:
 def test_another_dimension_is_refused(sink: Sink, place: Place) -> None:
     load(sink, document("a"))
 
-    with pytest.raises(SinkDimensionMismatch, match=r"8 dimensions.*makes 4.*[Nn]ame another") as refusal:
+    with raises_code("sink_dimension_mismatch", match=r"8 dimensions.*makes 4.*[Nn]ame another") as refusal:
         load(sink, document("b", dimension=4), by=stamp(2, dimension=4))
     assert refusal.value.code == "sink_dimension_mismatch"
     assert texts(place.rows()).keys() == {"a"}
@@ -171,7 +171,7 @@ def test_another_dimension_is_refused_before_anything_is_loaded(sink: Sink, plac
     sink.prepare(stamp(), lambda: None)
     load(sink, document("a"))
 
-    with pytest.raises(SinkDimensionMismatch):
+    with raises_code("sink_dimension_mismatch"):
         place.open().prepare(stamp(2, dimension=4), lambda: None)
     sink.prepare(stamp(2), lambda: None)
     assert texts(place.rows()).keys() == {"a"}

@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from tasks.errors import IdempotencyConflict
+from tasks.errors import Refused
 from tasks.ledger import Admission, Alias, Lane, NewUnit, State, Submission, SubmitReply, operations
 from tasks.storage.row_file import UnitReference
 from tests.integration.ledger.simulation.claims import check_handed
@@ -188,7 +188,7 @@ def _ended_badly(world: World, task_id: str) -> bool:
 def _refused(world: World, submission: Submission) -> None:
     try:
         world.driver.run(operations.submit(submission))
-    except IdempotencyConflict:
+    except Refused:
         world.stats["conflicts"] += 1
     else:
         raise AssertionError("another body under the same Idempotency-Key was accepted")

@@ -10,8 +10,8 @@ from tasks.documents.chunking.split import Piece, Splitter, pieces
 from tasks.documents.chunking.tokens import TokenCounter
 from tasks.documents.document_error import DocumentFailed
 from tasks.documents.parsing.parsed_document import Block, BlockKind
-from tasks.errors import InvalidValue
 from tasks.item import UNLIMITED_TOKENS
+from tests.raises_code import raises_code
 from tests.unit.documents.chunking.tokenizers_of_kinds import TOKENIZERS
 
 WORDS = TOKENIZERS["fake"]
@@ -211,6 +211,6 @@ def test_half_a_surrogate_pair_is_said(kind: str) -> None:
 
 
 def test_a_chunk_without_room_for_text_is_refused() -> None:
-    with pytest.raises(InvalidValue, match="take 4 tokens, and a chunk may have 4") as caught:
+    with raises_code("invalid_value", match="take 4 tokens, and a chunk may have 4") as caught:
         Chunker(WORDS, 100, "two words ", ChunkSettings("static", 4))
     assert caught.value.param == "chunking.static.max_chunk_size_tokens"

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from tasks.errors import InvalidValue
 from tasks.records.datasets import Catalog
 from tasks.search.pages import (
     ContentPage,
@@ -17,6 +16,7 @@ from tasks.search.pages import (
 )
 from tasks.search.parts import PartReader
 from tasks.storage.storage import Storage
+from tests.raises_code import raises_code
 from tests.unit.documents.search.conftest import CountedFolder
 from tests.unit.documents.search.small_datasets import MARKUP, document, load, random_documents, regrouped
 
@@ -116,6 +116,6 @@ def test_a_page_reads_a_row_group_and_not_a_part(storage: Storage, folder: Count
 
 @pytest.mark.parametrize("text", ["1", "1-2", "a-b-c", "1-2-3-4", "-1-2-3", "1-2-9999999999", "١-2-3"])  # noqa: RUF001
 def test_other_places_are_refused(text: str) -> None:
-    with pytest.raises(InvalidValue, match="after"):
+    with raises_code("invalid_value", match="after"):
         Place.from_text(text)
     assert Place.from_text(str(Place(1, 22, 3))) == Place(1, 22, 3)

@@ -28,8 +28,8 @@ _FIRST_SUBSCRIPTION_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Services:
-    """What the services of the resources are made of."""
+class Process:
+    """What the services of the resources are made of. None of them gets this object: `api.app` hands each its parts."""
 
     settings: Settings
     ledger: AsyncLedger
