@@ -10,7 +10,7 @@ from typing import Any, get_args
 import pytest
 
 from api.app import READABLE, create_app
-from api.document.__main__ import with_table
+from api.document import with_table
 from embedq.cli import parser
 from tasks import errors
 from tests.integration.encoder import architectures
