@@ -58,8 +58,6 @@ def test_a_new_batch_has_every_field(client: httpx.Client) -> None:
         "waiting": {
             "code": "no_documents_worker",
             "message": "No documents worker runs.",
-            "position": None,
-            "tasks_before": None,
             "seconds": None,
             "workers": 0,
             "rate": None,

@@ -59,8 +59,6 @@ def test_a_new_ingestion_has_every_field(client: httpx.Client, ledger: Ledger, s
         "waiting": {
             "code": "no_documents_worker",
             "message": "No documents worker runs.",
-            "position": None,
-            "tasks_before": None,
             "seconds": None,
             "workers": 0,
             "rate": None,
