@@ -14,7 +14,7 @@ from api.idempotency import HEADER, MAX_KEY_CHARS
 from api.metrics import Metrics
 from api.offload import offload_in_turn
 from api.request_limits import Bodies, HeldBytes, Holding, sent
-from api.schemas.common import PagePlace
+from api.schemas.answer_parts import PagePlace
 from api.services.batches import BatchService
 from api.services.datasets import DatasetService
 from api.services.embeddings import EmbeddingService

@@ -8,6 +8,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from api.error_responses import refusal
 from api.log_tally import Tally
+from api.written_together import Together
 from tasks.errors import EmbedqError, Invalid, Overloaded, Refused
 
 _HEAD_BYTES, _FIELDS = 65_536, 128
@@ -23,7 +24,7 @@ class DeadlineProtocol(H11Protocol):
     _timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
+        super().connection_made(Together(transport, self.loop))  # type: ignore[arg-type]
         self.logger = _log
         if self.limit_concurrency is not None and len(self.connections) >= self.limit_concurrency:
             self.connections.discard(self)  # uvicorn would refuse requests of the others instead
@@ -37,9 +38,7 @@ class DeadlineProtocol(H11Protocol):
     def handle_events(self) -> None:
         head = self.conn.trailing_data[0].partition(b"\r\n\r\n")[0] if self.conn.their_state is h11.IDLE else b""
         if len(head) > _HEAD_BYTES or head.count(b"\n") > _FIELDS:  # h11 has no limit for what comes in one piece
-            self._refuse(
-                Refused("head_too_large", f"The head has more than {_HEAD_BYTES:,} bytes or {_FIELDS} fields.")
-            )
+            self._refuse(Refused("head_too_large", "The head has more than 64 KiB or 128 fields."))
         else:
             super().handle_events()
         self._watch()
@@ -76,7 +75,7 @@ class DeadlineProtocol(H11Protocol):
             answer = refusal(error)
             head = h11.Response(status_code=error.status, headers=answer.raw_headers)
             events = head, h11.Data(data=bytes(answer.body)), h11.EndOfMessage()
-            self.transport.writelines(self.conn.send(event) or b"" for event in events)
+            self.transport.write(b"".join(self.conn.send(event) or b"" for event in events))
         if self.cycle is not None:
             self.cycle.disconnected = True
         self.transport.close()

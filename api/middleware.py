@@ -13,7 +13,7 @@ from api.auth import caller_of
 from api.browser_rules import BrowserRules
 from api.log_tally import Tally
 from api.metrics import Metrics
-from api.schemas.common import set_prefix
+from api.schemas.answer_parts import set_prefix
 from api.security_headers import security_headers
 from tasks.errors import EmbedqError, InternalError, NotFound, Unauthenticated
 from worker_config.logs import with_fields

@@ -6,8 +6,8 @@ from fastapi import APIRouter, Depends, Response
 
 from api.auth import BatchMaker, BatchReader
 from api.dependencies import Batches, IdempotencyKey, LargeJSON, PageQuery, json_body, read_json
+from api.schemas.answer_parts import Deleted, Page
 from api.schemas.batches import Batch, NewBatch
-from api.schemas.common import Deleted, Page
 
 router = APIRouter(prefix="/v1/batches", tags=["batches"])
 

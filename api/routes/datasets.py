@@ -9,7 +9,7 @@ from fastapi import APIRouter, Depends, Query, Response
 
 from api.auth import IngestionMaker, IngestionReader, Reader
 from api.dependencies import Datasets, LargeJSON, PageQuery, json_body, read_json
-from api.schemas.common import Page
+from api.schemas.answer_parts import Page
 from api.schemas.datasets import Chunk, Dataset, DeletedDataset, Document, ScoredChunks, SearchBody
 
 router = APIRouter(prefix="/v1/datasets", tags=["datasets"])

@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from api.auth import FileMaker, FileReader
 from api.dependencies import After, Downloaded, FileLimit, Files, LargeJSON, OrderQuery, Uploaded
-from api.schemas.common import Deleted, Page, PagePlace
+from api.schemas.answer_parts import Deleted, Page, PagePlace
 from api.schemas.files import CONTENT, UPLOAD, File
 from tasks.records.files import Order
 

@@ -7,7 +7,7 @@ from pydantic import BeforeValidator
 
 from api.auth import IngestionMaker, IngestionReader
 from api.dependencies import Downloaded, IdempotencyKey, Ingestions, PageQuery, SmallBody, json_body
-from api.schemas.common import Deleted, Page
+from api.schemas.answer_parts import Deleted, Page
 from api.schemas.files import CONTENT
 from api.schemas.ingestions import Ingestion, IngestionDocument, Output
 from api.schemas.new_ingestion import NewIngestion

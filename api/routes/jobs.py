@@ -6,7 +6,7 @@ from fastapi import APIRouter, Query
 
 from api.auth import Reader
 from api.dependencies import Jobs, PageQuery
-from api.schemas.common import Page
+from api.schemas.answer_parts import Page
 from api.schemas.jobs import Job
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])

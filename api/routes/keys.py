@@ -6,7 +6,7 @@ from fastapi import APIRouter, Depends
 
 from api.auth import Admin, AnyKey
 from api.dependencies import ApiKeys, json_body, no_store, read_json
-from api.schemas.common import Page
+from api.schemas.answer_parts import Page
 from api.schemas.keys import DeletedKey, Key, KeyChange, NewKey, OwnKey, PurgeResult, Rotation, ToldKey
 
 router = APIRouter(prefix="/v1", tags=["keys"], dependencies=[Depends(no_store)])

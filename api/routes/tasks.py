@@ -7,7 +7,7 @@ from fastapi import APIRouter, Header, Query, Request, Response
 from api.auth import Reader, TaskMaker, TaskReader
 from api.dependencies import Answer, Gone, PageQuery, Tasks, WaitQuery, tasks_of
 from api.request_limits import LargeResponse
-from api.schemas.common import Deleted, Page
+from api.schemas.answer_parts import Deleted, Page
 from api.schemas.embeddings import EmbeddingList, TaskBody
 from api.schemas.tasks import Task
 from api.texts_call import IDEMPOTENCY, documented, idempotency_key, texts_call

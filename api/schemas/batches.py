@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from api.schemas.common import Counts, Metadata, unix_seconds
+from api.schemas.answer_parts import Counts, Metadata, unix_seconds
 from api.waiting.why_waiting import WAITING, Waiting
 from tasks.errors import Invalid
 from tasks.records import batches

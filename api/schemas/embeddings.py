@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic.config import JsonDict
 from pydantic.json_schema import SkipJsonSchema
 
-from api.schemas.common import Metadata, Reason, Usage
+from api.schemas.answer_parts import Metadata, Reason, Usage
 from tasks.wire.embeddings_body import EmbeddingsBody, Texts
 
 MAX_DEADLINE_S = 31 * 86_400

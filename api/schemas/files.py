@@ -5,7 +5,7 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, Field, ValidationError
 
-from api.schemas.common import unix_seconds
+from api.schemas.answer_parts import unix_seconds
 from tasks.errors import Invalid
 from tasks.records.files import FileRecord
 from tasks.wire.validation import translated

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, NotRequired, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
-from api.schemas.common import Counts, Reason, Usage, unix_seconds
+from api.schemas.answer_parts import Counts, Reason, Usage, unix_seconds
 from api.schemas.new_ingestion import SOURCE_KINDS, Mode, SourceKind
 from api.waiting.why_waiting import WAITING, Waiting
 from tasks.records import ingestions

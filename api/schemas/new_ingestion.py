@@ -19,7 +19,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from api.schemas.common import Metadata
+from api.schemas.answer_parts import Metadata
 from tasks.errors import Invalid
 from tasks.records.ingestions import MAX_METADATA_DEPTH, is_too_deep
 from tasks.wire.embeddings_body import ModelName, PromptName

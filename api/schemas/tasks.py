@@ -4,7 +4,7 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, Field
 
-from api.schemas.common import Counts, Reason, Usage, path_here, unix_seconds
+from api.schemas.answer_parts import Counts, Reason, Usage, path_here, unix_seconds
 from api.waiting.why_waiting import WAITING, Waiting
 from tasks import ledger
 from tasks.ledger import State

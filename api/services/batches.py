@@ -8,8 +8,8 @@ from weakref import WeakValueDictionary
 from api.idempotency import key_digests
 from api.paging import ListPage, read_page
 from api.schemas import batches as schemas
+from api.schemas.answer_parts import MAX_METADATA_PAIRS, Page, PagePlace
 from api.schemas.batches import Batch
-from api.schemas.common import MAX_METADATA_PAIRS, Page, PagePlace
 from api.served_models import ServedModels
 from api.services.owned import own, quota_of
 from api.waiting.why_waiting import Waiting, why_waiting

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from api.async_datasets import AsyncDatasets, dataset_unknown
 from api.async_storage import AsyncStorage
 from api.error_responses import ItemFailed
-from api.schemas.common import Page, PagePlace
+from api.schemas.answer_parts import Page, PagePlace
 from api.schemas.datasets import Chunk, Dataset, Document, ScoredChunk, ScoredChunks, SearchBody
 from api.served_models import ServedModels
 from tasks.errors import Invalid

@@ -10,7 +10,7 @@ import orjson
 from api.async_storage import AsyncStorage
 from api.offload import offload
 from api.paging import ListPage, read_page
-from api.schemas.common import Page, PagePlace
+from api.schemas.answer_parts import Page, PagePlace
 from api.schemas.files import File, NewFile
 from api.services.owned import own, quota_of
 from api.uploads import Content, Upload, too_large

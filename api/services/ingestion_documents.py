@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 
 from api.async_storage import AsyncStorage
-from api.schemas.common import Page, PagePlace
+from api.schemas.answer_parts import Page, PagePlace
 from api.schemas.ingestions import IngestionDocument
 from tasks.errors import Invalid, NotStored
 from tasks.ledger import AsyncLedger

@@ -8,7 +8,7 @@ from api.async_storage import AsyncStorage
 from api.idempotency import key_digests
 from api.offload import offload_in_turn
 from api.paging import ListPage, read_page
-from api.schemas.common import Page, PagePlace
+from api.schemas.answer_parts import Page, PagePlace
 from api.schemas.ingestions import Ingestion, IngestionDocument, Output, part_tag
 from api.schemas.new_ingestion import FilesSource, NewIngestion, PostgresSink, UrlsSource
 from api.served_models import ServedModels

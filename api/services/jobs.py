@@ -7,8 +7,8 @@ from itertools import chain
 from uuid import UUID
 
 from api.paging import ListPage, read_page
+from api.schemas.answer_parts import Page, PagePlace
 from api.schemas.batches import Batch
-from api.schemas.common import Page, PagePlace
 from api.schemas.ingestions import Ingestion
 from api.schemas.jobs import Job
 from api.schemas.tasks import Task

@@ -6,7 +6,7 @@ from contextlib import suppress
 
 from api.async_storage import AsyncStorage
 from api.auth import Keys
-from api.schemas.common import Page
+from api.schemas.answer_parts import Page
 from api.schemas.keys import Key as ShownKey
 from api.schemas.keys import KeyChange, NewKey, PurgeResult, ToldKey
 from api.services.purge import Purge

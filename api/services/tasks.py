@@ -9,7 +9,7 @@ from api.offload import offload, offload_in_turn
 from api.paging import ListPage, read_page
 from api.render_vectors import embedding_list, npy_file, size_bytes
 from api.request_limits import Holding
-from api.schemas.common import Page, PagePlace
+from api.schemas.answer_parts import Page, PagePlace
 from api.schemas.embeddings import TaskBody
 from api.schemas.tasks import Task
 from api.served_models import ServedModels

@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 
 from pydantic import BaseModel, Field
 
-from api.schemas.common import unix_seconds
+from api.schemas.answer_parts import unix_seconds
 from api.served_models import ServedModels
 from tasks.errors import DiskFull
 from tasks.ledger import DOCUMENTS, AsyncLedger, State, Task

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from api.paging import ListPage
-from api.schemas.common import Page
+from api.schemas.answer_parts import Page
 from api.schemas.tasks import Task as TaskObject
 from api.services.tasks import read_tasks
 from tasks.ledger import ANONYMOUS, AsyncLedger, State, Task
