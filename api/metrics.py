@@ -19,7 +19,7 @@ from api.loop_stall import StallProbe
 from api.request_limits import HeldBytes, InFlight
 from api.served_models import ServedModels
 from api.waiting.subscription import Subscription
-from tasks.ledger import DOCUMENTS, Lane, ModelOverview, State, Submission
+from tasks.ledger import DOCUMENTS, Lane, ModelOverview, NewTask, State
 from tasks.ledger.overview import TOOK_BOUNDS_S, ServedModel
 from tasks.records.batches import BatchStatus
 from tasks.records.ingestions import IngestionStatus
@@ -85,11 +85,11 @@ class Metrics:
             if error.retry_after_s is not None:
                 self._retry_after.labels(error.code).observe(error.retry_after_s)
 
-    def refused(self, submission: Submission, code: str) -> None:
+    def refused(self, submission: NewTask, code: str) -> None:
         """Counts a task that was not stored."""
         self._refused.labels(submission.queue, submission.lane.value, code).inc()
 
-    def submitted(self, submission: Submission, *, joined: bool) -> None:
+    def submitted(self, submission: NewTask, *, joined: bool) -> None:
         """Counts a task that the ledger took, or a request that joined an earlier one."""
         if joined:
             self._joined.labels(submission.queue).inc()

@@ -100,7 +100,7 @@ class Subscription:
     """The waiting requests of this process, by task.
 
     Attributes:
-        name: of this process; what is submitted with it (`Submission.answer_to`) is answered on a channel of its own.
+        name: of this process; what is submitted with it (`NewTask.answer_to`) is answered on a channel of its own.
         subscribed: set while ends are heard.
     """
 
