@@ -30,6 +30,8 @@ _STALLS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 5)
 _REDIS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1)
 _RETRY_AFTER_S = (1, 2, 5, 10, 20, 30, 60, 120)
 
+_METHODS = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"})
+
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 
 
@@ -78,7 +80,8 @@ class Metrics:
 
     def served(self, scope: Scope, route: str, status: int, seconds: float) -> None:
         """Counts one request, and the error that answered it if one did. Status 0: nothing was answered."""
-        self._of_request(scope["method"], route, status).inc()
+        method = scope["method"] if scope["method"] in _METHODS else "other"  # a caller may send any word
+        self._of_request(method, route, status).inc()
         self._latency.labels(route).observe(seconds)
         if error := answered(scope):
             self._errors.labels(route, error.code).inc()

@@ -137,7 +137,9 @@ class Subscription:
         return len(self._waits.get(wait.task_id, ())) > 1
 
     def close(self) -> None:
-        """Sends everybody who waits home: the server stops."""
+        """Sends everybody who waits home: the server stops. Every connection calls this."""
+        if self._closing:
+            return
         self._closing = True
         for group in self._waits.values():
             for wait in group:
