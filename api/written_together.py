@@ -24,7 +24,7 @@ class Together:
         return getattr(self._transport, name)
 
     def write(self, data: bytes) -> None:
-        """Sends bytes at the end of this turn; at once where they are many, or nobody would hear that the peer is slow."""
+        """Sends bytes at the end of this turn; many of them at once, or nobody would hear that the peer is slow."""
         if not self._written:
             self._loop.call_soon(self._flush)
         self._written.append(data)
