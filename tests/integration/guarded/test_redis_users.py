@@ -120,7 +120,7 @@ def test_a_right_that_scripts_lack_is_an_outage_until_it_is_granted(guarded: Gua
     assert "NOPERM" in refused.json()["detail"]
     assert "NOPERM" in probe.json()["detail"]  # `embedq doctor` prints it
     wait_until(lambda: client.get("/health/ready").status_code == 200)
-    assert client.post("/v1/embeddings", json={"input": "with it"}).status_code == 200
+    wait_until(lambda: client.post("/v1/embeddings", json={"input": "with it"}).status_code == 200)
     assert [guarded.worker.child_pid, guarded.documents.child_pid] == children
 
 
