@@ -263,8 +263,11 @@ async def _parameters(request: Request, error: Exception) -> Response:
 async def _frameworks(request: Request, error: Exception) -> Response:
     """What Starlette and FastAPI refuse by themselves."""
     raised = cast("HTTPException", error)
-    answer = response(_translated(raised, request), request.scope, request.url.path)
     headers = dict(raised.headers or {})
+    if request.method == "OPTIONS" and "Allow" in headers:  # a question of the methods: HAProxy asks so for health
+        answer = Response(status_code=HTTPStatus.NO_CONTENT)
+    else:
+        answer = response(_translated(raised, request), request.scope, request.url.path)
     if "Allow" in headers:
         methods = _methods(request) | set(headers["Allow"].split(", "))
         headers["Allow"] = ", ".join(sorted(methods | ({"HEAD"} if "GET" in methods else set())))

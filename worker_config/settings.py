@@ -289,15 +289,12 @@ def load_settings(log_as: str = "", /, **overrides: Any) -> Settings:
     Raises:
         SettingsError: a value is not usable. The message has one line per variable.
     """
+    _require_readable(Settings.model_config.get("env_file"))
     try:
         settings = Settings(**overrides)
     except ValidationError as error:
         _warn_about_unknown()
         raise SettingsError("\n".join(_describe(problem) for problem in error.errors())) from None
-    except UnicodeDecodeError as error:
-        raise SettingsError(f"{Path('.env').absolute()} is not in UTF-8 (byte {error.start + 1}). Save it so.") from None
-    except OSError as error:
-        raise SettingsError(f"{Path('.env').absolute()} cannot be read: {error.strerror}.") from None
     if log_as:
         configure_logging(settings.log_level, settings.log_format, log_as)
     _warn_about_unknown()
@@ -366,6 +363,15 @@ def _warn_about_unknown() -> None:
                 nearest = difflib.get_close_matches(own, settings, n=1)  # the prefix would make all of them near
                 hint = f"; did you mean {PREFIX}{nearest[0]}?" if nearest else ""
                 _log.warning("unknown setting %s%s is ignored%s", name, where, hint)
+
+
+def _require_readable(env_file: object) -> None:
+    try:
+        _names_in(env_file)
+    except UnicodeDecodeError as error:
+        raise SettingsError(f"{env_file}: byte {error.start + 1} is not UTF-8. Save the file as UTF-8.") from None
+    except OSError as error:
+        raise SettingsError(f"{env_file}: the file cannot be read: {error.strerror}.") from None
 
 
 def _names_in(env_file: object) -> Collection[str]:

@@ -123,11 +123,11 @@ def test_keys_that_are_missing_wrong_and_removed_and_an_api_that_restarts(consol
     expect(page.get_by_role("alert")).to_contain_text("This server needs an API key.")
     assert_accessible(page)
     enter(page, "wrong \N{EN DASH} pasted")  # of which no header can be made
-    expect(page.get_by_role("alert")).to_contain_text("The server does not know this key.")
+    expect(page.get_by_role("alert")).to_contain_text("signs of ASCII only.")
     expect(page.get_by_role("status").filter(has_text="The API does not answer")).to_have_count(0)
     with page.expect_response(lambda answer: answer.status == 401):
         enter(page, "wrong")
-    expect(page.get_by_role("alert")).to_contain_text("The server does not know this key.")
+    expect(page.get_by_role("alert")).to_contain_text("This API key is not known here.")
     enter(page, keyed.key)
     expect(page.get_by_role("alert")).to_have_count(0)
     expect(page.get_by_role("heading", name="No job fits")).to_be_visible()
@@ -144,7 +144,7 @@ def test_keys_that_are_missing_wrong_and_removed_and_an_api_that_restarts(consol
         expect(banner).to_be_visible()
         expect(page.get_by_role("link", name="of the first key")).to_be_visible()
     # It reads everything anew by itself, and learns that its key is not known any more.
-    expect(page.get_by_role("alert")).to_contain_text("The server does not know this key.")
+    expect(page.get_by_role("alert")).to_contain_text("This API key is not known here.")
     expect(banner).to_have_count(0)
     expect(page.get_by_role("link", name="of the first key")).to_be_visible()
     enter(page, keyed.key)
