@@ -8,7 +8,9 @@ from hashlib import sha256
 import pytest
 from playwright.sync_api import Page, expect
 
+from stack.testing import RedisServer, Roles
 from tests.browser.console import NARROW, Console, Stack, assert_accessible, assert_no_sideways_scroll
+from tests.made_keys import found
 
 SILENT_MS = 60_000
 """Longer than a reading may take."""
@@ -164,3 +166,17 @@ def test_keys_that_are_missing_wrong_and_removed_and_an_api_that_restarts(consol
     page.get_by_role("button", name="Forget the key").click()
     expect(page.get_by_role("alert")).to_contain_text("This server needs an API key.")
     expect(page.get_by_role("link", name="of the second key")).to_have_count(0)
+
+
+def test_the_page_says_why_a_key_is_refused(
+    console: Console, private_roles: Roles, private_redis: RedisServer
+) -> None:
+    console.calls_may_fail = True
+    api = private_roles.api()
+    with api.client() as client:
+        ops = found(client, private_redis.url)
+        key = client.post("/v1/keys", json={"name": "gone"}, headers=ops).json()["key"]
+        client.post("/v1/keys/gone/revoke", headers=ops).raise_for_status()
+    page = console.open("#/jobs", base_url=api.base_url)
+    enter(page, key)
+    expect(page.get_by_role("alert")).to_contain_text("This API key was revoked.")
