@@ -264,8 +264,8 @@ async def _frameworks(request: Request, error: Exception) -> Response:
     """What Starlette and FastAPI refuse by themselves."""
     raised = cast("HTTPException", error)
     headers = dict(raised.headers or {})
-    asks = request.method == "OPTIONS" and "access-control-request-method" not in request.headers  # is no page
-    if asks and "Allow" in headers:  # HAProxy asks so for health
+    asks = request.method == "OPTIONS" and "access-control-request-method" not in request.headers
+    if asks and "Allow" in headers:  # as HAProxy asks for health; a web page that asks is refused
         answer = Response(status_code=HTTPStatus.NO_CONTENT)
     else:
         answer = response(_translated(raised, request), request.scope, request.url.path)

@@ -218,7 +218,7 @@ def sent(content: bytes, held: Holding, media_type: str, headers: Mapping[str, s
 
 
 class ListTurns:
-    """So many lists of one owner are read at a time: Redis holds each until it is sent, and its memory is everybody's."""
+    """So many lists of one owner are read at a time: Redis holds each until it is sent, in memory that all share."""
 
     def __init__(self, at_once: int = 4) -> None:
         self._at_once = at_once

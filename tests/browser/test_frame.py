@@ -168,9 +168,7 @@ def test_keys_that_are_missing_wrong_and_removed_and_an_api_that_restarts(consol
     expect(page.get_by_role("link", name="of the second key")).to_have_count(0)
 
 
-def test_the_page_says_why_a_key_is_refused(
-    console: Console, private_roles: Roles, private_redis: RedisServer
-) -> None:
+def test_the_page_says_why_a_key_is_refused(console: Console, private_roles: Roles, private_redis: RedisServer) -> None:
     console.calls_may_fail = True
     api = private_roles.api()
     with api.client() as client:

@@ -38,7 +38,7 @@ def test_head_of_a_post_route_is_told_so(client: httpx.Client) -> None:
 
 @pytest.mark.parametrize(
     ("path", "methods"),
-    [("/", "GET, HEAD, POST"), ("/health/live", "GET, HEAD"), ("/health/ready", "GET, HEAD"), ("/v1/embeddings", "POST")],
+    [("/", "GET, HEAD, POST"), ("/health/live", "GET, HEAD"), ("/health", "GET, HEAD"), ("/v1/embeddings", "POST")],
 )
 def test_options_tells_the_methods_of_a_path_as_haproxy_asks_for_health(
     client: httpx.Client, path: str, methods: str

@@ -10,7 +10,6 @@ from typing import cast
 import pytest
 
 from api.request_limits import ListTurns
-
 from stack.testing import PATIENCE_S, wait_until
 from tasks.records.api_keys import environment_owner
 from tests.integration.api.ledger_worker import LedgerWorker
@@ -100,9 +99,9 @@ def test_an_answer_is_counted_until_it_is_read(worker: LedgerWorker, serve: Call
     assert data.partition(b"\r\n\r\n")[2] == app.client.get(f"{path}/result").content
 
 
-@pytest.mark.parametrize("path", ["/v1/tasks", "/v1/jobs", "/v1/batches", "/v1/ingestions", "/v1/files", "/v1/datasets"])
-def test_an_owner_who_reads_many_lists_waits_and_others_do_not(serve: Callable[..., ServedApp], path: str) -> None:
-    app = serve(api_keys=KEYS)
+@pytest.mark.parametrize("kind", ["tasks", "jobs", "batches", "ingestions", "files", "datasets"])
+def test_an_owner_who_reads_many_lists_waits_and_others_do_not(serve: Callable[..., ServedApp], kind: str) -> None:
+    app, path = serve(api_keys=KEYS), f"/v1/{kind}"
     turns = cast("ListTurns", app.app.state.list_turns).of(environment_owner("ann"))
     taking: list[asyncio.Task[bool]] = []
     app.call_in_loop(lambda: taking.extend(asyncio.get_running_loop().create_task(turns.acquire()) for _ in range(4)))
