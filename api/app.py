@@ -12,6 +12,7 @@ from fastapi.routing import APIRoute
 from api import console_files, error_responses, openapi
 from api.middleware import Paths, Requests
 from api.process import Process
+from api.request_limits import ListTurns
 from api.routes import (
     batches,
     datasets,
@@ -126,6 +127,7 @@ def _add_services(app: FastAPI, process: Process, settings: Settings) -> None:
     app.state.service = ServiceInfo(process.ledger, process.registry, process.storage, settings)
     app.state.metrics = process.metrics
     app.state.bodies, app.state.answers = process.bodies, process.answers
+    app.state.list_turns = ListTurns()
     app.state.files = FileService(process.ledger, process.storage, settings)
     app.state.batches = BatchService(process.ledger, process.registry, settings)
     app.state.ingestions = IngestionService(process.ledger, process.registry, process.storage, settings)

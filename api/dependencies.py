@@ -13,7 +13,7 @@ from api.error_responses import CallerGone
 from api.idempotency import HEADER, MAX_KEY_CHARS
 from api.metrics import Metrics
 from api.offload import offload_in_turn
-from api.request_limits import Bodies, HeldBytes, Holding, sent
+from api.request_limits import Bodies, HeldBytes, Holding, ListTurns, sent
 from api.schemas.answer_parts import PagePlace
 from api.services.batches import BatchService
 from api.services.datasets import DatasetService
@@ -127,7 +127,16 @@ After = Annotated[
 ]
 
 
-async def _page(after: After = None, limit: Limit = 20) -> PagePlace:
+async def _in_turn(request: Request, key: Annotated[Key, Depends(known_key)]) -> AsyncIterator[None]:
+    async with cast("ListTurns", request.app.state.list_turns).of(key.owner):
+        yield
+
+
+InTurn = Annotated[None, Depends(_in_turn, scope="function")]
+"""Of routes that read a list: the answer is sent when the turn is over."""
+
+
+async def _page(_turn: InTurn, after: After = None, limit: Limit = 20) -> PagePlace:
     return PagePlace(after, limit)
 
 

@@ -263,8 +263,12 @@ async def _parameters(request: Request, error: Exception) -> Response:
 async def _frameworks(request: Request, error: Exception) -> Response:
     """What Starlette and FastAPI refuse by themselves."""
     raised = cast("HTTPException", error)
-    answer = response(_translated(raised, request), request.scope, request.url.path)
     headers = dict(raised.headers or {})
+    asks = request.method == "OPTIONS" and "access-control-request-method" not in request.headers
+    if asks and "Allow" in headers:  # as HAProxy asks for health; a web page that asks is refused
+        answer = Response(status_code=HTTPStatus.NO_CONTENT)
+    else:
+        answer = response(_translated(raised, request), request.scope, request.url.path)
     if "Allow" in headers:
         methods = _methods(request) | set(headers["Allow"].split(", "))
         headers["Allow"] = ", ".join(sorted(methods | ({"HEAD"} if "GET" in methods else set())))

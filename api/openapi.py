@@ -12,6 +12,7 @@ from fastapi.responses import FileResponse
 from starlette.staticfiles import StaticFiles
 
 from api.error_responses import Problem, TEIError
+from api.schemas.answer_parts import path_here
 
 _SCHEMAS = "#/components/schemas/"
 
@@ -20,7 +21,7 @@ class DocumentedApp(FastAPI):
     """FastAPI, whose document also has the schemas that routes name by reference: errors, and bodies read by hand."""
 
     def openapi(self) -> dict[str, Any]:
-        """The document, made once: that takes some 60 ms."""
+        """The document, made once: that takes some 60 ms. Behind a proxy with a prefix it names that."""
         if self.openapi_schema is None:
             document = get_openapi(title=self.title, version=self.version, summary=self.summary, routes=self.routes)
             schemas = document["components"]["schemas"]
@@ -32,7 +33,8 @@ class DocumentedApp(FastAPI):
                         if "title" in content["schema"]:
                             content["schema"] = _name(schemas, content["schema"])
             self.openapi_schema = document
-        return self.openapi_schema
+        prefix = path_here("")
+        return {**self.openapi_schema, "servers": [{"url": prefix}]} if prefix else self.openapi_schema
 
 
 def _name(schemas: dict[str, Any], schema: dict[str, Any]) -> dict[str, str]:

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from weakref import WeakValueDictionary
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -211,6 +212,21 @@ def sent(content: bytes, held: Holding, media_type: str, headers: Mapping[str, s
     response = LargeResponse(content, headers=headers, media_type=media_type)
     response.held = held
     return response
+
+
+# Lists.
+
+
+class ListTurns:
+    """So many lists of one owner are read at a time: Redis holds each until it is sent, in memory that all share."""
+
+    def __init__(self, at_once: int = 4) -> None:
+        self._at_once = at_once
+        self._of_owners: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
+
+    def of(self, owner: str) -> asyncio.Semaphore:
+        """To be held while a list of the owner is read."""
+        return self._of_owners.setdefault(owner, asyncio.Semaphore(self._at_once))
 
 
 # Submissions.

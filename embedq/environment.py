@@ -8,7 +8,7 @@ DEFAULT_URL = "http://127.0.0.1:8000"
 
 def server_url() -> str:
     """`EMBEDQ_URL`, else the local server."""
-    return os.environ.get("EMBEDQ_URL") or DEFAULT_URL
+    return os.environ.get("EMBEDQ_URL", "").strip() or DEFAULT_URL
 
 
 def api_key() -> str | None:

@@ -9,7 +9,7 @@ from celery import Celery
 from kombu import Queue
 
 from worker_config.redis_url import RedisUrl
-from worker_config.settings import Settings
+from worker_config.settings import Settings, forget_celery_variables
 
 DRAIN_TASK = "embedq.drain"
 """Name of the one task. The API sends it by name and never imports the code behind it."""
@@ -80,6 +80,7 @@ def make_celery(settings: Settings, *, queues: tuple[str, ...] = ()) -> Celery:
 
     Every wait of the web tier is bounded to about a second, so that a stalled Redis makes no hanging thread.
     """
+    forget_celery_variables()
     broker = RedisUrl.parse(settings.redis_url).broker()
     app = Celery("embedq", broker=broker.url, backend=None, set_as_current=False)
     names = queues or (settings.served_model_name,)

@@ -40,6 +40,14 @@ _PLATFORMS = re.compile(r"PORT_\d+_(TCP|UDP)(_.*)?|SERVICE_(HOST|PORT(_.*)?)")
 """Names that Kubernetes gives the processes beside a Service `embedq`, behind the prefix."""
 
 
+def _run_dir() -> Path:
+    try:
+        folder = tempfile.gettempdir()
+    except FileNotFoundError:  # all is read-only: the web tier needs no such folder, and a worker names the setting
+        folder = "/tmp"  # noqa: S108 - where nothing can be made
+    return Path(folder) / f"embedq-{os.getuid()}"
+
+
 def _own_port(value: Any) -> Any:
     # Kubernetes and Docker's links set EMBEDQ_PORT=tcp://10.0.0.1:8000 where another Service is called embedq.
     return _PORT if isinstance(value, str) and value.startswith(("tcp://", "udp://")) else value
@@ -69,7 +77,7 @@ class Settings(BaseSettings):
         default=(), repr=False
     )
     """Databases that ingestions may name: name and URL, which may hold a password."""
-    run_dir: Path = Field(default_factory=lambda: Path(tempfile.gettempdir()) / f"embedq-{os.getuid()}")
+    run_dir: Path = Field(default_factory=_run_dir)
     """Where a worker leaves its ready and alive files for probes."""
 
     # The model
@@ -179,6 +187,12 @@ class Settings(BaseSettings):
     traces_sample: float = Field(default=0.01, ge=0, le=1)
     """Share of the requests that are traced, where the caller has not decided that."""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _stripped(cls, values: Mapping[str, Any]) -> dict[str, Any]:
+        # A line of YAML or of a file of secrets leaves blanks and newlines, which libraries read in different ways.
+        return {name: value.strip() if isinstance(value, str) else value for name, value in values.items()}
+
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if self.max_input_bytes > self.max_body_bytes:
@@ -275,6 +289,7 @@ def load_settings(log_as: str = "", /, **overrides: Any) -> Settings:
     Raises:
         SettingsError: a value is not usable. The message has one line per variable.
     """
+    _require_readable(Settings.model_config.get("env_file"))
     try:
         settings = Settings(**overrides)
     except ValidationError as error:
@@ -312,6 +327,12 @@ def set_library_defaults(threads: int | None) -> None:
         os.environ["OMP_NUM_THREADS"] = str(threads)
 
 
+def forget_celery_variables() -> None:
+    """Takes the variables of another application's Celery out of this process: they would win over the app's own."""
+    for name in [name for name in os.environ if name.startswith("CELERY_")]:
+        del os.environ[name]
+
+
 def names_malloc_arenas() -> bool:
     """Whether somebody has told glibc how many malloc arenas to make: MALLOC_ARENA_MAX, or GLIBC_TUNABLES."""
     tunables = os.environ.get("GLIBC_TUNABLES", "")
@@ -342,6 +363,15 @@ def _warn_about_unknown() -> None:
                 nearest = difflib.get_close_matches(own, settings, n=1)  # the prefix would make all of them near
                 hint = f"; did you mean {PREFIX}{nearest[0]}?" if nearest else ""
                 _log.warning("unknown setting %s%s is ignored%s", name, where, hint)
+
+
+def _require_readable(env_file: object) -> None:
+    try:
+        _names_in(env_file)
+    except UnicodeDecodeError as error:
+        raise SettingsError(f"{env_file}: byte {error.start + 1} is not UTF-8. Save the file as UTF-8.") from None
+    except OSError as error:
+        raise SettingsError(f"{env_file}: the file cannot be read: {error.strerror}.") from None
 
 
 def _names_in(env_file: object) -> Collection[str]:

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from api.auth import FileMaker, FileReader
-from api.dependencies import After, Downloaded, FileLimit, Files, LargeJSON, OrderQuery, Uploaded
+from api.dependencies import After, Downloaded, FileLimit, Files, InTurn, LargeJSON, OrderQuery, Uploaded
 from api.schemas.answer_parts import Deleted, Page, PagePlace
 from api.schemas.files import CONTENT, UPLOAD, File
 from tasks.records.files import Order
@@ -26,6 +26,7 @@ async def create_file(key: FileMaker, files: Files, upload: Uploaded) -> File:
 async def list_files(
     key: FileReader,
     files: Files,
+    _turn: InTurn,
     *,
     purpose: PurposeQuery = None,
     after: After = None,

@@ -8,7 +8,9 @@ from hashlib import sha256
 import pytest
 from playwright.sync_api import Page, expect
 
+from stack.testing import RedisServer, Roles
 from tests.browser.console import NARROW, Console, Stack, assert_accessible, assert_no_sideways_scroll
+from tests.made_keys import found
 
 SILENT_MS = 60_000
 """Longer than a reading may take."""
@@ -123,11 +125,11 @@ def test_keys_that_are_missing_wrong_and_removed_and_an_api_that_restarts(consol
     expect(page.get_by_role("alert")).to_contain_text("This server needs an API key.")
     assert_accessible(page)
     enter(page, "wrong \N{EN DASH} pasted")  # of which no header can be made
-    expect(page.get_by_role("alert")).to_contain_text("The server does not know this key.")
+    expect(page.get_by_role("alert")).to_contain_text("signs of ASCII only.")
     expect(page.get_by_role("status").filter(has_text="The API does not answer")).to_have_count(0)
     with page.expect_response(lambda answer: answer.status == 401):
         enter(page, "wrong")
-    expect(page.get_by_role("alert")).to_contain_text("The server does not know this key.")
+    expect(page.get_by_role("alert")).to_contain_text("This API key is not known here.")
     enter(page, keyed.key)
     expect(page.get_by_role("alert")).to_have_count(0)
     expect(page.get_by_role("heading", name="No job fits")).to_be_visible()
@@ -144,7 +146,7 @@ def test_keys_that_are_missing_wrong_and_removed_and_an_api_that_restarts(consol
         expect(banner).to_be_visible()
         expect(page.get_by_role("link", name="of the first key")).to_be_visible()
     # It reads everything anew by itself, and learns that its key is not known any more.
-    expect(page.get_by_role("alert")).to_contain_text("The server does not know this key.")
+    expect(page.get_by_role("alert")).to_contain_text("This API key is not known here.")
     expect(banner).to_have_count(0)
     expect(page.get_by_role("link", name="of the first key")).to_be_visible()
     enter(page, keyed.key)
@@ -164,3 +166,15 @@ def test_keys_that_are_missing_wrong_and_removed_and_an_api_that_restarts(consol
     page.get_by_role("button", name="Forget the key").click()
     expect(page.get_by_role("alert")).to_contain_text("This server needs an API key.")
     expect(page.get_by_role("link", name="of the second key")).to_have_count(0)
+
+
+def test_the_page_says_why_a_key_is_refused(console: Console, private_roles: Roles, private_redis: RedisServer) -> None:
+    console.calls_may_fail = True
+    api = private_roles.api()
+    with api.client() as client:
+        ops = found(client, private_redis.url)
+        key = client.post("/v1/keys", json={"name": "gone"}, headers=ops).json()["key"]
+        client.post("/v1/keys/gone/revoke", headers=ops).raise_for_status()
+    page = console.open("#/jobs", base_url=api.base_url)
+    enter(page, key)
+    expect(page.get_by_role("alert")).to_contain_text("This API key was revoked.")

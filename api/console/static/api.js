@@ -14,9 +14,9 @@ const SENDABLE = /^[\x20-\x7e]*$/;
 
 // ---- what all screens know ------------------------------------------------------------------------------------------
 
-// refused: the API has answered 401 to the present key (or to none). round: grows when everything should be read anew.
-// person: grows when what is shown should be gone, because a key was forgotten.
-const session = { key: ofTab.get(STORED_KEY) ?? "", refused: false, online: true, round: 0, person: 0 };
+// refused: what the API has said with a 401 to the present key (or to none), or "". round: grows when everything should
+// be read anew. person: grows when what is shown should be gone, because a key was forgotten.
+const session = { key: ofTab.get(STORED_KEY) ?? "", refused: "", online: true, round: 0, person: 0 };
 const listeners = new Set();
 
 function update(changes) {
@@ -39,7 +39,7 @@ export function useSession() {
 // Keeps the key for this tab. An empty one is forgotten.
 export function setKey(key) {
   ofTab.set(STORED_KEY, key);
-  update({ key, refused: false, round: session.round + 1, person: session.person + (key ? 0 : 1) });
+  update({ key, refused: "", round: session.round + 1, person: session.person + (key ? 0 : 1) });
 }
 
 let probing = false;
@@ -75,8 +75,9 @@ export async function request(path, { method = "GET", body, headers = {}, signal
   const sent = { Accept: "application/json", ...headers };
   const key = session.key;
   if (!SENDABLE.test(key)) {
-    update({ refused: true });
-    throw new ApiError(401, "invalid_api_key", "A key has letters, digits and signs of ASCII only.");
+    const refused = "A key has letters, digits and signs of ASCII only.";
+    update({ refused });
+    throw new ApiError(401, "invalid_api_key", refused);
   }
   if (key) sent.Authorization = `Bearer ${key}`;
   if (body !== undefined) sent["Content-Type"] = "application/json";
@@ -94,11 +95,12 @@ export async function request(path, { method = "GET", body, headers = {}, signal
     clearTimeout(timer);
   }
   if (answer.ok) {
-    if (session.refused && key === session.key && answer.headers.has("x-request-id")) update({ refused: false });
+    if (session.refused && key === session.key && answer.headers.has("x-request-id")) update({ refused: "" });
     return answer;
   }
-  if (answer.status === 401 && key === session.key) update({ refused: true });
-  throw await asError(answer);
+  const error = await asError(answer);
+  if (answer.status === 401 && key === session.key) update({ refused: error.message });
+  throw error;
 }
 
 function unreachable() {

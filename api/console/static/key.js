@@ -7,11 +7,11 @@ import { html, useEffect, useRef, useState } from "./html.js";
 export function KeyForm() {
   const { key, refused } = useSession();
   const [open, setOpen] = useState(false);
-  const shown = open || refused;
+  const shown = open || refused !== "";
   return html`<button type="button" class="small" aria-expanded=${String(shown)} onClick=${() => setOpen(!open)}>
       ${key ? "API key set" : "API key"}
     </button>
-    ${shown && html`<${Entry} key=${String(refused)} open=${open} close=${() => setOpen(false)} />`}`;
+    ${shown && html`<${Entry} key=${String(refused !== "")} open=${open} close=${() => setOpen(false)} />`}`;
 }
 
 function Entry({ open, close }) {
@@ -34,9 +34,9 @@ function Entry({ open, close }) {
     close();
   };
   return html`<form class=${refused ? "key box bad" : "key box"} onSubmit=${save} aria-label="Enter an API key">
-    ${refused && html`<p role="alert"><strong>${key ? "The server does not know this key." : "This server needs an API key."}</strong>
+    ${refused && html`<p role="alert"><strong>${key ? refused : "This server needs an API key."}</strong>
       ${key
-        ? " It may have been mistyped, or removed on the server. Enter another one, or ask whoever runs the server for one. "
+        ? " Enter another one, or ask whoever runs the server for one. "
         : html` Whoever runs the service makes one where it runs: <code>embedq keys create NAME</code>. `}
       The page goes on where you are.</p>`}
     <label>API key <input ref=${field} type="password" autocomplete="off" spellcheck=${false} value=${value}

@@ -1,4 +1,4 @@
-"""Requests that are served though their path or method is not quite a route's: slashes at the start, HEAD."""
+"""Requests that are served though their path or method is not quite a route's: slashes at the start, HEAD, OPTIONS."""
 
 import httpx
 import pytest
@@ -34,3 +34,16 @@ def test_head_of_a_post_route_is_told_so(client: httpx.Client) -> None:
     answer = client.head("/v1/embeddings")
 
     assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
+
+
+@pytest.mark.parametrize(
+    ("path", "methods"),
+    [("/", "GET, HEAD, POST"), ("/health/live", "GET, HEAD"), ("/health", "GET, HEAD"), ("/v1/embeddings", "POST")],
+)
+def test_options_tells_the_methods_of_a_path_as_haproxy_asks_for_health(
+    client: httpx.Client, path: str, methods: str
+) -> None:
+    answer = client.options(path)
+
+    assert (answer.status_code, answer.content, answer.headers["allow"]) == (204, b"", methods)
+    assert client.options("/v1/nothing").status_code == 404

@@ -1,5 +1,6 @@
 """Files when the storage fails, callers hang up, uploads are slow, and processes die."""
 
+import errno
 import resource
 import socket
 import tempfile
@@ -50,6 +51,21 @@ def test_a_storage_that_cannot_be_opened(serve: Callable[..., ServedApp], tmp_pa
     assert int(answer.headers["retry-after"]) > 0
     assert str(tmp_path) not in answer.text
     assert client.get("/v1/files").json()["data"] == []
+
+
+def test_without_any_temporary_folder_uploads_alone_are_refused(
+    serve: Callable[..., ServedApp], root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gettempdir() -> str:
+        raise FileNotFoundError(errno.ENOENT, "No usable temporary directory found in ['/tmp']")  # all is read-only
+
+    monkeypatch.setattr(tempfile, "gettempdir", gettempdir)
+    client = served(serve, root).client
+
+    assert client.post("/v1/tasks", json={"input": "a"}).status_code == 202
+    answer = upload_with(client)(b"x" * 2**21, purpose="user_data")
+    problem(answer, 503, "storage_unavailable")
+    assert "TMPDIR" in answer.json()["detail"]
 
 
 def test_a_storage_that_vanishes_and_comes_back(upload: Upload, client: httpx.Client, root: Path) -> None:

@@ -1,14 +1,19 @@
-"""Memory for large bodies and answers: within a budget, given back at the end of each request; small ones go on."""
+"""Memory for large bodies, answers and lists: within a budget, given back at the end of each; small ones go on."""
 
+import asyncio
 import socket
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
+from typing import cast
 
 import pytest
 
+from api.request_limits import ListTurns
 from stack.testing import PATIENCE_S, wait_until
+from tasks.records.api_keys import environment_owner
 from tests.integration.api.ledger_worker import LedgerWorker
-from tests.integration.api.served import ServedApp
+from tests.integration.api.served import ANN, BOB, KEYS, ServedApp
 
 LARGE = {"input": ["x" * 150_000]}
 KILOBYTES = 2**10
@@ -92,3 +97,18 @@ def test_an_answer_is_counted_until_it_is_read(worker: LedgerWorker, serve: Call
     assert file.status_code == 200, "a file of one megabyte is held once"
     assert (other.status_code, other.json()["error"]["code"]) == (503, "overloaded")
     assert data.partition(b"\r\n\r\n")[2] == app.client.get(f"{path}/result").content
+
+
+@pytest.mark.parametrize("kind", ["tasks", "jobs", "batches", "ingestions", "files", "datasets"])
+def test_an_owner_who_reads_many_lists_waits_and_others_do_not(serve: Callable[..., ServedApp], kind: str) -> None:
+    app, path = serve(api_keys=KEYS), f"/v1/{kind}"
+    turns = cast("ListTurns", app.app.state.list_turns).of(environment_owner("ann"))
+    taking: list[asyncio.Task[bool]] = []
+    app.call_in_loop(lambda: taking.extend(asyncio.get_running_loop().create_task(turns.acquire()) for _ in range(4)))
+    wait_until(turns.locked, message="the turns were not taken")
+    with ThreadPoolExecutor() as thread:
+        anns = thread.submit(app.client.get, path, headers=ANN)
+        assert app.client.get(path, headers=BOB).status_code == 200
+        assert not anns.done()
+        app.call_in_loop(turns.release)
+        assert anns.result().status_code == 200

@@ -3,6 +3,7 @@
 import hashlib
 import socket
 import time
+from collections.abc import Callable
 
 import httpx
 import redis
@@ -10,7 +11,7 @@ import redis
 from tasks.ledger.executor import source
 from tests.integration.api.ledger_worker import LedgerWorker
 from tests.integration.api.made_keys import code_of, make
-from tests.integration.api.served import ServedApp
+from tests.integration.api.served import ANN, KEYS, ServedApp
 from tests.made_keys import found
 
 
@@ -37,6 +38,19 @@ def test_requests_of_a_key_are_counted_and_those_of_others_are_not(
     assert answers[3].json()["error_type"] == "Overloaded"
     assert redis_client.script_exists(take) == [True]
     assert client.get("/v1/models", headers=ops).status_code == 200
+
+
+def test_a_key_of_the_environment_has_nothing_of_a_record_of_the_same_name(
+    serve: Callable[..., ServedApp], redis_url: str
+) -> None:
+    before = serve().client
+    ops = found(before, redis_url)
+    of_record = make(before, ops, "ann", limits={"requests_per_second": 0.01, "queued_tokens": 1})
+    client = serve(api_keys=KEYS).client
+    for _ in range(3):
+        assert client.post("/v1/tasks", json={"input": "x" * 400}, headers=ANN).status_code == 202
+    theirs = before.get("/v1/key", headers=of_record).json()["owner"]
+    assert client.get("/v1/key", headers=ANN).json()["owner"] != theirs
 
 
 def test_a_flood_costs_redis_nothing_until_the_bucket_has_a_request_again(

@@ -3,6 +3,7 @@
 import socket
 import subprocess
 import sys
+from pathlib import Path
 
 import httpx
 import pytest
@@ -46,6 +47,39 @@ def test_a_port_in_use_may_become_free_and_is_no_configuration_error(roles: Role
         (line,) = [line for line in api.log().splitlines() if not line.startswith("INFO ")]
         assert str(port) in line
         assert "address already in use" in line.lower()
+
+
+def test_a_file_of_settings_in_another_encoding_is_said_and_exits_78(roles: Roles) -> None:
+    api = roles.api(start=False)
+    (api.folder / ".env").write_bytes("EMBEDQ_MODEL=modèle\n".encode("latin-1"))
+    api.launch()
+
+    assert api.wait() == CONFIGURATION_ERROR
+    assert api.log().strip() == ".env: byte 17 is not UTF-8. Save the file as UTF-8."
+
+
+def test_white_space_around_a_setting_is_none_of_it(redis_url: str, tmp_path: Path) -> None:
+    with Roles(tmp_path, f" {redis_url}\n") as roles:
+        roles.worker(compute="fake ")
+        roles.api(host=" 127.0.0.1", require_key="false\n").wait_ready()
+
+
+def test_variables_of_the_celery_of_another_application_change_nothing(
+    roles: Roles, private_redis: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("BROKER_URL", "BROKER_READ_URL", "BROKER_WRITE_URL", "RESULT_BACKEND"):
+        monkeypatch.setenv(f"CELERY_{name}", private_redis.url)
+    monkeypatch.setenv("CELERY_CONFIG_MODULE", "config_of_another_application")
+    with private_redis.client() as theirs:
+        before = theirs.info("stats")["total_connections_received"]
+        worker, api = roles.worker(), roles.api()
+        with api.client() as client:
+            api.wait_ready()
+            worker.kill_child()  # what is submitted now needs a bell: nobody waits at the ledger
+            task = client.post("/v1/tasks", json={"input": "a"}).json()
+            ended = client.get(task["links"]["self"], params={"wait": 60}).json()
+        assert ended["status"] == "completed"
+        assert theirs.info("stats")["total_connections_received"] == before
 
 
 def test_data_of_another_version_exits_78(roles: Roles, redis_client: redis.Redis) -> None:

@@ -49,6 +49,8 @@ def test_behind_a_proxy_with_a_prefix_paths_begin_with_it(client: httpx.Client) 
     assert answer.json()["links"] == links
     there = client.get(path.removeprefix("/tools/embedq"), headers=prefix)
     assert there.json()["links"] == links
+    assert client.get("/openapi.json", headers=prefix).json()["servers"] == [{"url": "/tools/embedq"}]
+    assert "servers" not in client.get("/openapi.json").json()
     for nonsense in ("//elsewhere.example.org", "https://elsewhere.example.org/", "x", "/a b"):
         plain = client.get(there.request.url.path, headers={"x-forwarded-prefix": nonsense})
         assert plain.json()["links"]["self"] == path.removeprefix("/tools/embedq")

@@ -116,6 +116,9 @@ def test_it_may_serve_below_a_path(serve: Callable[..., Public]) -> None:
     public = serve({"# location /embedq/": "location /embedq/"})
 
     assert public.client.get("/embedq/health/live").json() == {"status": "live"}
+    for base, theirs in (("/embedq", "/of/the/caller"), ("", "/of/the/caller")):
+        made = public.client.post(f"{base}/v1/tasks", json={"input": "a"}, headers={"x-forwarded-prefix": theirs})
+        assert made.headers["location"] == made.json()["links"]["self"] == f"{base}/v1/tasks/{made.json()['id']}"
 
 
 def test_slow_heads_and_bodies_are_cut_off_while_others_are_served(serve: Callable[..., Public]) -> None:
