@@ -148,6 +148,12 @@ class Keys:
         known = [refusal for refusal in refusals if refusal != _UNKNOWN]
         raise Unauthenticated(known[0] if known else _UNKNOWN if texts else _NEEDED)
 
+    def require_known(self, key: Key) -> None:
+        """Raises `Unauthenticated` if this key, which `find` has returned, was revoked or purged, or is gone."""
+        present = self._of_owner.get(key.owner)
+        if present is None or present.revoked is not None:
+            raise Unauthenticated(_ENDED)
+
     def _why_not(self, key: Key, digest: str) -> str:
         if key.revoked is not None:
             return _REVOKED if key.created else _PURGED
@@ -232,6 +238,7 @@ class Keys:
 _REVOKED = "This API key was revoked."
 _PURGED = "All that this API key owned was deleted, so its name is refused. Give the key another name."
 _EXPIRED = "This API key has expired."
+_ENDED = "While this request was sent, its API key was revoked, or all that its caller owned was deleted."
 _UNKNOWN = "This API key is not known here."
 _NEEDED = "An API key is needed: send it as `Authorization: Bearer <key>` or `x-api-key`."
 
@@ -290,6 +297,16 @@ def require(request: Request, key: Key, scopes: Collection[Scope]) -> None:
     if not key.may(scopes):
         keys: Keys = request.app.state.keys
         raise keys.scope_missing(key, scopes)
+
+
+def require_still_known(request: Request, key: Key) -> None:
+    """To be called when the body is there, for which a caller may take hours: a purge has ended by then.
+
+    Raises:
+        Unauthenticated: the key was revoked meanwhile, or purged.
+    """
+    keys: Keys = request.app.state.keys
+    keys.require_known(key)
 
 
 async def current_key(

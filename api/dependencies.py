@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, TypeVar, cast
 from fastapi import Depends, Header, Query, Request, Response
 from pydantic import BaseModel, BeforeValidator, Field
 
-from api.auth import known_key
+from api.auth import known_key, require_still_known
 from api.error_responses import CallerGone
 from api.idempotency import HEADER, MAX_KEY_CHARS
 from api.metrics import Metrics
@@ -145,7 +145,9 @@ WaitQuery = Annotated[
 async def _small_body(request: Request, key: Annotated[Key, Depends(known_key)]) -> AsyncIterator[bytes]:
     bodies = cast("Bodies", request.app.state.bodies)
     with bodies.budget.held_by(key.owner) as held:
-        yield await bodies.read(request, held)
+        body = await bodies.read(request, held)
+        require_still_known(request, key)
+        yield body
 
 
 SmallBody = Annotated[bytes, Depends(_small_body)]
@@ -182,6 +184,7 @@ async def _upload(request: Request, key: Annotated[Key, Depends(known_key)]) -> 
     # Before the body is read: whoever is over the quota would otherwise send gigabytes to hear of it.
     await cast("FileService", state.files).require_room(key, announced)
     async with received(request, state.settings.max_file_bytes) as upload:
+        require_still_known(request, key)
         yield upload
 
 

@@ -15,7 +15,7 @@ from fastapi.security import SecurityScopes
 from pydantic import BaseModel
 from starlette.datastructures import Headers
 
-from api.auth import current_key, known_key
+from api.auth import current_key, known_key, require_still_known
 from api.dependencies import json_body
 from api.idempotency import HEADER, checked_key
 from api.request_limits import Bodies, Holding, InFlight
@@ -56,7 +56,7 @@ async def texts_call(request: Request, *scopes: str) -> AsyncIterator[TextsCall]
     """The call of a key with one of these scopes, read behind the key, of one that the server can take in.
 
     Raises:
-        Unauthenticated, Forbidden, TooMany: as the dependencies of `api.auth` do.
+        Unauthenticated, Forbidden, TooMany: as the dependencies of `api.auth` do, before and after the body is read.
         Overloaded: too much is under way here.
         EmbedqError, CallerGone: as `Bodies.read` does.
     """
@@ -66,6 +66,7 @@ async def texts_call(request: Request, *scopes: str) -> AsyncIterator[TextsCall]
     await cast("InFlight", parts.in_flight).require_room(key.owner)
     with bodies.budget.held_by(key.owner) as held:
         body = await bodies.read(request, held)
+        require_still_known(request, key)
         answer = Holding(parts.answers, key.owner)
         gone = partial(until_gone, request.receive)
         try:

@@ -189,6 +189,21 @@ def test_what_is_purged_or_gone_is_forgotten(keys: Keys, read: Callable[..., Non
     assert keys.name_of("owner of b") == "owner of b"
 
 
+def test_a_key_that_ended_while_its_request_was_sent_is_refused(keys: Keys, read: Callable[..., None]) -> None:
+    read(record("a"), record("b"))
+    key = of(keys, "a")
+    keys.require_known(key)
+    read(record("a", scopes={Scope.READ}), record("b"))
+    keys.require_known(key)  # what the request may do was decided when it came
+    for after in ([record("a", revoked=NOW_S)], [record("a", revoked=NOW_S, purged=NOW_S)], [record("b")]):
+        read(*after)
+        with pytest.raises(Unauthenticated):
+            keys.require_known(key)
+    read(record("a", owner="the next one"))
+    with pytest.raises(Unauthenticated):
+        keys.require_known(key)
+
+
 def test_a_purged_name_of_the_environment_stays_refused() -> None:
     keys = Keys(load_settings(api_keys=[("ann", digest_of("text"))]), LEDGER)
     keys.take(StoredKeys(NOW_S, "", {}))
