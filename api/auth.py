@@ -156,7 +156,7 @@ class Keys:
 
     def _why_not(self, key: Key, digest: str) -> str:
         if key.revoked is not None:
-            return _REVOKED if key.created else _PURGED
+            return _REVOKED if key.has_record else _PURGED
         untils = [text.until for text in key.digests if text.sha256 == digest]
         return _EXPIRED if any(end is not None and end <= self.now_s for end in (key.expires, *untils)) else ""
 
@@ -224,7 +224,7 @@ class Keys:
                 "its Redis: embedq keys create NAME",
             )
         having = ",".join(scope for scope in Scope if scope in key.scopes) or "none"
-        if self.environment.get(key.name) is key:
+        if not key.has_record:
             remedy = "It is one of EMBEDQ_API_KEYS; EMBEDQ_ADMIN_KEYS names those that have admin too"
         else:
             one = Scope.READ if Scope.READ in scopes else next(scope for scope in Scope if scope in scopes)

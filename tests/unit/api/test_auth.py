@@ -214,6 +214,17 @@ def test_a_purged_name_of_the_environment_stays_refused() -> None:
     assert "another name" in refusal(keys, "text")
 
 
+def test_what_a_key_of_the_environment_lacks_is_told_with_its_setting_after_each_reading() -> None:
+    keys = Keys(load_settings(api_keys=[("ann", digest_of("text"))]), LEDGER)
+    for stamp in ("1", "2"):
+        key = of(keys, "text")
+        keys.take(StoredKeys(NOW_S, stamp, {"ann": record("ann", "other", scopes={Scope.READ}).to_json()}))
+        assert "EMBEDQ_ADMIN_KEYS" in keys.scope_missing(key, [Scope.ADMIN]).detail
+    stored = keys.scope_missing(of(keys, "other"), [Scope.ADMIN]).detail
+    assert "embedq keys limits ann" in stored
+    assert "EMBEDQ_ADMIN_KEYS" not in stored
+
+
 def test_a_record_of_another_version_lets_nobody_in(keys: Keys, caplog: pytest.LogCaptureFixture) -> None:
     keys.take(StoredKeys(NOW_S, "1", {"a": b'{"name":"a"}', "b": record("b").to_json()}))
 
