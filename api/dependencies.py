@@ -6,11 +6,11 @@ from functools import partial
 from typing import Annotated, Any, Literal, TypeVar, cast
 
 from fastapi import Depends, Header, Query, Request, Response
-from pydantic import BaseModel, BeforeValidator, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, WithJsonSchema
 
 from api.auth import known_key, require_still_known
 from api.error_responses import CallerGone
-from api.idempotency import HEADER, MAX_KEY_CHARS
+from api.idempotency import ABOUT, HEADER, KEY_SCHEMA, checked_key
 from api.metrics import Metrics
 from api.offload import offload_in_turn
 from api.request_limits import Bodies, HeldBytes, Holding, sent
@@ -105,13 +105,9 @@ async def no_store(response: Response) -> None:
 
 IdempotencyKey = Annotated[
     str | None,
-    Header(
-        alias=HEADER,
-        description="Makes a repetition safe: the same key and body get the same object again.",
-        min_length=1,
-        max_length=MAX_KEY_CHARS,
-        pattern="^[ -~]*$",
-    ),
+    Header(alias=HEADER, description=ABOUT),
+    AfterValidator(checked_key),
+    WithJsonSchema(KEY_SCHEMA),
 ]
 
 
