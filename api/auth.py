@@ -28,11 +28,9 @@ from tasks.ledger import ANONYMOUS, AsyncLedger
 from tasks.ledger.executor import spread
 from tasks.records.api_keys import (
     ALL_SCOPES,
-    NO_LIMITS,
     USUAL_SCOPES,
     Anonymous,
     Key,
-    Limits,
     Scope,
     StoredKeys,
     read_keys,
@@ -99,16 +97,6 @@ class Keys:
     def may_be_open(self) -> bool:
         """The same, as far as is known: before Redis has answered for the first time nobody knows."""
         return not (self.environment or self._required or self._closed)
-
-    def limits(self, owner: str) -> Limits:
-        """Of the owner's key; keys of the environment have none."""
-        key = self._of_owner.get(owner)
-        return NO_LIMITS if key is None else key.limits
-
-    def name_of(self, owner: str) -> str:
-        """What a person calls the owner: the name of the key, or the id where there is no key any more."""
-        key = self._of_owner.get(owner)
-        return owner if key is None else key.name
 
     async def known(self, headers: Headers) -> Key:
         """As `find`. A process that has not heard from Redis since its start asks once more before it refuses."""

@@ -182,7 +182,7 @@ def test_what_waited_while_its_tenant_was_purged_is_not_the_next_one_s(
     with client_of(app, first_key(app)) as ops, ThreadPoolExecutor() as threads:
         bob = make(ops, {}, "bob", limits={"stored_bytes": 10**9, "requests_per_second": 0.001})
         owner = ops.get("/v1/keys/bob").json()["owner"]
-        wait_until(lambda: slow.process.keys.name_of(owner) == "bob")
+        wait_until(lambda: "bob" in slow.process.keys.stored)
         body = {"source": {"documents": [{"id": "a", "text": "secret"}]}, "sink": {"type": "parquet", "dataset": "d"}}
 
         with no_thread_for_the_storage(slow):
