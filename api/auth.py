@@ -28,11 +28,9 @@ from tasks.ledger import ANONYMOUS, AsyncLedger
 from tasks.ledger.executor import spread
 from tasks.records.api_keys import (
     ALL_SCOPES,
-    NO_LIMITS,
     USUAL_SCOPES,
     Anonymous,
     Key,
-    Limits,
     Scope,
     StoredKeys,
     read_keys,
@@ -100,16 +98,6 @@ class Keys:
         """The same, as far as is known: before Redis has answered for the first time nobody knows."""
         return not (self.environment or self._required or self._closed)
 
-    def limits(self, owner: str) -> Limits:
-        """Of the owner's key; keys of the environment have none."""
-        key = self._of_owner.get(owner)
-        return NO_LIMITS if key is None else key.limits
-
-    def name_of(self, owner: str) -> str:
-        """What a person calls the owner: the name of the key, or the id where there is no key any more."""
-        key = self._of_owner.get(owner)
-        return owner if key is None else key.name
-
     async def known(self, headers: Headers) -> Key:
         """As `find`. A process that has not heard from Redis since its start asks once more before it refuses."""
         if self.stamp is None:
@@ -148,9 +136,15 @@ class Keys:
         known = [refusal for refusal in refusals if refusal != _UNKNOWN]
         raise Unauthenticated(known[0] if known else _UNKNOWN if texts else _NEEDED)
 
+    def require_known(self, key: Key) -> None:
+        """Raises `Unauthenticated` if this key, which `find` has returned, was revoked or purged, or is gone."""
+        present = self._of_owner.get(key.owner)
+        if present is None or present.revoked is not None:
+            raise Unauthenticated(_ENDED)
+
     def _why_not(self, key: Key, digest: str) -> str:
         if key.revoked is not None:
-            return _REVOKED if key.created else _PURGED
+            return _REVOKED if key.has_record else _PURGED
         untils = [text.until for text in key.digests if text.sha256 == digest]
         return _EXPIRED if any(end is not None and end <= self.now_s for end in (key.expires, *untils)) else ""
 
@@ -218,7 +212,7 @@ class Keys:
                 "its Redis: embedq keys create NAME",
             )
         having = ",".join(scope for scope in Scope if scope in key.scopes) or "none"
-        if self.environment.get(key.name) is key:
+        if not key.has_record:
             remedy = "It is one of EMBEDQ_API_KEYS; EMBEDQ_ADMIN_KEYS names those that have admin too"
         else:
             one = Scope.READ if Scope.READ in scopes else next(scope for scope in Scope if scope in scopes)
@@ -232,6 +226,7 @@ class Keys:
 _REVOKED = "This API key was revoked."
 _PURGED = "All that this API key owned was deleted, so its name is refused. Give the key another name."
 _EXPIRED = "This API key has expired."
+_ENDED = "While this request was sent, its API key was revoked, or all that its caller owned was deleted."
 _UNKNOWN = "This API key is not known here."
 _NEEDED = "An API key is needed: send it as `Authorization: Bearer <key>` or `x-api-key`."
 
@@ -290,6 +285,16 @@ def require(request: Request, key: Key, scopes: Collection[Scope]) -> None:
     if not key.may(scopes):
         keys: Keys = request.app.state.keys
         raise keys.scope_missing(key, scopes)
+
+
+def require_still_known(request: Request, key: Key) -> None:
+    """To be called when the body is there, for which a caller may take hours: a purge has ended by then.
+
+    Raises:
+        Unauthenticated: the key was revoked meanwhile, or purged.
+    """
+    keys: Keys = request.app.state.keys
+    keys.require_known(key)
 
 
 async def current_key(

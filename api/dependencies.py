@@ -6,11 +6,11 @@ from functools import partial
 from typing import Annotated, Any, Literal, TypeVar, cast
 
 from fastapi import Depends, Header, Query, Request, Response
-from pydantic import BaseModel, BeforeValidator, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, WithJsonSchema
 
-from api.auth import known_key
+from api.auth import known_key, require_still_known
 from api.error_responses import CallerGone
-from api.idempotency import HEADER, MAX_KEY_CHARS
+from api.idempotency import ABOUT, HEADER, KEY_SCHEMA, checked_key
 from api.metrics import Metrics
 from api.offload import offload_in_turn
 from api.request_limits import Bodies, HeldBytes, Holding, ListTurns, sent
@@ -105,13 +105,9 @@ async def no_store(response: Response) -> None:
 
 IdempotencyKey = Annotated[
     str | None,
-    Header(
-        alias=HEADER,
-        description="Makes a repetition safe: the same key and body get the same object again.",
-        min_length=1,
-        max_length=MAX_KEY_CHARS,
-        pattern="^[ -~]*$",
-    ),
+    Header(alias=HEADER, description=ABOUT),
+    AfterValidator(checked_key),
+    WithJsonSchema(KEY_SCHEMA),
 ]
 
 
@@ -154,7 +150,9 @@ WaitQuery = Annotated[
 async def _small_body(request: Request, key: Annotated[Key, Depends(known_key)]) -> AsyncIterator[bytes]:
     bodies = cast("Bodies", request.app.state.bodies)
     with bodies.budget.held_by(key.owner) as held:
-        yield await bodies.read(request, held)
+        body = await bodies.read(request, held)
+        require_still_known(request, key)
+        yield body
 
 
 SmallBody = Annotated[bytes, Depends(_small_body)]
@@ -191,6 +189,7 @@ async def _upload(request: Request, key: Annotated[Key, Depends(known_key)]) -> 
     # Before the body is read: whoever is over the quota would otherwise send gigabytes to hear of it.
     await cast("FileService", state.files).require_room(key, announced)
     async with received(request, state.settings.max_file_bytes) as upload:
+        require_still_known(request, key)
         yield upload
 
 

@@ -107,10 +107,15 @@ def problem(error: EmbedqError, *, instance: str) -> Response:
     return Response(orjson.dumps(body), error.status, headers(error), MEDIA_TYPE)
 
 
+def new_request_id() -> bytes:
+    """A name for a request whose caller gave it none."""
+    return b"req_" + secrets.token_hex(12).encode()
+
+
 def refusal(error: EmbedqError) -> Response:
     """The response to what is no request, or one that the app does not see. The connection ends with it."""
     answer = problem(error, instance="")
-    own = [(b"connection", b"close"), (b"x-request-id", b"req_" + secrets.token_hex(12).encode())]
+    own = [(b"connection", b"close"), (b"x-request-id", new_request_id())]
     answer.raw_headers += [*security_headers(answer.raw_headers), *own]
     return answer
 

@@ -8,9 +8,12 @@ from tasks.errors import Invalid
 from tasks.ledger import Alias
 
 HEADER = "Idempotency-Key"
-MAX_KEY_CHARS = 255
+ABOUT = "Makes a repetition safe: the same key and body get the same object again."
+_MAX_KEY_CHARS = 255
+KEY_SCHEMA = {"type": "string", "minLength": 1, "maxLength": _MAX_KEY_CHARS, "pattern": "^[ -~]*$"}
+"""Of a valid key, for the document."""
 DIGEST_CHARS = 32
-_KEY = re.compile(rf"[ -~]{{1,{MAX_KEY_CHARS}}}")
+_KEY = re.compile(rf"[ -~]{{1,{_MAX_KEY_CHARS}}}")
 
 
 def checked_key(key: str | None) -> str | None:
@@ -22,7 +25,7 @@ def checked_key(key: str | None) -> str | None:
     """
     if key is not None and not _KEY.fullmatch(key):
         raise Invalid(
-            "invalid_value", f"{HEADER} must have 1 to {MAX_KEY_CHARS} printable ASCII characters.", param=HEADER
+            "invalid_value", f"{HEADER} must have 1 to {_MAX_KEY_CHARS} printable ASCII characters.", param=HEADER
         )
     return key
 

@@ -30,6 +30,7 @@ from tasks.records.api_keys import (
     Key,
     Scope,
     StoredKeys,
+    environment_owner,
     is_owner,
     new_key,
     read_keys,
@@ -61,7 +62,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 0
         create_it = options.what == "create"
         done: dict[str, Any] = (
-            create(ledger, settings, options.body, owner=options.owner) if create_it else imported(ledger, sys.stdin)
+            create(ledger, settings, options.body, owner=options.owner)
+            if create_it
+            else imported(ledger, settings, sys.stdin)
         )
     except EmbedqError as error:
         print(json.dumps({"code": error.code, "message": error.detail}))
@@ -88,14 +91,14 @@ def create(ledger: Ledger, settings: Settings, fields: dict[str, Any], *, owner:
     found = ledger.run(read_keys(owners=[owner] if owner else []))
     keys = list(_keys(found))
     if owner is not None:
-        _require_free(owner, keys, found)
+        _require_free(owner, keys, found, settings)
     managed = bool(settings.admin_keys) or any(_manages(key, found.now_s) for key in keys)
     text = new_key()
     key = key_of(
         body,
         text,
         found.now_s,
-        taken=[name for name, _ in settings.api_keys],
+        taken=_of_environment(settings).values(),
         owner=owner,
         scopes=USUAL_SCOPES if managed else ALL_SCOPES,
     )
@@ -118,45 +121,65 @@ def exported(ledger: Ledger) -> Iterator[str]:
     yield from (key.to_json().decode() for key in sorted(_keys(found), key=lambda key: key.name))
 
 
-def imported(ledger: Ledger, lines: Iterable[str]) -> dict[str, Any]:
-    """Stores the keys of an export; how many there are now, and the names of those that another key has.
+def imported(ledger: Ledger, settings: Settings, lines: Iterable[str]) -> dict[str, Any]:
+    """Stores the keys of an export; how many there are now, and by name why others are not stored.
 
     Raises:
-        Invalid: a line is of no export. Those before it are stored.
-        RedisUnavailable, Forbidden: likewise.
+        Invalid: a line is of no export. Nothing is stored.
+        RedisUnavailable, Forbidden: keys of the lines before are stored.
     """
-    found = ledger.run(read_keys())
+    given = [_of_export(line, number) for number, line in enumerate(lines, 1)]
+    found = ledger.run(read_keys(owners=[key.owner for key in given if isinstance(key, Key)]))
+    fixed = _of_environment(settings)
     known = {key.name: key for key in _keys(found)}
     names = {key.owner: key.name for key in known.values()}
-    number, refused = 0, []
-    for line_number, line in enumerate(lines, 1):
-        try:
-            if generations := json.loads(line).get(ANONYMOUS):
-                ledger.run(write_anonymous(b"", Anonymous.from_text(generations.encode())))
-                continue
-            key = Key.from_json(line.encode())
-        except (ValueError, AttributeError):
-            raise Invalid("invalid_value", f"Line {line_number} is not a line of `embedq keys export`.") from None
-        free = names.setdefault(key.owner, key.name) == key.name
-        if known.get(key.name) == key or (free and ledger.run(write_key(key.name, b"", key.to_json()))):
+    number, refused = 0, dict[str, str]()
+    for key in given:
+        if isinstance(key, Anonymous):
+            ledger.run(write_anonymous(b"", key))
+        elif known.get(key.name) == key:
             number += 1
+        elif key.owner in found.purged:
+            refused[key.name] = "everything of its owner was deleted, and nobody may have the id again"
+        elif key.name in fixed.values() or key.owner in fixed:
+            refused[key.name] = "EMBEDQ_API_KEYS has a key with its name or its owner"
+        elif names.setdefault(key.owner, key.name) != key.name or not ledger.run(
+            write_key(key.name, b"", key.to_json())
+        ):
+            refused[key.name] = "another key has its name or its owner"
         else:
-            refused.append(key.name)
+            number += 1
     return {"imported": number, "refused": refused}
 
 
-def _require_free(owner: str, keys: Iterable[Key], found: StoredKeys) -> None:
+def _of_export(line: str, number: int) -> Key | Anonymous:
+    try:
+        generations = json.loads(line).get(ANONYMOUS)
+        return Anonymous.from_text(generations.encode()) if generations else Key.from_json(line.encode())
+    except (ValueError, AttributeError):
+        raise Invalid("invalid_value", f"Line {number} is not a line of `embedq keys export`.") from None
+
+
+def _require_free(owner: str, keys: Iterable[Key], found: StoredKeys, settings: Settings) -> None:
     if not is_owner(owner):
         raise Invalid("invalid_value", "owner must be the id of an owner, as GET /v1/keys shows it.", param="owner")
     if owner in found.purged:
         raise Conflict(
             "key_exists", "Everything of this owner was deleted, and nobody may have the id again.", param="owner"
         )
+    fixed = _of_environment(settings).get(owner)
+    if fixed is not None:
+        raise Conflict("key_exists", f"It is the owner of the key {fixed} of EMBEDQ_API_KEYS.", param="owner")
     name = next((key.name for key in keys if key.owner == owner), None)
     if name is not None:
         raise Conflict(
             "key_exists", f"It is the owner of the key {name}. Rotate that one for another text.", param="owner"
         )
+
+
+def _of_environment(settings: Settings) -> dict[str, str]:
+    """Names of the keys of the settings, by owner."""
+    return {environment_owner(name): name for name, _ in settings.api_keys}
 
 
 def _keys(found: StoredKeys) -> Iterator[Key]:

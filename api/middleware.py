@@ -2,7 +2,6 @@
 
 import logging
 import re
-import secrets
 import time
 import traceback
 
@@ -25,11 +24,6 @@ _access = logging.getLogger("api.access")
 
 _BARE = re.compile(r"/(embeddings|models|files|batches)(/|$)")
 """Clients of OpenAI may be set up with a base address without `/v1`."""
-
-
-def new_request_id() -> bytes:
-    """A name for a request whose caller gave it none."""
-    return b"req_" + secrets.token_hex(12).encode()
 
 
 class Paths:
@@ -141,7 +135,9 @@ class Requests:
             route = _route(scope)
             self._metrics.served(scope, route, status, took_s)
             if trace is not None:
-                trace.end(scope["method"], route, status, {"embedq.owner": _who(scope) or ""})
+                trace.end(
+                    scope["method"], route, status, {f"embedq.{name}": who or "" for name, who in _who(scope).items()}
+                )
             if status == Unauthenticated.status:
                 client = scope.get("client")
                 self._without_key.add(f"from {client[0]}" if client else "from an unknown address")
@@ -161,7 +157,7 @@ def _request_id(scope: Scope) -> bytes:
     for name, value in scope["headers"]:
         if name == b"x-request-id" and _SANE_ID.fullmatch(value):
             return bytes(value)
-    return b"req_" + secrets.token_hex(12).encode()
+    return errors.new_request_id()
 
 
 def _header(scope: Scope, name: bytes) -> str:
@@ -173,10 +169,11 @@ def _route(scope: Scope) -> str:
     return getattr(scope.get("route"), "path", "unmatched")
 
 
-def _who(scope: Scope) -> str | None:
-    """What a person calls the caller; None: nobody has asked who it is."""
+def _who(scope: Scope) -> dict[str, str | None]:
+    """What a person calls the caller, and whose what it makes is; None: nobody has asked who it is."""
+    # Both: another tenant may have the name later, and the id says nothing to a person.
     key = caller_of(scope)
-    return None if key is None else key.name
+    return {"key": None, "owner": None} if key is None else {"key": key.name, "owner": key.owner}
 
 
 def _log_access(scope: Scope, status: int, took_s: float, sent_bytes: int) -> None:
@@ -186,7 +183,7 @@ def _log_access(scope: Scope, status: int, took_s: float, sent_bytes: int) -> No
         status=status,
         seconds=round(took_s, 6),
         bytes=sent_bytes,
-        owner=_who(scope),
+        **_who(scope),
     )
     _access.info("answered", extra=fields)
 

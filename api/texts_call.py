@@ -5,7 +5,7 @@ query took 500 us of processor time in the app with FastAPI's dependencies, and 
 """
 
 import math
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, cast
@@ -15,9 +15,9 @@ from fastapi.security import SecurityScopes
 from pydantic import BaseModel
 from starlette.datastructures import Headers
 
-from api.auth import current_key, known_key
+from api.auth import current_key, known_key, require_still_known
 from api.dependencies import json_body
-from api.idempotency import HEADER, checked_key
+from api.idempotency import ABOUT, HEADER, KEY_SCHEMA, checked_key
 from api.request_limits import Bodies, Holding, InFlight
 from api.services.embeddings import TextsCall
 from api.waiting.subscription import until_gone
@@ -43,7 +43,14 @@ def patience_s(headers: Headers) -> float:
     return min(limits)
 
 
-IDEMPOTENCY = {HEADER: "Makes a repetition safe: the same key and body get the same object again."}
+def _header(name: str, description: str, schema: Mapping[str, Any]) -> dict[str, Any]:
+    return {"name": name, "in": "header", "description": description, "schema": schema}
+
+
+_PATIENCE = [_header(name, description, {"type": "string"}) for name, description in _ANNOUNCED.items()]
+"""For the document: the headers that `patience_s` reads."""
+IDEMPOTENCY = [_header(HEADER, ABOUT, KEY_SCHEMA)]
+"""Likewise of `idempotency_key`."""
 
 
 def idempotency_key(request: Request) -> str | None:
@@ -56,7 +63,7 @@ async def texts_call(request: Request, *scopes: str) -> AsyncIterator[TextsCall]
     """The call of a key with one of these scopes, read behind the key, of one that the server can take in.
 
     Raises:
-        Unauthenticated, Forbidden, TooMany: as the dependencies of `api.auth` do.
+        Unauthenticated, Forbidden, TooMany: as the dependencies of `api.auth` do, before and after the body is read.
         Overloaded: too much is under way here.
         EmbedqError, CallerGone: as `Bodies.read` does.
     """
@@ -66,6 +73,7 @@ async def texts_call(request: Request, *scopes: str) -> AsyncIterator[TextsCall]
     await cast("InFlight", parts.in_flight).require_room(key.owner)
     with bodies.budget.held_by(key.owner) as held:
         body = await bodies.read(request, held)
+        require_still_known(request, key)
         answer = Holding(parts.answers, key.owner)
         gone = partial(until_gone, request.receive)
         try:
@@ -75,10 +83,6 @@ async def texts_call(request: Request, *scopes: str) -> AsyncIterator[TextsCall]
             raise
 
 
-def documented(kind: type[BaseModel], *scopes: str, headers: Mapping[str, str] = _ANNOUNCED) -> dict[str, Any]:
+def documented(kind: type[BaseModel], *scopes: str, headers: Sequence[Mapping[str, Any]] = _PATIENCE) -> dict[str, Any]:
     """`openapi_extra` of such a route: its body, its scopes and its headers."""
-    parameters = [
-        {"name": name, "in": "header", "description": description, "schema": {"type": "string"}}
-        for name, description in headers.items()
-    ]
-    return json_body(kind) | {"parameters": parameters, "security": [{"key": [*scopes]}]}
+    return json_body(kind) | {"parameters": [*headers], "security": [{"key": [*scopes]}]}

@@ -99,11 +99,10 @@ class Key(OwnKey):
     @classmethod
     def of(cls, key: api_keys.Key) -> Self:
         """As an administrator sees it."""
-        fixed = not key.created
         return cls(
             **dict(OwnKey.of(key)),
-            source="environment" if fixed else "ledger",
-            created_at=None if fixed else _seconds(key.created),
+            source="ledger" if key.has_record else "environment",
+            created_at=_seconds(key.created) if key.has_record else None,
             revoked_at=_seconds(key.revoked),
             purged_at=_seconds(key.purged),
         )

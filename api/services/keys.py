@@ -35,7 +35,8 @@ from worker_config.forms import is_key_name
 _ATTEMPTS = 20
 _PURGE_S = 2.0
 _REFUSED_EVERYWHERE_S = 1.5
-"""After it every process has refused the key for a while: the next rounds meet what was accepted before."""
+"""After it every process has refused the key for a while, bodies that came late too: the next rounds meet what was
+accepted before."""
 
 
 class KeyService:

@@ -118,9 +118,9 @@ def _import(args: argparse.Namespace) -> int:
         answer = _answer(child)
     code = _ended(child, answer)
     if code == OK:
-        output.result(f"{answer['imported']:,} keys are there", answer)
-        for name in answer["refused"]:
-            output.note(f"{printable(name)} is not imported: another key has its name or its owner")
+        output.result(f"{answer['imported']:,} keys are there", answer | {"refused": [*answer["refused"]]})
+        for name, reason in answer["refused"].items():
+            output.note(f"{printable(name)} is not imported: {reason}")
     return SOME_FAILED if code == OK and answer["refused"] else code
 
 

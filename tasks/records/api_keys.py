@@ -142,6 +142,11 @@ class Key(BaseModel):
         owner = anonymous_owner(generation)
         return cls(name=ANONYMOUS, owner=owner, digests=(), scopes=OPEN_SCOPES, created=0.0)
 
+    @property
+    def has_record(self) -> bool:
+        """Whether it is of Redis, and not of the settings or everybody's."""
+        return self.created > 0
+
     def may(self, scopes: Iterable[Scope]) -> bool:
         """Whether it has one of these scopes."""
         return not self.scopes.isdisjoint(scopes) or (Scope.ADMIN in self.scopes and Scope.OPERATE in scopes)

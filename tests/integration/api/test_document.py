@@ -191,5 +191,15 @@ def test_the_headers_that_a_route_reads_are_named(client: httpx.Client) -> None:
     assert {name: headers - named[name] for name, headers in needed.items()} == {name: set() for name in needed}
 
 
+def test_what_an_idempotency_key_may_be_is_told_alike_by_all_routes(client: httpx.Client) -> None:
+    parameters = [one for operation in read(client)[0] for one in operation.parameters]
+    keys = [one for one in parameters if one["name"] == "Idempotency-Key"]
+    assert len(keys) == 3
+    assert len({one["description"] for one in keys}) == 1
+    for one in keys:
+        schema = {name: value for name, value in one["schema"].items() if name != "title"}
+        assert schema == {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[ -~]*$"}
+
+
 def test_the_document_is_made_before_anybody_asks(app: ServedApp) -> None:
     assert app.app.openapi_schema is not None

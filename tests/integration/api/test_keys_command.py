@@ -12,7 +12,8 @@ from embedq.cli import main
 from embedq.cli.exit_codes import SOME_FAILED
 from stack.data_folder import write_address
 from stack.testing import wait_until
-from tests.integration.api.served import ServedApp
+from tasks.records.api_keys import environment_owner
+from tests.integration.api.served import KEYS, ServedApp
 
 Keys = Callable[..., Any]
 
@@ -174,3 +175,46 @@ def test_an_owner_is_given_to_one_key_and_never_after_a_purge(keys: Keys) -> Non
     keys("delete", "acme", key=ops["key"])
     assert keys("create", "acme", "--owner", owner) == (3, "key_exists")
     [_] = keys("create", "acme", key=ops["key"])
+
+
+def test_an_import_gives_no_owner_back_who_was_purged(
+    keys: Keys, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    [ops] = keys("create", "ops")
+    [acme] = keys("create", "acme", key=ops["key"])
+    assert main(["keys", "export"]) == 0
+    (tmp_path / "keys").write_text(capsys.readouterr().out)
+    keys("revoke", "acme", key=ops["key"])
+    keys("purge", "acme", "--yes", key=ops["key"])
+    keys("delete", "acme", key=ops["key"])
+
+    assert main(["keys", "import", str(tmp_path / "keys")]) == SOME_FAILED
+    told = capsys.readouterr()
+    assert "acme is not imported: everything of its owner was deleted" in told.err
+    assert [one["name"] for one in keys("list", key=ops["key"])] == ["ops"]
+    assert keys("list", key=acme["key"]) == (3, "invalid_api_key")
+
+
+def test_no_owner_and_no_name_of_the_environment_is_given_to_another_key(
+    keys: Keys,
+    tmp_path: Path,
+    redis_client: redis.Redis,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    [ops] = keys("create", "ops")
+    keys("create", "acme", "--owner", environment_owner("bob"))
+    keys("create", "ann", key=ops["key"])
+    assert main(["keys", "export"]) == 0
+    (tmp_path / "keys").write_text(capsys.readouterr().out)
+    monkeypatch.setenv("EMBEDQ_API_KEYS", KEYS)
+
+    assert keys("create", "other", "--owner", environment_owner("ann")) == (3, "key_exists")
+    assert keys("create", "bob") == (3, "key_exists")
+    assert keys("import", str(tmp_path / "keys")) == [{"imported": 3, "refused": []}], "they were there before"
+    redis_client.delete("eq:keys")
+    assert main(["keys", "import", str(tmp_path / "keys")]) == SOME_FAILED
+    told = capsys.readouterr()
+    for name in ("acme", "ann"):
+        assert f"{name} is not imported: EMBEDQ_API_KEYS has" in told.err
+    assert [one["name"] for one in keys("list", key=ops["key"])] == ["ops"]

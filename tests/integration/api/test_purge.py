@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 import redis
 
 from stack.testing import PATIENCE_S, wait_until
@@ -181,7 +182,7 @@ def test_what_waited_while_its_tenant_was_purged_is_not_the_next_one_s(
     with client_of(app, first_key(app)) as ops, ThreadPoolExecutor() as threads:
         bob = make(ops, {}, "bob", limits={"stored_bytes": 10**9, "requests_per_second": 0.001})
         owner = ops.get("/v1/keys/bob").json()["owner"]
-        wait_until(lambda: slow.process.keys.name_of(owner) == "bob")
+        wait_until(lambda: "bob" in slow.process.keys.stored)
         body = {"source": {"documents": [{"id": "a", "text": "secret"}]}, "sink": {"type": "parquet", "dataset": "d"}}
 
         with no_thread_for_the_storage(slow):
@@ -193,21 +194,63 @@ def test_what_waited_while_its_tenant_was_purged_is_not_the_next_one_s(
         assert nothing_of(app.client, again)
 
 
-def test_what_was_still_being_sent_is_not_the_next_one_s(serve: Callable[..., ServedApp], tmp_path: Path) -> None:
-    app = serve(storage_url=str(tmp_path / "storage"))
+FORM = (
+    b'--x\r\ncontent-disposition: form-data; name="purpose"\r\n\r\nuser_data\r\n'
+    b'--x\r\ncontent-disposition: form-data; name="file"; filename="a.txt"\r\n\r\nsecret\r\n--x--\r\n'
+)
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/tasks", b'{"input": "secret"}'),
+        ("/v1/embeddings", b'{"input": "secret"}'),
+        ("/v1/ingestions", b'{"source": {"documents": [{"id": "a", "text": "secret"}]}}'),
+        ("/v1/files", FORM),
+    ],
+)
+def test_what_was_still_being_sent_is_nobody_s(
+    serve: Callable[..., ServedApp], tmp_path: Path, redis_client: "redis.Redis", path: str, body: bytes
+) -> None:
+    media_type = "multipart/form-data; boundary=x" if body is FORM else "application/json"
+    root = tmp_path / "storage"
+    app = serve(storage_url=str(root))
     with client_of(app, first_key(app)) as ops:
         bob = make(ops, {}, "bob")
         made = []
 
-        def body() -> Iterator[bytes]:
+        def half_by_half() -> Iterator[bytes]:
+            yield body[:8]
+            again = give_away(ops, "bob")
+            made.append((again, everything(redis_client, root)))
+            yield body[8:]
+
+        sent = app.client.post(path, content=half_by_half(), headers={**bob, "content-type": media_type})
+
+        problem(sent, 401, "invalid_api_key")
+        [(again, before)] = made
+        assert everything(redis_client, root) == before, "the purge was the end of it"
+        assert nothing_of(app.client, again)
+
+
+def test_what_was_still_being_sent_without_a_key_is_refused_after_its_purge(
+    serve: Callable[..., ServedApp], tmp_path: Path
+) -> None:
+    root = str(tmp_path / "storage")
+    everybody, ops_app = serve(storage_url=root), serve(api_keys=KEYS, admin_keys="ann", storage_url=root)
+    first = own(everybody.client, {})
+    with client_of(ops_app, "key of ann") as ops:
+
+        def half_by_half() -> Iterator[bytes]:
             yield b'{"input": '
-            made.append(give_away(ops, "bob"))
+            purge(ops, ANONYMOUS)
+            wait_until(lambda: own(everybody.client, {}) != first)
             yield b'"a"}'
 
-        sent = app.client.post("/v1/tasks", content=body(), headers={**bob, "content-type": "application/json"})
+        sent = everybody.client.post("/v1/tasks", content=half_by_half(), headers={"content-type": "application/json"})
 
-        assert sent.status_code == 202
-        assert nothing_of(app.client, made[0])
+        problem(sent, 401, "invalid_api_key")
+        assert nothing_of(everybody.client, {})
 
 
 def test_a_worker_that_stood_still_writes_nothing_for_the_next_one(

@@ -326,6 +326,7 @@ def test_an_unusable_idempotency_key(client: httpx.Client, key: bytes, path: str
 
     assert answer.status_code == 400
     assert answer.json()["error"]["param"] == "Idempotency-Key"
+    assert answer.json()["detail"] == "Idempotency-Key must have 1 to 255 printable ASCII characters."
 
 
 @pytest.mark.parametrize(

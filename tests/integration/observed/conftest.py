@@ -16,7 +16,7 @@ from tests.collector import Collector, ReceivedSpan
 from tests.key_leaks import leaked_keys
 
 KEY = "key-of-somebody"
-OWNER = "somebody"
+NAME = "somebody"
 TEXT = "words-that-nobody-may-log"
 SLOW_TOKENS_PER_S = 500
 
@@ -68,7 +68,7 @@ def observed(
 ) -> Iterator[Observed]:
     folder = tmp_path_factory.mktemp("observed")
     redis = start_redis(folder / "redis")
-    keys = f"{OWNER}:{sha256(KEY.encode()).hexdigest()}"
+    keys = f"{NAME}:{sha256(KEY.encode()).hexdigest()}"
     try:
         with Collector() as collector:
             settings: dict[str, Any] = {

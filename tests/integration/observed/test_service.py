@@ -4,8 +4,9 @@ import json
 from typing import Any
 
 from stack.testing import Process, wait_until
+from tasks.records.api_keys import environment_owner
 from tests.collector import ReceivedSpan
-from tests.integration.observed.conftest import KEY, OWNER, TEXT, Observed, new_trace
+from tests.integration.observed.conftest import KEY, NAME, TEXT, Observed, new_trace
 from worker_config.settings import DEFAULT_MODEL
 
 ALWAYS = {"time", "level", "logger", "message", "role", "pid"}
@@ -54,7 +55,8 @@ def test_one_trace_leads_from_the_request_to_the_answer(observed: Observed) -> N
         "http.request.method": "POST",
         "http.route": "/v1/embeddings",
         "http.response.status_code": 200,
-        "embedq.owner": OWNER,
+        "embedq.key": NAME,
+        "embedq.owner": environment_owner(NAME),
     }
     assert claim.attributes["messaging.message.id"] == submit.attributes["messaging.message.id"]
     encoded = named(spans, "encode").attributes
@@ -168,8 +170,13 @@ def test_a_request_is_one_line_with_its_task_and_its_owner(observed: Observed) -
     (task_id,) = line.pop("task_ids")
     assert task_id.startswith("task_")
     assert line["bytes"] == len(answer.content)
-    told = {name: line[name] for name in ("method", "route", "status", "owner", "role")}
-    assert told == {"method": "POST", "route": "/v1/embeddings", "status": 200, "owner": OWNER, "role": "api"}
+    told = {name: line[name] for name in ("method", "route", "status", "role")}
+    assert told == {"method": "POST", "route": "/v1/embeddings", "status": 200, "role": "api"}
+    own = observed.client.get("/v1/key").json()
+    assert (line["key"], line["owner"]) == (own["name"], own["owner"]) == (NAME, environment_owner(NAME))
+    observed.client.get("/health/live", headers={"x-request-id": "req-1b"})
+    line = access(observed, "req-1b")
+    assert (line["key"], line["owner"]) == (None, None)
 
 
 def test_routes_are_templates_and_what_a_client_writes_is_left_out(observed: Observed) -> None:

@@ -182,11 +182,24 @@ def test_a_revoked_key_that_somebody_puts_back_is_valid_again(keys: Keys, read: 
 def test_what_is_purged_or_gone_is_forgotten(keys: Keys, read: Callable[..., None], gone: set[str]) -> None:
     read(record("a"), record("b"), record("c"))
     read(record("a"), record("b", revoked=NOW_S))
-    assert gone == {"owner of c"}
-    assert keys.name_of("owner of b") == "b", "it may still own what is open"
+    assert gone == {"owner of c"}, "a key that is revoked may still own what is open"
     read(record("a"), record("b", revoked=NOW_S, purged=NOW_S))
     assert gone == {"owner of b", "owner of c"}
-    assert keys.name_of("owner of b") == "owner of b"
+
+
+def test_a_key_that_ended_while_its_request_was_sent_is_refused(keys: Keys, read: Callable[..., None]) -> None:
+    read(record("a"), record("b"))
+    key = of(keys, "a")
+    keys.require_known(key)
+    read(record("a", scopes={Scope.READ}), record("b"))
+    keys.require_known(key)  # what the request may do was decided when it came
+    for after in ([record("a", revoked=NOW_S)], [record("a", revoked=NOW_S, purged=NOW_S)], [record("b")]):
+        read(*after)
+        with pytest.raises(Unauthenticated):
+            keys.require_known(key)
+    read(record("a", owner="the next one"))
+    with pytest.raises(Unauthenticated):
+        keys.require_known(key)
 
 
 def test_a_purged_name_of_the_environment_stays_refused() -> None:
@@ -197,6 +210,17 @@ def test_a_purged_name_of_the_environment_stays_refused() -> None:
     keys.take(StoredKeys(NOW_S, "", None, {environment_owner("ann"): NOW_S}))
 
     assert "another name" in refusal(keys, "text")
+
+
+def test_what_a_key_of_the_environment_lacks_is_told_with_its_setting_after_each_reading() -> None:
+    keys = Keys(load_settings(api_keys=[("ann", digest_of("text"))]), LEDGER)
+    for stamp in ("1", "2"):
+        key = of(keys, "text")
+        keys.take(StoredKeys(NOW_S, stamp, {"ann": record("ann", "other", scopes={Scope.READ}).to_json()}))
+        assert "EMBEDQ_ADMIN_KEYS" in keys.scope_missing(key, [Scope.ADMIN]).detail
+    stored = keys.scope_missing(of(keys, "other"), [Scope.ADMIN]).detail
+    assert "embedq keys limits ann" in stored
+    assert "EMBEDQ_ADMIN_KEYS" not in stored
 
 
 def test_a_record_of_another_version_lets_nobody_in(keys: Keys, caplog: pytest.LogCaptureFixture) -> None:
