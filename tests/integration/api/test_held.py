@@ -5,8 +5,10 @@ from collections.abc import Callable, Iterator
 from hashlib import sha256
 
 import pytest
+import redis
 
 from stack.testing import PATIENCE_S, wait_until
+from tasks.ledger import ANONYMOUS
 from tests.integration.api.ledger_worker import LedgerWorker
 from tests.integration.api.served import ServedApp
 
@@ -92,3 +94,16 @@ def test_an_answer_is_counted_until_it_is_read(worker: LedgerWorker, serve: Call
     assert file.status_code == 200, "a file of one megabyte is held once"
     assert (other.status_code, other.json()["error"]["code"]) == (503, "overloaded")
     assert data.partition(b"\r\n\r\n")[2] == app.client.get(f"{path}/result").content
+
+
+def test_a_result_is_refused_before_it_is_read(app: ServedApp, worker: LedgerWorker, redis_client: redis.Redis) -> None:
+    task = app.client.post("/v1/tasks", json={"input": ["one"] * 2000}).json()
+    with worker.serving():
+        assert app.client.get(f"/v1/tasks/{task['id']}?wait=20").json()["status"] == "completed"
+    redis_client.set(f"eq:result:{task['id']}", "not a hash", ex=60)  # whoever reads it gets a 500
+
+    with app.process.answers.held_by(ANONYMOUS) as other:
+        other.take(2**20)  # all there is
+        refused = app.client.get(f"/v1/tasks/{task['id']}/result")
+
+    assert (refused.status_code, refused.json()["error"]["code"]) == (503, "overloaded")
