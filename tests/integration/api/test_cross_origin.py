@@ -90,6 +90,7 @@ def refused(answer: httpx.Response, code: str) -> bool:
         "127.0.0.1.evil",
         "internal.evil",
         "evil.internal",
+        "evil_name:65535",
         "",
     ],
 )
@@ -112,13 +113,26 @@ def test_a_name_that_is_not_ours_is_refused(client: httpx.Client, host: str) -> 
         "localhost:port",
         "[::1",
         "127.0.0.1:8000:1",
+        "localhost:99999",
+        ":80",
+        b"\xe9",
+        "<x>",
+        "a;b",
+        "a%00",
+        "a\x7f",
     ],
 )
-def test_what_is_no_host_is_no_request(client: httpx.Client, host: str) -> None:
+def test_what_is_no_host_is_no_request(client: httpx.Client, host: str | bytes) -> None:
     assert client.get("/v1/tasks", headers={"host": host}).json()["error"]["code"] == "invalid_http"
 
 
-@pytest.mark.parametrize("origin", ["localhost", "http://a b", "http://[::1].evil.com", "http://localhost@evil.com"])
+@pytest.mark.parametrize(
+    "origin",
+    [
+        "localhost", "http://a b", "http://[::1].evil.com", "http://localhost@evil.com", "http://", "http://:80",
+        "http://localhost:99999", "http://<x>", "http://a;b", "http://a%00",
+    ],
+)  # fmt: skip
 def test_what_is_no_origin_is_no_request(client: httpx.Client, origin: str) -> None:
     assert client.get("/v1/tasks", headers={"origin": origin}).json()["error"]["code"] == "invalid_http"
 
