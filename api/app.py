@@ -2,16 +2,19 @@
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 from fastapi import APIRouter, FastAPI
 from fastapi.middleware.cors import CORSMiddleware
 from fastapi.responses import FileResponse
 from fastapi.routing import APIRoute
+from starlette.types import ASGIApp
 
 from api import console_files, error_responses, openapi
 from api.middleware import Paths, Requests
 from api.process import Process
+from api.request_limits import RATE_LIMIT_HEADERS
 from api.routes import (
     batches,
     datasets,
@@ -45,7 +48,7 @@ ROUTERS = (embeddings, tasks, tei, files, batches, ingestions, jobs, datasets, m
 READABLE = (
     *("accept-ranges", "content-disposition", "content-range", "etag", "location", "openai-processing-ms"),
     *("retry-after", "www-authenticate", "x-request-id", "x-should-retry"),
-    *(f"x-ratelimit-{what}-{of}" for what in ("limit", "remaining", "reset") for of in ("requests", "tokens")),
+    *RATE_LIMIT_HEADERS,
 )
 """Headers of answers that a page of another origin may read."""
 
@@ -70,7 +73,7 @@ def create_app(
         yield {"send_home": parts.send_home}
         await parts.stop(background)
 
-    # A redirect to the other form of a path would lose the body in some clients; both forms are routes instead.
+    # A redirect to the other form of a path would lose the body in some clients; `Paths` gives a path its one form.
     app = openapi.DocumentedApp(
         lifespan=lifespan,
         redirect_slashes=False,
@@ -133,21 +136,24 @@ def _add_services(app: FastAPI, process: Process, settings: Settings) -> None:
 
 
 def _add_layers(app: FastAPI, process: Process, settings: Settings) -> None:
-    if settings.cors_origins:
-        # Cookies are never asked for: keys come in headers that a page must have. Any header may be sent, as OpenAI's
-        # client in a browser sends a dozen of its own.
-        app.add_middleware(
-            CORSMiddleware,
-            allow_origins=list(settings.cors_origins),
-            allow_methods=["GET", "HEAD", "POST", "DELETE"],
-            allow_headers=["*"],
-            expose_headers=sorted(READABLE),
-        )
     app.add_middleware(
         Requests,
         metrics=process.metrics,
         rules=process.rules,
+        cors=partial(_readable, settings) if settings.cors_origins else lambda app: app,
         access_log=settings.access_log,
         traces=process.traces,
     )
     app.add_middleware(Paths)  # the last one added is the outermost
+
+
+def _readable(settings: Settings, app: ASGIApp) -> ASGIApp:
+    # Cookies are never asked for: keys come in headers that a page must have. Any header may be sent, as OpenAI's
+    # client in a browser sends a dozen of its own.
+    return CORSMiddleware(
+        app,
+        allow_origins=settings.cors_origins,
+        allow_methods=("GET", "HEAD", "POST", "DELETE"),
+        allow_headers=("*",),
+        expose_headers=sorted(READABLE),
+    )
