@@ -68,8 +68,8 @@ def create_app(
     async def lifespan(_app: FastAPI) -> AsyncIterator[Mapping[str, Any]]:
         app.openapi()  # now: nobody shall wait for it in a request
         background = await parts.start()
-        if parts.watchdog.mismatch is not None:
-            raise parts.watchdog.mismatch  # a process that served would be replaced for ever
+        if parts.ledger_watch.mismatch is not None:
+            raise parts.ledger_watch.mismatch  # a process that served would be replaced for ever
         yield {"send_home": parts.send_home}
         await parts.stop(background)
 
@@ -110,29 +110,29 @@ def _add_services(app: FastAPI, process: Process, settings: Settings) -> None:
     app.state.settings = settings
     app.state.storage = process.storage
     app.state.keys, app.state.rates = process.keys, process.rates
-    app.state.in_flight = process.door
+    app.state.in_flight = process.in_flight
     app.state.key_service = KeyService(process.keys, process.ledger, process.storage)
-    registry, new_tasks = process.registry, process.new_tasks
-    app.state.embeddings = EmbeddingService(new_tasks, process.calls, registry, process.rates, settings)
+    new_tasks = process.new_tasks
+    app.state.embeddings = EmbeddingService(new_tasks, process.calls, process.models, process.rates, settings)
     app.state.tasks = TaskService(
         process.ledger,
         new_tasks=new_tasks,
         submitter=process.submitter,
-        subscription=process.hub,
-        models=registry,
+        subscription=process.subscription,
+        models=process.models,
         keys=process.keys,
         settings=settings,
     )
     app.state.datasets = DatasetService(
-        process.datasets, process.storage, process.registry, process.calls.embed_query, settings.max_wait_s
+        process.datasets, process.storage, process.models, process.calls.embed_query, settings.max_wait_s
     )
-    app.state.service = ServiceInfo(process.ledger, process.registry, process.storage, settings)
+    app.state.service = ServiceInfo(process.ledger, process.models, process.storage, settings)
     app.state.metrics = process.metrics
     app.state.bodies, app.state.answers = process.bodies, process.answers
     app.state.files = FileService(process.ledger, process.storage, settings)
-    app.state.batches = BatchService(process.ledger, process.registry, settings)
-    app.state.ingestions = IngestionService(process.ledger, process.registry, process.storage, settings)
-    app.state.jobs = JobService(process.ledger, process.registry)
+    app.state.batches = BatchService(process.ledger, process.models, settings)
+    app.state.ingestions = IngestionService(process.ledger, process.models, process.storage, settings)
+    app.state.jobs = JobService(process.ledger, process.models)
 
 
 def _add_layers(app: FastAPI, process: Process, settings: Settings) -> None:

@@ -31,7 +31,7 @@ from tasks.wire.validation import parse_object, validated
 
 B = TypeVar("B", bound=BaseModel)
 
-# Process: one for each resource, made in `api.app`.
+# Services: one for each resource, made in `api.app`.
 
 
 def embeddings_of(request: Request) -> EmbeddingService:
@@ -96,11 +96,6 @@ Jobs = Annotated[JobService, Depends(_jobs)]
 ApiKeys = Annotated[KeyService, Depends(_keys)]
 
 # Headers and queries.
-
-
-async def no_store(response: Response) -> None:
-    """Of routers whose answers nobody may keep."""
-    response.headers["cache-control"] = "no-store"
 
 
 IdempotencyKey = Annotated[
