@@ -175,8 +175,9 @@ async def _upload(request: Request, key: Annotated[Key, Depends(known_key)]) -> 
     state = request.app.state
     announced = least_bytes(request.headers.get("content-length", ""), state.settings.max_file_bytes)
     # Before the body is read: whoever is over the quota would otherwise send gigabytes to hear of it.
-    await cast("FileService", state.files).require_room(key, announced)
-    async with received(request, state.settings.max_file_bytes) as upload:
+    require_room = partial(cast("FileService", state.files).require_room, key)
+    await require_room(announced)
+    async with received(request, state.settings.max_file_bytes, require_room) as upload:
         yield upload
 
 
