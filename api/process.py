@@ -69,12 +69,11 @@ class Process:
         bells = Bells(settings, metrics.count_bell)
         subscription = Subscription(ledger, times)
         in_flight = InFlight(lambda: stall.recent_s, shared=lambda: keys.several)
-        requests, answers = (
-            HeldBytes(settings.max_held_bytes, what, shared=lambda: keys.several) for what in ("requests", "answers")
-        )
-        metrics.add(
-            lambda: process_rows(models, subscription, stall, in_flight, {"requests": requests, "answers": answers})
-        )
+        held = {
+            what: HeldBytes(settings.max_held_bytes, what, shared=lambda: keys.several)
+            for what in ("requests", "answers")
+        }
+        metrics.add(lambda: process_rows(models, subscription, stall, in_flight, held))
         metrics.add(lambda: queue_rows(models, settings), shared=True)
         new_tasks = NewTasks(settings, models, subscription.name)
         submitter = Submitter(ledger, bells, in_flight, metrics, settings)
@@ -96,8 +95,8 @@ class Process:
             calls=SynchronousCalls(ledger, subscription, submitter, models, new_tasks),
             storage=storage,
             datasets=datasets,
-            bodies=Bodies(settings.max_body_bytes, settings.max_body_lists, requests),
-            answers=answers,
+            bodies=Bodies(settings.max_body_bytes, settings.max_body_lists, held["requests"]),
+            answers=held["answers"],
             traces=open_traces(settings.traces_endpoint, settings.traces_sample, role="api"),
         )
 
