@@ -67,7 +67,7 @@ def make_supervised_app() -> FastAPI:
 def _make_app(settings: Settings, process: int | None = None) -> FastAPI:
     connections = affordable_connections(settings.max_connections)
     app = create_app(settings.model_copy(update={"max_connections": connections}), process)
-    app.state.process.bell.warm_up()
+    app.state.process.bells.warm_up()
     # A full round of the garbage collector over everything imported stops the event loop for 60 to 80 ms. What exists
     # now lives as long as the process, so it is taken out of the rounds.
     gc.collect()
@@ -119,8 +119,8 @@ def _serve(settings: Settings, listeners: list[socket.socket]) -> int:
         uvicorn.Server(_config(app, settings)).run(listeners)
     except SystemExit as stop:
         code = stop.code
-    if services.watchdog.mismatch is not None:
-        raise services.watchdog.mismatch
+    if services.ledger_watch.mismatch is not None:
+        raise services.ledger_watch.mismatch
     return code if isinstance(code, int) else 1
 
 

@@ -2,17 +2,19 @@
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 from fastapi import APIRouter, FastAPI
 from fastapi.middleware.cors import CORSMiddleware
 from fastapi.responses import FileResponse
 from fastapi.routing import APIRoute
+from starlette.types import ASGIApp
 
 from api import console_files, error_responses, openapi
 from api.middleware import Paths, Requests
 from api.process import Process
-from api.request_limits import ListTurns
+from api.request_limits import RATE_LIMIT_HEADERS, ListTurns
 from api.routes import (
     batches,
     datasets,
@@ -46,7 +48,7 @@ ROUTERS = (embeddings, tasks, tei, files, batches, ingestions, jobs, datasets, m
 READABLE = (
     *("accept-ranges", "content-disposition", "content-range", "etag", "location", "openai-processing-ms"),
     *("retry-after", "www-authenticate", "x-request-id", "x-should-retry"),
-    *(f"x-ratelimit-{what}-{of}" for what in ("limit", "remaining", "reset") for of in ("requests", "tokens")),
+    *RATE_LIMIT_HEADERS,
 )
 """Headers of answers that a page of another origin may read."""
 
@@ -66,12 +68,12 @@ def create_app(
     async def lifespan(_app: FastAPI) -> AsyncIterator[Mapping[str, Any]]:
         app.openapi()  # now: nobody shall wait for it in a request
         background = await parts.start()
-        if parts.watchdog.mismatch is not None:
-            raise parts.watchdog.mismatch  # a process that served would be replaced for ever
+        if parts.ledger_watch.mismatch is not None:
+            raise parts.ledger_watch.mismatch  # a process that served would be replaced for ever
         yield {"send_home": parts.send_home}
         await parts.stop(background)
 
-    # A redirect to the other form of a path would lose the body in some clients; both forms are routes instead.
+    # A redirect to the other form of a path would lose the body in some clients; `Paths` gives a path its one form.
     app = openapi.DocumentedApp(
         lifespan=lifespan,
         redirect_slashes=False,
@@ -108,48 +110,51 @@ def _add_services(app: FastAPI, process: Process, settings: Settings) -> None:
     app.state.settings = settings
     app.state.storage = process.storage
     app.state.keys, app.state.rates = process.keys, process.rates
-    app.state.in_flight = process.door
+    app.state.in_flight = process.in_flight
     app.state.key_service = KeyService(process.keys, process.ledger, process.storage)
-    registry, new_tasks = process.registry, process.new_tasks
-    app.state.embeddings = EmbeddingService(new_tasks, process.calls, registry, process.rates, settings)
+    new_tasks = process.new_tasks
+    app.state.embeddings = EmbeddingService(new_tasks, process.calls, process.models, process.rates, settings)
     app.state.tasks = TaskService(
         process.ledger,
         new_tasks=new_tasks,
         submitter=process.submitter,
-        subscription=process.hub,
-        models=registry,
+        subscription=process.subscription,
+        models=process.models,
         keys=process.keys,
         settings=settings,
     )
     app.state.datasets = DatasetService(
-        process.datasets, process.storage, process.registry, process.calls.embed_query, settings.max_wait_s
+        process.datasets, process.storage, process.models, process.calls.embed_query, settings.max_wait_s
     )
-    app.state.service = ServiceInfo(process.ledger, process.registry, process.storage, settings)
+    app.state.service = ServiceInfo(process.ledger, process.models, process.storage, settings)
     app.state.metrics = process.metrics
     app.state.bodies, app.state.answers = process.bodies, process.answers
     app.state.list_turns = ListTurns()
     app.state.files = FileService(process.ledger, process.storage, settings)
-    app.state.batches = BatchService(process.ledger, process.registry, settings)
-    app.state.ingestions = IngestionService(process.ledger, process.registry, process.storage, settings)
-    app.state.jobs = JobService(process.ledger, process.registry)
+    app.state.batches = BatchService(process.ledger, process.models, settings)
+    app.state.ingestions = IngestionService(process.ledger, process.models, process.storage, settings)
+    app.state.jobs = JobService(process.ledger, process.models)
 
 
 def _add_layers(app: FastAPI, process: Process, settings: Settings) -> None:
-    if settings.cors_origins:
-        # Cookies are never asked for: keys come in headers that a page must have. Any header may be sent, as OpenAI's
-        # client in a browser sends a dozen of its own.
-        app.add_middleware(
-            CORSMiddleware,
-            allow_origins=list(settings.cors_origins),
-            allow_methods=["GET", "HEAD", "POST", "DELETE"],
-            allow_headers=["*"],
-            expose_headers=sorted(READABLE),
-        )
     app.add_middleware(
         Requests,
         metrics=process.metrics,
         rules=process.rules,
+        cors=partial(_readable, settings) if settings.cors_origins else lambda app: app,
         access_log=settings.access_log,
         traces=process.traces,
     )
     app.add_middleware(Paths)  # the last one added is the outermost
+
+
+def _readable(settings: Settings, app: ASGIApp) -> ASGIApp:
+    # Cookies are never asked for: keys come in headers that a page must have. Any header may be sent, as OpenAI's
+    # client in a browser sends a dozen of its own.
+    return CORSMiddleware(
+        app,
+        allow_origins=settings.cors_origins,
+        allow_methods=("GET", "HEAD", "POST", "DELETE"),
+        allow_headers=("*",),
+        expose_headers=sorted(READABLE),
+    )

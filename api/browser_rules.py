@@ -15,8 +15,10 @@ from starlette.types import Scope
 from tasks.errors import Forbidden, Invalid
 from worker_config.settings import Settings
 
-_HOST = re.compile(r"(?:\[(?P<ip>[0-9a-f:.]+)\]|(?P<name>[^\s:/?#@\[\]\\,]*))(?::[0-9]{0,5})?")
+_HOST = re.compile(r"(?:\[(?P<ip>[0-9a-f:.]+)\]|(?P<name>[a-z0-9._-]+))(?::(?P<port>[0-9]{0,5}))?")
+"""With an underscore, which is in names of containers."""
 _ORIGIN = re.compile(rf"[a-z][a-z0-9+.-]*://{_HOST.pattern}")
+_MAX_PORT = 65_535
 _OWN_NAMES = frozenset({"localhost", "host.docker.internal"})
 _READING = frozenset({"GET", "HEAD", "OPTIONS"})
 
@@ -50,14 +52,14 @@ class BrowserRules:
         if not hosts and scope["http_version"] == "1.1":
             raise Invalid("invalid_http", "The request has no Host field; HTTP/1.1 needs one.")
         host = hosts[0].lower() if hosts else None
-        named = None if host is None else _HOST.fullmatch(host)
-        if host is not None and named is None:
+        named = _match(_HOST, host) if host else None
+        if host and named is None:
             raise Invalid("invalid_http", "Host must be a name or an address, and maybe a port.")
-        if origin not in {"", "null"} and not _ORIGIN.fullmatch(origin):
+        if origin not in {"", "null"} and not _match(_ORIGIN, origin):
             raise Invalid("invalid_http", "Origin must be a scheme, a host and maybe a port, or null.")
         if not self._is_open():
             return  # a web page has no key
-        if self._hosts is not None and named is not None and not self._is_ours(named):
+        if self._hosts is not None and host is not None and not (named and self._is_ours(named)):
             raise Forbidden(
                 "host_not_allowed",
                 "This server has no API keys, so it answers only to local names: a web page could give it any other. "
@@ -83,6 +85,11 @@ class BrowserRules:
             return False
         scheme = headers.get("x-forwarded-proto", scope["scheme"])  # a page over http is not that over https
         return site is not None or origin != f"{scheme}://{host}"
+
+
+def _match(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
+    found = pattern.fullmatch(text)
+    return found if found and int(found["port"] or 0) <= _MAX_PORT else None
 
 
 @lru_cache(maxsize=256)

@@ -6,8 +6,9 @@ They hold no data: the page asks for that with the key of the person in front of
 from pathlib import Path
 from typing import Any
 
-from starlette.responses import FileResponse, Response
-from starlette.staticfiles import StaticFiles
+from starlette.responses import Response
+
+from api.whole_files import WholeFile, WholeFiles
 
 STATIC = Path(__file__).parent / "console" / "static"
 _HEADERS = {
@@ -20,7 +21,7 @@ _HEADERS = {
 }
 
 
-class ConsoleFiles(StaticFiles):
+class ConsoleFiles(WholeFiles):
     """The files of the console as an ASGI app."""
 
     def __init__(self) -> None:
@@ -33,6 +34,6 @@ class ConsoleFiles(StaticFiles):
         return response
 
 
-async def page() -> FileResponse:
+async def page() -> WholeFile:
     """The page itself."""
-    return FileResponse(STATIC / "index.html", headers=_HEADERS)
+    return WholeFile(STATIC / "index.html", headers=_HEADERS)

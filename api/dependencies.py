@@ -31,7 +31,7 @@ from tasks.wire.validation import parse_object, validated
 
 B = TypeVar("B", bound=BaseModel)
 
-# Process: one for each resource, made in `api.app`.
+# Services: one for each resource, made in `api.app`.
 
 
 def embeddings_of(request: Request) -> EmbeddingService:
@@ -96,11 +96,6 @@ Jobs = Annotated[JobService, Depends(_jobs)]
 ApiKeys = Annotated[KeyService, Depends(_keys)]
 
 # Headers and queries.
-
-
-async def no_store(response: Response) -> None:
-    """Of routers whose answers nobody may keep."""
-    response.headers["cache-control"] = "no-store"
 
 
 IdempotencyKey = Annotated[
@@ -187,8 +182,9 @@ async def _upload(request: Request, key: Annotated[Key, Depends(known_key)]) -> 
     state = request.app.state
     announced = least_bytes(request.headers.get("content-length", ""), state.settings.max_file_bytes)
     # Before the body is read: whoever is over the quota would otherwise send gigabytes to hear of it.
-    await cast("FileService", state.files).require_room(key, announced)
-    async with received(request, state.settings.max_file_bytes) as upload:
+    require_room = partial(cast("FileService", state.files).require_room, key)
+    await require_room(announced)
+    async with received(request, state.settings.max_file_bytes, require_room) as upload:
         require_still_known(request, key)
         yield upload
 

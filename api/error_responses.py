@@ -122,7 +122,7 @@ def refusal(error: EmbedqError) -> Response:
 
 def headers(error: EmbedqError) -> dict[str, str]:
     """What a response to a request that ended in `error` says in its head, whatever the form of its body."""
-    lines = {"cache-control": "no-store"}
+    lines = dict[str, str]()
     if error.retry_after_s is not None:
         lines["retry-after"] = str(error.retry_after_s)
     if error.should_retry is not None:

@@ -172,7 +172,11 @@ def _one(name: str, meaning: str, number: float | None) -> Row:
 
 
 def process_rows(
-    models: ServedModels, hub: Subscription, stall: StallProbe, door: InFlight, held: Mapping[str, HeldBytes]
+    models: ServedModels,
+    subscription: Subscription,
+    stall: StallProbe,
+    in_flight: InFlight,
+    held: Mapping[str, HeldBytes],
 ) -> Iterator[Metric]:
     """The state of one web tier process. `held`: bytes of large bodies, by what they are ("requests", "answers")."""
     refusal = "With more, callers are refused."
@@ -180,10 +184,10 @@ def process_rows(
     limits = [([what], budget.limit_bytes) for what, budget in held.items()]
     rows = (
         _one("embedq_redis_up", "1 while Redis answers.", models.redis_up),
-        _one("embedq_subscribed", "1 while ends of tasks are heard.", hub.subscribed.is_set()),
-        _one("embedq_waiting_requests", "Requests that wait for a task.", hub.waiting_requests),
-        _one("embedq_submissions_under_way", "On their way to Redis and back.", door.number),
-        _one("embedq_submissions_under_way_limit", refusal, door.most),
+        _one("embedq_subscribed", "1 while ends of tasks are heard.", subscription.subscribed.is_set()),
+        _one("embedq_waiting_requests", "Requests that wait for a task.", subscription.waiting_requests),
+        _one("embedq_submissions_under_way", "On their way to Redis and back.", in_flight.number),
+        _one("embedq_submissions_under_way_limit", refusal, in_flight.most),
         Row("embedq_held_bytes", "Of large bodies under way.", ["what"], sizes),
         Row("embedq_held_limit_bytes", refusal, ["what"], limits),
         _one("embedq_loop_stall_max_seconds", "Longest stall since the start.", stall.longest_s),

@@ -4,6 +4,7 @@ import logging
 import re
 import time
 import traceback
+from collections.abc import Callable
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -83,14 +84,24 @@ class Requests:
         app: the layers inside.
         metrics: counts requests.
         rules: refuses those of web pages that may not call.
+        cors: makes the answers of an app readable for the pages that may call. Here for those that are no answers of
+            the layers inside: without it a page would not learn why its request failed.
         access_log: each answered request is logged.
         traces: of this process; None: there are none.
     """
 
     def __init__(
-        self, app: ASGIApp, metrics: Metrics, rules: BrowserRules, *, access_log: bool, traces: Traces | None
+        self,
+        app: ASGIApp,
+        metrics: Metrics,
+        rules: BrowserRules,
+        *,
+        cors: Callable[[ASGIApp], ASGIApp],
+        access_log: bool,
+        traces: Traces | None,
     ) -> None:
-        self._app = app
+        self._app = cors(app)
+        self._cors = cors
         self._metrics = metrics
         self._rules = rules
         self._access_log = access_log
@@ -124,12 +135,13 @@ class Requests:
             _require_path(scope)
             await self._app(scope, receive, labelled)
         except EmbedqError as refusal:
-            await errors.response(refusal, scope, scope["path"])(scope, receive, labelled)
+            answer = errors.response(refusal, scope, scope["path"])
+            await self._cors(answer)(scope, receive, labelled)
         except Exception as error:  # noqa: BLE001 - the boundary of the process: a defect answers 500 and the server lives
             _log_defect(request_id, error)
             if not status:  # otherwise the response is half out, and the server closes the connection
                 answer = errors.response(InternalError(_apology(request_id)), scope, scope["path"])
-                await answer(scope, receive, labelled)
+                await self._cors(answer)(scope, receive, labelled)
         finally:
             took_s = time.perf_counter() - started
             route = _route(scope)

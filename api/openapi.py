@@ -8,11 +8,10 @@ from typing import Any
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
-from fastapi.responses import FileResponse
-from starlette.staticfiles import StaticFiles
 
 from api.error_responses import Problem, TEIError
 from api.schemas.answer_parts import path_here
+from api.whole_files import WholeFile, WholeFiles
 
 _SCHEMAS = "#/components/schemas/"
 
@@ -57,8 +56,8 @@ _POLICY = (
 def add_page(app: FastAPI) -> None:
     """Serves the page at `/docs`, and what it loads below that. It is open, also where API keys are needed."""
     app.add_api_route("/docs", _read_docs, include_in_schema=False)
-    app.mount("/docs", StaticFiles(directory=_FILES))
+    app.mount("/docs", WholeFiles(directory=_FILES))
 
 
-async def _read_docs() -> FileResponse:
-    return FileResponse(_FILES / "page.html", headers={"content-security-policy": _POLICY, "cache-control": "no-cache"})
+async def _read_docs() -> WholeFile:
+    return WholeFile(_FILES / "page.html", headers={"content-security-policy": _POLICY, "cache-control": "no-cache"})

@@ -33,13 +33,13 @@ class Process:
 
     settings: Settings
     ledger: AsyncLedger
-    hub: Subscription
-    bell: Bells
-    registry: ServedModels
-    watchdog: LedgerWatch
+    subscription: Subscription
+    bells: Bells
+    models: ServedModels
+    ledger_watch: LedgerWatch
     metrics: Metrics
     stall: StallProbe
-    door: InFlight
+    in_flight: InFlight
     rates: RequestRates
     keys: Keys
     rules: BrowserRules
@@ -65,60 +65,61 @@ class Process:
         ledger = AsyncLedger.connect(settings.redis_url, settings.redis_ack, lag_s=lambda: stall.recent_s)
         datasets = AsyncDatasets(storage := AsyncStorage(settings.storage_url, ledger.run), settings.search_bytes)
         keys = Keys(settings, ledger, datasets.forget)
-        registry = ServedModels(settings, several=lambda: keys.several)
-        bell = Bells(settings, metrics.count_bell)
-        hub = Subscription(ledger, times)
-        door = InFlight(lambda: stall.recent_s, shared=lambda: keys.several)
-        requests, answers = (
-            HeldBytes(settings.max_held_bytes, what, shared=lambda: keys.several) for what in ("requests", "answers")
-        )
-        metrics.add(lambda: process_rows(registry, hub, stall, door, {"requests": requests, "answers": answers}))
-        metrics.add(lambda: queue_rows(registry, settings), shared=True)
-        new_tasks = NewTasks(settings, registry, hub.name)
-        submitter = Submitter(ledger, bell, door, metrics, settings)
+        models = ServedModels(settings, several=lambda: keys.several)
+        bells = Bells(settings, metrics.count_bell)
+        subscription = Subscription(ledger, times)
+        in_flight = InFlight(lambda: stall.recent_s, shared=lambda: keys.several)
+        held = {
+            what: HeldBytes(settings.max_held_bytes, what, shared=lambda: keys.several)
+            for what in ("requests", "answers")
+        }
+        metrics.add(lambda: process_rows(models, subscription, stall, in_flight, held))
+        metrics.add(lambda: queue_rows(models, settings), shared=True)
+        new_tasks = NewTasks(settings, models, subscription.name)
+        submitter = Submitter(ledger, bells, in_flight, metrics, settings)
         return cls(
             settings=settings,
             ledger=ledger,
-            hub=hub,
-            bell=bell,
-            registry=registry,
-            watchdog=LedgerWatch(ledger, registry, bell, metrics.redis_read),
+            subscription=subscription,
+            bells=bells,
+            models=models,
+            ledger_watch=LedgerWatch(ledger, models, bells, metrics.redis_read),
             metrics=metrics,
             stall=stall,
-            door=door,
+            in_flight=in_flight,
             keys=keys,
             rules=BrowserRules(settings, lambda: keys.may_be_open),
             rates=RequestRates(ledger),
             new_tasks=new_tasks,
             submitter=submitter,
-            calls=SynchronousCalls(ledger, hub, submitter, registry, new_tasks),
+            calls=SynchronousCalls(ledger, subscription, submitter, models, new_tasks),
             storage=storage,
             datasets=datasets,
-            bodies=Bodies(settings.max_body_bytes, settings.max_body_lists, requests),
-            answers=answers,
+            bodies=Bodies(settings.max_body_bytes, settings.max_body_lists, held["requests"]),
+            answers=held["answers"],
             traces=open_traces(settings.traces_endpoint, settings.traces_sample, role="api"),
         )
 
     async def start(self) -> list["asyncio.Task[None]"]:
         """Starts the background tasks and returns them when the subscription stands, or a second later without it."""
-        listening = asyncio.create_task(self.hub.run(), name="hub")
+        listening = asyncio.create_task(self.subscription.run(), name="subscription")
         try:
             async with asyncio.timeout(_FIRST_SUBSCRIPTION_S):
-                await self.hub.subscribed.wait()
+                await self.subscription.subscribed.wait()
         except TimeoutError:
             pass  # Redis is down: the web tier starts all the same, and both tasks keep trying
-        self.bell.call_through(self.ledger)
-        await asyncio.gather(self.watchdog.look(), self.keys.refresh())
+        self.bells.call_through(self.ledger)
+        await asyncio.gather(self.ledger_watch.look(), self.keys.refresh())
         self.stall.start()  # last: nobody is served yet, so a stall up to here hurts nobody
         return [
             listening,
-            asyncio.create_task(self.watchdog.run(), name="watchdog"),
+            asyncio.create_task(self.ledger_watch.run(), name="ledger_watch"),
             asyncio.create_task(self.keys.run(), name="keys"),
         ]
 
     def send_home(self) -> None:
         """Ends all requests that only wait: the server stops."""
-        self.hub.close()
+        self.subscription.close()
         self.datasets.stop()
 
     async def stop(self, background: list["asyncio.Task[None]"], *, cancel_again_s: float = 0.5) -> None:
@@ -135,7 +136,7 @@ class Process:
             _log.error("%s does not stop; going without it", task.get_name())
         await asyncio.gather(*set(background) - pending, return_exceptions=True)
         self.stall.stop()
-        await asyncio.to_thread(self.bell.close)
+        await asyncio.to_thread(self.bells.close)
         if self.traces is not None:
             await asyncio.to_thread(self.traces.close)
         await self.ledger.close()

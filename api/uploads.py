@@ -96,6 +96,8 @@ def _range(wanted: str | None, size: int) -> range | None:
 _FORM_BYTES = 2**20
 """Room for the other parts of a form, and for what stands between them."""
 _MAX_FIELDS, _MAX_FIELD_BYTES = 64, 65_536
+_ASKED_BYTES = 2**24
+"""After so many, it is asked again whether there is room: a form need not say how long it is, and others come too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,23 +119,29 @@ def least_bytes(content_length: str, max_file_bytes: int) -> int:
 
 
 @asynccontextmanager
-async def received(request: Request, max_file_bytes: int) -> AsyncIterator[Upload]:
-    """What a form of multipart/form-data brings, within the block.
+async def received(
+    request: Request, max_file_bytes: int, require_room: Callable[[int], Awaitable[None]]
+) -> AsyncIterator[Upload]:
+    """What a form of multipart/form-data brings, within the block. `require_room` gets the least size of its file.
 
     Raises:
+        EmbedqError: `require_room` does.
         Refused, Invalid: the body is not such a form.
         Invalid, Refused: it has no file, or more than a file may have.
         DiskFull, StorageUnavailable: the temporary folder does not take it.
         CallerGone: the client closed the connection first.
     """
-    came = 0
+    came = asked = 0
 
     async def receive() -> Message:
-        nonlocal came
+        nonlocal came, asked
         message = await request.receive()
         came += len(message.get("body", b""))
         if came > max_file_bytes + _FORM_BYTES:
             raise too_large(max_file_bytes)
+        if came - asked >= _ASKED_BYTES:
+            asked = came
+            await require_room(came - _FORM_BYTES)
         return message
 
     form = await _form(Request(request.scope, receive))

@@ -5,11 +5,11 @@ from typing import Annotated
 from fastapi import APIRouter, Depends
 
 from api.auth import Admin, AnyKey
-from api.dependencies import ApiKeys, json_body, no_store, read_json
+from api.dependencies import ApiKeys, json_body, read_json
 from api.schemas.answer_parts import Page
 from api.schemas.keys import DeletedKey, Key, KeyChange, NewKey, OwnKey, PurgeResult, Rotation, ToldKey
 
-router = APIRouter(prefix="/v1", tags=["keys"], dependencies=[Depends(no_store)])
+router = APIRouter(prefix="/v1", tags=["keys"])
 
 
 @router.get("/key")

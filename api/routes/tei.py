@@ -54,4 +54,4 @@ async def info(_key: AnyKey, embeddings: Embeddings) -> TEIInfo:
 async def health(embeddings: Embeddings) -> Response:
     """Answers 200 while a worker serves the model, as of about a second ago. No other process is asked."""
     embeddings.require_worker()
-    return Response(headers={"cache-control": "no-store"})
+    return Response()

@@ -40,8 +40,9 @@ class FileService:
         self._settings = settings
 
     async def require_room(self, key: Key, size_bytes: int) -> None:
-        """Raises `Forbidden` if a file of this size would not be taken."""
-        await self._ledger.run(files.require_room(key.owner, size_bytes, quota_of(key, self._settings)))
+        """For a file of at least this size. Raises `Forbidden` if it would not be taken."""
+        least_bytes = max(1, size_bytes)  # or whoever says no size would be read although there is no room
+        await self._ledger.run(files.require_room(key.owner, least_bytes, quota_of(key, self._settings)))
 
     async def create(self, key: Key, upload: Upload) -> File:
         """Stores a file. When this returns it is stored whole; after an error nothing of it is.

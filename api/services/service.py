@@ -1,5 +1,6 @@
 """What this service is and has: models, workers, queues, Redis, and whether it is ready."""
 
+import asyncio
 import time
 from dataclasses import dataclass
 from hashlib import sha256
@@ -39,6 +40,7 @@ class ServiceInfo:
         self._models = models
         self._storage = storage
         self._settings = settings
+        self._looking: asyncio.Task[str] | None = None
 
     def models(self) -> list[Model]:
         """All models, once for each of their names, the configured one first."""
@@ -52,19 +54,29 @@ class ServiceInfo:
 
     async def ready(self) -> Ready:
         """How many workers serve which model. Raises `NotReady`, which names the part that is missing."""
-        try:
-            self._models.update(await self._ledger.run(operations.overview(self._models.own_model)))
-        except Overloaded:
-            pass  # the answer came and was not read in time: what was known a second ago holds
-        except EmbedqError as error:
-            self._models.lost()
-            raise NotReady(error.detail, param="redis", retry_after_s=2) from None
+        # Anybody may ask, and an overview is work for Redis: who asks meanwhile waits for the same one.
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.create_task(self._look(), name="overview")
+        lost = await asyncio.shield(self._looking)
+        if lost:
+            raise NotReady(lost, param="redis", retry_after_s=2)
         workers = self._models.live_workers()
         if not workers:
             detail = "No worker with a loaded model is up. Submitted tasks are kept and wait for one."
             raise NotReady(detail, param="worker", retry_after_s=5)
         storage = await self._storage.trouble() or self._models.storage_trouble() or None
         return Ready(workers=workers, storage=storage)
+
+    async def _look(self) -> str:
+        """Why Redis does not answer, or "". Never raises: an error that many await would hold the requests of all."""
+        try:
+            self._models.update(await self._ledger.run(operations.overview(self._models.own_model)))
+        except Overloaded:
+            pass  # the answer came and was not read in time: what was known a second ago holds
+        except EmbedqError as error:
+            self._models.lost()
+            return error.detail
+        return ""
 
     async def redis_checks(self) -> RedisChecks:
         """What Redis says of itself now, judged. Raises `RedisUnavailable`."""

@@ -7,12 +7,12 @@ from api.auth import Keys
 from api.idempotency import alias_of_key
 from api.offload import offload, offload_in_turn
 from api.paging import ListPage, read_page
-from api.render_vectors import embedding_list, npy_file, size_bytes
+from api.render_vectors import embedding_list, npy_file
 from api.request_limits import Holding
 from api.schemas.answer_parts import Page, PagePlace
 from api.schemas.embeddings import TaskBody
 from api.schemas.tasks import Task
-from api.served_models import ServedModels
+from api.served_models import UNKNOWN_MODEL_DIMENSION, ServedModels
 from api.services.embeddings import TEXT_PER_VECTOR, TextsCall
 from api.services.owned import own
 from api.submit import NewTasks, Submitter
@@ -22,6 +22,7 @@ from api.waiting.wait_for_vectors import Gone, read_result
 from api.waiting.why_waiting import why_waiting
 from tasks import ledger
 from tasks.errors import Conflict, Invalid
+from tasks.item import FLOAT32_BYTES
 from tasks.ledger import AsyncLedger, CancelOutcome, operations
 from tasks.ledger.ids import created_ms, missing
 from tasks.records.api_keys import Key, Scope
@@ -113,16 +114,17 @@ class TaskService:
                 f"{task.completed + task.failed} of {task.total} inputs are done; ask again later.",
                 retry_after_s=self._models.retry_after_s(task),
             )
+        entry = self._models.entry(task.queue)
+        dimension = task.options.dimensions or (entry.dimension if entry else UNKNOWN_MODEL_DIMENSION)
+        size = task.total * dimension * FLOAT32_BYTES
+        answer.take(size if npy else size * TEXT_PER_VECTOR)  # before it is read, or a refused one would be in memory
         result = await read_result(self._ledger, task_id, task.total)
         if result is None:
             raise missing(task_id, self._settings.result_ttl_s)
-        size = size_bytes(result)
-        answer.take(size if npy else size * TEXT_PER_VECTOR)
         with span("answer"):
             if not npy:
                 return await offload(size, embedding_list, result, base64=base64)
-            entry = self._models.entry(task.queue)
-            return await offload(size, npy_file, result, task.options.dimensions or (entry.dimension if entry else 0))
+            return await offload(size, npy_file, result, dimension)
 
     async def list(self, key: Key, status: Sequence[str], page: PagePlace) -> Page[Task]:
         """A page of the caller's tasks in these states, or all, the newest first.

@@ -84,7 +84,7 @@ class SynchronousCalls:
     async def embed_query(
         self, key: Key, text: str, *, model: str, dimensions: int | None, wait_s: float
     ) -> npt.NDArray[np.floating]:
-        """The vector of a text as a query, cut to `dimensions`. Whoever leaves cancels it.
+        """The vector of a text as a query, cut to `dimensions`. Cancelled, the text is encoded all the same.
 
         Raises:
             Invalid: the text is.

@@ -62,28 +62,28 @@ def test_the_watchdog_replaces_a_lost_bell(client: httpx.Client, redis_client: r
 async def test_an_idle_service_rings_nobody(redis_url: str, worker: LedgerWorker) -> None:
     rung: list[str] = []
     settings = load_settings(redis_url=redis_url, served_name=MODEL)
-    ledger, bell = AsyncLedger.connect(redis_url), Bells(settings, lambda model, _sent: rung.append(model))
-    registry = ServedModels(settings)
-    watchdog = LedgerWatch(ledger, registry, bell)
+    ledger, bells = AsyncLedger.connect(redis_url), Bells(settings, lambda model, _sent: rung.append(model))
+    models = ServedModels(settings)
+    ledger_watch = LedgerWatch(ledger, models, bells)
 
-    await watchdog.look()
-    await watchdog.look()
-    bell.close()
+    await ledger_watch.look()
+    await ledger_watch.look()
+    bells.close()
     await ledger.close()
 
-    assert registry.live_workers() == {MODEL: 1}
+    assert models.live_workers() == {MODEL: 1}
     assert rung == []
 
 
 def test_a_dead_broker_is_counted_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     counted: list[tuple[str, bool]] = []
     settings = load_settings(redis_url=f"redis://127.0.0.1:{free_port()}/0")
-    bell = Bells(settings, lambda model, sent: counted.append((model, sent)))
+    bells = Bells(settings, lambda model, sent: counted.append((model, sent)))
 
     for _ in range(3):
-        bell.send_bell("m")
+        bells.send_bell("m")
     wait_until(lambda: len(counted) == 3)
-    bell.close()
+    bells.close()
 
     assert counted == [("m", False)] * 3
     assert len([record for record in caplog.records if record.name == "worker_config.bell"]) == 1

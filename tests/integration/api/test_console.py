@@ -57,6 +57,16 @@ def test_every_file_has_its_headers_and_is_sent_once(client: httpx.Client, name:
         assert one.headers["etag"] == answer.headers["etag"]
 
 
+@pytest.mark.parametrize("path", ["/console", "/console/app.js", "/docs", "/docs/swagger-ui.css", "/"])
+@pytest.mark.parametrize("wanted", ["bytes=0-9", "bytes=0-1,5-6", "bytes=x-", "bytes=99999999-", "nonsense"])
+def test_a_file_is_sent_whole_whatever_range_is_asked_for(client: httpx.Client, path: str, wanted: str) -> None:
+    whole = client.get(path, headers=BROWSER)
+    answer = client.get(path, headers={**BROWSER, "range": wanted})
+
+    assert (answer.status_code, answer.content) == (200, whole.content)
+    assert answer.headers["accept-ranges"] == "none"
+
+
 @pytest.mark.parametrize(
     "path",
     ["nothing.js", "../families/console.py", "..%2f..%2fapp.py", "%2e%2e/VENDORED.md", "/etc/passwd", "vendor"],

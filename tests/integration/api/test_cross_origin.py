@@ -6,6 +6,7 @@ from typing import Any
 
 import httpx
 import pytest
+import redis
 
 from tests.integration.api.ledger_worker import LedgerWorker
 from tests.integration.api.served import ServedApp
@@ -49,6 +50,7 @@ def test_a_page_may_ask_call_and_read(browser: httpx.Client) -> None:
     task = browser.get(answer.headers["location"])
 
     assert (asked.status_code, allowed(asked)) == (200, PAGE)
+    assert asked.headers["x-content-type-options"] == "nosniff"
     assert set(ASK["access-control-request-headers"].split(",")) <= set(
         asked.headers["access-control-allow-headers"].replace(" ", "").split(",")
     )
@@ -62,6 +64,23 @@ def test_a_page_may_ask_call_and_read(browser: httpx.Client) -> None:
 @pytest.mark.parametrize("path", ["/v1/embeddings", "/v1/nothing", "/v1/tasks/task_x"])
 def test_a_page_may_read_errors(browser: httpx.Client, path: str) -> None:
     assert allowed(browser.post(path, content=b"{")) == PAGE
+
+
+@pytest.mark.parametrize(
+    ("host", "code"), [("a;b", "invalid_http"), ("evil.example", "host_not_allowed"), ("localhost", "route_not_found")]
+)
+def test_a_page_may_read_what_no_route_has_said(browser: httpx.Client, host: str, code: str) -> None:
+    answer = browser.get("/v1/tasks%0A", headers={"host": host})
+
+    assert (answer.json()["error"]["code"], allowed(answer)) == (code, PAGE)
+
+
+def test_a_page_may_read_that_the_server_has_a_defect(browser: httpx.Client, redis_client: redis.Redis) -> None:
+    task_id = "task_01a1fa18-18cc-7626-bb92-71b2af5733d5"
+    redis_client.set(f"eq:task:{task_id}", "not a hash", ex=60)
+    answer = browser.get(f"/v1/tasks/{task_id}")
+
+    assert (answer.status_code, allowed(answer)) == (500, PAGE)
 
 
 def test_another_page_may_not(browser: httpx.Client) -> None:
@@ -90,6 +109,7 @@ def refused(answer: httpx.Response, code: str) -> bool:
         "127.0.0.1.evil",
         "internal.evil",
         "evil.internal",
+        "evil_name:65535",
         "",
     ],
 )
@@ -112,13 +132,27 @@ def test_a_name_that_is_not_ours_is_refused(client: httpx.Client, host: str) -> 
         "localhost:port",
         "[::1",
         "127.0.0.1:8000:1",
+        "localhost:99999",
+        ":80",
+        "\xe9",
+        "<x>",
+        "a;b",
+        "a%00",
+        "a\x7f",
     ],
 )
 def test_what_is_no_host_is_no_request(client: httpx.Client, host: str) -> None:
-    assert client.get("/v1/tasks", headers={"host": host}).json()["error"]["code"] == "invalid_http"
+    headers = {b"host": host.encode("latin-1")}
+    assert client.get("/v1/tasks", headers=headers).json()["error"]["code"] == "invalid_http"
 
 
-@pytest.mark.parametrize("origin", ["localhost", "http://a b", "http://[::1].evil.com", "http://localhost@evil.com"])
+@pytest.mark.parametrize(
+    "origin",
+    [
+        "localhost", "http://a b", "http://[::1].evil.com", "http://localhost@evil.com", "http://", "http://:80",
+        "http://localhost:99999", "http://<x>", "http://a;b", "http://a%00",
+    ],
+)  # fmt: skip
 def test_what_is_no_origin_is_no_request(client: httpx.Client, origin: str) -> None:
     assert client.get("/v1/tasks", headers={"origin": origin}).json()["error"]["code"] == "invalid_http"
 

@@ -188,7 +188,7 @@ def test_the_callers_read_timeout_bounds_the_wait(client: httpx.Client) -> None:
 def test_equal_requests_at_once_are_one_task(app: ServedApp, client: httpx.Client, worker: LedgerWorker) -> None:
     with concurrent.futures.ThreadPoolExecutor(5) as pool:
         calls = [pool.submit(client.post, "/v1/embeddings", json={"input": "same"}) for _ in range(5)]
-        wait_until(lambda: app.process.hub.waiting_requests == 5, message="not all wait")
+        wait_until(lambda: app.process.subscription.waiting_requests == 5, message="not all wait")
         wait_until(lambda: open_tasks(worker), message="nothing was stored")
         assert open_tasks(worker) == 1
         with worker.serving():
@@ -216,7 +216,7 @@ def test_a_client_that_leaves_shortens_the_interest(app: ServedApp, worker: Ledg
     with requesting(app, "x"):
         task = wait_until(lambda: only_task(worker), message="nothing was stored")
         assert interest_ms(task) > 25_000  # the wait of 20 s and 10 s more
-    wait_until(lambda: app.process.hub.waiting_requests == 0, message="the request still waits")
+    wait_until(lambda: app.process.subscription.waiting_requests == 0, message="the request still waits")
 
     left = only_task(worker)
     assert left is not None
@@ -226,9 +226,9 @@ def test_a_client_that_leaves_shortens_the_interest(app: ServedApp, worker: Ledg
 def test_a_client_that_leaves_takes_nothing_from_another(app: ServedApp, worker: LedgerWorker) -> None:
     with requesting(app, "same"):
         with requesting(app, "same"):
-            wait_until(lambda: app.process.hub.waiting_requests == 2, message="not both wait")
+            wait_until(lambda: app.process.subscription.waiting_requests == 2, message="not both wait")
             wait_until(lambda: only_task(worker), message="nothing was stored")
-        wait_until(lambda: app.process.hub.waiting_requests == 1, message="the one who left still waits")
+        wait_until(lambda: app.process.subscription.waiting_requests == 1, message="the one who left still waits")
 
         task = only_task(worker)
         assert task is not None
@@ -276,8 +276,8 @@ def test_an_ignored_field_may_be_nested_deeper_than_anything_writes(client: http
 def test_a_stopping_server_sends_waiters_home(app: ServedApp, client: httpx.Client) -> None:
     with concurrent.futures.ThreadPoolExecutor() as pool:
         call = pool.submit(client.post, "/v1/embeddings", json={"input": "x"})
-        wait_until(lambda: app.process.hub.waiting_requests == 1, message="nobody waits")
-        app.call_in_loop(app.process.hub.close)
+        wait_until(lambda: app.process.subscription.waiting_requests == 1, message="nobody waits")
+        app.call_in_loop(app.process.subscription.close)
 
         assert call.result().status_code == 503
         assert client.post("/v1/embeddings", json={"input": "y"}).status_code == 503
@@ -297,7 +297,7 @@ def test_a_large_request_delays_large_ones_until_its_caller_leaves(
         wait_until(lambda: only_task(worker), message="nothing was stored")
         assert asked("y" * 400) == "backlog_full"
         assert asked("y") == "wait_timeout"
-    wait_until(lambda: app.process.hub.waiting_requests == 0, message="the request still waits")
+    wait_until(lambda: app.process.subscription.waiting_requests == 0, message="the request still waits")
     assert asked("y" * 400) == "wait_timeout"
 
 

@@ -383,6 +383,24 @@ def test_the_quota_of_an_owner(serve: Callable[..., ServedApp], root: Path) -> N
     assert send(101, ANN).status_code == 200
 
 
+@pytest.mark.parametrize("stored_bytes", [1000, 0], ids=["full", "a little left"])
+def test_an_upload_of_unknown_length_ends_where_the_quota_does(
+    serve: Callable[..., ServedApp], root: Path, stored_bytes: int
+) -> None:
+    client = serve(storage_url=str(root), file_quota_bytes=1000, max_file_bytes=128 * MIB).client
+    if stored_bytes:
+        form: dict[str, Any] = {"data": {"purpose": "vision"}, "files": {"file": ("a", bytes(stored_bytes))}}
+        assert client.post("/v1/files", **form).status_code == 200
+
+    def endless() -> Iterator[bytes]:
+        yield PURPOSE + b'--b\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\n'
+        for _ in range(160):
+            yield bytes(MIB)
+
+    headers = {"content-type": "multipart/form-data; boundary=b"}
+    problem(client.post("/v1/files", content=endless(), headers=headers), 403, "quota_exceeded")
+
+
 def test_uploads_at_the_same_time_keep_to_the_quota(serve: Callable[..., ServedApp], root: Path) -> None:
     """Each has room when it begins, and none says how long it is: whoever is late is not stored."""
     client = serve(storage_url=str(root), file_quota_bytes=4 * MIB).client

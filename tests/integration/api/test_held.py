@@ -8,9 +8,11 @@ from hashlib import sha256
 from typing import cast
 
 import pytest
+import redis
 
 from api.request_limits import ListTurns
 from stack.testing import PATIENCE_S, wait_until
+from tasks.ledger import ANONYMOUS
 from tasks.records.api_keys import environment_owner
 from tests.integration.api.ledger_worker import LedgerWorker
 from tests.integration.api.served import ANN, BOB, KEYS, ServedApp
@@ -112,3 +114,16 @@ def test_an_owner_who_reads_many_lists_waits_and_others_do_not(serve: Callable[.
         assert not anns.done()
         app.call_in_loop(turns.release)
         assert anns.result().status_code == 200
+
+
+def test_a_result_is_refused_before_it_is_read(app: ServedApp, worker: LedgerWorker, redis_client: redis.Redis) -> None:
+    task = app.client.post("/v1/tasks", json={"input": ["one"] * 2000}).json()
+    with worker.serving():
+        assert app.client.get(f"/v1/tasks/{task['id']}?wait=20").json()["status"] == "completed"
+    redis_client.set(f"eq:result:{task['id']}", "not a hash", ex=60)  # whoever reads it gets a 500
+
+    with app.process.answers.held_by(ANONYMOUS) as other:
+        other.take(2**20)  # all there is
+        refused = app.client.get(f"/v1/tasks/{task['id']}/result")
+
+    assert (refused.status_code, refused.json()["error"]["code"]) == (503, "overloaded")

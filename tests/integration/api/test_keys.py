@@ -303,7 +303,7 @@ def test_what_waits_when_its_key_is_revoked_ends_by_itself(
     with ThreadPoolExecutor() as threads:
         polled = threads.submit(client.get, task, params={"wait": 20}, headers=acme)
         asked = threads.submit(client.post, "/v1/embeddings", json={"input": "b"}, headers=acme)
-        wait_until(lambda: app.process.hub.waiting_requests == 2)
+        wait_until(lambda: app.process.subscription.waiting_requests == 2)
         client.post("/v1/keys/acme/revoke", headers=admin)
         assert code_of(client.get(task, headers=acme)) == (401, "invalid_api_key")
         with worker.serving():

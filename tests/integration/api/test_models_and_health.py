@@ -1,13 +1,19 @@
 """Models, probes, metrics, and what every response carries."""
 
+import asyncio
 from collections.abc import Callable
+from uuid import uuid4
 
 import httpx
 import pytest
+import redis
 
+from api.process import Process
+from api.services.service import ServiceInfo
 from stack.testing import wait_until
 from tests.integration.api.ledger_worker import DIMENSION, LedgerWorker
 from tests.integration.api.served import MODEL, ServedApp
+from worker_config.settings import load_settings
 
 
 @pytest.mark.parametrize("path", ["/v1/models", "/v1/models/", "/models", "/models/"])
@@ -102,6 +108,23 @@ def test_ready_once_a_worker_beats(serve: Callable[..., ServedApp], redis_url: s
         "code": "not_ready",
     }
     assert after.json() == {"status": "ready", "redis": "up", "workers": {MODEL: 1}, "storage": None}
+
+
+async def test_all_who_ask_at_a_time_share_one_look(
+    redis_url: str, worker: LedgerWorker, redis_client: redis.Redis
+) -> None:
+    settings = load_settings(redis_url=redis_url, served_name=MODEL, storage_url=f"memory://{uuid4().hex}")
+    parts = Process.build(settings)
+    service = ServiceInfo(parts.ledger, parts.models, parts.storage, settings)
+    await service.ready()
+    redis_client.config_resetstat()
+
+    answers = await asyncio.gather(*(service.ready() for _ in range(50)))
+    looks = redis_client.info("commandstats")["cmdstat_evalsha"]["calls"]
+    await parts.stop([])
+
+    assert {answer.workers[MODEL] for answer in answers} == {1}
+    assert looks <= 3, "one at the ledger, and what one look at the storage asks"
 
 
 def test_live(client: httpx.Client) -> None:

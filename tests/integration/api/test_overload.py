@@ -35,7 +35,7 @@ async def in_this_loop(redis_url: str) -> AsyncIterator[tuple[httpx.AsyncClient,
 
 async def test_a_crowd_is_cut_to_what_can_be_handled(redis_url: str, redis_client: redis.Redis) -> None:
     async with in_this_loop(redis_url) as (client, services):
-        services.door.most = ROOM
+        services.in_flight.most = ROOM
         assert (await client.post("/v1/tasks", json={"input": "the first"})).status_code == 202
         redis_client.client_pause(20_000, all=False)
         calls = [asyncio.create_task(client.post("/v1/tasks", json={"input": f"x{i}"})) for i in range(CALLS)]
@@ -52,7 +52,7 @@ async def test_a_crowd_is_cut_to_what_can_be_handled(redis_url: str, redis_clien
 @pytest.mark.parametrize("path", ["/v1/tasks", "/v1/embeddings", "/embed"])
 def test_who_is_turned_away_is_not_read(serve: Callable[..., ServedApp], path: str) -> None:
     app = serve()
-    app.process.door.most = 0
+    app.process.in_flight.most = 0
     head = f"POST {path} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\ncontent-length: 1000\r\n\r\n"
 
     with socket.create_connection(("127.0.0.1", app.port)) as connection:

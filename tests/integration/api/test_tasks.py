@@ -166,7 +166,7 @@ def test_a_long_poll_returns_at_the_end(app: ServedApp, client: httpx.Client, wo
     task = submit(client, ["a", "b"])
     with concurrent.futures.ThreadPoolExecutor() as pool:
         poll = pool.submit(client.get, task["links"]["self"], params={"wait": 20})
-        wait_until(lambda: app.process.hub.waiting_requests, message="nobody waits")
+        wait_until(lambda: app.process.subscription.waiting_requests, message="nobody waits")
         worker.work()
 
         assert poll.result().json()["status"] == "completed"
@@ -188,7 +188,7 @@ def test_a_long_poll_without_an_end_tells_what_has_changed_meanwhile(
     task = submit(client, [f"text {i}" for i in range(200)])
     with concurrent.futures.ThreadPoolExecutor() as pool:
         poll = pool.submit(client.get, task["links"]["self"], params={"wait": 2})
-        wait_until(lambda: app.process.hub.waiting_requests, message="nobody waits")
+        wait_until(lambda: app.process.subscription.waiting_requests, message="nobody waits")
         worker.work(max_units=1)
 
         assert poll.result().json()["status"] == "in_progress"
@@ -198,8 +198,8 @@ def test_a_stopping_server_answers_long_polls_with_what_it_knows(app: ServedApp,
     task = submit(client, "x")
     with concurrent.futures.ThreadPoolExecutor() as pool:
         poll = pool.submit(client.get, task["links"]["self"], params={"wait": 20})
-        wait_until(lambda: app.process.hub.waiting_requests, message="nobody waits")
-        app.call_in_loop(app.process.hub.close)
+        wait_until(lambda: app.process.subscription.waiting_requests, message="nobody waits")
+        app.call_in_loop(app.process.subscription.close)
 
         assert poll.result().json()["status"] == "queued"
 

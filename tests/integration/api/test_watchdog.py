@@ -52,18 +52,18 @@ async def test_who_is_too_busy_for_several_rounds_knows_nothing_of_redis(private
     settings = load_settings(redis_url=private_redis.url, served_name=MODEL)
     patient = AsyncLedger.connect(private_redis.url)
     ledger = AsyncLedger.connect(private_redis.url, lag_s=lambda: 1.0, round_trip_s=0.05)
-    registry, bell = ServedModels(settings), Bells(settings, lambda _model, _sent: None)
-    await LedgerWatch(patient, registry, bell).look()
-    watchdog = LedgerWatch(ledger, registry, bell)
+    models, bells = ServedModels(settings), Bells(settings, lambda _model, _sent: None)
+    await LedgerWatch(patient, models, bells).look()
+    ledger_watch = LedgerWatch(ledger, models, bells)
     os.kill(private_redis.pid, signal.SIGSTOP)
     try:
         known = []
         for _ in range(5):
-            await watchdog.look()
-            known.append(registry.redis_up)
+            await ledger_watch.look()
+            known.append(models.redis_up)
     finally:
         os.kill(private_redis.pid, signal.SIGCONT)
-    bell.close()
+    bells.close()
     await ledger.close()
     await patient.close()
     assert known == [True, True, True, True, False]
@@ -75,7 +75,7 @@ async def test_one_round_ends_all_that_is_overdue(redis_url: str, redis_client: 
     wait_until(lambda: now_ms(redis_client) > submitted_ms + 1)
     services = Process.build(load_settings(redis_url=redis_url, compute="fake", served_name=MODEL))
 
-    await services.watchdog.look()
+    await services.ledger_watch.look()
     await services.stop([])
 
     states = [task.state for task in ledger.run(operations.read_tasks(ids)) if task]

@@ -25,12 +25,12 @@ async def ledger(redis_url: str) -> AsyncIterator[AsyncLedger]:
 
 
 @pytest.fixture
-async def hub(ledger: AsyncLedger) -> AsyncIterator[Subscription]:
-    hub = Subscription(ledger)
-    listening = asyncio.create_task(hub.run())
+async def subscription(ledger: AsyncLedger) -> AsyncIterator[Subscription]:
+    subscription = Subscription(ledger)
+    listening = asyncio.create_task(subscription.run())
     async with asyncio.timeout(LONG_S):
-        await hub.subscribed.wait()
-    yield hub
+        await subscription.subscribed.wait()
+    yield subscription
     listening.cancel()
     await asyncio.gather(listening, return_exceptions=True)
 
@@ -56,10 +56,14 @@ async def submit(ledger: AsyncLedger, *, units: int = 1, answer_to: str = "") ->
 
 
 async def test_the_end_of_a_task_wakes_its_waiters_only(
-    hub: Subscription, ledger: AsyncLedger, encoder: LedgerWorker
+    subscription: Subscription, ledger: AsyncLedger, encoder: LedgerWorker
 ) -> None:
     task_id = await submit(ledger)
-    with hub.waiting(task_id) as first, hub.waiting(task_id) as second, hub.waiting("task_other") as other:
+    with (
+        subscription.waiting(task_id) as first,
+        subscription.waiting(task_id) as second,
+        subscription.waiting("task_other") as other,
+    ):
         await asyncio.to_thread(encoder.work)
 
         await asyncio.wait_for(asyncio.gather(first.over, second.over), LONG_S)
@@ -67,9 +71,18 @@ async def test_the_end_of_a_task_wakes_its_waiters_only(
         assert not other.over.done()
 
 
-async def test_the_result_comes_with_the_end(hub: Subscription, ledger: AsyncLedger, encoder: LedgerWorker) -> None:
-    task_id, unknown = await submit(ledger, answer_to=hub.name), await submit(ledger, answer_to=hub.name)
-    with hub.waiting(task_id) as first, hub.waiting(task_id) as second, hub.waiting("task_other") as other:
+async def test_the_result_comes_with_the_end(
+    subscription: Subscription, ledger: AsyncLedger, encoder: LedgerWorker
+) -> None:
+    task_id, unknown = (
+        await submit(ledger, answer_to=subscription.name),
+        await submit(ledger, answer_to=subscription.name),
+    )
+    with (
+        subscription.waiting(task_id) as first,
+        subscription.waiting(task_id) as second,
+        subscription.waiting("task_other") as other,
+    ):
         await asyncio.to_thread(encoder.work, 2)
 
         for waiter in (first, second):
@@ -78,15 +91,15 @@ async def test_the_result_comes_with_the_end(hub: Subscription, ledger: AsyncLed
             assert waiter.answer is not None
             assert waiter.answer.result().vectors.tobytes() == vector("x").tobytes()
         assert not other.over.done()
-    with hub.waiting(unknown) as late:
+    with subscription.waiting(unknown) as late:
         assert not late.ended
 
 
 async def test_an_end_whose_answer_was_lost_is_caught_up_with(
-    hub: Subscription, ledger: AsyncLedger, encoder: LedgerWorker, redis_client: redis.Redis
+    subscription: Subscription, ledger: AsyncLedger, encoder: LedgerWorker, redis_client: redis.Redis
 ) -> None:
-    task_id = await submit(ledger, answer_to=hub.name)
-    with hub.waiting(task_id) as waiter:
+    task_id = await submit(ledger, answer_to=subscription.name)
+    with subscription.waiting(task_id) as waiter:
         await asyncio.to_thread(redis_client.client_kill_filter, _type="pubsub")
         await asyncio.to_thread(encoder.work)
 
@@ -120,10 +133,10 @@ async def test_a_task_that_is_still_on_its_way_to_the_ledger_is_not_taken_for_on
 
 
 async def test_after_a_reconnect_nothing_is_missing(
-    hub: Subscription, ledger: AsyncLedger, encoder: LedgerWorker, redis_client: redis.Redis
+    subscription: Subscription, ledger: AsyncLedger, encoder: LedgerWorker, redis_client: redis.Redis
 ) -> None:
     task_id = await submit(ledger)
-    with hub.waiting(task_id) as waiter:
+    with subscription.waiting(task_id) as waiter:
         await asyncio.to_thread(redis_client.client_kill_filter, _type="pubsub")
         await asyncio.to_thread(encoder.work)
 
@@ -137,26 +150,26 @@ async def test_after_a_reconnect_nothing_is_missing(
     await eventually(one_subscriber)
 
 
-async def test_nobody_is_remembered_after_the_wait(hub: Subscription) -> None:
-    with hub.waiting("task_a"), hub.waiting("task_a") as waiter:
-        assert hub.waiting_requests == 2
-        assert hub.awaited_by_others(waiter)
-    assert hub.waiting_requests == 0
+async def test_nobody_is_remembered_after_the_wait(subscription: Subscription) -> None:
+    with subscription.waiting("task_a"), subscription.waiting("task_a") as waiter:
+        assert subscription.waiting_requests == 2
+        assert subscription.awaited_by_others(waiter)
+    assert subscription.waiting_requests == 0
 
 
-async def test_closing_dismisses_present_and_later_waits(hub: Subscription) -> None:
-    with hub.waiting("task_a") as present:
-        hub.close()
-        with hub.waiting("task_b") as later:
+async def test_closing_dismisses_present_and_later_waits(subscription: Subscription) -> None:
+    with subscription.waiting("task_a") as present:
+        subscription.close()
+        with subscription.waiting("task_b") as later:
             assert present.over.done()
             assert later.over.done()
             assert (present.ended, later.ended) == (False, False)
 
 
-async def test_a_client_that_leaves_ends_the_wait(hub: Subscription) -> None:
+async def test_a_client_that_leaves_ends_the_wait(subscription: Subscription) -> None:
     async def gone() -> None:
         """At once."""
 
-    with hub.waiting("task_a") as wait:
+    with subscription.waiting("task_a") as wait:
         assert await wait.until_over(LONG_S, gone)
         assert not await wait.until_over(0, gone)
