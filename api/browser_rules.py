@@ -6,6 +6,7 @@ A page whose name resolves to 127.0.0.1 is of the same origin for the browser (D
 
 import re
 from collections.abc import Callable
+from functools import lru_cache
 from ipaddress import ip_address
 
 from starlette.datastructures import Headers
@@ -84,6 +85,7 @@ class BrowserRules:
         return site is not None or origin != f"{scheme}://{host}"
 
 
+@lru_cache(maxsize=256)
 def _is_address(name: str) -> bool:
     try:
         ip_address(name)

@@ -19,7 +19,7 @@ from api.loop_stall import StallProbe
 from api.request_limits import HeldBytes, InFlight
 from api.served_models import ServedModels
 from api.waiting.subscription import Subscription
-from tasks.ledger import DOCUMENTS, Lane, ModelOverview, State, Submission
+from tasks.ledger import DOCUMENTS, Lane, ModelOverview, NewTask, State
 from tasks.ledger.overview import TOOK_BOUNDS_S, ServedModel
 from tasks.records.batches import BatchStatus
 from tasks.records.ingestions import IngestionStatus
@@ -29,6 +29,8 @@ _LATENCIES_S = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 
 _STALLS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 5)
 _REDIS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1)
 _RETRY_AFTER_S = (1, 2, 5, 10, 20, 30, 60, 120)
+
+_METHODS = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"})
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 
@@ -78,18 +80,19 @@ class Metrics:
 
     def served(self, scope: Scope, route: str, status: int, seconds: float) -> None:
         """Counts one request, and the error that answered it if one did. Status 0: nothing was answered."""
-        self._of_request(scope["method"], route, status).inc()
+        method = scope["method"] if scope["method"] in _METHODS else "other"  # a caller may send any word
+        self._of_request(method, route, status).inc()
         self._latency.labels(route).observe(seconds)
         if error := answered(scope):
             self._errors.labels(route, error.code).inc()
             if error.retry_after_s is not None:
                 self._retry_after.labels(error.code).observe(error.retry_after_s)
 
-    def refused(self, submission: Submission, code: str) -> None:
+    def refused(self, submission: NewTask, code: str) -> None:
         """Counts a task that was not stored."""
         self._refused.labels(submission.queue, submission.lane.value, code).inc()
 
-    def submitted(self, submission: Submission, *, joined: bool) -> None:
+    def submitted(self, submission: NewTask, *, joined: bool) -> None:
         """Counts a task that the ledger took, or a request that joined an earlier one."""
         if joined:
             self._joined.labels(submission.queue).inc()

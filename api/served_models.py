@@ -123,7 +123,7 @@ class ServedModels:
         """What the first worker says whose storage is not as it should be; "" for nothing."""
         overviews = [*self.overviews.values(), *([self.documents] if self.documents else [])]
         workers = (worker for overview in overviews for worker in overview.workers if worker.storage_detail)
-        return next((f"Worker {worker.id}: {worker.storage_detail}" for worker in workers), "")
+        return next((worker.storage_detail for worker in workers), "")
 
     def live_workers(self) -> dict[str, int]:
         """Number of workers that beat, by model; models without any are left out."""

@@ -16,7 +16,7 @@ from api.token_input import texts_of_tokens
 from api.waiting.ledger_watch import Bells
 from tasks.errors import BacklogFull, Invalid, NotReady, TooMany, Unavailable
 from tasks.item import Options, size_bytes
-from tasks.ledger import Alias, AsyncLedger, Lane, State, Submission, SubmitReply, Task, operations
+from tasks.ledger import Alias, AsyncLedger, Lane, NewTask, State, SubmitReply, Task, operations
 from tasks.ledger.executor import CALL_TIMEOUT_S
 from tasks.ledger.ids import created_ms, missing, new_task_id
 from tasks.ledger.overview import ServedModel
@@ -58,7 +58,7 @@ class NewTasks:
     Args:
         settings: with the limits.
         models: that are served.
-        answer_to: as in `Submission`, for tasks whose callers wait.
+        answer_to: as in `NewTask`, for tasks whose callers wait.
     """
 
     def __init__(self, settings: Settings, models: ServedModels, answer_to: str = "") -> None:
@@ -94,7 +94,7 @@ class NewTasks:
             decode=self._decode if tokens else None,
         )
 
-    def awaited(self, key: Key, body: EmbeddingsBody, wait_s: float) -> Submission:
+    def awaited(self, key: Key, body: EmbeddingsBody, wait_s: float) -> NewTask:
         """The task behind a call that waits so long.
 
         Equal calls have one alias, so that a client's retries join the task and cost one round of work.
@@ -118,7 +118,7 @@ class NewTasks:
             alias=alias_of_work(parts),
         )
 
-    def listed(self, key: Key, body: TaskBody, alias: Alias | None) -> Submission:
+    def listed(self, key: Key, body: TaskBody, alias: Alias | None) -> NewTask:
         """A task that nobody waits for. Raises like `awaited`."""
         served, options = self._asked(body)
         wanted = Wanted(self._settings.result_ttl_s, body.deadline_s)
@@ -127,7 +127,7 @@ class NewTasks:
         )
         return replace(submission, metadata=orjson.dumps(body.metadata)) if body.metadata else submission
 
-    def query(self, key: Key, text: str, *, model: str, dimensions: int | None, wait_s: float) -> Submission:
+    def query(self, key: Key, text: str, *, model: str, dimensions: int | None, wait_s: float) -> NewTask:
         """The task behind a search: the vector of a text as a query, cut to `dimensions`.
 
         Raises:
@@ -165,10 +165,10 @@ class NewTasks:
         lane: Lane,
         wanted: Wanted,
         alias: Alias | None,
-    ) -> Submission:
+    ) -> NewTask:
         settings, limits = self._settings, key.limits
         listed = wanted.wait_s is None
-        return Submission(
+        return NewTask(
             task_id=new_task_id(),
             queue=served.name,
             lane=lane,
@@ -216,7 +216,7 @@ class Submitter:
         self._metrics = metrics
         self._settings = settings
 
-    async def submit(self, submission: Submission) -> SubmitReply:
+    async def submit(self, submission: NewTask) -> SubmitReply:
         """Stores the task, or joins the one that its alias names.
 
         Raises:
@@ -245,7 +245,7 @@ class Submitter:
         self._metrics.submitted(submission, joined=reply.joined)
         return reply
 
-    async def accept(self, submission: Submission) -> Task:
+    async def accept(self, submission: NewTask) -> Task:
         """The new task, or the earlier one that the same `Idempotency-Key` names. Raises like `submit`."""
         reply = await self.submit(submission)
         if not reply.joined:
@@ -257,7 +257,7 @@ class Submitter:
         return task
 
 
-def task_of(submission: Submission) -> Task:
+def task_of(submission: NewTask) -> Task:
     """The task that the ledger has just stored, without asking it again. The time is this machine's."""
     created = created_ms(submission.task_id) or 0
     deadline_in_ms = submission.deadline_in_ms
@@ -282,12 +282,12 @@ def task_of(submission: Submission) -> Task:
     )
 
 
-def _timeout_s(submission: Submission) -> float:
+def _timeout_s(submission: NewTask) -> float:
     size_bytes = sum(len(unit.payload) for unit in submission.units)
     return CALL_TIMEOUT_S + (size_bytes / _SLOWEST_BYTES_PER_S if size_bytes > _SMALL_BYTES else 0)
 
 
-def _described(submission: Submission, reply: SubmitReply) -> SpanAttributes:
+def _described(submission: NewTask, reply: SubmitReply) -> SpanAttributes:
     return {
         "messaging.system": "embedq",
         "messaging.operation.name": "submit",

@@ -7,6 +7,8 @@ a small request takes.
 import asyncio
 from typing import Any
 
+_FEW_BYTES = 16_384
+
 
 class Together:
     """A transport around another one, which does everything that is not here."""
@@ -15,16 +17,20 @@ class Together:
         self._transport = transport
         self._loop = loop
         self._written: list[bytes] = []
+        self._size = 0
 
     def __getattr__(self, name: str) -> Any:
         """What the other transport has."""
         return getattr(self._transport, name)
 
     def write(self, data: bytes) -> None:
-        """Sends bytes at the end of this turn."""
+        """Sends bytes at the end of this turn; many of them at once, or nobody would hear that the peer is slow."""
         if not self._written:
             self._loop.call_soon(self._flush)
         self._written.append(data)
+        self._size += len(data)
+        if self._size > _FEW_BYTES:
+            self._flush()
 
     def close(self) -> None:
         """Closes the connection behind what is written."""
@@ -32,6 +38,6 @@ class Together:
         self._transport.close()
 
     def _flush(self) -> None:
-        written, self._written = self._written, []
+        written, self._written, self._size = self._written, [], 0
         if written:
             self._transport.write(b"".join(written))

@@ -3,7 +3,7 @@
 from typing import Any
 
 from tasks.item import Options
-from tasks.ledger import Admission, Lane, ModelEntry, NewUnit, Submission, WorkerEntry
+from tasks.ledger import Admission, Lane, ModelEntry, NewTask, NewUnit, WorkerEntry
 
 UNLIMITED = Admission(max_backlog_s=1e9)
 
@@ -44,7 +44,7 @@ def worker_entry(worker_id: str = "w", rate: float = 0, **changed: Any) -> Worke
     return WorkerEntry(**(values | changed))
 
 
-def submission(**changed: Any) -> Submission:
+def submission(**changed: Any) -> NewTask:
     """A task `t` of queue `m` for the online lane: one unit of one text that costs 10."""
     values: dict[str, Any] = {
         "task_id": "t",
@@ -56,4 +56,4 @@ def submission(**changed: Any) -> Submission:
         "ttl_ms": 3_600_000,
         "admission": UNLIMITED,
     }
-    return Submission(**(values | changed))
+    return NewTask(**(values | changed))

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from stack.testing import wait_until
 from tasks.item import Options
-from tasks.ledger import ANONYMOUS, Admission, Lane, Ledger, ModelOverview, Result, State, Submission, Task, operations
+from tasks.ledger import ANONYMOUS, Admission, Lane, Ledger, ModelOverview, NewTask, Result, State, Task, operations
 from tasks.ledger.ids import new_task_id
 from tasks.ledger.unit_cutting import cut_texts
 from worker_config.settings import DEFAULT_MODEL
@@ -28,7 +28,7 @@ class LedgerClient:
         owner: str = ANONYMOUS,
     ) -> str:
         """Stores a task of these texts; its id."""
-        submission = Submission(
+        submission = NewTask(
             task_id=new_task_id(),
             queue=self.model,
             lane=lane,

@@ -36,7 +36,9 @@ class DocumentsWorker(BaseModel):
     model_config = ConfigDict(from_attributes=True)
 
     id: str
-    pid: int | None = Field(description="Null for keys without the scope `operate`; host and rss_bytes too.")
+    pid: int | None = Field(
+        description="Null for keys without the scope `operate`; host and rss_bytes too, and id is a digest."
+    )
     host: str | None
     started_at: float = Field(description="When it was ready, in Unix seconds.")
     rss_bytes: int | None

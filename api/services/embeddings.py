@@ -14,7 +14,7 @@ from api.submit import NewTasks
 from api.token_input import VocabularyNotLoaded, load_vocabulary
 from api.waiting.wait_for_vectors import Gone, SynchronousCalls
 from tasks.errors import Invalid, NotReady
-from tasks.ledger import Submission
+from tasks.ledger import NewTask
 from tasks.records.api_keys import Key
 from tasks.wire.embeddings_body import EmbeddingsBody
 from tasks.wire.field_aliases import in_own_words
@@ -131,11 +131,11 @@ class EmbeddingService:
         if not self._models.redis_up or not self._models.live_workers().get(self._models.own_model):
             raise NotReady("unhealthy", retry_after_s=5)
 
-    def _openai(self, key: Key, content: bytes, wait_s: float) -> tuple[Submission, bool]:
+    def _openai(self, key: Key, content: bytes, wait_s: float) -> tuple[NewTask, bool]:
         body = self._new_tasks.read(EmbeddingsBody, content, tokens=True)
         return self._new_tasks.awaited(key, body, wait_s), body.encoding_format == "base64"
 
-    def _tei(self, key: Key, content: bytes, wait_s: float) -> Submission:
+    def _tei(self, key: Key, content: bytes, wait_s: float) -> NewTask:
         fields = dict(in_own_words(parse_object(content)))
         fields |= {"input": fields.get("inputs"), "model": None}
         body = self._new_tasks.check(EmbedBody, fields, len(content))

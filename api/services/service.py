@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import TypeVar
 
 from api.async_storage import AsyncStorage
@@ -119,7 +120,10 @@ class _Seen:
     def worker(self, kind: type[W], worker: WorkerEntry) -> W:
         """A worker that beats."""
         shown = kind.model_validate(worker)
-        return shown if self.owner is None else shown.model_copy(update={"pid": None, "host": None, "rss_bytes": None})
+        if self.owner is None:
+            return shown
+        hidden = sha256(worker.id.encode()).hexdigest()[:12]  # the id has the host and the pid
+        return shown.model_copy(update={"id": hidden, "pid": None, "host": None, "rss_bytes": None})
 
     def tasks(self, overview: ModelOverview, lane: Lane) -> int:
         """Open tasks of a lane."""

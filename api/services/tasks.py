@@ -78,7 +78,7 @@ class TaskService:
         retry_after_s = self._models.retry_after_s(task, new=task.id == submission.task_id)
         return Task.of(task), retry_after_s
 
-    def _new_task(self, key: Key, content: bytes, idempotency_key: str | None) -> ledger.Submission:
+    def _new_task(self, key: Key, content: bytes, idempotency_key: str | None) -> ledger.NewTask:
         body = self._new_tasks.read(TaskBody, content)
         if Scope(body.lane) not in key.scopes:
             raise self._keys.scope_missing(key, {Scope(body.lane)})

@@ -100,7 +100,7 @@ class Subscription:
     """The waiting requests of this process, by task.
 
     Attributes:
-        name: of this process; what is submitted with it (`Submission.answer_to`) is answered on a channel of its own.
+        name: of this process; what is submitted with it (`NewTask.answer_to`) is answered on a channel of its own.
         subscribed: set while ends are heard.
     """
 
@@ -137,7 +137,9 @@ class Subscription:
         return len(self._waits.get(wait.task_id, ())) > 1
 
     def close(self) -> None:
-        """Sends everybody who waits home: the server stops."""
+        """Sends everybody who waits home: the server stops. Every connection calls this."""
+        if self._closing:
+            return
         self._closing = True
         for group in self._waits.values():
             for wait in group:

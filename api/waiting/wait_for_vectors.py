@@ -13,7 +13,7 @@ from api.served_models import ServedModels
 from api.submit import LINGERING_INTEREST_S, NewTasks, Submitter, task_of
 from api.waiting.subscription import Subscription, Wait
 from tasks.errors import NotReady, Unavailable, WaitTimeout
-from tasks.ledger import AsyncLedger, KeyRoom, Result, State, Submission, operations
+from tasks.ledger import AsyncLedger, KeyRoom, NewTask, Result, State, operations
 from tasks.ledger.executor import CALL_TIMEOUT_S
 from tasks.records.api_keys import Key
 from worker_config.subject import link_task, span
@@ -54,9 +54,7 @@ class SynchronousCalls:
         self._models = models
         self._new_tasks = new_tasks
 
-    async def wait_for_vectors(
-        self, submission: Submission, wait_s: float, gone: Gone
-    ) -> tuple[Result, KeyRoom | None]:
+    async def wait_for_vectors(self, submission: NewTask, wait_s: float, gone: Gone) -> tuple[Result, KeyRoom | None]:
         """Submits and waits until every text has its vector; returns what its key may still bring, too.
 
         Raises:
@@ -97,7 +95,7 @@ class SynchronousCalls:
         vector: npt.NDArray[np.floating] = result.vectors[0]
         return vector
 
-    async def _vectors(self, submission: Submission, wait: Wait, end_s: float, gone: Gone) -> Result:
+    async def _vectors(self, submission: NewTask, wait: Wait, end_s: float, gone: Gone) -> Result:
         if await wait.until_over(end_s - monotonic(), gone):
             if not self._subscription.awaited_by_others(wait):
                 await self._lose_interest(submission.queue, wait.task_id)
@@ -129,7 +127,7 @@ class SynchronousCalls:
                 retry_after_s=5,
             )
 
-    def _timeout(self, submission: Submission) -> WaitTimeout:
+    def _timeout(self, submission: NewTask) -> WaitTimeout:
         why = "The vectors are not ready yet"
         if self._models.redis_up and not self._models.live_workers().get(submission.queue):
             why = f"No worker serves {submission.queue} now (GET /v1/models), so the vectors are not ready"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from tasks.documents.context import StepContext
 from tasks.errors import BacklogFull, StorageFull
 from tasks.item import Options
-from tasks.ledger import Admission, Lane, NewUnit, Submission, operations
+from tasks.ledger import Admission, Lane, NewTask, NewUnit, operations
 from tasks.records.document_jobs import KEPT_MS
 from tasks.storage.row_file import UnitReference
 from worker_config.settings import Settings
@@ -51,9 +51,9 @@ def rows_task(
     owner: str,
     deadline_in_ms: int | None = None,
     trace: str = "",
-) -> Submission:
+) -> NewTask:
     """The task that encodes rows."""
-    return Submission(
+    return NewTask(
         task_id=task_id,
         queue=model,
         lane=Lane.BULK,
@@ -76,7 +76,7 @@ def rows_task(
     )
 
 
-def submit(context: StepContext, task: Submission) -> bool:
+def submit(context: StepContext, task: NewTask) -> bool:
     """Stores a task; False when there is no room for it now: `context.postponed` says until when not to try again."""
     try:
         reply = context.ledger.run(operations.submit(task))

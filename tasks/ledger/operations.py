@@ -39,9 +39,9 @@ from tasks.ledger.task import (
     KeyAdmission,
     KeyRoom,
     Lane,
+    NewTask,
     Result,
     State,
-    Submission,
     SubmitReply,
     Task,
     TaskPage,
@@ -131,7 +131,7 @@ class Then:
             expects, the job is committed all the same, and nothing is changed or enqueued.
     """
 
-    tasks: Sequence[Submission] = ()
+    tasks: Sequence[NewTask] = ()
     ingestion: str = ""
     move: bytes = b""
 
@@ -180,7 +180,7 @@ class Operation(Generic[T]):
 # ---- clients ---------------------------------------------------------------------------------------------------------
 
 
-def submit(submission: Submission) -> Operation[SubmitReply]:
+def submit(submission: NewTask) -> Operation[SubmitReply]:
     """Stores a task, or finds the one that its alias names.
 
     Raises:
@@ -229,13 +229,13 @@ def _key_arguments(key: KeyAdmission) -> dict[str, Argument]:
     }
 
 
-def _unit_arguments(submission: Submission) -> list[Argument]:
+def _unit_arguments(submission: NewTask) -> list[Argument]:
     if not submission.units:
         raise ValueError(f"{submission.task_id} has no units: it would never end")
     return [argument for unit in submission.units for argument in (unit.items, unit.cost, unit.payload)]
 
 
-def successors(tasks: Sequence[Submission]) -> list[Argument]:
+def successors(tasks: Sequence[NewTask]) -> list[Argument]:
     """Arguments of a script that enqueues `tasks` with something else, see `Then.tasks`."""
     arguments: list[Argument] = []
     for task in tasks:

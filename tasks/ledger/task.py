@@ -128,7 +128,7 @@ class Admission:
 
 
 @dataclass(frozen=True, slots=True)
-class Submission:
+class NewTask:
     """One task to be stored.
 
     Attributes:
@@ -205,7 +205,7 @@ class Task:
     cost: int = 0
     """Estimated tokens that are still to be encoded."""
     trace: str = ""
-    """As in `Submission`."""
+    """As in `NewTask`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,7 +284,7 @@ class ClaimedUnit:
         offset: position of its first item inside the payload (not 0 for an item that was split off).
         options: the task's.
         payload: as in `NewUnit`; that of the whole unit, also for an item that was split off.
-        trace, owner: as in `Submission`.
+        trace, owner: as in `NewTask`.
     """
 
     task_id: str

@@ -6,7 +6,7 @@ from typing import Self
 import orjson
 
 from tasks.item import Options
-from tasks.ledger import DOCUMENTS, Admission, Lane, NewUnit, Submission
+from tasks.ledger import DOCUMENTS, Admission, Lane, NewTask, NewUnit
 
 JOB_COST = 1
 """Of any job when it is claimed, in the unit of the ledger. Workers say that they do one in a second; what took
@@ -43,9 +43,9 @@ def job_task(
     owner: str,
     lane: Lane = Lane.BULK,
     trace: str = "",
-) -> Submission:
+) -> NewTask:
     """The task of a job."""
-    return Submission(
+    return NewTask(
         task_id=task_id,
         queue=DOCUMENTS,
         lane=lane,

@@ -10,7 +10,7 @@ import orjson
 
 from tasks.ledger import replies
 from tasks.ledger.operations import Operation, successors
-from tasks.ledger.task import State, Submission
+from tasks.ledger.task import NewTask, State
 from tasks.records.creation import (
     NO_LIMITS,
     RecordKind,
@@ -174,7 +174,7 @@ class Moved:
     bells_due: Sequence[str] = ()
 
 
-def move_ingestion(ingestion_id: str, move: Move, tasks: Sequence[Submission] = ()) -> Operation[Moved]:
+def move_ingestion(ingestion_id: str, move: Move, tasks: Sequence[NewTask] = ()) -> Operation[Moved]:
     """Changes an ingestion, if it is as the move expects, and enqueues tasks of its own with the change.
 
     They are stored whatever waits already, see `tasks.ledger.Then`.

@@ -3,7 +3,7 @@
 import pytest
 import redis
 
-from tasks.ledger import Ledger, NewUnit, Submission
+from tasks.ledger import Ledger, NewTask, NewUnit
 from tasks.ledger.ids import new_task_id
 from tasks.ledger.operations import ClaimRequest, claim, submit
 from tests.key_leaks import leaked_keys
@@ -12,7 +12,7 @@ from tests.ledger_builders import submission
 MODEL = "org/model:v1"
 
 
-def a_task(units: int = 1) -> Submission:
+def a_task(units: int = 1) -> NewTask:
     unit = NewUnit(items=1, cost=10, payload=b'["a"]')
     return submission(task_id=new_task_id(), queue=MODEL, owner="somebody", units=[unit] * units)
 

@@ -12,7 +12,7 @@ from tasks.documents.context import StepContext
 from tasks.documents.rounds import Round
 from tasks.documents.submitting import Rows, rows_task, submit
 from tasks.item import ItemError
-from tasks.ledger import DOCUMENTS, State, Submission, operations
+from tasks.ledger import DOCUMENTS, NewTask, State, operations
 from tasks.ledger.operations import read_committed
 from tasks.ledger.task import Committed
 from tasks.records.batches import (
@@ -39,12 +39,12 @@ from worker_config.settings import Settings
 KIND = {Stage.VALIDATE: "validate_batch", Stage.ASSEMBLE: "assemble_batch"}
 
 
-def job(batch: Batch, stage: Stage) -> Submission:
+def job(batch: Batch, stage: Stage) -> NewTask:
     """The task of a stage that needs no model."""
     return job_task(batch.task_id(stage), JobCall(KIND[stage], batch.id), owner=batch.owner, trace=batch.trace)
 
 
-def embedding(batch: Batch, plan: Mapping[str, Any], settings: Settings) -> Submission:
+def embedding(batch: Batch, plan: Mapping[str, Any], settings: Settings) -> NewTask:
     """The task that encodes the rows of a batch as VALIDATE has planned it. It expires when the batch's window ends."""
     return rows_task(
         batch.task_id(Stage.EMBED),
@@ -258,7 +258,7 @@ def _submit_job(context: StepContext, batch: Batch, stage: Stage) -> None:
         _forget_if_ended(context, task, now.status if now else None)
 
 
-def _forget_if_ended(context: StepContext, task: Submission, status: BatchStatus | None) -> None:
+def _forget_if_ended(context: StepContext, task: NewTask, status: BatchStatus | None) -> None:
     if status is None or status.terminal:
         # It ended, and was cleaned up, after it had been read: nobody else would end this task.
         context.ledger.run(operations.forget(task.queue, task.task_id))

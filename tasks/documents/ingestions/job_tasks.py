@@ -14,7 +14,7 @@ from tasks.documents import deaths
 from tasks.documents.context import JobContext, JobEnd, StepContext
 from tasks.errors import NotReady, RedisUnavailable, SinkUnavailable, StorageUnavailable, Unavailable
 from tasks.item import ItemError
-from tasks.ledger import DOCUMENTS, Lane, Submission, operations
+from tasks.ledger import DOCUMENTS, Lane, NewTask, operations
 from tasks.ledger.operations import read_committed
 from tasks.records.document_jobs import JobCall, job_task
 from tasks.records.ingestion_operations import (
@@ -47,7 +47,7 @@ _NO_OUTCOME = ItemError("internal_error", "A job left no outcome.")
 # Enqueueing, in the script that moves the ingestion.
 
 
-def task_of(ingestion: Ingestion, name: str, number: int) -> Submission:
+def task_of(ingestion: Ingestion, name: str, number: int) -> NewTask:
     """A `list`, `parse`, `load` or `finish` with this number."""
     call = JobCall(_KIND[name], f"{ingestion.id}/{number}")
     task_id = ingestion.task_id(name, number)
@@ -60,7 +60,7 @@ def waits(ingestion: Ingestion, name: str) -> bool:
     return setback is not None and ingestion.now_ms < setback.until_ms
 
 
-def move_on(context: StepContext, ingestion: Ingestion, move: Move, tasks: Sequence[Submission] = ()) -> bool:
+def move_on(context: StepContext, ingestion: Ingestion, move: Move, tasks: Sequence[NewTask] = ()) -> bool:
     """Whether the move was made, and with it the tasks enqueued. What it makes possible is done in the next round.
 
     Not for a move that may be made again in the next round, or the rounds would never pause.
@@ -71,7 +71,7 @@ def move_on(context: StepContext, ingestion: Ingestion, move: Move, tasks: Seque
     return moved
 
 
-def enqueue(context: StepContext, ingestion: Ingestion, move: Move, tasks: Sequence[Submission]) -> bool:
+def enqueue(context: StepContext, ingestion: Ingestion, move: Move, tasks: Sequence[NewTask]) -> bool:
     """The same, when nothing more is possible before the tasks have ended."""
     done = context.ledger.run(move_ingestion(ingestion.id, move, tasks))
     for queue in done.bells_due:

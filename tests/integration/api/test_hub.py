@@ -9,7 +9,7 @@ import redis
 from api.waiting.subscription import Subscription
 from stack.testing import eventually
 from tasks.item import Options
-from tasks.ledger import ANONYMOUS, ENDED_CHANNEL, Admission, AsyncLedger, Lane, NewUnit, Submission, operations
+from tasks.ledger import ANONYMOUS, ENDED_CHANNEL, Admission, AsyncLedger, Lane, NewTask, NewUnit, operations
 from tasks.ledger.ids import new_task_id
 from tests.integration.api.ledger_worker import LedgerWorker, vector
 
@@ -41,7 +41,7 @@ def encoder(redis_url: str) -> LedgerWorker:
 
 
 async def submit(ledger: AsyncLedger, *, units: int = 1, answer_to: str = "") -> str:
-    submission = Submission(
+    submission = NewTask(
         task_id=new_task_id(),
         queue=MODEL,
         lane=Lane.ONLINE,

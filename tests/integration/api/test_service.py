@@ -90,7 +90,7 @@ def test_a_tenant_sees_its_own_work_and_the_load(serve: Callable[..., ServedApp]
     assert of_bob["lanes"]["online"] == {"tasks": 1, "tokens": 10, "seconds": 0.0022}
     places = [[(one["host"], one["pid"], one["rss_bytes"]) for one in found["workers"]] for found in (of_all, of_bob)]
     assert places == [[("here", 1, 1)], [(None, None, None)]]
-    assert worker.id == of_bob["workers"][0]["id"]
+    assert of_all["workers"][0]["id"] == worker.id != of_bob["workers"][0]["id"]
     refused = client.get("/v1/service/redis", headers=BOB)
     assert (refused.status_code, refused.json()["error"]["code"]) == (403, "scope_missing")
     assert client.get("/v1/service/redis", headers=ANN).status_code == 200

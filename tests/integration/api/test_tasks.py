@@ -12,7 +12,7 @@ import pytest
 
 from stack.testing import wait_until
 from tasks.item import ItemError, Options
-from tasks.ledger import Admission, Lane, NewUnit, Submission, operations
+from tasks.ledger import Admission, Lane, NewTask, NewUnit, operations
 from tasks.ledger.ids import new_task_id
 from tests.integration.api.ledger_worker import DIMENSION, LedgerWorker, entry, vector
 from tests.integration.api.served import MODEL, ServedApp
@@ -279,7 +279,7 @@ def test_an_old_id_of_somebody_else_is_like_one_that_nobody_has(client: httpx.Cl
     unknown = client.get(path)
     units = [NewUnit(1, 1, b'["x"]')]
     admission = Admission(max_backlog_s=1e9)
-    theirs = Submission(path[-41:], worker.model, Lane.BULK, "somebody", units, Options(), 60_000, admission)
+    theirs = NewTask(path[-41:], worker.model, Lane.BULK, "somebody", units, Options(), 60_000, admission)
     worker.ledger.run(operations.submit(theirs))
     assert (client.get(path).status_code, client.get(path).json()) == (410, unknown.json())
 

@@ -12,7 +12,7 @@ from api.served_models import ServedModels
 from api.waiting.ledger_watch import Bells, LedgerWatch
 from stack.testing import RedisServer, wait_until
 from tasks.item import Options
-from tasks.ledger import Admission, AsyncLedger, Lane, Ledger, NewUnit, State, Submission, operations
+from tasks.ledger import Admission, AsyncLedger, Lane, Ledger, NewTask, NewUnit, State, operations
 from tasks.ledger.ids import new_task_id
 from tests.integration.api.served import MODEL
 from worker_config.settings import load_settings
@@ -29,7 +29,7 @@ def ledger(redis_url: str) -> Iterator[Ledger]:
 
 
 def overdue_task(ledger: Ledger) -> str:
-    submission = Submission(
+    submission = NewTask(
         task_id=new_task_id(),
         queue=MODEL,
         lane=Lane.ONLINE,

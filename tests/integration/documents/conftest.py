@@ -7,7 +7,7 @@ import pytest
 import redis
 
 from tasks.item import Options
-from tasks.ledger import DOCUMENTS, Admission, Lane, Ledger, Submission, operations
+from tasks.ledger import DOCUMENTS, Admission, Lane, Ledger, NewTask, operations
 from tasks.ledger.ids import new_task_id
 from tasks.ledger.operations import read_committed
 from tasks.ledger.task import Committed
@@ -26,7 +26,7 @@ class DocumentsClient(LedgerClient):
 
     def submit_job(self, kind: str, job_id: str) -> str:
         """Stores a task of one job; its id."""
-        submission = Submission(
+        submission = NewTask(
             task_id=new_task_id(),
             queue=DOCUMENTS,
             lane=Lane.BULK,

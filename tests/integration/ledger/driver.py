@@ -18,10 +18,10 @@ from tasks.ledger import (
     CommitOutcome,
     Finished,
     Ledger,
+    NewTask,
     NewUnit,
     OutcomeKind,
     Result,
-    Submission,
     SubmitReply,
     Task,
     TaskPage,
@@ -98,7 +98,7 @@ class Driver:
 
     # ---- clients
 
-    def submission(self, *sizes: tuple[int, int], task_id: str | None = None, **changed: Any) -> Submission:
+    def submission(self, *sizes: tuple[int, int], task_id: str | None = None, **changed: Any) -> NewTask:
         """A task of units `(items, cost)`; by default one item that costs 10."""
         values: dict[str, Any] = {
             "task_id": task_id or f"task_{next(self._numbers):05d}",
@@ -110,7 +110,7 @@ class Driver:
     def submit(self, *sizes: tuple[int, int], **changed: Any) -> SubmitReply:
         return self.run(operations.submit(self.submission(*sizes, **changed)))
 
-    def submit_together(self, submissions: Sequence[Submission]) -> list[SubmitReply | EmbedqError]:
+    def submit_together(self, submissions: Sequence[NewTask]) -> list[SubmitReply | EmbedqError]:
         """The replies, or the refusals, of tasks that come in one call, as those of the web tier do."""
         calls = [operations.submit(submission) for submission in submissions]
         own = [argument for call in calls for argument in own_arguments(call)]

@@ -14,7 +14,7 @@ import pytest
 
 from stack.testing import RedisGroup, RedisServer, eventually, wait_until
 from tasks.errors import NotReplicated, RedisUnavailable
-from tasks.ledger import Alias, AsyncLedger, Ledger, NewUnit, Submission, operations
+from tasks.ledger import Alias, AsyncLedger, Ledger, NewTask, NewUnit, operations
 from tasks.ledger.executor import CALL_TIMEOUT_S
 from tasks.process.wakeup import Wakeup
 from tasks.records.purge import close_account
@@ -46,16 +46,16 @@ async def ledger(pair: RedisGroup) -> AsyncIterator[AsyncLedger]:
     await connected.close()
 
 
-def new_task(**changed: object) -> Submission:
+def new_task(**changed: object) -> NewTask:
     """One that a client relies on after the answer."""
     units = [NewUnit(items=1, cost=10, payload=b'["t"]')]
     return submission(**{"task_id": f"task_{next(_numbers):05d}", "units": units, "listed": True, **changed})
 
 
-async def accepted(ledger: AsyncLedger, timeout_s: float = CALL_TIMEOUT_S) -> Submission:
+async def accepted(ledger: AsyncLedger, timeout_s: float = CALL_TIMEOUT_S) -> NewTask:
     """One that was promised. A replica on a busy machine is late at times: then another is sent, as by a client."""
 
-    async def promised() -> Submission | None:
+    async def promised() -> NewTask | None:
         task = new_task()
         with suppress(NotReplicated):
             await ledger.run(operations.submit(task), timeout_s=timeout_s)
@@ -65,10 +65,10 @@ async def accepted(ledger: AsyncLedger, timeout_s: float = CALL_TIMEOUT_S) -> Su
     return await eventually(promised, message="a replica that has the task")
 
 
-def accepted_of(worker: Ledger) -> Submission:
+def accepted_of(worker: Ledger) -> NewTask:
     """`accepted`, by a worker."""
 
-    def promised() -> Submission | None:
+    def promised() -> NewTask | None:
         task = new_task()
         with suppress(NotReplicated):
             worker.run(operations.submit(task))

@@ -12,9 +12,9 @@ from tasks.ledger import (
     CommitOutcome,
     Finished,
     Lane,
+    NewTask,
     OutcomeKind,
     State,
-    Submission,
     Then,
 )
 from tasks.ledger.operations import Operation, commit_job
@@ -50,7 +50,7 @@ def ingestion(driver: Driver) -> str:
     return made
 
 
-def successor(driver: Driver, task_id: str = "next", **changed: Any) -> Submission:
+def successor(driver: Driver, task_id: str = "next", **changed: Any) -> NewTask:
     admission = Admission(max_backlog_s=0, vector_bytes=VECTOR_BYTES)
     values = {"lane": Lane.BULK, "admission": admission, "trace": TRACE} | changed
     return driver.submission((2, 20), (3, 30), task_id=task_id, **values)

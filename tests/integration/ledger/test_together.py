@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from stack.testing import RedisServer
 from tasks.errors import BacklogFull, EmbedqError, RedisUnavailable, Refused, StorageFull
-from tasks.ledger import Admission, Alias, AsyncLedger, Lane, NewUnit, Submission, SubmitReply, operations
+from tasks.ledger import Admission, Alias, AsyncLedger, Lane, NewTask, NewUnit, SubmitReply, operations
 from tasks.ledger.task import KeyAdmission
 from tests.integration.ledger.driver import Driver, commands
 from tests.integration.ledger.listener import Listener
@@ -62,7 +62,7 @@ COMERS = st.lists(
 )
 
 
-def one_by_one(driver: Driver, comers: Sequence[Submission]) -> list[SubmitReply | EmbedqError]:
+def one_by_one(driver: Driver, comers: Sequence[NewTask]) -> list[SubmitReply | EmbedqError]:
     return [driver.submit_together([comer])[0] for comer in comers]
 
 
@@ -210,7 +210,7 @@ def test_together_they_cost_few_commands(driver: Driver, redis_client: redis.Red
     redis_client.set("eq:memory", f"1000 {2**40}")
     admission = Admission(max_backlog_s=1e9, max_memory_percent=80, vector_bytes=1536)
 
-    def some(number: int) -> list[Submission]:
+    def some(number: int) -> list[NewTask]:
         return [
             driver.submission(
                 alias=Alias(name := f"{number}-{each:030}", name, join=True), deadline_in_ms=20_000, admission=admission

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import redis
 
-from tasks.ledger import DOCUMENTS, Admission, CommitOutcome, Lane, Submission, operations
+from tasks.ledger import DOCUMENTS, Admission, CommitOutcome, Lane, NewTask, operations
 from tasks.records.api_keys import read_keys
 from tasks.records.batches import NewBatch, create_batch, new_batch_id, read_batch
 from tasks.records.creation import RecordKind
@@ -30,7 +30,7 @@ def batch_of(driver: Driver, owner: str) -> str:
     return driver.run(create_batch(batch))
 
 
-def job(driver: Driver, task_id: str, owner: str) -> Submission:
+def job(driver: Driver, task_id: str, owner: str) -> NewTask:
     return driver.submission(task_id=task_id, queue=DOCUMENTS, lane=Lane.BULK, owner=owner, listed=False)
 
 

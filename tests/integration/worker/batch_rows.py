@@ -8,7 +8,7 @@ import numpy.typing as npt
 import orjson
 
 from tasks.item import Options
-from tasks.ledger import Admission, Lane, NewUnit, Submission, operations
+from tasks.ledger import Admission, Lane, NewTask, NewUnit, operations
 from tasks.ledger.ids import new_task_id
 from tasks.ledger.operations import read_committed
 from tasks.storage.row_file import RowIndexWriter, UnitReference
@@ -39,7 +39,7 @@ def submit_rows(
         )
         for first in range(0, len(lines), unit_rows)
     ]
-    submission = Submission(
+    submission = NewTask(
         task_id=new_task_id(),
         queue=client.model,
         lane=Lane.BULK,

@@ -34,7 +34,7 @@ async def storm(base_url: str) -> list[openai.types.CreateEmbeddingResponse | Ba
 
 
 def answers(api: ApiProcess, status: str = r"\d+") -> int:
-    series = rf'^embedq_http_requests_total{{method="POST",route="/embeddings",status="{status}"}} (\S+)'
+    series = rf'^embedq_http_requests_total{{method="POST",route="/v1/embeddings",status="{status}"}} (\S+)'
     counts = re.findall(series, httpx.get(f"{api.base_url}/metrics").text, re.MULTILINE)
     return int(sum(float(count) for count in counts))
 

@@ -7,7 +7,7 @@ import orjson
 from api.schemas.embeddings import TaskBody
 from api.served_models import ServedModels
 from api.submit import NewTasks
-from tasks.ledger import Lane, ModelEntry, ModelOverview, Submission, WorkerEntry
+from tasks.ledger import Lane, ModelEntry, ModelOverview, NewTask, WorkerEntry
 from tasks.records.api_keys import ALL_SCOPES, Key
 from tasks.wire.embeddings_body import EmbeddingsBody
 from worker_config.settings import load_settings
@@ -83,11 +83,11 @@ def new_tasks(seen: ModelOverview | None = None, **settings: Any) -> NewTasks:
 ME = Key(name="me", owner="me", digests=(), scopes=ALL_SCOPES, created=0)
 
 
-def task(made_by: NewTasks, **fields: Any) -> Submission:
+def task(made_by: NewTasks, **fields: Any) -> NewTask:
     """Of a body of `POST /v1/tasks`."""
     return made_by.listed(ME, made_by.read(TaskBody, orjson.dumps(fields)), None)
 
 
-def synchronous(made_by: NewTasks, wait_s: float = 20, **fields: Any) -> Submission:
+def synchronous(made_by: NewTasks, wait_s: float = 20, **fields: Any) -> NewTask:
     """Of a body of `POST /v1/embeddings`."""
     return made_by.awaited(ME, made_by.read(EmbeddingsBody, orjson.dumps(fields), tokens=True), wait_s)

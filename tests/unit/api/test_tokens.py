@@ -11,7 +11,7 @@ import tiktoken
 from api import token_input
 from api.token_input import VocabularyNotLoaded, load_vocabulary, texts_of_tokens
 from tasks.errors import RequestError
-from tasks.ledger import Submission
+from tasks.ledger import NewTask
 from tests.raises_code import raises_code
 from tests.unit.api.embedding_requests import new_tasks, overview, synchronous
 
@@ -34,7 +34,7 @@ def decoded(input_: Any, **settings: Any) -> list[str]:
     return texts(synchronous(new_tasks(overview(), **settings), input=input_))
 
 
-def texts(stored: Submission) -> list[str]:
+def texts(stored: NewTask) -> list[str]:
     return [text for unit in stored.units for text in orjson.loads(unit.payload)]
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tasks.errors import Refused
-from tasks.ledger import Admission, Alias, Lane, NewUnit, State, Submission, SubmitReply, operations
+from tasks.ledger import Admission, Alias, Lane, NewTask, NewUnit, State, SubmitReply, operations
 from tasks.storage.row_file import UnitReference
 from tests.integration.ledger.simulation.claims import check_handed
 from tests.integration.ledger.simulation.world import TTLS_MS, VECTOR_BYTES, ExpectedTask, World
@@ -65,7 +65,7 @@ def submit_together(world: World, requests: Sequence[Request]) -> None:
     world.last = lambda: _come_together(world, submissions)
 
 
-def _come_together(world: World, submissions: Sequence[Submission]) -> None:
+def _come_together(world: World, submissions: Sequence[NewTask]) -> None:
     replies = world.driver.submit_together(submissions)
     for submission, reply in zip(submissions, replies, strict=True):
         assert isinstance(reply, SubmitReply)
@@ -133,7 +133,7 @@ def repeat_last(world: World) -> None:
         world.last()
 
 
-def _submission(world: World, request: Request) -> Submission:
+def _submission(world: World, request: Request) -> NewTask:
     alias = None
     if request.alias:
         digest = OTHER_DIGEST if request.other_body else DIGEST
@@ -161,7 +161,7 @@ def _references(units: Sequence[NewUnit]) -> list[NewUnit]:
     ]
 
 
-def _known(world: World, submission: Submission) -> str | None:
+def _known(world: World, submission: NewTask) -> str | None:
     """The task that the alias names, by what was submitted before."""
     if submission.alias is None:
         return None
@@ -185,7 +185,7 @@ def _ended_badly(world: World, task_id: str) -> bool:
     return world.state(task_id) in {State.FAILED, State.CANCELLED, State.EXPIRED}
 
 
-def _refused(world: World, submission: Submission) -> None:
+def _refused(world: World, submission: NewTask) -> None:
     try:
         world.driver.run(operations.submit(submission))
     except Refused:
@@ -194,7 +194,7 @@ def _refused(world: World, submission: Submission) -> None:
         raise AssertionError("another body under the same Idempotency-Key was accepted")
 
 
-def expect(world: World, submission: Submission, *, poison: int | None = None) -> None:
+def expect(world: World, submission: NewTask, *, poison: int | None = None) -> None:
     """The task was stored. `poison`: which of its items kills whoever encodes it."""
     items = sum(unit.items for unit in submission.units)
     for older in world.tasks.values():  # its name is taken over
@@ -223,14 +223,14 @@ def expect(world: World, submission: Submission, *, poison: int | None = None) -
     world.stats["tasks"] += 1
 
 
-def _prolong(world: World, task_id: str, submission: Submission) -> None:
+def _prolong(world: World, task_id: str, submission: NewTask) -> None:
     task = world.tasks[task_id]
     assert submission.alias is not None
     if submission.alias.join and submission.deadline_in_ms and task.deadline_ms and not world.state(task_id).terminal:
         task.deadline_ms = max(task.deadline_ms, world.now_ms + submission.deadline_in_ms)
 
 
-def _submit_again(world: World, submission: Submission, task_id: str) -> None:
+def _submit_again(world: World, submission: NewTask, task_id: str) -> None:
     if task_id not in world.tasks or (submission.alias is not None and _ended_badly(world, task_id)):
         return
     # Without its deadline: time has gone on, and a repetition would move it.
