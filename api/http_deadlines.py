@@ -73,6 +73,12 @@ class DeadlineProtocol(HttpToolsProtocol):
         super().on_response_complete()
         self.data_received(b"")
 
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if not self._in_body:
+            self.flow.resume_reading()
+        self.data_received(b"")
+
     def send_400_response(self, msg: str) -> None:
         self._refuse(Invalid("invalid_http", msg))
 
@@ -88,7 +94,7 @@ class DeadlineProtocol(HttpToolsProtocol):
         if self._in_body:  # in chunks, whose end is an empty line
             size += -3 if end < 0 else 4
             self._beside += size
-        elif not getattr(self.cycle, "response_complete", True):  # it is None before the first request
+        elif not getattr(self.cycle, "response_complete", True) or self.flow.write_paused:  # None before the first
             self.flow.pause_reading()
             return 0
         elif size > _KIB_64 or data.count(b"\n", at, at + size) > _FIELDS:
@@ -99,7 +105,7 @@ class DeadlineProtocol(HttpToolsProtocol):
 
     def _watch(self) -> None:
         answered = getattr(self.cycle, "response_complete", True)
-        begun = answered and (self.timeout_keep_alive_task is None or self._held)
+        begun = answered and not self.flow.write_paused and (self.timeout_keep_alive_task is None or self._held)
         due = "" if self.transport.is_closing() else "body" if self._in_body else "head" if begun else ""
         if due == self._due and (due != "body" or answered):
             return

@@ -40,4 +40,4 @@ class Together:
     def _flush(self) -> None:
         written, self._written, self._size = self._written, [], 0
         if written and not self._transport.is_closing():  # the peer may have left in this turn
-            self._transport.write(b"".join(written))
+            self._transport.writelines(written)
