@@ -140,7 +140,6 @@ def _config(app: FastAPI | str, settings: Settings) -> uvicorn.Config:
         workers=settings.api_processes,
         loop="uvloop",
         http=DeadlineProtocol,
-        h11_max_incomplete_event_size=64 * 2**10,
         ws="none",
         lifespan="on",
         log_config=None,  # the root logger is set up already

@@ -39,5 +39,5 @@ class Together:
 
     def _flush(self) -> None:
         written, self._written, self._size = self._written, [], 0
-        if written:
-            self._transport.write(b"".join(written))
+        if written and not self._transport.is_closing():  # the peer may have left in this turn
+            self._transport.writelines(written)

@@ -67,7 +67,7 @@ ONLY_IN = {
     "fastapi": ("api/**",),
     "starlette": ("api/**",),
     "uvicorn": ("api/__main__.py", "api/http_deadlines.py"),
-    "h11": ("api/http_deadlines.py",),
+    "httptools": ("api/http_deadlines.py",),
     "celery": ("worker_config/**", "tasks/*", "tasks/process/**"),
     "billiard": ("worker_config/**", "tasks/*", "tasks/process/**"),
     "redis": (

@@ -100,7 +100,6 @@ class ServedApp:
             lifespan="on",
             loop="uvloop",
             http=type("Protocol", (DeadlineProtocol,), {"limits_s": limits_s}),
-            h11_max_incomplete_event_size=64 * 2**10,
             limit_concurrency=self.process.settings.max_connections + 1,
             ws="none",
         )

@@ -11,7 +11,7 @@ from stack.testing import PATIENCE_S, ApiProcess, Roles, wait_until
 
 CONNECTIONS = 1000
 MOST_BYTES = 250_000
-"""Of memory for one of them: what h11 and the event loop keep of a head or of a body that nobody takes."""
+"""Of memory for one of them: what the protocol and the event loop keep of a head or of a body that nobody takes."""
 _HEAD = b"POST /v1/embeddings HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 _GET = b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n"
 _BODY = _HEAD + b"Content-Length: 15000000\r\n\r\n"
