@@ -58,10 +58,12 @@ class AsyncStorage:
 
     async def trouble(self) -> str:
         """What keeps this process from its storage, in a sentence; "" for nothing, or while nobody can say."""
-        if self._looking is None or self._looking.done():
-            self._looking = asyncio.create_task(self._look(), name="storage")
-        done, _ = await asyncio.wait({self._looking}, timeout=_LOOK_S)
-        return self._looking.result() if done else "The storage (EMBEDQ_STORAGE_URL) does not answer."
+        looking = self._looking
+        if looking is None or looking.done():
+            looking = self._looking = asyncio.create_task(self._look(), name="storage")
+        # Not the attribute: another call may begin the next look meanwhile.
+        done, _ = await asyncio.wait({looking}, timeout=_LOOK_S)
+        return looking.result() if done else "The storage (EMBEDQ_STORAGE_URL) does not answer."
 
     async def _look(self) -> str:
         try:
