@@ -116,7 +116,7 @@ def test_a_browser_without_scripts_is_told_what_to_do(console: Console) -> None:
 
     expect(page.get_by_role("heading", level=1)).to_have_text("embedq")
     expect(page.locator("noscript pre")).to_contain_text("curl -s http")
-    expect(page.get_by_role("link", name="The reference of all routes")).to_have_attribute("href", "docs")
+    expect(page.get_by_role("link", name="The OpenAPI document")).to_have_attribute("href", "openapi.json")
 
 
 def test_keys_that_are_missing_wrong_and_removed_and_an_api_that_restarts(console: Console, keyed: Keyed) -> None:
