@@ -44,56 +44,23 @@ def tasks_of(request: Request) -> TaskService:
     return cast("TaskService", request.app.state.tasks)
 
 
-async def _embeddings(request: Request) -> EmbeddingService:
-    return embeddings_of(request)  # a function that is not `async` would run in a thread
+def _of_app(name: str) -> Any:
+    async def held(request: Request) -> Any:  # a function that is not `async` would run in a thread
+        return getattr(request.app.state, name)
+
+    return Depends(held)
 
 
-async def _tasks(request: Request) -> TaskService:
-    return tasks_of(request)
-
-
-async def _datasets(request: Request) -> DatasetService:
-    return cast("DatasetService", request.app.state.datasets)
-
-
-async def _files(request: Request) -> FileService:
-    return cast("FileService", request.app.state.files)
-
-
-async def _batches(request: Request) -> BatchService:
-    return cast("BatchService", request.app.state.batches)
-
-
-async def _ingestions(request: Request) -> IngestionService:
-    return cast("IngestionService", request.app.state.ingestions)
-
-
-async def _jobs(request: Request) -> JobService:
-    return cast("JobService", request.app.state.jobs)
-
-
-async def _service(request: Request) -> ServiceInfo:
-    return cast("ServiceInfo", request.app.state.service)
-
-
-async def _series(request: Request) -> Metrics:
-    return cast("Metrics", request.app.state.metrics)
-
-
-async def _keys(request: Request) -> KeyService:
-    return cast("KeyService", request.app.state.key_service)
-
-
-Embeddings = Annotated[EmbeddingService, Depends(_embeddings)]
-Tasks = Annotated[TaskService, Depends(_tasks)]
-Datasets = Annotated[DatasetService, Depends(_datasets)]
-Service = Annotated[ServiceInfo, Depends(_service)]
-Series = Annotated[Metrics, Depends(_series)]
-Files = Annotated[FileService, Depends(_files)]
-Batches = Annotated[BatchService, Depends(_batches)]
-Ingestions = Annotated[IngestionService, Depends(_ingestions)]
-Jobs = Annotated[JobService, Depends(_jobs)]
-ApiKeys = Annotated[KeyService, Depends(_keys)]
+Embeddings = Annotated[EmbeddingService, _of_app("embeddings")]
+Tasks = Annotated[TaskService, _of_app("tasks")]
+Datasets = Annotated[DatasetService, _of_app("datasets")]
+Service = Annotated[ServiceInfo, _of_app("service")]
+Series = Annotated[Metrics, _of_app("metrics")]
+Files = Annotated[FileService, _of_app("files")]
+Batches = Annotated[BatchService, _of_app("batches")]
+Ingestions = Annotated[IngestionService, _of_app("ingestions")]
+Jobs = Annotated[JobService, _of_app("jobs")]
+ApiKeys = Annotated[KeyService, _of_app("key_service")]
 
 # Headers and queries.
 

@@ -69,7 +69,12 @@ class Metrics:
         self.redis_read = self._histogram("embedq_redis_read_seconds", overviews, _REDIS_S).observe
         """Takes the seconds of one overview."""
         # Finding the series of some labels costs more than counting in them. Methods and routes are few, models too.
-        self._of_request = cache(lambda method, route, status: self._requests.labels(method, route, str(status)))
+        self._of_request = cache(
+            lambda method, route, status: (
+                self._requests.labels(method, route, str(status)),
+                self._latency.labels(route),
+            )
+        )
         self._of_lane = cache(lambda model, lane: (self._tasks.labels(model, lane), self._items.labels(model, lane)))
 
     def _counter(self, name: str, meaning: str, *labels: str) -> Counter:
@@ -81,8 +86,9 @@ class Metrics:
     def served(self, scope: Scope, route: str, status: int, seconds: float) -> None:
         """Counts one request, and the error that answered it if one did. Status 0: nothing was answered."""
         method = scope["method"] if scope["method"] in _METHODS else "other"  # a caller may send any word
-        self._of_request(method, route, status).inc()
-        self._latency.labels(route).observe(seconds)
+        requests, latency = self._of_request(method, route, status)
+        requests.inc()
+        latency.observe(seconds)
         if error := answered(scope):
             self._errors.labels(route, error.code).inc()
             if error.retry_after_s is not None:
