@@ -79,7 +79,7 @@ class DeadlineProtocol(HttpToolsProtocol):
         super().shutdown()
 
     def _watch(self, due: str) -> None:
-        if due == self._due and (due == "head" or self.cycle is None or self.cycle.response_complete):
+        if due == self._due and (due != "body" or self.cycle.response_complete):
             return  # the time for all of it runs
         if self._timer is not None:
             self._timer.cancel()
