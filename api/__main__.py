@@ -21,7 +21,6 @@ from uvicorn.supervisors import Multiprocess
 
 from api.app import create_app
 from api.http_deadlines import DeadlineProtocol
-from api.process import Process
 from tasks.errors import RedisUnavailable, SchemaMismatch
 from tasks.ledger import AsyncLedger, operations
 from worker_config.logs import write_refusal
@@ -67,7 +66,7 @@ def make_supervised_app() -> FastAPI:
 def _make_app(settings: Settings, process: int | None = None) -> FastAPI:
     connections = affordable_connections(settings.max_connections)
     app = create_app(settings.model_copy(update={"max_connections": connections}), process)
-    app.state.process.bells.warm_up()
+    app.state.bells.warm_up()
     # A full round of the garbage collector over everything imported stops the event loop for 60 to 80 ms. What exists
     # now lives as long as the process, so it is taken out of the rounds.
     gc.collect()
@@ -112,15 +111,14 @@ async def _check_schema(redis_url: str) -> None:
 
 def _serve(settings: Settings, listeners: list[socket.socket]) -> int:
     app = _make_app(settings)
-    services: Process = app.state.process
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _stop)  # uvicorn raises what stopped it once more; unhandled, it would look like a crash
     try:
         uvicorn.Server(_config(app, settings)).run(listeners)
     except SystemExit as stop:
         code = stop.code
-    if services.ledger_watch.mismatch is not None:
-        raise services.ledger_watch.mismatch
+    if app.state.ledger_watch.mismatch is not None:
+        raise app.state.ledger_watch.mismatch
     return code if isinstance(code, int) else 1
 
 

@@ -1,10 +1,7 @@
 """The application: routes, error handlers and the outermost layer around the services of one process."""
 
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
 from functools import partial
 from inspect import signature
-from typing import Any
 
 from fastapi import APIRouter, FastAPI
 from fastapi.middleware.cors import CORSMiddleware
@@ -14,9 +11,10 @@ from starlette.routing import request_response
 from starlette.types import ASGIApp
 
 from api import console_files, error_responses, openapi
+from api.browser_rules import BrowserRules
 from api.middleware import Paths, Requests
-from api.process import Process
-from api.request_limits import RATE_LIMIT_HEADERS, ListTurns
+from api.parts import add_parts, running
+from api.request_limits import RATE_LIMIT_HEADERS
 from api.routes import (
     batches,
     datasets,
@@ -31,15 +29,7 @@ from api.routes import (
     tasks,
     tei,
 )
-from api.services.batches import BatchService
-from api.services.datasets import DatasetService
-from api.services.embeddings import EmbeddingService
-from api.services.files import FileService
-from api.services.ingestions import IngestionService
-from api.services.jobs import JobService
-from api.services.keys import KeyService
-from api.services.service import VERSION, ServiceInfo
-from api.services.tasks import TaskService
+from api.services.service import VERSION
 from api.waiting.subscription import WaitingTimes
 from worker_config.settings import Settings
 
@@ -64,20 +54,9 @@ def create_app(
 
     `process`: which of several behind one port this is.
     """
-    parts = Process.build(settings, process, times)
-
-    @asynccontextmanager
-    async def lifespan(_app: FastAPI) -> AsyncIterator[Mapping[str, Any]]:
-        app.openapi()  # now: nobody shall wait for it in a request
-        background = await parts.start()
-        if parts.ledger_watch.mismatch is not None:
-            raise parts.ledger_watch.mismatch  # a process that served would be replaced for ever
-        yield {"send_home": parts.send_home}
-        await parts.stop(background)
-
     # A redirect to the other form of a path would lose the body in some clients; `Paths` gives a path its one form.
     app = openapi.DocumentedApp(
-        lifespan=lifespan,
+        lifespan=running,
         redirect_slashes=False,
         title="embedq",
         version=VERSION,
@@ -87,14 +66,14 @@ def create_app(
         # Its spans would have the path and the query, where callers write texts. Ours are in worker_config/traces.py.
         telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
     )
-    _add_services(app, parts, settings)
+    add_parts(app.state, settings, process, times)
     for resource in ROUTERS:
         _add_routes(app, resource.router)
     app.add_api_route("/console", console_files.page, response_class=FileResponse, include_in_schema=False)
     app.mount("/console", console_files.ConsoleFiles())
     openapi.add_page(app)
     error_responses.install(app)
-    _add_layers(app, parts, settings)
+    _add_layers(app, settings)
     return app
 
 
@@ -110,45 +89,14 @@ def _add_routes(app: FastAPI, router: APIRouter) -> None:
     app.router.routes.extend(router.routes)
 
 
-def _add_services(app: FastAPI, process: Process, settings: Settings) -> None:
-    app.state.process = process
-    app.state.settings = settings
-    app.state.storage = process.storage
-    app.state.keys, app.state.rates = process.keys, process.rates
-    app.state.in_flight = process.in_flight
-    app.state.key_service = KeyService(process.keys, process.ledger, process.storage)
-    new_tasks = process.new_tasks
-    app.state.embeddings = EmbeddingService(new_tasks, process.calls, process.models, process.rates, settings)
-    app.state.tasks = TaskService(
-        process.ledger,
-        new_tasks=new_tasks,
-        submitter=process.submitter,
-        subscription=process.subscription,
-        models=process.models,
-        keys=process.keys,
-        settings=settings,
-    )
-    app.state.datasets = DatasetService(
-        process.datasets, process.storage, process.models, process.calls.embed_query, settings.max_wait_s
-    )
-    app.state.service = ServiceInfo(process.ledger, process.models, process.storage, settings)
-    app.state.metrics = process.metrics
-    app.state.bodies, app.state.answers = process.bodies, process.answers
-    app.state.list_turns = ListTurns()
-    app.state.files = FileService(process.ledger, process.storage, settings)
-    app.state.batches = BatchService(process.ledger, process.models, settings)
-    app.state.ingestions = IngestionService(process.ledger, process.models, process.storage, settings)
-    app.state.jobs = JobService(process.ledger, process.models)
-
-
-def _add_layers(app: FastAPI, process: Process, settings: Settings) -> None:
+def _add_layers(app: FastAPI, settings: Settings) -> None:
     app.add_middleware(
         Requests,
-        metrics=process.metrics,
-        rules=process.rules,
+        metrics=app.state.metrics,
+        rules=BrowserRules(settings, lambda: app.state.keys.may_be_open),
         cors=partial(_readable, settings) if settings.cors_origins else lambda app: app,
         access_log=settings.access_log,
-        traces=process.traces,
+        traces=app.state.traces,
     )
     app.add_middleware(Paths)  # the last one added is the outermost
 

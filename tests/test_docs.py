@@ -211,7 +211,7 @@ def test_every_error_of_an_item_is_described() -> None:
 
 @pytest.fixture(scope="module")
 def series() -> set[str]:
-    exposed = create_app(load_settings()).state.process.metrics.render().decode()
+    exposed = create_app(load_settings()).state.metrics.render().decode()
     counters = set(re.findall(r"(?:count\('|(?:tally|change)\('n_)(\w+)'", LUA))
     assert counters, "the search finds nothing any more"
     return {

@@ -21,7 +21,7 @@ OF_PROMETHEUS = {"up", "ALERTS"}
 @pytest.fixture(scope="module")
 def exposed() -> str:
     """What a process shows that has served nothing yet."""
-    rendered: bytes = create_app(load_settings()).state.process.metrics.render()
+    rendered: bytes = create_app(load_settings()).state.metrics.render()
     return rendered.decode()
 
 

@@ -17,7 +17,6 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from api.app import create_app
 from api.http_deadlines import DeadlineProtocol
-from api.process import Process
 from api.waiting.subscription import WaitingTimes
 from stack.testing import PATIENCE_S, eventually, wait_until
 from tests.integration.api.conformance import Conformance
@@ -91,7 +90,7 @@ class ServedApp:
         self.conformance = ServedApp._conformance
         self.conformance.seen.clear()
         self.app.openapi_schema = {**self.conformance.document}
-        self.process: Process = self.app.state.process
+        self.process = self.app.state
         self.process.metrics.fresh_s = 0  # a test reads them right after what it counts
         config = uvicorn.Config(
             self.app,

@@ -112,7 +112,7 @@ def test_a_version_whose_parts_are_swept_while_it_is_read_is_left_for_the_next(
     client: httpx.Client, storage: Storage, app: ServedApp
 ) -> None:
     load(storage, document("old", [1, 0, 0, 0]))
-    present = app.process.datasets.present
+    present = app.process.dataset_files.present
     seen: list[Version] = []
 
     async def late(owner: str, name: str) -> Any:
@@ -124,7 +124,7 @@ def test_a_version_whose_parts_are_swept_while_it_is_read_is_left_for_the_next(
             storage.delete(version.catalog.parts[0].stored)
         return version
 
-    app.process.datasets.present = late  # type: ignore[method-assign]
+    app.process.dataset_files.present = late
     (row,) = search(client, vector=[1, 0, 0, 0]).json()["data"]
     assert row["document_id"] == "new"
 

@@ -8,8 +8,7 @@ import httpx
 import pytest
 import redis
 
-from api.process import Process
-from api.services.service import ServiceInfo
+from api.app import create_app
 from stack.testing import wait_until
 from tests.integration.api.ledger_worker import DIMENSION, LedgerWorker
 from tests.integration.api.served import MODEL, ServedApp
@@ -114,14 +113,14 @@ async def test_all_who_ask_at_a_time_share_one_look(
     redis_url: str, worker: LedgerWorker, redis_client: redis.Redis
 ) -> None:
     settings = load_settings(redis_url=redis_url, served_name=MODEL, storage_url=f"memory://{uuid4().hex}")
-    parts = Process.build(settings)
-    service = ServiceInfo(parts.ledger, parts.models, parts.storage, settings)
+    parts = create_app(settings).state
+    service = parts.service
     await service.ready()
     redis_client.config_resetstat()
 
     answers = await asyncio.gather(*(service.ready() for _ in range(50)))
     looks = redis_client.info("commandstats")["cmdstat_evalsha"]["calls"]
-    await parts.stop([])
+    await parts.ledger.close()
 
     assert {answer.workers[MODEL] for answer in answers} == {1}
     assert looks <= 3, "one at the ledger, and what one look at the storage asks"

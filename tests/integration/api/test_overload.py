@@ -10,9 +10,10 @@ from itertools import islice
 import httpx
 import pytest
 import redis
+from starlette.datastructures import State
 
 from api.app import create_app
-from api.process import Process
+from api.parts import running
 from tests.integration.api.served import MODEL, ServedApp
 from worker_config.settings import load_settings
 
@@ -21,16 +22,14 @@ ROOM = 30
 
 
 @asynccontextmanager
-async def in_this_loop(redis_url: str) -> AsyncIterator[tuple[httpx.AsyncClient, Process]]:
+async def in_this_loop(redis_url: str) -> AsyncIterator[tuple[httpx.AsyncClient, State]]:
     """An app without a socket, so that all requests are there at once."""
     app = create_app(load_settings(redis_url=redis_url, compute="fake", served_name=MODEL))
-    services: Process = app.state.process
-    background = await services.start()
-    try:
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1") as client:
-            yield client, services
-    finally:
-        await services.stop(background)
+    async with (
+        running(app),
+        httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1") as client,
+    ):
+        yield client, app.state
 
 
 async def test_a_crowd_is_cut_to_what_can_be_handled(redis_url: str, redis_client: redis.Redis) -> None:

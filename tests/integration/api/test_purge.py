@@ -81,9 +81,9 @@ def test_a_purge_leaves_what_was_there_before_the_tenant_came(
 
         ann = come("ann")
         worker.work()  # nothing of Ann's is open: Bob's visit changes it in no way
-        before, kept_bytes = everything(redis_client, root), app.process.datasets.kept_bytes
+        before, kept_bytes = everything(redis_client, root), app.process.dataset_files.kept_bytes
         bob = come("bob")
-        assert app.process.datasets.kept_bytes > kept_bytes
+        assert app.process.dataset_files.kept_bytes > kept_bytes
         assert len(everything(redis_client, root)) > len(before) + 15
 
         problem(ops.post("/v1/keys/bob/purge"), 409, "key_in_use")
@@ -96,7 +96,7 @@ def test_a_purge_leaves_what_was_there_before_the_tenant_came(
         assert deleted["bytes"] > 1000
         after = everything(redis_client, root)
         assert after == before
-        wait_until(lambda: app.process.datasets.kept_bytes == kept_bytes)
+        wait_until(lambda: app.process.dataset_files.kept_bytes == kept_bytes)
         assert not any(
             bob["owner"].encode() in field
             for name in redis_client.keys("eq:q:*:state")

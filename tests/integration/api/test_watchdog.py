@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 import redis
 
-from api.process import Process
+from api.app import create_app
 from api.served_models import ServedModels
 from api.waiting.ledger_watch import Bells, LedgerWatch
 from stack.testing import RedisServer, wait_until
@@ -73,10 +73,10 @@ async def test_one_round_ends_all_that_is_overdue(redis_url: str, redis_client: 
     ids = [overdue_task(ledger) for _ in range(OVERDUE)]
     submitted_ms = now_ms(redis_client)
     wait_until(lambda: now_ms(redis_client) > submitted_ms + 1)
-    services = Process.build(load_settings(redis_url=redis_url, compute="fake", served_name=MODEL))
+    parts = create_app(load_settings(redis_url=redis_url, compute="fake", served_name=MODEL)).state
 
-    await services.ledger_watch.look()
-    await services.stop([])
+    await parts.ledger_watch.look()
+    await parts.ledger.close()
 
     states = [task.state for task in ledger.run(operations.read_tasks(ids)) if task]
     assert states == [State.EXPIRED] * OVERDUE
