@@ -17,6 +17,7 @@ from tasks.records.batches import ENDPOINT, BatchFault
 from tasks.storage.vector_part import RowError
 from tasks.wire.embeddings_body import EmbeddingsBody, check_options, read_body
 from tasks.wire.json_limits import has_more_parts
+from tasks.wire.token_input import load_vocabulary, texts_of_tokens
 from worker_config.settings import Settings
 
 _BOM = b"\xef\xbb\xbf"
@@ -225,25 +226,35 @@ class FileCheck:
         assert served is not None  # noqa: S101 - a line without a model that is served is at fault
         assert cutter is not None  # noqa: S101 - it came with the model
         try:
-            texts = self._texts(body, len(data), served)
+            read = self._read(body, len(data), served)
         except RequestError as error:
             cutter.add(1)
             return Refusal(custom_id, RowError(error.code, error.detail, error.status, error.param)).to_line()
-        self._inputs += len(texts)
-        cutter.add(sum(cost(text, served.max_tokens) for text in texts))
-        return data
+        self._inputs += len(read.input)
+        cutter.add(sum(cost(text, served.max_tokens) for text in read.input))
+        if isinstance(body["input"][0], str):
+            return data
+        # Model workers read texts. Fields that nobody reads may be nested deeper than orjson writes.
+        taken = read.model_dump(exclude={"user", "stream"}, exclude_unset=True)
+        return orjson.dumps({"custom_id": custom_id, "body": taken})
 
-    def _texts(self, body: dict[str, Any], size_bytes: int, served: ServedModel) -> Sequence[str]:
-        """The texts of a body; raises the `RequestError` that the endpoint would answer."""
+    def _read(self, body: dict[str, Any], size_bytes: int, served: ServedModel) -> EmbeddingsBody:
+        """The checked body; raises the `RequestError` that the endpoint would answer."""
         limits = self.limits
         parsed = read_body(
             EmbeddingsBody,
             body,
             max_inputs=limits.max_line_inputs,
             max_input_bytes=limits.max_input_bytes if size_bytes > limits.max_input_bytes else None,
+            decode=self._decode,
         )
         check_options(parsed.options(served.entry), served.name, served.entry)
-        return parsed.input
+        return parsed
+
+    def _decode(self, numbers: Sequence[object]) -> list[str]:
+        load_vocabulary()
+        limits = self.limits
+        return texts_of_tokens(numbers, max_input_bytes=limits.max_input_bytes, max_total_bytes=limits.max_line_bytes)
 
     def _fault(self, fault: BatchFault, line: FileLine) -> None:
         if len(self.faults) < MAX_FAULTS:
