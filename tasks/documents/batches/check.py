@@ -6,18 +6,20 @@ from dataclasses import astuple, dataclass, field
 from typing import Any, Self
 
 import orjson
+from pydantic import BaseModel, ConfigDict
 
 from tasks import lines
-from tasks.errors import NotFound, RequestError
+from tasks.errors import RequestError
 from tasks.item import cost
 from tasks.ledger import ModelOverview
 from tasks.ledger.overview import ServedModel, find_served
 from tasks.ledger.unit_cutting import UnitCutter
 from tasks.records.batches import ENDPOINT, BatchFault
 from tasks.storage.vector_part import RowError
-from tasks.wire.embeddings_body import EmbeddingsBody, check_options, read_body
+from tasks.wire.embeddings_body import EmbeddingsBody, ModelName, check_options, read_body
 from tasks.wire.json_limits import has_more_parts
 from tasks.wire.token_input import load_vocabulary, texts_of_tokens
+from tasks.wire.validation import validated
 from worker_config.settings import Settings
 
 _BOM = b"\xef\xbb\xbf"
@@ -94,6 +96,14 @@ class Refusal:
             return None
         custom_id, *error = orjson.loads(line)
         return cls(custom_id, RowError(*error))
+
+
+class _Model(BaseModel):
+    """What a line must name, unlike other bodies: the file is of one model."""
+
+    model_config = ConfigDict(strict=True)
+
+    model: ModelName
 
 
 MAX_FAULTS = 1000
@@ -282,7 +292,7 @@ class FileCheck:
         if isinstance(body, dict):
             yield from self._model(body)
         elif body is not None:
-            yield BatchFault("invalid_request", "body must be a JSON object.", "body")
+            yield BatchFault("invalid_type", "body must be a JSON object.", "body")
 
     def _custom_id(self, custom_id: object, line: FileLine) -> Iterator[BatchFault]:
         if custom_id is None:
@@ -296,22 +306,13 @@ class FileCheck:
             yield BatchFault("duplicate_custom_id", message, "custom_id")
 
     def _model(self, body: dict[str, Any]) -> Iterator[BatchFault]:
-        model = body.get("model")
-        if model is None:
-            yield BatchFault("invalid_request", "Missing required parameter: 'body.model'.", "body.model")
-        elif not isinstance(model, str):
-            yield BatchFault("invalid_request", "body.model must be a string.", "body.model")
-        else:
-            yield from self._served_model(model)
-
-    def _served_model(self, model: str) -> Iterator[BatchFault]:
-        served = self._names.get(model)
-        if served is None:
-            try:
-                served = self._names[model] = find_served(model, self.models.own, self.models.overviews)
-            except NotFound as error:
-                yield BatchFault(error.code, error.detail, "body.model")
-                return
+        try:
+            name = validated(_Model, body).model
+            served = self._names.get(name) or find_served(name, self.models.own, self.models.overviews)
+        except RequestError as error:
+            yield BatchFault(error.code, error.detail, "body.model")
+            return
+        self._names[name] = served
         if self._other_model(served):
             message = (
                 "All requests of a batch must name the same model; an earlier line names another one. "
