@@ -1,6 +1,7 @@
 """From a checked body to a task in the ledger, and what callers are told for whom there is no room."""
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
@@ -9,10 +10,10 @@ import orjson
 
 from api.idempotency import alias_of_work
 from api.metrics import Metrics
+from api.offload import offload_in_turn
 from api.request_limits import InFlight, jitter
 from api.schemas.embeddings import TaskBody
 from api.served_models import ServedModels
-from api.token_input import texts_of_tokens
 from api.waiting.ledger_watch import Bells
 from tasks.errors import BacklogFull, Invalid, NotReady, TooMany, Unavailable
 from tasks.item import Options, size_bytes
@@ -24,11 +25,13 @@ from tasks.ledger.task import KeyAdmission
 from tasks.ledger.unit_cutting import cut_texts
 from tasks.records.api_keys import Key
 from tasks.wire.embeddings_body import EmbeddingsBody, check_options, read_body
+from tasks.wire.token_input import VocabularyNotLoaded, load_vocabulary, texts_of_tokens
 from tasks.wire.validation import parse_object
 from worker_config.settings import Settings
 from worker_config.subject import SpanAttributes, link_task, span, subject_is_task
 
 E = TypeVar("E", bound=EmbeddingsBody)
+R = TypeVar("R")
 
 LINGERING_INTEREST_S = 10.0
 """A synchronous task is still wanted this long after its waiter: a client that repeats the call joins it."""
@@ -52,6 +55,15 @@ class Wanted:
     wait_s: float | None = None
 
 
+async def made_of(content: bytes, make: Callable[[], R]) -> R:
+    """What `make` makes of a body, by `NewTasks`: as `offload_in_turn` does, with the vocabulary of token numbers."""
+    try:
+        return await offload_in_turn(len(content), make)
+    except VocabularyNotLoaded:
+        await asyncio.to_thread(load_vocabulary)  # everybody else is served meanwhile
+        return await offload_in_turn(len(content), make)
+
+
 class NewTasks:
     """Makes tasks of bodies, within the server's limits. No I/O, so it can run in a thread.
 
@@ -69,22 +81,17 @@ class NewTasks:
             texts_of_tokens, max_input_bytes=settings.max_input_bytes, max_total_bytes=settings.max_body_bytes
         )
 
-    def read(self, kind: type[E], content: bytes, *, tokens: bool = False) -> E:
-        """The checked body.
-
-        Args:
-            kind: of the body.
-            content: its bytes.
-            tokens: it may hold token numbers in place of texts.
+    def read(self, kind: type[E], content: bytes) -> E:
+        """The checked body, which may hold token numbers in place of texts.
 
         Raises:
             RequestError: the subclass that says what is wrong with it.
             VocabularyNotLoaded: token numbers came before `load_vocabulary`.
         """
-        return self.check(kind, parse_object(content), len(content), tokens=tokens)
+        return self.check(kind, parse_object(content), len(content), tokens=True)
 
     def check(self, kind: type[E], fields: dict[str, Any], body_bytes: int, *, tokens: bool = False) -> E:
-        """The same of an object that is parsed already, of a body of so many bytes."""
+        """The same of an object that is parsed already, of a body of so many bytes; `tokens`: it may hold them."""
         most = self._settings.max_input_bytes
         return read_body(
             kind,

@@ -264,7 +264,7 @@ def cl100k(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> "tiktoken.Encodin
 
     cache = tmp_path / "tiktoken"
     cache.mkdir()
-    shutil.copy(CHECKOUT / "api/cl100k_base.tiktoken", cache / _NAME_IN_CACHE)
+    shutil.copy(CHECKOUT / "tasks/wire/cl100k_base.tiktoken", cache / _NAME_IN_CACHE)
     monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(cache))
     return tiktoken.get_encoding("cl100k_base")
 

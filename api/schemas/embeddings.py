@@ -18,7 +18,6 @@ class TaskBody(EmbeddingsBody):
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [_EXAMPLE]})
 
-    input: Texts
     lane: Literal["online", "bulk"] = Field("online", description="bulk gives way to online work.")
     metadata: Metadata = Field(None, description="Kept with the task.")
     deadline_s: float | None = Field(

@@ -10,8 +10,7 @@ from api.request_limits import Holding, RequestRates, rate_limit_headers
 from api.schemas.embeddings import EmbedBody, TEIInfo
 from api.served_models import ServedModels
 from api.services.service import VERSION
-from api.submit import NewTasks
-from api.token_input import VocabularyNotLoaded, load_vocabulary
+from api.submit import NewTasks, made_of
 from api.waiting.wait_for_vectors import Gone, SynchronousCalls
 from tasks.errors import Invalid, NotReady
 from tasks.ledger import NewTask
@@ -79,12 +78,7 @@ class EmbeddingService:
         """
         began_s = time.perf_counter()
         wait_s = min(call.patience_s, self._settings.max_wait_s)
-        make = partial(self._openai, call.key, call.body, wait_s)
-        try:
-            submission, base64 = await offload_in_turn(len(call.body), make)
-        except VocabularyNotLoaded:
-            await load_vocabulary()
-            submission, base64 = await offload_in_turn(len(call.body), make)
+        submission, base64 = await made_of(call.body, partial(self._openai, call.key, call.body, wait_s))
         left_s = wait_s - (time.perf_counter() - began_s)
         result, room = await self._calls.wait_for_vectors(submission, left_s, call.gone)
         size = size_bytes(result)
@@ -132,7 +126,7 @@ class EmbeddingService:
             raise NotReady("unhealthy", retry_after_s=5)
 
     def _openai(self, key: Key, content: bytes, wait_s: float) -> tuple[NewTask, bool]:
-        body = self._new_tasks.read(EmbeddingsBody, content, tokens=True)
+        body = self._new_tasks.read(EmbeddingsBody, content)
         return self._new_tasks.awaited(key, body, wait_s), body.encoding_format == "base64"
 
     def _tei(self, key: Key, content: bytes, wait_s: float) -> NewTask:

@@ -10,6 +10,7 @@ import pytest
 from stack.testing import RedisServer, Roles, eventually, wait_until
 from tests.bulk import Bulk, line
 from tests.heavy import openai
+from worker_config.settings import DEFAULT_MODEL
 
 SLOW = {"fake_tokens_per_s": 400, "unit_s": 0.1}
 
@@ -153,3 +154,46 @@ async def test_the_asynchronous_client(bulk: Bulk) -> None:
         assert json.loads(content.text)["custom_id"] == "a"
         with pytest.raises(openai.ConflictError):
             await client.batches.cancel(batch.id)
+
+
+def test_every_answer_has_what_openais_own_types_require(bulk: Bulk) -> None:
+    """Strictly, and from the bytes: the client itself takes whatever comes."""
+    types, error = openai.types, openai.types.shared.ErrorObject
+    good, bad = (
+        bulk.create([line("a", "x"), line("b", "")], metadata={"a": "b"}),
+        bulk.create([line("a", "x"), line("a", "x")]),
+    )
+    files, batches = "/v1/files", "/v1/batches"
+    model = f"/v1/models/{DEFAULT_MODEL}"
+    with bulk.api.client() as http:
+
+        def checked(kind: Any, path: str, **body: Any) -> Any:
+            answer = http.post(path, json=body) if body else http.get(path)
+            content = answer.content if answer.is_success else json.dumps(answer.json()["error"])
+            return kind.model_validate_json(content, strict=True)
+
+        for batch_id in (good, bad):
+            checked(types.Batch, f"{batches}/{batch_id}")
+            bulk.ended(batch_id)
+        assert checked(types.Batch, f"{batches}/{bad}").errors.data[0].line == 2
+        ended = checked(types.Batch, f"{batches}/{good}")
+        for file_id in (ended.input_file_id, ended.output_file_id, ended.error_file_id):
+            checked(types.FileObject, f"{files}/{file_id}")
+        deleted = http.delete(f"{files}/{ended.input_file_id}").content
+        assert types.FileDeleted.model_validate_json(deleted, strict=True).deleted
+        for kind, path in ((types.FileObject, files), (types.Batch, batches)):
+            page = http.get(path).json()
+            assert page.keys() == {"object", "data", "first_id", "last_id", "has_more"}
+            ids = [kind.model_validate_json(json.dumps(each), strict=True).id for each in page["data"]]
+            assert (page["object"], page["first_id"], page["last_id"]) == ("list", ids[0], ids[-1])
+        assert checked(types.Model, model).id == DEFAULT_MODEL
+        checked(types.CreateEmbeddingResponse, "/v1/embeddings", model=DEFAULT_MODEL, input=["a", "b"])
+        for path in (
+            "/v1/nothing",
+            f"{files}/file-none",
+            f"{batches}/batch_none",
+            "/v1/models/none",
+            f"{files}?limit=0",
+        ):
+            assert checked(error, path).model_fields_set == {"message", "type", "param", "code"}
+        assert checked(error, "/v1/embeddings", model="none", input="a").code == "model_not_found"

@@ -6,17 +6,20 @@ from dataclasses import astuple, dataclass, field
 from typing import Any, Self
 
 import orjson
+from pydantic import BaseModel, ConfigDict
 
 from tasks import lines
-from tasks.errors import NotFound, RequestError
+from tasks.errors import RequestError
 from tasks.item import cost
 from tasks.ledger import ModelOverview
 from tasks.ledger.overview import ServedModel, find_served
 from tasks.ledger.unit_cutting import UnitCutter
 from tasks.records.batches import ENDPOINT, BatchFault
 from tasks.storage.vector_part import RowError
-from tasks.wire.embeddings_body import EmbeddingsBody, check_options, read_body
+from tasks.wire.embeddings_body import EmbeddingsBody, ModelName, check_options, read_body
 from tasks.wire.json_limits import has_more_parts
+from tasks.wire.token_input import load_vocabulary, texts_of_tokens
+from tasks.wire.validation import validated
 from worker_config.settings import Settings
 
 _BOM = b"\xef\xbb\xbf"
@@ -93,6 +96,14 @@ class Refusal:
             return None
         custom_id, *error = orjson.loads(line)
         return cls(custom_id, RowError(*error))
+
+
+class _Model(BaseModel):
+    """What a line must name, unlike other bodies: the file is of one model."""
+
+    model_config = ConfigDict(strict=True)
+
+    model: ModelName
 
 
 MAX_FAULTS = 1000
@@ -225,25 +236,35 @@ class FileCheck:
         assert served is not None  # noqa: S101 - a line without a model that is served is at fault
         assert cutter is not None  # noqa: S101 - it came with the model
         try:
-            texts = self._texts(body, len(data), served)
+            read = self._read(body, len(data), served)
         except RequestError as error:
             cutter.add(1)
             return Refusal(custom_id, RowError(error.code, error.detail, error.status, error.param)).to_line()
-        self._inputs += len(texts)
-        cutter.add(sum(cost(text, served.max_tokens) for text in texts))
-        return data
+        self._inputs += len(read.input)
+        cutter.add(sum(cost(text, served.max_tokens) for text in read.input))
+        if isinstance(body["input"][0], str):
+            return data
+        # Model workers read texts. Fields that nobody reads may be nested deeper than orjson writes.
+        taken = read.model_dump(exclude={"user", "stream"}, exclude_unset=True)
+        return orjson.dumps({"custom_id": custom_id, "body": taken})
 
-    def _texts(self, body: dict[str, Any], size_bytes: int, served: ServedModel) -> Sequence[str]:
-        """The texts of a body; raises the `RequestError` that the endpoint would answer."""
+    def _read(self, body: dict[str, Any], size_bytes: int, served: ServedModel) -> EmbeddingsBody:
+        """The checked body; raises the `RequestError` that the endpoint would answer."""
         limits = self.limits
         parsed = read_body(
             EmbeddingsBody,
             body,
             max_inputs=limits.max_line_inputs,
             max_input_bytes=limits.max_input_bytes if size_bytes > limits.max_input_bytes else None,
+            decode=self._decode,
         )
         check_options(parsed.options(served.entry), served.name, served.entry)
-        return parsed.input
+        return parsed
+
+    def _decode(self, numbers: Sequence[object]) -> list[str]:
+        load_vocabulary()
+        limits = self.limits
+        return texts_of_tokens(numbers, max_input_bytes=limits.max_input_bytes, max_total_bytes=limits.max_line_bytes)
 
     def _fault(self, fault: BatchFault, line: FileLine) -> None:
         if len(self.faults) < MAX_FAULTS:
@@ -271,7 +292,7 @@ class FileCheck:
         if isinstance(body, dict):
             yield from self._model(body)
         elif body is not None:
-            yield BatchFault("invalid_request", "body must be a JSON object.", "body")
+            yield BatchFault("invalid_type", "body must be a JSON object.", "body")
 
     def _custom_id(self, custom_id: object, line: FileLine) -> Iterator[BatchFault]:
         if custom_id is None:
@@ -285,22 +306,13 @@ class FileCheck:
             yield BatchFault("duplicate_custom_id", message, "custom_id")
 
     def _model(self, body: dict[str, Any]) -> Iterator[BatchFault]:
-        model = body.get("model")
-        if model is None:
-            yield BatchFault("invalid_request", "Missing required parameter: 'body.model'.", "body.model")
-        elif not isinstance(model, str):
-            yield BatchFault("invalid_request", "body.model must be a string.", "body.model")
-        else:
-            yield from self._served_model(model)
-
-    def _served_model(self, model: str) -> Iterator[BatchFault]:
-        served = self._names.get(model)
-        if served is None:
-            try:
-                served = self._names[model] = find_served(model, self.models.own, self.models.overviews)
-            except NotFound as error:
-                yield BatchFault(error.code, error.detail, "body.model")
-                return
+        try:
+            name = validated(_Model, body).model
+            served = self._names.get(name) or find_served(name, self.models.own, self.models.overviews)
+        except RequestError as error:
+            yield BatchFault(error.code, error.detail, "body.model")
+            return
+        self._names[name] = served
         if self._other_model(served):
             message = (
                 "All requests of a batch must name the same model; an earlier line names another one. "

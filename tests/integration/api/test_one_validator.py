@@ -5,6 +5,7 @@ from typing import Any
 
 import httpx
 import orjson
+import pytest
 
 from tasks.ledger import Ledger
 from tests.integration.api.served import MODEL
@@ -50,6 +51,29 @@ ODD: list[dict[str, Any]] = [
     {"input": "a", "late_chunking": True},
     {"input": "a", "add_special_tokens": False},
     {"input": "a", "endianness": "big"},
+    {"input": "a", "embedding_types": ["int8"]},
+    {"input": "a", "encoding_format": "FLOAT"},
+    {"input": "a", "prompt_name": 7},
+    {"input": "a", "prompt_name": "x" * 201},
+    {"input": "a", "dimensions": -1},
+    {"input": "a", "dimensions": 1e30},
+    {"input": "a", "truncate": {"a": 1}},
+    {"input": [[]]},
+    {"input": [[], [1]]},
+    {"input": [1, True]},
+    {"input": [1, 2.0]},
+    {"input": [1, None]},
+    {"input": [1, "a"]},
+    {"input": [1, [2]]},
+    {"input": [1e5]},
+    {"input": [[1], "a"]},
+    {"input": [[1], []]},
+    {"input": [[1], [[2]]]},
+    {"input": [-1]},
+    {"input": [100256]},
+    {"input": [[1], [100277]]},
+    {"input": [[1]] * 2049},
+    {"input": [58040] * 9000},  # 128 spaces each
 ]
 USABLE: list[dict[str, Any]] = [
     {"input": "a", "dimensions": 4.0},
@@ -62,6 +86,9 @@ USABLE: list[dict[str, Any]] = [
     {"input": "a", "input_type": 7},
     {"input": "a", "encoding_format": ""},
     {"input": "a", "embedding_type": "base64"},
+    {"input": [606]},
+    {"input": [[606], [20375]], "dimensions": 2.0},
+    {"input": "\0"},
     {"input": "a", "user": {"any": ["thing"]}, "stream": True, "stream_options": None},
 ]
 Answer = tuple[int, dict[str, Any]]
@@ -106,6 +133,49 @@ def test_a_body_that_can_be_used_can_be_used_whichever_way_it_comes(
         assert client.post("/v1/tasks", json=stored).status_code == 202, body
         headers = {"x-stainless-read-timeout": "0.01"}  # no worker works here: it is taken, and not ready in time
         assert client.post("/v1/embeddings", json=body, headers=headers).json()["error"]["code"] == "wait_timeout", body
+
+
+def test_a_model_that_is_no_name_is_told_in_the_same_words(
+    client: httpx.Client, redis_url: str, tmp_path: Path
+) -> None:
+    ledger = Ledger.connect(redis_url)
+    hands = Hands(ledger, tmp_path)
+    bodies: list[dict[str, Any]] = [{"model": model, "input": "a"} for model in ("", 7, [MODEL], "x" * 201, "nope")]
+    batch_id = hands.create(
+        [
+            {"custom_id": f"{n}", "method": "POST", "url": "/v1/embeddings", "body": body}
+            for n, body in enumerate(bodies)
+        ]
+    )
+    hands.work()
+    faults = [(fault.code, fault.message, fault.param) for fault in hands.batch(batch_id).errors]
+    ledger.close()
+    for path in ("/v1/embeddings", "/v1/tasks"):
+        errors = [client.post(path, json=body).json()["error"] for body in bodies]
+        assert [(error["code"], error["message"], f"body.{error['param']}") for error in errors] == faults
+
+
+@pytest.mark.parametrize(
+    ("input_", "code"),
+    [
+        (b"NaN", "invalid_json"),
+        (b"1e400", "invalid_json"),
+        (b'"a",', "invalid_json"),
+        (b"[" * 1100 + b"]" * 1100, "invalid_json"),
+        (b'"\\ud800"', "invalid_unicode"),
+        (b'"\xff"', "invalid_unicode"),
+        (b"[" * 300 + b"]" * 300, "invalid_type"),
+        (b'"a","input":""', "empty_input"),  # the last one of two fields counts
+    ],
+)
+def test_odd_json_is_told_in_the_same_words(client: httpx.Client, input_: bytes, code: str) -> None:
+    content = b'{"model": "%s", "input": %s}' % (MODEL.encode(), input_)
+    headers = {"content-type": "application/json"}
+    first, second = (
+        client.post(path, content=content, headers=headers).json()["error"] for path in ("/v1/embeddings", "/v1/tasks")
+    )
+    assert first == second
+    assert first["code"] == code
 
 
 def test_the_url_of_a_line_may_be_any_that_the_route_takes(redis_url: str, tmp_path: Path) -> None:

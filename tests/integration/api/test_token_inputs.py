@@ -8,8 +8,8 @@ import httpx
 import pytest
 import tiktoken
 
-from api import token_input
 from stack.testing import PATIENCE_S, wait_until
+from tasks.wire import token_input
 from tests.integration.api.ledger_worker import LedgerWorker, vector
 from tests.integration.api.served import ServedApp
 
@@ -74,7 +74,10 @@ def test_while_it_is_being_loaded_everybody_else_is_served(
     assert answer.json()["data"][0]["embedding"] == pytest.approx(vector("one").tolist())
 
 
-def test_native_routes_take_none(client: httpx.Client) -> None:
-    answer = client.post("/v1/tasks", json={"input": [[1], [2]]})
+def test_tasks_take_them_too(client: httpx.Client, worker: LedgerWorker) -> None:
+    task = client.post("/v1/tasks", json={"input": [[606], [31881, 3029, 11253]]})
+    with worker.serving():
+        client.get(f"{task.json()['links']['self']}?wait=20")
+        found = client.get(task.json()["links"]["result"]).json()["data"]
 
-    assert (answer.status_code, answer.json()["error"]["param"]) == (400, "input[0]")
+    assert [item["embedding"] for item in found] == [pytest.approx(vector(text).tolist()) for text in ("one", "zwölf")]

@@ -74,7 +74,7 @@ def test_a_line_that_the_endpoint_would_refuse_fails_alone(hands: Hands) -> None
     texts: list[str | list[str]] = ["good", "", "good", ["a", ""], "good", "good", "good"]
     lines = [request(f"{n}", text) for n, text in enumerate(texts)]
     lines[4]["body"]["dimensions"] = "8"
-    batch_id = hands.create([*lines, request("token numbers", [1, 2])])  # type: ignore[list-item]
+    batch_id = hands.create([*lines, request("token numbers", [1, "a"])])  # type: ignore[list-item]
     hands.work()
     batch = hands.batch(batch_id)
     assert (batch.status, batch.errors, batch.total) == (BatchStatus.COMPLETED, [], 8)
@@ -90,9 +90,22 @@ def test_a_line_that_the_endpoint_would_refuse_fails_alone(hands: Hands) -> None
         ("empty_input", "input[0]"),
         ("empty_input", "input[1]"),
         ("invalid_type", "dimensions"),
-        ("invalid_type", "input[0]"),
+        ("invalid_type", "input[1]"),
     ]
     nothing_is_left(hands, batch)
+
+
+def test_a_line_may_hold_token_numbers(hands: Hands) -> None:
+    lines = [request("one", "I", dimensions=2.0, user="U"), request("several", "S", embedding_type="base64")]
+    data = b"\n".join(orjson.dumps(line) for line in lines)
+    deep = b"[" * 300 + b"]" * 300  # more than orjson writes
+    data = data.replace(b'"I"', b"[606]").replace(b'"S"', b"[[606],[20375]]").replace(b'"U"', deep)
+    batch_id = hands.create(data)
+    hands.work()
+    one, several = [line["response"]["body"]["data"] for line in hands.lines(hands.batch(batch_id).output_file_id)]
+    assert [item["embedding"] for item in one] == [vector("one")[:2].tolist()]
+    found = [base64.b64decode(item["embedding"]) for item in several]
+    assert found == [vector(text).tobytes() for text in ("one", "two")]
 
 
 def test_a_refused_line_of_a_cancelled_batch_says_what_is_wrong_with_it(hands: Hands) -> None:

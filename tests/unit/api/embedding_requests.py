@@ -90,4 +90,4 @@ def task(made_by: NewTasks, **fields: Any) -> NewTask:
 
 def synchronous(made_by: NewTasks, wait_s: float = 20, **fields: Any) -> NewTask:
     """Of a body of `POST /v1/embeddings`."""
-    return made_by.awaited(ME, made_by.read(EmbeddingsBody, orjson.dumps(fields), tokens=True), wait_s)
+    return made_by.awaited(ME, made_by.read(EmbeddingsBody, orjson.dumps(fields)), wait_s)

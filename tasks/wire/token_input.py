@@ -4,7 +4,6 @@ LangChain's `OpenAIEmbeddings` sends them by default. They are never tokens of t
 own would give wrong vectors without any error.
 """
 
-import asyncio
 import threading
 from base64 import b64decode
 from collections.abc import Sequence
@@ -27,12 +26,8 @@ class VocabularyNotLoaded(Exception):
     """Token numbers came before the vocabulary was read: `load_vocabulary`, then try again."""
 
 
-async def load_vocabulary() -> None:
-    """Returns when token numbers can be decoded. A thread reads the vocabulary, in some 50 ms, at the first call."""
-    await asyncio.to_thread(_load)
-
-
-def _load() -> None:
+def load_vocabulary() -> None:
+    """Returns when token numbers can be decoded. The first call reads the vocabulary, in some 50 ms."""
     with _loading:
         if not _tokens:
             read = [b64decode(token) for token in _FILE.read_bytes().split()[::2]]

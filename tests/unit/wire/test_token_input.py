@@ -8,10 +8,10 @@ import orjson
 import pytest
 import tiktoken
 
-from api import token_input
-from api.token_input import VocabularyNotLoaded, load_vocabulary, texts_of_tokens
 from tasks.errors import RequestError
 from tasks.ledger import NewTask
+from tasks.wire import token_input
+from tasks.wire.token_input import VocabularyNotLoaded, load_vocabulary, texts_of_tokens
 from tests.raises_code import raises_code
 from tests.unit.api.embedding_requests import new_tasks, overview, synchronous
 
@@ -26,8 +26,8 @@ AFTER_LAST = 100277
 
 
 @pytest.fixture(autouse=True)
-async def _loaded() -> None:
-    await load_vocabulary()
+def _loaded() -> None:
+    load_vocabulary()
 
 
 def decoded(input_: Any, **settings: Any) -> list[str]:
@@ -149,9 +149,9 @@ async def test_it_is_read_at_the_first_use_and_once_for_all_who_ask(
     with pytest.raises(VocabularyNotLoaded):
         decoded([32])
 
-    await asyncio.gather(*(load_vocabulary() for _ in range(8)))
+    await asyncio.gather(*(asyncio.to_thread(load_vocabulary) for _ in range(8)))
     monkeypatch.setattr(token_input, "_FILE", tmp_path / "gone")
-    await load_vocabulary()
+    load_vocabulary()
 
     assert len(read) == AFTER_LAST
     assert decoded([32]) == ["A"]
