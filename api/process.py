@@ -24,6 +24,8 @@ from worker_config.traces import Traces, open_traces
 _log = logging.getLogger(__name__)
 
 _CANCELLATIONS = 10
+_HELD_BODIES = 8
+"""As many of the largest size that bodies may have are held at a time, and answers of as many bytes."""
 _FIRST_SUBSCRIPTION_S = 1.0
 
 
@@ -70,7 +72,7 @@ class Process:
         subscription = Subscription(ledger, times)
         in_flight = InFlight(lambda: stall.recent_s, shared=lambda: keys.several)
         held = {
-            what: HeldBytes(settings.max_held_bytes, what, shared=lambda: keys.several)
+            what: HeldBytes(_HELD_BODIES * settings.max_body_bytes, what, shared=lambda: keys.several)
             for what in ("requests", "answers")
         }
         metrics.add(lambda: process_rows(models, subscription, stall, in_flight, held))
@@ -95,9 +97,9 @@ class Process:
             calls=SynchronousCalls(ledger, subscription, submitter, models, new_tasks),
             storage=storage,
             datasets=datasets,
-            bodies=Bodies(settings.max_body_bytes, settings.max_body_lists, held["requests"]),
+            bodies=Bodies(settings.max_body_bytes, held["requests"]),
             answers=held["answers"],
-            traces=open_traces(settings.traces_endpoint, settings.traces_sample, role="api"),
+            traces=open_traces(role="api"),
         )
 
     async def start(self) -> list["asyncio.Task[None]"]:
