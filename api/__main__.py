@@ -35,7 +35,6 @@ def main() -> int:
     try:
         settings = load_settings("api")
         settings.require_safe_bind()
-        settings.require_traces()
         listeners = _listen(settings.host, settings.port)
         asyncio.run(_check_schema(settings.redis_url))
         connections = affordable_connections(settings.max_connections)

@@ -32,6 +32,8 @@ from tasks.ledger import AsyncLedger
 from worker_config.settings import Settings
 from worker_config.traces import open_traces
 
+_HELD_BODIES = 8
+"""As many of the largest size that bodies may have are held at a time, and answers of as many bytes."""
 _FIRST_SUBSCRIPTION_S = 1.0
 _STOP_S = 1.0
 
@@ -56,10 +58,11 @@ def add_parts(of: State, settings: Settings, process: int | None, times: Waiting
     of.rates = rates = RequestRates(ledger)
     of.list_turns = ListTurns()
     held = {
-        what: HeldBytes(settings.max_held_bytes, what, shared=lambda: keys.several) for what in ("requests", "answers")
+        what: HeldBytes(_HELD_BODIES * settings.max_body_bytes, what, shared=lambda: keys.several)
+        for what in ("requests", "answers")
     }
-    of.bodies, of.answers = Bodies(settings.max_body_bytes, settings.max_body_lists, held["requests"]), held["answers"]
-    of.traces = open_traces(settings.traces_endpoint, settings.traces_sample, role="api")
+    of.bodies, of.answers = Bodies(settings.max_body_bytes, held["requests"]), held["answers"]
+    of.traces = open_traces(role="api")
     metrics.add(lambda: process_rows(models, subscription, stall, in_flight, held))
     metrics.add(lambda: queue_rows(models, settings), shared=True)
 

@@ -25,7 +25,7 @@ from tasks.ledger import AsyncLedger, KeyRoom
 from tasks.ledger.executor import spread
 from tasks.ledger.operations import Taken, retry_after_of_key, take_request
 from tasks.records.api_keys import Key
-from tasks.wire.json_limits import has_more_parts
+from tasks.wire.json_limits import MAX_PARTS, has_more_parts
 
 _RETRY_AFTER_S = 5
 """At most. Spread, or those who are refused together would come back together."""
@@ -72,7 +72,7 @@ class HeldBytes:
         for all_bytes, limit_bytes in ((self.held_bytes, self.limit_bytes), (self._of_owners[owner], share_bytes)):
             if all_bytes > held_bytes and all_bytes + more_bytes > limit_bytes:
                 raise Overloaded(
-                    f"Too many bytes of {self._what} are under way here (EMBEDQ_MAX_HELD_BYTES); try again shortly.",
+                    f"Too many bytes of {self._what} are under way here; try again shortly.",
                     retry_after_s=spread(_RETRY_AFTER_S),
                 )
 
@@ -111,12 +111,10 @@ class Bodies:
 
     Attributes:
         max_bytes: of one body.
-        max_lists: lists, objects and fields in one body.
         budget: of all bodies together.
     """
 
     max_bytes: int
-    max_lists: int
     budget: HeldBytes
 
     async def read(self, request: Request, holding: Holding) -> bytes:
@@ -128,11 +126,10 @@ class Bodies:
             EmbedqError, CallerGone: as `read_body` does.
         """
         body = await read_body(request, self.max_bytes, holding.take)
-        if len(body) > self.max_lists and await offload(len(body), has_more_parts, body, self.max_lists):
+        if len(body) > MAX_PARTS and await offload(len(body), has_more_parts, body):
             raise Invalid(
                 "body_too_complex",
-                f"The body holds more than {self.max_lists:,} lists, objects and fields (EMBEDQ_MAX_BODY_LISTS). "
-                f"Send fewer per request.",
+                f"The body holds more than {MAX_PARTS:,} lists, objects and fields. Send fewer per request.",
             )
         return body
 

@@ -13,7 +13,7 @@ from tasks.ledger import DOCUMENTS, Admission, KeyRoom, Lane, ModelEntry, ModelO
 from tasks.ledger.executor import spread
 from tasks.ledger.operations import MAX_RETRY_AFTER_S
 from tasks.ledger.overview import ServedModel, find_served
-from tasks.ledger.task import NO_KEY_LIMITS, KeyAdmission
+from tasks.ledger.task import MAX_BACKLOG_BYTES, NO_KEY_LIMITS, KeyAdmission
 from worker_config.settings import Settings
 
 UNKNOWN_MODEL_DIMENSION = 1024
@@ -161,7 +161,7 @@ class ServedModels:
             online_s = min(online_s, wait_s * _SURE_PART)
         return Admission(
             max_backlog_s=online_s if lane is Lane.ONLINE else s.max_backlog_bulk_s,
-            max_backlog_bytes=s.max_backlog_bytes,
+            max_backlog_bytes=MAX_BACKLOG_BYTES,
             max_memory_percent=s.max_redis_memory_percent * (_LONG_LIVED_PART if listed else 1),
             vector_bytes=FLOAT32_BYTES * dimension + _ITEM_BYTES,
             owner_share=_OWNER_SHARE if self._several() else 0,

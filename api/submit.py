@@ -35,6 +35,8 @@ R = TypeVar("R")
 
 LINGERING_INTEREST_S = 10.0
 """A synchronous task is still wanted this long after its waiter: a client that repeats the call joins it."""
+_AWAITED_TTL_S = 60.0
+"""The result of a synchronous task is kept so long, for a client that repeats the call."""
 _SMALL_BYTES = 64 * 2**10
 _SLOWEST_BYTES_PER_S = 4 * 2**20
 """A submission that is not small gets more time to reach Redis and its disk: as if it moved at this speed."""
@@ -114,7 +116,7 @@ class NewTasks:
         entry = served.entry
         made_by = f"{entry.revision} {entry.compute} {entry.precision}" if entry else ""
         parts = (served.name.encode(), made_by.encode(), options.to_text().encode(), orjson.dumps(body.input))
-        wanted = Wanted(self._settings.sync_result_ttl_s, wait_s + LINGERING_INTEREST_S, wait_s)
+        wanted = Wanted(_AWAITED_TTL_S, wait_s + LINGERING_INTEREST_S, wait_s)
         return self._task(
             key=key,
             served=served,

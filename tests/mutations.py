@@ -537,7 +537,6 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("whoever has too much ingests", "ingestion_create.lua", "if over then return over end", ""),
     Mutation("a file never expires", "file_write.lua", "call('PEXPIRE', key, int(for_ms))", ""),
     Mutation("a backlog of expired files counts", "shared/quota.lua", "#gone < LOOKED_AT_FILES", "true"),
-    Mutation("a quota by bytes alone", "file_write.lua", "files >= max_files", "false"),
     Mutation("the page after begins with its cursor", "file_list.lua", "rank + 1", "rank"),
     Mutation("a deleted cursor begins anew", "file_list.lua", "before = before + 1", "before = 0"),
     Mutation("a page of every purpose", "file_list.lua", "(purpose == '' or kind == purpose)", "true"),

@@ -4,13 +4,13 @@ It starts Redis, a worker with the default model and the web tier, sends one cal
 draws what a collector received.
 """
 
+import os
 import secrets
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from html import escape
 from pathlib import Path
-from typing import Any
 
 from stack.testing import RedisServer, Roles, wait_until
 from tests.collector import Collector, ReceivedSpan
@@ -38,12 +38,15 @@ def received_spans() -> list[ReceivedSpan]:
     trace_id = secrets.token_hex(16)
     with tempfile.TemporaryDirectory() as name, Collector() as collector:
         folder = Path(name)
+        os.environ |= {
+            "OTEL_EXPORTER_OTLP_ENDPOINT": collector.url,
+            "OTEL_TRACES_SAMPLER": "parentbased_always_off",  # but the one call
+        }
         redis = RedisServer(folder / "redis").start()
         try:
             with Roles(folder, redis.url) as roles:
-                settings: dict[str, Any] = {"traces_endpoint": collector.url, "traces_sample": 0}
-                roles.worker(compute="auto", **settings)
-                api = roles.api(**settings)
+                roles.worker(compute="auto")
+                api = roles.api()
                 api.wait_ready()
                 with api.client() as client:
                     client.post("/v1/embeddings", json={"input": TEXTS[::-1]}).raise_for_status()  # warms up

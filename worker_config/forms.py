@@ -2,7 +2,6 @@
 
 import hashlib
 import re
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -34,15 +33,6 @@ def storage_url(value: str) -> str:
     if separator and scheme not in {"file", "s3", "memory"}:
         raise ValueError("must be a folder, or start with file:// or s3://")
     return value
-
-
-def http_url(value: str) -> str:
-    """A base address for HTTP."""
-    with suppress(ValueError):  # of brackets, or of a port that is none
-        parts = urlsplit(value)
-        if re.fullmatch(r"https?://[^\s?#@]+", value) and parts.hostname and parts.port != 0:
-            return value
-    raise ValueError("must be an address such as http://collector:4318, without a password")
 
 
 def listed(value: Any) -> Any:

@@ -2,7 +2,6 @@
 
 import logging
 import os
-import random
 import re
 import socket
 import threading
@@ -16,7 +15,6 @@ from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExport
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
-from opentelemetry.sdk.trace.sampling import ALWAYS_ON
 from opentelemetry.trace import (
     NonRecordingSpan,
     Span,
@@ -46,7 +44,6 @@ _TRACEPARENT = re.compile(
     r"(?:00(?=.{53}\Z)|(?!00|ff)[0-9a-f]{2}(?=.{53}(?:-|\Z)))"
     r"-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})"
 )
-_SAMPLED = 1
 _FAILED_STATUS = 500
 _KINDS = {"submit": SpanKind.PRODUCER, "claim": SpanKind.CONSUMER}
 
@@ -55,15 +52,12 @@ class OpenTelemetry:
     """See `worker_config.traces.Traces`.
 
     Args:
-        endpoint: base address of a collector.
-        sample: share of the requests without a caller's decision.
         role: of this process.
         instance: which of the role's processes this is.
     """
 
-    def __init__(self, endpoint: str, sample: float, *, role: str, instance: str) -> None:
+    def __init__(self, *, role: str, instance: str) -> None:
         logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)  # `_Exporter` says it once
-        self._sample = sample
         resource = Resource.create(
             {
                 "service.namespace": "embedq",
@@ -73,21 +67,16 @@ class OpenTelemetry:
                 "process.pid": os.getpid(),
             }
         )
-        # Sampled is what has a span here: `begin` decides before anything is made.
-        self._provider = TracerProvider(ALWAYS_ON, resource, shutdown_on_exit=False)
-        self._provider.add_span_processor(
-            BatchSpanProcessor(_Exporter(endpoint), schedule_delay_millis=_EXPORT_EVERY_MS)
-        )
+        self._provider = TracerProvider(resource=resource, shutdown_on_exit=False)
+        self._provider.add_span_processor(BatchSpanProcessor(_Exporter(), schedule_delay_millis=_EXPORT_EVERY_MS))
         self._tracer = self._provider.get_tracer("embedq")
 
     def begin(self, path: str, traceparent: str) -> "ServerSpan | None":
         """See `Traces.begin`."""
-        parent = _TRACEPARENT.match(traceparent)
-        if parent is None:
-            sampled = random.random() < self._sample and not path.startswith(_UNTRACED)  # noqa: S311 - no secret
-        else:
-            sampled = bool(int(parent[3], 16) & _SAMPLED)
-        return ServerSpan(self._tracer, _context(traceparent)) if sampled else None
+        if path.startswith(_UNTRACED) and not _TRACEPARENT.match(traceparent):
+            return None
+        span = self._tracer.start_span("request", _context(traceparent), kind=SpanKind.SERVER)
+        return ServerSpan(self._tracer, span) if span.is_recording() else None
 
     def claimed(self, queue: str, units: Sequence[TracedUnit], began_ns: int) -> "ClaimSpans | None":
         """See `Traces.claimed`."""
@@ -111,9 +100,9 @@ class OpenTelemetry:
 class ServerSpan:
     """See `worker_config.subject.RequestTrace`."""
 
-    def __init__(self, tracer: Tracer, parent: Context) -> None:
+    def __init__(self, tracer: Tracer, span: Span) -> None:
         self._tracer = tracer
-        self._span = tracer.start_span("request", parent, kind=SpanKind.SERVER)
+        self._span = span
 
     @property
     def trace_id(self) -> str:
@@ -221,10 +210,8 @@ class ClaimSpans:
 class _Exporter(SpanExporter):
     """Sends spans, and says once when they get lost and once when they no longer do."""
 
-    def __init__(self, endpoint: str) -> None:
-        self._otlp = OTLPSpanExporter(
-            f"{endpoint.rstrip('/')}/v1/traces", timeout=_SEND_S, compression=Compression.Gzip
-        )
+    def __init__(self) -> None:
+        self._otlp = OTLPSpanExporter(timeout=_SEND_S, compression=Compression.Gzip)
         self._losing = False
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
@@ -232,7 +219,7 @@ class _Exporter(SpanExporter):
         result = self._otlp.export(spans)
         losing = result is not SpanExportResult.SUCCESS
         if losing and not self._losing:
-            _log.warning("the collector does not take spans (EMBEDQ_TRACES_ENDPOINT); they are lost until it does")
+            _log.warning("the collector does not take spans (OTEL_EXPORTER_OTLP_ENDPOINT); they are lost until it does")
         elif self._losing and not losing:
             _log.warning("the collector takes spans again")
         self._losing = losing
@@ -271,7 +258,7 @@ def _span_context(traceparent: str) -> SpanContext | None:
     found = _TRACEPARENT.match(traceparent)
     if found is None:
         return None
-    return SpanContext(int(found[1], 16), int(found[2], 16), is_remote=True, trace_flags=TraceFlags(_SAMPLED))
+    return SpanContext(int(found[1], 16), int(found[2], 16), is_remote=True, trace_flags=TraceFlags(int(found[3], 16)))
 
 
 def _context(traceparent: str) -> Context:

@@ -23,7 +23,6 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from worker_config import forms
 from worker_config.logs import LogFormat, configure_logging
 from worker_config.redis_url import RedisAck, RedisUrl
-from worker_config.traces import can_trace
 
 PREFIX = "EMBEDQ_"
 DEFAULT_MODEL = "sentence-transformers/all-MiniLM-L6-v2"
@@ -114,10 +113,6 @@ class Settings(BaseSettings):
     # Limits of one request
     max_inputs: int = Field(default=2048, ge=1, le=65_536)
     max_body_bytes: int = Field(default=16 * 2**20, ge=1024, le=2**30)
-    max_body_lists: int = Field(default=100_000, ge=1000, le=100_000_000)
-    """Lists, objects and fields in one JSON body: each takes a hundred bytes when it is parsed."""
-    max_held_bytes: int = Field(default=128 * 2**20, ge=2**20, le=2**40)
-    """Of bodies under way in one process of the web tier, and as many of answers."""
     max_input_bytes: int = Field(default=2**20, ge=16, le=2**30)
     max_wait_s: float = Field(default=55, gt=0, le=600)
 
@@ -125,7 +120,6 @@ class Settings(BaseSettings):
     max_file_bytes: int = Field(default=512 * 2**20, ge=1, le=2**40)
     max_batch_file_bytes: int = Field(default=200 * 2**20, ge=1, le=2**40)
     file_quota_bytes: int = Field(default=50 * 2**30, ge=0)
-    file_quota_number: int = Field(default=10_000, ge=0)
 
     # Batches
     max_batch_lines: int = Field(default=50_000, ge=1, le=10_000_000)
@@ -153,12 +147,10 @@ class Settings(BaseSettings):
     # Admission
     max_backlog_s: float = Field(default=30, gt=0, le=86_400)
     max_backlog_bulk_s: float = Field(default=86_400, gt=0, le=31_536_000)
-    max_backlog_bytes: int = Field(default=512 * 2**20, ge=2**20)
     max_redis_memory_percent: int = Field(default=70, ge=1, le=100)
 
     # How long things live
     result_ttl_s: float = Field(default=3600, gt=0, le=31_536_000)
-    sync_result_ttl_s: float = Field(default=60, gt=0, le=86_400)
 
     # The worker's rhythm
     slice_s: float = Field(default=20, gt=0, le=30)
@@ -180,12 +172,6 @@ class Settings(BaseSettings):
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: LogFormat = "text"
     access_log: bool = False
-
-    # Traces
-    traces_endpoint: Annotated[str, AfterValidator(forms.http_url)] | None = None
-    """Base address of a collector that speaks OTLP over HTTP; None: no traces."""
-    traces_sample: float = Field(default=0.01, ge=0, le=1)
-    """Share of the requests that are traced, where the caller has not decided that."""
 
     @model_validator(mode="before")
     @classmethod
@@ -255,15 +241,6 @@ class Settings(BaseSettings):
     def heartbeat_ttl_s(self) -> float:
         """After this long without a beat a worker counts as gone: three missed beats."""
         return 3 * self.heartbeat_s + 1
-
-    def require_traces(self) -> None:
-        """Refuses an endpoint without what sends to it.
-
-        Raises:
-            SettingsError: the extra `traces` is not installed.
-        """
-        if self.traces_endpoint and not can_trace():
-            raise SettingsError(f"{PREFIX}TRACES_ENDPOINT needs OpenTelemetry: pip install 'embedq[traces]'.")
 
     def require_safe_bind(self) -> None:
         """Refuses a public address without keys.
@@ -339,16 +316,17 @@ def names_malloc_arenas() -> bool:
     return bool(os.environ.get("MALLOC_ARENA_MAX")) or "glibc.malloc.arena_max=" in tunables
 
 
+def names_collector() -> bool:
+    """Whether somebody has told OpenTelemetry where spans go, by its own variables."""
+    return any(os.environ.get(f"OTEL_EXPORTER_OTLP_{name}") for name in ("ENDPOINT", "TRACES_ENDPOINT"))
+
+
 def _describe(problem: Mapping[str, Any]) -> str:
     message = str(problem["msg"]).removeprefix("Value error, ")
     if not problem["loc"]:
         return message
     field = str(problem["loc"][0])
-    shown = (
-        ""
-        if field in {"api_keys", "redis_url", "sinks", "storage_url", "traces_endpoint"}
-        else f"={problem['input']!s:.80}"
-    )
+    shown = "" if field in {"api_keys", "redis_url", "sinks", "storage_url"} else f"={problem['input']!s:.80}"
     return f"{PREFIX}{field.upper()}{shown}: {message}"
 
 

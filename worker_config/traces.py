@@ -1,4 +1,6 @@
-"""Traces of a process: from a request over its task to the vectors. Without an endpoint there are none, at no cost.
+"""Traces of a process: from a request over its task to the vectors. Without a collector there are none, at no cost.
+
+OpenTelemetry's own variables say where they go and which requests are sampled (`OTEL_*`).
 
     POST /v1/embeddings            the server span, in the caller's trace where it sent `traceparent`
       submit                       SUBMIT stored the task, and with it the `traceparent` of this span
@@ -17,11 +19,15 @@ those of the whole claim. Attributes follow OpenTelemetry's semantic conventions
 `embedq.`. No attribute holds a text, a key, a path or a query.
 """
 
+import logging
 from collections.abc import Collection, Sequence
 from importlib.util import find_spec
 from typing import Protocol
 
+from worker_config.settings import names_collector
 from worker_config.subject import RequestTrace, SpanAttributes, TracedUnit
+
+_log = logging.getLogger(__name__)
 
 
 class ClaimTrace(Protocol):
@@ -45,7 +51,7 @@ class Traces(Protocol):
     def begin(self, path: str, traceparent: str) -> RequestTrace | None:
         """The trace of a request that begins now; None when it is not sampled.
 
-        A caller that sends a valid `traceparent` has decided that. Else it is chance.
+        By default, a caller that sends a valid `traceparent` has decided that.
         """
 
     def claimed(self, queue: str, units: Sequence[TracedUnit], began_ns: int) -> ClaimTrace | None:
@@ -58,16 +64,19 @@ class Traces(Protocol):
         """Sends what there is, for half a second at most."""
 
 
-def open_traces(endpoint: str | None, sample: float, *, role: str, instance: str = "") -> Traces | None:
-    """The traces of this process; None without an endpoint. To be called after the last fork.
+def open_traces(*, role: str, instance: str = "") -> Traces | None:
+    """The traces of this process; None without a collector. To be called after the last fork.
 
     `instance`: its name among those of its role; empty: host and process id.
     """
-    if endpoint is None:
+    if not names_collector():
+        return None
+    if not can_trace():
+        _log.warning("no traces: they need OpenTelemetry: pip install 'embedq[traces]'")
         return None
     from worker_config.opentelemetry_traces import OpenTelemetry  # noqa: PLC0415 - costs memory, and may not be installed
 
-    return OpenTelemetry(endpoint, sample, role=role, instance=instance)
+    return OpenTelemetry(role=role, instance=instance)
 
 
 def can_trace() -> bool:

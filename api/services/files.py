@@ -148,7 +148,7 @@ def _check_requests(upload: Upload, settings: Settings) -> None:
         raise Invalid("invalid_file_format", "Invalid file format for Batch API. Must be .jsonl", param="file")
     # A line that is longer comes in pieces: the batch will say so, and here it must not fill the memory.
     lines = iter(lambda: upload.file.readline(settings.max_body_bytes), b"")
-    if not any(_is_object(line, settings.max_body_lists) for line in islice(lines, _PROBED_LINES)):
+    if not any(_is_object(line) for line in islice(lines, _PROBED_LINES)):
         raise Invalid(
             "invalid_file_format",
             "Invalid file format for Batch API: no line of this .jsonl file is a JSON object.",
@@ -157,9 +157,9 @@ def _check_requests(upload: Upload, settings: Settings) -> None:
     upload.file.seek(0)
 
 
-def _is_object(line: bytes, max_lists: int) -> bool:
+def _is_object(line: bytes) -> bool:
     line = line.removeprefix(BOM_UTF8)
-    if not line.lstrip().startswith(b"{") or has_more_parts(line, max_lists):
+    if not line.lstrip().startswith(b"{") or has_more_parts(line):
         return False
     try:
         orjson.loads(line)

@@ -4,7 +4,6 @@ from typing import Protocol, TypeVar
 
 from tasks.errors import EmbedqError
 from tasks.records.api_keys import Key
-from tasks.records.files import Quota
 from worker_config.settings import Settings
 
 
@@ -26,7 +25,7 @@ def own(key: Key, thing: T | None, missing: EmbedqError) -> T:
     return thing
 
 
-def quota_of(key: Key, settings: Settings) -> Quota:
-    """What the caller may store."""
+def quota_of(key: Key, settings: Settings) -> int:
+    """Bytes that the caller may store."""
     own_bytes = key.limits.stored_bytes
-    return Quota(settings.file_quota_bytes if own_bytes is None else own_bytes, settings.file_quota_number)
+    return settings.file_quota_bytes if own_bytes is None else own_bytes

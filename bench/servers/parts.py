@@ -10,7 +10,7 @@ from stack.redis_server import default_maxmemory_bytes
 from stack.testing import RedisServer, Roles
 from worker_config.settings import DEFAULT_MODEL
 
-_NO_LIMIT: dict[str, Any] = {"max_backlog_s": 86_400, "max_backlog_bulk_s": 31_536_000, "max_backlog_bytes": 2**40}
+_NO_LIMIT: dict[str, Any] = {"max_backlog_s": 86_400, "max_backlog_bulk_s": 31_536_000}
 
 
 @contextmanager

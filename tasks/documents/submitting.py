@@ -8,6 +8,7 @@ from tasks.documents.context import StepContext
 from tasks.errors import BacklogFull, StorageFull
 from tasks.item import Options
 from tasks.ledger import Admission, Lane, NewTask, NewUnit, operations
+from tasks.ledger.task import MAX_BACKLOG_BYTES
 from tasks.records.document_jobs import KEPT_MS
 from tasks.storage.row_file import UnitReference
 from worker_config.settings import Settings
@@ -19,8 +20,8 @@ _REFERENCE_BYTES = 200
 _ANY_BACKLOG_S = 1e12
 """Whoever has a batch has been let in: neither the work of others nor a limit of the owner keeps its rows out. The
 number of open batches and the memory bound what waits."""
-_ACCEPTED_PART = 2
-"""Of the bytes that may wait: clients that knock every second must not keep rows out."""
+MAX_ACCEPTED_BYTES = 2 * MAX_BACKLOG_BYTES
+"""Twice what callers may have waiting: clients that knock every second must not keep rows out."""
 _FULL_S = 5.0
 """Until the next look at a Redis that was full. Its refusal names a minute, so that callers do not crowd; steps are
 few, and there may be room in a moment."""
@@ -66,7 +67,7 @@ def rows_task(
         ttl_ms=KEPT_MS,
         admission=Admission(
             max_backlog_s=_ANY_BACKLOG_S,
-            max_backlog_bytes=_ACCEPTED_PART * settings.max_backlog_bytes,
+            max_backlog_bytes=MAX_ACCEPTED_BYTES,
             max_memory_percent=settings.max_redis_memory_percent,
             vector_bytes=-(-_REFERENCE_BYTES * len(rows.units) // rows.count),
         ),

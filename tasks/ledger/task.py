@@ -102,6 +102,10 @@ class KeyRoom:
     reset_s: float
 
 
+MAX_BACKLOG_BYTES = 512 * 2**20
+"""Of texts that callers may have waiting for one model."""
+
+
 @dataclass(frozen=True, slots=True)
 class Admission:
     """Limits that SUBMIT checks in the same step in which it stores.

@@ -99,9 +99,7 @@ class WorkerChild:
     def _get_ready(self) -> None:
         settings = self._settings
         try:
-            self._traces = open_traces(
-                settings.traces_endpoint, settings.traces_sample, role=self._role.command, instance=self._id
-            )
+            self._traces = open_traces(role=self._role.command, instance=self._id)
             start = Start(
                 settings,
                 self._id,

@@ -47,7 +47,6 @@ def main(role: Role, patience: Patience = DEFAULT_PATIENCE) -> int:
     gc.freeze()
     try:
         settings = load_settings(role.command)
-        settings.require_traces()
     except SettingsError as error:
         write_refusal(f"embedq {role.command}", str(error))
         return CONFIGURATION_EXIT_CODE

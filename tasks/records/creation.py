@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from tasks.errors import Refused, StorageFull, TooMany
 from tasks.ledger import replies
 from tasks.ledger.operations import Argument, Operation, key_refusal
-from tasks.records.files import Quota, quota_arguments
+from tasks.records.files import above_quota, quota_argument
 from worker_config.subject import request_trace
 
 _ROOM_AFTER_S = 60
@@ -54,12 +54,12 @@ class RecordLimits:
 
     Attributes:
         max_open: of one owner that have not ended; None: any number.
-        quota: of the owner's files. Whoever has stored more makes nothing new; None: as much as anybody likes.
+        quota_bytes: of the owner's files. Whoever has stored more makes nothing new; None: as much as anybody likes.
         open_jobs: tasks, batches and ingestions of the owner's key that have not ended; None: any number.
     """
 
     max_open: int | None = None
-    quota: Quota | None = None
+    quota_bytes: int | None = None
     open_jobs: int | None = None
 
 
@@ -100,8 +100,8 @@ def create_record(
             )
         if reply[0] == b"key":
             raise key_refusal(reply)
-        if reply[0] == b"quota" and limits.quota:
-            raise limits.quota.refused(reply, and_datasets=kind is RecordKind.INGESTION)
+        if reply[0] == b"quota":
+            raise above_quota(int(reply[1]), limits.quota_bytes)
         if reply[0] == b"memory":
             raise StorageFull.of_queue(_MEMORY_AFTER_S)
         return reply[1].decode()
@@ -113,7 +113,7 @@ def create_record(
         "alias": name,
         "digest": digest,
         "max_open": -1 if limits.max_open is None else limits.max_open,
-        **quota_arguments(limits.quota),
+        "max_bytes": quota_argument(limits.quota_bytes),
         "open_jobs": "" if limits.open_jobs is None else limits.open_jobs,
         **own,
     }

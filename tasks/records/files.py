@@ -86,21 +86,13 @@ class FilePage:
     next: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Quota:
-    """What one owner may store."""
-
-    max_bytes: int
-    max_files: int
-
-    def refused(self, reply: Sequence[Any], *, and_datasets: bool = False) -> Forbidden:
-        """The error for the reply `quota` of a script: it has the bytes and the number of files that there are."""
-        datasets = " and your datasets" if and_datasets else ""
-        return Forbidden(
-            "quota_exceeded",
-            f"Your {int(reply[2]):,} files{datasets} hold {int(reply[1]):,} bytes; {self.max_files:,} files and "
-            f"{self.max_bytes:,} bytes in all are allowed; this would be more. Delete some first, or send less.",
-        )
+def above_quota(bytes_in_all: int, quota_bytes: int | None) -> Forbidden:
+    """The error for an owner whose files and datasets would hold so much."""
+    return Forbidden(
+        "quota_exceeded",
+        f"Your files and datasets hold {bytes_in_all:,} bytes with what you send, and {quota_bytes or 0:,} are "
+        f"allowed. Delete some first, or send less.",
+    )
 
 
 def stored_name(file_id: str, fence: str = "") -> str:
@@ -123,22 +115,24 @@ MAX_PAGE = 500
 """Files that one call of a script looks at: Redis serves nobody else meanwhile."""
 
 
-def put_file(record: FileRecord, quota: Quota | None = None) -> Operation[FileRecord]:
-    """Makes a stored object a file of its owner; the record as it is now. `quota`: None for what is not refused.
+def put_file(record: FileRecord, quota_bytes: int | None = None) -> Operation[FileRecord]:
+    """Makes a stored object a file of its owner; the record as it is now.
+
+    `quota_bytes`: of all files of the owner; None for what is not refused.
 
     A record with this id that is there already stays as it is and is returned. Redis, whose clock is another one, keeps
     a record for as long after this call as it says to live after `created_ms`.
 
     Raises on reading:
-        Forbidden: the owner's files would be too many or too large. Nothing was changed.
+        Forbidden: the owner's files would be too large. Nothing was changed.
         StorageFull: Redis is full.
     """
 
     def read(reply: list[Any]) -> FileRecord:
-        _require_room(reply, quota)
+        _require_room(reply, quota_bytes)
         return FileRecord.from_reply(record.id, reply[1])
 
-    return Operation("file_write", "", (), read, _put_arguments(record, quota), promised=True)
+    return Operation("file_write", "", (), read, _put_arguments(record, quota_bytes), promised=True)
 
 
 def put_batch_file(record: FileRecord, batch_id: str) -> Operation[bool]:
@@ -154,7 +148,7 @@ def put_batch_file(record: FileRecord, batch_id: str) -> Operation[bool]:
     return Operation("file_write", "", (), lambda reply: bool(reply[0] == b"ok"), arguments, promised=True)
 
 
-def _put_arguments(record: FileRecord, quota: Quota | None, *, batch: str = "") -> dict[str, Argument]:
+def _put_arguments(record: FileRecord, quota_bytes: int | None, *, batch: str = "") -> dict[str, Argument]:
     r = record
     return _write_arguments(
         "put",
@@ -167,29 +161,29 @@ def _put_arguments(record: FileRecord, quota: Quota | None, *, batch: str = "") 
         for_ms=0 if r.expires_ms is None else max(1, r.expires_ms - r.created_ms),
         stored=r.stored,
         batch=batch,
-        **quota_arguments(quota),
+        max_bytes=quota_argument(quota_bytes),
     )
 
 
 def _write_arguments(verb: str, file_id: str, **given: Argument) -> dict[str, Argument]:
     """All arguments of the script, whose verbs need some of them each."""
     text: dict[str, Argument] = dict.fromkeys(("owner", "filename", "purpose", "created", "stored", "batch"), "")
-    return {"verb": verb, "id": file_id, **text, "size": 0, "for_ms": 0, **quota_arguments(None), **given}
+    return {"verb": verb, "id": file_id, **text, "size": 0, "for_ms": 0, "max_bytes": -1, **given}
 
 
-def quota_arguments(quota: Quota | None) -> dict[str, Argument]:
+def quota_argument(quota_bytes: int | None) -> int:
     """A quota as scripts take it: -1 is no limit."""
-    return {"max_bytes": quota.max_bytes if quota else -1, "max_files": quota.max_files if quota else -1}
+    return -1 if quota_bytes is None else quota_bytes
 
 
-def require_room(owner: str, size_bytes: int, quota: Quota) -> Operation[None]:
+def require_room(owner: str, size_bytes: int, quota_bytes: int) -> Operation[None]:
     """Asks whether a file of this size would be taken; changes nothing.
 
     Raises on reading:
-        Forbidden: the owner's files would be too many or too large.
+        Forbidden: the owner's files would be too large.
     """
-    arguments = _write_arguments("room", "", owner=owner, size=size_bytes, **quota_arguments(quota))
-    return Operation("file_write", "", (), lambda reply: _require_room(reply, quota), arguments)
+    arguments = _write_arguments("room", "", owner=owner, size=size_bytes, max_bytes=quota_bytes)
+    return Operation("file_write", "", (), lambda reply: _require_room(reply, quota_bytes), arguments)
 
 
 def read_file(file_id: str) -> Operation[FileRecord | None]:
@@ -246,9 +240,9 @@ def delete_file(file_id: str) -> Operation[FileRecord | None]:
     )
 
 
-def _require_room(reply: list[Any], quota: Quota | None) -> None:
-    if reply[0] == b"quota" and quota:
-        raise quota.refused(reply)
+def _require_room(reply: list[Any], quota_bytes: int | None) -> None:
+    if reply[0] == b"quota":
+        raise above_quota(int(reply[1]), quota_bytes)
 
 
 def _record_from_reply(file_id: str, flat: Sequence[bytes] | None) -> FileRecord | None:

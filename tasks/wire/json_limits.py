@@ -5,11 +5,13 @@ Each takes a hundred bytes however short it is, and makes the parser hold the in
 
 import numpy as np
 
+MAX_PARTS = 100_000
+"""Of a body, or of one line of a batch."""
 _BLOCK_BYTES = 2**18
 _QUOTE, _LIST, _OBJECT, _FIELD = b'"[{:'
 
 
-def has_more_parts(data: bytes, limit: int) -> bool:
+def has_more_parts(data: bytes, limit: int = MAX_PARTS) -> bool:
     """Whether `data` holds more than `limit` lists, objects and fields. What stands in strings does not count."""
     if len(data) <= limit or data.count(b"[") + data.count(b"{") + data.count(b":") <= limit:
         return False

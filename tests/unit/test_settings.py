@@ -3,7 +3,6 @@
 import logging
 import os
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -280,33 +279,3 @@ def test_what_is_no_name_of_a_host_is_refused(value: str) -> None:
 )
 def test_the_address_of_redis_is_shown_without_its_password(url: str, shown: str) -> None:
     assert load_settings(redis_url=url).redis_address == shown
-
-
-@pytest.mark.parametrize(
-    "value",
-    [
-        "collector:4318",
-        "grpc://c:4317",
-        "http://",
-        "http://u:p@c:4318",
-        "http://c/?key=p",
-        "http://c/#key",
-        "http://c:99999",
-        "http://c:port",
-        "http://[c",
-        "http://c d",
-    ],
-)
-def test_what_is_no_address_of_a_collector_is_refused_and_not_shown(value: str) -> None:
-    with pytest.raises(
-        SettingsError, match=r"EMBEDQ_TRACES_ENDPOINT: must be an address such as http://collector:4318"
-    ):
-        load_settings(traces_endpoint=value)
-
-
-@pytest.mark.parametrize("missing", ["opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http"])
-def test_traces_need_their_extra(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, missing, None)
-    load_settings().require_traces()
-    with pytest.raises(SettingsError, match=r"pip install 'embedq\[traces\]'"):
-        load_settings(traces_endpoint="http://collector:4318").require_traces()

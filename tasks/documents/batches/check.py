@@ -17,7 +17,7 @@ from tasks.ledger.unit_cutting import UnitCutter
 from tasks.records.batches import ENDPOINT, BatchFault
 from tasks.storage.vector_part import RowError
 from tasks.wire.embeddings_body import EmbeddingsBody, ModelName, check_options, read_body
-from tasks.wire.json_limits import has_more_parts
+from tasks.wire.json_limits import MAX_PARTS, has_more_parts
 from tasks.wire.token_input import load_vocabulary, texts_of_tokens
 from tasks.wire.validation import validated
 from worker_config.settings import Settings
@@ -125,7 +125,6 @@ class FileLimits:
     unit_max_items: int
     unit_max_tokens: int
     unit_s: float
-    max_line_lists: int
 
     @classmethod
     def from_settings(cls, settings: Settings) -> Self:
@@ -139,7 +138,6 @@ class FileLimits:
             unit_max_items=settings.unit_max_items,
             unit_max_tokens=settings.unit_max_tokens,
             unit_s=settings.unit_s,
-            max_line_lists=settings.max_body_lists,
         )
 
 
@@ -202,9 +200,8 @@ class FileCheck:
             message = f"This line has more than {self.limits.max_line_bytes:,} bytes (EMBEDQ_MAX_BODY_BYTES). {_DIVIDE}"
             self._fault(BatchFault("line_too_large", message), line)
             return b""
-        if has_more_parts(line.data, self.limits.max_line_lists):
-            limit = f"{self.limits.max_line_lists:,} lists, objects and fields (EMBEDQ_MAX_BODY_LISTS)"
-            message = f"This line has more than {limit}. {_DIVIDE}"
+        if has_more_parts(line.data):
+            message = f"This line has more than {MAX_PARTS:,} lists, objects and fields. {_DIVIDE}"
             self._fault(BatchFault("line_too_large", message), line)
             return b""
         try:

@@ -11,10 +11,9 @@ from tasks.documents.sources.line_reader import byte_lines, read_places
 from tasks.documents.sources.record_fields import FieldMap, listing_error
 from tasks.documents.sources.records import LIMIT_SETTING, Record
 from tasks.lines import encoding_fault
-from tasks.wire.json_limits import has_more_parts
+from tasks.wire.json_limits import MAX_PARTS, has_more_parts
 
 _BOM = b"\xef\xbb\xbf"
-_MAX_LISTS = 100_000
 
 
 class JsonLines:
@@ -52,8 +51,8 @@ class JsonLines:
     def _parsed(self, data: bytes | None) -> tuple[Mapping[str, Any] | None, tuple[str, str] | None]:
         if data is None:
             return None, ("document_too_large", f"The line has more than {self._max_bytes:,} bytes ({LIMIT_SETTING}).")
-        if has_more_parts(data, _MAX_LISTS):
-            return None, ("document_too_large", f"The line has more than {_MAX_LISTS:,} lists, objects and fields.")
+        if has_more_parts(data):
+            return None, ("document_too_large", f"The line has more than {MAX_PARTS:,} lists, objects and fields.")
         try:
             fields = orjson.loads(data.removeprefix(_BOM))
         except orjson.JSONDecodeError as error:

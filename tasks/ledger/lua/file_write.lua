@@ -1,12 +1,12 @@
 -- Makes or removes the record of a file, and keeps its owner's account. verb:
---   put: reply {'ok', the record} or {'quota', bytes, files} or {'ended'}: the batch that made it writes no more files.
+--   put: reply {'ok', the record} or {'quota', bytes} or {'ended'}: the batch that made it writes no more files.
 --     for_ms: of the file, 0: until it is deleted. batch: '' or the one that made it
 --   room: reply {'ok'} or {'quota', ...} as `put` would now; changes nothing
 --   delete: reply {'ok', what the record was, or false}
--- Arguments that a verb does not need are empty. max_bytes, max_files: -1: no limit.
+-- Arguments that a verb does not need are empty. max_bytes: -1: no limit.
 -- uses: litter quota
-local verb, id, owner, size, for_ms, max_bytes, max_files, filename, purpose, created, stored, batch = named(12)
-size, for_ms, max_bytes, max_files = tonumber(size), tonumber(for_ms), tonumber(max_bytes), tonumber(max_files)
+local verb, id, owner, size, for_ms, max_bytes, filename, purpose, created, stored, batch = named(11)
+size, for_ms, max_bytes = tonumber(size), tonumber(for_ms), tonumber(max_bytes)
 local SLACK_MS = 60000      -- the account outlives the last file, so that its entries never outlive the account
 local key = R .. ':file:' .. id
 
@@ -19,17 +19,9 @@ local function keep(account)            -- as long as the last of the files
     else call('PEXPIRE', name, int(math.max(last - NOW, 0) + SLACK_MS)) end
   end
 end
-local function refusal(account)         -- or nil; and the entries that have expired
-  if max_bytes < 0 and max_files < 0 then return nil, expired_files(account) end
-  return judged(account, function(bytes, files)
-    if max_bytes >= 0 and bytes + size > max_bytes or max_files >= 0 and files >= max_files then
-      return {'quota', int(bytes), int(files)}
-    end
-  end)
-end
 
 if verb == 'room' then
-  local refused = refusal(account_of(owner))
+  local refused = over_quota(owner, max_bytes, size)
   return refused or {'ok'}
 end
 
@@ -54,7 +46,7 @@ if #record > 0 then return {'ok', record} end
 -- Said as of `created`, as clients were promised. Redis keeps it for so long from now on, by its own clock.
 local expires = for_ms > 0 and tonumber(created) + for_ms or 0
 local account = account_of(owner)
-local refused, gone = refusal(account)
+local refused, gone = over_quota(owner, max_bytes, size)
 if refused then return refused end
 call('HSET', key, 'owner', owner, 'filename', filename, 'purpose', purpose, 'size', int(size), 'created', created,
   'expires', int(expires), 'stored', stored)

@@ -27,7 +27,8 @@ HEAD = (
 
 @pytest.fixture
 def app(worker: LedgerWorker, serve: Callable[..., ServedApp]) -> Iterator[ServedApp]:
-    app = serve(max_held_bytes=2**20)
+    app = serve()
+    app.process.bodies.budget.limit_bytes = app.process.answers.limit_bytes = 2**20
     yield app
     wait_until(lambda: app.process.bodies.budget.held_bytes == 0, message="bodies are still counted")
     wait_until(lambda: app.process.answers.held_bytes == 0, message="answers are still counted")
@@ -57,7 +58,8 @@ def test_bodies_too_many_are_refused_and_small_ones_are_not(app: ServedApp, path
 
 def test_one_key_fills_half_of_the_budget(worker: LedgerWorker, serve: Callable[..., ServedApp]) -> None:
     keys = ",".join(f"{name}:{sha256(name.encode()).hexdigest()}" for name in ("ann", "bob"))
-    app = serve(max_held_bytes=2**20, api_keys=keys)
+    app = serve(api_keys=keys)
+    app.process.bodies.budget.limit_bytes = 2**20
     with half_sent(app, b"/v1/tasks", 450 * KILOBYTES, "ann"):
         ann, bob = (app.client.post("/v1/tasks", json=LARGE, headers={"x-api-key": name}) for name in ("ann", "bob"))
 
@@ -79,7 +81,8 @@ def test_what_was_refused_is_not_counted(app: ServedApp) -> None:
 
 
 def test_an_answer_is_counted_until_it_is_read(worker: LedgerWorker, serve: Callable[..., ServedApp]) -> None:
-    app = serve(max_held_bytes=2**22, max_inputs=65_536)
+    app = serve(max_inputs=65_536)
+    app.process.answers.limit_bytes = 2**22
     with worker.serving():
         path = app.client.post("/v1/tasks", json={"input": ["one"] * 65_536}).headers["location"]
         assert app.client.get(f"{path}?wait=20").json()["status"] == "completed"

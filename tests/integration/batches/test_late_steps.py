@@ -2,6 +2,9 @@
 
 import dataclasses
 
+import pytest
+
+from tasks.documents import submitting
 from tasks.documents.batches.steps import step
 from tasks.ledger import DOCUMENTS, Lane, State, operations
 from tasks.records.batches import Batch, BatchStatus, Stage, move_batch
@@ -9,8 +12,8 @@ from tasks.records.files import delete_file, read_file
 from tests.integration.batches.hands import MODEL, Hands, half_way, nothing_is_left, request
 from tests.ledger_client import LedgerClient
 
-HALF_A_BATCH = 100
-"""Bytes. Twice as many may wait, which is one reference to rows and not two."""
+ONE_BATCH = 200
+"""Bytes: one reference to rows and not two."""
 
 
 def test_cancelling_between_two_thoughts_of_a_step(hands: Hands) -> None:
@@ -73,8 +76,8 @@ def test_every_step_may_be_taken_twice(hands: Hands) -> None:
     assert hands.ledger.run(operations.overview(DOCUMENTS))[DOCUMENTS].leases == 0
 
 
-def test_a_full_queue_makes_a_batch_wait(hands: Hands) -> None:
-    hands.settings = hands.settings.model_copy(update={"max_backlog_bytes": HALF_A_BATCH})
+def test_a_full_queue_makes_a_batch_wait(hands: Hands, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(submitting, "MAX_ACCEPTED_BYTES", ONE_BATCH)
     first = half_way(hands)
     second = hands.create([request("a", "x")])
     hands.until(lambda: Stage.VALIDATE in hands.batch(second).stages, model=False)
@@ -106,8 +109,10 @@ def test_a_lane_that_callers_fill_keeps_no_batch_out(hands: Hands) -> None:
     assert hands.batch(batch_id).status is BatchStatus.COMPLETED
 
 
-def test_a_batch_that_waits_for_room_costs_nothing_until_there_may_be_some(hands: Hands) -> None:
-    hands.settings = hands.settings.model_copy(update={"max_backlog_bytes": HALF_A_BATCH})
+def test_a_batch_that_waits_for_room_costs_nothing_until_there_may_be_some(
+    hands: Hands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(submitting, "MAX_ACCEPTED_BYTES", ONE_BATCH)
     first = half_way(hands)
     waiting = [hands.create([request("a", "x")]) for _ in range(30)]
     hands.step()

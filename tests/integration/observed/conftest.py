@@ -70,13 +70,10 @@ def observed(
     redis = start_redis(folder / "redis")
     keys = f"{NAME}:{sha256(KEY.encode()).hexdigest()}"
     try:
-        with Collector() as collector:
-            settings: dict[str, Any] = {
-                "log_format": "json",
-                "storage_url": folder / "storage",
-                "traces_endpoint": collector.url,
-                "traces_sample": 0,
-            }
+        with Collector() as collector, pytest.MonkeyPatch.context() as environment:
+            environment.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url)
+            environment.setenv("OTEL_TRACES_SAMPLER", "parentbased_always_off")
+            settings: dict[str, Any] = {"log_format": "json", "storage_url": folder / "storage"}
             with Roles(folder, redis.url) as roles:
                 worker = roles.worker(fake_tokens_per_s=SLOW_TOKENS_PER_S, **settings)
                 documents = roles.documents(**settings)

@@ -1,5 +1,6 @@
 """Spans as they are made and sent, without a service around them."""
 
+import sys
 from collections.abc import Iterator
 from functools import partial
 
@@ -18,9 +19,10 @@ def collector() -> Iterator[Collector]:
 
 
 @pytest.fixture
-def traces(collector: Collector) -> Iterator[Traces]:
+def traces(collector: Collector, monkeypatch: pytest.MonkeyPatch) -> Iterator[Traces]:
     """Of a process that samples everything."""
-    traces = open_traces(collector.url, 1, role="api", instance="test")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url)
+    traces = open_traces(role="api", instance="test")
     assert traces is not None
     yield traces
     traces.close()
@@ -59,6 +61,42 @@ def test_a_stop_sends_the_last_spans(collector: Collector, traces: Traces) -> No
     trace_request(traces, "/last")
     traces.close()
     assert {span.name for span in collector.spans} == {"submit", "POST /last"}
+
+
+def test_what_is_no_address_of_a_collector_is_logged(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "nonsense://user:secret@collector")
+    traces = open_traces(role="api")
+    assert traces is not None
+    trace_request(traces, "/lost")
+    traces.close()
+    assert "OTEL_EXPORTER_OTLP_ENDPOINT" in caplog.text
+    assert "secret" not in caplog.text
+
+
+def test_the_sampler_is_opentelemetrys_own(collector: Collector, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url)
+    monkeypatch.setenv("OTEL_TRACES_SAMPLER", "parentbased_traceidratio")
+    monkeypatch.setenv("OTEL_TRACES_SAMPLER_ARG", "0")
+    traces = open_traces(role="api")
+    assert traces is not None
+    assert traces.begin("/v1/tasks", "") is None
+    assert traces.begin("/v1/tasks", new_trace()[1]["traceparent"]) is not None
+    assert traces.begin("/v1/tasks", new_trace(sampled=False)[1]["traceparent"]) is None
+    traces.close()
+
+
+@pytest.mark.parametrize("missing", ["opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http"])
+def test_without_the_extra_there_are_no_traces_and_the_log_says_so(
+    missing: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setitem(sys.modules, missing, None)
+    assert open_traces(role="api") is None
+    assert not caplog.records
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector:4318")
+    assert open_traces(role="api") is None
+    assert "pip install 'embedq[traces]'" in caplog.text
 
 
 def test_probes_begin_no_trace(traces: Traces) -> None:

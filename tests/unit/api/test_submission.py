@@ -61,7 +61,7 @@ def test_a_unit_is_a_quarter_second_of_one_worker() -> None:
 
 
 def test_a_synchronous_task_lives_a_little_longer_than_its_waiter() -> None:
-    stored = synchronous(new_tasks(sync_result_ttl_s=60), input="a")
+    stored = synchronous(new_tasks(), input="a")
 
     assert stored.deadline_in_ms == 30_000
     assert stored.ttl_ms == 60_000

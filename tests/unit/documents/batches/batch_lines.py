@@ -17,7 +17,6 @@ LIMITS = FileLimits(
     unit_max_items=4,
     unit_max_tokens=40,
     unit_s=0.25,
-    max_line_lists=2100,
 )
 
 

@@ -12,6 +12,7 @@ from tasks.errors import RequestError
 from tasks.records.api_keys import ALL_SCOPES, Key
 from tasks.storage.vector_part import RowError
 from tasks.wire.embeddings_body import EmbeddingsBody
+from tasks.wire.json_limits import MAX_PARTS
 from tests.unit.documents.batches.batch_lines import ALIAS, DROP, LIMITS, MODEL, OTHER, good_body, line, models
 from worker_config.settings import load_settings
 
@@ -189,7 +190,7 @@ def test_no_message_repeats_what_was_sent() -> None:
 
 
 def test_faults_have_a_limit() -> None:
-    limits = FileLimits(10**6, 10**6, 5000, 8, 100, 4, 40, 0.25, 2100)
+    limits = FileLimits(10**6, 10**6, 5000, 8, 100, 4, 40, 0.25)
     assert len(check(*["{"] * 1500, limits=limits).faults) == MAX_FAULTS
 
 
@@ -209,9 +210,9 @@ def _ends(units: list[tuple[int, int, int]]) -> list[int]:
     return [first + rows for first, rows, _ in units]
 
 
-@pytest.mark.parametrize("dear", [[[]] * 20, {str(n): n for n in range(20)}], ids=["lists", "fields"])
+@pytest.mark.parametrize("dear", [[[]] * MAX_PARTS, {str(n): n for n in range(MAX_PARTS)}], ids=["lists", "fields"])
 def test_a_line_of_too_many_parts_is_not_parsed(dear: object) -> None:
-    limits = replace(LIMITS, max_line_lists=20)
-    many, brackets = line(body=good_body(user=dear)), line(body=good_body(input="[:" * 50))
+    limits = replace(LIMITS, max_line_bytes=2**21)
+    many, brackets = line(body=good_body(user=dear)), line(body=good_body(input="[:" * MAX_PARTS))
 
     assert [fault.code for fault in check(brackets, many, limits=limits).faults] == ["line_too_large"]
