@@ -35,7 +35,7 @@ Code: TypeAlias = Literal[
 """Each has a row in `docs/http.md`, with what to do."""
 
 _SENTENCES: dict[Code, str] = {
-    "in_line": "Waits for its turn{of_work}.",
+    "in_line": "Waits for its turn{where}{of_work}.",
     "working": "Being worked on{left}.",
     "no_worker": "No worker serves this model{since}.",
     "no_documents_worker": "No documents worker runs{since}.",
@@ -62,7 +62,7 @@ class Waiting(BaseModel):
 
     code: Code
     message: str = Field(
-        examples=["Waits for its turn; about 12 min of work before it."],
+        examples=["Waits for its turn in the bulk lane; about 12 min of work before it."],
         description="The same in one sentence, without any text of the caller's.",
     )
     seconds: int | None = Field(description="in_line: of work that is served before its end; working: until its end.")
@@ -150,10 +150,11 @@ def _of_tasks(standings: Standings, queue: QueueStanding, task_ids: Sequence[str
         return _why("working")
     if standings.now_ms - first.died_ms < _DEATH_MATTERS_MS:
         return _why("workers_died", since_ms=first.died_ms)
-    queued = first.state is State.QUEUED
-    seconds = first.seconds_before if queued else first.seconds_left
-    # Nobody knows how long a job takes.
-    return _why("in_line" if queued else "working", seconds=None if queue.name == DOCUMENTS else seconds)
+    code: Code = "in_line" if first.state is State.QUEUED else "working"
+    if queue.name == DOCUMENTS:  # nobody knows how long a job takes
+        return _why(code)
+    seconds = first.seconds_before if code == "in_line" else first.seconds_left
+    return _why(code, seconds=seconds, where=f" in the {first.lane} lane")
 
 
 def _of_stored(standings: Standings, queue: QueueStanding, task_ids: Sequence[str]) -> Waiting:
@@ -194,15 +195,15 @@ def _of_parts(record: Batch | Ingestion, standings: Standings) -> Waiting:
     return min(reasons, key=lambda why: {"working": 1, "in_line": 2}.get(why.code, 0))
 
 
-def _why(code: Code, *, seconds: float | None = None, since_ms: int | None = None, message: str = "") -> Waiting:
+def _why(
+    code: Code, *, seconds: float | None = None, since_ms: int | None = None, where: str = "", message: str = ""
+) -> Waiting:
     work = "" if seconds is None else f"; {_duration(seconds)}"
     since = "" if since_ms is None else f" since {datetime.fromtimestamp(since_ms / 1000, UTC):%Y-%m-%d %H:%M} UTC"
-    told = _SENTENCES[code].format(
-        of_work=work and f"{work} of work before it", left=work and f"{work} left", since=since
-    )
+    told = {"of_work": work and f"{work} of work before it", "left": work and f"{work} left"}
     return Waiting(
         code=code,
-        message=message or told,
+        message=message or _SENTENCES[code].format(where=where, since=since, **told),
         seconds=None if seconds is None else round(seconds),
         since=unix_seconds(since_ms),
     )

@@ -90,7 +90,7 @@ def test_a_row_is_the_object_itself(client: httpx.Client, worker: LedgerWorker) 
         assert {"total", "completed", "failed"} == row["counts"].keys()
     assert not paths
     assert client.get(f"/v1/tasks/{waiting}").json()["waiting"]["message"] == (
-        "Waits for its turn; less than 1 s of work before it."
+        "Waits for its turn in the bulk lane; less than 1 s of work before it."
     )
 
 

@@ -79,17 +79,20 @@ def ahead(**changed: Any) -> TaskStanding:
     return dataclasses.replace(ALONE, **changed)
 
 
-IN_LINE = "Waits for its turn; less than 1 s of work before it."
+IN_LINE = "Waits for its turn in the bulk lane; less than 1 s of work before it."
 BEFORE_12_MIN = {"lane_cost": 2_882_500, "owner_cost": 2500, "other_owners": 2000}
 
 
 @pytest.mark.parametrize(
     ("standing", "message"),
     [
-        (ahead(**BEFORE_12_MIN), "Waits for its turn; about 12 min of work before it."),
+        (ahead(**BEFORE_12_MIN), "Waits for its turn in the bulk lane; about 12 min of work before it."),
         (ALONE, IN_LINE),
-        (ahead(lane_cost=10_000_000_000, other_owners=10**6), "Waits for its turn; about 7 d of work before it."),
-        (ahead(queue=QueueStanding("m", 1, None, None)), "Waits for its turn."),
+        (
+            ahead(lane_cost=10_000_000_000, other_owners=10**6),
+            "Waits for its turn in the bulk lane; about 7 d of work before it.",
+        ),
+        (ahead(queue=QueueStanding("m", 1, None, None)), "Waits for its turn in the bulk lane."),
         (ahead(state=State.IN_PROGRESS), "Being worked on; less than 1 s left."),
         (ahead(state=State.IN_PROGRESS, cost=5000), "Being worked on; about 1 s left."),
         (
@@ -108,7 +111,8 @@ def test_the_numbers_of_a_task_in_line() -> None:
     assert waiting is not None
     assert waiting.model_dump() == {
         "code": "in_line",
-        "message": "Waits for its turn; about 12 min of work before it.", "seconds": 720, "since": None,
+        "message": "Waits for its turn in the bulk lane; about 12 min of work before it.",
+        "seconds": 720, "since": None,
     }  # fmt: skip
 
 
