@@ -35,25 +35,22 @@ class TaskStanding:
     """Where an open task stands.
 
     Attributes:
-        items: that have not ended.
         cost: estimated tokens that are left of it.
         lane_cost: of all tasks of its lane, its own included; `online_cost`: of the online lane.
         owner_cost, owner_tasks: of its owner in this lane, its own included.
         other_owners: who have open tasks in the lane too.
-        deaths: how often the worker of the same text of it has died; `died_ms`: when one did for the last time.
+        died_ms: when a worker of it died for the last time; 0: none did.
     """
 
     queue: QueueStanding
     lane: Lane
     state: State
-    items: int
     cost: int
     lane_cost: int
     owner_cost: int
     owner_tasks: int
     other_owners: int
     online_cost: int
-    deaths: int = 0
     died_ms: int = 0
 
     @property
@@ -80,11 +77,6 @@ class TaskStanding:
     def seconds_left(self) -> float | None:
         """Likewise until its own end."""
         return (self.cost_before + self.cost) / self.queue.rate if self.queue.rate else None
-
-    @property
-    def items_per_s(self) -> float | None:
-        """The rate in texts such as its own are."""
-        return self.queue.rate * self.items / self.cost if self.queue.rate and self.cost else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,18 +112,16 @@ def _queue_from_reply(row: Sequence[Any]) -> QueueStanding:
 
 
 def _task_from_reply(row: Sequence[Any], queues: Mapping[str, QueueStanding]) -> TaskStanding:
-    name, lane, state, cost, items, lane_cost, owner_cost, owner_tasks, others, online_cost, deaths, died_ms = row
+    name, lane, state, cost, lane_cost, owner_cost, owner_tasks, others, online_cost, died_ms = row
     return TaskStanding(
         queue=queues[name.decode()],
         lane=Lane(lane.decode()),
         state=State(state.decode()),
-        items=items,
         cost=cost,
         lane_cost=lane_cost,
         owner_cost=owner_cost,
         owner_tasks=owner_tasks,
         other_owners=max(0, others),
         online_cost=online_cost,
-        deaths=deaths,
         died_ms=died_ms,
     )

@@ -90,7 +90,7 @@ def test_a_row_is_the_object_itself(client: httpx.Client, worker: LedgerWorker) 
         assert {"total", "completed", "failed"} == row["counts"].keys()
     assert not paths
     assert client.get(f"/v1/tasks/{waiting}").json()["waiting"]["message"] == (
-        "Waits for its turn in the bulk lane; less than 1 s of work before it; 1 worker at 50,000 texts/s."
+        "Waits for its turn in the bulk lane; less than 1 s of work before it."
     )
 
 
@@ -117,7 +117,7 @@ def test_a_batch_hears_from_workers_that_the_storage_is_away(client: httpx.Clien
 
     wait_until(lambda: waiting("storage_unavailable", "disk_full")["code"] == "storage_unavailable")
     assert waiting()["message"] == "The server's storage does not answer since 2026-11-20 18:16 UTC."
-    assert (waiting()["since"], waiting()["workers"]) == (1_795_198_568, 2)
+    assert waiting()["since"] == 1_795_198_568
     wait_until(lambda: waiting("", "disk_full")["code"] == "working", message="one of them gets on with its work")
     for name in ("d0", "d1"):
         ledger.run(operations.retire(DOCUMENTS, name))

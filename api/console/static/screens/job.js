@@ -82,7 +82,7 @@ function Facts({ job, more }) {
     job.started != null && ["Started", html`<${Time} at=${job.started} />`],
     job.finished != null && ["Ended", html`<${Time} at=${job.finished} />`],
     job.finished != null && job.started != null && ["Took", duration(job.finished - job.started)],
-    job.rate != null && ["Rate", rate(job.rate, job.unit)],
+    job.rate != null && ["Rate", rate(job.rate, "documents/s")],
     job.left != null && ["Time left", duration(job.left)],
     ...more,
     ...Object.entries(job.metadata ?? {}).filter(([, value]) => value !== job.name).map(([name, value]) => [`metadata.${name}`, value]),

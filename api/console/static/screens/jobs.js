@@ -88,7 +88,7 @@ const COLUMNS = [
   { key: "name", label: "Job", wide: true, show: (job) => html`<${Name} job=${job} />` },
   { key: "state", label: "State", show: ({ status }) => html`<${Badge} state=${status} />` },
   { key: "progress", label: "Progress", wide: true, show: (job) => html`<${Standing} job=${job} />` },
-  { key: "rate", label: "Rate", number: true, show: (job) => rate(job.rate, job.unit) },
+  { key: "rate", label: "Rate", number: true, show: (job) => rate(job.rate, "documents/s") },
   { key: "left", label: "Time left", number: true, show: timeLeft },
   { key: "created", label: "Created", number: true, show: ({ created }) => html`<${Time} at=${created} />` },
   { key: "acts", label: "Actions", show: (job) => html`<${Actions} job=${job} />` },
