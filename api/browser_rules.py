@@ -45,13 +45,13 @@ class BrowserRules:
             Forbidden: the server has no keys, and is called by a name that is not its own.
             Forbidden: the server has no keys, and a page of another origin wants to change something.
         """
-        headers = Headers(scope=scope)
-        hosts, origin = headers.getlist("host"), headers.get("origin", "").lower()
+        hosts = [value for name, value in scope["headers"] if name == b"host"]
+        origin = next((value for name, value in scope["headers"] if name == b"origin"), b"").decode("latin-1").lower()
         if len(hosts) > 1:
             raise Invalid("invalid_http", "The request has several Host fields; it must have one.")
         if not hosts and scope["http_version"] == "1.1":
             raise Invalid("invalid_http", "The request has no Host field; HTTP/1.1 needs one.")
-        host = hosts[0].lower() if hosts else None
+        host = hosts[0].decode("latin-1").lower() if hosts else None
         named = _match(_HOST, host) if host else None
         if host and named is None:
             raise Invalid("invalid_http", "Host must be a name or an address, and maybe a port.")
@@ -65,7 +65,7 @@ class BrowserRules:
                 "This server has no API keys, so it answers only to local names: a web page could give it any other. "
                 "Call it as localhost or 127.0.0.1, or name it in EMBEDQ_ALLOWED_HOSTS.",
             )
-        if scope["method"] not in _READING and self._is_foreign(scope, headers, host, origin):
+        if scope["method"] not in _READING and self._is_foreign(scope, host, origin):
             raise Forbidden(
                 "origin_not_allowed",
                 "A web page of another origin may not do this on a server without API keys. "
@@ -77,7 +77,8 @@ class BrowserRules:
         # An address in numbers is none that somebody's name server could have given another meaning.
         return name in (self._hosts or ()) or name.endswith(".localhost") or _is_address(name)
 
-    def _is_foreign(self, scope: Scope, headers: Headers, host: str | None, origin: str) -> bool:
+    def _is_foreign(self, scope: Scope, host: str | None, origin: str) -> bool:
+        headers = Headers(scope=scope)
         site = headers.get("sec-fetch-site")
         if self._origins is None or site in {"same-origin", "none"} or (site is None and not origin):
             return False
@@ -87,6 +88,7 @@ class BrowserRules:
         return site is not None or origin != f"{scheme}://{host}"
 
 
+@lru_cache(maxsize=256)
 def _match(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
     found = pattern.fullmatch(text)
     return found if found and int(found["port"] or 0) <= _MAX_PORT else None

@@ -13,7 +13,7 @@ from api.error_responses import CallerGone
 from api.idempotency import ABOUT, HEADER, KEY_SCHEMA, checked_key
 from api.metrics import Metrics
 from api.offload import offload_in_turn
-from api.request_limits import Bodies, HeldBytes, Holding, ListTurns, sent
+from api.request_limits import Bodies, Holding, ListTurns, sent
 from api.schemas.answer_parts import PagePlace
 from api.services.batches import BatchService
 from api.services.datasets import DatasetService
@@ -111,7 +111,7 @@ WaitQuery = Annotated[
 
 async def _small_body(request: Request, key: Annotated[Key, Depends(known_key)]) -> AsyncIterator[bytes]:
     bodies = cast("Bodies", request.app.state.bodies)
-    with bodies.budget.held_by(key.owner) as held:
+    with Holding(bodies.budget, key.owner) as held:
         body = await bodies.read(request, held)
         require_still_known(request, key)
         yield body
@@ -188,7 +188,7 @@ Gone = Annotated[Callable[[], Coroutine[Any, Any, None]], Depends(_gone)]
 
 
 async def _answer(request: Request, key: Annotated[Key, Depends(known_key)]) -> AsyncIterator[Holding]:
-    with cast("HeldBytes", request.app.state.answers).held_by(key.owner) as held:
+    with Holding(request.app.state.answers, key.owner) as held:
         yield held
 
 

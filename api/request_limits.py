@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Self
 from weakref import WeakValueDictionary
 
 from starlette.requests import Request
@@ -57,15 +58,6 @@ class HeldBytes:
         """All that is held now."""
         return self._of_owners.total()
 
-    @contextmanager
-    def held_by(self, owner: str) -> Iterator["Holding"]:
-        """What one request of the owner holds, until it ends."""
-        holding = Holding(self, owner)
-        try:
-            yield holding
-        finally:
-            holding.release()
-
     def require_room(self, owner: str, held_bytes: int, more_bytes: int) -> None:
         """For a request that holds so much already. Raises `Overloaded`; one that is alone is never refused."""
         share_bytes = self.limit_bytes // 2 if self._shared() else self.limit_bytes
@@ -84,12 +76,20 @@ class HeldBytes:
 
 
 class Holding:
-    """What one request holds of a limit."""
+    """What one request holds of a limit; as a context manager until its end."""
 
     def __init__(self, limit: HeldBytes, owner: str) -> None:
         self._limit = limit
         self._owner = owner
         self._bytes = 0
+
+    def __enter__(self) -> Self:
+        """Itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Releases it."""
+        self.release()
 
     def take(self, size_bytes: int) -> None:
         """Counts bytes until the request has ended, if they are not few. Raises `Overloaded`."""

@@ -11,16 +11,16 @@ from functools import partial
 from typing import Any, cast
 
 from fastapi import Request
-from fastapi.security import SecurityScopes
 from pydantic import BaseModel
 from starlette.datastructures import Headers
 
-from api.auth import current_key, known_key, require_still_known
+from api.auth import known_key, require, require_still_known
 from api.dependencies import json_body
 from api.idempotency import ABOUT, HEADER, KEY_SCHEMA, checked_key
 from api.request_limits import Bodies, Holding, InFlight
 from api.services.embeddings import TextsCall
 from api.waiting.subscription import until_gone
+from tasks.records.api_keys import Scope
 
 _NETWORK_S = 2.0
 """Left of a client's read timeout for the way there and back."""
@@ -59,7 +59,7 @@ def idempotency_key(request: Request) -> str | None:
 
 
 @asynccontextmanager
-async def texts_call(request: Request, *scopes: str) -> AsyncIterator[TextsCall]:
+async def texts_call(request: Request, *scopes: Scope) -> AsyncIterator[TextsCall]:
     """The call of a key with one of these scopes, read behind the key, of one that the server can take in.
 
     Raises:
@@ -67,11 +67,12 @@ async def texts_call(request: Request, *scopes: str) -> AsyncIterator[TextsCall]
         Overloaded: too much is under way here.
         EmbedqError, CallerGone: as `Bodies.read` does.
     """
-    key = await current_key(SecurityScopes([*scopes]), request, await known_key(request))
+    key = await known_key(request)
+    require(request, key, scopes)
     parts = request.app.state
     bodies = cast("Bodies", parts.bodies)
     await cast("InFlight", parts.in_flight).require_room(key.owner)
-    with bodies.budget.held_by(key.owner) as held:
+    with Holding(bodies.budget, key.owner) as held:
         body = await bodies.read(request, held)
         require_still_known(request, key)
         answer = Holding(parts.answers, key.owner)

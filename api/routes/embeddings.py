@@ -6,6 +6,7 @@ from api.dependencies import embeddings_of
 from api.request_limits import RATE_LIMIT_HEADERS, sent
 from api.schemas.embeddings import EmbeddingList
 from api.texts_call import documented, texts_call
+from tasks.records.api_keys import Scope
 from tasks.wire.embeddings_body import EmbeddingsBody
 
 router = APIRouter(prefix="/v1/embeddings", tags=["embeddings"])
@@ -21,6 +22,6 @@ _HEADERS = {name: {"schema": {"type": "string"}} for name in ("openai-processing
 )
 async def create_embeddings(request: Request) -> Response:
     """Waits for the vectors of one or more texts and returns them in input order. A failed text fails the request."""
-    async with texts_call(request, "online") as call:
+    async with texts_call(request, Scope.ONLINE) as call:
         content, headers = await embeddings_of(request).create(call)
         return sent(content, call.answer, "application/json", headers)

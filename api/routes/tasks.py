@@ -11,6 +11,7 @@ from api.schemas.answer_parts import Deleted, Page
 from api.schemas.embeddings import EmbeddingList, TaskBody
 from api.schemas.tasks import Task
 from api.texts_call import IDEMPOTENCY, documented, idempotency_key, texts_call
+from tasks.records.api_keys import Scope
 
 router = APIRouter(prefix="/v1/tasks", tags=["tasks"])
 
@@ -28,7 +29,7 @@ _LOCATED = {"Location": {"schema": {"type": "string"}}, "Retry-After": _SECONDS}
 )
 async def create_task(request: Request) -> Response:
     """Stores texts and answers at once. A repetition with the same `Idempotency-Key` returns the same task."""
-    async with texts_call(request, "online", "bulk") as call:
+    async with texts_call(request, Scope.ONLINE, Scope.BULK) as call:
         task, retry_after_s = await tasks_of(request).create(call, idempotency_key(request))
     headers = {"location": task.links.self}
     if task.finished_at is None:

@@ -16,6 +16,7 @@ from api.request_limits import sent
 from api.schemas.embeddings import EmbedBody, TEIInfo
 from api.schemas.service import Live
 from api.texts_call import documented, texts_call
+from tasks.records.api_keys import Scope
 
 router = APIRouter(tags=["text-embeddings-inference"], responses=TEI_RESPONSES)
 
@@ -40,7 +41,7 @@ async def root(accept: Annotated[str, Header(include_in_schema=False)] = "") -> 
 )
 async def embed(request: Request) -> Response:
     """Returns the vectors of one or more texts by the server's own model, as a list of lists in input order."""
-    async with texts_call(request, "online") as call:
+    async with texts_call(request, Scope.ONLINE) as call:
         return sent(await embeddings_of(request).embed(call), call.answer, "application/json", {})
 
 

@@ -10,7 +10,7 @@ from typing import cast
 import pytest
 import redis
 
-from api.request_limits import ListTurns
+from api.request_limits import Holding, ListTurns
 from stack.testing import PATIENCE_S, wait_until
 from tasks.ledger import ANONYMOUS
 from tasks.records.api_keys import environment_owner
@@ -125,7 +125,7 @@ def test_a_result_is_refused_before_it_is_read(app: ServedApp, worker: LedgerWor
         assert app.client.get(f"/v1/tasks/{task['id']}?wait=20").json()["status"] == "completed"
     redis_client.set(f"eq:result:{task['id']}", "not a hash", ex=60)  # whoever reads it gets a 500
 
-    with app.process.answers.held_by(ANONYMOUS) as other:
+    with Holding(app.process.answers, ANONYMOUS) as other:
         other.take(2**20)  # all there is
         refused = app.client.get(f"/v1/tasks/{task['id']}/result")
 

@@ -12,6 +12,7 @@ from api.request_limits import (
     REFUSALS_AT_ONCE,
     REFUSALS_PER_S,
     HeldBytes,
+    Holding,
     InFlight,
     jitter,
     overloaded,
@@ -107,7 +108,7 @@ def test_many_refusals_are_spread_so_that_they_leave_time_to_serve() -> None:
 
 def test_bytes_are_held_as_long_as_their_request() -> None:
     limit = HeldBytes(3 * LARGE, "requests")
-    with limit.held_by("a") as first, limit.held_by("a") as second:
+    with Holding(limit, "a") as first, Holding(limit, "a") as second:
         first.take(1000)
         assert limit.held_bytes == 0, "few bytes are not counted"
         first.take(LARGE)
@@ -121,7 +122,7 @@ def test_bytes_are_held_as_long_as_their_request() -> None:
 
 def test_a_request_that_is_alone_is_never_refused() -> None:
     limit = HeldBytes(LARGE, "requests", shared=lambda: True)
-    with limit.held_by("a") as alone:
+    with Holding(limit, "a") as alone:
         alone.take(2 * LARGE)
-        with limit.held_by("b") as other, pytest.raises(Overloaded):
+        with Holding(limit, "b") as other, pytest.raises(Overloaded):
             other.take(LARGE)
