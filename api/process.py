@@ -11,7 +11,7 @@ from api.auth import Keys
 from api.browser_rules import BrowserRules
 from api.loop_stall import StallProbe
 from api.metrics import Metrics, process_rows, queue_rows
-from api.request_limits import Bodies, HeldBytes, InFlight, RequestRates
+from api.request_limits import InFlight, RequestRates, Shared
 from api.served_models import ServedModels
 from api.submit import NewTasks, Submitter
 from api.waiting.ledger_watch import Bells, LedgerWatch
@@ -50,8 +50,8 @@ class Process:
     calls: SynchronousCalls
     storage: AsyncStorage
     datasets: AsyncDatasets
-    bodies: Bodies
-    answers: HeldBytes
+    bodies: Shared
+    answers: Shared
     traces: Traces | None
 
     @classmethod
@@ -70,11 +70,9 @@ class Process:
         models = ServedModels(settings, several=lambda: keys.several)
         bells = Bells(settings, metrics.count_bell)
         subscription = Subscription(ledger, times)
-        in_flight = InFlight(lambda: stall.recent_s, shared=lambda: keys.several)
-        held = {
-            what: HeldBytes(_HELD_BODIES * settings.max_body_bytes, what, shared=lambda: keys.several)
-            for what in ("requests", "answers")
-        }
+        in_flight = InFlight(lambda: stall.recent_s, lambda: keys.several)
+        most = _HELD_BODIES * settings.max_body_bytes
+        held = {what: Shared(most, lambda: keys.several) for what in ("requests", "answers")}
         metrics.add(lambda: process_rows(models, subscription, stall, in_flight, held))
         metrics.add(lambda: queue_rows(models, settings), shared=True)
         new_tasks = NewTasks(settings, models, subscription.name)
@@ -97,7 +95,7 @@ class Process:
             calls=SynchronousCalls(ledger, subscription, submitter, models, new_tasks),
             storage=storage,
             datasets=datasets,
-            bodies=Bodies(settings.max_body_bytes, held["requests"]),
+            bodies=held["requests"],
             answers=held["answers"],
             traces=open_traces(role="api"),
         )

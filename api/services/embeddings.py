@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from api.offload import offload, offload_in_turn
 from api.render_vectors import embedding_list, matrix, size_bytes
-from api.request_limits import Holding, RequestRates, rate_limit_headers
+from api.request_limits import Held, RequestRates, rate_limit_headers
 from api.schemas.embeddings import EmbedBody, TEIInfo
 from api.served_models import ServedModels
 from api.services.service import VERSION
@@ -34,14 +34,14 @@ class TextsCall(NamedTuple):
         body: its bytes, unparsed.
         patience_s: the caller waits so long.
         gone: returns when the client has left.
-        answer: has the bytes of the answer; whoever sends it releases them.
+        answer: has the bytes of the answer; whoever sends it closes it.
     """
 
     key: Key
     body: bytes
     patience_s: float
     gone: Gone
-    answer: Holding
+    answer: Held
 
 
 class EmbeddingService:
@@ -88,7 +88,7 @@ class EmbeddingService:
         left_s = wait_s - (time.perf_counter() - began_s)
         result, room = await self._calls.wait_for_vectors(submission, left_s, call.gone)
         size = size_bytes(result)
-        call.answer.take(size * TEXT_PER_VECTOR)
+        call.answer.grow_to(size * TEXT_PER_VECTOR)
         with span("answer"):
             content = await offload(size, embedding_list, result, base64=base64)
         queue_room = self._models.room(submission.queue, call.key.owner)
@@ -104,7 +104,7 @@ class EmbeddingService:
         left_s = wait_s - (time.perf_counter() - began_s)
         result, _ = await self._calls.wait_for_vectors(submission, left_s, call.gone)
         size = size_bytes(result)
-        call.answer.take(size * TEXT_PER_VECTOR)
+        call.answer.grow_to(size * TEXT_PER_VECTOR)
         with span("answer"):
             return await offload(size, matrix, result)
 

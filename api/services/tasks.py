@@ -8,7 +8,7 @@ from api.idempotency import alias_of_key
 from api.offload import offload, offload_in_turn
 from api.paging import ListPage, read_page
 from api.render_vectors import embedding_list, npy_file
-from api.request_limits import Holding
+from api.request_limits import Held
 from api.schemas.answer_parts import Page, PagePlace
 from api.schemas.embeddings import TaskBody
 from api.schemas.tasks import Task
@@ -99,7 +99,7 @@ class TaskService:
         retry_after_s = None if task.state.terminal else self._models.retry_after_s(task)
         return await self._explained(task), retry_after_s
 
-    async def result(self, key: Key, task_id: str, answer: Holding, *, base64: bool, npy: bool) -> bytes:
+    async def result(self, key: Key, task_id: str, answer: Held, *, base64: bool, npy: bool) -> bytes:
         """The vectors of an ended task in input order, as OpenAI's list or as a NumPy file.
 
         Raises:
@@ -117,7 +117,9 @@ class TaskService:
         entry = self._models.entry(task.queue)
         dimension = task.options.dimensions or (entry.dimension if entry else UNKNOWN_MODEL_DIMENSION)
         size = task.total * dimension * FLOAT32_BYTES
-        answer.take(size if npy else size * TEXT_PER_VECTOR)  # before it is read, or a refused one would be in memory
+        answer.grow_to(
+            size if npy else size * TEXT_PER_VECTOR
+        )  # before it is read, or a refused one would be in memory
         result = await read_result(self._ledger, task_id, task.total)
         if result is None:
             raise missing(task_id, self._settings.result_ttl_s)
