@@ -16,7 +16,6 @@ from api.served_models import UNKNOWN_MODEL_DIMENSION, ServedModels
 from api.services.embeddings import TEXT_PER_VECTOR, TextsCall
 from api.services.owned import own
 from api.submit import NewTasks, Submitter
-from api.waiting.long_poll import read_at_end
 from api.waiting.subscription import Subscription
 from api.waiting.wait_for_vectors import Gone, read_result
 from api.waiting.why_waiting import why_waiting
@@ -93,9 +92,7 @@ class TaskService:
             CallerGone: the client left first.
         """
         read = partial(self._own, key, task_id)
-        task = await read_at_end(
-            self._subscription, task_id, read, wait_s=wait_s, max_wait_s=self._settings.max_wait_s, gone=gone
-        )
+        task = await self._subscription.read_at_end(task_id, read, min(wait_s, self._settings.max_wait_s), gone)
         retry_after_s = None if task.state.terminal else self._models.retry_after_s(task)
         return await self._explained(task), retry_after_s
 
