@@ -13,7 +13,7 @@ from api.auth import known_key, require_still_known
 from api.error_responses import CallerGone
 from api.idempotency import ABOUT, HEADER, KEY_SCHEMA, checked_key
 from api.metrics import Metrics
-from api.offload import offload_in_turn
+from api.offload import offload
 from api.request_limits import Held, LargeResponse, ListTurns, read_body
 from api.schemas.answer_parts import PagePlace
 from api.services.batches import BatchService
@@ -130,7 +130,7 @@ def read_json(kind: type[B], *, nulls: bool = False) -> Callable[..., Awaitable[
     """
 
     async def read(body: SmallBody) -> B:
-        return await offload_in_turn(len(body), lambda: validated(kind, parse_object(body), nulls=nulls))
+        return await offload(len(body), lambda: validated(kind, parse_object(body), nulls=nulls))
 
     return read
 

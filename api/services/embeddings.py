@@ -4,7 +4,7 @@ import time
 from functools import partial
 from typing import NamedTuple
 
-from api.offload import offload, offload_in_turn
+from api.offload import offload
 from api.render_vectors import embedding_list, matrix, size_bytes
 from api.request_limits import Held, RequestRates, rate_limit_headers
 from api.schemas.embeddings import EmbedBody, TEIInfo
@@ -81,10 +81,10 @@ class EmbeddingService:
         wait_s = min(call.patience_s, self._settings.max_wait_s)
         make = partial(self._openai, call.key, call.body, wait_s)
         try:
-            submission, base64 = await offload_in_turn(len(call.body), make)
+            submission, base64 = await offload(len(call.body), make)
         except VocabularyNotLoaded:
             await load_vocabulary()
-            submission, base64 = await offload_in_turn(len(call.body), make)
+            submission, base64 = await offload(len(call.body), make)
         left_s = wait_s - (time.perf_counter() - began_s)
         result, room = await self._calls.wait_for_vectors(submission, left_s, call.gone)
         size = size_bytes(result)
@@ -100,7 +100,7 @@ class EmbeddingService:
         """The vectors of the server's own model as a list of lists, TEI's form. Raises like `create`."""
         began_s = time.perf_counter()
         wait_s = min(call.patience_s, self._settings.max_wait_s)
-        submission = await offload_in_turn(len(call.body), self._tei, call.key, call.body, wait_s)
+        submission = await offload(len(call.body), self._tei, call.key, call.body, wait_s)
         left_s = wait_s - (time.perf_counter() - began_s)
         result, _ = await self._calls.wait_for_vectors(submission, left_s, call.gone)
         size = size_bytes(result)

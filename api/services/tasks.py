@@ -5,7 +5,7 @@ from functools import partial
 
 from api.auth import Keys
 from api.idempotency import alias_of_key
-from api.offload import offload, offload_in_turn
+from api.offload import offload
 from api.paging import ListPage, read_page
 from api.render_vectors import embedding_list, npy_file
 from api.request_limits import Held
@@ -73,7 +73,7 @@ class TaskService:
             Forbidden: the key has not the scope of the lane.
             Unavailable: as `Submitter.submit` does.
         """
-        submission = await offload_in_turn(len(call.body), self._new_task, call.key, call.body, idempotency_key)
+        submission = await offload(len(call.body), self._new_task, call.key, call.body, idempotency_key)
         task = await self._submitter.accept(submission)
         retry_after_s = self._models.retry_after_s(task, new=task.id == submission.task_id)
         return Task.of(task), retry_after_s
