@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import closing
 from functools import partial
 from typing import Annotated, Any, Literal, TypeVar, cast
 
@@ -12,8 +13,8 @@ from api.auth import known_key, require_still_known
 from api.error_responses import CallerGone
 from api.idempotency import ABOUT, HEADER, KEY_SCHEMA, checked_key
 from api.metrics import Metrics
-from api.offload import offload_in_turn
-from api.request_limits import Bodies, Holding, ListTurns, sent
+from api.offload import offload
+from api.request_limits import Held, LargeResponse, ListTurns, read_body
 from api.schemas.answer_parts import PagePlace
 from api.services.batches import BatchService
 from api.services.datasets import DatasetService
@@ -110,9 +111,9 @@ WaitQuery = Annotated[
 
 
 async def _small_body(request: Request, key: Annotated[Key, Depends(known_key)]) -> AsyncIterator[bytes]:
-    bodies = cast("Bodies", request.app.state.bodies)
-    with Holding(bodies.budget, key.owner) as held:
-        body = await bodies.read(request, held)
+    state = request.app.state
+    with closing(Held(state.bodies, key.owner)) as held:
+        body = await read_body(request, state.settings.max_body_bytes, held)
         require_still_known(request, key)
         yield body
 
@@ -129,7 +130,7 @@ def read_json(kind: type[B], *, nulls: bool = False) -> Callable[..., Awaitable[
     """
 
     async def read(body: SmallBody) -> B:
-        return await offload_in_turn(len(body), lambda: validated(kind, parse_object(body), nulls=nulls))
+        return await offload(len(body), lambda: validated(kind, parse_object(body), nulls=nulls))
 
     return read
 
@@ -187,12 +188,12 @@ Gone = Annotated[Callable[[], Coroutine[Any, Any, None]], Depends(_gone)]
 # Answers that may be large.
 
 
-async def _answer(request: Request, key: Annotated[Key, Depends(known_key)]) -> AsyncIterator[Holding]:
-    with Holding(request.app.state.answers, key.owner) as held:
+async def _answer(request: Request, key: Annotated[Key, Depends(known_key)]) -> AsyncIterator[Held]:
+    with closing(Held(request.app.state.answers, key.owner)) as held:
         yield held
 
 
-Answer = Annotated[Holding, Depends(_answer)]
+Answer = Annotated[Held, Depends(_answer)]
 """Has the bytes of the answer until the last one is sent."""
 
 
@@ -207,8 +208,8 @@ async def _large_json(gone: Gone, answer: Answer) -> Callable[[Coroutine[Any, An
         finally:
             leaving.cancel()
             working.cancel()
-        answer.take(len(content))
-        return sent(content, answer, "application/json", {})
+        answer.grow_to(len(content))
+        return LargeResponse(content, answer, "application/json", {})
 
     return response
 

@@ -16,7 +16,7 @@ from starlette.types import Scope
 
 from api.error_responses import answered
 from api.loop_stall import StallProbe
-from api.request_limits import HeldBytes, InFlight
+from api.request_limits import InFlight, Shared
 from api.served_models import ServedModels
 from api.waiting.subscription import Subscription
 from tasks.ledger import DOCUMENTS, Lane, ModelOverview, NewTask, State
@@ -182,12 +182,12 @@ def process_rows(
     subscription: Subscription,
     stall: StallProbe,
     in_flight: InFlight,
-    held: Mapping[str, HeldBytes],
+    held: Mapping[str, Shared],
 ) -> Iterator[Metric]:
     """The state of one web tier process. `held`: bytes of large bodies, by what they are ("requests", "answers")."""
     refusal = "With more, callers are refused."
-    sizes = [([what], budget.held_bytes) for what, budget in held.items()]
-    limits = [([what], budget.limit_bytes) for what, budget in held.items()]
+    sizes = [([what], budget.number) for what, budget in held.items()]
+    limits = [([what], budget.most) for what, budget in held.items()]
     rows = (
         _one("embedq_redis_up", "1 while Redis answers.", models.redis_up),
         _one("embedq_subscribed", "1 while ends of tasks are heard.", subscription.subscribed.is_set()),

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from functools import partial
 from typing import ParamSpec, TypeVar
 
@@ -11,6 +12,9 @@ R = TypeVar("R")
 
 LARGE_BYTES = 128 * 1024
 """Parsing, cutting or rendering this much takes about as long as a few thread hops."""
+_ONE_BY_ONE = ThreadPoolExecutor(1, "large")
+"""A body becomes up to twenty times its size while it is parsed, and parsing and rendering hold the interpreter lock:
+two at once would take twice the memory and no less time."""
 
 
 async def offload(size_bytes: int, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
@@ -20,18 +24,5 @@ async def offload(size_bytes: int, function: Callable[P, R], *args: P.args, **kw
     """
     if size_bytes < LARGE_BYTES:
         return function(*args, **kwargs)
-    return await asyncio.to_thread(function, *args, **kwargs)
-
-
-_ONE_BY_ONE = ThreadPoolExecutor(1, "bodies")
-
-
-async def offload_in_turn(size_bytes: int, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-    """Like `offload`, for parsing a body: large bodies wait for each other.
-
-    A body becomes up to twenty times its size while it is parsed, and parsing holds the interpreter lock: two at once
-    would take twice the memory and no less time.
-    """
-    if size_bytes < LARGE_BYTES:
-        return function(*args, **kwargs)
-    return await asyncio.get_running_loop().run_in_executor(_ONE_BY_ONE, partial(function, *args, **kwargs))
+    work = partial(copy_context().run, function, *args, **kwargs)
+    return await asyncio.get_running_loop().run_in_executor(_ONE_BY_ONE, work)

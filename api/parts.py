@@ -13,7 +13,7 @@ from api.async_storage import AsyncStorage
 from api.auth import Keys
 from api.loop_stall import StallProbe
 from api.metrics import Metrics, process_rows, queue_rows
-from api.request_limits import Bodies, HeldBytes, InFlight, ListTurns, RequestRates
+from api.request_limits import InFlight, ListTurns, RequestRates, Shared
 from api.served_models import ServedModels
 from api.services.batches import BatchService
 from api.services.datasets import DatasetService
@@ -54,14 +54,12 @@ def add_parts(of: State, settings: Settings, process: int | None, times: Waiting
     of.bells = bells = Bells(settings, metrics.count_bell)
     of.subscription = subscription = Subscription(ledger, times)
     of.ledger_watch = LedgerWatch(ledger, models, bells, metrics.redis_read)
-    of.in_flight = in_flight = InFlight(lambda: stall.recent_s, shared=lambda: keys.several)
+    of.in_flight = in_flight = InFlight(lambda: stall.recent_s, lambda: keys.several)
     of.rates = rates = RequestRates(ledger)
     of.list_turns = ListTurns()
-    held = {
-        what: HeldBytes(_HELD_BODIES * settings.max_body_bytes, what, shared=lambda: keys.several)
-        for what in ("requests", "answers")
-    }
-    of.bodies, of.answers = Bodies(settings.max_body_bytes, held["requests"]), held["answers"]
+    most = _HELD_BODIES * settings.max_body_bytes
+    held = {what: Shared(most, lambda: keys.several) for what in ("requests", "answers")}
+    of.bodies, of.answers = held["requests"], held["answers"]
     of.traces = open_traces(role="api")
     metrics.add(lambda: process_rows(models, subscription, stall, in_flight, held))
     metrics.add(lambda: queue_rows(models, settings), shared=True)

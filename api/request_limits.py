@@ -11,11 +11,9 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Self
 from weakref import WeakValueDictionary
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
@@ -31,140 +29,109 @@ from tasks.wire.json_limits import MAX_PARTS, has_more_parts
 _RETRY_AFTER_S = 5
 """At most. Spread, or those who are refused together would come back together."""
 
-# Bytes.
 
-SMALL_BYTES = 64 * 1024
-"""Less than this is not counted and never refused: small requests go on while large ones fill the limit."""
-_PIECE_BYTES = 256 * 1024
-
-
-class HeldBytes:
-    """Limits the bytes that all requests of this process hold at a time. One owner may hold half of them.
+class Shared:
+    """So much of something that requests have at a time.
 
     Args:
-        limit_bytes: of all together.
-        what: is held, for the message.
-        shared: whether there are several owners; one alone may hold all.
+        most: of all together.
+        several: whether there are several owners. One of them has no more than what is still free: alone half, two of
+            them a third each. A newcomer is let in however many there are.
     """
 
-    def __init__(self, limit_bytes: int, what: str, *, shared: Callable[[], bool] = lambda: False) -> None:
-        self.limit_bytes = limit_bytes
-        self._shared = shared
-        self._what = what
+    def __init__(self, most: int, several: Callable[[], bool] = lambda: False) -> None:
+        self.most = most
+        self._several = several
         self._of_owners: Counter[str] = Counter()
 
     @property
-    def held_bytes(self) -> int:
-        """All that is held now."""
+    def number(self) -> int:
+        """All that they have now."""
         return self._of_owners.total()
 
-    def require_room(self, owner: str, held_bytes: int, more_bytes: int) -> None:
-        """For a request that holds so much already. Raises `Overloaded`; one that is alone is never refused."""
-        share_bytes = self.limit_bytes // 2 if self._shared() else self.limit_bytes
-        for all_bytes, limit_bytes in ((self.held_bytes, self.limit_bytes), (self._of_owners[owner], share_bytes)):
-            if all_bytes > held_bytes and all_bytes + more_bytes > limit_bytes:
-                raise Overloaded(
-                    f"Too many bytes of {self._what} are under way here; try again shortly.",
-                    retry_after_s=spread(_RETRY_AFTER_S),
-                )
+    def has_room(self, owner: str, more: int, most: int) -> bool:
+        """Whether the owner may have so much more, where all may have `most`."""
+        free = most - self.number
+        return more <= free and (not self._several() or self._of_owners[owner] + more <= free)
 
-    def count(self, owner: str, size_bytes: int) -> None:
-        """So many bytes more, or fewer."""
-        self._of_owners[owner] += size_bytes
+    def count(self, owner: str, more: int) -> None:
+        """The owner has so much more, or less."""
+        self._of_owners[owner] += more
         if not self._of_owners[owner]:
             del self._of_owners[owner]
 
 
-class Holding:
-    """What one request holds of a limit; as a context manager until its end."""
+# Bytes.
 
-    def __init__(self, limit: HeldBytes, owner: str) -> None:
-        self._limit = limit
+SMALL_BYTES = 64 * 1024
+"""So much is not counted and never refused: small requests go on while large ones fill the limit."""
+_PIECE_BYTES = 256 * 1024
+
+
+class Held:
+    """The bytes that one request holds, until it is closed.
+
+    Args:
+        bytes_of_all: of this process.
+        owner: of the request.
+    """
+
+    def __init__(self, bytes_of_all: Shared, owner: str) -> None:
+        self._of_all = bytes_of_all
         self._owner = owner
         self._bytes = 0
 
-    def __enter__(self) -> Self:
-        """Itself."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Releases it."""
-        self.release()
-
-    def take(self, size_bytes: int) -> None:
-        """Counts bytes until the request has ended, if they are not few. Raises `Overloaded`."""
-        if self._bytes + size_bytes > SMALL_BYTES:
-            self._limit.require_room(self._owner, self._bytes, size_bytes)
-            self._bytes += size_bytes
-            self._limit.count(self._owner, size_bytes)
-
-    def release(self) -> None:
-        """The request has ended."""
-        if self._bytes:
-            self._limit.count(self._owner, -self._bytes)
-            self._bytes = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Bodies:
-    """Reads the JSON bodies of one process.
-
-    Attributes:
-        max_bytes: of one body.
-        budget: of all bodies together.
-    """
-
-    max_bytes: int
-    budget: HeldBytes
-
-    async def read(self, request: Request, holding: Holding) -> bytes:
-        """The whole body, fit to be parsed; `holding` has it.
-
-        Raises:
-            Invalid: parsing it would take seconds, and many times its size.
-            Overloaded: too many large bodies are here already.
-            EmbedqError, CallerGone: as `read_body` does.
-        """
-        body = await read_body(request, self.max_bytes, holding.take)
-        if len(body) > MAX_PARTS and await offload(len(body), has_more_parts, body):
-            raise Invalid(
-                "body_too_complex",
-                f"The body holds more than {MAX_PARTS:,} lists, objects and fields. Send fewer per request.",
+    def grow_to(self, size_bytes: int) -> None:
+        """It holds so much now. Raises `Overloaded`; a request that alone holds much is never refused."""
+        of_all, more = self._of_all, size_bytes - self._bytes
+        if size_bytes <= SMALL_BYTES or more <= 0:
+            return
+        if of_all.number > self._bytes and not of_all.has_room(self._owner, more, of_all.most):
+            raise Overloaded(
+                "Too many bytes of large requests or answers are under way here; try again shortly.",
+                retry_after_s=spread(_RETRY_AFTER_S),
             )
-        return body
+        of_all.count(self._owner, more)
+        self._bytes = size_bytes
+
+    def close(self) -> None:
+        """It holds nothing any more."""
+        self._of_all.count(self._owner, -self._bytes)
+        self._bytes = 0
 
 
-async def read_body(request: Request, max_bytes: int, take: Callable[[int], None]) -> bytes:
-    """The whole body of a request that says it is JSON.
-
-    `take` is called with the size of what has come, as soon as that is not small, and with what comes then.
+async def read_body(request: Request, max_bytes: int, held: Held) -> bytes:
+    """The whole body of a request that says it is JSON, fit to be parsed; `held` has it.
 
     Raises:
         Refused: it says otherwise, or is compressed. A missing type counts: a web page could send such a
             request unasked.
         Refused: it is longer than `max_bytes`; what is over the limit is never kept.
+        Invalid: parsing it would take seconds, and many times its size.
+        Overloaded: too many large bodies are here already.
         CallerGone: the client closed the connection first.
     """
     _require_json(request.headers.get("content-type", ""), request.headers.get("content-encoding", ""))
     declared = request.headers.get("content-length", "")
     if declared.isdecimal() and int(declared) > max_bytes:
         raise _too_large(max_bytes)
-    chunks: list[bytes] = []
-    size = taken = 0
-    more = True
-    while more:
-        message = await request.receive()
-        if message["type"] == "http.disconnect":
-            raise CallerGone
-        chunk, more = message.get("body", b""), message.get("more_body", False)
-        size += len(chunk)
-        if size > max_bytes:
-            raise _too_large(max_bytes)
-        if size > SMALL_BYTES:
-            take(size - taken)
-            taken = size
-        chunks.append(chunk)
-    return b"".join(chunks)
+    chunks, size = list[bytes](), 0
+    try:
+        async for chunk in request.stream():
+            size += len(chunk)
+            if size > max_bytes:
+                raise _too_large(max_bytes)
+            held.grow_to(size)
+            chunks.append(chunk)
+    except ClientDisconnect:
+        raise CallerGone from None
+    body = b"".join(chunks)
+    if size > MAX_PARTS and await offload(size, has_more_parts, body):
+        raise Invalid(
+            "body_too_complex",
+            f"The body holds more than {MAX_PARTS:,} lists, objects and fields. Send fewer per request.",
+        )
+    return body
 
 
 def _require_json(content_type: str, content_encoding: str) -> None:
@@ -184,9 +151,11 @@ def _too_large(max_bytes: int) -> Refused:
 
 
 class LargeResponse(Response):
-    """Is sent in pieces, as fast as the client takes them, and gives back what the answer holds after the last one."""
+    """Is sent in pieces, as fast as the client takes them, and closes what `held` it after the last one."""
 
-    held: Holding | None = None
+    def __init__(self, content: bytes, held: Held, media_type: str, headers: Mapping[str, str]) -> None:
+        super().__init__(content, headers=headers, media_type=media_type)
+        self._held = held
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Sends it."""
@@ -200,15 +169,7 @@ class LargeResponse(Response):
                 end = start + _PIECE_BYTES
                 await send({"type": "http.response.body", "body": whole[start:end], "more_body": end < len(whole)})
         finally:
-            if self.held is not None:
-                self.held.release()
-
-
-def sent(content: bytes, held: Holding, media_type: str, headers: Mapping[str, str]) -> LargeResponse:
-    """The response with this content, which `held` has counted."""
-    response = LargeResponse(content, headers=headers, media_type=media_type)
-    response.held = held
-    return response
+            self._held.close()
 
 
 # Lists.
@@ -240,7 +201,7 @@ REFUSALS_AT_ONCE = 100
 LONGEST_PAUSE_S = 5.0
 
 
-class InFlight:
+class InFlight(Shared):
     """Counts the submissions of one process by owner.
 
     To refuse costs time too, and a caller who is refused may ask again at once. So refusals are paced, and what they
@@ -248,24 +209,13 @@ class InFlight:
 
     Args:
         lag_s: by how much the event loop was late of late, in seconds.
-        most: submissions in flight at a time.
-        shared: whether there are several owners. One of them has no more in flight than what is still free: alone half
-            of the limit, two of them a third each. A newcomer is let in however many there are.
+        several: as of `Shared`.
     """
 
-    def __init__(
-        self, lag_s: Callable[[], float], most: int = MAX_IN_FLIGHT, shared: Callable[[], bool] = lambda: False
-    ) -> None:
+    def __init__(self, lag_s: Callable[[], float], several: Callable[[], bool] = lambda: False) -> None:
+        super().__init__(MAX_IN_FLIGHT, several)
         self._lag_s = lag_s
-        self.most = most
-        self._shared = shared
-        self._of_owners: Counter[str] = Counter()
         self._next_refusal_s = 0.0
-
-    @property
-    def number(self) -> int:
-        """How many are in flight now."""
-        return self._of_owners.total()
 
     async def require_room(self, owner: str) -> None:
         """For a request that is about to be read. Raises `Overloaded`: it would only be turned away later."""
@@ -278,13 +228,11 @@ class InFlight:
         """Around one submission. Raises `Overloaded`, at once."""
         if self._is_full(owner, bulk=bulk):
             raise overloaded()
-        self._of_owners[owner] += 1
+        self.count(owner, 1)
         try:
             yield
         finally:
-            self._of_owners[owner] -= 1
-            if not self._of_owners[owner]:
-                del self._of_owners[owner]
+            self.count(owner, -1)
 
     async def pause(self) -> None:
         """Waits for the turn of one more refusal."""
@@ -301,8 +249,7 @@ class InFlight:
 
     def _is_full(self, owner: str, *, bulk: bool) -> bool:
         most = min(self.most, BUSY_IN_FLIGHT) if self._lag_s() > MAX_LAG_S else self.most
-        free = (int(most * _BULK_PART) if bulk else most) - self.number
-        return free <= 0 or (self._of_owners[owner] >= free and self._shared())
+        return not self.has_room(owner, 1, int(most * _BULK_PART) if bulk else most)
 
 
 def overloaded() -> Overloaded:

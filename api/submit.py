@@ -10,7 +10,7 @@ import orjson
 
 from api.idempotency import alias_of_work
 from api.metrics import Metrics
-from api.offload import offload_in_turn
+from api.offload import offload
 from api.request_limits import InFlight, jitter
 from api.schemas.embeddings import TaskBody
 from api.served_models import ServedModels
@@ -58,12 +58,12 @@ class Wanted:
 
 
 async def made_of(content: bytes, make: Callable[[], R]) -> R:
-    """What `make` makes of a body, by `NewTasks`: as `offload_in_turn` does, with the vocabulary of token numbers."""
+    """What `make` makes of a body, by `NewTasks`: as `offload` does, with the vocabulary of token numbers."""
     try:
-        return await offload_in_turn(len(content), make)
+        return await offload(len(content), make)
     except VocabularyNotLoaded:
         await asyncio.to_thread(load_vocabulary)  # everybody else is served meanwhile
-        return await offload_in_turn(len(content), make)
+        return await offload(len(content), make)
 
 
 class NewTasks:

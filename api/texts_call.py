@@ -6,7 +6,7 @@ query took 500 us of processor time in the app with FastAPI's dependencies, and 
 
 import math
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from functools import partial
 from typing import Any, cast
 
@@ -17,7 +17,7 @@ from starlette.datastructures import Headers
 from api.auth import known_key, require, require_still_known
 from api.dependencies import json_body
 from api.idempotency import ABOUT, HEADER, KEY_SCHEMA, checked_key
-from api.request_limits import Bodies, Holding, InFlight
+from api.request_limits import Held, InFlight, read_body
 from api.services.embeddings import TextsCall
 from api.waiting.subscription import until_gone
 from tasks.records.api_keys import Scope
@@ -65,22 +65,21 @@ async def texts_call(request: Request, *scopes: Scope) -> AsyncIterator[TextsCal
     Raises:
         Unauthenticated, Forbidden, TooMany: as the dependencies of `api.auth` do, before and after the body is read.
         Overloaded: too much is under way here.
-        EmbedqError, CallerGone: as `Bodies.read` does.
+        EmbedqError, CallerGone: as `read_body` does.
     """
     key = await known_key(request)
     require(request, key, scopes)
     parts = request.app.state
-    bodies = cast("Bodies", parts.bodies)
     await cast("InFlight", parts.in_flight).require_room(key.owner)
-    with Holding(bodies.budget, key.owner) as held:
-        body = await bodies.read(request, held)
+    with closing(Held(parts.bodies, key.owner)) as held:
+        body = await read_body(request, parts.settings.max_body_bytes, held)
         require_still_known(request, key)
-        answer = Holding(parts.answers, key.owner)
+        answer = Held(parts.answers, key.owner)
         gone = partial(until_gone, request.receive)
         try:
             yield TextsCall(key, body, patience_s(request.headers), gone, answer)
         except BaseException:
-            answer.release()
+            answer.close()
             raise
 
 

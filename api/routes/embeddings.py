@@ -3,7 +3,7 @@
 from fastapi import APIRouter, Request, Response
 
 from api.dependencies import embeddings_of
-from api.request_limits import RATE_LIMIT_HEADERS, sent
+from api.request_limits import RATE_LIMIT_HEADERS, LargeResponse
 from api.schemas.embeddings import EmbeddingList
 from api.texts_call import documented, texts_call
 from tasks.records.api_keys import Scope
@@ -24,4 +24,4 @@ async def create_embeddings(request: Request) -> Response:
     """Waits for the vectors of one or more texts and returns them in input order. A failed text fails the request."""
     async with texts_call(request, Scope.ONLINE) as call:
         content, headers = await embeddings_of(request).create(call)
-        return sent(content, call.answer, "application/json", headers)
+        return LargeResponse(content, call.answer, "application/json", headers)

@@ -73,7 +73,7 @@ async def read_result(
     npy = NPY in accept
     content = await tasks.result(key, task_id, answer, base64=encoding_format == "base64", npy=npy)
     headers = {"cache-control": "private", "vary": "Accept"}
-    return LargeResponse(content, headers=headers, media_type=NPY if npy else "application/json")
+    return LargeResponse(content, answer, NPY if npy else "application/json", headers)
 
 
 @router.post("/{task_id}/cancel")

@@ -12,7 +12,7 @@ from api.auth import AnyKey
 from api.console_files import page
 from api.dependencies import Embeddings, embeddings_of
 from api.error_responses import TEI_RESPONSES
-from api.request_limits import sent
+from api.request_limits import LargeResponse
 from api.schemas.embeddings import EmbedBody, TEIInfo
 from api.schemas.service import Live
 from api.texts_call import documented, texts_call
@@ -42,7 +42,7 @@ async def root(accept: Annotated[str, Header(include_in_schema=False)] = "") -> 
 async def embed(request: Request) -> Response:
     """Returns the vectors of one or more texts by the server's own model, as a list of lists in input order."""
     async with texts_call(request, Scope.ONLINE) as call:
-        return sent(await embeddings_of(request).embed(call), call.answer, "application/json", {})
+        return LargeResponse(await embeddings_of(request).embed(call), call.answer, "application/json", {})
 
 
 @router.get("/info")

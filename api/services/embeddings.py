@@ -4,9 +4,9 @@ import time
 from functools import partial
 from typing import NamedTuple
 
-from api.offload import offload, offload_in_turn
+from api.offload import offload
 from api.render_vectors import embedding_list, matrix, size_bytes
-from api.request_limits import Holding, RequestRates, rate_limit_headers
+from api.request_limits import Held, RequestRates, rate_limit_headers
 from api.schemas.embeddings import EmbedBody, TEIInfo
 from api.served_models import ServedModels
 from api.services.service import VERSION
@@ -33,14 +33,14 @@ class TextsCall(NamedTuple):
         body: its bytes, unparsed.
         patience_s: the caller waits so long.
         gone: returns when the client has left.
-        answer: has the bytes of the answer; whoever sends it releases them.
+        answer: has the bytes of the answer; whoever sends it closes it.
     """
 
     key: Key
     body: bytes
     patience_s: float
     gone: Gone
-    answer: Holding
+    answer: Held
 
 
 class EmbeddingService:
@@ -82,7 +82,7 @@ class EmbeddingService:
         left_s = wait_s - (time.perf_counter() - began_s)
         result, room = await self._calls.wait_for_vectors(submission, left_s, call.gone)
         size = size_bytes(result)
-        call.answer.take(size * TEXT_PER_VECTOR)
+        call.answer.grow_to(size * TEXT_PER_VECTOR)
         with span("answer"):
             content = await offload(size, embedding_list, result, base64=base64)
         queue_room = self._models.room(submission.queue, call.key.owner)
@@ -94,11 +94,11 @@ class EmbeddingService:
         """The vectors of the server's own model as a list of lists, TEI's form. Raises like `create`."""
         began_s = time.perf_counter()
         wait_s = min(call.patience_s, self._settings.max_wait_s)
-        submission = await offload_in_turn(len(call.body), self._tei, call.key, call.body, wait_s)
+        submission = await offload(len(call.body), self._tei, call.key, call.body, wait_s)
         left_s = wait_s - (time.perf_counter() - began_s)
         result, _ = await self._calls.wait_for_vectors(submission, left_s, call.gone)
         size = size_bytes(result)
-        call.answer.take(size * TEXT_PER_VECTOR)
+        call.answer.grow_to(size * TEXT_PER_VECTOR)
         with span("answer"):
             return await offload(size, matrix, result)
 

@@ -6,7 +6,7 @@ import orjson
 
 from api.async_storage import AsyncStorage
 from api.idempotency import key_digests
-from api.offload import offload_in_turn
+from api.offload import offload
 from api.paging import ListPage, read_page
 from api.schemas.answer_parts import Page, PagePlace
 from api.schemas.ingestions import Ingestion, IngestionDocument, Output, part_tag
@@ -72,7 +72,7 @@ class IngestionService:
         # First of all: a repetition finds what it has made, whatever has become of its files and limits since.
         made = await self._ledger.run(find_ingestion(key.owner, digests)) if digests else None
         if made is None:
-            wanted, stored, listed, files = await offload_in_turn(len(body), self._wanted, key, body, digests)
+            wanted, stored, listed, files = await offload(len(body), self._wanted, key, body, digests)
             await self._require_files(key, files)
             made = await self._store(key, wanted, stored, listed)
         return await self.read(key, made)

@@ -8,7 +8,7 @@ from api.idempotency import alias_of_key
 from api.offload import offload
 from api.paging import ListPage, read_page
 from api.render_vectors import embedding_list, npy_file
-from api.request_limits import Holding
+from api.request_limits import Held
 from api.schemas.answer_parts import Page, PagePlace
 from api.schemas.embeddings import TaskBody
 from api.schemas.tasks import Task
@@ -16,7 +16,6 @@ from api.served_models import UNKNOWN_MODEL_DIMENSION, ServedModels
 from api.services.embeddings import TEXT_PER_VECTOR, TextsCall
 from api.services.owned import own
 from api.submit import NewTasks, Submitter, made_of
-from api.waiting.long_poll import read_at_end
 from api.waiting.subscription import Subscription
 from api.waiting.wait_for_vectors import Gone, read_result
 from api.waiting.why_waiting import why_waiting
@@ -93,13 +92,11 @@ class TaskService:
             CallerGone: the client left first.
         """
         read = partial(self._own, key, task_id)
-        task = await read_at_end(
-            self._subscription, task_id, read, wait_s=wait_s, max_wait_s=self._settings.max_wait_s, gone=gone
-        )
+        task = await self._subscription.read_at_end(task_id, read, min(wait_s, self._settings.max_wait_s), gone)
         retry_after_s = None if task.state.terminal else self._models.retry_after_s(task)
         return await self._explained(task), retry_after_s
 
-    async def result(self, key: Key, task_id: str, answer: Holding, *, base64: bool, npy: bool) -> bytes:
+    async def result(self, key: Key, task_id: str, answer: Held, *, base64: bool, npy: bool) -> bytes:
         """The vectors of an ended task in input order, as OpenAI's list or as a NumPy file.
 
         Raises:
@@ -117,7 +114,9 @@ class TaskService:
         entry = self._models.entry(task.queue)
         dimension = task.options.dimensions or (entry.dimension if entry else UNKNOWN_MODEL_DIMENSION)
         size = task.total * dimension * FLOAT32_BYTES
-        answer.take(size if npy else size * TEXT_PER_VECTOR)  # before it is read, or a refused one would be in memory
+        answer.grow_to(
+            size if npy else size * TEXT_PER_VECTOR
+        )  # before it is read, or a refused one would be in memory
         result = await read_result(self._ledger, task_id, task.total)
         if result is None:
             raise missing(task_id, self._settings.result_ttl_s)

@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from redis.asyncio.client import PubSub
 from starlette.types import Receive
 
+from api.error_responses import CallerGone
 from tasks.errors import EmbedqError
-from tasks.ledger import ENDED_CHANNEL, AsyncLedger, operations
+from tasks.ledger import ENDED_CHANNEL, AsyncLedger, Task, operations
 from tasks.ledger.answers import Answer, answers_in
 from tasks.ledger.keys import answers_channel
 
@@ -55,30 +56,31 @@ class Wait:
     Attributes:
         task_id: which.
         stored: the ledger has the task. Before that, that it is not there says nothing.
-        over: done when the task has ended, or is not held any more, or the server stops.
-        ended: it is done because of the task.
-        answer: the task's result, if it came with the news.
+        over: done when the task has ended, or is not held any more, with its result if that came with the news;
+            cancelled when the server stops.
     """
 
-    __slots__ = ("answer", "ended", "over", "stored", "task_id")
+    __slots__ = ("over", "stored", "task_id")
 
     def __init__(self, task_id: str) -> None:
         self.task_id = task_id
         self.stored = False
-        self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.ended = False
-        self.answer: Answer | None = None
+        self.over: asyncio.Future[Answer | None] = asyncio.get_running_loop().create_future()
+
+    @property
+    def ended(self) -> bool:
+        """Whether it is over because of the task."""
+        return self.over.done() and not self.over.cancelled()
+
+    @property
+    def answer(self) -> Answer | None:
+        """The result of the task, if it came with the news."""
+        return self.over.result() if self.ended else None
 
     def end(self, answer: Answer | None = None) -> None:
         """The task has ended."""
-        self.ended = True
-        self.answer = answer or self.answer
-        self.dismiss()
-
-    def dismiss(self) -> None:
-        """There is nothing more to wait for."""
         if not self.over.done():
-            self.over.set_result(None)
+            self.over.set_result(answer)
 
     async def until_over(self, timeout_s: float, gone: Callable[[], Awaitable[None]]) -> bool:
         """Waits so long at most; True: the client has left before, of whom `gone` tells."""
@@ -124,13 +126,36 @@ class Subscription:
         group = self._waits.setdefault(task_id, set())
         group.add(wait)
         if self._closing:
-            wait.dismiss()
+            wait.over.cancel()
         try:
             yield wait
         finally:
             group.discard(wait)
             if not group and self._waits.get(task_id) is group:
                 del self._waits[task_id]
+
+    async def read_at_end(
+        self, task_id: str, read: Callable[[], Awaitable[Task]], wait_s: float, gone: Callable[[], Awaitable[None]]
+    ) -> Task:
+        """The task at its end, or as it is after `wait_s` or when the server stops.
+
+        Args:
+            task_id: whose.
+            read: reads the task; what it raises is raised.
+            wait_s: 0: it is read at once and once.
+            gone: returns when the client has left.
+
+        Raises:
+            CallerGone: the client left first.
+        """
+        with self.waiting(task_id) as wait:  # registered before the task is read: no end can slip through
+            task = await read()
+            if task.state.terminal or wait_s <= 0:
+                return task
+            wait.stored = True
+            if await wait.until_over(wait_s, gone):
+                raise CallerGone
+            return await read()
 
     def awaited_by_others(self, wait: Wait) -> bool:
         """Whether another request of this process waits for the same task."""
@@ -143,7 +168,7 @@ class Subscription:
         self._closing = True
         for group in self._waits.values():
             for wait in group:
-                wait.dismiss()
+                wait.over.cancel()
 
     async def run(self) -> None:
         """Listens for ever; reconnects with growing pauses, and logs an outage once."""
@@ -185,13 +210,10 @@ class Subscription:
             if self.subscribed.is_set():
                 alive = False
                 await pubsub.ping()
-            await self._try_to_catch_up()
-
-    async def _try_to_catch_up(self) -> None:
-        try:
-            await self.catch_up()
-        except EmbedqError:
-            _log.warning("could not catch up with awaited tasks; trying again in %.0f s", self.times.catch_up_s)
+            try:
+                await self.catch_up()
+            except EmbedqError:
+                _log.warning("could not catch up with awaited tasks; trying again in %.0f s", self.times.catch_up_s)
 
     async def catch_up(self) -> None:
         """Reads every awaited task and ends the waits of those that have ended."""

@@ -4,13 +4,14 @@ import asyncio
 import socket
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from hashlib import sha256
 from typing import cast
 
 import pytest
 import redis
 
-from api.request_limits import Holding, ListTurns
+from api.request_limits import Held, ListTurns
 from stack.testing import PATIENCE_S, wait_until
 from tasks.ledger import ANONYMOUS
 from tasks.records.api_keys import environment_owner
@@ -28,18 +29,18 @@ HEAD = (
 @pytest.fixture
 def app(worker: LedgerWorker, serve: Callable[..., ServedApp]) -> Iterator[ServedApp]:
     app = serve()
-    app.process.bodies.budget.limit_bytes = app.process.answers.limit_bytes = 2**20
+    app.process.bodies.most = app.process.answers.most = 2**20
     yield app
-    wait_until(lambda: app.process.bodies.budget.held_bytes == 0, message="bodies are still counted")
-    wait_until(lambda: app.process.answers.held_bytes == 0, message="answers are still counted")
+    wait_until(lambda: app.process.bodies.number == 0, message="bodies are still counted")
+    wait_until(lambda: app.process.answers.number == 0, message="answers are still counted")
 
 
 def half_sent(app: ServedApp, path: bytes, size_bytes: int, key: str = "") -> socket.socket:
     """A connection over which a body comes that never ends, once the server has so much of it."""
-    before = app.process.bodies.budget.held_bytes
+    before = app.process.bodies.number
     connection = socket.create_connection(("127.0.0.1", app.port), timeout=PATIENCE_S)
     connection.sendall(HEAD % (path, key.encode()) + b"{" + b" " * (size_bytes - 1))
-    wait_until(lambda: app.process.bodies.budget.held_bytes >= before + size_bytes, message="it was not read")
+    wait_until(lambda: app.process.bodies.number >= before + size_bytes, message="it was not read")
     return connection
 
 
@@ -52,20 +53,20 @@ def test_bodies_too_many_are_refused_and_small_ones_are_not(app: ServedApp, path
     assert (full.status_code, full.json()["error"]["code"]) == (503, "overloaded")
     assert 1 <= int(full.headers["retry-after"]) <= 5
     assert small.status_code == 202
-    wait_until(lambda: app.process.bodies.budget.held_bytes == 0, message="the client has left, its body has not")
+    wait_until(lambda: app.process.bodies.number == 0, message="the client has left, its body has not")
     assert app.client.post("/v1/tasks", json=LARGE).status_code == 202
 
 
 def test_one_key_fills_half_of_the_budget(worker: LedgerWorker, serve: Callable[..., ServedApp]) -> None:
     keys = ",".join(f"{name}:{sha256(name.encode()).hexdigest()}" for name in ("ann", "bob"))
     app = serve(api_keys=keys)
-    app.process.bodies.budget.limit_bytes = 2**20
+    app.process.bodies.most = 2**20
     with half_sent(app, b"/v1/tasks", 450 * KILOBYTES, "ann"):
         ann, bob = (app.client.post("/v1/tasks", json=LARGE, headers={"x-api-key": name}) for name in ("ann", "bob"))
 
     assert (ann.status_code, ann.json()["error"]["code"]) == (503, "overloaded")
     assert bob.status_code == 202
-    wait_until(lambda: app.process.bodies.budget.held_bytes == 0, message="bodies are still counted")
+    wait_until(lambda: app.process.bodies.number == 0, message="bodies are still counted")
     assert app.client.post("/v1/tasks", json=LARGE, headers={"x-api-key": "ann"}).status_code == 202
 
 
@@ -77,12 +78,12 @@ def test_what_was_refused_is_not_counted(app: ServedApp) -> None:
     for body in (b"{" * 300_000, b'{"input": 7, "user": "' + b"x" * 300_000 + b'"}'):
         answer = app.client.post("/v1/embeddings", content=body, headers={"content-type": "application/json"})
         assert answer.status_code == 400
-    assert app.process.bodies.budget.held_bytes == 0
+    assert app.process.bodies.number == 0
 
 
 def test_an_answer_is_counted_until_it_is_read(worker: LedgerWorker, serve: Callable[..., ServedApp]) -> None:
     app = serve(max_inputs=65_536)
-    app.process.answers.limit_bytes = 2**22
+    app.process.answers.most = 2**22
     with worker.serving():
         path = app.client.post("/v1/tasks", json={"input": ["one"] * 65_536}).headers["location"]
         assert app.client.get(f"{path}?wait=20").json()["status"] == "completed"
@@ -91,13 +92,13 @@ def test_an_answer_is_counted_until_it_is_read(worker: LedgerWorker, serve: Call
         slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         slow.connect(("127.0.0.1", app.port))
         slow.sendall(f"GET {path}/result HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
-        wait_until(lambda: answers.held_bytes > 0, message="it is not counted")
+        wait_until(lambda: answers.number > 0, message="it is not counted")
         other = app.client.get(f"{path}/result")
         file = app.client.get(f"{path}/result", headers={"accept": "application/x-npy"})
         # As text, a vector of one megabyte has three.
-        wait_until(lambda: answers.held_bytes == 3 * 2**20, message="it is counted otherwise")
+        wait_until(lambda: answers.number == 3 * 2**20, message="it is counted otherwise")
         data = b"".join(iter(lambda: slow.recv(65_536), b""))
-    wait_until(lambda: answers.held_bytes == 0, message="it is still counted")
+    wait_until(lambda: answers.number == 0, message="it is still counted")
 
     assert file.status_code == 200, "a file of one megabyte is held once"
     assert (other.status_code, other.json()["error"]["code"]) == (503, "overloaded")
@@ -125,8 +126,8 @@ def test_a_result_is_refused_before_it_is_read(app: ServedApp, worker: LedgerWor
         assert app.client.get(f"/v1/tasks/{task['id']}?wait=20").json()["status"] == "completed"
     redis_client.set(f"eq:result:{task['id']}", "not a hash", ex=60)  # whoever reads it gets a 500
 
-    with Holding(app.process.answers, ANONYMOUS) as other:
-        other.take(2**20)  # all there is
+    with closing(Held(app.process.answers, ANONYMOUS)) as other:
+        other.grow_to(2**20)  # all there is
         refused = app.client.get(f"/v1/tasks/{task['id']}/result")
 
     assert (refused.status_code, refused.json()["error"]["code"]) == (503, "overloaded")

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.types import Message
 
 from api.error_responses import CallerGone
-from api.request_limits import read_body
+from api.request_limits import Held, Shared, read_body
 from tasks.errors import EmbedqError
 from tasks.wire.validation import parse_object
 from tests.raises_code import raises_code
@@ -35,34 +35,34 @@ def request(*chunks: bytes, content_type: str = "application/json", length: str 
 
 
 async def test_chunks_are_joined() -> None:
-    assert await read_body(request(b'{"a"', b":1}"), 100, lambda _size: None) == b'{"a":1}'
+    assert await read_body(request(b'{"a"', b":1}"), 100, Held(Shared(2**20), "me")) == b'{"a":1}'
 
 
 async def test_the_limit_is_inclusive() -> None:
-    assert len(await read_body(request(b"x" * 50, b"x" * 50), 100, lambda _size: None)) == 100
+    assert len(await read_body(request(b"x" * 50, b"x" * 50), 100, Held(Shared(2**20), "me"))) == 100
     with raises_code("body_too_large"):
-        await read_body(request(b"x" * 50, b"x" * 51), 100, lambda _size: None)
+        await read_body(request(b"x" * 50, b"x" * 51), 100, Held(Shared(2**20), "me"))
 
 
 async def test_a_declared_length_is_refused_before_reading() -> None:
     with raises_code("body_too_large"):
-        await read_body(request(b"x", length="101"), 100, lambda _size: None)
+        await read_body(request(b"x", length="101"), 100, Held(Shared(2**20), "me"))
 
 
 @pytest.mark.parametrize("content_type", ["application/json", "Application/JSON; charset=utf-8", "application/x+json"])
 async def test_json_by_any_name(content_type: str) -> None:
-    assert await read_body(request(b"{}", content_type=content_type), 100, lambda _size: None) == b"{}"
+    assert await read_body(request(b"{}", content_type=content_type), 100, Held(Shared(2**20), "me")) == b"{}"
 
 
 @pytest.mark.parametrize("content_type", ["", "text/json", "application/jsonx", "multipart/form-data"])
 async def test_anything_else_is_refused(content_type: str) -> None:
     with raises_code("unsupported_media_type"):
-        await read_body(request(b"{}", content_type=content_type), 100, lambda _size: None)
+        await read_body(request(b"{}", content_type=content_type), 100, Held(Shared(2**20), "me"))
 
 
 async def test_a_client_that_leaves_while_sending() -> None:
     with pytest.raises(CallerGone):
-        await read_body(request(), 100, lambda _size: None)
+        await read_body(request(), 100, Held(Shared(2**20), "me"))
 
 
 @given(st.dictionaries(st.text(), st.none() | st.booleans() | st.text() | st.lists(st.text())))

@@ -1,6 +1,6 @@
 """Who is let in while a process has much in flight, or its event loop is late, and how fast the rest is refused."""
 
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 
 import pytest
 
@@ -11,9 +11,9 @@ from api.request_limits import (
     MAX_LAG_S,
     REFUSALS_AT_ONCE,
     REFUSALS_PER_S,
-    HeldBytes,
-    Holding,
+    Held,
     InFlight,
+    Shared,
     jitter,
     overloaded,
 )
@@ -72,7 +72,7 @@ async def test_a_late_loop_with_much_to_do_takes_no_more(lag_s: float, number: i
 
 
 def test_one_of_several_owners_fills_half_at_most() -> None:
-    in_flight = InFlight(lambda: 0.0, shared=lambda: True)
+    in_flight = InFlight(lambda: 0.0, lambda: True)
     with ExitStack() as stack:
         assert filled(in_flight, stack, "greedy") == MAX_IN_FLIGHT // 2
         assert filled(in_flight, stack, "second") == MAX_IN_FLIGHT // 4
@@ -107,22 +107,22 @@ def test_many_refusals_are_spread_so_that_they_leave_time_to_serve() -> None:
 
 
 def test_bytes_are_held_as_long_as_their_request() -> None:
-    limit = HeldBytes(3 * LARGE, "requests")
-    with Holding(limit, "a") as first, Holding(limit, "a") as second:
-        first.take(1000)
-        assert limit.held_bytes == 0, "few bytes are not counted"
-        first.take(LARGE)
-        first.take(LARGE // 2)
+    limit = Shared(3 * LARGE)
+    with closing(Held(limit, "a")) as first, closing(Held(limit, "a")) as second:
+        first.grow_to(1000)
+        assert limit.number == 0, "few bytes are not counted"
+        first.grow_to(LARGE)
+        first.grow_to(LARGE + LARGE // 2)
         with pytest.raises(Overloaded):
-            second.take(2 * LARGE)
-        second.take(LARGE)
-        assert limit.held_bytes == 2.5 * LARGE
-    assert limit.held_bytes == 0
+            second.grow_to(2 * LARGE)
+        second.grow_to(LARGE)
+        assert limit.number == 2.5 * LARGE
+    assert limit.number == 0
 
 
 def test_a_request_that_is_alone_is_never_refused() -> None:
-    limit = HeldBytes(LARGE, "requests", shared=lambda: True)
-    with Holding(limit, "a") as alone:
-        alone.take(2 * LARGE)
-        with Holding(limit, "b") as other, pytest.raises(Overloaded):
-            other.take(LARGE)
+    limit = Shared(LARGE, lambda: True)
+    with closing(Held(limit, "a")) as alone:
+        alone.grow_to(2 * LARGE)
+        with closing(Held(limit, "b")) as other, pytest.raises(Overloaded):
+            other.grow_to(LARGE)
