@@ -60,7 +60,7 @@ async def read_documents(
             if len(rows) > room:
                 break
         number, line = number + 1, 0
-    documents = [IngestionDocument.of(outcome) for outcome in found]
+    documents = [IngestionDocument.model_validate(outcome) for outcome in found]
     return Page[IngestionDocument].of(documents, more=number < ingestion.next_page, until=until)
 
 

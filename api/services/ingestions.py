@@ -7,7 +7,6 @@ import orjson
 from api.async_storage import AsyncStorage
 from api.idempotency import key_digests
 from api.offload import offload_in_turn
-from api.paging import ListPage, read_page
 from api.schemas.answer_parts import Page, PagePlace
 from api.schemas.ingestions import Ingestion, IngestionDocument, Output, part_tag
 from api.schemas.new_ingestion import FilesSource, NewIngestion, PostgresSink, UrlsSource
@@ -30,9 +29,7 @@ from tasks.records.ingestion_operations import (
     create_ingestion,
     delete_ingestion,
     find_ingestion,
-    list_ingestions,
     read_ingestion,
-    read_ingestions,
     resume_ingestion,
     retry_ingestion,
 )
@@ -42,7 +39,6 @@ from tasks.wire.validation import parse_object, validated
 from worker_config.settings import Settings
 from worker_config.subject import subject_is_task
 
-_LIST_TIMEOUT_S = 5.0
 _FILES_AT_ONCE = 500
 _URLS_SHOWN = 10
 _OPTIONS = ("dimensions", "prompt_name", "input_type", "metadata", "on_conflict")
@@ -77,28 +73,12 @@ class IngestionService:
             made = await self._store(key, wanted, stored, listed)
         return await self.read(key, made)
 
-    async def list(self, key: Key, page: PagePlace) -> Page[Ingestion]:
-        """A page of the caller's ingestions, the newest first.
-
-        Raises:
-            NotFound: the page begins behind no id of an ingestion.
-            RedisUnavailable: no answer.
-        """
-        if page.after is not None and not is_ingestion_id(page.after):
-            raise NotFound("ingestion_not_found", "No ingestion found with the id in `after`.", param="after")
-
-        async def read(after: str | None, limit: int) -> ListPage[str]:
-            ids, more = await self._ledger.run(list_ingestions(key.owner, after=after, limit=limit))
-            return ListPage(ids, ids[-1] if ids else None, more)
-
-        found = await read_page(read, after=page.after, limit=page.limit)
-        records = await self._ledger.run(read_ingestions(found.items), timeout_s=_LIST_TIMEOUT_S) if found.items else []
-        return Page[Ingestion].of(await self._explained(records), more=found.more)
-
     async def read(self, key: Key, ingestion_id: str) -> Ingestion:
         """The ingestion as it is now; raises `NotFound` if the caller has no such."""
-        [ingestion] = await self._explained([await self._own(key, ingestion_id)])
-        return ingestion
+        ingestion = await self._own(key, ingestion_id)
+        shown = Ingestion.model_validate(ingestion)
+        [shown.waiting] = await why_waiting(self._ledger, self._models, [ingestion])
+        return shown
 
     async def documents(
         self, key: Key, ingestion_id: str, status: str | None, page: PagePlace
@@ -255,10 +235,6 @@ class IngestionService:
             found = await self._ledger.run(read_ingestion(ingestion_id))
         there = None if found is None or found.deleted else found
         return own(key, there, NotFound("ingestion_not_found", _UNKNOWN, param="id"))
-
-    async def _explained(self, records: Sequence[ingestions.Ingestion]) -> Sequence[Ingestion]:
-        reasons = await why_waiting(self._ledger, self._models, records)
-        return [Ingestion.of(record, why) for record, why in zip(records, reasons, strict=True)]
 
     async def _catalog(self, key: Key, ingestion_id: str) -> Catalog:
         ingestion = await self._own(key, ingestion_id)

@@ -110,6 +110,16 @@ class Catalog:
         """Of all parts."""
         return sum(part.rows for part in self.parts)
 
+    @property
+    def documents(self) -> int:
+        """With chunks or without, of all parts."""
+        return sum(part.documents for part in self.parts)
+
+    @property
+    def size_bytes(self) -> int:
+        """Of all parts."""
+        return sum(part.size_bytes for part in self.parts)
+
     def find(self, name: str) -> DatasetPart | None:
         """The part that users call so, also one of those retired; None when there is none."""
         # What was retired before this dataset was made is of a deleted one, and waits only for the sweep.
