@@ -14,9 +14,8 @@ from tasks.records.ingestion_operations import read_closed
 from tasks.records.ingestions import ClosedPage, Ingestion, PageStage
 from tasks.storage.storage import Storage
 
-MAX_READ = 20
-"""Stored objects that are read for one answer, which is shorter where they hold little of what is asked for."""
-_CLOSED_AT_ONCE = 500
+_LOOK, _READ = 500, 20
+"""Pages that one answer looks at, and those that it reads: it is shorter where they hold little of what is wanted."""
 _BEHIND = 999_999_999
 """Behind every line of a page."""
 _CURSOR = re.compile(r"([0-9]{1,9})-([0-9]{1,9})")
@@ -42,26 +41,20 @@ async def read_documents(
     if cursor is None:
         raise Invalid("invalid_value", "after must be the last_id of the page before.", param="after")
     number, line = int(cursor[1]), int(cursor[2]) + 1 if place.after else 0
-    opened, found, until, reads = await storage.open(), list[DocumentOutcome](), place.after, 0
-    closed = dict[int, ClosedPage]()
-    first = number
-    while number < ingestion.next_page and reads < MAX_READ and len(found) < place.limit:
-        if (number - first) % _CLOSED_AT_ONCE == 0:
-            closed = {
-                page.number: page for page in await ledger.run(read_closed(ingestion.id, number, _CLOSED_AT_ONCE))
-            }
+    opened, end, reads = await storage.open(), min(ingestion.next_page, number + _LOOK), 0
+    closed = {page.number: page for page in await ledger.run(read_closed(ingestion.id, number, _LOOK))}
+    found = list[tuple[str, DocumentOutcome]]()
+    while number < end and reads < _READ and len(found) <= place.limit:
         read = _reader(ingestion, number, closed.get(number), status)
         if read is not None:
             reads += 1
-            room = place.limit - len(found)
-            rows = await storage.run(_some, opened, read, status, line, room + 1)
-            found += [outcome for _, outcome in rows[:room]]
-            until = f"{number}-{rows[:room][-1][0] if rows else _BEHIND}"
-            if len(rows) > room:
-                break
+            rows = await storage.run(_some, opened, read, status, line, place.limit + 1 - len(found))
+            found += [(f"{number}-{row}", outcome) for row, outcome in rows]
         number, line = number + 1, 0
-    documents = [IngestionDocument.model_validate(outcome) for outcome in found]
-    return Page[IngestionDocument].of(documents, more=number < ingestion.next_page, until=until)
+    shown, more = found[: place.limit], len(found) > place.limit or number < ingestion.next_page
+    until = f"{number - 1}-{_BEHIND}" if more and len(found) <= place.limit else None
+    documents = [IngestionDocument.model_validate(outcome) for _, outcome in shown]
+    return Page[IngestionDocument].of(documents, more=more, until=until or (shown[-1][0] if shown else place.after))
 
 
 def _reader(ingestion: Ingestion, number: int, closed: ClosedPage | None, status: str | None) -> _Read | None:

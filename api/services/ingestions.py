@@ -1,6 +1,7 @@
 """Ingestions: documents in, vectors in a store out."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import orjson
 
@@ -9,7 +10,7 @@ from api.idempotency import key_digests
 from api.offload import offload_in_turn
 from api.schemas.answer_parts import Page, PagePlace
 from api.schemas.ingestions import Ingestion, IngestionDocument, Output, part_tag
-from api.schemas.new_ingestion import FilesSource, NewIngestion, PostgresSink, UrlsSource
+from api.schemas.new_ingestion import NewIngestion, PostgresSink
 from api.served_models import ServedModels
 from api.services.ingestion_checks import check_again, check_new
 from api.services.ingestion_documents import read_documents
@@ -41,7 +42,6 @@ from worker_config.subject import subject_is_task
 
 _FILES_AT_ONCE = 500
 _URLS_SHOWN = 10
-_OPTIONS = ("dimensions", "prompt_name", "input_type", "metadata", "on_conflict")
 _UNKNOWN = "No ingestion found with this id. Use the id from the answer to POST /v1/ingestions."
 
 
@@ -68,9 +68,10 @@ class IngestionService:
         # First of all: a repetition finds what it has made, whatever has become of its files and limits since.
         made = await self._ledger.run(find_ingestion(key.owner, digests)) if digests else None
         if made is None:
-            wanted, stored, listed, files = await offload_in_turn(len(body), self._wanted, key, body, digests)
-            await self._require_files(key, files)
-            made = await self._store(key, wanted, stored, listed)
+            wanted, listed = await offload_in_turn(len(body), self._wanted, key, body, digests)
+            if "files" in wanted.spec["source"]:
+                await self._require_files(key, [file["id"] for file in listed])
+            made = await self._store(key, wanted, listed)
         return await self.read(key, made)
 
     async def read(self, key: Key, ingestion_id: str) -> Ingestion:
@@ -167,28 +168,22 @@ class IngestionService:
 
     def _wanted(
         self, key: Key, body: bytes, digests: tuple[str, str] | None
-    ) -> tuple[ingestions.NewIngestion, str, bytes, Sequence[str]]:
-        """The record, the name and the content of its list in the storage, and the ids of its files."""
+    ) -> tuple[ingestions.NewIngestion, list[Any]]:
+        """The record, and what its source lists."""
         asked = validated(NewIngestion, parse_object(body))
         served = self._models.served(asked.model)
         check_new(asked, self._settings, key.limits, served.entry.max_tokens if served.entry else None)
         check_options(Options(asked.prompt_name, asked.dimensions), served.name, served.entry)
-        ingestion_id, listed, sink = new_ingestion_id(), asked.source.listed(), asked.sink
-        place = "inline" if asked.source.kind == "documents" else "listed"
-        stored = f"{FOLDER}/{ingestion_id}/{place}.json"
-        spec = {
+        ingestion_id, kind, listed, sink = new_ingestion_id(), asked.source.kind, asked.source.listed(), asked.sink
+        place = "inline" if kind == "documents" else "listed"
+        spec = asked.model_dump(exclude={"source"}, exclude_none=True) | {
             # Every step and every poll reads it: ten thousand ids of files have no place in it.
-            "source": asked.source.options() | {asked.source.kind: len(listed)},
-            "chunking": asked.chunking.model_dump(exclude_none=True),
-            "sink": sink.model_dump(exclude_none=True),
-            "mode": asked.mode,
+            "source": asked.source.options() | {kind: len(listed)},
             "model": served.name,
-            "normalize": asked.normalize,
-            place: stored,
-            **({"dry_run": True} if asked.dry_run else {}),
-            **({"urls_shown": listed[:_URLS_SHOWN]} if isinstance(asked.source, UrlsSource) else {}),
-            **asked.model_dump(include={*_OPTIONS}, exclude_none=True),
+            place: f"{FOLDER}/{ingestion_id}/{place}.json",
         }
+        if kind == "urls":
+            spec["urls_shown"] = listed[:_URLS_SHOWN]
         record = ingestions.NewIngestion(
             id=ingestion_id,
             owner=key.owner,
@@ -198,8 +193,7 @@ class IngestionService:
             roots=key.limits.roots,
             shares_table=isinstance(sink, PostgresSink) and key.limits.shares_table(sink.name, sink.table),
         )
-        files = [file.id for file in asked.source.files] if isinstance(asked.source, FilesSource) else []
-        return record, stored, orjson.dumps(listed), files
+        return record, listed
 
     async def _require_files(self, key: Key, ids: Sequence[str]) -> None:
         for first in range(0, len(ids), _FILES_AT_ONCE):
@@ -208,11 +202,11 @@ class IngestionService:
                 param = f"source.files[{index}]"
                 own(key, file, NotFound("file_not_found", f"{param} is no file of yours.", param=param))
 
-    async def _store(self, key: Key, wanted: ingestions.NewIngestion, stored: str, listed: bytes) -> str:
+    async def _store(self, key: Key, wanted: ingestions.NewIngestion, listed: list[Any]) -> str:
         """The id of the ingestion, which another request with the same key may have made in this moment."""
         # The list before the record: whoever works on that finds it there.
-        storage = await self._storage.open()
-        await self._storage.run(storage.write, stored, listed)
+        storage, stored = await self._storage.open(), wanted.spec.get("inline") or wanted.spec["listed"]
+        await self._storage.run(lambda: storage.write(stored, orjson.dumps(listed)))
         try:
             held = await self._storage.run(held_bytes, storage, key.owner)
             quota = quota_of(key, self._settings)
