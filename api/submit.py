@@ -79,7 +79,6 @@ class NewTasks:
 
         Raises:
             RequestError: the subclass that says what is wrong with it.
-            VocabularyNotLoaded: token numbers came before `load_vocabulary`.
         """
         return self.check(kind, parse_object(content), len(content), tokens=tokens)
 

@@ -11,7 +11,6 @@ from api.schemas.embeddings import EmbedBody, TEIInfo
 from api.served_models import ServedModels
 from api.services.service import VERSION
 from api.submit import NewTasks
-from api.token_input import VocabularyNotLoaded, load_vocabulary
 from api.waiting.wait_for_vectors import Gone, SynchronousCalls
 from tasks.errors import Invalid, NotReady
 from tasks.ledger import NewTask
@@ -80,11 +79,7 @@ class EmbeddingService:
         began_s = time.perf_counter()
         wait_s = min(call.patience_s, self._settings.max_wait_s)
         make = partial(self._openai, call.key, call.body, wait_s)
-        try:
-            submission, base64 = await offload_in_turn(len(call.body), make)
-        except VocabularyNotLoaded:
-            await load_vocabulary()
-            submission, base64 = await offload_in_turn(len(call.body), make)
+        submission, base64 = await offload_in_turn(len(call.body), make)
         left_s = wait_s - (time.perf_counter() - began_s)
         result, room = await self._calls.wait_for_vectors(submission, left_s, call.gone)
         size = size_bytes(result)
