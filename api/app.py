@@ -124,7 +124,7 @@ def _add_services(app: FastAPI, process: Process, settings: Settings) -> None:
         settings=settings,
     )
     app.state.datasets = DatasetService(
-        process.datasets, process.storage, process.models, process.calls.embed_query, settings.max_wait_s
+        process.datasets, process.storage, process.models, process.calls, settings.max_wait_s
     )
     app.state.service = ServiceInfo(process.ledger, process.models, process.storage, settings)
     app.state.metrics = process.metrics

@@ -57,8 +57,7 @@ class AsyncDatasets:
         """
         if not datasets.is_dataset_name(name):
             raise dataset_unknown()
-        storage = await self._storage.open()
-        version = await self._storage.run(datasets.present, storage, owner, name)
+        version = await self._storage.run(datasets.present, owner, name)
         if not version.catalog.exists:
             raise dataset_unknown()
         return version

@@ -1,19 +1,16 @@
 """Ingestions as clients see them."""
 
 from collections.abc import Mapping
-from hashlib import sha256
 from typing import Annotated, Any, Literal, NotRequired, Self
 
-from pydantic import AfterValidator, AliasPath, BaseModel, BeforeValidator, Field
+from pydantic import AfterValidator, AliasPath, BeforeValidator, Field
 from typing_extensions import TypedDict
 
 from api.schemas.answer_parts import Counts, NoneIfEmpty, Reason, Seconds, Shown, Usage
 from api.schemas.new_ingestion import SOURCE_KINDS, Mode, SourceKind
 from api.waiting.why_waiting import WAITING, Waiting
 from tasks.records import ingestions
-from tasks.records.datasets import Catalog, DatasetPart
-
-_TAG_CHARS = 32
+from tasks.records.datasets import Catalog
 
 
 class SourceShown(TypedDict):
@@ -122,52 +119,35 @@ class IngestionDocument(Shown):
     tokens: int
 
 
-class OutputPart(BaseModel):
+class OutputPart(Shown):
     """One Parquet file."""
 
     object: Literal["ingestion.part"] = "ingestion.part"
     name: str = Field(examples=["part-000003.parquet"])
     rows: int
     documents: int
-    bytes: int
+    bytes: int = Field(validation_alias="size_bytes")
     etag: str
-    url: str
+    url: str = ""
 
 
-class Output(BaseModel):
+class Output(Shown):
     """The Parquet files of a dataset as it is now."""
 
     object: Literal["list"] = "list"
     dataset: str
-    dataset_id: str | None = Field(description="Of the dataset: one made later under the same name has another.")
+    dataset_id: Annotated[str | None, NoneIfEmpty] = Field(
+        validation_alias="id", description="Of the dataset: one made later under the same name has another."
+    )
     version: int
-    dimension: int | None
+    dimension: Annotated[int | None, NoneIfEmpty]
     rows: int
-    data: list[OutputPart]
+    data: list[OutputPart] = Field(validation_alias="listed")
 
     @classmethod
     def of(cls, ingestion_id: str, catalog: Catalog) -> Self:
         """One version of the dataset of an ingestion."""
-        return cls(
-            dataset=catalog.dataset,
-            dataset_id=catalog.id if catalog.exists else None,
-            version=catalog.version,
-            dimension=catalog.dimension or None,
-            rows=sum(part.rows for part in catalog.listed),
-            data=[
-                OutputPart(
-                    name=part.name,
-                    rows=part.rows,
-                    documents=part.documents,
-                    bytes=part.size_bytes,
-                    etag=part_tag(part),
-                    url=f"/v1/ingestions/{ingestion_id}/output/{part.name}",
-                )
-                for part in catalog.listed
-            ],
-        )
-
-
-def part_tag(part: DatasetPart) -> str:
-    """Never the same for other bytes: stored names are never used twice."""
-    return sha256(f"{part.stored} {part.size_bytes}".encode()).hexdigest()[:_TAG_CHARS]
+        made = cls.model_validate(catalog)
+        for part in made.data:
+            part.url = f"/v1/ingestions/{ingestion_id}/output/{part.name}"
+        return made

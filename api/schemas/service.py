@@ -64,13 +64,6 @@ class LaneBacklog(BaseModel):
     )
 
 
-class ModelLanes(BaseModel):
-    """Both lanes of a model."""
-
-    online: LaneBacklog
-    bulk: LaneBacklog
-
-
 class ServiceModel(ModelFacts):
     """A model, its workers and its queue."""
 
@@ -78,7 +71,7 @@ class ServiceModel(ModelFacts):
     names: list[str] = Field(description="All names under which it is served, this one first.")
     tokens_per_second: float | None = Field(description="Of all its workers, or as last known.")
     workers: list[LiveWorker]
-    lanes: ModelLanes
+    lanes: dict[Literal["online", "bulk"], LaneBacklog]
     leases: int = Field(description="Claims that are being worked on.")
 
 

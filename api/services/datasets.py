@@ -3,7 +3,7 @@
 import time
 from collections.abc import Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,7 @@ from api.error_responses import ItemFailed
 from api.schemas.answer_parts import Page, PagePlace
 from api.schemas.datasets import Chunk, Dataset, Document, ScoredChunk, ScoredChunks, SearchBody
 from api.served_models import ServedModels
+from api.waiting.wait_for_vectors import SynchronousCalls
 from tasks.errors import Invalid
 from tasks.records import datasets
 from tasks.records.api_keys import Key
@@ -26,13 +27,6 @@ if TYPE_CHECKING:
 Vector: TypeAlias = npt.NDArray[np.floating]
 
 
-class EmbedQuery(Protocol):
-    """Encodes a text as a query."""
-
-    async def __call__(self, key: Key, text: str, *, model: str, dimensions: int | None, wait_s: float) -> Vector:
-        """Its vector by the model of this served name; raises `ItemFailed` if it has none."""
-
-
 class DatasetService:
     """The datasets of this service.
 
@@ -40,7 +34,7 @@ class DatasetService:
         datasets: reads what they hold.
         storage: where they are.
         models: that are served.
-        embed_query: waits for the vector of a text.
+        calls: wait for the vector of a text.
         max_wait_s: for that vector.
     """
 
@@ -49,13 +43,13 @@ class DatasetService:
         datasets: AsyncDatasets,
         storage: AsyncStorage,
         models: ServedModels,
-        embed_query: EmbedQuery,
+        calls: SynchronousCalls,
         max_wait_s: float,
     ) -> None:
         self._datasets = datasets
         self._storage = storage
         self._models = models
-        self._embed_query = embed_query
+        self._calls = calls
         self._max_wait_s = max_wait_s
 
     async def list(self, key: Key, page: PagePlace) -> Page[Dataset]:
@@ -67,8 +61,7 @@ class DatasetService:
         """
         if page.after is not None and not datasets.is_dataset_name(page.after):
             raise Invalid("invalid_value", "after must be the last_id of a page before.", param="after")
-        storage = await self._storage.open()
-        catalogs = await self._storage.run(_some, storage, key.owner, page.after, page.limit + 1)
+        catalogs = await self._storage.run(_some, key.owner, page.after, page.limit + 1)
         listed = [Dataset.model_validate(catalog) for catalog in catalogs[: page.limit]]
         return Page[Dataset].of(listed, more=len(catalogs) > page.limit, name="name")
 
@@ -83,10 +76,8 @@ class DatasetService:
             NotFound: there is none.
             StorageUnavailable, DiskFull: it may be there still.
         """
-        storage = await self._storage.open()
-        if not datasets.is_dataset_name(name) or not await self._storage.run(
-            datasets.delete_dataset, storage, key.owner, name
-        ):
+        known = datasets.is_dataset_name(name)
+        if not known or not await self._storage.run(datasets.delete_dataset, key.owner, name):
             raise dataset_unknown()
 
     async def documents(self, key: Key, name: str, page: PagePlace) -> Page[Document]:
@@ -159,7 +150,7 @@ class DatasetService:
             )
         dimensions = catalog.dimension if entry and catalog.dimension < entry.dimension else None
         try:
-            return await self._embed_query(
+            return await self._calls.embed_query(
                 key, body.query or "", model=served.name, dimensions=dimensions, wait_s=self._max_wait_s
             )
         except ItemFailed as error:

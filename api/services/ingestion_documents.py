@@ -41,14 +41,14 @@ async def read_documents(
     if cursor is None:
         raise Invalid("invalid_value", "after must be the last_id of the page before.", param="after")
     number, line = int(cursor[1]), int(cursor[2]) + 1 if place.after else 0
-    opened, end, reads = await storage.open(), min(ingestion.next_page, number + _LOOK), 0
+    end, reads = min(ingestion.next_page, number + _LOOK), 0
     closed = {page.number: page for page in await ledger.run(read_closed(ingestion.id, number, _LOOK))}
     found = list[tuple[str, DocumentOutcome]]()
     while number < end and reads < _READ and len(found) <= place.limit:
         read = _reader(ingestion, number, closed.get(number), status)
         if read is not None:
             reads += 1
-            rows = await storage.run(_some, opened, read, status, line, place.limit + 1 - len(found))
+            rows = await storage.run(_some, read, status, line, place.limit + 1 - len(found))
             found += [(f"{number}-{row}", outcome) for row, outcome in rows]
         number, line = number + 1, 0
     shown, more = found[: place.limit], len(found) > place.limit or number < ingestion.next_page

@@ -9,7 +9,7 @@ from api.async_storage import AsyncStorage
 from api.idempotency import key_digests
 from api.offload import offload_in_turn
 from api.schemas.answer_parts import Page, PagePlace
-from api.schemas.ingestions import Ingestion, IngestionDocument, Output, part_tag
+from api.schemas.ingestions import Ingestion, IngestionDocument, Output
 from api.schemas.new_ingestion import NewIngestion, PostgresSink
 from api.served_models import ServedModels
 from api.services.ingestion_checks import check_again, check_new
@@ -111,7 +111,7 @@ class IngestionService:
         )
         if part is None:
             raise gone
-        return Content(part.stored, part.size_bytes, part_tag(part), part.name, gone)
+        return Content(part.stored, part.size_bytes, part.etag, part.name, gone)
 
     async def cancel(self, key: Key, ingestion_id: str) -> Ingestion:
         """Ends an ingestion; what is loaded stays.
@@ -205,10 +205,10 @@ class IngestionService:
     async def _store(self, key: Key, wanted: ingestions.NewIngestion, listed: list[Any]) -> str:
         """The id of the ingestion, which another request with the same key may have made in this moment."""
         # The list before the record: whoever works on that finds it there.
-        storage, stored = await self._storage.open(), wanted.spec.get("inline") or wanted.spec["listed"]
-        await self._storage.run(lambda: storage.write(stored, orjson.dumps(listed)))
+        stored = wanted.spec.get("inline") or wanted.spec["listed"]
+        await self._storage.run(lambda storage: storage.write(stored, orjson.dumps(listed)))
         try:
-            held = await self._storage.run(held_bytes, storage, key.owner)
+            held = await self._storage.run(held_bytes, key.owner)
             quota = quota_of(key, self._settings)
             limits = RecordLimits(self._settings.max_open_ingestions, quota, key.limits.open_jobs)
             made = await self._ledger.run(create_ingestion(wanted, limits, dataset_bytes=held))
@@ -237,5 +237,5 @@ class IngestionService:
             raise Invalid(
                 "invalid_value", f"The vectors of this ingestion are in the table {sink['table']} of its sink."
             )
-        storage, dataset = await self._storage.open(), sink.get("dataset") or ingestion.id
-        return (await self._storage.run(present, storage, ingestion.owner, dataset)).catalog
+        version = await self._storage.run(present, ingestion.owner, sink.get("dataset") or ingestion.id)
+        return version.catalog

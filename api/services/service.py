@@ -13,7 +13,6 @@ from api.schemas.service import (
     DocumentsWorker,
     LaneBacklog,
     LiveWorker,
-    ModelLanes,
     Ready,
     RedisChecks,
     RedisState,
@@ -119,7 +118,7 @@ class ServiceInfo:
             **ModelFacts.of(self._models.entry(queue)),
             tokens_per_second=overview.rate if overview else None,
             workers=[seen.worker(LiveWorker, worker) for worker in overview.workers] if overview else [],
-            lanes=ModelLanes(online=seen.lane(overview, Lane.ONLINE), bulk=seen.lane(overview, Lane.BULK)),
+            lanes={lane.value: seen.lane(overview, lane) for lane in Lane},
             leases=overview.leases if overview else 0,
         )
 

@@ -163,21 +163,21 @@ def no_thread_for_the_storage(app: ServedApp) -> Iterator[None]:
     """While inside, whoever needs the storage of this process waits: a disk that hangs."""
     release, busy = threading.Event(), threading.Barrier(17)
 
-    def hang() -> None:
+    def hang(_: Storage) -> None:
         busy.wait(PATIENCE_S)
         release.wait(PATIENCE_S)
 
     async def hold() -> None:
         await asyncio.gather(*(app.process.storage.run(hang) for _ in range(16)))
 
-    with ThreadPoolExecutor(1) as holder:
-        held = holder.submit(asyncio.run, hold())
-        busy.wait(PATIENCE_S)
-        try:
-            yield
-        finally:
-            release.set()
-            held.result()
+    held = list[asyncio.Task[None]]()
+    app.call_in_loop(lambda: held.append(asyncio.get_running_loop().create_task(hold())))
+    busy.wait(PATIENCE_S)
+    try:
+        yield
+    finally:
+        release.set()
+        wait_until(held[0].done)
 
 
 def test_what_waited_while_its_tenant_was_purged_is_not_the_next_one_s(
