@@ -107,7 +107,6 @@ def _add_routes(app: FastAPI, router: APIRouter) -> None:
 
 def _add_services(app: FastAPI, process: Process, settings: Settings) -> None:
     app.state.process = process
-    app.state.settings = settings
     app.state.storage = process.storage
     app.state.keys, app.state.rates = process.keys, process.rates
     app.state.in_flight = process.in_flight

@@ -24,7 +24,7 @@ from api.services.jobs import JobService
 from api.services.keys import KeyService
 from api.services.service import ServiceInfo
 from api.services.tasks import TaskService
-from api.uploads import Download, Upload, download, least_bytes, received
+from api.uploads import Download, Upload, download, received
 from api.waiting.subscription import until_gone
 from tasks.records.api_keys import Key
 from tasks.wire.validation import parse_object, validated
@@ -146,11 +146,8 @@ def json_body(kind: type[BaseModel]) -> dict[str, Any]:
 
 
 async def _upload(request: Request, key: Annotated[Key, Depends(known_key)]) -> AsyncIterator[Upload]:
-    state = request.app.state
-    announced = least_bytes(request.headers.get("content-length", ""), state.settings.max_file_bytes)
-    # Before the body is read: whoever is over the quota would otherwise send gigabytes to hear of it.
-    await cast("FileService", state.files).require_room(key, announced)
-    async with received(request, state.settings.max_file_bytes) as upload:
+    files = cast("FileService", request.app.state.files)
+    async with received(request, files.max_bytes, partial(files.require_room, key)) as upload:
         require_still_known(request, key)
         yield upload
 

@@ -108,24 +108,27 @@ class Upload:
     fields: Mapping[str, str] = field(repr=False)
 
 
-def least_bytes(content_length: str, max_file_bytes: int) -> int:
-    """The least size that the file can have by the length of its form; raises `Refused`."""
-    least = max(int(content_length) - _FORM_BYTES, 0) if content_length.isdecimal() else 0
-    if least > max_file_bytes:
-        raise too_large(max_file_bytes)
-    return least
-
-
 @asynccontextmanager
-async def received(request: Request, max_file_bytes: int) -> AsyncIterator[Upload]:
+async def received(
+    request: Request, max_file_bytes: int, require_room: Callable[[int], Awaitable[None]]
+) -> AsyncIterator[Upload]:
     """What a form of multipart/form-data brings, within the block.
 
+    `require_room` gets the least size that the file can have by the length of its form, before the body is read:
+    whoever is over the quota would otherwise send gigabytes to hear of it.
+
     Raises:
+        EmbedqError: `require_room` does.
         Refused, Invalid: the body is not such a form.
         Invalid, Refused: it has no file, or more than a file may have.
         DiskFull, StorageUnavailable: the temporary folder does not take it.
         CallerGone: the client closed the connection first.
     """
+    announced = request.headers.get("content-length", "")
+    least = max(int(announced) - _FORM_BYTES, 0) if announced.isdecimal() else 0
+    if least > max_file_bytes:
+        raise too_large(max_file_bytes)
+    await require_room(least)
     came = 0
 
     async def receive() -> Message:

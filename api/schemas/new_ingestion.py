@@ -104,9 +104,7 @@ class Source(Part):
         max_length=MAX_URLS,
         description="Of files, folders and globs that the server may read (EMBEDQ_INGEST_ROOTS).",
     )
-    documents: Annotated[list[InlineDocument], FailFast()] = Field(
-        [], min_length=1, max_length=MAX_LISTED, description="The documents themselves."
-    )
+    documents: Annotated[list[InlineDocument], FailFast()] = Field([], min_length=1, max_length=MAX_LISTED)
     fields: RecordFields | None = Field(None, description="For records in JSONL, CSV and Parquet.")
     format: Literal["jsonl", "csv", "tsv", "parquet"] | None = Field(
         None, description="Of all files, whatever their names say."

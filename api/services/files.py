@@ -35,6 +35,7 @@ class FileService:
         self._ledger = ledger
         self._storage = storage
         self._settings = settings
+        self.max_bytes = settings.max_file_bytes
 
     async def require_room(self, key: Key, size_bytes: int) -> None:
         """For a file of at least this size. Raises `Forbidden` if it would not be taken."""
