@@ -41,7 +41,7 @@ class AsyncDatasets:
     def __init__(self, storage: AsyncStorage, max_bytes: int) -> None:
         self._storage = storage
         self._max_bytes = max_bytes
-        self._reader: PartReader | None = None
+        self.reader: PartReader | None = None
         self._making = threading.Lock()
         # Not the threads of the storage: a search computes for as long as a dataset is large, and uploads would wait.
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="datasets")
@@ -57,8 +57,7 @@ class AsyncDatasets:
         """
         if not datasets.is_dataset_name(name):
             raise dataset_unknown()
-        storage = await self._storage.open()
-        version = await self._storage.run(datasets.present, storage, owner, name)
+        version = await self._storage.run(datasets.present, owner, name)
         if not version.catalog.exists:
             raise dataset_unknown()
         return version
@@ -86,15 +85,10 @@ class AsyncDatasets:
                 seen = version
         raise Overloaded("This dataset changes faster than it can be read; try again.", retry_after_s=_RETRY_AFTER_S)
 
-    @property
-    def kept_bytes(self) -> int:
-        """What is in memory of all datasets."""
-        return 0 if self._reader is None else self._reader.kept.size_bytes + self._reader.kept_vectors.size_bytes
-
     def forget(self, owners: AbstractSet[str]) -> None:
         """Drops what is kept of the datasets of these owners."""
-        if self._reader is not None:
-            self._reader.forget(owners)
+        if self.reader is not None:
+            self.reader.forget(owners)
 
     def stop(self) -> None:
         """Ends what runs and what waits, at its next read, so that the process need not wait for it."""
@@ -135,9 +129,9 @@ class AsyncDatasets:
                 retry_after_s=120,
             ) from None
         with self._making:
-            if self._reader is None:
-                self._reader = PartReader.within(storage, self._max_bytes)
-        return Contents(self._reader.until(stopping), catalog)
+            if self.reader is None:
+                self.reader = PartReader.within(storage, self._max_bytes)
+        return Contents(self.reader.until(stopping), catalog)
 
 
 def dataset_unknown() -> NotFound:

@@ -5,7 +5,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, BinaryIO, ParamSpec, TypeAlias, TypeVar
+from typing import Any, BinaryIO, Concatenate, ParamSpec, TypeAlias, TypeVar
 
 from tasks.errors import EmbedqError, StorageUnavailable
 from tasks.ledger.operations import Operation
@@ -21,7 +21,6 @@ _THREADS = 16
 """Calls that wait for the storage at the same time; further ones wait for a thread."""
 _LOOK_S = 1.0
 """So long a probe waits for the storage."""
-
 
 Ask: TypeAlias = Callable[[Operation[str]], Coroutine[Any, Any, str]]
 
@@ -40,10 +39,9 @@ class AsyncStorage:
         # Not asyncio's own threads: a disk that hangs would take those along that read large requests.
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="storage")
 
-    async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Calls what reads or writes the storage, in a thread."""
-        call = partial(function, *args, **kwargs)
-        return await asyncio.get_running_loop().run_in_executor(self._threads, call)
+    async def run(self, function: Callable[Concatenate[Storage, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """What a function makes of the storage, in a thread. Raises as `open`, too."""
+        return await self._in_thread(partial(function, await self.open(), *args, **kwargs))
 
     async def open(self) -> Storage:
         """The storage, once it is proved to be the one that Redis knows. Raises `RedisUnavailable` too."""
@@ -53,8 +51,11 @@ class AsyncStorage:
             def ask(operation: Operation[str]) -> str:
                 return asyncio.run_coroutine_threadsafe(self._ask(operation), loop).result()
 
-            self._opened = await self.run(open_proved, self._url, ask)
+            self._opened = await self._in_thread(partial(open_proved, self._url, ask))
         return self._opened
+
+    async def _in_thread(self, call: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, call)
 
     async def trouble(self) -> str:
         """What keeps this process from its storage, in a sentence; "" for nothing, or while nobody can say."""
@@ -67,8 +68,7 @@ class AsyncStorage:
 
     async def _look(self) -> str:
         try:
-            storage = await self.open()
-            await self.run(storage.require)
+            await self.run(lambda storage: storage.require())
         except StorageUnavailable as error:
             return error.detail
         except EmbedqError:  # of Redis, which is another matter
@@ -77,9 +77,8 @@ class AsyncStorage:
 
     async def store(self, name: str, file: BinaryIO) -> None:
         """Stores what is in a file, from its place on, as `Storage.writing`."""
-        storage = await self.open()
 
-        def copy() -> None:
+        def copy(storage: Storage) -> None:
             with storage.writing(name) as writer:
                 for piece in iter(lambda: file.read(CHUNK_BYTES), b""):
                     writer.write(piece)
@@ -89,19 +88,20 @@ class AsyncStorage:
     async def chunks(self, name: str, first: int, size: int) -> AsyncIterator[bytes]:
         """As `Storage.chunks`; but the first one has been read when this returns, so that an error comes at once."""
         pieces = (await self.open()).chunks(name, first, size)
-        head = await self.run(next, pieces, b"")
+        following = partial(next, pieces, b"")
+        head = await self._in_thread(following)
 
         async def all_of_them() -> AsyncIterator[bytes]:
             piece = head
             while piece:
                 yield piece
-                piece = await self.run(next, pieces, b"")
+                piece = await self._in_thread(following)
 
         return all_of_them()
 
     async def delete(self, name: str) -> None:
         """As `Storage.delete`."""
-        await self.run((await self.open()).delete, name)
+        await self.run(lambda storage: storage.delete(name))
 
     async def discard(self, name: str) -> None:
         """Deletes what no record leads to. What cannot be deleted now stays, and is listed for a person."""

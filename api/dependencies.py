@@ -25,7 +25,7 @@ from api.services.jobs import JobService
 from api.services.keys import KeyService
 from api.services.service import ServiceInfo
 from api.services.tasks import TaskService
-from api.uploads import Download, Upload, download, least_bytes, received
+from api.uploads import Download, Upload, download, received
 from api.waiting.subscription import until_gone
 from tasks.records.api_keys import Key
 from tasks.wire.validation import parse_object, validated
@@ -147,12 +147,8 @@ def json_body(kind: type[BaseModel]) -> dict[str, Any]:
 
 
 async def _upload(request: Request, key: Annotated[Key, Depends(known_key)]) -> AsyncIterator[Upload]:
-    state = request.app.state
-    announced = least_bytes(request.headers.get("content-length", ""), state.settings.max_file_bytes)
-    # Before the body is read: whoever is over the quota would otherwise send gigabytes to hear of it.
-    require_room = partial(cast("FileService", state.files).require_room, key)
-    await require_room(announced)
-    async with received(request, state.settings.max_file_bytes, require_room) as upload:
+    files = cast("FileService", request.app.state.files)
+    async with received(request, files.max_bytes, partial(files.require_room, key)) as upload:
         require_still_known(request, key)
         yield upload
 
@@ -197,14 +193,14 @@ Answer = Annotated[Held, Depends(_answer)]
 """Has the bytes of the answer until the last one is sent."""
 
 
-async def _large_json(gone: Gone, answer: Answer) -> Callable[[Coroutine[Any, Any, bytes]], Awaitable[Response]]:
-    async def response(work: Coroutine[Any, Any, bytes]) -> Response:
+async def _large_json(gone: Gone, answer: Answer) -> Callable[[Coroutine[Any, Any, BaseModel]], Awaitable[Response]]:
+    async def response(work: Coroutine[Any, Any, BaseModel]) -> Response:
         leaving, working = asyncio.create_task(gone()), asyncio.create_task(work)
         try:
             await asyncio.wait((leaving, working), return_when=asyncio.FIRST_COMPLETED)
             if not working.done():
                 raise CallerGone
-            content = working.result()
+            content = (await asyncio.to_thread(working.result().model_dump_json)).encode()
         finally:
             leaving.cancel()
             working.cancel()
@@ -214,6 +210,6 @@ async def _large_json(gone: Gone, answer: Answer) -> Callable[[Coroutine[Any, An
     return response
 
 
-LargeJSON = Annotated[Callable[[Coroutine[Any, Any, bytes]], Awaitable[Response]], Depends(_large_json)]
-"""Makes a response of the JSON that comes out of a call, which is cancelled when the client leaves first. The response
-counts as long as it is sent; raises `Overloaded`."""
+LargeJSON = Annotated[Callable[[Coroutine[Any, Any, BaseModel]], Awaitable[Response]], Depends(_large_json)]
+"""Makes a response of what comes out of a call, which is cancelled when the client leaves first. The response counts as
+long as it is sent; raises `Overloaded`."""

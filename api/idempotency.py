@@ -31,8 +31,13 @@ def checked_key(key: str | None) -> str | None:
 
 
 def key_digests(key: str | None, request: bytes) -> tuple[str, str] | None:
-    """Digests of a checked key and of the request that came with it, as batches and ingestions keep them."""
-    return None if key is None else (_digest([key.encode()]), _digest([request]))
+    """Those of a checked key, if there is one."""
+    return None if key is None else digests_of(key, request)
+
+
+def digests_of(key: str, request: bytes) -> tuple[str, str]:
+    """Digests of a key and of the request that came with it, as batches and ingestions keep them."""
+    return _digest([key.encode()]), _digest([request])
 
 
 def alias_of_key(key: str | None, body: bytes) -> Alias | None:

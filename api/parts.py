@@ -77,7 +77,7 @@ def add_parts(of: State, settings: Settings, process: int | None, times: Waiting
         keys=keys,
         settings=settings,
     )
-    of.datasets = DatasetService(dataset_files, storage, models, calls.embed_query, settings.max_wait_s)
+    of.datasets = DatasetService(dataset_files, storage, models, calls, settings.max_wait_s)
     of.files = FileService(ledger, storage, settings)
     of.batches = BatchService(ledger, models, settings)
     of.ingestions = IngestionService(ledger, models, storage, settings)

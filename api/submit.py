@@ -1,7 +1,6 @@
 """From a checked body to a task in the ledger, and what callers are told for whom there is no room."""
 
-import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
@@ -10,7 +9,6 @@ import orjson
 
 from api.idempotency import alias_of_work
 from api.metrics import Metrics
-from api.offload import offload
 from api.request_limits import InFlight, jitter
 from api.schemas.embeddings import TaskBody
 from api.served_models import ServedModels
@@ -25,7 +23,7 @@ from tasks.ledger.task import KeyAdmission
 from tasks.ledger.unit_cutting import cut_texts
 from tasks.records.api_keys import Key
 from tasks.wire.embeddings_body import EmbeddingsBody, check_options, read_body
-from tasks.wire.token_input import VocabularyNotLoaded, load_vocabulary, texts_of_tokens
+from tasks.wire.token_input import texts_of_tokens
 from tasks.wire.validation import parse_object
 from worker_config.settings import Settings
 from worker_config.subject import SpanAttributes, link_task, span, subject_is_task
@@ -57,15 +55,6 @@ class Wanted:
     wait_s: float | None = None
 
 
-async def made_of(content: bytes, make: Callable[[], R]) -> R:
-    """What `make` makes of a body, by `NewTasks`: as `offload` does, with the vocabulary of token numbers."""
-    try:
-        return await offload(len(content), make)
-    except VocabularyNotLoaded:
-        await asyncio.to_thread(load_vocabulary)  # everybody else is served meanwhile
-        return await offload(len(content), make)
-
-
 class NewTasks:
     """Makes tasks of bodies, within the server's limits. No I/O, so it can run in a thread.
 
@@ -88,7 +77,6 @@ class NewTasks:
 
         Raises:
             RequestError: the subclass that says what is wrong with it.
-            VocabularyNotLoaded: token numbers came before `load_vocabulary`.
         """
         return self.check(kind, parse_object(content), len(content), tokens=True)
 

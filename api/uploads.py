@@ -96,8 +96,6 @@ def _range(wanted: str | None, size: int) -> range | None:
 _FORM_BYTES = 2**20
 """Room for the other parts of a form, and for what stands between them."""
 _MAX_FIELDS, _MAX_FIELD_BYTES = 64, 65_536
-_ASKED_BYTES = 2**24
-"""After so many, it is asked again whether there is room: a form need not say how long it is, and others come too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,19 +108,14 @@ class Upload:
     fields: Mapping[str, str] = field(repr=False)
 
 
-def least_bytes(content_length: str, max_file_bytes: int) -> int:
-    """The least size that the file can have by the length of its form; raises `Refused`."""
-    least = max(int(content_length) - _FORM_BYTES, 0) if content_length.isdecimal() else 0
-    if least > max_file_bytes:
-        raise too_large(max_file_bytes)
-    return least
-
-
 @asynccontextmanager
 async def received(
     request: Request, max_file_bytes: int, require_room: Callable[[int], Awaitable[None]]
 ) -> AsyncIterator[Upload]:
-    """What a form of multipart/form-data brings, within the block. `require_room` gets the least size of its file.
+    """What a form of multipart/form-data brings, within the block.
+
+    `require_room` gets the least size that the file can have by the length of its form, before the body is read:
+    whoever is over the quota would otherwise send gigabytes to hear of it.
 
     Raises:
         EmbedqError: `require_room` does.
@@ -131,17 +124,19 @@ async def received(
         DiskFull, StorageUnavailable: the temporary folder does not take it.
         CallerGone: the client closed the connection first.
     """
-    came = asked = 0
+    announced = request.headers.get("content-length", "")
+    least = max(int(announced) - _FORM_BYTES, 0) if announced.isdecimal() else 0
+    if least > max_file_bytes:
+        raise too_large(max_file_bytes)
+    await require_room(least)
+    came = 0
 
     async def receive() -> Message:
-        nonlocal came, asked
+        nonlocal came
         message = await request.receive()
         came += len(message.get("body", b""))
         if came > max_file_bytes + _FORM_BYTES:
             raise too_large(max_file_bytes)
-        if came - asked >= _ASKED_BYTES:
-            asked = came
-            await require_room(came - _FORM_BYTES)
         return message
 
     form = await _form(Request(request.scope, receive))
@@ -169,15 +164,13 @@ async def _form(request: Request) -> FormData:
 
 
 def _upload(form: FormData) -> Upload:
-    files = {name: value for name, value in form.multi_items() if isinstance(value, UploadFile)}
-    fields = {name: value for name, value in form.multi_items() if isinstance(value, str)}
-    if files.keys() - {"file"}:
-        raise Invalid("invalid_value", "A file must come in the part named 'file'.", param="file")
-    if "file" in fields:
-        raise Invalid("invalid_value", "The part 'file' must be a file, with a name.", param="file")
-    if "file" not in files:
-        raise Invalid("missing_required_parameter", "Missing required parameter: 'file'.", param="file")
-    return Upload(files["file"].filename or "", files["file"].size or 0, files["file"].file, fields)
+    file, parts = form.get("file"), form.multi_items()
+    if not isinstance(file, UploadFile):
+        other = file is not None or any(isinstance(value, UploadFile) for _, value in parts)
+        code = "invalid_value" if other else "missing_required_parameter"
+        raise Invalid(code, "The form needs a part 'file': a file with a name.", param="file")
+    fields = {name: value for name, value in parts if isinstance(value, str)}
+    return Upload(file.filename or "", file.size or 0, file.file, fields)
 
 
 def too_large(limit: int, name: str = "EMBEDQ_MAX_FILE_BYTES") -> Refused:

@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Response
 
 from api.auth import BatchMaker, BatchReader
-from api.dependencies import Batches, IdempotencyKey, LargeJSON, PageQuery, json_body, read_json
+from api.dependencies import Batches, IdempotencyKey, Jobs, LargeJSON, PageQuery, json_body, read_json
 from api.schemas.answer_parts import Deleted, Page
 from api.schemas.batches import Batch, NewBatch
 
@@ -24,9 +24,9 @@ async def create_batch(
 
 
 @router.get("", response_model=Page[Batch])
-async def list_batches(key: BatchReader, batches: Batches, page: PageQuery, answer: LargeJSON) -> Response:
+async def list_batches(key: BatchReader, jobs: Jobs, page: PageQuery, answer: LargeJSON) -> Response:
     """Lists the caller's batches, newest first."""
-    return await answer(batches.list(key, page))
+    return await answer(jobs.list(key, page, ["batch"]))
 
 
 @router.get("/{batch_id}")

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Query, Response
 from pydantic import BeforeValidator
 
 from api.auth import IngestionMaker, IngestionReader
-from api.dependencies import Downloaded, IdempotencyKey, Ingestions, PageQuery, SmallBody, json_body
+from api.dependencies import Downloaded, IdempotencyKey, Ingestions, Jobs, LargeJSON, PageQuery, SmallBody, json_body
 from api.schemas.answer_parts import Deleted, Page
 from api.schemas.files import CONTENT
 from api.schemas.ingestions import Ingestion, IngestionDocument, Output
@@ -35,10 +35,10 @@ async def create_ingestion(
     return made
 
 
-@router.get("")
-async def list_ingestions(key: IngestionReader, ingestions: Ingestions, page: PageQuery) -> Page[Ingestion]:
+@router.get("", response_model=Page[Ingestion])
+async def list_ingestions(key: IngestionReader, jobs: Jobs, page: PageQuery, answer: LargeJSON) -> Response:
     """Lists the caller's ingestions, newest first."""
-    return await ingestions.list(key, page)
+    return await answer(jobs.list(key, page, ["ingestion"]))
 
 
 @router.get("/{ingestion_id}")

@@ -2,10 +2,10 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Response
 
 from api.auth import Reader
-from api.dependencies import Jobs, PageQuery
+from api.dependencies import Jobs, LargeJSON, PageQuery
 from api.schemas.answer_parts import Page
 from api.schemas.jobs import Job
 
@@ -17,9 +17,9 @@ KindQuery = Annotated[
 StatusQuery = Annotated[list[str] | None, Query(description="States to list, separated by commas; all by default.")]
 
 
-@router.get("")
+@router.get("", response_model=Page[Job])
 async def list_jobs(
-    key: Reader, jobs: Jobs, page: PageQuery, kind: KindQuery = None, status: StatusQuery = None
-) -> Page[Job]:
+    key: Reader, jobs: Jobs, page: PageQuery, answer: LargeJSON, *, kind: KindQuery = None, status: StatusQuery = None
+) -> Response:
     """Lists the caller's tasks, batches and ingestions together, newest first: the objects themselves."""
-    return await jobs.list(key, kind or (), status or (), page)
+    return await answer(jobs.list(key, page, kind or (), status or ()))

@@ -6,7 +6,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Annotated, Generic, Literal, Self, TypeVar
 
-from pydantic import BaseModel, Field, StringConstraints
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 
 T = TypeVar("T")
 
@@ -14,6 +14,18 @@ MAX_METADATA_PAIRS = 16
 MetadataKey = Annotated[str, StringConstraints(min_length=1, max_length=64)]
 MetadataValue = Annotated[str, StringConstraints(max_length=512)]
 Metadata = Annotated[dict[MetadataKey, MetadataValue] | None, Field(max_length=MAX_METADATA_PAIRS)]
+
+
+class Shown(BaseModel):
+    """What clients see of a record, read from its attributes."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+
+Seconds = Annotated[int, AfterValidator(lambda milliseconds: milliseconds // 1000)]
+"""Whole Unix seconds, as clients read times, of a record's milliseconds."""
+NoneIfEmpty = BeforeValidator(lambda value: value or None)
+"""For records in which "" and 0 stand for nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +81,7 @@ class Deleted(BaseModel):
     deleted: Literal[True] = True
 
 
-class Counts(BaseModel):
+class Counts(Shown):
     """How many texts or requests there are, and how many have ended in which way."""
 
     total: int
@@ -84,7 +96,7 @@ class Usage(BaseModel):
     total_tokens: int
 
 
-class Reason(BaseModel):
+class Reason(Shown):
     """Why something failed; `code` is stable."""
 
     code: str

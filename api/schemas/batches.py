@@ -1,20 +1,18 @@
 """Batches as OpenAI's clients know them."""
 
 import re
-from typing import Annotated, Literal, Self
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
 
 import orjson
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import AfterValidator, AliasPath, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
+from pydantic_core import PydanticCustomError
 
-from api.schemas.answer_parts import Counts, Metadata, unix_seconds
+from api.schemas.answer_parts import Counts, Metadata, Seconds, Shown
 from api.waiting.why_waiting import WAITING, Waiting
-from tasks.errors import Invalid
-from tasks.records import batches
-from tasks.records.batches import ENDPOINT, BatchStatus
+from tasks.records.batches import BatchFault, BatchStatus
 
 _MAX_WINDOW_H = 31 * 24
-_WINDOW = re.compile(r"([1-9]\d{0,3})h", re.ASCII)
-_MS_PER_HOUR = 3_600_000
 
 Short = Annotated[str, StringConstraints(min_length=1, max_length=512)]
 
@@ -28,6 +26,14 @@ class OutputLife(BaseModel):
     seconds: int = Field(ge=3600, le=2_592_000)
 
 
+def _whole_hours(window: str) -> str:
+    if re.fullmatch("[1-9][0-9]{0,2}h", window) is None or int(window[:-1]) > _MAX_WINDOW_H:
+        raise PydanticCustomError(
+            "window", f"Input should be '24h', or another whole number of hours up to '{_MAX_WINDOW_H}h'"
+        )
+    return window
+
+
 class NewBatch(BaseModel):
     """Body of `POST /v1/batches`. Unknown fields are ignored, `null` counts as absent."""
 
@@ -35,48 +41,32 @@ class NewBatch(BaseModel):
         strict=True,
         extra="ignore",
         json_schema_extra={
-            "examples": [{"input_file_id": "file-019a…", "endpoint": ENDPOINT, "completion_window": "24h"}]
+            "examples": [{"input_file_id": "file-019a…", "endpoint": "/v1/embeddings", "completion_window": "24h"}]
         },
     )
 
     input_file_id: Short = Field(description="A file uploaded with the purpose `batch`.")
-    endpoint: Short = Field(
-        description="The only call that batches can make here.", json_schema_extra={"enum": [ENDPOINT]}
-    )
-    completion_window: Short = Field(
+    endpoint: Literal["/v1/embeddings"] = Field(description="The only call that batches can make here.")
+    completion_window: Annotated[Short, AfterValidator(_whole_hours)] = Field(
         description=f"`24h`; any whole number of hours up to {_MAX_WINDOW_H}.",
-        json_schema_extra={"pattern": f"^{_WINDOW.pattern}$"},
+        json_schema_extra={"pattern": "^[1-9][0-9]{0,2}h$"},
     )
     metadata: Metadata = Field(None, description="Kept with the batch.")
     output_expires_after: OutputLife | None = None
 
+    @property
     def window_ms(self) -> int:
-        """The completion window's length; raises `Invalid`."""
-        window = _WINDOW.fullmatch(self.completion_window)
-        if window is None or int(window[1]) > _MAX_WINDOW_H:
-            raise Invalid(
-                "invalid_value",
-                f"completion_window must be '24h', or another whole number of hours up to '{_MAX_WINDOW_H}h'.",
-                param="completion_window",
-            )
-        return int(window[1]) * _MS_PER_HOUR
+        """The completion window's length."""
+        return int(self.completion_window[:-1]) * 3_600_000
 
-    def require_endpoint(self) -> None:
-        """Raises `Invalid` when the endpoint is one that batches cannot call."""
-        if self.endpoint != ENDPOINT:
-            raise Invalid(
-                "invalid_value", f"Invalid value for endpoint. Supported values: '{ENDPOINT}'.", param="endpoint"
-            )
-
+    @property
     def digested(self) -> bytes:
         """Equal for bodies that ask for the same batch."""
         return orjson.dumps(self.model_dump(), option=orjson.OPT_SORT_KEYS)
 
 
-class BatchError(BaseModel):
+class BatchError(Shown):
     """One reason why a batch failed; `line` counts from 1."""
-
-    model_config = ConfigDict(from_attributes=True)
 
     code: str
     message: str
@@ -113,19 +103,29 @@ class BatchUsage(BaseModel):
     total_tokens: int
 
 
-class Batch(BaseModel):
+def _errors(faults: Sequence[BatchFault]) -> dict[str, Any] | None:
+    return {"data": faults} if faults else None
+
+
+def _usage(tokens: int | None) -> dict[str, int] | None:
+    return None if tokens is None else {"input_tokens": tokens, "total_tokens": tokens}
+
+
+def _when(status: BatchStatus) -> Any:
+    return Field(None, validation_alias=AliasPath("times", status))
+
+
+class Batch(Shown):
     """A batch. Times are Unix seconds; those of states that it has not reached are null."""
 
     id: str = Field(examples=["batch_019a8f6e3c5b7d1e9f002b7c4d5e6f70"])
     object: Literal["batch"] = "batch"
     endpoint: Literal["/v1/embeddings"] = "/v1/embeddings"
     # Strict clients of OpenAI's schema take no null here.
-    model: str = Field(
-        "",
-        exclude_if=lambda name: not name,
-        description="The model that its lines name; absent until they have been read.",
+    model: Annotated[str, BeforeValidator(lambda name: name or "")] = Field(
+        exclude_if=lambda name: not name, description="The model that its lines name; absent until they have been read."
     )
-    errors: BatchErrors | None
+    errors: Annotated[BatchErrors | None, BeforeValidator(_errors)]
     input_file_id: str
     completion_window: str
     status: Literal[
@@ -133,47 +133,17 @@ class Batch(BaseModel):
     ]
     output_file_id: str | None
     error_file_id: str | None
-    created_at: int
-    expires_at: int
-    failed_at: int | None
-    in_progress_at: int | None
-    finalizing_at: int | None
-    completed_at: int | None
-    expired_at: int | None
-    cancelling_at: int | None
-    cancelled_at: int | None
+    created_at: Seconds = Field(validation_alias="created_ms")
+    expires_at: Seconds = Field(validation_alias="expires_ms")
+    failed_at: Seconds | None = _when(BatchStatus.FAILED)
+    in_progress_at: Seconds | None = _when(BatchStatus.IN_PROGRESS)
+    finalizing_at: Seconds | None = _when(BatchStatus.FINALIZING)
+    completed_at: Seconds | None = _when(BatchStatus.COMPLETED)
+    expired_at: Seconds | None = _when(BatchStatus.EXPIRED)
+    cancelling_at: Seconds | None = _when(BatchStatus.CANCELLING)
+    cancelled_at: Seconds | None = _when(BatchStatus.CANCELLED)
     counts: Counts = Field(description="Requests, by what became of them.")
-    request_counts: Counts = Field(description="The same by OpenAI's name.")
-    usage: BatchUsage | None
+    request_counts: Counts = Field(validation_alias=AliasPath("counts"), description="The same by OpenAI's name.")
+    usage: Annotated[BatchUsage | None, BeforeValidator(_usage)] = Field(validation_alias="tokens")
     metadata: dict[str, str] | None
-    waiting: Waiting | None = WAITING
-
-    @classmethod
-    def of(cls, batch: batches.Batch, waiting: Waiting | None) -> Self:
-        """The batch of the ledger."""
-        times = {
-            f"{status}_at": unix_seconds(batch.times.get(status))
-            for status in BatchStatus
-            if status is not BatchStatus.VALIDATING
-        }
-        # Of all errors at once: there may be a thousand.
-        errors = BatchErrors.model_validate({"data": batch.errors}) if batch.errors else None
-        tokens, counts = batch.tokens, Counts(total=batch.total, completed=batch.completed, failed=batch.failed)
-        return cls(
-            id=batch.id,
-            model=batch.model or "",
-            errors=errors,
-            input_file_id=batch.input_file_id,
-            completion_window=batch.completion_window,
-            status=batch.status.value,
-            output_file_id=batch.output_file_id,
-            error_file_id=batch.error_file_id,
-            created_at=batch.created_ms // 1000,
-            expires_at=batch.expires_ms // 1000,
-            counts=counts,
-            request_counts=counts,
-            usage=None if tokens is None else BatchUsage(input_tokens=tokens, total_tokens=tokens),
-            metadata=dict(batch.metadata) if batch.metadata else None,
-            waiting=waiting,
-            **times,
-        )
+    waiting: Annotated[Waiting | None, WAITING] = None

@@ -7,42 +7,29 @@ import orjson
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 from pydantic_core import PydanticCustomError
 
-from tasks.records.datasets import Catalog
+from api.schemas.answer_parts import NoneIfEmpty, Seconds, Shown
 from tasks.wire.validation import MAX_METADATA_PAIRS
 
 
-class Dataset(BaseModel):
+class Dataset(Shown):
     """What ingestions have loaded into Parquet files under one name. Times are Unix seconds."""
 
     id: str = Field(description="Of this dataset: one made later under the same name has another.")
     object: Literal["dataset"] = "dataset"
-    name: str = Field(examples=["handbook"])
+    name: str = Field(validation_alias="dataset", examples=["handbook"])
     version: int
-    created_at: int
-    updated_at: int
-    vectors: str | None = Field(description="The model, its revision and what else makes vectors comparable.")
-    dimension: int | None
+    created_at: Seconds = Field(validation_alias="created_ms")
+    updated_at: Seconds = Field(validation_alias="written_ms")
+    vectors: Annotated[str | None, NoneIfEmpty] = Field(
+        description="The model, its revision and what else makes vectors comparable."
+    )
+    dimension: Annotated[int | None, NoneIfEmpty]
     rows: int
     documents: int
-    bytes: int
-    of_one_ingestion: bool = Field(description="It has no name of its own and goes with its ingestion's record.")
-
-    @classmethod
-    def of(cls, catalog: Catalog) -> Self:
-        """The dataset in this version."""
-        return cls(
-            id=catalog.id,
-            name=catalog.dataset,
-            version=catalog.version,
-            created_at=catalog.created_ms // 1000,
-            updated_at=catalog.written_ms // 1000,
-            vectors=catalog.vectors or None,
-            dimension=catalog.dimension or None,
-            rows=catalog.rows,
-            documents=sum(part.documents for part in catalog.parts),
-            bytes=sum(part.size_bytes for part in catalog.parts),
-            of_one_ingestion=catalog.anonymous,
-        )
+    bytes: int = Field(validation_alias="size_bytes")
+    of_one_ingestion: bool = Field(
+        validation_alias="anonymous", description="It has no name of its own and goes with its ingestion's record."
+    )
 
 
 class DeletedDataset(BaseModel):
@@ -56,9 +43,9 @@ class DeletedDataset(BaseModel):
 class Document(BaseModel):
     """A document that has chunks in a dataset."""
 
-    id: str
+    id: str = Field(validation_alias="doc_id")
     chunks: int
-    source_uri: str | None
+    source_uri: Annotated[str | None, NoneIfEmpty]
     title: str | None = Field(
         description="The field `title` of its metadata, or the first heading above its beginning."
     )
@@ -69,33 +56,22 @@ class Document(BaseModel):
         """The document with so many chunks; `row`: the first of them as it is stored."""
         metadata = orjson.loads(row["metadata"])
         title = metadata.get("title")
-        return cls(
-            id=row["doc_id"],
-            chunks=chunks,
-            source_uri=row["source_uri"] or None,
-            title=title if title and isinstance(title, str) else next(iter(row["headings"]), None),
-            metadata=metadata,
-        )
+        if not title or not isinstance(title, str):
+            title = next(iter(row["headings"]), None)
+        return cls.model_validate({**row, "chunks": chunks, "title": title, "metadata": metadata})
 
 
 class Chunk(BaseModel):
     """A slice of a document."""
 
-    document_id: str
-    chunk: int = Field(description="Its number in the document, from 0.")
+    document_id: str = Field(validation_alias="doc_id")
+    chunk: int = Field(validation_alias="chunk_index", description="Its number in the document, from 0.")
     text: str
     start: int | None = Field(description="Its first character in the parsed document.")
     end: int | None
     headings: list[str] = Field(description="Above it, the outermost first.")
     page: int | None
-    metadata: dict[str, Any] = Field(description="Of the document.")
-
-    @classmethod
-    def of(cls, row: Mapping[str, Any], **more: Any) -> Self:
-        """The chunk as it is stored. `more`: fields that are not."""
-        same = {name: row[name] for name in ("text", "start", "end", "headings", "page")}
-        metadata = orjson.loads(row["metadata"])
-        return cls(document_id=row["doc_id"], chunk=row["chunk_index"], metadata=metadata, **same, **more)
+    metadata: Annotated[dict[str, Any], BeforeValidator(orjson.loads)] = Field(description="Of the document.")
 
 
 class ScoredChunk(Chunk):

@@ -5,37 +5,26 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, Field, ValidationError
 
-from api.schemas.answer_parts import unix_seconds
+from api.schemas.answer_parts import Seconds, Shown
 from tasks.errors import Invalid
-from tasks.records.files import FileRecord
 from tasks.wire.validation import translated
 
 _MONTH_S = 2_592_000
 
 
-class File(BaseModel):
+class File(Shown):
     """A file. Times are Unix seconds."""
 
     id: str = Field(examples=["file-019a8f6e3c5b7d1e9f002b7c4d5e6f70"])
     object: Literal["file"] = "file"
-    bytes: int
-    created_at: int
-    expires_at: int | None = Field(description="When it is deleted; null: when you delete it.")
+    bytes: int = Field(validation_alias="size_bytes")
+    created_at: Seconds = Field(validation_alias="created_ms")
+    expires_at: Seconds | None = Field(
+        validation_alias="expires_ms", description="When it is deleted; null: when you delete it."
+    )
     filename: str
     purpose: Literal["assistants", "batch", "evals", "fine-tune", "user_data", "vision", "batch_output"]
     status: Literal["processed"] = "processed"
-
-    @classmethod
-    def of(cls, file: FileRecord) -> Self:
-        """The file of the ledger."""
-        return cls(
-            id=file.id,
-            bytes=file.size_bytes,
-            created_at=file.created_ms // 1000,
-            expires_at=unix_seconds(file.expires_ms),
-            filename=file.filename,
-            purpose=file.purpose.value,
-        )
 
 
 class NewFile(BaseModel):

@@ -1,20 +1,16 @@
 """Ingestions as clients see them."""
 
 from collections.abc import Mapping
-from hashlib import sha256
 from typing import Annotated, Any, Literal, NotRequired, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, AliasPath, BeforeValidator, Field
 from typing_extensions import TypedDict
 
-from api.schemas.answer_parts import Counts, Reason, Usage, unix_seconds
+from api.schemas.answer_parts import Counts, NoneIfEmpty, Reason, Seconds, Shown, Usage
 from api.schemas.new_ingestion import SOURCE_KINDS, Mode, SourceKind
 from api.waiting.why_waiting import WAITING, Waiting
 from tasks.records import ingestions
-from tasks.records.datasets import Catalog, DatasetPart
-from tasks.records.document_outcomes import DocumentOutcome
-
-_TAG_CHARS = 32
+from tasks.records.datasets import Catalog
 
 
 class SourceShown(TypedDict):
@@ -28,12 +24,10 @@ class SourceShown(TypedDict):
     records: NotRequired[bool]
 
 
-class DocumentCounts(BaseModel):
+class DocumentCounts(Shown):
     """Documents, by what became of them: completed ones are loaded, or were there unchanged."""
 
-    model_config = ConfigDict(from_attributes=True)
-
-    total: int = Field(validation_alias="documents", description="Known so far; all of them once listing_complete.")
+    total: int = Field(description="Known so far; all of them once listing_complete.")
     in_progress: int
     completed: int
     failed: int
@@ -44,10 +38,8 @@ class DocumentCounts(BaseModel):
     emptied: int = Field(description="Of the completed ones: they have no text any more, and lost their chunks.")
 
 
-class ChunkCounts(BaseModel):
+class ChunkCounts(Shown):
     """Chunks, by how far they are, and their tokens."""
-
-    model_config = ConfigDict(from_attributes=True)
 
     total: int = Field(validation_alias="chunks")
     embedded: int = Field(validation_alias="chunks_embedded")
@@ -56,81 +48,14 @@ class ChunkCounts(BaseModel):
 
 
 Hundredths = Annotated[float, AfterValidator(lambda number: round(number, 2))]
+Tenths = Annotated[float, AfterValidator(lambda number: round(number, 1))]
 
 
-class Rate(BaseModel):
+class Rate(Shown):
     """Of the last half minute or so; of the whole once it has ended."""
-
-    model_config = ConfigDict(from_attributes=True)
 
     documents_per_s: Hundredths
     chunks_per_s: Hundredths = Field(description="Embedded; in a dry run, cut.")
-
-
-class Ingestion(BaseModel):
-    """An ingestion. Times are Unix seconds."""
-
-    id: str = Field(examples=["ing_019a8f6e3c5b7d1e9f002b7c4d5e6f70"])
-    object: Literal["ingestion"] = "ingestion"
-    status: Literal["queued", "in_progress", "finalizing", "completed", "failed", "cancelling", "cancelled"]
-    created_at: int
-    started_at: int | None
-    finished_at: int | None
-    expires_at: int | None = Field(description="When this record is deleted; null while it is open.")
-    model: str
-    source: SourceShown
-    chunking: dict[str, Any] = Field(description="As it was asked for.")
-    sink: dict[str, Any] = Field(description="As it was asked for.")
-    mode: Mode
-    dry_run: bool
-    metadata: dict[str, str]
-    counts: Counts = Field(description="Of documents; those that are there unchanged have completed.")
-    file_counts: DocumentCounts
-    listing_complete: bool
-    chunks: ChunkCounts
-    usage: Usage
-    rate: Rate | None
-    eta_s: float | None = Field(description="Seconds to the end; null while that is unknown.")
-    estimate_s: float | None = Field(description="Of a dry run: how long the model would take.")
-    error: Reason | None
-    waiting_for: str | None = Field(description="model, sink, storage or worker, while it cannot go on without.")
-    waiting: Waiting | None = WAITING
-    resumable: bool = Field(description="It has failed through no fault of its request: retry goes on where it was.")
-    warnings: list[str] = Field(description="What its owner should know of the vectors.")
-
-    @classmethod
-    def of(cls, record: ingestions.Ingestion, waiting: Waiting | None = None) -> Self:
-        """The ingestion of the ledger."""
-        counts, spec, error = record.counts, record.spec, record.error
-        started = [at for status, at in record.times.items() if status != "queued"]
-        return cls(
-            id=record.id,
-            status=record.status.value,
-            created_at=record.created_ms // 1000,
-            started_at=unix_seconds(min(started, default=None)),
-            finished_at=unix_seconds(record.finished_ms),
-            expires_at=unix_seconds(record.expires_ms),
-            model=record.model,
-            source=_source(spec),
-            chunking=spec["chunking"],
-            sink=spec["sink"],
-            mode=spec["mode"],
-            dry_run=record.dry_run,
-            metadata=spec.get("metadata") or {},
-            counts=Counts(total=counts.documents, completed=counts.completed, failed=counts.failed),
-            file_counts=DocumentCounts.model_validate(counts),
-            listing_complete=record.listing_complete,
-            chunks=ChunkCounts.model_validate(counts),
-            usage=Usage(prompt_tokens=counts.tokens, total_tokens=counts.tokens),
-            rate=record.rate and Rate.model_validate(record.rate),
-            eta_s=None if record.eta_s is None else round(record.eta_s, 1),
-            estimate_s=record.estimate_s,
-            error=error and Reason(code=error.code, message=error.message),
-            waiting_for=record.waiting_for,
-            waiting=waiting,
-            resumable=record.resumable,
-            warnings=[record.warning] if record.warning else [],
-        )
 
 
 def _source(spec: Mapping[str, Any]) -> SourceShown:
@@ -140,80 +65,89 @@ def _source(spec: Mapping[str, Any]) -> SourceShown:
     return {**shown, "urls": spec["urls_shown"]} if "urls_shown" in spec else shown
 
 
-class IngestionDocument(BaseModel):
+def _usage(counts: ingestions.Counts) -> Usage:
+    return Usage(prompt_tokens=counts.tokens, total_tokens=counts.tokens)
+
+
+class Ingestion(Shown):
+    """An ingestion. Times are Unix seconds."""
+
+    id: str = Field(examples=["ing_019a8f6e3c5b7d1e9f002b7c4d5e6f70"])
+    object: Literal["ingestion"] = "ingestion"
+    status: Literal["queued", "in_progress", "finalizing", "completed", "failed", "cancelling", "cancelled"]
+    created_at: Seconds = Field(validation_alias="created_ms")
+    started_at: Seconds | None = Field(validation_alias="started_ms")
+    finished_at: Seconds | None = Field(validation_alias="finished_ms")
+    expires_at: Seconds | None = Field(
+        validation_alias="expires_ms", description="When this record is deleted; null while it is open."
+    )
+    model: str
+    source: Annotated[SourceShown, BeforeValidator(_source)] = Field(validation_alias="spec")
+    chunking: dict[str, Any] = Field(validation_alias=AliasPath("spec", "chunking"), description="As it was asked for.")
+    sink: dict[str, Any] = Field(validation_alias=AliasPath("spec", "sink"), description="As it was asked for.")
+    mode: Mode = Field(validation_alias=AliasPath("spec", "mode"))
+    dry_run: bool
+    metadata: dict[str, str] = Field({}, validation_alias=AliasPath("spec", "metadata"))
+    counts: Counts = Field(description="Of documents; those that are there unchanged have completed.")
+    file_counts: DocumentCounts = Field(validation_alias=AliasPath("counts"))
+    listing_complete: bool
+    chunks: ChunkCounts = Field(validation_alias=AliasPath("counts"))
+    usage: Annotated[Usage, BeforeValidator(_usage)] = Field(validation_alias=AliasPath("counts"))
+    rate: Rate | None
+    eta_s: Tenths | None = Field(description="Seconds to the end; null while that is unknown.")
+    estimate_s: float | None = Field(description="Of a dry run: how long the model would take.")
+    error: Reason | None
+    waiting_for: str | None = Field(description="model, sink, storage or worker, while it cannot go on without.")
+    waiting: Annotated[Waiting | None, WAITING] = None
+    resumable: bool = Field(description="It has failed through no fault of its request: retry goes on where it was.")
+    warnings: Annotated[list[str], BeforeValidator(lambda warning: [warning] if warning else [])] = Field(
+        validation_alias="warning", description="What its owner should know of the vectors."
+    )
+
+
+class IngestionDocument(Shown):
     """One document of an ingestion."""
 
     id: str
     object: Literal["ingestion.document"] = "ingestion.document"
-    source_uri: str
+    source_uri: str = Field(validation_alias="uri")
     status: Literal["queued", "parsing", "embedding", "loading", "loaded", "unchanged", "failed", "counted"]
     stage: str | None = Field(description="Of a failed one: where.")
-    last_error: Reason | None
-    content_hash: str | None
+    last_error: Reason | None = Field(validation_alias="fault")
+    content_hash: Annotated[str | None, NoneIfEmpty]
     chunks: int
     tokens: int
 
-    @classmethod
-    def of(cls, outcome: DocumentOutcome) -> Self:
-        """The document as a page of the pipeline has left it."""
-        return cls(
-            id=outcome.id,
-            source_uri=outcome.uri,
-            status=outcome.status.value,
-            stage=outcome.stage,
-            last_error=Reason(code=outcome.code, message=outcome.message) if outcome.code else None,
-            content_hash=outcome.content_hash or None,
-            chunks=outcome.chunks,
-            tokens=outcome.tokens,
-        )
 
-
-class OutputPart(BaseModel):
+class OutputPart(Shown):
     """One Parquet file."""
 
     object: Literal["ingestion.part"] = "ingestion.part"
     name: str = Field(examples=["part-000003.parquet"])
     rows: int
     documents: int
-    bytes: int
+    bytes: int = Field(validation_alias="size_bytes")
     etag: str
-    url: str
+    url: str = ""
 
 
-class Output(BaseModel):
+class Output(Shown):
     """The Parquet files of a dataset as it is now."""
 
     object: Literal["list"] = "list"
     dataset: str
-    dataset_id: str | None = Field(description="Of the dataset: one made later under the same name has another.")
+    dataset_id: Annotated[str | None, NoneIfEmpty] = Field(
+        validation_alias="id", description="Of the dataset: one made later under the same name has another."
+    )
     version: int
-    dimension: int | None
+    dimension: Annotated[int | None, NoneIfEmpty]
     rows: int
-    data: list[OutputPart]
+    data: list[OutputPart] = Field(validation_alias="listed")
 
     @classmethod
     def of(cls, ingestion_id: str, catalog: Catalog) -> Self:
         """One version of the dataset of an ingestion."""
-        return cls(
-            dataset=catalog.dataset,
-            dataset_id=catalog.id if catalog.exists else None,
-            version=catalog.version,
-            dimension=catalog.dimension or None,
-            rows=sum(part.rows for part in catalog.listed),
-            data=[
-                OutputPart(
-                    name=part.name,
-                    rows=part.rows,
-                    documents=part.documents,
-                    bytes=part.size_bytes,
-                    etag=part_tag(part),
-                    url=f"/v1/ingestions/{ingestion_id}/output/{part.name}",
-                )
-                for part in catalog.listed
-            ],
-        )
-
-
-def part_tag(part: DatasetPart) -> str:
-    """Never the same for other bytes: stored names are never used twice."""
-    return sha256(f"{part.stored} {part.size_bytes}".encode()).hexdigest()[:_TAG_CHARS]
+        made = cls.model_validate(catalog)
+        for part in made.data:
+            part.url = f"/v1/ingestions/{ingestion_id}/output/{part.name}"
+        return made

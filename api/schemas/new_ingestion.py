@@ -1,21 +1,20 @@
 """What an ingestion is asked for with. What a schema cannot say is in `api.services.ingestion_checks`."""
 
 from collections.abc import Sequence
-from typing import Annotated, Any, ClassVar, Literal, TypeAlias, get_args
+from typing import Annotated, Any, Literal, TypeAlias, get_args
 
 from pydantic import (
     AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
-    Discriminator,
     FailFast,
     Field,
     StringConstraints,
-    Tag,
     ValidationInfo,
     WithJsonSchema,
     field_validator,
+    model_validator,
 )
 from pydantic_core import PydanticCustomError
 
@@ -62,6 +61,13 @@ class FileReference(Part):
     metadata: DocumentMetadata | None = Field(None, description="Goes with each of its chunks.")
 
 
+_File = Annotated[
+    FileReference,
+    BeforeValidator(lambda value: {"id": value} if isinstance(value, str) else value),
+    WithJsonSchema({"anyOf": [_NAME, FileReference.model_json_schema()]}, mode="validation"),
+]
+
+
 class InlineDocument(Part):
     """A document in the request itself."""
 
@@ -86,13 +92,46 @@ SOURCE_KINDS: Sequence[SourceKind] = get_args(SourceKind)
 """Fields of `source`, one of which a request has."""
 
 
-class _Source(Part):
-    kind: ClassVar[SourceKind]
+class Source(Part):
+    """What is read: one of files, urls and documents."""
+
+    files: Annotated[list[_File], FailFast()] = Field(
+        [], min_length=1, max_length=MAX_LISTED, description="Uploaded files: ids, or objects that say more."
+    )
+    urls: Annotated[list[Annotated[str, StringConstraints(min_length=1, max_length=4096)]], FailFast()] = Field(
+        [],
+        min_length=1,
+        max_length=MAX_URLS,
+        description="Of files, folders and globs that the server may read (EMBEDQ_INGEST_ROOTS).",
+    )
+    documents: Annotated[list[InlineDocument], FailFast()] = Field([], min_length=1, max_length=MAX_LISTED)
     fields: RecordFields | None = Field(None, description="For records in JSONL, CSV and Parquet.")
     format: Literal["jsonl", "csv", "tsv", "parquet"] | None = Field(
         None, description="Of all files, whatever their names say."
     )
     records: bool | None = Field(None, description="false: a file of records is one document, too.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_one_kind(cls, source: Any) -> Any:
+        if not isinstance(source, dict):
+            return source
+        given = [kind for kind in SOURCE_KINDS if source.get(kind) is not None]
+        if not given:
+            kinds = f"{', '.join(SOURCE_KINDS[:-1])} and {SOURCE_KINDS[-1]}"
+            raise Invalid("missing_required_parameter", f"source needs one of {kinds}.", param="source")
+        if len(given) > 1:
+            raise Invalid(
+                "invalid_value",
+                f"source has {' and '.join(given)}; one ingestion has one kind of source.",
+                param=f"source.{given[1]}",
+            )
+        return source
+
+    @property
+    def kind(self) -> SourceKind:
+        """Which of the three it is."""
+        return next(kind for kind in SOURCE_KINDS if getattr(self, kind))
 
     def listed(self) -> list[Any]:
         """What it names, as JSON."""
@@ -101,64 +140,11 @@ class _Source(Part):
 
     def options(self) -> dict[str, Any]:
         """The rest of it, as JSON."""
-        options = self.model_dump(exclude={str(self.kind)}, exclude_none=True)
+        options = self.model_dump(exclude=set[str](SOURCE_KINDS), exclude_none=True)
         if self.fields and self.fields.metadata == ["*"]:
             options["fields"]["metadata"] = "*"
         return options
 
-
-class FilesSource(_Source):
-    """Uploaded files."""
-
-    kind = "files"
-    files: Annotated[
-        list[
-            Annotated[
-                FileReference,
-                BeforeValidator(lambda value: {"id": value} if isinstance(value, str) else value),
-                WithJsonSchema({"anyOf": [_NAME, FileReference.model_json_schema()]}, mode="validation"),
-            ]
-        ],
-        FailFast(),
-    ] = Field(min_length=1, max_length=MAX_LISTED, description="Ids, or objects that say more.")
-
-
-class UrlsSource(_Source):
-    """What the server may read (EMBEDQ_INGEST_ROOTS)."""
-
-    kind = "urls"
-    urls: Annotated[list[Annotated[str, StringConstraints(min_length=1, max_length=4096)]], FailFast()] = Field(
-        min_length=1, max_length=MAX_URLS, description="Of files, folders and globs."
-    )
-
-
-class DocumentsSource(_Source):
-    """The documents themselves."""
-
-    kind = "documents"
-    documents: Annotated[list[InlineDocument], FailFast()] = Field(min_length=1, max_length=MAX_LISTED)
-
-
-def _kind_of(source: Any) -> str:
-    given = [kind for kind in SOURCE_KINDS if source.get(kind) is not None] if isinstance(source, dict) else ["files"]
-    kinds = f"{', '.join(SOURCE_KINDS[:-1])} and {SOURCE_KINDS[-1]}"
-    if not given:
-        raise Invalid("missing_required_parameter", f"source needs one of {kinds}.", param="source")
-    if len(given) > 1:
-        raise Invalid(
-            "invalid_value",
-            f"source has {' and '.join(given)}; one ingestion has one kind of source.",
-            param=f"source.{given[1]}",
-        )
-    return f"[{given[0]}]"
-
-
-Source = Annotated[
-    Annotated[FilesSource, Tag("[files]")]
-    | Annotated[UrlsSource, Tag("[urls]")]
-    | Annotated[DocumentsSource, Tag("[documents]")],
-    Discriminator(_kind_of),
-]
 
 # The rest of a body.
 

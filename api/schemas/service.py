@@ -2,7 +2,10 @@
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
+
+from api.schemas.answer_parts import Shown
+from api.schemas.models import ModelFacts
 
 
 class Live(BaseModel):
@@ -30,10 +33,8 @@ class RedisState(BaseModel):
     seen_at: float | None = Field(description="When it answered last, in Unix seconds by the clock of the API's host.")
 
 
-class DocumentsWorker(BaseModel):
+class DocumentsWorker(Shown):
     """A documents worker that beats."""
-
-    model_config = ConfigDict(from_attributes=True)
 
     id: str
     pid: int | None = Field(
@@ -63,26 +64,14 @@ class LaneBacklog(BaseModel):
     )
 
 
-class ModelLanes(BaseModel):
-    """Both lanes of a model."""
-
-    online: LaneBacklog
-    bulk: LaneBacklog
-
-
-class ServiceModel(BaseModel):
-    """A model, its workers and its queue. What no worker has told yet is null."""
+class ServiceModel(ModelFacts):
+    """A model, its workers and its queue."""
 
     id: str
     names: list[str] = Field(description="All names under which it is served, this one first.")
-    dimension: int | None
-    max_tokens: int | None
-    device: str | None
-    compute: str | None
-    precision: str | None
     tokens_per_second: float | None = Field(description="Of all its workers, or as last known.")
     workers: list[LiveWorker]
-    lanes: ModelLanes
+    lanes: dict[Literal["online", "bulk"], LaneBacklog]
     leases: int = Field(description="Claims that are being worked on.")
 
 
@@ -105,10 +94,8 @@ class ServiceState(BaseModel):
     documents: DocumentsQueue
 
 
-class RedisCheck(BaseModel):
+class RedisCheck(Shown):
     """One fact of the Redis, judged."""
-
-    model_config = ConfigDict(from_attributes=True)
 
     name: Literal["version", "appendonly", "maxmemory-policy", "appendfsync", "replicas", "clock"]
     value: str | None = Field(description="As Redis has it; null if it does not tell.")

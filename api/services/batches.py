@@ -1,24 +1,18 @@
 """Batches: create, list, read, cancel, try again, delete."""
 
-import asyncio
-from collections.abc import Sequence
-from contextlib import suppress
-from weakref import WeakValueDictionary
-
-from api.idempotency import key_digests
-from api.paging import ListPage, read_page
+from api.idempotency import digests_of, key_digests
 from api.schemas import batches as schemas
-from api.schemas.answer_parts import MAX_METADATA_PAIRS, Page, PagePlace
+from api.schemas.answer_parts import MAX_METADATA_PAIRS
 from api.schemas.batches import Batch
 from api.served_models import ServedModels
 from api.services.owned import own, quota_of
-from api.waiting.why_waiting import Waiting, why_waiting
-from tasks.errors import Conflict, NotFound, TooMany
+from api.waiting.why_waiting import why_waiting
+from tasks.errors import Conflict, NotFound
 from tasks.ledger import AsyncLedger
 from tasks.records import batches
 from tasks.records.api_keys import Key
 from tasks.records.batches import BatchStatus, NewBatch, is_batch_id, new_batch_id
-from tasks.records.creation import RecordLimits
+from tasks.records.creation import RecordKind, RecordLimits, find_record
 from tasks.records.files import read_files
 from worker_config.settings import Settings
 from worker_config.subject import subject_is_task
@@ -27,10 +21,6 @@ RETRY_OF = "retry_of"
 """Key in the metadata of a batch that tries another one again: the id of that one."""
 _NO_ERROR_FILE = "Nobody knows any more which of its requests failed; send them in a new batch."
 _CANCELLABLE = [status for status in BatchStatus if not status.terminal and status is not BatchStatus.CANCELLING]
-_NOTHING_NEW = RecordLimits(max_open=0)
-_AT_ONCE = 10
-"""Batches that one reply of Redis has. Each may have a thousand errors, and until it is read, it counts as memory that
-Redis uses: whoever only reads must not fill it."""
 
 
 class BatchService:
@@ -40,62 +30,33 @@ class BatchService:
         self._ledger = ledger
         self._models = models
         self._settings = settings
-        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def create(self, key: Key, body: schemas.NewBatch, idempotency_key: str | None) -> Batch:
         """Starts a batch over a file. Faults of the file show later. A repetition returns the same batch.
 
         Raises:
-            Invalid: batches cannot make this call, or not in this time.
             Refused: the key was used for another batch.
             TooMany, Forbidden, StorageFull: the caller may start none now.
         """
-        body.require_endpoint()
         new = NewBatch(
             id=new_batch_id(),
             owner=key.owner,
             input_file_id=body.input_file_id,
             completion_window=body.completion_window,
-            window_ms=body.window_ms(),
+            window_ms=body.window_ms,
             ttl_ms=round(self._settings.batch_ttl_s * 1000),
             metadata=body.metadata,
             output_expires_s=body.output_expires_after.seconds if body.output_expires_after else None,
-            key=key_digests(idempotency_key, body.digested()),
+            key=key_digests(idempotency_key, body.digested),
         )
         return await self._start(key, new)
 
-    async def list(self, key: Key, page: PagePlace) -> bytes:
-        """The JSON of a `Page[Batch]`: the caller's, the newest first.
-
-        Raises:
-            NotFound: the page begins behind no id of a batch.
-        """
-        if page.after is not None and not is_batch_id(page.after):
-            raise NotFound("batch_not_found", "No batch found with the id in `after`.", param="after")
-
-        async def read(after: str | None, limit: int) -> ListPage[str]:
-            ids, more = await self._ledger.run(batches.list_batches(key.owner, after=after, limit=limit))
-            return ListPage(ids, ids[-1] if ids else None, more)
-
-        # One list of an owner at a time, for the memory of Redis.
-        turn = self._turns.setdefault(key.owner, asyncio.Lock())
-        async with turn:
-            found = await read_page(read, after=page.after, limit=page.limit)
-            records: list[batches.Batch] = []
-            for start in range(0, len(found.items), _AT_ONCE):
-                later = await self._ledger.run(batches.read_batches_later(found.items[start : start + _AT_ONCE]))
-                records += await asyncio.to_thread(later)
-        waiting = await self._waiting(records)
-
-        def made() -> bytes:
-            listed = [Batch.of(record, why) for record, why in zip(records, waiting, strict=True)]
-            return Page[Batch].of(listed, more=found.more).model_dump_json().encode()
-
-        return await asyncio.to_thread(made)
-
     async def read(self, key: Key, batch_id: str) -> Batch:
         """A batch as it is now; raises `NotFound`."""
-        return await self._explained(await self._own(key, batch_id))
+        batch = await self._own(key, batch_id)
+        shown = Batch.model_validate(batch)
+        [shown.waiting] = await why_waiting(self._ledger, self._models, [batch])
+        return shown
 
     async def cancel(self, key: Key, batch_id: str) -> Batch:
         """Cancels a batch; what was finished will be in its files.
@@ -123,13 +84,12 @@ class BatchService:
             TooMany, Forbidden, StorageFull: the caller may start none now.
         """
         batch = await self._own(key, batch_id)
-        new = _again(batch, self._settings)
-        try:
-            await self._require_files(new)
-        except NotFound:
-            with suppress(TooMany):  # a repetition needs them no more
-                return await self._start(key, new, _NOTHING_NEW)
-            raise
+        digests = digests_of(f"\0retry {batch.id}", b"")  # of characters that no caller's key can have
+        new = _again(batch, self._settings, digests)
+        made = await self._ledger.run(find_record(RecordKind.BATCH, key.owner, digests))
+        if made is not None:  # a repetition needs the files no more
+            return await self.read(key, made)
+        await self._require_files(new)
         return await self._start(key, new)
 
     async def delete(self, key: Key, batch_id: str) -> None:
@@ -147,10 +107,8 @@ class BatchService:
                 f"Cannot delete a batch with status '{status}'. Cancel it, and delete it when it has ended.",
             )
 
-    async def _start(self, key: Key, new: NewBatch, limits: RecordLimits | None = None) -> Batch:
-        if limits is None:
-            quota = quota_of(key, self._settings)
-            limits = RecordLimits(self._settings.max_open_batches, quota, key.limits.open_jobs)
+    async def _start(self, key: Key, new: NewBatch) -> Batch:
+        limits = RecordLimits(self._settings.max_open_batches, quota_of(key, self._settings), key.limits.open_jobs)
         memory_percent = self._settings.max_redis_memory_percent
         create = batches.create_batch(new, limits, max_memory_percent=memory_percent)
         return await self.read(key, await self._ledger.run(create))
@@ -175,15 +133,8 @@ class BatchService:
         )
         return own(key, None if batch is None or batch.deleted else batch, missing)
 
-    async def _explained(self, batch: batches.Batch) -> Batch:
-        [reason] = await self._waiting([batch])
-        return Batch.of(batch, reason)
 
-    async def _waiting(self, records: Sequence[batches.Batch]) -> Sequence[Waiting | None]:
-        return await why_waiting(self._ledger, self._models, records)
-
-
-def _again(batch: batches.Batch, settings: Settings) -> NewBatch:
+def _again(batch: batches.Batch, settings: Settings, digests: tuple[str, str]) -> NewBatch:
     if not batch.status.terminal:
         raise Conflict(
             "batch_not_ended",
@@ -201,6 +152,6 @@ def _again(batch: batches.Batch, settings: Settings) -> NewBatch:
         ttl_ms=round(settings.batch_ttl_s * 1000),
         metadata=metadata if len(metadata) <= MAX_METADATA_PAIRS else batch.metadata,
         output_expires_s=batch.output_expires_s,
-        key=key_digests(f"\0retry {batch.id}", b""),  # of characters that no caller's key can have
+        key=digests,
         only_file_id=batch.error_file_id or batch.only_file_id,
     )

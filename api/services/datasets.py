@@ -3,7 +3,7 @@
 import time
 from collections.abc import Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,7 @@ from api.error_responses import ItemFailed
 from api.schemas.answer_parts import Page, PagePlace
 from api.schemas.datasets import Chunk, Dataset, Document, ScoredChunk, ScoredChunks, SearchBody
 from api.served_models import ServedModels
+from api.waiting.wait_for_vectors import SynchronousCalls
 from tasks.errors import Invalid
 from tasks.records import datasets
 from tasks.records.api_keys import Key
@@ -26,13 +27,6 @@ if TYPE_CHECKING:
 Vector: TypeAlias = npt.NDArray[np.floating]
 
 
-class EmbedQuery(Protocol):
-    """Encodes a text as a query."""
-
-    async def __call__(self, key: Key, text: str, *, model: str, dimensions: int | None, wait_s: float) -> Vector:
-        """Its vector by the model of this served name; raises `ItemFailed` if it has none."""
-
-
 class DatasetService:
     """The datasets of this service.
 
@@ -40,7 +34,7 @@ class DatasetService:
         datasets: reads what they hold.
         storage: where they are.
         models: that are served.
-        embed_query: waits for the vector of a text.
+        calls: wait for the vector of a text.
         max_wait_s: for that vector.
     """
 
@@ -49,13 +43,13 @@ class DatasetService:
         datasets: AsyncDatasets,
         storage: AsyncStorage,
         models: ServedModels,
-        embed_query: EmbedQuery,
+        calls: SynchronousCalls,
         max_wait_s: float,
     ) -> None:
         self._datasets = datasets
         self._storage = storage
         self._models = models
-        self._embed_query = embed_query
+        self._calls = calls
         self._max_wait_s = max_wait_s
 
     async def list(self, key: Key, page: PagePlace) -> Page[Dataset]:
@@ -67,14 +61,13 @@ class DatasetService:
         """
         if page.after is not None and not datasets.is_dataset_name(page.after):
             raise Invalid("invalid_value", "after must be the last_id of a page before.", param="after")
-        storage = await self._storage.open()
-        catalogs = await self._storage.run(_some, storage, key.owner, page.after, page.limit + 1)
-        listed = [Dataset.of(catalog) for catalog in catalogs[: page.limit]]
+        catalogs = await self._storage.run(_some, key.owner, page.after, page.limit + 1)
+        listed = [Dataset.model_validate(catalog) for catalog in catalogs[: page.limit]]
         return Page[Dataset].of(listed, more=len(catalogs) > page.limit, name="name")
 
     async def read(self, key: Key, name: str) -> Dataset:
         """The dataset as it is now; raises `NotFound` and `StorageUnavailable`."""
-        return Dataset.of((await self._datasets.present(key.owner, name)).catalog)
+        return Dataset.model_validate((await self._datasets.present(key.owner, name)).catalog)
 
     async def delete(self, key: Key, name: str) -> None:
         """Deletes a dataset for good, with all its vectors.
@@ -83,41 +76,37 @@ class DatasetService:
             NotFound: there is none.
             StorageUnavailable, DiskFull: it may be there still.
         """
-        storage = await self._storage.open()
-        if not datasets.is_dataset_name(name) or not await self._storage.run(
-            datasets.delete_dataset, storage, key.owner, name
-        ):
+        known = datasets.is_dataset_name(name)
+        if not known or not await self._storage.run(datasets.delete_dataset, key.owner, name):
             raise dataset_unknown()
 
-    async def documents(self, key: Key, name: str, page: PagePlace) -> bytes:
-        """The JSON of a `Page[Document]`: those that have chunks.
+    async def documents(self, key: Key, name: str, page: PagePlace) -> Page[Document]:
+        """A page of those that have chunks.
 
         Raises:
             Invalid: the page begins behind no place.
             EmbedqError: as `AsyncDatasets.read`.
         """
 
-        def listed(contents: "Contents") -> bytes:
+        def listed(contents: "Contents") -> Page[Document]:
             found = contents.documents(page.after, page.limit)
             documents = [Document.of(document.chunks, document.row) for document in found.items]
-            until = str(found.until) if found.until else None
-            return _json(Page[Document].of(documents, more=found.more, until=until))
+            return Page[Document].of(documents, more=found.more, until=str(found.until or "") or None)
 
         return await self._datasets.read(key.owner, name, listed)
 
-    async def chunks(self, key: Key, name: str, page: PagePlace, document_id: str | None) -> bytes:
-        """The JSON of a `Page[Chunk]`, of one document or of all. Raises as `documents`."""
+    async def chunks(self, key: Key, name: str, page: PagePlace, document_id: str | None) -> Page[Chunk]:
+        """A page of chunks, of one document or of all. Raises as `documents`."""
 
-        def listed(contents: "Contents") -> bytes:
+        def listed(contents: "Contents") -> Page[Chunk]:
             found = contents.chunks(document_id, page.after, page.limit)
-            data = [Chunk.of(row) for row in found.items]
-            until = str(found.until) if found.until else None
-            return _json(Page[Chunk](data=data, first_id=None, last_id=until, has_more=found.more))
+            data, until = [Chunk.model_validate(row) for row in found.items], str(found.until or "") or None
+            return Page[Chunk](data=data, first_id=None, last_id=until, has_more=found.more)
 
         return await self._datasets.read(key.owner, name, listed)
 
-    async def search(self, key: Key, name: str, body: SearchBody) -> bytes:
-        """The JSON of `ScoredChunks`: those nearest to a text or a vector, by comparing it with all of them.
+    async def search(self, key: Key, name: str, body: SearchBody) -> ScoredChunks:
+        """Those nearest to a text or a vector, by comparing it with all of them.
 
         Raises:
             RequestError: the text, the vector or the model does not fit.
@@ -134,14 +123,11 @@ class DatasetService:
             vector = np.array(body.vector, np.float64)
         began = time.perf_counter()
 
-        def found(contents: "Contents") -> bytes:
+        def found(contents: "Contents") -> ScoredChunks:
             near = [] if vector is None else _nearest(contents, vector, body)
-            catalog = contents.catalog
-            took_ms = round((time.perf_counter() - began) * 1000, 1)
-            return _json(
-                ScoredChunks(
-                    data=near, dataset=catalog.dataset, version=catalog.version, rows=catalog.rows, took_ms=took_ms
-                )
+            catalog, took_ms = contents.catalog, round((time.perf_counter() - began) * 1000, 1)
+            return ScoredChunks(
+                data=near, dataset=catalog.dataset, version=catalog.version, rows=catalog.rows, took_ms=took_ms
             )
 
         return await self._datasets.read(key.owner, name, found)
@@ -164,7 +150,7 @@ class DatasetService:
             )
         dimensions = catalog.dimension if entry and catalog.dimension < entry.dimension else None
         try:
-            return await self._embed_query(
+            return await self._calls.embed_query(
                 key, body.query or "", model=served.name, dimensions=dimensions, wait_s=self._max_wait_s
             )
         except ItemFailed as error:
@@ -189,8 +175,4 @@ def _nearest(contents: "Contents", vector: Vector, body: SearchBody) -> list[Sco
     if not np.isfinite(length) or length == 0:
         raise Invalid("invalid_value", "The vector has no direction: its length is 0 or not finite.", param="vector")
     rows = contents.nearest(vector, body.limit, body.filter)
-    return [ScoredChunk.of(row.fields, score=round(row.score, 6)) for row in rows]
-
-
-def _json(answer: Page[Any] | ScoredChunks) -> bytes:
-    return answer.model_dump_json().encode()
+    return [ScoredChunk.model_validate({**row.fields, "score": round(row.score, 6)}) for row in rows]

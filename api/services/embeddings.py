@@ -1,7 +1,6 @@
 """Vectors now: OpenAI's call and text-embeddings-inference's (TEI), both synchronous over the queue."""
 
 import time
-from functools import partial
 from typing import NamedTuple
 
 from api.offload import offload
@@ -10,7 +9,7 @@ from api.request_limits import Held, RequestRates, rate_limit_headers
 from api.schemas.embeddings import EmbedBody, TEIInfo
 from api.served_models import ServedModels
 from api.services.service import VERSION
-from api.submit import NewTasks, made_of
+from api.submit import NewTasks
 from api.waiting.wait_for_vectors import Gone, SynchronousCalls
 from tasks.errors import Invalid, NotReady
 from tasks.ledger import NewTask
@@ -78,7 +77,7 @@ class EmbeddingService:
         """
         began_s = time.perf_counter()
         wait_s = min(call.patience_s, self._settings.max_wait_s)
-        submission, base64 = await made_of(call.body, partial(self._openai, call.key, call.body, wait_s))
+        submission, base64 = await offload(len(call.body), self._openai, call.key, call.body, wait_s)
         left_s = wait_s - (time.perf_counter() - began_s)
         result, room = await self._calls.wait_for_vectors(submission, left_s, call.gone)
         size = size_bytes(result)

@@ -8,7 +8,6 @@ from itertools import islice
 import orjson
 
 from api.async_storage import AsyncStorage
-from api.offload import offload
 from api.paging import ListPage, read_page
 from api.schemas.answer_parts import Page, PagePlace
 from api.schemas.files import File, NewFile
@@ -27,8 +26,6 @@ _AT_ONCE = 250
 _MAX_FILENAME_CHARS = 255
 _PROBED_LINES = 50_000
 """As many requests as a batch may have. A file that has none in so many lines cannot be a batch."""
-_BYTES_OF_FILE = 400
-"""About as much has a file in a list."""
 
 
 class FileService:
@@ -38,6 +35,7 @@ class FileService:
         self._ledger = ledger
         self._storage = storage
         self._settings = settings
+        self.max_bytes = settings.max_file_bytes
 
     async def require_room(self, key: Key, size_bytes: int) -> None:
         """For a file of at least this size. Raises `Forbidden` if it would not be taken."""
@@ -69,14 +67,15 @@ class FileService:
         )
         await self._storage.store(record.stored, upload.file)
         try:
-            return File.of(await self._ledger.run(files.put_file(record, quota_of(key, self._settings))))
+            stored = await self._ledger.run(files.put_file(record, quota_of(key, self._settings)))
+            return File.model_validate(stored)
         except (Forbidden, StorageFull):
             # Only where Redis said no. After a lost answer there may be a record, which must not lead to nothing.
             await self._storage.discard(record.stored)
             raise
 
-    async def list(self, key: Key, page: PagePlace, purpose: str | None, order: Order) -> bytes:
-        """The JSON of a `Page[File]`: the caller's, by age. `purpose`: of this one only; None: of any.
+    async def list(self, key: Key, page: PagePlace, purpose: str | None, order: Order) -> Page[File]:
+        """A page of the caller's files, by age. `purpose`: of this one only; None: of any.
 
         Raises:
             Invalid: the page begins behind no id of a file.
@@ -91,17 +90,12 @@ class FileService:
 
         # One more than asked for says whether there is more.
         records = (await read_page(read, after=page.after, limit=page.limit + 1)).items
-        more = len(records) > page.limit
-
-        def made() -> bytes:
-            listed = [File.of(record) for record in records[: page.limit]]
-            return Page[File].of(listed, more=more).model_dump_json().encode()
-
-        return await offload(len(records) * _BYTES_OF_FILE, made)
+        listed = await asyncio.to_thread(lambda: [*map(File.model_validate, records[: page.limit])])
+        return Page[File].of(listed, more=len(records) > page.limit)
 
     async def read(self, key: Key, file_id: str) -> File:
         """The record of a file; raises `NotFound`."""
-        return File.of(await self._own(key, file_id))
+        return File.model_validate(await self._own(key, file_id))
 
     async def content(self, key: Key, file_id: str) -> Content:
         """Where its bytes are; raises `NotFound`."""
@@ -129,12 +123,13 @@ class FileService:
 def _check(upload: Upload, purpose: Purpose, settings: Settings) -> None:
     if upload.size_bytes > settings.max_file_bytes:
         raise too_large(settings.max_file_bytes)
-    if not 0 < len(upload.filename) <= _MAX_FILENAME_CHARS:
+    is_control = any(unicodedata.category(character) in {"Cc", "Cs", "Zl", "Zp"} for character in upload.filename)
+    if is_control or not 0 < len(upload.filename) <= _MAX_FILENAME_CHARS:
         raise Invalid(
-            "invalid_value", f"The file's name must have 1 to {_MAX_FILENAME_CHARS} characters.", param="file"
+            "invalid_value",
+            f"The file's name must have 1 to {_MAX_FILENAME_CHARS} characters, without control characters.",
+            param="file",
         )
-    if any(unicodedata.category(character) in {"Cc", "Cs", "Zl", "Zp"} for character in upload.filename):
-        raise Invalid("invalid_value", "The file's name holds control characters.", param="file")
     if not upload.size_bytes and purpose is not Purpose.USER_DATA:  # there it says that a document has no text now
         raise Invalid("invalid_file_format", "The file is empty.", param="file")
     if purpose is Purpose.BATCH:

@@ -10,7 +10,6 @@ from api.schemas.new_ingestion import (
     Sink,
     Source,
     StaticChunking,
-    UrlsSource,
 )
 from tasks.errors import Invalid, SourceFailed
 from tasks.records.api_keys import Limits
@@ -32,7 +31,7 @@ def check_new(asked: NewIngestion, settings: Settings, limits: Limits, max_token
 
 def check_source(source: Source, settings: Settings, limits: Limits) -> None:
     """Raises `SourceFailed` for the first URL that the server or the key may not read."""
-    for index, url in enumerate(source.urls if isinstance(source, UrlsSource) else ()):
+    for index, url in enumerate(source.urls):
         # Only what its name tells: the worker that reads looks at links, too.
         fault = _fault(_plain(url), settings.ingest_roots, limits.roots)
         if fault is not None:

@@ -1,8 +1,9 @@
 """A page of an ingestion's documents: what became of them is read from the storage, page of the pipeline by page."""
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Mapping
 from itertools import islice
+from typing import TypeAlias
 
 from api.async_storage import AsyncStorage
 from api.schemas.answer_parts import Page, PagePlace
@@ -11,12 +12,11 @@ from tasks.errors import Invalid, NotStored
 from tasks.ledger import AsyncLedger
 from tasks.records.document_outcomes import DocumentOutcome, DocumentStatus, read_listed, read_outcomes
 from tasks.records.ingestion_operations import read_closed
-from tasks.records.ingestions import ClosedPage, Ingestion, PageStage
+from tasks.records.ingestions import ClosedPage, Ingestion, PageInFlight, PageStage
 from tasks.storage.storage import Storage
 
-MAX_READ = 20
-"""Stored objects that are read for one answer, which is shorter where they hold little of what is asked for."""
-_CLOSED_AT_ONCE = 500
+_LOOK, _READ = 500, 20
+"""Pages that one answer looks at, and those that it reads: it is shorter where they hold little of what is wanted."""
 _BEHIND = 999_999_999
 """Behind every line of a page."""
 _CURSOR = re.compile(r"([0-9]{1,9})-([0-9]{1,9})")
@@ -26,7 +26,7 @@ _IN_FLIGHT = {
     PageStage.READY: DocumentStatus.LOADING,
     PageStage.LOADING: DocumentStatus.LOADING,
 }
-_Read = Callable[[Storage], Iterable[DocumentOutcome]]
+_Page: TypeAlias = ClosedPage | PageInFlight
 
 
 async def read_documents(
@@ -42,51 +42,45 @@ async def read_documents(
     if cursor is None:
         raise Invalid("invalid_value", "after must be the last_id of the page before.", param="after")
     number, line = int(cursor[1]), int(cursor[2]) + 1 if place.after else 0
-    opened, found, until, reads = await storage.open(), list[DocumentOutcome](), place.after, 0
-    closed = dict[int, ClosedPage]()
-    first = number
-    while number < ingestion.next_page and reads < MAX_READ and len(found) < place.limit:
-        if (number - first) % _CLOSED_AT_ONCE == 0:
-            closed = {
-                page.number: page for page in await ledger.run(read_closed(ingestion.id, number, _CLOSED_AT_ONCE))
-            }
-        read = _reader(ingestion, number, closed.get(number), status)
-        if read is not None:
+    end, reads = min(ingestion.next_page, number + _LOOK), 0
+    closed = await ledger.run(read_closed(ingestion.id, number, _LOOK))
+    pages: Mapping[int, _Page] = {**{page.number: page for page in closed}, **ingestion.pages}
+    found = list[tuple[str, DocumentOutcome]]()
+    while number < end and reads < _READ and len(found) <= place.limit:
+        page = pages.get(number)
+        if page is not None and _may_have(page, status):
             reads += 1
-            room = place.limit - len(found)
-            rows = await storage.run(_some, opened, read, status, line, room + 1)
-            found += [outcome for _, outcome in rows[:room]]
-            until = f"{number}-{rows[:room][-1][0] if rows else _BEHIND}"
-            if len(rows) > room:
-                break
+            rows = await storage.run(_some, page, status, line, place.limit + 1 - len(found))
+            found += [(f"{number}-{row}", outcome) for row, outcome in rows]
         number, line = number + 1, 0
-    documents = [IngestionDocument.of(outcome) for outcome in found]
-    return Page[IngestionDocument].of(documents, more=number < ingestion.next_page, until=until)
+    shown, more = found[: place.limit], len(found) > place.limit or number < ingestion.next_page
+    until = f"{number - 1}-{_BEHIND}" if more and len(found) <= place.limit else None
+    documents = [IngestionDocument.model_validate(outcome) for _, outcome in shown]
+    return Page[IngestionDocument].of(documents, more=more, until=until or (shown[-1][0] if shown else place.after))
 
 
-def _reader(ingestion: Ingestion, number: int, closed: ClosedPage | None, status: str | None) -> _Read | None:
-    """What reads a page's documents; None where none of them can be what is asked for."""
-    flying = ingestion.pages.get(number)
-    if flying is not None:
-        stage = _IN_FLIGHT[flying.stage]
-        if status in {None, "in_progress"}:
-            return lambda storage: (
-                DocumentOutcome(name, uri, stage) for name, uri in read_listed(storage, flying.manifest)
-            )
-    elif closed is not None and (status is None or getattr(closed, status, False)):
-        return lambda storage: read_outcomes(storage, closed.stored)
-    return None
+def _may_have(page: _Page, status: str | None) -> bool:
+    if isinstance(page, ClosedPage):
+        return status is None or bool(getattr(page, status, 0))
+    return status in {None, "in_progress"}
 
 
 def _some(
-    storage: Storage, read: _Read, status: str | None, first: int, limit: int
+    storage: Storage, page: _Page, status: str | None, first: int, limit: int
 ) -> list[tuple[int, DocumentOutcome]]:
     try:
         fitting = (
             (number, outcome)
-            for number, outcome in enumerate(read(storage))
+            for number, outcome in enumerate(_documents(storage, page))
             if number >= first and status in {None, "in_progress", outcome.status}
         )
         return list(islice(fitting, limit))
     except NotStored:
         return []  # closed again since the ledger was asked, or past its retention
+
+
+def _documents(storage: Storage, page: _Page) -> Iterable[DocumentOutcome]:
+    if isinstance(page, ClosedPage):
+        return read_outcomes(storage, page.stored)
+    stage = _IN_FLIGHT[page.stage]
+    return (DocumentOutcome(name, uri, stage) for name, uri in read_listed(storage, page.manifest))

@@ -1,16 +1,16 @@
 """Ingestions: documents in, vectors in a store out."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import orjson
 
 from api.async_storage import AsyncStorage
 from api.idempotency import key_digests
 from api.offload import offload
-from api.paging import ListPage, read_page
 from api.schemas.answer_parts import Page, PagePlace
-from api.schemas.ingestions import Ingestion, IngestionDocument, Output, part_tag
-from api.schemas.new_ingestion import FilesSource, NewIngestion, PostgresSink, UrlsSource
+from api.schemas.ingestions import Ingestion, IngestionDocument, Output
+from api.schemas.new_ingestion import NewIngestion, PostgresSink
 from api.served_models import ServedModels
 from api.services.ingestion_checks import check_again, check_new
 from api.services.ingestion_documents import read_documents
@@ -30,9 +30,7 @@ from tasks.records.ingestion_operations import (
     create_ingestion,
     delete_ingestion,
     find_ingestion,
-    list_ingestions,
     read_ingestion,
-    read_ingestions,
     resume_ingestion,
     retry_ingestion,
 )
@@ -42,10 +40,8 @@ from tasks.wire.validation import parse_object, validated
 from worker_config.settings import Settings
 from worker_config.subject import subject_is_task
 
-_LIST_TIMEOUT_S = 5.0
 _FILES_AT_ONCE = 500
 _URLS_SHOWN = 10
-_OPTIONS = ("dimensions", "prompt_name", "input_type", "metadata", "on_conflict")
 _UNKNOWN = "No ingestion found with this id. Use the id from the answer to POST /v1/ingestions."
 
 
@@ -72,33 +68,18 @@ class IngestionService:
         # First of all: a repetition finds what it has made, whatever has become of its files and limits since.
         made = await self._ledger.run(find_ingestion(key.owner, digests)) if digests else None
         if made is None:
-            wanted, stored, listed, files = await offload(len(body), self._wanted, key, body, digests)
-            await self._require_files(key, files)
-            made = await self._store(key, wanted, stored, listed)
+            wanted, listed = await offload(len(body), self._wanted, key, body, digests)
+            if "files" in wanted.spec["source"]:
+                await self._require_files(key, [file["id"] for file in listed])
+            made = await self._store(key, wanted, listed)
         return await self.read(key, made)
-
-    async def list(self, key: Key, page: PagePlace) -> Page[Ingestion]:
-        """A page of the caller's ingestions, the newest first.
-
-        Raises:
-            NotFound: the page begins behind no id of an ingestion.
-            RedisUnavailable: no answer.
-        """
-        if page.after is not None and not is_ingestion_id(page.after):
-            raise NotFound("ingestion_not_found", "No ingestion found with the id in `after`.", param="after")
-
-        async def read(after: str | None, limit: int) -> ListPage[str]:
-            ids, more = await self._ledger.run(list_ingestions(key.owner, after=after, limit=limit))
-            return ListPage(ids, ids[-1] if ids else None, more)
-
-        found = await read_page(read, after=page.after, limit=page.limit)
-        records = await self._ledger.run(read_ingestions(found.items), timeout_s=_LIST_TIMEOUT_S) if found.items else []
-        return Page[Ingestion].of(await self._explained(records), more=found.more)
 
     async def read(self, key: Key, ingestion_id: str) -> Ingestion:
         """The ingestion as it is now; raises `NotFound` if the caller has no such."""
-        [ingestion] = await self._explained([await self._own(key, ingestion_id)])
-        return ingestion
+        ingestion = await self._own(key, ingestion_id)
+        shown = Ingestion.model_validate(ingestion)
+        [shown.waiting] = await why_waiting(self._ledger, self._models, [ingestion])
+        return shown
 
     async def documents(
         self, key: Key, ingestion_id: str, status: str | None, page: PagePlace
@@ -130,7 +111,7 @@ class IngestionService:
         )
         if part is None:
             raise gone
-        return Content(part.stored, part.size_bytes, part_tag(part), part.name, gone)
+        return Content(part.stored, part.size_bytes, part.etag, part.name, gone)
 
     async def cancel(self, key: Key, ingestion_id: str) -> Ingestion:
         """Ends an ingestion; what is loaded stays.
@@ -187,28 +168,22 @@ class IngestionService:
 
     def _wanted(
         self, key: Key, body: bytes, digests: tuple[str, str] | None
-    ) -> tuple[ingestions.NewIngestion, str, bytes, Sequence[str]]:
-        """The record, the name and the content of its list in the storage, and the ids of its files."""
+    ) -> tuple[ingestions.NewIngestion, list[Any]]:
+        """The record, and what its source lists."""
         asked = validated(NewIngestion, parse_object(body))
         served = self._models.served(asked.model)
         check_new(asked, self._settings, key.limits, served.entry.max_tokens if served.entry else None)
         check_options(Options(asked.prompt_name, asked.dimensions), served.name, served.entry)
-        ingestion_id, listed, sink = new_ingestion_id(), asked.source.listed(), asked.sink
-        place = "inline" if asked.source.kind == "documents" else "listed"
-        stored = f"{FOLDER}/{ingestion_id}/{place}.json"
-        spec = {
+        ingestion_id, kind, listed, sink = new_ingestion_id(), asked.source.kind, asked.source.listed(), asked.sink
+        place = "inline" if kind == "documents" else "listed"
+        spec = asked.model_dump(exclude={"source"}, exclude_none=True) | {
             # Every step and every poll reads it: ten thousand ids of files have no place in it.
-            "source": asked.source.options() | {asked.source.kind: len(listed)},
-            "chunking": asked.chunking.model_dump(exclude_none=True),
-            "sink": sink.model_dump(exclude_none=True),
-            "mode": asked.mode,
+            "source": asked.source.options() | {kind: len(listed)},
             "model": served.name,
-            "normalize": asked.normalize,
-            place: stored,
-            **({"dry_run": True} if asked.dry_run else {}),
-            **({"urls_shown": listed[:_URLS_SHOWN]} if isinstance(asked.source, UrlsSource) else {}),
-            **asked.model_dump(include={*_OPTIONS}, exclude_none=True),
+            place: f"{FOLDER}/{ingestion_id}/{place}.json",
         }
+        if kind == "urls":
+            spec["urls_shown"] = listed[:_URLS_SHOWN]
         record = ingestions.NewIngestion(
             id=ingestion_id,
             owner=key.owner,
@@ -218,8 +193,7 @@ class IngestionService:
             roots=key.limits.roots,
             shares_table=isinstance(sink, PostgresSink) and key.limits.shares_table(sink.name, sink.table),
         )
-        files = [file.id for file in asked.source.files] if isinstance(asked.source, FilesSource) else []
-        return record, stored, orjson.dumps(listed), files
+        return record, listed
 
     async def _require_files(self, key: Key, ids: Sequence[str]) -> None:
         for first in range(0, len(ids), _FILES_AT_ONCE):
@@ -228,13 +202,13 @@ class IngestionService:
                 param = f"source.files[{index}]"
                 own(key, file, NotFound("file_not_found", f"{param} is no file of yours.", param=param))
 
-    async def _store(self, key: Key, wanted: ingestions.NewIngestion, stored: str, listed: bytes) -> str:
+    async def _store(self, key: Key, wanted: ingestions.NewIngestion, listed: list[Any]) -> str:
         """The id of the ingestion, which another request with the same key may have made in this moment."""
         # The list before the record: whoever works on that finds it there.
-        storage = await self._storage.open()
-        await self._storage.run(storage.write, stored, listed)
+        stored = wanted.spec.get("inline") or wanted.spec["listed"]
+        await self._storage.run(lambda storage: storage.write(stored, orjson.dumps(listed)))
         try:
-            held = await self._storage.run(held_bytes, storage, key.owner)
+            held = await self._storage.run(held_bytes, key.owner)
             quota = quota_of(key, self._settings)
             limits = RecordLimits(self._settings.max_open_ingestions, quota, key.limits.open_jobs)
             made = await self._ledger.run(create_ingestion(wanted, limits, dataset_bytes=held))
@@ -256,10 +230,6 @@ class IngestionService:
         there = None if found is None or found.deleted else found
         return own(key, there, NotFound("ingestion_not_found", _UNKNOWN, param="id"))
 
-    async def _explained(self, records: Sequence[ingestions.Ingestion]) -> Sequence[Ingestion]:
-        reasons = await why_waiting(self._ledger, self._models, records)
-        return [Ingestion.of(record, why) for record, why in zip(records, reasons, strict=True)]
-
     async def _catalog(self, key: Key, ingestion_id: str) -> Catalog:
         ingestion = await self._own(key, ingestion_id)
         sink = ingestion.spec["sink"]
@@ -267,5 +237,5 @@ class IngestionService:
             raise Invalid(
                 "invalid_value", f"The vectors of this ingestion are in the table {sink['table']} of its sink."
             )
-        storage, dataset = await self._storage.open(), sink.get("dataset") or ingestion.id
-        return (await self._storage.run(present, storage, ingestion.owner, dataset)).catalog
+        version = await self._storage.run(present, ingestion.owner, sink.get("dataset") or ingestion.id)
+        return version.catalog

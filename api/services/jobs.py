@@ -2,8 +2,8 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from functools import partial
 from itertools import chain
+from typing import Any
 from uuid import UUID
 
 from api.paging import ListPage, read_page
@@ -15,18 +15,24 @@ from api.schemas.tasks import Task
 from api.served_models import ServedModels
 from api.waiting.why_waiting import Record, Waiting, why_waiting
 from tasks import ledger
-from tasks.errors import Invalid
+from tasks.errors import Invalid, NotFound
 from tasks.ledger import AsyncLedger, State, operations
 from tasks.ledger.ids import created_ms
-from tasks.records import batches
+from tasks.ledger.operations import Operation
+from tasks.records import batches, ingestions
 from tasks.records.api_keys import Key
-from tasks.records.batches import BatchStatus, is_batch_id, list_batches, read_batches_later
-from tasks.records.ingestion_operations import list_ingestions, read_ingestions
+from tasks.records.batches import BatchStatus, is_batch_id, read_batches
+from tasks.records.creation import RecordKind, list_records
+from tasks.records.ingestion_operations import read_ingestions
 from tasks.records.ingestions import IngestionStatus, is_ingestion_id
 
 KINDS: Mapping[str, Sequence[str]] = {"task": [*State], "batch": [*BatchStatus], "ingestion": [*IngestionStatus]}
 """Kind -> states that it may be in."""
 _LIST_TIMEOUT_S = 5.0
+_READ: Mapping[str, Callable[[Sequence[str]], Operation[Any]]] = {"batch": read_batches, "ingestion": read_ingestions}
+_AT_ONCE = 4
+"""Records that one reply of Redis has. A batch may have a thousand errors, and until a reply is read, it counts as
+memory that Redis uses: whoever only reads must not fill it."""
 _MAX_CALLS = 20
 """For one page and kind. Where few jobs are in the states asked for, a page is shorter than that."""
 _NEWEST = "ffffffffffff7fffbfffffffffffffff"
@@ -40,33 +46,32 @@ class JobService:
         self._ledger = ledger
         self._models = models
 
-    async def list(self, key: Key, kinds: Sequence[str], status: Sequence[str], page: PagePlace) -> Page[Job]:
+    async def list(self, key: Key, page: PagePlace, kinds: Sequence[str] = (), status: Sequence[str] = ()) -> Page[Job]:
         """A page of the caller's jobs of these kinds in these states, or all, the newest first.
 
         It may be shorter than asked for although there are more, and says so.
 
         Raises:
-            Invalid: there is no such kind or state, or the page begins behind no id of a job.
+            Invalid, NotFound: there is no such kind or state, or the page begins behind no id of a job.
             RedisUnavailable: no answer.
         """
         wanted = _wanted(kinds, status)
-        if page.after is not None and not _is_job_id(page.after):
-            raise Invalid(
-                "invalid_value", "after must be the id of a job, such as last_id of the page before.", param="after"
-            )
-        after = place_of(page.after) if page.after else None
+        after = _place(page.after, kinds) if page.after else None
         found = await read_jobs(self._ledger, key.owner, wanted, after, page.limit)
         reasons = await why_waiting(self._ledger, self._models, found.items)
-        jobs = [_shown(record, why) for record, why in zip(found.items, reasons, strict=True)]
-        return Page[Job].of(jobs, more=found.more, until=id_at("task", found.until) if found.until else None)
+        jobs = await asyncio.to_thread(lambda: [*map(shown, found.items, reasons)])  # with all errors of their lines
+        return Page[Job].of(
+            jobs, more=found.more, until=id_at(next(iter(wanted)), found.until) if found.until else None
+        )
 
 
-def _shown(record: Record, waiting: Waiting | None) -> Job:
+def shown(record: Record, waiting: Waiting | None) -> Job:
+    """A job as its own route returns it."""
     if isinstance(record, ledger.Task):
         return Task.of(record, waiting)
-    if isinstance(record, batches.Batch):
-        return Batch.of(record, waiting)
-    return Ingestion.of(record, waiting)
+    job = (Batch if isinstance(record, batches.Batch) else Ingestion).model_validate(record)
+    job.waiting = waiting
+    return job
 
 
 def _wanted(kinds: Sequence[str], status: Sequence[str]) -> Mapping[str, Sequence[str]]:
@@ -97,8 +102,12 @@ def id_at(kind: str, place: str) -> str:
     return f"task_{UUID(place)}" if kind == "task" else f"{'ing' if kind == 'ingestion' else kind}_{place}"
 
 
-def _is_job_id(text: str) -> bool:
-    return created_ms(text) is not None or is_batch_id(text) or is_ingestion_id(text)
+def _place(after: str, kinds: Sequence[str]) -> str:
+    if created_ms(after) is not None or is_batch_id(after) or is_ingestion_id(after):
+        return place_of(after)
+    if [*kinds] == ["batch"]:  # as OpenAI says it
+        raise NotFound("batch_not_found", "No batch found with the id in `after`.", param="after")
+    raise Invalid("invalid_value", "after must be an id, such as last_id of the page before.", param="after")
 
 
 async def read_jobs(
@@ -109,7 +118,6 @@ async def read_jobs(
     limit: int,
     *,
     max_calls: int = _MAX_CALLS,
-    look: int = operations.LOOK,
 ) -> ListPage[Record]:
     """Jobs older than the place `after`, the newest first; `until` is a place.
 
@@ -120,17 +128,14 @@ async def read_jobs(
         after: None: the newest.
         limit: of jobs.
         max_calls: of the ledger, for each kind.
-        look: tasks that one call looks at.
 
     Raises:
         RedisUnavailable: no answer.
     """
-    readers: Mapping[str, Callable[..., Awaitable[ListPage[Record]]]]
-    readers = {"task": partial(_tasks, look=look), "batch": _batches, "ingestion": _ingestions}
     pages: Sequence[ListPage[Record]] = await asyncio.gather(
         *(
             read_page(
-                partial(readers[kind], ledger, owner, states),
+                _reader(ledger, owner, kind, states),
                 after=id_at(kind, after) if after else None,
                 limit=limit,
                 max_calls=max_calls,
@@ -152,27 +157,18 @@ def _until(page: ListPage[Record], after: str | None) -> str:
     return place_of(last) if last else after or _NEWEST
 
 
-async def _tasks(
-    ledger: AsyncLedger, owner: str, names: Sequence[str], behind: str | None, most: int, *, look: int
-) -> ListPage[Record]:
-    states = [] if len(names) == len(State) else [State(name) for name in names]
-    part = await ledger.run(operations.list_tasks(owner, limit=most, after=behind or "", states=states, look=look))
-    return ListPage(part.tasks, part.until, part.more)
+def _reader(
+    ledger: AsyncLedger, owner: str, kind: str, names: Sequence[str]
+) -> Callable[[str | None, int], Awaitable[ListPage[Record]]]:
+    async def read(behind: str | None, most: int) -> ListPage[Record]:
+        if kind == "task":
+            states = [State(name) for name in names]
+            part = await ledger.run(operations.list_tasks(owner, limit=most, after=behind or "", states=states))
+            return ListPage(part.tasks, part.until, part.more)
+        ids, more = await ledger.run(list_records(RecordKind(kind), owner, after=behind, limit=most))
+        found = list[batches.Batch | ingestions.Ingestion]()
+        for start in range(0, len(ids), _AT_ONCE):
+            found += await ledger.run(_READ[kind](ids[start : start + _AT_ONCE]), timeout_s=_LIST_TIMEOUT_S)
+        return ListPage([one for one in found if one.status in names], ids[-1] if ids else None, more)
 
-
-async def _batches(
-    ledger: AsyncLedger, owner: str, names: Sequence[str], behind: str | None, most: int
-) -> ListPage[Record]:
-    ids, more = await ledger.run(list_batches(owner, after=behind, limit=most))
-    if not ids:
-        return ListPage([], None, more)
-    found = await asyncio.to_thread(await ledger.run(read_batches_later(ids), timeout_s=_LIST_TIMEOUT_S))
-    return ListPage([batch for batch in found if batch.status in names], ids[-1], more)
-
-
-async def _ingestions(
-    ledger: AsyncLedger, owner: str, names: Sequence[str], behind: str | None, most: int
-) -> ListPage[Record]:
-    ids, more = await ledger.run(list_ingestions(owner, after=behind, limit=most))
-    found = await ledger.run(read_ingestions(ids), timeout_s=_LIST_TIMEOUT_S) if ids else []
-    return ListPage([one for one in found if one.status in names], ids[-1] if ids else None, more)
+    return read

@@ -92,7 +92,7 @@ class Purge:
         async with self._turn:
             if self._late:
                 return
-            size_bytes = await self._storage.run(remove_folder, await self._storage.open(), record.folder)
+            size_bytes = await self._storage.run(remove_folder, record.folder)
             self.deleted.bytes += size_bytes
             if await self._ledger.run(remove_record(record)):
                 if record.kind is RecordKind.BATCH:
@@ -101,7 +101,7 @@ class Purge:
                     self.deleted.ingestions += 1
 
     async def _close(self) -> None:
-        number, size_bytes = await self._storage.run(remove_datasets, await self._storage.open(), self._owner)
+        number, size_bytes = await self._storage.run(remove_datasets, self._owner)
         self.deleted.datasets += number
         self.deleted.bytes += size_bytes
         await self._ledger.run(close_account(self._owner))

@@ -7,15 +7,13 @@ from hashlib import sha256
 from typing import TypeVar
 
 from api.async_storage import AsyncStorage
-from api.schemas.models import Model
+from api.schemas.models import Model, ModelFacts, MoreFacts
 from api.schemas.service import (
     DocumentsQueue,
     DocumentsWorker,
     LaneBacklog,
     LiveWorker,
-    ModelLanes,
     Ready,
-    RedisCheck,
     RedisChecks,
     RedisState,
     ServiceModel,
@@ -50,7 +48,14 @@ class ServiceInfo:
         """The model of this name. Raises `NotFound`, or `RedisUnavailable` before Redis has answered."""
         served = self._models.served(name)
         workers = self._models.live_workers().get(served.name, 0)
-        return Model.of(name, served.name, served.entry, workers=workers, started_at=_STARTED_AT)
+        return Model(
+            id=name,
+            created=served.entry.created_at if served.entry else _STARTED_AT,
+            alias_of=None if name == served.name else served.name,
+            workers=workers,
+            ready=workers > 0,
+            **MoreFacts.of(served.entry),
+        )
 
     async def ready(self) -> Ready:
         """How many workers serve which model. Raises `NotReady`, which names the part that is missing."""
@@ -81,8 +86,7 @@ class ServiceInfo:
     async def redis_checks(self) -> RedisChecks:
         """What Redis says of itself now, judged. Raises `RedisUnavailable`."""
         facts = await self._ledger.inspect()
-        checks = facts.checks(self._settings.redis_ack)
-        return RedisChecks(checks=[RedisCheck.model_validate(check) for check in checks])
+        return RedisChecks.model_validate({"checks": facts.checks(self._settings.redis_ack)})
 
     def state(self, key: Key) -> ServiceState:
         """Models, workers and queues, as far as the key may see them."""
@@ -107,18 +111,14 @@ class ServiceInfo:
         )
 
     def _model_state(self, queue: str, seen: "_Seen") -> ServiceModel:
-        overview, entry = self._models.overviews.get(queue), self._models.entry(queue)
+        overview = self._models.overviews.get(queue)
         return ServiceModel(
             id=queue,
             names=self._models.names_of(queue),
-            dimension=entry.dimension if entry else None,
-            max_tokens=entry.max_tokens if entry else None,
-            device=entry.device if entry else None,
-            compute=entry.compute if entry else None,
-            precision=entry.precision if entry else None,
+            **ModelFacts.of(self._models.entry(queue)),
             tokens_per_second=overview.rate if overview else None,
             workers=[seen.worker(LiveWorker, worker) for worker in overview.workers] if overview else [],
-            lanes=ModelLanes(online=seen.lane(overview, Lane.ONLINE), bulk=seen.lane(overview, Lane.BULK)),
+            lanes={lane.value: seen.lane(overview, lane) for lane in Lane},
             leases=overview.leases if overview else 0,
         )
 

@@ -15,7 +15,7 @@ from api.schemas.tasks import Task
 from api.served_models import UNKNOWN_MODEL_DIMENSION, ServedModels
 from api.services.embeddings import TEXT_PER_VECTOR, TextsCall
 from api.services.owned import own
-from api.submit import NewTasks, Submitter, made_of
+from api.submit import NewTasks, Submitter
 from api.waiting.subscription import Subscription
 from api.waiting.wait_for_vectors import Gone, read_result
 from api.waiting.why_waiting import why_waiting
@@ -73,7 +73,7 @@ class TaskService:
             Forbidden: the key has not the scope of the lane.
             Unavailable: as `Submitter.submit` does.
         """
-        submission = await made_of(call.body, partial(self._new_task, call.key, call.body, idempotency_key))
+        submission = await offload(len(call.body), self._new_task, call.key, call.body, idempotency_key)
         task = await self._submitter.accept(submission)
         retry_after_s = self._models.retry_after_s(task, new=task.id == submission.task_id)
         return Task.of(task), retry_after_s

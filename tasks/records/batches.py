@@ -1,10 +1,10 @@
 """A batch: many requests in one file, and where it has got to. All frozen; times are ms of the ledger's clock."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from functools import partial
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import orjson
 
@@ -97,6 +97,14 @@ class NewBatch:
     only_file_id: str | None = None
 
 
+class BatchCounts(NamedTuple):
+    """Requests, by what became of them."""
+
+    total: int
+    completed: int
+    failed: int
+
+
 @dataclass(frozen=True, slots=True)
 class Batch:
     """A batch as it is now.
@@ -148,6 +156,11 @@ class Batch:
         return f"{self.id}-{stage}"
 
     @property
+    def counts(self) -> BatchCounts:
+        """Of its requests."""
+        return BatchCounts(self.total, self.completed, self.failed)
+
+    @property
     def files_ms(self) -> int:
         """When the files that it makes count as created: in all attempts at making them the same moment."""
         began = self.times.get(BatchStatus.FINALIZING) or self.times.get(BatchStatus.CANCELLING)
@@ -196,23 +209,11 @@ def read_batch(batch_id: str) -> Operation[Batch | None]:
 
 def read_batches(batch_ids: Sequence[str]) -> Operation[list[Batch]]:
     """Several batches, in the order asked for; those that are gone are left out."""
-    later = read_batches_later(batch_ids)
-    return Operation(later.script, later.queue, later.arguments, lambda reply: later.read(reply)())
-
-
-def read_batches_later(batch_ids: Sequence[str]) -> Operation[Callable[[], list[Batch]]]:
-    """As `read_batches`, but the reply is a function that returns them, to be called in a thread.
-
-    With a thousand faults each, a page of failed batches takes an event loop a quarter of a second to read.
-    """
     ids = tuple(batch_ids)
 
-    def read(reply: list[Any]) -> Callable[[], list[Batch]]:
-        def batches() -> list[Batch]:
-            read = [_batch_from_reply(i, row) for i, row in zip(ids, reply, strict=True)]
-            return [batch for batch in read if batch is not None]
-
-        return batches
+    def read(reply: list[Any]) -> list[Batch]:
+        read = [_batch_from_reply(i, row) for i, row in zip(ids, reply, strict=True)]
+        return [batch for batch in read if batch is not None]
 
     return Operation("batch_read", "", ids, read)
 

@@ -24,7 +24,7 @@ CATALOGS = "catalogs"
 GRACE_S = 3600.0
 """What a newer version has replaced can be read for so long: a reader may be half-way through a list of parts."""
 
-_OWNER_CHARS = 16
+_OWNER_CHARS, _ETAG_CHARS = 16, 32
 _FENCE_BYTES, _ID_BYTES = 8, 16
 _TRIES = 5
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
@@ -52,6 +52,11 @@ class DatasetPart:
     def name(self) -> str:
         """What users call it. It stands for the same bytes for ever."""
         return f"part-{self.number:06d}.parquet"
+
+    @property
+    def etag(self) -> str:
+        """Never the same for other bytes: stored names are never used twice."""
+        return sha256(f"{self.stored} {self.size_bytes}".encode()).hexdigest()[:_ETAG_CHARS]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +114,16 @@ class Catalog:
     def rows(self) -> int:
         """Of all parts."""
         return sum(part.rows for part in self.parts)
+
+    @property
+    def documents(self) -> int:
+        """With chunks or without, of all parts."""
+        return sum(part.documents for part in self.parts)
+
+    @property
+    def size_bytes(self) -> int:
+        """Of all parts."""
+        return sum(part.size_bytes for part in self.parts)
 
     def find(self, name: str) -> DatasetPart | None:
         """The part that users call so, also one of those retired; None when there is none."""

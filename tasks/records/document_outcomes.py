@@ -6,6 +6,7 @@ from typing import Any, NamedTuple, Self
 
 import orjson
 
+from tasks.records.ingestions import IngestionFault
 from tasks.storage.storage import Storage
 from tasks.unshown import unshown
 
@@ -44,6 +45,11 @@ class DocumentOutcome(NamedTuple):
     chunks: int = 0
     tokens: int = 0
     ref: Mapping[str, Any] | None = None
+
+    @property
+    def fault(self) -> IngestionFault | None:
+        """Why it has failed."""
+        return IngestionFault(self.code, self.message or "") if self.code else None
 
     def to_line(self) -> bytes:
         """With its line break; absent means the default."""

@@ -259,7 +259,7 @@ def ingestion_from_reply(ingestion_id: str, row: Sequence[Any]) -> Ingestion | N
         counts=_counts(f, status, in_flight),
         listing_complete=f.get("listing_complete") == "1",
         dimension=int(f["dimension"]) if "dimension" in f else None,
-        waiting=int(waiting),
+        waiting_pages=int(waiting),
         begin_next=tuple(WaitingPage.from_text(entry.decode()) for entry in begin),
         pages={page.number: page for page in in_flight},
         loaded_pages=tuple(int(page) for page in f.get("loaded_pages", "").split()),

@@ -266,6 +266,11 @@ class Counts:
     emptied: int = 0
 
     @property
+    def total(self) -> int:
+        """Documents that are known."""
+        return self.documents
+
+    @property
     def completed(self) -> int:
         """Documents that are where they should be."""
         return self.loaded + self.unchanged
@@ -342,7 +347,7 @@ class Ingestion:
         warning: what its owner should know of the vectors; "": nothing.
         cursor: where the next listing begins; None: at the beginning.
         list_number, next_page, load_number: of the next listing, page and load.
-        waiting: how many pages are listed and not begun; `begin_next` are the first of them.
+        waiting_pages: how many are listed and not begun; `begin_next` are the first of them.
         pages: those in flight, by number.
         loaded_pages: numbers of the pages that the last load closed, and whose tasks may still be there.
         loaded_ms: when a load ended last.
@@ -378,7 +383,7 @@ class Ingestion:
     list_number: int = 0
     next_page: int = 0
     load_number: int = 0
-    waiting: int = 0
+    waiting_pages: int = 0
     begin_next: Sequence[WaitingPage] = ()
     pages: Mapping[int, PageInFlight] = field(default_factory=dict)
     loaded_pages: Sequence[int] = ()
@@ -446,6 +451,11 @@ class Ingestion:
         if self.status.terminal:
             return self.counts.bytes_done
         return self.counts.bytes_done + sum(page.bytes_through for page in self.pages.values())
+
+    @property
+    def started_ms(self) -> int | None:
+        """When work on it began."""
+        return min((at for status, at in self.times.items() if status is not IngestionStatus.QUEUED), default=None)
 
     @property
     def finished_ms(self) -> int | None:

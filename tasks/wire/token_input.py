@@ -4,46 +4,33 @@ LangChain's `OpenAIEmbeddings` sends them by default. They are never tokens of t
 own would give wrong vectors without any error.
 """
 
-import threading
 from base64 import b64decode
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 
 from tasks.errors import Invalid
 from tasks.item import size_bytes
 
-_FILE = Path(__file__).with_name("cl100k_base.tiktoken")
-"""A line for each number, in their order: the token's bytes as base64, and the number."""
 _FIM = (b"<|fim_prefix|>", b"<|fim_middle|>", b"<|fim_suffix|>")
 _SPECIAL = (b"", b"<|endoftext|>", *_FIM, *[b""] * 15, b"<|endofprompt|>")
 """The numbers after those of the file. Empty: no token."""
-_tokens: list[bytes] = []
-"""By number. Empty until a request needs it: 5 MB that most servers do without."""
-_loading = threading.Lock()
 
 
-class VocabularyNotLoaded(Exception):
-    """Token numbers came before the vocabulary was read: `load_vocabulary`, then try again."""
-
-
-def load_vocabulary() -> None:
-    """Returns when token numbers can be decoded. The first call reads the vocabulary, in some 50 ms."""
-    with _loading:
-        if not _tokens:
-            read = [b64decode(token) for token in _FILE.read_bytes().split()[::2]]
-            _tokens.extend([*read, *_SPECIAL])  # in one step: requests look into it meanwhile
+@cache
+def tokens() -> tuple[bytes, ...]:
+    """All tokens by their number; an empty one is none. The first call takes some 50 ms and 10 MB."""
+    lines = Path(__file__).with_name("cl100k_base.tiktoken").read_bytes().splitlines()
+    return (*(b64decode(line.partition(b" ")[0]) for line in lines), *_SPECIAL)
 
 
 def texts_of_tokens(value: Sequence[object], *, max_input_bytes: int, max_total_bytes: int) -> list[str]:
     """The texts of one array of token numbers, `[1, 2]`, or of several, `[[1], [2]]`. `value` is not empty.
 
     Raises:
-        VocabularyNotLoaded: `load_vocabulary` must come first.
         RequestError: an array is empty, holds something else or a number that is no token, or stands for more bytes
             than one text or all texts may have: a few digits may stand for 128.
     """
-    if not _tokens:
-        raise VocabularyNotLoaded
     if type(value[0]) is int:
         return [_text(value, "input", max_input_bytes)]
     texts: list[str] = []
@@ -77,7 +64,7 @@ def _text(array: object, param: str, max_bytes: int) -> str:
 
 def _token(number: object) -> bytes:
     """Empty if there is none."""
-    return _tokens[number] if type(number) is int and 0 <= number < len(_tokens) else b""  # True is an int, too
+    return tokens()[number] if type(number) is int and 0 <= number < len(tokens()) else b""  # True is an int, too
 
 
 def _no_token(array: Sequence[object], index: int, param: str) -> Invalid:

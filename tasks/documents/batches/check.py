@@ -18,7 +18,7 @@ from tasks.records.batches import ENDPOINT, BatchFault
 from tasks.storage.vector_part import RowError
 from tasks.wire.embeddings_body import EmbeddingsBody, ModelName, check_options, read_body
 from tasks.wire.json_limits import MAX_PARTS, has_more_parts
-from tasks.wire.token_input import load_vocabulary, texts_of_tokens
+from tasks.wire.token_input import texts_of_tokens
 from tasks.wire.validation import validated
 from worker_config.settings import Settings
 
@@ -259,7 +259,6 @@ class FileCheck:
         return parsed
 
     def _decode(self, numbers: Sequence[object]) -> list[str]:
-        load_vocabulary()
         limits = self.limits
         return texts_of_tokens(numbers, max_input_bytes=limits.max_input_bytes, max_total_bytes=limits.max_line_bytes)
 

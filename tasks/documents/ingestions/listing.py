@@ -46,7 +46,7 @@ def step(context: StepContext, ingestion: Ingestion) -> None:
     if ingestion.listing_complete:
         return
     if ingestion.list_state is None:
-        if ingestion.waiting < context.pace.waiting:
+        if ingestion.waiting_pages < context.pace.waiting:
             enqueue_job(context, ingestion, "list", number, Move(_IN_PROGRESS, equal={"list_number": number}))
     elif ingestion.list_state.terminal:
         error = error_of(context, ingestion, "list", number)
@@ -128,9 +128,9 @@ def _taken_in(context: JobContext, ingestion: Ingestion, listing: Listing) -> Jo
     ]
     current = now(context, ingestion)
     # Pages are begun in their order: where some wait, the step begins these too when their turn comes.
-    begun = [] if current.waiting or waits(current, "parse") else affordable(current, pages, context)
+    begun = [] if current.waiting_pages or waits(current, "parse") else affordable(current, pages, context)
     tasks = [task_of(ingestion, "parse", page.number) for page in begun]
-    if listing.cursor is not None and current.waiting + len(pages) - len(begun) < context.pace.waiting:
+    if listing.cursor is not None and current.waiting_pages + len(pages) - len(begun) < context.pace.waiting:
         tasks.append(task_of(ingestion, "list", ingestion.list_number + 1))
     move = Move(
         only_from=_IN_PROGRESS,

@@ -100,7 +100,7 @@ def _ready(context: StepContext, ingestion: Ingestion) -> list[PageInFlight]:
     ready = [page for page in ingestion.pages.values() if page.stage is PageStage.READY]
     pace, credit = context.pace, context.settings.ingest_credit_chunks
     begun_ms = max(ingestion.times.get(IngestionStatus.IN_PROGRESS, 0), ingestion.loaded_ms or 0)
-    nothing_to_list = bool(ingestion.waiting) or ingestion.listing_complete
+    nothing_to_list = bool(ingestion.waiting_pages) or ingestion.listing_complete
     nothing_to_begin = not affordable(ingestion, ingestion.begin_next, context)
     nothing_else = nothing_to_list and len(ready) == len(ingestion.pages) and nothing_to_begin
     enough = (

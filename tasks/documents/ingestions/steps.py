@@ -88,7 +88,7 @@ def _in_progress(context: StepContext, ingestion: Ingestion) -> None:
     loading.step(context, ingestion)
     listing.step(context, ingestion)
     _sample(context, ingestion)
-    if ingestion.listing_complete and not ingestion.waiting and not ingestion.pages:
+    if ingestion.listing_complete and not ingestion.waiting_pages and not ingestion.pages:
         move = Move(
             [IngestionStatus.IN_PROGRESS],
             to=IngestionStatus.FINALIZING,

@@ -130,7 +130,7 @@ def test_a_full_redis_takes_no_new_batch(client: httpx.Client, ledger: Ledger) -
 
 def test_the_endpoint_error_names_what_is_supported(client: httpx.Client) -> None:
     error = client.post("/v1/batches", json=GOOD | {"endpoint": "/v1/responses"}).json()["error"]
-    assert "Supported values: '/v1/embeddings'" in error["message"]
+    assert "'/v1/embeddings'" in error["message"]
 
 
 @pytest.mark.parametrize(

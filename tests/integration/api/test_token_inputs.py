@@ -1,22 +1,13 @@
-"""Token numbers over HTTP: the first ones, which have the vocabulary read, and those after them."""
+"""Token numbers over HTTP."""
 
-import concurrent.futures
-import threading
 from collections.abc import Callable
 
 import httpx
 import pytest
 import tiktoken
 
-from stack.testing import PATIENCE_S, wait_until
-from tasks.wire import token_input
 from tests.integration.api.ledger_worker import LedgerWorker, vector
 from tests.integration.api.served import ServedApp
-
-
-@pytest.fixture(autouse=True)
-def _not_read_yet(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(token_input, "_tokens", [])
 
 
 @pytest.fixture
@@ -43,35 +34,6 @@ def test_a_large_body_is_decoded_in_a_thread(
         answer = client.post("/v1/embeddings", json={"input": [cl100k.encode(text) for text in texts]})
 
     assert answer.json()["data"][999]["embedding"] == pytest.approx(vector(texts[999]).tolist())
-
-
-class _Gate:
-    """In the place of the lock of the thread that reads the vocabulary."""
-
-    def __init__(self) -> None:
-        self.reached, self.opened = threading.Event(), threading.Event()
-
-    def __enter__(self) -> None:
-        self.reached.set()
-        assert self.opened.wait(PATIENCE_S)
-
-    def __exit__(self, *_: object) -> None:
-        """Others may follow."""
-
-
-def test_while_it_is_being_loaded_everybody_else_is_served(
-    client: httpx.Client, worker: LedgerWorker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(token_input, "_loading", gate := _Gate())
-    with worker.serving(), concurrent.futures.ThreadPoolExecutor() as pool:
-        call = pool.submit(client.post, "/v1/embeddings", json={"input": [606]})
-        wait_until(gate.reached.is_set, message="nobody loads it")
-        other = client.post("/v1/embeddings", json={"input": "two"})
-        gate.opened.set()
-        answer = call.result()
-
-    assert other.status_code == 200
-    assert answer.json()["data"][0]["embedding"] == pytest.approx(vector("one").tolist())
 
 
 def test_tasks_take_them_too(client: httpx.Client, worker: LedgerWorker) -> None:

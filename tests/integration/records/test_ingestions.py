@@ -151,7 +151,7 @@ def test_a_move_changes_all_of_what_it_names(driver: Driver) -> None:
     assert move(driver, made, begin=WAITING[:1], stages={0: None}, put=[page(0)])
     ingestion = read(driver, made)
     assert (ingestion.status, ingestion.fingerprint, ingestion.counts.documents) == (S.IN_PROGRESS, "f", 9)
-    assert (ingestion.waiting, list(ingestion.begin_next), ingestion.pages) == (2, WAITING[1:], {0: page(0)})
+    assert (ingestion.waiting_pages, list(ingestion.begin_next), ingestion.pages) == (2, WAITING[1:], {0: page(0)})
     fault = page(0, PageStage.READY, parsed="p", source="s", index="i", chunks=4, fault=("a", "b"))
     assert move(driver, made, stages={0: PageStage.PARSE}, put=[fault], unset=["fingerprint"])
     assert read(driver, made).pages == {0: fault}
@@ -206,7 +206,7 @@ def test_an_end_gives_everything_its_ttl_and_a_retry_takes_it_back(driver: Drive
     assert {redis_client.pttl(key) for key in kept} == {-1}
     move(driver, made, to=S.COMPLETED, drop=[0])
     assert all(0 < redis_client.pttl(key) <= HOUR_MS for key in kept if redis_client.exists(key))
-    assert read(driver, made).waiting == 0
+    assert read(driver, made).waiting_pages == 0
     assert read(driver, made).expires_ms is not None
     assert driver.run(open_ingestions(9)) == [made]  # its traces are still to be removed
     driver.run(close_ingestion(made))

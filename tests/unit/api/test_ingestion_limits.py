@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from api.schemas.new_ingestion import ParquetSink, PostgresSink, UrlsSource
+from api.schemas.new_ingestion import ParquetSink, PostgresSink, Source
 from api.services.ingestion_checks import check_again, check_sink, check_source
 from tasks.errors import SourceFailed
 from tasks.records.api_keys import NO_LIMITS, Limits
@@ -79,7 +79,7 @@ def test_a_key_hears_nothing_of_connections_that_it_may_not_use(settings: Settin
 def test_folders_that_a_key_may_read(
     settings: Settings, roots: tuple[str, ...] | None, url: str, allowed: bool
 ) -> None:
-    source = UrlsSource(urls=[url])
+    source = Source(urls=[url])
     if allowed:
         check_source(source, settings, limits(roots=roots))
     else:

@@ -1,7 +1,5 @@
 """Token numbers: decoded as OpenAI's own library does it, or refused by name."""
 
-import asyncio
-from pathlib import Path
 from typing import Any
 
 import orjson
@@ -10,8 +8,7 @@ import tiktoken
 
 from tasks.errors import RequestError
 from tasks.ledger import NewTask
-from tasks.wire import token_input
-from tasks.wire.token_input import VocabularyNotLoaded, load_vocabulary, texts_of_tokens
+from tasks.wire.token_input import texts_of_tokens, tokens
 from tests.raises_code import raises_code
 from tests.unit.api.embedding_requests import new_tasks, overview, synchronous
 
@@ -23,11 +20,6 @@ SPACES = 58040
 """The longest token: 128 spaces."""
 GAP = 100256
 AFTER_LAST = 100277
-
-
-@pytest.fixture(autouse=True)
-def _loaded() -> None:
-    load_vocabulary()
 
 
 def decoded(input_: Any, **settings: Any) -> list[str]:
@@ -49,7 +41,7 @@ def test_every_number_stands_for_what_openais_library_says(cl100k: tiktoken.Enco
         except KeyError:
             return b""
 
-    assert token_input._tokens == [told(number) for number in range(cl100k.n_vocab)]
+    assert list(tokens()) == [told(number) for number in range(cl100k.n_vocab)]
 
 
 @pytest.mark.parametrize(
@@ -139,19 +131,3 @@ def test_what_takes_the_place_of_broken_characters_counts(broken: int, taken: bo
     else:
         with raises_code("input_too_large"):
             read(array)
-
-
-async def test_it_is_read_at_the_first_use_and_once_for_all_who_ask(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    read: list[bytes] = []
-    monkeypatch.setattr(token_input, "_tokens", read)
-    with pytest.raises(VocabularyNotLoaded):
-        decoded([32])
-
-    await asyncio.gather(*(asyncio.to_thread(load_vocabulary) for _ in range(8)))
-    monkeypatch.setattr(token_input, "_FILE", tmp_path / "gone")
-    load_vocabulary()
-
-    assert len(read) == AFTER_LAST
-    assert decoded([32]) == ["A"]
