@@ -1,23 +1,21 @@
 // The service as it is: models with their workers and lanes, documents workers, Redis.
+import { useFetch } from "../api.js";
 import { bytes, count, duration, NONE, rate, Time } from "../format.js";
 import { html } from "../html.js";
-import { useFetch } from "../live.js";
-import { Code } from "../ui/code.js";
-import { Empty, ErrorBox, Loading } from "../ui/error_box.js";
-import { Facts } from "../ui/facts.js";
-import { Badge } from "../ui/state.js";
-import { Table } from "../ui/table.js";
-
-export const title = () => "Service";
+import { Reading } from "../parts/banner.js";
+import { Code } from "../parts/code.js";
+import { Badge } from "../parts/progress.js";
+import { Empty, Facts, Table } from "../parts/table.js";
 
 const EVERY_MS = 2000;
 
-export function Screen() {
-  const { data: service, error } = useFetch("v1/service", { everyMs: EVERY_MS });
+export function Service() {
+  const read = useFetch("v1/service", { every: () => EVERY_MS });
+  const service = read.data;
   return html`<h1 tabindex="-1">Service</h1>
-    <${ErrorBox} error=${error} title="The service cannot be read" />
-    ${service ? html`<${Overview} service=${service} />` : !error && html`<${Loading} what="the service" />`}
-    ${service && html`${service.models.map((model) => html`<${Model} key=${model.id} model=${model} />`)}
+    <${Reading} of=${read} what="the service" />
+    ${service && html`<${Overview} service=${service} />
+      ${service.models.map((model) => html`<${Model} key=${model.id} model=${model} />`)}
       <${Documents} documents=${service.documents} />`}`;
 }
 
@@ -66,23 +64,23 @@ function Model({ model }) {
 }
 
 const LANES = [
-  { key: "lane", label: "Lane", show: ([lane]) => lane },
-  { key: "tasks", label: "Tasks waiting", number: true, show: ([, lane]) => count(lane.tasks) },
-  { key: "tokens", label: "Tokens", number: true, show: ([, lane]) => count(lane.tokens) },
-  { key: "seconds", label: "Work", number: true, show: ([, lane]) => (lane.seconds === null ? "speed not known yet" : duration(lane.seconds)) },
+  { label: "Lane", show: ([lane]) => lane },
+  { label: "Tasks waiting", number: true, show: ([, lane]) => count(lane.tasks) },
+  { label: "Tokens", number: true, show: ([, lane]) => count(lane.tokens) },
+  { label: "Work", number: true, show: ([, lane]) => (lane.seconds === null ? "speed not known yet" : duration(lane.seconds)) },
 ];
 
 const PROCESS = [
-  { key: "worker", label: "Worker", wide: true, show: ({ id, host, pid }) => html`${host} <span class="sub">process ${pid} · ${id}</span>` },
-  { key: "started", label: "Started", number: true, show: ({ started_at }) => html`<${Time} at=${started_at} />` },
-  { key: "memory", label: "Memory", number: true, show: ({ rss_bytes }) => bytes(rss_bytes) },
+  { label: "Worker", wide: true, show: ({ id, host, pid }) => html`${host} <span class="sub">process ${pid} · ${id}</span>` },
+  { label: "Started", number: true, show: ({ started_at }) => html`<${Time} at=${started_at} />` },
+  { label: "Memory", number: true, show: ({ rss_bytes }) => bytes(rss_bytes) },
 ];
 
 const WORKERS = [
   ...PROCESS,
-  { key: "speed", label: "Speed", number: true, show: ({ tokens_per_second }) => rate(tokens_per_second, "tokens/s") },
-  { key: "texts", label: "Texts", number: true, show: ({ items, forward_passes }) => html`${count(items)} <span class="sub">in ${count(forward_passes)} passes</span>` },
-  { key: "streams", label: "At once", number: true, show: ({ streams }) => count(streams) },
+  { label: "Speed", number: true, show: ({ tokens_per_second }) => rate(tokens_per_second, "tokens/s") },
+  { label: "Texts", number: true, show: ({ items, forward_passes }) => html`${count(items)} <span class="sub">in ${count(forward_passes)} passes</span>` },
+  { label: "At once", number: true, show: ({ streams }) => count(streams) },
 ];
 
 function Documents({ documents: { workers, tasks } }) {
