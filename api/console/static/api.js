@@ -17,7 +17,14 @@ const POST_MS = 120_000;
 // refused: what the API has said with a 401 to the present key (or to none), or "". round: grows when everything should
 // be read anew. person: grows when what is shown should be gone, because a key was forgotten. said: the last sentence for
 // people who do not see what has changed.
-export const session = { key: ofTab(() => sessionStorage.getItem(STORED_KEY)) ?? "", refused: "", online: true, round: 0, person: 0, said: "" };
+export const session = {
+  key: ofTab(() => sessionStorage.getItem(STORED_KEY)) ?? "",
+  refused: "",
+  online: true,
+  round: 0,
+  person: 0,
+  said: "",
+};
 let draw = () => {};
 
 // Has the page drawn again whenever the session changes.
@@ -80,11 +87,17 @@ export async function call(path, { method = "GET", body, headers, as = "json", s
   if (body) sent["Content-Type"] = "application/json";
   const late = new AbortController(); // a host that vanished closes no connection
   const timer = setTimeout(() => late.abort(), method === "GET" ? READ_MS : POST_MS);
-  const either = AbortSignal.any([late.signal, ...(signal ? [signal] : [])]);
+  const options = {
+    method,
+    headers: sent,
+    body: body && JSON.stringify(body),
+    signal: AbortSignal.any([late.signal, ...(signal ? [signal] : [])]),
+    cache: "no-store",
+  };
   let answer;
   let content;
   try {
-    answer = await fetch(new URL(path, BASE), { method, headers: sent, body: body && JSON.stringify(body), signal: either, cache: "no-store" });
+    answer = await fetch(new URL(path, BASE), options);
     clearTimeout(timer); // a large body takes its time
     if (answer.ok) content = await answer[as]();
   } catch (error) {

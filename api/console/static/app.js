@@ -55,7 +55,9 @@ function App() {
     <header>
       <a class="brand" href=${address("jobs")}>embedq</a>
       <nav aria-label="Screens">
-        ${SCREENS.map((one) => html`<a key=${one.path} href=${address(one.path)} aria-current=${one === place ? "page" : undefined}>${one.label}</a>`)}
+        ${SCREENS.map((one) => html`<a key=${one.path} href=${address(one.path)} aria-current=${one === place ? "page" : undefined}>
+          ${one.label}
+        </a>`)}
       </nav>
       <div class="tools"><${SignIn} /></div>
     </header>

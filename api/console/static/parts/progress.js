@@ -24,7 +24,9 @@ export function Progress({ counts: { completed, failed, total }, ended, label })
   return html`<div class="progress">
     <progress max="1" value=${share} aria-label=${label}></progress>
     <span class="figures">
-      ${total ? html`<span>${count(done)} of ${count(total)} · ${Math.floor(share * 100)} %</span>` : ended ? "nothing was done" : "nothing counted yet"}
+      ${total
+        ? html`<span>${count(done)} of ${count(total)} · ${Math.floor(share * 100)} %</span>`
+        : ended ? "nothing was done" : "nothing counted yet"}
       ${failed > 0 && html` <span class="bad-text">${count(failed)} failed</span>`}
     </span>
   </div>`;

@@ -41,10 +41,11 @@ export function Failures({ caption, what, rows }) {
     { label: "Code", show: ({ code }) => html`<code>${code}</code>` },
     { label: "Reason", wide: true, show: ({ message }) => message },
   ].filter(({ label }) => label !== "Stage" || rows.some(({ stage }) => stage));
-  return html`<${Table} caption=${caption} columns=${columns} rows=${rows.map((row, place) => ({ ...row, place }))} rowKey=${({ place }) => place} />`;
+  const numbered = rows.map((row, place) => ({ ...row, place }));
+  return html`<${Table} caption=${caption} columns=${columns} rows=${numbered} rowKey=${({ place }) => place} />`;
 }
 
 // What would be here, and in `children` the command that makes the first one.
 export function Empty({ title, children }) {
-  return html`<div class="box empty"><h2>${title}</h2>${children}</div>`;
+  return html`<div class="box"><h2>${title}</h2>${children}</div>`;
 }

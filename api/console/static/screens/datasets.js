@@ -44,8 +44,8 @@ export function Datasets({ query }) {
     ${page?.has_more && html`<p><a href=${address("datasets", "", { after: page.last_id })}>More datasets</a></p>`}`;
 }
 
-function Delete({ dataset: { name, rows }, after = reload }) {
-  const act = () => call(pathOf(name), { method: "DELETE" }).then(after);
+function Delete({ dataset: { name, rows }, gone = reload }) {
+  const act = () => call(pathOf(name), { method: "DELETE" }).then(gone);
   return html`<${ConfirmButton} label="Delete" name=${`dataset ${name}`} question=${`Delete the dataset ${name}?`} danger
     consequence=${`All chunks (${count(rows)}) and their vectors are deleted for good. An ingestion that is loading into it fails.`}
     act=${act} done="The dataset is deleted." />`;
@@ -60,10 +60,10 @@ export function Dataset({ name, query }) {
   const dataset = read.data;
   const view = Object.hasOwn(VIEWS, query.get("view")) ? query.get("view") : "search";
   const [, View] = VIEWS[view];
-  return html`<p><a href=${address("datasets")}>All datasets</a></p>
-    <div class="title-row">
+  return html`<p class="trail"><a href=${address("datasets")}>All datasets</a></p>
+    <div class="heading">
       <h1 tabindex="-1">Dataset ${name}</h1>
-      ${dataset && html`<${Delete} dataset=${dataset} after=${leave} />`}
+      ${dataset && html`<div class="buttons"><${Delete} dataset=${dataset} gone=${leave} /></div>`}
     </div>
     <${Reading} of=${read} what="the dataset" />
     ${dataset && html`<${Facts} facts=${[
@@ -75,7 +75,8 @@ export function Dataset({ name, query }) {
       ]} />
       ${dataset.vectors && html`<p class="muted">Vectors of ${dataset.vectors}.</p>`}
       <nav class="views" aria-label="Views of the dataset">
-        ${Object.entries(VIEWS).map(([key, [label]]) => html`<a key=${key} href=${address("datasets", name, { view: key })} aria-current=${key === view ? "page" : undefined}>${label}</a>`)}
+        ${Object.entries(VIEWS).map(([key, [label]]) => html`<a key=${key} href=${address("datasets", name, { view: key })}
+          aria-current=${key === view ? "page" : undefined}>${label}</a>`)}
       </nav>
       <${View} key=${dataset.id} dataset=${dataset} query=${query} />`}`;
 }
@@ -108,7 +109,8 @@ function Search({ dataset: { name } }) {
   return html`<h2>Search</h2>
     <form role="search" onSubmit=${submit}>
       <div class="filters">
-        <label class="grow">Text <input type="search" class="grow" value=${form.query} onInput=${set("query")} placeholder="How do I get my money back?" /></label>
+        <label class="grow">Text
+          <input type="search" class="grow" value=${form.query} onInput=${set("query")} placeholder="How do I get my money back?" /></label>
         <label>Results <input type="number" class="short" min="1" max="100" required value=${form.limit} onInput=${set("limit")} /></label>
         <button type="submit" class="primary" disabled=${busy}>Search</button>
       </div>
@@ -187,6 +189,8 @@ function Chunk({ chunk: { document_id: document, chunk, text, start, end, headin
 function Metadata({ metadata }) {
   const pairs = Object.entries(metadata ?? {});
   return pairs.length > 0 && html`<ul class="metadata" aria-label="Metadata">
-    ${pairs.map(([name, value]) => html`<li key=${name}><span class="muted">${name}</span> ${typeof value === "string" ? value : JSON.stringify(value)}</li>`)}
+    ${pairs.map(([name, value]) => html`<li key=${name}>
+      <span class="muted">${name}</span> ${typeof value === "string" ? value : JSON.stringify(value)}
+    </li>`)}
   </ul>`;
 }

@@ -56,7 +56,8 @@ const KINDS = {
     collection: "v1/ingestions",
     parts: "documents",
     retry: "The failed documents are tried again under the same id.",
-    deletion: "Its record and its list of documents are deleted. Rows in a table or in a dataset with a name stay; a dataset without a name is deleted too.",
+    deletion: "Its record and its list of documents are deleted. Rows in a table or in a dataset with a name stay; "
+      + "a dataset without a name is deleted too.",
     facts: ingestionFacts,
     stages: ingestionStages,
     failed: failedDocuments,
@@ -107,7 +108,7 @@ function Known({ id }) {
   return html`<div class="heading">
       <h1 tabindex="-1">${job.name ?? `${kind} ${id}`}</h1>
       <${Badge} state=${job.status} />
-      <${Actions} job=${job} />
+      <${Actions} job=${job} gone=${leave} />
     </div>
     <${Reading} of=${read} what="the job" />
     <${Waiting} waiting=${job.waiting} />
@@ -117,10 +118,15 @@ function Known({ id }) {
       <${Stages} stages=${[...stages(job), ["Ended", false, ended, ended ? job.status : ""]]} />
       <${Facts} facts=${factsOf(job)} />
     </section>
-    ${job.errors?.data.length > 0 && html`<h2>Errors of the file</h2><${Shown} caption="Errors of the file" what="Line" rows=${job.errors.data.map(errorOfFile)} />`}
+    ${job.errors?.data.length > 0 && html`<h2>Errors of the file</h2>
+      <${Shown} caption="Errors of the file" what="Line" rows=${job.errors.data.map(errorOfFile)} />`}
     ${failures && html`<h2>${failures.caption}</h2><${Failed} key=${counts.failed} ...${failures} />`}
     <${Files} job=${job} />`;
 }
+
+const leave = () => {
+  location.hash = address("jobs");
+};
 
 // Tells people who do not see the page that the job has ended while they were here.
 function useAnnouncedEnd(kind, status) {
@@ -144,7 +150,9 @@ function factsOf(job) {
     job.speed != null && ["Rate", rate(job.speed, job.unit)],
     job.left != null && ["Time left", duration(job.left)],
     ...KINDS[job.kind].facts(job),
-    ...Object.entries(metadata ?? {}).filter(([, value]) => value !== job.name).map(([name, value]) => [`metadata.${name}`, value]),
+    ...Object.entries(metadata ?? {})
+      .filter(([, value]) => value !== job.name)
+      .map(([name, value]) => [`metadata.${name}`, value]),
   ];
 }
 
@@ -157,14 +165,15 @@ function Gone({ id, error }) {
     </div>`;
 }
 
-// What can be done to a job; each is confirmed first. Where that made another job or none, its screen is left.
-export function Actions({ job: { id, kind, path, name, status, ended, counts, resumable } }) {
+// What can be done to a job; each is confirmed first. Where that made another job, its screen is shown. gone: called when
+// the job was deleted.
+export function Actions({ job: { id, kind, path, name, status, ended, counts, resumable }, gone = reload }) {
   const { parts, retry, deletion } = KINDS[kind];
   const act = (method, tail = "") => async () => {
     const answer = await call(path + tail, { method });
-    if (answer.id !== id) location.hash = address("jobs", answer.id);
-    else if (method === "DELETE") location.hash = address("jobs");
-    else reload();
+    if (method === "DELETE") gone();
+    else if (answer.id === id) reload();
+    else location.hash = address("jobs", answer.id);
   };
   const named = `${kind} ${name ?? id}`;
   // Of an ingestion that failed as a whole only its own record says whether the API would try it again.
@@ -262,7 +271,9 @@ function BatchFiles({ job }) {
 function ingestionFacts({ source, sink, file_counts: { unchanged, emptied, cancelled }, dry_run: dry, mode, ...job }) {
   return [
     ["Source", `${count(source.count)} ${source.type}`],
-    ["Sink", sink.dataset ? html`Parquet: <a href=${address("datasets", sink.dataset)}>${sink.dataset}</a>` : [sink.type, sink.name, sink.table].filter(Boolean).join(" ")],
+    ["Sink", sink.dataset
+      ? html`Parquet: <a href=${address("datasets", sink.dataset)}>${sink.dataset}</a>`
+      : [sink.type, sink.name, sink.table].filter(Boolean).join(" ")],
     ["Mode", dry ? "dry run" : mode],
     ["Speed", rate(job.rate?.chunks_per_s, "chunks/s")],
     unchanged > 0 && ["Unchanged", count(unchanged)],

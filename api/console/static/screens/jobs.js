@@ -21,8 +21,10 @@ export function Jobs({ query }) {
   };
   return html`<h1 tabindex="-1">Jobs</h1>
     <div class="filters" role="group" aria-label="Filter">
-      <${Choice} label="Kind" all="All kinds" options=${Object.entries(KINDS)} value=${filter.kind} choose=${(kind) => choose({ kind })} />
-      <${Choice} label="State" all="Any state" options=${STATES.map((state) => [state, capital(words(state))])} value=${filter.status} choose=${(status) => choose({ status })} />
+      <${Choice} label="Kind" all="All kinds" options=${Object.entries(KINDS)}
+        value=${filter.kind} choose=${(kind) => choose({ kind })} />
+      <${Choice} label="State" all="Any state" options=${STATES.map((state) => [state, capital(words(state))])}
+        value=${filter.status} choose=${(status) => choose({ status })} />
     </div>
     <${Page} key=${after} filter=${filter} after=${after} />`;
 }
@@ -54,7 +56,9 @@ function Page({ filter, after }) {
 function Rows({ jobs, filter, more }) {
   if (jobs.length) return html`<${Table} caption="Jobs, newest first" columns=${COLUMNS} rows=${jobs} rowKey=${({ id }) => id} />`;
   if (more) return html`<p>None of these jobs fits; older ones may.</p>`;
-  if (filter.kind || filter.status) return html`<${Empty} title="No job fits"><p>No job has this kind and this state. <a href="#/jobs">Show all jobs</a>.</p><//>`;
+  if (filter.kind || filter.status) return html`<${Empty} title="No job fits">
+    <p>No job has this kind and this state. <a href=${address("jobs")}>Show all jobs</a>.</p>
+  <//>`;
   return html`<${Empty} title="No jobs yet">
     <p>Tasks, batches and ingestions appear here as soon as they are submitted. This command submits two texts:</p>
     <${Code} text=${curl("v1/tasks", { input: ["first text", "second text"] })} label="curl command" />

@@ -22,7 +22,8 @@ export function Service() {
 function Overview({ service: { redis, models, documents, version, started_at } }) {
   const workers = models.reduce((sum, model) => sum + model.workers.length, 0);
   return html`<${Facts} facts=${[
-    ["Redis", html`<${Badge} state=${redis.up ? "answers" : "does not answer"} tone=${redis.up ? "good" : "bad"} /> ${redis.memory_percent > 0 && html`${redis.memory_percent} % of its memory`}`],
+    ["Redis", html`<${Badge} state=${redis.up ? "answers" : "does not answer"} tone=${redis.up ? "good" : "bad"} />
+      ${redis.memory_percent > 0 && ` ${redis.memory_percent} % of its memory`}`],
     ["Model workers", html`<${Workers} number=${workers} />`],
     ["Documents workers", html`<${Workers} number=${documents.workers.length} calm />`],
     ["Work waiting", duration(waitingSeconds(models))],
@@ -31,12 +32,15 @@ function Overview({ service: { redis, models, documents, version, started_at } }
   ${!redis.up && html`<p class="muted">Everything below is as it was <${Time} at=${redis.seen_at} />.</p>`}`;
 }
 
-const Workers = ({ number, calm }) => html`${count(number)} ${number === 0 && html`<${Badge} state="none runs" tone=${calm ? "calm" : "bad"} />`}`;
+const Workers = ({ number, calm }) => (number
+  ? count(number)
+  : html`${count(number)} <${Badge} state="none runs" tone=${calm ? "calm" : "bad"} />`);
 
 // Of the model that has the most, like the metric embedq_backlog_seconds; null where a speed is not known.
 function waitingSeconds(models) {
-  const seconds = models.map(({ lanes }) => Object.values(lanes).reduce((sum, lane) => (sum === null || lane.seconds === null ? null : sum + lane.seconds), 0));
-  return seconds.includes(null) ? null : Math.max(0, ...seconds);
+  const lanes = models.map((model) => Object.values(model.lanes).map(({ seconds }) => seconds));
+  if (lanes.flat().includes(null)) return null;
+  return Math.max(0, ...lanes.map((seconds) => seconds.reduce((sum, one) => sum + one, 0)));
 }
 
 function Model({ model }) {

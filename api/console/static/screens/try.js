@@ -58,11 +58,13 @@ function Form({ form, change, models, model, number, busy, start }) {
     </label>
     <div class="filters">
       <label>Model
-        <select onChange=${set("model")}>${models.map(({ id, ready }) => html`<option key=${id} value=${id} selected=${id === model?.id}>
-          ${id}${ready ? "" : " (no worker)"}</option>`)}</select>
+        <select onChange=${set("model")}>
+          ${models.map(({ id, ready }) => html`<option key=${id} value=${id} selected=${id === model?.id}>${id}${ready ? "" : " (no worker)"}</option>`)}
+        </select>
       </label>
       <label>Dimensions
-        <input type="number" class="short" min="1" max=${model?.dimension} placeholder=${model?.dimension} value=${form.dimensions} onInput=${set("dimensions")} />
+        <input type="number" class="short" min="1" max=${model?.dimension} placeholder=${model?.dimension}
+          value=${form.dimensions} onInput=${set("dimensions")} />
       </label>
       ${model?.prompts.length > 0 && html`<label>Prompt
         <select onChange=${set("prompt")}>
@@ -136,7 +138,10 @@ function Similarity({ results }) {
     <div class="matrix" tabindex="0" role="region" aria-label="Similarity of the texts">
       <table>
         <caption class="unseen">Cosine similarity of each pair of texts</caption>
-        <thead><tr><th scope="col">Text</th>${shown.map(({ number, text }) => html`<th key=${number} scope="col" title=${shortened(text)}>${number}</th>`)}</tr></thead>
+        <thead><tr>
+          <th scope="col">Text</th>
+          ${shown.map(({ number, text }) => html`<th key=${number} scope="col" title=${shortened(text)}>${number}</th>`)}
+        </tr></thead>
         <tbody>${shown.map(({ number, text }, row) => html`<tr key=${number}>
           <th scope="row"><strong>${number}</strong> <span class="muted">${shortened(text, 60)}</span></th>
           ${cosines[row].map((value, column) => html`<td key=${column} style=${{ "--share": Math.max(0, value).toFixed(2) }}>${rounded(value)}</td>`)}
@@ -159,8 +164,8 @@ function CodeForms({ body }) {
   const id = useId();
   const forms = { curl: () => curl("v1/embeddings", body), Python: () => python(body, session.key) };
   return html`<div class="choices" role="group" aria-label="Form of the request">
-      ${Object.keys(forms).map((name) => html`<button key=${name} type="button" class="small" aria-pressed=${String(name === chosen)} aria-controls=${id}
-        onClick=${() => setChosen(name)}>${name}</button>`)}
+      ${Object.keys(forms).map((name) => html`<button key=${name} type="button" class="small"
+        aria-pressed=${String(name === chosen)} aria-controls=${id} onClick=${() => setChosen(name)}>${name}</button>`)}
     </div>
     <div id=${id}><${Code} key=${chosen} text=${forms[chosen]()} label=${`${chosen} code`} /></div>`;
 }
