@@ -67,7 +67,7 @@ def test_all_kinds_are_in_one_list_and_say_why_they_wait(console: Console) -> No
 
 
 def test_a_task_is_cancelled_and_deleted_after_a_question(console: Console) -> None:
-    page = console.open("#/jobs")
+    page = console.open("#/jobs?kind=task")
     with console.stack.standing_still():
         console.stack.submit("unwanted", *(f"text {number}" for number in range(50)), lane="bulk")
         cancel = row(page, "unwanted").get_by_role("button", name="Cancel")
@@ -84,6 +84,7 @@ def test_a_task_is_cancelled_and_deleted_after_a_question(console: Console) -> N
     row(page, "unwanted").get_by_role("button", name="Delete").click()
     confirm(page, "Yes, delete")
     expect(row(page, "unwanted")).to_have_count(0)
+    expect(page.get_by_label("Kind")).to_have_value("task")
 
 
 def test_jobs_are_filtered_by_kind_and_state(console: Console) -> None:

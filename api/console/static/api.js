@@ -1,63 +1,71 @@
 // The HTTP API as the page calls it: the key of this tab, whether the API answers, and errors as one class.
 import { useEffect, useState } from "./html.js";
-import { ofTab } from "./storage.js";
 
 // The page is at `/` or `/console`, possibly behind a proxy's prefix; this script is at `console/api.js` below it.
 export const BASE = new URL("../", import.meta.url);
 const STORED_KEY = "embedq.key";
 const PROBE_MS = 1000;
 const PROBED_MS = 10_000;
-// Above what the server lets a request wait, unless EMBEDQ_MAX_WAIT_S was raised far.
-const ANSWER_MS = 120_000;
-// Of other keys the browser makes no header.
-const SENDABLE = /^[\x20-\x7e]*$/;
+const RETRY_MS = 2000;
+// How long the head of an answer may take. Only what is posted waits on the server, where 120 s are above what it lets a
+// request wait, unless EMBEDQ_MAX_WAIT_S was raised far.
+const READ_MS = 40_000;
+const POST_MS = 120_000;
 
 // ---- what all screens know ------------------------------------------------------------------------------------------
 
 // refused: what the API has said with a 401 to the present key (or to none), or "". round: grows when everything should
-// be read anew. person: grows when what is shown should be gone, because a key was forgotten.
-const session = { key: ofTab.get(STORED_KEY) ?? "", refused: "", online: true, round: 0, person: 0 };
-const listeners = new Set();
+// be read anew. person: grows when what is shown should be gone, because a key was forgotten. said: the last sentence for
+// people who do not see what has changed.
+export const session = {
+  key: ofTab(() => sessionStorage.getItem(STORED_KEY)) ?? "",
+  refused: "",
+  online: true,
+  round: 0,
+  person: 0,
+  said: "",
+};
+let draw = () => {};
 
-function update(changes) {
-  const before = { ...session };
-  Object.assign(session, changes);
-  if (Object.keys(changes).some((name) => before[name] !== session[name])) listeners.forEach((listener) => listener());
+// Has the page drawn again whenever the session changes.
+export function onChange(listener) {
+  draw = listener;
 }
 
-// A hook: the session, and a new rendering whenever it changes.
-export function useSession() {
-  const [, refresh] = useState(0);
-  useEffect(() => {
-    const listener = () => refresh((count) => count + 1);
-    listeners.add(listener);
-    return () => listeners.delete(listener);
-  }, []);
-  return session;
+function update(changes) {
+  Object.assign(session, changes);
+  queueMicrotask(draw); // at once, an effect that changes the session would be run again within itself
+}
+
+// A browser that keeps nothing, by a setting of its user, is no reason to fail: the key lives as long as the page.
+function ofTab(act) {
+  try {
+    return act();
+  } catch {
+    return null;
+  }
 }
 
 // Keeps the key for this tab. An empty one is forgotten.
 export function setKey(key) {
-  ofTab.set(STORED_KEY, key);
+  ofTab(() => sessionStorage.setItem(STORED_KEY, key));
   update({ key, refused: "", round: session.round + 1, person: session.person + (key ? 0 : 1) });
 }
 
-let probing = false;
+export const announce = (sentence) => update({ said: sentence });
 
-async function probe() {
-  if (probing) return;
-  probing = true;
+// Reads everything anew that is shown.
+export const reload = () => update({ round: session.round + 1 });
+
+// Looks every second whether the API is back.
+async function connectionLost() {
+  if (!session.online) return;
   update({ online: false });
   while (!session.online) {
     await new Promise((resolve) => setTimeout(resolve, PROBE_MS));
-    try {
-      await fetch(new URL("health/live", BASE), { cache: "no-store", signal: AbortSignal.timeout(PROBED_MS) });
-      update({ online: true, round: session.round + 1 });
-    } catch {
-      // still away
-    }
+    const probe = fetch(new URL("health/live", BASE), { cache: "no-store", signal: AbortSignal.timeout(PROBED_MS) });
+    if (await probe.then(() => true, () => false)) update({ online: true, round: session.round + 1 });
   }
-  probing = false;
 }
 
 // ---- calls ----------------------------------------------------------------------------------------------------------
@@ -70,79 +78,90 @@ export class ApiError extends Error {
   }
 }
 
-// Fetches a path of the API, such as "v1/jobs". Throws ApiError unless the answer is a success.
-export async function request(path, { method = "GET", body, headers = {}, signal, withinMs = ANSWER_MS } = {}) {
-  const sent = { Accept: "application/json", ...headers };
-  const key = session.key;
-  if (!SENDABLE.test(key)) {
-    const refused = "A key has letters, digits and signs of ASCII only.";
-    update({ refused });
-    throw new ApiError(401, "invalid_api_key", refused);
-  }
+// The answer of a path such as "v1/jobs"; as: "json", "text" or "blob". Throws ApiError unless it is a success, or what
+// `fetch` throws when `signal` has ended it.
+export async function call(path, { method = "GET", body, headers, as = "json", signal } = {}) {
+  const { key } = session;
+  const sent = { Accept: as === "json" ? "application/json" : "*/*", ...headers };
   if (key) sent.Authorization = `Bearer ${key}`;
-  if (body !== undefined) sent["Content-Type"] = "application/json";
-  const text = body === undefined ? undefined : JSON.stringify(body);
+  if (body) sent["Content-Type"] = "application/json";
   const late = new AbortController(); // a host that vanished closes no connection
-  const timer = setTimeout(() => late.abort(), withinMs);
-  const either = AbortSignal.any([late.signal, ...(signal ? [signal] : [])]);
+  const timer = setTimeout(() => late.abort(), method === "GET" ? READ_MS : POST_MS);
+  const options = {
+    method,
+    headers: sent,
+    body: body && JSON.stringify(body),
+    signal: AbortSignal.any([late.signal, ...(signal ? [signal] : [])]),
+    cache: "no-store",
+  };
   let answer;
+  let content;
   try {
-    answer = await fetch(new URL(path, BASE), { method, headers: sent, body: text, signal: either, cache: "no-store" });
+    answer = await fetch(new URL(path, BASE), options);
+    clearTimeout(timer); // a large body takes its time
+    if (answer.ok) content = await answer[as]();
   } catch (error) {
-    if (signal?.aborted) throw error;
-    throw unreachable();
-  } finally {
     clearTimeout(timer);
+    if (signal?.aborted) throw error;
+    connectionLost();
+    throw new ApiError(0, "unreachable", "The API does not answer.");
   }
-  if (answer.ok) {
-    if (session.refused && key === session.key && answer.headers.has("x-request-id")) update({ refused: "" });
-    return answer;
-  }
-  const error = await asError(answer);
-  if (answer.status === 401 && key === session.key) update({ refused: error.message });
-  throw error;
+  if (!answer.ok) throw await asError(answer, key);
+  if (session.refused && key === session.key) update({ refused: "" });
+  return content;
 }
 
-function unreachable() {
-  probe();
-  return new ApiError(0, "unreachable", "The API does not answer.");
-}
-
-async function asError(answer) {
-  const retryAfter = Number(answer.headers.get("retry-after")) || null;
-  let error = {};
-  try {
-    error = (await answer.json()).error ?? {};
-  } catch {
-    // of a proxy, not of the API
-  }
+async function asError(answer, key) {
+  const error = (await answer.json().catch(() => null))?.error ?? {}; // that of a proxy has none
   const message = error.message ?? `The answer was ${answer.status}.`;
+  if (answer.status === 401 && key === session.key) update({ refused: message });
+  const retryAfter = Number(answer.headers.get("retry-after")) || null;
   return new ApiError(answer.status, error.code ?? `http_${answer.status}`, message, { param: error.param, retryAfter });
 }
 
-// The JSON of an answer.
-export async function call(path, options) {
-  const answer = await request(path, options);
-  try {
-    return await answer.json();
-  } catch (error) {
-    if (options?.signal?.aborted) throw error;
-    throw unreachable(); // it broke off in the middle
-  }
+// A hook for data that changes: {data, error} of a path (null: nothing is read). It is read again after `every(data)`
+// milliseconds (0: never), with a new key, and when the API is back. A hidden page asks for nothing. Data stays while a
+// later reading fails, and goes when the path changes.
+export function useFetch(path, { every = () => 0, ...options } = {}) {
+  const { round, online } = session;
+  const { hidden } = document;
+  const [state, setState] = useState({});
+  useEffect(() => {
+    if (path === null || !online || hidden) return undefined;
+    const left = new AbortController();
+    let timer;
+    const read = async () => {
+      let pause;
+      try {
+        const data = await call(path, { ...options, signal: left.signal });
+        setState({ path, data });
+        pause = every(data);
+      } catch (error) {
+        if (left.signal.aborted) return;
+        setState((before) => ({ path, error, data: before.path === path ? before.data : undefined }));
+        const passing = error.status >= 500 || error.status === 429;
+        pause = passing && Math.max(RETRY_MS, (error.retryAfter ?? 0) * 1000);
+      }
+      if (pause && !left.signal.aborted) timer = setTimeout(read, pause);
+    };
+    read();
+    return () => {
+      left.abort();
+      clearTimeout(timer);
+    };
+  }, [path, round, online, hidden]);
+  return state.path === path ? state : {};
 }
 
-// Downloads what a link cannot, because the key is in a header.
-export async function download(path, name) {
-  const answer = await request(path, { headers: { Accept: "*/*" } });
-  const blob = await answer.blob().catch(() => {
-    throw unreachable();
-  });
-  const link = document.createElement("a");
-  link.href = URL.createObjectURL(blob);
-  link.download = name;
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
+// A hook for what a button does: {busy, error, run, clear}. `run(act)` waits for it and returns its error, which stays
+// until the next one or until `clear()`.
+export function useAct() {
+  const [state, setState] = useState({ busy: false, error: null });
+  const run = async (act) => {
+    setState({ busy: true, error: null });
+    const error = await act().then(() => null, (failure) => failure);
+    setState({ busy: false, error });
+    return error;
+  };
+  return { ...state, run, clear: () => setState({ busy: false, error: null }) };
 }
-
-// Tells the session that the API may be away, so that it looks whether it is there.
-export { probe as connectionLost };

@@ -1,5 +1,5 @@
-// Numbers, times and sizes as people read them. All take null for "unknown".
-import { html, useEffect, useState } from "./html.js";
+// Numbers, times, sizes and words as people read them, and addresses of screens. Values that are null are unknown.
+import { html } from "./html.js";
 
 export const NONE = "–";
 const numbers = new Intl.NumberFormat("en");
@@ -8,8 +8,9 @@ const dates = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle:
 const UNITS = ["B", "kB", "MB", "GB", "TB"];
 
 export const count = (value) => (value == null ? NONE : numbers.format(value));
-export const percent = (share) => (share == null ? NONE : `${Math.floor(share * 100)} %`);
-export const rate = (value, unit = "/s") => (value == null ? NONE : `${short.format(value)} ${unit}`);
+export const rate = (value, unit) => (value == null ? NONE : `${short.format(value)} ${unit}`);
+export const words = (state) => state.replaceAll("_", " ");
+export const capital = (text) => `${text[0].toUpperCase()}${text.slice(1)}`;
 
 export function bytes(value) {
   if (value == null) return NONE;
@@ -27,27 +28,24 @@ export function duration(seconds) {
 }
 
 function relative(seconds) {
-  const ahead = seconds < 0;
   const size = Math.abs(seconds);
   if (size < 5) return "now";
-  const text = size < 60 ? `${Math.round(size)} s` : duration(size).split(" ").slice(0, 2).join(" ");
-  return ahead ? `in ${text}` : `${text} ago`;
-}
-
-// Seconds since the epoch, renewed while the component is there.
-export function useNow(everyMs = 5000) {
-  const [now, setNow] = useState(Date.now() / 1000);
-  useEffect(() => {
-    const timer = setInterval(() => setNow(Date.now() / 1000), everyMs);
-    return () => clearInterval(timer);
-  }, [everyMs]);
-  return now;
+  const text = duration(size).split(" ").slice(0, 2).join(" ");
+  return seconds < 0 ? `in ${text}` : `${text} ago`;
 }
 
 // A time (Unix seconds) relative to now; the absolute time is its title.
 export function Time({ at }) {
-  const now = useNow();
   if (at == null) return NONE;
   const date = new Date(at * 1000);
-  return html`<time datetime=${date.toISOString()} title=${dates.format(date)}>${relative(now - at)}</time>`;
+  return html`<time datetime=${date.toISOString()} title=${dates.format(date)}>${relative(Date.now() / 1000 - at)}</time>`;
 }
+
+// The address of a screen, such as `#/jobs?kind=batch` or `#/jobs/task_…`. Empty values of the query are left out.
+export function address(screen, name = "", query = {}) {
+  const text = search(query);
+  return `#/${screen}${name ? `/${encodeURIComponent(name)}` : ""}${text ? `?${text}` : ""}`;
+}
+
+// A query without its empty values.
+export const search = (pairs) => new URLSearchParams(Object.entries(pairs).filter(([, value]) => value)).toString();

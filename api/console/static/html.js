@@ -3,5 +3,5 @@ import { h, render } from "./vendor/preact.js";
 import htm from "./vendor/htm.js";
 
 export { render };
-export { useCallback, useEffect, useId, useLayoutEffect, useMemo, useRef, useState } from "./vendor/preact-hooks.js";
+export { useEffect, useId, useMemo, useRef, useState } from "./vendor/preact-hooks.js";
 export const html = htm.bind(h);

@@ -1,30 +1,29 @@
 // The service as it is: models with their workers and lanes, documents workers, Redis.
+import { useFetch } from "../api.js";
 import { bytes, count, duration, NONE, rate, Time } from "../format.js";
 import { html } from "../html.js";
-import { useFetch } from "../live.js";
-import { Code } from "../ui/code.js";
-import { Empty, ErrorBox, Loading } from "../ui/error_box.js";
-import { Facts } from "../ui/facts.js";
-import { Badge } from "../ui/state.js";
-import { Table } from "../ui/table.js";
-
-export const title = () => "Service";
+import { Reading } from "../parts/banner.js";
+import { Code } from "../parts/code.js";
+import { Badge } from "../parts/progress.js";
+import { Empty, Facts, Table } from "../parts/table.js";
 
 const EVERY_MS = 2000;
 
-export function Screen() {
-  const { data: service, error } = useFetch("v1/service", { everyMs: EVERY_MS });
+export function Service() {
+  const read = useFetch("v1/service", { every: () => EVERY_MS });
+  const service = read.data;
   return html`<h1 tabindex="-1">Service</h1>
-    <${ErrorBox} error=${error} title="The service cannot be read" />
-    ${service ? html`<${Overview} service=${service} />` : !error && html`<${Loading} what="the service" />`}
-    ${service && html`${service.models.map((model) => html`<${Model} key=${model.id} model=${model} />`)}
+    <${Reading} of=${read} what="the service" />
+    ${service && html`<${Overview} service=${service} />
+      ${service.models.map((model) => html`<${Model} key=${model.id} model=${model} />`)}
       <${Documents} documents=${service.documents} />`}`;
 }
 
 function Overview({ service: { redis, models, documents, version, started_at } }) {
   const workers = models.reduce((sum, model) => sum + model.workers.length, 0);
   return html`<${Facts} facts=${[
-    ["Redis", html`<${Badge} state=${redis.up ? "answers" : "does not answer"} tone=${redis.up ? "good" : "bad"} /> ${redis.memory_percent > 0 && html`${redis.memory_percent} % of its memory`}`],
+    ["Redis", html`<${Badge} state=${redis.up ? "answers" : "does not answer"} tone=${redis.up ? "good" : "bad"} />
+      ${redis.memory_percent > 0 && ` ${redis.memory_percent} % of its memory`}`],
     ["Model workers", html`<${Workers} number=${workers} />`],
     ["Documents workers", html`<${Workers} number=${documents.workers.length} calm />`],
     ["Work waiting", duration(waitingSeconds(models))],
@@ -33,12 +32,15 @@ function Overview({ service: { redis, models, documents, version, started_at } }
   ${!redis.up && html`<p class="muted">Everything below is as it was <${Time} at=${redis.seen_at} />.</p>`}`;
 }
 
-const Workers = ({ number, calm }) => html`${count(number)} ${number === 0 && html`<${Badge} state="none runs" tone=${calm ? "calm" : "bad"} />`}`;
+const Workers = ({ number, calm }) => (number
+  ? count(number)
+  : html`${count(number)} <${Badge} state="none runs" tone=${calm ? "calm" : "bad"} />`);
 
 // Of the model that has the most, like the metric embedq_backlog_seconds; null where a speed is not known.
 function waitingSeconds(models) {
-  const seconds = models.map(({ lanes }) => Object.values(lanes).reduce((sum, lane) => (sum === null || lane.seconds === null ? null : sum + lane.seconds), 0));
-  return seconds.includes(null) ? null : Math.max(0, ...seconds);
+  const lanes = models.map((model) => Object.values(model.lanes).map(({ seconds }) => seconds));
+  if (lanes.flat().includes(null)) return null;
+  return Math.max(0, ...lanes.map((seconds) => seconds.reduce((sum, one) => sum + one, 0)));
 }
 
 function Model({ model }) {
@@ -66,23 +68,23 @@ function Model({ model }) {
 }
 
 const LANES = [
-  { key: "lane", label: "Lane", show: ([lane]) => lane },
-  { key: "tasks", label: "Tasks waiting", number: true, show: ([, lane]) => count(lane.tasks) },
-  { key: "tokens", label: "Tokens", number: true, show: ([, lane]) => count(lane.tokens) },
-  { key: "seconds", label: "Work", number: true, show: ([, lane]) => (lane.seconds === null ? "speed not known yet" : duration(lane.seconds)) },
+  { label: "Lane", show: ([lane]) => lane },
+  { label: "Tasks waiting", number: true, show: ([, lane]) => count(lane.tasks) },
+  { label: "Tokens", number: true, show: ([, lane]) => count(lane.tokens) },
+  { label: "Work", number: true, show: ([, lane]) => (lane.seconds === null ? "speed not known yet" : duration(lane.seconds)) },
 ];
 
 const PROCESS = [
-  { key: "worker", label: "Worker", wide: true, show: ({ id, host, pid }) => html`${host} <span class="sub">process ${pid} · ${id}</span>` },
-  { key: "started", label: "Started", number: true, show: ({ started_at }) => html`<${Time} at=${started_at} />` },
-  { key: "memory", label: "Memory", number: true, show: ({ rss_bytes }) => bytes(rss_bytes) },
+  { label: "Worker", wide: true, show: ({ id, host, pid }) => html`${host} <span class="sub">process ${pid} · ${id}</span>` },
+  { label: "Started", number: true, show: ({ started_at }) => html`<${Time} at=${started_at} />` },
+  { label: "Memory", number: true, show: ({ rss_bytes }) => bytes(rss_bytes) },
 ];
 
 const WORKERS = [
   ...PROCESS,
-  { key: "speed", label: "Speed", number: true, show: ({ tokens_per_second }) => rate(tokens_per_second, "tokens/s") },
-  { key: "texts", label: "Texts", number: true, show: ({ items, forward_passes }) => html`${count(items)} <span class="sub">in ${count(forward_passes)} passes</span>` },
-  { key: "streams", label: "At once", number: true, show: ({ streams }) => count(streams) },
+  { label: "Speed", number: true, show: ({ tokens_per_second }) => rate(tokens_per_second, "tokens/s") },
+  { label: "Texts", number: true, show: ({ items, forward_passes }) => html`${count(items)} <span class="sub">in ${count(forward_passes)} passes</span>` },
+  { label: "At once", number: true, show: ({ streams }) => count(streams) },
 ];
 
 function Documents({ documents: { workers, tasks } }) {
