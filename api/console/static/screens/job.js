@@ -68,7 +68,7 @@ const KINDS = {
 const kindOf = (id) => Object.keys(KINDS).find((kind) => id.startsWith(KINDS[kind].prefix));
 const pathOf = (id) => `${KINDS[kindOf(id)].collection}/${encodeURIComponent(id)}`;
 
-// An object of the API with what all kinds have in common, under one name: kind, path, ended, name, speed in `unit`,
+// An object of the API with what all kinds have in common, under one name: kind, path, ended, name, documents per second,
 // seconds left, and when it was started and finished.
 export function jobOf(object) {
   const { id, status, waiting, metadata } = object;
