@@ -71,7 +71,7 @@ async function connectionLost() {
 // ---- calls ----------------------------------------------------------------------------------------------------------
 
 // An answer that is an error. status 0: there was no answer.
-export class ApiError extends Error {
+class ApiError extends Error {
   constructor(status, code, message, { param = null, retryAfter = null } = {}) {
     super(message);
     Object.assign(this, { status, code, param, retryAfter });

@@ -4,7 +4,7 @@ import { html } from "../html.js";
 const LONG = new Set(["Id", "Model"]);
 
 // columns: [{label, number?: bool, wide?: bool, show: (row) => content}]; wide: a line of its own on a narrow screen, where
-// the table becomes a list of cards. rowKey: (row) => what stays the same while the row changes. The caption is read to
+// the table becomes a list of cards. rowKey: (row, place) => what stays the same while the row changes. The caption is read to
 // those who cannot see the heading.
 export function Table({ caption, columns, rows, rowKey }) {
   return html`<div class="table">
@@ -14,7 +14,7 @@ export function Table({ caption, columns, rows, rowKey }) {
         <tr>${columns.map(({ label, number }) => html`<th key=${label} scope="col" class=${number && "number"}>${label}</th>`)}</tr>
       </thead>
       <tbody>
-        ${rows.map((row) => html`<tr key=${rowKey(row)}>
+        ${rows.map((row, place) => html`<tr key=${rowKey(row, place)}>
           ${columns.map(({ label, number, wide, show }) => html`<td key=${label} class=${number ? "number" : wide && "wide"} data-label=${label}>
             ${show(row)}
           </td>`)}
@@ -41,8 +41,7 @@ export function Failures({ caption, what, rows }) {
     { label: "Code", show: ({ code }) => html`<code>${code}</code>` },
     { label: "Reason", wide: true, show: ({ message }) => message },
   ].filter(({ label }) => label !== "Stage" || rows.some(({ stage }) => stage));
-  const numbered = rows.map((row, place) => ({ ...row, place }));
-  return html`<${Table} caption=${caption} columns=${columns} rows=${numbered} rowKey=${({ place }) => place} />`;
+  return html`<${Table} caption=${caption} columns=${columns} rows=${rows} rowKey=${(row, place) => place} />`;
 }
 
 // What would be here, and in `children` the command that makes the first one.
