@@ -13,7 +13,7 @@ from api.async_storage import AsyncStorage
 from tasks.errors import NotFound, NotReady, NotStored, Overloaded
 from tasks.ledger.executor import spread
 from tasks.records import datasets
-from tasks.records.datasets import Catalog, Version
+from tasks.records.datasets import Catalog
 from tasks.storage.storage import Storage
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ _THREADS = 2
 """More would take the cores from the queries of everybody."""
 _MAX_READS = 64
 """That run or wait. An owner gets half of them, so that there is room for others."""
-_TRIES = 4
 _RETRY_AFTER_S = 5
 
 
@@ -48,7 +47,7 @@ class AsyncDatasets:
         self._reads: Counter[str] = Counter()
         self._stopping = False
 
-    async def present(self, owner: str, name: str) -> Version:
+    async def present(self, owner: str, name: str) -> Catalog:
         """The present version of a dataset that exists.
 
         Raises:
@@ -57,10 +56,10 @@ class AsyncDatasets:
         """
         if not datasets.is_dataset_name(name):
             raise dataset_unknown()
-        version = await self._storage.run(datasets.present, owner, name)
-        if not version.catalog.exists:
+        catalog = (await self._storage.run(datasets.present, owner, name)).catalog
+        if not catalog.exists:
             raise dataset_unknown()
-        return version
+        return catalog
 
     async def read(self, owner: str, name: str, function: "Callable[[Contents], T]") -> T:
         """What `function` makes of the present version of a dataset, in a thread. Cancelled, it ends at its next read.
@@ -73,17 +72,15 @@ class AsyncDatasets:
             NotReady: pyarrow is not installed here, or the process stops.
             Overloaded: too many calls, or too many of this owner, wait for a thread.
         """
-        seen: Version | None = None
-        for _ in range(_TRIES):
-            version = await self.present(owner, name)
+        catalog = await self.present(owner, name)
+        while True:
             try:
                 with self._place(owner):
-                    return await self._run(version.catalog, function)
+                    return await self._run(catalog, function)
             except NotStored:
-                if version == seen:
+                before, catalog = catalog, await self.present(owner, name)
+                if catalog == before:
                     raise
-                seen = version
-        raise Overloaded("This dataset changes faster than it can be read; try again.", retry_after_s=_RETRY_AFTER_S)
 
     def forget(self, owners: AbstractSet[str]) -> None:
         """Drops what is kept of the datasets of these owners."""

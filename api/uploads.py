@@ -8,7 +8,6 @@ from typing import BinaryIO
 from urllib.parse import quote
 
 from starlette.datastructures import FormData, UploadFile
-from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Message
@@ -155,8 +154,6 @@ async def _form(request: Request) -> FormData:
     try:
         with translated(TEMPORARY):
             return await request.form(max_files=1, max_fields=_MAX_FIELDS, max_part_size=_MAX_FIELD_BYTES)
-    except HTTPException as error:
-        raise Invalid("invalid_value", f"The body is not a form that can be used: {error.detail}") from None
     except UnicodeError:
         raise Invalid("invalid_unicode", "The form is not text in UTF-8.") from None
     except ClientDisconnect:

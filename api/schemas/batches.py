@@ -81,25 +81,13 @@ class BatchErrors(BaseModel):
     data: list[BatchError]
 
 
-class CachedTokens(BaseModel):
-    """Always 0 here."""
-
-    cached_tokens: int = 0
-
-
-class ReasoningTokens(BaseModel):
-    """Always 0 here."""
-
-    reasoning_tokens: int = 0
-
-
 class BatchUsage(BaseModel):
-    """Tokens that the model read for a batch."""
+    """Tokens that the model read for a batch. What only other models have is 0."""
 
     input_tokens: int
-    input_tokens_details: CachedTokens = CachedTokens()
+    input_tokens_details: dict[Literal["cached_tokens"], int] = {"cached_tokens": 0}
     output_tokens: int = 0
-    output_tokens_details: ReasoningTokens = ReasoningTokens()
+    output_tokens_details: dict[Literal["reasoning_tokens"], int] = {"reasoning_tokens": 0}
     total_tokens: int
 
 

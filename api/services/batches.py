@@ -19,12 +19,13 @@ from worker_config.subject import subject_is_task
 
 RETRY_OF = "retry_of"
 """Key in the metadata of a batch that tries another one again: the id of that one."""
+_UNKNOWN = "No batch found with this id. Use the id from the answer to POST /v1/batches."
 _NO_ERROR_FILE = "Nobody knows any more which of its requests failed; send them in a new batch."
 _CANCELLABLE = [status for status in BatchStatus if not status.terminal and status is not BatchStatus.CANCELLING]
 
 
 class BatchService:
-    """The batches of this service."""
+    """The batches of this service. What takes an id raises `NotFound` where the caller has no such batch."""
 
     def __init__(self, ledger: AsyncLedger, models: ServedModels, settings: Settings) -> None:
         self._ledger = ledger
@@ -52,19 +53,14 @@ class BatchService:
         return await self._start(key, new)
 
     async def read(self, key: Key, batch_id: str) -> Batch:
-        """A batch as it is now; raises `NotFound`."""
+        """A batch as it is now."""
         batch = await self._own(key, batch_id)
         shown = Batch.model_validate(batch)
         [shown.waiting] = await why_waiting(self._ledger, self._models, [batch])
         return shown
 
     async def cancel(self, key: Key, batch_id: str) -> Batch:
-        """Cancels a batch; what was finished will be in its files.
-
-        Raises:
-            NotFound: the caller has no such batch.
-            Conflict: there is nothing to cancel.
-        """
+        """Cancels a batch; what was finished will be in its files. Raises `Conflict` if there is nothing to cancel."""
         await self._own(key, batch_id)
         move = batches.move_batch(batch_id, BatchStatus.CANCELLING, only_from=_CANCELLABLE)
         _, status = await self._ledger.run(move)
@@ -78,7 +74,6 @@ class BatchService:
         A repetition returns the same batch.
 
         Raises:
-            NotFound: the caller has no such batch.
             Conflict: it has not ended; all have a result.
             NotFound: a file that is needed is gone.
             TooMany, Forbidden, StorageFull: the caller may start none now.
@@ -93,19 +88,12 @@ class BatchService:
         return await self._start(key, new)
 
     async def delete(self, key: Key, batch_id: str) -> None:
-        """Deletes the record of an ended batch. Its input, output and error files stay.
-
-        Raises:
-            NotFound: the caller has no such batch.
-            Conflict: it has not ended.
-        """
+        """Deletes the record of an ended batch. Its input, output and error files stay. Raises `Conflict`."""
         await self._own(key, batch_id)
         deleted, status = await self._ledger.run(batches.delete_batch(batch_id))
         if not deleted and status is not None:
-            raise Conflict(
-                "batch_not_ended",
-                f"Cannot delete a batch with status '{status}'. Cancel it, and delete it when it has ended.",
-            )
+            message = f"Cannot delete a batch with status '{status}'. Cancel it, and delete it when it has ended."
+            raise Conflict("batch_not_ended", message)
 
     async def _start(self, key: Key, new: NewBatch) -> Batch:
         limits = RecordLimits(self._settings.max_open_batches, quota_of(key, self._settings), key.limits.open_jobs)
@@ -126,12 +114,8 @@ class BatchService:
         if is_batch_id(batch_id):
             subject_is_task(batch_id)
             batch = await self._ledger.run(batches.read_batch(batch_id))
-        missing = NotFound(
-            "batch_not_found",
-            "No batch found with this id. Use the id from the answer to POST /v1/batches.",
-            param="id",
-        )
-        return own(key, None if batch is None or batch.deleted else batch, missing)
+        there = None if batch is None or batch.deleted else batch
+        return own(key, there, NotFound("batch_not_found", _UNKNOWN, param="id"))
 
 
 def _again(batch: batches.Batch, settings: Settings, digests: tuple[str, str]) -> NewBatch:

@@ -67,7 +67,7 @@ class DatasetService:
 
     async def read(self, key: Key, name: str) -> Dataset:
         """The dataset as it is now; raises `NotFound` and `StorageUnavailable`."""
-        return Dataset.model_validate((await self._datasets.present(key.owner, name)).catalog)
+        return Dataset.model_validate(await self._datasets.present(key.owner, name))
 
     async def delete(self, key: Key, name: str) -> None:
         """Deletes a dataset for good, with all its vectors.

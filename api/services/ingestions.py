@@ -46,7 +46,7 @@ _UNKNOWN = "No ingestion found with this id. Use the id from the answer to POST 
 
 
 class IngestionService:
-    """The ingestions of this service."""
+    """The ingestions of this service. What takes an id raises `NotFound` where the caller has no such ingestion."""
 
     def __init__(self, ledger: AsyncLedger, models: ServedModels, storage: AsyncStorage, settings: Settings) -> None:
         self._storage = storage
@@ -75,7 +75,7 @@ class IngestionService:
         return await self.read(key, made)
 
     async def read(self, key: Key, ingestion_id: str) -> Ingestion:
-        """The ingestion as it is now; raises `NotFound` if the caller has no such."""
+        """The ingestion as it is now."""
         ingestion = await self._own(key, ingestion_id)
         shown = Ingestion.model_validate(ingestion)
         [shown.waiting] = await why_waiting(self._ledger, self._models, [ingestion])
@@ -84,20 +84,13 @@ class IngestionService:
     async def documents(
         self, key: Key, ingestion_id: str, status: str | None, page: PagePlace
     ) -> Page[IngestionDocument]:
-        """Some documents, in the order of the source; maybe fewer than asked for although there are more.
-
-        Raises:
-            NotFound: the caller has no such ingestion.
-            Invalid: the page begins behind nothing.
-            StorageUnavailable: no answer.
-        """
+        """Some documents, in the order of the source. Returns and raises as `read_documents`."""
         return await read_documents(self._ledger, self._storage, await self._own(key, ingestion_id), status, page)
 
     async def output(self, key: Key, ingestion_id: str) -> Output:
         """The parts of its dataset as it is now: none before anything was loaded, or once it is deleted.
 
         Raises:
-            NotFound: the caller has no such ingestion.
             Invalid: its sink is no dataset.
             StorageUnavailable: no answer.
         """
@@ -114,12 +107,7 @@ class IngestionService:
         return Content(part.stored, part.size_bytes, part.etag, part.name, gone)
 
     async def cancel(self, key: Key, ingestion_id: str) -> Ingestion:
-        """Ends an ingestion; what is loaded stays.
-
-        Raises:
-            NotFound: the caller has no such ingestion.
-            Conflict: there is nothing to cancel.
-        """
+        """Ends an ingestion; what is loaded stays. Raises `Conflict` if there is nothing to cancel."""
         await self._own(key, ingestion_id)
         status = (await self._ledger.run(cancel_ingestion(ingestion_id))).status
         if status not in {IngestionStatus.CANCELLING, IngestionStatus.CANCELLED, None}:
@@ -130,7 +118,6 @@ class IngestionService:
         """Tries the failed documents of an ended ingestion again under its id. A resumable one goes on where it was.
 
         Raises:
-            NotFound: the caller has no such ingestion.
             Conflict: nothing of it can be tried again.
             Invalid, SourceFailed: the key may not do any more what it asks for.
         """
@@ -152,12 +139,7 @@ class IngestionService:
         return await self.read(key, ingestion_id)
 
     async def delete(self, key: Key, ingestion_id: str) -> None:
-        """Deletes the record of an ended ingestion. What it has loaded under a name stays.
-
-        Raises:
-            NotFound: the caller has no such ingestion.
-            Conflict: it has not ended.
-        """
+        """Deletes the record of an ended ingestion. What it has loaded under a name stays. Raises `Conflict`."""
         await self._own(key, ingestion_id)
         deleted, status = await self._ledger.run(delete_ingestion(ingestion_id))
         if not deleted and status is not None:

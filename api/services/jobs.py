@@ -21,14 +21,14 @@ from tasks.ledger.ids import created_ms
 from tasks.ledger.operations import Operation
 from tasks.records import batches, ingestions
 from tasks.records.api_keys import Key
-from tasks.records.batches import BatchStatus, is_batch_id, read_batches
-from tasks.records.creation import RecordKind, list_records
-from tasks.records.ingestion_operations import read_ingestions
+from tasks.records.batches import BatchStatus, is_batch_id, list_batches, read_batches
+from tasks.records.ingestion_operations import list_ingestions, read_ingestions
 from tasks.records.ingestions import IngestionStatus, is_ingestion_id
 
 KINDS: Mapping[str, Sequence[str]] = {"task": [*State], "batch": [*BatchStatus], "ingestion": [*IngestionStatus]}
 """Kind -> states that it may be in."""
 _LIST_TIMEOUT_S = 5.0
+_LIST = {"batch": list_batches, "ingestion": list_ingestions}
 _READ: Mapping[str, Callable[[Sequence[str]], Operation[Any]]] = {"batch": read_batches, "ingestion": read_ingestions}
 _AT_ONCE = 4
 """Records that one reply of Redis has. A batch may have a thousand errors, and until a reply is read, it counts as
@@ -165,7 +165,7 @@ def _reader(
             states = [State(name) for name in names]
             part = await ledger.run(operations.list_tasks(owner, limit=most, after=behind or "", states=states))
             return ListPage(part.tasks, part.until, part.more)
-        ids, more = await ledger.run(list_records(RecordKind(kind), owner, after=behind, limit=most))
+        ids, more = await ledger.run(_LIST[kind](owner, after=behind, limit=most))
         found = list[batches.Batch | ingestions.Ingestion]()
         for start in range(0, len(ids), _AT_ONCE):
             found += await ledger.run(_READ[kind](ids[start : start + _AT_ONCE]), timeout_s=_LIST_TIMEOUT_S)

@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from stack.testing import PATIENCE_S, wait_until
-from tasks.records.datasets import Version, delete_dataset
+from tasks.records.datasets import Catalog, delete_dataset
 from tasks.storage.storage import Storage
 from tests.integration.api.file_uploads import problem
 from tests.integration.api.ledger_worker import LedgerWorker, vector
@@ -113,16 +113,16 @@ def test_a_version_whose_parts_are_swept_while_it_is_read_is_left_for_the_next(
 ) -> None:
     load(storage, document("old", [1, 0, 0, 0]))
     present = app.process.dataset_files.present
-    seen: list[Version] = []
+    seen: list[Catalog] = []
 
     async def late(owner: str, name: str) -> Any:
-        version = await present(owner, name)
+        catalog = await present(owner, name)
         if not seen:
-            seen.append(version)
+            seen.append(catalog)
             assert delete_dataset(storage, OWNER, NAME)
             load(storage, document("new", [1, 0, 0, 0]))
-            storage.delete(version.catalog.parts[0].stored)
-        return version
+            storage.delete(catalog.parts[0].stored)
+        return catalog
 
     app.process.dataset_files.present = late
     (row,) = search(client, vector=[1, 0, 0, 0]).json()["data"]
