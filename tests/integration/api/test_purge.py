@@ -61,7 +61,7 @@ def client_of(app: ServedApp, key: str) -> httpx.Client:
 
 def kept_of(app: ServedApp) -> int:
     """Bytes in memory of all datasets."""
-    reader = app.process.datasets.reader
+    reader = app.process.dataset_files.reader
     return 0 if reader is None else reader.kept.size_bytes + reader.kept_vectors.size_bytes
 
 
