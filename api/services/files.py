@@ -101,7 +101,7 @@ class FileService:
         """Where its bytes are; raises `NotFound`."""
         file = await self._own(key, file_id)
         # An id never gets other bytes.
-        return Content(file.stored, file.size_bytes, tag=file.id, filename=file.filename, gone=_unknown(file_id))
+        return Content(file.stored, file.size_bytes, tag=file.id, filename=file.filename, gone=_unknown())
 
     async def delete(self, key: Key, file_id: str) -> None:
         """Deletes a file for good.
@@ -117,7 +117,7 @@ class FileService:
 
     async def _own(self, key: Key, file_id: str) -> FileRecord:
         known = created_ms(file_id) is not None
-        return own(key, await self._ledger.run(files.read_file(file_id)) if known else None, _unknown(file_id))
+        return own(key, await self._ledger.run(files.read_file(file_id)) if known else None, _unknown())
 
 
 def _check(upload: Upload, purpose: Purpose, settings: Settings) -> None:
@@ -163,9 +163,5 @@ def _is_object(line: bytes, max_lists: int) -> bool:
     return True
 
 
-def _unknown(file_id: str) -> NotFound:
-    if created_ms(file_id) is None:
-        return NotFound(
-            "file_not_found", "No such File object: ids of files are file- and 32 hexadecimal digits.", param="id"
-        )
-    return NotFound("file_not_found", f"No such File object: {file_id}. GET /v1/files lists yours.", param="id")
+def _unknown() -> NotFound:
+    return NotFound("file_not_found", "No such File object. GET /v1/files lists yours.", param="id")
