@@ -29,7 +29,7 @@ _PROBED_LINES = 50_000
 
 
 class FileService:
-    """The files of this service."""
+    """The files of this service. What takes an id raises `NotFound` where the caller has no such file."""
 
     def __init__(self, ledger: AsyncLedger, storage: AsyncStorage, settings: Settings) -> None:
         self._ledger = ledger
@@ -75,11 +75,7 @@ class FileService:
             raise
 
     async def list(self, key: Key, page: PagePlace, purpose: str | None, order: Order) -> Page[File]:
-        """A page of the caller's files, by age. `purpose`: of this one only; None: of any.
-
-        Raises:
-            Invalid: the page begins behind no id of a file.
-        """
+        """A page of the caller's files, by age. `purpose`: of this one only; None: of any. Raises `Invalid`."""
         if page.after is not None and created_ms(page.after) is None:
             raise Invalid("invalid_value", "after must be the id of a file.", param="after")
 
@@ -94,22 +90,17 @@ class FileService:
         return Page[File].of(listed, more=len(records) > page.limit)
 
     async def read(self, key: Key, file_id: str) -> File:
-        """The record of a file; raises `NotFound`."""
+        """The record of a file."""
         return File.model_validate(await self._own(key, file_id))
 
     async def content(self, key: Key, file_id: str) -> Content:
-        """Where its bytes are; raises `NotFound`."""
+        """Where its bytes are."""
         file = await self._own(key, file_id)
         # An id never gets other bytes.
         return Content(file.stored, file.size_bytes, tag=file.id, filename=file.filename, gone=_unknown())
 
     async def delete(self, key: Key, file_id: str) -> None:
-        """Deletes a file for good.
-
-        Raises:
-            NotFound: the caller has no such file.
-            StorageUnavailable: the storage refuses; the file stays.
-        """
+        """Deletes a file for good. Raises `StorageUnavailable` where the storage refuses; the file stays then."""
         file = await self._own(key, file_id)
         # The bytes first: where the storage refuses, the caller hears it, and the record still leads to them.
         await self._storage.delete(file.stored)
