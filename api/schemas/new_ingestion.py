@@ -12,7 +12,6 @@ from pydantic import (
     Field,
     StringConstraints,
     ValidationInfo,
-    WithJsonSchema,
     field_validator,
     model_validator,
 )
@@ -32,13 +31,11 @@ MAX_URLS = 1000
 
 Name = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 DocumentId = Annotated[str, StringConstraints(min_length=1, max_length=1024)]
-_NAME = {"type": "string", "minLength": 1, "maxLength": 200}
-_NAMES = {"type": "array", "items": _NAME, "minItems": 1, "maxItems": 100}
 Names = Annotated[
-    list[Name],
-    Field(min_length=1, max_length=100),
-    BeforeValidator(lambda value: [value] if isinstance(value, str) else value),
-    WithJsonSchema({"anyOf": [_NAME, _NAMES]}, mode="validation"),
+    Annotated[list[Name], Field(min_length=1, max_length=100)],
+    BeforeValidator(
+        lambda value: [value] if isinstance(value, str) else value, json_schema_input_type=Name | list[Name]
+    ),
 ]
 
 
@@ -63,8 +60,9 @@ class FileReference(Part):
 
 _File = Annotated[
     FileReference,
-    BeforeValidator(lambda value: {"id": value} if isinstance(value, str) else value),
-    WithJsonSchema({"anyOf": [_NAME, FileReference.model_json_schema()]}, mode="validation"),
+    BeforeValidator(
+        lambda value: {"id": value} if isinstance(value, str) else value, json_schema_input_type=Name | FileReference
+    ),
 ]
 
 

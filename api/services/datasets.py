@@ -53,12 +53,7 @@ class DatasetService:
         self._max_wait_s = max_wait_s
 
     async def list(self, key: Key, page: PagePlace) -> Page[Dataset]:
-        """A page of the caller's datasets.
-
-        Raises:
-            Invalid: the page begins behind no name of a dataset.
-            StorageUnavailable: it cannot be known.
-        """
+        """A page of the caller's datasets. Raises `Invalid`, and `StorageUnavailable` where it cannot be known."""
         if page.after is not None and not datasets.is_dataset_name(page.after):
             raise Invalid("invalid_value", "after must be the last_id of a page before.", param="after")
         catalogs = await self._storage.run(_some, key.owner, page.after, page.limit + 1)
@@ -81,12 +76,7 @@ class DatasetService:
             raise dataset_unknown()
 
     async def documents(self, key: Key, name: str, page: PagePlace) -> Page[Document]:
-        """A page of those that have chunks.
-
-        Raises:
-            Invalid: the page begins behind no place.
-            EmbedqError: as `AsyncDatasets.read`.
-        """
+        """A page of those that have chunks. Raises `Invalid`, and as `AsyncDatasets.read`."""
 
         def listed(contents: "Contents") -> Page[Document]:
             found = contents.documents(page.after, page.limit)

@@ -29,7 +29,7 @@ _PROBED_LINES = 50_000
 
 
 class FileService:
-    """The files of this service."""
+    """The files of this service. What takes an id raises `NotFound` where the caller has no such file."""
 
     def __init__(self, ledger: AsyncLedger, storage: AsyncStorage, settings: Settings) -> None:
         self._ledger = ledger
@@ -75,11 +75,7 @@ class FileService:
             raise
 
     async def list(self, key: Key, page: PagePlace, purpose: str | None, order: Order) -> Page[File]:
-        """A page of the caller's files, by age. `purpose`: of this one only; None: of any.
-
-        Raises:
-            Invalid: the page begins behind no id of a file.
-        """
+        """A page of the caller's files, by age. `purpose`: of this one only; None: of any. Raises `Invalid`."""
         if page.after is not None and created_ms(page.after) is None:
             raise Invalid("invalid_value", "after must be the id of a file.", param="after")
 
@@ -94,22 +90,17 @@ class FileService:
         return Page[File].of(listed, more=len(records) > page.limit)
 
     async def read(self, key: Key, file_id: str) -> File:
-        """The record of a file; raises `NotFound`."""
+        """The record of a file."""
         return File.model_validate(await self._own(key, file_id))
 
     async def content(self, key: Key, file_id: str) -> Content:
-        """Where its bytes are; raises `NotFound`."""
+        """Where its bytes are."""
         file = await self._own(key, file_id)
         # An id never gets other bytes.
-        return Content(file.stored, file.size_bytes, tag=file.id, filename=file.filename, gone=_unknown(file_id))
+        return Content(file.stored, file.size_bytes, tag=file.id, filename=file.filename, gone=_unknown())
 
     async def delete(self, key: Key, file_id: str) -> None:
-        """Deletes a file for good.
-
-        Raises:
-            NotFound: the caller has no such file.
-            StorageUnavailable: the storage refuses; the file stays.
-        """
+        """Deletes a file for good. Raises `StorageUnavailable` where the storage refuses; the file stays then."""
         file = await self._own(key, file_id)
         # The bytes first: where the storage refuses, the caller hears it, and the record still leads to them.
         await self._storage.delete(file.stored)
@@ -117,7 +108,7 @@ class FileService:
 
     async def _own(self, key: Key, file_id: str) -> FileRecord:
         known = created_ms(file_id) is not None
-        return own(key, await self._ledger.run(files.read_file(file_id)) if known else None, _unknown(file_id))
+        return own(key, await self._ledger.run(files.read_file(file_id)) if known else None, _unknown())
 
 
 def _check(upload: Upload, purpose: Purpose, settings: Settings) -> None:
@@ -163,9 +154,5 @@ def _is_object(line: bytes) -> bool:
     return True
 
 
-def _unknown(file_id: str) -> NotFound:
-    if created_ms(file_id) is None:
-        return NotFound(
-            "file_not_found", "No such File object: ids of files are file- and 32 hexadecimal digits.", param="id"
-        )
-    return NotFound("file_not_found", f"No such File object: {file_id}. GET /v1/files lists yours.", param="id")
+def _unknown() -> NotFound:
+    return NotFound("file_not_found", "No such File object. GET /v1/files lists yours.", param="id")

@@ -3,14 +3,7 @@
 from collections.abc import Sequence
 from urllib.parse import unquote
 
-from api.schemas.new_ingestion import (
-    Chunking,
-    NewIngestion,
-    PostgresSink,
-    Sink,
-    Source,
-    StaticChunking,
-)
+from api.schemas.new_ingestion import Chunking, NewIngestion, PostgresSink, Sink, Source, StaticChunking
 from tasks.errors import Invalid, SourceFailed
 from tasks.records.api_keys import Limits
 from tasks.records.ingestions import Ingestion
