@@ -14,10 +14,12 @@ from api.metrics import Metrics, process_rows, queue_rows
 from api.request_limits import InFlight, RequestRates, Shared
 from api.served_models import ServedModels
 from api.submit import NewTasks, Submitter
-from api.waiting.ledger_watch import Bells, LedgerWatch
+from api.waiting.ledger_watch import LedgerWatch
 from api.waiting.subscription import Subscription, WaitingTimes
 from api.waiting.wait_for_vectors import SynchronousCalls
 from tasks.ledger import AsyncLedger
+from worker_config.bell import BellThread
+from worker_config.celery_app import make_celery
 from worker_config.settings import Settings
 from worker_config.traces import Traces, open_traces
 
@@ -36,7 +38,7 @@ class Process:
     settings: Settings
     ledger: AsyncLedger
     subscription: Subscription
-    bells: Bells
+    bells: BellThread
     models: ServedModels
     ledger_watch: LedgerWatch
     metrics: Metrics
@@ -68,7 +70,7 @@ class Process:
         datasets = AsyncDatasets(storage := AsyncStorage(settings.storage_url, ledger.run), settings.search_bytes)
         keys = Keys(settings, ledger, datasets.forget)
         models = ServedModels(settings, several=lambda: keys.several)
-        bells = Bells(settings, metrics.count_bell)
+        bells = BellThread(make_celery(settings), metrics.count_bell)
         subscription = Subscription(ledger, times)
         in_flight = InFlight(lambda: stall.recent_s, lambda: keys.several)
         most = _HELD_BODIES * settings.max_body_bytes
@@ -108,7 +110,6 @@ class Process:
                 await self.subscription.subscribed.wait()
         except TimeoutError:
             pass  # Redis is down: the web tier starts all the same, and both tasks keep trying
-        self.bells.call_through(self.ledger)
         await asyncio.gather(self.ledger_watch.look(), self.keys.refresh())
         self.stall.start()  # last: nobody is served yet, so a stall up to here hurts nobody
         return [
