@@ -25,10 +25,12 @@ from api.services.keys import KeyService
 from api.services.service import ServiceInfo
 from api.services.tasks import TaskService
 from api.submit import NewTasks, Submitter
-from api.waiting.ledger_watch import Bells, LedgerWatch
+from api.waiting.ledger_watch import LedgerWatch
 from api.waiting.subscription import Subscription, WaitingTimes
 from api.waiting.wait_for_vectors import SynchronousCalls
 from tasks.ledger import AsyncLedger
+from worker_config.bell import BellThread
+from worker_config.celery_app import make_celery
 from worker_config.settings import Settings
 from worker_config.traces import open_traces
 
@@ -51,7 +53,7 @@ def add_parts(of: State, settings: Settings, process: int | None, times: Waiting
     of.dataset_files = dataset_files = AsyncDatasets(storage, settings.search_bytes)
     of.keys = keys = Keys(settings, ledger, dataset_files.forget)
     of.models = models = ServedModels(settings, several=lambda: keys.several)
-    of.bells = bells = Bells(settings, metrics.count_bell)
+    of.bells = bells = BellThread(make_celery(settings), metrics.count_bell)
     of.subscription = subscription = Subscription(ledger, times)
     of.ledger_watch = LedgerWatch(ledger, models, bells, metrics.redis_read)
     of.in_flight = in_flight = InFlight(lambda: stall.recent_s, lambda: keys.several)
@@ -98,7 +100,6 @@ async def running(app: FastAPI) -> AsyncIterator[Mapping[str, Any]]:
     listening = asyncio.create_task(parts.subscription.run(), name="subscription")
     with suppress(TimeoutError):  # Redis is down: the web tier starts all the same, and both tasks keep trying
         await asyncio.wait_for(parts.subscription.subscribed.wait(), _FIRST_SUBSCRIPTION_S)
-    parts.bells.call_through(parts.ledger)
     await asyncio.gather(parts.ledger_watch.look(), parts.keys.refresh())
     if parts.ledger_watch.mismatch is not None:
         raise parts.ledger_watch.mismatch  # a process that served would be replaced for ever

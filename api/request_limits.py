@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from itertools import chain
 from weakref import WeakValueDictionary
 
 from starlette.requests import ClientDisconnect, Request
@@ -96,8 +97,9 @@ class Held:
 
     def close(self) -> None:
         """It holds nothing any more."""
-        self._of_all.count(self._owner, -self._bytes)
-        self._bytes = 0
+        if self._bytes:
+            self._of_all.count(self._owner, -self._bytes)
+            self._bytes = 0
 
 
 async def read_body(request: Request, max_bytes: int, held: Held) -> bytes:
@@ -157,15 +159,12 @@ class LargeResponse(Response):
         super().__init__(content, headers=headers, media_type=media_type)
         self._held = held
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, _scope: Scope, _receive: Receive, send: Send) -> None:
         """Sends it."""
         try:
-            if len(self.body) <= _PIECE_BYTES:
-                await super().__call__(scope, receive, send)
-                return
             await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
             whole = memoryview(self.body)
-            for start in range(0, len(whole), _PIECE_BYTES):
+            for start in range(0, len(whole) or 1, _PIECE_BYTES):
                 end = start + _PIECE_BYTES
                 await send({"type": "http.response.body", "body": whole[start:end], "more_body": end < len(whole)})
         finally:
@@ -338,22 +337,14 @@ def rate_limit_headers(admission: KeyRoom, room: KeyRoom | None, taken: Taken | 
         room: what its key may still bring; None: it has no such limit.
         taken: what its key has left of its requests; likewise.
     """
-    rooms = [(one.left, one.limit, one.reset_s) for one in (admission, room, taken) if one is not None]
-    tokens = min(rooms if taken is None else rooms[:-1])
-    values = [f(limit) for limit in (min(rooms), tokens) for f in (_limit, _left, _reset)]
-    return dict(zip(RATE_LIMIT_HEADERS, values, strict=True))
+    tokens = min((one.left, one.limit, one.reset_s) for one in (admission, room) if one is not None)
+    requests = tokens if taken is None else min(tokens, (taken.left, taken.limit, taken.reset_s))
+    rows = [(str(limit), str(left), _duration(reset_s)) for left, limit, reset_s in (requests, tokens)]
+    return dict(zip(RATE_LIMIT_HEADERS, chain(*rows), strict=True))
 
 
-def _limit(of: tuple[int, int, float]) -> str:
-    return str(of[1])
-
-
-def _left(of: tuple[int, int, float]) -> str:
-    return str(of[0])
-
-
-def _reset(of: tuple[int, int, float]) -> str:
+def _duration(seconds: float) -> str:
     """As Go writes whole seconds: `0s`, `59s`, `6m0s`, `1h0m0s`."""
-    minutes, seconds = divmod(math.ceil(of[2]), 60)
+    minutes, left_s = divmod(math.ceil(seconds), 60)
     hours, minutes = divmod(minutes, 60)
-    return f"{hours}h{minutes}m{seconds}s" if hours else f"{minutes}m{seconds}s" if minutes else f"{seconds}s"
+    return f"{hours}h{minutes}m{left_s}s" if hours else f"{minutes}m{left_s}s" if minutes else f"{left_s}s"

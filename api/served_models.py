@@ -80,9 +80,8 @@ class ServedModels:
         return [self.own_model, *(name for name in sorted(self.overviews) if name != self.own_model)]
 
     def names(self) -> list[str]:
-        """All names of known models, aliases behind the canonical ones; those of the configured one first."""
-        aliases = (alias for name in self.queues() if (entry := self.entry(name)) for alias in entry.aliases)
-        return list(dict.fromkeys((*self._own_names, *self.queues(), *aliases)))
+        """All names of known models; those of the configured one first, aliases behind their canonical name."""
+        return list(dict.fromkeys(name for queue in self.queues() for name in self.names_of(queue)))
 
     def names_of(self, queue: str) -> list[str]:
         """All names of one model, the canonical one first."""

@@ -12,7 +12,6 @@ from api.metrics import Metrics
 from api.request_limits import InFlight, jitter
 from api.schemas.embeddings import TaskBody
 from api.served_models import ServedModels
-from api.waiting.ledger_watch import Bells
 from tasks.errors import BacklogFull, Invalid, NotReady, TooMany, Unavailable
 from tasks.item import Options, size_bytes
 from tasks.ledger import Alias, AsyncLedger, Lane, NewTask, State, SubmitReply, Task, operations
@@ -25,6 +24,7 @@ from tasks.records.api_keys import Key
 from tasks.wire.embeddings_body import EmbeddingsBody, check_options, read_body
 from tasks.wire.token_input import texts_of_tokens
 from tasks.wire.validation import parse_object
+from worker_config.bell import BellThread
 from worker_config.settings import Settings
 from worker_config.subject import SpanAttributes, link_task, span, subject_is_task
 
@@ -205,7 +205,7 @@ class Submitter:
     """
 
     def __init__(
-        self, ledger: AsyncLedger, bells: Bells, in_flight: InFlight, metrics: Metrics, settings: Settings
+        self, ledger: AsyncLedger, bells: BellThread, in_flight: InFlight, metrics: Metrics, settings: Settings
     ) -> None:
         self._ledger = ledger
         self._bells = bells

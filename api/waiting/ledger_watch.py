@@ -10,14 +10,10 @@ import signal
 import time
 from collections.abc import Callable
 
-from redis.exceptions import RedisError
-
 from api.served_models import ServedModels
-from tasks.errors import EmbedqError, Overloaded, SchemaMismatch, reason
+from tasks.errors import Overloaded, SchemaMismatch, reason
 from tasks.ledger import DOCUMENTS, AsyncLedger, operations
 from worker_config.bell import BellThread
-from worker_config.celery_app import make_celery
-from worker_config.settings import Settings
 
 _log = logging.getLogger(__name__)
 
@@ -26,37 +22,6 @@ _MAX_WATCHES = 50
 """Per queue and round, so that one cannot keep the others and the overview waiting."""
 _TOO_BUSY_ROUNDS = 5
 """In a row."""
-
-
-class Bells(BellThread):
-    """Sends bells off the event loop. If one cannot be sent, idle workers are called through the ledger.
-
-    Args:
-        settings: with the Redis that carries the bells.
-        count: called with the model and whether the bell went out.
-    """
-
-    def __init__(self, settings: Settings, count: Callable[[str, bool], None]) -> None:
-        super().__init__(make_celery(settings), self._note)
-        self._count = count
-        self._call: Callable[[str], object] = lambda _: None
-
-    def call_through(self, ledger: AsyncLedger) -> None:
-        """From now on workers are called whose bell cannot be sent. The event loop runs until `close` has returned."""
-        loop = asyncio.get_running_loop()
-
-        async def call(queue: str) -> None:
-            try:
-                await ledger.run(operations.call_idle(queue))
-            except (EmbedqError, RedisError) as error:
-                _log.debug("idle workers were not called (%s)", type(error).__name__)
-
-        self._call = lambda queue: asyncio.run_coroutine_threadsafe(call(queue), loop)
-
-    def _note(self, queue: str, sent: bool) -> None:
-        self._count(queue, sent)
-        if not sent:
-            self._call(queue)
 
 
 class LedgerWatch:
@@ -76,7 +41,7 @@ class LedgerWatch:
         self,
         ledger: AsyncLedger,
         models: ServedModels,
-        bells: Bells,
+        bells: BellThread,
         timed: Callable[[float], None] = lambda _: None,
     ) -> None:
         self._ledger = ledger

@@ -8,12 +8,13 @@ import pytest
 import redis
 
 from api.served_models import ServedModels
-from api.waiting.ledger_watch import Bells, LedgerWatch
+from api.waiting.ledger_watch import LedgerWatch
 from stack.testing import free_port, wait_until
 from tasks.ledger import AsyncLedger
 from tests.integration.api.ledger_worker import LedgerWorker
 from tests.integration.api.served import MODEL
-from worker_config.celery_app import bell_queue
+from worker_config.bell import BellThread
+from worker_config.celery_app import bell_queue, make_celery
 from worker_config.settings import load_settings
 
 
@@ -62,7 +63,8 @@ def test_the_watchdog_replaces_a_lost_bell(client: httpx.Client, redis_client: r
 async def test_an_idle_service_rings_nobody(redis_url: str, worker: LedgerWorker) -> None:
     rung: list[str] = []
     settings = load_settings(redis_url=redis_url, served_name=MODEL)
-    ledger, bells = AsyncLedger.connect(redis_url), Bells(settings, lambda model, _sent: rung.append(model))
+    ledger = AsyncLedger.connect(redis_url)
+    bells = BellThread(make_celery(settings), lambda model, _sent: rung.append(model))
     models = ServedModels(settings)
     ledger_watch = LedgerWatch(ledger, models, bells)
 
@@ -78,7 +80,7 @@ async def test_an_idle_service_rings_nobody(redis_url: str, worker: LedgerWorker
 def test_a_dead_broker_is_counted_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     counted: list[tuple[str, bool]] = []
     settings = load_settings(redis_url=f"redis://127.0.0.1:{free_port()}/0")
-    bells = Bells(settings, lambda model, sent: counted.append((model, sent)))
+    bells = BellThread(make_celery(settings), lambda model, sent: counted.append((model, sent)))
 
     for _ in range(3):
         bells.send_bell("m")

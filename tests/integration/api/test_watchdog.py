@@ -9,12 +9,14 @@ import redis
 
 from api.app import create_app
 from api.served_models import ServedModels
-from api.waiting.ledger_watch import Bells, LedgerWatch
+from api.waiting.ledger_watch import LedgerWatch
 from stack.testing import RedisServer, wait_until
 from tasks.item import Options
 from tasks.ledger import Admission, AsyncLedger, Lane, Ledger, NewTask, NewUnit, State, operations
 from tasks.ledger.ids import new_task_id
 from tests.integration.api.served import MODEL
+from worker_config.bell import BellThread
+from worker_config.celery_app import make_celery
 from worker_config.settings import load_settings
 
 OVERDUE = 200
@@ -52,7 +54,7 @@ async def test_who_is_too_busy_for_several_rounds_knows_nothing_of_redis(private
     settings = load_settings(redis_url=private_redis.url, served_name=MODEL)
     patient = AsyncLedger.connect(private_redis.url)
     ledger = AsyncLedger.connect(private_redis.url, lag_s=lambda: 1.0, round_trip_s=0.05)
-    models, bells = ServedModels(settings), Bells(settings, lambda _model, _sent: None)
+    models, bells = ServedModels(settings), BellThread(make_celery(settings), lambda _model, _sent: None)
     await LedgerWatch(patient, models, bells).look()
     ledger_watch = LedgerWatch(ledger, models, bells)
     os.kill(private_redis.pid, signal.SIGSTOP)

@@ -11,7 +11,6 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from api.waiting.ledger_watch import Bells
 from api.waiting.subscription import Subscription, WaitingTimes
 from stack.link import Link
 from stack.testing import PATIENCE_S, RedisServer, free_port, wait_until
@@ -29,7 +28,8 @@ from tasks.ledger import (
 )
 from tasks.process.wakeup import Wakeup
 from tests.integration.ledger.driver import Driver
-from worker_config.celery_app import bell_queue
+from worker_config.bell import BellThread
+from worker_config.celery_app import bell_queue, make_celery
 from worker_config.settings import load_settings
 
 QUICK_TIMEOUT_S = 0.1
@@ -293,7 +293,7 @@ async def test_the_web_tier_hears_the_new_master(failover: tuple[Link, Callable[
 def test_bells_find_the_new_master_though_one_waits_at_the_former(failover: tuple[Link, Callable[[], None]]) -> None:
     link, fail_over = failover
     counted: list[bool] = []
-    bell = Bells(load_settings(redis_url=link.url), lambda _, sent: counted.append(sent))
+    bell = BellThread(make_celery(load_settings(redis_url=link.url)), lambda _, sent: counted.append(sent))
     bell.send_bell("m")
     wait_until(lambda: counted, message="no bell")
     fail_over()
