@@ -120,7 +120,6 @@ def _add_services(app: FastAPI, process: Process, settings: Settings) -> None:
         submitter=process.submitter,
         subscription=process.subscription,
         models=process.models,
-        keys=process.keys,
         settings=settings,
     )
     app.state.datasets = DatasetService(

@@ -11,11 +11,10 @@ from functools import partial
 from typing import Any, cast
 
 from fastapi import Request
-from fastapi.security import SecurityScopes
 from pydantic import BaseModel
 from starlette.datastructures import Headers
 
-from api.auth import current_key, known_key, require_still_known
+from api.auth import known_key, require_scope, require_still_known
 from api.dependencies import json_body
 from api.idempotency import ABOUT, HEADER, KEY_SCHEMA, checked_key
 from api.request_limits import Bodies, Holding, InFlight
@@ -67,7 +66,8 @@ async def texts_call(request: Request, *scopes: str) -> AsyncIterator[TextsCall]
         Overloaded: too much is under way here.
         EmbedqError, CallerGone: as `Bodies.read` does.
     """
-    key = await current_key(SecurityScopes([*scopes]), request, await known_key(request))
+    key = await known_key(request)
+    require_scope(key, scopes)
     parts = request.app.state
     bodies = cast("Bodies", parts.bodies)
     await cast("InFlight", parts.in_flight).require_room(key.owner)
