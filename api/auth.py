@@ -9,10 +9,10 @@ known keys stay valid; their ends are counted on. What is under way when a key i
 
 import asyncio
 import logging
+import math
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from contextlib import suppress
 from hashlib import sha256
 from typing import Annotated
 
@@ -26,22 +26,12 @@ from api.request_limits import InFlight, RequestRates
 from tasks.errors import Forbidden, RedisUnavailable, TooMany, Unauthenticated, Unavailable
 from tasks.ledger import ANONYMOUS, AsyncLedger
 from tasks.ledger.executor import spread
-from tasks.records.api_keys import (
-    ALL_SCOPES,
-    USUAL_SCOPES,
-    Anonymous,
-    Key,
-    Scope,
-    StoredKeys,
-    read_keys,
-)
+from tasks.records.api_keys import ALL_SCOPES, USUAL_SCOPES, Anonymous, Key, Scope, StoredKeys, read_keys
 from worker_config.settings import Settings
 
 _log = logging.getLogger(__name__)
 
 REFRESH_S = 0.5
-_KEY = "embedq.key"
-"""In the scope of a request: its key, once that is known."""
 
 
 class Keys:
@@ -52,6 +42,13 @@ class Keys:
         ledger: holds the others.
         forget: drops what this process keeps of owners who have nothing any more.
         clock: seconds that only grow.
+
+    Attributes:
+        environment: keys of the settings, by name.
+        stored: keys of Redis, by name.
+        stamp: of the last reading; None: Redis has not answered since the start.
+        several: whether there are several callers, who share what there is.
+        may_be_open: there is no key, and there has never been one, as far as is known: then everybody may call.
     """
 
     def __init__(
@@ -63,47 +60,48 @@ class Keys:
     ) -> None:
         self._ledger, self._forget, self._clock = ledger, forget, clock
         self._offset_s = time.time() - clock()
-        self._required = settings.require_key
         self.environment = {
             name: Key.of_environment(name, digest, ALL_SCOPES if name in settings.admin_keys else USUAL_SCOPES)
             for name, digest in settings.api_keys
         }
-        """Keys of the settings, by name."""
-        self.stamp: str | None = None
-        """Of the last reading; None: Redis has not answered since the start."""
         self.stored: Mapping[str, Key] = {}
-        """Keys of Redis, by name."""
-        self.several = False
-        """Whether there are several callers, who share what there is."""
-        self._closed = False
+        self.stamp: str | None = None
+        self.may_be_open = not (self.environment or settings.require_key)
         self._anonymous = Key.anonymous(0)
-        self._table: Mapping[str, Key] = {}
-        self._of_owner: Mapping[str, Key] = {}
-        self._trying: asyncio.Task[None] | None = None
         self._reading = asyncio.Lock()
         self._build()
+
+    def _build(self) -> None:
+        # Of two keys with one text the first one of the environment counts.
+        keys = [*self.stored.values(), *reversed(self.environment.values())]
+        self._table = {text.sha256: key for key in keys for text in key.digests}
+        self._of_owner = {key.owner: key for key in [self._anonymous, *keys] if key.purged is None}
+        living = [key for key in self.stored.values() if key.revoked is None]
+        self.several = len(self.environment) + len(living) > 1
+
+    @property
+    def managed(self) -> bool:
+        """Whether somebody can make keys over HTTP."""
+        keys = [*self.environment.values(), *self.stored.values()]
+        return any(
+            Scope.ADMIN in key.scopes and key.revoked is None and (key.expires or math.inf) > self.now_s for key in keys
+        )
 
     @property
     def now_s(self) -> float:
         """The time by the clock of Redis, in Unix seconds; it goes on without Redis."""
         return self._clock() + self._offset_s
 
-    @property
-    def is_open(self) -> bool:
-        """Whether everybody may call: there is no key, and there has never been one."""
-        return self.stamp is not None and self.may_be_open
-
-    @property
-    def may_be_open(self) -> bool:
-        """The same, as far as is known: before Redis has answered for the first time nobody knows."""
-        return not (self.environment or self._required or self._closed)
-
     async def known(self, headers: Headers) -> Key:
         """As `find`. A process that has not heard from Redis since its start asks once more before it refuses."""
-        if self.stamp is None:
-            with suppress(RedisUnavailable):
-                return self.find(headers)
-            await self._first_reading()
+        try:
+            return self.find(headers)
+        except RedisUnavailable:
+            if self._reading.locked():  # all who come while it is tried wait for the same try
+                async with self._reading:
+                    pass
+            else:
+                await self.refresh()
         return self.find(headers)
 
     def find(self, headers: Headers) -> Key:
@@ -115,26 +113,30 @@ class Keys:
             Unauthenticated: no key came, or only wrong ones.
             RedisUnavailable: Redis has not answered since the start, so that nobody knows whether it is right.
         """
-        if self.is_open:
+        if self.may_be_open and self.stamp is not None:
             return self._anonymous
-        texts = _presented(headers)
-        refusals = []
-        for text in texts:
+        refusal = ""
+        for text in _presented(headers):
             # A look into a table tells by its time nothing that helps to find a text: what is compared is its digest,
             # and Python compares a hash of that which differs in each process.
             digest = sha256(text.encode("latin-1")).hexdigest()
             key = self._table.get(digest)
-            refusal = _UNKNOWN if key is None else self._why_not(key, digest)
-            if key is not None and not refusal:
+            if key is not None and not (why := self._why_not(key, digest)):
                 return key
-            refusals.append(refusal)
-        if self.stamp is None and (texts or self.may_be_open):
+            if refusal in {"", _UNKNOWN}:
+                refusal = _UNKNOWN if key is None else why
+        if self.stamp is None and (refusal or self.may_be_open):
             raise RedisUnavailable(
                 "The queue (Redis), which knows the API keys, has not answered yet; try again shortly.",
                 retry_after_s=spread(3),
             )
-        known = [refusal for refusal in refusals if refusal != _UNKNOWN]
-        raise Unauthenticated(known[0] if known else _UNKNOWN if texts else _NEEDED)
+        raise Unauthenticated(refusal or _NEEDED)
+
+    def _why_not(self, key: Key, digest: str) -> str:
+        if key.revoked is not None:
+            return _REVOKED if key.source == "ledger" else _PURGED
+        ends = [key.expires, *(text.until for text in key.digests if text.sha256 == digest)]
+        return _EXPIRED if any(end is not None and end <= self.now_s for end in ends) else ""
 
     def require_known(self, key: Key) -> None:
         """Raises `Unauthenticated` if this key, which `find` has returned, was revoked or purged, or is gone."""
@@ -142,38 +144,23 @@ class Keys:
         if present is None or present.revoked is not None:
             raise Unauthenticated(_ENDED)
 
-    def _why_not(self, key: Key, digest: str) -> str:
-        if key.revoked is not None:
-            return _REVOKED if key.has_record else _PURGED
-        untils = [text.until for text in key.digests if text.sha256 == digest]
-        return _EXPIRED if any(end is not None and end <= self.now_s for end in (key.expires, *untils)) else ""
-
-    def take(self, stored: StoredKeys) -> None:
+    def take(self, found: StoredKeys) -> None:
         """Takes in what Redis holds."""
-        self._offset_s = stored.now_s - self._clock()
-        if stored.records is not None:
-            read = {name: _read(name, text) for name, text in stored.records.items()}
+        self._offset_s = found.now_s - self._clock()
+        if found.records is not None:
+            read = {name: _read(name, text) for name, text in found.records.items()}
             self.stored = {name: key for name, key in read.items() if key is not None}
-        self._anonymous = Key.anonymous(Anonymous.from_text(stored.anonymous).generation)
+        self._anonymous = Key.anonymous(Anonymous.from_text(found.anonymous).generation)
         self.environment = {
-            name: key.model_copy(update=dict.fromkeys(("revoked", "purged"), stored.purged.get(key.owner)))
+            name: key.model_copy(update=dict.fromkeys(("revoked", "purged"), found.purged.get(key.owner)))
             for name, key in self.environment.items()
         }
-        self.stamp = stored.stamp
-        self._closed = self._closed or bool(stored.stamp)
+        self.stamp = found.stamp
+        self.may_be_open = self.may_be_open and not found.stamp
         before = self._of_owner.keys()
         self._build()
         if gone := before - self._of_owner.keys():
             self._forget(gone)
-
-    def _build(self) -> None:
-        # Of two keys with one text the first one of the environment counts.
-        keys = [*self.stored.values(), *reversed(self.environment.values())]
-        self._table = {text.sha256: key for key in keys for text in key.digests}
-        kept = [key for key in keys if key.purged is None]
-        self._of_owner = {key.owner: key for key in [self._anonymous, *kept]}
-        living = [key for key in self.stored.values() if key.revoked is None]
-        self.several = len(self.environment) + len(living) > 1
 
     async def run(self) -> None:
         """Keeps the table up to date, for ever."""
@@ -190,37 +177,13 @@ class Keys:
         except Exception as error:  # noqa: BLE001 - if this ended, no key could be revoked any more
             _log.error("the API keys cannot be read: %s", type(error).__name__)
 
-    async def refresh_now(self) -> None:
-        """Brings the table up to date; raises `RedisUnavailable`."""
+    async def refresh_now(self, owners: Sequence[str] = ()) -> StoredKeys:
+        """Brings the table up to date; what was read, with the purges of these owners. Raises `RedisUnavailable`."""
         async with self._reading:  # one after the other, or an older reading could replace a newer one
-            owners = [key.owner for key in self.environment.values()]
-            self.take(await self._ledger.run(read_keys(self.stamp, owners)))
-
-    async def _first_reading(self) -> None:
-        """Tries to read the keys. All who come while it is tried wait for the same try."""
-        if self._trying is None or self._trying.done():
-            self._trying = asyncio.create_task(self.refresh(), name="first keys")
-        await asyncio.shield(self._trying)
-
-    def scope_missing(self, key: Key, scopes: Collection[Scope]) -> Forbidden:
-        """The error for a key that has none of these scopes."""
-        needed = " or ".join(scope for scope in Scope if scope in scopes)
-        if key.name == ANONYMOUS:
-            return Forbidden(
-                "scope_missing",
-                f"This call needs a key with the scope {needed}. The first key is made where the service runs, through "
-                "its Redis: embedq keys create NAME",
-            )
-        having = ",".join(scope for scope in Scope if scope in key.scopes) or "none"
-        if not key.has_record:
-            remedy = "It is one of EMBEDQ_API_KEYS; EMBEDQ_ADMIN_KEYS names those that have admin too"
-        else:
-            one = Scope.READ if Scope.READ in scopes else next(scope for scope in Scope if scope in scopes)
-            all_then = ",".join(scope for scope in Scope if scope in key.scopes | {one})
-            remedy = f"A key with the scope admin adds it: embedq keys limits {key.name} --scopes {all_then}"
-        return Forbidden(
-            "scope_missing", f"This call needs the scope {needed}; the key {key.name} has {having}. {remedy}"
-        )
+            fixed = [key.owner for key in self.environment.values()]
+            found = await self._ledger.run(read_keys(self.stamp, [*fixed, *owners]))
+            self.take(found)
+        return found
 
 
 _REVOKED = "This API key was revoked."
@@ -246,11 +209,6 @@ def _presented(headers: Headers) -> list[str]:
     return [key for key in keys if key]
 
 
-def caller_of(scope: RequestScope) -> Key | None:
-    """The key of a request that was let in; None: nobody has asked for one."""
-    return scope.get(_KEY)
-
-
 _DOCUMENTED = HTTPBearer(
     scheme_name="key",
     auto_error=False,
@@ -270,8 +228,7 @@ async def known_key(request: Request) -> Key:
     keys: Keys = request.app.state.keys
     rates: RequestRates = request.app.state.rates
     try:
-        key = await keys.known(request.headers)
-        request.scope[_KEY] = key
+        key = request.state.key = await keys.known(request.headers)
         await rates.count(key)
     except (Unauthenticated, TooMany):
         in_flight: InFlight = request.app.state.in_flight
@@ -280,11 +237,10 @@ async def known_key(request: Request) -> Key:
     return key
 
 
-def require(request: Request, key: Key, scopes: Collection[Scope]) -> None:
-    """Raises `Forbidden` if the key has none of these scopes."""
-    if not key.may(scopes):
-        keys: Keys = request.app.state.keys
-        raise keys.scope_missing(key, scopes)
+def caller_of(scope: RequestScope) -> Key | None:
+    """The key of a request that was let in; None: nobody has asked for one."""
+    key: Key | None = scope.get("state", {}).get("key")
+    return key
 
 
 def require_still_known(request: Request, key: Key) -> None:
@@ -297,9 +253,26 @@ def require_still_known(request: Request, key: Key) -> None:
     keys.require_known(key)
 
 
+def require_scope(key: Key, scopes: Collection[str]) -> None:
+    """Raises `Forbidden`, which says how to get one, if the key has none of these scopes."""
+    if key.may(scopes):
+        return
+    wanted = [scope for scope in Scope if scope in scopes]
+    having = ",".join(scope for scope in Scope if scope in key.scopes) or "none"
+    lacks = f"This call needs the scope {' or '.join(wanted)}; the key {key.name} has {having}."
+    if key.name == ANONYMOUS:
+        remedy = "The first key is made where the service runs, through its Redis: embedq keys create NAME"
+    elif key.source == "environment":
+        remedy = "It is one of EMBEDQ_API_KEYS; EMBEDQ_ADMIN_KEYS names those that have admin too"
+    else:
+        one = Scope.READ if Scope.READ in wanted else wanted[0]
+        all_then = ",".join(scope for scope in Scope if scope in key.scopes | {one})
+        remedy = f"A key with the scope admin adds it: embedq keys limits {key.name} --scopes {all_then}"
+    raise Forbidden("scope_missing", f"{lacks} {remedy}")
+
+
 async def current_key(
     needed: SecurityScopes,
-    request: Request,
     key: Annotated[Key, Depends(known_key)],
     _documented: Annotated[object, Security(_DOCUMENTED)] = None,
 ) -> Key:
@@ -308,7 +281,7 @@ async def current_key(
     Raises:
         Forbidden: it has none of them.
     """
-    require(request, key, {Scope(name) for name in needed.scopes})
+    require_scope(key, needed.scopes)
     return key
 
 

@@ -76,7 +76,6 @@ def add_parts(of: State, settings: Settings, process: int | None, times: Waiting
         submitter=submitter,
         subscription=subscription,
         models=models,
-        keys=keys,
         settings=settings,
     )
     of.datasets = DatasetService(dataset_files, storage, models, calls, settings.max_wait_s)

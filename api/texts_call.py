@@ -14,7 +14,7 @@ from fastapi import Request
 from pydantic import BaseModel
 from starlette.datastructures import Headers
 
-from api.auth import known_key, require, require_still_known
+from api.auth import known_key, require_scope, require_still_known
 from api.dependencies import json_body
 from api.idempotency import ABOUT, HEADER, KEY_SCHEMA, checked_key
 from api.request_limits import Held, InFlight, read_body
@@ -68,7 +68,7 @@ async def texts_call(request: Request, *scopes: Scope) -> AsyncIterator[TextsCal
         EmbedqError, CallerGone: as `read_body` does.
     """
     key = await known_key(request)
-    require(request, key, scopes)
+    require_scope(key, scopes)
     parts = request.app.state
     await cast("InFlight", parts.in_flight).require_room(key.owner)
     with closing(Held(parts.bodies, key.owner)) as held:

@@ -15,7 +15,7 @@ router = APIRouter(prefix="/v1", tags=["keys"])
 @router.get("/key")
 async def read_own_key(key: AnyKey) -> OwnKey:
     """Returns name, scopes, limits and end of the caller's own key."""
-    return OwnKey.of(key)
+    return OwnKey.model_validate(key)
 
 
 @router.get("/keys")

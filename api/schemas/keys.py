@@ -1,13 +1,15 @@
 """API keys as callers send and see them. Times are Unix seconds."""
 
-from typing import Annotated, Literal, Self
+from collections.abc import Collection
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.config import JsonDict
+from pydantic_core import PydanticCustomError
 
-from tasks.records import api_keys
 from tasks.records.api_keys import Limits, Scope
 from tasks.wire.validation import require_known
+from worker_config.forms import is_key_name
 
 _MAX_EXPIRY_S = 100 * 365 * 86_400
 _MAX_GRACE_S = 365 * 86_400
@@ -20,9 +22,25 @@ def _known(value: object) -> object:
     return value
 
 
+def _name(name: str) -> str:
+    if not is_key_name(name):
+        raise PydanticCustomError("name", "have 1 to 48 ASCII letters, digits, - and _, and not be anonymous")
+    return name
+
+
+def _in_order(scopes: Collection[Scope]) -> list[Scope]:
+    return [scope for scope in Scope if scope in scopes]
+
+
+def _second(at_s: float | None) -> int | None:
+    return int(at_s) if at_s else None
+
+
+Name = Annotated[str, AfterValidator(_name)]
 Scopes = Annotated[list[Scope] | None, Field(min_length=1, max_length=50)]
 ExpiresIn = Annotated[float | None, Field(strict=True, gt=0, le=_MAX_EXPIRY_S, allow_inf_nan=False)]
 KnownLimits = Annotated[Limits | None, BeforeValidator(_known)]
+At = Annotated[int | None, BeforeValidator(_second)]
 
 
 class NewKey(BaseModel):
@@ -33,7 +51,7 @@ class NewKey(BaseModel):
         json_schema_extra={"examples": [{"name": "acme", "scopes": ["online", "read"], "limits": _EXAMPLE_LIMITS}]},
     )
 
-    name: str = Field(description="ASCII letters, digits, - and _; at most 48. A label.")
+    name: Name = Field(description="ASCII letters, digits, - and _; at most 48. A label.")
     scopes: Scopes = Field(None, description="All but operate and admin by default.")
     expires_in: ExpiresIn = Field(None, description="Seconds; absent: for ever.")
     limits: KnownLimits = Field(None, description="Its own limits.")
@@ -69,54 +87,29 @@ class Rotation(BaseModel):
 class OwnKey(BaseModel):
     """The key of the caller."""
 
+    model_config = ConfigDict(from_attributes=True, validate_by_name=True)
+
     object: Literal["key"] = "key"
     name: str
     owner: str = Field(description="Id of the owner of what is made with the key. Nobody inherits it.")
-    scopes: list[Scope]
+    scopes: Annotated[list[Scope], BeforeValidator(_in_order)]
     limits: Limits
-    expires_at: int | None
-
-    @classmethod
-    def of(cls, key: api_keys.Key) -> Self:
-        """As its caller sees it."""
-        return cls(
-            name=key.name,
-            owner=key.owner,
-            scopes=[scope for scope in Scope if scope in key.scopes],
-            limits=key.limits,
-            expires_at=_seconds(key.expires),
-        )
+    expires_at: At = Field(validation_alias="expires")
 
 
 class Key(OwnKey):
     """An API key, without its text."""
 
     source: Literal["ledger", "environment"] = Field(description="environment: of EMBEDQ_API_KEYS.")
-    created_at: int | None
-    revoked_at: int | None
-    purged_at: int | None = Field(description="When all that it owned was deleted.")
-
-    @classmethod
-    def of(cls, key: api_keys.Key) -> Self:
-        """As an administrator sees it."""
-        return cls(
-            **dict(OwnKey.of(key)),
-            source="ledger" if key.has_record else "environment",
-            created_at=_seconds(key.created) if key.has_record else None,
-            revoked_at=_seconds(key.revoked),
-            purged_at=_seconds(key.purged),
-        )
+    created_at: At = Field(validation_alias="created")
+    revoked_at: At = Field(validation_alias="revoked")
+    purged_at: At = Field(validation_alias="purged", description="When all that it owned was deleted.")
 
 
 class ToldKey(Key):
     """A key with its text, which is told this once."""
 
     key: str = Field(examples=["embedq_6vJ1…"])
-
-    @classmethod
-    def told(cls, key: api_keys.Key, text: str) -> Self:
-        """The key with its new text."""
-        return cls(**dict(Key.of(key)), key=text)
 
 
 class DeletedKey(BaseModel):
@@ -145,7 +138,3 @@ class PurgeResult(BaseModel):
     name: str
     done: bool = Field(description="false: something is left; call again.")
     deleted: Purged
-
-
-def _seconds(at: float | None) -> int | None:
-    return None if at is None else int(at)

@@ -1,8 +1,10 @@
 """API keys: make, list, change, rotate, revoke, purge, delete. Those of the environment are shown and never changed."""
 
+import json
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Iterable
 from contextlib import suppress
+from typing import Any
 
 from api.async_storage import AsyncStorage
 from api.auth import Keys
@@ -14,13 +16,14 @@ from tasks.errors import Conflict, Invalid, NotFound, RedisUnavailable, Unavaila
 from tasks.ledger import ANONYMOUS, AsyncLedger
 from tasks.ledger.executor import spread
 from tasks.records.api_keys import (
+    ALL_SCOPES,
     NO_LIMITS,
     USUAL_SCOPES,
     Anonymous,
     Key,
     KeyDigest,
     Limits,
-    Scope,
+    StoredKeys,
     anonymous_owner,
     digest_of,
     environment_owner,
@@ -57,27 +60,79 @@ class KeyService:
         """All keys by name. Raises `RedisUnavailable`."""
         await self._keys.refresh_now()
         keys = sorted([*self._keys.environment.values(), *self._keys.stored.values()], key=lambda key: key.name)
-        return Page[ShownKey].of([ShownKey.of(key) for key in keys], more=False, name="name")
+        return Page[ShownKey].of([ShownKey.model_validate(key) for key in keys], more=False, name="name")
 
     async def read(self, name: str) -> ShownKey:
         """One key. Raises `NotFound`, `RedisUnavailable`."""
-        return ShownKey.of(self._keys.environment.get(name) or (await self._current(name))[0])
+        return ShownKey.model_validate(self._keys.environment.get(name) or (await self._current(name))[0])
 
-    async def create(self, body: NewKey) -> ToldKey:
-        """Makes a key.
+    async def create(self, body: NewKey, *, owner: str | None = None) -> ToldKey:
+        """Makes a key. Where no scopes are named it has the usual ones, and all if no other key manages keys.
+
+        `owner`: whose what it makes is; None: somebody new.
 
         Raises:
-            Invalid: its name is none.
-            Conflict: there is a key with this name.
+            Conflict: another key has the name or the owner, or all of the owner was deleted.
             Forbidden: there are too many keys.
             Unavailable: no answer, or none that was read in time. There is no such key then.
         """
+        found = await self._keys.refresh_now([owner] if owner else [])
         text = new_key()
-        now_s = (await self._ledger.run(read_keys(self._keys.stamp))).now_s
-        key = key_of(body, text, now_s, taken=self._keys.environment)
-        if not await self._write_text(key.name, b"", key.to_json()):
-            raise name_taken()
-        return ToldKey.told(key, text)
+        key = Key(
+            name=body.name,
+            owner=owner or new_owner(),
+            digests=(KeyDigest(sha256=digest_of(text)),),
+            scopes=frozenset(body.scopes or (USUAL_SCOPES if self._keys.managed else ALL_SCOPES)),
+            created=found.now_s,
+            expires=_end(body.expires_in, found.now_s),
+            limits=body.limits or NO_LIMITS,
+        )
+        taken = self._taken(found)
+        why_not = taken.get(key.name) or taken.get(key.owner)
+        if why_not or not await self._write_text(key.name, b"", key.to_json()):
+            raise Conflict("key_exists", f"There can be no such key: {why_not or _OTHER}.")
+        return _told(key, text)
+
+    def _taken(self, found: StoredKeys) -> dict[str, str]:
+        """The names and the owners that no other key may have, and why."""
+        stored = [part for key in self._keys.stored.values() for part in (key.name, key.owner)]
+        fixed = [part for key in self._keys.environment.values() for part in (key.name, key.owner)]
+        return {**dict.fromkeys(stored, _OTHER), **dict.fromkeys(fixed, _FIXED), **dict.fromkeys(found.purged, _GONE)}
+
+    async def export(self) -> Iterable[str]:
+        """What `import_lines` reads: a line of JSON for each key of Redis, and one for what was made without a key.
+
+        Raises:
+            RedisUnavailable: it is away.
+        """
+        found = await self._keys.refresh_now()
+        anonymous = [json.dumps({ANONYMOUS: found.anonymous.decode()})] if found.anonymous else []
+        return anonymous + [self._keys.stored[name].to_json().decode() for name in sorted(self._keys.stored)]
+
+    async def import_lines(self, lines: Iterable[str]) -> dict[str, Any]:
+        """Stores the keys of an export; how many there are now, and by name why others are not stored.
+
+        Raises:
+            Invalid: a line is of no export. Nothing is stored.
+            RedisUnavailable, Forbidden: keys of the lines before are stored.
+        """
+        given = [_of_export(line, number) for number, line in enumerate(lines, 1)]
+        found = await self._keys.refresh_now([key.owner for key in given if isinstance(key, Key)])
+        taken = self._taken(found)
+        number, refused = 0, dict[str, str]()
+        for key in given:
+            if isinstance(key, Anonymous):
+                await self._ledger.run(write_anonymous(b"", key))
+                continue
+            why_not = taken.get(key.name) or taken.get(key.owner)
+            if self._keys.stored.get(key.name) == key:
+                number += 1
+            elif why_not or not await self._ledger.run(write_key(key.name, b"", key.to_json())):
+                refused[key.name] = why_not or _OTHER
+            else:
+                taken[key.name] = taken[key.owner] = _OTHER
+                number += 1
+        return {"imported": number, "refused": refused}
 
     async def change(self, name: str, change: KeyChange) -> ShownKey:
         """Changes what is given. Raises `Conflict`, and as `revoke`."""
@@ -94,13 +149,13 @@ class KeyService:
                 }
             )
 
-        return ShownKey.of(await self._change(name, edit))
+        return ShownKey.model_validate(await self._change(name, edit))
 
     async def rotate(self, name: str, grace_s: float) -> ToldKey:
         """Gives the key another text. Raises `Conflict`, `Forbidden`, and as `revoke`; undone then."""
         text = new_key()
         key = await self._change(name, lambda key, now_s: key.rotate(digest_of(text), now_s, grace_s), secret=True)
-        return ToldKey.told(key, text)
+        return _told(key, text)
 
     async def revoke(self, name: str) -> ShownKey:
         """Ends the key for good; twice is no matter.
@@ -109,19 +164,18 @@ class KeyService:
             NotFound: there is none, or it is one of the environment.
             Unavailable: no answer, none that was read in time, or others change it all the time.
         """
-        return ShownKey.of(await self._change(name, Key.revoke))
+        return ShownKey.model_validate(await self._change(name, Key.revoke))
 
     async def delete(self, name: str) -> None:
         """Deletes the record. Raises `Conflict` before a purge has ended, and as `revoke`."""
-        for _ in range(_ATTEMPTS):
-            key, stored, _ = await self._current(name)
-            if key.revoked is None or key.purged is None:
+
+        def purged(key: Key, _now_s: float) -> Key:
+            if key.purged is None:
                 missing = "purge" if key.revoked is not None else "revoke and purge"
                 raise Conflict("key_in_use", f"Nobody could reach what is left of it: {missing} the key {name} first.")
-            if await self._ledger.run(write_key(name, stored, b"")):
-                await self._keys.refresh()
-                return
-        raise _contended()
+            return key
+
+        await self._change(name, purged, delete=True)
 
     async def purge(self, name: str) -> PurgeResult:
         """Removes what the owner of this key has, for two seconds. Nobody has the owner's id again.
@@ -137,7 +191,7 @@ class KeyService:
         purge = await self._purged(owner, since_s)
         if purge.done:
             with suppress(NotFound):  # somebody else was faster, and the name may be another key's by now
-                await self._change(name, lambda key, now_s: _same(key, owner).purge(now_s))
+                await self._change(name, lambda key, now_s: key.purge(now_s) if key.owner == owner else key)
         return PurgeResult(name=name, done=purge.done, deleted=purge.deleted)
 
     async def _purgeable(self, name: str) -> tuple[str, float]:
@@ -181,13 +235,18 @@ class KeyService:
         await purge.run(_PURGE_S, not_before_s=time.monotonic() + wait_s)
         return purge
 
-    async def _change(self, name: str, edit: Callable[[Key, float], Key], *, secret: bool = False) -> Key:
-        """Stores what `edit` makes of a key and of the present time. `secret`: undone where nobody is told of it."""
+    async def _change(
+        self, name: str, edit: Callable[[Key, float], Key], *, secret: bool = False, delete: bool = False
+    ) -> Key:
+        """Stores what `edit` makes of a key and of the present time, or deletes the key that `edit` has let pass.
+
+        `secret`: undone where nobody is told of it.
+        """
         for _ in range(_ATTEMPTS):
             key, stored, now_s = await self._current(name)
             edited = edit(key, now_s)
             # Also where nothing changes: an earlier change may have been stored and not be on a replica yet.
-            text = stored if edited == key else edited.to_json()
+            text = b"" if delete else stored if edited == key else edited.to_json()
             if secret:
                 written = await self._write_text(name, stored, text)
             else:
@@ -212,64 +271,27 @@ class KeyService:
         found = await self._ledger.run(read_keys())
         stored = (found.records or {}).get(name)
         if stored is not None:
-            try:
-                return Key.from_json(stored), stored, found.now_s
-            except ValueError:
-                raise NotFound(
-                    "key_not_found", "The record of this key is of another version of embedq.", param="name"
-                ) from None
+            return Key.from_json(stored), stored, found.now_s
         if name in self._keys.environment:
             raise NotFound("key_not_found", "This key is one of EMBEDQ_API_KEYS: it is changed there.", param="name")
         raise NotFound("key_not_found", "No key has this name. GET /v1/keys lists those there are.", param="name")
 
 
-def key_of(
-    body: NewKey,
-    text: str,
-    now_s: float,
-    *,
-    taken: Collection[str],
-    owner: str | None = None,
-    scopes: frozenset[Scope] = USUAL_SCOPES,
-) -> Key:
-    """The key that a body asks for.
-
-    Args:
-        body: its name, scopes, end and limits.
-        text: of the key.
-        now_s: Unix seconds by the clock of Redis.
-        taken: names of keys of the environment.
-        owner: of what is made with it; None: somebody new.
-        scopes: where the body names none.
-
-    Raises:
-        Invalid: its name is none.
-        Conflict: the name is taken.
-    """
-    if not is_key_name(body.name):
-        message = "name must have 1 to 48 ASCII letters, digits, - and _, and not be anonymous."
-        raise Invalid("invalid_value", message, param="name")
-    if body.name in taken:
-        raise Conflict("key_exists", "EMBEDQ_API_KEYS has a key with this name. Choose another one.", param="name")
-    return Key(
-        name=body.name,
-        owner=owner or new_owner(),
-        digests=(KeyDigest(sha256=digest_of(text)),),
-        scopes=scopes if body.scopes is None else frozenset(body.scopes),
-        created=now_s,
-        expires=_end(body.expires_in, now_s),
-        limits=body.limits or NO_LIMITS,
-    )
+_OTHER = "another key has its name or its owner; rotate that one for another text, or revoke, purge and delete it"
+_FIXED = "EMBEDQ_API_KEYS has a key with its name or its owner"
+_GONE = "everything of its owner was deleted, and nobody may have the id again"
 
 
-def name_taken() -> Conflict:
-    """There is a key with the name."""
-    return Conflict(
-        "key_exists",
-        "There is a key with this name. Rotate it for another text. To give the name to somebody else: revoke it, "
-        "purge it and delete it.",
-        param="name",
-    )
+def _of_export(line: str, number: int) -> Key | Anonymous:
+    try:
+        generations = json.loads(line).get(ANONYMOUS)
+        return Anonymous.from_text(generations.encode()) if generations else Key.from_json(line.encode())
+    except (ValueError, AttributeError):
+        raise Invalid("invalid_value", f"Line {number} is not a line of `embedq keys export`.") from None
+
+
+def _told(key: Key, text: str) -> ToldKey:
+    return ToldKey(**dict(ShownKey.model_validate(key)), key=text)
 
 
 def _end(after_s: float | None, now_s: float) -> float | None:
@@ -278,12 +300,6 @@ def _end(after_s: float | None, now_s: float) -> float | None:
 
 def _changed(limits: Limits, given: Limits | None) -> Limits:
     return NO_LIMITS if given is None else limits.model_copy(update=given.model_dump(exclude_unset=True))
-
-
-def _same(key: Key, owner: str) -> Key:
-    if key.owner != owner:
-        raise NotFound("key_not_found", "Another key has this name by now.", param="name")
-    return key
 
 
 def _contended() -> RedisUnavailable:

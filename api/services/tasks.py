@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from functools import partial
 
-from api.auth import Keys
+from api.auth import require_scope
 from api.idempotency import alias_of_key
 from api.offload import offload
 from api.paging import ListPage, read_page
@@ -24,7 +24,7 @@ from tasks.errors import Conflict, Invalid
 from tasks.item import FLOAT32_BYTES
 from tasks.ledger import AsyncLedger, CancelOutcome, operations
 from tasks.ledger.ids import created_ms, missing
-from tasks.records.api_keys import Key, Scope
+from tasks.records.api_keys import Key
 from worker_config.settings import Settings
 from worker_config.subject import link_task, span, subject_is_task
 
@@ -42,7 +42,6 @@ class TaskService:
         submitter: brings them into the ledger.
         subscription: tells of their ends.
         models: that are served.
-        keys: say which key would have a scope.
         settings: of this server.
     """
 
@@ -54,7 +53,6 @@ class TaskService:
         submitter: Submitter,
         subscription: Subscription,
         models: ServedModels,
-        keys: Keys,
         settings: Settings,
     ) -> None:
         self._ledger = ledger
@@ -62,7 +60,6 @@ class TaskService:
         self._submitter = submitter
         self._subscription = subscription
         self._models = models
-        self._keys = keys
         self._settings = settings
 
     async def create(self, call: TextsCall, idempotency_key: str | None) -> tuple[Task, int]:
@@ -80,8 +77,7 @@ class TaskService:
 
     def _new_task(self, key: Key, content: bytes, idempotency_key: str | None) -> ledger.NewTask:
         body = self._new_tasks.read(TaskBody, content)
-        if Scope(body.lane) not in key.scopes:
-            raise self._keys.scope_missing(key, {Scope(body.lane)})
+        require_scope(key, [body.lane])
         return self._new_tasks.listed(key, body, alias_of_key(idempotency_key, content))
 
     async def read(self, key: Key, task_id: str, wait_s: float, gone: Gone) -> tuple[Task, int | None]:

@@ -1,5 +1,6 @@
 """What one API key feels of the others: a loud neighbour, and ten keys that share the model's bulk work."""
 
+import asyncio
 import json
 import statistics
 import time
@@ -16,7 +17,6 @@ from bench.faults.rig import Rig
 from bench.load.plan import Load, LoadResult
 from bench.load.run import Running, run_raw
 from stack.testing import wait_until
-from tasks.ledger import Ledger
 from worker_config.settings import load_settings
 
 _SHARE_PER_S = 20.0
@@ -53,7 +53,7 @@ class Tenants:
     def __init__(self, rig: Rig) -> None:
         self._base = rig.api.base_url
         settings = load_settings(redis_url=rig.roles.redis_url)
-        self._admin = _as_headers(create(Ledger.connect(settings.redis_url), settings, {"name": "operator"}))
+        self._admin = _as_headers(asyncio.run(create(settings, {"name": "operator"})))
         wait_until(self._is_known, message="the first key")
 
     def _is_known(self) -> bool:

@@ -6,11 +6,11 @@ the name is a label, and free again when the key is deleted. A service that has 
 
 import re
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from hashlib import sha256
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
@@ -143,11 +143,11 @@ class Key(BaseModel):
         return cls(name=ANONYMOUS, owner=owner, digests=(), scopes=OPEN_SCOPES, created=0.0)
 
     @property
-    def has_record(self) -> bool:
-        """Whether it is of Redis, and not of the settings or everybody's."""
-        return self.created > 0
+    def source(self) -> Literal["ledger", "environment"]:
+        """Where it is from; one of the settings has no time of creation."""
+        return "ledger" if self.created else "environment"
 
-    def may(self, scopes: Iterable[Scope]) -> bool:
+    def may(self, scopes: Collection[str]) -> bool:
         """Whether it has one of these scopes."""
         return not self.scopes.isdisjoint(scopes) or (Scope.ADMIN in self.scopes and Scope.OPERATE in scopes)
 
