@@ -6,7 +6,7 @@ the member `error` that OpenAI's clients read, or the form of text-embeddings-in
 
 import secrets
 from http import HTTPStatus
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, Literal, cast
 
 import orjson
 from fastapi import FastAPI
@@ -34,39 +34,23 @@ from tasks.errors import (
 from tasks.item import ItemError
 from tasks.wire.validation import translated
 
-# Errors that only the web tier has: one text of a request failed, or the caller has left.
-
 
 class ItemFailed(RequestError):
     """One text of a synchronous request has no vector; the request fails, because clients read a hole as a vector.
 
-    Its code is that of the text.
+    Its code is that of the text; its status 400 where something else can be sent, 422 otherwise.
     """
-
-    status = 422
-    title = "An input could not be encoded"
-    should_retry = False
 
     def __init__(self, index: int, error: ItemError) -> None:
         super().__init__(f"input[{index}]: {error.message}", param=f"input[{index}]")
         self.code = error.code
-
-
-class ItemRefused(ItemFailed):
-    """The same where the caller can put it right by sending something else."""
-
-    status = 400
-    title = "An input cannot be used"
+        self.status = 400 if error.refused else 422
+        self.title = "An input cannot be used" if error.refused else "An input could not be encoded"
+        self.should_retry = False
 
 
 class CallerGone(Exception):
     """The client closed the connection; nobody reads what is answered."""
-
-
-def item_failed(index: int, error: ItemError) -> ItemFailed:
-    """The error that answers a request whose item `index` failed with `error`."""
-    kind = ItemRefused if error.refused else ItemFailed
-    return kind(index, error)
 
 
 # The usual form.
@@ -177,7 +161,7 @@ def tei_failure(error: EmbedqError) -> Response:
 
 def _in_their_words(error: EmbedqError) -> tuple[int, Word]:
     if isinstance(error, ItemFailed):
-        return (422, "Validation") if isinstance(error, ItemRefused) else (424, "Backend")
+        return (422, "Validation") if error.status == RequestError.status else (424, "Backend")
     return _BY_CODE.get(error.code) or _BY_STATUS.get(error.status) or (error.status, "Validation")
 
 
@@ -205,20 +189,10 @@ TEI_RESPONSES = _ranges("application/json", TEIError)
 
 # From what was raised to the response.
 
-CLIENT_CLOSED_REQUEST = 499
-"""nginx's number. Nobody receives it; it shows in the metrics."""
-_ANSWERED = "embedq.error"
 _REPEATING = {
     "POST": "Repeat it, with the same Idempotency-Key if it had one.",
     "DELETE": "Repeat it: a 404 or 410 then says that it is deleted.",
 }
-
-
-class AnsweredError(NamedTuple):
-    """What is kept of the error that answered a request."""
-
-    code: str
-    retry_after_s: float | None
 
 
 def install(app: FastAPI) -> None:
@@ -232,26 +206,20 @@ def install(app: FastAPI) -> None:
 def response(error: EmbedqError | CallerGone, scope: Scope, path: str) -> Response:
     """The answer to the request of `scope`, for `path`, which ended in `error`."""
     if isinstance(error, CallerGone):
-        return Response(status_code=CLIENT_CLOSED_REQUEST)
+        return Response(status_code=499)  # nginx's number. Nobody receives it; it shows in the metrics
     if isinstance(error, NotReplicated):
         told = f"{error.detail} {_REPEATING.get(scope['method'], '')}".rstrip()
         error = NotReplicated(told, retry_after_s=error.retry_after_s)
-    note(scope, error)
+    # Never the error itself: its traceback holds the frames that hold the scope. Of such cycles a flood of refused
+    # requests made 60,000 objects in five seconds, and the garbage collector stood in everybody's way for 130 ms.
+    scope.setdefault("state", {})["error"] = error.code, error.retry_after_s
     return tei_failure(error) if (path.rstrip("/") or "/") in TEI_PATHS else problem(error, instance=path)
 
 
-def note(scope: Scope, error: EmbedqError) -> None:
-    """Notes which error answers the request of `scope`; the metrics count it.
-
-    Never the error itself: its traceback holds the frames that hold the scope. Of such cycles a flood of refused
-    requests made 60,000 objects in five seconds, and the garbage collector stood in everybody's way for 130 ms.
-    """
-    scope[_ANSWERED] = AnsweredError(error.code, error.retry_after_s)
-
-
-def answered(scope: Scope) -> AnsweredError | None:
-    """The error that answered the request of `scope`, if one did."""
-    return scope.get(_ANSWERED)
+def answered(scope: Scope) -> tuple[str, int | None] | None:
+    """Code and `retry_after_s` of the error that answered the request of `scope`, if one did."""
+    error: tuple[str, int | None] | None = scope.get("state", {}).get("error")
+    return error
 
 
 async def _ours(request: Request, error: Exception) -> Response:
