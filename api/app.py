@@ -7,11 +7,10 @@ from typing import Any
 
 from fastapi import APIRouter, FastAPI
 from fastapi.middleware.cors import CORSMiddleware
-from fastapi.responses import FileResponse
 from fastapi.routing import APIRoute
 from starlette.types import ASGIApp
 
-from api import console_files, error_responses, openapi
+from api import error_responses, openapi, pages
 from api.middleware import Paths, Requests
 from api.process import Process
 from api.request_limits import RATE_LIMIT_HEADERS, ListTurns
@@ -88,9 +87,7 @@ def create_app(
     _add_services(app, parts, settings)
     for resource in ROUTERS:
         _add_routes(app, resource.router)
-    app.add_api_route("/console", console_files.page, response_class=FileResponse, include_in_schema=False)
-    app.mount("/console", console_files.ConsoleFiles())
-    openapi.add_page(app)
+    pages.add_pages(app)
     error_responses.install(app)
     _add_layers(app, parts, settings)
     return app
@@ -101,7 +98,7 @@ def _add_routes(app: FastAPI, router: APIRouter) -> None:
     for route in router.routes:
         if isinstance(route, APIRoute):
             route.operation_id = route.name
-            route.responses = {**error_responses.RESPONSES, **route.responses}
+            route.responses = {**openapi.RESPONSES, **route.responses}
     app.router.routes.extend(router.routes)
 
 

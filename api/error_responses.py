@@ -6,12 +6,11 @@ the member `error` that OpenAI's clients read, or the form of text-embeddings-in
 
 import secrets
 from http import HTTPStatus
-from typing import Any, Literal, cast
+from typing import Literal, cast
 
 import orjson
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
-from pydantic import BaseModel, Field
 from pydantic_core import ErrorDetails
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -56,26 +55,6 @@ class CallerGone(Exception):
 # The usual form.
 
 MEDIA_TYPE = "application/problem+json"
-
-
-class OpenAIError(BaseModel):
-    """The error as OpenAI's clients read it."""
-
-    message: str
-    type: str
-    param: str | None = Field(examples=["input[3]"])
-    code: str = Field(examples=["empty_input"])
-
-
-class Problem(BaseModel):
-    """Every error: a problem document of RFC 9457 with OpenAI's member in it."""
-
-    type: str = Field(examples=["urn:embedq:error:empty_input"])
-    title: str
-    status: int
-    detail: str
-    instance: str
-    error: OpenAIError
 
 
 def problem(error: EmbedqError, *, instance: str) -> Response:
@@ -142,13 +121,6 @@ _BY_STATUS: dict[int, tuple[int, Word]] = {
 }
 
 
-class TEIError(BaseModel):
-    """Every error on the routes of text-embeddings-inference."""
-
-    error: str
-    error_type: Word
-
-
 def tei_failure(error: EmbedqError) -> Response:
     """The response to a request of TEI's that ended in `error`."""
     status, word = _in_their_words(error)
@@ -164,28 +136,6 @@ def _in_their_words(error: EmbedqError) -> tuple[int, Word]:
         return (422, "Validation") if error.status == RequestError.status else (424, "Backend")
     return _BY_CODE.get(error.code) or _BY_STATUS.get(error.status) or (error.status, "Validation")
 
-
-# In the document: every error by its range. `docs/http.md` has a table of the codes.
-
-_HEADERS = {
-    "Retry-After": {"description": "Seconds.", "schema": {"type": "integer", "minimum": 1}},
-    "x-should-retry": {"description": "What the status does not tell.", "schema": {"enum": ["true", "false"]}},
-}
-_OF_401 = {"WWW-Authenticate": {"description": "Of a 401.", "schema": {"type": "string"}}}
-
-
-def _ranges(media_type: str, model: type[BaseModel]) -> dict[int | str, dict[str, Any]]:
-    content = {media_type: {"schema": {"$ref": f"#/components/schemas/{model.__name__}"}}}
-    return {
-        "4XX": {"description": "The request cannot be used.", "content": content, "headers": _HEADERS | _OF_401},
-        "5XX": {"description": "Try again, or look at the log.", "content": content, "headers": _HEADERS},
-    }
-
-
-RESPONSES = _ranges(MEDIA_TYPE, Problem)
-"""The argument `responses` of the application."""
-TEI_RESPONSES = _ranges("application/json", TEIError)
-"""Of TEI's routes."""
 
 # From what was raised to the response.
 
