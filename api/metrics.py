@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from itertools import accumulate, product
 from typing import TypeAlias
 
@@ -50,23 +50,24 @@ class Metrics:
         self._stale_s, self._rendered = 0.0, b""
         self._registry, self._shared = CollectorRegistry(), CollectorRegistry()
         ProcessCollector(registry=self._registry)
-        self._requests = self._counter("embedq_http_requests", "Requests served.", "method", "route", "status")
+        counter, histogram = partial(Counter, registry=self._registry), partial(Histogram, registry=self._registry)
+        self._requests = counter("embedq_http_requests", "Requests served.", ["method", "route", "status"])
         took = "Time to the last byte of the answer, waiting included."
-        self._latency = self._histogram("embedq_http_request_seconds", took, _LATENCIES_S, "route")
-        self._tasks = self._counter("embedq_submitted_tasks", "Tasks stored.", "model", "lane")
-        self._items = self._counter("embedq_submitted_items", "Texts in them.", "model", "lane")
-        self._joined = self._counter("embedq_joined_requests", "Requests that found an earlier task.", "model")
-        self._refused = self._counter("embedq_refused_tasks", "Tasks that were not stored.", "model", "lane", "code")
-        self._bells = self._counter("embedq_bells", "Bell messages sent.", "model")
-        self._lost_bells = self._counter("embedq_bell_failures", "Bell messages that could not be sent.", "model")
-        self._errors = self._counter("embedq_http_errors", "Error answers.", "route", "code")
+        self._latency = histogram("embedq_http_request_seconds", took, ["route"], buckets=_LATENCIES_S)
+        self._tasks = counter("embedq_submitted_tasks", "Tasks stored.", ["model", "lane"])
+        self._items = counter("embedq_submitted_items", "Texts in them.", ["model", "lane"])
+        self._joined = counter("embedq_joined_requests", "Requests that found an earlier task.", ["model"])
+        self._refused = counter("embedq_refused_tasks", "Tasks that were not stored.", ["model", "lane", "code"])
+        self._bells = counter("embedq_bells", "Bell messages sent.", ["model"])
+        self._lost_bells = counter("embedq_bell_failures", "Bell messages that could not be sent.", ["model"])
+        self._errors = counter("embedq_http_errors", "Error answers.", ["route", "code"])
         told = "Seconds after which refused callers were told to come back."
-        self._retry_after = self._histogram("embedq_retry_after_seconds", told, _RETRY_AFTER_S, "code")
+        self._retry_after = histogram("embedq_retry_after_seconds", told, ["code"], buckets=_RETRY_AFTER_S)
         late = "By how much a tick of the event loop came late."
-        self.stalled = self._histogram("embedq_loop_stall_seconds", late, _STALLS_S).observe
+        self.stalled = histogram("embedq_loop_stall_seconds", late, buckets=_STALLS_S).observe
         """Takes the seconds of one stall."""
         overviews = "Time of the overview that is read from Redis once a second."
-        self.redis_read = self._histogram("embedq_redis_read_seconds", overviews, _REDIS_S).observe
+        self.redis_read = histogram("embedq_redis_read_seconds", overviews, buckets=_REDIS_S).observe
         """Takes the seconds of one overview."""
         # Finding the series of some labels costs more than counting in them. Methods and routes are few, models too.
         self._of_request = cache(
@@ -76,12 +77,6 @@ class Metrics:
             )
         )
         self._of_lane = cache(lambda model, lane: (self._tasks.labels(model, lane), self._items.labels(model, lane)))
-
-    def _counter(self, name: str, meaning: str, *labels: str) -> Counter:
-        return Counter(name, meaning, labels, registry=self._registry)
-
-    def _histogram(self, name: str, meaning: str, bounds: Sequence[float], *labels: str) -> Histogram:
-        return Histogram(name, meaning, labels, buckets=bounds, registry=self._registry)
 
     def served(self, scope: Scope, route: str, status: int, seconds: float) -> None:
         """Counts one request, and the error that answered it if one did. Status 0: nothing was answered."""

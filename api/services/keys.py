@@ -89,7 +89,7 @@ class KeyService:
         )
         taken = self._taken(found)
         why_not = taken.get(key.name) or taken.get(key.owner)
-        if why_not or not await self._write_text(key.name, b"", key.to_json()):
+        if why_not or not await self._store(key.name, b"", key.to_json(), secret=True):
             raise Conflict("key_exists", f"There can be no such key: {why_not or _OTHER}.")
         return _told(key, text)
 
@@ -152,7 +152,7 @@ class KeyService:
         return ShownKey.model_validate(await self._change(name, edit))
 
     async def rotate(self, name: str, grace_s: float) -> ToldKey:
-        """Gives the key another text. Raises `Conflict`, `Forbidden`, and as `revoke`; undone then."""
+        """Gives the key another text. Raises `Conflict`, and as `revoke`; undone then."""
         text = new_key()
         key = await self._change(name, lambda key, now_s: key.rotate(digest_of(text), now_s, grace_s), secret=True)
         return _told(key, text)
@@ -246,22 +246,18 @@ class KeyService:
             edited = edit(key, now_s)
             # Also where nothing changes: an earlier change may have been stored and not be on a replica yet.
             text = b"" if delete else stored if edited == key else edited.to_json()
-            if secret:
-                written = await self._write_text(name, stored, text)
-            else:
-                written = await self._ledger.run(write_key(name, stored, text))
-                await self._keys.refresh()
-            if written:
+            if await self._store(name, stored, text, secret=secret):
                 return edited
         raise _contended()
 
-    async def _write_text(self, name: str, before: bytes, after: bytes) -> bool:
-        """Stores a record with a new text. Without an answer nobody is told the text, so it is taken back."""
+    async def _store(self, name: str, before: bytes, after: bytes, *, secret: bool = False) -> bool:
+        """Stores a record if it is as it was before. `secret`: undone where no answer comes."""
         try:
             written = await self._ledger.run(write_key(name, before, after))
         except Unavailable:
-            with suppress(Unavailable):
-                await self._ledger.run(write_key(name, after, before))
+            if secret:
+                with suppress(Unavailable):
+                    await self._ledger.run(write_key(name, after, before))
             raise
         await self._keys.refresh()
         return written
