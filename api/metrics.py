@@ -4,7 +4,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
-from itertools import accumulate, product
+from itertools import accumulate, chain, product
 from typing import TypeAlias
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector, disable_created_metrics
@@ -35,7 +35,7 @@ _METHODS = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 
 
-class Metrics:
+class Metrics(Collector):
     """All series of one process, in a registry of its own so that two apps in one process do not mix.
 
     Args:
@@ -48,7 +48,8 @@ class Metrics:
         self._process = process
         self.fresh_s = 1.0
         self._stale_s, self._rendered = 0.0, b""
-        self._registry, self._shared = CollectorRegistry(), CollectorRegistry()
+        self._registry = CollectorRegistry()
+        self._own, self._shared = list[Callable[[], Iterator[Metric]]](), list[Callable[[], Iterator[Metric]]]()
         ProcessCollector(registry=self._registry)
         counter, histogram = partial(Counter, registry=self._registry), partial(Histogram, registry=self._registry)
         self._requests = counter("embedq_http_requests", "Requests served.", ["method", "route", "status"])
@@ -108,39 +109,29 @@ class Metrics:
         (self._bells if sent else self._lost_bells).labels(model).inc()
 
     def add(self, rows: Callable[[], Iterator[Metric]], *, shared: bool = False) -> None:
-        """Adds series that are computed when they are read. `shared`: the same whichever process is asked."""
-        (self._shared if shared else self._registry).register(Computed(rows))
+        """Adds series that are computed when they are read, so that a model or worker that has gone leaves none behind.
+
+        `shared`: the same whichever process is asked.
+        """
+        (self._shared if shared else self._own).append(rows)
 
     def render(self) -> bytes:
         """All series in Prometheus's text format, `fresh_s` old at most: they take milliseconds and need no key."""
         now_s = time.monotonic()
         if now_s >= self._stale_s:
-            self._rendered = generate_latest(self) + generate_latest(self._shared)
+            self._rendered = generate_latest(self)
             self._stale_s = now_s + self.fresh_s
         return self._rendered
 
     def collect(self) -> Iterator[Metric]:
-        """The series of this process, for `generate_latest`."""
-        for metric in self._registry.collect():
+        """All series, for `generate_latest`."""
+        for metric in chain(self._registry.collect(), *(rows() for rows in self._own)):
             if self._process is not None:
                 label = {"process": str(self._process)}
                 metric.samples = [sample._replace(labels={**sample.labels, **label}) for sample in metric.samples]
             yield metric
-
-
-class Computed(Collector):
-    """Series without a state of their own, so that a model or worker that has gone leaves none behind."""
-
-    def __init__(self, rows: Callable[[], Iterator[Metric]]) -> None:
-        self._rows = rows
-
-    def describe(self) -> list[Metric]:
-        """Nothing: otherwise registration would read the series, and the stall window with them."""
-        return []
-
-    def collect(self) -> Iterator[Metric]:
-        """All of them."""
-        return self._rows()
+        for rows in self._shared:
+            yield from rows()
 
 
 Values: TypeAlias = Iterable[tuple[Sequence[str], float | None]]
