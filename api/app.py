@@ -5,12 +5,11 @@ from inspect import signature
 
 from fastapi import APIRouter, FastAPI
 from fastapi.middleware.cors import CORSMiddleware
-from fastapi.responses import FileResponse
 from fastapi.routing import APIRoute
 from starlette.routing import request_response
 from starlette.types import ASGIApp
 
-from api import console_files, error_responses, openapi
+from api import error_responses, openapi, pages
 from api.browser_rules import BrowserRules
 from api.middleware import Paths, Requests
 from api.parts import add_parts, running
@@ -69,9 +68,7 @@ def create_app(
     add_parts(app.state, settings, process, times)
     for resource in ROUTERS:
         _add_routes(app, resource.router)
-    app.add_api_route("/console", console_files.page, response_class=FileResponse, include_in_schema=False)
-    app.mount("/console", console_files.ConsoleFiles())
-    openapi.add_page(app)
+    pages.add_pages(app)
     error_responses.install(app)
     _add_layers(app, settings)
     return app
@@ -82,7 +79,7 @@ def _add_routes(app: FastAPI, router: APIRouter) -> None:
     for route in router.routes:
         if isinstance(route, APIRoute):
             route.operation_id = route.name
-            route.responses = {**error_responses.RESPONSES, **route.responses}
+            route.responses = {**openapi.RESPONSES, **route.responses}
             if [*signature(route.endpoint).parameters] == ["request"]:
                 # FastAPI has nothing to find for it, and takes 75 us for that: Starlette calls it.
                 route.app = request_response(route.endpoint)

@@ -6,12 +6,11 @@ the member `error` that OpenAI's clients read, or the form of text-embeddings-in
 
 import random
 from http import HTTPStatus
-from typing import Any, Literal, NamedTuple, cast
+from typing import Literal, cast
 
 import orjson
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
-from pydantic import BaseModel, Field
 from pydantic_core import ErrorDetails
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -34,64 +33,28 @@ from tasks.errors import (
 from tasks.item import ItemError
 from tasks.wire.validation import translated
 
-# Errors that only the web tier has: one text of a request failed, or the caller has left.
-
 
 class ItemFailed(RequestError):
     """One text of a synchronous request has no vector; the request fails, because clients read a hole as a vector.
 
-    Its code is that of the text.
+    Its code is that of the text; its status 400 where something else can be sent, 422 otherwise.
     """
-
-    status = 422
-    title = "An input could not be encoded"
-    should_retry = False
 
     def __init__(self, index: int, error: ItemError) -> None:
         super().__init__(f"input[{index}]: {error.message}", param=f"input[{index}]")
         self.code = error.code
-
-
-class ItemRefused(ItemFailed):
-    """The same where the caller can put it right by sending something else."""
-
-    status = 400
-    title = "An input cannot be used"
+        self.status = 400 if error.refused else 422
+        self.title = "An input cannot be used" if error.refused else "An input could not be encoded"
+        self.should_retry = False
 
 
 class CallerGone(Exception):
     """The client closed the connection; nobody reads what is answered."""
 
 
-def item_failed(index: int, error: ItemError) -> ItemFailed:
-    """The error that answers a request whose item `index` failed with `error`."""
-    kind = ItemRefused if error.refused else ItemFailed
-    return kind(index, error)
-
-
 # The usual form.
 
 MEDIA_TYPE = "application/problem+json"
-
-
-class OpenAIError(BaseModel):
-    """The error as OpenAI's clients read it."""
-
-    message: str
-    type: str
-    param: str | None = Field(examples=["input[3]"])
-    code: str = Field(examples=["empty_input"])
-
-
-class Problem(BaseModel):
-    """Every error: a problem document of RFC 9457 with OpenAI's member in it."""
-
-    type: str = Field(examples=["urn:embedq:error:empty_input"])
-    title: str
-    status: int
-    detail: str
-    instance: str
-    error: OpenAIError
 
 
 def problem(error: EmbedqError, *, instance: str) -> Response:
@@ -158,13 +121,6 @@ _BY_STATUS: dict[int, tuple[int, Word]] = {
 }
 
 
-class TEIError(BaseModel):
-    """Every error on the routes of text-embeddings-inference."""
-
-    error: str
-    error_type: Word
-
-
 def tei_failure(error: EmbedqError) -> Response:
     """The response to a request of TEI's that ended in `error`."""
     status, word = _in_their_words(error)
@@ -177,48 +133,16 @@ def tei_failure(error: EmbedqError) -> Response:
 
 def _in_their_words(error: EmbedqError) -> tuple[int, Word]:
     if isinstance(error, ItemFailed):
-        return (422, "Validation") if isinstance(error, ItemRefused) else (424, "Backend")
+        return (422, "Validation") if error.status == RequestError.status else (424, "Backend")
     return _BY_CODE.get(error.code) or _BY_STATUS.get(error.status) or (error.status, "Validation")
 
 
-# In the document: every error by its range. `docs/http.md` has a table of the codes.
-
-_HEADERS = {
-    "Retry-After": {"description": "Seconds.", "schema": {"type": "integer", "minimum": 1}},
-    "x-should-retry": {"description": "What the status does not tell.", "schema": {"enum": ["true", "false"]}},
-}
-_OF_401 = {"WWW-Authenticate": {"description": "Of a 401.", "schema": {"type": "string"}}}
-
-
-def _ranges(media_type: str, model: type[BaseModel]) -> dict[int | str, dict[str, Any]]:
-    content = {media_type: {"schema": {"$ref": f"#/components/schemas/{model.__name__}"}}}
-    return {
-        "4XX": {"description": "The request cannot be used.", "content": content, "headers": _HEADERS | _OF_401},
-        "5XX": {"description": "Try again, or look at the log.", "content": content, "headers": _HEADERS},
-    }
-
-
-RESPONSES = _ranges(MEDIA_TYPE, Problem)
-"""The argument `responses` of the application."""
-TEI_RESPONSES = _ranges("application/json", TEIError)
-"""Of TEI's routes."""
-
 # From what was raised to the response.
 
-CLIENT_CLOSED_REQUEST = 499
-"""nginx's number. Nobody receives it; it shows in the metrics."""
-_ANSWERED = "embedq.error"
 _REPEATING = {
     "POST": "Repeat it, with the same Idempotency-Key if it had one.",
     "DELETE": "Repeat it: a 404 or 410 then says that it is deleted.",
 }
-
-
-class AnsweredError(NamedTuple):
-    """What is kept of the error that answered a request."""
-
-    code: str
-    retry_after_s: float | None
 
 
 def install(app: FastAPI) -> None:
@@ -232,26 +156,20 @@ def install(app: FastAPI) -> None:
 def response(error: EmbedqError | CallerGone, scope: Scope, path: str) -> Response:
     """The answer to the request of `scope`, for `path`, which ended in `error`."""
     if isinstance(error, CallerGone):
-        return Response(status_code=CLIENT_CLOSED_REQUEST)
+        return Response(status_code=499)  # nginx's number. Nobody receives it; it shows in the metrics
     if isinstance(error, NotReplicated):
         told = f"{error.detail} {_REPEATING.get(scope['method'], '')}".rstrip()
         error = NotReplicated(told, retry_after_s=error.retry_after_s)
-    note(scope, error)
+    # Never the error itself: its traceback holds the frames that hold the scope. Of such cycles a flood of refused
+    # requests made 60,000 objects in five seconds, and the garbage collector stood in everybody's way for 130 ms.
+    scope.setdefault("state", {})["error"] = error.code, error.retry_after_s
     return tei_failure(error) if (path.rstrip("/") or "/") in TEI_PATHS else problem(error, instance=path)
 
 
-def note(scope: Scope, error: EmbedqError) -> None:
-    """Notes which error answers the request of `scope`; the metrics count it.
-
-    Never the error itself: its traceback holds the frames that hold the scope. Of such cycles a flood of refused
-    requests made 60,000 objects in five seconds, and the garbage collector stood in everybody's way for 130 ms.
-    """
-    scope[_ANSWERED] = AnsweredError(error.code, error.retry_after_s)
-
-
-def answered(scope: Scope) -> AnsweredError | None:
-    """The error that answered the request of `scope`, if one did."""
-    return scope.get(_ANSWERED)
+def answered(scope: Scope) -> tuple[str, int | None] | None:
+    """Code and `retry_after_s` of the error that answered the request of `scope`, if one did."""
+    error: tuple[str, int | None] | None = scope.get("state", {}).get("error")
+    return error
 
 
 async def _ours(request: Request, error: Exception) -> Response:

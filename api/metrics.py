@@ -2,10 +2,10 @@
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache
-from itertools import accumulate, product
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache, partial
+from itertools import accumulate, chain, product
+from typing import TypeAlias
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector, disable_created_metrics
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
@@ -35,7 +35,7 @@ _METHODS = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 
 
-class Metrics:
+class Metrics(Collector):
     """All series of one process, in a registry of its own so that two apps in one process do not mix.
 
     Args:
@@ -48,25 +48,27 @@ class Metrics:
         self._process = process
         self.fresh_s = 1.0
         self._stale_s, self._rendered = 0.0, b""
-        self._registry, self._shared = CollectorRegistry(), CollectorRegistry()
+        self._registry = CollectorRegistry()
+        self._own, self._shared = list[Callable[[], Iterator[Metric]]](), list[Callable[[], Iterator[Metric]]]()
         ProcessCollector(registry=self._registry)
-        self._requests = self._counter("embedq_http_requests", "Requests served.", "method", "route", "status")
+        counter, histogram = partial(Counter, registry=self._registry), partial(Histogram, registry=self._registry)
+        self._requests = counter("embedq_http_requests", "Requests served.", ["method", "route", "status"])
         took = "Time to the last byte of the answer, waiting included."
-        self._latency = self._histogram("embedq_http_request_seconds", took, _LATENCIES_S, "route")
-        self._tasks = self._counter("embedq_submitted_tasks", "Tasks stored.", "model", "lane")
-        self._items = self._counter("embedq_submitted_items", "Texts in them.", "model", "lane")
-        self._joined = self._counter("embedq_joined_requests", "Requests that found an earlier task.", "model")
-        self._refused = self._counter("embedq_refused_tasks", "Tasks that were not stored.", "model", "lane", "code")
-        self._bells = self._counter("embedq_bells", "Bell messages sent.", "model")
-        self._lost_bells = self._counter("embedq_bell_failures", "Bell messages that could not be sent.", "model")
-        self._errors = self._counter("embedq_http_errors", "Error answers.", "route", "code")
+        self._latency = histogram("embedq_http_request_seconds", took, ["route"], buckets=_LATENCIES_S)
+        self._tasks = counter("embedq_submitted_tasks", "Tasks stored.", ["model", "lane"])
+        self._items = counter("embedq_submitted_items", "Texts in them.", ["model", "lane"])
+        self._joined = counter("embedq_joined_requests", "Requests that found an earlier task.", ["model"])
+        self._refused = counter("embedq_refused_tasks", "Tasks that were not stored.", ["model", "lane", "code"])
+        self._bells = counter("embedq_bells", "Bell messages sent.", ["model"])
+        self._lost_bells = counter("embedq_bell_failures", "Bell messages that could not be sent.", ["model"])
+        self._errors = counter("embedq_http_errors", "Error answers.", ["route", "code"])
         told = "Seconds after which refused callers were told to come back."
-        self._retry_after = self._histogram("embedq_retry_after_seconds", told, _RETRY_AFTER_S, "code")
+        self._retry_after = histogram("embedq_retry_after_seconds", told, ["code"], buckets=_RETRY_AFTER_S)
         late = "By how much a tick of the event loop came late."
-        self.stalled = self._histogram("embedq_loop_stall_seconds", late, _STALLS_S).observe
+        self.stalled = histogram("embedq_loop_stall_seconds", late, buckets=_STALLS_S).observe
         """Takes the seconds of one stall."""
         overviews = "Time of the overview that is read from Redis once a second."
-        self.redis_read = self._histogram("embedq_redis_read_seconds", overviews, _REDIS_S).observe
+        self.redis_read = histogram("embedq_redis_read_seconds", overviews, buckets=_REDIS_S).observe
         """Takes the seconds of one overview."""
         # Finding the series of some labels costs more than counting in them. Methods and routes are few, models too.
         self._of_request = cache(
@@ -77,12 +79,6 @@ class Metrics:
         )
         self._of_lane = cache(lambda model, lane: (self._tasks.labels(model, lane), self._items.labels(model, lane)))
 
-    def _counter(self, name: str, meaning: str, *labels: str) -> Counter:
-        return Counter(name, meaning, labels, registry=self._registry)
-
-    def _histogram(self, name: str, meaning: str, bounds: Sequence[float], *labels: str) -> Histogram:
-        return Histogram(name, meaning, labels, buckets=bounds, registry=self._registry)
-
     def served(self, scope: Scope, route: str, status: int, seconds: float) -> None:
         """Counts one request, and the error that answered it if one did. Status 0: nothing was answered."""
         method = scope["method"] if scope["method"] in _METHODS else "other"  # a caller may send any word
@@ -90,9 +86,10 @@ class Metrics:
         requests.inc()
         latency.observe(seconds)
         if error := answered(scope):
-            self._errors.labels(route, error.code).inc()
-            if error.retry_after_s is not None:
-                self._retry_after.labels(error.code).observe(error.retry_after_s)
+            code, retry_after_s = error
+            self._errors.labels(route, code).inc()
+            if retry_after_s is not None:
+                self._retry_after.labels(code).observe(retry_after_s)
 
     def refused(self, submission: NewTask, code: str) -> None:
         """Counts a task that was not stored."""
@@ -112,69 +109,52 @@ class Metrics:
         (self._bells if sent else self._lost_bells).labels(model).inc()
 
     def add(self, rows: Callable[[], Iterator[Metric]], *, shared: bool = False) -> None:
-        """Adds series that are computed when they are read. `shared`: the same whichever process is asked."""
-        (self._shared if shared else self._registry).register(Computed(rows))
+        """Adds series that are computed when they are read, so that a model or worker that has gone leaves none behind.
+
+        `shared`: the same whichever process is asked.
+        """
+        (self._shared if shared else self._own).append(rows)
 
     def render(self) -> bytes:
         """All series in Prometheus's text format, `fresh_s` old at most: they take milliseconds and need no key."""
         now_s = time.monotonic()
         if now_s >= self._stale_s:
-            self._rendered = generate_latest(self) + generate_latest(self._shared)
+            self._rendered = generate_latest(self)
             self._stale_s = now_s + self.fresh_s
         return self._rendered
 
     def collect(self) -> Iterator[Metric]:
-        """The series of this process, for `generate_latest`."""
-        for metric in self._registry.collect():
+        """All series, for `generate_latest`."""
+        for metric in chain(self._registry.collect(), *(rows() for rows in self._own)):
             if self._process is not None:
                 label = {"process": str(self._process)}
                 metric.samples = [sample._replace(labels={**sample.labels, **label}) for sample in metric.samples]
             yield metric
+        for rows in self._shared:
+            yield from rows()
 
 
-class Computed(Collector):
-    """Series without a state of their own, so that a model or worker that has gone leaves none behind."""
-
-    def __init__(self, rows: Callable[[], Iterator[Metric]]) -> None:
-        self._rows = rows
-
-    def describe(self) -> list[Metric]:
-        """Nothing: otherwise registration would read the series, and the stall window with them."""
-        return []
-
-    def collect(self) -> Iterator[Metric]:
-        """All of them."""
-        return self._rows()
+Values: TypeAlias = Iterable[tuple[Sequence[str], float | None]]
+"""Values of the labels, and the number; None: there is none."""
 
 
-class Row(NamedTuple):
-    """One series: its kind is told by its name, and by `total` where it only grows.
+def _gauge(name: str, meaning: str, labels: Sequence[str], values: Values) -> Metric:
+    return _filled(GaugeMetricFamily(name, meaning, labels=labels), values)
 
-    Attributes:
-        name: as it is shown, without `_total`.
-        help: what it means.
-        labels: names of its labels.
-        values: pairs of the labels' values and the number.
-        total: it is a counter.
-    """
 
-    name: str
-    help: str
-    labels: Sequence[str]
-    values: Iterator[tuple[Sequence[str], float]] | Sequence[tuple[Sequence[str], float]]
-    total: bool = False
+def _total(name: str, meaning: str, labels: Sequence[str], values: Values) -> Metric:
+    """Of what only grows; `name` is without `_total`."""
+    return _filled(CounterMetricFamily(name, meaning, labels=labels), values)
 
-    def to_metric(self) -> Metric:
-        """As the library has it."""
-        kind = CounterMetricFamily if self.total else GaugeMetricFamily
-        family = kind(self.name, self.help, labels=self.labels)
-        for labels, number in self.values:
+
+def _filled(family: GaugeMetricFamily | CounterMetricFamily, values: Values) -> Metric:
+    for labels, number in values:
+        if number is not None:
             family.add_metric(labels, number)
-        return family
+    return family
 
 
-def _one(name: str, meaning: str, number: float | None) -> Row:
-    return Row(name, meaning, (), [] if number is None else [((), number)])
+_REFUSED_ABOVE = "With more, callers are refused."
 
 
 def process_rows(
@@ -185,82 +165,41 @@ def process_rows(
     held: Mapping[str, Shared],
 ) -> Iterator[Metric]:
     """The state of one web tier process. `held`: bytes of large bodies, by what they are ("requests", "answers")."""
-    refusal = "With more, callers are refused."
+    for name, meaning, number in (
+        ("embedq_redis_up", "1 while Redis answers.", models.redis_up),
+        ("embedq_subscribed", "1 while ends of tasks are heard.", subscription.subscribed.is_set()),
+        ("embedq_waiting_requests", "Requests that wait for a task.", subscription.waiting_requests),
+        ("embedq_submissions_under_way", "On their way to Redis and back.", in_flight.number),
+        ("embedq_submissions_under_way_limit", _REFUSED_ABOVE, in_flight.most),
+        ("embedq_loop_stall_max_seconds", "Longest stall since the start.", stall.longest_s),
+        ("embedq_loop_stall_recent_seconds", "Longest stall since the last scrape.", stall.take_s()),
+    ):
+        yield _gauge(name, meaning, (), [((), number)])
     sizes = [([what], budget.number) for what, budget in held.items()]
     limits = [([what], budget.most) for what, budget in held.items()]
-    rows = (
-        _one("embedq_redis_up", "1 while Redis answers.", models.redis_up),
-        _one("embedq_subscribed", "1 while ends of tasks are heard.", subscription.subscribed.is_set()),
-        _one("embedq_waiting_requests", "Requests that wait for a task.", subscription.waiting_requests),
-        _one("embedq_submissions_under_way", "On their way to Redis and back.", in_flight.number),
-        _one("embedq_submissions_under_way_limit", refusal, in_flight.most),
-        Row("embedq_held_bytes", "Of large bodies under way.", ["what"], sizes),
-        Row("embedq_held_limit_bytes", refusal, ["what"], limits),
-        _one("embedq_loop_stall_max_seconds", "Longest stall since the start.", stall.longest_s),
-        _one("embedq_loop_stall_recent_seconds", "Longest stall since the last scrape.", stall.take_s()),
-    )
-    return (row.to_metric() for row in rows)
+    yield _gauge("embedq_held_bytes", "Of large bodies under way.", ["what"], sizes)
+    yield _gauge("embedq_held_limit_bytes", _REFUSED_ABOVE, ["what"], limits)
 
 
-def queue_rows(models: ServedModels, settings: Settings) -> Iterator[Metric]:
-    """Queues and workers as they were seen last, the same whichever process is asked."""
-    overviews = [*models.overviews.values(), *([models.documents] if models.documents else [])]
-    yield _took(overviews)
-    rows = (
-        *_queues(overviews, settings),
-        *_ended(overviews),
-        *_redis(overviews, settings),
-        *_workers(overviews),
-        *_ledger(overviews),
-        *_documents(models.documents),
-    )
-    yield from (row.to_metric() for row in rows)
+def _seconds(o: ModelOverview, lane: Lane) -> float | None:
+    if o.queue == DOCUMENTS:
+        return None  # its work has no speed
+    return o.backlog_cost[lane] / ServedModel.from_overview(o.queue, o).rate
 
 
 _BY_LANE = ("model", "lane")
-
-
-def _queues(overviews: Sequence[ModelOverview], settings: Settings) -> Iterator[Row]:
-    lanes = [(o, lane, [o.queue, lane.value]) for o, lane in product(overviews, Lane)]
-    limits = [([Lane.ONLINE.value], settings.max_backlog_s), ([Lane.BULK.value], settings.max_backlog_bulk_s)]
-    timed = [one for one in lanes if one[0].queue != DOCUMENTS]  # whose work has a speed
-    work = [(key, o.backlog_cost[lane] / ServedModel.from_overview(o.queue, o).rate) for o, lane, key in timed]
-    tokens = [(key, o.backlog_cost[lane]) for o, lane, key in lanes]
-    tasks = [(key, o.backlog_tasks[lane]) for o, lane, key in lanes]
-    ages = [(key, o.oldest_waiting_s.get(lane, 0)) for o, lane, key in lanes]
-    yield Row("embedq_backlog_tokens", "Estimated tokens not done yet.", _BY_LANE, tokens)
-    yield Row("embedq_backlog_tasks", "Open tasks.", _BY_LANE, tasks)
-    yield Row("embedq_backlog_seconds", "Work not done yet, at this speed.", _BY_LANE, work)
-    yield Row("embedq_backlog_limit_seconds", "With more, callers are refused.", ["lane"], limits)
-    yield Row("embedq_oldest_waiting_seconds", "Age of what is next in line.", _BY_LANE, ages)
-    sizes, leases = [([o.queue], o.backlog_bytes) for o in overviews], [([o.queue], o.leases) for o in overviews]
-    yield Row("embedq_backlog_bytes", "Payload bytes of open tasks.", ["model"], sizes)
-    yield Row("embedq_leases", "Claims that are being worked on.", ["model"], leases)
-
-
-def _took(overviews: Sequence[ModelOverview]) -> Metric:
-    took = HistogramMetricFamily("embedq_task_seconds", "From acceptance to completion.", labels=_BY_LANE)
-    bounds = [*map(floatToGoString, (*TOOK_BOUNDS_S, math.inf))]
-    for o in overviews:
-        for lane, completed in o.took.items():
-            buckets = list(zip(bounds, accumulate(completed.counts), strict=True))
-            took.add_metric([o.queue, lane.value], buckets, completed.sum_s)
-    return took
-
-
-def _ended(overviews: Sequence[ModelOverview]) -> Iterator[Row]:
-    ended = (State.FAILED, State.CANCELLED, State.EXPIRED)
-    tasks = [([o.queue, lane, State.COMPLETED], sum(done.counts)) for o in overviews for lane, done in o.took.items()]
-    for o, lane, state in product(overviews, Lane, ended):
-        tasks.append(([o.queue, lane, state], o.ended.get(f"ended_{lane}_{state}", 0)))
-    items = [
-        ([o.queue, lane, outcome], o.ended.get(f"items_{lane}_{outcome}", 0))
-        for o, lane, outcome in product(overviews, Lane, ("completed", "failed"))
-    ]
-    yield Row("embedq_ended_tasks", "By the state in which they ended.", [*_BY_LANE, "state"], tasks, total=True)
-    yield Row("embedq_ended_items", "Texts that were done.", [*_BY_LANE, "outcome"], items, total=True)
-
-
+_OF_LANE: Sequence[tuple[str, str, Callable[[ModelOverview, Lane], float | None]]] = (
+    ("embedq_backlog_tokens", "Estimated tokens not done yet.", lambda o, lane: o.backlog_cost[lane]),
+    ("embedq_backlog_tasks", "Open tasks.", lambda o, lane: o.backlog_tasks[lane]),
+    ("embedq_backlog_seconds", "Work not done yet, at this speed.", _seconds),
+    ("embedq_oldest_waiting_seconds", "Age of what is next in line.", lambda o, lane: o.oldest_waiting_s.get(lane, 0)),
+)
+_OF_QUEUE: Sequence[tuple[str, str, Callable[[ModelOverview], float | None]]] = (
+    ("embedq_backlog_bytes", "Payload bytes of open tasks.", lambda o: o.backlog_bytes),
+    ("embedq_leases", "Claims that are being worked on.", lambda o: o.leases),
+    ("embedq_workers", "Workers with a loaded model that beat.", lambda o: len(o.workers)),
+    ("embedq_tokens_per_second", "Speed of all live workers, or last known.", lambda o: o.rate),
+)
 _OF_REDIS = (
     ("embedq_redis_memory_percent", "Redis memory in use, of its limit.", "memory_percent"),
     ("embedq_redis_used_bytes", "Redis memory in use.", "used_bytes"),
@@ -270,44 +209,61 @@ _OF_REDIS = (
     ("embedq_open_ingestions", "Ingestions that have not ended.", "open_ingestions"),
 )
 """Each with its field of `RedisUse`."""
+_OF_WORKER = (
+    ("rss_bytes", "Memory of a model process.", _gauge),
+    ("forward_passes", "Forward passes of a model process.", _total),
+    ("items", "Texts it encoded.", _total),
+    ("dropped_bells", "Messages of the broker that were no bells.", _total),
+)
+"""Fields of `WorkerEntry`."""
 
 
-def _redis(overviews: Sequence[ModelOverview], settings: Settings) -> Iterator[Row]:
+def queue_rows(models: ServedModels, settings: Settings) -> Iterator[Metric]:
+    """Queues and workers as they were seen last, the same whichever process is asked."""
+    overviews = [*models.overviews.values(), *([models.documents] if models.documents else [])]
+    lanes = [(o, lane, [o.queue, lane.value]) for o, lane in product(overviews, Lane)]
+    for name, meaning, of_lane in _OF_LANE:
+        yield _gauge(name, meaning, _BY_LANE, [(key, of_lane(o, lane)) for o, lane, key in lanes])
+    for name, meaning, of_queue in _OF_QUEUE:
+        yield _gauge(name, meaning, ["model"], [([o.queue], of_queue(o)) for o in overviews])
+    limits = [([Lane.ONLINE.value], settings.max_backlog_s), ([Lane.BULK.value], settings.max_backlog_bulk_s)]
+    yield _gauge("embedq_backlog_limit_seconds", _REFUSED_ABOVE, ["lane"], limits)
+    percent = settings.max_redis_memory_percent
+    yield _gauge("embedq_redis_memory_limit_percent", _REFUSED_ABOVE, (), [((), percent)])
     use = overviews[0].redis if overviews else None
     for name, meaning, field in _OF_REDIS:
-        yield _one(name, meaning, getattr(use, field, None))
-    percent = settings.max_redis_memory_percent
-    yield _one("embedq_redis_memory_limit_percent", "With more, callers are refused.", percent)
-
-
-_OF_WORKER = (
-    ("rss_bytes", "Memory of a model process.", False),
-    ("forward_passes", "Forward passes of a model process.", True),
-    ("items", "Texts it encoded.", True),
-    ("dropped_bells", "Messages of the broker that were no bells.", True),
-)
-"""Fields of `WorkerEntry`; whether they only grow."""
-
-
-def _workers(overviews: Sequence[ModelOverview]) -> Iterator[Row]:
-    live = [([o.queue], len(o.workers)) for o in overviews]
-    rates = [([o.queue], o.rate) for o in overviews if o.rate is not None]
-    yield Row("embedq_workers", "Workers with a loaded model that beat.", ["model"], live)
-    yield Row("embedq_tokens_per_second", "Speed of all live workers, or last known.", ["model"], rates)
+        yield _gauge(name, meaning, (), [((), getattr(use, field, None))])
     workers = [(worker, [o.queue, worker.id]) for o in overviews for worker in o.workers]
-    for field, meaning, total in _OF_WORKER:
+    for field, meaning, kind in _OF_WORKER:
         values = [(key, getattr(worker, field)) for worker, key in workers]
-        yield Row(f"embedq_worker_{field}", meaning, ["model", "worker"], values, total)
+        yield kind(f"embedq_worker_{field}", meaning, ["model", "worker"], values)
+    yield from _ended(overviews)
+    yield from _documents(models.documents)
 
 
 _FROM_ZERO = "lost_leases"
 """The counter of the ledger that is shown before it counts: an alert must see the first one."""
 
 
-def _ledger(overviews: Sequence[ModelOverview]) -> Iterator[Row]:
+def _ended(overviews: Sequence[ModelOverview]) -> Iterator[Metric]:
+    took = HistogramMetricFamily("embedq_task_seconds", "From acceptance to completion.", labels=_BY_LANE)
+    bounds = [*map(floatToGoString, (*TOOK_BOUNDS_S, math.inf))]
+    tasks, items = list[tuple[Sequence[str], float]](), list[tuple[Sequence[str], float]]()
+    for o in overviews:
+        for lane, completed in o.took.items():
+            buckets = list(zip(bounds, accumulate(completed.counts), strict=True))
+            took.add_metric([o.queue, lane.value], buckets, completed.sum_s)
+            tasks.append(([o.queue, lane, State.COMPLETED], sum(completed.counts)))
+        for lane, state in product(Lane, (State.FAILED, State.CANCELLED, State.EXPIRED)):
+            tasks.append(([o.queue, lane, state], o.ended.get(f"ended_{lane}_{state}", 0)))
+        for lane, outcome in product(Lane, ("completed", "failed")):
+            items.append(([o.queue, lane, outcome], o.ended.get(f"items_{lane}_{outcome}", 0)))
+    yield took
+    yield _total("embedq_ended_tasks", "By the state in which they ended.", [*_BY_LANE, "state"], tasks)
+    yield _total("embedq_ended_items", "Texts that were done.", [*_BY_LANE, "outcome"], items)
     for name in sorted({_FROM_ZERO, *(name for o in overviews for name in o.counters)}):
         values = [([o.queue], o.counters.get(name, 0)) for o in overviews]
-        yield Row(f"embedq_ledger_{name}", "Total since the data began.", ["model"], values, total=True)
+        yield _total(f"embedq_ledger_{name}", "Total since the data began.", ["model"], values)
 
 
 _ENDS = (
@@ -316,14 +272,14 @@ _ENDS = (
 )
 
 
-def _documents(documents: ModelOverview | None) -> Iterator[Row]:
+def _documents(documents: ModelOverview | None) -> Iterator[Metric]:
     totals = documents.ended if documents else {}
     for kind, statuses in _ENDS:
         values = [([status], totals.get(f"{kind}_{status}", 0)) for status in statuses]
-        yield Row(f"embedq_ended_{kind}", "By the status in which they ended.", ["status"], values, total=True)
+        yield _total(f"embedq_ended_{kind}", "By the status in which they ended.", ["status"], values)
     outcomes = [([outcome], totals.get(f"ingested_{outcome}", 0)) for outcome in ("loaded", "unchanged", "failed")]
-    yield Row("embedq_ingested_documents", "Documents that were done.", ["outcome"], outcomes, total=True)
-    chunks = [((), totals.get("ingested_chunks_embedded", 0))]
-    yield Row("embedq_ingested_chunks", "Chunks of documents that got their vector.", (), chunks, total=True)
+    yield _total("embedq_ingested_documents", "Documents that were done.", ["outcome"], outcomes)
+    chunks = totals.get("ingested_chunks_embedded", 0)
+    yield _total("embedq_ingested_chunks", "Chunks of documents that got their vector.", (), [((), chunks)])
     away = [([name.removeprefix("setbacks_")], totals[name]) for name in sorted(totals) if name.startswith("setbacks_")]
-    yield Row("embedq_ingestion_setbacks", "Jobs that found something away.", ["waiting_for"], away, total=True)
+    yield _total("embedq_ingestion_setbacks", "Jobs that found something away.", ["waiting_for"], away)

@@ -1,19 +1,63 @@
-"""The OpenAPI document, which FastAPI makes of the routes, and a page that shows it.
+"""The OpenAPI document: FastAPI makes it of the routes. Errors stand there by range; docs/http.md has their codes."""
 
-The page is Swagger UI as its authors build it (`api/swagger_ui/`, see VENDORED.md there), so it needs no network.
-"""
-
-from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
+from pydantic import BaseModel, Field
 
-from api.error_responses import Problem, TEIError
+from api.error_responses import MEDIA_TYPE, Word
 from api.schemas.answer_parts import path_here
-from api.whole_files import WholeFile, WholeFiles
 
 _SCHEMAS = "#/components/schemas/"
+
+
+class OpenAIError(BaseModel):
+    """The error as OpenAI's clients read it."""
+
+    message: str
+    type: str
+    param: str | None = Field(examples=["input[3]"])
+    code: str = Field(examples=["empty_input"])
+
+
+class Problem(BaseModel):
+    """Every error: a problem document of RFC 9457 with OpenAI's member in it."""
+
+    type: str = Field(examples=["urn:embedq:error:empty_input"])
+    title: str
+    status: int
+    detail: str
+    instance: str
+    error: OpenAIError
+
+
+class TEIError(BaseModel):
+    """Every error on the routes of text-embeddings-inference."""
+
+    error: str
+    error_type: Word
+
+
+_HEADERS = {
+    "Retry-After": {"description": "Seconds.", "schema": {"type": "integer", "minimum": 1}},
+    "x-should-retry": {"description": "What the status does not tell.", "schema": {"enum": ["true", "false"]}},
+}
+_OF_401 = {"WWW-Authenticate": {"description": "Of a 401.", "schema": {"type": "string"}}}
+
+
+def _ranges(media_type: str, model: type[BaseModel]) -> dict[int | str, dict[str, Any]]:
+    content = {media_type: {"schema": {"$ref": f"{_SCHEMAS}{model.__name__}"}}}
+    return {
+        "4XX": {"description": "The request cannot be used.", "content": content, "headers": _HEADERS | _OF_401},
+        "5XX": {"description": "Try again, or look at the log.", "content": content, "headers": _HEADERS},
+    }
+
+
+RESPONSES = _ranges(MEDIA_TYPE, Problem)
+"""The argument `responses` of the application."""
+TEI_RESPONSES = _ranges("application/json", TEIError)
+"""Of TEI's routes."""
 
 
 class DocumentedApp(FastAPI):
@@ -41,23 +85,3 @@ def _name(schemas: dict[str, Any], schema: dict[str, Any]) -> dict[str, str]:
     schemas.update(schema.pop("$defs", {}))
     schemas[schema["title"]] = schema
     return {"$ref": f"{_SCHEMAS}{schema['title']}"}
-
-
-# The page.
-
-_FILES = Path(__file__).parent / "swagger_ui"
-_POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-)
-"""Nothing inline, nothing of another host, no frame around the page."""
-
-
-def add_page(app: FastAPI) -> None:
-    """Serves the page at `/docs`, and what it loads below that. It is open, also where API keys are needed."""
-    app.add_api_route("/docs", _read_docs, include_in_schema=False)
-    app.mount("/docs", WholeFiles(directory=_FILES))
-
-
-async def _read_docs() -> WholeFile:
-    return WholeFile(_FILES / "page.html", headers={"content-security-policy": _POLICY, "cache-control": "no-cache"})

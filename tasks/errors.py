@@ -13,7 +13,6 @@ There is a class for what is caught by name, and one for each kind of answer; th
     │   ├── Conflict            409  not in this state: never again, or later
     │   ├── ModelChanged        409  its workers serve another revision now
     │   ├── TooMany             429  when some of what the key has is done, or some of its rate has come back
-    │   │   └── AboveKeyLimit        never
     │   ├── RangeNotSatisfiable 416  has the size of the file
     │   └── Refused             the others, each with a status of its own
     ├── Unavailable             503  try again later
@@ -211,15 +210,6 @@ class TooMany(CodedError):
     }
 
 
-class AboveKeyLimit(TooMany):
-    """A single request has more tokens than the caller's key may have at all. Waiting does not help."""
-
-    def __init__(self, detail: str) -> None:
-        super().__init__("key_limit", detail)
-        self.title = "The request exceeds a limit of your key"
-        self.should_retry = False
-
-
 class Refused(CodedError):
     """Errors of the request with a status of their own."""
 
@@ -231,7 +221,6 @@ class Refused(CodedError):
         "file_too_large": Code("File too large", status=413),
         "unsupported_media_type": Code("Unsupported media type", status=415),
         "idempotency_key_reused": Code("Idempotency key reused", status=422),
-        "encoding_failed": Code("An input could not be encoded", should_retry=False, status=422),
         "head_too_large": Code("Request head too large", status=431),
     }
 

@@ -9,9 +9,9 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header, Request, Response
 
 from api.auth import AnyKey
-from api.console_files import page
 from api.dependencies import Embeddings, embeddings_of
-from api.error_responses import TEI_RESPONSES
+from api.openapi import TEI_RESPONSES
+from api.pages import console
 from api.request_limits import LargeResponse
 from api.schemas.embeddings import EmbedBody, TEIInfo
 from api.schemas.service import Live
@@ -27,7 +27,7 @@ _VECTORS: dict[int | str, dict[str, Any]] = {200: {"model": list[list[float]]}}
 async def root(accept: Annotated[str, Header(include_in_schema=False)] = "") -> Response:
     """Answers 200 while the process's event loop turns, and a browser with the page of the console."""
     if "text/html" in accept:  # from the address bar of a browser: other clients do not ask for HTML
-        return await page()
+        return await console()
     return Response(Live().model_dump_json(), media_type="application/json")
 
 

@@ -100,7 +100,7 @@ class DatasetService:
 
         Raises:
             RequestError: the text, the vector or the model does not fit.
-            ItemFailed, ItemRefused, WaitTimeout: the text has no vector, or not in time.
+            ItemFailed, WaitTimeout: the text has no vector, or not in time.
             EmbedqError: as `AsyncDatasets.read`.
         """
         if (body.query is None) == (body.vector is None):

@@ -11,7 +11,7 @@ from api.auth import Keys
 from api.schemas.answer_parts import Page
 from api.schemas.keys import Key as ShownKey
 from api.schemas.keys import KeyChange, NewKey, PurgeResult, ToldKey
-from api.services.purge import Purge
+from api.services.purge import purge
 from tasks.errors import Conflict, Invalid, NotFound, RedisUnavailable, Unavailable
 from tasks.ledger import ANONYMOUS, AsyncLedger
 from tasks.ledger.executor import spread
@@ -89,7 +89,7 @@ class KeyService:
         )
         taken = self._taken(found)
         why_not = taken.get(key.name) or taken.get(key.owner)
-        if why_not or not await self._write_text(key.name, b"", key.to_json()):
+        if why_not or not await self._store(key.name, b"", key.to_json(), secret=True):
             raise Conflict("key_exists", f"There can be no such key: {why_not or _OTHER}.")
         return _told(key, text)
 
@@ -152,7 +152,7 @@ class KeyService:
         return ShownKey.model_validate(await self._change(name, edit))
 
     async def rotate(self, name: str, grace_s: float) -> ToldKey:
-        """Gives the key another text. Raises `Conflict`, `Forbidden`, and as `revoke`; undone then."""
+        """Gives the key another text. Raises `Conflict`, and as `revoke`; undone then."""
         text = new_key()
         key = await self._change(name, lambda key, now_s: key.rotate(digest_of(text), now_s, grace_s), secret=True)
         return _told(key, text)
@@ -188,11 +188,11 @@ class KeyService:
         if name == ANONYMOUS:
             return await self._purge_anonymous()
         owner, since_s = await self._purgeable(name)
-        purge = await self._purged(owner, since_s)
-        if purge.done:
+        result = await self._purged(name, owner, since_s)
+        if result.done:
             with suppress(NotFound):  # somebody else was faster, and the name may be another key's by now
                 await self._change(name, lambda key, now_s: key.purge(now_s) if key.owner == owner else key)
-        return PurgeResult(name=name, done=purge.done, deleted=purge.deleted)
+        return result
 
     async def _purgeable(self, name: str) -> tuple[str, float]:
         """The owner, and since when it makes nothing new."""
@@ -211,11 +211,11 @@ class KeyService:
 
     async def _purge_anonymous(self) -> PurgeResult:
         stored, state = await self._generations()
-        purge = await self._purged(anonymous_owner(state.unpurged), state.begun)
-        if purge.done:
+        result = await self._purged(ANONYMOUS, anonymous_owner(state.unpurged), state.begun)
+        if result.done:
             after = Anonymous(state.generation, state.generation, state.begun)
             await self._ledger.run(write_anonymous(stored, after))
-        return PurgeResult(name=ANONYMOUS, done=purge.done, deleted=purge.deleted)
+        return result
 
     async def _generations(self) -> tuple[bytes, Anonymous]:
         """How far purges of what has no key have come; a new generation has begun where all are purged."""
@@ -229,11 +229,10 @@ class KeyService:
                 await self._keys.refresh()
         raise _contended()
 
-    async def _purged(self, owner: str, since_s: float) -> Purge:
-        wait_s = max(0.0, since_s + _REFUSED_EVERYWHERE_S - self._keys.now_s)
-        purge = Purge(self._ledger, self._storage, owner)
-        await purge.run(_PURGE_S, not_before_s=time.monotonic() + wait_s)
-        return purge
+    async def _purged(self, name: str, owner: str, since_s: float) -> PurgeResult:
+        not_before_s = time.monotonic() + max(0.0, since_s + _REFUSED_EVERYWHERE_S - self._keys.now_s)
+        done, deleted = await purge(self._ledger, self._storage, owner, _PURGE_S, not_before_s=not_before_s)
+        return PurgeResult(name=name, done=done, deleted=deleted)
 
     async def _change(
         self, name: str, edit: Callable[[Key, float], Key], *, secret: bool = False, delete: bool = False
@@ -247,22 +246,18 @@ class KeyService:
             edited = edit(key, now_s)
             # Also where nothing changes: an earlier change may have been stored and not be on a replica yet.
             text = b"" if delete else stored if edited == key else edited.to_json()
-            if secret:
-                written = await self._write_text(name, stored, text)
-            else:
-                written = await self._ledger.run(write_key(name, stored, text))
-                await self._keys.refresh()
-            if written:
+            if await self._store(name, stored, text, secret=secret):
                 return edited
         raise _contended()
 
-    async def _write_text(self, name: str, before: bytes, after: bytes) -> bool:
-        """Stores a record with a new text. Without an answer nobody is told the text, so it is taken back."""
+    async def _store(self, name: str, before: bytes, after: bytes, *, secret: bool = False) -> bool:
+        """Stores a record if it is as it was before. `secret`: undone where no answer comes."""
         try:
             written = await self._ledger.run(write_key(name, before, after))
         except Unavailable:
-            with suppress(Unavailable):
-                await self._ledger.run(write_key(name, after, before))
+            if secret:
+                with suppress(Unavailable):
+                    await self._ledger.run(write_key(name, after, before))
             raise
         await self._keys.refresh()
         return written

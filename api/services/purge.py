@@ -5,6 +5,7 @@ An owner's id is nobody else's, ever: whatever is late reaches nobody.
 
 import asyncio
 import time
+from functools import partial
 
 from api.async_storage import AsyncStorage
 from api.schemas.keys import Purged
@@ -14,7 +15,6 @@ from tasks.records.files import delete_file
 from tasks.records.purge import (
     PurgedFile,
     PurgedRecord,
-    Sweep,
     close_account,
     remove_datasets,
     remove_folder,
@@ -22,86 +22,56 @@ from tasks.records.purge import (
     sweep_owner,
 )
 
-_AT_ONCE = 4
-"""Objects that are removed at the same time: the threads of the storage are for all callers."""
 _PAUSE_S = 0.05
 
 
-class Purge:
-    """Removes what one owner has. Several at the same time, and one after one that died, do each other no harm.
+async def purge(
+    ledger: AsyncLedger, storage: AsyncStorage, owner: str, call_s: float, *, not_before_s: float
+) -> tuple[bool, Purged]:
+    """Removes what one owner has, for about `call_s` seconds. Several, or one after one that died, do no harm.
 
-    Attributes:
-        done: nothing is left.
-        deleted: by this call.
+    `not_before_s`: of the same clock as `time.monotonic`; the owner may still make something until then.
+
+    Returns:
+        Whether nothing is left, and what this call has deleted.
+
+    Raises:
+        RedisUnavailable, StorageUnavailable: a later call goes on.
     """
+    until_s, deleted = time.monotonic() + call_s, Purged()
+    while True:
+        settled = time.monotonic() >= not_before_s
+        found = await ledger.run(sweep_owner(owner))
+        deleted.tasks += found.tasks
+        removals = [partial(_remove_file, ledger, storage, file, deleted) for file in found.files]
+        removals += [partial(_remove_record, ledger, storage, one, deleted) for one in found.records if not one.busy]
+        for remove in removals:
+            if time.monotonic() > until_s:
+                return False, deleted  # the next round meets what is left
+            await remove()
+        if found.over and found.clean and settled:
+            number, size_bytes = await storage.run(remove_datasets, owner)
+            deleted.datasets += number
+            deleted.bytes += size_bytes
+            await ledger.run(close_account(owner))
+            return True, deleted
+        if time.monotonic() > until_s:
+            return False, deleted
+        if found.over:  # what is left waits for workers
+            await asyncio.sleep(_PAUSE_S)
 
-    def __init__(self, ledger: AsyncLedger, storage: AsyncStorage, owner: str) -> None:
-        self.done = False
-        self.deleted = Purged()
-        self._ledger = ledger
-        self._storage = storage
-        self._owner = owner
-        self._turn = asyncio.Semaphore(_AT_ONCE)
-        self._until_s = 0.0
 
-    async def run(self, call_s: float, *, not_before_s: float) -> None:
-        """Works for about `call_s` seconds.
+async def _remove_file(ledger: AsyncLedger, storage: AsyncStorage, file: PurgedFile, deleted: Purged) -> None:
+    await storage.delete(file.stored)
+    if await ledger.run(delete_file(file.id)) is not None:
+        deleted.files += 1
+        deleted.bytes += file.size_bytes
 
-        `not_before_s`: of the same clock as `time.monotonic`; the owner may still make something until then.
 
-        Raises:
-            RedisUnavailable, StorageUnavailable: a later call goes on.
-        """
-        self._until_s = time.monotonic() + call_s
-        while True:
-            settled = time.monotonic() >= not_before_s
-            found = await self._ledger.run(sweep_owner(self._owner))
-            self.deleted.tasks += found.tasks
-            await self._remove(found)
-            if found.over and found.clean and settled:
-                await self._close()
-                self.done = True
-                return
-            if self._late:
-                return
-            if found.over:  # what is left waits for workers
-                await asyncio.sleep(_PAUSE_S)
-
-    @property
-    def _late(self) -> bool:
-        return time.monotonic() > self._until_s
-
-    async def _remove(self, found: Sweep) -> None:
-        # What is left here because it is late, its record is met again by the next round.
-        removals = [self._remove_file(file) for file in found.files]
-        removals += [self._remove_record(record) for record in found.records if not record.busy]
-        outcomes = await asyncio.gather(*removals, return_exceptions=True)
-        for error in (outcome for outcome in outcomes if outcome is not None):
-            raise error
-
-    async def _remove_file(self, file: PurgedFile) -> None:
-        async with self._turn:
-            if self._late:
-                return
-            await self._storage.delete(file.stored)
-            if await self._ledger.run(delete_file(file.id)) is not None:
-                self.deleted.files += 1
-                self.deleted.bytes += file.size_bytes
-
-    async def _remove_record(self, record: PurgedRecord) -> None:
-        async with self._turn:
-            if self._late:
-                return
-            size_bytes = await self._storage.run(remove_folder, record.folder)
-            self.deleted.bytes += size_bytes
-            if await self._ledger.run(remove_record(record)):
-                if record.kind is RecordKind.BATCH:
-                    self.deleted.batches += 1
-                else:
-                    self.deleted.ingestions += 1
-
-    async def _close(self) -> None:
-        number, size_bytes = await self._storage.run(remove_datasets, self._owner)
-        self.deleted.datasets += number
-        self.deleted.bytes += size_bytes
-        await self._ledger.run(close_account(self._owner))
+async def _remove_record(ledger: AsyncLedger, storage: AsyncStorage, record: PurgedRecord, deleted: Purged) -> None:
+    deleted.bytes += await storage.run(remove_folder, record.folder)
+    if await ledger.run(remove_record(record)):
+        if record.kind is RecordKind.BATCH:
+            deleted.batches += 1
+        else:
+            deleted.ingestions += 1

@@ -8,7 +8,7 @@ from time import monotonic
 import numpy as np
 import numpy.typing as npt
 
-from api.error_responses import CallerGone, item_failed
+from api.error_responses import CallerGone, ItemFailed
 from api.served_models import ServedModels
 from api.submit import LINGERING_INTEREST_S, NewTasks, Submitter, task_of
 from api.waiting.subscription import Subscription, Wait
@@ -157,5 +157,5 @@ def _whole(result: Result) -> Result:
         raise NotReady("The model was exchanged meanwhile; send the same request again.", retry_after_s=1)
     if result.errors:
         first = min(result.errors)
-        raise item_failed(first, result.errors[first])
+        raise ItemFailed(first, result.errors[first])
     return result

@@ -17,7 +17,6 @@ from typing import Any, Generic, TypeVar
 import orjson
 
 from tasks.errors import (
-    AboveKeyLimit,
     BacklogFull,
     ModelChanged,
     Refused,
@@ -189,7 +188,7 @@ def submit(submission: NewTask) -> Operation[SubmitReply]:
     Raises on reading:
         BacklogFull: as much work as may wait would be done before this; with the seconds after which there is room.
         StorageFull: Redis is above the allowed share of its memory, or the owner above its own; likewise.
-        TooMany: a limit of the owner's key; likewise. AboveKeyLimit: it never fits.
+        TooMany: a limit of the owner's key; likewise, or not to be repeated because it never fits.
         Refused: the alias belongs to a task with another digest.
     """
     s, admission, alias = submission, submission.admission, submission.alias
@@ -617,10 +616,13 @@ def key_refusal(reply: Sequence[bytes]) -> RequestError:
     """The error for {'key', name of the limit, its number, what counts against it, seconds or -1: never}."""
     limit, most, have, wait_s = reply[1].decode(), int(reply[2]), int(reply[3]), float(reply[4])
     if wait_s < 0:
-        return AboveKeyLimit(
+        never = TooMany(
+            "key_limit",
             f"This request alone exceeds a limit of your key: {limit} is {most:,}. Send it in parts. "
-            "Nothing was stored."
+            "Nothing was stored.",
         )
+        never.should_retry = False
+        return never
     after_s = retry_after_of_key(wait_s)
     used = _USED[limit].format(have)
     return TooMany(

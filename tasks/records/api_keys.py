@@ -42,8 +42,6 @@ OPEN_SCOPES = ALL_SCOPES - {Scope.ADMIN}
 MAX_KEYS = 10_000
 """Every process of the web tier reads all of them after a change of one."""
 MAX_NAMED = 100
-MAX_TEXTS = 8
-"""Texts of one key that are valid at the same time: the newest one, and those in their time of grace."""
 _STAMP = "@stamp"
 _GENERATION = "@anonymous"
 _PREFIX = "embedq_"
@@ -165,13 +163,7 @@ class Key(BaseModel):
         return self if self.revoked is not None else self.model_copy(update={"revoked": now_s})
 
     def purge(self, now_s: float) -> Self:
-        """The record of a revoked key whose owner has nothing any more.
-
-        Raises:
-            Conflict: it is not revoked.
-        """
-        if self.revoked is None:
-            raise Conflict("key_in_use", f"The key {self.name} is still valid, so more may come. Revoke it first.")
+        """The record of a revoked key whose owner has nothing any more."""
         return self if self.purged is not None else self.model_copy(update={"purged": now_s})
 
     def rotate(self, digest: str, now_s: float, grace_s: float) -> Self:
@@ -179,7 +171,6 @@ class Key(BaseModel):
 
         Raises:
             Conflict: it cannot be used any more.
-            Forbidden: too many of its texts are still valid.
         """
         if self.revoked is not None:
             raise Conflict(
@@ -188,10 +179,6 @@ class Key(BaseModel):
         ends = now_s + grace_s
         former = [KeyDigest(sha256=one.sha256, until=min(one.until or ends, ends)) for one in self.digests]
         valid = [one for one in former if one.until is not None and one.until > now_s]
-        if len(valid) >= MAX_TEXTS:
-            raise Forbidden(
-                "quota_exceeded", f"{len(valid)} texts of this key are still valid. Rotate it without a time of grace."
-            )
         return self.model_copy(update={"digests": (*valid, KeyDigest(sha256=digest))})
 
 

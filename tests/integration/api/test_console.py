@@ -8,7 +8,7 @@ from hashlib import sha256
 import httpx
 import pytest
 
-from api.console_files import STATIC
+from api.pages import CONSOLE as STATIC
 from stack.testing import RedisServer
 from tests.integration.api.served import ServedApp
 from tests.source_tree import CHECKOUT

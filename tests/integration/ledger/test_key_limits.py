@@ -5,7 +5,7 @@ import random
 import pytest
 import redis
 
-from tasks.errors import AboveKeyLimit, EmbedqError, TooMany
+from tasks.errors import EmbedqError, TooMany
 from tasks.ledger import Admission, Alias, KeyAdmission, Lane, SubmitReply, operations
 from tests.integration.ledger.driver import Driver, commands
 from tests.integration.ledger.snapshot import Snapshot
@@ -103,7 +103,7 @@ def test_tokens_of_accepted_texts_come_back_within_a_minute(driver: Driver) -> N
 
 def test_what_never_fits_is_told_so(driver: Driver) -> None:
     for limits in ({"tokens_per_minute": 60}, {"queued_tokens": 60}):
-        with pytest.raises(AboveKeyLimit) as refused:
+        with pytest.raises(TooMany) as refused:
             driver.submit((1, 61), admission=limited(**limits))
         assert (refused.value.retry_after_s, refused.value.should_retry) == (None, False)
 

@@ -29,7 +29,7 @@ def _refuse() -> None:
     raise TooMany("rate_limited", "Too many.", retry_after_s=3)
 
 
-def _refused() -> tuple[weakref.ref[Held], error_responses.AnsweredError | None]:
+def _refused() -> tuple[weakref.ref[Held], tuple[str, int | None] | None]:
     """One request as a route refuses it."""
     held = Held()
     scope: Scope = {"type": "http", "method": "POST", "path": "/v1/embeddings", "held": held}

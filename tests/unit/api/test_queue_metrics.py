@@ -4,7 +4,7 @@ import dataclasses
 
 from prometheus_client import CollectorRegistry
 
-from api.metrics import Computed, queue_rows
+from api.metrics import Metrics, queue_rows
 from api.served_models import ServedModels
 from tasks.item import DEFAULT_RATE
 from tasks.ledger import DOCUMENTS, Lane, ModelOverview
@@ -18,8 +18,9 @@ def registry_of(seen: ModelOverview) -> CollectorRegistry:
     settings = load_settings(served_name=MODEL)
     models = ServedModels(settings)
     models.update({MODEL: seen, DOCUMENTS: dataclasses.replace(seen, queue=DOCUMENTS)})
-    registry = CollectorRegistry()
-    registry.register(Computed(lambda: queue_rows(models, settings)))
+    metrics, registry = Metrics(), CollectorRegistry()
+    metrics.add(lambda: queue_rows(models, settings), shared=True)
+    registry.register(metrics)
     return registry
 
 

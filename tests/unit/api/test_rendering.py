@@ -7,7 +7,7 @@ import numpy as np
 import orjson
 import pytest
 
-from api.error_responses import item_failed, problem
+from api.error_responses import ItemFailed, problem
 from api.render_vectors import embedding_list, npy_file
 from api.schemas.tasks import Task
 from tasks import errors
@@ -102,7 +102,7 @@ def test_a_problem_reads_both_ways() -> None:
     ("code", "status"), [("input_too_long", 400), ("invalid_dimensions", 400), ("anything_else", 422)]
 )
 def test_an_items_error_as_the_answer_to_a_request(code: str, status: int) -> None:
-    response = problem(item_failed(5, ItemError(code, "Too bad.")), instance="/")
+    response = problem(ItemFailed(5, ItemError(code, "Too bad.")), instance="/")
 
     error = orjson.loads(response.body)["error"]
     assert response.status_code == status
