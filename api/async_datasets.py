@@ -126,8 +126,7 @@ class AsyncDatasets:
                 retry_after_s=120,
             ) from None
         with self._making:
-            if self.reader is None:
-                self.reader = PartReader.within(storage, self._max_bytes)
+            self.reader = self.reader or PartReader.within(storage, self._max_bytes)
         return Contents(self.reader.until(stopping), catalog)
 
 
