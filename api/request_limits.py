@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from itertools import chain
 from weakref import WeakValueDictionary
 
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
@@ -118,15 +118,17 @@ async def read_body(request: Request, max_bytes: int, held: Held) -> bytes:
     if declared.isdecimal() and int(declared) > max_bytes:
         raise _too_large(max_bytes)
     chunks, size = list[bytes](), 0
-    try:
-        async for chunk in request.stream():
-            size += len(chunk)
-            if size > max_bytes:
-                raise _too_large(max_bytes)
-            held.grow_to(size)
-            chunks.append(chunk)
-    except ClientDisconnect:
-        raise CallerGone from None
+    more = True
+    while more:  # `request.stream` does the same: measured, it took some 5 % of what a small query costs
+        message = await request.receive()
+        if message["type"] == "http.disconnect":
+            raise CallerGone
+        chunk, more = message.get("body", b""), message.get("more_body", False)
+        size += len(chunk)
+        if size > max_bytes:
+            raise _too_large(max_bytes)
+        held.grow_to(size)
+        chunks.append(chunk)
     body = b"".join(chunks)
     if size > MAX_PARTS and await offload(size, has_more_parts, body):
         raise Invalid(

@@ -57,6 +57,8 @@ class ServedModels:
         self.redis_up = False
         self.seen_at: float | None = None
         """When the ledger gave its last overview, in Unix seconds by this host's clock; None: not yet."""
+        self._served: dict[str | None, ServedModel] = {}
+        """Models that callers have named since the last overview, by the name that they used."""
         self._absent_since: dict[str, float] = {}
         """Models without a worker that beats, and when that was first seen since Redis answers."""
 
@@ -68,6 +70,7 @@ class ServedModels:
         now = self._clock()
         self._absent_since = {name: before.get(name, now) for name in absent}
         self.documents = overviews.get(DOCUMENTS, self.documents)
+        self._served = {}  # last: `served` takes it before it reads the overviews
         self.seen_at = time.time()
         self.redis_up = True
 
@@ -96,13 +99,19 @@ class ServedModels:
             NotFound: nobody has ever served it here; with the names of those that are served.
             RedisUnavailable: Redis has not been reachable since the start, so nothing can be said.
         """
+        kept = self._served  # before the overviews: threads come here too, and `update` replaces both in between
+        served = kept.get(name)
+        if served is not None:
+            return served
         try:
-            return find_served(self.own_model if name is None else name, self._own_names, self.overviews)
+            served = find_served(self.own_model if name is None else name, self._own_names, self.overviews)
         except NotFound:
             if self.seen_at is None:
                 unknown = "The queue (Redis) does not answer; try again shortly."
                 raise RedisUnavailable(unknown, retry_after_s=spread(3)) from None
             raise
+        kept[name] = served
+        return served
 
     def entry(self, model: str) -> ModelEntry | None:
         """What a worker said of the model; None when none has loaded it yet."""

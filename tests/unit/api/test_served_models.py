@@ -1,6 +1,7 @@
 """What the web tier makes of the ledger's overviews."""
 
 from types import SimpleNamespace
+from typing import Any
 
 from api.served_models import ServedModels
 from tests.unit.api.embedding_requests import ENTRY, MODEL, overview, served
@@ -40,3 +41,17 @@ def test_a_model_is_looked_up_anew_after_each_overview() -> None:
 
     models.update({MODEL: overview(workers=1, rate=50)})
     assert (models.served(MODEL).rate, models.served(MODEL).streams) == (50, 1)
+
+
+def test_a_thread_that_looks_a_model_up_while_an_overview_comes_keeps_nothing_old() -> None:
+    models = ServedModels(load_settings(served_name=MODEL))
+
+    class Overtaken(dict[str, Any]):
+        def get(self, key: str, default: Any = None) -> Any:
+            models.update({MODEL: overview(workers=2, rate=100)})
+            return super().get(key, default)
+
+    models.update({MODEL: overview(workers=1, rate=50)})
+    models.overviews = Overtaken(models.overviews)
+    assert models.served(MODEL).rate == 50
+    assert models.served(MODEL).rate == 100
