@@ -28,6 +28,7 @@ from worker_config.settings import CONFIGURATION_EXIT_CODE, PREFIX, Settings, Se
 
 _log = logging.getLogger("api")
 _BACKLOG = 2048
+_LAST_S = 3.0
 
 
 def main() -> int:
@@ -63,8 +64,7 @@ def make_supervised_app() -> FastAPI:
 
 
 def _make_app(settings: Settings, process: int | None = None) -> FastAPI:
-    connections = affordable_connections(settings.max_connections)
-    app = create_app(settings.model_copy(update={"max_connections": connections}), process)
+    app = create_app(settings, process)
     app.state.bells.warm_up()
     # A full round of the garbage collector over everything imported stops the event loop for 60 to 80 ms. What exists
     # now lives as long as the process, so it is taken out of the rounds.
@@ -162,4 +162,9 @@ def _stop_with_parent() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    code = main()
+    # Python joins the threads of pools at its end. One that waits for a storage which hangs would hold the process.
+    last = threading.Timer(_LAST_S, os._exit, (code,))
+    last.daemon = True
+    last.start()
+    sys.exit(code)

@@ -27,6 +27,8 @@ _THREADS = 2
 _MAX_READS = 64
 """That run or wait. An owner gets half of them, so that there is room for others."""
 _RETRY_AFTER_S = 5
+_TRIES = 4
+"""So often a dataset that changes all the time is read anew."""
 
 
 class AsyncDatasets:
@@ -73,14 +75,15 @@ class AsyncDatasets:
             Overloaded: too many calls, or too many of this owner, wait for a thread.
         """
         catalog = await self.present(owner, name)
-        while True:
+        for _ in range(_TRIES):
             try:
                 with self._place(owner):
                     return await self._run(catalog, function)
-            except NotStored:
-                before, catalog = catalog, await self.present(owner, name)
+            except NotStored as error:
+                before, catalog, gone = catalog, await self.present(owner, name), error
                 if catalog == before:
-                    raise
+                    break
+        raise gone
 
     def forget(self, owners: AbstractSet[str]) -> None:
         """Drops what is kept of the datasets of these owners."""

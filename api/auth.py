@@ -287,7 +287,6 @@ async def current_key(
 
 AnyKey = Annotated[Key, Security(current_key, scopes=[*Scope])]
 Reader = Annotated[Key, Security(current_key, scopes=["read"])]
-OnlineCaller = Annotated[Key, Security(current_key, scopes=["online"])]
 # Whoever may make a thing may read it.
 TaskMaker = Annotated[Key, Security(current_key, scopes=["online", "bulk"])]
 TaskReader = Annotated[Key, Security(current_key, scopes=["online", "bulk", "read"])]

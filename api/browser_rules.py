@@ -15,10 +15,12 @@ from starlette.types import Scope
 from tasks.errors import Forbidden, Invalid
 from worker_config.settings import Settings
 
-_HOST = re.compile(r"(?:\[(?P<ip>[0-9a-f:.]+)\]|(?P<name>[a-z0-9._-]+))(?::(?P<port>[0-9]{0,5}))?")
+_HOST = re.compile(r"(?:\[(?P<ip>[0-9a-f:.]{1,45})\]|(?P<name>[a-z0-9._-]{1,253}))(?::(?P<port>[0-9]{0,5}))?")
 """With an underscore, which is in names of containers."""
 _ORIGIN = re.compile(rf"[a-z][a-z0-9+.-]*://{_HOST.pattern}")
 _MAX_PORT = 65_535
+_LONGEST = 512
+"""Longer than all that fit: what is remembered of hosts is small."""
 _OWN_NAMES = frozenset({"localhost", "host.docker.internal"})
 _READING = frozenset({"GET", "HEAD", "OPTIONS"})
 
@@ -52,10 +54,10 @@ class BrowserRules:
         if not hosts and scope["http_version"] == "1.1":
             raise Invalid("invalid_http", "The request has no Host field; HTTP/1.1 needs one.")
         host = hosts[0].decode("latin-1").lower() if hosts else None
-        named = _match(_HOST, host) if host else None
+        named = _match(_HOST, host[:_LONGEST]) if host else None
         if host and named is None:
             raise Invalid("invalid_http", "Host must be a name or an address, and maybe a port.")
-        if origin not in {"", "null"} and not _match(_ORIGIN, origin):
+        if origin not in {"", "null"} and not _match(_ORIGIN, origin[:_LONGEST]):
             raise Invalid("invalid_http", "Origin must be a scheme, a host and maybe a port, or null.")
         if not self._is_open():
             return  # a web page has no key

@@ -32,7 +32,7 @@ from tasks.wire.validation import parse_object, validated
 
 B = TypeVar("B", bound=BaseModel)
 
-# Services: one for each resource, made in `api.app`.
+# Services: one for each resource, made in `api.parts`.
 
 
 def embeddings_of(request: Request) -> EmbeddingService:
@@ -148,9 +148,10 @@ def json_body(kind: type[BaseModel]) -> dict[str, Any]:
 
 async def _upload(request: Request, key: Annotated[Key, Depends(known_key)]) -> AsyncIterator[Upload]:
     files = cast("FileService", request.app.state.files)
-    async with received(request, files.max_bytes, partial(files.require_room, key)) as upload:
-        require_still_known(request, key)
-        yield upload
+    with closing(Held(request.app.state.bodies, key.owner)) as held:
+        async with received(request, files.max_bytes, partial(files.require_room, key), held) as upload:
+            require_still_known(request, key)
+            yield upload
 
 
 Uploaded = Annotated[Upload, Depends(_upload)]

@@ -72,6 +72,7 @@ def _head_of(send: Send) -> Send:
     return send_head
 
 
+_FRAMES = 12
 _SANE_ID = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
 
 
@@ -205,7 +206,6 @@ def _apology(request_id: bytes) -> str:
 
 
 def _log_defect(request_id: bytes, error: Exception) -> None:
-    # Type and place only: the message of an exception may hold what somebody submitted.
-    frames = traceback.extract_tb(error.__traceback__)
-    place = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else "unknown place"
-    _log.error("request %s failed: %s at %s", request_id.decode(), type(error).__name__, place)
+    # Type and places only: the message of an exception may hold what somebody submitted.
+    places = [f"{frame.filename}:{frame.lineno}" for frame in traceback.extract_tb(error.__traceback__)[-_FRAMES:]]
+    _log.error("request %s failed: %s at %s", request_id.decode(), type(error).__name__, " > ".join(places))

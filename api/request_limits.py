@@ -165,10 +165,11 @@ class LargeResponse(Response):
         """Sends it."""
         try:
             await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-            whole = memoryview(self.body)
-            for start in range(0, len(whole) or 1, _PIECE_BYTES):
+            size = len(self.body)
+            for start in range(0, size or 1, _PIECE_BYTES):
                 end = start + _PIECE_BYTES
-                await send({"type": "http.response.body", "body": whole[start:end], "more_body": end < len(whole)})
+                # A copy: the last piece may lie in the buffer of the connection for long, and a view would keep all.
+                await send({"type": "http.response.body", "body": self.body[start:end], "more_body": end < size})
         finally:
             self._held.close()
 

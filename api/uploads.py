@@ -1,5 +1,6 @@
 """Files on their way through HTTP: the form of an upload, and stored bytes as an answer, whole or a range of them."""
 
+import logging
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -14,6 +15,7 @@ from starlette.types import Message
 
 from api.async_storage import AsyncStorage
 from api.error_responses import CallerGone
+from api.request_limits import Held
 from tasks.errors import EmbedqError, Invalid, NotStored, RangeNotSatisfiable, Refused
 from tasks.storage.writer import TEMPORARY, translated
 
@@ -94,7 +96,10 @@ def _range(wanted: str | None, size: int) -> range | None:
 
 _FORM_BYTES = 2**20
 """Room for the other parts of a form, and for what stands between them."""
-_MAX_FIELDS, _MAX_FIELD_BYTES = 64, 65_536
+_MAX_FIELDS, _MAX_FIELD_BYTES = 16, 4096
+_IN_MEMORY_BYTES = 2**20
+"""Starlette keeps as much of a file in memory, and the rest on the disk."""
+logging.getLogger("python_multipart").setLevel(logging.ERROR)  # it warns of each bad form
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,18 +114,19 @@ class Upload:
 
 @asynccontextmanager
 async def received(
-    request: Request, max_file_bytes: int, require_room: Callable[[int], Awaitable[None]]
+    request: Request, max_file_bytes: int, require_room: Callable[[int], Awaitable[None]], held: Held
 ) -> AsyncIterator[Upload]:
     """What a form of multipart/form-data brings, within the block.
 
     `require_room` gets the least size that the file can have by the length of its form, before the body is read:
-    whoever is over the quota would otherwise send gigabytes to hear of it.
+    whoever is over the quota would otherwise send gigabytes to hear of it. `held` has what is in memory.
 
     Raises:
         EmbedqError: `require_room` does.
         Refused, Invalid: the body is not such a form.
         Invalid, Refused: it has no file, or more than a file may have.
         DiskFull, StorageUnavailable: the temporary folder does not take it.
+        Overloaded: too many large bodies are here already.
         CallerGone: the client closed the connection first.
     """
     announced = request.headers.get("content-length", "")
@@ -136,6 +142,7 @@ async def received(
         came += len(message.get("body", b""))
         if came > max_file_bytes + _FORM_BYTES:
             raise too_large(max_file_bytes)
+        held.grow_to(min(came, _IN_MEMORY_BYTES))
         return message
 
     form = await _form(Request(request.scope, receive))

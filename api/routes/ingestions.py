@@ -7,7 +7,7 @@ from pydantic import BeforeValidator
 
 from api.auth import IngestionMaker, IngestionReader
 from api.dependencies import Downloaded, IdempotencyKey, Ingestions, Jobs, LargeJSON, PageQuery, SmallBody, json_body
-from api.schemas.answer_parts import Deleted, Page
+from api.schemas.answer_parts import Deleted, Page, path_here
 from api.schemas.files import CONTENT
 from api.schemas.ingestions import Ingestion, IngestionDocument, Output
 from api.schemas.new_ingestion import NewIngestion
@@ -31,7 +31,7 @@ async def create_ingestion(
 ) -> Ingestion:
     """Starts an ingestion of documents. Faults of a document show later: that document then fails."""
     made = await ingestions.create(key, body, idempotency_key)
-    response.headers.update({"location": f"/v1/ingestions/{made.id}", "retry-after": "1"})
+    response.headers.update({"location": path_here(f"/v1/ingestions/{made.id}"), "retry-after": "1"})
     return made
 
 

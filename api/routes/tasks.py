@@ -5,7 +5,8 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Header, Query, Request, Response
 
 from api.auth import Reader, TaskMaker, TaskReader
-from api.dependencies import Answer, Gone, PageQuery, Tasks, WaitQuery, tasks_of
+from api.dependencies import Answer, Gone, Jobs, LargeJSON, PageQuery, Tasks, WaitQuery, tasks_of
+from api.render_vectors import NPY
 from api.request_limits import LargeResponse
 from api.schemas.answer_parts import Deleted, Page
 from api.schemas.embeddings import EmbeddingList, TaskBody
@@ -15,7 +16,6 @@ from tasks.records.api_keys import Scope
 
 router = APIRouter(prefix="/v1/tasks", tags=["tasks"])
 
-NPY = "application/x-npy"
 StatusQuery = Annotated[list[str] | None, Query(description="States to list, separated by commas; all by default.")]
 _SECONDS = {"schema": {"type": "integer"}}
 _LOCATED = {"Location": {"schema": {"type": "string"}}, "Retry-After": _SECONDS}
@@ -37,10 +37,12 @@ async def create_task(request: Request) -> Response:
     return Response(task.model_dump_json(), 202, headers, "application/json")
 
 
-@router.get("")
-async def list_tasks(key: Reader, tasks: Tasks, page: PageQuery, status: StatusQuery = None) -> Page[Task]:
+@router.get("", response_model=Page[Task])
+async def list_tasks(
+    key: Reader, jobs: Jobs, page: PageQuery, answer: LargeJSON, status: StatusQuery = None
+) -> Response:
     """Lists the caller's tasks, newest first. Tasks behind synchronous calls are not listed."""
-    return await tasks.list(key, status or (), page)
+    return await answer(jobs.list(key, page, ["task"], status or ()))
 
 
 @router.get("/{task_id}", responses={200: {"headers": {"Retry-After": _SECONDS}}})

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, NotRequired, Self
 from pydantic import AfterValidator, AliasPath, BeforeValidator, Field
 from typing_extensions import TypedDict
 
-from api.schemas.answer_parts import Counts, NoneIfEmpty, Reason, Seconds, Shown, Usage
+from api.schemas.answer_parts import Counts, NoneIfEmpty, Reason, Seconds, Shown, Usage, path_here
 from api.schemas.new_ingestion import SOURCE_KINDS, Mode, SourceKind
 from api.waiting.why_waiting import WAITING, Waiting
 from tasks.records import ingestions
@@ -149,5 +149,5 @@ class Output(Shown):
         """One version of the dataset of an ingestion."""
         made = cls.model_validate(catalog)
         for part in made.data:
-            part.url = f"/v1/ingestions/{ingestion_id}/output/{part.name}"
+            part.url = path_here(f"/v1/ingestions/{ingestion_id}/output/{part.name}")
         return made

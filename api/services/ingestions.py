@@ -64,7 +64,7 @@ class IngestionService:
             Forbidden, TooMany, StorageFull: there is no room for it.
             StorageUnavailable, RedisUnavailable: no answer.
         """
-        digests = key_digests(idempotency_key, body)
+        digests = await offload(len(body), key_digests, idempotency_key, body)
         # First of all: a repetition finds what it has made, whatever has become of its files and limits since.
         made = await self._ledger.run(find_ingestion(key.owner, digests)) if digests else None
         if made is None:

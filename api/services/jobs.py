@@ -118,6 +118,7 @@ async def read_jobs(
     limit: int,
     *,
     max_calls: int = _MAX_CALLS,
+    look: int = operations.LOOK,
 ) -> ListPage[Record]:
     """Jobs older than the place `after`, the newest first; `until` is a place.
 
@@ -128,6 +129,7 @@ async def read_jobs(
         after: None: the newest.
         limit: of jobs.
         max_calls: of the ledger, for each kind.
+        look: tasks that one call looks at.
 
     Raises:
         RedisUnavailable: no answer.
@@ -135,7 +137,7 @@ async def read_jobs(
     pages: Sequence[ListPage[Record]] = await asyncio.gather(
         *(
             read_page(
-                _reader(ledger, owner, kind, states),
+                _reader(ledger, owner, kind, states, look),
                 after=id_at(kind, after) if after else None,
                 limit=limit,
                 max_calls=max_calls,
@@ -158,12 +160,13 @@ def _until(page: ListPage[Record], after: str | None) -> str:
 
 
 def _reader(
-    ledger: AsyncLedger, owner: str, kind: str, names: Sequence[str]
+    ledger: AsyncLedger, owner: str, kind: str, names: Sequence[str], look: int
 ) -> Callable[[str | None, int], Awaitable[ListPage[Record]]]:
     async def read(behind: str | None, most: int) -> ListPage[Record]:
         if kind == "task":
             states = [State(name) for name in names]
-            part = await ledger.run(operations.list_tasks(owner, limit=most, after=behind or "", states=states))
+            read_some = operations.list_tasks(owner, limit=most, after=behind or "", states=states, look=look)
+            part = await ledger.run(read_some)
             return ListPage(part.tasks, part.until, part.more)
         ids, more = await ledger.run(_LIST[kind](owner, after=behind, limit=most))
         found = list[batches.Batch | ingestions.Ingestion]()

@@ -1,15 +1,12 @@
-"""Tasks: submit, list, read and wait, result, cancel, forget."""
+"""Tasks: submit, read and wait, result, cancel, forget."""
 
-from collections.abc import Sequence
 from functools import partial
 
 from api.auth import require_scope
 from api.idempotency import alias_of_key
 from api.offload import offload
-from api.paging import ListPage, read_page
 from api.render_vectors import embedding_list, npy_file
 from api.request_limits import Held
-from api.schemas.answer_parts import Page, PagePlace
 from api.schemas.embeddings import TaskBody
 from api.schemas.tasks import Task
 from api.served_models import UNKNOWN_MODEL_DIMENSION, ServedModels
@@ -20,17 +17,13 @@ from api.waiting.subscription import Subscription
 from api.waiting.wait_for_vectors import Gone, read_result
 from api.waiting.why_waiting import why_waiting
 from tasks import ledger
-from tasks.errors import Conflict, Invalid
+from tasks.errors import Conflict
 from tasks.item import FLOAT32_BYTES
 from tasks.ledger import AsyncLedger, CancelOutcome, operations
 from tasks.ledger.ids import created_ms, missing
 from tasks.records.api_keys import Key
 from worker_config.settings import Settings
 from worker_config.subject import link_task, span, subject_is_task
-
-_MAX_CALLS = 20
-"""For one page. Where few tasks are in the states asked for, it is shorter than that; nobody waits for the search of a
-million."""
 
 
 class TaskService:
@@ -121,27 +114,6 @@ class TaskService:
                 return await offload(size, embedding_list, result, base64=base64)
             return await offload(size, npy_file, result, dimension)
 
-    async def list(self, key: Key, status: Sequence[str], page: PagePlace) -> Page[Task]:
-        """A page of the caller's tasks in these states, or all, the newest first.
-
-        It may be shorter than asked for although there are more, and says so. Tasks behind synchronous calls are not
-        listed.
-
-        Raises:
-            Invalid: `status` names another state, or the page begins behind no id of a task.
-            RedisUnavailable: no answer.
-        """
-        states = _states(status)
-        if page.after is not None and created_ms(page.after) is None:
-            raise Invalid(
-                "invalid_value", "after must be the id of a task, such as last_id of the page before.", param="after"
-            )
-
-        found = await read_tasks(self._ledger, key.owner, states, after=page.after, limit=page.limit)
-        reasons = await why_waiting(self._ledger, self._models, found.items)
-        tasks = [Task.of(task, why) for task, why in zip(found.items, reasons, strict=True)]
-        return Page[Task].of(tasks, more=found.more, until=found.until)
-
     async def cancel(self, key: Key, task_id: str) -> Task:
         """Ends a task; finished vectors stay readable.
 
@@ -179,36 +151,3 @@ class TaskService:
         task = own(key, task, missing(task_id, self._settings.result_ttl_s))
         link_task(task.trace)
         return task
-
-
-def _states(named: Sequence[str]) -> Sequence[ledger.State]:
-    names = {name.strip() for part in named for name in part.split(",") if name.strip()}
-    if names - set(ledger.State):
-        raise Invalid("invalid_value", f"status must be some of {', '.join(ledger.State)}.", param="status")
-    return [state for state in ledger.State if state in names]
-
-
-async def read_tasks(
-    tasks_ledger: AsyncLedger,
-    owner: str,
-    states: Sequence[ledger.State],
-    *,
-    after: str | None,
-    limit: int,
-    max_calls: int = _MAX_CALLS,
-    look: int = operations.LOOK,
-) -> ListPage[ledger.Task]:
-    """Tasks in one of `states`, or all, the newest first; maybe fewer than there are, and then it says so.
-
-    `look`: tasks that one call looks at.
-
-    Raises:
-        RedisUnavailable: no answer.
-    """
-
-    async def read(behind: str | None, most: int) -> ListPage[ledger.Task]:
-        list_some = operations.list_tasks(owner, limit=most, after=behind or "", states=states, look=look)
-        part = await tasks_ledger.run(list_some)
-        return ListPage(part.tasks, part.until, part.more)
-
-    return await read_page(read, after=after, limit=limit, max_calls=max_calls)

@@ -11,8 +11,8 @@ import pytest
 from api.paging import ListPage
 from api.schemas.answer_parts import Page
 from api.schemas.tasks import Task as TaskObject
-from api.services.tasks import read_tasks
-from tasks.ledger import ANONYMOUS, AsyncLedger, State, Task
+from api.services.jobs import id_at, place_of, read_jobs
+from tasks.ledger import ANONYMOUS, AsyncLedger, State
 from tasks.ledger.ids import new_task_id
 from tests.integration.api.ledger_worker import LedgerWorker
 from tests.integration.api.served import ServedApp
@@ -83,11 +83,11 @@ def test_states_are_chosen_by_name(client: httpx.Client, worker: LedgerWorker) -
     assert listed(client, status="failed")["data"] == []
 
 
-async def cancelled(redis_url: str, after: str | None = None, **limits: int) -> ListPage[Task]:
-    """A page of one cancelled task, read three entries at a time."""
+async def cancelled(redis_url: str, after: str | None = None, **limits: int) -> ListPage[Any]:
+    """A page of one cancelled task, read three entries at a time; its end is a place."""
     ledger = AsyncLedger.connect(redis_url)
     try:
-        return await read_tasks(ledger, ANONYMOUS, [State.CANCELLED], after=after, limit=1, look=3, **limits)
+        return await read_jobs(ledger, ANONYMOUS, {"task": [State.CANCELLED]}, after, 1, look=3, **limits)
     finally:
         await ledger.close()
 
@@ -109,8 +109,8 @@ def test_a_search_that_takes_too_long_says_where_to_go_on(client: httpx.Client, 
     first = asyncio.run(cancelled(redis_url, max_calls=2))
     second = asyncio.run(cancelled(redis_url, first.until, max_calls=2))
 
-    assert first == ListPage([], newer[-1], more=True)
-    assert Page[TaskObject].of([], more=first.more, until=first.until).model_dump() == {
+    assert first == ListPage([], place_of(newer[-1]), more=True)
+    assert Page[TaskObject].of([], more=first.more, until=id_at("task", first.until or "")).model_dump() == {
         "object": "list", "data": [], "first_id": None, "last_id": newer[-1], "has_more": True
     }  # fmt: skip
     assert [task.id for task in second.items] == [oldest]
