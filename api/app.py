@@ -60,6 +60,7 @@ def create_app(
         title="embedq",
         version=VERSION,
         summary="Text embeddings off the web tier.",
+        openapi_url=None,
         docs_url=None,
         redoc_url=None,
         # Its spans would have the path and the query, where callers write texts. Ours are in worker_config/traces.py.
@@ -68,6 +69,7 @@ def create_app(
     add_parts(app.state, settings, process, times)
     for resource in ROUTERS:
         _add_routes(app, resource.router)
+    app.add_document()
     pages.add_pages(app)
     error_responses.install(app)
     _add_layers(app, settings)

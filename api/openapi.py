@@ -1,8 +1,10 @@
 """The OpenAPI document: FastAPI makes it of the routes. Errors stand there by range; docs/http.md has their codes."""
 
+from functools import cached_property
 from typing import Any
 
-from fastapi import FastAPI
+import orjson
+from fastapi import FastAPI, Response
 from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel, Field
 
@@ -78,6 +80,19 @@ class DocumentedApp(FastAPI):
             self.openapi_schema = document
         prefix = path_here("")
         return {**self.openapi_schema, "servers": [{"url": prefix}]} if prefix else self.openapi_schema
+
+    @cached_property
+    def _rendered(self) -> bytes:
+        return orjson.dumps(self.openapi())
+
+    def add_document(self) -> None:
+        """Serves the document. FastAPI would make its 150 kB anew for each reader, however slowly they read."""
+
+        async def read_document() -> Response:
+            content = orjson.dumps(self.openapi()) if path_here("") else self._rendered
+            return Response(content, media_type="application/json")
+
+        self.add_api_route("/openapi.json", read_document, include_in_schema=False)
 
 
 def _name(schemas: dict[str, Any], schema: dict[str, Any]) -> dict[str, str]:

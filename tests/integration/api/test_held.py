@@ -44,6 +44,17 @@ def half_sent(app: ServedApp, path: bytes, size_bytes: int, key: str = "") -> so
     return connection
 
 
+def test_what_uploads_have_in_memory_counts_too(app: ServedApp) -> None:
+    head = b"POST /v1/files HTTP/1.1\r\nHost: localhost\r\nContent-Type: multipart/form-data; boundary=b\r\n"
+    part = b'--b\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\n'
+    with socket.create_connection(("127.0.0.1", app.port), timeout=PATIENCE_S) as connection:
+        connection.sendall(head + b"Content-Length: 10000000\r\n\r\n" + part + b"x" * 500 * KILOBYTES)
+        wait_until(lambda: app.process.bodies.number >= 500 * KILOBYTES, message="it is not counted")
+        connection.sendall(b"x" * 4 * 2**20)
+        wait_until(lambda: app.process.bodies.number == 2**20, message="the rest is on the disk")
+    wait_until(lambda: app.process.bodies.number == 0, message="it is still counted")
+
+
 @pytest.mark.parametrize("path", ["/v1/tasks", "/v1/embeddings", "/embed", "/v1/batches", "/v1/ingestions"])
 def test_bodies_too_many_are_refused_and_small_ones_are_not(app: ServedApp, path: str) -> None:
     with half_sent(app, path.encode(), 500 * KILOBYTES), half_sent(app, path.encode(), 500 * KILOBYTES):

@@ -1,8 +1,10 @@
 """Who is let in while a process has much in flight, or its event loop is late, and how fast the rest is refused."""
 
 from contextlib import ExitStack, closing
+from typing import Any
 
 import pytest
+from starlette.types import Message
 
 from api.request_limits import (
     BUSY_IN_FLIGHT,
@@ -13,6 +15,7 @@ from api.request_limits import (
     REFUSALS_PER_S,
     Held,
     InFlight,
+    LargeResponse,
     Shared,
     jitter,
     overloaded,
@@ -126,3 +129,24 @@ def test_a_request_that_is_alone_is_never_refused() -> None:
         alone.grow_to(2 * LARGE)
         with closing(Held(limit, "b")) as other, pytest.raises(Overloaded):
             other.grow_to(LARGE)
+
+
+async def test_a_large_answer_is_sent_in_pieces_none_of_which_keeps_the_whole() -> None:
+    budget, sent = Shared(10 * LARGE), list[Any]()
+    held = Held(budget, "a")
+    held.grow_to(10 * LARGE)
+    response = LargeResponse(b"x" * 10 * LARGE, held, "application/json", {})
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    async def receive() -> Message:
+        raise AssertionError
+
+    await response({"type": "http"}, receive, send)
+    pieces = [message["body"] for message in sent[1:]]
+    assert b"".join(pieces) == response.body
+    assert {type(piece) for piece in pieces} == {bytes}
+    assert max(map(len, pieces)) <= 256 * 1024
+    assert [message["more_body"] for message in sent[1:]] == [True] * (len(pieces) - 1) + [False]
+    assert budget.number == 0

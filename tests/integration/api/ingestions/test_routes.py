@@ -260,6 +260,8 @@ def test_a_repetition_finds_its_ingestion_although_the_file_is_gone(client: http
     again = send()
     assert (again.status_code, again.json()["id"]) == (202, first.json()["id"])
     assert (again.headers["location"], again.headers["retry-after"]) == (first.headers["location"], "1")
+    headers["x-forwarded-prefix"] = "/emb"
+    assert send().headers["location"] == "/emb" + first.headers["location"]
     assert send(mode="sync").json()["error"]["code"] == "idempotency_key_reused"
     headers["Idempotency-Key"] = "another"
     assert send().json()["error"]["code"] == "file_not_found"
