@@ -11,7 +11,7 @@ _KEPT = 0.9
 
 
 class StallProbe:
-    """Measures how long the event loop was kept from running: by how much each tick comes late. 50 ms are a defect.
+    """Measures how long the event loop was kept from running: by how much each tick comes late.
 
     Args:
         observe: called with the seconds each tick came late.
