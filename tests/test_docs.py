@@ -10,10 +10,10 @@ from typing import Any, get_args
 import pytest
 
 from api.app import READABLE, create_app
-from api.document import with_table
 from embedq.cli import parser
 from tasks import errors
 from tests.integration.encoder import architectures
+from tests.route_table import with_table
 from tests.source_tree import CHECKOUT, source_files
 from worker_config.settings import PREFIX, Settings, load_settings
 
@@ -138,7 +138,7 @@ def routes(document: dict[str, Any]) -> set[str]:
 
 def test_the_table_of_routes_is_made_from_their_descriptions(document: dict[str, Any]) -> None:
     page = text("docs/http.md")
-    assert with_table(page, document) == page, "python -m api.document writes the table"
+    assert with_table(page, document) == page, "python -m tests.route_table writes the table"
     assert with_table(page, {"paths": {}}) != page, "the marks around the table are gone"
 
 

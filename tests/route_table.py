@@ -1,4 +1,4 @@
-"""Writes the table of routes in `docs/http.md`, from their descriptions: `python -m api.document`, in the checkout."""
+"""Writes the table of routes in `docs/http.md`, from their descriptions: `python -m tests.route_table`."""
 
 import re
 from collections.abc import Iterator, Mapping
