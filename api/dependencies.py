@@ -86,8 +86,12 @@ After = Annotated[
 ]
 
 
+_SMALL = {f"{limit}" for limit in range(1, 11)}
+
+
 async def _in_turn(request: Request, key: Annotated[Key, Depends(known_key)]) -> AsyncIterator[None]:
-    async with cast("ListTurns", request.app.state.list_turns).of(key.owner):
+    small = request.query_params.get("limit") in _SMALL
+    async with cast("ListTurns", request.app.state.list_turns).of(key.owner, small=small):
         yield
 
 

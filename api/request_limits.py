@@ -178,15 +178,17 @@ class LargeResponse(Response):
 
 
 class ListTurns:
-    """So many lists of one owner are read at a time: Redis holds each until it is sent, in memory that all share."""
+    """Four lists of one owner are read at a time: Redis holds each until it is sent, in memory that all share.
 
-    def __init__(self, at_once: int = 4) -> None:
-        self._at_once = at_once
-        self._of_owners: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
+    Of small ones forty: without keys all callers are one owner, and many may look at once how their work stands.
+    """
 
-    def of(self, owner: str) -> asyncio.Semaphore:
+    def __init__(self) -> None:
+        self._of_owners: WeakValueDictionary[tuple[str, bool], asyncio.Semaphore] = WeakValueDictionary()
+
+    def of(self, owner: str, *, small: bool = False) -> asyncio.Semaphore:
         """To be held while a list of the owner is read."""
-        return self._of_owners.setdefault(owner, asyncio.Semaphore(self._at_once))
+        return self._of_owners.setdefault((owner, small), asyncio.Semaphore(40 if small else 4))
 
 
 # Submissions.

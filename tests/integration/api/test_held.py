@@ -126,6 +126,7 @@ def test_an_owner_who_reads_many_lists_waits_and_others_do_not(serve: Callable[.
     with ThreadPoolExecutor() as thread:
         anns = thread.submit(app.client.get, path, headers=ANN)
         assert app.client.get(path, headers=BOB).status_code == 200
+        assert app.client.get(path, params={"limit": 10}, headers=ANN).status_code == 200, "it is a small one"
         assert not anns.done()
         app.call_in_loop(turns.release)
         assert anns.result().status_code == 200
