@@ -29,7 +29,6 @@ from worker_config.settings import Settings
 from worker_config.subject import SpanAttributes, link_task, span, subject_is_task
 
 E = TypeVar("E", bound=EmbeddingsBody)
-R = TypeVar("R")
 
 LINGERING_INTEREST_S = 10.0
 """A synchronous task is still wanted this long after its waiter: a client that repeats the call joins it."""

@@ -103,9 +103,8 @@ class TaskService:
         entry = self._models.entry(task.queue)
         dimension = task.options.dimensions or (entry.dimension if entry else UNKNOWN_MODEL_DIMENSION)
         size = task.total * dimension * FLOAT32_BYTES
-        answer.grow_to(
-            size if npy else size * TEXT_PER_VECTOR
-        )  # before it is read, or a refused one would be in memory
+        # Before it is read, or a refused one would be in memory.
+        answer.grow_to(size if npy else size * TEXT_PER_VECTOR)
         result = await read_result(self._ledger, task_id, task.total)
         if result is None:
             raise missing(task_id, self._settings.result_ttl_s)
