@@ -22,7 +22,8 @@ from uvicorn.supervisors import Multiprocess
 from api.app import create_app
 from api.http_deadlines import DeadlineProtocol
 from tasks.errors import RedisUnavailable, SchemaMismatch
-from tasks.ledger import AsyncLedger, operations
+from tasks.ledger.client import AsyncLedger
+from tasks.ledger.read import check_schema
 from worker_config.logs import write_refusal
 from worker_config.settings import CONFIGURATION_EXIT_CODE, PREFIX, Settings, SettingsError, load_settings
 
@@ -101,7 +102,7 @@ def _listen(host: str, port: int) -> list[socket.socket]:
 async def _check_schema(redis_url: str) -> None:
     ledger = AsyncLedger.connect(redis_url)
     try:
-        await ledger.run(operations.check_schema())
+        await ledger.run(check_schema())
     except RedisUnavailable as error:
         _log.warning("serving anyway, submissions are refused meanwhile: %s", error.detail)
     finally:

@@ -1,16 +1,25 @@
 """Figures of queues (`lua/overview.lua`) and accounts of owners. All frozen."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
+from tasks.errors import NotFound
+from tasks.item import DEFAULT_RATE
 from tasks.ledger.heartbeat import Loading, Worker
 from tasks.ledger.packed import numbers
 from tasks.ledger.redis_keys import owner_key
 from tasks.ledger.scripts import Operation
 from tasks.ledger.task import Lane
 from tasks.model import Model
+
+UNKNOWN_MODEL_MAX_TOKENS = 512
+"""Assumed of a model that no worker has loaded yet. It only prices texts."""
+PIECE_S = 0.25
+"""Of work in one piece, on one stream."""
+PIECE_TOKENS = 4096
+"""Estimated tokens of one piece, at most."""
 
 _ENDED = ("ended_", "items_", "batches_", "ingestions_", "ingested_", "setbacks_")
 _LOWEST, _HIGHEST = 2, 27
@@ -59,7 +68,7 @@ class RedisUse:
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """What waits for one model, and who serves it.
+    """What waits for one model, and who serves it. Of a name alone: a model of which nothing is known yet.
 
     Attributes:
         name: the served name of the model, or `DOCUMENTS`.
@@ -84,14 +93,14 @@ class Queue:
     """
 
     name: str
-    model: Model | None
-    workers: Sequence[Worker]
-    rate: float | None
-    backlog_cost: Mapping[Lane, int]
-    backlog_tasks: Mapping[Lane, int]
-    owners: Mapping[Lane, int]
-    backlog_bytes: int
-    leases: int
+    model: Model | None = None
+    workers: Sequence[Worker] = ()
+    rate: float | None = None
+    backlog_cost: Mapping[Lane, int] = field(default_factory=lambda: dict.fromkeys(Lane, 0))
+    backlog_tasks: Mapping[Lane, int] = field(default_factory=lambda: dict.fromkeys(Lane, 0))
+    owners: Mapping[Lane, int] = field(default_factory=lambda: dict.fromkeys(Lane, 0))
+    backlog_bytes: int = 0
+    leases: int = 0
     loading: Sequence[Loading] = ()
     absent_ms: int | None = None
     counters: Mapping[str, int] = field(default_factory=dict)
@@ -99,6 +108,26 @@ class Queue:
     ended: Mapping[str, int] = field(default_factory=dict)
     oldest_waiting_s: Mapping[Lane, float] = field(default_factory=dict)
     redis: RedisUse = RedisUse()
+
+    @property
+    def speed(self) -> float:
+        """Estimated tokens per second of all its workers, or what is assumed of it."""
+        return self.rate or DEFAULT_RATE
+
+    @property
+    def max_tokens(self) -> int:
+        """The most tokens that the model reads of one text."""
+        return self.model.max_tokens if self.model else UNKNOWN_MODEL_MAX_TOKENS
+
+    @property
+    def piece_cost(self) -> int:
+        """Estimated tokens that one piece may hold: what one stream does in `PIECE_S`, but no more than the most."""
+        return max(1, min(PIECE_TOKENS, int(PIECE_S * self.speed / max(1, self.streams))))
+
+    @property
+    def streams(self) -> int:
+        """Claims that its workers work on at the same time."""
+        return sum(worker.streams for worker in self.workers)
 
     @property
     def storage_outage(self) -> tuple[str, float, str] | None:
@@ -148,6 +177,42 @@ def overview(*also: str) -> Operation[Mapping[str, Queue]]:
         return {row[0].decode(): Queue.from_reply(row, redis) for row in rows}
 
     return Operation(read, "overview", "", also)
+
+
+_LIBRARY = "sentence-transformers/"
+"""The library finds its own models without it."""
+_MAX_NAMED = 5
+_SHOWN_CHARS = 200
+
+
+def find_queue(name: str, own: Sequence[str], queues: Mapping[str, Queue]) -> Queue:
+    """The queue of the model that a caller names.
+
+    Args:
+        name: canonical, or an alias; one of the library's own models may go without `sentence-transformers/`.
+        own: the configured model's names, the canonical one first: known before any worker has told them.
+        queues: what the ledger knows, by canonical name.
+
+    Raises:
+        NotFound: nobody serves it; with the names of those that are served.
+    """
+    for wanted in (name, _LIBRARY + name):
+        for queue, names in _names(own, queues):
+            if wanted in names:
+                return queues.get(queue) or Queue(queue)
+    served = [own[0], *sorted(queues.keys() - {own[0]})]
+    more = f" and {len(served) - _MAX_NAMED} more, see GET /v1/models" if len(served) > _MAX_NAMED else ""
+    raise NotFound(
+        "model_not_found",
+        f"There is no model {name[:_SHOWN_CHARS]!r} here. This server serves {', '.join(served[:_MAX_NAMED])}{more}.",
+        param="model",
+    )
+
+
+def _names(own: Sequence[str], queues: Mapping[str, Queue]) -> Iterator[tuple[str, Collection[str]]]:
+    yield own[0], own
+    yield from ((queue, (queue,)) for queue in queues)
+    yield from ((queue, seen.model.aliases) for queue, seen in queues.items() if seen.model)
 
 
 @dataclass(frozen=True, slots=True)
