@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from tasks.errors import NotFound
 from tasks.item import DEFAULT_RATE
-from tasks.ledger.heartbeat import Loading, Worker
+from tasks.ledger.heartbeat import Loading, Worker, described
 from tasks.ledger.packed import numbers
 from tasks.ledger.redis_keys import owner_key
 from tasks.ledger.scripts import Operation
@@ -38,7 +38,7 @@ class Took:
 
 
 def took_counts(completed: Iterable[tuple[Lane, int]]) -> dict[str, int]:
-    """What a heartbeat adds to the totals for tasks that completed: lane, and milliseconds that it took (`Queue.took`)."""
+    """What a heartbeat adds to the totals (`Queue.took`) for tasks that completed: lane, and how many ms each took."""
     counts: dict[str, int] = {}
     for lane, ms in completed:
         bucket = min(max(_LOWEST, (ms - 1).bit_length() if ms > 0 else 0), _HIGHEST + 1)
@@ -64,6 +64,10 @@ class RedisUse:
     def memory_percent(self) -> int:
         """Memory in use, of `maxmemory`; 0 when there is no limit."""
         return 100 * self.used_bytes // self.limit_bytes if self.limit_bytes else 0
+
+
+def _nothing() -> Mapping[Lane, int]:
+    return dict.fromkeys(Lane, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,13 +99,13 @@ class Queue:
     name: str
     model: Model | None = None
     workers: Sequence[Worker] = ()
+    loading: Sequence[Loading] = ()
     rate: float | None = None
-    backlog_cost: Mapping[Lane, int] = field(default_factory=lambda: dict.fromkeys(Lane, 0))
-    backlog_tasks: Mapping[Lane, int] = field(default_factory=lambda: dict.fromkeys(Lane, 0))
-    owners: Mapping[Lane, int] = field(default_factory=lambda: dict.fromkeys(Lane, 0))
+    backlog_cost: Mapping[Lane, int] = field(default_factory=_nothing)
+    backlog_tasks: Mapping[Lane, int] = field(default_factory=_nothing)
+    owners: Mapping[Lane, int] = field(default_factory=_nothing)
     backlog_bytes: int = 0
     leases: int = 0
-    loading: Sequence[Loading] = ()
     absent_ms: int | None = None
     counters: Mapping[str, int] = field(default_factory=dict)
     took: Mapping[Lane, Took] = field(default_factory=dict)
@@ -111,7 +115,7 @@ class Queue:
 
     @property
     def speed(self) -> float:
-        """Estimated tokens per second of all its workers, or what is assumed of it."""
+        """Estimated tokens per second, or what is assumed of a model that nobody has measured yet."""
         return self.rate or DEFAULT_RATE
 
     @property
@@ -140,21 +144,21 @@ class Queue:
     @classmethod
     def from_reply(cls, row: list[Any], redis: RedisUse) -> Self:
         """From one row of `overview.lua`."""
-        name, model, packed, flat, leases, oldest_ms, workers, loading = row
+        name, model, packed, flat, leases, oldest_ms, workers, loading, absent_ms = row
         state = numbers(packed)
         counts = {key.decode(): int(value) for key, value in zip(flat[::2], flat[1::2], strict=True)}
         return cls(
             name=name.decode(),
             model=Model.from_json(model) if model else None,
-            workers=tuple(Worker.from_json(worker) for worker in workers),
+            workers=tuple(described(Worker, worker) for worker in workers),
             rate=float(state.get("rate", 0)) or None,
             backlog_cost=_by_lane(state, "cost"),
             backlog_tasks=_by_lane(state, "open"),
             owners=_by_lane(state, "owners"),
             backlog_bytes=int(state.get("bytes", 0)),
             leases=leases,
-            loading=tuple(Loading.from_json(one) for one in loading),
-            absent_ms=None if workers else int(state.get("absent", 0)) or None,
+            loading=tuple(described(Loading, one) for one in loading),
+            absent_ms=int(absent_ms) or None,
             counters={n: value for n, value in counts.items() if not n.startswith((*_ENDED, "took_"))},
             took=_took(counts),
             ended={n: value for n, value in counts.items() if n.startswith(_ENDED)},
@@ -170,10 +174,9 @@ def overview(*also: str) -> Operation[Mapping[str, Queue]]:
     """
 
     def read(reply: list[Any]) -> Mapping[str, Queue]:
-        (memory, batches, ingestions), *rows = reply
-        seen = numbers(memory)
-        reserved = sum(int(numbers(row[2]).get("reserved", 0)) for row in rows)
-        redis = RedisUse(int(seen.get("used", 0)), int(seen.get("limit", 0)), reserved, batches, ingestions)
+        (used, limit, batches, ingestions), *rows = reply
+        reserved = sum(numbers(row[2]).get("reserved", 0) for row in rows)
+        redis = RedisUse(int(used), int(limit), int(reserved), batches, ingestions)
         return {row[0].decode(): Queue.from_reply(row, redis) for row in rows}
 
     return Operation(read, "overview", "", also)
@@ -219,29 +222,19 @@ def _names(own: Sequence[str], queues: Mapping[str, Queue]) -> Iterator[tuple[st
 class Account:
     """What an owner has, of all kinds.
 
-    Attributes:
-        bytes: in Redis, of tasks, results and records.
-        stored, files: bytes and number of stored files.
-        jobs: open listed tasks, batches and ingestions.
-        revoked, purged: whether its key was revoked, or all that it has is to go.
-        numbers: all sums, by name.
+    `numbers`: by name; what is not there is 0. `bytes` in Redis, `stored` bytes and number of `files` in the storage,
+    open `jobs`, `revoked` or `purged` (above 0: it is), `debt` and more.
     """
 
-    bytes: int = 0
-    stored: int = 0
-    files: int = 0
-    jobs: int = 0
-    revoked: bool = False
-    purged: bool = False
-    numbers: Mapping[str, float] = field(default_factory=dict)
+    numbers: Mapping[str, int]
 
     def cost(self, queue: str, lane: Lane) -> int:
         """Estimated tokens that it has queued or running there."""
-        return int(self.numbers.get(f"cost:{queue}:{lane}", 0))
+        return self.numbers.get(f"cost:{queue}:{lane}", 0)
 
     def tasks(self, queue: str, lane: Lane) -> int:
         """Its open tasks there."""
-        return int(self.numbers.get(f"open:{queue}:{lane}", 0))
+        return self.numbers.get(f"open:{queue}:{lane}", 0)
 
 
 def read_account(owner: str) -> Operation[Account]:
@@ -249,9 +242,7 @@ def read_account(owner: str) -> Operation[Account]:
 
     def read(replies: list[Any]) -> Account:
         sums = numbers(replies[0])
-        counts = {name: int(sums.get(name, 0)) for name in ("bytes", "stored", "files", "jobs")}
-        marks = {name: bool(sums.get(name)) for name in ("revoked", "purged")}
-        return Account(**counts, **marks, numbers=sums)
+        return Account({name: int(number) for name, number in sums.items()})
 
     return Operation(read, commands=(("GET", owner_key(owner)),))
 
