@@ -1,40 +1,37 @@
--- Records: batches and ingestions, which one kind of script stores.
-
--- The first write of a script that stores something: HSET of these fields. Redis refuses it when memory is full, before
--- anything has changed. Returns nil, or the error to be replied, which begins with "OOM" when memory is full.
-local function store_first(key, ...)
-  local stored = redis.pcall('HSET', key, ...)
-  if type(stored) == 'table' and stored.err then
-    return redis.error_reply((string.find(stored.err, 'OOM', 1, true) and 'OOM ' or 'ERR ') .. stored.err)
-  end
+-- Records: files, keys, whatever an owner keeps. R:{kind}:{id} is a hash: s: JSON; change: random name of the last change;
+-- whatever else its kind needs (`page:7`, ...). Scripts look at these fields of the JSON: owner; expires (ms, or 0: never);
+-- listed, open (true or false); counts (name -> number): what it stands for in its owner's account, such as {"jobs": 1},
+-- {"stored": bytes, "files": 1}, and {"revoked": 1} or {"purged": 1} of a key. Its own bytes are in the account too.
+-- uses: owner_account
+local RECORD_BYTES = 512
+local function record_key(kind, id) return R .. ':' .. kind .. ':' .. id end
+local function owner_of(r) return numbers(R .. ':owner:' .. r.owner) end
+local function tally_record(r, bytes, n)
+  local a = owner_of(r)
+  a.bytes = a.bytes + n * bytes
+  for name, number in pairs(r.counts) do a[name] = a[name] + n * number end
 end
--- The reply for a request that was made before, under this alias or with this id; nil: it is new.
-local function repeated_record(kind, id, owner, alias, digest)
-  if alias ~= '' then
-    local alias_at = R .. ':' .. kind .. '-alias:' .. owner .. ':' .. alias
-    local other, of = string.match(call('GET', alias_at) or '', '^(%S+) (%S+)$')
-    if other and call('EXISTS', R .. ':' .. kind .. ':' .. other) == 1 then
-      if of ~= digest then return {'conflict'} end
-      return {'joined', other}
-    end
-  end
-  if call('EXISTS', R .. ':' .. kind .. ':' .. id) == 1 then return {'ok', id} end -- this very call, again
+-- Where a record is entered: its owner's list, the set of those that need steps, the time of its end, who watches its kind.
+local function enter_record(kind, id, r, there)
+  local index, open, entry = R .. ':index:' .. kind .. ':' .. r.owner, R .. ':open:' .. kind, kind .. ':' .. id
+  if there and r.listed then call('ZADD', index, 0, id) else call('ZREM', index, id) end
+  if there and r.open then call('SADD', open, id) else call('SREM', open, id) end
+  if there and r.expires > 0 then call('ZADD', DUE, r.expires, entry) else call('ZREM', DUE, entry) end
+  call('HINCRBY', R .. ':changes', kind, 1)
+  call('PUBLISH', R .. ':changed', '|' .. id)
+  if r.open then call('PUBLISH', R .. ':steps', 'step') end
 end
--- Stores the fields given and those from ARGV[rest] on, enters the record in its owner's list, then sets the alias, for
--- life_ms (nil: without end). Returns as `store_first`.
-local function store_record(kind, list, id, owner, alias, digest, life_ms, rest, ...)
-  local key = R .. ':' .. kind .. ':' .. id
-  local refused = store_first(key, ...)
-  if refused then return refused end
-  for i = rest, #ARGV, 2 do call('HSET', key, ARGV[i], ARGV[i + 1]) end
-  call('ZADD', list, 0, id)
-  -- Records expire silently. One comes and two are looked at, so the list cannot fill up with those that are gone.
-  for _, other in ipairs(call('ZRANDMEMBER', list, -2)) do
-    if call('EXISTS', R .. ':' .. kind .. ':' .. other) == 0 then call('ZREM', list, other) end
+local function remove_record(kind, id)  -- false: it is not there
+  local key = record_key(kind, id)
+  local f = call('HMGET', key, 's', 'bytes', 'alias')
+  if not f[1] then return false end
+  local r = cjson.decode(f[1])
+  tally_record(r, f[2], -1)
+  enter_record(kind, id, r, false)
+  if f[3] then
+    local alias = R .. ':alias:' .. r.owner .. ':' .. f[3]
+    if string.match(call('GET', alias) or '', '^%S+') == id then call('UNLINK', alias) end
   end
-  if alias == '' then return end
-  call('HSET', key, 'alias', alias)
-  local alias_at = R .. ':' .. kind .. '-alias:' .. owner .. ':' .. alias
-  local entry = id .. ' ' .. digest
-  if life_ms then call('SET', alias_at, entry, 'PX', int(life_ms)) else call('SET', alias_at, entry) end
+  call('UNLINK', key)
+  return true
 end

@@ -1,0 +1,171 @@
+"""Whose work is next: owners and their tasks, lanes, and callers that have gone."""
+
+from collections import Counter
+
+from tests.simulation.building import counting, drain, names, sized, tasks
+from tests.simulation.thin_client import Claim, Ledger, NewTask
+
+
+def test_one_task_is_not_behind_a_thousand_of_another_owner(ledger: Ledger) -> None:
+    ledger.submit(*tasks("a", 1000, owner="a", pieces=sized(10)))
+    ledger.submit(NewTask("b", owner="b", pieces=sized(10)))
+    assert names(drain(ledger, 5, 10)).index("b") <= 1
+
+
+def test_owners_share_a_lane_by_cost_whatever_the_number_of_their_tasks(ledger: Ledger) -> None:
+    lists = [NewTask(name, owner="b", pieces=sized(160, number=400)) for name in ("b0", "b1")]
+    ledger.submit(*lists)
+    another, served = counting("a"), Counter[str]()
+
+    def bring(number: int) -> None:
+        if number:
+            ledger.submit(*[NewTask(another(), owner="a", pieces=sized(10)) for _ in range(number)])
+
+    def refill(claim: Claim) -> None:
+        for piece in claim.pieces:
+            served[piece.owner] += piece.cost
+        bring(sum(piece.owner == "a" for piece in claim.pieces))
+
+    bring(64)
+    drain(ledger, 200, 400, then=refill)
+    assert 0.35 <= served["a"] / served.total() <= 0.65, served
+
+
+def test_a_small_task_is_not_behind_its_owners_large_one(ledger: Ledger) -> None:
+    ledger.submit(NewTask("big", owner="a", pieces=sized(640, 64, 2000), lane="bulk"))
+    drain(ledger, 3, 6000)
+    ledger.submit(NewTask("small", owner="a", pieces=sized(10), lane="bulk"))
+    assert names(drain(ledger, 3, 640)).index("small") <= 1
+
+
+def test_many_small_tasks_do_not_starve_their_owners_large_one(ledger: Ledger) -> None:
+    ledger.submit(NewTask("big", owner="a", pieces=sized(640, 64, 2000), lane="bulk"))
+    another, served = counting("s"), Counter[str]()
+
+    def refill(claim: Claim) -> None:
+        for piece in claim.pieces:
+            served[piece.task[:1]] += piece.cost
+        ledger.submit(*[NewTask(another(), owner="a", pieces=sized(10), lane="bulk") for _ in range(64)])
+
+    drain(ledger, 100, 640, then=refill)
+    assert served["b"] > 0.02 * served["s"], served
+
+
+def test_after_a_mass_cancel_the_rest_is_served_no_later_than_without_it(ledger: Ledger) -> None:
+    ledger.submit(*tasks("a", 300, owner="a", pieces=sized(10)))
+    ledger.submit(NewTask("b", owner="b", pieces=sized(10, number=1000)))
+    ledger.cancel(*[f"a{n:04d}" for n in range(299)])
+    assert names(drain(ledger, 1000, 10)).index("a0299") <= 301
+
+
+def test_a_task_of_several_pieces_leaves_the_others_their_turns(ledger: Ledger) -> None:
+    ledger.submit(
+        NewTask("a", owner="a", pieces=sized(10, number=4)), NewTask("b", owner="b", pieces=sized(10, number=4))
+    )
+    assert names(drain(ledger, 8, 10)) == ["a", "b"] * 4
+
+
+def test_debt_of_slow_work_is_paid_by_its_owner(ledger: Ledger) -> None:
+    ledger.submit(*[NewTask(f"{o}{n}", owner=o, pieces=sized(1), lane="bulk") for n in range(20) for o in "ab"])
+    served: list[str] = []
+    for n in range(300):
+        claim = ledger.claim("w/0", f"w/0/{n}", max_pieces=1)
+        owner = claim.pieces[0].owner
+        served.append(owner)
+        ledger.finish(claim, spent=5 if owner == "a" else 0)
+        ledger.submit(NewTask(f"{owner}x{n}", owner=owner, pieces=sized(1), lane="bulk"))
+    late = served[100:]
+    assert late.count("a") < len(late) / 4
+
+
+def test_bulk_work_gets_an_eighth_beside_online_work(ledger: Ledger) -> None:
+    ledger.submit(NewTask("bulk", owner="b", pieces=sized(100, number=500), lane="bulk"))
+    ledger.submit(*tasks("q", 2000, owner="a", pieces=sized(10)))
+    served = Counter[str]()
+    for n in range(100):
+        claim = ledger.claim("w/0", f"w/0/{n}", budget=100)
+        served[claim.lane] += claim.cost
+        ledger.finish(claim)
+    assert 0.09 <= served["bulk"] / served.total() <= 0.16, served
+
+
+def test_bulk_work_alone_saves_up_no_share_and_owes_none(ledger: Ledger) -> None:
+    ledger.submit(NewTask("bulk", owner="b", pieces=sized(100, number=50), lane="bulk"))
+    for n in range(10):
+        ledger.finish(ledger.claim("w/0", f"w/0/{n}", budget=100))
+    ledger.submit(*tasks("q", 200, owner="a", pieces=sized(10)))
+    lanes = []
+    for n in range(10, 19):
+        claim = ledger.claim("w/0", f"w/0/{n}", budget=100)
+        lanes.append(claim.lane)
+        ledger.finish(claim)
+    assert lanes == ["online"] * 7 + ["bulk", "online"]
+
+
+def test_online_work_alone_gives_bulk_work_no_credit(ledger: Ledger) -> None:
+    ledger.submit(*tasks("q", 200, owner="a", pieces=sized(10)))
+    for n in range(10):
+        ledger.finish(ledger.claim("w/0", f"w/0/{n}", budget=100))
+    ledger.submit(NewTask("bulk", owner="b", pieces=sized(100, number=50), lane="bulk"))
+    assert ledger.claim("w/0", "w/0/x", budget=100).lane == "online"
+
+
+def test_a_look_for_online_work_takes_no_bulk_work(ledger: Ledger) -> None:
+    ledger.submit(NewTask("bulk", pieces=sized(100), lane="bulk"))
+    assert not ledger.claim("w/0", "w/0/1", online_only=True).pieces
+    ledger.submit(NewTask("q"))
+    assert [p.task for p in ledger.claim("w/0", "w/0/2", online_only=True).pieces] == ["q"]
+
+
+def test_an_empty_online_lane_leaves_all_to_bulk_work_and_the_reverse(ledger: Ledger) -> None:
+    ledger.submit(NewTask("bulk", pieces=sized(100), lane="bulk"))
+    assert ledger.claim("w/0", "w/0/1").lane == "bulk"
+    ledger.submit(NewTask("q"))
+    assert ledger.claim("w/0", "w/0/2").lane == "online"
+
+
+def test_callers_who_still_wait_go_first(ledger: Ledger) -> None:
+    ledger.submit(*tasks("old", 10, pieces=sized(10), deadline_in_ms=20_000))
+    ledger.advance(9900)  # the first callers go in 100 ms
+    ledger.submit(*tasks("new", 10, pieces=sized(10), deadline_in_ms=20_000))
+    served = names(drain(ledger, 30, 10))
+    assert all(name.startswith("new") for name in served[:10])
+    assert len(served) == 20
+
+
+def test_bulk_work_is_served_in_its_order_whoever_has_gone(ledger: Ledger) -> None:
+    ledger.submit(*tasks("old", 3, lane="bulk", pieces=sized(10), deadline_in_ms=20_000))
+    ledger.advance(9900)
+    ledger.submit(*tasks("new", 3, lane="bulk", pieces=sized(10), deadline_in_ms=20_000))
+    assert names(drain(ledger, 1, 10))[0].startswith("old")
+
+
+def test_a_claim_stays_within_its_budget_and_its_number_of_pieces(ledger: Ledger) -> None:
+    ledger.submit(*tasks("q", 20, pieces=sized(30)))
+    assert len(ledger.claim("w/0", "w/0/1", budget=100).pieces) == 3
+    assert len(ledger.claim("w/0", "w/0/2", budget=1000, max_pieces=5).pieces) == 5
+    ledger.submit(NewTask("huge", owner="h", pieces=sized(5000)))
+    claims = [ledger.claim("w/0", f"w/0/{n}", budget=100) for n in range(3, 9)]
+    huge = next(claim for claim in claims if any(p.task == "huge" for p in claim.pieces))
+    assert len(huge.pieces) == 1  # larger than any budget, so it has a claim for itself
+
+
+def test_lanes_have_budgets_of_their_own(ledger: Ledger) -> None:
+    ledger.submit(*tasks("q", 20, pieces=sized(30)), *tasks("b", 20, lane="bulk", pieces=sized(30)))
+    assert len(ledger.claim("w/0", "w/0/1", budget=300, online_budget=90).pieces) == 3
+    drain(ledger, 99, 10_000, online_only=True)
+    assert len(ledger.claim("w/0", "w/0/2", budget=300, online_budget=90).pieces) == 10
+
+
+def test_a_claim_ends_with_the_payload_that_fills_it(ledger: Ledger) -> None:
+    ledger.submit(*tasks("q", 4, pieces=[(1, 1, b"x" * 9_000_000)]))
+    assert len(ledger.claim("w/0", "w/0/1").pieces) == 2
+
+
+def test_a_slow_stream_takes_its_part_of_what_waits(ledger: Ledger) -> None:
+    ledger.submit(*tasks("q", 40, pieces=sized(10)))
+    assert ledger.claim("w/0", "w/0/1", rate=1000).cost == 100  # a quarter of the speed, so a quarter of the work
+    ledger.submit(*tasks("b", 40, lane="bulk", pieces=sized(10)))
+    drain(ledger, 99, 10_000, online_only=True)
+    assert ledger.claim("w/0", "w/0/2", rate=1000).cost == 50  # of bulk work half of that
+    assert ledger.claim("w/0", "w/0/3", rate=9000).cost == 350  # one that is all of the speed takes all
