@@ -17,6 +17,7 @@ from typing import Protocol
 
 from tasks.ledger.claim import Claim, ClaimRequest, claim
 from tasks.ledger.commit import CommitReply
+from tasks.ledger.redis_keys import wake_channel
 from tasks.ledger.task import Outcome
 from tasks.worker.commit_claim import Claims
 from tasks.worker.idle_wait import Wakeup
@@ -221,7 +222,7 @@ class Stream:
         self._name = f"{consumer.worker}/{number}"
         self._streams = streams
         self._work = work
-        self._wakeup = Wakeup(self._claims.ledger, self._claims.queue, self._name)
+        self._wakeup = Wakeup(self._claims.ledger, wake_channel(self._claims.queue, self._name))
         # The time makes tokens unique over the children under one name.
         self._tokens = map(f"{self._name}/{time.time_ns():x}/{{}}".format, itertools.count())
         self._own = ""
