@@ -13,7 +13,6 @@ from tasks.encoder.interface import (
     EncoderBroken,
     EncodeStats,
     Float32Array,
-    ModelInfo,
     Text,
     Tokens,
     Vector,
@@ -21,6 +20,7 @@ from tasks.encoder.interface import (
 )
 from tasks.encoder.micro_batches import MicroBatch, plan
 from tasks.item import ItemError, Options
+from tasks.model import Model
 from tasks.pieces import weighed
 from tasks.unshown import unshown
 
@@ -148,7 +148,7 @@ def encode(
     return outcomes, passes.stats
 
 
-def check_options(options: Options, info: ModelInfo) -> ItemError | None:
+def check_options(options: Options, info: Model) -> ItemError | None:
     """Why the model cannot serve these options; None when it can."""
     unfit = options.unfit(info.dimension, info.prompts)
     if unfit == "dimensions":

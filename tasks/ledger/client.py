@@ -1,13 +1,10 @@
-"""Runs operations: one small synchronous executor for workers, one small asynchronous for the web tier."""
+"""Runs operations: `Ledger` in workers, `AsyncLedger` in the web tier."""
 
 import asyncio
 import random
-import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
-from functools import cache, partial
-from hashlib import sha1
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,25 +16,20 @@ from redis.exceptions import NoScriptError, OutOfMemoryError, RedisError, Respon
 from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.retry import Retry
 
-from tasks.errors import EmbedqError, Overloaded, RedisUnavailable, StorageFull
+from tasks.errors import EmbedqError, NotReplicated, Overloaded, RedisUnavailable, StorageFull
 from tasks.ledger.connection import AsyncMaster, Master, Refusals, refusal, watched, watched_async
 from tasks.ledger.durability import RedisFacts
-from tasks.ledger.gather import ROUND_TRIP_S, Gatherer
-from tasks.ledger.keys import ROOT
-from tasks.ledger.operations import Operation
+from tasks.ledger.redis_keys import ROOT
 from tasks.ledger.replicas import Replicas
+from tasks.ledger.scripts import SCRIPTS, Command, Operation, sha, source
+from tasks.ledger.submit_batcher import SubmitBatcher
 from worker_config.redis_url import RedisAck, RedisUrl
 
 T = TypeVar("T")
+A = TypeVar("A")
 
 WORKER_RETRIES = 3
 """A worker repeats a call whose reply was lost: every script is idempotent. The web tier leaves that to its callers."""
-
-SCRIPTS = Path(__file__).parent / "lua"
-
-_USES = re.compile(r"^-- uses: (.+)$", re.MULTILINE)
-_MAY_USE = re.compile(r"^-- may use: (\w+ \w+)$", re.MULTILINE)
-_NAMED = re.compile(r"^ *local (?:([\w,\s]+) = named\([\w, ]+\)|function \w+\(([\w,\s]+)\) +-- named\b)", re.MULTILINE)
 
 _REASONS = {
     "LOADING": "is loading its data",
@@ -50,67 +42,11 @@ _LATE_S = 0.25
 loop was later than its own time limits, and every answer was `redis_unavailable` although Redis was well."""
 
 CALL_TIMEOUT_S = 1.2
-"""For one call of the web tier in all, unless it moves megabytes. Waiting for a connection, opening it and each read
-have limits of their own, but they add up when Redis hangs and many calls queue for the pool."""
+"""For one call of the web tier in all, unless it moves megabytes: its wait for a connection, opening it, and the
+reply."""
 
-POOL_TIMEOUT_S = 1.0
-"""For a free connection of such calls."""
-
-SOCKET_TIMEOUT_S = 1.0
-"""For each write and each reply of such a call, as redis-py counts: from the first byte to the last."""
-
-
-@cache
-def source(name: str, folder: Path = SCRIPTS) -> str:
-    """The text of one script: the shared parts that it and they name with `-- uses:`, each once, and its own file.
-
-    Redis runs the whole text with each call, so a script does not pay for parts that it does not use. A part that it
-    seldom needs is named with one `-- may use: PART FUNCTION`. Its functions are made when this one is called: those of
-    a CLAIM took 25 of 43 microseconds of a SUBMIT that called none of them.
-
-    Raises:
-        ValueError: parts use one another in a circle.
-    """
-    parts = {"shared/base": (folder / "shared/base.lua").read_text()}
-
-    def add(part: str, users: tuple[str, ...] = ()) -> None:
-        if part in users:
-            raise ValueError(f"a circle of shared parts: {', '.join((*users, part))}")
-        text = (folder / f"{part}.lua").read_text()
-        for used in _named_after(_USES, text):
-            if f"shared/{used}" not in parts:
-                add(f"shared/{used}", (*users, part))
-        seldom = _named_after(_MAY_USE, text)
-        if seldom:
-            used, function = seldom
-            always = len(parts)
-            add(f"shared/{used}", (*users, part))
-            inner = [parts.pop(name) for name in list(parts)[always:]]
-            parts[used] = "\n".join([f"local function {function}(...)", *inner, f"return {function}(...)", "end"])
-        parts[part] = text
-
-    add(name)
-    return "\n".join(parts.values())
-
-
-def _named_after(directive: re.Pattern[str], text: str) -> list[str]:
-    line = directive.search(text)
-    return line[1].split() if line else []
-
-
-@cache
-def argument_names(name: str) -> tuple[str, ...]:
-    """The arguments that a script takes by name, in the order in which it reads them; none where it takes few."""
-    own = (SCRIPTS / f"{name}.lua").read_text()
-    head = _NAMED.search(own) or _NAMED.search(
-        "".join((SCRIPTS / f"shared/{used}.lua").read_text() for used in _named_after(_USES, own))
-    )
-    return tuple((head[1] or head[2]).replace(",", " ").split()) if head else ()
-
-
-@cache
-def _sha(name: str, folder: Path = SCRIPTS) -> str:
-    return sha1(source(name, folder).encode(), usedforsecurity=False).hexdigest()
+ROUND_TRIP_S = 1.0
+"""For a call that others have joined: it ends before theirs do."""
 
 
 def translate(error: RedisError) -> EmbedqError | RedisError:
@@ -133,11 +69,10 @@ def spread(most_s: int) -> int:
 
 
 class Ledger:
-    """Synchronous executor.
+    """Synchronous client.
 
     Args:
         client: a connection to the Redis instance, with `decode_responses` off.
-        root: prefix of all keys.
         clock_offset_ms: added to the server's clock; 0 outside tests.
         scripts: folder of the Lua files; another one only in tests that break them on purpose.
         refusals: where its connections note that they ended; None: they do not.
@@ -152,25 +87,23 @@ class Ledger:
         self,
         client: redis.Redis,
         *,
-        root: str = ROOT,
         clock_offset_ms: int = 0,
         scripts: Path = SCRIPTS,
         refusals: Refusals | None = None,
         master: Master | None = None,
         replicas: Replicas | None = None,
     ) -> None:
-        self.refusals = refusals or Refusals()
         self.client = client
-        self._master = master
-        self._replicas = replicas
-        self.root = root
+        self.refusals = refusals or Refusals()
         self.clock_offset_ms = clock_offset_ms
         self.frozen_ms: int | None = None
         self._scripts = scripts
+        self._master = master
+        self._replicas = replicas
 
     @classmethod
     def connect(cls, url: str, ack: RedisAck = "local") -> "Ledger":
-        """An executor that repeats calls whose connection broke, for a few seconds at most.
+        """A client that repeats calls whose connection broke, for a few seconds at most.
 
         `socket_timeout` is above every blocking read, so that a half-open connection is noticed.
         """
@@ -190,7 +123,7 @@ class Ledger:
         return cls(client, refusals=refusals, master=master, replicas=Replicas() if ack == "replica" else None)
 
     def run(self, operation: Operation[T]) -> T:
-        """The operation's reply.
+        """The operation's value.
 
         Raises:
             RedisUnavailable: no answer.
@@ -198,27 +131,25 @@ class Ledger:
             StorageFull: refused for lack of memory.
             EmbedqError: whatever the operation's docstring names.
         """
+        clock = _clock(self.frozen_ms, self.clock_offset_ms)
+        replicas = self._replicas if operation.promised else None
         try:
-            reply = self._evaluate(operation)
+            try:
+                reply = self._replies(_commands(operation, clock, self._scripts), replicas)
+            except NoScriptError:
+                reply = self._replies(_commands(operation, clock, self._scripts, whole=True), replicas)
         except RedisError as error:
             raise translate(error) from error
-        return operation.read(reply[0] if operation.merges else reply)
+        return operation.read(reply[0] if operation.script else reply)
 
-    def _evaluate(self, operation: Operation[T]) -> Any:
-        clock = self.clock_offset_ms if self.frozen_ms is None else f"@{self.frozen_ms}"
-        arguments = (0, self.root, clock, operation.queue, *own_arguments(operation))
-        try:
-            return self._call(operation, "EVALSHA", _sha(operation.script, self._scripts), *arguments)
-        except NoScriptError:
-            return self._call(operation, "EVAL", source(operation.script, self._scripts), *arguments)
-
-    def _call(self, operation: Operation[T], *command: Any) -> Any:
-        if self._replicas is None or not operation.promised:
-            return self.client.execute_command(*command)  # type: ignore[no-untyped-call]
+    def _replies(self, commands: Sequence[Command], replicas: Replicas | None) -> list[Any]:
+        question = replicas.question() if replicas else []
+        if len(commands) == 1 and not question:
+            return [self.client.execute_command(*commands[0])]  # type: ignore[no-untyped-call]
         with self.client.pipeline(transaction=False) as pipeline:
-            for one in (command, *self._replicas.question()):
-                pipeline.execute_command(*one)  # type: ignore[no-untyped-call]
-            return _confirmed(self._replicas, *pipeline.execute(raise_on_error=False))
+            for command in (*commands, *question):
+                pipeline.execute_command(*command)  # type: ignore[no-untyped-call]
+            return _confirmed(pipeline.execute(raise_on_error=False), len(commands), replicas)
 
     def run_id(self) -> str:
         """What Redis has called itself at its start, anew each time, and the number of the database.
@@ -251,17 +182,14 @@ class Ledger:
 
 
 class AsyncLedger:
-    """Asynchronous executor for the web tier; repeats a call only on a dead connection.
+    """Asynchronous client of the web tier; repeats a call only on a dead connection.
 
     Args:
-        client: for usual calls.
-        large: for calls that move megabytes.
-        refusals: of the connections of both.
-        master: as of `Ledger`.
-        replicas: as of `Ledger`.
+        client: of a pool that waits for a connection as long as a call may.
+        refusals: of its connections.
+        master, replicas: as of `Ledger`.
         lag_s: by how much the event loop was late of late. An answer that a late loop did not read in time is no
             outage.
-        round_trip_s: that calls which travel together may take.
 
     Attributes:
         frozen_ms: as of `Ledger`.
@@ -270,29 +198,22 @@ class AsyncLedger:
     def __init__(
         self,
         client: redis.asyncio.Redis,
-        large: redis.asyncio.Redis,
         refusals: Refusals,
         *,
         master: AsyncMaster | None,
         replicas: Replicas | None,
         lag_s: Callable[[], float],
-        round_trip_s: float,
     ) -> None:
         self.client = client
         self.refusals = refusals
         self.frozen_ms: int | None = None
-        self._large = large
         self._lag_s = lag_s
-        self._round_trip_s = round_trip_s
-        self._replied_s = 0.0
+        self._answered_s = 0.0
         """When the last call was answered, by the monotonic clock."""
         self._master = master
         self._replicas = replicas
+        self._batcher = SubmitBatcher(self._gathered)
         self._inspecting: asyncio.Task[RedisFacts] | None = None
-        gatherer = partial(Gatherer, client, round_trip_s, CALL_TIMEOUT_S)
-        self._gatherer = gatherer()
-        # On lines of their own: what is only read does not wait for replicas.
-        self._promising = gatherer(replicas=replicas) if replicas else self._gatherer
 
     @classmethod
     def connect(
@@ -302,72 +223,89 @@ class AsyncLedger:
         *,
         max_connections: int = 64,
         lag_s: Callable[[], float] = lambda: 0.0,
-        round_trip_s: float = ROUND_TRIP_S,
-        socket_timeout_s: float = SOCKET_TIMEOUT_S,
-        pool_timeout_s: float = POOL_TIMEOUT_S,
     ) -> "AsyncLedger":
-        """An executor whose calls fail within about a second, unless they ask for more time."""
+        """A client whose calls fail within about a second, unless they ask for more time."""
         parsed, refusals = RedisUrl.parse(url), Refusals()
         master = AsyncMaster(parsed, refusals) if parsed.service else None
-        connect = partial(_client, parsed.url, refusals, master, max_connections=max_connections)
-        usual = connect(socket_timeout=socket_timeout_s, pool_timeout=pool_timeout_s)
-        # A limit per write and reply would bound what a call may move: these calls have theirs as a whole.
-        # Nor may they be refused for waiting on each other for a connection, while they have time.
-        large = connect(socket_timeout=None, pool_timeout=None)
-        replicas = Replicas() if ack == "replica" else None
-        return cls(usual, large, refusals, master=master, replicas=replicas, lag_s=lag_s, round_trip_s=round_trip_s)
+        pool = redis.asyncio.BlockingConnectionPool.from_url(
+            parsed.url,
+            max_connections=max_connections,
+            # No limits per step: they would bound what a call may move, and cost a task each. A call has one in all.
+            timeout=None,
+            socket_timeout=None,
+            socket_connect_timeout=0.5,
+            # A restart of Redis leaves dead connections in the pool, and each is noticed only when it is used. One
+            # repetition opens it anew (the scripts are idempotent); a timeout is not repeated.
+            retry=redis.asyncio.retry.Retry(NoBackoff(), 1, supported_errors=(RedisConnectionError,)),
+            **_keepalive(parsed.url),
+        )
+        pool.connection_class = watched_async(pool.connection_class, refusals, master)
+        client = redis.asyncio.Redis.from_pool(pool)
+        return cls(client, refusals, master=master, replicas=Replicas() if ack == "replica" else None, lag_s=lag_s)
 
     async def run(self, operation: Operation[T], *, timeout_s: float = CALL_TIMEOUT_S) -> T:
-        """The operation's reply; raises like `Ledger.run`, and `RedisUnavailable` after `timeout_s` at the latest.
+        """The operation's value; raises like `Ledger.run`, and `RedisUnavailable` after `timeout_s` at the latest.
 
-        A call with more than the usual time moves megabytes: it gets a connection of its own, so that it delays nobody.
+        A call with more than the usual time moves megabytes: no other one travels with it.
         """
+        if operation.gathers and timeout_s <= CALL_TIMEOUT_S:
+            asked = self._batcher.reply(operation)
+        else:
+            asked = self._perform(operation)
+        return operation.read(await self._within(timeout_s, asked))
+
+    async def _within(self, timeout_s: float, asked: Coroutine[Any, Any, A]) -> A:
         began_s = time.monotonic()
         try:
-            if timeout_s == CALL_TIMEOUT_S:
-                reply = await self._evaluate(operation, large=False)  # the gatherer has this limit for each call
-            else:
-                async with asyncio.timeout(timeout_s):
-                    reply = await self._evaluate(operation, large=timeout_s > CALL_TIMEOUT_S)
+            async with asyncio.timeout(timeout_s):
+                answer = await asked
         except RedisError as error:
-            raise self._told(error, began_s, timeout_s) from error
+            raise self._told(error, began_s) from error
         except TimeoutError:
-            raise self._told(RedisTimeoutError(), began_s, timeout_s) from None
-        self._replied_s = time.monotonic()
-        return operation.read(reply)
+            raise self._told(RedisTimeoutError(), began_s) from None
+        self._answered_s = time.monotonic()
+        return answer
 
-    def _told(self, error: RedisError, began_s: float, timeout_s: float = CALL_TIMEOUT_S) -> EmbedqError | RedisError:
+    def _told(self, error: RedisError, began_s: float) -> EmbedqError | RedisError:
         lag_s = self._lag_s()
         # A pause of Redis makes the loop busy, too, with all who are told of it. Then nobody gets an answer.
-        others_are_answered = self._replied_s > began_s or lag_s >= min(timeout_s, self._round_trip_s)
+        others_are_answered = self._answered_s > began_s or lag_s >= ROUND_TRIP_S
         if isinstance(error, RedisTimeoutError) and lag_s > _LATE_S and others_are_answered:
             return Overloaded(
                 "This server was too busy to read the answer in time; try again.", retry_after_s=spread(3)
             )
         return translate(error)
 
-    async def _evaluate(self, operation: Operation[T], *, large: bool) -> Any:
-        clock = 0 if self.frozen_ms is None else f"@{self.frozen_ms}"
-        head, own = (0, ROOT, clock, operation.queue), own_arguments(operation)
+    async def _gathered(self, operation: Operation[Any]) -> list[Any]:
         try:
-            return await self._call(operation, large, ("EVALSHA", _sha(operation.script), *head), own)
+            async with asyncio.timeout(ROUND_TRIP_S):
+                reply: list[Any] = await self._perform(operation)
+        except TimeoutError:
+            raise RedisTimeoutError("no answer in time") from None
+        return reply
+
+    async def _perform(self, operation: Operation[Any]) -> Any:
+        clock = _clock(self.frozen_ms, 0)
+        replicas = self._replicas if operation.promised else None
+        try:
+            reply = await self._replies(_commands(operation, clock), replicas)
         except NoScriptError:
-            return await self._call(operation, large, ("EVAL", source(operation.script), *head), own)
+            reply = await self._replies(_commands(operation, clock, whole=True), replicas)
+        return reply[0] if operation.script else reply
 
-    async def _call(self, operation: Operation[T], large: bool, head: tuple[Any, ...], own: Sequence[Any]) -> Any:
-        if not large:
-            gatherer = self._promising if operation.promised else self._gatherer
-            return await (gatherer.merge(head, own) if operation.merges else gatherer.call(*head, *own))
-        reply = await self._alone(operation, *head, *own)
-        return reply[0] if operation.merges else reply
-
-    async def _alone(self, operation: Operation[T], *command: Any) -> Any:
-        if self._replicas is None or not operation.promised:
-            return await self._large.execute_command(*command)  # type: ignore[no-untyped-call]
-        async with self._large.pipeline(transaction=False) as pipeline:
-            for one in (command, *self._replicas.question()):
-                pipeline.execute_command(*one)
-            return _confirmed(self._replicas, *await pipeline.execute(raise_on_error=False))
+    async def _replies(self, commands: Sequence[Command], replicas: Replicas | None) -> list[Any]:
+        question = replicas.question() if replicas else []
+        if len(commands) == 1 and not question:
+            return [await self.client.execute_command(*commands[0])]  # type: ignore[no-untyped-call]
+        async with self.client.pipeline(transaction=False) as pipeline:
+            for command in (*commands, *question):
+                pipeline.execute_command(*command)
+            replies = await pipeline.execute(raise_on_error=False)
+        try:
+            return _confirmed(replies, len(commands), replicas)
+        except NotReplicated:
+            await self.find_master()  # this one may have been cut off
+            raise
 
     async def inspect(self) -> RedisFacts:
         """What Redis says of itself, and whose clock is ahead. Who asks meanwhile waits for the same answer.
@@ -377,27 +315,21 @@ class AsyncLedger:
         """
         # However many ask, they take one connection of the pool, which the subscriptions of everybody need too.
         if self._inspecting is None or self._inspecting.done():
-            self._inspecting = asyncio.create_task(self._inspect(), name="inspect redis")
+            self._inspecting = asyncio.create_task(self._within(CALL_TIMEOUT_S, self._inspect()), name="inspect redis")
         return await asyncio.shield(self._inspecting)
 
     async def _inspect(self) -> RedisFacts:
-        before_s = time.monotonic()
-        try:
-            async with asyncio.timeout(CALL_TIMEOUT_S), self.client.pipeline(transaction=False) as pipeline:
-                for command in (("TIME",), ("INFO",), ("CONFIG GET", "appendfsync")):
-                    pipeline.execute_command(*command)
-                began_s = time.time()
-                replies = await pipeline.execute(raise_on_error=False)
-                between_s = (began_s + time.time()) / 2
-        except RedisError as error:
-            raise self._told(error, before_s) from error
-        except TimeoutError:
-            raise self._told(RedisTimeoutError(), before_s) from None
+        async with self.client.pipeline(transaction=False) as pipeline:
+            for command in (("TIME",), ("INFO",), ("CONFIG GET", "appendfsync")):
+                pipeline.execute_command(*command)
+            began_s = time.time()
+            replies = await pipeline.execute(raise_on_error=False)
+            between_s = (began_s + time.time()) / 2
         clock, info, config = replies
         for reply in replies:
             # What this user may not ask, or a hosted service does not have, is left out. No script runs without TIME.
             if isinstance(reply, RedisError) and (reply is clock or not isinstance(reply, ResponseError)):
-                raise self._told(reply, before_s) from reply
+                raise reply
         seconds, microseconds = clock
         return RedisFacts(
             {} if isinstance(info, ResponseError) else info,
@@ -413,65 +345,35 @@ class AsyncLedger:
 
     async def close(self) -> None:
         """Closes the connections."""
-        for gatherer in {self._gatherer, self._promising}:
-            await gatherer.close()
+        await self._batcher.close()
         await self.client.aclose()
-        await self._large.aclose()
         if self._master is not None:
             await self._master.close()
 
 
-def _confirmed(replicas: Replicas, reply: Any, *answers: Any) -> Any:
-    error = reply if isinstance(reply, Exception) else replicas.doubt(answers)
+def _clock(frozen_ms: int | None, offset_ms: int) -> int | str:
+    return offset_ms if frozen_ms is None else f"@{frozen_ms}"
+
+
+def _commands(
+    operation: Operation[Any], clock: int | str, scripts: Path = SCRIPTS, *, whole: bool = False
+) -> Sequence[Command]:
+    """`whole`: with the text of the script, which Redis does not know yet."""
+    if not operation.script:
+        return operation.commands
+    head = ("EVAL", source(operation.script, scripts)) if whole else ("EVALSHA", sha(operation.script, scripts))
+    return [(*head, 0, ROOT, clock, operation.queue, *operation.arguments, *operation.gathers)]
+
+
+def _confirmed(replies: list[Any], count: int, replicas: Replicas | None) -> list[Any]:
+    """The first `count` replies, behind which the answers of replicas may be; raises the first error."""
+    errors = (reply for reply in replies[:count] if isinstance(reply, Exception))
+    error = next(errors, None) or (replicas.doubt(replies[count:]) if replicas else None)
     if error is not None:
         raise error
-    return reply
-
-
-def _client(
-    url: str,
-    refusals: Refusals,
-    master: AsyncMaster | None,
-    *,
-    max_connections: int,
-    socket_timeout: float | None,
-    pool_timeout: float | None,
-) -> redis.asyncio.Redis:
-    pool = redis.asyncio.BlockingConnectionPool.from_url(
-        url,
-        max_connections=max_connections,
-        timeout=pool_timeout,
-        socket_timeout=socket_timeout,
-        socket_connect_timeout=0.5,
-        # A restart of Redis leaves dead connections in the pool, and each is noticed only when it is used. One
-        # repetition opens it anew (the scripts are idempotent); a timeout is not repeated, so nothing takes longer.
-        retry=redis.asyncio.retry.Retry(NoBackoff(), 1, supported_errors=(RedisConnectionError,)),
-        **_keepalive(url),
-    )
-    pool.connection_class = watched_async(pool.connection_class, refusals, master)
-    return redis.asyncio.Redis.from_pool(pool)
+    return replies[:count]
 
 
 def _keepalive(url: str) -> dict[str, Any]:
     # A unix socket has no peer to lose, and redis-py refuses the option for it.
     return {} if url.startswith("unix:") else {"socket_keepalive": True}
-
-
-def own_arguments(operation: Operation[Any]) -> list[Any]:
-    """ARGV of a call behind what `lua/shared/base.lua` reads: those by name in the script's order, then the others.
-
-    Of an operation that merges their number comes first.
-
-    Raises:
-        ValueError: the script takes other names.
-    """
-    names = argument_names(operation.script)
-    try:
-        named = [operation.named[name] for name in names]
-    except KeyError:
-        named = []
-    if not len(names) == len(operation.named) == len(named):
-        raise ValueError(f"{operation.script}.lua takes {names}, not {tuple(operation.named)}")
-    # Enum members are str subclasses whose redis-py encoding would be their repr on some versions: plain str here.
-    values = [str(a) if isinstance(a, str) else a for a in (*named, *operation.arguments)]
-    return [len(values), *values] if operation.merges else values

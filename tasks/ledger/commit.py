@@ -40,9 +40,8 @@ def commit(
 ) -> Operation[CommitReply]:
     """Stores the outcomes of pieces, each only if `token` still holds it. A claim ends with its last piece.
 
-    Args:
-        spent: estimated tokens that the work took beyond its cost, which nobody knew before; its owner pays.
-        stream: the caller, for the case that nothing is ready: it lingers then for `linger_ms`, as with CLAIM. 0: not.
+    `spent`: estimated tokens that the work took beyond its cost, which nobody knew before; its owner pays. Where
+    nothing is ready, `stream`, which is the caller's, lingers for `linger_ms`, as with CLAIM; 0: it does not.
     """
     arguments: list[Argument] = [token, spent, stream, linger_ms, len(outcomes)]
     for o in outcomes:

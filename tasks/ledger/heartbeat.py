@@ -3,11 +3,11 @@
 import dataclasses
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 import orjson
 
-from tasks.ledger.scripts import Operation
+from tasks.ledger.scripts import Argument, Operation
 from tasks.model import Model
 
 
@@ -38,15 +38,6 @@ class Worker:
     storage_detail: str = ""
     """The same for people: what is wrong with the storage of this worker, and what to do."""
 
-    def to_json(self) -> bytes:
-        """As stored in Redis."""
-        return orjson.dumps(self)
-
-    @classmethod
-    def from_json(cls, data: bytes) -> Self:
-        """Inverse of `to_json`; fields of a newer version are ignored."""
-        return _from_json(cls, data)
-
 
 @dataclass(frozen=True, slots=True)
 class Loading:
@@ -67,14 +58,14 @@ class Loading:
     since: float
     step: str = ""
 
-    def to_json(self) -> bytes:
-        """As stored in Redis."""
-        return orjson.dumps(self)
 
-    @classmethod
-    def from_json(cls, data: bytes) -> Self:
-        """Inverse of `to_json`; fields of a newer version are ignored."""
-        return _from_json(cls, data)
+D = TypeVar("D", Worker, Loading)
+
+
+def described(kind: type[D], data: bytes) -> D:
+    """What a worker has said of itself, as Redis holds it: JSON. Fields of a newer version are ignored."""
+    names = {field.name for field in dataclasses.fields(kind)}
+    return kind(**{name: value for name, value in orjson.loads(data).items() if name in names})
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +97,9 @@ def join(queue: str, worker: Worker, model: Model | None, ttl_ms: int) -> Operat
     What an earlier process of this id held is lost now, not at the end of its lease. Where all workers have gone that
     served another model, their claims are taken back, and tasks that they have half done end when their turn comes.
     """
-    return _heartbeat(queue, "join", worker.id, ttl_ms, worker.to_json(), rate=worker.rate, model=model)
+    return _heartbeat(
+        queue, "join", worker_id=worker.id, ttl_ms=ttl_ms, rate=worker.rate, entry=orjson.dumps(worker), model=model
+    )
 
 
 def beat(
@@ -119,59 +112,59 @@ def beat(
     lease_ms: int = 0,
     counts: Mapping[str, int] | None = None,
 ) -> Operation[Pulse]:
-    """A worker with a loaded model says that it lives, and prolongs what it holds.
+    """A worker with a loaded model says that it lives, for `ttl_ms`.
 
-    Args:
-        tokens: of its claims; they are held for `lease_ms` more.
-        counts: what is to be added to the queue's totals (`overview.Queue.counters`, `ended`, `took`). A call that is
-            repeated after a lost reply adds them twice.
+    The claims of these `tokens` are held for `lease_ms` more. `counts` is added to the totals of the queue
+    (`overview.Queue.counters`, `ended`, `took`); a call that is repeated after a lost reply adds it twice.
     """
-    what = _heartbeat(queue, "beat", worker.id, ttl_ms, worker.to_json(), worker.rate, model, tokens, lease_ms, counts)
-    return what
+    return _heartbeat(
+        queue,
+        "beat",
+        worker_id=worker.id,
+        ttl_ms=ttl_ms,
+        rate=worker.rate,
+        entry=orjson.dumps(worker),
+        model=model,
+        tokens=tokens,
+        lease_ms=lease_ms,
+        counts=counts,
+    )
 
 
 def stop(queue: str, worker_id: str, counts: Mapping[str, int] | None = None) -> Operation[Pulse]:
     """A worker stops: it no longer counts as live, and its claims are given back. The last known rate stays."""
-    return _heartbeat(queue, "stop", worker_id, 0, b"{}", counts=counts)
+    return _heartbeat(queue, "stop", worker_id=worker_id, counts=counts)
 
 
 def watch(queue: str) -> Operation[Pulse]:
     """Housekeeping alone, by one who is no worker: expired leases, what is overdue, the bell."""
-    return _heartbeat(queue, "watch", "", 0, b"{}")
+    return _heartbeat(queue, "watch")
 
 
 def loading(queue: str, what: Loading, ttl_ms: int) -> Operation[Pulse]:
     """A worker says that it still loads; it does not count as live. To be repeated within `ttl_ms`."""
-    return _heartbeat(queue, "loading", what.id, ttl_ms, what.to_json())
+    return _heartbeat(queue, "loading", worker_id=what.id, ttl_ms=ttl_ms, entry=orjson.dumps(what))
 
 
 def _heartbeat(
     queue: str,
     what: str,
-    worker_id: str,
-    ttl_ms: int,
-    entry: bytes,
+    *,
+    worker_id: str = "",
+    ttl_ms: int = 0,
     rate: float = 0,
+    entry: bytes = b"{}",
     model: Model | None = None,
     tokens: Iterable[str] = (),
     lease_ms: int = 0,
     counts: Mapping[str, int] | None = None,
 ) -> Operation[Pulse]:
-    served = (model.to_json(), model.stamp) if model else (b"", "")
+    served: tuple[Argument, ...] = (model.to_json(), model.stamp) if model else (b"", "")
     own = (worker_id, ttl_ms, rate, entry, *served, what, lease_ms, orjson.dumps(counts or {}), *tokens)
 
     def read(reply: list[Any]) -> Pulse:
         is_served, bell_due, ready, leases, ended, more, *lost = reply
-        return Pulse(
-            bool(is_served), bool(bell_due), ready, leases, ended, bool(more), frozenset(token.decode() for token in lost)
-        )
+        tokens_lost = frozenset(token.decode() for token in lost)
+        return Pulse(bool(is_served), bool(bell_due), ready, leases, ended, bool(more), tokens_lost)
 
     return Operation(read, "heartbeat", queue, own)
-
-
-W = TypeVar("W", Worker, Loading)
-
-
-def _from_json(cls: type[W], data: bytes) -> W:
-    names = {field.name for field in dataclasses.fields(cls)}
-    return cls(**{name: value for name, value in orjson.loads(data).items() if name in names})

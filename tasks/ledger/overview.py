@@ -1,17 +1,21 @@
 """Figures of queues (`lua/overview.lua`) and accounts of owners. All frozen."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from tasks.ledger.heartbeat import Loading, Worker
+from tasks.errors import NotFound
+from tasks.item import DEFAULT_RATE
+from tasks.ledger.heartbeat import Loading, Worker, described
 from tasks.ledger.packed import numbers
 from tasks.ledger.redis_keys import owner_key
 from tasks.ledger.scripts import Operation
 from tasks.ledger.task import Lane
 from tasks.model import Model
 
+UNKNOWN_MODEL_MAX_TOKENS = 512
+"""Assumed of a model that no worker has loaded yet. It only prices texts."""
 _ENDED = ("ended_", "items_", "batches_", "ingestions_", "ingested_", "setbacks_")
 _LOWEST, _HIGHEST = 2, 27
 TOOK_BOUNDS_S = tuple(2**k / 1000 for k in range(_LOWEST, _HIGHEST + 1))
@@ -29,7 +33,7 @@ class Took:
 
 
 def took_counts(completed: Iterable[tuple[Lane, int]]) -> dict[str, int]:
-    """What a heartbeat adds to the totals for tasks that completed: lane, and milliseconds that it took (`Queue.took`)."""
+    """What a heartbeat adds to the totals (`Queue.took`) for tasks that completed: lane, and how many ms each took."""
     counts: dict[str, int] = {}
     for lane, ms in completed:
         bucket = min(max(_LOWEST, (ms - 1).bit_length() if ms > 0 else 0), _HIGHEST + 1)
@@ -55,6 +59,10 @@ class RedisUse:
     def memory_percent(self) -> int:
         """Memory in use, of `maxmemory`; 0 when there is no limit."""
         return 100 * self.used_bytes // self.limit_bytes if self.limit_bytes else 0
+
+
+def _nothing() -> Mapping[Lane, int]:
+    return dict.fromkeys(Lane, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,21 +92,36 @@ class Queue:
     """
 
     name: str
-    model: Model | None
-    workers: Sequence[Worker]
-    rate: float | None
-    backlog_cost: Mapping[Lane, int]
-    backlog_tasks: Mapping[Lane, int]
-    owners: Mapping[Lane, int]
-    backlog_bytes: int
-    leases: int
+    model: Model | None = None
+    workers: Sequence[Worker] = ()
     loading: Sequence[Loading] = ()
+    rate: float | None = None
+    backlog_cost: Mapping[Lane, int] = field(default_factory=_nothing)
+    backlog_tasks: Mapping[Lane, int] = field(default_factory=_nothing)
+    owners: Mapping[Lane, int] = field(default_factory=_nothing)
+    backlog_bytes: int = 0
+    leases: int = 0
     absent_ms: int | None = None
     counters: Mapping[str, int] = field(default_factory=dict)
     took: Mapping[Lane, Took] = field(default_factory=dict)
     ended: Mapping[str, int] = field(default_factory=dict)
     oldest_waiting_s: Mapping[Lane, float] = field(default_factory=dict)
     redis: RedisUse = RedisUse()
+
+    @property
+    def speed(self) -> float:
+        """Estimated tokens per second, or what is assumed of a model that nobody has measured yet."""
+        return self.rate or DEFAULT_RATE
+
+    @property
+    def max_tokens(self) -> int:
+        """The most tokens that the model reads of one text."""
+        return self.model.max_tokens if self.model else UNKNOWN_MODEL_MAX_TOKENS
+
+    def piece_cost(self, most: int, piece_s: float) -> int:
+        """Estimated tokens that one piece may hold: what one stream does in `piece_s`, but no more than `most`."""
+        streams = sum(worker.streams for worker in self.workers)
+        return max(1, min(most, int(piece_s * self.speed / max(1, streams))))
 
     @property
     def storage_outage(self) -> tuple[str, float, str] | None:
@@ -111,21 +134,21 @@ class Queue:
     @classmethod
     def from_reply(cls, row: list[Any], redis: RedisUse) -> Self:
         """From one row of `overview.lua`."""
-        name, model, packed, flat, leases, oldest_ms, workers, loading = row
+        name, model, packed, flat, leases, oldest_ms, workers, loading, absent_ms = row
         state = numbers(packed)
         counts = {key.decode(): int(value) for key, value in zip(flat[::2], flat[1::2], strict=True)}
         return cls(
             name=name.decode(),
             model=Model.from_json(model) if model else None,
-            workers=tuple(Worker.from_json(worker) for worker in workers),
+            workers=tuple(described(Worker, worker) for worker in workers),
             rate=float(state.get("rate", 0)) or None,
             backlog_cost=_by_lane(state, "cost"),
             backlog_tasks=_by_lane(state, "open"),
             owners=_by_lane(state, "owners"),
             backlog_bytes=int(state.get("bytes", 0)),
             leases=leases,
-            loading=tuple(Loading.from_json(one) for one in loading),
-            absent_ms=None if workers else int(state.get("absent", 0)) or None,
+            loading=tuple(described(Loading, one) for one in loading),
+            absent_ms=int(absent_ms) or None,
             counters={n: value for n, value in counts.items() if not n.startswith((*_ENDED, "took_"))},
             took=_took(counts),
             ended={n: value for n, value in counts.items() if n.startswith(_ENDED)},
@@ -141,10 +164,9 @@ def overview(*also: str) -> Operation[Mapping[str, Queue]]:
     """
 
     def read(reply: list[Any]) -> Mapping[str, Queue]:
-        (memory, batches, ingestions), *rows = reply
-        seen = numbers(memory)
-        reserved = sum(int(numbers(row[2]).get("reserved", 0)) for row in rows)
-        redis = RedisUse(int(seen.get("used", 0)), int(seen.get("limit", 0)), reserved, batches, ingestions)
+        (used, limit, batches, ingestions), *rows = reply
+        reserved = sum(numbers(row[2]).get("reserved", 0) for row in rows)
+        redis = RedisUse(int(used), int(limit), int(reserved), batches, ingestions)
         return {row[0].decode(): Queue.from_reply(row, redis) for row in rows}
 
     return Operation(read, "overview", "", also)
@@ -154,29 +176,19 @@ def overview(*also: str) -> Operation[Mapping[str, Queue]]:
 class Account:
     """What an owner has, of all kinds.
 
-    Attributes:
-        bytes: in Redis, of tasks, results and records.
-        stored, files: bytes and number of stored files.
-        jobs: open listed tasks, batches and ingestions.
-        revoked, purged: whether its key was revoked, or all that it has is to go.
-        numbers: all sums, by name.
+    `numbers`: by name; what is not there is 0. `bytes` in Redis, `stored` bytes and number of `files` in the storage,
+    open `jobs`, `revoked` or `purged` (above 0: it is), `debt` and more.
     """
 
-    bytes: int = 0
-    stored: int = 0
-    files: int = 0
-    jobs: int = 0
-    revoked: bool = False
-    purged: bool = False
-    numbers: Mapping[str, float] = field(default_factory=dict)
+    numbers: Mapping[str, int]
 
     def cost(self, queue: str, lane: Lane) -> int:
         """Estimated tokens that it has queued or running there."""
-        return int(self.numbers.get(f"cost:{queue}:{lane}", 0))
+        return self.numbers.get(f"cost:{queue}:{lane}", 0)
 
     def tasks(self, queue: str, lane: Lane) -> int:
         """Its open tasks there."""
-        return int(self.numbers.get(f"open:{queue}:{lane}", 0))
+        return self.numbers.get(f"open:{queue}:{lane}", 0)
 
 
 def read_account(owner: str) -> Operation[Account]:
@@ -184,11 +196,44 @@ def read_account(owner: str) -> Operation[Account]:
 
     def read(replies: list[Any]) -> Account:
         sums = numbers(replies[0])
-        counts = {name: int(sums.get(name, 0)) for name in ("bytes", "stored", "files", "jobs")}
-        marks = {name: bool(sums.get(name)) for name in ("revoked", "purged")}
-        return Account(**counts, **marks, numbers=sums)
+        return Account({name: int(number) for name, number in sums.items()})
 
     return Operation(read, commands=(("GET", owner_key(owner)),))
+
+
+_LIBRARY = "sentence-transformers/"
+"""The library finds its own models without it."""
+_SHOWN_CHARS, _MAX_NAMED = 200, 5
+
+
+def find_queue(name: str, own: Sequence[str], queues: Mapping[str, Queue]) -> Queue:
+    """The queue of the model that a caller names.
+
+    Args:
+        name: canonical, or an alias; one of the library's own models may go without `sentence-transformers/`.
+        own: the configured model's names, the canonical one first: known before any worker has told them.
+        queues: what the ledger knows, by canonical name.
+
+    Raises:
+        NotFound: nobody serves it; with the names of those that are served.
+    """
+    for wanted in (name, _LIBRARY + name):
+        for queue, names in _names(own, queues):
+            if wanted in names:
+                return queues.get(queue) or Queue(queue)
+    served = [own[0], *sorted(queues.keys() - {own[0]})]
+    more = f" and {len(served) - _MAX_NAMED} more, see GET /v1/models" if len(served) > _MAX_NAMED else ""
+    raise NotFound(
+        "model_not_found",
+        f"There is no model {name[:_SHOWN_CHARS]!r} here. This server serves {', '.join(served[:_MAX_NAMED])}{more}.",
+        param="model",
+    )
+
+
+def _names(own: Sequence[str], queues: Mapping[str, Queue]) -> Iterator[tuple[str, Collection[str]]]:
+    yield own[0], own
+    yield from ((name, (name,)) for name in queues)
+    yield from ((name, queue.model.aliases) for name, queue in queues.items() if queue.model)
 
 
 def _by_lane(state: Mapping[str, float], name: str) -> Mapping[Lane, int]:

@@ -70,29 +70,28 @@ def list_tasks(
 
     It looks at `look` entries at most, so a page may hold fewer although there are more.
     """
-
-    def entry(task_id: str, fields: Mapping[bytes, bytes]) -> Task | None:
-        return task_of(task_id, fields.get(b"s"), fields.get(b"m"))
-
-    return list_page("task", owner, entry, limit=limit, after=after, look=look, states=states)
+    return list_page("task", owner, task_of, limit=limit, after=after, look=look, states=states)
 
 
 def list_page(
     kind: str,
     owner: str,
-    entry: Callable[[str, Mapping[bytes, bytes]], R | None],
+    entry: Callable[[str, bytes, bytes], R | None],
     *,
     limit: int,
     after: str = "",
     look: int = LOOK,
     states: Sequence[State] = (),
 ) -> Operation[Page[R]]:
-    """The same of any kind of record. `entry`: from an id and its fields to what is listed; None: it is left out."""
+    """The same of any kind of record.
+
+    `entry`: from an id, its record, and a task's metadata or the name of a record's last change to what is listed.
+    """
     arguments = (kind, owner, after, limit, max(look, limit + 1), " ".join(states))
 
     def read(reply: list[Any]) -> Page[R]:
         until, more, *rows = reply
-        entries = (entry(row[0].decode(), fields_of(row[1:])) for row in rows)
+        entries = (entry(name.decode(), record, beside) for name, record, beside in rows)
         return Page(tuple(one for one in entries if one is not None), until.decode(), bool(more))
 
     return Operation(read, "list", "", arguments)

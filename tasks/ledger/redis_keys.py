@@ -9,10 +9,11 @@ So what counts is exact at every moment.
 
 Of a task:
 
-    R:task:{id}          hash    `s`: its record, packed; `m`: the client's metadata, JSON; `u{piece}`: "first items cost
-                                 deaths offset bytes token" of one that is not done, "-" for no token; `d{piece}`: its
-                                 payload; `v{first}+{items}`: an outcome; `x{first}`: JSON of its errors and truncations.
-                                 A part of piece 3 is 3a, 3b, …, and has the payload of 3, from `offset` on
+    R:task:{id}          hash    `s`: its record, packed; `m`: the client's metadata, JSON; `u{piece}`: "first items
+                                 cost deaths offset bytes token" of one that is not done, "-" for no token; `d{piece}`:
+                                 its payload; `v{first}+{items}`: an outcome; `x{first}`: JSON of its errors and
+                                 truncations. A part of piece 3 is 3a, 3b, …, and has the payload of 3, from `offset`
+                                 on
     R:due                zset    "kind:id" -> the next moment at which something must happen: deadline of an open task,
                                  end of life of an ended one, or of a record
     R:alias:{owner}:{name}  string  "id digest": a repetition of a request finds its task (or, with "kind:" in the name,

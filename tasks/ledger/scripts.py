@@ -1,4 +1,4 @@
-"""What is asked of Redis, as values: one call of a script in `lua/`, or a few plain commands, and how to read the reply."""
+"""What is asked of Redis, as values: a call of a script in `lua/`, or plain commands, and how to read the reply."""
 
 import re
 from collections.abc import Callable, Mapping

@@ -378,7 +378,7 @@ class Result:
 
     @cached_property
     def errors(self) -> Mapping[int, ItemError]:
-        """index -> error: the stored ones, and of an ended task those of all texts that are in no piece."""
+        """Index -> error: the stored ones, and of an ended task those of all texts that are in no piece."""
         if not self.task.state.terminal:
             return self.stored_errors
         lost = _CHANGED if self.task.model_changed else _LOST
