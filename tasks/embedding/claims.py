@@ -12,15 +12,14 @@ from tasks.drain.commit import Committer
 from tasks.drain.lanes import SMALL_PER_LARGE, OnlineCheck, RecentWork
 from tasks.drain.rate import MeasuredRate, longest_claim_s
 from tasks.drain.work import ClaimOnline, ClaimSize
-from tasks.embedding.half_done import HalfDone, TurnOver
-from tasks.embedding.rows import RowStore, Written
+from tasks.embedding.rows import RowStore
 from tasks.embedding.speed import PassBudget
-from tasks.embedding.units import RowUnit, TextUnit
+from tasks.embedding.units import UnitTexts, rows_of
 from tasks.encoder.encode import encode
-from tasks.encoder.interface import Encoder, EncoderBroken, EncodeStats, ModelInfo, Text, Vector
+from tasks.encoder.interface import Encoder, EncoderBroken, EncodeStats, ModelInfo, Text
 from tasks.gate import ALONE, Gate
-from tasks.item import FLOAT32_BYTES, cost
-from tasks.ledger import Claim, ClaimedUnit, Finished, Lane
+from tasks.item import FLOAT32_BYTES, Vector, cost
+from tasks.ledger import Claim, ClaimedUnit, CommitOutcome, Lane
 from tasks.pieces import weighed
 from tasks.process.liveness import Progress
 from tasks.process.stop import Stopping
@@ -51,7 +50,6 @@ class EmbeddingContext:
         passes: to be entered by each stream that touches a text.
         broken: set when the encoder cannot be used any more.
         stop: whether to stop.
-        half_done: suspects that take longer than a turn.
         online: work of the online lane, beside which claims of bulk work are smaller.
         small: small units of it, beside which passes of bulk work and of large units are.
     """
@@ -64,7 +62,6 @@ class EmbeddingContext:
     passes: Gate
     broken: threading.Event
     stop: Callable[[], bool]
-    half_done: HalfDone = field(default_factory=HalfDone)
     online: RecentWork = field(default_factory=RecentWork)
     small: RecentWork = field(default_factory=RecentWork)
 
@@ -120,7 +117,7 @@ class EmbeddingWork:
         self._encoder, self._store, self._stop = context.encoder, context.store, context.stop
         self._committer, self._budget = context.committer, context.budget
         self._longest_s = longest_claim_s(context.unit_s)
-        """After it a claim is given back where it is, and a suspect when its turn is over."""
+        """After it a claim is given back where it is."""
         self.rate = rate
         self.progress = Progress()
         self.totals = Totals()
@@ -150,7 +147,7 @@ class EmbeddingWork:
                 self._context.small.seen()
         try:
             return self._encode_and_commit(claim, claim_online)
-        except (Stopping, TurnOver):
+        except Stopping:
             self._committer.give_back(claim)
         except EncoderBroken:
             if self._context.broken.is_set():  # by a claim within this one, or beside it
@@ -212,97 +209,90 @@ class EmbeddingWork:
         if run.check_online is not None:
             run.check_online(most_s)
 
-    def _bytes(self, unit: TextUnit | RowUnit) -> int:
+    def _bytes(self, unit: UnitTexts) -> int:
         """Of its texts in memory, at most, and of their vectors."""
-        texts = (item.text for item in unit.items)
+        texts = [text.text for text in unit.texts]
         of_texts = sum(len(text) if text.isascii() else 4 * len(text) for text in texts)
-        return of_texts + len(unit.items) * FLOAT32_BYTES * self._encoder.info.dimension
+        return of_texts + len(texts) * FLOAT32_BYTES * self._encoder.info.dimension
 
-    def _read(self, run: _ClaimRun) -> Iterator[TextUnit | RowUnit]:
+    def _read(self, run: _ClaimRun) -> Iterator[UnitTexts]:
         """The units with their texts; without those whose rows cannot be read now."""
-        by_reference: list[tuple[ClaimedUnit, UnitReference]] = []
+        by_reference: list[tuple[ClaimedUnit, UnitReference, int]] = []
         for unit in run.claim.units:
-            reference = UnitReference.from_payload(unit.payload)
+            reference = rows_of(unit)
             if reference is None:
-                yield TextUnit.from_unit(unit)
+                yield UnitTexts.from_unit(unit)
             else:
-                by_reference.append((unit, reference))
+                by_reference.append((unit, reference, unit.items))
         row_units, checked = self._store.read(by_reference), time.monotonic()
         while True:
             with self.progress.outside():
-                row_unit = next(row_units, None)
-            if row_unit is None:
+                read = next(row_units, None)
+            if read is None:
                 return
-            yield row_unit
+            yield UnitTexts(*read, rows_of(read[0]))
             if time.monotonic() - checked > _CHECK_EVERY_S:  # only a bucket is so slow
                 self._between(run, _CHECK_EVERY_S)
                 checked = time.monotonic()
 
-    def _encode(self, run: _ClaimRun, units: Sequence[TextUnit | RowUnit]) -> int | None:
+    def _encode(self, run: _ClaimRun, units: Sequence[UnitTexts]) -> int | None:
         """Encodes and commits a portion; how many units are done with: without those that could not be stored now.
 
         None when Redis stayed away: the rest of the claim is given back when it is back.
         """
-        check_online, context = run.check_online, self._context
+        check_online = run.check_online
         if check_online is not None:
             check_online.resume()
 
-        def timed(some: Sequence[Text]) -> tuple[list[Vector], EncodeStats]:
-            began, online_s = time.monotonic(), check_online.spent_s if check_online else 0.0
-            vectors, stats = encode(
-                self._encoder,
-                some,
-                max_padded_tokens=self._budget.most if check_online is None else self._interrupted_tokens(),
-                gate=ALONE if run.claim.suspect else context.passes,
-                between=lambda: self._between(run),
-                finished=self.progress.step,
-            )
-            run.seconds += time.monotonic() - began - (check_online.spent_s - online_s if check_online else 0.0)
-            run.cost += self._encoded_cost(some, vectors)
-            return vectors, stats
-
-        items, began_ns = [item for unit in units for item in unit.items], time.time_ns()
-        if run.claim.suspect:
-            name = units[0].unit.task_id, units[0].unit.unit_id
-            vectors, stats = context.half_done.encode(name, items, timed, weight=self._cost_of, most=self._budget.most)
-        else:
-            vectors, stats = timed(items)
+        began, online_s = time.monotonic(), check_online.spent_s if check_online else 0.0
+        texts, began_ns = [text for unit in units for text in unit.texts], time.time_ns()
+        vectors, stats = encode(
+            self._encoder,
+            texts,
+            max_padded_tokens=self._budget.most if check_online is None else self._interrupted_tokens(),
+            gate=ALONE if run.claim.suspect else self._context.passes,
+            between=lambda: self._between(run),
+            finished=self.progress.step,
+        )
+        run.seconds += time.monotonic() - began - (check_online.spent_s - online_s if check_online else 0.0)
+        run.cost += self._encoded_cost(texts, vectors)
         if run.claim.trace is not None:
             of = {unit.unit.task_id for unit in units}
-            run.claim.trace.add("encode", began_ns, _described(self._encoder.info, items, stats), of=of)
+            run.claim.trace.add("encode", began_ns, _described(self._encoder.info, texts, stats), of=of)
         done = self._commit(run, units, vectors, stats)
         run.portions += 1
-        self.totals.add(stats, len(items))
+        self.totals.add(stats, len(texts))
         return done
 
     def _interrupted_tokens(self) -> int:
         return self._budget.interrupted(self.rate.tokens_per_s, urgent=self._context.small.expected)
 
     def _commit(
-        self, run: _ClaimRun, units: Sequence[TextUnit | RowUnit], vectors: Sequence[Vector], stats: EncodeStats
+        self, run: _ClaimRun, units: Sequence[UnitTexts], vectors: Sequence[Vector], stats: EncodeStats
     ) -> int | None:
-        texts: list[Finished] = []
-        rows: list[Written] = []
-        at = 0
+        outcomes, at = list[list[Vector]](), 0
         for unit in units:
-            own = vectors[at : at + len(unit.items)]
-            at += len(own)
-            if isinstance(unit, TextUnit):
-                texts.append(unit.finished(own))
-            else:
-                rows.append((unit, unit.outcomes(own)))
+            outcomes.append(unit.outcomes(vectors[at : at + len(unit.texts)]))
+            at += len(unit.texts)
+        rows = [(n, unit.reference, outcomes[n]) for n, unit in enumerate(units) if unit.reference is not None]
         with self.progress.outside():
             # Each portion has parts of its own: one of the same name would replace what is committed already.
-            parts = self._store.write(f"{run.claim.token}/{run.portions}", rows)
-        finished = [*texts, *parts]
+            parts = dict(self._store.write(f"{run.claim.token}/{run.portions}", rows))
+        done = [n for n, unit in enumerate(units) if unit.reference is None or n in parts]
+        finished = [units[n].finished(outcomes[n], parts.get(n)) for n in done]
         with self.progress.outside():  # while Redis is away it takes up to a lease
-            outcomes = self._committer.commit(
+            committed = self._committer.commit(
                 run.claim, finished, forward_passes=stats.forward_passes, padded_tokens=stats.padded_tokens
             )
-        if finished and not outcomes:
+        if finished and not committed:
             return None
-        if parts:
-            self._store.discard_stale(parts, outcomes[len(texts) :])
+        # Of tasks that have ended, or that another worker has.
+        kept = {
+            parts[n].part
+            for n, end in zip(done, committed, strict=True)
+            if n in parts and end is not CommitOutcome.STALE
+        }
+        self._store.discard({part.part for part in parts.values()} - kept)
         return len(finished)
 
     def _encoded_cost(self, items: Sequence[Text], vectors: Sequence[Vector]) -> int:

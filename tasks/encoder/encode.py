@@ -14,12 +14,11 @@ from tasks.encoder.interface import (
     ModelInfo,
     Text,
     Tokens,
-    Vector,
     is_out_of_memory,
 )
 from tasks.encoder.micro_batches import MicroBatch, plan
 from tasks.gate import ALONE, Gate, nothing
-from tasks.item import ItemError, Options
+from tasks.item import ItemError, Options, Vector
 from tasks.pieces import weighed
 from tasks.unshown import unshown
 
