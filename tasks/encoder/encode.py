@@ -15,11 +15,10 @@ from tasks.encoder.interface import (
     Float32Array,
     Text,
     Tokens,
-    Vector,
     is_out_of_memory,
 )
 from tasks.encoder.micro_batches import MicroBatch, plan
-from tasks.item import ItemError, Options
+from tasks.item import ItemError, Options, Vector
 from tasks.model import Model
 from tasks.pieces import weighed
 from tasks.unshown import unshown
