@@ -31,6 +31,7 @@ from tasks.worker.process.register import wait_for
 
 _log = logging.getLogger(__name__)
 
+
 class JobWorker:
     """The storage, a heartbeat, threads for steps and the sweep, one stream of jobs. Lives in the Celery child."""
 
@@ -54,10 +55,10 @@ class JobWorker:
             start,
             ledger,
             DOCUMENTS,
-            self._describe,
-            [progress],
-            self._claims.counted,
-            partial(self.wake, rang=False),
+            describe=self._describe,
+            progress=[progress],
+            counted=self._claims.counted,
+            wake=partial(self.wake, rang=False),
             model=None,
             lease_s=settings.lease_s,
             also_hangs=[HangWatch(lambda: self._stepper.moves, start.patience.work_s)],

@@ -179,7 +179,7 @@ class Streams:
         except consumer.breaks as error:
             _log.critical("this process cannot go on (%s); a new one takes over", error)
             consumer.broken.set()
-        except BaseException:  # the boundary of a thread: with one stream less a process looks healthy
+        except BaseException:  # noqa: BLE001 - the boundary of a thread: with one stream less a process looks healthy
             _log.exception("a stream failed; a new process takes over")
             consumer.broken.set()
         stream.close()
@@ -255,12 +255,12 @@ class Stream:
             if self._wait_ms:
                 self._wakeup.wait(self._wait_ms / 1000, self._stop)
 
-    def serve_online(self, *, small_only: bool = False) -> bool:
+    def serve_online(self, size: ClaimSize, *, no_lists: bool = False) -> bool:
         """Claims what the online lane has and does it; whether there was something. For work that can wait for it.
 
-        `small_only`: nothing that alone exceeds such a claim, for work of this kind itself.
+        `no_lists`: no pieces of several texts that alone reach the size, for work of this kind itself.
         """
-        taken = self._claim(self._work.claim_size(), online_only=True, small_only=small_only)
+        taken = self._claim(size, online_only=True, no_lists=no_lists)
         if taken.pieces:
             self._do(taken)
         return bool(taken.pieces)
@@ -272,9 +272,7 @@ class Stream:
             Stopping: Redis is away.
         """
         linger_ms = int(LINGER_S * 1000) if last and claim.token == self._own else 0
-        reply = self._claims.commit(
-            claim, outcomes, self.progress, spent=spent, stream=self._name, linger_ms=linger_ms
-        )
+        reply = self._claims.commit(claim, outcomes, self.progress, spent=spent, stream=self._name, linger_ms=linger_ms)
         self._wait_ms = reply.wait_ms
         return reply
 
@@ -310,7 +308,7 @@ class Stream:
         linger_s: float = 0,
         rang: bool = False,
         online_only: bool = False,
-        small_only: bool = False,
+        no_lists: bool = False,
     ) -> Claim:
         consumer, claims = self._consumer, self._claims
         request = ClaimRequest(
@@ -323,6 +321,7 @@ class Stream:
             linger_ms=int(linger_s * 1000),
             rang=rang,
             online_only=online_only,
+            no_lists=no_lists,
             rate=size.rate,
             stamp=consumer.stamp,
         )

@@ -1,4 +1,4 @@
-"""How a claim ends: it is committed, or given back. While Redis is away the call is repeated until a stop is asked for."""
+"""How a claim ends: it is committed, or given back. Where Redis is away, that waits until it is back."""
 
 import logging
 import threading

@@ -87,7 +87,9 @@ class EncodeClaims:
             self._shared.small.seen()
         check = None
         if (lists or not online) and not claim.pieces[0].deaths:
-            check = OnlineCheck(stream, self._shared.claims.stop, lists=lists)
+            check = OnlineCheck(
+                stream, self._small_size if lists else self.claim_size, self._shared.claims.stop, lists=lists
+            )
         run = _Run(self, self._shared, claim, stream, check)
         try:
             run.encode_and_commit()
@@ -97,6 +99,9 @@ class EncodeClaims:
         if run.done < len(claim.pieces):  # the storage is away
             stream.give_back(claim)
             run.pause()
+
+    def _small_size(self) -> ClaimSize:
+        return self.speed.claim_size(online=True, small=True)
 
     def _is_large(self, piece: Piece) -> bool:
         return piece.items > 1 and piece.cost >= self.speed.small_cost
@@ -220,7 +225,8 @@ class _Run:
         outcomes = [pieces[n].outcome(vectors[n], parts.get(n)) for n in stored]
         reply = self._stream.commit(self._claim, outcomes, last=last)
         # The other parts are of tasks that have ended, or that another worker has.
-        kept = {parts[n].part for n, code in zip(stored, reply.codes, strict=True) if n in parts and code is not CommitCode.STALE}
+        held = zip(stored, reply.codes, strict=True)
+        kept = {parts[n].part for n, code in held if n in parts and code is not CommitCode.STALE}
         self._shared.rows.discard({part.part for part in parts.values()} - kept)
         self.done += len(stored)
 

@@ -36,15 +36,22 @@ class OnlineCheck:
 
     Args:
         stream: does what it finds.
+        size: of what it claims.
         stop: whether to stop.
         lists: the other work is lists of the online lane, and gives way to small pieces alone.
         clock: in seconds.
     """
 
     def __init__(
-        self, stream: Stream, stop: Callable[[], bool], *, lists: bool = False, clock: Callable[[], float] = time.monotonic
+        self,
+        stream: Stream,
+        size: Callable[[], ClaimSize],
+        stop: Callable[[], bool],
+        *,
+        lists: bool = False,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._stream, self._stop, self._lists, self._clock = stream, stop, lists, clock
+        self._stream, self._size, self._stop, self._lists, self._clock = stream, size, stop, lists, clock
         self._times = SMALL_PER_LIST if lists else ONLINE_PER_BULK
         self._resumed = clock()
         self._overdrawn_s = 0.0
@@ -64,7 +71,7 @@ class OnlineCheck:
         began = self._clock()
         allowance = self._times * min(began - self._resumed, most_s) - self._overdrawn_s
         while self._clock() - began <= allowance and not self._stop():
-            if not self._stream.serve_online(small_only=self._lists):
+            if not self._stream.serve_online(self._size(), no_lists=self._lists):
                 break
         self._resumed = self._clock()
         spent_s = self._resumed - began

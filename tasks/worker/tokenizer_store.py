@@ -46,7 +46,7 @@ def keep_tokenizer_stored(
             if error.detail != logged:
                 _log.warning("ingestions wait for the tokenizer to be stored: %s", error.detail)
             logged, pause_s = error.detail, retry_s
-        except Exception:  # whatever it is, the worker serves texts all the same
+        except Exception:  # noqa: BLE001 - whatever it is, the worker serves texts all the same
             _log.exception("the tokenizer cannot be stored: documents cannot be cut for this model")
             return
         stopped.wait(pause_s)

@@ -110,6 +110,7 @@ class WorkerChild:
         role: Role,
         settings: Settings,
         worker_id: str,
+        *,
         folder: RunFolder,
         shared: SharedPage,
         patience: Patience,

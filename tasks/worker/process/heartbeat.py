@@ -54,11 +54,11 @@ class Heartbeat(threading.Thread):
         start: Start,
         ledger: Ledger,
         queue: str,
+        *,
         describe: Callable[[], Worker],
         progress: Sequence[Progress],
         counted: Callable[[], dict[str, int]],
         wake: Callable[[], None],
-        *,
         model: Model | None,
         lease_s: float,
         also_hangs: Sequence[HangWatch] = (),
@@ -135,8 +135,8 @@ class Heartbeat(threading.Thread):
 
     def _news(self) -> dict[str, int]:
         """What has been counted since the last beat that was heard."""
-        now = self._counted()
-        return {name: number - self._told.get(name, 0) for name, number in now.items() if number != self._told.get(name)}
+        now, told = self._counted(), self._told
+        return {name: number - told.get(name, 0) for name, number in now.items() if number != told.get(name)}
 
     def _turn(self) -> None:
         if self._parent_hangs():

@@ -42,6 +42,7 @@ _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 MOST_LOADS = 3
 """Deaths of a child while it loads, one after the other, before the worker ends: whoever supervises it has pauses of
 its own, and people look at exit codes."""
+MOST_NAMED = 3
 _SIGNAL = re.compile(r"signal (\d+)")
 
 
@@ -70,7 +71,15 @@ def run(role: Role, settings: Settings, patience: Patience) -> int:
     name_worker(worker_id)
     app = make_celery(settings, queues=(role.queue(settings),))
     deaths = Deaths(shared)
-    child = WorkerChild(role, settings, worker_id, folder, shared, patience, lambda: deaths.while_loading)
+    child = WorkerChild(
+        role,
+        settings,
+        worker_id,
+        folder=folder,
+        shared=shared,
+        patience=patience,
+        failed_loads=lambda: deaths.while_loading,
+    )
     app.task(name=DRAIN_TASK)(child.drain)
     _connect(child, shared, patience.stop_s)
     for logger in (logging.getLogger("multiprocessing"), logging.getLogger("celery.worker.request")):
@@ -125,10 +134,9 @@ class Deaths(logging.Filter):
             _log.error("worker process died (%s); a new one takes over", how)
             return
         with about_tasks(task_ids):
-            named = ", ".join(task_ids[:3]) + (f" and {len(task_ids) - 3} more" if len(task_ids) > 3 else "")
-            _log.error(
-                "worker process died (%s) while it worked on %s; its texts are tried again alone", how, named
-            )
+            more = len(task_ids) - MOST_NAMED
+            named = ", ".join(task_ids[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+            _log.error("worker process died (%s) while it worked on %s; its texts are tried again alone", how, named)
 
     def _died_while_loading(self, how: str) -> None:
         self.while_loading += 1

@@ -1,10 +1,11 @@
-"""How a worker joins: it says what it loads, waits for Redis and the storage, and warns of a Redis that may lose work."""
+"""How a worker joins: it says what it loads, waits for Redis and the storage, warns of a Redis that may lose work."""
 
 import logging
 import socket
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Self, TypeVar
 
 import redis
@@ -57,10 +58,8 @@ class LoadingNotice:
         began = said = time.monotonic()
         _log.info("loading %s (from %s)", self._what.model, self._what.source)
         while not self._done.is_set():
-            try:
+            with suppress(RedisUnavailable, RedisError):  # it is waited for once the model is loaded
                 self._ledger.run(loading(self._queue, self._what, int(LOADING_TTL_S * 1000)))
-            except (RedisUnavailable, RedisError):
-                pass  # it is waited for once the model is loaded
             self._done.wait(TELL_EVERY_S)
             now = time.monotonic()
             if now - said >= SAY_AGAIN_S:
