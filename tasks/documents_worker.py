@@ -1,11 +1,7 @@
 """The documents worker: `python -m tasks.documents_worker`. Work that needs no model: ingestions and batches.
 
-Its Celery side is in `process/`, its work in `documents/`.
+Its Celery side is in `worker/process/`, its work in `documents/`.
 """
-
-import gc
-
-gc.disable()  # as in `worker.py`
 
 import contextlib
 import ctypes
@@ -13,11 +9,9 @@ import sys
 
 from tasks.documents.process import JobWorker
 from tasks.errors import EmbedqError
-from tasks.ledger import DOCUMENTS
-from tasks.process import parent
-from tasks.process.role import Role
-
-gc.enable()
+from tasks.ledger.redis_keys import DOCUMENTS
+from tasks.worker.process import parent
+from tasks.worker.process.child import Role
 
 _PR_SET_DUMPABLE = 4
 
@@ -27,7 +21,6 @@ DOCUMENTS_WORKER = Role(
     queue=lambda _: DOCUMENTS,
     start=JobWorker.start,
     refusals=(EmbedqError,),
-    breaks=(),
 )
 
 

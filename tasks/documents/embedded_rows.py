@@ -5,18 +5,16 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from tasks.errors import NotStored
-from tasks.item import ItemError
+from tasks.item import ItemError, Vector
 from tasks.ledger.task import Committed, CommittedUnit
 from tasks.storage.row_file import Places
 from tasks.storage.storage import Storage
-from tasks.storage.vector_part import PartReference, RowError, RowOutcome, read_part
+from tasks.storage.vector_part import PartReference, read_part
 
 _ROWS_AT_ONCE = 64
-_UNPROCESSABLE = 422
-"""What the synchronous call answers for a text that kills its worker."""
 
-EmbeddedRow: TypeAlias = tuple[int, bytes, RowOutcome | RowError | ItemError]
-"""Number, line and outcome: vectors, the error that the endpoint would answer, or why it was never executed."""
+EmbeddedRow: TypeAlias = tuple[int, bytes, Vector | ItemError]
+"""Number, line and outcome: what became of its text, or why nothing did."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +59,7 @@ class EmbeddedRows:
         for offset, (line, outcome) in enumerate(zip(lines, outcomes, strict=True)):
             yield unit.first + offset, line, outcome
 
-    def _outcomes(self, unit: CommittedUnit) -> Sequence[RowOutcome | ItemError]:
+    def _outcomes(self, unit: CommittedUnit) -> Sequence[Vector | ItemError]:
         try:
             rows = read_part(self.storage, PartReference.from_json(unit.data))
         except NotStored:
@@ -74,8 +72,7 @@ class EmbeddedRows:
         for start in range(first, end, _ROWS_AT_ONCE):
             for offset, line in enumerate(self._lines(places, start, min(_ROWS_AT_ONCE, end - start))):
                 error = self.embedded.errors.get(start + offset)
-                failed = RowError(error.code, error.message, status=_UNPROCESSABLE) if error else self.unanswered
-                yield start + offset, line, failed
+                yield start + offset, line, Vector.failed(error) if error else self.unanswered
 
     def _lines(self, places: Places, first: int, count: int) -> list[bytes]:
         self.progress()

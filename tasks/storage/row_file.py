@@ -1,15 +1,15 @@
-"""Rows by reference: lines of a stored JSONL file, found through an index of their places.
+"""Rows by reference: texts in lines of a stored JSONL file, found through an index of their places.
 
 A unit of a batch holds no texts but a `UnitReference`, so Redis stays small whatever the file's size. The index is a
 stored object of 12 bytes per row, written when the file was checked: offset (u64) and length (u32) of the line without
-its line break, little-endian. Rows count from 0; blank lines are no rows.
+its line break, little-endian. Rows count from 0.
 """
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Self
+from typing import Any, Self
 
 import orjson
 
@@ -50,17 +50,20 @@ class UnitReference:
         return self.index.rpartition("/")[0]
 
 
+def row_of(text: str, options: Mapping[str, Any], **kept: Any) -> bytes:
+    """A row, without a line break: one text, and what is asked of its vector. `kept` is for whoever writes the row.
+
+    `options` has fields of `Options` and `input_type`, as far as they are not the defaults.
+    """
+    return orjson.dumps({"text": text, "options": options, **kept})
+
+
 class RowIndexWriter:
     """Writes an index: `with storage.writing(name) as file: index = RowIndexWriter(file.write)`."""
 
     def __init__(self, write: Callable[[bytes], object]) -> None:
         self._write = write
         self.rows = 0
-
-    def add(self, offset: int, length: int) -> None:
-        """The next row lies at `offset` bytes of the source and has `length` bytes, without its line break."""
-        self._write(_ENTRY.pack(offset, length))
-        self.rows += 1
 
     def add_lines(self, offset: int, lines: Sequence[bytes]) -> None:
         """The next rows follow each other from `offset` on, each with one byte for its line break."""

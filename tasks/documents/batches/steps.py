@@ -48,7 +48,7 @@ def embedding(batch: Batch, plan: Mapping[str, Any], settings: Settings) -> NewT
     """The task that encodes the rows of a batch as VALIDATE has planned it. It expires when the batch's window ends."""
     return rows_task(
         batch.task_id(Stage.EMBED),
-        Rows(plan["source"], plan["index"], plan["lines"], plan["units"]),
+        Rows(plan["source"], plan["index"], plan["texts"], plan["units"]),
         settings,
         model=plan["model"],
         owner=batch.owner,
@@ -190,7 +190,7 @@ def _validated(context: StepContext, batch: Batch) -> None:
     task = embedding(batch, plan, context.settings)
     if not submit(context, task):
         return
-    fields = {"model": plan["model"], "total": plan["lines"]}
+    fields = {"model": plan["model"], "total": plan["lines"], "texts": plan["texts"]}
     moved, status = context.ledger.run(
         move_batch(batch.id, BatchStatus.IN_PROGRESS, only_from=[BatchStatus.VALIDATING], fields=fields)
     )

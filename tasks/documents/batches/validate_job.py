@@ -1,4 +1,4 @@
-"""The job that checks a batch's input file and writes the index of its rows."""
+"""The job that checks a batch's input file and writes its texts as rows."""
 
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -15,7 +15,7 @@ from worker_config.settings import Settings
 
 
 def validate_batch(context: JobContext, batch_id: str) -> bytes:
-    """The outcome as JSON: `source`, `index`, `model`, `lines` and `units` of a good file, or `errors`.
+    """The outcome as JSON: `source`, `index`, `model`, `lines`, `texts` and `units` of a good file, or `errors`.
 
     Raises:
         Unavailable: it cannot be checked now.
@@ -39,16 +39,15 @@ def validate_batch(context: JobContext, batch_id: str) -> bytes:
     check = FileCheck(_models(context), FileLimits.from_settings(context.settings))
     with context.storage.writing(source) as copy, context.storage.writing(index) as file:
         rows = RowIndexWriter(file.write)
-        for line in _checked(_requests(context, record, only, check.limits.max_line_bytes), check):
-            rows.add(copy.size_bytes, len(line))
-            copy.write(line + b"\n")
+        for kept in _checked(_requests(context, record, only, check.limits.max_line_bytes), check):
+            rows.add_lines(copy.size_bytes, kept)
+            copy.write(b"".join(row + b"\n" for row in kept))
     if check.faults:
         context.storage.delete(source)
         context.storage.delete(index)
         return _failed(check.faults)
-    return orjson.dumps(
-        {"source": source, "index": index, "model": check.model, "lines": check.rows, "units": check.units}
-    )
+    counts = {"lines": check.lines, "texts": rows.rows}
+    return orjson.dumps({"source": source, "index": index, "model": check.model, **counts, "units": check.units})
 
 
 def _read(context: JobContext, record: FileRecord) -> Iterator[bytes]:
@@ -64,7 +63,7 @@ def _requests(
     return lines if only is None else with_ids(lines, ids_of(split_lines(_read(context, only), max_line_bytes)))
 
 
-def _checked(lines: Iterator[FileLine], check: FileCheck) -> Iterator[bytes]:
+def _checked(lines: Iterator[FileLine], check: FileCheck) -> Iterator[list[bytes]]:
     for line in lines:
         kept = check.add(line)
         if check.full:

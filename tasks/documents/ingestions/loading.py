@@ -42,14 +42,14 @@ from tasks.documents.sinks.sink import LoadDocument, LoadOutcome
 from tasks.documents.sources.page import duplicate
 from tasks.documents.sources.source import DocumentRef, ListedFault
 from tasks.errors import ModelChanged, NotStored
-from tasks.item import ItemError
+from tasks.item import ItemError, Vector
 from tasks.ledger import Then, operations
 from tasks.ledger.operations import read_committed
 from tasks.ledger.task import Committed
 from tasks.records.document_outcomes import DocumentOutcome, DocumentStatus
 from tasks.records.ingestion_operations import Move, move_ingestion
 from tasks.records.ingestions import ClosedPage, Ingestion, IngestionFault, IngestionStatus, PageInFlight, PageStage
-from tasks.storage.vector_part import PartReference, RowError, RowOutcome
+from tasks.storage.vector_part import PartReference
 
 _IN_PROGRESS = (IngestionStatus.IN_PROGRESS,)
 _LOADS = (IngestionStatus.IN_PROGRESS, IngestionStatus.CANCELLING)
@@ -200,9 +200,9 @@ def _with_vectors(
     for number, line, outcome in () if document.emptied else rows:
         if number < document.first:
             continue  # of a document that failed when it was cut half
-        if isinstance(outcome, RowOutcome) and outcome.error is None:
+        if isinstance(outcome, Vector) and outcome.vector is not None:
             chunks.append(chunk_of(line))
-            vectors.append(outcome.vectors)
+            vectors.append(outcome.vector)
         else:
             error = error or _error(outcome)
         if number == document.first + document.chunks - 1:
@@ -223,12 +223,12 @@ def _with_vectors(
 
 def _joined(vectors: Sequence[npt.NDArray[np.float32]], dimension: int) -> npt.NDArray[np.float32]:
     if len(vectors) == 1:  # as of most records
-        return vectors[0]
-    return np.concatenate(vectors) if vectors else np.empty((0, dimension), np.float32)
+        return vectors[0][np.newaxis]
+    return np.stack(vectors) if vectors else np.empty((0, dimension), np.float32)
 
 
-def _error(outcome: RowOutcome | RowError | ItemError) -> DocumentError:
-    error = (outcome.error or _NOT_EMBEDDED) if isinstance(outcome, RowOutcome) else outcome
+def _error(outcome: Vector | ItemError) -> DocumentError:
+    error = (outcome.error or _NOT_EMBEDDED) if isinstance(outcome, Vector) else outcome
     return DocumentError(error.code, error.message, "embedding")
 
 

@@ -10,7 +10,7 @@ from tasks.documents.document_error import DocumentError
 from tasks.documents.sources.source import DocumentRef, ListedFault
 from tasks.ledger.unit_cutting import UnitCutter
 from tasks.records.document_outcomes import DocumentOutcome, DocumentStatus, read_lines
-from tasks.storage.row_file import RowIndexWriter
+from tasks.storage.row_file import RowIndexWriter, row_of
 from tasks.storage.storage import Storage, Writer
 from tasks.unshown import unshown
 
@@ -137,7 +137,7 @@ def read_parsed(storage: Storage, name: str) -> Iterator[ParsedDocument]:
     return map(ParsedDocument.of_line, read_lines(storage, name))
 
 
-# Chunks as rows, in the form of the lines of a batch, so that model workers need not know what an ingestion is.
+# Chunks as rows, so that model workers need not know what an ingestion is.
 
 
 _HELD_BYTES = 256 * 1024
@@ -175,7 +175,7 @@ class ChunkRows:
 
     def add(self, chunk: Chunk) -> None:
         """Adds a chunk; raises like `Writer.write`."""
-        line = row_line(chunk, self._options)
+        line = row_of_chunk(chunk, self._options)
         self._held.append(line)
         self._held_bytes += len(line)
         self.tokens += chunk.token_count
@@ -191,14 +191,14 @@ class ChunkRows:
             self._held, self._held_bytes = [], 0
 
 
-def row_line(chunk: Chunk, options: Mapping[str, Any]) -> bytes:
+def row_of_chunk(chunk: Chunk, options: Mapping[str, Any]) -> bytes:
     """The row of a chunk, without a line break."""
     place = [chunk.index, chunk.start, chunk.end, chunk.page, chunk.headings, chunk.token_count, chunk.truncated]
-    return orjson.dumps({"body": {"input": chunk.text, **options}, "c": place})
+    return row_of(chunk.text, options, place=place)
 
 
 def chunk_of(line: bytes) -> Chunk:
-    """Inverse of `row_line`."""
+    """Inverse of `row_of_chunk`."""
     fields = orjson.loads(line)
-    index, start, end, page, headings, tokens, truncated = fields["c"]
-    return Chunk(index, fields["body"]["input"], start, end, page, tuple(headings), tokens, truncated)
+    index, start, end, page, headings, tokens, truncated = fields["place"]
+    return Chunk(index, fields["text"], start, end, page, tuple(headings), tokens, truncated)

@@ -1,4 +1,4 @@
--- Reads batches.   own: id...   reply: per id {hash, now, states of its tasks, rows of the running one that ended}
+-- Reads batches.   own: id...   reply: per id {hash, now, states of its tasks, texts of the running one that ended}
 local out = {}
 for i = FIRST + 1, #ARGV do
   local id, states = ARGV[i], {}

@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import orjson
 
 from tasks.documents.batches.steps import step_batches
@@ -16,13 +15,14 @@ from tasks.documents.context import JobContext, JobEnd, Pace, Postponed, StepCon
 from tasks.documents.jobs import JOBS
 from tasks.documents.sweep import sweep_litter
 from tasks.errors import EmbedqError, Unavailable
+from tasks.item import ItemError, Vector
 from tasks.ledger import DOCUMENTS, Claim, ClaimedUnit, Finished, Ledger, OutcomeKind, Then, operations
 from tasks.records.batches import Batch, BatchStatus, NewBatch, create_batch, new_batch_id, open_batches, read_batch
 from tasks.records.document_jobs import JobCall
 from tasks.records.files import FileRecord, Purpose, new_file_id, put_file, read_file, stored_name
 from tasks.storage.row_file import UnitReference, read_rows
 from tasks.storage.storage import Storage
-from tasks.storage.vector_part import PartWriter, RowError, RowOutcome, part_name
+from tasks.storage.vector_part import PartWriter, part_name
 from tests.integration.api.ledger_worker import DIMENSION, entry, vector
 from worker_config.settings import load_settings
 
@@ -41,7 +41,7 @@ def request(custom_id: str, texts: str | list[str], **body: Any) -> dict[str, An
 
 
 class Hands:
-    """One Redis, one storage. `bad` maps texts to errors; rows with them fail. Those with `deadly` ones kill.
+    """One Redis, one storage. `bad` maps texts to their errors. The `deadly` ones kill.
 
     `ran`: how often each job was begun, by kind and id; those in `deadly_jobs` kill too. `asked_again`: how often steps
     asked for the next round at once. `pace`: of jobs and steps.
@@ -52,7 +52,7 @@ class Hands:
         self.ledger = ledger
         self.storage = storage or Storage.open(str(folder))
         self.settings = load_settings(**({"served_name": MODEL, "unit_max_items": 4} | settings))
-        self.bad: dict[str, RowError] = {}
+        self.bad: dict[str, ItemError] = {}
         self.deadly: set[str] = set()
         self.deadly_jobs: set[str] = set()
         self.claims = 0
@@ -198,12 +198,12 @@ class Hands:
         for unit in claim.units:
             reference = UnitReference.from_payload(unit.payload)
             assert reference is not None
-            rows = read_rows(self.storage, reference, reference.first + unit.offset, unit.items)
-            bodies = [None if row.startswith(b"[") else orjson.loads(row)["body"] for row in rows]
-            if any(body["input"] in self.deadly for body in bodies if body and isinstance(body["input"], str)):
+            lines = read_rows(self.storage, reference, reference.first + unit.offset, unit.items)
+            rows = [orjson.loads(line) for line in lines]
+            if any(row.get("text") in self.deadly for row in rows):
                 self.ledger.run(operations.lose(MODEL, claim.token))
                 break
-            outcomes = [self._encode(body) for body in bodies]
+            outcomes = [self._encode(row) for row in rows]
             name = f"{part_name(reference, claim.token)}{unit.first}"
             with self.storage.writing(name) as file:
                 part = PartWriter(name, file.write, registered.revision).add(outcomes)
@@ -257,15 +257,12 @@ class Hands:
                 break
         return claim
 
-    def _encode(self, body: dict[str, Any] | None) -> RowOutcome:
-        if body is None:  # what the model worker finds no texts in
-            return RowOutcome.failed(RowError("invalid_request", "This line is no request for embeddings.", 400))
-        texts = [body["input"]] if isinstance(body["input"], str) else body["input"]
-        error = next((self.bad[text] for text in texts if text in self.bad), None)
-        if error is not None:
-            return RowOutcome.failed(error)
-        vectors = np.stack([vector(text)[: int(body.get("dimensions") or DIMENSION)] for text in texts])
-        return RowOutcome(vectors, tokens=len(texts), truncated=(0,) if texts[0].startswith("long") else ())
+    def _encode(self, row: dict[str, Any]) -> Vector:
+        text = row.get("text")
+        if text is None or text in self.bad:
+            return Vector.failed(self.bad[text] if text else ItemError("invalid_request", "This row has no text."))
+        dimension = int(row["options"].get("dimensions") or DIMENSION)
+        return Vector(vector(text)[:dimension], tokens=1, truncated=text.startswith("long"))
 
 
 def nothing_is_left(hands: Hands, batch: Batch) -> None:

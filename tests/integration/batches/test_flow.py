@@ -12,16 +12,17 @@ import pytest
 from tasks.documents.batches.steps import step
 from tasks.documents.sweep import RARELY_S
 from tasks.errors import NotStored
+from tasks.item import ItemError
 from tasks.ledger import Ledger, State, operations
 from tasks.ledger.operations import read_committed
 from tasks.records.batches import BatchStatus, Stage, delete_batch, move_batch, open_batches, read_batch
 from tasks.records.files import Purpose
-from tasks.storage.vector_part import PartReference, RowError
+from tasks.storage.vector_part import PartReference
 from tasks.wire.embedding_list import embedding_list, items
 from tests.integration.api.ledger_worker import vector
 from tests.integration.batches.hands import GRACE_S, HOUR_MS, MODEL, Hands, half_way, nothing_is_left, request
 
-TOO_LONG = RowError("input_too_long", "This text has 9 tokens; the model takes at most 8.", 400, "input")
+TOO_LONG = ItemError("input_too_long", "This text has 9 tokens; the model takes at most 8.")
 
 
 def test_every_line_is_answered_in_order(hands: Hands) -> None:
@@ -64,7 +65,8 @@ def test_rows_that_fail_go_into_the_error_file(hands: Hands) -> None:
     assert [line["custom_id"] for line in hands.lines(batch.output_file_id)] == ["0", "2", "3", "5", "6", "8", "9"]
     bad = hands.lines(batch.error_file_id)
     assert [line["custom_id"] for line in bad] == ["1", "4", "7"]
-    error = {"message": TOO_LONG.message, "type": "invalid_request_error", "param": "input", "code": "input_too_long"}
+    error = {"message": f"input[0]: {TOO_LONG.message}", "type": "invalid_request_error", "param": "input[0]"}
+    error["code"] = "input_too_long"
     assert [(line["response"]["status_code"], line["response"]["body"], line["error"]) for line in bad] == [
         (400, {"error": error}, None)
     ] * 3

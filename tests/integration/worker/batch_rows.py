@@ -5,32 +5,32 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import orjson
 
-from tasks.item import Options
+from tasks.item import Options, Vector
 from tasks.ledger import Admission, Lane, NewTask, NewUnit, operations
 from tasks.ledger.ids import new_task_id
 from tasks.ledger.operations import read_committed
-from tasks.storage.row_file import RowIndexWriter, UnitReference
+from tasks.storage.row_file import RowIndexWriter, UnitReference, row_of
 from tasks.storage.storage import Storage
-from tasks.storage.vector_part import PartReference, RowOutcome, read_part
+from tasks.storage.vector_part import PartReference, read_part
 from tests.ledger_client import LedgerClient
 
 BATCH = "batches/batch_1"
 
 
 def submit_rows(
-    client: LedgerClient, storage: Storage, bodies: Sequence[dict[str, Any]], *, unit_rows: int = 4, cost: int = 100
+    client: LedgerClient,
+    storage: Storage,
+    texts: Sequence[str | tuple[str, dict[str, Any]]],
+    *,
+    unit_rows: int = 4,
+    cost: int = 100,
 ) -> str:
-    """Stores the rows and a task of units that refer to them; its id."""
-    lines = [orjson.dumps({"custom_id": f"row-{n}", "body": body}) for n, body in enumerate(bodies)]
+    """Stores rows of texts, some with options, and a task of units that refer to them; its id."""
+    lines = [row_of(text, {}) if isinstance(text, str) else row_of(*text) for text in texts]
     storage.write("files/file-1", b"\n".join(lines))
-    offset = 0
     with storage.writing(f"{BATCH}/index.0") as file:
-        index = RowIndexWriter(file.write)
-        for line in lines:
-            index.add(offset, len(line))
-            offset += len(line) + 1
+        RowIndexWriter(file.write).add_lines(0, lines)
     units = [
         NewUnit(
             items=min(unit_rows, len(lines) - first),
@@ -52,11 +52,11 @@ def submit_rows(
     return client.ledger.run(operations.submit(submission)).task_id
 
 
-def outcomes(client: LedgerClient, storage: Storage, task_id: str) -> dict[int, RowOutcome]:
+def outcomes(client: LedgerClient, storage: Storage, task_id: str) -> dict[int, Vector]:
     """The rows that stand in parts, by their number. Fails when one stands there twice."""
     committed = client.ledger.run(read_committed(task_id))
     assert committed is not None
-    rows: dict[int, RowOutcome] = {}
+    rows: dict[int, Vector] = {}
     for unit in committed.units:
         part = read_part(storage, PartReference.from_json(unit.data))
         assert len(part) == unit.items

@@ -9,6 +9,7 @@ import pytest
 from tasks.documents.ingestions import ending
 from tasks.documents.sources.source import PageLimits
 from tasks.documents.stepper import STEPS_STREAM
+from tasks.item import ItemError
 from tasks.ledger import DOCUMENTS, Ledger, operations
 from tasks.records.document_outcomes import DocumentStatus
 from tasks.records.ingestion_operations import (
@@ -22,7 +23,6 @@ from tasks.records.ingestions import IngestionFault, IngestionStatus, PageStage
 from tasks.records.litter import due_litter
 from tasks.storage.model_files import read_tokenizer
 from tasks.storage.storage import Storage
-from tasks.storage.vector_part import RowError
 from tests.integration.api.ledger_worker import vector
 from tests.integration.batches.hands import GRACE_S, HOUR_MS, MODEL
 from tests.integration.documents.ingestions.hands import DATASET, IngestionHands, nothing_is_left
@@ -278,7 +278,7 @@ def test_a_dry_run_counts_and_loads_nothing(hands: IngestionHands) -> None:
 
 
 def test_all_failed_is_failed(hands: IngestionHands) -> None:
-    hands.bad["bad"] = RowError("encoding_failed", "No.", 422)
+    hands.bad["bad"] = ItemError("encoding_failed", "No.")
     made = hands.texts({"b": "bad"})
     hands.work()
     assert (hands.ingestion(made).status, hands.ingestion(made).error) == (S.FAILED, None)

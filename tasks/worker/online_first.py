@@ -1,17 +1,15 @@
-"""The online lane between two steps of work that can wait for it."""
+"""Work of the online lane between two passes of work that can wait for it."""
 
 import math
 import time
 from collections.abc import Callable
 
-from tasks.drain.work import ClaimOnline
-from tasks.errors import RedisUnavailable
-from tasks.ledger import Claim
+from tasks.worker.claim_loop import Stream
 
 ONLINE_PER_BULK = 7
 """Between two steps of bulk work the online lane gets at most this many times their duration."""
-SMALL_PER_LARGE = 3
-"""The same for small units of the online lane between two steps of its large ones. Both have callers who wait."""
+SMALL_PER_LIST = 3
+"""The same for small pieces of the online lane between two steps of lists. Both have callers who wait."""
 QUIET_AFTER_S = 10.0
 """Without an arrival. A caller that asks once a second is served as fast as one that asks a hundred times."""
 
@@ -21,7 +19,7 @@ class RecentWork:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._last: float | None = None
+        self._last = -math.inf
 
     def seen(self) -> None:
         """A claim of such work was taken."""
@@ -30,33 +28,31 @@ class RecentWork:
     @property
     def expected(self) -> bool:
         """Whether another one is likely."""
-        return self._last is not None and self._clock() - self._last < QUIET_AFTER_S
+        return self._clock() - self._last < QUIET_AFTER_S
 
 
 class OnlineCheck:
     """Serves the online lane between two steps of other work, without starving that work.
 
     Args:
-        work: does a claim.
-        claim_online: takes what may be served meanwhile.
+        stream: does what it finds.
+        size: of what it claims.
         stop: whether to stop.
-        times: the duration of the steps, that it may take. What a claim takes beyond that is missing later.
+        lists: the other work is lists of the online lane, and gives way to small pieces alone.
         clock: in seconds.
     """
 
     def __init__(
         self,
-        work: Callable[[Claim, ClaimOnline], object],
-        claim_online: ClaimOnline,
+        stream: Stream,
+        size: Callable[[], ClaimSize],
         stop: Callable[[], bool],
         *,
-        times: int = ONLINE_PER_BULK,
+        lists: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._work = work
-        self._claim_online = claim_online
-        self._stop = stop
-        self._times, self._clock = times, clock
+        self._stream, self._size, self._stop, self._lists, self._clock = stream, size, stop, lists, clock
+        self._times = SMALL_PER_LIST if lists else ONLINE_PER_BULK
         self._resumed = clock()
         self._overdrawn_s = 0.0
         self.spent_s = 0.0
@@ -67,17 +63,16 @@ class OnlineCheck:
         self._resumed = self._clock()
 
     def __call__(self, most_s: float = math.inf) -> None:
-        """`most_s`: of the time since it went on counts. A wait for the storage is no work that others make up for."""
+        """Between two steps. What a claim takes beyond the allowance is missing later.
+
+        `most_s`: of the time since the other work went on counts. A wait for the storage is no work that others make
+        up for.
+        """
         began = self._clock()
         allowance = self._times * min(began - self._resumed, most_s) - self._overdrawn_s
         while self._clock() - began <= allowance and not self._stop():
-            try:
-                claim = self._claim_online()
-            except RedisUnavailable:
+            if not self._stream.serve_online(self._size(), no_lists=self._lists):
                 break
-            if not claim.units:
-                break
-            self._work(claim, self._claim_online)
         self._resumed = self._clock()
         spent_s = self._resumed - began
         self._overdrawn_s = max(0.0, spent_s - allowance)

@@ -1,14 +1,12 @@
-"""How somebody who waits for work is woken without Celery: a subscription that is kept for the process's life."""
+"""How a thread that waits for work is woken without Celery: a subscription that is kept for the process's life."""
 
 import time
 from collections.abc import Callable
-from typing import cast
 
 import redis
 from redis.exceptions import RedisError
 
-from tasks.ledger import Ledger
-from tasks.ledger.keys import wake_channel
+from tasks.ledger.client import Ledger
 
 _STOP_CHECK_S = 0.2
 
@@ -17,21 +15,18 @@ _UNANSWERED = 5
 
 
 class Wakeup:
-    """One channel. Used by one thread only.
+    """One channel. Used by one thread only, which subscribes before it says that it waits."""
 
-    `stream`: that lingers, which subscribes before its first CLAIM; "": whoever waits for a bell of the queue.
-    """
-
-    def __init__(self, ledger: Ledger, queue: str, stream: str) -> None:
+    def __init__(self, ledger: Ledger, channel: str) -> None:
         self._client, self._refusals = ledger.client, ledger.refusals
         self._refusals_before = 0
-        self._channel = wake_channel(queue, stream, ledger.root)
+        self._channel = channel
         self._pubsub: redis.client.PubSub | None = None
 
     def open(self) -> None:
         """Subscribes, unless it is subscribed already, to the Redis that serves.
 
-        To be called before every slice: a registered lingerer without a subscription would be passed over.
+        Whoever is registered as waiting without a subscription would be passed over.
 
         Raises:
             redis.RedisError: Redis does not answer.
@@ -58,8 +53,8 @@ class Wakeup:
             return False
         return True
 
-    def wait(self, timeout_s: float, stop: Callable[[], bool]) -> bytes | None:
-        """Returns at the first wake-up, at the end of the time, or when `stop()` says so; the message, or None.
+    def wait(self, timeout_s: float, stop: Callable[[], bool]) -> None:
+        """Returns at the first wake-up, at the end of the time, or when `stop()` says so.
 
         A broken connection ends the wait at once, a half-open one after some pings; the next `open` makes a new one.
         """
@@ -67,18 +62,16 @@ class Wakeup:
         try:
             while (left := until - time.monotonic()) > 0 and not stop():
                 if self._pubsub is None:
-                    return None
+                    return
                 message = self._pubsub.get_message(timeout=min(left, _STOP_CHECK_S))
                 if message is not None and message["type"] == "message":
-                    while later := self._pubsub.get_message(timeout=0):
-                        if later["type"] == "message":
-                            message = later  # the latest alone counts
-                    return cast("bytes", message["data"])
+                    while self._pubsub.get_message(timeout=0):  # of one wait: they say nothing more
+                        pass
+                    return
                 if self._pubsub.health_check_response_counter > _UNANSWERED:
                     raise redis.ConnectionError("the subscription does not answer")
         except RedisError:
             self.close()
-        return None
 
     def close(self) -> None:
         """Ends the subscription."""

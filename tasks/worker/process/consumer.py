@@ -9,7 +9,7 @@ import time
 import warnings
 from collections.abc import Callable
 from queue import Empty
-from typing import Any, Protocol
+from typing import Any
 from uuid import uuid4
 
 from celery.exceptions import CPendingDeprecationWarning, WorkerLostError
@@ -36,20 +36,13 @@ _LACKING = (("properties",), ("delivery_tag",))
 """`KeyError`s of a message. All others are errors of the connection for kombu."""
 
 
-class Parent(Protocol):
-    """What the consumer needs of the worker that it belongs to."""
-
-    def turned(self) -> None:
-        """To be called regularly."""
-
-    def dropped(self, bells: int) -> None:
-        """So many messages since the start were no bells."""
-
-
 class PatientConsumer(Consumer):
-    """Waiting for the broker is not hanging; one that refuses (a replica, a full Redis) is waited for as well."""
+    """Waiting for the broker is not hanging; one that refuses (a replica, a full Redis) is waited for as well.
 
-    controller: Parent
+    Its controller is the parent, which is told of turns and of messages that are no bells.
+    """
+
+    controller: Any
     hub: Any
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

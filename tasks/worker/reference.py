@@ -9,7 +9,8 @@ import numpy as np
 from tasks.encoder.interface import Encoder, Float32Array, ModelLoadError
 from tasks.encoder.self_test import REFERENCES, worst_cosine
 from tasks.item import FLOAT32_BYTES
-from tasks.ledger import Ledger, operations
+from tasks.ledger.client import Ledger
+from tasks.ledger.read import reference
 
 MIN_COSINE = 0.999
 """Less than the self-test wants. The vectors are those of the plain library, perhaps of another version on another
@@ -27,7 +28,7 @@ def check_reference(ledger: Ledger, encoder: Encoder) -> None:
     if info.compute == "fake":
         return
     own = encoder.reference[:REFERENCES]
-    stored = ledger.run(operations.reference(info.revision, own.astype("<f4").tobytes()))
+    stored = ledger.run(reference(info.revision, own.astype("<f4").tobytes()))
     problem = difference(own, stored)
     if problem:
         raise ModelLoadError(

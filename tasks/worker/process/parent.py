@@ -1,31 +1,31 @@
-"""The Celery parent of a worker: how it starts, stops, and how one sees that it is alive.
+"""The Celery parent of a worker: how it starts and stops, how one sees that it is alive, what it says of its child.
 
 Every role has the same one: it consumes bells and keeps one child. It imports nothing heavy.
 """
 
 import contextlib
-import gc
 import itertools
 import logging
 import os
+import re
 import signal
 import warnings
 from types import FrameType
 from typing import Any, NoReturn
 
 import psutil
+from billiard.exceptions import WorkerLostError
 from celery import Celery, bootsteps, signals
 from celery.apps import worker as celery_worker
 from celery.platforms import SecurityWarning  # type: ignore[attr-defined]  # the stubs lack it
 
-from tasks.process.child import WorkerChild
-from tasks.process.consumer import ALIVE_EVERY_S, PatientConsumer
-from tasks.process.liveness import DEFAULT_PATIENCE, HangWatch, Patience
-from tasks.process.role import Role
-from tasks.process.run_files import RunFiles
-from tasks.process.stop import StopFlag
+from tasks.worker.process.child import Role, WorkerChild
+from tasks.worker.process.consumer import ALIVE_EVERY_S, PatientConsumer
+from tasks.worker.process.hangs import DEFAULT_PATIENCE, HangWatch, Patience
+from tasks.worker.process.ready_file import RunFolder
+from tasks.worker.process.stop import SharedPage
 from worker_config.celery_app import DRAIN_TASK, make_celery
-from worker_config.logs import write_refusal
+from worker_config.logs import name_worker, write_refusal
 from worker_config.settings import (
     CONFIGURATION_EXIT_CODE,
     OVERDUE_EXIT_CODE,
@@ -34,17 +34,20 @@ from worker_config.settings import (
     load_settings,
     set_library_defaults,
 )
+from worker_config.subject import about_tasks
 
 _log = logging.getLogger(__name__)
 
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+MOST_LOADS = 3
+"""Deaths of a child while it loads, one after the other, before the worker ends: whoever supervises it has pauses of
+its own, and people look at exit codes."""
+MOST_NAMED = 3
+_SIGNAL = re.compile(r"signal (\d+)")
 
 
 def main(role: Role, patience: Patience = DEFAULT_PATIENCE) -> int:
     """Entry point of a role's module; the exit code."""
-    # What was imported lives as long as the process. No round of the collector looks at it again: neither the last one
-    # of the interpreter, a sixth of a second of a stop, nor one in the child, which would then copy the pages.
-    gc.freeze()
     try:
         settings = load_settings(role.command)
     except SettingsError as error:
@@ -59,35 +62,101 @@ def main(role: Role, patience: Patience = DEFAULT_PATIENCE) -> int:
 
 def run(role: Role, settings: Settings, patience: Patience) -> int:
     """Runs a worker until it is told to stop; its exit code."""
-    files = RunFiles(settings.run_dir)
+    folder, shared = RunFolder(settings.run_dir), SharedPage()
     try:
-        files.take()
+        worker_id = folder.take()
     except OSError as error:
         write_refusal(f"embedq {role.command}", f"EMBEDQ_RUN_DIR={settings.run_dir}: {error.strerror or error}")
         return CONFIGURATION_EXIT_CODE
-    stop = StopFlag()
+    name_worker(worker_id)
     app = make_celery(settings, queues=(role.queue(settings),))
-    child = WorkerChild(role, settings, stop, patience)
+    deaths = Deaths(shared)
+    child = WorkerChild(
+        role,
+        settings,
+        worker_id,
+        folder=folder,
+        shared=shared,
+        patience=patience,
+        failed_loads=lambda: deaths.while_loading,
+    )
     app.task(name=DRAIN_TASK)(child.drain)
-    _connect(child, stop, patience.stop_s)
-    parent = _Parent(app, files, HangWatch(files.beat_at, settings.heartbeat_s + patience.child_s))
+    _connect(child, shared, patience.stop_s)
+    for logger in (logging.getLogger("multiprocessing"), logging.getLogger("celery.worker.request")):
+        logger.addFilter(deaths)
+    parent = _Parent(app, folder, shared, HangWatch(shared.beats, patience.child_s))
     parent.start()
     # The interpreter's end replaces handlers by the default action, which kills. It leaves what is ignored.
     for number in _STOP_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
-    failure = files.failure()
-    if failure is not None:
-        write_refusal(f"embedq {role.command}", failure)
-        return CONFIGURATION_EXIT_CODE
+    refusal = shared.refusal()
+    if refusal is not None:
+        message, code = refusal
+        write_refusal(f"embedq {role.command}", message)
+        return code
     # A child that left before Celery had counted it in looks like a failed start; whoever asked for a stop got one.
-    return 0 if stop else int(parent.exitcode or 0)
+    return 0 if shared.stopping() else int(parent.exitcode or 0)
 
 
-def _connect(child: WorkerChild, stop: StopFlag, stop_s: int) -> None:
+class Deaths(logging.Filter):
+    """Says in our words how a child has died, and with what in hand, in place of lines of billiard and Celery.
+
+    Their lines are the one place where they tell it. One of a child that loads ends the worker if it comes too often.
+    """
+
+    def __init__(self, shared: SharedPage) -> None:
+        super().__init__()
+        self._shared = shared
+        self.while_loading = 0
+        """How many children have died since one became ready."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Called with each record of their loggers; whether to log it."""
+        kind = record.exc_info[0] if isinstance(record.exc_info, tuple) else None
+        if kind is not None and issubclass(kind, WorkerLostError):
+            return False
+        if str(record.msg).startswith("Process %r pid:%r exited with") and isinstance(record.args, tuple):
+            self.say(str(record.args[-1]))
+            return False
+        return True
+
+    def say(self, how: str) -> None:
+        """A child has ended: `signal 9 (SIGKILL)` or `exitcode 70`."""
+        task_ids, loaded = self._shared.in_hand(), self._shared.loaded
+        self._shared.forget_child()
+        how = how.replace(" (", ", ").rstrip(")")
+        if loaded:
+            self.while_loading = 0
+        elif not self._shared.stopping():
+            self._died_while_loading(how)
+            return
+        if not task_ids:
+            _log.error("worker process died (%s); a new one takes over", how)
+            return
+        with about_tasks(task_ids):
+            more = len(task_ids) - MOST_NAMED
+            named = ", ".join(task_ids[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+            _log.error("worker process died (%s) while it worked on %s; its texts are tried again alone", how, named)
+
+    def _died_while_loading(self, how: str) -> None:
+        self.while_loading += 1
+        number = _SIGNAL.match(how)
+        killed = f"was killed ({how})" if number else f"ended ({how})"
+        advice = "; out of memory? Raise the worker's memory limit, or set a smaller EMBEDQ_MODEL" if number else ""
+        if self.while_loading < MOST_LOADS:
+            _log.error("worker process %s while loading%s", killed, advice)
+            return
+        message = f"The worker process {killed} while loading, {MOST_LOADS} times in a row{advice}."
+        # As a shell says it, and as the runbook looks for it: 137 is SIGKILL.
+        self._shared.refuse(message, 128 + int(number[1]) if number else OVERDUE_EXIT_CODE)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _connect(child: WorkerChild, shared: SharedPage, stop_s: int) -> None:
     def shutting_down(**_: Any) -> None:
-        if not stop:  # whoever asks again does not get more time
+        if not shared.stopping():  # whoever asks again does not get more time
             _limit_stop(stop_s)
-        stop.set()
+        shared.stop()
 
     def keep_our_logging(**_: Any) -> None:
         """A receiver of `setup_logging` keeps Celery from replacing ours."""
@@ -122,12 +191,14 @@ class _Parent(celery_worker.Worker):
 
     Args:
         app: whose bells it consumes.
-        files: it touches the alive file from its own loop, and while it waits for the broker.
+        folder: it touches the alive file from its own loop, and while it waits for the broker.
+        shared: with its children.
         child_hangs: a watch over the child's heartbeat.
     """
 
-    def __init__(self, app: Celery, files: RunFiles, child_hangs: HangWatch) -> None:
-        self._files = files
+    def __init__(self, app: Celery, folder: RunFolder, shared: SharedPage, child_hangs: HangWatch) -> None:
+        self._folder = folder
+        self._shared = shared
         self._child_hangs = child_hangs
         app.steps["worker"].add(_Alive)
         super().__init__(
@@ -162,17 +233,17 @@ class _Parent(celery_worker.Worker):
         container is paused, and kill the child when it goes on; the parent is paused with it. Celery forks another
         child.
         """
-        self._files.touch_alive()
+        self._folder.touch_alive()
+        self._shared.turn()
         if self._child_hangs():
             _log.critical(
                 "the child's heartbeat has not turned for %.0f s; replacing the child", self._child_hangs.patience_s
             )
-            self._files.clear_beat()
             _kill_children()
 
     def dropped(self, bells: int) -> None:
         """So many messages since the start were no bells."""
-        self._files.set_dropped_bells(bells)
+        self._shared.dropped = bells
 
 
 class _Alive(bootsteps.StartStopStep):

@@ -1,13 +1,12 @@
-"""Who hangs? The one place that decides whether a parent, its child, a stream or a step stands still for too long.
+"""Who hangs? The one place that says how long a parent, its child or its work may stand still.
 
-A watch compares readings: of the files of a worker (`run_files.py`), of the claims of a stream (`Progress`, below), of
-the steps of a documents worker. The heartbeat asks the watches over the parent and the work, and the parent asks the
-one over the heartbeat.
+A watch compares readings: of the page that parent and child share, of the steps of streams and of the documents worker.
+The heartbeat asks the watches over the parent and the work, and the parent asks the one over the heartbeat.
 """
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -21,10 +20,10 @@ class Patience:
 
     Attributes:
         parent_s: without a turn of the parent's loop. Celery does not notice a half-open socket of the broker.
-        child_s: without a turn of the child's heartbeat, beyond the time between two: something holds its interpreter
-            for ever. Far above the longest turn, that of a Redis that hangs.
-        outside_s: in a call that has a time limit of its own: a storage that never answers must not hold a process
-            for ever either.
+        child_s: without a turn of the child's heartbeat: something holds its interpreter for ever. Far above the
+            longest turn, that of a Redis that hangs.
+        work_s: without a step of a claim or a job. Its lease ran out long before; its process is replaced, which costs
+            a load of the model.
         stop_s: between the word to stop and the end. Below the usual patience with SIGTERM (Compose: 30 s). A stop
             takes about a second. Only a Redis that hangs takes longer, many timeouts in a row, and claims then come
             back by their leases anyway.
@@ -32,7 +31,7 @@ class Patience:
 
     parent_s: float = 30.0
     child_s: float = 120.0
-    outside_s: float = 300.0
+    work_s: float = 300.0
     stop_s: int = 15
 
 
@@ -72,20 +71,19 @@ class HangWatch:
         return self._still_s >= self.patience_s
 
 
-def any_hangs(watches: list[Callable[[], bool]]) -> Callable[[], bool]:
-    """A watch over all of these. It calls each of them every time: one that is not called measures nothing."""
-    return lambda: True in [hangs() for hangs in watches]
-
-
 class Progress:
     """The claims that a stream holds, and a counter of its steps. Leases are renewed only while the counter moves.
 
     A hung kernel holds the stream's thread, the counter stands still, and the lease runs out; a long job renews it.
+
+    Args:
+        work_on: told the ids of the tasks in hand whenever they change.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, work_on: Callable[[Sequence[str]], None] = lambda _: None) -> None:
+        self._work_on = work_on
         self._lock = threading.Lock()
-        self._tokens: set[str] = set()
+        self._held: dict[str, Sequence[str]] = {}
         self._steps = 0
         self._renewed_at = -1
         self._outside = False
@@ -104,41 +102,33 @@ class Progress:
             self._outside = False
             self._steps += 1
 
-    def hold(self, token: str) -> None:
-        """A claim has been taken."""
-        with self._lock:
-            self._tokens.add(token)
-        self._steps += 1
+    @contextmanager
+    def holding(self, token: str, task_ids: Sequence[str]) -> Iterator[None]:
+        """A claim is in hand until the block ends: committed or given back."""
+        self._change(token, task_ids)
+        try:
+            yield
+        finally:
+            self._change(token, None)
 
-    def drop(self, token: str) -> None:
-        """A claim has ended: committed, given back or lost."""
+    def _change(self, token: str, task_ids: Sequence[str] | None) -> None:
         with self._lock:
-            self._tokens.discard(token)
+            if task_ids is None:
+                del self._held[token]
+            else:
+                self._held[token] = task_ids
+            self._work_on([name for names in self._held.values() for name in names])
         self._steps += 1
-
-    def held(self) -> tuple[str, ...]:
-        """The claims in hand."""
-        with self._lock:
-            return tuple(self._tokens)
 
     def to_renew(self) -> tuple[str, ...]:
-        """The claims whose leases to renew now: none unless the stream moved since the last call."""
+        """Tokens of the claims whose leases to renew now: none unless the stream moved since the last call."""
         steps = self._steps
         if steps == self._renewed_at and not self._outside:
             return ()
         self._renewed_at = steps
-        return self.held()
+        with self._lock:
+            return tuple(self._held)
 
-    def hang_watch(
-        self, patience_s: float, *, outside_s: float, clock: Callable[[], float] = time.monotonic
-    ) -> Callable[[], bool]:
-        """A watch over the claims in hand. `outside_s`: the patience with what is done `outside`."""
-        return any_hangs(
-            [
-                HangWatch(lambda: self._reading(outside=False), patience_s, clock),
-                HangWatch(lambda: self._reading(outside=True), outside_s, clock),
-            ]
-        )
-
-    def _reading(self, *, outside: bool) -> int | None:
-        return self._steps if self.held() and self._outside is outside else None
+    def reading(self) -> int | None:
+        """For a `HangWatch`: None without a claim."""
+        return self._steps if self._held else None

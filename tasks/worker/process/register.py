@@ -1,0 +1,106 @@
+"""How a worker joins: it says what it loads, waits for Redis and the storage, warns of a Redis that may lose work."""
+
+import logging
+import socket
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Self, TypeVar
+
+import redis
+from redis.exceptions import RedisError
+
+from tasks.errors import RedisUnavailable, Unavailable
+from tasks.ledger.client import Ledger
+from tasks.ledger.durability import RedisFacts
+from tasks.ledger.heartbeat import Loading, loading
+from tasks.worker.process.stop import Stopping
+
+T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
+
+_RETRY_S = 1.0
+SAY_AGAIN_S = 30.0
+TELL_EVERY_S = 5.0
+LOADING_TTL_S = 20.0
+
+
+class LoadingNotice:
+    """A model is being loaded while the `with` block lasts: said in the log at once and again, and in the ledger.
+
+    Args:
+        ledger: of the process.
+        queue: the served name.
+        worker_id: who loads.
+        model: what.
+        source: from where, in words.
+    """
+
+    def __init__(self, ledger: Ledger, queue: str, worker_id: str, model: str, source: str) -> None:
+        self._ledger = ledger
+        self._queue = queue
+        self._what = Loading(worker_id, socket.gethostname(), model, source, time.time())
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="loading", daemon=True)
+
+    def __enter__(self) -> Self:
+        """Says it."""
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """It is loaded, or cannot be: whoever joins or stops takes the notice away."""
+        self._done.set()
+
+    def _run(self) -> None:
+        began = said = time.monotonic()
+        _log.info("loading %s (from %s)", self._what.model, self._what.source)
+        while not self._done.is_set():
+            with suppress(RedisUnavailable, RedisError):  # it is waited for once the model is loaded
+                self._ledger.run(loading(self._queue, self._what, int(LOADING_TTL_S * 1000)))
+            self._done.wait(TELL_EVERY_S)
+            now = time.monotonic()
+            if now - said >= SAY_AGAIN_S:
+                said = now
+                _log.info("still loading %s (from %s), for %.0f s", self._what.model, self._what.source, now - began)
+
+
+def wait_for(place: str, call: Callable[[], T], *, while_raises: type[Unavailable], stop: Callable[[], bool]) -> T:
+    """The result of `call`, which is repeated every second while it raises this error; others go through.
+
+    Each reason is logged once, with the name of the place that is waited for.
+
+    Raises:
+        Stopping: a stop was asked for first.
+    """
+    logged = ""
+    while not stop():
+        try:
+            return call()
+        except while_raises as error:
+            if error.detail != logged:
+                _log.warning("waiting for %s: %s", place, error.detail)
+            logged = error.detail
+            time.sleep(_RETRY_S)
+    raise Stopping
+
+
+def warn_about_durability(client: redis.Redis) -> list[str]:
+    """Logs, and returns, one warning for each setting of the server with which accepted work can be lost.
+
+    Hosted services refuse to tell their settings; there is no warning then.
+    """
+    try:
+        facts = RedisFacts(client.info())
+    except RedisError:
+        return []
+    warnings = [
+        f"Redis has {check.name} {check.detail}; {check.advice} (docs/operations.md)."
+        for check in facts.settings()
+        if not check.fine
+    ]
+    for warning in warnings:
+        _log.warning("%s", warning)
+    return warnings
