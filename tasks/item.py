@@ -54,7 +54,7 @@ _DEFAULTS = Options()
 
 
 @dataclass(frozen=True, slots=True)
-class ItemError:
+class TextError:
     """Why one text has no vector. `code` is stable; `message` says what to do and holds nothing of the text.
 
     Codes of the model: `invalid_dimensions`, `unknown_prompt`, `input_too_long`, `no_tokens`, `out_of_memory`,

@@ -192,11 +192,11 @@ def test_every_error_code_is_described_with_its_status() -> None:
 
 
 def item_codes() -> set[str]:
-    """First arguments of `ItemError` in the source, and what scripts write by themselves."""
+    """First arguments of `TextError` in the source, and what scripts write by themselves."""
     calls = [
         node for file in source_files("api", "tasks") for node in ast.walk(file.tree) if isinstance(node, ast.Call)
     ]
-    made = [call for call in calls if isinstance(call.func, ast.Name) and call.func.id == "ItemError"]
+    made = [call for call in calls if isinstance(call.func, ast.Name) and call.func.id == "TextError"]
     firsts = [call.args[0] for call in made if call.args and isinstance(call.args[0], ast.Constant)]
     return {str(first.value) for first in firsts} | set(re.findall(r'\[%s,"(\w+)"', LUA))
 

@@ -25,7 +25,7 @@ from tasks.errors import (
     StorageFull,
     TooMany,
 )
-from tasks.item import FLOAT32_BYTES, ItemError
+from tasks.item import FLOAT32_BYTES, TextError
 from tasks.ledger import replies
 from tasks.ledger.answers import pieces_of
 from tasks.ledger.keys import SCHEMA_VERSION
@@ -81,7 +81,7 @@ class Finished:
     kind: OutcomeKind
     outcome: bytes
     tokens: int = 0
-    errors: Mapping[int, ItemError] = field(default_factory=dict)
+    errors: Mapping[int, TextError] = field(default_factory=dict)
     truncated: Sequence[int] = ()
     failed_in_part: int = 0
 

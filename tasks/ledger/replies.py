@@ -7,25 +7,25 @@ import numpy as np
 import orjson
 
 from tasks.errors import ModelChanged
-from tasks.item import FLOAT32_BYTES, ItemError, Options
+from tasks.item import FLOAT32_BYTES, Options, TextError
 from tasks.ledger.task import ClaimedUnit, Committed, CommittedUnit, Lane, Result, State, Task, TaskPage
 
 _END_ERRORS = {
-    State.CANCELLED: ItemError(
+    State.CANCELLED: TextError(
         "cancelled", "The task was cancelled before this item was encoded. Submit it again if you need it."
     ),
-    State.EXPIRED: ItemError(
+    State.EXPIRED: TextError(
         "expired", "The task's deadline passed before this item was encoded. Submit it with more time."
     ),
 }
-_CHANGED = ItemError(
+_CHANGED = TextError(
     ModelChanged.code,
     "Workers came to serve another model before this item was encoded. Submit all items again: vectors of different "
     "models cannot be compared.",
 )
 _LANES = {lane.encode(): lane for lane in Lane}
 _STATES = {state.encode(): state for state in State}
-_LOST = ItemError("internal_error", "This item ended without a vector. Submit it again, and report it.")
+_LOST = TextError("internal_error", "This item ended without a vector. Submit it again, and report it.")
 
 
 def fields_from_reply(flat: Sequence[bytes]) -> dict[str, bytes]:
@@ -126,10 +126,10 @@ def id_page_from_reply(reply: list[Any]) -> tuple[list[str], bool]:
 
 def _split(
     fields: Mapping[str, bytes],
-) -> tuple[list[tuple[int, int, bytes]], dict[int, ItemError], list[int]]:
+) -> tuple[list[tuple[int, int, bytes]], dict[int, TextError], list[int]]:
     """Of a result hash: (first item, number of items, bytes) of its units, errors by index, truncated indexes."""
     parts: list[tuple[int, int, bytes]] = []
-    errors: dict[int, ItemError] = {}
+    errors: dict[int, TextError] = {}
     truncated: list[int] = []
     for name, value in fields.items():
         if name[0] == "v":
@@ -137,7 +137,7 @@ def _split(
             parts.append((int(first), int(items), value))
         else:
             extra = orjson.loads(value)
-            errors |= {index: ItemError(code, message) for index, code, message in extra["errors"]}
+            errors |= {index: TextError(code, message) for index, code, message in extra["errors"]}
             truncated += extra["truncated"]
     return parts, errors, truncated
 

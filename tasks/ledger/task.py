@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 
-from tasks.item import DEFAULT_RATE, ItemError, Options
+from tasks.item import DEFAULT_RATE, Options, TextError
 from worker_config.traces import ClaimTrace
 
 
@@ -225,7 +225,7 @@ class Result:
 
     task: Task
     vectors: npt.NDArray[np.float32]
-    errors: Mapping[int, ItemError]
+    errors: Mapping[int, TextError]
     truncated: frozenset[int]
 
 
@@ -250,7 +250,7 @@ class Committed:
 
     task: Task
     units: Sequence[CommittedUnit]
-    errors: Mapping[int, ItemError]
+    errors: Mapping[int, TextError]
 
     def returned(self) -> dict[str, Any] | None:
         """What the job of this task returned; None when it has not ended, or failed."""

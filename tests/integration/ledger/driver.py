@@ -11,7 +11,7 @@ import orjson
 import redis
 
 from tasks.errors import EmbedqError
-from tasks.item import ItemError
+from tasks.item import TextError
 from tasks.ledger import (
     Claim,
     ClaimedUnit,
@@ -64,7 +64,7 @@ def finished(unit: ClaimedUnit, mark: float = 0) -> Finished:
 
 def failed(unit: ClaimedUnit, code: str = "boom") -> Finished:
     """The outcome of a unit whose items all failed."""
-    errors = {unit.first + i: ItemError(code, "it did not work") for i in range(unit.items)}
+    errors = {unit.first + i: TextError(code, "it did not work") for i in range(unit.items)}
     return Finished(unit=unit, kind=OutcomeKind.VECTORS, outcome=b"", errors=errors)
 
 
