@@ -15,7 +15,6 @@ from tasks.errors import EmbedqError, Invalid, RequestError
 
 B = TypeVar("B", bound=BaseModel)
 
-MAX_METADATA_PAIRS = 16
 _SHOWN_CHARS = 64
 _NOTHING: Mapping[str, Callable[[Any], object]] = MappingProxyType({})
 
@@ -46,8 +45,6 @@ def validated(
     for name, prepared in prepare.items():
         if name in present:
             present[name] = prepared(present[name])
-    for name in ("metadata", "filter"):
-        _require_few_pairs(name, present.get(name))
     try:
         return kind.model_validate(present)
     except ValidationError as error:
@@ -127,11 +124,6 @@ def _unknown(fields: Iterable[str], kind: type[BaseModel]) -> tuple[str, str] | 
 
 def _unknown_parameter(where: str, shown: str, hint: str) -> Invalid:
     return Invalid("unknown_parameter", f"There is no field {where + shown!r}; {hint}", param=where + shown)
-
-
-def _require_few_pairs(name: str, value: object) -> None:
-    if isinstance(value, dict) and len(value) > MAX_METADATA_PAIRS:
-        raise Invalid("invalid_value", f"{name} has {len(value):,} pairs; {MAX_METADATA_PAIRS} are taken.", param=name)
 
 
 def translated(problem: ErrorDetails) -> RequestError:
