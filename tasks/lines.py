@@ -39,7 +39,8 @@ def split_lines(
     held: list[AnyStr] = []
     size_bytes, end_bytes = 0, size_of(line_end)
     for piece in pieces:
-        *parts, rest = piece.split(line_end)
+        parts: list[AnyStr] = piece.split(line_end)
+        rest = parts.pop()
         for part in parts:
             size_bytes += size_of(part)
             held.append(part)
