@@ -30,11 +30,9 @@ class Options(NamedTuple):
 
     def to_text(self) -> str:
         """Compact form for the task hash: only what differs from the default; '' for the defaults."""
-        if self == _DEFAULTS:
-            return ""
         defaults = self._field_defaults
         changed = {name: value for name, value in self._asdict().items() if value != defaults[name]}
-        return orjson.dumps(changed).decode()
+        return orjson.dumps(changed).decode() if changed else ""
 
     def unfit(self, dimension: int, prompts: Collection[str]) -> Literal["dimensions", "prompt_name"] | None:
         """Which of these a model cannot serve that has such vectors and prompts; None: it serves all of them."""
@@ -48,9 +46,6 @@ class Options(NamedTuple):
         if not text:
             return cls()
         return cls(**{name: value for name, value in orjson.loads(text).items() if name in cls._fields})
-
-
-_DEFAULTS = Options()
 
 
 @dataclass(frozen=True, slots=True)
