@@ -6,7 +6,7 @@ import numpy as np
 import orjson
 import pytest
 
-from tasks.item import ItemError, Options
+from tasks.item import Options, TextError
 from tasks.ledger import CommitOutcome, Finished, Lane, NewUnit, OutcomeKind, State, operations
 from tests.integration.ledger.driver import LEASE_MS, TTL_MS, Driver, failed, finished, rows, unchanging
 from tests.ledger_builders import worker_entry
@@ -158,13 +158,13 @@ def test_partial_failure_completes_the_task_with_errors(driver: Driver) -> None:
         kind=OutcomeKind.VECTORS,
         outcome=rows(unit),
         tokens=30,
-        errors={1: ItemError("boom", "why")},
+        errors={1: TextError("boom", "why")},
         truncated=[2],
     )
     assert driver.commit(claim, [outcome]) == [CommitOutcome.COMMITTED]
     result = driver.result(task_id)
     assert (result.task.state, result.task.completed, result.task.failed) == (State.COMPLETED, 2, 1)
-    assert result.errors == {1: ItemError("boom", "why")}
+    assert result.errors == {1: TextError("boom", "why")}
     assert result.truncated == {2}
 
 

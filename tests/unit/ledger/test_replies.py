@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tasks.item import ItemError, Options
+from tasks.item import Options, TextError
 from tasks.ledger import ClaimedUnit, Finished, Lane, OutcomeKind, State, replies
 
 NOW_MS = 1_900_000_000_000
@@ -35,7 +35,7 @@ def rows(*values: float) -> bytes:
     return np.array([[v, v] for v in values], dtype="<f4").tobytes()
 
 
-def extra(errors: dict[int, ItemError], truncated: list[int]) -> bytes:
+def extra(errors: dict[int, TextError], truncated: list[int]) -> bytes:
     unit = ClaimedUnit("t", "0", 0, 1, 1, 1, 0, Options(), b"[]")
     return Finished(unit=unit, kind=OutcomeKind.VECTORS, outcome=b"", errors=errors, truncated=truncated).extra()
 
@@ -97,7 +97,7 @@ def test_what_is_missing_of_an_ended_task_has_the_error_of_its_end(state: str, c
 
 
 def test_a_failed_item_keeps_its_own_error_and_a_row_of_nan() -> None:
-    boom = ItemError("boom", "it did not work")
+    boom = TextError("boom", "it did not work")
     stored = {"v0+4": rows(0, float("nan"), 2, 3), "x0": extra({1: boom}, [2, 3])}
     result = replies.result_from_reply("t", reply(stored, state="cancelled"))
     assert result is not None
@@ -107,7 +107,7 @@ def test_a_failed_item_keeps_its_own_error_and_a_row_of_nan() -> None:
 
 
 def test_a_task_without_a_single_vector_has_dimension_0() -> None:
-    boom = ItemError("boom", "it did not work")
+    boom = TextError("boom", "it did not work")
     result = replies.result_from_reply("t", reply({"x0": extra(dict.fromkeys(range(4), boom), [])}, state="failed"))
     assert result is not None
     assert result.vectors.shape == (4, 0)

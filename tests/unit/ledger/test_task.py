@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.item import ItemError, Options
+from tasks.item import Options, TextError
 from tasks.ledger import ClaimedUnit, Finished, ModelEntry, OutcomeKind, State, WorkerEntry
 from tests.ledger_builders import model_entry, worker_entry
 
@@ -74,7 +74,7 @@ def test_errors_and_truncations_are_stored_beside_the_vectors() -> None:
         kind=OutcomeKind.VECTORS,
         outcome=b"",
         tokens=1,
-        errors={4: ItemError("c", "m")},
+        errors={4: TextError("c", "m")},
         truncated=[5],
     )
     assert orjson.loads(done.extra()) == {"errors": [[4, "c", "m"]], "truncated": [5]}
