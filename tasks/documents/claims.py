@@ -5,14 +5,14 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
-from tasks.documents.context import JobContext, JobEnd, Pace
+from tasks.documents.context import JobContext, Pace
 from tasks.documents.jobs import Job
 from tasks.documents.rounds import place_of
 from tasks.drain.commit import Committer
 from tasks.drain.work import ClaimOnline, ClaimSize
 from tasks.errors import DiskFull, EmbedqError, InternalError, RedisUnavailable, StorageUnavailable, Unavailable
 from tasks.item import ItemError
-from tasks.ledger import DOCUMENTS, Claim, ClaimedUnit, Finished, Ledger, OutcomeKind, Then, operations
+from tasks.ledger import DOCUMENTS, Claim, ClaimedUnit, Finished, Ledger, OutcomeKind, operations
 from tasks.process.liveness import Progress
 from tasks.process.stop import Stopping
 from tasks.records.document_jobs import JOB_COST, JobCall
@@ -33,7 +33,7 @@ _USUAL = Pace()
 
 
 class JobWork:
-    """Runs the jobs of claims, one after the other. One thread. `send_bell` never raises."""
+    """Runs the jobs of claims, one after the other. One thread."""
 
     def __init__(
         self,
@@ -45,7 +45,6 @@ class JobWork:
         committer: Committer,
         progress: Progress,
         stop: Callable[[], bool],
-        send_bell: Callable[[str], None] = lambda _: None,
         pace: Pace = _USUAL,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -56,7 +55,6 @@ class JobWork:
         self._committer = committer
         self._progress = progress
         self._stop = stop
-        self._send_bell = send_bell
         self._pace = pace
         self._clock = clock
         self.done = 0
@@ -79,11 +77,10 @@ class JobWork:
             for unit in claim.units:
                 began_ns = time.time_ns()
                 with self._progress.outside():  # its limit is the heartbeat's patience with work that hangs
-                    finished, then = self._charged(unit, claim.token)
+                    finished = self._charged(unit, claim.token)
                 if claim.trace is not None:
                     claim.trace.add("job", began_ns, _described(unit, finished))
-                for queue in self._committer.commit_job(claim, finished, then):
-                    self._send_bell(queue)
+                self._committer.commit(claim, [finished])
                 self.done += 1
             self.storage_error, self._waits_for = ("", 0.0), ""
         except Stopping:
@@ -104,7 +101,7 @@ class JobWork:
             self._progress.drop(claim.token)
         return True
 
-    def _charged(self, unit: ClaimedUnit, token: str) -> tuple[Finished, Then]:
+    def _charged(self, unit: ClaimedUnit, token: str) -> Finished:
         """What came of it. Its owner pays for the time it took: a job is claimed at a cost that is the same for all."""
         began = self._clock()
         finished = self._finished(unit, token)
@@ -114,19 +111,19 @@ class JobWork:
                 self._ledger.run(operations.charge(DOCUMENTS, unit.task_id, seconds - JOB_COST))
         return finished
 
-    def _finished(self, unit: ClaimedUnit, token: str) -> tuple[Finished, Then]:
+    def _finished(self, unit: ClaimedUnit, token: str) -> Finished:
         try:
-            end = self._run(unit, token)
+            outcome = self._run(unit, token)
         except Unavailable:  # however long: the job waits for it
             raise
         except EmbedqError as error:
-            return failed_job(unit, error), Then()
+            return failed_job(unit, error)
         try:
-            return Finished(unit, OutcomeKind.JOB, end.outcome), end.then
+            return Finished(unit, OutcomeKind.JOB, outcome)
         except ValueError:  # it would fail in the same way each time
-            return failed_job(unit, InternalError("A job returned no JSON object.")), Then()
+            return failed_job(unit, InternalError("A job returned no JSON object."))
 
-    def _run(self, unit: ClaimedUnit, token: str) -> JobEnd:
+    def _run(self, unit: ClaimedUnit, token: str) -> bytes:
         call = JobCall.from_payload(unit.payload)
         job = self._jobs.get(call.kind)
         if job is None:
@@ -141,8 +138,7 @@ class JobWork:
             pace=self._pace,
         )
         self._moved()
-        end = job(context, call.id)
-        return end if isinstance(end, JobEnd) else JobEnd(end)
+        return job(context, call.id)
 
     def _moved(self) -> None:
         self._progress.step()

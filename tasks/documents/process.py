@@ -56,7 +56,6 @@ class JobWorker:
             committer=committer,
             progress=progress,
             stop=start.stop,
-            send_bell=start.send_bell,
         )
         consumer = Consumer(
             ledger=ledger,

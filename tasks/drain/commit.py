@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import TypeVar
 
 from tasks.errors import RedisUnavailable
-from tasks.ledger import Claim, CommitOutcome, Finished, Ledger, Then, operations
+from tasks.ledger import Claim, CommitOutcome, Finished, Ledger, operations
 
 T = TypeVar("T")
 
@@ -58,21 +58,6 @@ class Committer:
         if stale:
             _log.info("%d of %d units were cancelled, expired or taken over meanwhile", stale, len(outcomes))
         return outcomes
-
-    def commit_job(self, claim: Claim, finished: Finished, then: Then) -> Sequence[str]:
-        """The queues for which to send a bell; none when Redis stayed away, and the claim is owed."""
-        operation = operations.commit_job(self._queue, claim.token, finished, then)
-        began_ns = time.time_ns()
-        committed = self._patiently(lambda: self._ledger.run(operation), self._patience_s)
-        if committed is None:
-            _log.warning("Redis stayed away: a job is given back when it is back")
-            self.owe(claim.token)
-            return ()
-        if claim.trace is not None:
-            claim.trace.add("commit", began_ns, {"embedq.units.stale": int(committed.outcome is CommitOutcome.STALE)})
-        if committed.outcome is CommitOutcome.STALE:
-            _log.info("a job was cancelled, expired or taken over meanwhile")
-        return committed.bells_due
 
     def give_back(self, claim: Claim) -> None:
         """The rest of the claim is anybody's again, and its attempts do not count."""

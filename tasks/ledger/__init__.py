@@ -5,7 +5,7 @@
 
 from tasks.ledger.executor import AsyncLedger, Ledger
 from tasks.ledger.keys import ANONYMOUS, DOCUMENTS, ENDED_CHANNEL, SCHEMA_VERSION
-from tasks.ledger.operations import CommitOutcome, Finished, JobCommit, OutcomeKind, Then
+from tasks.ledger.operations import CommitOutcome, Finished, OutcomeKind
 from tasks.ledger.overview import ModelEntry, ModelOverview, WorkerEntry
 from tasks.ledger.task import (
     Admission,
@@ -39,7 +39,6 @@ __all__ = [
     "ClaimedUnit",
     "CommitOutcome",
     "Finished",
-    "JobCommit",
     "KeyAdmission",
     "KeyRoom",
     "Lane",
@@ -54,7 +53,6 @@ __all__ = [
     "SubmitReply",
     "Task",
     "TaskPage",
-    "Then",
     "Watched",
     "WorkerEntry",
 ]

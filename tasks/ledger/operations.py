@@ -118,31 +118,6 @@ class CommitOutcome(IntEnum):
     """An earlier call of the same claim had already committed it, with the same outcome."""
 
 
-@dataclass(frozen=True, slots=True)
-class Then:
-    """What happens together with the commit of a job, or never.
-
-    Attributes:
-        tasks: the job's successors. They are stored whatever waits already: they belong to work that was let in before.
-            Of their `admission` only `vector_bytes` counts; they have no alias, no deadline and no metadata.
-        ingestion: id of a record to be changed; "": of none.
-        move: how, as JSON (`tasks.records.ingestion_operations.Move`). Where the record is no longer as the move
-            expects, the job is committed all the same, and nothing is changed or enqueued.
-    """
-
-    tasks: Sequence[NewTask] = ()
-    ingestion: str = ""
-    move: bytes = b""
-
-
-@dataclass(frozen=True, slots=True)
-class JobCommit:
-    """What COMMIT did with a job. `bells_due`: queues for which the caller must send a bell message."""
-
-    outcome: CommitOutcome
-    bells_due: Sequence[str]
-
-
 T = TypeVar("T")
 Argument = str | bytes | int | float
 
@@ -235,7 +210,14 @@ def _unit_arguments(submission: NewTask) -> list[Argument]:
 
 
 def successors(tasks: Sequence[NewTask]) -> list[Argument]:
-    """Arguments of a script that enqueues `tasks` with something else, see `Then.tasks`."""
+    """Arguments of a script that enqueues `tasks` with a change that it makes.
+
+    They are stored whatever waits already: they belong to work that was let in before. Of their `admission` only
+    `vector_bytes` counts.
+
+    Raises:
+        ValueError: one has an alias, a deadline or metadata, or is listed.
+    """
     arguments: list[Argument] = []
     for task in tasks:
         if task.alias or task.deadline_in_ms or task.metadata or task.listed:
@@ -281,6 +263,16 @@ def read_result(task_id: str) -> Operation[Result | None]:
 def read_committed(task_id: str) -> Operation[Committed | None]:
     """State and committed units of one task; None when the ledger does not hold it."""
     return Operation("read", "", (1, task_id), lambda reply: replies.committed_from_reply(task_id, reply[0]))
+
+
+def read_all_committed(task_ids: Sequence[str]) -> Operation[list[Committed | None]]:
+    """The same of several tasks, in the order asked for."""
+    ids = tuple(task_ids)
+
+    def read(reply: list[Any]) -> list[Committed | None]:
+        return [replies.committed_from_reply(task_id, row) for task_id, row in zip(ids, reply, strict=True)]
+
+    return Operation("read", "", (1, *ids), read)
 
 
 def list_tasks(
@@ -426,31 +418,11 @@ def commit(
     queue: str, token: str, finished: Sequence[Finished], *, forward_passes: int = 0, padded_tokens: int = 0
 ) -> Operation[list[CommitOutcome]]:
     """Stores the outcomes of units, each only if `token` still holds it. The reply has one outcome per unit."""
-    arguments = _commit_arguments(token, finished, Then(), forward_passes, padded_tokens)
-    return Operation("commit", queue, arguments, lambda reply: [CommitOutcome(code) for code in reply])
-
-
-def commit_job(queue: str, token: str, finished: Finished, then: Then) -> Operation[JobCommit]:
-    """Stores the outcome of a job, and does in the same step what follows it.
-
-    A call that is repeated, or whose token no longer holds the job, changes and enqueues nothing.
-    """
-
-    def read(reply: list[Any]) -> JobCommit:
-        outcome, *queues = reply
-        return JobCommit(CommitOutcome(outcome), tuple(name.decode() for name in queues))
-
-    return Operation("commit", queue, _commit_arguments(token, [finished], then, 0, 0), read)
-
-
-def _commit_arguments(
-    token: str, finished: Sequence[Finished], then: Then, forward_passes: int, padded_tokens: int
-) -> tuple[Argument, ...]:
-    arguments: list[Argument] = [token, forward_passes, padded_tokens, len(finished), then.ingestion, then.move]
+    arguments: list[Argument] = [token, forward_passes, padded_tokens]
     for f in finished:
         u = f.unit
         arguments += [u.task_id, u.unit_id, u.first, u.items, f.failed, f.tokens, f.extra(), f.outcome]
-    return (*arguments, *successors(then.tasks))
+    return Operation("commit", queue, tuple(arguments), lambda reply: [CommitOutcome(code) for code in reply])
 
 
 def release(queue: str, token: str) -> Operation[bool]:

@@ -1,20 +1,13 @@
 -- Stores units' outcomes, each only if the token still holds it.
--- own: token forward_passes padded_tokens units ingestion move, then per unit: id unit first items failed tokens extra
---      outcome, then successors (shared/enqueue.lua) of the first unit
--- reply: per unit 1 committed, 2 was already, the same, 0 not yours any more; then the queues for which a bell is due
--- What follows the first unit happens with its commit or never: `move` changes the ingestion (JSON, see
--- shared/ingestions.lua), and the successors are enqueued. Where the ingestion is no longer as the move expects,
--- neither happens.
--- uses: accounts answers ending enqueue ingestions
-local MOVED_MS = 60000      -- a job's outcome is kept so long when its ingestion has moved: for a repeated commit alone
-local token, units, ingestion = arg(1), tonumber(arg(4)), arg(5)
-local UNITS = FIRST + 7
-local SUCCESSORS = UNITS + 8 * units
+-- own: token forward_passes padded_tokens, then per unit: id unit first items failed tokens extra outcome
+-- reply: per unit 1 committed, 2 was already, the same, 0 not yours any more
+-- uses: accounts answers ending
+local token = arg(1)
 allowed_when_full()
-local out, refs, bells, tasks = {}, {}, {}, {}
+local out, refs, tasks = {}, {}, {}
 local named = {}  -- units are deleted at the end, so one that is named twice would still have its token
 local items_ok, items_failed, stale, repeated, tokens_sum = 0, 0, 0, 0, 0
-for i = UNITS, SUCCESSORS - 1, 8 do
+for i = FIRST + 4, #ARGV, 8 do
   local id, uid, first, items, failed, tokens, extra, outcome =
     ARGV[i], ARGV[i + 1], ARGV[i + 2], tonumber(ARGV[i + 3]), tonumber(ARGV[i + 4]), tonumber(ARGV[i + 5]),
     ARGV[i + 6], ARGV[i + 7]
@@ -51,17 +44,6 @@ for i = UNITS, SUCCESSORS - 1, 8 do
 end
 if #refs > 0 then call('SREM', claim_key(token), unpack(refs)) end
 if call('EXISTS', claim_key(token)) == 0 then call('ZREM', LEASES, token) end
-if out[1] == 1 then
-  local goes_on = true
-  if ingestion ~= '' then
-    goes_on = move_ingestion(ingestion, cjson.decode(arg(6)))
-    if goes_on then
-      call('HSET', task_key(ARGV[UNITS]), 'ttl', MOVED_MS)
-      settling[ARGV[UNITS]].ttl = MOVED_MS
-    end
-  end
-  if goes_on then bells = enqueue(SUCCESSORS) end
-end
 tally('n_committed_items', items_ok)
 tally('n_failed_items', items_failed)
 tally('n_stale_units', stale)
@@ -73,5 +55,4 @@ end
 settled()
 tell_answers(tasks)
 announce()
-for _, queue in ipairs(bells) do out[#out + 1] = queue end
 return out

@@ -1,4 +1,4 @@
--- Tasks that come in: stored whole, by SUBMIT or as successors of others.
+-- Tasks that come in: stored whole, by SUBMIT or as successors of others, with a change of a record.
 -- uses: accounts turns wakeup
 local TASK_BYTES = 1024      -- keys and counts of a task, beside its payload and its vectors
 
