@@ -262,11 +262,10 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("large results are sent", "shared/answers.lua", "bytes > MAX_ANSWER or", ""),
     Mutation("a message has no limit", "shared/answers.lua", " or box.bytes + bytes > MAX_ANSWERS", ""),
     # Successors
-    Mutation("a stale commit enqueues", "commit.lua", "if out[1] == 1 then\n", "if true then\n", quick=True),
-    Mutation("a repeated commit enqueues again", "commit.lua", "if out[1] == 1 then\n", "if out[1] >= 1 then\n"),
-    Mutation("no successor is enqueued", "commit.lua", "bells = enqueue(SUCCESSORS)", "bells = {}", quick=True),
-    Mutation("a successor comes without its move", "commit.lua", "if goes_on then bells", "if true then bells"),
-    Mutation("a successor comes without its change", "ingestion_move.lua", "if moved then\n", "if true then\n"),
+    Mutation(
+        "a successor comes without its change", "ingestion_move.lua", "if moved then\n", "if true then\n", quick=True
+    ),
+    Mutation("no successor is enqueued", "ingestion_move.lua", "ipairs(enqueue(FIRST + 3))", "ipairs({})", quick=True),
     Mutation("a successor in its predecessor's queue", "shared/enqueue.lua", "    use_queue(t.queue)\n", ""),
     Mutation("a queue is left to a successor", "shared/enqueue.lua", "  use_queue(own)\n", ""),
     Mutation(
@@ -285,7 +284,6 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "an ingestion's state wakes no step", "shared/ingestions.lua", "  wake_steps()\n  return true", "  return true"
     ),
-    _cut("outcomes of moved jobs stay", "commit.lua", "      settling[ARGV[UNITS]].ttl = MOVED_MS\n"),
     # Wake-up
     Mutation(
         "a claim that leaves work wakes nobody",

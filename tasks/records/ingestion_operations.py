@@ -103,7 +103,7 @@ class Move:
     close: Sequence[ClosedPage] = ()
 
     def to_json(self) -> bytes:
-        """For the script."""
+        """For the script, and as a job leaves it."""
         return orjson.dumps(
             {
                 "states": [str(state) for state in self.only_from],
@@ -174,10 +174,10 @@ class Moved:
     bells_due: Sequence[str] = ()
 
 
-def move_ingestion(ingestion_id: str, move: Move, tasks: Sequence[NewTask] = ()) -> Operation[Moved]:
+def move_ingestion(ingestion_id: str, move: Move | bytes, tasks: Sequence[NewTask] = ()) -> Operation[Moved]:
     """Changes an ingestion, if it is as the move expects, and enqueues tasks of its own with the change.
 
-    They are stored whatever waits already, see `tasks.ledger.Then`.
+    `move`: bytes are its JSON. The tasks: see `tasks.ledger.operations.successors`.
     """
 
     def read(reply: list[bytes]) -> Moved:
@@ -185,7 +185,7 @@ def move_ingestion(ingestion_id: str, move: Move, tasks: Sequence[NewTask] = ())
         status_now = IngestionStatus(status.decode()) if status else None
         return Moved(bool(moved), status_now, tuple(queue.decode() for queue in queues))
 
-    arguments = (ingestion_id, move.to_json(), *successors(tasks))
+    arguments = (ingestion_id, move.to_json() if isinstance(move, Move) else move, *successors(tasks))
     return Operation("ingestion_move", "", arguments, read, promised=True)
 
 

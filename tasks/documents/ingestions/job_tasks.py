@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tasks.documents import deaths
-from tasks.documents.context import JobContext, JobEnd, StepContext
+from tasks.documents.context import JobContext, StepContext
+from tasks.documents.ingestions.outcomes import GONE
 from tasks.errors import NotReady, RedisUnavailable, SinkUnavailable, StorageUnavailable, Unavailable
 from tasks.item import TextError
 from tasks.ledger import DOCUMENTS, Lane, NewTask, operations
@@ -29,11 +30,6 @@ from tasks.records.ingestion_operations import (
 from tasks.records.ingestions import Ingestion, IngestionStatus, Setback
 
 _log = logging.getLogger(__name__)
-
-GONE = JobEnd(b'{"gone":true}')
-"""Of a job that did nothing: its ingestion has ended, another run was faster, or something is away."""
-DONE = b'{"done":true}'
-"""The outcome of a job whose move says the rest."""
 
 _KIND = {"list": "list_page", "parse": "parse_page", "load": "load_pages", "finish": "finish_ingestion"}
 _LANE = {"list": Lane.BULK, "parse": Lane.BULK, "load": Lane.ONLINE, "finish": Lane.ONLINE}
@@ -93,7 +89,7 @@ def forget(context: StepContext, ingestion: Ingestion, name: str, *numbers: int)
         context.ledger.run(operations.forget_all(model, task_ids))
 
 
-# How a job ended that has not moved its ingestion.
+# How a job ended that left no change of its ingestion.
 
 
 def outcome_of(context: StepContext, ingestion: Ingestion, name: str, number: int) -> dict[str, Any] | TextError | None:
@@ -106,17 +102,9 @@ def outcome_of(context: StepContext, ingestion: Ingestion, name: str, number: in
 
 
 def error_of(context: StepContext, ingestion: Ingestion, name: str, number: int) -> TextError | None:
-    """Why a job failed; None where it did not. One that came to nothing is forgotten, and so enqueued once more.
-
-    It ran before its ingestion was as it is now, or found something away, or another move was faster.
-    """
+    """Why a job failed; None where it did not."""
     outcome = outcome_of(context, ingestion, name, number)
-    if isinstance(outcome, TextError):
-        return outcome
-    if outcome is not None:
-        forget(context, ingestion, name, number)
-        context.again()
-    return None
+    return outcome if isinstance(outcome, TextError) else None
 
 
 def again(context: StepContext, ingestion: Ingestion, name: str, number: int, error: TextError) -> bool:
@@ -146,8 +134,8 @@ def find(context: JobContext, job: str) -> tuple[Ingestion | None, int]:
     return (None if ingestion is None or ingestion.status.terminal else ingestion), int(number or 0)
 
 
-def patiently(context: JobContext, ingestion: Ingestion, name: str, work: Callable[[], JobEnd]) -> JobEnd:
-    """The end of a `list`, `parse`, `load` or `finish`; `GONE` where something that it needs is away.
+def patiently(context: JobContext, ingestion: Ingestion, name: str, work: Callable[[], bytes]) -> bytes:
+    """The outcome of a `list`, `parse`, `load` or `finish`; `GONE` where something that it needs is away.
 
     The ingestion then says what is away, and until when no such job need be tried again: it would only take the turns
     of others.
@@ -156,7 +144,7 @@ def patiently(context: JobContext, ingestion: Ingestion, name: str, work: Callab
         RedisUnavailable: nobody can be told.
     """
     try:
-        end = work()
+        outcome = work()
     except RedisUnavailable:
         raise
     except Unavailable as error:
@@ -165,7 +153,7 @@ def patiently(context: JobContext, ingestion: Ingestion, name: str, work: Callab
     if name in ingestion.setbacks:
         fields = [setback_field(name), away_field(name), losses_field(name)]
         context.ledger.run(move_ingestion(ingestion.id, Move(_OPEN, unset=fields)))
-    return end
+    return outcome
 
 
 def now(context: JobContext, ingestion: Ingestion) -> Ingestion:

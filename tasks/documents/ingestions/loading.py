@@ -1,6 +1,6 @@
 """Loads: one at a time puts as many pages as are ready into the sink, and writes down what became of each document.
 
-The step begins a load. The job's commit closes its pages.
+The step begins a load. What the job leaves closes its pages.
 """
 
 import dataclasses
@@ -11,14 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from tasks.documents.chunking.chunk import Chunk
-from tasks.documents.context import JobContext, JobEnd, StepContext
+from tasks.documents.context import JobContext, StepContext
 from tasks.documents.document_error import DocumentError
 from tasks.documents.embedded_rows import EmbeddedRow, EmbeddedRows
 from tasks.documents.ingestions import ending
 from tasks.documents.ingestions.fingerprint import conflict, require_revision, stamp
 from tasks.documents.ingestions.job_tasks import (
-    DONE,
-    GONE,
     again,
     enqueue,
     enqueue_job,
@@ -36,14 +34,15 @@ from tasks.documents.ingestions.manifest import (
     read_manifest,
     read_parsed,
 )
+from tasks.documents.ingestions.outcomes import GONE, as_outcome
 from tasks.documents.ingestions.page_parsing import affordable
 from tasks.documents.ingestions.tools import Tools
 from tasks.documents.sinks.sink import LoadDocument, LoadOutcome
 from tasks.documents.sources.page import duplicate
 from tasks.documents.sources.source import DocumentRef, ListedFault
 from tasks.errors import ModelChanged, NotStored
-from tasks.item import TextError, Vector
-from tasks.ledger import Then, operations
+from tasks.item import TextError
+from tasks.ledger import operations
 from tasks.ledger.operations import read_committed
 from tasks.ledger.task import Committed
 from tasks.records.document_outcomes import DocumentOutcome, DocumentStatus
@@ -250,7 +249,7 @@ class LoadedPage:
     emptied: int
 
 
-def load_pages(context: JobContext, job: str, tools: Tools) -> JobEnd:
+def load_pages(context: JobContext, job: str, tools: Tools) -> bytes:
     """Loads the pages of a load.
 
     Raises:
@@ -265,13 +264,12 @@ def load_pages(context: JobContext, job: str, tools: Tools) -> JobEnd:
     return patiently(context, ingestion, "load", lambda: _load(context, ingestion, pages, tools))
 
 
-def _load(context: JobContext, ingestion: Ingestion, pages: list[PageInFlight], tools: Tools) -> JobEnd:
+def _load(context: JobContext, ingestion: Ingestion, pages: list[PageInFlight], tools: Tools) -> bytes:
     _forget_loaded(context, ingestion)
     loading = Loading(context, ingestion, pages)
     outcomes = _loaded(context, ingestion, loading, tools)
     writer = OutcomeWriter(context, ingestion, outcomes, loading.failures)
-    move = _closing(now(context, ingestion), pages, [writer.write(page) for page in pages])
-    return JobEnd(DONE, Then(ingestion=ingestion.id, move=move.to_json()))
+    return as_outcome(_closing(now(context, ingestion), pages, [writer.write(page) for page in pages]))
 
 
 def _forget_loaded(context: JobContext, ingestion: Ingestion) -> None:

@@ -11,12 +11,11 @@ import orjson
 
 from tasks.documents.batches.steps import step_batches
 from tasks.documents.claims import failed_job
-from tasks.documents.context import JobContext, JobEnd, Pace, Postponed, StepContext
+from tasks.documents.context import JobContext, Pace, Postponed, StepContext
 from tasks.documents.jobs import JOBS
 from tasks.documents.sweep import sweep_litter
 from tasks.errors import EmbedqError, Unavailable
-from tasks.item import TextError, Vector
-from tasks.ledger import DOCUMENTS, Claim, ClaimedUnit, Finished, Ledger, OutcomeKind, Then, operations
+from tasks.ledger import DOCUMENTS, Claim, ClaimedUnit, Finished, Ledger, OutcomeKind, operations
 from tasks.records.batches import Batch, BatchStatus, NewBatch, create_batch, new_batch_id, open_batches, read_batch
 from tasks.records.document_jobs import JobCall
 from tasks.records.files import FileRecord, Purpose, new_file_id, put_file, read_file, stored_name
@@ -160,25 +159,24 @@ class Hands:
                 self.ledger.run(operations.lose(DOCUMENTS, claim.token))
                 break
             try:
-                finished, then = self._run(call, unit, claim.token)
+                finished = self._run(call, unit, claim.token)
             except Unavailable:
                 self.ledger.run(operations.release(DOCUMENTS, claim.token))
                 break
-            self.ledger.run(operations.commit_job(DOCUMENTS, claim.token, finished, then))
+            self.ledger.run(operations.commit(DOCUMENTS, claim.token, [finished]))
         return len(claim.units)
 
-    def _run(self, call: JobCall, unit: ClaimedUnit, token: str) -> tuple[Finished, Then]:
+    def _run(self, call: JobCall, unit: ClaimedUnit, token: str) -> Finished:
         context = JobContext(
             self.ledger, self.storage, self.settings, token, self.progress, lambda: False, pace=self.pace
         )
         try:
-            end = JOBS[call.kind](context, call.id)
+            outcome = JOBS[call.kind](context, call.id)
         except Unavailable:
             raise
         except EmbedqError as error:
-            return failed_job(unit, error), Then()
-        end = end if isinstance(end, JobEnd) else JobEnd(end)
-        return Finished(unit, OutcomeKind.JOB, end.outcome), end.then
+            return failed_job(unit, error)
+        return Finished(unit, OutcomeKind.JOB, outcome)
 
     def progress(self) -> None:
         """Called by jobs while they work."""

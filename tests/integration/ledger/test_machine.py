@@ -20,7 +20,7 @@ from hypothesis.stateful import (
 )
 
 from tasks.ledger import Lane
-from tests.integration.ledger.simulation import clients, fleet
+from tests.integration.ledger.simulation import clients, fleet, steps
 from tests.integration.ledger.simulation.ending import work_off
 from tests.integration.ledger.simulation.invariants import check
 from tests.integration.ledger.simulation.weighted import MODES, RATES, run
@@ -138,6 +138,11 @@ class LedgerMachine(RuleBasedStateMachine):
     def zombie_release(self, number: int) -> None:
         fleet.zombie_release(self.world, number)
 
+    @precondition(lambda self: self.world.left)
+    @rule(number=numbers)
+    def step(self, number: int) -> None:
+        steps.take_in(self.world, number)
+
     @rule()
     def repeat_last(self) -> None:
         clients.repeat_last(self.world)
@@ -252,7 +257,8 @@ def test_rules_by_weight(redis_client: redis.Redis, capsys: pytest.CaptureFixtur
         "replaced",
         "model_changed",
         "successors",
-        "stale_successors",
+        "taken_again",
+        "missed",
         "handed_again",
         "handed_back",
     ):

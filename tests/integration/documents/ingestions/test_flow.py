@@ -145,7 +145,7 @@ def test_an_older_sync_that_ends_later_leaves_what_a_newer_run_has_seen(
     if closed:
         hands.work()
     else:
-        hands.until(lambda: [p.stage for p in hands.ingestion(made).pages.values()] == [PageStage.READY])
+        hands.until(lambda: [p.stage for p in hands.ingestion(made).pages.values()] == [PageStage.LOADING])
     hands.ledger.run(operations.release(DOCUMENTS, finish.token))
     hands.work()
     assert (

@@ -5,30 +5,12 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from tasks.errors import ModelChanged
-from tasks.ledger import (
-    Admission,
-    Claim,
-    ClaimedUnit,
-    CommitOutcome,
-    Finished,
-    JobCommit,
-    Lane,
-    Then,
-    operations,
-)
+from tasks.ledger import Claim, ClaimedUnit, CommitOutcome, Finished, Lane, operations
 from tasks.ledger.operations import ClaimRequest, Operation
 from tests.integration.ledger.driver import failed, finished
+from tests.integration.ledger.simulation import steps
 from tests.integration.ledger.simulation.claims import check_claim
-from tests.integration.ledger.simulation.clients import expect
-from tests.integration.ledger.simulation.world import (
-    LEASE_MS,
-    MODELS,
-    VECTOR_BYTES,
-    WORKERS,
-    Innocent,
-    Worker,
-    World,
-)
+from tests.integration.ledger.simulation.world import LEASE_MS, MODELS, WORKERS, Innocent, Worker, World
 from tests.ledger_builders import worker_entry
 
 Deed = Literal[
@@ -213,7 +195,7 @@ def zombie_commit(world: World, number: int) -> None:
     for unit in units:
         if unit.task_id not in world.tasks or not _poisonous(world, unit):
             if number % 2:
-                commit_then(world, token, unit)
+                commit_job(world, token, unit)
             else:
                 commit(world, token, [unit])
 
@@ -237,23 +219,12 @@ def commit(world: World, token: str, units: list[ClaimedUnit], *, fail: bool = F
         world.last = lambda: _commit_again(world, call, units)
 
 
-def commit_then(world: World, token: str, unit: ClaimedUnit, *, sent: bool = True) -> None:
-    """Commits a unit that names a successor: that one is there afterwards if, and only if, the unit was held."""
+def commit_job(world: World, token: str, unit: ClaimedUnit) -> None:
+    """Commits a unit whose outcome names a successor, for a step to take in if the unit was held."""
     held = world.holds(token, unit)
-    task_id = f"{unit.task_id}-{unit.unit_id}"
-    admission = Admission(1e9, vector_bytes=VECTOR_BYTES)
-    successor = world.driver.submission(
-        (2, 7), (1, 12), task_id=task_id, lane=Lane.BULK, owner="b", admission=admission, trace="of a job"
-    )
-    call = operations.commit_job(world.driver.model, token, _outcome(token, unit, fail=False), Then([successor]))
-    got = world.driver.run(call)
-    assert held == (got.outcome is CommitOutcome.COMMITTED), f"{got.outcome!r} for {unit.unit_id}"
-    assert held or not got.bells_due, "a bell for what was not enqueued"
+    commit(world, token, [unit])
     if held:
-        expect(world, successor)
-    world.stats["successors" if held else "stale_successors"] += 1
-    world.sends(bool(got.bells_due), sent=sent)
-    world.last = lambda: _commit_then_again(world, call, unit, held=held)
+        steps.leave(world, unit)
 
 
 def give_back(world: World, token: str, units: list[ClaimedUnit], *, sent: bool = True) -> None:
@@ -288,7 +259,7 @@ def _act(world: World, worker: Worker, deed: Deed, turn: Turn) -> None:
         commit(world, worker.token, worker.units[:1], fail=deed == "fail")
         worker.units = worker.units[1:]
     elif deed == "then":
-        commit_then(world, worker.token, worker.units[0], sent=turn.sent)
+        commit_job(world, worker.token, worker.units[0])
         worker.units = worker.units[1:]
     elif deed == "release":
         give_back(world, worker.token, worker.units, sent=turn.sent)
@@ -420,12 +391,3 @@ def _commit_again(world: World, call: Operation[list[CommitOutcome]], units: lis
     if all(unit.task_id in world.tasks for unit in units):
         again = world.driver.run(call)
         assert set(again) == {CommitOutcome.REPEATED}
-
-
-def _commit_then_again(world: World, call: Operation[JobCommit], unit: ClaimedUnit, *, held: bool) -> None:
-    """The successor may be forgotten by now: it does not come back."""
-    if unit.task_id in world.tasks:
-        again = world.driver.run(call)
-        assert again.outcome is not CommitOutcome.COMMITTED
-        assert again.outcome is CommitOutcome.REPEATED or not held
-        assert not again.bells_due

@@ -7,11 +7,13 @@ from typing import Any, TypeAlias
 
 from tasks.ledger import ClaimedUnit, Lane, State
 from tests.integration.ledger.simulation.claims import MAX_UNIT_COST
-from tests.integration.ledger.simulation.world import SUSPECTS, TASK_BYTES, VECTOR_BYTES, ExpectedTask, World
+from tests.integration.ledger.simulation.world import RECORD, SUSPECTS, TASK_BYTES, VECTOR_BYTES, ExpectedTask, World
 from tests.integration.ledger.snapshot import Snapshot
 
 STATE, LEASES, LINGER, DEADLINES = (f"eq:q:m:{part}" for part in ("state", "leases", "lingering", "deadlines"))
 LINES = ("eq:q:m:online", "eq:q:m:bulk", "eq:q:m:suspects")
+RECORD_KEYS = {f"eq:{name}" for name in (f"ingestion:{RECORD}", "ingestions:b", "ingesting:b", "open-ingestions")}
+RECORD_KEYS |= {"eq:ingestion-order"}
 ACCOUNTS = ("cost_", "tasks_", "owners_", "bytes")
 LOST = "worker_lost"
 
@@ -261,7 +263,7 @@ def _check_lists(world: World, seen: Snapshot) -> None:
 def _check_names(world: World, seen: Snapshot) -> None:
     """No key beside those that the known tasks and claims have."""
     allowed = {STATE, LEASES, LINGER, DEADLINES, "eq:memory", "eq:reserved", "eq:held", "eq:held-until"}
-    allowed |= {"eq:models", "eq:q:m:workers", "eq:q:m:rates"}
+    allowed |= {"eq:models", "eq:q:m:workers", "eq:q:m:rates"} | RECORD_KEYS
     for task in world.tasks.values():
         allowed |= {f"eq:{kind}:{task.id}" for kind in ("task", "units", "back", "suspects", "result", "meta")}
         if task.alias is not None:

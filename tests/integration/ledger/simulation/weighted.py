@@ -9,7 +9,7 @@ import redis
 
 from tasks.ledger import Lane
 from tests.integration.ledger.scripts import SCRIPTS
-from tests.integration.ledger.simulation import clients, fleet
+from tests.integration.ledger.simulation import clients, fleet, steps
 from tests.integration.ledger.simulation.ending import work_off
 from tests.integration.ledger.simulation.fleet import Deed, Turn
 from tests.integration.ledger.simulation.invariants import check
@@ -31,6 +31,7 @@ _WEIGHTS = {
     "crash": 0.2,
     "zombie_commit": 0.3,
     "zombie_release": 0.1,
+    "step": 2.0,
     "repeat": 0.5,
     "advance": 1.2,
     "watch": 0.6,
@@ -49,7 +50,7 @@ _CHANGED: dict[str, dict[str, float]] = {
     "flood": {"submit": 4, "trickle": 2, "together": 1, "work": 6, "advance": 0.2, "cancel": 0.1},
     "chaos": {"crash": 1.5, "lose": 0.8, "zombie_commit": 1, "zombie_release": 0.5, "advance": 2},
 }
-_DEED_WEIGHTS: dict[Deed, float] = {"commit": 12, "then": 1, "part": 2, "preempt": 8, "suspect": 8}
+_DEED_WEIGHTS: dict[Deed, float] = {"commit": 12, "then": 4, "part": 2, "preempt": 8, "suspect": 8}
 _SHOWN_STEPS = 12
 
 
@@ -170,6 +171,11 @@ def _of_zombie(step: Callable[[World, int], None]) -> Callable[[World, random.Ra
     return chosen
 
 
+def _step(world: World, chance: random.Random) -> None:
+    if world.left:
+        steps.take_in(world, chance.randrange(1000), sent=chance.random() > 0.05)
+
+
 def _of_message(step: Callable[[World, random.Random], None]) -> Callable[[World, random.Random], None]:
     def chosen(world: World, chance: random.Random) -> None:
         if world.messages:
@@ -194,6 +200,7 @@ _STEPS: dict[str, Callable[[World, random.Random], None]] = {
     "crash": lambda world, chance: fleet.crash(world, chance.randrange(3), comes_back=chance.random() < 0.5),
     "zombie_commit": _of_zombie(fleet.zombie_commit),
     "zombie_release": _of_zombie(fleet.zombie_release),
+    "step": _step,
     "repeat": lambda world, _: clients.repeat_last(world),
     "advance": lambda world, chance: clients.advance(world, chance.choice([1, 50, 200, 900, 1100, 5000, 20_000])),
     "watch": lambda world, _: clients.watch(world),

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import redis
 
 from stack.testing import PATIENCE_S
-from tasks.ledger import Alias, Claim, ClaimedUnit, Lane, ModelEntry, State, keys, operations
+from tasks.ledger import Alias, Claim, ClaimedUnit, Lane, ModelEntry, NewTask, State, keys, operations
 from tasks.ledger.operations import ClaimRequest
 from tests.integration.ledger.driver import MODEL, Driver
 from tests.integration.ledger.scripts import SCRIPTS
@@ -24,6 +24,8 @@ SUSPECTS = "suspects"
 """The line that is no lane."""
 VECTOR_BYTES = 10
 TASK_BYTES = 1024
+RECORD = "ing_simulated"
+"""The record that steps change."""
 TTLS_MS = (3_600_000, 200_000, 9_000_000)
 """Results outlive a run: only the accounts of what they fill see an end, rounded up to another moment for each."""
 
@@ -148,6 +150,10 @@ class World:
         """How often an item was claimed alone as a suspect and that claim was neither committed nor given back."""
         self.innocent: dict[tuple[str, str], Innocent] = {}
         """Units that stood still, in the claim of a worker that died of a suspect."""
+        self.left: list[tuple[str, NewTask]] = []
+        """Jobs that are done, and the successor that the outcome of each names."""
+        self.taken: set[str] = set()
+        """Those whose change was made."""
         self.last: Callable[[], None] | None = None
         """Repeats the last call, as after a lost reply, and checks its answer."""
         self.owner_turns: defaultdict[str, Turns] = defaultdict(Turns)
