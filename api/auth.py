@@ -24,8 +24,8 @@ from starlette.types import Scope as RequestScope
 
 from api.request_limits import InFlight, RequestRates
 from tasks.errors import Forbidden, RedisUnavailable, TooMany, Unauthenticated, Unavailable
-from tasks.ledger import ANONYMOUS, AsyncLedger
-from tasks.ledger.executor import spread
+from tasks.ledger.client import AsyncLedger, spread
+from tasks.ledger.redis_keys import ANONYMOUS
 from tasks.records.api_keys import ALL_SCOPES, USUAL_SCOPES, Anonymous, Key, Scope, StoredKeys, read_keys
 from worker_config.settings import Settings
 

@@ -194,7 +194,7 @@ class ListTurns:
 # Submissions.
 
 MAX_IN_FLIGHT = 256
-"""Submissions on their way to Redis and back: four round trips of what travels together (tasks.ledger.submit_batcher)."""
+"""Submissions on their way to Redis and back: four of what travels together (tasks.ledger.submit_batcher)."""
 BUSY_IN_FLIGHT = 32
 """With fewer, a late event loop had one slow thing to do. Refusing callers would not help it."""
 MAX_LAG_S = 0.25

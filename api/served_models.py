@@ -145,7 +145,7 @@ class ServedModels:
         *,
         listed: bool,
         wait_s: float | None = None,
-        key: Limits = Limits(),
+        key: Limits | None = None,
     ) -> Admission:
         """The limits that SUBMIT checks for a task of this lane whose vectors are cut to `dimensions`.
 
@@ -155,7 +155,7 @@ class ServedModels:
             dimensions: None: those of the model.
             listed: nobody waits for it on an open connection, and its result lives long.
             wait_s: its caller waits so long. What would not be done by then is work for nobody.
-            key: limits of its caller's key.
+            key: limits of its caller's key; None: it has none.
         """
         s = self._settings
         dimension = dimensions or (served.model.dimension if served.model else UNKNOWN_MODEL_DIMENSION)
@@ -167,9 +167,9 @@ class ServedModels:
             max_memory_percent=s.max_redis_memory_percent * (_LONG_LIVED_PART if listed else 1),
             vector_bytes=FLOAT32_BYTES * dimension + _ITEM_BYTES,
             owner_share=_OWNER_SHARE if self._several() else 0,
-            tokens_per_minute=key.tokens_per_minute,
-            queued_tokens=key.queued_tokens,
-            open_jobs=key.open_jobs,
+            tokens_per_minute=key.tokens_per_minute if key else None,
+            queued_tokens=key.queued_tokens if key else None,
+            open_jobs=key.open_jobs if key else None,
         )
 
     def limit(self, model: str) -> int:
@@ -188,7 +188,7 @@ class ServedModels:
         `account`: of its owner; None: the task is the only one that it has.
         """
         queue = self.queue(task.queue)
-        seconds = (cost_before(task, queue, account or Account()) + task.cost) / queue.speed
+        seconds = (cost_before(task, queue, account or Account({})) + task.cost) / queue.speed
         return max(1, min(MAX_RETRY_AFTER_S, math.ceil(seconds)))
 
 

@@ -14,7 +14,7 @@ from api.schemas.files import File, NewFile
 from api.services.owned import own, quota_of
 from api.uploads import Content, Upload, too_large
 from tasks.errors import Forbidden, Invalid, NotFound, StorageFull
-from tasks.ledger import AsyncLedger
+from tasks.ledger.client import AsyncLedger
 from tasks.records import files
 from tasks.records.api_keys import Key
 from tasks.records.files import FileRecord, Order, Purpose, created_ms, new_file_id, stored_name

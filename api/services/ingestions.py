@@ -19,7 +19,7 @@ from api.uploads import Content
 from api.waiting.why_waiting import why_waiting
 from tasks.errors import Conflict, Invalid, NotFound, RequestError, StorageFull
 from tasks.item import Options
-from tasks.ledger import AsyncLedger
+from tasks.ledger.client import AsyncLedger
 from tasks.records import ingestions
 from tasks.records.api_keys import Key
 from tasks.records.creation import RecordLimits

@@ -13,8 +13,8 @@ from api.schemas.keys import Key as ShownKey
 from api.schemas.keys import KeyChange, NewKey, PurgeResult, ToldKey
 from api.services.purge import purge
 from tasks.errors import Conflict, Invalid, NotFound, RedisUnavailable, Unavailable
-from tasks.ledger import ANONYMOUS, AsyncLedger
-from tasks.ledger.executor import spread
+from tasks.ledger.client import AsyncLedger, spread
+from tasks.ledger.redis_keys import ANONYMOUS
 from tasks.records.api_keys import (
     ALL_SCOPES,
     NO_LIMITS,

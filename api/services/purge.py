@@ -9,7 +9,7 @@ from functools import partial
 
 from api.async_storage import AsyncStorage
 from api.schemas.keys import Purged
-from tasks.ledger import AsyncLedger
+from tasks.ledger.client import AsyncLedger
 from tasks.records.creation import RecordKind
 from tasks.records.files import delete_file
 from tasks.records.purge import (

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tasks.documents.sources.source import FULL_PAGE, PageLimits
-from tasks.ledger import Ledger
+from tasks.ledger.client import Ledger
 from tasks.storage.storage import Storage
 from tasks.storage.vector_part import fence
 from worker_config.settings import Settings

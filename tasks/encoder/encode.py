@@ -18,7 +18,7 @@ from tasks.encoder.interface import (
     is_out_of_memory,
 )
 from tasks.encoder.micro_batches import MicroBatch, plan
-from tasks.item import TextError, Options, Vector
+from tasks.item import Options, TextError, Vector
 from tasks.model import Model
 from tasks.pieces import weighed
 from tasks.unshown import unshown

@@ -7,7 +7,7 @@ from typing import Any, Generic, TypeVar
 import orjson
 
 from tasks.errors import SchemaMismatch
-from tasks.item import TextError, Options
+from tasks.item import Options, TextError
 from tasks.ledger.packed import record_of
 from tasks.ledger.redis_keys import REFERENCES, SCHEMA, SCHEMA_VERSION, queue_key, task_key
 from tasks.ledger.scripts import Operation
@@ -37,6 +37,16 @@ def read_tasks(task_ids: Sequence[str]) -> Operation[list[Task | None]]:
 def read_result(task_id: str) -> Operation[Result | None]:
     """The state and everything committed so far of one task, of one moment; None when the ledger does not hold it."""
     return Operation(lambda replies: result_of(task_id, replies[0]), commands=(("HGETALL", task_key(task_id)),))
+
+
+def read_results(task_ids: Sequence[str]) -> Operation[list[Result | None]]:
+    """The same of several tasks, in the order asked for; each of one moment."""
+    ids = tuple(task_ids)
+
+    def read(replies: list[Any]) -> list[Result | None]:
+        return [result_of(task_id, fields) for task_id, fields in zip(ids, replies, strict=True)]
+
+    return Operation(read, commands=tuple(("HGETALL", task_key(task_id)) for task_id in ids))
 
 
 def read_place(task: Task) -> Operation[int | None]:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import orjson
 
 from tasks.errors import ModelChanged
-from tasks.item import FLOAT32_BYTES, TextError, Options, cost
+from tasks.item import FLOAT32_BYTES, Options, TextError, cost
 from tasks.unshown import unshown
 
 
@@ -90,9 +90,7 @@ class PieceCutter:
         self._cost += text_cost
 
 
-def cut_texts(
-    texts: Sequence[str], *, max_tokens: int, max_cost: int, max_items: int = PIECE_TEXTS
-) -> list[NewPiece]:
+def cut_texts(texts: Sequence[str], *, max_tokens: int, max_cost: int, max_items: int = PIECE_TEXTS) -> list[NewPiece]:
     """Pieces of consecutive texts. `max_tokens` is the most that the model reads of one text."""
     cutter = PieceCutter(max_cost, max_items)
     for text in texts:
@@ -142,7 +140,7 @@ class Admission:
         open_jobs: likewise. Listed tasks, batches and ingestions that have not ended.
     """
 
-    max_backlog_s: float
+    max_backlog_s: float = 0
     max_backlog_bytes: int = MAX_BACKLOG_BYTES
     max_memory_percent: float = 100
     vector_bytes: int = 0

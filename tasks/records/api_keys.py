@@ -15,9 +15,9 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from tasks.errors import Conflict, Forbidden
-from tasks.ledger.keys import ANONYMOUS
-from tasks.ledger.operations import Operation
+from tasks.ledger.redis_keys import ANONYMOUS
 from tasks.ledger.replies import fields_from_reply
+from tasks.ledger.scripts import Operation
 
 
 class Scope(StrEnum):

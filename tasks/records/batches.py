@@ -10,7 +10,7 @@ import orjson
 
 from tasks.ledger import replies
 from tasks.ledger.ids import RecordIds
-from tasks.ledger.operations import Argument, Operation
+from tasks.ledger.scripts import Argument, Operation
 from tasks.ledger.task import State
 from tasks.records.creation import (
     NO_LIMITS,

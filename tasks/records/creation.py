@@ -7,7 +7,8 @@ from typing import Any, Protocol
 
 from tasks.errors import Refused, StorageFull, TooMany
 from tasks.ledger import replies
-from tasks.ledger.operations import Argument, Operation, key_refusal
+from tasks.ledger.rate_limit import key_refusal
+from tasks.ledger.scripts import Argument, Operation
 from tasks.records.files import above_quota, quota_argument
 from worker_config.subject import request_trace
 

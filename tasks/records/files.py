@@ -8,7 +8,7 @@ from typing import Any, Self
 from tasks.errors import Forbidden
 from tasks.ledger import replies
 from tasks.ledger.ids import RecordIds
-from tasks.ledger.operations import Argument, Operation
+from tasks.ledger.scripts import Argument, Operation
 
 FOLDER = "files"
 """Where all of them are in the storage."""

@@ -9,7 +9,8 @@ from typing import Any
 import orjson
 
 from tasks.ledger import replies
-from tasks.ledger.operations import Operation, successors
+from tasks.ledger.operations import successors
+from tasks.ledger.scripts import Operation
 from tasks.ledger.task import NewTask, State
 from tasks.records.creation import (
     NO_LIMITS,
@@ -166,27 +167,21 @@ class Moved:
     Attributes:
         moved: the ingestion was as the move expected, and was changed.
         status: it is now in; None when there is no such ingestion.
-        bells_due: queues for which the caller must send a bell message.
     """
 
     moved: bool
     status: IngestionStatus | None
-    bells_due: Sequence[str] = ()
 
 
-def move_ingestion(ingestion_id: str, move: Move | bytes, tasks: Sequence[NewTask] = ()) -> Operation[Moved]:
-    """Changes an ingestion, if it is as the move expects, and enqueues tasks of its own with the change.
-
-    `move`: bytes are its JSON. The tasks: see `tasks.ledger.operations.successors`.
-    """
+def move_ingestion(ingestion_id: str, move: Move | bytes) -> Operation[Moved]:
+    """Changes an ingestion, if it is as the move expects. `move`: bytes are its JSON."""
 
     def read(reply: list[bytes]) -> Moved:
-        moved, status, *queues = reply
-        status_now = IngestionStatus(status.decode()) if status else None
-        return Moved(bool(moved), status_now, tuple(queue.decode() for queue in queues))
+        moved, status = reply
+        return Moved(bool(moved), IngestionStatus(status.decode()) if status else None)
 
-    arguments = (ingestion_id, move.to_json() if isinstance(move, Move) else move, *successors(tasks))
-    return Operation("ingestion_move", "", arguments, read, promised=True)
+    arguments = (ingestion_id, move.to_json() if isinstance(move, Move) else move)
+    return Operation(read, "ingestion_move", "", arguments, promised=True)
 
 
 def cancel_ingestion(ingestion_id: str) -> Operation[Moved]:

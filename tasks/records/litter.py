@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
-from tasks.ledger.operations import Operation
+from tasks.ledger.scripts import Operation
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tasks.ledger.operations import Operation
+from tasks.ledger.scripts import Operation
 from tasks.records import datasets
 from tasks.records.creation import RecordKind
 from tasks.storage.storage import Storage

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import TypeAlias
 
 from tasks.errors import NotStored, StorageUnavailable
-from tasks.ledger.operations import Operation
+from tasks.ledger.scripts import Operation
 from tasks.storage.storage import Storage
 
 OBJECT = "storage-id"

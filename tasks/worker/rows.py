@@ -13,7 +13,7 @@ import orjson
 
 from tasks.encoder.interface import Text
 from tasks.errors import EmbedqError, NotStored, StorageUnavailable, Unavailable
-from tasks.item import TextError, Options, Vector
+from tasks.item import Options, TextError, Vector
 from tasks.records.storage_identity import RunId, open_proved
 from tasks.storage.row_file import UnitReference, read_rows
 from tasks.storage.storage import Storage

@@ -11,7 +11,7 @@ from tasks.documents.context import JobContext
 from tasks.documents.embedded_rows import EmbeddedRows
 from tasks.errors import NotStored
 from tasks.item import TextError, Vector
-from tasks.ledger.operations import read_committed
+from tasks.ledger.read import read_result
 from tasks.records.batches import KINDS, Batch, BatchStatus, FileKind, Stage, read_batch
 from tasks.records.files import stored_name
 from tasks.storage.storage import Writer
@@ -37,8 +37,8 @@ def assemble_batch(context: JobContext, batch_id: str) -> bytes:
     batch = context.ledger.run(read_batch(batch_id))
     if batch is None:
         raise NotStored("The batch is no longer there.")
-    validated = context.ledger.run(read_committed(batch.task_id(Stage.VALIDATE)))
-    embedded = context.ledger.run(read_committed(batch.task_id(Stage.EMBED)))
+    validated = context.ledger.run(read_result(batch.task_id(Stage.VALIDATE)))
+    embedded = context.ledger.run(read_result(batch.task_id(Stage.EMBED)))
     plan = validated.returned() if validated is not None else None
     if plan is None or embedded is None:
         raise NotStored("What came of the requests is no longer there.")

@@ -12,9 +12,8 @@ from tasks import lines
 from tasks.documents.batches.line_rows import LineError, refused_row, rows_of_line
 from tasks.errors import RequestError
 from tasks.item import cost
-from tasks.ledger import ModelOverview
-from tasks.ledger.overview import ServedModel, find_served
-from tasks.ledger.unit_cutting import UnitCutter
+from tasks.ledger.overview import Queue, find_queue
+from tasks.ledger.task import PieceCutter
 from tasks.records.batches import ENDPOINT, BatchFault
 from tasks.wire.embeddings_body import EmbeddingsBody, ModelName, check_options, read_body
 from tasks.wire.json_limits import MAX_PARTS, has_more_parts
@@ -98,9 +97,6 @@ class FileLimits:
     max_line_bytes: int
     max_line_inputs: int
     max_input_bytes: int
-    unit_max_items: int
-    unit_max_tokens: int
-    unit_s: float
 
     @classmethod
     def from_settings(cls, settings: Settings) -> Self:
@@ -111,9 +107,6 @@ class FileLimits:
             max_line_bytes=settings.max_body_bytes,
             max_line_inputs=settings.max_inputs,
             max_input_bytes=settings.max_input_bytes,
-            unit_max_items=settings.unit_max_items,
-            unit_max_tokens=settings.unit_max_tokens,
-            unit_s=settings.unit_s,
         )
 
 
@@ -127,7 +120,7 @@ class KnownModels:
     """
 
     own: Sequence[str]
-    overviews: Mapping[str, ModelOverview]
+    overviews: Mapping[str, Queue]
 
 
 @dataclass(slots=True)
@@ -145,10 +138,10 @@ class FileCheck:
     lines: int = 0
     _inputs: int = 0
     _ids: dict[bytes, int] = field(default_factory=dict)
-    _names: dict[str, ServedModel] = field(default_factory=dict)
+    _names: dict[str, Queue] = field(default_factory=dict)
     """By the name of the model in a line, so that each name is looked up once."""
-    _served: ServedModel | None = None
-    _cutter: UnitCutter | None = None
+    _served: Queue | None = None
+    _cutter: PieceCutter | None = None
 
     @property
     def model(self) -> str | None:
@@ -156,9 +149,9 @@ class FileCheck:
         return self._served.name if self._served else None
 
     @property
-    def units(self) -> list[tuple[int, int, int]]:
-        """Number of the first row, number of rows and cost of each unit of a file without faults."""
-        return self._cutter.units if self._cutter else []
+    def pieces(self) -> list[tuple[int, int, int]]:
+        """Number of the first row, number of rows and cost of each piece of a file without faults."""
+        return self._cutter.pieces if self._cutter else []
 
     @property
     def full(self) -> bool:
@@ -218,7 +211,7 @@ class FileCheck:
             cutter.add(cost(text, served.max_tokens))
         return rows_of_line(custom_id, read)
 
-    def _read(self, body: dict[str, Any], size_bytes: int, served: ServedModel) -> EmbeddingsBody:
+    def _read(self, body: dict[str, Any], size_bytes: int, served: Queue) -> EmbeddingsBody:
         """The checked body; raises the `RequestError` that the endpoint would answer."""
         limits = self.limits
         parsed = read_body(
@@ -228,7 +221,7 @@ class FileCheck:
             max_input_bytes=limits.max_input_bytes if size_bytes > limits.max_input_bytes else None,
             decode=self._decode,
         )
-        check_options(parsed.options(served.entry), served.name, served.entry)
+        check_options(parsed.options(served.model), served.name, served.model)
         return parsed
 
     def _decode(self, numbers: Sequence[object]) -> list[str]:
@@ -277,7 +270,7 @@ class FileCheck:
     def _model(self, body: dict[str, Any]) -> Iterator[BatchFault]:
         try:
             name = validated(_Model, body).model
-            served = self._names.get(name) or find_served(name, self.models.own, self.models.overviews)
+            served = self._names.get(name) or find_queue(name, self.models.own, self.models.overviews)
         except RequestError as error:
             yield BatchFault(error.code, error.detail, "body.model")
             return
@@ -289,11 +282,8 @@ class FileCheck:
             )
             yield BatchFault("mismatched_model", message, "body.model")
 
-    def _other_model(self, served: ServedModel) -> bool:
+    def _other_model(self, served: Queue) -> bool:
         if self._served is None:
-            limits = self.limits
             self._served = served
-            self._cutter = UnitCutter(
-                max_items=limits.unit_max_items, max_cost=served.unit_cost(limits.unit_max_tokens, limits.unit_s)
-            )
+            self._cutter = PieceCutter(served.piece_cost)
         return self._served.name != served.name

@@ -7,7 +7,7 @@ import orjson
 
 from tasks.documents.batches.check import FileCheck, FileLimits, FileLine, KnownModels, ids_of, split_lines, with_ids
 from tasks.documents.context import JobContext
-from tasks.ledger import operations
+from tasks.ledger.overview import overview
 from tasks.records.batches import Batch, BatchFault, read_batch
 from tasks.records.files import FileRecord, Purpose, read_file
 from tasks.storage.row_file import RowIndexWriter
@@ -47,7 +47,7 @@ def validate_batch(context: JobContext, batch_id: str) -> bytes:
         context.storage.delete(index)
         return _failed(check.faults)
     counts = {"lines": check.lines, "texts": rows.rows}
-    return orjson.dumps({"source": source, "index": index, "model": check.model, **counts, "units": check.units})
+    return orjson.dumps({"source": source, "index": index, "model": check.model, **counts, "pieces": check.pieces})
 
 
 def _read(context: JobContext, record: FileRecord) -> Iterator[bytes]:
@@ -88,7 +88,7 @@ def _file_fault(batch: Batch, record: FileRecord | None, settings: Settings) -> 
 
 def _models(context: JobContext) -> KnownModels:
     own = context.settings.served_names
-    return KnownModels(own, context.ledger.run(operations.overview(own[0])))
+    return KnownModels(own, context.ledger.run(overview(own[0])))
 
 
 def _failed(faults: list[BatchFault]) -> bytes:

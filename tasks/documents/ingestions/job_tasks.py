@@ -13,10 +13,13 @@ from typing import Any
 from tasks.documents import deaths
 from tasks.documents.context import JobContext, StepContext
 from tasks.documents.ingestions.outcomes import GONE
+from tasks.documents.submitting import bring_in
 from tasks.errors import NotReady, RedisUnavailable, SinkUnavailable, StorageUnavailable, Unavailable
 from tasks.item import TextError
-from tasks.ledger import DOCUMENTS, Lane, NewTask, operations
-from tasks.ledger.operations import read_committed
+from tasks.ledger import cancel
+from tasks.ledger.read import read_result
+from tasks.ledger.redis_keys import DOCUMENTS
+from tasks.ledger.task import Lane, NewTask
 from tasks.records.document_jobs import JobCall, job_task
 from tasks.records.ingestion_operations import (
     Move,
@@ -40,7 +43,7 @@ _AWAY: dict[type[Unavailable], str] = {SinkUnavailable: "sink", StorageUnavailab
 _NO_OUTCOME = TextError("internal_error", "A job left no outcome.")
 
 
-# Enqueueing, in the script that moves the ingestion.
+# Enqueueing, once the ingestion is moved.
 
 
 def task_of(ingestion: Ingestion, name: str, number: int) -> NewTask:
@@ -57,7 +60,7 @@ def waits(ingestion: Ingestion, name: str) -> bool:
 
 
 def move_on(context: StepContext, ingestion: Ingestion, move: Move, tasks: Sequence[NewTask] = ()) -> bool:
-    """Whether the move was made, and with it the tasks enqueued. What it makes possible is done in the next round.
+    """Whether the move was made, and then the tasks enqueued. What it makes possible is done in the next round.
 
     Not for a move that may be made again in the next round, or the rounds would never pause.
     """
@@ -69,10 +72,10 @@ def move_on(context: StepContext, ingestion: Ingestion, move: Move, tasks: Seque
 
 def enqueue(context: StepContext, ingestion: Ingestion, move: Move, tasks: Sequence[NewTask]) -> bool:
     """The same, when nothing more is possible before the tasks have ended."""
-    done = context.ledger.run(move_ingestion(ingestion.id, move, tasks))
-    for queue in done.bells_due:
-        context.send_bell(queue)
-    return done.moved
+    moved = context.ledger.run(move_ingestion(ingestion.id, move)).moved
+    if moved and tasks:  # whoever dies in between leaves a job that is missed in the next round
+        bring_in(context, tasks)
+    return moved
 
 
 def enqueue_job(context: StepContext, ingestion: Ingestion, name: str, number: int, while_: Move) -> None:
@@ -86,7 +89,7 @@ def forget(context: StepContext, ingestion: Ingestion, name: str, *numbers: int)
     if numbers:
         model = ingestion.model if name == "embed" else DOCUMENTS
         task_ids = [ingestion.task_id(name, number) for number in numbers]
-        context.ledger.run(operations.forget_all(model, task_ids))
+        context.ledger.run(cancel.forget(model, *task_ids))
 
 
 # How a job ended that left no change of its ingestion.
@@ -94,11 +97,11 @@ def forget(context: StepContext, ingestion: Ingestion, name: str, *numbers: int)
 
 def outcome_of(context: StepContext, ingestion: Ingestion, name: str, number: int) -> dict[str, Any] | TextError | None:
     """What a job returned, or why it failed; None when the ledger holds no such task that has ended."""
-    committed = context.ledger.run(read_committed(ingestion.task_id(name, number)))
+    committed = context.ledger.run(read_result(ingestion.task_id(name, number)))
     if committed is None or not committed.task.state.terminal:  # a late step asks
         return None
     outcome = committed.returned()
-    return committed.errors.get(0, _NO_OUTCOME) if outcome is None else outcome
+    return committed.stored_errors.get(0, _NO_OUTCOME) if outcome is None else outcome
 
 
 def error_of(context: StepContext, ingestion: Ingestion, name: str, number: int) -> TextError | None:

@@ -41,10 +41,10 @@ from tasks.documents.sinks.sink import LoadDocument, LoadOutcome
 from tasks.documents.sources.page import duplicate
 from tasks.documents.sources.source import DocumentRef, ListedFault
 from tasks.errors import ModelChanged, NotStored
-from tasks.item import TextError
-from tasks.ledger import operations
-from tasks.ledger.operations import read_committed
-from tasks.ledger.task import Committed
+from tasks.item import TextError, Vector
+from tasks.ledger.cancel import forget
+from tasks.ledger.read import read_result
+from tasks.ledger.task import Result
 from tasks.records.document_outcomes import DocumentOutcome, DocumentStatus
 from tasks.records.ingestion_operations import Move, move_ingestion
 from tasks.records.ingestions import ClosedPage, Ingestion, IngestionFault, IngestionStatus, PageInFlight, PageStage
@@ -173,18 +173,18 @@ class Loading:
                 else:
                     yield loaded
 
-    def _embedded(self, page: PageInFlight) -> Committed:
-        embedded = self._context.ledger.run(read_committed(self._ingestion.task_id("embed", page.number)))
+    def _embedded(self, page: PageInFlight) -> Result:
+        embedded = self._context.ledger.run(read_result(self._ingestion.task_id("embed", page.number)))
         if embedded is None:
             raise NotStored("What came of the chunks is no longer there.")
         if embedded.task.model_changed:
             raise ModelChanged("Workers came to serve another model while the page was embedded. Start it again.")
-        for revision in {PartReference.from_json(unit.data).revision for unit in embedded.units}:
+        for revision in {PartReference.from_json(piece.data).revision for piece in embedded.pieces}:
             if revision:
                 require_revision(self._ingestion, revision)
         return embedded
 
-    def _rows(self, page: PageInFlight, embedded: Committed) -> EmbeddedRows:
+    def _rows(self, page: PageInFlight, embedded: Result) -> EmbeddedRows:
         return EmbeddedRows(
             self._context.storage, page.source, page.index, page.chunks, embedded, _NOT_EMBEDDED, self._context.progress
         )
@@ -276,7 +276,7 @@ def _forget_loaded(context: JobContext, ingestion: Ingestion) -> None:
     """Forgets the tasks of the load before. Their objects stay until the ingestion has ended: Redis may go back."""
     if ingestion.loaded_pages:
         embedded = [ingestion.task_id("embed", page) for page in ingestion.loaded_pages]
-        context.ledger.run(operations.forget_all(ingestion.model, embedded))
+        context.ledger.run(forget(ingestion.model, *embedded))
 
 
 def _closing(ingestion: Ingestion, pages: Sequence[PageInFlight], loaded: Sequence[LoadedPage]) -> Move:

@@ -8,7 +8,7 @@ import orjson
 from tasks.documents.chunking.chunk import Chunk
 from tasks.documents.document_error import DocumentError
 from tasks.documents.sources.source import DocumentRef, ListedFault
-from tasks.ledger.unit_cutting import UnitCutter
+from tasks.ledger.task import PieceCutter
 from tasks.records.document_outcomes import DocumentOutcome, DocumentStatus, read_lines
 from tasks.storage.row_file import RowIndexWriter, row_of
 from tasks.storage.storage import Storage, Writer
@@ -153,12 +153,12 @@ class ChunkRows:
     """
 
     def __init__(
-        self, source: Writer, index: Writer, options: Mapping[str, Any], *, max_items: int, max_cost: int
+        self, source: Writer, index: Writer, options: Mapping[str, Any], piece_cost: int
     ) -> None:
         self._source = source
         self._index = RowIndexWriter(index.write)
         self._options = options
-        self._cutter = UnitCutter(max_items=max_items, max_cost=max_cost)
+        self._cutter = PieceCutter(piece_cost)
         self._held: list[bytes] = []
         self._held_bytes = 0
         self.tokens = 0
@@ -169,9 +169,9 @@ class ChunkRows:
         return self._index.rows + len(self._held)
 
     @property
-    def units(self) -> list[tuple[int, int, int]]:
+    def pieces(self) -> list[tuple[int, int, int]]:
         """So far."""
-        return self._cutter.units
+        return self._cutter.pieces
 
     def add(self, chunk: Chunk) -> None:
         """Adds a chunk; raises like `Writer.write`."""

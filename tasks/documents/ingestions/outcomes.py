@@ -10,8 +10,11 @@ from typing import Any
 import orjson
 
 from tasks.documents.context import StepContext
-from tasks.documents.submitting import Rows, rows_task
-from tasks.ledger import DOCUMENTS, NewTask, operations
+from tasks.documents.submitting import Rows, bring_in, rows_task
+from tasks.ledger.cancel import forget
+from tasks.ledger.read import read_results
+from tasks.ledger.redis_keys import DOCUMENTS
+from tasks.ledger.task import NewTask
 from tasks.records.ingestion_operations import Move, move_ingestion, read_ingestion
 from tasks.records.ingestions import Ingestion, PageStage
 
@@ -35,20 +38,27 @@ def take_in(context: StepContext, ingestion: Ingestion) -> Ingestion:
     if not ended:
         return ingestion
     taken = []
-    for committed in context.ledger.run(operations.read_all_committed(ended)):
-        outcome = committed.returned() if committed is not None else None
-        if committed is None or outcome is None:  # it failed, or another step was faster
+    for result in context.ledger.run(read_results(ended)):
+        outcome = result.returned() if result is not None else None
+        if result is None or outcome is None:  # it failed, or another step was faster
             continue
         if "move" in outcome:
-            tasks = [_embedding(context, ingestion, **outcome["embed"])] if "embed" in outcome else []
-            done = context.ledger.run(move_ingestion(ingestion.id, orjson.dumps(outcome["move"]), tasks))
-            for queue in done.bells_due:
-                context.send_bell(queue)
-        taken.append(committed.task.id)
+            _take(context, ingestion, outcome)
+        taken.append(result.task.id)
     if not taken:
         return ingestion
-    context.ledger.run(operations.forget_all(DOCUMENTS, taken))
+    context.ledger.run(forget(DOCUMENTS, *taken))
     return context.ledger.run(read_ingestion(ingestion.id)) or ingestion
+
+
+def _take(context: StepContext, ingestion: Ingestion, outcome: Mapping[str, Any]) -> None:
+    # The rows first: nobody else could make their task, once the outcome is forgotten.
+    embeddings = [_embedding(ingestion, **outcome["embed"])] if "embed" in outcome else []
+    if embeddings:
+        bring_in(context, embeddings)
+    done = context.ledger.run(move_ingestion(ingestion.id, orjson.dumps(outcome["move"])))
+    if embeddings and (done.status is None or done.status.terminal):  # nobody else would end this task
+        context.ledger.run(forget(ingestion.model, *(task.task_id for task in embeddings)))
 
 
 def _ended(ingestion: Ingestion) -> list[str]:
@@ -59,11 +69,10 @@ def _ended(ingestion: Ingestion) -> list[str]:
     return [ingestion.task_id(name, number) for name, number, state in jobs if state is not None and state.terminal]
 
 
-def _embedding(context: StepContext, ingestion: Ingestion, page: int, rows: Mapping[str, Any]) -> NewTask:
+def _embedding(ingestion: Ingestion, page: int, rows: Mapping[str, Any]) -> NewTask:
     return rows_task(
         ingestion.task_id("embed", page),
         Rows(**rows),
-        context.settings,
         model=ingestion.model,
         owner=ingestion.owner,
         trace=ingestion.trace_of(page),

@@ -43,8 +43,8 @@ from tasks.documents.sources.page import duplicate
 from tasks.documents.sources.source import DocumentRef, Fetched, ListedFault
 from tasks.documents.submitting import Rows
 from tasks.errors import ModelChanged, NotReady, SourceFailed
-from tasks.ledger import ModelEntry, operations
-from tasks.ledger.overview import ServedModel
+from tasks.ledger.overview import overview
+from tasks.model import Model
 from tasks.records.ingestion_operations import Move, move_ingestion
 from tasks.records.ingestions import Ingestion, IngestionStatus, PageInFlight, PageStage, WaitingPage
 
@@ -257,17 +257,16 @@ class Documents:
 
 
 def _parse(context: JobContext, ingestion: Ingestion, page: PageInFlight, tools: Tools) -> bytes:
-    overview = context.ledger.run(operations.overview(ingestion.model)).get(ingestion.model)
-    if overview is None or overview.entry is None:
+    queue = context.ledger.run(overview(ingestion.model))[ingestion.model]
+    if queue.model is None:
         raise NotReady("No worker has loaded this model yet.")
-    require_revision(ingestion, overview.entry.revision)
+    require_revision(ingestion, queue.model.revision)
     entries = in_order_of_parsing(read_manifest(context.storage, page.manifest))
-    cuts = tools.chunker(context, ingestion, overview.entry)
+    cuts = tools.chunker(context, ingestion, queue.model)
     receipts = _receipts(context, ingestion, entries, tools)
     with tools.parser(context) as parser:
         documents = Documents(context, ingestion, page, receipts, parser, cuts, stamp(ingestion))
-        served = ServedModel.from_overview(ingestion.model, overview)
-        parsed = _write(documents, entries, tools, overview.entry, served)
+        parsed = _write(documents, entries, tools, queue.model, queue.piece_cost)
     return _parsed(documents, entries, parsed)
 
 
@@ -336,10 +335,10 @@ def _write(
     documents: Documents,
     entries: list[DocumentRef | ListedFault],
     tools: Tools,
-    entry: ModelEntry,
-    served: ServedModel,
+    model: Model,
+    piece_cost: int,
 ) -> ParsedPage:
-    context, ingestion, settings = documents.context, documents.ingestion, documents.context.settings
+    context, ingestion = documents.context, documents.ingestion
     folder = ingestion.page_folder(documents.page.number)
     source, index, parsed = (f"{folder}{name}.{context.fence}" for name in ("source", "index", "parsed"))
     storage = context.storage
@@ -351,9 +350,8 @@ def _write(
         rows = ChunkRows(
             lines,
             places,
-            row_options(ingestion.spec, entry),
-            max_items=settings.unit_max_items,
-            max_cost=served.unit_cost(settings.unit_max_tokens, settings.unit_s),
+            row_options(ingestion.spec, model),
+            piece_cost,
         )
         chunks = tokens = emptied = number = 0
         began = time.monotonic()
@@ -368,7 +366,7 @@ def _write(
     if not rows.rows:
         storage.delete(source)
         storage.delete(index)
-    written = Rows(source, index, rows.rows, rows.units) if rows.rows else None
+    written = Rows(source, index, rows.rows, rows.pieces) if rows.rows else None
     return ParsedPage(parsed, written, chunks, tokens, emptied, number)
 
 

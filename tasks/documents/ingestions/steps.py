@@ -17,7 +17,7 @@ from tasks.documents.ingestions.tools import Tools
 from tasks.documents.rounds import Round
 from tasks.errors import EmbedqError, NotReady, Unavailable
 from tasks.item import TextError
-from tasks.ledger import operations
+from tasks.ledger.overview import overview
 from tasks.records.ingestion_operations import Move, move_ingestion, open_ingestions, read_ingestions
 from tasks.records.ingestions import Ingestion, IngestionFault, IngestionStatus
 
@@ -51,8 +51,7 @@ class IngestionSteps:
 
 
 def _start(context: StepContext, ingestion: Ingestion, tools: Tools) -> None:
-    overview = context.ledger.run(operations.overview(ingestion.model)).get(ingestion.model)
-    entry = overview.entry if overview else None
+    entry = context.ledger.run(overview(ingestion.model))[ingestion.model].model
     missing = f"files of {entry.revision}" if entry else ""
     if entry is None or context.postponed.waits(missing):
         _await_model(context, ingestion)

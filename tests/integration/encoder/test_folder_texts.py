@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tasks.encoder.interface import Encoder
-from tasks.item import TextError, Options, Vector
+from tasks.item import Options, TextError, Vector
 from tests.integration.encoder import folders as made
 from tests.integration.encoder.folders import (
     BERT,

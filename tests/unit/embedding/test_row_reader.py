@@ -6,7 +6,7 @@ import pytest
 
 from tasks.embedding.rows import RowReader
 from tasks.encoder.interface import Text
-from tasks.item import TextError, Options
+from tasks.item import Options, TextError
 from tasks.storage.row_file import row_of
 from tests.ledger_builders import model_entry
 
