@@ -6,14 +6,11 @@ from tests.simulation.building import drain, sized, tasks
 from tests.simulation.thin_client import Finished, Ledger, NewTask
 
 SYNC: dict[str, Any] = {"alias": "s", "digest": "s", "joins": True, "deadline_in_ms": 20_000}
-RECORD: dict[str, Any] = {"owner": "o", "expires": 0, "listed": True, "open": True, "counts": {}}
 
 
 def filled(ledger: Ledger) -> None:
     """Each script is known to Redis before it is full, as EVAL itself would be refused."""
     for script in ("submit", "claim", "commit", "give_back", "cancel", "heartbeat", "rate_limit"):
-        ledger.redis.script_load(ledger.scripts.source(script))
-    for script in ("record_create", "record_change", "record_remove"):
         ledger.redis.script_load(ledger.scripts.source(script))
     ledger.redis.config_set("maxmemory", 1)
 
@@ -23,7 +20,6 @@ def test_new_work_is_refused_and_nothing_of_it_is_left(ledger: Ledger) -> None:
     filled(ledger)
     keys = set(ledger.redis.keys("*"))
     assert ledger.bring(NewTask("new"))[0] == b"memory"
-    assert ledger.create("batch", "b", RECORD) == [b"memory"]
     assert set(ledger.redis.keys("*")) == keys
 
 
@@ -38,7 +34,6 @@ def test_a_call_with_new_and_known_tasks_refuses_the_new_ones_alone(ledger: Ledg
 
 def test_work_goes_on_to_its_end(ledger: Ledger) -> None:
     ledger.submit(NewTask("sync", **SYNC), *tasks("t", 5, pieces=sized(10, number=2), listed=True))
-    ledger.create("ing", "i", RECORD)
     held = ledger.claim("w/0", "w/0/0", max_pieces=3)
     filled(ledger)
     assert ledger.finish(held, b"v" * 5000).codes == [1, 1, 1]
@@ -46,8 +41,6 @@ def test_work_goes_on_to_its_end(ledger: Ledger) -> None:
     ledger.give_back("w/0/1")
     claim = ledger.claim("w/0", "w/0/2", max_pieces=2)
     assert ledger.commit("w/0/2", [Finished(p, b"v") for p in claim.pieces]).codes == [1, 1]
-    assert ledger.change("ing", "i", ("c0", "c1"), RECORD | {"n": 1}, sets={"page": b"1"}) == [b"ok"]
-    assert ledger.call("record_remove", "ing", "i") == 1
     assert ledger.heartbeat("join", "w").accepted
     assert ledger.heartbeat("loading", "v").accepted
     assert ledger.call("rate_limit", "o7", 5)[0] == 0

@@ -116,7 +116,7 @@ def test_a_marked_text_is_not_taken_beside_others_nor_by_a_look(ledger: Ledger) 
     assert not ledger.claim("w/0", "w/0/2", online_only=True).pieces
     ledger.submit(*tasks("q", 3, pieces=sized(1)))
     served = [[p.task for p in ledger.claim("w/0", f"w/0/{n}").pieces] for n in range(3, 5)]
-    assert [3, 0] == list(map(len, served))  # the process is busy: the marked one waits for its end
+    assert list(map(len, served)) == [3, 0]  # the process is busy: the marked one waits for its end
     assert [p.task for p in ledger.claim("v/0", "v/0/1").pieces] == ["suspect"]
 
 

@@ -389,50 +389,11 @@ class Ledger:
         flat = self.redis.hgetall(f"{ROOT}:q:{self.queue}:counts")
         return {name.decode(): int(value) for name, value in flat.items()}
 
-    def create(
-        self,
-        kind: str,
-        record_id: str,
-        record: Mapping[str, Any],
-        *,
-        change: str = "c0",
-        alias: str = "",
-        digest: str = "",
-        limits: Mapping[str, int] | None = None,
-        max_memory: int = 70,
-    ) -> list[Any]:
-        """The reply of RECORD_CREATE."""
-        text, most = orjson.dumps(record), orjson.dumps(limits or {})
-        reply: list[Any] = self.call("record_create", kind, record_id, change, text, alias, digest, most, max_memory)
-        return reply
-
-    def record(self, kind: str, record_id: str) -> tuple[dict[str, Any], str, dict[str, bytes]]:
-        """A record, the name of its last change, its other fields."""
-        fields = self.redis.hgetall(f"{ROOT}:{kind}:{record_id}")
-        rest = {name.decode(): value for name, value in fields.items() if name not in (b"s", b"change")}
-        return orjson.loads(fields[b"s"]), fields[b"change"].decode(), rest
-
-    def change(
-        self,
-        kind: str,
-        record_id: str,
-        names: tuple[str, str],
-        record: Mapping[str, Any],
-        *,
-        sets: Mapping[str, bytes] | None = None,
-        dels: Sequence[str] = (),
-    ) -> list[Any]:
-        """The reply of RECORD_CHANGE. `names`: of the change that was read, and of this one."""
-        flat = itertools.chain.from_iterable((sets or {}).items())
-        head = (kind, record_id, *names, orjson.dumps(record), len(sets or {}), len(dels))
-        reply: list[Any] = self.call("record_change", *head, *flat, *dels)
-        return reply
-
     def list_ids(
-        self, kind: str, owner: str, *, after: str = "", limit: int = 20, look: int = 100, states: str = ""
+        self, owner: str, *, after: str = "", limit: int = 20, look: int = 100, states: str = ""
     ) -> tuple[str, bool, list[str]]:
         """How far it has looked, whether there may be more, and the ids, the newest first."""
-        until, more, *rows = self.call("list", kind, owner, after, limit, look, states)
+        until, more, *rows = self.call("list", "task", owner, after, limit, look, states)
         return until.decode(), bool(more), [row[0].decode() for row in rows]
 
 

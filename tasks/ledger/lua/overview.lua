@@ -1,5 +1,5 @@
 -- Figures of all queues.   own: names of queues to include although no worker told of them
--- reply: {{bytes that Redis uses, its limit}, {name, model (JSON or ''), state (packed, or ''), totals (flat), leases,
+-- reply: {{bytes that Redis uses, its limit, open batches, open ingestions}, {name, model (JSON or ''), state (packed, or ''), totals (flat), leases,
 --   {age in ms of the oldest waiting online task, of the oldest bulk task; -1: none}, {live worker (JSON)...},
 --   {loading worker (JSON)...}, since when no worker lives (ms; 0: one does, or nobody knows)}...}
 -- uses: task_record
@@ -31,7 +31,8 @@ local models, flat = {}, call('HGETALL', R .. ':models')
 for i = 1, #flat, 2 do models[flat[i]] = flat[i + 1] end
 for i = OWN, #ARGV do models[ARGV[i]] = models[ARGV[i]] or '' end
 local memory = numbers(R .. ':memory')
-local out = {{memory.used, memory.limit}}
+local function of_open(kind) return call('ZCARD', R .. ':index:' .. kind .. ':@open') end
+local out = {{memory.used, memory.limit, of_open('batch'), of_open('ingestion')}}
 for name, model in pairs(models) do
   local key = R .. ':q:' .. name .. ':'
   local workers, died = of_workers(key)

@@ -61,5 +61,5 @@ local function tally(t, n)
     a[cost], q['cost_' .. lane] = a[cost] + n * t[COST], q['cost_' .. lane] + n * t[COST]
   end
   if a[open] == (n > 0 and 0 or 1) then q['owners_' .. lane] = q['owners_' .. lane] + n end
-  a[open] = a[open] + n
+  a[open], q['open_' .. lane] = a[open] + n, q['open_' .. lane] + n
 end
