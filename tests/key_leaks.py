@@ -1,7 +1,7 @@
 """The key-leak check: whatever a test did, only keys that expire or that live for ever by design may remain.
 
-First the test's open tasks are forgotten and its files that would never expire deleted; then a far future is watched,
-as the service itself would do in time: that must be enough to make every lease, deadline and dead worker vanish. What
+First the test's tasks are forgotten and its files that would never expire deleted; then a far future is watched, as the
+service itself would do in time: that must be enough to make every lease, deadline, record and dead worker vanish. What
 is still there without a TTL is a leak.
 """
 
@@ -9,24 +9,29 @@ import re
 
 import redis
 
-from tasks.ledger.executor import Ledger
-from tasks.ledger.operations import forget, watch
+from tasks.ledger.cancel import forget
+from tasks.ledger.client import Ledger
+from tasks.ledger.heartbeat import watch
+from tasks.ledger.overview import read_account
+from tasks.ledger.read import read_task
 from tasks.records.batches import close_batch, open_batches
 from tasks.records.files import delete_file
 from tasks.records.ingestion_operations import Move, close_ingestion, move_ingestion, open_ingestions
 from tasks.records.ingestions import IngestionStatus
 
-# "for ever" in the table of tasks.ledger.keys.
+# What redis_keys says of queues and of all.
 _PERMANENT = re.compile(
-    r"[^:]+:(schema|storage|litter|ingestion-order|keys|purged|models|references|reserved|q:.+:state)"
+    r"[^:]+:(schema|storage|litter|ingestion-order|keys|purged|models|references|memory|changes|q:.+:(state|counts))"
 )
 # Celery's transport: declared queues, bells nobody heard, and what its killed consumers held. Bells carry no work.
 _TRANSPORT = re.compile(r"_kombu\.binding.*|embedq\.bell\..*|unacked.*", re.DOTALL)
-_TASK = re.compile(r"(?P<root>[^:]+):task:(?P<id>.+)")
-_BATCHES = re.compile(r"(?P<root>[^:]+):open-batches")
-_INGESTIONS = re.compile(r"(?P<root>[^:]+):open-ingestions")
-_FILE = re.compile(r"(?P<root>[^:]+):file:(?P<id>.+)")
-_STATE = re.compile(r"(?P<root>[^:]+):q:(?P<model>.+):state")
+_TASK = re.compile(r"[^:]+:task:(?P<id>.+)")
+_BATCHES = re.compile(r"[^:]+:open-batches")
+_INGESTIONS = re.compile(r"[^:]+:open-ingestions")
+_FILE = re.compile(r"[^:]+:file:(?P<id>.+)")
+_STATE = re.compile(r"[^:]+:q:(?P<queue>.+):state")
+_OWNER = re.compile(r"[^:]+:owner:(?P<id>.+)")
+_BUCKETS = {"tokens", "requests", "debt"}
 
 FAR_FUTURE_MS = 10 * 365 * 86_400_000
 """Beyond every lease and deadline, also those of tests that move the clock."""
@@ -42,18 +47,20 @@ def leaked_keys(client: redis.Redis) -> list[str]:
     """
     _close_batches(client)
     _end_ingestions(client)
-    _forget_open_tasks(client)
+    _forget_tasks(client)
     _delete_files(client)
     _watch_far_future(client)
     return sorted(
-        key for key in _lasting_keys(client) if not _PERMANENT.fullmatch(key) and not _TRANSPORT.fullmatch(key)
+        key
+        for key in _lasting_keys(client)
+        if not _PERMANENT.fullmatch(key) and not _TRANSPORT.fullmatch(key) and not _has_only_buckets(client, key)
     )
 
 
 def _close_batches(client: redis.Redis) -> None:
     for key in _lasting_keys(client):
-        if (found := _BATCHES.fullmatch(key)) is not None:
-            ledger = Ledger(client, root=found["root"])
+        if _BATCHES.fullmatch(key):
+            ledger = Ledger(client)
             for batch_id in ledger.run(open_batches(_MANY)):
                 ledger.run(close_batch(batch_id, deleted=True))
 
@@ -61,38 +68,42 @@ def _close_batches(client: redis.Redis) -> None:
 def _end_ingestions(client: redis.Redis) -> None:
     end = Move(only_from=[s for s in IngestionStatus if not s.terminal], to=IngestionStatus.CANCELLED)
     for key in _lasting_keys(client):
-        if (found := _INGESTIONS.fullmatch(key)) is not None:
-            ledger = Ledger(client, root=found["root"])
+        if _INGESTIONS.fullmatch(key):
+            ledger = Ledger(client)
             for ingestion_id in ledger.run(open_ingestions(_MANY)):
                 ledger.run(move_ingestion(ingestion_id, end))
                 ledger.run(close_ingestion(ingestion_id, deleted=True))
 
 
-def _forget_open_tasks(client: redis.Redis) -> None:
+def _forget_tasks(client: redis.Redis) -> None:
+    ledger = Ledger(client)
     for key in _lasting_keys(client):
-        if (found := _TASK.fullmatch(key)) is None:
-            continue
-        model = client.hget(key, "q")
-        assert isinstance(model, bytes), f"{key} is a task that names no queue"
-        Ledger(client, root=found["root"]).run(forget(model.decode(), found["id"]))
+        if found := _TASK.fullmatch(key):
+            task = ledger.run(read_task(found["id"]))
+            assert task is not None, f"{key} holds no task"
+            ledger.run(forget(task.queue, task.id))
 
 
 def _delete_files(client: redis.Redis) -> None:
     for key in _lasting_keys(client):
         if found := _FILE.fullmatch(key):
-            Ledger(client, root=found["root"]).run(delete_file(found["id"]))
+            Ledger(client).run(delete_file(found["id"]))
 
 
 def _watch_far_future(client: redis.Redis) -> None:
+    ledger = Ledger(client, clock_offset_ms=FAR_FUTURE_MS)
     for key in _lasting_keys(client):
         if found := _STATE.fullmatch(key):
-            client.hdel(key, "last")  # as if somebody had looked at the clock all the time
-            ledger = Ledger(client, root=found["root"], clock_offset_ms=FAR_FUTURE_MS)
-            # One call ends a few leases only, so that it stays short; each call must end at least one.
-            leases = ledger.run(watch(found["model"])).leases
-            for _ in range(leases):
-                leases = ledger.run(watch(found["model"])).leases
-            assert leases == 0, f"{leases} leases of {found['model']} never end"
+            before, pulse = None, ledger.run(watch(found["queue"]))
+            while pulse.leases or pulse.more:  # one call ends a few only, so that it stays short
+                assert pulse != before, f"{pulse.leases} leases of {found['queue']} never end"
+                before, pulse = pulse, ledger.run(watch(found["queue"]))
+
+
+def _has_only_buckets(client: redis.Redis, key: str) -> bool:
+    """Of an account: how full they are is known for as long as the owner."""
+    found = _OWNER.fullmatch(key)
+    return found is not None and not Ledger(client).run(read_account(found["id"])).numbers.keys() - _BUCKETS
 
 
 def _lasting_keys(client: redis.Redis) -> list[str]:
