@@ -11,7 +11,8 @@ from contextlib import suppress
 from typing import TypeAlias
 
 from tasks.errors import NotStored, StorageUnavailable
-from tasks.ledger.scripts import Operation
+from tasks.ledger.redis_keys import STORAGE
+from tasks.ledger.scripts import Command, Operation
 from tasks.storage.storage import Storage
 
 OBJECT = "storage-id"
@@ -33,7 +34,8 @@ def id_of(storage: Storage) -> str | None:
 
 def redis_id(given: str = "", *, replace: bool = False) -> Operation[str]:
     """The id in Redis, "" for none. `given` becomes it if there is none; with `replace` also if there is another."""
-    return Operation("storage_id", "", (given, int(replace)), lambda reply: str(reply.decode()))
+    store: tuple[Command, ...] = ((("SET", STORAGE, given) if replace else ("SET", STORAGE, given, "NX")),) if given else ()
+    return Operation(lambda replies: (replies[-1] or b"").decode(), commands=(*store, ("GET", STORAGE)))
 
 
 class StorageProof:

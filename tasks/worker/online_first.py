@@ -4,7 +4,7 @@ import math
 import time
 from collections.abc import Callable
 
-from tasks.worker.claim_loop import Stream
+from tasks.worker.claim_loop import ClaimSize, Stream
 
 ONLINE_PER_BULK = 7
 """Between two steps of bulk work the online lane gets at most this many times their duration."""

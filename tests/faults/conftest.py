@@ -7,10 +7,10 @@ import pytest
 import redis
 
 from stack.testing import RedisServer
-from tasks.ledger import Ledger
+from tasks.ledger.client import Ledger
 from tests.ledger_client import LedgerClient
 
-QUICK: dict[str, Any] = {"lease_s": 2, "heartbeat_s": 0.3, "slice_s": 0.5, "fake_tokens_per_s": 2_000}
+QUICK: dict[str, Any] = {"lease_s": 2, "fake_tokens_per_s": 2_000}
 """Recovery takes moments instead of a quarter of a minute, and encoding long enough that a kill falls into it."""
 
 

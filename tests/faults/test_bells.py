@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from stack.testing import RedisServer, Roles, wait_until
-from tasks.ledger import DOCUMENTS
+from tasks.ledger.redis_keys import DOCUMENTS
 from tests.faults.conftest import QUICK
 from tests.ledger_client import LedgerClient
 from worker_config.bell import send_bell

@@ -7,8 +7,9 @@ import psutil
 import pytest
 
 from stack.testing import RedisServer, Roles, WorkerProcess, wait_until
-from tasks.ledger import Lane, operations
-from tasks.process.liveness import Patience
+from tasks.ledger.cancel import cancel
+from tasks.ledger.task import Lane
+from tasks.worker.process.hangs import Patience
 from tests.faults.conftest import QUICK
 from tests.ledger_client import LedgerClient
 from worker_config.settings import OVERDUE_EXIT_CODE
@@ -18,7 +19,7 @@ pytestmark = pytest.mark.faults
 
 def _with_patience(worker: WorkerProcess, patience: Patience) -> WorkerProcess:
     """The same worker with less patience: a test of the usual one would take half a minute."""
-    start = "import sys; from tasks import worker; from tasks.process.liveness import Patience; "
+    start = "import sys; from tasks.worker import __main__ as worker; from tasks.worker.process.hangs import Patience; "
     worker.command = [sys.executable, "-c", start + f"sys.exit(worker.main({patience!r}))"]
     return worker
 
@@ -39,7 +40,7 @@ def test_a_process_whose_interpreter_is_held_is_replaced(private_roles: Roles, c
     child = psutil.Process(worker.child_pid)
     frozen = client.submit(["!!freeze!!"])
     wait_until(lambda: client.overview().leases > 0, message="a claim")
-    client.ledger.run(operations.cancel(client.model, frozen))  # or its successors would freeze too
+    client.ledger.run(cancel(client.model, frozen))  # or its successors would freeze too
     wait_until(lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE, message="the child's end")
     assert "replacing the child" in worker.log()
     client.completed(client.submit(["it goes on"]))

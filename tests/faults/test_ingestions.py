@@ -16,7 +16,7 @@ from tasks.encoder.encode import encode
 from tasks.encoder.fake import FakeEncoder
 from tasks.encoder.interface import Text
 from tasks.item import Options
-from tasks.ledger import DOCUMENTS
+from tasks.ledger.redis_keys import DOCUMENTS
 from tasks.records.ingestion_operations import open_ingestions, read_ingestions
 from tasks.records.ingestions import Ingestion, IngestionStatus
 from tests.bulk import Bulk

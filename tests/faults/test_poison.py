@@ -3,7 +3,7 @@
 import pytest
 
 from stack.testing import Roles, wait_until
-from tasks.ledger import State
+from tasks.ledger.task import State
 from tests.faults.conftest import QUICK
 from tests.ledger_client import LedgerClient
 
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.faults
 @pytest.mark.parametrize("trigger", ["!!kill!!", "!!hang!!", "!!break!!"])
 def test_neighbours_of_a_poison_text_complete(private_roles: Roles, client: LedgerClient, trigger: str) -> None:
     # What hangs is ended after four leases.
-    settings = QUICK | ({"lease_s": 0.5, "heartbeat_s": 0.1} if trigger == "!!hang!!" else {})
+    settings = QUICK | ({"lease_s": 0.5} if trigger == "!!hang!!" else {})
     texts = [f"good text {n}" for n in range(12)]
     texts[5] = f"poison {trigger}"
     poisoned = client.submit(texts)

@@ -35,7 +35,7 @@ def test_bulk_work_does_not_die_with_the_suspect_beside_it(private_roles: Roles,
     poison = client.submit(["!!kill!!"])
     client.ledger.run(operations.claim(client.model, ClaimRequest("dead/0", "dead/0/1", 10**9, 1, 60_000)))
     client.ledger.run(operations.abandon(client.model, "dead"))
-    bulk = client.submit([f"{n} " + "word " * 47 for n in range(200)], lane=Lane.BULK, unit_items=20)
+    bulk = client.submit([f"{n} " + "word " * 47 for n in range(200)], lane=Lane.BULK, piece_items=20)
     private_roles.worker(start=False, **QUICK | {"streams": STREAMS, "unit_s": 0.1}).launch()
     assert client.ended(poison).state is State.FAILED
     client.completed(bulk)

@@ -51,6 +51,12 @@ class RunFolder:
         file.write_text(worker_id, encoding="utf-8")
         return worker_id
 
+    def leave(self) -> None:
+        """Another worker may take the folder. The end of the process does the same."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
     def set_ready(self, facts: Mapping[str, object]) -> None:
         """Says that this process has a loaded model. `facts` are for people who look."""
         self._facts = orjson.dumps({"pid": os.getpid(), **facts})

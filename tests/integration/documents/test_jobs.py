@@ -12,7 +12,7 @@ from tasks.storage.storage import Storage
 from tasks.storage.vector_part import fence
 from tests.integration.documents.conftest import TRIAL, DocumentsClient, runs
 
-QUICK: dict[str, Any] = {"lease_s": 2, "heartbeat_s": 0.3, "slice_s": 0.5}
+QUICK: dict[str, Any] = {"lease_s": 2}
 
 
 def test_a_job_returns_its_answer(roles: Roles, documents: DocumentsClient) -> None:
@@ -120,7 +120,7 @@ def test_a_job_that_hangs_loses_its_process_and_is_run_again(
 
 
 def test_a_job_longer_than_its_lease_keeps_it(roles: Roles, documents: DocumentsClient, storage: Storage) -> None:
-    roles.documents(module=TRIAL, lease_s=0.5, heartbeat_s=0.1)
+    roles.documents(module=TRIAL, lease_s=0.5)
     task = documents.submit_job("slow", "job")
     wait_until(lambda: runs(storage, "job") == 1, message="the first run")
     beats = documents.ledger.client.time

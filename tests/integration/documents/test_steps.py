@@ -42,7 +42,7 @@ def test_steps_go_on_beside_one_that_fails_and_after_an_outage(
 
 
 def test_a_step_that_hangs_loses_its_process_and_the_sweep_holds_up_nothing(roles: Roles, storage: Storage) -> None:
-    worker = roles.worker(module=TRIAL, start=False, heartbeat_s=0.3, lease_s=2)
+    worker = roles.worker(module=TRIAL, start=False, lease_s=2)
     worker.command.append("1")
     child = worker.start().child_pid
     wait_until(lambda: any(storage.stored("sweeps")), message="a sweep that never ends")

@@ -7,9 +7,10 @@ import numpy as np
 import numpy.typing as npt
 
 from tasks.item import Options, Vector
-from tasks.ledger import Admission, Lane, NewTask, NewUnit, operations
 from tasks.ledger.ids import new_task_id
-from tasks.ledger.operations import read_committed
+from tasks.ledger.read import read_result
+from tasks.ledger.submit import submit
+from tasks.ledger.task import Admission, Lane, NewPiece, NewTask
 from tasks.storage.row_file import RowIndexWriter, UnitReference, row_of
 from tasks.storage.storage import Storage
 from tasks.storage.vector_part import PartReference, read_part
@@ -31,8 +32,8 @@ def submit_rows(
     storage.write("files/file-1", b"\n".join(lines))
     with storage.writing(f"{BATCH}/index.0") as file:
         RowIndexWriter(file.write).add_lines(0, lines)
-    units = [
-        NewUnit(
+    pieces = [
+        NewPiece(
             items=min(unit_rows, len(lines) - first),
             cost=cost,
             payload=UnitReference("files/file-1", f"{BATCH}/index.0", first).to_payload(),
@@ -44,23 +45,23 @@ def submit_rows(
         queue=client.model,
         lane=Lane.BULK,
         owner="anonymous",
-        units=units,
+        pieces=pieces,
         options=Options(),
         ttl_ms=600_000,
         admission=Admission(max_backlog_s=1e6),
     )
-    return client.ledger.run(operations.submit(submission)).task_id
+    return client.ledger.run(submit(submission)).task_id
 
 
 def outcomes(client: LedgerClient, storage: Storage, task_id: str) -> dict[int, Vector]:
     """The rows that stand in parts, by their number. Fails when one stands there twice."""
-    committed = client.ledger.run(read_committed(task_id))
+    committed = client.ledger.run(read_result(task_id))
     assert committed is not None
     rows: dict[int, Vector] = {}
-    for unit in committed.units:
-        part = read_part(storage, PartReference.from_json(unit.data))
-        assert len(part) == unit.items
-        for number, row in enumerate(part, unit.first):
+    for piece in committed.pieces:
+        part = read_part(storage, PartReference.from_json(piece.data))
+        assert len(part) == piece.items
+        for number, row in enumerate(part, piece.first):
             assert number not in rows
             rows[number] = row
     return rows

@@ -93,7 +93,7 @@ def test_a_row_that_kills_its_worker_fails_alone(roles: Roles, client: LedgerCli
     texts = [f"text {n}" for n in range(6)]
     texts[2] = "!!kill!!"
     task_id = submit_rows(client, storage, texts, unit_rows=6)
-    roles.worker(start=False, lease_s=2, heartbeat_s=0.3).launch()
+    roles.worker(start=False, lease_s=2).launch()
     task = client.ended(task_id)
     assert (task.state, task.completed, task.failed) == (State.COMPLETED, 5, 1)
     committed = client.ledger.run(read_committed(task_id))
@@ -106,7 +106,7 @@ def test_a_row_that_kills_its_worker_fails_alone(roles: Roles, client: LedgerCli
 
 def test_every_row_is_committed_once_across_kills(roles: Roles, client: LedgerClient, storage: Storage) -> None:
     task_id = submit_rows(client, storage, [f"text {n} " + "word " * 30 for n in range(120)])
-    worker = roles.worker(fake_tokens_per_s=2000, lease_s=2, heartbeat_s=0.3, slice_s=0.5)
+    worker = roles.worker(fake_tokens_per_s=2000, lease_s=2)
     for rows_done in (4, 40):
         wait_until(partial(_has_done, client, task_id, rows_done), message="some rows")
         assert not client.task(task_id).state.terminal
@@ -145,7 +145,7 @@ def test_a_part_that_cannot_be_written_waits(
     task_id = submit_rows(client, storage, [f"text {n}" for n in range(8)])
     in_the_way = tmp_path / ".embedq" / "storage" / BATCH / "parts"
     in_the_way.write_bytes(b"")
-    roles.worker(heartbeat_s=0.3)
+    roles.worker()
     wait_until(lambda: client.overview().storage_outage, message="a worker says that it is away")
     client.completed(client.submit(["bulk"], lane=Lane.BULK))
     assert client.task(task_id).completed == 0
@@ -161,7 +161,7 @@ def test_a_part_that_cannot_be_written_is_not_encoded_again_and_again(
     task_id = submit_rows(client, storage, [f"text {n}" for n in range(8)])
     in_the_way = tmp_path / ".embedq" / "storage" / BATCH / "parts"
     in_the_way.write_bytes(b"")
-    worker = roles.worker(streams=1, heartbeat_s=0.1)
+    worker = roles.worker(streams=1)
     wait_until(lambda: client.overview().storage_outage, message="a worker says that it is away")
     for n in range(3):  # each waits for the pause behind another try
         client.completed(client.submit([f"bulk {n}"], lane=Lane.BULK))

@@ -94,7 +94,7 @@ class Stream:
 
 def first_claim(client: LedgerClient, redis_client: redis.Redis, slice_s: float, *, urgent: bool = False) -> int:
     """Units that the first claim of a slice takes of thirty, each of `UNIT_S` at this speed."""
-    client.submit([TEXT] * 30, lane=Lane.BULK, unit_items=1)
+    client.submit([TEXT] * 30, lane=Lane.BULK, piece_items=1)
     stream = Stream(client, Ledger(redis_client), slice_s=slice_s, urgent=urgent, stops=True)
     return len(stream.run()[0].units)
 
@@ -139,7 +139,7 @@ class Quick(Stream):
 def test_streams_go_on_while_one_is_at_a_claim_that_outlasts_the_slice(
     client: LedgerClient, redis_client: redis.Redis
 ) -> None:
-    client.submit([TEXT] * 30, lane=Lane.BULK, unit_items=1)
+    client.submit([TEXT] * 30, lane=Lane.BULK, piece_items=1)
     together, ledger = JointSlice(2), Ledger(redis_client)
     slow, quick = Slow(client, ledger, slice_s=0), Quick(client, ledger, slice_s=0, number=1)
     slow.ends = quick.thrice = threading.Event()
@@ -163,7 +163,7 @@ def test_suspects_beside_work_of_others_take_turns_and_come_alone(
     client: LedgerClient, redis_client: redis.Redis
 ) -> None:
     die_with(client, 40)
-    client.submit([TEXT] * 30, lane=Lane.BULK, unit_items=1)
+    client.submit([TEXT] * 30, lane=Lane.BULK, piece_items=1)
     fresh = client.submit(["fresh"])
     claims = Stream(client, Ledger(redis_client), slice_s=1).run()
     assert [unit.task_id for unit in claims[0].units] == [fresh], "a query of others waited for them"

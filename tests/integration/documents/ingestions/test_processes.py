@@ -30,7 +30,7 @@ class Pair:
 
     def __init__(self, roles: Roles, ledger: Ledger) -> None:
         self.folder = folder = roles.folder / "storage"
-        settings: dict[str, Any] = {"storage_url": str(folder), "lease_s": 3, "heartbeat_s": 0.5}
+        settings: dict[str, Any] = {"storage_url": str(folder), "lease_s": 3}
         self.ledger = ledger
         self.model: WorkerProcess = roles.worker(**settings)
         self.documents: WorkerProcess = roles.documents(**settings)

@@ -1,16 +1,33 @@
 """The model worker's tokenizer on its way into the storage."""
 
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from stack.testing import wait_until
-from tasks.embedding.tokenizer_store import TokenizerStore
 from tasks.encoder.fake import PROMPTS, FakeEncoder
-from tasks.encoder.interface import TextRules
+from tasks.encoder.interface import Encoder, TextRules
 from tasks.errors import StorageUnavailable
 from tasks.storage.model_files import has_model_files, read_prompts, read_tokenizer
 from tasks.storage.storage import Storage
+from tasks.worker.tokenizer_store import keep_tokenizer_stored
+
+
+@contextmanager
+def kept(storage: Callable[[], Storage], encoder: Encoder) -> Iterator[Future[None]]:
+    """Meanwhile they are kept in the storage; ends when that has ended."""
+    stopped = threading.Event()
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(keep_tokenizer_stored, storage, encoder, stopped, retry_s=0.001, check_every_s=0.001)
+        try:
+            yield running
+        finally:
+            stopped.set()
+    assert running.result(30) is None
 
 
 class CountedEncoder(FakeEncoder):
@@ -24,30 +41,28 @@ class CountedEncoder(FakeEncoder):
 
 
 def test_tokenizer_and_prompts_are_stored_once(tmp_path: Path) -> None:
-    storage, encoder = Storage.open(str(tmp_path)), CountedEncoder()
-    store = TokenizerStore(lambda: storage, encoder)
-    store.start()
-    wait_until(lambda: store.checks)
-    store.stop()
-    assert read_tokenizer(storage, "fake") == encoder.text_rules().tokenizer
-    assert read_prompts(storage, "fake").texts == PROMPTS
-    again = TokenizerStore(lambda: storage, encoder)
-    again.start()
-    wait_until(lambda: again.checks)
-    again.stop()
-    assert encoder.asked == 2  # by the first one, and by this test
+    looks = 0
+
+    def storage() -> Storage:
+        nonlocal looks
+        looks += 1
+        return Storage.open(str(tmp_path))
+
+    encoder = CountedEncoder()
+    with kept(storage, encoder):
+        wait_until(lambda: looks > 10)
+    assert encoder.asked == 1
+    assert read_tokenizer(storage(), "fake") == encoder.text_rules().tokenizer
+    assert read_prompts(storage(), "fake").texts == PROMPTS
 
 
 def test_what_vanishes_from_the_storage_is_stored_again(tmp_path: Path) -> None:
     storage = Storage.open(str(tmp_path))
-    store = TokenizerStore(lambda: storage, FakeEncoder(), retry_s=0.001, check_every_s=0.001)
-    store.start()
-    for n in range(2):
+    with kept(lambda: storage, FakeEncoder()):
+        for n in range(2):
+            wait_until(lambda: has_model_files(storage, "fake"))
+            (tmp_path / "models").rename(tmp_path / f"gone-{n}")
         wait_until(lambda: has_model_files(storage, "fake"))
-        (tmp_path / "models").rename(tmp_path / f"gone-{n}")
-    wait_until(lambda: has_model_files(storage, "fake"))
-    store.stop()
-    wait_until(lambda: store.done)
 
 
 def test_a_storage_that_is_away_is_tried_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -60,22 +75,9 @@ def test_a_storage_that_is_away_is_tried_again(tmp_path: Path, caplog: pytest.Lo
             raise StorageUnavailable("away", retry_after_s=1)
         return Storage.open(str(tmp_path))
 
-    store = TokenizerStore(late, FakeEncoder(), retry_s=0.001)
-    store.start()
-    wait_until(lambda: store.checks)
-    store.stop()
-    assert has_model_files(Storage.open(str(tmp_path)), "fake")
+    with kept(late, FakeEncoder()):
+        wait_until(lambda: has_model_files(Storage.open(str(tmp_path)), "fake"))
     assert [record.message for record in caplog.records] == ["ingestions wait for the tokenizer to be stored: away"]
-
-
-def test_a_stop_ends_the_trying() -> None:
-    def away() -> Storage:
-        raise StorageUnavailable("away", retry_after_s=1)
-
-    store = TokenizerStore(away, FakeEncoder())
-    store.start()
-    store.stop()
-    wait_until(lambda: store.done)
 
 
 def test_a_tokenizer_that_cannot_be_written_down_is_said_and_left(
@@ -86,8 +88,7 @@ def test_a_tokenizer_that_cannot_be_written_down_is_said_and_left(
             raise ValueError("no JSON for this one")
 
     storage = Storage.open(str(tmp_path))
-    store = TokenizerStore(lambda: storage, Unreadable())
-    store.start()
-    wait_until(lambda: store.done)
+    with kept(lambda: storage, Unreadable()) as running:
+        running.result(30)
     assert not has_model_files(storage, "fake")
     assert "documents cannot be cut for this model" in caplog.text

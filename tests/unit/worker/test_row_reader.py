@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from tasks.embedding.rows import RowReader
 from tasks.encoder.interface import Text
 from tasks.item import Options, TextError
 from tasks.storage.row_file import row_of
+from tasks.worker.rows import RowReader
 from tests.ledger_builders import model_entry
 
 MODEL = model_entry()

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tasks.embedding.reference import MIN_COSINE, difference
+from tasks.worker.reference import MIN_COSINE, difference
 
 OWN = np.array([[1, 0, 0], [0, 2, 0]], dtype=np.float32)
 
