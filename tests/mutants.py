@@ -21,7 +21,7 @@ from pathlib import Path
 import redis
 
 from stack.testing import RedisServer
-from tasks.ledger.executor import SCRIPTS
+from tasks.ledger.scripts import SCRIPTS
 from tests.integration.ledger.simulation.weighted import MODES, run
 from tests.mutations import MUTATIONS, Mutation
 

@@ -93,8 +93,8 @@ class ServiceInfo:
 
     async def state(self, key: Key) -> ServiceState:
         """Models, workers and queues, as far as the key may see them. Raises `RedisUnavailable`."""
-        account = None if key.may({Scope.OPERATE}) else await self._ledger.run(read_account(key.owner))
-        seen = _Seen(account)
+        operates = key.may({Scope.OPERATE})
+        seen = _Seen(None) if operates else _Seen(await self._ledger.run(read_account(key.owner)))
         models, documents = self._models, self._models.documents
         return ServiceState(
             version=VERSION,

@@ -9,9 +9,8 @@ from typing import Any
 import orjson
 
 from tasks.ledger import replies
-from tasks.ledger.operations import successors
 from tasks.ledger.scripts import Operation
-from tasks.ledger.task import NewTask, State
+from tasks.ledger.task import State
 from tasks.records.creation import (
     NO_LIMITS,
     RecordKind,

@@ -152,9 +152,7 @@ class ChunkRows:
         units: number of the first row, number of rows and cost of each unit. Cost is in tokens counted.
     """
 
-    def __init__(
-        self, source: Writer, index: Writer, options: Mapping[str, Any], piece_cost: int
-    ) -> None:
+    def __init__(self, source: Writer, index: Writer, options: Mapping[str, Any], piece_cost: int) -> None:
         self._source = source
         self._index = RowIndexWriter(index.write)
         self._options = options

@@ -11,7 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from tasks.item import TextError
-from tasks.ledger import Claim, ClaimedUnit, Finished, Ledger, ModelEntry, OutcomeKind, WorkerEntry, operations
+from tasks.ledger.claim import Claim, ClaimRequest, claim
+from tasks.ledger.client import Ledger
+from tasks.ledger.commit import commit
+from tasks.ledger.heartbeat import Worker, beat
+from tasks.ledger.task import Outcome, OutcomeKind, Piece
+from tasks.model import Model
 
 DIMENSION = 4
 MAX_TOKENS = 128
@@ -24,9 +29,9 @@ def vector(text: str) -> npt.NDArray[np.float32]:
     return np.array([len(text), ord(text[0]), 0.5, 1 / 3], dtype="<f4")
 
 
-def entry(model: str, aliases: tuple[str, ...] = ()) -> ModelEntry:
+def entry(model: str, aliases: tuple[str, ...] = ()) -> Model:
     """How this worker describes the model."""
-    return ModelEntry(
+    return Model(
         id=model,
         model=model,
         revision="r1",
@@ -58,7 +63,7 @@ class LedgerWorker:
     def announce(self) -> None:
         """Registers the model and beats once, for ten minutes."""
         self.ledger.run(operations.register(self.model, entry(self.model, self.aliases)))
-        worker = WorkerEntry(
+        worker = Worker(
             id=self.id,
             pid=1,
             host="here",
@@ -70,14 +75,14 @@ class LedgerWorker:
             tokens=5,
             padded_tokens=6,
         )
-        self.ledger.run(operations.beat(self.model, worker, 600_000))
+        self.ledger.run(beat(self.model, worker, 600_000))
 
     def work(self, max_units: int = 1000) -> int:
         """Claims once and commits what it got; the number of units."""
         claim = self._claim(max_units)
         finished = [self._encode(unit) for unit in claim.units]
         if finished:
-            self.ledger.run(operations.commit(self.model, claim.token, finished))
+            self.ledger.run(commit(self.model, claim.token, finished))
         return len(finished)
 
     @contextlib.contextmanager
@@ -107,7 +112,7 @@ class LedgerWorker:
 
     def _claim(self, max_units: int) -> Claim:
         self.claims += 1
-        request = operations.ClaimRequest(
+        request = ClaimRequest(
             worker=self.id,
             token=f"{self.id}/{self.claims}",
             budget=10**9,
@@ -115,15 +120,15 @@ class LedgerWorker:
             lease_ms=15_000,
             stamp=entry(self.model).stamp,
         )
-        return self.ledger.run(operations.claim(self.model, request))
+        return self.ledger.run(claim(self.model, request))
 
-    def _encode(self, unit: ClaimedUnit) -> Finished:
+    def _encode(self, unit: Piece) -> Outcome:
         texts = unit.texts()
         vectors = np.stack([np.full(DIMENSION, np.nan, "<f4") if t in self.errors else vector(t) for t in texts])
         failed: Mapping[int, TextError] = {
             unit.first + i: self.errors[t] for i, t in enumerate(texts) if t in self.errors
         }
-        return Finished(
+        return Outcome(
             unit=unit,
             kind=OutcomeKind.VECTORS,
             outcome=b"" if len(failed) == len(texts) else vectors.tobytes(),

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from stack.testing import RedisServer, wait_until
-from tasks.ledger import Ledger
+from tasks.ledger.client import Ledger
 from tasks.records.batches import BatchFault, BatchStatus, faults_text, move_batch, read_batch
 from tests.integration.api.file_uploads import upload_with
 from tests.integration.api.served import ANN, BOB, KEYS, ServedApp

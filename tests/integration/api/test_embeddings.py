@@ -16,7 +16,9 @@ from api.waiting.subscription import WaitingTimes
 from stack.link import Link
 from stack.testing import RedisServer, wait_until
 from tasks.item import TextError
-from tasks.ledger import Lane, Task, operations
+from tasks.ledger.overview import overview
+from tasks.ledger.read import read_tasks
+from tasks.ledger.task import Lane, Task
 from tests.integration.api.ledger_worker import LedgerWorker, vector
 from tests.integration.api.served import MODEL, ServedApp
 
@@ -24,7 +26,7 @@ IMPATIENT = {"x-stainless-read-timeout": "0.1"}
 
 
 def open_tasks(worker: LedgerWorker) -> int:
-    return worker.ledger.run(operations.overview())[MODEL].backlog_tasks[Lane.ONLINE]
+    return worker.ledger.run(overview())[MODEL].backlog_tasks[Lane.ONLINE]
 
 
 @pytest.mark.parametrize("path", ["/v1/embeddings", "/v1/embeddings/", "/embeddings", "/embeddings/"])
@@ -141,7 +143,7 @@ def test_a_timeout_says_try_again_and_the_retry_joins(client: httpx.Client, work
     assert first.headers["x-should-retry"] == "true"
     assert 1 <= int(first.headers["retry-after"]) <= 120
     assert second.status_code == 200
-    assert worker.ledger.run(operations.overview())[MODEL].counters["committed_items"] == 1
+    assert worker.ledger.run(overview())[MODEL].counters["committed_items"] == 1
 
 
 def test_a_model_that_no_worker_serves_is_said_at_once(
@@ -260,7 +262,7 @@ def only_task(worker: LedgerWorker) -> Task | None:
 
 def all_tasks(worker: LedgerWorker) -> list[Task]:
     ids = [key.decode().removeprefix("eq:task:") for key in worker.ledger.client.scan_iter("eq:task:*")]
-    return [task for task in worker.ledger.run(operations.read_tasks(ids)) if task]
+    return [task for task in worker.ledger.run(read_tasks(ids)) if task]
 
 
 def test_an_ignored_field_may_be_nested_deeper_than_anything_writes(client: httpx.Client, worker: LedgerWorker) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from stack.testing import RedisServer, Roles, wait_until
 from tasks.documents.storage_command import unknown_objects
-from tasks.ledger import Ledger
+from tasks.ledger.client import Ledger
 from tasks.storage.storage import Storage
 from tests.integration.api.file_uploads import LINES, Upload, ids, problem, served, spooled, stored, upload_with
 from tests.integration.api.served import ServedApp

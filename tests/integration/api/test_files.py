@@ -14,7 +14,8 @@ import pytest
 import redis
 
 from stack.testing import PATIENCE_S, wait_until
-from tasks.ledger import ANONYMOUS, Ledger
+from tasks.ledger.client import Ledger
+from tasks.ledger.redis_keys import ANONYMOUS
 from tasks.records.files import FileRecord, Purpose, created_ms, new_file_id, put_file, stored_name
 from tests.integration.api.file_uploads import LINES, Upload, ids, problem, served, stored, upload_with
 from tests.integration.api.served import ANN, BOB, KEYS, ServedApp

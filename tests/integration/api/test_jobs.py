@@ -13,8 +13,12 @@ from api.paging import ListPage
 from api.services.jobs import KINDS, place_of, read_jobs
 from api.waiting.why_waiting import Record
 from stack.testing import wait_until
-from tasks.ledger import ANONYMOUS, DOCUMENTS, AsyncLedger, Ledger, operations
+from tasks.ledger.client import AsyncLedger, Ledger
+from tasks.ledger.heartbeat import beat
 from tasks.ledger.ids import new_task_id
+from tasks.ledger.read import LOOK
+from tasks.ledger.redis_keys import ANONYMOUS, DOCUMENTS
+from tasks.ledger.submit import submit
 from tasks.records.batches import BatchStatus, move_batch, new_batch_id
 from tasks.records.ingestions import IngestionStatus
 from tests.integration.api.ingestions.requests import create, move
@@ -111,7 +115,7 @@ def test_a_batch_hears_from_workers_that_the_storage_is_away(client: httpx.Clien
     def waiting(*errors: str) -> dict[str, Any]:
         for number, error in enumerate(errors):
             entry = worker_entry(f"d{number}", storage_error=error, storage_error_since=1_795_198_568.5 + number)
-            ledger.run(operations.beat(DOCUMENTS, entry, ttl_ms=60_000))
+            ledger.run(beat(DOCUMENTS, entry, ttl_ms=60_000))
         found: dict[str, Any] = client.get(f"/v1/batches/{batch_id}").json()["waiting"]
         return found
 
@@ -204,9 +208,9 @@ def test_where_one_kind_was_not_looked_through_older_ones_of_others_wait(
     oldest, batch_id = submit(client), batch(client)
     client.post(f"/v1/tasks/{oldest}/cancel")
     ledger.run(move_batch(batch_id, BatchStatus.CANCELLED, only_from=[BatchStatus.VALIDATING]))
-    newer = [new_task_id() for _ in range(operations.LOOK + 10)]
+    newer = [new_task_id() for _ in range(LOOK + 10)]
     for task_id in newer:
-        ledger.run(operations.submit(submission(task_id=task_id, queue="other", listed=True)))
+        ledger.run(submit(submission(task_id=task_id, queue="other", listed=True)))
 
     first = asyncio.run(cancelled(redis_url))
     second = asyncio.run(cancelled(redis_url, first.until))
@@ -231,7 +235,7 @@ def test_a_page_costs_the_same_however_many_jobs_there_are(
     counted = []
     for tasks in (40, 1000):
         for _ in range(tasks):
-            ledger.run(operations.submit(submission(task_id=new_task_id(), queue="other", listed=True)))
+            ledger.run(submit(submission(task_id=new_task_id(), queue="other", listed=True)))
         counted.append(sum(commands(redis_client, lambda: asyncio.run(page())).values()))
     redis_client.flushall()  # to forget so many tasks one by one takes long
     assert counted[1] - counted[0] <= 60, "the watchdog runs beside it"

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import httpx
 import redis
 
-from tasks.ledger.executor import source
+from tasks.ledger.scripts import source
 from tests.integration.api.ledger_worker import LedgerWorker
 from tests.integration.api.made_keys import code_of, make
 from tests.integration.api.served import ANN, KEYS, ServedApp

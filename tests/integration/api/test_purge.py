@@ -14,7 +14,7 @@ import pytest
 import redis
 
 from stack.testing import PATIENCE_S, wait_until
-from tasks.ledger import ANONYMOUS
+from tasks.ledger.redis_keys import ANONYMOUS
 from tasks.storage.storage import Storage
 from tests.integration.api.file_uploads import problem
 from tests.integration.api.ledger_worker import LedgerWorker

@@ -9,8 +9,11 @@ import redis
 from api.waiting.subscription import Subscription
 from stack.testing import eventually
 from tasks.item import Options
-from tasks.ledger import ANONYMOUS, ENDED_CHANNEL, Admission, AsyncLedger, Lane, NewTask, NewUnit, operations
+from tasks.ledger.client import AsyncLedger
 from tasks.ledger.ids import new_task_id
+from tasks.ledger.redis_keys import ANONYMOUS, CHANGED_CHANNEL
+from tasks.ledger.submit import submit
+from tasks.ledger.task import Admission, Lane, NewPiece, NewTask
 from tests.integration.api.ledger_worker import LedgerWorker, vector
 
 MODEL = "m"
@@ -46,13 +49,13 @@ async def submit(ledger: AsyncLedger, *, units: int = 1, answer_to: str = "") ->
         queue=MODEL,
         lane=Lane.ONLINE,
         owner=ANONYMOUS,
-        units=[NewUnit(items=1, cost=1, payload=b'["x"]')] * units,
+        units=[NewPiece(items=1, cost=1, payload=b'["x"]')] * units,
         options=Options(),
         ttl_ms=60_000,
         admission=Admission(max_backlog_s=100),
         answer_to=answer_to,
     )
-    return (await ledger.run(operations.submit(submission))).task_id
+    return (await ledger.run(submit(submission))).task_id
 
 
 async def test_the_end_of_a_task_wakes_its_waiters_only(
@@ -145,7 +148,7 @@ async def test_after_a_reconnect_nothing_is_missing(
         assert waiter.ended
 
     async def one_subscriber() -> bool:
-        return dict(await ledger.client.pubsub_numsub(ENDED_CHANNEL))[ENDED_CHANNEL.encode()] == 1
+        return dict(await ledger.client.pubsub_numsub(CHANGED_CHANNEL))[CHANGED_CHANNEL.encode()] == 1
 
     await eventually(one_subscriber)
 

@@ -12,8 +12,11 @@ import pytest
 
 from stack.testing import wait_until
 from tasks.item import Options, TextError
-from tasks.ledger import Admission, Lane, NewTask, NewUnit, operations
+from tasks.ledger.claim import ClaimRequest, claim
+from tasks.ledger.give_back import give_back
 from tasks.ledger.ids import new_task_id
+from tasks.ledger.submit import submit
+from tasks.ledger.task import Admission, Lane, NewPiece, NewTask
 from tests.integration.api.ledger_worker import DIMENSION, LedgerWorker, entry, vector
 from tests.integration.api.served import MODEL, ServedApp
 
@@ -110,10 +113,10 @@ def test_the_death_of_a_worker_is_told_while_the_texts_are_tried_again(
     client: httpx.Client, worker: LedgerWorker
 ) -> None:
     task = submit(client, ["a", "b"])
-    ask = operations.ClaimRequest("w", "w/1", 10**9, 1000, 15_000, stamp=entry(MODEL).stamp)
-    claim = worker.ledger.run(operations.claim(MODEL, ask))
+    ask = ClaimRequest("w", "w/1", 10**9, 1000, 15_000, stamp=entry(MODEL).stamp)
+    claim = worker.ledger.run(claim(MODEL, ask))
     assert claim.units
-    worker.ledger.run(operations.lose(MODEL, claim.token))
+    worker.ledger.run(give_back(MODEL, claim.token))
     waiting = client.get(task["links"]["self"]).json()["waiting"]
 
     assert (waiting["code"], waiting["message"]) == ("workers_died", "Its worker died; it is tried again.")
@@ -269,8 +272,8 @@ def test_a_call_whose_model_is_exchanged_half_way_is_to_be_sent_again(
         worker.ledger.run(operations.retire(worker.model, worker.id))
         other = dataclasses.replace(entry(worker.model), revision="r2")
         assert worker.ledger.run(operations.register(worker.model, other))
-        ask = operations.ClaimRequest("new", "new/1", 10**9, 1000, 15_000, stamp=other.stamp)
-        assert not worker.ledger.run(operations.claim(worker.model, ask)).units
+        ask = ClaimRequest("new", "new/1", 10**9, 1000, 15_000, stamp=other.stamp)
+        assert not worker.ledger.run(claim(worker.model, ask)).units
         answer = call.result()
     assert (answer.status_code, answer.json()["error"]["code"]) == (503, "not_ready")
     assert answer.headers["retry-after"] == "1"
@@ -279,10 +282,10 @@ def test_a_call_whose_model_is_exchanged_half_way_is_to_be_sent_again(
 def test_an_old_id_of_somebody_else_is_like_one_that_nobody_has(client: httpx.Client, worker: LedgerWorker) -> None:
     path = "/v1/tasks/task_018bcfe5-6800-7000-8000-000000000000"
     unknown = client.get(path)
-    units = [NewUnit(1, 1, b'["x"]')]
+    units = [NewPiece(1, 1, b'["x"]')]
     admission = Admission(max_backlog_s=1e9)
     theirs = NewTask(path[-41:], worker.model, Lane.BULK, "somebody", units, Options(), 60_000, admission)
-    worker.ledger.run(operations.submit(theirs))
+    worker.ledger.run(submit(theirs))
     assert (client.get(path).status_code, client.get(path).json()) == (410, unknown.json())
 
 

@@ -15,7 +15,13 @@ from tasks.documents.context import JobContext, Pace, Postponed, StepContext
 from tasks.documents.jobs import JOBS
 from tasks.documents.sweep import sweep_litter
 from tasks.errors import EmbedqError, Unavailable
-from tasks.ledger import DOCUMENTS, Claim, ClaimedUnit, Finished, Ledger, OutcomeKind, operations
+from tasks.ledger.claim import Claim, ClaimRequest, claim
+from tasks.ledger.client import Ledger
+from tasks.ledger.commit import commit
+from tasks.ledger.give_back import give_back
+from tasks.ledger.overview import overview
+from tasks.ledger.redis_keys import DOCUMENTS
+from tasks.ledger.task import Outcome, OutcomeKind, Piece
 from tasks.records.batches import Batch, BatchStatus, NewBatch, create_batch, new_batch_id, open_batches, read_batch
 from tasks.records.document_jobs import JobCall
 from tasks.records.files import FileRecord, Purpose, new_file_id, put_file, read_file, stored_name
@@ -156,17 +162,17 @@ class Hands:
             call = JobCall.from_payload(unit.payload)
             self.ran[f"{call.kind} {call.id}"] += 1
             if f"{call.kind} {call.id}" in self.deadly_jobs:
-                self.ledger.run(operations.lose(DOCUMENTS, claim.token))
+                self.ledger.run(give_back(DOCUMENTS, claim.token))
                 break
             try:
                 finished = self._run(call, unit, claim.token)
             except Unavailable:
-                self.ledger.run(operations.release(DOCUMENTS, claim.token))
+                self.ledger.run(give_back(DOCUMENTS, claim.token))
                 break
-            self.ledger.run(operations.commit(DOCUMENTS, claim.token, [finished]))
+            self.ledger.run(commit(DOCUMENTS, claim.token, [finished]))
         return len(claim.units)
 
-    def _run(self, call: JobCall, unit: ClaimedUnit, token: str) -> Finished:
+    def _run(self, call: JobCall, unit: Piece, token: str) -> Outcome:
         context = JobContext(
             self.ledger, self.storage, self.settings, token, self.progress, lambda: False, pace=self.pace
         )
@@ -176,7 +182,7 @@ class Hands:
             raise
         except EmbedqError as error:
             return failed_job(unit, error)
-        return Finished(unit, OutcomeKind.JOB, outcome)
+        return Outcome(unit, OutcomeKind.JOB, outcome)
 
     def progress(self) -> None:
         """Called by jobs while they work."""
@@ -191,7 +197,7 @@ class Hands:
     def work_model(self, limit: int = 1000) -> int:
         """Encodes what units are ready; their number."""
         claim = self.claim(MODEL, limit)
-        registered = self.ledger.run(operations.overview(MODEL))[MODEL].entry
+        registered = self.ledger.run(overview(MODEL))[MODEL].entry
         assert registered is not None
         for unit in claim.units:
             reference = UnitReference.from_payload(unit.payload)
@@ -199,7 +205,7 @@ class Hands:
             lines = read_rows(self.storage, reference, reference.first + unit.offset, unit.items)
             rows = [orjson.loads(line) for line in lines]
             if any(row.get("text") in self.deadly for row in rows):
-                self.ledger.run(operations.lose(MODEL, claim.token))
+                self.ledger.run(give_back(MODEL, claim.token))
                 break
             outcomes = [self._encode(row) for row in rows]
             name = f"{part_name(reference, claim.token)}{unit.first}"
@@ -207,8 +213,8 @@ class Hands:
                 part = PartWriter(name, file.write, registered.revision).add(outcomes)
             failed = sum(outcome.error is not None for outcome in outcomes)
             tokens = sum(outcome.tokens for outcome in outcomes)
-            done = Finished(unit, OutcomeKind.PART, part.to_json(), tokens, failed_in_part=failed)
-            self.ledger.run(operations.commit(MODEL, claim.token, [done]))
+            done = Outcome(unit, OutcomeKind.PART, part.to_json(), tokens, failed_in_part=failed)
+            self.ledger.run(commit(MODEL, claim.token, [done]))
         return len(claim.units)
 
     def work(self) -> None:
@@ -233,7 +239,7 @@ class Hands:
     @property
     def stamp(self) -> str:
         """Of the model that is served now."""
-        served = self.ledger.run(operations.overview(MODEL))[MODEL].entry
+        served = self.ledger.run(overview(MODEL))[MODEL].entry
         assert served is not None
         return served.stamp
 
@@ -241,7 +247,7 @@ class Hands:
         """Takes units of a queue, or one whose worker died where nothing else is ready."""
         for suspect in (False, True):
             self.claims += 1
-            asked = operations.ClaimRequest(
+            asked = ClaimRequest(
                 worker="hand",
                 token=f"hand/{self.claims}",
                 budget=10**9,
@@ -250,7 +256,7 @@ class Hands:
                 suspect=suspect,
                 stamp=self.stamp if queue == MODEL else "",
             )
-            claim = self.ledger.run(operations.claim(queue, asked))
+            claim = self.ledger.run(claim(queue, asked))
             if claim.units or not claim.suspects:
                 break
         return claim

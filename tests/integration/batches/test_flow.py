@@ -13,8 +13,11 @@ from tasks.documents.batches.steps import step
 from tasks.documents.sweep import RARELY_S
 from tasks.errors import NotStored
 from tasks.item import TextError
-from tasks.ledger import Ledger, State, operations
-from tasks.ledger.operations import read_committed
+from tasks.ledger.client import Ledger
+from tasks.ledger.heartbeat import watch
+from tasks.ledger.overview import overview
+from tasks.ledger.read import read_result
+from tasks.ledger.task import State
 from tasks.records.batches import BatchStatus, Stage, delete_batch, move_batch, open_batches, read_batch
 from tasks.records.files import Purpose
 from tasks.storage.vector_part import PartReference
@@ -193,7 +196,7 @@ def test_cancelling_before_anything_was_begun(hands: Hands, when: str) -> None:
 def test_the_window_ends_in_the_middle(hands: Hands) -> None:
     batch_id = half_way(hands)
     hands.ledger.clock_offset_ms = 24 * HOUR_MS
-    hands.ledger.run(operations.watch(MODEL))
+    hands.ledger.run(watch(MODEL))
     hands.until(lambda: hands.batch(batch_id).status is BatchStatus.EXPIRED)
     batch = hands.batch(batch_id)
     assert (batch.total, batch.completed, batch.failed) == (10, 4, 6)
@@ -251,14 +254,14 @@ def test_an_input_file_deleted_on_the_way_is_answered_all_the_same(hands: Hands)
 
 def test_a_model_exchanged_in_the_middle_encodes_every_row_anew(hands: Hands) -> None:
     batch_id = half_way(hands)
-    entry = hands.ledger.run(operations.overview(MODEL))[MODEL].entry
+    entry = hands.ledger.run(overview(MODEL))[MODEL].entry
     assert entry is not None
     hands.ledger.run(operations.register(MODEL, dataclasses.replace(entry, revision="r2")))
     made_by: list[str] = []
     for _ in range(20):
         hands.step()
         hands.work_documents()
-        committed = hands.ledger.run(read_committed(f"{batch_id}-embed"))
+        committed = hands.ledger.run(read_result(f"{batch_id}-embed"))
         if committed is not None and committed.task.state.terminal:
             made_by = [PartReference.from_json(unit.data).revision for unit in committed.units]
         hands.work_model(limit=1)
@@ -271,7 +274,7 @@ def test_a_model_exchanged_in_the_middle_encodes_every_row_anew(hands: Hands) ->
 
 def test_a_model_exchanged_after_the_window_leaves_what_was_done(hands: Hands) -> None:
     batch_id = half_way(hands)
-    entry = hands.ledger.run(operations.overview(MODEL))[MODEL].entry
+    entry = hands.ledger.run(overview(MODEL))[MODEL].entry
     assert entry is not None
     hands.ledger.run(operations.register(MODEL, dataclasses.replace(entry, revision="r2")))
     assert hands.work_model() == 0

@@ -6,7 +6,10 @@ import pytest
 
 from tasks.documents import submitting
 from tasks.documents.batches.steps import step
-from tasks.ledger import DOCUMENTS, Lane, State, operations
+from tasks.ledger.cancel import forget
+from tasks.ledger.overview import overview
+from tasks.ledger.redis_keys import DOCUMENTS
+from tasks.ledger.task import Lane, State
 from tasks.records.batches import Batch, BatchStatus, Stage, move_batch
 from tasks.records.files import delete_file, read_file
 from tests.integration.batches.hands import MODEL, Hands, half_way, nothing_is_left, request
@@ -73,7 +76,7 @@ def test_every_step_may_be_taken_twice(hands: Hands) -> None:
         step(hands.step_context, old)
         nothing_is_left(hands, hands.batch(batch_id))
     assert (hands.work_documents(), hands.work_model()) == (0, 0)
-    assert hands.ledger.run(operations.overview(DOCUMENTS))[DOCUMENTS].leases == 0
+    assert hands.ledger.run(overview(DOCUMENTS))[DOCUMENTS].leases == 0
 
 
 def test_a_full_queue_makes_a_batch_wait(hands: Hands, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,7 +107,7 @@ def test_a_lane_that_callers_fill_keeps_no_batch_out(hands: Hands) -> None:
     tasks = [client.submit(["x"], lane=Lane.BULK) for _ in range(20)]
     batch_id = hands.create([request(f"{number}", "xxxx") for number in range(3)])
     hands.until(lambda: Stage.EMBED in hands.batch(batch_id).stages, model=False)
-    hands.ledger.run(operations.forget_all(MODEL, tasks))  # these hands encode rows alone
+    hands.ledger.run(forget(MODEL, *tasks))  # these hands encode rows alone
     hands.work()
     assert hands.batch(batch_id).status is BatchStatus.COMPLETED
 

@@ -9,7 +9,8 @@ import orjson
 import pytest
 
 from tasks.item import TextError
-from tasks.ledger import operations
+from tasks.ledger.heartbeat import watch
+from tasks.ledger.read import read_task
 from tasks.records.batches import Batch, BatchStatus, Stage, move_batch
 from tests.integration.api.ledger_worker import DIMENSION, vector
 from tests.integration.batches.hands import HOUR_MS, MODEL, Hands, nothing_is_left, request
@@ -34,7 +35,7 @@ def vectors_of(line: dict[str, Any]) -> list[Any]:
 
 
 def texts_done(hands: Hands, batch_id: str) -> int:
-    task = hands.ledger.run(operations.read_task(f"{batch_id}-embed"))
+    task = hands.ledger.run(read_task(f"{batch_id}-embed"))
     assert task is not None
     return task.completed
 
@@ -151,7 +152,7 @@ def test_cancelling_in_the_middle_of_a_line_keeps_the_lines_that_are_whole(hands
 def test_the_window_ends_in_the_middle_of_a_line(hands: Hands) -> None:
     batch_id = half_way(hands, [8, 1, 9])
     hands.ledger.clock_offset_ms = 24 * HOUR_MS
-    hands.ledger.run(operations.watch(MODEL))
+    hands.ledger.run(watch(MODEL))
     hands.until(lambda: hands.batch(batch_id).status is BatchStatus.EXPIRED)
     batch = ended(hands, batch_id)
     assert (batch.total, batch.completed, batch.failed, done_of(hands, batch)) == (3, 1, 2, ["0"])

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from stack.testing import Roles, wait_until
-from tasks.ledger import State
+from tasks.ledger.task import State
 from tasks.storage.storage import Storage
 from tasks.storage.vector_part import fence
 from tests.integration.documents.conftest import TRIAL, DocumentsClient, runs

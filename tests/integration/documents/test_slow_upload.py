@@ -10,7 +10,9 @@ from fsspec.implementations.memory import MemoryFileSystem
 from tasks.documents.claims import JobWork
 from tasks.documents.context import JobContext
 from tasks.drain.commit import Committer
-from tasks.ledger import DOCUMENTS, Claim, Ledger, operations
+from tasks.ledger.claim import Claim, ClaimRequest, claim
+from tasks.ledger.client import Ledger
+from tasks.ledger.redis_keys import DOCUMENTS
 from tasks.process.liveness import Progress
 from tasks.storage.storage import Storage
 from tests.integration.documents.conftest import DocumentsClient
@@ -77,5 +79,5 @@ def send(context: JobContext, job_id: str) -> bytes:
 
 
 def _claim(ledger: Ledger) -> Claim:
-    asked = operations.ClaimRequest(worker="hand", token="hand/1", budget=10**9, max_units=1, lease_ms=15_000)
-    return ledger.run(operations.claim(DOCUMENTS, asked))
+    asked = ClaimRequest(worker="hand", token="hand/1", budget=10**9, max_units=1, lease_ms=15_000)
+    return ledger.run(claim(DOCUMENTS, asked))

@@ -3,7 +3,7 @@
 import numpy as np
 
 from tasks.item import Options, TextError
-from tasks.ledger import Lane, Result, State, Task
+from tasks.ledger.task import Lane, Result, State, Task
 
 
 def a_task(state: State = State.COMPLETED, total: int = 3) -> Task:

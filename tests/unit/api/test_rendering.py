@@ -12,7 +12,7 @@ from api.render_vectors import embedding_list, npy_file
 from api.schemas.tasks import Task
 from tasks import errors
 from tasks.item import TextError
-from tasks.ledger import Result, State
+from tasks.ledger.task import Result, State
 from tests.unit.api.tasks_and_results import a_result, a_task
 
 

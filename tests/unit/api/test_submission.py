@@ -10,7 +10,7 @@ from api.idempotency import alias_of_key
 from api.submit import NewTasks, task_of
 from tasks.errors import NotReady, RedisUnavailable, RequestError
 from tasks.item import Options
-from tasks.ledger import Alias, Lane
+from tasks.ledger.task import Alias, Lane
 from tests.raises_code import raises_code
 from tests.unit.api.embedding_requests import MODEL, new_tasks, overview, served, synchronous, task
 

@@ -7,8 +7,9 @@ import pytest
 
 from api.waiting.why_waiting import Record, waiting_of
 from tasks.item import Options
-from tasks.ledger import DOCUMENTS, Lane, State, Task
+from tasks.ledger.redis_keys import DOCUMENTS
 from tasks.ledger.standing import QueueStanding, Standings, TaskStanding
+from tasks.ledger.task import Lane, State, Task
 from tasks.records.batches import Batch, BatchStatus, Stage
 from tasks.records.ingestions import Counts, Ingestion, IngestionStatus, PageInFlight, PageStage, Setback
 

@@ -2,7 +2,8 @@
 
 from tasks.drain.lanes import QUIET_AFTER_S, OnlineCheck, RecentWork
 from tasks.item import Options
-from tasks.ledger import Claim, ClaimedUnit, Lane
+from tasks.ledger.claim import Claim
+from tasks.ledger.task import Lane, Piece
 
 STEP_S = 0.08
 
@@ -21,7 +22,7 @@ def test_more_is_expected_for_a_while_after_the_last_arrival() -> None:
 def online_part(claim_s: float, *, times: int, steps: int = 400) -> float:
     """Of a stream's time, with so long claims of the online lane, of which there is always another one."""
     now = [0.0]
-    unit = ClaimedUnit("t", "0", first=0, items=1, cost=10, attempts=1, offset=0, options=Options(), payload=b"[]")
+    unit = Piece("t", "0", first=0, items=1, cost=10, attempts=1, offset=0, options=Options(), payload=b"[]")
     claim = Claim("w/1", (unit,), Lane.ONLINE, more=True, suspects=False, wait_ms=0, bell_due=False)
 
     def work(_: Claim, __: object) -> None:

@@ -7,7 +7,7 @@ import pytest
 import tiktoken
 
 from tasks.errors import RequestError
-from tasks.ledger import NewTask
+from tasks.ledger.task import NewTask
 from tasks.wire.token_input import texts_of_tokens, tokens
 from tests.raises_code import raises_code
 from tests.unit.api.embedding_requests import new_tasks, overview, synchronous

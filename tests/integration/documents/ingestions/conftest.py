@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.ledger import Ledger
+from tasks.ledger.client import Ledger
 from tests.integration.documents.ingestions.hands import IngestionHands
 
 

@@ -10,7 +10,10 @@ from tasks.documents.ingestions import ending
 from tasks.documents.sources.source import PageLimits
 from tasks.documents.stepper import STEPS_STREAM
 from tasks.item import TextError
-from tasks.ledger import DOCUMENTS, Ledger, operations
+from tasks.ledger.client import Ledger
+from tasks.ledger.give_back import give_back
+from tasks.ledger.overview import overview
+from tasks.ledger.redis_keys import DOCUMENTS
 from tasks.records.document_outcomes import DocumentStatus
 from tasks.records.ingestion_operations import (
     cancel_ingestion,
@@ -146,7 +149,7 @@ def test_an_older_sync_that_ends_later_leaves_what_a_newer_run_has_seen(
         hands.work()
     else:
         hands.until(lambda: [p.stage for p in hands.ingestion(made).pages.values()] == [PageStage.LOADING])
-    hands.ledger.run(operations.release(DOCUMENTS, finish.token))
+    hands.ledger.run(give_back(DOCUMENTS, finish.token))
     hands.work()
     assert (
         hands.ingestion(older).status,
@@ -240,7 +243,7 @@ def test_another_revision_of_the_model_does_not_go_under_the_old_name(
     if stage is not None:
         hands.until(lambda: [p.stage for p in hands.ingestion(made).pages.values()] == [stage], model=False)
         hands.work_model(limit=1)
-    entry = hands.ledger.run(operations.overview(MODEL))[MODEL].entry
+    entry = hands.ledger.run(overview(MODEL))[MODEL].entry
     assert entry is not None
     hands.ledger.run(operations.register(MODEL, replace(entry, revision="r2")))
     hands.work()

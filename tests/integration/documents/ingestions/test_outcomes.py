@@ -10,7 +10,10 @@ from redis import ResponseError
 from tasks.documents.ingestions import ending
 from tasks.documents.ingestions.steps import IngestionSteps
 from tasks.documents.ingestions.tools import TOOLS
-from tasks.ledger import DOCUMENTS, Ledger, State, operations
+from tasks.ledger.cancel import forget
+from tasks.ledger.client import Ledger
+from tasks.ledger.redis_keys import DOCUMENTS
+from tasks.ledger.task import State
 from tasks.records.ingestion_operations import cancel_ingestion, resume_ingestion
 from tasks.records.ingestions import Ingestion, IngestionFault, IngestionStatus, PageStage
 from tasks.records.purge import close_account, remove_record, sweep_owner
@@ -94,7 +97,7 @@ def test_what_was_taken_in_and_not_forgotten_may_be_taken_in_again(hands: Ingest
     made = left(hands, "parse")
     die_in_step(hands, made, "forget", tmp_path / "scripts")
     assert [page.stage for page in hands.ingestion(made).pages.values()] == [PageStage.EMBED]
-    hands.ledger.run(operations.forget("test/model", f"{made}-0-embed"))  # Redis has lost it: the page goes back
+    hands.ledger.run(forget("test/model", f"{made}-0-embed"))  # Redis has lost it: the page goes back
     hands.step()
     completed(hands, made)
     assert hands.ran[f"parse_page {made}/0"] == 1
@@ -110,7 +113,7 @@ def test_what_stands_unseen_outlives_any_outage(hands: IngestionHands, job: str)
 @pytest.mark.parametrize("job", ENDED)
 def test_what_is_lost_before_a_step_has_seen_it_is_done_again(hands: IngestionHands, job: str) -> None:
     made = left(hands, job)
-    assert hands.ledger.run(operations.forget(DOCUMENTS, f"{made}{TASKS[job]}"))
+    assert hands.ledger.run(forget(DOCUMENTS, f"{made}{TASKS[job]}"))
     completed(hands, made)
     assert hands.ran.most_common(2)[0][1] == 2
     assert sum(hands.ran.values()) == 4, "that one again, and no other"

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from stack.testing import Roles, WorkerProcess, wait_until
-from tasks.ledger import Ledger
+from tasks.ledger.client import Ledger
 from tasks.records.datasets import present
 from tasks.records.files import FileRecord, Purpose, new_file_id, put_file, stored_name
 from tasks.records.ingestion_operations import cancel_ingestion, create_ingestion, open_ingestions, read_ingestion

@@ -4,7 +4,9 @@ import json
 from typing import Any
 
 from tasks.documents.batches.check import FileLimits, KnownModels
-from tasks.ledger import Lane, ModelEntry, ModelOverview
+from tasks.ledger.overview import Queue
+from tasks.ledger.task import Lane
+from tasks.model import Model
 
 MODEL, ALIAS, OTHER = "own/model", "text-embedding-3-small", "other/model"
 DROP: Any = object()
@@ -21,8 +23,8 @@ LIMITS = FileLimits(
 
 
 def models() -> KnownModels:
-    entry = ModelEntry(MODEL, MODEL, "r", 16, 32, ("query",), "cpu", "fake", "float32", 1)
-    overview = ModelOverview(MODEL, entry, (), 10_000.0, dict.fromkeys(Lane, 0), dict.fromkeys(Lane, 0), 0, 0, {}, 0)
+    entry = Model(MODEL, MODEL, "r", 16, 32, ("query",), "cpu", "fake", "float32", 1)
+    overview = Queue(MODEL, entry, (), 10_000.0, dict.fromkeys(Lane, 0), dict.fromkeys(Lane, 0), 0, 0, {}, 0)
     return KnownModels((MODEL, ALIAS), {MODEL: overview, OTHER: overview})
 
 
