@@ -19,7 +19,7 @@ from tasks.ledger.overview import Account, Queue, read_account
 from tasks.ledger.read import read_tasks
 from tasks.ledger.redis_keys import DOCUMENTS
 from tasks.ledger.task import State, Task
-from tasks.records.batches import Batch, BatchStatus, Stage
+from tasks.records.batches import Batch, Stage
 from tasks.records.ingestions import Ingestion, PageStage
 
 Record: TypeAlias = Task | Batch | Ingestion
@@ -31,7 +31,6 @@ Code: TypeAlias = Literal[
     "model_loading",
     "no_documents_worker",
     "model_not_ready",
-    "no_room",
     "sink_unavailable",
     "storage_unavailable",
     "disk_full",
@@ -46,7 +45,6 @@ _SENTENCES: dict[Code, str] = {
     "model_loading": "A worker loads the model{since}.",
     "no_documents_worker": "No documents worker runs{since}.",
     "model_not_ready": "The files of the model are not in the storage; a worker that starts puts them there.",
-    "no_room": "Its lines are checked; they wait for room in the queue.",
     "sink_unavailable": "The sink does not answer{since}.",
     "storage_unavailable": "The server's storage does not answer{since}.",
     "disk_full": "The server's storage is full{since}.",
@@ -195,12 +193,9 @@ def _of_stored(seen: Seen, queue: Queue, task_ids: Sequence[str]) -> Waiting:
 
 
 def _of_batch(batch: Batch, seen: Seen) -> Waiting:
-    embed, checked = batch.stages.get(Stage.EMBED), batch.stages.get(Stage.VALIDATE)
-    if not _is_open(embed) and batch.now_ms < batch.again_ms:
+    if not _is_open(batch.stages.get(Stage.EMBED)) and batch.now_ms < batch.again_ms:
         return _why("workers_died")
-    why = _of_parts(batch, seen)
-    unplaced = batch.status is BatchStatus.VALIDATING and checked is State.COMPLETED and embed is None
-    return _why("no_room") if unplaced and why.code == "working" else why
+    return _of_parts(batch, seen)
 
 
 def _of_ingestion(ingestion: Ingestion, seen: Seen) -> Waiting:

@@ -14,7 +14,7 @@ from tasks.item import TextError
 from tasks.ledger.claim import Claim, ClaimRequest, claim
 from tasks.ledger.client import Ledger
 from tasks.ledger.commit import commit
-from tasks.ledger.heartbeat import Worker, beat
+from tasks.ledger.heartbeat import Worker, join
 from tasks.ledger.task import Outcome, OutcomeKind, Piece
 from tasks.model import Model
 
@@ -61,8 +61,7 @@ class LedgerWorker:
         self._stop = threading.Event()
 
     def announce(self) -> None:
-        """Registers the model and beats once, for ten minutes."""
-        self.ledger.run(operations.register(self.model, entry(self.model, self.aliases)))
+        """Says that it has loaded the model and lives for ten minutes."""
         worker = Worker(
             id=self.id,
             pid=1,
@@ -75,15 +74,15 @@ class LedgerWorker:
             tokens=5,
             padded_tokens=6,
         )
-        self.ledger.run(beat(self.model, worker, 600_000))
+        self.ledger.run(join(self.model, worker, entry(self.model, self.aliases), 600_000))
 
-    def work(self, max_units: int = 1000) -> int:
-        """Claims once and commits what it got; the number of units."""
-        claim = self._claim(max_units)
-        finished = [self._encode(unit) for unit in claim.units]
-        if finished:
-            self.ledger.run(commit(self.model, claim.token, finished))
-        return len(finished)
+    def work(self, max_pieces: int = 1000) -> int:
+        """Claims once and commits what it got; the number of pieces."""
+        taken = self._claim(max_pieces)
+        outcomes = [self._encode(piece) for piece in taken.pieces]
+        if outcomes:
+            self.ledger.run(commit(self.model, taken.token, outcomes))
+        return len(outcomes)
 
     @contextlib.contextmanager
     def serving(self) -> Iterator[None]:
@@ -110,29 +109,29 @@ class LedgerWorker:
         while not self._stop.wait(pause_s):
             pause_s = _QUICK_S if self.work() else min(pause_s * 1.2, _IDLE_S)
 
-    def _claim(self, max_units: int) -> Claim:
+    def _claim(self, max_pieces: int) -> Claim:
         self.claims += 1
         request = ClaimRequest(
-            worker=self.id,
-            token=f"{self.id}/{self.claims}",
+            stream=f"{self.id}/0",
+            token=f"{self.id}/0/{self.claims}",
             budget=10**9,
-            max_units=max_units,
+            max_pieces=max_pieces,
             lease_ms=15_000,
             stamp=entry(self.model).stamp,
         )
         return self.ledger.run(claim(self.model, request))
 
-    def _encode(self, unit: Piece) -> Outcome:
-        texts = unit.texts()
+    def _encode(self, piece: Piece) -> Outcome:
+        texts = piece.texts()
         vectors = np.stack([np.full(DIMENSION, np.nan, "<f4") if t in self.errors else vector(t) for t in texts])
         failed: Mapping[int, TextError] = {
-            unit.first + i: self.errors[t] for i, t in enumerate(texts) if t in self.errors
+            piece.first + i: self.errors[t] for i, t in enumerate(texts) if t in self.errors
         }
         return Outcome(
-            unit=unit,
+            piece=piece,
             kind=OutcomeKind.VECTORS,
-            outcome=b"" if len(failed) == len(texts) else vectors.tobytes(),
+            data=b"" if len(failed) == len(texts) else vectors.tobytes(),
             tokens=len(texts) - len(failed),
             errors=failed,
-            truncated=[unit.first + i for i, t in enumerate(texts) if t in self.truncated],
+            truncated=[piece.first + i for i, t in enumerate(texts) if t in self.truncated],
         )

@@ -16,6 +16,7 @@ from api.waiting.subscription import WaitingTimes
 from stack.link import Link
 from stack.testing import RedisServer, wait_until
 from tasks.item import TextError
+from tasks.ledger.heartbeat import stop
 from tasks.ledger.overview import overview
 from tasks.ledger.read import read_tasks
 from tasks.ledger.task import Lane, Task
@@ -153,8 +154,8 @@ def test_a_model_that_no_worker_serves_is_said_at_once(
     with LedgerWorker(redis_url, "other/model") as other:
         other.announce()
         wait_until(lambda: client.get("/v1/models/other/model").json().get("ready"), message="it is not known")
-        other.ledger.run(operations.retire("other/model", other.id))
-    worker.ledger.run(operations.retire(MODEL, worker.id))
+        other.ledger.run(stop("other/model", other.id))
+    worker.ledger.run(stop(MODEL, worker.id))
     wait_until(lambda: not ready(client, "other/model") and not ready(client, MODEL), message="they are not gone")
 
     restarting = client.post("/v1/embeddings", json={"input": "x", "model": "other/model"}, headers=IMPATIENT)

@@ -39,7 +39,7 @@ def overdue_task(ledger: Ledger) -> str:
         queue=MODEL,
         lane=Lane.ONLINE,
         owner="me",
-        units=[NewPiece(items=1, cost=1, payload=b'["a"]')],
+        pieces=[NewPiece(items=1, cost=1, payload=b'["a"]')],
         options=Options(),
         ttl_ms=60_000,
         admission=Admission(max_backlog_s=1000),

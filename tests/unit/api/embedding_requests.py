@@ -43,29 +43,15 @@ WORKER = Worker(
 )
 
 
-def overview(
-    *,
-    workers: int = 2,
-    rate: float | None = 4000,
-    online: int = 0,
-    tasks: int = 1,
-    others: dict[str, int] | None = None,
-) -> Queue:
-    """`online`: what "me" has queued in the online lane, in so many `tasks`."""
-    owners = {"me": online} | (others or {})
+def overview(*, workers: int = 2, rate: float | None = 4000, online: int = 0, owners: int = 1) -> Queue:
+    """`online`: what waits in the online lane, of so many `owners`."""
     return Queue(
-        queue=MODEL,
-        entry=ENTRY,
-        workers=(WORKER,) * workers,
+        MODEL,
+        ENTRY,
+        (WORKER,) * workers,
         rate=rate,
-        backlog_cost={Lane.ONLINE: sum(owners.values()), Lane.BULK: 0},
-        backlog_tasks={Lane.ONLINE: 0, Lane.BULK: 0},
-        backlog_bytes=0,
-        leases=0,
-        counters={},
-        memory_percent=0,
-        owner_cost={Lane.ONLINE: {owner: cost for owner, cost in owners.items() if cost}, Lane.BULK: {}},
-        owner_tasks={Lane.ONLINE: {"me": tasks}, Lane.BULK: {}},
+        backlog_cost={Lane.ONLINE: online, Lane.BULK: 0},
+        owners={Lane.ONLINE: owners if online else 0, Lane.BULK: 0},
     )
 
 

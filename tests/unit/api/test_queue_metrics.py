@@ -18,7 +18,7 @@ def registry_of(seen: Queue) -> CollectorRegistry:
     """What is shown while the documents queue looks the same."""
     settings = load_settings(served_name=MODEL)
     models = ServedModels(settings)
-    models.update({MODEL: seen, DOCUMENTS: dataclasses.replace(seen, queue=DOCUMENTS)})
+    models.update({MODEL: seen, DOCUMENTS: dataclasses.replace(seen, name=DOCUMENTS)})
     metrics, registry = Metrics(), CollectorRegistry()
     metrics.add(lambda: queue_rows(models, settings), shared=True)
     registry.register(metrics)

@@ -74,7 +74,7 @@ def test_npy() -> None:
 
 
 def test_npy_without_any_vector_still_has_its_shape() -> None:
-    result = Result(task=a_task(), vectors=np.empty((3, 0), "<f4"), errors={}, truncated=frozenset())
+    result = Result(a_task(), [])
 
     loaded = np.load(io.BytesIO(npy_file(result, 8)))
 
