@@ -15,10 +15,12 @@ from tasks.documents.context import JobContext, Pace, Postponed, StepContext
 from tasks.documents.jobs import JOBS
 from tasks.documents.sweep import sweep_litter
 from tasks.errors import EmbedqError, Unavailable
+from tasks.item import TextError, Vector
 from tasks.ledger.claim import Claim, ClaimRequest, claim
 from tasks.ledger.client import Ledger
 from tasks.ledger.commit import commit
 from tasks.ledger.give_back import give_back
+from tasks.ledger.heartbeat import join
 from tasks.ledger.overview import overview
 from tasks.ledger.redis_keys import DOCUMENTS
 from tasks.ledger.task import Outcome, OutcomeKind, Piece
@@ -29,6 +31,7 @@ from tasks.storage.row_file import UnitReference, read_rows
 from tasks.storage.storage import Storage
 from tasks.storage.vector_part import PartWriter, part_name
 from tests.integration.api.ledger_worker import DIMENSION, entry, vector
+from tests.ledger_builders import a_worker
 from worker_config.settings import load_settings
 
 MODEL = "test/model"
@@ -56,7 +59,7 @@ class Hands:
     def __init__(self, ledger: Ledger, folder: Path, *, storage: Storage | None = None, **settings: Any) -> None:
         self.ledger = ledger
         self.storage = storage or Storage.open(str(folder))
-        self.settings = load_settings(**({"served_name": MODEL, "unit_max_items": 4} | settings))
+        self.settings = load_settings(**({"served_name": MODEL} | settings))
         self.bad: dict[str, TextError] = {}
         self.deadly: set[str] = set()
         self.deadly_jobs: set[str] = set()
@@ -67,7 +70,7 @@ class Hands:
         self.asked_again = 0
         self.pace = Pace()
         self.meanwhile: Callable[[], object] | None = None
-        ledger.run(operations.register(MODEL, entry(MODEL)))
+        ledger.run(join(MODEL, a_worker("hand"), entry(MODEL), 3600_000))
 
     # ---- callers
 
@@ -157,22 +160,22 @@ class Hands:
 
     def work_documents(self, limit: int = 100) -> int:
         """Runs what jobs are ready; their number."""
-        claim = self.claim(DOCUMENTS, limit)
-        for unit in claim.units:
-            call = JobCall.from_payload(unit.payload)
+        taken = self.claim(DOCUMENTS, limit)
+        for piece in taken.pieces:
+            call = JobCall.from_payload(piece.payload)
             self.ran[f"{call.kind} {call.id}"] += 1
             if f"{call.kind} {call.id}" in self.deadly_jobs:
-                self.ledger.run(give_back(DOCUMENTS, claim.token))
+                self.ledger.run(give_back(DOCUMENTS, taken.token, blame=True))
                 break
             try:
-                finished = self._run(call, unit, claim.token)
+                finished = self._run(call, piece, taken.token)
             except Unavailable:
-                self.ledger.run(give_back(DOCUMENTS, claim.token))
+                self.ledger.run(give_back(DOCUMENTS, taken.token))
                 break
-            self.ledger.run(commit(DOCUMENTS, claim.token, [finished]))
-        return len(claim.units)
+            self.ledger.run(commit(DOCUMENTS, taken.token, [finished]))
+        return len(taken.pieces)
 
-    def _run(self, call: JobCall, unit: Piece, token: str) -> Outcome:
+    def _run(self, call: JobCall, piece: Piece, token: str) -> Outcome:
         context = JobContext(
             self.ledger, self.storage, self.settings, token, self.progress, lambda: False, pace=self.pace
         )
@@ -181,8 +184,8 @@ class Hands:
         except Unavailable:
             raise
         except EmbedqError as error:
-            return failed_job(unit, error)
-        return Outcome(unit, OutcomeKind.JOB, outcome)
+            return failed_job(piece, error)
+        return Outcome(piece, OutcomeKind.JOB, outcome)
 
     def progress(self) -> None:
         """Called by jobs while they work."""
@@ -195,27 +198,27 @@ class Hands:
         self.pace = replace(self.pace, **changed)
 
     def work_model(self, limit: int = 1000) -> int:
-        """Encodes what units are ready; their number."""
-        claim = self.claim(MODEL, limit)
-        registered = self.ledger.run(overview(MODEL))[MODEL].entry
+        """Encodes what pieces are ready; their number."""
+        taken = self.claim(MODEL, limit)
+        registered = self.ledger.run(overview(MODEL))[MODEL].model
         assert registered is not None
-        for unit in claim.units:
-            reference = UnitReference.from_payload(unit.payload)
+        for piece in taken.pieces:
+            reference = UnitReference.from_payload(piece.payload)
             assert reference is not None
-            lines = read_rows(self.storage, reference, reference.first + unit.offset, unit.items)
+            lines = read_rows(self.storage, reference, reference.first + piece.offset, piece.items)
             rows = [orjson.loads(line) for line in lines]
             if any(row.get("text") in self.deadly for row in rows):
-                self.ledger.run(give_back(MODEL, claim.token))
+                self.ledger.run(give_back(MODEL, taken.token, blame=True))
                 break
             outcomes = [self._encode(row) for row in rows]
-            name = f"{part_name(reference, claim.token)}{unit.first}"
+            name = f"{part_name(reference, taken.token)}{piece.first}"
             with self.storage.writing(name) as file:
                 part = PartWriter(name, file.write, registered.revision).add(outcomes)
             failed = sum(outcome.error is not None for outcome in outcomes)
             tokens = sum(outcome.tokens for outcome in outcomes)
-            done = Outcome(unit, OutcomeKind.PART, part.to_json(), tokens, failed_in_part=failed)
-            self.ledger.run(commit(MODEL, claim.token, [done]))
-        return len(claim.units)
+            done = Outcome(piece, OutcomeKind.PART, part.to_json(), tokens, failed_in_part=failed)
+            self.ledger.run(commit(MODEL, taken.token, [done]))
+        return len(taken.pieces)
 
     def work(self) -> None:
         """Steps and works until nothing moves any more."""
@@ -239,27 +242,22 @@ class Hands:
     @property
     def stamp(self) -> str:
         """Of the model that is served now."""
-        served = self.ledger.run(overview(MODEL))[MODEL].entry
+        served = self.ledger.run(overview(MODEL))[MODEL].model
         assert served is not None
         return served.stamp
 
     def claim(self, queue: str, limit: int) -> Claim:
-        """Takes units of a queue, or one whose worker died where nothing else is ready."""
-        for suspect in (False, True):
-            self.claims += 1
-            asked = ClaimRequest(
-                worker="hand",
-                token=f"hand/{self.claims}",
-                budget=10**9,
-                max_units=limit,
-                lease_ms=15_000,
-                suspect=suspect,
-                stamp=self.stamp if queue == MODEL else "",
-            )
-            claim = self.ledger.run(claim(queue, asked))
-            if claim.units or not claim.suspects:
-                break
-        return claim
+        """Takes pieces of a queue."""
+        self.claims += 1
+        asked = ClaimRequest(
+            stream="hand/0",
+            token=f"hand/0/{self.claims}",
+            budget=10**9,
+            max_pieces=limit,
+            lease_ms=15_000,
+            stamp=self.stamp if queue == MODEL else "",
+        )
+        return self.ledger.run(claim(queue, asked))
 
     def _encode(self, row: dict[str, Any]) -> Vector:
         text = row.get("text")
@@ -278,7 +276,7 @@ def nothing_is_left(hands: Hands, batch: Batch) -> None:
 
 
 def half_way(hands: Hands, **changed: Any) -> str:
-    """A batch of 10 rows of which the first unit, 4 rows, is done."""
+    """A batch of 10 rows of which the first piece, 4 rows, is done."""
     batch_id = hands.create([request(f"{n}", f"text {n}") for n in range(10)], **changed)
     hands.until(lambda: hands.batch(batch_id).status is BatchStatus.IN_PROGRESS, model=False)
     assert hands.work_model(limit=1) == 1

@@ -11,6 +11,7 @@ from tasks.documents.batches.check import MAX_FAULTS, FileCheck, FileLimits, Fil
 from tasks.documents.batches.line_rows import Line, LineError, answered
 from tasks.errors import RequestError
 from tasks.item import Vector
+from tasks.ledger import task
 from tasks.records.api_keys import ALL_SCOPES, Key
 from tasks.wire.embeddings_body import EmbeddingsBody
 from tasks.wire.json_limits import MAX_PARTS
@@ -126,7 +127,7 @@ def test_a_body_that_the_endpoint_would_refuse_is_none_of_the_file_s_faults(text
     assert (refused.custom_id, error.code, error.param) == ("a", code, param)
     assert error.status == 400
     assert param in error.message
-    assert (found.faults, found.lines, found.units) == ([], 2, [(0, 2, found.units[0][2])])
+    assert (found.faults, found.lines, found.pieces) == ([], 2, [(0, 2, found.pieces[0][2])])
 
 
 @pytest.mark.parametrize("text", [case[1] for case in REFUSED], ids=[case[0] for case in REFUSED])
@@ -194,20 +195,21 @@ def test_no_message_repeats_what_was_sent() -> None:
 
 
 def test_faults_have_a_limit() -> None:
-    limits = FileLimits(10**6, 10**6, 5000, 8, 100, 4, 40, 0.25)
+    limits = FileLimits(10**6, 10**6, 5000, 8, 100)
     assert len(check(*["{"] * 1500, limits=limits).faults) == MAX_FAULTS
 
 
-def test_units_have_a_limit_of_texts_and_of_cost() -> None:
+def test_pieces_have_a_limit_of_texts_and_of_cost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(task, "PIECE_TEXTS", 4)
     short = [line(f"s{n}", body=good_body(input="x")) for n in range(6)]  # 1 token each
     long = [line(f"l{n}", body=good_body(input="x" * 80)) for n in range(3)]  # 20 tokens each
     huge = [line("h", body=good_body(input=["x" * 80] * 5))]
     found = check(*short, *long, *huge)
     assert found.faults == []
-    assert found.units[0] == (0, 4, 4)
-    assert [first for first, _, _ in found.units] == [0, *_ends(found.units)[:-1]]
-    assert (_ends(found.units)[-1], found.lines) == (14, 10), "each text of the last line is one"
-    assert all(texts <= 4 and (cost <= 40 or texts == 1) for _, texts, cost in found.units)
+    assert found.pieces[0] == (0, 4, 4)
+    assert [first for first, _, _ in found.pieces] == [0, *_ends(found.pieces)[:-1]]
+    assert (_ends(found.pieces)[-1], found.lines) == (14, 10), "each text of the last line is one"
+    assert all(texts <= 4 and (cost <= 40 or texts == 1) for _, texts, cost in found.pieces)
 
 
 def _ends(units: list[tuple[int, int, int]]) -> list[int]:

@@ -12,7 +12,7 @@ from tasks.storage.model_files import Prompts, write_model_files
 from tasks.storage.storage import Storage
 from tests.unit.documents.chunking.tokenizers_of_kinds import TOKENIZERS
 
-ENTRY = Model("served", "model", "abc", 4, 100, ("query",), "cpu", "fake", "float32", 0)
+ENTRY = Model("model", "abc", 4, 100, ("query",), "cpu", "fake", "float32", id="served")
 
 
 @pytest.mark.parametrize(
