@@ -39,7 +39,7 @@ def submit(world: World, request: Request) -> None:
 
 
 def _task(world: World, request: Request) -> NewTask:
-    name = f"{request.alias:032d}" if request.alias else ""
+    name = f"{request.alias:032d}" if request.alias and not request.part else ""
     return NewTask(
         f"t{world.number():05d}",
         owner=request.owner,
