@@ -75,6 +75,20 @@ def test_an_overdue_task_is_not_begun(ledger: Ledger) -> None:
     assert ledger.known("a").state == "expired"
 
 
+def test_a_text_that_fails_at_its_deadline_keeps_its_result(ledger: Ledger) -> None:
+    ledger.submit(NewTask("a", deadline_in_ms=5000))
+    for n in range(3):
+        ledger.claim("w/0", f"w/0/{n}")
+        ledger.give_back(f"w/0/{n}", blame=True)
+    ledger.claim("w/0", "w/0/last", lease_ms=5000)
+    ledger.advance(5000)
+    ledger.watch()  # the lease and the task end in one look
+    assert (ledger.known("a").state, list(ledger.known("a").errors)) == ("failed", [0])
+    ledger.advance(60_000)
+    ledger.watch()
+    assert ledger.read("a") is None
+
+
 def test_housekeeping_ends_a_bounded_number_and_says_that_there_is_more(ledger: Ledger) -> None:
     ledger.submit(*tasks("q", 70, deadline_in_ms=10))
     ledger.advance(10)

@@ -8,7 +8,8 @@ import numpy as np
 import orjson
 import redis
 
-from tasks.item import TextError
+from tasks.item import ItemError
+from tasks.ledger.cancel import cancel, forget
 from tasks.ledger.claim import Claim, ClaimRequest, claim
 from tasks.ledger.client import Ledger
 from tasks.ledger.commit import CommitCode, commit
@@ -47,7 +48,7 @@ def succeeded(piece: Piece, mark: float = 0) -> Outcome:
 
 def failed(piece: Piece, code: str = "boom") -> Outcome:
     """The outcome of a piece whose texts all failed."""
-    errors = {piece.first + i: TextError(code, "it did not work") for i in range(piece.items)}
+    errors = {piece.first + i: ItemError(code, "it did not work") for i in range(piece.items)}
     return Outcome(piece, OutcomeKind.VECTORS, b"", errors=errors)
 
 
@@ -100,6 +101,12 @@ class Driver:
     def listed(self, owner: str = "anonymous", **changed: Any) -> Page[Task]:
         """The first 20 of all states unless told otherwise."""
         return self.run(list_tasks(owner, **({"limit": 20} | changed)))
+
+    def cancel(self, task_id: str) -> str:
+        return self.run(cancel(self.model, task_id))
+
+    def forget(self, task_id: str) -> int:
+        return self.run(forget(self.model, task_id))
 
     # ---- workers
 
