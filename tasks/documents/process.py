@@ -53,11 +53,9 @@ class JobWorker:
         self._streams = Streams(consumer, [(self._work, progress)])
         self._heartbeat = Heartbeat(
             start,
-            ledger,
-            DOCUMENTS,
+            self._claims,
             describe=self._describe,
             progress=[progress],
-            counted=self._claims.counted,
             wake=partial(self.wake, rang=False),
             model=None,
             lease_s=settings.lease_s,

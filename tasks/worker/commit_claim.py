@@ -45,6 +45,7 @@ class Claims:
         self.totals: Counter[str] = Counter()
         self._send_bell = send_bell
         self._lock = threading.Lock()
+        self._away = False
 
     def patiently(self, call: Callable[[], T], progress: Progress) -> T:
         """The result of a call that may be repeated, as soon as Redis is there. Meanwhile nothing hangs.
@@ -52,18 +53,38 @@ class Claims:
         Raises:
             Stopping: it is not, and a stop was asked for.
         """
-        said = False
         while True:
             try:
-                return call()
+                result = call()
             except (RedisUnavailable, RedisError) as error:
+                self.unheard(error)
                 if self.stop():
                     raise Stopping from None
-                if not said:
-                    _log.warning("a stream waits, Redis is unavailable: %s", reason(error))
-                said = True
                 progress.step()
                 time.sleep(_RETRY_S)
+            else:
+                self.heard()
+                return result
+
+    def unheard(self, error: BaseException) -> None:
+        """Redis did not answer: said once an outage."""
+        if not self._away:
+            _log.warning(
+                "Redis is unavailable, this worker goes on when it is back: %s",
+                reason(error) if isinstance(error, Exception) else type(error).__name__,
+            )
+        self._away = True
+
+    def heard(self) -> None:
+        """Redis answered."""
+        if self._away:
+            _log.warning("Redis is back")
+        self._away = False
+
+    @property
+    def away(self) -> bool:
+        """Whether Redis did not answer the last time."""
+        return self._away
 
     def commit(
         self,

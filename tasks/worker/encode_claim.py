@@ -4,6 +4,7 @@ import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from tasks.encoder.encode import PassLock, encode
 from tasks.encoder.interface import Encoder, EncodeStats, Text
@@ -17,7 +18,7 @@ from tasks.storage.row_file import UnitReference
 from tasks.worker.claim_loop import ClaimSize, Stream
 from tasks.worker.claim_size import Speed
 from tasks.worker.commit_claim import Claims
-from tasks.worker.online_first import OnlineCheck, RecentWork
+from tasks.worker.online_first import SMALL_PER_LIST, OnlineCheck, RecentWork
 from tasks.worker.pieces import PieceTexts, rows_of
 from tasks.worker.process.stop import Stopping
 from tasks.worker.rows import RowStore
@@ -85,12 +86,7 @@ class EncodeClaims:
             self._shared.online.seen()
         if online and not all(map(self._is_large, claim.pieces)):
             self._shared.small.seen()
-        check = None
-        if (lists or not online) and not claim.pieces[0].deaths:
-            check = OnlineCheck(
-                stream, self._small_size if lists else self.claim_size, self._shared.claims.stop, lists=lists
-            )
-        run = _Run(self, self._shared, claim, stream, check)
+        run = _Run(self, self._shared, claim, stream, self._check(claim, stream, lists=lists))
         try:
             run.encode_and_commit()
         finally:
@@ -100,8 +96,17 @@ class EncodeClaims:
             stream.give_back(claim)
             run.pause()
 
-    def _small_size(self) -> ClaimSize:
-        return self.speed.claim_size(online=True, small=True)
+    def _check(self, claim: Claim, stream: Stream, *, lists: bool) -> OnlineCheck | None:
+        """What the claim stops for between two steps; None: nothing."""
+        stop = self._shared.claims.stop
+        if claim.pieces[0].deaths:  # it is alone in this process
+            return None
+        if claim.lane is Lane.BULK:
+            return OnlineCheck(lambda: stream.serve_online(self.claim_size()), stop)
+        if not lists:
+            return None
+        small = partial(self.speed.claim_size, online=True, small=True)
+        return OnlineCheck(lambda: stream.serve_online(small(), no_lists=True), stop, times=SMALL_PER_LIST)
 
     def _is_large(self, piece: Piece) -> bool:
         return piece.items > 1 and piece.cost >= self.speed.small_cost

@@ -107,11 +107,9 @@ class ModelWorker:
         warn_about_durability(self._ledger.client)
         self._heartbeat = Heartbeat(
             self._start,
-            self._ledger,
-            self._queue,
+            self._claims,
             describe=self._describe,
             progress=self._progress,
-            counted=self._claims.counted,
             wake=partial(self.wake, rang=False),
             model=self._model,
             lease_s=self._lease_s,

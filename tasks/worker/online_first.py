@@ -4,8 +4,6 @@ import math
 import time
 from collections.abc import Callable
 
-from tasks.worker.claim_loop import ClaimSize, Stream
-
 ONLINE_PER_BULK = 7
 """Between two steps of bulk work the online lane gets at most this many times their duration."""
 SMALL_PER_LIST = 3
@@ -35,24 +33,21 @@ class OnlineCheck:
     """Serves the online lane between two steps of other work, without starving that work.
 
     Args:
-        stream: does what it finds.
-        size: of what it claims.
+        serve: does what the online lane has; whether there was something.
         stop: whether to stop.
-        lists: the other work is lists of the online lane, and gives way to small pieces alone.
+        times: the duration of the steps, that it may take.
         clock: in seconds.
     """
 
     def __init__(
         self,
-        stream: Stream,
-        size: Callable[[], ClaimSize],
+        serve: Callable[[], bool],
         stop: Callable[[], bool],
         *,
-        lists: bool = False,
+        times: int = ONLINE_PER_BULK,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._stream, self._size, self._stop, self._lists, self._clock = stream, size, stop, lists, clock
-        self._times = SMALL_PER_LIST if lists else ONLINE_PER_BULK
+        self._serve, self._stop, self._times, self._clock = serve, stop, times, clock
         self._resumed = clock()
         self._overdrawn_s = 0.0
         self.spent_s = 0.0
@@ -71,7 +66,7 @@ class OnlineCheck:
         began = self._clock()
         allowance = self._times * min(began - self._resumed, most_s) - self._overdrawn_s
         while self._clock() - began <= allowance and not self._stop():
-            if not self._stream.serve_online(self._size(), no_lists=self._lists):
+            if not self._serve():
                 break
         self._resumed = self._clock()
         spent_s = self._resumed - began

@@ -10,9 +10,9 @@ import threading
 from collections.abc import Callable, Sequence
 
 from tasks.errors import RedisUnavailable
-from tasks.ledger.client import Ledger
 from tasks.ledger.heartbeat import Pulse, Worker, beat, stop
 from tasks.model import Model
+from tasks.worker.commit_claim import Claims
 from tasks.worker.process.child import Start
 from tasks.worker.process.hangs import HangWatch, Progress
 
@@ -38,11 +38,9 @@ class Heartbeat(threading.Thread):
 
     Args:
         start: of this process.
-        ledger: its connection pool is shared with the streams.
-        queue: whose workers this one belongs to.
+        claims: of its streams, whose connection pool it shares.
         describe: what the worker says of itself now.
         progress: of each stream.
-        counted: what the streams have done since the process is ready, by the names of the queue's counters.
         wake: lets the streams look for work.
         model: what it serves; None: the queue needs no model.
         lease_s: how long a renewed lease lasts.
@@ -52,12 +50,10 @@ class Heartbeat(threading.Thread):
     def __init__(
         self,
         start: Start,
-        ledger: Ledger,
-        queue: str,
+        claims: Claims,
         *,
         describe: Callable[[], Worker],
         progress: Sequence[Progress],
-        counted: Callable[[], dict[str, int]],
         wake: Callable[[], None],
         model: Model | None,
         lease_s: float,
@@ -65,11 +61,9 @@ class Heartbeat(threading.Thread):
     ) -> None:
         super().__init__(name="heartbeat", daemon=True)
         self._start_of = start
-        self._ledger = ledger
-        self._queue = queue
+        self._claims, self._ledger, self._queue = claims, claims.ledger, claims.queue
         self._describe = describe
         self._progress = progress
-        self._counted = counted
         self._wake = wake
         self._model = model
         self._lease_s = lease_s
@@ -78,7 +72,6 @@ class Heartbeat(threading.Thread):
         self._work_hangs = [*(HangWatch(stream.reading, patience.work_s) for stream in progress), *also_hangs]
         self._told: dict[str, int] = {}
         self._done = threading.Event()
-        self._away = False
 
     def run(self) -> None:
         """Beats at once and then regularly, and takes the worker off the list of the living at the end."""
@@ -88,11 +81,11 @@ class Heartbeat(threading.Thread):
                 self._start_of.folder.keep_ready()
                 self._turn()
                 self._done.wait(beat_every_s(self._lease_s))
-            if not self._away:
+            if not self._claims.away:
                 self._ledger.run(stop(self._queue, self._start_of.worker_id, self._news()))
         except BaseException as error:  # noqa: BLE001 - the boundary of a thread
             if self._done.is_set():
-                self._away = True  # nobody waits for a Redis that hangs, and its connections are closed under us
+                self._claims.unheard(error)  # nobody waits for a Redis that hangs, and connections are closed under us
                 return
             # A worker without a heartbeat loses every lease and nobody sees why: better a new process.
             _log.critical("the heartbeat thread died of %s; leaving", type(error).__name__)
@@ -118,8 +111,7 @@ class Heartbeat(threading.Thread):
             )
         )
         self._told = {name: self._told.get(name, 0) + news.get(name, 0) for name in {*self._told, *news}}
-        if pulse.bell_due:
-            self._start_of.send_bell(self._queue)
+        self._claims.ring_if(pulse.bell_due)
         # The bell may have failed or be lost, and the ledger believes in it for a while. Where another model is served
         # by now, the next claim says so.
         if pulse.ready or not pulse.served:
@@ -130,12 +122,12 @@ class Heartbeat(threading.Thread):
         """Ends the thread, which takes the worker off the list of the living; without Redis it does not wait long."""
         self._done.set()
         self.join(FINISH_PATIENCE_S)
-        if self._away or self.is_alive():
+        if self._claims.away or self.is_alive():
             _log.info("Redis is away; this worker's entry runs out by itself")
 
     def _news(self) -> dict[str, int]:
         """What has been counted since the last beat that was heard."""
-        now, told = self._counted(), self._told
+        now, told = self._claims.counted(), self._told
         return {name: number - told.get(name, 0) for name, number in now.items() if number != told.get(name)}
 
     def _turn(self) -> None:
@@ -149,10 +141,7 @@ class Heartbeat(threading.Thread):
             os._exit(os.EX_SOFTWARE)
         try:
             self.beat()
-            if self._away:
-                _log.warning("Redis is back")
-            self._away = False
         except RedisUnavailable as error:
-            if not self._away:
-                _log.warning("Redis is unavailable, this worker goes on when it is back: %s", error.detail)
-            self._away = True
+            self._claims.unheard(error)
+        else:
+            self._claims.heard()

@@ -35,10 +35,7 @@ def test_a_death_is_one_error_with_the_tasks_in_hand(lines: pytest.LogCaptureFix
     shared.loaded = True
     shared.work_on(0, ["task_1", "task_2"])
     logger.error("Process %r pid:%r exited with %r", "ForkPoolWorker-3", 3770, KILLED)
-    try:
-        raise WorkerLostError("lost")
-    except WorkerLostError:
-        logger.exception("Task handler raised error: %r", "lost")
+    logger.error("Task handler raised error: %r", "lost", exc_info=WorkerLostError("lost"))
     logger.removeFilter(deaths)
     (line,) = lines.records
     assert line.levelname == "ERROR"

@@ -1,5 +1,7 @@
 """What parent and child tell one another, when leases are renewed, and who hangs."""
 
+from functools import partial
+
 from tasks.worker.process.hangs import LEAST_CHECKS, HangWatch, Progress
 from tasks.worker.process.stop import SharedPage
 
@@ -91,7 +93,7 @@ def test_a_pause_of_both_processes_is_no_hanging() -> None:
 
 def test_the_parent_sees_what_its_child_works_on() -> None:
     shared = SharedPage()
-    first, second = (Progress(lambda ids, number=number: shared.work_on(number, ids)) for number in range(2))
+    first, second = (Progress(partial(shared.work_on, number)) for number in range(2))
     with first.holding("a", ["task_1", "task_2"]), first.holding("b", ["task_2", "task_3"]):
         with second.holding("c", ["task_4"]):
             assert shared.in_hand() == ("task_1", "task_2", "task_3", "task_4")

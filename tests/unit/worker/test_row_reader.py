@@ -8,9 +8,9 @@ from tasks.encoder.interface import Text
 from tasks.item import Options, TextError
 from tasks.storage.row_file import row_of
 from tasks.worker.rows import RowReader
-from tests.ledger_builders import model_entry
+from tests.ledger_builders import a_model
 
-MODEL = model_entry()
+MODEL = a_model()
 
 
 def test_each_row_has_its_own_options() -> None:
