@@ -12,16 +12,9 @@ from tasks.ledger import replies
 from tasks.ledger.ids import RecordIds
 from tasks.ledger.operations import Argument, Operation
 from tasks.ledger.task import State
-from tasks.records.creation import (
-    NO_LIMITS,
-    RecordKind,
-    RecordLimits,
-    create_record,
-    delete_record,
-    list_records,
-    open_records,
-)
 from tasks.records.files import file_id_from
+from tasks.records.jobs import RecordKind, create_record, delete_record, list_records, open_records
+from tasks.records.store import ANY_ROOM, Room
 
 ENDPOINT = "/v1/embeddings"
 """The only call that a batch can make."""
@@ -179,13 +172,12 @@ class Batch:
 # Operations on batches: values as in `tasks.ledger.operations`, each one script and harmless when run twice.
 
 
-def create_batch(
-    batch: NewBatch, limits: RecordLimits = NO_LIMITS, *, max_memory_percent: float = 100
-) -> Operation[str]:
-    """Stores a batch, or finds the one that its key names, see `create_record`; the id of either.
+_PATIENCE_MS = 366 * 86_400_000
+"""An open batch waits so long for its workers, however short a time it is kept after its end."""
 
-    `max_memory_percent`: share of Redis's `maxmemory` above which none is taken, what open tasks will need included.
-    """
+
+def create_batch(batch: NewBatch, room: Room = ANY_ROOM) -> Operation[str]:
+    """Stores a batch, or finds the one that its key names, see `create_record`; the id of either."""
     fields = {"input_file": batch.input_file_id, "window": batch.completion_window}
     if batch.metadata:
         fields["metadata"] = orjson.dumps(dict(batch.metadata)).decode()
@@ -193,8 +185,8 @@ def create_batch(
         fields["only_file"] = batch.only_file_id
     if batch.output_expires_s is not None:
         fields["output_expires_s"] = str(batch.output_expires_s)
-    own = {"window_ms": batch.window_ms, "max_memory": max_memory_percent}
-    return create_record(RecordKind.BATCH, batch, limits, fields, **own)
+    for_ms = batch.window_ms + max(batch.ttl_ms, _PATIENCE_MS)
+    return create_record(RecordKind.BATCH, batch, room, fields, batch.window_ms, batch.ttl_ms, for_ms=for_ms)
 
 
 delete_batch = partial(delete_record, RecordKind.BATCH)

@@ -22,8 +22,8 @@ local models = {}
 for i = 1, #entries, 2 do models[entries[i]] = entries[i + 1] end
 for i = FIRST + 1, #ARGV do models[ARGV[i]] = models[ARGV[i]] or '' end
 local used, limit = memory()
-local out = {{used or 0, limit or 0, tonumber(call('GET', RESERVED) or 0), call('SCARD', R .. ':open-batches'),
-  call('SCARD', R .. ':open-ingestions')}}
+local out = {{used or 0, limit or 0, tonumber(call('GET', RESERVED) or 0), call('ZCARD', R .. ':index:batch:@open'),
+  call('ZCARD', R .. ':index:ingestion:@open')}}
 for name, entry in pairs(models) do
   use_queue(name)
   local row = {name, entry, call('HGETALL', S), call('ZCARD', LEASES), {oldest('online'), oldest('bulk')}}

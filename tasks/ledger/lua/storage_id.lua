@@ -2,5 +2,5 @@
 -- reply: the id that is there now, '' for none
 allowed_when_full()
 local key = R .. ':storage'
-if arg(1) ~= '' and (arg(2) == '1' or call('EXISTS', key) == 0) then call('SET', key, arg(1)) end
+if ARGV[OWN] ~= '' and (ARGV[OWN + 1] == '1' or call('EXISTS', key) == 0) then call('SET', key, ARGV[OWN]) end
 return call('GET', key) or ''

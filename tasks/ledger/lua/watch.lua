@@ -1,5 +1,5 @@
 -- Housekeeping that must not depend on a live worker.   reply: {bell due, ready, leases, expired, more}
--- uses: accounts ending leases turns wakeup
+-- uses: accounts ending leases records turns wakeup
 local MAX_ENDED = 64 -- Redis is not held for long
 local FORGOTTEN_AFTER_MS = 7 * 86400000
 local MAX_DROPPED = 256
@@ -14,10 +14,16 @@ prune_workers()
 for _, entry in ipairs(call('ZRANGEBYSCORE', HELD_UNTIL, '-inf', int(NOW), 'LIMIT', 0, MAX_DROPPED)) do
   drop_results(entry)
 end
+for _, entry in ipairs(call('ZRANGEBYSCORE', DUE, '-inf', NOW, 'LIMIT', 0, MAX_ENDED)) do
+  local kind, id = string.match(entry, '^([^:]*):(.*)$')
+  if not remove_record(kind, id) then call('ZREM', DUE, entry) end
+end
 
 local info = call('INFO', 'memory')
 local used, limit = string.match(info, 'used_memory:(%d+)'), string.match(info, 'maxmemory:(%d+)')
 call('SET', MEMORY, used .. ' ' .. (limit or 0), 'PX', 60000)
+local seen_memory = numbers(R .. ':memory')
+seen_memory.used, seen_memory.limit = used + (call('GET', RESERVED) or 0), tonumber(limit or 0)
 
 -- Every worker that holds a lease asks for more by itself: bells would only pile up behind long claims.
 local leases, workers = call('ZCARD', LEASES), call('ZCARD', WORKERS)
@@ -47,5 +53,6 @@ if workers == 0 and call('HEXISTS', R .. ':models', QUEUE) == 1 then
   end
 end
 settled()
+save_sums()
 announce()
 return {due, waiting, leases, expired, #overdue == MAX_ENDED and 1 or 0}

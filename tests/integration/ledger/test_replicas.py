@@ -17,7 +17,8 @@ from tasks.errors import NotReplicated, RedisUnavailable
 from tasks.ledger import Alias, AsyncLedger, Ledger, NewTask, NewUnit, operations
 from tasks.ledger.executor import CALL_TIMEOUT_S
 from tasks.process.wakeup import Wakeup
-from tasks.records.purge import close_account
+from tasks.records import store
+from tasks.records.files import FileRecord
 from tests.ledger_builders import submission
 
 _numbers = itertools.count(1)
@@ -92,14 +93,14 @@ async def test_a_promise_waits_for_a_replica(pair: RedisGroup, ledger: AsyncLedg
     task = await accepted(ledger)
     # Redis knows its script now: otherwise the call below would wait twice.
     with suppress(NotReplicated):
-        await ledger.run(close_account("nobody"))
+        await ledger.run(store.remove(FileRecord, "nobody"))
     with stalled(pair.replica):
         with pytest.raises(NotReplicated):
             await ledger.run(operations.submit(new_task(alias=alias)))
         assert await ledger.run(operations.read_task(task.task_id))
         assert not (await ledger.run(operations.submit(new_task(listed=False)))).joined
         with pytest.raises(NotReplicated):
-            await ledger.run(close_account("nobody"))
+            await ledger.run(store.remove(FileRecord, "nobody"))
         repeating = AsyncLedger.connect(pair.url, "replica")  # on connections that have written nothing
         with pytest.raises(NotReplicated):
             await repeating.run(operations.submit(new_task(alias=alias)))

@@ -1,5 +1,5 @@
 -- Accounts: what is left to do, and who fills how much of Redis.
-local MEMORY, RESERVED = R .. ':memory', R .. ':reserved'
+local MEMORY, RESERVED = R .. ':memory-seen', R .. ':reserved'
 local HELD, HELD_UNTIL = R .. ':held', R .. ':held-until'
 
 local seen                              -- what WATCH wrote of the memory, read once

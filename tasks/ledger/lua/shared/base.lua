@@ -7,7 +7,8 @@
 -- rolled back after an error in the middle: validate first. ".." prints 14 digits of a number, so numbers are written
 -- by int(). "-0" is no integer to HINCRBY, so subtract as 0 - n.
 local call = redis.call
-local R = ARGV[1]
+local R, OWN = ARGV[1], 4
+local DUE = R .. ':due'
 local QUEUE, Q, S, LEASES, LINGER, DEADLINES, WORKERS, RATES
 local function use_queue(queue)         -- the functions below work on its keys
   QUEUE, Q = queue, R .. ':q:' .. queue

@@ -1,4 +1,5 @@
 -- Limits of one owner's own, where its key has any.
+-- uses: owner_account
 --
 -- A bucket is kept as the moment at which it is full again (GCRA): what is taken moves this moment on by as long as it takes
 -- to come back. A moment further away than the window is of a clock that went back, or of a lower limit.
@@ -33,7 +34,7 @@ local function own_work(q, cost)
 end
 local function open_jobs_of(owner)      -- tasks that are listed, batches and ingestions
   return tonumber(call('GET', open_key(owner)) or 0)
-    + call('ZCOUNT', R .. ':batches-open:' .. owner, '(' .. int(NOW), '+inf') + call('SCARD', R .. ':ingesting:' .. owner)
+    + numbers(R .. ':owner:' .. owner).jobs
 end
 local NOBODY_KNOWS_S = 60               -- when a batch or an ingestion ends
 -- The reply that refuses one more job, or nil. q: what the owner has queued beside it; nil: it is no task.

@@ -1,0 +1,26 @@
+-- What only the scripts of batches and ingestions need. It goes with them.
+-- uses: records
+local function int(n) return string.format('%.0f', n) end
+local function count_of_documents(name, n)  -- into the counts of the documents queue, whose metrics they are
+  call('HINCRBY', R .. ':q:@documents:state', name, int(n))
+end
+local function wake_steps() call('PUBLISH', R .. ':q:@documents:wake:steps', 'step') end  -- one may be moved on
+local function task_state(id) return call('HGET', R .. ':task:' .. id, 'state') or '' end
+local function task_counts(id)          -- items that completed, that failed, tokens
+  local f = call('HMGET', R .. ':task:' .. id, 'completed', 'failed', 'tokens')
+  return tonumber(f[1] or 0), tonumber(f[2] or 0), tonumber(f[3] or 0)
+end
+local function folder_of(kind, id) return (kind == 'batch' and 'batches/' or 'ingestions/') .. id .. '/' end
+-- Changes what a job stands for, as `edit` does with its JSON. for_ms: as of `place_record`.
+local function change_place(kind, id, for_ms, edit)
+  local f = call('HMGET', record_key(kind, id), 's', 'weight', 'change')
+  local r = cjson.decode(f[1])
+  edit(r)
+  replace_record(kind, id, cjson.decode(f[1]), f[1], f[2], cjson.encode(r), f[3], for_ms)
+  save_sums()
+end
+local function not_open(r)              -- its owner still sees it
+  for i, list in ipairs(r.lists) do
+    if list == '@open' then table.remove(r.lists, i) end
+  end
+end
