@@ -164,7 +164,7 @@ class World:
         assert reply == expected
         self.calls = [(call, expected)]
 
-    def keys(self) -> list[bytes]:
+    def redis_keys(self) -> list[bytes]:
         client: Any = self.driver.client
         return list(client.keys("eq:*"))
 
@@ -203,7 +203,7 @@ def test_two_writers_and_time_keep_records_lists_and_accounts_as_a_dictionary_wo
         world.step()
     for record_id in list(world.there):
         driver.run(store.remove(Thing, record_id))
-    names = {name.decode() for name in world.keys()}
+    names = {name.decode() for name in world.redis_keys()}
     assert {name for name in names if not name.startswith(("eq:q:", "eq:memory"))} == {"eq:changes", "eq:litter"}
 
 
