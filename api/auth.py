@@ -18,7 +18,6 @@ from typing import Annotated
 
 from fastapi import Depends, Request, Security
 from fastapi.security import HTTPBearer, SecurityScopes
-from pydantic import ValidationError
 from starlette.datastructures import Headers
 from starlette.types import Scope as RequestScope
 
@@ -26,7 +25,9 @@ from api.request_limits import InFlight, RequestRates
 from tasks.errors import Forbidden, RedisUnavailable, TooMany, Unauthenticated, Unavailable
 from tasks.ledger.client import AsyncLedger, spread
 from tasks.ledger.redis_keys import ANONYMOUS
-from tasks.records.api_keys import ALL_SCOPES, USUAL_SCOPES, Anonymous, Key, Scope, StoredKeys, read_keys
+from tasks.records import store
+from tasks.records.api_keys import ALL_SCOPES, KINDS, USUAL_SCOPES, Key, Mark, Scope, StoredKeys
+from tasks.records.store import ALL, Order, R, Stored
 from worker_config.settings import Settings
 
 _log = logging.getLogger(__name__)
@@ -45,8 +46,9 @@ class Keys:
 
     Attributes:
         environment: keys of the settings, by name.
-        stored: keys of Redis, by name.
-        stamp: of the last reading; None: Redis has not answered since the start.
+        stored: keys of Redis, by name; of `stored_as` those too that cannot be read.
+        marks: of purged owners who have no key in Redis.
+        stamps: of the last reading; None: Redis has not answered since the start.
         several: whether there are several callers, who share what there is.
         may_be_open: there is no key, and there has never been one, as far as is known: then everybody may call.
     """
@@ -64,8 +66,10 @@ class Keys:
             name: Key.of_environment(name, digest, ALL_SCOPES if name in settings.admin_keys else USUAL_SCOPES)
             for name, digest in settings.api_keys
         }
+        self.stored_as: Mapping[str, Stored[Key]] = {}
         self.stored: Mapping[str, Key] = {}
-        self.stamp: str | None = None
+        self.marks: Sequence[Mark] = ()
+        self.stamps: tuple[str, ...] | None = None
         self.may_be_open = not (self.environment or settings.require_key)
         self._anonymous = Key.anonymous(0)
         self._reading = asyncio.Lock()
@@ -78,6 +82,11 @@ class Keys:
         self._of_owner = {key.owner: key for key in [self._anonymous, *keys] if key.purged is None}
         living = [key for key in self.stored.values() if key.revoked is None]
         self.several = len(self.environment) + len(living) > 1
+
+    @property
+    def generation(self) -> int:
+        """Of `anonymous`: how often what was made without a key was purged."""
+        return sum(mark.name == ANONYMOUS for mark in self.marks)
 
     @property
     def managed(self) -> bool:
@@ -113,7 +122,7 @@ class Keys:
             Unauthenticated: no key came, or only wrong ones.
             RedisUnavailable: Redis has not answered since the start, so that nobody knows whether it is right.
         """
-        if self.may_be_open and self.stamp is not None:
+        if self.may_be_open and self.stamps is not None:
             return self._anonymous
         refusal = ""
         for text in _presented(headers):
@@ -125,7 +134,7 @@ class Keys:
                 return key
             if refusal in {"", _UNKNOWN}:
                 refusal = _UNKNOWN if key is None else why
-        if self.stamp is None and (refusal or self.may_be_open):
+        if self.stamps is None and (refusal or self.may_be_open):
             raise RedisUnavailable(
                 "The queue (Redis), which knows the API keys, has not answered yet; try again shortly.",
                 retry_after_s=spread(3),
@@ -147,16 +156,20 @@ class Keys:
     def take(self, found: StoredKeys) -> None:
         """Takes in what Redis holds."""
         self._offset_s = found.now_s - self._clock()
-        if found.records is not None:
-            read = {name: _read(name, text) for name, text in found.records.items()}
-            self.stored = {name: key for name, key in read.items() if key is not None}
-        self._anonymous = Key.anonymous(Anonymous.from_text(found.anonymous).generation)
-        self.environment = {
-            name: key.model_copy(update=dict.fromkeys(("revoked", "purged"), found.purged.get(key.owner)))
-            for name, key in self.environment.items()
-        }
-        self.stamp = found.stamp
-        self.may_be_open = self.may_be_open and not found.stamp
+        if found.keys is not None:
+            self.stored_as = {one.alias.partition(":")[2]: one for one in found.keys}
+            self.stored = {name: one.record for name, one in self.stored_as.items() if one.record is not None}
+            for name in self.stored_as.keys() - self.stored.keys():
+                _log.error("the key %s is refused: its record is of another version of embedq", name)
+            self.marks = [one.record for one in found.marks if one.record is not None]
+            self._anonymous = Key.anonymous(self.generation)
+            purged = {mark.owner: mark.purged for mark in self.marks}
+            self.environment = {
+                name: key.model_copy(update=dict.fromkeys(("revoked", "purged"), purged.get(key.owner)))
+                for name, key in self.environment.items()
+            }
+        self.stamps = found.stamps
+        self.may_be_open = self.may_be_open and not found.stamps[0]
         before = self._of_owner.keys()
         self._build()
         if gone := before - self._of_owner.keys():
@@ -177,13 +190,25 @@ class Keys:
         except Exception as error:  # noqa: BLE001 - if this ended, no key could be revoked any more
             _log.error("the API keys cannot be read: %s", type(error).__name__)
 
-    async def refresh_now(self, owners: Sequence[str] = ()) -> StoredKeys:
-        """Brings the table up to date; what was read, with the purges of these owners. Raises `RedisUnavailable`."""
+    async def refresh_now(self) -> float:
+        """Brings the table up to date; the time of Redis. Raises `RedisUnavailable`."""
         async with self._reading:  # one after the other, or an older reading could replace a newer one
-            fixed = [key.owner for key in self.environment.values()]
-            found = await self._ledger.run(read_keys(self.stamp, [*fixed, *owners]))
+            news = await self._ledger.run(store.news(*KINDS))
+            found = StoredKeys(news.now_s, news.changes)
+            if news.changes != self.stamps:  # what changes while they are read is read again the next time
+                keys, marks = await self._all(Key), await self._all(Mark)
+                found = StoredKeys(news.now_s, news.changes, keys, marks)
             self.take(found)
-        return found
+        return news.now_s
+
+    async def _all(self, kind: type[R]) -> list[Stored[R]]:
+        found: list[Stored[R]] = []
+        while True:
+            after = found[-1].id if found else ""
+            page = await self._ledger.run(store.listed(kind, ALL, after=after, order=Order.ASC))
+            found += page.records
+            if not page.more:
+                return found
 
 
 _REVOKED = "This API key was revoked."
@@ -192,14 +217,6 @@ _EXPIRED = "This API key has expired."
 _ENDED = "While this request was sent, its API key was revoked, or all that its caller owned was deleted."
 _UNKNOWN = "This API key is not known here."
 _NEEDED = "An API key is needed: send it as `Authorization: Bearer <key>` or `x-api-key`."
-
-
-def _read(name: str, text: bytes) -> Key | None:
-    try:
-        return Key.from_json(text)
-    except ValidationError:
-        _log.error("the key %s is refused: its record is of another version of embedq", name)
-        return None
 
 
 def _presented(headers: Headers) -> list[str]:

@@ -19,7 +19,7 @@ from api.schemas.answer_parts import PagePlace
 from api.services.batches import BatchService
 from api.services.datasets import DatasetService
 from api.services.embeddings import EmbeddingService
-from api.services.files import FileService
+from api.services.files import FileService, Reserved
 from api.services.ingestions import IngestionService
 from api.services.jobs import JobService
 from api.services.keys import KeyService
@@ -150,16 +150,16 @@ def json_body(kind: type[BaseModel]) -> dict[str, Any]:
     return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
 
 
-async def _upload(request: Request, key: Annotated[Key, Depends(known_key)]) -> AsyncIterator[Upload]:
+async def _upload(request: Request, key: Annotated[Key, Depends(known_key)]) -> AsyncIterator[tuple[Upload, Reserved]]:
     files = cast("FileService", request.app.state.files)
     with closing(Held(request.app.state.bodies, key.owner)) as held:
-        async with received(request, files.max_bytes, partial(files.require_room, key), held) as upload:
+        async with files.reserved(key) as place, received(request, files.max_bytes, place.hold, held) as upload:
             require_still_known(request, key)
-            yield upload
+            yield upload, place
 
 
-Uploaded = Annotated[Upload, Depends(_upload)]
-"""The file of a form, until the request is over. Comes behind the key."""
+Uploaded = Annotated[tuple[Upload, Reserved], Depends(_upload)]
+"""The file of a form, until the request is over, and the room that is kept for it. Comes behind the key."""
 
 # Stored bytes as an answer.
 

@@ -17,7 +17,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from api.async_storage import AsyncStorage
 from api.auth import REFRESH_S, Keys
 from api.schemas.keys import NewKey
 from api.services.keys import KeyService
@@ -93,7 +92,7 @@ async def _service(settings: Settings) -> AsyncIterator[KeyService]:
     ledger = AsyncLedger.connect(settings.redis_url, settings.redis_ack)
     try:
         await ledger.run(check_schema())
-        yield KeyService(Keys(settings, ledger), ledger, AsyncStorage(settings.storage_url, ledger.run))
+        yield KeyService(Keys(settings, ledger), ledger)
     finally:
         await ledger.close()
 

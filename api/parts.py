@@ -83,7 +83,7 @@ def add_parts(of: State, settings: Settings, process: int | None, times: Waiting
     of.batches = BatchService(ledger, models, settings)
     of.ingestions = IngestionService(ledger, models, storage, settings)
     of.jobs = JobService(ledger, models)
-    of.key_service = KeyService(keys, ledger, storage)
+    of.key_service = KeyService(keys, ledger)
     of.service = ServiceInfo(ledger, models, storage, settings)
 
 

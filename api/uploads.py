@@ -114,15 +114,16 @@ class Upload:
 
 @asynccontextmanager
 async def received(
-    request: Request, max_file_bytes: int, require_room: Callable[[int], Awaitable[None]], held: Held
+    request: Request, max_file_bytes: int, hold: Callable[[int], Awaitable[None]], held: Held
 ) -> AsyncIterator[Upload]:
     """What a form of multipart/form-data brings, within the block.
 
-    `require_room` gets the least size that the file can have by the length of its form, before the body is read:
-    whoever is over the quota would otherwise send gigabytes to hear of it. `held` has what is in memory.
+    `hold` gets the least size that the file can have by the length of its form, before the body is read: whoever is
+    over the quota would otherwise send gigabytes to hear of it. It is called again whenever bytes came. `held` has what
+    is in memory.
 
     Raises:
-        EmbedqError: `require_room` does.
+        EmbedqError: `hold` does.
         Refused, Invalid: the body is not such a form.
         Invalid, Refused: it has no file, or more than a file may have.
         DiskFull, StorageUnavailable: the temporary folder does not take it.
@@ -133,7 +134,7 @@ async def received(
     least = max(int(announced) - _FORM_BYTES, 0) if announced.isdecimal() else 0
     if least > max_file_bytes:
         raise too_large(max_file_bytes)
-    await require_room(least)
+    await hold(least)
     came = 0
 
     async def receive() -> Message:
@@ -143,6 +144,7 @@ async def received(
         if came > max_file_bytes + _FORM_BYTES:
             raise too_large(max_file_bytes)
         held.grow_to(min(came, _IN_MEMORY_BYTES))
+        await hold(least)
         return message
 
     form = await _form(Request(request.scope, receive))

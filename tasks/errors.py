@@ -178,6 +178,7 @@ class Conflict(CodedError):
     codes: ClassVar = {
         "key_exists": Code("The key exists", should_retry=False),
         "key_revoked": Code("The key is revoked", should_retry=False),
+        "key_unreadable": Code("The key is of another version", should_retry=False),
         "key_in_use": Code("The key is in use", should_retry=False),
         "task_not_finished": Code("Task has not finished", should_retry=True),
         "task_already_ended": Code("Task has already ended", should_retry=False),

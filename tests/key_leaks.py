@@ -1,6 +1,6 @@
 """The key-leak check: whatever a test did, only keys that expire or that live for ever by design may remain.
 
-First the test's tasks are forgotten and its files that would never expire deleted; then a far future is watched, as the
+First the test's tasks are forgotten and its records removed; then a far future is watched, as the
 service itself would do in time: that must be enough to make every lease, deadline, record and dead worker vanish. What
 is still there without a TTL is a leak.
 """
@@ -16,21 +16,16 @@ from tasks.ledger.heartbeat import watch
 from tasks.ledger.overview import read_account
 from tasks.ledger.packed import numbers
 from tasks.ledger.read import read_task
-from tasks.records.batches import close_batch, open_batches
-from tasks.records.files import delete_file
-from tasks.records.ingestion_operations import Move, close_ingestion, move_ingestion, open_ingestions
-from tasks.records.ingestions import IngestionStatus
+from tasks.ledger.scripts import Operation
 
 # What redis_keys says of queues and of all.
 _PERMANENT = re.compile(
-    r"[^:]+:(schema|storage|litter|ingestion-order|keys|purged|models|references|memory|changes|q:.+:(state|counts))"
+    r"[^:]+:(schema|storage|litter|ingestion-order|models|references|memory|changes|q:.+:(state|counts))"
 )
 # Celery's transport: declared queues, bells nobody heard, and what its killed consumers held. Bells carry no work.
 _TRANSPORT = re.compile(r"_kombu\.binding.*|embedq\.bell\..*|unacked.*", re.DOTALL)
 _TASK = re.compile(r"[^:]+:task:(?P<id>.+)")
-_BATCHES = re.compile(r"[^:]+:open-batches")
-_INGESTIONS = re.compile(r"[^:]+:open-ingestions")
-_FILE = re.compile(r"[^:]+:file:(?P<id>.+)")
+_CHANGES = re.compile(r"(?P<root>[^:]+):changes")
 _STATE = re.compile(r"[^:]+:q:(?P<queue>.+):state")
 _OWNER = re.compile(r"[^:]+:owner:(?P<id>.+)")
 _BUCKETS = {"tokens", "requests", "debt"}
@@ -39,7 +34,6 @@ FAR_FUTURE_MS = 10 * 365 * 86_400_000
 """Beyond every lease and deadline, also those of tests that move the clock."""
 
 _NO_TTL = -1
-_MANY = 100_000
 
 
 def leaked_keys(client: redis.Redis) -> list[str]:
@@ -47,34 +41,14 @@ def leaked_keys(client: redis.Redis) -> list[str]:
 
     Every role must have stopped before: a live worker rightly holds keys.
     """
-    _close_batches(client)
-    _end_ingestions(client)
     _forget_tasks(client)
-    _delete_files(client)
+    _remove_records(client)
     _watch_far_future(client)
     return sorted(
         key
         for key in _lasting_keys(client)
         if not _PERMANENT.fullmatch(key) and not _TRANSPORT.fullmatch(key) and not _has_only_buckets(client, key)
     )
-
-
-def _close_batches(client: redis.Redis) -> None:
-    for key in _lasting_keys(client):
-        if _BATCHES.fullmatch(key):
-            ledger = Ledger(client)
-            for batch_id in ledger.run(open_batches(_MANY)):
-                ledger.run(close_batch(batch_id, deleted=True))
-
-
-def _end_ingestions(client: redis.Redis) -> None:
-    end = Move(only_from=[s for s in IngestionStatus if not s.terminal], to=IngestionStatus.CANCELLED)
-    for key in _lasting_keys(client):
-        if _INGESTIONS.fullmatch(key):
-            ledger = Ledger(client)
-            for ingestion_id in ledger.run(open_ingestions(_MANY)):
-                ledger.run(move_ingestion(ingestion_id, end))
-                ledger.run(close_ingestion(ingestion_id, deleted=True))
 
 
 def _forget_tasks(client: redis.Redis) -> None:
@@ -86,10 +60,14 @@ def _forget_tasks(client: redis.Redis) -> None:
             ledger.run(forget(task.queue, task.id))
 
 
-def _delete_files(client: redis.Redis) -> None:
+def _remove_records(client: redis.Redis) -> None:
     for key in _lasting_keys(client):
-        if found := _FILE.fullmatch(key):
-            Ledger(client).run(delete_file(found["id"]))
+        if found := _CHANGES.fullmatch(key):
+            for kind in [bytes(name).decode() for name in client.hkeys(key)]:  # type: ignore[arg-type]
+                prefix = f"{found['root']}:{kind}:"
+                for name in list(client.scan_iter(f"{prefix}*")):
+                    record = (kind, name.decode().removeprefix(prefix))
+                    Ledger(client).run(Operation(bool, "record_remove", "", record))
 
 
 def _watch_far_future(client: redis.Redis) -> None:

@@ -9,7 +9,7 @@ from api.auth import FileMaker, FileReader
 from api.dependencies import After, Downloaded, FileLimit, Files, InTurn, LargeJSON, OrderQuery, Uploaded
 from api.schemas.answer_parts import Deleted, Page, PagePlace
 from api.schemas.files import CONTENT, UPLOAD, File
-from tasks.records.files import Order
+from tasks.records.store import Order
 
 router = APIRouter(prefix="/v1/files", tags=["files"])
 
@@ -17,9 +17,9 @@ PurposeQuery = Annotated[str | None, Query(description="Files of this purpose on
 
 
 @router.post("", openapi_extra=UPLOAD)
-async def create_file(key: FileMaker, files: Files, upload: Uploaded) -> File:
+async def create_file(_key: FileMaker, files: Files, upload: Uploaded) -> File:
     """Stores a file. When the answer comes the file is stored whole; after an error nothing of it is stored."""
-    return await files.create(key, upload)
+    return await files.create(*upload)
 
 
 @router.get("", response_model=Page[File])

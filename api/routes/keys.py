@@ -7,7 +7,7 @@ from fastapi import APIRouter, Depends
 from api.auth import Admin, AnyKey
 from api.dependencies import ApiKeys, json_body, read_json
 from api.schemas.answer_parts import Page
-from api.schemas.keys import DeletedKey, Key, KeyChange, NewKey, OwnKey, PurgeResult, Rotation, ToldKey
+from api.schemas.keys import DeletedKey, Key, KeyChange, NewKey, OwnKey, Rotation, ToldKey
 
 router = APIRouter(prefix="/v1", tags=["keys"])
 
@@ -59,13 +59,13 @@ async def revoke_key(_key: Admin, keys: ApiKeys, name: str) -> Key:
 
 
 @router.post("/keys/{name}/purge")
-async def purge_key(_key: Admin, keys: ApiKeys, name: str) -> PurgeResult:
-    """Deletes what a revoked key owns, for two seconds: call again until `done`. Tables of PostgreSQL stay."""
+async def purge_key(_key: Admin, keys: ApiKeys, name: str) -> Key:
+    """Has all that a revoked key owns removed; `left` says what is not yet. Tables of PostgreSQL stay."""
     return await keys.purge(name)
 
 
 @router.delete("/keys/{name}")
 async def delete_key(_key: Admin, keys: ApiKeys, name: str) -> DeletedKey:
-    """Deletes the record of a key that is revoked and purged. Its name is free again; its owner is gone for good."""
+    """Deletes a key that is revoked and purged. Its name is free again; its owner is gone for good."""
     await keys.delete(name)
     return DeletedKey(name=name)

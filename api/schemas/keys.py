@@ -84,6 +84,17 @@ class Rotation(BaseModel):
     )
 
 
+class Left(BaseModel):
+    """What an owner still has. Datasets count in the storage alone, and are removed first."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    jobs: int = Field(description="That have not ended.")
+    files: int
+    stored_bytes: int
+    memory_bytes: int = Field(description="Of Redis: records, and results until their time.")
+
+
 class OwnKey(BaseModel):
     """The key of the caller."""
 
@@ -103,7 +114,9 @@ class Key(OwnKey):
     source: Literal["ledger", "environment"] = Field(description="environment: of EMBEDQ_API_KEYS.")
     created_at: At = Field(validation_alias="created")
     revoked_at: At = Field(validation_alias="revoked")
-    purged_at: At = Field(validation_alias="purged", description="When all that it owned was deleted.")
+    purged_at: At = Field(validation_alias="purged", description="When the removal of all that it owned began.")
+    swept_at: At = Field(validation_alias="swept", description="When nothing was left of it.")
+    left: Left | None = Field(None, description="Of a purged key that is asked for alone: what is not removed yet.")
 
 
 class ToldKey(Key):
@@ -118,23 +131,3 @@ class DeletedKey(BaseModel):
     name: str
     object: Literal["key"] = "key"
     deleted: Literal[True] = True
-
-
-class Purged(BaseModel):
-    """How many of each kind a call has removed. `bytes`: of objects in the storage."""
-
-    tasks: int = 0
-    files: int = 0
-    batches: int = 0
-    ingestions: int = 0
-    datasets: int = 0
-    bytes: int = 0
-
-
-class PurgeResult(BaseModel):
-    """What a call has done."""
-
-    object: Literal["purge"] = "purge"
-    name: str
-    done: bool = Field(description="false: something is left; call again.")
-    deleted: Purged

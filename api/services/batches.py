@@ -4,15 +4,15 @@ from api.idempotency import digests_of, key_digests
 from api.schemas import batches as schemas
 from api.schemas.batches import Batch
 from api.served_models import ServedModels
-from api.services.owned import own, quota_of
+from api.services.owned import own, room_of
 from api.waiting.why_waiting import why_waiting
 from tasks.errors import Conflict, NotFound
 from tasks.ledger.client import AsyncLedger
 from tasks.records import batches
 from tasks.records.api_keys import Key
 from tasks.records.batches import BatchStatus, NewBatch, is_batch_id, new_batch_id
-from tasks.records.creation import RecordKind, RecordLimits, find_record
 from tasks.records.files import read_files
+from tasks.records.jobs import RecordKind, find_record
 from worker_config.settings import Settings
 from worker_config.subject import subject_is_task
 
@@ -95,9 +95,8 @@ class BatchService:
             raise Conflict("batch_not_ended", message)
 
     async def _start(self, key: Key, new: NewBatch) -> Batch:
-        limits = RecordLimits(self._settings.max_open_batches, quota_of(key, self._settings), key.limits.open_jobs)
-        memory_percent = self._settings.max_redis_memory_percent
-        create = batches.create_batch(new, limits, max_memory_percent=memory_percent)
+        limits = {"batches": self._settings.max_open_batches, "jobs": key.limits.open_jobs}
+        create = batches.create_batch(new, room_of(key, self._settings, **limits))
         return await self.read(key, await self._ledger.run(create))
 
     async def _require_files(self, new: NewBatch) -> None:

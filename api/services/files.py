@@ -1,8 +1,12 @@
 """Files: their bytes are in the storage, their records in the ledger."""
 
 import asyncio
+import time
 import unicodedata
 from codecs import BOM_UTF8
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from itertools import islice
 
 import orjson
@@ -11,19 +15,22 @@ from api.async_storage import AsyncStorage
 from api.paging import ListPage, read_page
 from api.schemas.answer_parts import Page, PagePlace
 from api.schemas.files import File, NewFile
-from api.services.owned import own, quota_of
+from api.services.owned import own, room_of
 from api.uploads import Content, Upload, too_large
-from tasks.errors import Forbidden, Invalid, NotFound, StorageFull
+from tasks.errors import Invalid, NotFound, Overloaded, Unavailable
 from tasks.ledger.client import AsyncLedger
-from tasks.records import files
+from tasks.records import files, store
 from tasks.records.api_keys import Key
-from tasks.records.files import FileRecord, Order, Purpose, created_ms, new_file_id, stored_name
+from tasks.records.files import FileRecord, Purpose, created_ms, new_file_id, stored_name
+from tasks.records.store import ANY_ROOM, Order, Room, Stored, new_change
 from tasks.wire.json_limits import has_more_parts
 from worker_config.settings import Settings
 
 _AT_ONCE = 250
 """Files that one reply of Redis has: it holds the event loop."""
 _MAX_FILENAME_CHARS = 255
+_RENEW_S = 60.0
+"""Between two renewals of what is being uploaded, of the minutes that Redis keeps it for."""
 _PROBED_LINES = 50_000
 """As many requests as a batch may have. A file that has none in so many lines cannot be a batch."""
 
@@ -37,12 +44,16 @@ class FileService:
         self._settings = settings
         self.max_bytes = settings.max_file_bytes
 
-    async def require_room(self, key: Key, size_bytes: int) -> None:
-        """For a file of at least this size. Raises `Forbidden` if it would not be taken."""
-        least_bytes = max(1, size_bytes)  # or whoever says no size would be read although there is no room
-        await self._ledger.run(files.require_room(key.owner, least_bytes, quota_of(key, self._settings)))
+    @asynccontextmanager
+    async def reserved(self, key: Key) -> "AsyncIterator[Reserved]":
+        """Room for a file of the caller's, which nobody has after the block unless `create` has stored the file."""
+        place = Reserved(self._ledger, key, self._settings)
+        try:
+            yield place
+        finally:
+            await place.give_back()
 
-    async def create(self, key: Key, upload: Upload) -> File:
+    async def create(self, upload: Upload, place: "Reserved") -> File:
         """Stores a file. When this returns it is stored whole; after an error nothing of it is.
 
         Raises:
@@ -53,26 +64,19 @@ class FileService:
         form = NewFile.read(upload.fields)
         purpose, expires_in_s = Purpose(form.purpose), form.expires_in_s()
         await asyncio.to_thread(_check, upload, purpose, self._settings)
-        file_id = new_file_id()
-        made_ms = created_ms(file_id) or 0
-        record = FileRecord(
-            id=file_id,
-            owner=key.owner,
-            filename=upload.filename,
-            purpose=purpose,
-            size_bytes=upload.size_bytes,
-            created_ms=made_ms,
-            expires_ms=None if expires_in_s is None else made_ms + expires_in_s * 1000,
-            stored=stored_name(file_id),
+        await place.hold(upload.size_bytes, exactly=True)
+        await self._storage.store(place.file.stored, upload.file)
+        made_ms = place.file.created_ms
+        record = place.file.model_copy(
+            update={
+                "filename": upload.filename,
+                "purpose": purpose,
+                "expires_ms": None if expires_in_s is None else made_ms + expires_in_s * 1000,
+                "state": "stored",
+            }
         )
-        await self._storage.store(record.stored, upload.file)
-        try:
-            stored = await self._ledger.run(files.put_file(record, quota_of(key, self._settings)))
-            return File.model_validate(stored)
-        except (Forbidden, StorageFull):
-            # Only where Redis said no. After a lost answer there may be a record, which must not lead to nothing.
-            await self._storage.discard(record.stored)
-            raise
+        await place.keep(record)
+        return File.model_validate(record)
 
     async def list(self, key: Key, page: PagePlace, purpose: str | None, order: Order) -> Page[File]:
         """A page of the caller's files, by age. `purpose`: of this one only; None: of any. Raises `Invalid`."""
@@ -80,9 +84,11 @@ class FileService:
             raise Invalid("invalid_value", "after must be the id of a file.", param="after")
 
         async def read(after: str | None, limit: int) -> ListPage[FileRecord]:
-            some = files.list_files(key.owner, purpose=purpose, after=after, limit=min(limit, _AT_ONCE), order=order)
-            found = await self._ledger.run(some)
-            return ListPage(found.files, found.next, found.next is not None)
+            at_once = _AT_ONCE if purpose else min(limit, _AT_ONCE)
+            page = await self._ledger.run(files.list_files(key.owner, after=after, limit=at_once, order=order))
+            fitting = [one.record for one in page.records if one.record and purpose in {None, one.record.purpose}]
+            until = page.records[-1].id if page.records else None
+            return ListPage(fitting[:limit], until, page.more)
 
         # One more than asked for says whether there is more.
         records = (await read_page(read, after=page.after, limit=page.limit + 1)).items
@@ -109,6 +115,70 @@ class FileService:
     async def _own(self, key: Key, file_id: str) -> FileRecord:
         known = created_ms(file_id) is not None
         return own(key, await self._ledger.run(files.read_file(file_id)) if known else None, _unknown())
+
+
+class Reserved:
+    """Room for one file: a record that counts in its owner's account before its bytes are there.
+
+    Attributes:
+        file: the record, without what the end of the form will say.
+    """
+
+    def __init__(self, ledger: AsyncLedger, key: Key, settings: Settings) -> None:
+        file_id = new_file_id()
+        self.file = FileRecord(
+            id=file_id,
+            owner=key.owner,
+            filename="",
+            purpose=Purpose.USER_DATA,
+            size_bytes=1,  # or whoever says no size would be read although there is no room
+            created_ms=created_ms(file_id) or 0,
+            stored=stored_name(file_id),
+            state="uploading",
+        )
+        self._ledger = ledger
+        self._room = room_of(key, settings, files=files.MAX_FILES)
+        self._change = ""
+        self._renewed_s = 0.0
+
+    async def hold(self, size_bytes: int, *, exactly: bool = False) -> None:
+        """Counts so many bytes from now on, or more where not `exactly`. To be called whenever bytes came.
+
+        Raises:
+            Forbidden: they are too many.
+            StorageFull, RedisUnavailable: it cannot be.
+        """
+        if self._change and not exactly and time.monotonic() - self._renewed_s < _RENEW_S:
+            return
+        least_bytes = size_bytes if exactly else max(size_bytes, self.file.size_bytes)
+        self.file = self.file.model_copy(update={"size_bytes": least_bytes})
+        change = new_change()
+        if not self._change:
+            reserve = files.put_file(self.file, self._room, change=change)
+            await self._ledger.run(replace(reserve, promised=False))  # nobody relies on it
+        else:
+            await self._put(self.file, change, self._room, promised=False)
+        self._change, self._renewed_s = change, time.monotonic()
+
+    async def keep(self, record: FileRecord) -> None:
+        """Makes it the record of a file that is there."""
+        change = self._change
+        self._change = ""  # after a lost answer it may be a file already; else it ends by itself
+        await self._put(record, new_change(), ANY_ROOM, before=change)
+
+    async def _put(
+        self, record: FileRecord, change: str, room: Room, before: str = "", *, promised: bool = True
+    ) -> None:
+        last = Stored(record.id, record, before or self._change)
+        put = store.change(last, record, room, for_ms=record.life_ms, name=change)
+        if not await self._ledger.run(replace(put, promised=promised)):
+            raise Overloaded("The upload stood still for too long; send the file again.", retry_after_s=1)
+
+    async def give_back(self) -> None:
+        """Nothing counts any more. Where Redis does not hear of it, the record ends by itself."""
+        if self._change:
+            with suppress(Unavailable):
+                await self._ledger.run(files.delete_file(self.file.id))
 
 
 def _check(upload: Upload, purpose: Purpose, settings: Settings) -> None:

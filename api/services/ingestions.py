@@ -1,5 +1,6 @@
 """Ingestions: documents in, vectors in a store out."""
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,7 +15,7 @@ from api.schemas.new_ingestion import NewIngestion, PostgresSink
 from api.served_models import ServedModels
 from api.services.ingestion_checks import check_again, check_new
 from api.services.ingestion_documents import read_documents
-from api.services.owned import own, quota_of
+from api.services.owned import own, room_of
 from api.uploads import Content
 from api.waiting.why_waiting import why_waiting
 from tasks.errors import Conflict, Invalid, NotFound, RequestError, StorageFull
@@ -22,7 +23,6 @@ from tasks.item import Options
 from tasks.ledger.client import AsyncLedger
 from tasks.records import ingestions
 from tasks.records.api_keys import Key
-from tasks.records.creation import RecordLimits
 from tasks.records.datasets import Catalog, held_bytes, present
 from tasks.records.files import read_files
 from tasks.records.ingestion_operations import (
@@ -191,9 +191,9 @@ class IngestionService:
         await self._storage.run(lambda storage: storage.write(stored, orjson.dumps(listed)))
         try:
             held = await self._storage.run(held_bytes, key.owner)
-            quota = quota_of(key, self._settings)
-            limits = RecordLimits(self._settings.max_open_ingestions, quota, key.limits.open_jobs)
-            made = await self._ledger.run(create_ingestion(wanted, limits, dataset_bytes=held))
+            limits = {"ingestions": self._settings.max_open_ingestions, "jobs": key.limits.open_jobs}
+            room = dataclasses.replace(room_of(key, self._settings, **limits), beside={"stored": held})
+            made = await self._ledger.run(create_ingestion(wanted, room))
         except (RequestError, StorageFull):
             # Only where Redis said no. After a lost answer there may be a record, which must not lead to nothing.
             await self._storage.discard(stored)

@@ -93,8 +93,10 @@ class ServiceInfo:
 
     async def state(self, key: Key) -> ServiceState:
         """Models, workers and queues, as far as the key may see them. Raises `RedisUnavailable`."""
-        operates = key.may({Scope.OPERATE})
-        seen = _Seen(None) if operates else _Seen(await self._ledger.run(read_account(key.owner)))
+        account: Account | None = None
+        if not key.may({Scope.OPERATE}):
+            account = await self._ledger.run(read_account(key.owner))
+        seen = _Seen(account)
         models, documents = self._models, self._models.documents
         return ServiceState(
             version=VERSION,

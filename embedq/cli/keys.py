@@ -11,7 +11,6 @@ import math
 import re
 import subprocess
 import sys
-from collections import Counter
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -63,7 +62,7 @@ def add(parser: argparse.ArgumentParser) -> None:
             part.add_argument(f"--{name.replace('_', '-')}", type=_or_none(kind), metavar="N", help=text)
     _part(parts, "revoke", _revoke, "end a key for good; what it owns stays until it is purged")
     _part(parts, "delete", _delete, "delete the record of a key that is revoked and purged")
-    purging = _part(parts, "purge", _purge, "delete everything that a revoked key owns, and print what was deleted")
+    purging = _part(parts, "purge", _purge, "have everything removed that a revoked key owns, and print what is left")
     purging.add_argument("--yes", action="store_true", help="do not ask")
     listing = parts.add_parser("list", help="print all keys")
     server_options(listing, timeout_s=_TIMEOUT_S)
@@ -234,14 +233,10 @@ async def _delete(server: _Server, args: argparse.Namespace, output: Output) -> 
 async def _purge(server: _Server, args: argparse.Namespace, output: Output) -> None:
     if not args.yes:
         _confirm(args.name)
-    deleted: Counter[str] = Counter()
-    done = False
-    while not done:  # each call deletes for a few seconds
-        answer = await server.call("POST", f"{_path(args)}/purge")
-        deleted.update(answer["deleted"])
-        done = answer["done"]
-    counts = ", ".join(f"{number:,} {what}" for what, number in deleted.items())
-    output.result(f"{args.name} purged: {counts}", {**answer, "deleted": deleted})
+    key = await server.call("POST", f"{_path(args)}/purge")
+    left = ", ".join(f"{number:,} {name}" for name, number in key["left"].items())
+    said = "nothing is left" if key["swept_at"] else f"documents workers remove all it has; left are {left}"
+    output.result(f"{args.name} is purged: {said}", key)
 
 
 async def _list(server: _Server, _args: argparse.Namespace, output: Output) -> None:
@@ -252,7 +247,7 @@ async def _list(server: _Server, _args: argparse.Namespace, output: Output) -> N
 def describe(key: Mapping[str, Any]) -> str:
     """A key in one line."""
     parts = [printable(key["name"]), ",".join(key["scopes"])]
-    parts += [f"{name} {_day(key[f'{name}_at'])}" for name in ("expires", "revoked") if key[f"{name}_at"]]
+    parts += [f"{name} {_day(key[f'{name}_at'])}" for name in ("expires", "revoked", "purged") if key[f"{name}_at"]]
     parts += ["of EMBEDQ_API_KEYS"] if key["source"] == "environment" else []
     limits = {name: value for name, value in key["limits"].items() if value is not None}
     parts += [f"{name}={','.join(value) if isinstance(value, list) else value}" for name, value in limits.items()]

@@ -15,9 +15,10 @@ from tasks.ledger.client import Ledger
 from tasks.ledger.read import check_schema
 from tasks.records import files, ingestions
 from tasks.records.batches import KINDS, open_batches, read_batches
-from tasks.records.files import MAX_PAGE, file_id_of, read_files
+from tasks.records.files import file_id_of, read_files
 from tasks.records.ingestion_operations import read_ingestions
 from tasks.records.storage_identity import accept, open_proved
+from tasks.records.store import MOST
 from tasks.storage.storage import Storage, Stored
 from worker_config.data_folder import operator_settings
 from worker_config.settings import SettingsError
@@ -99,7 +100,7 @@ def unknown_objects(storage: Storage, ledger: Ledger) -> Iterator[Stored]:
 
 def _unknown_files(storage: Storage, ledger: Ledger) -> Iterator[Stored]:
     objects = storage.stored(files.FOLDER)
-    while piece := list(islice(objects, MAX_PAGE)):
+    while piece := list(islice(objects, MOST)):
         awaited = _outputs_of_open_batches(ledger)  # before the records: who has ended since has made them
         records = ledger.run(read_files([file_id_of(stored.name) for stored in piece]))
         for stored, record in zip(piece, records, strict=True):

@@ -1,4 +1,4 @@
-"""The sweep: deletes from the storage what a record has named as litter and what a dataset has replaced, nothing else.
+"""The sweep: deletes what a record has named as litter, what a dataset has replaced, what purged owners have; no more.
 
 What no record names is left alone: this Redis may be a copy that does not know it, or one that lost it. A person lists
 and removes it (`embedq storage unknown`). One Redis sweeps a storage: the one that renews the object `sweeper` in it.
@@ -13,6 +13,7 @@ from functools import partial
 import orjson
 
 from tasks.documents.context import StepContext
+from tasks.documents.purging import sweep_late, sweep_owners
 from tasks.documents.sinks.parquet.dataset_cleanup import sweep_datasets
 from tasks.errors import NotStored, RedisUnavailable, StorageUnavailable
 from tasks.ledger.client import Ledger
@@ -225,12 +226,13 @@ class StorageSweep:
         if not may_go_on():
             return
         sweep_litter(storage, ledger, may_go_on)
+        sweep_owners(storage, ledger, may_go_on)
         if self._clock() >= self._rarely_due:
             self._rarely_due = self._clock() + RARELY_S
-            # Both know from the storage alone what may go.
-            rare: tuple[Callable[[], int], ...] = (
+            rare: tuple[Callable[[], object], ...] = (
                 partial(storage.discard_unfinished, SPARE_S),
                 partial(sweep_datasets, storage),
+                partial(sweep_late, storage, ledger),
             )
             for part in rare:
                 try:

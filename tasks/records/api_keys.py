@@ -2,22 +2,27 @@
 
 Of the text of a key only its SHA-256 is stored. An owner is an id that is made with the key and that nobody inherits:
 the name is a label, and free again when the key is deleted. A service that has had a key never opens again by itself.
+
+An owner has two marks, which its account in Redis has too. *Revoked*: new requests are refused, accepted work goes on
+to its end. *Purged*: nothing new is stored for it, open work ends, and a documents worker removes what it has. That
+mark stays for ever, also when the key is deleted, so nothing that comes late follows it.
 """
 
 import re
 import secrets
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from hashlib import sha256
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from tasks.errors import Conflict, Forbidden
+from tasks.errors import Conflict
 from tasks.ledger.redis_keys import ANONYMOUS
-from tasks.ledger.replies import fields_from_reply
 from tasks.ledger.scripts import Operation
+from tasks.records import store
+from tasks.records.store import ALL, Place, Record, Stored
 
 
 class Scope(StrEnum):
@@ -42,8 +47,8 @@ OPEN_SCOPES = ALL_SCOPES - {Scope.ADMIN}
 MAX_KEYS = 10_000
 """Every process of the web tier reads all of them after a change of one."""
 MAX_NAMED = 100
-_STAMP = "@stamp"
-_GENERATION = "@anonymous"
+PURGE, GONE = "@purge", "@gone"
+"""Lists of those whose owners are purged: may still have something, have nothing any more."""
 _PREFIX = "embedq_"
 _SECRET_BYTES = 32
 _OWNER_HEX = 20
@@ -104,19 +109,20 @@ class KeyDigest(BaseModel):
     until: float | None = None
 
 
-class Key(BaseModel):
+class Key(Record):
     """One key, of Redis or of the environment. Times are Unix seconds by the clock of Redis.
 
     Attributes:
         name: a label; another key may have it later.
-        owner: whose what its callers make is: an id that is made with the key.
+        owner: whose what its callers make is: an id that is made with the key. No other key ever has it.
         digests: of its texts, the newest one last.
         expires: when it ends by itself.
-        revoked: when somebody ended it: new requests are refused, accepted work goes on.
-        purged: when all that its owner had was deleted.
+        revoked, purged: since when it has these marks.
+        swept: since when its owner has nothing any more.
+        deleted: its name is free. Of the record the mark stays.
     """
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    KIND: ClassVar[str] = "key"
 
     name: str
     owner: str
@@ -126,6 +132,8 @@ class Key(BaseModel):
     expires: float | None = None
     revoked: float | None = None
     purged: float | None = None
+    swept: float | None = None
+    deleted: bool = False
     limits: Limits = NO_LIMITS
 
     @classmethod
@@ -141,6 +149,19 @@ class Key(BaseModel):
         return cls(name=ANONYMOUS, owner=owner, digests=(), scopes=OPEN_SCOPES, created=0.0)
 
     @property
+    def record_id(self) -> str:
+        """Its owner: two keys cannot have the same."""
+        return self.owner
+
+    def place(self) -> Place:
+        """It counts as what it is marked with, and is found by its name."""
+        counts = {"revoked": int(self.revoked is not None), "purged": int(self.purged is not None)}
+        lists: tuple[str, ...] = () if self.deleted else (ALL,)
+        if self.purged is not None:
+            lists += (PURGE if self.swept is None else GONE,)
+        return Place(self.owner, counts, lists, alias="" if self.deleted else f"{ALL}:{self.name}")
+
+    @property
     def source(self) -> Literal["ledger", "environment"]:
         """Where it is from; one of the settings has no time of creation."""
         return "ledger" if self.created else "environment"
@@ -149,22 +170,23 @@ class Key(BaseModel):
         """Whether it has one of these scopes."""
         return not self.scopes.isdisjoint(scopes) or (Scope.ADMIN in self.scopes and Scope.OPERATE in scopes)
 
-    def to_json(self) -> bytes:
-        """As it is stored."""
-        return self.model_dump_json(exclude_none=True).encode()
-
-    @classmethod
-    def from_json(cls, stored: bytes) -> Self:
-        """Raises `ValueError` if it is of a version of embedq that this one does not understand."""
-        return cls.model_validate_json(stored)
-
     def revoke(self, now_s: float) -> Self:
         """The record of a key that nobody can use any more."""
         return self if self.revoked is not None else self.model_copy(update={"revoked": now_s})
 
     def purge(self, now_s: float) -> Self:
-        """The record of a revoked key whose owner has nothing any more."""
+        """The record of a key whose owner shall have nothing any more. Raises `Conflict`: it is not revoked."""
+        if self.revoked is None:
+            message = f"The key {self.name} is still valid, so more may come. Revoke it first."
+            raise Conflict("key_in_use", message)
         return self if self.purged is not None else self.model_copy(update={"purged": now_s})
+
+    def delete(self, _now_s: float) -> Self:
+        """The mark that stays of a key whose name is free again. Raises `Conflict`: it is not purged."""
+        if self.purged is None:
+            missing = "purge" if self.revoked is not None else "revoke and purge"
+            raise Conflict("key_in_use", f"Nobody could reach what is left of it: {missing} the key {self.name} first.")
+        return self.model_copy(update={"deleted": True, "digests": (), "limits": NO_LIMITS})
 
     def rotate(self, digest: str, now_s: float, grace_s: float) -> Self:
         """The record with a new text; the texts of before are valid for `grace_s` seconds.
@@ -180,6 +202,22 @@ class Key(BaseModel):
         former = [KeyDigest(sha256=one.sha256, until=min(one.until or ends, ends)) for one in self.digests]
         valid = [one for one in former if one.until is not None and one.until > now_s]
         return self.model_copy(update={"digests": (*valid, KeyDigest(sha256=digest))})
+
+
+class Mark(Key):
+    """Of an owner who has no key in Redis, and is purged: of a name of the settings, or a generation of `anonymous`."""
+
+    KIND: ClassVar[str] = "mark"
+
+    @classmethod
+    def of(cls, key: Key, now_s: float) -> Self:
+        """The mark of a key's owner."""
+        given = {"name": key.name, "owner": key.owner, "digests": (), "scopes": (), "created": 0.0}
+        return cls.model_validate({**given, "revoked": now_s, "purged": now_s})
+
+    def place(self) -> Place:
+        """As of a key, without a name."""
+        return replace(super().place(), alias="")
 
 
 def new_key() -> str:
@@ -213,94 +251,26 @@ def is_owner(text: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Anonymous:
-    """How far purges of what was made without keys have come.
-
-    Attributes:
-        generation: whose what is made now is.
-        unpurged: the first generation that may still have something. All before `generation` make nothing new.
-        begun: when the generation began; Unix seconds.
-    """
-
-    generation: int = 0
-    unpurged: int = 0
-    begun: float = 0.0
-
-    @classmethod
-    def from_text(cls, stored: bytes) -> Self:
-        """As Redis holds it; b"": nobody has purged it yet."""
-        if not stored:
-            return cls()
-        generation, unpurged, begun = stored.split()
-        return cls(int(generation), int(unpurged), float(begun))
-
-    def to_text(self) -> bytes:
-        """As it is stored."""
-        return b"%d %d %.3f" % (self.generation, self.unpurged, self.begun)
-
-
-@dataclass(frozen=True, slots=True)
 class StoredKeys:
     """What Redis holds of keys.
 
     Attributes:
         now_s: by the clock of Redis, in Unix seconds.
-        stamp: changes with each change of a key; "" if there has never been one.
-        records: JSON by name; None: nothing has changed since the stamp that was known.
-        purged: those of the owners that were asked for of whom everything was or is being removed, and since when.
-        anonymous: as it is stored.
+        stamps: of the last changes of a key and of a mark; the first is "" if there has never been a key.
+        keys, marks: all of them; None: nothing has changed since the stamps that were known.
     """
 
     now_s: float
-    stamp: str
-    records: Mapping[str, bytes] | None
-    purged: Mapping[str, float] = field(default_factory=dict)
-    anonymous: bytes = b""
+    stamps: tuple[str, ...]
+    keys: Sequence[Stored[Key]] | None = None
+    marks: Sequence[Stored[Mark]] = ()
 
 
-def read_keys(known: str | None = None, owners: Sequence[str] = ()) -> Operation[StoredKeys]:
-    """All keys, and which of these owners are purged.
-
-    Args:
-        known: the stamp of an earlier reading; None: there was none.
-        owners: who may be purged without having a record.
-    """
-
-    def read(reply: Sequence[Any]) -> StoredKeys:
-        now_ms, stamp, anonymous, purged, *flat = reply
-        stamp = stamp.decode()
-        fields = None if stamp == known and not flat else fields_from_reply(flat)
-        for name in (_STAMP, _GENERATION):
-            if fields is not None:
-                fields.pop(name, None)
-        since = {owner.decode(): float(at_ms) / 1000 for owner, at_ms in zip(purged[::2], purged[1::2], strict=True)}
-        return StoredKeys(int(now_ms) / 1000, stamp, fields, since, anonymous)
-
-    return Operation("key_read", "", ("@none" if known is None else known, *owners), read)
+KINDS = (Key.KIND, Mark.KIND)
 
 
-def write_anonymous(before: bytes, after: Anonymous) -> Operation[bool]:
-    """Stores how far purges have come; False if that is not as it was `before`. Closes no service that is open."""
-    return Operation("key_write", "", (_GENERATION, before, after.to_text(), "", 0), lambda reply: reply == b"ok")
-
-
-def write_key(name: str, before: bytes, after: bytes, *, most: int = MAX_KEYS) -> Operation[bool]:
-    """Stores a record; False if it is not as it was `before`. b"" stands for no record.
-
-    Args:
-        name: of the key.
-        before: as it was read.
-        after: as it shall be.
-        most: keys that there may be.
-
-    Raises:
-        Forbidden: there are `most`.
-    """
-
-    def read(reply: bytes) -> bool:
-        if reply == b"full":
-            raise Forbidden("quota_exceeded", f"There are {most:,} keys. Purge and delete those that nobody uses.")
-        return reply == b"ok"
-
-    stamp = secrets.token_hex(8)
-    return Operation("key_write", "", (name, before, after, stamp, most), read, promised=True)
+def make_key(key: Key, change: str) -> Operation[bool]:
+    """Stores a new key; False if another one has or had its owner, or has its name. `change`: a new name."""
+    arguments = store.creation(key.KIND, key.record_id, key.to_json(), store.ANY_ROOM, digest=change, change=change)
+    made = {b"ok", b"joined"}  # or this very call, again
+    return Operation(lambda reply: reply[0] in made, "record_create", "", arguments, promised=True)

@@ -8,20 +8,13 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 import orjson
 
-from tasks.ledger import replies
 from tasks.ledger.ids import RecordIds
+from tasks.ledger.read import fields_of
 from tasks.ledger.scripts import Argument, Operation
 from tasks.ledger.task import State
-from tasks.records.creation import (
-    NO_LIMITS,
-    RecordKind,
-    RecordLimits,
-    create_record,
-    delete_record,
-    list_records,
-    open_records,
-)
 from tasks.records.files import file_id_from
+from tasks.records.jobs import RecordKind, create_record, delete_record, list_records, open_records
+from tasks.records.store import ANY_ROOM, Room
 
 ENDPOINT = "/v1/embeddings"
 """The only call that a batch can make."""
@@ -180,13 +173,12 @@ class Batch:
 # Operations on batches: values as in `tasks.ledger.operations`, each one script and harmless when run twice.
 
 
-def create_batch(
-    batch: NewBatch, limits: RecordLimits = NO_LIMITS, *, max_memory_percent: float = 100
-) -> Operation[str]:
-    """Stores a batch, or finds the one that its key names, see `create_record`; the id of either.
+_PATIENCE_MS = 366 * 86_400_000
+"""An open batch waits so long for its workers, however short a time it is kept after its end."""
 
-    `max_memory_percent`: share of Redis's `maxmemory` above which none is taken, what open tasks will need included.
-    """
+
+def create_batch(batch: NewBatch, room: Room = ANY_ROOM) -> Operation[str]:
+    """Stores a batch, or finds the one that its key names, see `create_record`; the id of either."""
     fields = {"input_file": batch.input_file_id, "window": batch.completion_window}
     if batch.metadata:
         fields["metadata"] = orjson.dumps(dict(batch.metadata)).decode()
@@ -194,8 +186,8 @@ def create_batch(
         fields["only_file"] = batch.only_file_id
     if batch.output_expires_s is not None:
         fields["output_expires_s"] = str(batch.output_expires_s)
-    own = {"window_ms": batch.window_ms, "max_memory": max_memory_percent}
-    return create_record(RecordKind.BATCH, batch, limits, fields, **own)
+    for_ms = batch.window_ms + max(batch.ttl_ms, _PATIENCE_MS)
+    return create_record(RecordKind.BATCH, batch, room, fields, batch.window_ms, batch.ttl_ms, for_ms=for_ms)
 
 
 delete_batch = partial(delete_record, RecordKind.BATCH)
@@ -205,7 +197,7 @@ open_batches = partial(open_records, RecordKind.BATCH)
 
 def read_batch(batch_id: str) -> Operation[Batch | None]:
     """One batch; None when the ledger does not hold it."""
-    return Operation("batch_read", "", (batch_id,), lambda reply: _batch_from_reply(batch_id, reply[0]))
+    return Operation(lambda reply: _batch_from_reply(batch_id, reply[0]), "batch_read", "", (batch_id,))
 
 
 def read_batches(batch_ids: Sequence[str]) -> Operation[list[Batch]]:
@@ -216,7 +208,7 @@ def read_batches(batch_ids: Sequence[str]) -> Operation[list[Batch]]:
         read = [_batch_from_reply(i, row) for i, row in zip(ids, reply, strict=True)]
         return [batch for batch in read if batch is not None]
 
-    return Operation("batch_read", "", ids, read)
+    return Operation(read, "batch_read", "", ids)
 
 
 def move_batch(
@@ -237,12 +229,12 @@ def move_batch(
         return bool(reply[0]), BatchStatus(reply[1].decode()) if reply[1] else None
 
     arguments = (batch_id, to, int(to.terminal), len(states), *states, *flat)
-    return Operation("batch_move", "", arguments, read, promised=True)
+    return Operation(read, "batch_move", "", arguments, promised=True)
 
 
 def close_batch(batch_id: str, *, deleted: bool = False) -> Operation[None]:
     """Nothing is left to do for a batch that has ended. `deleted`: the caller knew that, so the record goes too."""
-    return Operation("batch_close", "", (batch_id, int(deleted)), lambda _: None)
+    return Operation(lambda _: None, "batch_close", "", (batch_id, int(deleted)))
 
 
 def faults_text(faults: Sequence[BatchFault]) -> str:
@@ -259,7 +251,7 @@ def _batch_from_reply(batch_id: str, reply: list[Any]) -> Batch | None:
     flat, now_ms, states, ended = reply
     if not flat:
         return None
-    f = {name: value.decode() for name, value in replies.fields_from_reply(flat).items()}
+    f = {name.decode(): value.decode() for name, value in fields_of(flat).items()}
     status = BatchStatus(f["status"])
     total, texts = int(f.get("total", 0)), int(f.get("texts", 0))
     if "completed" in f:

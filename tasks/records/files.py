@@ -1,17 +1,24 @@
-"""Files as the ledger knows them: a record each. Their bytes are in the storage, under the record's `stored` name."""
+"""Files: a record each. Their bytes are in the storage, under the record's `stored` name.
+
+A file that is being uploaded has a record already, in the state `uploading`: it counts against the quota before its
+bytes are there. Nobody sees it until it is whole, and it goes ten minutes after the last bytes came.
+"""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Self
+from typing import Any, ClassVar, Literal
 
-from tasks.errors import Forbidden
-from tasks.ledger import replies
 from tasks.ledger.ids import RecordIds
-from tasks.ledger.scripts import Argument, Operation
+from tasks.ledger.scripts import Operation
+from tasks.records import store
+from tasks.records.store import Created, Order, Page, Place, Record, Room, Stored
 
 FOLDER = "files"
 """Where all of them are in the storage."""
+UPLOAD_MS = 600_000
+"""Life of the record of an upload from which nothing comes. A reader of the storage takes no longer for a part."""
+MAX_FILES = 1_000_000
+"""Of one owner. Each takes Redis's memory, however few bytes it has."""
 
 _IDS = RecordIds("file-")
 new_file_id = _IDS.new
@@ -32,26 +39,20 @@ class Purpose(StrEnum):
     BATCH_OUTPUT = "batch_output"
 
 
-class Order(StrEnum):
-    """By time of creation."""
-
-    ASC = "asc"
-    DESC = "desc"
-
-
-@dataclass(frozen=True, slots=True)
-class FileRecord:
+class FileRecord(Record):
     """One file of one owner.
 
     Attributes:
         id: `file-` and 32 hexadecimal digits.
-        owner: name of the API key it belongs to; nobody else sees it.
+        owner: id of the owner it belongs to; nobody else sees it.
         filename: as the client called it; never used as a path.
-        size_bytes: size of the stored object.
+        size_bytes: of the stored object; while it is uploaded, what counts for it.
         created_ms: Unix milliseconds.
         expires_ms: likewise; None: when it is deleted.
         stored: name in the storage.
     """
+
+    KIND: ClassVar = "file"
 
     id: str
     owner: str
@@ -59,40 +60,31 @@ class FileRecord:
     purpose: Purpose
     size_bytes: int
     created_ms: int
-    expires_ms: int | None
+    expires_ms: int | None = None
     stored: str
+    state: Literal["uploading", "stored"] = "stored"
 
-    @classmethod
-    def from_reply(cls, file_id: str, flat: Sequence[bytes]) -> Self:
-        """From its hash, as scripts reply it."""
-        fields = replies.fields_from_reply(flat)
-        return cls(
-            id=file_id,
-            owner=fields["owner"].decode(),
-            filename=fields["filename"].decode(),
-            purpose=Purpose(fields["purpose"].decode()),
-            size_bytes=int(fields["size"]),
-            created_ms=int(fields["created"]),
-            expires_ms=int(fields["expires"]) or None,
-            stored=fields["stored"].decode(),
-        )
+    @property
+    def record_id(self) -> str:
+        """Its id."""
+        return self.id
 
+    @property
+    def is_stored(self) -> bool:
+        """Whether all of it is there."""
+        return self.state == "stored"
 
-@dataclass(frozen=True, slots=True)
-class FilePage:
-    """Some files of one owner in the order asked for. `next`: the cursor for those behind; None at the end."""
+    def place(self) -> Place:
+        """It counts by number and by bytes."""
+        lists = (self.owner,) if self.is_stored else ()
+        return Place(self.owner, {"stored": self.size_bytes, "files": 1}, lists, litter=self.stored)
 
-    files: tuple[FileRecord, ...]
-    next: str | None
-
-
-def above_quota(bytes_in_all: int, quota_bytes: int | None) -> Forbidden:
-    """The error for an owner whose files and datasets would hold so much."""
-    return Forbidden(
-        "quota_exceeded",
-        f"Your files and datasets hold {bytes_in_all:,} bytes with what you send, and {quota_bytes or 0:,} are "
-        f"allowed. Delete some first, or send less.",
-    )
+    @property
+    def life_ms(self) -> int:
+        """How long Redis keeps it, by its own clock, which is another one than that of `created_ms`."""
+        if not self.is_stored:
+            return UPLOAD_MS
+        return store.FOR_EVER if self.expires_ms is None else max(1, self.expires_ms - self.created_ms)
 
 
 def stored_name(file_id: str, fence: str = "") -> str:
@@ -109,141 +101,51 @@ def file_id_of(stored: str) -> str:
     return stored.removeprefix(f"{FOLDER}/").partition("/")[0]
 
 
-# Ledger operations of files: values like those in `operations`, each one script, each harmless to repeat.
-
-MAX_PAGE = 500
-"""Files that one call of a script looks at: Redis serves nobody else meanwhile."""
-
-
-def put_file(record: FileRecord, quota_bytes: int | None = None) -> Operation[FileRecord]:
-    """Makes a stored object a file of its owner; the record as it is now.
-
-    `quota_bytes`: of all files of the owner; None for what is not refused.
-
-    A record with this id that is there already stays as it is and is returned. Redis, whose clock is another one, keeps
-    a record for as long after this call as it says to live after `created_ms`.
-
-    Raises on reading:
-        Forbidden: the owner's files would be too large. Nothing was changed.
-        StorageFull: Redis is full.
-    """
-
-    def read(reply: list[Any]) -> FileRecord:
-        _require_room(reply, quota_bytes)
-        return FileRecord.from_reply(record.id, reply[1])
-
-    return Operation("file_write", "", (), read, _put_arguments(record, quota_bytes), promised=True)
+def put_file(record: FileRecord, room: Room = store.ANY_ROOM, *, change: str = "") -> Operation[Created]:
+    """Makes the record of a file; one with this id that is there already stays as it is. Raises as `store.create`."""
+    return store.create(record, room, for_ms=record.life_ms, change=change)
 
 
 def put_batch_file(record: FileRecord, batch_id: str) -> Operation[bool]:
-    """Gives a file that a batch made to its owner, as `put_file`; False when the batch has ended: nothing was changed.
+    """Gives a file that a batch made to its owner; False when the batch has ended: nothing was changed.
 
     Without a quota: hours of work are not thrown away because there is no room for another file. The end is looked for
     in the same script, because the owner may delete the file from then on, and it must not come back.
 
     Raises on reading:
         StorageFull: Redis is full.
+        Unauthenticated: the owner is purged.
     """
-    arguments = _put_arguments(record, None, batch=batch_id)
-    return Operation("file_write", "", (), lambda reply: bool(reply[0] == b"ok"), arguments, promised=True)
+    room = Room(part=True)
+    arguments = store.creation(record.KIND, record.id, record.to_json(), room, for_ms=record.life_ms)
 
+    def read(reply: list[Any]) -> bool:
+        return reply[0] != b"over" and bool(store.created(record.KIND, room, reply))
 
-def _put_arguments(record: FileRecord, quota_bytes: int | None, *, batch: str = "") -> dict[str, Argument]:
-    r = record
-    return _write_arguments(
-        "put",
-        r.id,
-        owner=r.owner,
-        filename=r.filename,
-        purpose=r.purpose,
-        size=r.size_bytes,
-        created=r.created_ms,
-        for_ms=0 if r.expires_ms is None else max(1, r.expires_ms - r.created_ms),
-        stored=r.stored,
-        batch=batch,
-        max_bytes=quota_argument(quota_bytes),
-    )
-
-
-def _write_arguments(verb: str, file_id: str, **given: Argument) -> dict[str, Argument]:
-    """All arguments of the script, whose verbs need some of them each."""
-    text: dict[str, Argument] = dict.fromkeys(("owner", "filename", "purpose", "created", "stored", "batch"), "")
-    return {"verb": verb, "id": file_id, **text, "size": 0, "for_ms": 0, "max_bytes": -1, **given}
-
-
-def quota_argument(quota_bytes: int | None) -> int:
-    """A quota as scripts take it: -1 is no limit."""
-    return -1 if quota_bytes is None else quota_bytes
-
-
-def require_room(owner: str, size_bytes: int, quota_bytes: int) -> Operation[None]:
-    """Asks whether a file of this size would be taken; changes nothing.
-
-    Raises on reading:
-        Forbidden: the owner's files would be too large.
-    """
-    arguments = _write_arguments("room", "", owner=owner, size=size_bytes, max_bytes=quota_bytes)
-    return Operation("file_write", "", (), lambda reply: _require_room(reply, quota_bytes), arguments)
+    return Operation(read, "batch_file", "", (batch_id, *arguments), promised=True)
 
 
 def read_file(file_id: str) -> Operation[FileRecord | None]:
-    """The record; None when there is none (any more)."""
-    return Operation("file_read", "", (file_id,), lambda reply: _record_from_reply(file_id, reply[0]))
+    """The record; None when there is none (any more), or not yet."""
+    return store.mapped(read_files([file_id]), lambda found: found[0])
 
 
 def read_files(file_ids: Sequence[str]) -> Operation[list[FileRecord | None]]:
     """The records of several ids, in the order asked for."""
 
-    def read(reply: list[Any]) -> list[FileRecord | None]:
-        return [_record_from_reply(file_id, flat) for file_id, flat in zip(file_ids, reply, strict=True)]
+    def whole(found: list[Stored[FileRecord] | None]) -> list[FileRecord | None]:
+        return [one.record if one and one.record and one.record.is_stored else None for one in found]
 
-    return Operation("file_read", "", tuple(file_ids), read)
+    return store.mapped(store.read(FileRecord, file_ids), whole)
 
 
 def list_files(
-    owner: str,
-    *,
-    purpose: str | None = None,
-    after: str | None = None,
-    limit: int = MAX_PAGE,
-    order: Order = Order.DESC,
-) -> Operation[FilePage]:
-    """Up to `limit` of the owner's files, by time of creation, beginning behind the file `after`.
-
-    `after` need not exist any more: its id says when it was made. One call looks at no more than `MAX_PAGE` files, so
-    it may return fewer than there are: `FilePage.next` says where to go on.
-    """
-
-    def read(reply: list[Any]) -> FilePage:
-        following, *rows = reply
-        files = tuple(FileRecord.from_reply(file_id.decode(), flat) for file_id, flat in rows)
-        return FilePage(files, following.decode() if following else None)
-
-    arguments: dict[str, Argument] = {
-        "owner": owner,
-        "purpose": purpose or "",
-        "after": after or "",
-        "made_ms": (created_ms(after) if after else None) or 0,
-        "limit": min(limit, MAX_PAGE),
-        "look": MAX_PAGE,
-        "order": order,
-    }
-    return Operation("file_list", "", (), read, arguments)
+    owner: str, *, after: str | None = None, limit: int = store.MOST, order: Order = Order.DESC
+) -> Operation[Page[FileRecord]]:
+    """Up to `limit` of the owner's files, by time of creation, behind the file `after`, which may be gone by now."""
+    return store.listed(FileRecord, owner, after=after or "", limit=limit, order=order)
 
 
 def delete_file(file_id: str) -> Operation[FileRecord | None]:
-    """Removes the record; what it was, so that the object can be deleted too, or None when there was none."""
-    arguments = _write_arguments("delete", file_id)
-    # Before the object is deleted: a failover must not bring a record without its object back.
-    return Operation(
-        "file_write", "", (), lambda reply: _record_from_reply(file_id, reply[1]), arguments, promised=True
-    )
-
-
-def _require_room(reply: list[Any], quota_bytes: int | None) -> None:
-    if reply[0] == b"quota":
-        raise above_quota(int(reply[1]), quota_bytes)
-
-
-def _record_from_reply(file_id: str, flat: Sequence[bytes] | None) -> FileRecord | None:
-    return FileRecord.from_reply(file_id, flat) if flat else None
+    """Removes the record; what it was, None when there was none. The sweep removes its bytes a minute later."""
+    return store.remove(FileRecord, file_id)

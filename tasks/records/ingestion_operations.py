@@ -8,19 +8,9 @@ from typing import Any
 
 import orjson
 
-from tasks.ledger import replies
+from tasks.ledger.read import fields_of
 from tasks.ledger.scripts import Operation
 from tasks.ledger.task import State
-from tasks.records.creation import (
-    NO_LIMITS,
-    RecordKind,
-    RecordLimits,
-    create_record,
-    delete_record,
-    find_record,
-    list_records,
-    open_records,
-)
 from tasks.records.ingestions import (
     ClosedPage,
     Counts,
@@ -34,6 +24,15 @@ from tasks.records.ingestions import (
     Setback,
     WaitingPage,
 )
+from tasks.records.jobs import (
+    RecordKind,
+    create_record,
+    delete_record,
+    find_record,
+    list_records,
+    open_records,
+)
+from tasks.records.store import ANY_ROOM, Room
 
 COUNTS = tuple(field.name for field in dataclasses.fields(Counts))
 """Fields of `Counts`, each a field of the hash."""
@@ -122,19 +121,14 @@ class Move:
         )
 
 
-def create_ingestion(
-    ingestion: NewIngestion, limits: RecordLimits = NO_LIMITS, *, dataset_bytes: int = 0
-) -> Operation[str]:
-    """Stores an ingestion, or finds the one that its key names, see `create_record`; the id of either.
-
-    `dataset_bytes`: what its owner has in datasets, which counts with the files.
-    """
+def create_ingestion(ingestion: NewIngestion, room: Room = ANY_ROOM) -> Operation[str]:
+    """Stores an ingestion, or finds the one that its key names, see `create_record`; the id of either."""
     fields = {"spec": orjson.dumps(dict(ingestion.spec))}
     if ingestion.roots is not None:
         fields["roots"] = orjson.dumps(list(ingestion.roots))
     if ingestion.shares_table:
         fields["shares_table"] = b"1"
-    return create_record(RecordKind.INGESTION, ingestion, limits, fields, dataset_bytes=dataset_bytes)
+    return create_record(RecordKind.INGESTION, ingestion, room, fields, ingestion.ttl_ms)
 
 
 delete_ingestion = partial(delete_record, RecordKind.INGESTION)
@@ -145,7 +139,7 @@ open_ingestions = partial(open_records, RecordKind.INGESTION)
 
 def read_ingestion(ingestion_id: str) -> Operation[Ingestion | None]:
     """One ingestion; None when the ledger does not hold it."""
-    return Operation("ingestion_read", "", (ingestion_id,), lambda rows: ingestion_from_reply(ingestion_id, rows[0]))
+    return Operation(lambda rows: ingestion_from_reply(ingestion_id, rows[0]), "ingestion_read", "", (ingestion_id,))
 
 
 def read_ingestions(ingestion_ids: Sequence[str]) -> Operation[list[Ingestion]]:
@@ -156,7 +150,7 @@ def read_ingestions(ingestion_ids: Sequence[str]) -> Operation[list[Ingestion]]:
         read = [ingestion_from_reply(i, row) for i, row in zip(ids, rows, strict=True)]
         return [ingestion for ingestion in read if ingestion is not None]
 
-    return Operation("ingestion_read", "", ids, read)
+    return Operation(read, "ingestion_read", "", ids)
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,12 +218,12 @@ def read_closed(ingestion_id: str, first: int, count: int) -> Operation[list[Clo
     def read(reply: list[bytes]) -> list[ClosedPage]:
         return [ClosedPage.from_json(first + at, text) for at, text in enumerate(reply) if text]
 
-    return Operation("ingestion_closed", "", (ingestion_id, first, count), read)
+    return Operation(read, "ingestion_closed", "", (ingestion_id, first, count))
 
 
 def close_ingestion(ingestion_id: str, *, deleted: bool = False) -> Operation[None]:
     """Nothing is left to do for one that has ended. `deleted`: the caller knew that, so the record goes too."""
-    return Operation("ingestion_close", "", (ingestion_id, int(deleted)), lambda _: None)
+    return Operation(lambda _: None, "ingestion_close", "", (ingestion_id, int(deleted)))
 
 
 # From the replies of scripts.
@@ -237,10 +231,10 @@ def close_ingestion(ingestion_id: str, *, deleted: bool = False) -> Operation[No
 
 def ingestion_from_reply(ingestion_id: str, row: Sequence[Any]) -> Ingestion | None:
     """From one row of the reading script; None for one that is not there."""
-    flat, now_ms, pttl, waiting, begin, list_state, load_state, finish_state, *pages = row
+    flat, now_ms, ends_in_ms, waiting, begin, list_state, load_state, finish_state, *pages = row
     if not flat:
         return None
-    f = {name: value.decode() for name, value in replies.fields_from_reply(flat).items()}
+    f = {name.decode(): value.decode() for name, value in fields_of(flat).items()}
     status = IngestionStatus(f["status"])
     in_flight = sorted(map(PageInFlight.from_reply, pages), key=lambda page: page.number)
     return Ingestion(
@@ -269,7 +263,7 @@ def ingestion_from_reply(ingestion_id: str, row: Sequence[Any]) -> Ingestion | N
         list_state=_state(list_state),
         load_state=_state(load_state),
         finish_state=_state(finish_state),
-        expires_ms=int(now_ms) + int(pttl) if int(pttl) > 0 else None,
+        expires_ms=int(now_ms) + int(ends_in_ms) if int(ends_in_ms) > 0 else None,
         resumable=f.get("resumable") == "1",
         deleted="deleted_at" in f,
         revision=f.get("revision"),

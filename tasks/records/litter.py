@@ -1,7 +1,7 @@
 """What may lie in the storage and is needed no more: the entries that records leave for the sweep.
 
-A script that ends a batch or an ingestion, deletes its record, or gives a file its end, writes an entry with it. It is
-due a minute later, so that a Redis that goes back by less has lost no object.
+A script that ends a batch or an ingestion, or removes a record, writes an entry with it. It is due a minute later, so
+that a Redis that goes back by less has lost no object.
 """
 
 from collections.abc import Sequence
@@ -49,16 +49,12 @@ def due_litter(limit: int) -> Operation[list[Litter]]:
     def read(reply: Sequence[bytes]) -> list[Litter]:
         return [Litter.from_entry(entry.decode()) for entry in reply]
 
-    return Operation("litter_read", "", (limit,), read, promised=True)
+    return Operation(read, "litter_read", "", (limit,), promised=True)
 
 
 def litter_done(litter: Litter, *, again_s: float = 0.0) -> Operation[bool]:
-    """What an entry led to is deleted. While a job's record is kept, the entry is due once more after that.
-
-    `again_s`: it could not be deleted, and is due again so much later.
+    """What an entry led to is deleted. `again_s`: it could not be deleted, and is due again so much later.
 
     Whether it is gone. One that was made anew meanwhile stays.
     """
-    kind = {"batches": "batch", "ingestions": "ingestion"}.get(litter.name.split("/")[0], "")
-    record = f"{kind}:{litter.job_id}" if litter.job_id else ""
-    return Operation("litter_done", "", (litter.entry, record, int(again_s * 1000)), bool)
+    return Operation(bool, "litter_done", "", (litter.entry, int(again_s * 1000)))

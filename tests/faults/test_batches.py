@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from stack.testing import RedisServer, Roles, wait_until
-from tasks.ledger import DOCUMENTS, Ledger
+from tasks.ledger.client import Ledger
+from tasks.ledger.redis_keys import DOCUMENTS
 from tests.bulk import Bulk, line, many
 from tests.faults.conftest import QUICK
 from tests.heavy import openai

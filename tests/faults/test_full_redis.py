@@ -11,7 +11,8 @@ import pytest
 import redis
 
 from stack.testing import RedisServer, Roles, wait_until
-from tasks.ledger import Lane, Ledger
+from tasks.ledger.client import Ledger
+from tasks.ledger.task import Lane
 from tests.faults.conftest import QUICK
 from tests.ledger_client import LedgerClient
 from worker_config.bell import send_bell

@@ -3,8 +3,8 @@
 import pytest
 
 from stack.testing import Roles, wait_until
-from tasks.ledger import Lane, State, operations
-from tasks.ledger.operations import ClaimRequest
+from tasks.ledger.claim import ClaimRequest, claim
+from tasks.ledger.task import Lane, State
 from tests.faults.conftest import QUICK
 from tests.ledger_client import LedgerClient
 
@@ -33,7 +33,7 @@ def test_texts_run_side_by_side_and_after_a_death_one_by_one(private_roles: Role
 
 def test_bulk_work_does_not_die_with_the_suspect_beside_it(private_roles: Roles, client: LedgerClient) -> None:
     poison = client.submit(["!!kill!!"])
-    client.ledger.run(operations.claim(client.model, ClaimRequest("dead/0", "dead/0/1", 10**9, 1, 60_000)))
+    client.ledger.run(claim(client.model, ClaimRequest("dead/0", "dead/0/1", 10**9, 1, 60_000)))
     client.ledger.run(operations.abandon(client.model, "dead"))
     bulk = client.submit([f"{n} " + "word " * 47 for n in range(200)], lane=Lane.BULK, piece_items=20)
     private_roles.worker(start=False, **QUICK | {"streams": STREAMS, "unit_s": 0.1}).launch()

@@ -1,11 +1,10 @@
--- Reads batches.   own: id...   reply: per id {hash, now, states of its tasks, texts of the running one that ended}
+-- Reads batches.   own: id...   reply: per id {hash, now, states of its tasks, rows of the running one that ended}
+-- uses: job_records
 local out = {}
-for i = FIRST + 1, #ARGV do
+for i = OWN, #ARGV do
   local id, states = ARGV[i], {}
-  for _, stage in ipairs({'validate', 'embed', 'assemble'}) do
-    states[#states + 1] = call('HGET', task_key(id .. '-' .. stage), 'state') or ''
-  end
-  out[#out + 1] = {call('HGETALL', R .. ':batch:' .. id), NOW, states,
-    call('HMGET', task_key(id .. '-embed'), 'completed', 'failed')}
+  for _, stage in ipairs({'validate', 'embed', 'assemble'}) do states[#states + 1] = task_state(id .. '-' .. stage) end
+  local completed, failed = task_counts(id .. '-embed')
+  out[#out + 1] = {call('HGETALL', record_key('batch', id)), NOW, states, {completed, failed}}
 end
 return out

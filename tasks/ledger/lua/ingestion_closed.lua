@@ -1,6 +1,6 @@
 -- Pages that are done.   own: id first count   reply: JSON or '' for each of `count` pages
 local out = {}
-for page = tonumber(arg(2)), tonumber(arg(2)) + tonumber(arg(3)) - 1 do
-  out[#out + 1] = call('HGET', R .. ':ingestion-closed:' .. arg(1), int(page)) or ''
+for page = tonumber(ARGV[OWN + 1]), ARGV[OWN + 1] + ARGV[OWN + 2] - 1 do
+  out[#out + 1] = call('HGET', R .. ':ingestion-closed:' .. ARGV[OWN], page) or ''
 end
 return out

@@ -1,4 +1,3 @@
--- The record that an idempotency key names.
--- own: kind ("batch") owner alias digest   reply: {'joined', id} | {'conflict'} | {} there is none
+-- The record that an idempotency key names.   own: kind alias digest   reply: {'joined', id} | {'conflict'} | {}
 -- uses: records
-return repeated_record(arg(1), '', arg(2), arg(3), arg(4)) or {}
+return known_record(ARGV[OWN], ARGV[OWN + 1], ARGV[OWN + 2]) or {}

@@ -15,10 +15,10 @@ import redis
 
 from stack.testing import PATIENCE_S, wait_until
 from tasks.ledger.client import Ledger
-from tasks.ledger.redis_keys import ANONYMOUS
-from tasks.records.files import FileRecord, Purpose, created_ms, new_file_id, put_file, stored_name
+from tasks.records.files import new_file_id, put_file
 from tests.integration.api.file_uploads import LINES, Upload, ids, problem, served, stored, upload_with
 from tests.integration.api.served import ANN, BOB, KEYS, ServedApp
+from tests.made_files import made_file
 
 BYTES = bytes(range(256)) * 8
 MIB = 2**20
@@ -86,7 +86,9 @@ def test_an_expiry_that_was_asked_for(client: httpx.Client, redis_client: redis.
 
     assert file["expires_at"] == file["created_at"] + 3600
     assert client.get(f"/v1/files/{file['id']}").json() == file
-    assert 3500 < redis_client.ttl(f"eq:file:{file['id']}") <= 3600
+    ends_ms = redis_client.zscore("eq:due", f"file:{file['id']}")
+    assert ends_ms is not None
+    assert 3500 < ends_ms / 1000 - time.time() <= 3600
 
 
 def test_a_deleted_file_is_gone(upload: Upload, client: httpx.Client, root: Path) -> None:
@@ -425,19 +427,18 @@ def test_uploads_at_the_same_time_keep_to_the_quota(serve: Callable[..., ServedA
     assert stored(root) == [stored_one.json()["id"]]
 
 
-def test_an_owner_above_the_quota_starts_nothing(
-    serve: Callable[..., ServedApp], root: Path, redis_client: redis.Redis
-) -> None:
+def test_an_owner_above_the_quota_starts_nothing(serve: Callable[..., ServedApp], root: Path, redis_url: str) -> None:
     client = serve(storage_url=str(root), file_quota_bytes=1000).client
     client.post("/v1/files", data={"purpose": "vision"}, files={"file": ("a", bytes(1000))})
     batch = {"input_file_id": "file-x", "endpoint": "/v1/embeddings", "completion_window": "24h"}
     ingestion = {"source": {"documents": [{"id": "a", "text": "x"}]}}
     assert client.post("/v1/batches", json=batch).status_code == 200
-    redis_client.incrby("eq:filebytes:anonymous", 1)  # an output
+    ledger = Ledger.connect(redis_url)
+    ledger.run(put_file(made_file(1)))  # an output
+    ledger.close()
     problem(client.post("/v1/batches", json=batch), 403, "quota_exceeded")
     answer = client.post("/v1/ingestions", json=ingestion)
     problem(answer, 403, "quota_exceeded")
-    redis_client.decrby("eq:filebytes:anonymous", 1)
 
 
 def test_a_file_of_somebody_else_does_not_exist(serve: Callable[..., ServedApp], root: Path) -> None:
@@ -457,10 +458,7 @@ def test_a_list_of_very_many_files(client: httpx.Client, redis_url: str) -> None
     ledger = Ledger.connect(redis_url)
     made = [new_file_id() for _ in range(600)]
     for file_id in made:
-        record = FileRecord(
-            file_id, ANONYMOUS, "a", Purpose.USER_DATA, 1, created_ms(file_id) or 0, None, stored_name(file_id)
-        )
-        ledger.run(put_file(record))
+        ledger.run(put_file(made_file(1, id=file_id)))
     ledger.close()
     newest_first = sorted(made, reverse=True)
 

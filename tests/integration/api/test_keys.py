@@ -8,15 +8,16 @@ from typing import Any
 
 import httpx
 import pytest
+import redis
 
-from api.async_storage import AsyncStorage
 from api.auth import Keys
 from api.schemas.keys import NewKey
 from api.services.keys import KeyService
 from stack.testing import RedisServer, wait_until
 from tasks.errors import Overloaded
 from tasks.ledger.client import AsyncLedger
-from tasks.records.api_keys import read_keys
+from tasks.records import store
+from tasks.records.api_keys import Key
 from tests.integration.api.ledger_worker import LedgerWorker
 from tests.integration.api.made_keys import bearer, code_of, make
 from tests.integration.api.served import ANN, KEYS, ServedApp
@@ -105,6 +106,10 @@ def test_no_text_is_valid_that_nobody_was_told(serve: Callable[..., ServedApp], 
     wait_until(lambda: sure.get("/v1/keys/ops", headers=ops).status_code == 200, message="the key as it was")
 
 
+async def stored(ledger: AsyncLedger) -> list[Key | None]:
+    return [one.record for one in (await ledger.run(store.listed(Key, store.ALL))).records]
+
+
 async def test_no_text_is_valid_that_a_process_was_too_busy_to_tell(private_redis: RedisServer) -> None:
     def lag_s() -> float:  # asked for when an answer is overdue, before anything is undone
         private_redis.send(signal.SIGCONT)
@@ -118,18 +123,17 @@ async def test_no_text_is_valid_that_a_process_was_too_busy_to_tell(private_redi
             return now_s + float(self)
 
     ledger = AsyncLedger.connect(private_redis.url, lag_s=lag_s)
-    storage = AsyncStorage("memory://", ledger.run)
-    keys = KeyService(Keys(load_settings(), ledger), ledger, storage)
+    keys = KeyService(Keys(load_settings(), ledger), ledger)
     try:
         await keys.create(NewKey(name="ops"))  # Redis has the script from now on, and would not refuse it below
-        before = (await ledger.run(read_keys())).records
+        before = await stored(ledger)
         with pytest.raises(Overloaded):
             await keys.create(NewKey.model_construct(name="lost", expires_in=Seconds(60)))
-        assert (await ledger.run(read_keys())).records == before
+        assert await stored(ledger) == before
 
         with pytest.raises(Overloaded):
             await keys.rotate("ops", Seconds(60))
-        assert (await ledger.run(read_keys())).records == before
+        assert await stored(ledger) == before
     finally:
         private_redis.send(signal.SIGCONT)
         await ledger.close()
@@ -342,3 +346,23 @@ def test_an_api_that_has_never_seen_redis_lets_in_whom_the_settings_name(
         redis.start()
         wait_until(lambda: served.client.get("/v1/key", headers=acme).status_code == 200)
         assert code_of(served.client.get("/v1/key")) == (401, "invalid_api_key")
+
+
+def test_a_key_of_another_version_is_left_alone_and_says_so(
+    client: httpx.Client, admin: dict[str, str], redis_client: redis.Redis
+) -> None:
+    acme = make(client, admin, "acme")
+    [place] = [name for name in redis_client.keys("eq:key:*") if b"acme" in (redis_client.hget(name, "s") or b"")]
+    text = redis_client.hget(place, "s")
+    assert isinstance(text, bytes)
+    redis_client.hset(place, "s", text.replace(b'"digests"', b'"hashes"'))
+    redis_client.hset("eq:changes", "key", "another")
+    wait_until(lambda: client.get("/v1/key", headers=acme).status_code == 401)
+    for path in ("", "/rotate", "/revoke", "/purge"):
+        refused = client.post(f"/v1/keys/acme{path}", json={}, headers=admin)
+        assert code_of(refused) == (409, "key_unreadable"), path
+        assert "another version" in refused.json()["detail"]
+    assert code_of(client.get("/v1/keys/acme", headers=admin)) == (409, "key_unreadable")
+    assert code_of(client.delete("/v1/keys/acme", headers=admin)) == (409, "key_unreadable")
+    assert code_of(client.post("/v1/keys", json={"name": "acme"}, headers=admin)) == (409, "key_exists")
+    assert [one["name"] for one in client.get("/v1/keys", headers=admin).json()["data"]] == ["ops"]

@@ -1,6 +1,5 @@
 """Both workers of a batch by hand, in the test's process: real ledger, real storage, real jobs, predictable vectors."""
 
-import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -26,12 +25,13 @@ from tasks.ledger.redis_keys import DOCUMENTS
 from tasks.ledger.task import Outcome, OutcomeKind, Piece
 from tasks.records.batches import Batch, BatchStatus, NewBatch, create_batch, new_batch_id, open_batches, read_batch
 from tasks.records.document_jobs import JobCall
-from tasks.records.files import FileRecord, Purpose, new_file_id, put_file, read_file, stored_name
+from tasks.records.files import Purpose, put_file, read_file
 from tasks.storage.row_file import UnitReference, read_rows
 from tasks.storage.storage import Storage
 from tasks.storage.vector_part import PartWriter, part_name
 from tests.integration.api.ledger_worker import DIMENSION, entry, vector
 from tests.ledger_builders import a_worker
+from tests.made_files import made_file
 from worker_config.settings import load_settings
 
 MODEL = "test/model"
@@ -76,14 +76,10 @@ class Hands:
 
     def upload(self, data: bytes, *, owner: str = "anonymous", purpose: Purpose = Purpose.BATCH) -> str:
         """A stored file's id."""
-        file_id = new_file_id()
-        self.storage.write(stored_name(file_id), data)
-        now_ms = int(time.time() * 1000)
-        record = FileRecord(
-            file_id, owner, "in.jsonl", purpose, len(data), now_ms, now_ms + HOUR_MS, stored_name(file_id)
-        )
+        record = made_file(len(data), owner=owner, purpose=purpose)
+        self.storage.write(record.stored, data)
         self.ledger.run(put_file(record))
-        return file_id
+        return record.id
 
     def create(self, requests: Sequence[dict[str, Any]] | bytes, **changed: Any) -> str:
         """A batch over a new file; its id."""

@@ -18,10 +18,10 @@ from tasks.records.batches import (
     read_batch,
     read_batches,
 )
-from tasks.records.creation import RecordLimits
+from tasks.records.store import Room
 from tests.integration.ledger.driver import Driver, commands
 
-LIMITS = RecordLimits(max_open=100_000)
+ROOM = Room({"batches": 100_000}, max_memory_percent=70)
 PAGE = 10
 UNITS = 500
 
@@ -34,8 +34,8 @@ def efforts(driver: Driver) -> dict[str, int]:
     """Commands of each call about one batch whose rows are a task of many units."""
     batch = new()
     calls: dict[str, Callable[[], Any]] = {
-        "create": lambda: driver.run(create_batch(batch, LIMITS, max_memory_percent=70)),
-        "repeat": lambda: driver.run(create_batch(batch, LIMITS, max_memory_percent=70)),
+        "create": lambda: driver.run(create_batch(batch, ROOM)),
+        "repeat": lambda: driver.run(create_batch(batch, ROOM)),
         "read": lambda: driver.run(read_batch(batch.id)),
         "open": lambda: driver.run(open_batches(PAGE)),
         "list": lambda: driver.run(list_batches("o", after=None, limit=PAGE)),

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 import pytest
 import redis
 
-from tasks.ledger.operations import Operation
+from tasks.ledger.heartbeat import watch
+from tasks.ledger.scripts import Operation
 from tasks.records.batches import (
     BatchStatus,
     NewBatch,
@@ -158,10 +159,11 @@ def test_what_was_deleted_goes_by_itself_where_no_step_comes(
 ) -> None:
     record_id = ended(driver, kind)
     driver.run(kind.delete(record_id))
-    name = "batch" if kind is BATCH else "ingestion"
-    assert 0 < redis_client.pttl(f"eq:{name}:{record_id}") <= HOUR_MS
-    redis_client.delete(f"eq:{name}:{record_id}")  # its time has come
+    driver.advance(HOUR_MS)
+    driver.run(watch(driver.model))
+    assert driver.run(kind.read(record_id)) is None
     assert driver.run(kind.opened(10)) == []
+    assert not [name for name in redis_client.keys("eq:*") if record_id.encode() in name]
 
 
 def test_nobody_goes_on_with_what_was_deleted(driver: Driver, kind: Kind) -> None:

@@ -1,20 +1,38 @@
-"""API keys in Redis: read only after a change, changed only as they were read, whatever else is the matter."""
+"""API keys in Redis: found by their names, one to an owner, with marks that stay."""
 
 from collections.abc import Iterator
 
 import pytest
 import redis
 
-from tasks.records.api_keys import Anonymous, Key, Scope, StoredKeys, read_keys, write_anonymous, write_key
+from tasks.records import store
+from tasks.records.api_keys import KINDS, PURGE, Key, Mark, Scope, anonymous_owner, make_key
+from tasks.records.store import ALL, Made, Place, Record, Stored, new_change
 from tests.integration.ledger.driver import Driver
+from tests.integration.ledger.snapshot import Snapshot
 from tests.raises_code import raises_code
 
-ONE = Key(name="one", owner="of one", digests=(), scopes=frozenset({Scope.READ}), created=1).to_json()
-OTHER = Key(name="one", owner="of one", digests=(), scopes=frozenset({Scope.BULK}), created=1).to_json()
+
+def key(name: str = "one", owner: str = "owner_1") -> Key:
+    return Key(name=name, owner=owner, digests=(), scopes=frozenset({Scope.READ}), created=1)
 
 
-def reading(driver: Driver, known: str | None = None) -> StoredKeys:
-    return driver.ledger.run(read_keys(known))
+def made(driver: Driver, one: Key) -> bool:
+    return driver.run(make_key(one, new_change()))
+
+
+def stored(driver: Driver, owner: str = "owner_1") -> Stored[Key]:
+    [found] = driver.run(store.read(Key, [owner]))
+    assert found is not None
+    return found
+
+
+def listed(driver: Driver, of: str) -> list[str]:
+    return driver.run(store.listed_ids("key", of, limit=100))[0]
+
+
+def change(driver: Driver, after: Key) -> bool:
+    return driver.run(store.change(stored(driver, after.owner), after))
 
 
 @pytest.fixture
@@ -26,61 +44,83 @@ def full(redis_client: redis.Redis) -> Iterator[None]:
     redis_client.config_set("maxmemory", limit)
 
 
-def test_what_is_written_is_read_once(driver: Driver) -> None:
-    empty = reading(driver)
-    assert (empty.now_s, empty.stamp, empty.records) == (driver.now_ms / 1000, "", {})
-    assert reading(driver, "").records is None
-
-    assert driver.ledger.run(write_key("one", b"", ONE))
-    first = reading(driver, empty.stamp)
-    assert first.records == {"one": ONE}
-    assert reading(driver, first.stamp) == StoredKeys(first.now_s, first.stamp, None)
-
-    assert driver.ledger.run(write_key("one", ONE, b""))
-    last = reading(driver, first.stamp)
-    assert last.records == {}
-    assert len({empty.stamp, first.stamp, last.stamp}) == 3
-
-
-def test_generations_of_what_is_made_without_keys_are_told_each_time_and_close_nothing(driver: Driver) -> None:
-    first, second = Anonymous(1, 0, 5.0), Anonymous(1, 1, 5.0)
-    assert driver.ledger.run(write_anonymous(b"", first))
-    assert not driver.ledger.run(write_anonymous(b"", second))
-    found = reading(driver, "")
-    assert (found.stamp, found.records, Anonymous.from_text(found.anonymous)) == ("", None, first)
-    assert driver.ledger.run(write_anonymous(found.anonymous, second))
-    assert reading(driver).records == {}
+def test_a_process_learns_of_each_change(driver: Driver) -> None:
+    news = driver.run(store.news(*KINDS))
+    assert (news.now_s, news.changes) == (driver.now_ms / 1000, ("", ""))
+    seen = {news.changes}
+    made(driver, key())
+    for _ in range(2):
+        seen.add(driver.run(store.news(*KINDS)).changes)
+        change(driver, key())  # the same again is a change as well
+    driver.run(store.remove(Key, "owner_1"))
+    seen.add(driver.run(store.news(*KINDS)).changes)
+    made(driver, Mark.of(Key.anonymous(0), 1.0))
+    seen.add(driver.run(store.news(*KINDS)).changes)
+    assert len(seen) == 5
+    assert driver.run(store.news("key")).changes != ("",), "a service that has had a key stays closed"
 
 
-def test_a_change_of_what_somebody_else_has_changed_is_refused(driver: Driver) -> None:
-    driver.ledger.run(write_key("one", b"", ONE))
-    stamp = reading(driver).stamp
-
-    for before in (b"", OTHER):
-        assert not driver.ledger.run(write_key("one", before, b'{"another": 1}'))
-
-    assert reading(driver, stamp).records is None
-
-
-def test_the_same_call_again_changes_nothing(driver: Driver) -> None:
-    for before, after in ((b"", ONE), (ONE, OTHER), (OTHER, b"")):
-        call = write_key("one", before, after)
-        assert driver.ledger.run(call)
-        stamp = reading(driver).stamp
-        assert driver.ledger.run(call)
-        assert reading(driver, stamp).records is None
+def test_a_name_and_an_owner_are_given_once(driver: Driver) -> None:
+    call = make_key(key(), "this")
+    assert driver.run(call)
+    assert driver.run(call), "this very call, again"
+    assert not made(driver, key(owner="owner_2"))
+    assert not made(driver, key(name="two"))
+    assert made(driver, key("two", "owner_2"))
+    assert sorted(listed(driver, ALL)) == ["owner_1", "owner_2"]
+    assert [stored(driver, owner).alias for owner in ("owner_1", "owner_2")] == ["@all:one", "@all:two"]
 
 
-def test_there_is_a_number_of_keys_that_is_enough(driver: Driver) -> None:
-    for name in ("one", "two"):
-        assert driver.ledger.run(write_key(name, b"", ONE, most=2))
-    with raises_code("quota_exceeded"):
-        driver.ledger.run(write_key("three", b"", ONE, most=2))
-    assert driver.ledger.run(write_key("two", ONE, OTHER, most=2))
+def test_a_mark_outlives_its_key(driver: Driver) -> None:
+    class Thing(Record):
+        KIND = "thing"
+        owner: str = "owner_1"
+
+        @property
+        def record_id(self) -> str:
+            return "t"
+
+        def place(self) -> Place:
+            return Place(self.owner)
+
+    made(driver, key())
+    revoked = key().revoke(5.0)
+    assert change(driver, revoked)
+    purged = revoked.purge(6.0)
+    assert change(driver, purged)
+    assert listed(driver, PURGE) == ["owner_1"]
+    assert change(driver, purged.delete(7.0))
+    assert (listed(driver, ALL), listed(driver, PURGE)) == ([], ["owner_1"]), "it is still to be swept"
+    assert made(driver, key(owner="owner_2")), "the name is free"
+    assert change(driver, purged.delete(7.0).model_copy(update={"swept": 8.0}))
+    assert listed(driver, PURGE) == []
+    assert not made(driver, key("three", "owner_1"))
+    with raises_code("invalid_api_key"):
+        driver.run(store.create(Thing()))
+    assert driver.run(store.create(Thing(owner="owner_2"))).how is Made.OK
+
+
+def test_marks_without_keys_are_found_by_their_owners(driver: Driver) -> None:
+    assert made(driver, Mark.of(Key.anonymous(0), 1.0))
+    assert not made(driver, Mark.of(Key.anonymous(0), 2.0))
+    assert made(driver, Mark.of(Key.anonymous(1), 3.0))
+    marks = driver.run(store.listed(Mark, ALL, order=store.Order.ASC)).records
+    assert [one.record.owner for one in marks if one.record] == [anonymous_owner(0), anonymous_owner(1)]
+    assert listed(driver, ALL) == []
+
+
+def test_two_administrators_do_not_undo_each_others_changes(driver: Driver) -> None:
+    made(driver, key())
+    seen = stored(driver)
+    assert change(driver, key().revoke(5.0))
+    before = Snapshot.take(driver.client).values
+    assert not driver.run(store.change(seen, key()))
+    assert Snapshot.take(driver.client).values == before
 
 
 @pytest.mark.usefixtures("full")
 def test_a_full_redis_lets_keys_be_made_and_revoked(driver: Driver) -> None:
-    assert driver.ledger.run(write_key("one", b"", ONE))
-    assert driver.ledger.run(write_key("one", ONE, OTHER))
-    assert reading(driver).records == {"one": OTHER}
+    assert made(driver, key())
+    assert change(driver, key().revoke(5.0))
+    assert made(driver, Mark.of(Key.anonymous(0), 1.0))
+    assert stored(driver).record == key().revoke(5.0)

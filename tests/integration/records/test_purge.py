@@ -1,28 +1,73 @@
-"""The steps of a purge: what one meets, what waits for workers, and that any of them may be the last of its process."""
+"""The sweep of purged owners: what they have goes, a little in each round, and of others nothing does."""
 
-from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
+import pytest
 import redis
 
-from tasks.ledger import DOCUMENTS, Admission, CommitOutcome, Lane, NewTask, operations
-from tasks.records.api_keys import read_keys
-from tasks.records.batches import NewBatch, create_batch, new_batch_id, read_batch
-from tasks.records.creation import RecordKind
-from tasks.records.files import FileRecord, Purpose, file_id_from, put_file, read_file
-from tasks.records.ingestion_operations import Move, create_ingestion, move_ingestion, read_ingestion
-from tasks.records.ingestions import IngestionStatus, NewIngestion, new_ingestion_id
-from tasks.records.purge import KEYS_AT_ONCE, PurgedRecord, Sweep, close_account, remove_record, sweep_owner
+from tasks.documents.purging import sweep_late, sweep_owners
+from tasks.errors import NotStored
+from tasks.ledger.commit import CommitCode
+from tasks.ledger.read import read_task
+from tasks.ledger.redis_keys import DOCUMENTS
+from tasks.ledger.submit import submit
+from tasks.ledger.task import Lane
+from tasks.records import datasets, store
+from tasks.records.api_keys import Key, Mark, Scope, anonymous_owner, make_key
+from tasks.records.batches import NewBatch, close_batch, create_batch, new_batch_id, open_batches, read_batch
+from tasks.records.files import FileRecord, Purpose, file_id_from, put_file, read_file, stored_name
+from tasks.records.ingestion_operations import close_ingestion, create_ingestion, open_ingestions, read_ingestion
+from tasks.records.ingestions import NewIngestion, new_ingestion_id
+from tasks.records.store import Stored, left_of, new_change
+from tasks.storage.storage import Storage
 from tests.integration.ledger.driver import START_MS, Driver
+from tests.unit.documents.search.small_datasets import document, load
 
 DAY_MS = 86_400_000
 
 
-def a_round(driver: Driver, owner: str) -> list[Sweep]:
-    """Sweeps until a round is over."""
-    swept = [driver.run(sweep_owner(owner))]
-    while not swept[-1].over:
-        swept.append(driver.run(sweep_owner(owner)))
-    return swept
+@pytest.fixture
+def storage(tmp_path: Path) -> Storage:
+    return Storage.open(str(tmp_path / "storage"))
+
+
+def key(driver: Driver, owner: str) -> None:
+    one = Key(name=owner, owner=owner, digests=(), scopes=frozenset({Scope.READ}), created=1)
+    assert driver.run(make_key(one, new_change()))
+
+
+def stored(driver: Driver, owner: str) -> Stored[Key]:
+    [found] = driver.run(store.read(Key, [owner]))
+    assert found is not None
+    return found
+
+
+def mark(driver: Driver, owner: str) -> None:
+    last = stored(driver, owner)
+    assert last.record is not None
+    assert driver.run(store.change(last, last.record.revoke(2.0).purge(2.0)))
+
+
+def swept(driver: Driver, owner: str) -> bool:
+    record = stored(driver, owner).record
+    return record is not None and record.swept is not None
+
+
+def file_of(driver: Driver, storage: Storage, owner: str, number: int = 1) -> FileRecord:
+    file_id = file_id_from(START_MS, f"{owner} {number}")
+    record = FileRecord(
+        id=file_id,
+        owner=owner,
+        filename="a",
+        purpose=Purpose.BATCH,
+        size_bytes=1,
+        created_ms=START_MS,
+        stored=stored_name(file_id),
+    )
+    storage.write(record.stored, b"x")
+    driver.run(put_file(record))
+    return record
 
 
 def batch_of(driver: Driver, owner: str) -> str:
@@ -30,130 +75,129 @@ def batch_of(driver: Driver, owner: str) -> str:
     return driver.run(create_batch(batch))
 
 
-def job(driver: Driver, task_id: str, owner: str) -> NewTask:
-    return driver.submission(task_id=task_id, queue=DOCUMENTS, lane=Lane.BULK, owner=owner, listed=False)
+def close_all(driver: Driver) -> None:
+    """What the steps of batches and ingestions do."""
+    for batch_id in driver.run(open_batches(100)):
+        driver.run(close_batch(batch_id, deleted=True))
+    for ingestion_id in driver.run(open_ingestions(100)):
+        driver.run(close_ingestion(ingestion_id, deleted=True))
 
 
-def records(swept: Sequence[Sweep]) -> list[PurgedRecord]:
-    return [record for one in swept for record in one.records]
+def test_all_that_a_purged_owner_has_goes_and_nothing_of_others(driver: Driver, storage: Storage) -> None:
+    kept: list[Any] = []
+    for owner in ("ann", "bob", "ann2"):
+        key(driver, owner)
+        task = driver.submit(owner=owner, listed=True).task_id
+        batch, file = batch_of(driver, owner), file_of(driver, storage, owner)
+        ingestion = driver.run(create_ingestion(NewIngestion(new_ingestion_id(), owner, {"model": "m"}, DAY_MS)))
+        load(storage, document("a", [1, 2, 3, 4]), owner=owner, name="d")
+        kept.append((task, batch, file, ingestion))
+    mark(driver, "bob")
+    assert driver.run(left_of("bob")).files == 1
+
+    sweep_owners(storage, driver.ledger)
+
+    assert not swept(driver, "bob"), "its batch and its ingestion wait for their steps"
+    task, batch, file, ingestion = kept[1]
+    assert driver.run(read_task(task)) is None
+    assert driver.run(read_file(file.id)) is None
+    with pytest.raises(NotStored):
+        storage.read(file.stored)
+    assert not list(datasets.datasets_of(storage, "bob"))
+    for one in (driver.run(read_batch(batch)), driver.run(read_ingestion(ingestion))):
+        assert one is not None
+        assert one.deleted
+        assert str(one.status) == "cancelled"
+        driver.run(close_batch(batch, deleted=True))
+    driver.run(close_ingestion(ingestion, deleted=True))
+    sweep_owners(storage, driver.ledger)
+    assert swept(driver, "bob")
+    assert not driver.run(left_of("bob"))
+    for owner, (task, batch, file, ingestion) in zip(("ann", "ann2"), (kept[0], kept[2]), strict=True):
+        assert driver.task(task).owner == owner
+        assert not driver.run(read_batch(batch)).deleted  # type: ignore[union-attr]
+        assert driver.run(read_file(file.id)) == file
+        assert storage.read(file.stored)
+        assert not driver.run(read_ingestion(ingestion)).deleted  # type: ignore[union-attr]
+        assert list(datasets.datasets_of(storage, owner))
 
 
-def test_nothing_is_met_of_others(driver: Driver) -> None:
-    task_id, batch_id = driver.submit(owner="ann", listed=True).task_id, batch_of(driver, "ann")
-    for other in ("an", "anna", "ann:x", "*", "bob"):
-        (swept,) = a_round(driver, other)
-        assert (swept.clean, swept.tasks, swept.records) == (True, 0, [])
-        driver.run(close_account(other))
-    assert driver.task(task_id).owner == "ann"
-    assert [task.id for task in driver.listed("ann").tasks] == [task_id]
-    batch = driver.run(read_batch(batch_id))
-    assert batch is not None
-    assert not batch.deleted
-
-
-def test_a_record_waits_for_the_worker_that_has_a_job_of_it(driver: Driver) -> None:
+def test_a_worker_that_has_a_job_of_it_commits_nothing(driver: Driver, storage: Storage) -> None:
+    key(driver, "ann")
     batch_id = batch_of(driver, "ann")
     documents = Driver(driver.client, DOCUMENTS)
-    driver.run(operations.submit(job(driver, f"{batch_id}-validate", "ann")))
+    job = driver.submission(task_id=f"{batch_id}-validate", queue=DOCUMENTS, lane=Lane.BULK, owner="ann", listed=True)
+    driver.run(submit(job))
     claim = documents.claim()
-    assert claim.units
-
-    swept = a_round(driver, "ann")
-    assert records(swept) == [PurgedRecord(RecordKind.BATCH, batch_id, busy=True)]
-    assert sum(one.tasks for one in swept) == 1
-    batch = driver.run(read_batch(batch_id))
-    assert batch is not None
-    assert (str(batch.status), batch.deleted) == ("cancelled", True)
-    assert documents.commit(claim) == [CommitOutcome.STALE]
-
-    documents.release(claim)  # or its lease ends
-    (record,) = records(a_round(driver, "ann"))
-    assert not record.busy
-    assert not driver.client.sismember("eq:open-batches", batch_id), "no step removes the record before its objects"
-    assert driver.run(remove_record(record))
-    assert not driver.client.exists("eq:open-batches", f"eq:batch:{batch_id}", "eq:batches:ann", "eq:batches-open:ann")
-    assert not driver.run(remove_record(record)), "this very call, again"
-    assert a_round(driver, "ann")[-1].clean
+    mark(driver, "ann")
+    sweep_owners(storage, driver.ledger)
+    assert documents.commit(claim) == [CommitCode.STALE]
 
 
-def test_an_ingestion_ends_with_all_its_tasks_and_goes_on_no_more(driver: Driver) -> None:
-    new = NewIngestion(new_ingestion_id(), "ann", {"model": "m"}, DAY_MS)
-    driver.run(create_ingestion(new))
-    begun = Move([IngestionStatus.QUEUED], to=IngestionStatus.IN_PROGRESS, set={"list_number": 3, "load_number": 2})
-    driver.run(move_ingestion(new.id, begun, [job(driver, f"{new.id}-{name}", "ann") for name in ("list-3", "load-1")]))
-
-    swept = a_round(driver, "ann")
-    assert records(swept) == [PurgedRecord(RecordKind.INGESTION, new.id, busy=False)]
-    assert sum(one.tasks for one in swept) == 2
-    onwards = Move([IngestionStatus.IN_PROGRESS], set={"list_number": 4})
-    assert not driver.run(move_ingestion(new.id, onwards, [job(driver, f"{new.id}-list-4", "ann")])).moved
-    for record in records(swept):
-        driver.run(remove_record(record))
-    assert driver.run(read_ingestion(new.id)) is None
-    assert a_round(driver, "ann")[-1].clean
+def test_many_files_go_in_several_rounds_and_any_may_be_the_last_of_its_process(
+    driver: Driver, storage: Storage
+) -> None:
+    key(driver, "ann")
+    files = [file_of(driver, storage, "ann", number) for number in range(130)]
+    mark(driver, "ann")
+    steps = iter(range(7))
+    sweep_owners(storage, driver.ledger, lambda: next(steps, None) is not None)
+    assert driver.run(left_of("ann")).files == 123
+    storage.delete(files[0].stored)  # whoever died had deleted this one, and not its record
+    while not swept(driver, "ann"):
+        sweep_owners(storage, driver.ledger)
+    assert not list(storage.stored("files"))
 
 
-def test_a_purged_owner_has_a_mark_that_stays(driver: Driver) -> None:
-    driver.run(sweep_owner("ann"))
-    begun = driver.run(read_keys(owners=["ann", "bob"])).purged
-    assert begun == {"ann": driver.now_ms / 1000}
-    driver.advance(1000)
-    driver.run(sweep_owner("ann"))
-    driver.run(close_account("ann"))
-    assert driver.run(read_keys(owners=["ann"])).purged == begun
+def test_what_is_uploaded_holds_the_end_up(driver: Driver, storage: Storage) -> None:
+    key(driver, "ann")
+    file_id = file_id_from(START_MS, "coming")
+    coming = FileRecord(
+        id=file_id,
+        owner="ann",
+        filename="",
+        purpose=Purpose.USER_DATA,
+        size_bytes=1,
+        created_ms=START_MS,
+        stored=stored_name(file_id),
+        state="uploading",
+    )
+    driver.run(put_file(coming, change="one"))
+    mark(driver, "ann")
+    sweep_owners(storage, driver.ledger)
+    assert not swept(driver, "ann")
+    done = coming.model_copy(update={"state": "stored"})
+    assert driver.run(store.change(Stored(file_id, coming, "one"), done, for_ms=done.life_ms))
+    sweep_owners(storage, driver.ledger)
+    assert swept(driver, "ann")
 
 
-def test_a_round_goes_on_where_the_call_before_has_stopped(driver: Driver) -> None:
-    ids = [driver.submit(owner="ann", listed=True).task_id for number in range(KEYS_AT_ONCE)]
-    first = driver.run(sweep_owner("ann"))
-    assert (first.over, first.clean) == (False, False)
-    assert 0 < first.tasks < len(ids)
-    others = a_round(driver, "ann")
-    assert first.tasks + sum(one.tasks for one in others) == len(ids)
-    assert not others[-1].clean, "this round has met something, so another one must come"
-    assert a_round(driver, "ann")[-1].clean
+def test_what_a_worker_writes_long_after_the_end_goes_too(driver: Driver, storage: Storage) -> None:
+    for owner in ("ann", "bob"):
+        key(driver, owner)
+    mark(driver, "bob")
+    driver.run(make_key(Mark.of(Key.anonymous(0), 3.0), new_change()))
+    sweep_owners(storage, driver.ledger)
+    assert swept(driver, "bob")
+    for owner in ("ann", "bob", anonymous_owner(0)):
+        load(storage, document("a", [1, 2, 3, 4]), owner=owner, name="d")
+    sweep_late(storage, driver.ledger)
+    assert list(datasets.datasets_of(storage, "ann"))
+    assert not list(datasets.datasets_of(storage, "bob"))
+    assert not list(datasets.datasets_of(storage, anonymous_owner(0)))
 
 
-def test_a_cursor_of_another_server_begins_anew(driver: Driver, redis_client: "redis.Redis") -> None:
-    for _ in range(KEYS_AT_ONCE):
-        driver.submit(owner="bob")
-    assert not driver.run(sweep_owner("ann")).over
-    task_id = driver.submit(owner="ann").task_id
-    late, following = 0, 1
-    while following:  # the last cursor of this server, behind which there is next to nothing
-        following, _ = redis_client.scan(late, count=5)
-        late = following or late
-    redis_client.hset("eq:purge:ann", mapping={"server": "another", "cursor": late})
-    assert sum(one.tasks for one in a_round(driver, "ann")) == 1
-    assert driver.run(operations.read_task(task_id)) is None
-
-
-def test_a_full_redis_is_purged(driver: Driver, redis_client: "redis.Redis") -> None:
-    driver.submit(owner="ann")
-    made_ms = START_MS
-    record = FileRecord(file_id_from(made_ms, "a"), "ann", "a", Purpose.BATCH, 10, made_ms, None, "files/a")
-    driver.run(put_file(record))
+def test_a_full_redis_is_purged(driver: Driver, storage: Storage, redis_client: redis.Redis) -> None:
+    key(driver, "ann")
+    driver.submit(owner="ann", listed=True)
+    file_of(driver, storage, "ann")
+    batch_of(driver, "ann")
     redis_client.config_set("maxmemory", 1)
     try:
-        (swept,) = a_round(driver, "ann")
-        assert (swept.tasks, [file.id for file in swept.files]) == (1, [record.id])
-        assert driver.run(read_file(record.id)), "the record stays until the object is gone"
-        driver.run(close_account("ann"))
+        mark(driver, "ann")
+        sweep_owners(storage, driver.ledger)
+        close_all(driver)
+        sweep_owners(storage, driver.ledger)
+        assert swept(driver, "ann")
     finally:
         redis_client.config_set("maxmemory", 0)
-
-
-def test_results_that_have_expired_are_counted_out(driver: Driver, redis_client: "redis.Redis") -> None:
-    admission = Admission(max_backlog_s=1e9, vector_bytes=100)
-    documents = Driver(driver.client, DOCUMENTS)
-    for owner in ("ann", "bob"):
-        documents.submit(owner=owner, admission=admission)
-    documents.work_off()
-    for task_id in redis_client.keys("eq:task:*"):
-        redis_client.delete(task_id)  # as Redis does when they expire, and WATCH comes later
-    a_round(driver, "ann")
-    driver.run(close_account("ann"))
-    left = [*redis_client.hkeys("eq:held"), *redis_client.zrange("eq:held-until", 0, -1)]
-    assert left
-    assert not any(b"ann" in entry for entry in left)
-    assert not any(b"ann" in field for field in redis_client.hkeys("eq:q:@documents:state"))

@@ -13,14 +13,15 @@ from tasks.ledger.client import AsyncLedger
 from tasks.ledger.redis_keys import ANONYMOUS
 from tasks.records.api_keys import (
     ALL_SCOPES,
-    Anonymous,
     Key,
     KeyDigest,
+    Mark,
     Scope,
     StoredKeys,
     digest_of,
     environment_owner,
 )
+from tasks.records.store import Stored
 from worker_config.settings import load_settings
 
 NOW_S = 1_000_000.0
@@ -30,7 +31,7 @@ LEDGER = AsyncLedger.connect("redis://127.0.0.1:1/0")
 NAMED = Keys(
     load_settings(api_keys=[(name, sha256(f"secret-{name}".encode()).hexdigest()) for name in ("ann", "bob")]), LEDGER
 )
-NAMED.take(StoredKeys(0, "", {}))
+NAMED.take(StoredKeys(0, ("", ""), []))
 
 
 class Clock:
@@ -45,6 +46,14 @@ def record(name: str, *texts: str, **fields: Any) -> Key:
     values = {"owner": f"owner of {name}", "scopes": ALL_SCOPES, "created": 1.0} | fields
     digests = tuple(KeyDigest(sha256=digest_of(text)) for text in texts or (name,))
     return Key.model_validate({"name": name, "digests": digests, **values})
+
+
+def stored(*records: Key) -> list[Stored[Key]]:
+    return [Stored(one.owner, one, "a change", f"@all:{one.name}") for one in records]
+
+
+def marks(*keys: Key) -> list[Stored[Mark]]:
+    return [Stored(key.owner, Mark.of(key, NOW_S), "a change") for key in keys]
 
 
 @pytest.fixture
@@ -69,7 +78,7 @@ def read(keys: Keys, clock: Clock) -> Callable[..., None]:
     stamps = iter(range(1000))
 
     def take(*records: Key) -> None:
-        keys.take(StoredKeys(NOW_S + clock.now_s, str(next(stamps)), {one.name: one.to_json() for one in records}))
+        keys.take(StoredKeys(NOW_S + clock.now_s, (str(next(stamps)), ""), stored(*records)))
 
     return take
 
@@ -126,11 +135,11 @@ def test_anything_else_is_refused(headers: dict[str, str]) -> None:
 
 
 def test_without_keys_everybody_is_anonymous_and_manages_none(keys: Keys, gone: set[str]) -> None:
-    keys.take(StoredKeys(0, "", {}))
+    keys.take(StoredKeys(0, ("", ""), []))
     found = keys.find(Headers({"authorization": "Bearer x"}))
     assert (found.name, found.owner) == (ANONYMOUS, "anonymous")
     assert Scope.ADMIN not in found.scopes
-    keys.take(StoredKeys(0, "", None, anonymous=Anonymous(2, 1, 3.5).to_text()))
+    keys.take(StoredKeys(0, ("", "new"), [], marks(Key.anonymous(0), Key.anonymous(1))))
     assert keys.find(Headers({})).owner == "anonymous-2"
     assert gone == {"anonymous"}
 
@@ -147,7 +156,7 @@ def test_it_stays_closed_when_the_last_key_is_deleted_or_redis_has_lost_all(
     read(record("a"))
     read()
     for stamp in ("deleted", ""):
-        keys.take(StoredKeys(NOW_S, stamp, {}))
+        keys.take(StoredKeys(NOW_S, (stamp, ""), []))
         with pytest.raises(Unauthenticated):
             keys.find(Headers({}))
 
@@ -167,7 +176,7 @@ def test_a_clock_of_this_machine_that_goes_wrong_ends_nothing(
 ) -> None:
     read(record("a", expires=NOW_S + 10))
     clock.now_s = 3600
-    keys.take(StoredKeys(NOW_S + 5, "0", None))  # by the clock of Redis only five seconds have gone by
+    keys.take(StoredKeys(NOW_S + 5, ("0", "")))  # by the clock of Redis only five seconds have gone by
 
     assert of(keys, "a").name == "a"
 
@@ -204,10 +213,10 @@ def test_a_key_that_ended_while_its_request_was_sent_is_refused(keys: Keys, read
 
 def test_a_purged_name_of_the_environment_stays_refused() -> None:
     keys = Keys(load_settings(api_keys=[("ann", digest_of("text"))]), LEDGER)
-    keys.take(StoredKeys(NOW_S, "", {}))
+    keys.take(StoredKeys(NOW_S, ("", ""), []))
     assert of(keys, "text").owner == environment_owner("ann")
 
-    keys.take(StoredKeys(NOW_S, "", None, {environment_owner("ann"): NOW_S}))
+    keys.take(StoredKeys(NOW_S, ("", "new"), [], marks(Key.of_environment("ann", "", frozenset()))))
 
     assert "another name" in refusal(keys, "text")
 
@@ -216,7 +225,7 @@ def test_what_a_key_of_the_environment_lacks_is_told_with_its_setting_after_each
     keys = Keys(load_settings(api_keys=[("ann", digest_of("text"))]), LEDGER)
     for stamp in ("1", "2"):
         key = of(keys, "text")
-        keys.take(StoredKeys(NOW_S, stamp, {"ann": record("ann", "other", scopes={Scope.READ}).to_json()}))
+        keys.take(StoredKeys(NOW_S, (stamp, ""), stored(record("ann", "other", scopes={Scope.READ}))))
         with pytest.raises(Forbidden, match="EMBEDQ_ADMIN_KEYS"):
             require_scope(key, [Scope.ADMIN])
     with pytest.raises(Forbidden, match="embedq keys limits ann"):
@@ -224,11 +233,12 @@ def test_what_a_key_of_the_environment_lacks_is_told_with_its_setting_after_each
 
 
 def test_a_record_of_another_version_lets_nobody_in(keys: Keys, caplog: pytest.LogCaptureFixture) -> None:
-    keys.take(StoredKeys(NOW_S, "1", {"a": b'{"name":"a"}', "b": record("b").to_json()}))
+    unread: Stored[Key] = Stored("owner of a", None, "a change", "@all:a")
+    keys.take(StoredKeys(NOW_S, ("1", ""), [unread, *stored(record("b"))]))
 
     assert of(keys, "b").name == "b"
     assert refusal(keys, "a") == "This API key is not known here."
-    keys.take(StoredKeys(NOW_S, "1", None))
+    keys.take(StoredKeys(NOW_S, ("1", "")))
     assert [line.getMessage() for line in caplog.records] == [
         "the key a is refused: its record is of another version of embedq"
     ]

@@ -1,5 +1,5 @@
 -- Ingestions: how one changes, whole or not at all.
--- uses: litter
+-- uses: job_records
 
 -- Changes one if it is as expected. Returns whether it did, and its status now or ''.
 -- m: expected are states [status...], equal [[field, value]...], stages [[page, stage or '']...], begin [entry...] (the
@@ -8,7 +8,7 @@
 local function move_ingestion(id, m)
   local key, waiting = R .. ':ingestion:' .. id, R .. ':ingestion-waiting:' .. id
   local pages, closed = R .. ':ingestion-pages:' .. id, R .. ':ingestion-closed:' .. id
-  local f = call('HMGET', key, 'status', 'ttl', 'owner', 'alias')
+  local f = call('HMGET', key, 'status', 'ttl', 'owner')
   local TERMINAL = {completed = true, failed = true, cancelled = true}
   local IN_METRICS = {loaded = true, unchanged = true, failed = true, chunks_embedded = true}
 
@@ -32,23 +32,17 @@ local function move_ingestion(id, m)
     return true
   end
 
-  local function keep(alias_at)           -- open again
-    for _, name in ipairs({key, closed, waiting}) do call('PERSIST', name) end
-    if alias_at then call('PERSIST', alias_at) end
-    call('PERSIST', R .. ':ingestions:' .. f[3])
-    call('SADD', R .. ':ingesting:' .. f[3], id)
-    call('SADD', R .. ':open-ingestions', id)
-    no_litter('ingestions/' .. id .. '/ ' .. f[3])
+  local function keep()                   -- open again
+    change_place('ingestion', id, 0, function(r)
+      not_open(r)
+      r.counts, r.lists[#r.lists + 1] = {jobs = 1, ingestions = 1}, '@open'
+    end)
+    no_litter(folder_of('ingestion', id) .. ' ' .. f[3])
   end
-  local function let_go(alias_at)         -- its list lives as long as the one that ends last
-    call('PEXPIRE', key, f[2])
-    call('PEXPIRE', closed, f[2])
-    call('PEXPIRE', pages, f[2])
-    litter('ingestions/' .. id .. '/ ' .. f[3], NOW)
-    if call('HGET', key, 'resumable') then call('PEXPIRE', waiting, f[2]) else call('DEL', waiting) end
-    if alias_at then call('PEXPIRE', alias_at, f[2]) end
-    call('SREM', R .. ':ingesting:' .. f[3], id)
-    if call('EXISTS', R .. ':ingesting:' .. f[3]) == 0 then call('PEXPIRE', R .. ':ingestions:' .. f[3], f[2]) end
+  local function let_go()
+    change_place('ingestion', id, tonumber(f[2]), function(r) r.counts = {} end)
+    litter(folder_of('ingestion', id) .. ' ' .. f[3], NOW)
+    if not call('HGET', key, 'resumable') then call('DEL', waiting) end
   end
 
   if not fits() then return false, f[1] or '' end
@@ -73,9 +67,7 @@ local function move_ingestion(id, m)
   if m.to == '' then return true, f[1] end
   call('HSET', key, 'status', m.to, 't_' .. m.to, int(NOW))
   if TERMINAL[m.to] and f[1] ~= m.to then count_of_documents('ingestions_' .. m.to, 1) end
-  local alias_at = f[4] and R .. ':ingestion-alias:' .. f[3] .. ':' .. f[4]
-  if alias_at and string.match(call('GET', alias_at) or '', '^%S+') ~= id then alias_at = nil end
-  if TERMINAL[m.to] then let_go(alias_at) elseif TERMINAL[f[1]] then keep(alias_at) end
+  if TERMINAL[m.to] then let_go() elseif TERMINAL[f[1]] then keep() end
   wake_steps()
   return true, m.to
 end

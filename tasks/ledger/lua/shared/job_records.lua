@@ -1,40 +1,30 @@
--- Records: batches and ingestions, which one kind of script stores.
-
--- The first write of a script that stores something: HSET of these fields. Redis refuses it when memory is full, before
--- anything has changed. Returns nil, or the error to be replied, which begins with "OOM" when memory is full.
-local function store_first(key, ...)
-  local stored = redis.pcall('HSET', key, ...)
-  if type(stored) == 'table' and stored.err then
-    return redis.error_reply((string.find(stored.err, 'OOM', 1, true) and 'OOM ' or 'ERR ') .. stored.err)
-  end
+-- What only the scripts of batches and ingestions need. It goes with them.
+-- uses: records task_record
+local function int(n) return string.format('%.0f', n) end
+local function count_of_documents(name, n)  -- into the counts of the documents queue, whose metrics they are
+  call('HINCRBY', R .. ':q:@documents:counts', name, int(n))
 end
--- The reply for a request that was made before, under this alias or with this id; nil: it is new.
-local function repeated_record(kind, id, owner, alias, digest)
-  if alias ~= '' then
-    local alias_at = R .. ':' .. kind .. '-alias:' .. owner .. ':' .. alias
-    local other, of = string.match(call('GET', alias_at) or '', '^(%S+) (%S+)$')
-    if other and call('EXISTS', R .. ':' .. kind .. ':' .. other) == 1 then
-      if of ~= digest then return {'conflict'} end
-      return {'joined', other}
-    end
-  end
-  if call('EXISTS', R .. ':' .. kind .. ':' .. id) == 1 then return {'ok', id} end -- this very call, again
+local function wake_steps() call('PUBLISH', R .. ':steps', 'step') end  -- one may be moved on
+local function task_state(id)
+  local x = task(id)
+  return x and x.t[STATE] or ''
 end
--- Stores the fields given and those from ARGV[rest] on, enters the record in its owner's list, then sets the alias, for
--- life_ms (nil: without end). Returns as `store_first`.
-local function store_record(kind, list, id, owner, alias, digest, life_ms, rest, ...)
-  local key = R .. ':' .. kind .. ':' .. id
-  local refused = store_first(key, ...)
-  if refused then return refused end
-  for i = rest, #ARGV, 2 do call('HSET', key, ARGV[i], ARGV[i + 1]) end
-  call('ZADD', list, 0, id)
-  -- Records expire silently. One comes and two are looked at, so the list cannot fill up with those that are gone.
-  for _, other in ipairs(call('ZRANDMEMBER', list, -2)) do
-    if call('EXISTS', R .. ':' .. kind .. ':' .. other) == 0 then call('ZREM', list, other) end
+local function task_counts(id)          -- items that completed, that failed, tokens
+  local x = task(id)
+  if not x then return 0, 0, 0 end
+  return x.t[COMPLETED], x.t[FAILED], x.t[TOKENS]
+end
+local function folder_of(kind, id) return (kind == 'batch' and 'batches/' or 'ingestions/') .. id .. '/' end
+-- Changes what a job stands for, as `edit` does with its JSON. for_ms: as of `place_record`.
+local function change_place(kind, id, for_ms, edit)
+  local f = call('HMGET', record_key(kind, id), 's', 'weight', 'change')
+  local r = cjson.decode(f[1])
+  edit(r)
+  replace_record(kind, id, cjson.decode(f[1]), f[1], f[2], cjson.encode(r), f[3], for_ms)
+  save_sums()
+end
+local function not_open(r)              -- its owner still sees it
+  for i, list in ipairs(r.lists) do
+    if list == '@open' then table.remove(r.lists, i) end
   end
-  if alias == '' then return end
-  call('HSET', key, 'alias', alias)
-  local alias_at = R .. ':' .. kind .. '-alias:' .. owner .. ':' .. alias
-  local entry = id .. ' ' .. digest
-  if life_ms then call('SET', alias_at, entry, 'PX', int(life_ms)) else call('SET', alias_at, entry) end
 end

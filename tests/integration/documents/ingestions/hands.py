@@ -1,6 +1,5 @@
 """Both workers of an ingestion by hand, in the test's process: real ledger, storage, sources, parsers and sinks."""
 
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,11 +15,12 @@ from tasks.ledger.client import Ledger
 from tasks.ledger.redis_keys import DOCUMENTS
 from tasks.records.datasets import present
 from tasks.records.document_outcomes import DocumentOutcome, DocumentStatus, read_outcomes
-from tasks.records.files import FileRecord, Purpose, new_file_id, put_file, stored_name
+from tasks.records.files import put_file
 from tasks.records.ingestion_operations import create_ingestion, open_ingestions, read_closed, read_ingestion
 from tasks.records.ingestions import Ingestion, NewIngestion, new_ingestion_id
 from tasks.storage.model_files import Prompts, write_model_files
 from tests.integration.batches.hands import HOUR_MS, MODEL, STEP_S, Hands
+from tests.made_files import made_file
 
 DATASET = "books"
 
@@ -74,21 +74,10 @@ class IngestionHands(Hands):
 
     def file(self, name: str, data: bytes) -> str:
         """An uploaded file's id."""
-        file_id = new_file_id()
-        self.storage.write(stored_name(file_id), data)
-        now_ms = int(time.time() * 1000)
-        record = FileRecord(
-            file_id,
-            "anonymous",
-            name,
-            Purpose.USER_DATA,
-            len(data),
-            now_ms,
-            now_ms + 24 * HOUR_MS,
-            stored_name(file_id),
-        )
+        record = made_file(len(data), filename=name)
+        self.storage.write(record.stored, data)
         self.ledger.run(put_file(record))
-        return file_id
+        return record.id
 
     def ingestion(self, ingestion_id: str) -> Ingestion:
         """It as it is now."""

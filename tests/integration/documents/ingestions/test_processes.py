@@ -1,6 +1,5 @@
 """Ingestions over real processes: a documents worker that may be killed at any time, and a model worker."""
 
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -13,10 +12,11 @@ import pytest
 from stack.testing import Roles, WorkerProcess, wait_until
 from tasks.ledger.client import Ledger
 from tasks.records.datasets import present
-from tasks.records.files import FileRecord, Purpose, new_file_id, put_file, stored_name
+from tasks.records.files import put_file
 from tasks.records.ingestion_operations import cancel_ingestion, create_ingestion, open_ingestions, read_ingestion
 from tasks.records.ingestions import Ingestion, IngestionStatus, NewIngestion, PageStage, new_ingestion_id
 from tasks.storage.storage import Storage
+from tests.made_files import made_file
 from tests.swept import swept
 from worker_config.settings import DEFAULT_MODEL
 
@@ -39,13 +39,12 @@ class Pair:
     def ingest(self, records: int) -> str:
         """An ingestion of a file of so many records; its id."""
         lines = [orjson.dumps({"id": f"d{n}", "text": f"document number {n} " * WORDS}) for n in range(records)]
-        file_id, data = new_file_id(), b"\n".join(lines)
-        name, now_ms = stored_name(file_id), int(time.time() * 1000)
-        self.storage.write(name, data)
-        record = FileRecord(file_id, "a", "in.jsonl", Purpose.USER_DATA, len(data), now_ms, now_ms + HOUR_MS, name)
+        data = b"\n".join(lines)
+        record = made_file(len(data), owner="a")
+        self.storage.write(record.stored, data)
         self.ledger.run(put_file(record))
         spec: dict[str, Any] = {
-            "source": {"files": [file_id]},
+            "source": {"files": [record.id]},
             "sink": {"type": "parquet", "dataset": "d"},
             "mode": "skip_unchanged",
             "model": DEFAULT_MODEL,

@@ -1,0 +1,303 @@
+"""The store: what two writers do to records, in any order, is what a dictionary and a sum would be."""
+
+import random
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import pytest
+import redis
+
+from tasks.errors import EmbedqError, StorageFull
+from tasks.ledger.heartbeat import watch
+from tasks.ledger.scripts import Operation
+from tasks.records import store
+from tasks.records.store import OPEN, Created, Left, Made, Order, Place, Record, Room, Stored, left_of, new_change
+from tests.integration.ledger.driver import MODEL, Driver
+from tests.integration.ledger.snapshot import Snapshot
+from tests.raises_code import raises_code
+
+RECORD_BYTES = 512
+OWNERS = ("ann", "bob")
+
+
+class Thing(Record):
+    """A record as a kind may have it."""
+
+    KIND: ClassVar[str] = "thing"
+
+    id: str
+    owner: str = "ann"
+    size: int = 0
+    seen: bool = True
+    busy: bool = False
+    name: str = ""
+    note: str = ""
+
+    @property
+    def record_id(self) -> str:
+        return self.id
+
+    def place(self) -> Place:
+        lists = [of for of, there in ((self.owner, self.seen), (OPEN, self.busy)) if there]
+        alias = f"{self.owner}:{self.name}" if self.name else ""
+        return Place(self.owner, {"stored": self.size, "files": 1}, lists, alias, f"things/{self.id}")
+
+
+def stored(driver: Driver, record_id: str = "a") -> Stored[Thing]:
+    [found] = driver.run(store.read(Thing, [record_id]))
+    assert found is not None
+    return found
+
+
+def left(driver: Driver, owner: str = "ann") -> Left:
+    return driver.run(left_of(owner))
+
+
+# Walks.
+
+
+@dataclass
+class World:
+    """Records as they must be, and two writers who have read some of them at some time."""
+
+    driver: Driver
+    rng: random.Random
+    there: dict[str, tuple[Thing, str, int]] = field(default_factory=dict)
+    """Record, name of its last change, end of its life (0: none)."""
+    litter: set[str] = field(default_factory=set)
+    read: list[dict[str, Stored[Thing]]] = field(default_factory=lambda: [{}, {}])
+    calls: list[tuple[Operation[Any], object]] = field(default_factory=list)
+    """The last call and its reply, which may get lost."""
+    digests: dict[str, str] = field(default_factory=dict)
+
+    def step(self) -> None:
+        action = self.rng.choice([self.create, self.create, self.change, self.change, self.change, self.remove,
+                                  self.look, self.look, self.time, self.again])  # fmt: skip
+        action(self.rng.randrange(2))
+        self.check()
+
+    def thing(self, record_id: str, owner: str) -> Thing:
+        values = {"size": self.rng.randrange(5) * 100, "seen": self.rng.random() < 0.8, "busy": self.rng.random() < 0.3}
+        note = "x" * self.rng.randrange(40)
+        return Thing(id=record_id, owner=owner, note=note, **values)
+
+    def create(self, _writer: int) -> None:
+        record = self.thing(f"r{self.rng.randrange(8)}", self.rng.choice(OWNERS))
+        if self.rng.random() < 0.5:
+            record = record.model_copy(update={"name": f"n{self.rng.randrange(3)}"})
+        life, change, most = self.rng.choice([0, 1000]), new_change(), self.rng.choice([300, 900])
+        digest = self.rng.choice("xy") * 4
+        call = store.create(record, Room({"stored": most}), for_ms=life, digest=digest, change=change)
+        by_name = [i for i, (one, _, _) in self.there.items() if record.name and one.name == record.name
+                   and one.owner == record.owner]  # fmt: skip
+        held = sum(one.size for one, _, _ in self.there.values() if one.owner == record.owner)
+        expected: object
+        if by_name:
+            same = self.digests.get(by_name[0]) == digest
+            expected = Created(Made.JOINED, by_name[0]) if same else "idempotency_key_reused"
+        elif record.id in self.there:
+            expected = Created(Made.THERE, record.id)
+        elif held + record.size > most:
+            expected = "quota_exceeded"
+        else:
+            expected = Created(Made.OK, record.id)
+            self.there[record.id] = (record, change, self.driver.now_ms + life if life else 0)
+            self.digests[record.id] = digest
+        self.call(call, expected)
+
+    def change(self, writer: int) -> None:
+        if not self.read[writer]:
+            return
+        last = self.rng.choice(list(self.read[writer].values()))
+        assert last.record is not None
+        record = self.thing(last.id, last.record.owner)
+        if self.rng.random() < 0.7:
+            record = record.model_copy(update={"name": last.record.name})
+        life, change, most = self.rng.choice([store.AS_BEFORE, store.FOR_EVER, 500]), new_change(), 900
+        held = sum(one.size for i, (one, _, _) in self.there.items() if one.owner == record.owner and i != last.id)
+        before = self.there.get(last.id)
+        expected: object
+        if before is None or before[1] != last.change:
+            expected = False
+        elif held + record.size > most:
+            expected = "quota_exceeded"
+        else:
+            expected = True
+            ends = {store.AS_BEFORE: before[2], store.FOR_EVER: 0}.get(life, self.driver.now_ms + life)
+            self.there[last.id] = (record, change, ends)
+        self.call(store.change(last, record, Room({"stored": most}), for_ms=life, name=change), expected)
+
+    def remove(self, _writer: int) -> None:
+        record_id = f"r{self.rng.randrange(8)}"
+        record, _, _ = self.there.get(record_id, (None, "", 0))
+        self.forget(record_id)
+        self.call(store.remove(Thing, record_id), record)
+
+    def look(self, writer: int) -> None:
+        ids = sorted(self.there)
+        found = self.driver.run(store.read(Thing, ids))
+        self.read[writer] |= {one.id: one for one in found if one is not None and self.rng.random() < 0.7}
+
+    def time(self, _writer: int) -> None:
+        self.driver.advance(self.rng.choice([1, 400, 1000]))
+        self.driver.run(watch(MODEL))
+        self.calls = []
+        for record_id, (_, _, ends) in list(self.there.items()):
+            if 0 < ends <= self.driver.now_ms:
+                self.forget(record_id)
+
+    def again(self, _writer: int) -> None:
+        """The answer was lost: the same call, before anybody has made another, says the same and changes nothing."""
+        if self.calls:
+            call, expected = self.calls[-1]
+            if isinstance(expected, Thing):
+                expected = None  # a removal tells what it has removed, once
+            if isinstance(expected, Created) and expected.how is Made.OK and self.there[expected.id][0].name:
+                expected = Created(Made.JOINED, expected.id)
+            self.call(call, expected)
+
+    def call(self, call: Operation[Any], expected: object) -> None:
+        try:
+            reply: object = self.driver.run(call)
+        except EmbedqError as error:
+            reply = error.code
+        assert reply == expected
+        self.calls = [(call, expected)]
+
+    def redis_keys(self) -> list[bytes]:
+        client: Any = self.driver.client
+        return list(client.keys("eq:*"))
+
+    def forget(self, record_id: str) -> None:
+        if record_id in self.there:
+            record, _, _ = self.there.pop(record_id)
+            self.litter.add(f"things/{record_id} {record.owner}")
+
+    def check(self) -> None:
+        client: Any = self.driver.client
+        found = self.driver.run(store.read(Thing, sorted(self.there)))
+        assert {one.id: (one.record, one.change) for one in found if one} == {
+            i: (record, change) for i, (record, change, _) in self.there.items()
+        }
+        for owner in OWNERS:
+            own = [record for record, _, _ in self.there.values() if record.owner == owner]
+            sizes = sum(RECORD_BYTES + len(record.to_json()) for record in own)
+            assert left(self.driver, owner) == Left(0, len(own), sum(record.size for record in own), sizes)
+            listed = self.driver.run(store.listed(Thing, owner, order=Order.ASC))
+            assert [one.id for one in listed.records] == sorted(record.id for record in own if record.seen)
+        busy = sorted(record.id for record, _, _ in self.there.values() if record.busy)
+        assert self.driver.run(store.listed_ids("thing", OPEN, limit=100, order=Order.ASC)) == (busy, False)
+        ends = {f"thing:{i}".encode(): ends for i, (_, _, ends) in self.there.items() if ends}
+        assert dict(client.zrange("eq:due", 0, -1, withscores=True)) == ends
+        aliases = {
+            f"eq:alias:thing:{record.owner}:{record.name}" for record, _, _ in self.there.values() if record.name
+        }
+        assert {name.decode() for name in client.keys("eq:alias:*")} == aliases
+        assert {entry.decode() for entry in client.zrange("eq:litter", 0, -1)} == self.litter
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_two_writers_and_time_keep_records_lists_and_accounts_as_a_dictionary_would(driver: Driver, seed: int) -> None:
+    world = World(driver, random.Random(seed))  # noqa: S311 - no secret
+    for _ in range(250):
+        world.step()
+    for record_id in list(world.there):
+        driver.run(store.remove(Thing, record_id))
+    names = {name.decode() for name in world.redis_keys()}
+    assert {name for name in names if not name.startswith(("eq:q:", "eq:memory"))} == {"eq:changes", "eq:litter"}
+
+
+# What a walk does not meet.
+
+
+def test_a_change_is_guarded_by_the_name_of_the_last_one_and_not_by_its_contents(driver: Driver) -> None:
+    driver.run(store.create(Thing(id="a")))
+    first = stored(driver)
+    other = Thing(id="a", note="other")
+    assert driver.run(store.change(first, other))
+    assert driver.run(store.change(stored(driver), Thing(id="a")))
+    assert stored(driver).record == first.record
+    assert not driver.run(store.change(first, other)), "it is as it was read, and yet not what was read"
+
+
+def test_what_is_marked_makes_nothing_new(driver: Driver) -> None:
+    class Flag(Thing):
+        KIND: ClassVar[str] = "key"
+        counts: dict[str, int]
+
+        def place(self) -> Place:
+            return Place(self.owner, self.counts)
+
+    driver.run(store.create(Flag(id="k", counts={"revoked": 1})))
+    with raises_code("invalid_api_key"):
+        driver.run(store.create(Thing(id="a")))
+    part = Room(part=True)
+    assert driver.run(store.create(Thing(id="a"), part)).how is Made.OK, "accepted work goes on to its end"
+    driver.run(store.change(Stored("k", None, driver.client.hget("eq:key:k", "change").decode()),  # type: ignore[union-attr]
+                            Flag(id="k", counts={"revoked": 1, "purged": 1})))  # fmt: skip
+    with raises_code("invalid_api_key"):
+        driver.run(store.create(Thing(id="b"), part))
+    assert driver.run(store.create(Thing(id="a"), part)).how is Made.THERE
+    assert driver.run(store.create(Thing(id="b", owner="bob"))).how is Made.OK
+    assert left(driver).memory_bytes == RECORD_BYTES + len(Thing(id="a").to_json()), "a key is the operator's"
+
+
+def test_a_record_that_nobody_understands_is_there_and_can_be_removed(driver: Driver) -> None:
+    driver.run(store.create(Thing(id="a", size=5)))
+    text = driver.client.hget("eq:thing:a", "s")
+    assert isinstance(text, bytes)
+    driver.client.hset("eq:thing:a", "s", text.replace(b'"size":5', b'"size":"five"'))
+    assert stored(driver).record is None
+    assert driver.run(store.remove(Thing, "a")) is None
+    assert not left(driver)
+
+
+def test_pages_of_a_list(driver: Driver) -> None:
+    ids = [f"t{n}" for n in range(5)]
+    for one in ids:
+        driver.run(store.create(Thing(id=one)))
+
+    def page(after: str, limit: int, order: Order) -> tuple[list[str], bool]:
+        found = driver.run(store.listed(Thing, "ann", after=after, limit=limit, order=order))
+        return [one.id for one in found.records], found.more
+
+    assert page("", 2, Order.DESC) == (["t4", "t3"], True)
+    assert page("t3", 3, Order.DESC) == (["t2", "t1", "t0"], False)
+    assert page("t1x", 9, Order.ASC) == (["t2", "t3", "t4"], False), "what is behind need not be there"
+    assert page("", 0, Order.DESC) == ([], True)
+    some, _ = driver.run(store.listed_ids("thing", "ann", limit=3, order=Order.ANY))
+    assert len(set(some)) == 3
+
+
+def test_a_full_redis_refuses_what_is_new_and_lets_go_what_is_there(driver: Driver, redis_client: redis.Redis) -> None:
+    driver.run(store.create(Thing(id="a")))
+    before = Snapshot.take(redis_client).values
+    redis_client.config_set("maxmemory", 1)
+    try:
+        with pytest.raises(StorageFull):
+            driver.run(store.create(Thing(id="b", name="n")))
+        assert Snapshot.take(redis_client).values == before
+        assert driver.run(store.change(stored(driver), Thing(id="a", size=1)))
+        assert driver.run(store.remove(Thing, "a"))
+    finally:
+        redis_client.config_set("maxmemory", 0)
+
+
+def test_one_owner_cannot_fill_redis_with_records(driver: Driver, redis_client: redis.Redis) -> None:
+    redis_client.config_set("maxmemory", 100 * 2**20)
+    try:
+        driver.run(watch(MODEL))
+        room, note, refused = Room(max_memory_percent=3), "x" * 100_000, set()
+        used = int(redis_client.info("memory")["used_memory"])
+        number = (3 * 2**20 - used) // 100_000
+        for n in range(number + 5):
+            try:
+                driver.run(store.create(Thing(id=f"t{n}", note=note), room))
+            except StorageFull as error:
+                refused.add("share" if "share" in error.detail else "memory")
+                break
+            driver.run(watch(MODEL))
+        assert refused == {"share"}
+        assert driver.run(store.create(Thing(id="b", owner="bob", note=note), room)).how is Made.OK
+    finally:
+        redis_client.config_set("maxmemory", 0)
