@@ -165,7 +165,7 @@ def test_retry_after_is_the_work_that_is_done_before_the_task_has_ended() -> Non
 
     assert told(1234) == told(1234, mine=1234) == 13
     assert told(10, mine=1234, tasks=2) == 1  # the large task of the same owner goes first by as much as it costs
-    assert told(1000, Lane.BULK) == 20  # online work goes beside it, and has the larger part
+    assert told(1000, Lane.BULK) == 23  # online work goes beside it, and has the larger part
     registry.update({MODEL: overview(rate=1, online=100_000)})
     assert told(100_000) == 120
     registry.update({MODEL: overview(rate=100, online=101_500, owners=3)})
