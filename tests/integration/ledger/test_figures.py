@@ -1,8 +1,12 @@
 """What the web tier and metrics read of queues and owners."""
 
+import pytest
+
+from tasks.errors import SchemaMismatch
 from tasks.ledger.heartbeat import Loading, beat, join, loading, stop
 from tasks.ledger.overview import Queue, overview, read_account, took_counts
-from tasks.ledger.read import read_place
+from tasks.ledger.read import check_schema, read_place, reference
+from tasks.ledger.redis_keys import SCHEMA
 from tasks.ledger.task import Lane
 from tests.integration.ledger.driver import Driver, failed, succeeded
 from tests.ledger_builders import a_model, a_worker
@@ -86,3 +90,18 @@ def test_ends_are_counted(driver: Driver) -> None:
         driver.run(beat("m", a_worker(), None, TTL_MS, counts=counts))
     assert figures(driver).counters["claims"] == 6
     assert (sum(figures(driver).took[BULK].counts), figures(driver).took[BULK].sum_s) == (2, 0.01)
+
+
+def test_an_empty_redis_is_claimed_for_this_version(driver: Driver) -> None:
+    for _ in range(2):
+        driver.run(check_schema())
+    driver.client.set(SCHEMA, 1)
+    with pytest.raises(SchemaMismatch):
+        driver.run(check_schema())
+    driver.client.delete(SCHEMA)
+
+
+def test_a_revision_keeps_the_vectors_that_it_was_given_first(driver: Driver) -> None:
+    assert driver.run(reference("abc", b"first")) == b"first"
+    assert driver.run(reference("abc", b"second")) == b"first"
+    assert driver.run(reference("def", b"second")) == b"second"

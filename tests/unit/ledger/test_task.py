@@ -103,3 +103,10 @@ def test_what_workers_of_a_newer_version_say_is_read() -> None:
     novelty = {"novelty": [1]}
     assert Model.from_json(orjson.dumps(orjson.loads(MODEL.to_json()) | novelty)) == MODEL
     assert described(Worker, orjson.dumps(orjson.loads(orjson.dumps(WORKER)) | novelty)) == WORKER
+
+
+def test_what_changes_no_vector_has_the_same_stamp() -> None:
+    alike = {"device": "cuda:0", "compute": "openvino", "id": "other", "aliases": ("x",), "created_at": 9}
+    assert a_model(**alike).stamp == MODEL.stamp
+    for change in ({"model": "other"}, {"revision": "other"}, {"dimension": 1}):
+        assert a_model(**change).stamp != MODEL.stamp
