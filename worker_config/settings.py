@@ -154,9 +154,6 @@ class Settings(BaseSettings):
 
     # The worker's rhythm
     lease_s: float = Field(default=15, gt=0, le=600)
-    unit_s: float = Field(default=0.25, gt=0, le=10)
-    unit_max_items: int = Field(default=64, ge=1, le=1000)
-    unit_max_tokens: int = Field(default=4096, ge=1)
 
     # The fake encoder (compute=fake)
     fake_dimension: int = Field(default=384, ge=1, le=16_384)

@@ -11,12 +11,11 @@ from collections.abc import Callable
 from tasks.encoder.encode import encode
 from tasks.encoder.interface import Encoder, Text
 from tasks.item import UNLIMITED_TOKENS, cost
+from tasks.ledger.overview import PIECE_S
 from tasks.worker.claim_loop import ClaimSize
 
 _log = logging.getLogger(__name__)
 
-PIECE_S = 0.25
-"""Of work in a piece of a list or of bulk work."""
 ONLINE_CLAIM_S = 0.1
 """Of work in one claim of small pieces of the online lane. Less than of bulk work, as the first text of a claim waits
 for its last one. The other streams take the rest."""

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.faults
 LINES = 20_000
 LONG_ASSEMBLY = 10_000
 """Lines with vectors of full length: their file takes some seconds."""
-SETTINGS: dict[str, Any] = QUICK | {"fake_tokens_per_s": 9_000, "unit_max_items": 64}
+SETTINGS: dict[str, Any] = QUICK | {"fake_tokens_per_s": 9_000}
 
 
 class Watcher:
@@ -129,7 +129,7 @@ def assert_complete(bulk: Bulk, batch: openai.types.Batch, lines: list[dict[str,
 def test_a_line_of_2048_long_texts_takes_as_long_as_it_takes(private_redis: RedisServer, private_roles: Roles) -> None:
     # Ten seconds of one stream: many leases, slices and longest claims of these settings.
     texts = [f"text {n} " + "word " * 46 for n in range(2_048)]
-    quick: dict[str, Any] = {"lease_s": 1, "unit_s": 0.01, "fake_tokens_per_s": 10_000}
+    quick: dict[str, Any] = {"lease_s": 1, "fake_tokens_per_s": 10_000}
     with Bulk(private_roles, **QUICK | quick) as bulk, private_redis.client() as connection:
         client = LedgerClient(Ledger(connection))
         child = bulk.model.child_pid

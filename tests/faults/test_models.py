@@ -19,7 +19,7 @@ pytestmark = pytest.mark.faults
 BEFORE, AFTER = 8, 16
 """Dimensions of the two models: who made a vector shows in its length."""
 ROWS = 600
-SETTINGS: dict[str, Any] = QUICK | {"fake_tokens_per_s": 1_000, "unit_max_items": 8, "streams": 1, "unit_s": 0.02}
+SETTINGS: dict[str, Any] = QUICK | {"fake_tokens_per_s": 1_000, "streams": 1}
 
 
 def lengths(items: Sequence[dict[str, Any]]) -> set[int]:

@@ -14,7 +14,7 @@ STREAMS = 2
 
 
 def test_texts_run_side_by_side_and_after_a_death_one_by_one(private_roles: Roles, client: LedgerClient) -> None:
-    worker = private_roles.worker(**QUICK | {"streams": STREAMS, "fake_tokens_per_s": 200, "unit_s": 0.1})
+    worker = private_roles.worker(**QUICK | {"streams": STREAMS, "fake_tokens_per_s": 200})
     tasks = [client.submit([f"{n} " + "word " * 197]) for n in range(STREAMS)]  # a second each
     wait_until(lambda: client.overview().leases == STREAMS, message="a claim of every stream")
     worker.kill_child()
@@ -36,7 +36,7 @@ def test_bulk_work_does_not_die_with_the_suspect_beside_it(private_roles: Roles,
     client.ledger.run(claim(client.model, ClaimRequest("dead/0", "dead/0/1", 10**9, 1, 60_000)))
     client.ledger.run(operations.abandon(client.model, "dead"))
     bulk = client.submit([f"{n} " + "word " * 47 for n in range(200)], lane=Lane.BULK, piece_items=20)
-    private_roles.worker(start=False, **QUICK | {"streams": STREAMS, "unit_s": 0.1}).launch()
+    private_roles.worker(start=False, **QUICK | {"streams": STREAMS}).launch()
     assert client.ended(poison).state is State.FAILED
     client.completed(bulk)
     deaths = 3

@@ -70,7 +70,11 @@ class Hands:
         self.asked_again = 0
         self.pace = Pace()
         self.meanwhile: Callable[[], object] | None = None
-        ledger.run(join(MODEL, a_worker("hand"), entry(MODEL), 3600_000))
+        ledger.run(join(MODEL, a_worker("hand"), entry(MODEL), HOUR_MS))
+
+    def serve_revision(self, revision: str) -> None:
+        """Its worker comes again with another revision of the model."""
+        self.ledger.run(join(MODEL, a_worker("hand"), replace(entry(MODEL), revision=revision), HOUR_MS))
 
     # ---- callers
 

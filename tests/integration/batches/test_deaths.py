@@ -75,7 +75,7 @@ def test_a_part_that_is_gone_or_damaged_costs_its_own_rows(hands: Hands, damaged
     done, lost = hands.lines(batch.output_file_id), hands.lines(batch.error_file_id)
     assert (batch.status, batch.completed, batch.failed) == (BatchStatus.COMPLETED, len(done), len(lost))
     assert sorted(int(line["custom_id"]) for line in done + lost) == list(range(ROWS))
-    assert 0 < len(lost) <= hands.settings.unit_max_items
+    assert 0 < len(lost) <= 4
     assert {(line["response"], line["error"]["code"]) for line in lost} == {(None, "batch_part_lost")}
     nothing_is_left(hands, batch)
 

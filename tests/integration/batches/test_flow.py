@@ -1,7 +1,6 @@
 """A batch from its file to its files, through every state, with workers by hand."""
 
 import base64
-import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,7 +14,6 @@ from tasks.errors import NotStored
 from tasks.item import TextError
 from tasks.ledger.client import Ledger
 from tasks.ledger.heartbeat import watch
-from tasks.ledger.overview import overview
 from tasks.ledger.read import read_result
 from tasks.ledger.task import State
 from tasks.records.batches import BatchStatus, Stage, delete_batch, move_batch, open_batches, read_batch
@@ -254,16 +252,14 @@ def test_an_input_file_deleted_on_the_way_is_answered_all_the_same(hands: Hands)
 
 def test_a_model_exchanged_in_the_middle_encodes_every_row_anew(hands: Hands) -> None:
     batch_id = half_way(hands)
-    entry = hands.ledger.run(overview(MODEL))[MODEL].entry
-    assert entry is not None
-    hands.ledger.run(operations.register(MODEL, dataclasses.replace(entry, revision="r2")))
+    hands.serve_revision("r2")
     made_by: list[str] = []
     for _ in range(20):
         hands.step()
         hands.work_documents()
         committed = hands.ledger.run(read_result(f"{batch_id}-embed"))
         if committed is not None and committed.task.state.terminal:
-            made_by = [PartReference.from_json(unit.data).revision for unit in committed.units]
+            made_by = [PartReference.from_json(piece.data).revision for piece in committed.pieces]
         hands.work_model(limit=1)
     assert made_by == ["r2"] * 3
     batch = hands.batch(batch_id)
@@ -274,9 +270,7 @@ def test_a_model_exchanged_in_the_middle_encodes_every_row_anew(hands: Hands) ->
 
 def test_a_model_exchanged_after_the_window_leaves_what_was_done(hands: Hands) -> None:
     batch_id = half_way(hands)
-    entry = hands.ledger.run(overview(MODEL))[MODEL].entry
-    assert entry is not None
-    hands.ledger.run(operations.register(MODEL, dataclasses.replace(entry, revision="r2")))
+    hands.serve_revision("r2")
     assert hands.work_model() == 0
     hands.ledger.clock_offset_ms = 24 * HOUR_MS
     hands.work()

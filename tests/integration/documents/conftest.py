@@ -33,7 +33,7 @@ class DocumentsClient(LedgerClient):
             queue=DOCUMENTS,
             lane=Lane.BULK,
             owner="anonymous",
-            units=[JobCall(kind, job_id).to_unit()],
+            pieces=[JobCall(kind, job_id).to_piece()],
             options=Options(),
             ttl_ms=600_000,
             admission=Admission(max_backlog_s=1e6),
@@ -49,8 +49,8 @@ class DocumentsClient(LedgerClient):
     def answer(self, task_id: str) -> dict[str, object]:
         """What the job returned, once it has."""
         self.ended(task_id)
-        (unit,) = self.committed(task_id).units
-        answer: dict[str, object] = orjson.loads(unit.data)
+        (piece,) = self.committed(task_id).pieces
+        answer: dict[str, object] = orjson.loads(piece.data)
         return answer
 
 

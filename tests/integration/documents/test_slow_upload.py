@@ -9,11 +9,9 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 from tasks.documents.claims import JobWork
 from tasks.documents.context import JobContext
-from tasks.drain.commit import Committer
 from tasks.ledger.claim import Claim, ClaimRequest, claim
 from tasks.ledger.client import Ledger
 from tasks.ledger.redis_keys import DOCUMENTS
-from tasks.process.liveness import Progress
 from tasks.storage.storage import Storage
 from tests.integration.documents.conftest import DocumentsClient
 from worker_config.settings import load_settings

@@ -142,7 +142,7 @@ def test_a_query_passes_a_list_that_passes_bulk_work(roles: Roles, client: Ledge
 
 def test_lists_are_sorted_together(roles: Roles, client: LedgerClient) -> None:
     """Short and long texts by turns, in eight units of two: each of these alone would be two passes."""
-    worker = roles.worker(fake_tokens_per_s=400, streams=1, unit_s=1)
+    worker = roles.worker(fake_tokens_per_s=400, streams=1)
     words = [20, 100] * 8
     child = worker.child_pid
     os.kill(child, signal.SIGSTOP)
@@ -195,7 +195,7 @@ def test_first_requests_load_the_model_once(roles: Roles, client: LedgerClient) 
 def test_slices_of_several_streams_do_not_make_messages_pile_up(
     roles: Roles, client: LedgerClient, redis_client: redis.Redis
 ) -> None:
-    roles.worker(streams=4, fake_tokens_per_s=20_000, unit_s=0.05)
+    roles.worker(streams=4, fake_tokens_per_s=20_000)
     before = client.counter("rings")
     task = client.submit([f"{n} " + "word " * 50 for n in range(2000)], lane=Lane.BULK)
     client.completed(task)

@@ -45,7 +45,7 @@ def die(hands: IngestionHands) -> bool:
     """A worker takes a job and dies; whether there was one."""
     claim = hands.claim(DOCUMENTS, 1)
     hands.ledger.run(give_back(DOCUMENTS, claim.token))
-    return bool(claim.units)
+    return bool(claim.pieces)
 
 
 @pytest.mark.parametrize("job", MOMENTS)

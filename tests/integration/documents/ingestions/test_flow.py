@@ -1,6 +1,5 @@
 """An ingestion from its source to its sink, through every state, with workers by hand."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,12 +7,10 @@ import pytest
 
 from tasks.documents.ingestions import ending
 from tasks.documents.sources.source import PageLimits
-from tasks.documents.stepper import STEPS_STREAM
 from tasks.item import TextError
 from tasks.ledger.client import Ledger
 from tasks.ledger.give_back import give_back
-from tasks.ledger.overview import overview
-from tasks.ledger.redis_keys import DOCUMENTS
+from tasks.ledger.redis_keys import DOCUMENTS, STEPS_CHANNEL
 from tasks.records.document_outcomes import DocumentStatus
 from tasks.records.ingestion_operations import (
     cancel_ingestion,
@@ -27,7 +24,7 @@ from tasks.records.litter import due_litter
 from tasks.storage.model_files import read_tokenizer
 from tasks.storage.storage import Storage
 from tests.integration.api.ledger_worker import vector
-from tests.integration.batches.hands import GRACE_S, HOUR_MS, MODEL
+from tests.integration.batches.hands import GRACE_S, HOUR_MS
 from tests.integration.documents.ingestions.hands import DATASET, IngestionHands, nothing_is_left
 from tests.integration.ledger.listener import Listener
 
@@ -64,7 +61,7 @@ def test_a_long_document_becomes_chunks_that_cover_it(hands: IngestionHands) -> 
 
 def test_no_step_is_left_to_the_clock(hands: IngestionHands) -> None:
     made = hands.texts({f"d{n}": f"text {n}" for n in range(30)}, mode="sync")
-    with Listener.of_worker(hands.ledger.client, STEPS_STREAM, DOCUMENTS) as bell:
+    with Listener(hands.ledger.client, STEPS_CHANNEL) as bell:
         for _ in range(100):
             hands.asked_again = 0
             assert not hands.steps(hands.step_context)
@@ -243,9 +240,7 @@ def test_another_revision_of_the_model_does_not_go_under_the_old_name(
     if stage is not None:
         hands.until(lambda: [p.stage for p in hands.ingestion(made).pages.values()] == [stage], model=False)
         hands.work_model(limit=1)
-    entry = hands.ledger.run(overview(MODEL))[MODEL].entry
-    assert entry is not None
-    hands.ledger.run(operations.register(MODEL, replace(entry, revision="r2")))
+    hands.serve_revision("r2")
     hands.work()
     ingestion = hands.ingestion(made)
     assert (ingestion.status, ingestion.counts.cancelled) == (S.FAILED, 2)
