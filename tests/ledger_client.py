@@ -8,7 +8,7 @@ from tasks.ledger.client import Ledger
 from tasks.ledger.ids import new_task_id
 from tasks.ledger.overview import Queue, overview
 from tasks.ledger.read import read_result, read_task
-from tasks.ledger.redis_keys import ANONYMOUS
+from tasks.ledger.redis_keys import ANONYMOUS, queue_key
 from tasks.ledger.submit import submit
 from tasks.ledger.task import Admission, Lane, NewTask, Result, State, Task, cut_texts
 from tasks.pieces import pieces
@@ -87,6 +87,17 @@ class LedgerClient:
         model = self.overview().model
         assert model is not None
         return model.stamp
+
+    def told(self, name: str) -> int:
+        """A counter that workers tell with their heartbeats, once they have told what they have done until now."""
+        for _ in range(2):  # the first one that is seen may have begun before
+            before = self._beats()
+            wait_until(lambda seen=before: seen.keys() <= self._beats(later_than=seen).keys(), message="a beat of each worker")
+        return self.counter(name)
+
+    def _beats(self, later_than: dict[bytes, float] | None = None) -> dict[bytes, float]:
+        beats = dict(self.ledger.client.zrange(queue_key(self.model, "workers"), 0, -1, withscores=True))
+        return {worker: at for worker, at in beats.items() if later_than is None or at > later_than.get(worker, 0)}
 
     def counter(self, name: str) -> int:
         """A counter of the ledger, 0 before its first count."""

@@ -86,7 +86,8 @@ class Queue:
         owners: how many have open tasks, per lane.
         backlog_bytes: of payloads that wait.
         leases: claims under way.
-        counters: totals since the data began, by name, but those of `took` and `ended`.
+        counters: totals since the data began, by name, but those of `took` and `ended`. Of `claims`, `forward_passes`,
+            `padded_tokens`, `tokens` and `stale_units` each worker tells its part with its heartbeat.
         took: how long tasks took, by lane, since the data began.
         ended: totals since the data began, by name: `ended_{lane}_{state}` of tasks that did not complete,
             `items_{lane}_completed` and `items_{lane}_failed`; of the documents queue also `batches_{status}`,
@@ -159,7 +160,7 @@ class Queue:
             leases=leases,
             loading=tuple(described(Loading, one) for one in loading),
             absent_ms=int(absent_ms) or None,
-            counters={n: value for n, value in counts.items() if not n.startswith((*_ENDED, "took_"))},
+            counters=_counters(counts),
             took=_took(counts),
             ended={n: value for n, value in counts.items() if n.startswith(_ENDED)},
             oldest_waiting_s={lane: ms / 1000 for lane, ms in zip(Lane, oldest_ms, strict=True) if ms >= 0},
@@ -249,6 +250,15 @@ def read_account(owner: str) -> Operation[Account]:
 
 def _by_lane(state: Mapping[str, float], name: str) -> Mapping[Lane, int]:
     return {lane: int(state.get(f"{name}_{lane}", 0)) for lane in Lane}
+
+
+def _counters(totals: Mapping[str, int]) -> Mapping[str, int]:
+    """Those of workers and scripts, and what became of texts in all lanes."""
+    counters = {name: value for name, value in totals.items() if not name.startswith((*_ENDED, "took_"))}
+    for name, what in (("committed_items", "completed"), ("failed_items", "failed")):
+        if number := sum(totals.get(f"items_{lane}_{what}", 0) for lane in Lane):
+            counters[name] = number
+    return counters
 
 
 def _took(totals: Mapping[str, int]) -> Mapping[Lane, Took]:

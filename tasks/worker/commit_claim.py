@@ -66,13 +66,10 @@ class Claims:
                 self.heard()
                 return result
 
-    def unheard(self, error: BaseException) -> None:
+    def unheard(self, error: Exception) -> None:
         """Redis did not answer: said once an outage."""
         if not self._away:
-            _log.warning(
-                "Redis is unavailable, this worker goes on when it is back: %s",
-                reason(error) if isinstance(error, Exception) else type(error).__name__,
-            )
+            _log.warning("Redis is unavailable, this worker goes on when it is back: %s", reason(error))
         self._away = True
 
     def heard(self) -> None:
@@ -112,16 +109,7 @@ class Claims:
             claim.trace.add("commit", began_ns, told, of={outcome.piece.task_id for outcome in outcomes})
         if stale:
             _log.info("%d of %d pieces were cancelled, expired or taken over meanwhile", stale, len(outcomes))
-        committed = [o for o, code in zip(outcomes, reply.codes, strict=True) if code is CommitCode.COMMITTED]
-        failed = sum(outcome.failed for outcome in committed)
-        self.count(
-            {
-                "stale_units": stale,
-                "committed_items": sum(outcome.piece.items for outcome in committed) - failed,
-                "failed_items": failed,
-                **took_counts(reply.completed),
-            }
-        )
+        self.count({"stale_units": stale, **took_counts(reply.completed)})
         return reply
 
     def give_back(self, claim: Claim, progress: Progress, *, blame: bool = False) -> None:

@@ -83,7 +83,7 @@ class Heartbeat(threading.Thread):
                 self._done.wait(beat_every_s(self._lease_s))
             if not self._claims.away:
                 self._ledger.run(stop(self._queue, self._start_of.worker_id, self._news()))
-        except BaseException as error:  # noqa: BLE001 - the boundary of a thread
+        except Exception as error:  # noqa: BLE001 - the boundary of a thread
             if self._done.is_set():
                 self._claims.unheard(error)  # nobody waits for a Redis that hangs, and connections are closed under us
                 return

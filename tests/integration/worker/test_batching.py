@@ -28,7 +28,7 @@ async def _post_all(base_url: str, path: str, bodies: list[dict[str, object]]) -
 def test_a_burst_of_single_texts_becomes_a_few_forward_passes(roles: Roles, client: LedgerClient) -> None:
     api, worker = roles.api(), roles.worker(fake_tokens_per_s=6000)
     api.wait_ready()
-    before = client.counter("forward_passes")
+    before = client.told("forward_passes")
     child = worker.child_pid
     os.kill(child, signal.SIGSTOP)  # busy, for as long as the burst takes on whatever machine this is
     try:
@@ -38,7 +38,7 @@ def test_a_burst_of_single_texts_becomes_a_few_forward_passes(roles: Roles, clie
     assert {answer.status_code for answer in answers} == {202}
     for answer in answers:
         client.completed(answer.json()["id"])
-    assert client.counter("forward_passes") - before <= MAX_PASSES
+    assert client.told("forward_passes") - before <= MAX_PASSES
 
 
 def test_equal_texts_of_a_claim_are_encoded_once(roles: Roles, client: LedgerClient) -> None:
@@ -46,13 +46,13 @@ def test_equal_texts_of_a_claim_are_encoded_once(roles: Roles, client: LedgerCli
     child = worker.child_pid
     os.kill(child, signal.SIGSTOP)
     try:
-        tokens = client.counter("padded_tokens")
+        tokens = client.told("padded_tokens")
         ids = [client.submit(["the very same text"]) for _ in range(50)]
     finally:
         os.kill(child, signal.SIGCONT)
     vectors = [client.completed(task_id).vectors for task_id in ids]
     assert all((vector == vectors[0]).all() for vector in vectors)
-    assert client.counter("padded_tokens") - tokens == len(["[CLS]", "the", "very", "same", "text", "[SEP]"])
+    assert client.told("padded_tokens") - tokens == len(["[CLS]", "the", "very", "same", "text", "[SEP]"])
 
 
 def test_equal_texts_do_not_make_a_worker_look_fast(roles: Roles, client: LedgerClient) -> None:
@@ -81,14 +81,14 @@ def test_a_trickle_pays_the_bell_once_not_per_query(roles: Roles, client: Ledger
 def test_a_trickle_over_many_slices_is_woken_by_the_worker_itself(roles: Roles, client: LedgerClient) -> None:
     api, _ = roles.api(), roles.worker()
     api.wait_ready()
-    before = client.counter("claims")
+    before = client.told("claims")
     rings_before = client.counter("rings")
     with api.client() as http:
         # Until the trickle has outlived several slices; each slice that worked rings once more for the next.
         while client.counter("rings") - rings_before < 6:
-            http.post("/v1/embeddings", json={"input": _text(client.counter("claims"))}).raise_for_status()
+            http.post("/v1/embeddings", json={"input": _text(client.told("claims"))}).raise_for_status()
         sent = _sample(http.get("/metrics").text, "embedq_bells_total")
-    queries = client.counter("claims") - before
+    queries = client.told("claims") - before
     assert queries > sent, f"{queries} queries, {sent} bells from the web tier"
 
 
@@ -147,21 +147,21 @@ def test_lists_are_sorted_together(roles: Roles, client: LedgerClient) -> None:
     child = worker.child_pid
     os.kill(child, signal.SIGSTOP)
     try:
-        before = client.counter("forward_passes")
+        before = client.told("forward_passes")
         task = client.submit([f"{n} " + "word " * count for n, count in enumerate(words)], piece_items=2)
     finally:
         os.kill(child, signal.SIGCONT)
     client.completed(task)
-    assert client.counter("forward_passes") - before <= 4
+    assert client.told("forward_passes") - before <= 4
 
 
 def test_passes_of_bulk_work_are_fuller_while_nobody_asks(roles: Roles, client: LedgerClient) -> None:
     roles.worker(fake_tokens_per_s=6400)
 
     def passes_of_bulk() -> int:
-        before = client.counter("forward_passes")
+        before = client.told("forward_passes")
         client.completed(client.submit([f"{n} " + "word " * 48 for n in range(200)], lane=Lane.BULK, piece_items=200))
-        return client.counter("forward_passes") - before
+        return client.told("forward_passes") - before
 
     quiet = passes_of_bulk()
     client.completed(client.submit([f"of a list {n} " + "word " * 48 for n in range(40)]))

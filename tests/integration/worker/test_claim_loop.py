@@ -43,7 +43,7 @@ class Notes:
         self.claims.append(claim)
         self.end(claim, stream)
 
-    def end(self, claim: Claim, stream: Stream) -> None:
+    def end(self, claim: Claim, stream: Stream, /) -> None:
         commit(claim, stream)
 
 
@@ -257,7 +257,7 @@ def test_a_lone_text_costs_three_scripts(client: LedgerClient, redis_client: red
 
 def test_a_stop_gives_back_what_is_at_work(client: LedgerClient, redis_client: redis.Redis) -> None:
     class Stops(Notes):
-        def end(self, claim: Claim, stream: Stream) -> None:
+        def end(self, _claim: Claim, _stream: Stream) -> None:
             raise Stopping
 
     client.submit([TEXT])
@@ -273,7 +273,7 @@ def test_a_stop_gives_back_what_is_at_work(client: LedgerClient, redis_client: r
 class Divides(Notes):
     """Its device breaks."""
 
-    def end(self, claim: Claim, stream: Stream) -> None:
+    def end(self, _claim: Claim, _stream: Stream) -> None:
         raise ZeroDivisionError
 
 

@@ -28,7 +28,7 @@ def worker(roles: Roles) -> WorkerProcess:
 
 
 def revision_of(client: LedgerClient) -> str:
-    entry = client.overview().entry
+    entry = client.overview().model
     assert entry is not None
     return entry.revision
 

@@ -10,8 +10,9 @@ import pytest
 
 from stack.testing import Roles, wait_until
 from tasks.item import Options, Vector
-from tasks.ledger import Lane, State, operations
-from tasks.ledger.operations import read_committed
+from tasks.ledger.cancel import cancel
+from tasks.ledger.read import read_result
+from tasks.ledger.task import Lane, State
 from tasks.storage.storage import Storage
 from tasks.storage.vector_part import PartReference
 from tests.integration.worker.batch_rows import BATCH, inline, outcomes, submit_rows
@@ -63,10 +64,10 @@ def test_a_claim_of_many_megabytes_is_done_in_portions(roles: Roles, client: Led
     task_id = submit_rows(client, storage, texts)
     roles.worker(streams=1)  # several take a share each
     assert client.ended(task_id).state is State.COMPLETED
-    assert client.counter("claims") == 1
-    committed = client.ledger.run(read_committed(task_id))
+    assert client.told("claims") == 1
+    committed = client.ledger.run(read_result(task_id))
     assert committed is not None
-    assert len({PartReference.from_json(unit.data).part for unit in committed.units}) == 3
+    assert len({PartReference.from_json(piece.data).part for piece in committed.pieces}) == 3
     rows = outcomes(client, storage, task_id)
     for number, vectors in enumerate(inline(client, [text[:5_000] for text in texts])):
         assert np.array_equal(vector_of(rows[number]), vectors)
@@ -96,9 +97,9 @@ def test_a_row_that_kills_its_worker_fails_alone(roles: Roles, client: LedgerCli
     roles.worker(start=False, lease_s=2).launch()
     task = client.ended(task_id)
     assert (task.state, task.completed, task.failed) == (State.COMPLETED, 5, 1)
-    committed = client.ledger.run(read_committed(task_id))
+    committed = client.ledger.run(read_result(task_id))
     assert committed is not None
-    assert {index: error.code for index, error in committed.errors.items()} == {2: "worker_lost"}
+    assert {index: error.code for index, error in committed.stored_errors.items()} == {2: "worker_lost"}
     rows = outcomes(client, storage, task_id)
     expected = inline(client, [text for text in texts if text != "!!kill!!"])
     assert np.array_equal(np.stack([vector_of(rows[n]) for n in sorted(rows)]), expected)
@@ -191,7 +192,7 @@ def test_a_part_that_comes_too_late_is_removed(roles: Roles, client: LedgerClien
     task_id = submit_rows(client, storage, ["word " * 200] * 4)
     roles.worker(fake_tokens_per_s=600, streams=1)
     wait_until(lambda: client.task(task_id).state is State.IN_PROGRESS, message="the claim")
-    assert client.ledger.run(operations.cancel(client.model, task_id)) == "cancelled"
-    wait_until(lambda: client.counter("stale_units"), message="the stale commit")
+    assert client.ledger.run(cancel(client.model, task_id)) == "cancelled"
+    wait_until(lambda: client.told("stale_units"), message="the stale commit")
     wait_until(lambda: list(storage.stored(f"{BATCH}/parts")) == [], message="the end of the part")
     assert outcomes(client, storage, task_id) == {}
