@@ -212,7 +212,7 @@ def test_a_small_result_comes_with_the_news_and_is_not_asked_for(
         seen = list(itertools.takewhile(lambda command: not command.startswith("ECHO"), commands))
 
     assert [len(vector_["embedding"]) for vector_ in answer.json()["data"]] == [4] * texts
-    assert any(command.startswith("HGETALL eq:result:") for command in seen) == is_read
+    assert any(command.startswith("HGETALL eq:task:") for command in seen) == is_read
 
 
 def test_a_client_that_leaves_shortens_the_interest(app: ServedApp, worker: LedgerWorker) -> None:

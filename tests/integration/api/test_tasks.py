@@ -118,7 +118,7 @@ def test_the_death_of_a_worker_is_told_while_the_texts_are_tried_again(
     ask = ClaimRequest("w", "w/1", 10**9, 1000, 15_000, stamp=entry(MODEL).stamp)
     taken = worker.ledger.run(claim(MODEL, ask))
     assert taken.pieces
-    worker.ledger.run(give_back(MODEL, taken.token))
+    worker.ledger.run(give_back(MODEL, taken.token, blame=True))
     waiting = client.get(task["links"]["self"]).json()["waiting"]
 
     assert (waiting["code"], waiting["message"]) == ("workers_died", "Its worker died; it is tried again.")
