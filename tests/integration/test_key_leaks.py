@@ -3,9 +3,11 @@
 import pytest
 import redis
 
-from tasks.ledger import Ledger, NewTask, NewUnit
+from tasks.ledger.claim import ClaimRequest, claim
+from tasks.ledger.client import Ledger
+from tasks.ledger.submit import submit
+from tasks.ledger.task import NewPiece, NewTask
 from tasks.ledger.ids import new_task_id
-from tasks.ledger.operations import ClaimRequest, claim, submit
 from tests.key_leaks import leaked_keys
 from tests.ledger_builders import submission
 
@@ -13,7 +15,7 @@ MODEL = "org/model:v1"
 
 
 def a_task(units: int = 1) -> NewTask:
-    unit = NewUnit(items=1, cost=10, payload=b'["a"]')
+    unit = NewPiece(items=1, cost=10, payload=b'["a"]')
     return submission(task_id=new_task_id(), queue=MODEL, owner="somebody", units=[unit] * units)
 
 

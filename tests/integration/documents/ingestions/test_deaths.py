@@ -44,7 +44,7 @@ def submitted(hands: IngestionHands, ingestion_id: str, job: str) -> None:
 def die(hands: IngestionHands) -> bool:
     """A worker takes a job and dies; whether there was one."""
     claim = hands.claim(DOCUMENTS, 1)
-    hands.ledger.run(give_back(DOCUMENTS, claim.token))
+    hands.ledger.run(give_back(DOCUMENTS, claim.token, blame=True))
     return bool(claim.pieces)
 
 

@@ -16,7 +16,7 @@ def load_as_zombie(hands: IngestionHands, meanwhile: Callable[[], None]) -> None
     """Runs the load that is next; once it has begun its worker is taken for dead, and something happens meanwhile."""
 
     def taken_for_dead() -> None:
-        hands.ledger.run(give_back(DOCUMENTS, f"hand/{hands.claims}"))
+        hands.ledger.run(give_back(DOCUMENTS, f"hand/0/{hands.claims}", blame=True))
         meanwhile()
 
     hands.meanwhile = taken_for_dead
