@@ -160,6 +160,10 @@ def test_a_claim_again_gives_what_it_still_holds(ledger: Ledger) -> None:
     assert ledger.claim("w/0", "w/0/1") == claim
     ledger.cancel("b")
     assert [p.task for p in ledger.claim("w/0", "w/0/1").pieces] == ["a", "c"]
+    assert ledger.claim("w/0", "w/0/1", rang=True).bell == 1
+    assert ledger.submit(NewTask("d"))[1] == []  # that bell is believed
+    drain(ledger, 9, 10**6)
+    assert not ledger.claim("w/0", "w/0/1").more
     ledger.cancel("a", "c")
     assert not ledger.claim("w/0", "w/0/1").pieces
     assert ledger.redis.zcard("eq:q:m:leases") == ledger.redis.hlen("eq:q:m:claims") == 0
