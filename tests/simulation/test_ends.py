@@ -104,6 +104,10 @@ def test_how_long_a_task_is_wanted(ledger: Ledger) -> None:
     assert ledger.known("a")["deadline"] == ledger.now + 30_000
     assert ledger.want("a", 10_000, gone=True)
     assert ledger.known("a")["deadline"] == ledger.now + 10_000
+    assert (ledger.known("a")["unwanted"], ledger.state["cost_online"], ledger.state["open_online"]) == (1, 10, 2)
+    assert ledger.redis.zscore("eq:due", "task:a") == ledger.now + 10_000
+    assert ledger.want("a", 15_000)
+    assert (ledger.known("a")["unwanted"], ledger.state["cost_online"], ledger.state["open_online"]) == (0, 20, 2)
     assert not ledger.want("b", 10_000)  # nobody waits for it, so it has no end
     assert not ledger.want("none", 10_000)
 

@@ -192,6 +192,14 @@ def test_a_model_is_known_while_somebody_serves_it(ledger: Ledger) -> None:
     assert ledger.redis.hexists("eq:models", "m")
 
 
+def test_a_queue_that_nobody_ever_served_misses_nobody(ledger: Ledger) -> None:
+    ledger.watch()
+    assert "absent" not in ledger.state
+    ledger.redis.hset("eq:models", "m", "{}")  # known from before
+    ledger.watch()
+    assert ledger.state["absent"] == ledger.now
+
+
 def test_workers_that_vanished_leave_nothing(ledger: Ledger) -> None:
     ledger.heartbeat("join", "w")
     ledger.redis.zadd("eq:q:m:lingering", {"w/0": ledger.now + 100})

@@ -2,8 +2,10 @@
 
 from collections import Counter
 
+import pytest
+
 from tests.simulation.building import counting, drain, names, sized, tasks
-from tests.simulation.thin_client import Claim, Ledger, NewTask
+from tests.simulation.thin_client import RATE, Claim, Ledger, NewTask
 
 
 def test_one_task_is_not_behind_a_thousand_of_another_owner(ledger: Ledger) -> None:
@@ -133,6 +135,27 @@ def test_callers_who_still_wait_go_first(ledger: Ledger) -> None:
     assert len(served) == 20
 
 
+@pytest.mark.parametrize(("deadline_ms", "patient_ms"), [(20_000, 9500), (11_000, 750), (8000, 0)])
+def test_who_cannot_be_answered_in_time_goes_behind(ledger: Ledger, deadline_ms: int, patient_ms: int) -> None:
+    ledger.submit(NewTask("old", deadline_in_ms=deadline_ms), NewTask("new", deadline_in_ms=60_000))
+    if patient_ms:
+        ledger.advance(patient_ms - 1)
+        assert ledger.claim("w/0", "w/0/1", max_pieces=1).pieces[0].task == "old"
+        ledger.give_back("w/0/1")
+        ledger.advance(1)
+    assert ledger.claim("w/0", "w/0/2", max_pieces=1).pieces[0].task == "new"
+    assert ledger.claim("w/0", "w/0/3", max_pieces=1).pieces[0].task == "old"
+
+
+def test_a_claim_puts_so_many_aside_and_no_more(ledger: Ledger) -> None:
+    ledger.submit(*tasks("old", 40, pieces=sized(10), deadline_in_ms=20_000))
+    ledger.advance(9900)
+    ledger.submit(NewTask("new", pieces=sized(10), deadline_in_ms=20_000))
+    assert [p.task for p in ledger.claim("w/0", "w/0/1", max_pieces=1).pieces] == ["old0032"]
+    assert [p.task for p in ledger.claim("w/0", "w/0/2", max_pieces=1).pieces] == ["new"]
+    assert len(drain(ledger, 50, 10**6)) == 39
+
+
 def test_bulk_work_is_served_in_its_order_whoever_has_gone(ledger: Ledger) -> None:
     ledger.submit(*tasks("old", 3, lane="bulk", pieces=sized(10), deadline_in_ms=20_000))
     ledger.advance(9900)
@@ -168,7 +191,7 @@ def test_a_slow_stream_takes_its_part_of_what_waits(ledger: Ledger) -> None:
     ledger.submit(*tasks("b", 40, lane="bulk", pieces=sized(10)))
     drain(ledger, 99, 10_000, online_only=True)
     assert ledger.claim("w/0", "w/0/2", rate=1000).cost == 50  # of bulk work half of that
-    assert ledger.claim("w/0", "w/0/3", rate=9000).cost == 350  # one that is all of the speed takes all
+    assert ledger.claim("w/0", "w/0/3", rate=RATE).cost == 350  # one that is all of the speed takes all
 
 
 def test_owners_share_alike_whatever_their_number(ledger: Ledger) -> None:

@@ -26,7 +26,7 @@ def test_a_bell_is_believed_ever_longer_and_cleared_when_it_is_heard(ledger: Led
 
 def test_a_busy_stream_makes_an_old_bell_young_but_not_with_each_claim(ledger: Ledger) -> None:
     ledger.submit(*tasks("q", 9))
-    ledger.advance(600)
+    ledger.advance(500)
     ledger.claim("w/0", "w/0/1", max_pieces=1)
     assert ledger.state["bell"] == ledger.now
     ledger.advance(100)
