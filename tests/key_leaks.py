@@ -75,7 +75,9 @@ def _watch_far_future(client: redis.Redis) -> None:
     for key in _lasting_keys(client):
         if found := _STATE.fullmatch(key):
             # As if somebody had looked at the clock all the time: of a standstill no lease ends.
-            state = numbers(client.get(key))
+            packed = client.get(key)
+            assert isinstance(packed, bytes)
+            state = numbers(packed)
             client.set(key, msgpack.packb({name: number for name, number in state.items() if name != "looked"}))
             before, pulse = None, ledger.run(watch(found["queue"]))
             while pulse.leases or pulse.more:  # one call ends a few only, so that it stays short

@@ -17,7 +17,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.retry import Retry
 
 from tasks.errors import EmbedqError, NotReplicated, Overloaded, RedisUnavailable, StorageFull
-from tasks.ledger.connection import AsyncMaster, Master, Refusals, refusal, watched, watched_async
+from tasks.ledger.connection import Master, Refusals, refusal, watched, watched_async
 from tasks.ledger.durability import RedisFacts
 from tasks.ledger.redis_keys import ROOT
 from tasks.ledger.replicas import Replicas
@@ -200,7 +200,7 @@ class AsyncLedger:
         client: redis.asyncio.Redis,
         refusals: Refusals,
         *,
-        master: AsyncMaster | None,
+        master: Master | None,
         replicas: Replicas | None,
         lag_s: Callable[[], float],
     ) -> None:
@@ -226,7 +226,7 @@ class AsyncLedger:
     ) -> "AsyncLedger":
         """A client whose calls fail within about a second, unless they ask for more time."""
         parsed, refusals = RedisUrl.parse(url), Refusals()
-        master = AsyncMaster(parsed, refusals) if parsed.service else None
+        master = Master(parsed, refusals) if parsed.service else None
         pool = redis.asyncio.BlockingConnectionPool.from_url(
             parsed.url,
             max_connections=max_connections,
@@ -341,14 +341,14 @@ class AsyncLedger:
         """As of `Ledger`."""
         if self._master is not None:
             with suppress(RedisError):
-                await self._master.ask()
+                await asyncio.to_thread(self._master.ask)
 
     async def close(self) -> None:
         """Closes the connections."""
         await self._batcher.close()
         await self.client.aclose()
         if self._master is not None:
-            await self._master.close()
+            self._master.close()
 
 
 def _clock(frozen_ms: int | None, offset_ms: int) -> int | str:

@@ -13,9 +13,6 @@ import threading
 from typing import Any
 
 import redis
-import redis.asyncio
-from redis.asyncio.retry import Retry as AsyncRetry
-from redis.asyncio.sentinel import Sentinel as AsyncSentinel
 from redis.backoff import NoBackoff
 from redis.exceptions import (
     AuthenticationError,
@@ -93,7 +90,7 @@ Address = tuple[str, int]
 
 
 class Master:
-    """The master of a service, as its Sentinels name it. For threads.
+    """The master of a service, as its Sentinels name it. For threads; an event loop asks in one.
 
     redis-py's own pool of connections asks without a lock, and two askers at a time may forget a Sentinel.
     """
@@ -104,7 +101,15 @@ class Master:
         self._lock = threading.Lock()
         self._sentinel = Sentinel([])  # type: ignore[no-untyped-call]
         # Without the default's three repetitions with pauses of seconds: the next Sentinel is the repetition.
-        self._sentinel.sentinels = [redis.Redis.from_url(one, **_asking(Retry)) for one in url.sentinels]
+        self._sentinel.sentinels = [
+            redis.Redis.from_url(
+                one,
+                socket_timeout=SENTINEL_TIMEOUT_S,
+                socket_connect_timeout=SENTINEL_TIMEOUT_S,
+                retry=Retry(NoBackoff(), 1, supported_errors=(RedisConnectionError,)),
+            )
+            for one in url.sentinels
+        ]
         self.known: Address | None = None
 
     def ask(self) -> Address:
@@ -115,46 +120,14 @@ class Master:
         """
         with self._lock:
             address: Address = self._sentinel.discover_master(self._service)  # type: ignore[no-untyped-call]
-            self.known = _noted(self.known, address, self._refusals)
+            if self.known not in {None, address}:
+                self._refusals.count += 1  # subscriptions lead to the former master, which may be well and say nothing
+            self.known = address
         return address
 
     def close(self) -> None:
         """Closes the connections to the Sentinels."""
         self._sentinel.close()
-
-
-class AsyncMaster:
-    """The same for an event loop."""
-
-    def __init__(self, url: RedisUrl, refusals: Refusals) -> None:
-        self._service = url.service
-        self._refusals = refusals
-        self._lock = asyncio.Lock()
-        self._sentinel = AsyncSentinel([])  # type: ignore[no-untyped-call]
-        self._sentinel.sentinels = [redis.asyncio.Redis.from_url(one, **_asking(AsyncRetry)) for one in url.sentinels]
-        self.known: Address | None = None
-
-    async def ask(self) -> Address:
-        """As of `Master`."""
-        async with self._lock:
-            address: Address = await self._sentinel.discover_master(self._service)
-            self.known = _noted(self.known, address, self._refusals)
-        return address
-
-    async def close(self) -> None:
-        """As of `Master`."""
-        await self._sentinel.aclose()
-
-
-def _asking(retry: Any) -> dict[str, Any]:
-    times = {"socket_timeout": SENTINEL_TIMEOUT_S, "socket_connect_timeout": SENTINEL_TIMEOUT_S}
-    return {**times, "retry": retry(NoBackoff(), 1, supported_errors=(RedisConnectionError,))}
-
-
-def _noted(before: Address | None, address: Address, refusals: Refusals) -> Address:
-    if before not in {None, address}:
-        refusals.count += 1  # subscriptions lead to the former master, which may be well and tell them nothing
-    return address
 
 
 def watched(kind: Any, refusals: Refusals, master: Master | None = None) -> Any:
@@ -184,13 +157,13 @@ def watched(kind: Any, refusals: Refusals, master: Master | None = None) -> Any:
     return Watched
 
 
-def watched_async(kind: Any, refusals: Refusals, master: AsyncMaster | None = None) -> Any:
+def watched_async(kind: Any, refusals: Refusals, master: Master | None = None) -> Any:
     """The same of `redis.asyncio`."""
 
     class Watched(kind):  # type: ignore[misc]
         async def connect_check_health(self, **options: Any) -> None:
             if master is not None and not self.is_connected:
-                self.host, self.port = await master.ask()
+                self.host, self.port = await asyncio.to_thread(master.ask)
             await super().connect_check_health(**options)
 
         async def send_packed_command(self, command: Any, **options: Any) -> None:

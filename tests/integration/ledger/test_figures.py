@@ -3,7 +3,7 @@
 import pytest
 
 from tasks.errors import SchemaMismatch
-from tasks.ledger.heartbeat import Loading, beat, join, loading, stop
+from tasks.ledger.heartbeat import LoadingWorker, beat, join, loading, stop
 from tasks.ledger.overview import Queue, overview, read_account, took_counts
 from tasks.ledger.read import check_schema, read_place, reference
 from tasks.ledger.redis_keys import SCHEMA
@@ -20,7 +20,7 @@ def figures(driver: Driver) -> Queue:
 
 
 def test_a_queue_has_its_model_and_those_who_serve_it(driver: Driver) -> None:
-    driver.run(loading("m", Loading("v", "host", "org/model", "the hub", 1.5, "downloads"), TTL_MS))
+    driver.run(loading("m", LoadingWorker("v", "host", "org/model", "the hub", 1.5, "downloads"), TTL_MS))
     assert ([one.step for one in figures(driver).loading], figures(driver).workers) == (["downloads"], ())
     driver.run(join("m", a_worker("v", 100), a_model(), TTL_MS))
     driver.run(join("m", a_worker("w", 50), a_model(), TTL_MS))

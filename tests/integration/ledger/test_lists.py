@@ -7,13 +7,13 @@ import redis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tasks.ledger.read import LOOK, Page
+from tasks.ledger.read import LOOK, TaskPage
 from tasks.ledger.task import State, Task
 from tests.integration.ledger.driver import Driver, commands
 
 
-def ids(listed: Page[Task]) -> list[str]:
-    return [task.id for task in listed.entries]
+def ids(listed: TaskPage) -> list[str]:
+    return [task.id for task in listed.tasks]
 
 
 def submit(driver: Driver, count: int, **changed: Any) -> list[str]:
@@ -38,12 +38,12 @@ def test_only_listed_tasks_of_the_owner_newest_first(driver: Driver) -> None:
     second = submit(driver, 1)
     assert ids(driver.listed()) == [*second, *first]
     assert ids(driver.listed("b")) == other
-    assert driver.listed("nobody") == Page((), "", more=False)
+    assert driver.listed("nobody") == TaskPage((), "", more=False)
 
 
 def test_a_listed_task_is_the_one_that_is_read(driver: Driver) -> None:
     driver.submit((2, 10), listed=True, metadata=b'{"a":"b"}', deadline_in_ms=1000)
-    [listed] = driver.listed().entries
+    [listed] = driver.listed().tasks
     assert listed == driver.task(listed.id)
     assert listed.metadata == {"a": "b"}
 
@@ -68,7 +68,7 @@ def test_a_search_looks_at_so_many_and_says_where_to_go_on(driver: Driver) -> No
     driver.cancel(oldest)
     newer = submit(driver, LOOK)
     part = driver.listed(states=(State.CANCELLED,))
-    assert part == Page((), until=newer[-1], more=True)
+    assert part == TaskPage((), until=newer[-1], more=True)
     assert ids(driver.listed(states=(State.CANCELLED,), after=part.until)) == [oldest]
 
 
