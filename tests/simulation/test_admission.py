@@ -109,7 +109,7 @@ def test_an_owner_who_fills_the_memory_shuts_nobody_out(ledger: Ledger) -> None:
 
 def test_tokens_of_a_minute(ledger: Ledger) -> None:
     replies = [ledger.bring(NewTask(f"t{n}", pieces=sized(40), tokens_per_minute=100)) for n in range(3)]
-    assert replies[:2] == [[b"ok", b"t0", [100, 60]], [b"ok", b"t1", [100, 20]]]
+    assert replies[:2] == [[b"ok", b"t0", [100, 60, b"24"]], [b"ok", b"t1", [100, 20, b"48"]]]
     assert replies[2][:4] == [b"key", b"tokens_per_minute", 100, 40]
     ledger.advance(int(float(replies[2][4]) * 1000) + 1)
     assert ledger.bring(NewTask("t9", pieces=sized(40), tokens_per_minute=100))[0] == b"ok"
@@ -138,7 +138,7 @@ def test_queued_tokens_and_open_jobs(ledger: Ledger) -> None:
     def queued(name: str, cost: int) -> list[Any]:
         return ledger.bring(NewTask(name, owner="p", pieces=sized(cost), queued_tokens=60))
 
-    assert queued("q", 40) == [b"ok", b"q", [60, 20]]
+    assert queued("q", 40) == [b"ok", b"q", [60, 20, b"0.01"]]
     kind, limit, most, has, wait_s = queued("q2", 40)
     assert (kind, limit, most, has, float(wait_s)) == (b"key", b"queued_tokens", 60, 40, 20 / RATE)
     assert queued("q3", 61)[4] == b"-1"
@@ -157,7 +157,7 @@ def test_queued_tokens_and_open_jobs(ledger: Ledger) -> None:
 
 def test_what_of_the_limits_is_tighter_is_told(ledger: Ledger) -> None:
     both = NewTask("a", pieces=sized(10), tokens_per_minute=100, queued_tokens=50)
-    assert ledger.bring(both)[2] == [50, 40]
+    assert ledger.bring(both)[2] == [50, 40, b"0.0025"]
 
 
 def test_tasks_of_one_call_count_for_those_behind_them(ledger: Ledger) -> None:

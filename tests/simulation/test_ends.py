@@ -75,6 +75,20 @@ def test_an_overdue_task_is_not_begun(ledger: Ledger) -> None:
     assert ledger.known("a").state == "expired"
 
 
+def test_a_text_that_fails_at_its_deadline_keeps_its_result(ledger: Ledger) -> None:
+    ledger.submit(NewTask("a", deadline_in_ms=5000))
+    for n in range(3):
+        ledger.claim("w/0", f"w/0/{n}")
+        ledger.give_back(f"w/0/{n}", blame=True)
+    ledger.claim("w/0", "w/0/last", lease_ms=5000)
+    ledger.advance(5000)
+    ledger.watch()  # the lease and the task end in one look
+    assert (ledger.known("a").state, list(ledger.known("a").errors)) == ("failed", [0])
+    ledger.advance(60_000)
+    ledger.watch()
+    assert ledger.read("a") is None
+
+
 def test_housekeeping_ends_a_bounded_number_and_says_that_there_is_more(ledger: Ledger) -> None:
     ledger.submit(*tasks("q", 70, deadline_in_ms=10))
     ledger.advance(10)
@@ -90,6 +104,10 @@ def test_how_long_a_task_is_wanted(ledger: Ledger) -> None:
     assert ledger.known("a")["deadline"] == ledger.now + 30_000
     assert ledger.want("a", 10_000, gone=True)
     assert ledger.known("a")["deadline"] == ledger.now + 10_000
+    assert (ledger.known("a")["unwanted"], ledger.state["cost_online"], ledger.state["open_online"]) == (1, 10, 2)
+    assert ledger.redis.zscore("eq:due", "task:a") == ledger.now + 10_000
+    assert ledger.want("a", 15_000)
+    assert (ledger.known("a")["unwanted"], ledger.state["cost_online"], ledger.state["open_online"]) == (0, 20, 2)
     assert not ledger.want("b", 10_000)  # nobody waits for it, so it has no end
     assert not ledger.want("none", 10_000)
 
@@ -206,3 +224,68 @@ def test_a_list_gives_the_newest_first_page_by_page_and_by_state(ledger: Ledger)
     assert ledger.list_ids("o", states="cancelled failed") == ("q0000", False, ["q0005", "q0003"])
     assert ledger.list_ids("o", look=2) == ("q0007", True, ["q0008", "q0007"])
     assert ledger.list_ids("nobody") == ("", False, [])
+
+
+def test_vectors_that_were_finished_stay_readable_after_a_cancel(ledger: Ledger) -> None:
+    ledger.submit(NewTask("a", pieces=sized(10, number=2)))
+    ledger.finish(ledger.claim("w/0", "w/0/1", max_pieces=1))
+    ledger.cancel("a")
+    task = ledger.known("a")
+    assert (task.state, task.outcomes, task["completed"]) == ("cancelled", {0: (1, b"v")}, 1)
+
+
+def test_a_commit_after_the_end_changes_nothing_and_recreates_no_key(ledger: Ledger) -> None:
+    ledger.submit(NewTask("a"), NewTask("b"))
+    claim = ledger.claim("w/0", "w/0/1")
+    ledger.cancel("a")
+    ledger.cancel("b", forget=True)
+    assert ledger.finish(claim).codes == [0, 0]
+    assert ledger.read("b") is None
+    assert ledger.known("a").outcomes == {}
+
+
+def test_many_expired_tasks_do_not_make_one_claim_long(ledger: Ledger) -> None:
+    ledger.submit(*tasks("q", 200, deadline_in_ms=1000), NewTask("r"))
+    ledger.advance(1000)
+    claim = ledger.claim("w/0", "w/0/1")
+    assert (claim.pieces, claim.more) == ([], True)
+    states = [ledger.known(f"q{n:04d}").state for n in range(200)]
+    assert states.count("expired") == 64
+
+
+def test_a_forgotten_task_that_comes_again_is_not_disturbed_by_old_claims(ledger: Ledger) -> None:
+    ledger.submit(NewTask("a"))
+    old = ledger.claim("w/0", "w/0/1")
+    ledger.cancel("a", forget=True)
+    ledger.submit(NewTask("a"))
+    assert ledger.finish(old).codes == [0]
+    ledger.give_back("w/0/1", blame=True)
+    assert drain(ledger, 9, 100) == [("a", "o", 10)]
+    assert ledger.known("a")["deaths"] == 0
+
+
+def test_what_is_gone_does_not_hide_what_is_due_behind_it(ledger: Ledger) -> None:
+    ledger.submit(*tasks("q", 70, deadline_in_ms=10))
+    ledger.redis.delete(*[f"eq:task:q{n:04d}" for n in range(64)])
+    ledger.advance(10)
+    ledger.watch()
+    ledger.watch()
+    assert ledger.known("q0069").state == "expired"
+    assert ledger.redis.zcard("eq:due") == 6
+
+
+def test_a_task_whose_lines_are_left_by_a_lost_one_is_passed_over(ledger: Ledger) -> None:
+    ledger.submit(NewTask("a"), NewTask("b"))
+    ledger.redis.delete("eq:task:a")
+    assert drain(ledger, 9, 100) == [("b", "o", 10)]
+
+
+def test_a_task_with_some_errors_completes_and_one_with_errors_alone_fails(ledger: Ledger) -> None:
+    ledger.submit(NewTask("a", pieces=sized(10, 3)), NewTask("b"))
+    claim = ledger.claim("w/0", "w/0/1")
+    a, b = claim.pieces
+    error = b'{"errors":[[1,"e","m"]],"truncated":[]}'
+    ledger.commit("w/0/1", [Finished(a, b"vvv", 1, error, 7), Finished(b, b"", 1, error, 2)])
+    assert [ledger.known(name).state for name in "ab"] == ["completed", "failed"]
+    assert (ledger.known("a")["completed"], ledger.known("a")["failed"], ledger.known("a")["tokens"]) == (2, 1, 7)
+    assert ledger.known("a")["kept"] == 3 + len(error)

@@ -52,3 +52,12 @@ def test_work_goes_on_to_its_end(ledger: Ledger) -> None:
     while ledger.watch().more:
         pass
     assert not ledger.redis.keys("eq:task:*")
+
+
+def test_what_nobody_wants_ends(ledger: Ledger) -> None:
+    ledger.submit(*tasks("q", 3, deadline_in_ms=20_000))
+    filled(ledger)
+    assert ledger.want("q0000", 30_000)
+    assert ledger.cancel("q0001") == ["queued"]
+    assert ledger.cancel("q0002", forget=True) == ["queued"]
+    assert (ledger.known("q0001").state, ledger.read("q0002")) == ("cancelled", None)

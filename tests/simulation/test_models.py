@@ -165,3 +165,46 @@ def test_memory_that_other_queues_reserve_counts(ledger: Ledger) -> None:
     ledger.watch()
     assert ledger.state["used"] > 10**9
     assert ledger.sums("memory")["used"] > 10**9
+
+
+def test_the_same_model_goes_on_where_it_was(ledger: Ledger) -> None:
+    ledger.heartbeat("join", "w")
+    ledger.submit(NewTask("half", pieces=sized(10, number=2)))
+    ledger.finish(ledger.claim("w/0", "w/0/1", max_pieces=1))
+    ledger.heartbeat("stop", "w")
+    assert ledger.heartbeat("join", "v").accepted
+    drain(ledger, 9, 100, stream="v/0")
+    assert (ledger.known("half")["completed"], ledger.known("half")["failed"]) == (2, 0)
+
+
+def test_a_beat_makes_a_forgotten_model_known_again(ledger: Ledger) -> None:
+    ledger.redis.flushall()
+    assert ledger.heartbeat("beat", "w", model='{"id":"m"}').accepted
+    assert ledger.redis.hgetall("eq:models") == {b"m": b'{"id":"m"}'}
+    assert not ledger.heartbeat("join", "v", stamp="g").accepted
+
+
+def test_a_model_is_known_while_somebody_serves_it(ledger: Ledger) -> None:
+    for _ in range(9):
+        ledger.heartbeat("beat", "w", ttl_ms=100 * 86_400_000)
+        ledger.advance(86_400_000)
+        ledger.watch()
+    assert ledger.redis.hexists("eq:models", "m")
+
+
+def test_a_queue_that_nobody_ever_served_misses_nobody(ledger: Ledger) -> None:
+    ledger.watch()
+    assert "absent" not in ledger.state
+    ledger.redis.hset("eq:models", "m", "{}")  # known from before
+    ledger.watch()
+    assert ledger.state["absent"] == ledger.now
+
+
+def test_workers_that_vanished_leave_nothing(ledger: Ledger) -> None:
+    ledger.heartbeat("join", "w")
+    ledger.redis.zadd("eq:q:m:lingering", {"w/0": ledger.now + 100})
+    ledger.set_sums("q:m:state", **ledger.state | {"lone:w": "w/0/1"})
+    ledger.advance(9000)
+    ledger.watch()
+    assert not ledger.redis.exists("eq:q:m:workers", "eq:q:m:entries", "eq:q:m:lingering")
+    assert "lone:w" not in ledger.state

@@ -26,7 +26,7 @@ def test_a_bell_is_believed_ever_longer_and_cleared_when_it_is_heard(ledger: Led
 
 def test_a_busy_stream_makes_an_old_bell_young_but_not_with_each_claim(ledger: Ledger) -> None:
     ledger.submit(*tasks("q", 9))
-    ledger.advance(600)
+    ledger.advance(500)
     ledger.claim("w/0", "w/0/1", max_pieces=1)
     assert ledger.state["bell"] == ledger.now
     ledger.advance(100)
@@ -137,3 +137,37 @@ def test_an_empty_claim_writes_nothing_beside_where_it_lingers(ledger: Ledger) -
     ledger.claim("w/0", "w/0/1")
     assert not written(ledger, lambda: ledger.claim("w/0", "w/0/2"))
     assert written(ledger, lambda: ledger.claim("w/0", "w/0/3", linger_ms=100)) == 1
+
+
+def test_joining_a_waiting_task_repairs_a_lost_bell(ledger: Ledger) -> None:
+    sync = NewTask("a", alias="s", digest="s", joins=True, deadline_in_ms=20_000)
+    ledger.submit(sync)
+    ledger.advance(1001)
+    assert ledger.submit(sync)[1] == ["m"]
+
+
+def test_as_many_streams_are_woken_as_tasks_have_come(ledger: Ledger) -> None:
+    with listening(ledger.redis, *[f"eq:q:m:wake:w/{n}" for n in range(3)]) as wakes:
+        for n in range(3):
+            ledger.claim(f"w/{n}", f"w/{n}/1", linger_ms=1000)
+        assert ledger.submit(*tasks("q", 2))[1] == []
+        assert wakes.messages() == [b"work"] * 2
+        assert ledger.submit(*tasks("r", 2))[1] == ["m"]
+        assert wakes.messages() == [b"work"]
+
+
+def test_a_worker_that_stopped_is_not_woken(ledger: Ledger) -> None:
+    with listening(ledger.redis, "eq:q:m:wake:w/0"):
+        ledger.heartbeat("join", "w")
+        ledger.claim("w/0", "w/0/1", linger_ms=1000)
+        ledger.heartbeat("stop", "w")
+        assert ledger.submit(NewTask("a"))[1] == ["m"]
+
+
+def test_housekeeping_is_silent_without_work(ledger: Ledger) -> None:
+    ledger.heartbeat("join", "w")
+    assert (ledger.watch().bell, ledger.watch().ready) == (0, 0)
+
+
+def test_each_queue_has_its_own_bell(ledger: Ledger) -> None:
+    assert ledger.submit(NewTask("a"), NewTask("b", queue="n"), NewTask("c", queue="n"))[1] == ["m", "n"]

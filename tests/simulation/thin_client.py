@@ -67,9 +67,7 @@ class Scripts:
     def source(self, name: str) -> str:
         """The script with the shared parts that it and they name, each once. Redis runs all of it with each call."""
         if name not in self._sources:
-            text = "\n".join(
-                self.texts[part] for part in [*self._parts("shared/base.lua"), *self._parts(f"{name}.lua")]
-            )
+            text = "\n".join(self.texts[part] for part in [*self.parts("shared/base.lua"), *self.parts(f"{name}.lua")])
             # Numbers are written into the text: a local that functions share is looked for whenever one is made.
             values = _constants(text)
             text = _CONSTANTS.sub("", text)
@@ -78,11 +76,12 @@ class Scripts:
             self._sources[name] = text
         return self._sources[name]
 
-    def _parts(self, file: str) -> list[str]:
+    def parts(self, file: str) -> list[str]:
+        """The file and what it uses, which comes first."""
         found: dict[str, None] = {}
         for names in re.findall(r"^-- uses: (.+)$", self.texts[file], re.MULTILINE):
             for part in names.split():
-                found |= dict.fromkeys(self._parts(f"shared/{part}.lua"))
+                found |= dict.fromkeys(self.parts(f"shared/{part}.lua"))
         return [*found, file]
 
 

@@ -76,15 +76,17 @@ local function prune_workers()
   local left, sum = call('ZRANGE', WORKERS, 0, -1), 0
   for _, name in ipairs(left) do sum = sum + (call('HGET', ENTRIES, name .. ' rate') or 0) end
   if sum > 0 then q.rate = math.max(sum, 1) end
-  if not left[1] and q.absent == 0 then q.absent = gone[1] and tonumber(gone[#gone]) or NOW end
+  if not left[1] and q.absent == 0 and (gone[1] or call('HEXISTS', MODELS, QUEUE) == 1) then
+    q.absent = tonumber(gone[#gone] or NOW)
+  end
   local loading = call('HGETALL', LOADING)
   for i = 1, #loading, 2 do
     if tonumber(string.match(loading[i + 1], '^%d+')) <= NOW then call('HDEL', LOADING, loading[i]) end
   end
 end
-local function reap()
-  -- While Redis or its clock stood still nobody could renew a lease: what has passed beyond the time between two looks
-  -- does not count.
+-- While Redis or its clock stood still nobody could renew a lease: what has passed beyond the time between two looks does not
+-- count.
+local function look_at_clock()
   local gap = q.looked > 0 and NOW - q.looked or 0
   if gap > STILL_MS then
     local leases = call('ZRANGE', LEASES, 0, -1, 'WITHSCORES')
@@ -93,6 +95,9 @@ local function reap()
   for _, token in ipairs(call('ZRANGEBYSCORE', LEASES, NOW + MAX_LEASE_MS, '+inf')) do  -- the clock went back
     call('ZADD', LEASES, NOW + 30000, token)
   end
+  q.looked = NOW
+end
+local function reap()
   for _, token in ipairs(call('ZRANGEBYSCORE', LEASES, '-inf', NOW, 'LIMIT', 0, MAX_REAPED)) do drop_claim(token, true) end
 end
 local function end_what_is_due()        -- how many
@@ -101,8 +106,8 @@ local function end_what_is_due()        -- how many
     local kind, id = string.match(of, '^([^:]*):(.*)$')
     local x = kind == 'task' and task(id)
     if x and OPEN[x.t[STATE]] then end_task(x, 'expired')
-    elseif x then forget(x, id)
-    elseif kind == 'task' or not remove_record(kind, id) then call('ZREM', DUE, of) end
+    elseif x and not ended[id] then forget(x, id)  -- or a text was convicted just now, and it is due later
+    elseif not x and (kind == 'task' or not remove_record(kind, id)) then call('ZREM', DUE, of) end
   end
   return #overdue
 end
@@ -134,6 +139,8 @@ end
 if counts ~= '' then
   for name, n in pairs(cjson.decode(counts)) do count(QUEUE, name, n) end
 end
+local keeps_house = what == 'watch' or NOW < q.looked or NOW - q.looked >= EVERY_MS
+if keeps_house then look_at_clock() end -- before a lease is renewed
 local accepted = may_serve()
 local bell, due = 0, 0
 if what == 'loading' then call('HSET', LOADING, worker, NOW + ttl .. ' ' .. entry)
@@ -143,16 +150,15 @@ elseif accepted and what ~= 'watch' then
   live()
   renew()
 end
-if what == 'watch' or NOW < q.looked or NOW - q.looked >= EVERY_MS then
+if keeps_house then
   reap()
   due = end_what_is_due()
   look_at_memory()
-  q.looked = NOW
 end
 prune_workers()
 local waiting, leases = ready(), call('ZRANGE', LEASES, 0, -1)
 if what == 'join' and accepted or what == 'stop' then bell = wake_if_ready()  -- for what has come back
-elseif what == 'watch' or q.looked == NOW then bell = ring_if_idle(waiting, leases) end
+elseif keeps_house then bell = ring_if_idle(waiting, leases) end
 announce()
 save_sums()
 forget_model()

@@ -31,11 +31,17 @@ local function known(n)                 -- the reply, and the open task to be jo
     return {'ok', n.id}
   end
 end
-local function key_room(n, a, cost)     -- what the key may still bring: {limit, left}; nil: there is no limit
+-- What the key may still bring: {limit, left, seconds until all of it is left}; nil: there is no limit.
+local function key_room(n, a, cost, own_rate)
   local left
-  if n.full then left = {tonumber(n.per_minute), math.floor((NOW + 60000 - n.full) * n.per_minute / 60000 + 1e-6)} end
+  if n.full then
+    left = {tonumber(n.per_minute), math.floor((NOW + 60000 - n.full) * n.per_minute / 60000 + 1e-6),
+      tostring((n.full - NOW) / 1000)}
+  end
   local queued = tonumber(n.queued)
-  if queued and (not left or queued - a[cost] < left[2]) then left = {queued, math.max(0, queued - a[cost])} end
+  if queued and (not left or queued - a[cost] < left[2]) then
+    left = {queued, math.max(0, queued - a[cost]), tostring(a[cost] / own_rate)}
+  end
   return left
 end
 local function bring_in(n)
@@ -54,7 +60,7 @@ local function bring_in(n)
   end
   q.used = q.used + TASK_BYTES + n.bytes  -- until housekeeping looks again
   a.tokens = n.full or a.tokens
-  return {'ok', n.id, key_room(n, a, cost)}
+  return {'ok', n.id, key_room(n, a, cost, rate / math.max(1, q['owners_' .. n.lane]))}
 end
 local function prolong(x, n)            -- x is joined by n
   local t, ends = x.t, NOW + n.deadline_in
@@ -80,7 +86,9 @@ while ARGV[at] do
   if not reply and n.part then
     parts[#parts + 1], reply = n, {'ok', n.id}
   end
-  replies[#replies + 1] = reply or bring_in(n)
+  reply = reply or bring_in(n)
+  if reply.err then return reply end      -- no entry: connections learn from it that they lead to the wrong place
+  replies[#replies + 1] = reply
   at = n.last + 1
 end
 -- A full Redis lets tasks be joined, and lets in what belongs to accepted work. After such a write it refuses nothing any more,

@@ -1,7 +1,7 @@
 -- Pieces that come back without an outcome. One whose worker died comes back as marked parts. A marked piece is claimed
 -- alone, and its process holds nothing else then, so a death says who did it. A single text that was alone too often fails.
 -- uses: end_task fair_turns
-local LOSSES = 2                        -- deaths alone, after the one that marked it
+local LOSSES = 3                        -- deaths alone, after the one that marked it
 local PARTS = 4                         -- with 2 a poison costs more deaths, an innocent death half the claims
 local LOST = '{"errors":[[%d,"worker_lost","The worker died each time it tried this text alone. Leave it out."]],"truncated":[]}'
 

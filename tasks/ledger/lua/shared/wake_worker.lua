@@ -1,4 +1,5 @@
 -- Wake-up: a bell message is due where no stream lingers. A bell is believed for 1 s, twice as long with each unanswered one.
+-- uses: owner_account
 local BELL_MS = 1000
 local function bell_due(q)              -- 1: the caller must send the bell, which counts as sent from here on
   local believed = BELL_MS * 2 ^ math.min(math.max(q.rings - 1, 0), 5)
