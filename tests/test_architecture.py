@@ -135,7 +135,7 @@ ENTRIES = {
     Path("tasks/probe.py"),
     Path("stack/die_with_parent.py"),
     Path("api/written_together.py"),  # another subject than the deadlines of the protocol that uses it
-    Path("embedq/cli/dataset.py"),  # commands are found by their name
+    *(Path("embedq/cli/dataset.py"), Path("embedq/cli/debug.py")),  # commands are found by their name
 }
 
 _REDIS_KEY = re.compile(r"^eq(:|$)|:q:")

@@ -40,7 +40,7 @@ class Worker:
 
 
 @dataclass(frozen=True, slots=True)
-class Loading:
+class LoadingWorker:
     """What a worker says that has no model yet.
 
     Attributes:
@@ -59,7 +59,7 @@ class Loading:
     step: str = ""
 
 
-D = TypeVar("D", Worker, Loading)
+D = TypeVar("D", Worker, LoadingWorker)
 
 
 def described(kind: type[D], data: bytes) -> D:
@@ -141,7 +141,7 @@ def watch(queue: str) -> Operation[Pulse]:
     return _heartbeat(queue, "watch")
 
 
-def loading(queue: str, what: Loading, ttl_ms: int) -> Operation[Pulse]:
+def loading(queue: str, what: LoadingWorker, ttl_ms: int) -> Operation[Pulse]:
     """A worker says that it still loads; it does not count as live. To be repeated within `ttl_ms`."""
     return _heartbeat(queue, "loading", worker_id=what.id, ttl_ms=ttl_ms, entry=orjson.dumps(what))
 

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from tasks.errors import NotFound
 from tasks.item import DEFAULT_RATE
-from tasks.ledger.heartbeat import Loading, Worker, described
+from tasks.ledger.heartbeat import LoadingWorker, Worker, described
 from tasks.ledger.packed import numbers
 from tasks.ledger.redis_keys import owner_key
 from tasks.ledger.scripts import Operation
@@ -95,7 +95,7 @@ class Queue:
     name: str
     model: Model | None = None
     workers: Sequence[Worker] = ()
-    loading: Sequence[Loading] = ()
+    loading: Sequence[LoadingWorker] = ()
     rate: float | None = None
     backlog_cost: Mapping[Lane, int] = field(default_factory=_nothing)
     backlog_tasks: Mapping[Lane, int] = field(default_factory=_nothing)
@@ -148,7 +148,7 @@ class Queue:
             owners=_by_lane(state, "owners"),
             backlog_bytes=int(state.get("bytes", 0)),
             leases=leases,
-            loading=tuple(described(Loading, one) for one in loading),
+            loading=tuple(described(LoadingWorker, one) for one in loading),
             absent_ms=int(absent_ms) or None,
             counters=_counters(counts),
             took=_took(counts),

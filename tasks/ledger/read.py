@@ -1,8 +1,8 @@
 """Reading: tasks, results, places in line, lists (`lua/list.lua`). But for lists no script is needed."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import orjson
 
@@ -12,8 +12,6 @@ from tasks.ledger.packed import record_of
 from tasks.ledger.redis_keys import REFERENCES, SCHEMA, SCHEMA_VERSION, queue_key, task_key
 from tasks.ledger.scripts import Operation
 from tasks.ledger.task import Lane, Result, State, StoredPiece, Task
-
-R = TypeVar("R")
 
 LOOK = 250
 """Entries that one call looks at, at most: many may be of tasks in other states, or gone; Redis is not held long."""
@@ -49,52 +47,34 @@ def read_place(task: Task) -> Operation[int | None]:
 
 
 @dataclass(frozen=True, slots=True)
-class Page(Generic[R]):
-    """Some of what an owner has.
+class TaskPage:
+    """Some of an owner's tasks.
 
     Attributes:
-        entries: newest first; at most as many as were asked for, maybe none.
+        tasks: newest first; at most as many as were asked for, maybe none.
         until: the place up to which it was looked; '' when there was nothing to look at.
         more: there may be more behind that place.
     """
 
-    entries: Sequence[R]
+    tasks: Sequence[Task]
     until: str
     more: bool
 
 
 def list_tasks(
     owner: str, *, limit: int, after: str = "", states: Sequence[State] = (), look: int = LOOK
-) -> Operation[Page[Task]]:
+) -> Operation[TaskPage]:
     """Up to `limit` of an owner's listed tasks in one of `states` (none: all), older than the one with id `after`.
 
     It looks at `look` entries at most, so a page may hold fewer although there are more.
     """
-    return list_page("task", owner, task_of, limit=limit, after=after, look=look, states=states)
 
-
-def list_page(
-    kind: str,
-    owner: str,
-    entry: Callable[[str, bytes, bytes], R | None],
-    *,
-    limit: int,
-    after: str = "",
-    look: int = LOOK,
-    states: Sequence[State] = (),
-) -> Operation[Page[R]]:
-    """The same of any kind of record.
-
-    `entry`: from an id, its record, and a task's metadata or the name of a record's last change to what is listed.
-    """
-    arguments = (kind, owner, after, limit, max(look, limit + 1), " ".join(states))
-
-    def read(reply: list[Any]) -> Page[R]:
+    def read(reply: list[Any]) -> TaskPage:
         until, more, *rows = reply
-        entries = (entry(name.decode(), record, beside) for name, record, beside in rows)
-        return Page(tuple(one for one in entries if one is not None), until.decode(), bool(more))
+        tasks = (task_of(task_id.decode(), record, metadata) for task_id, record, metadata in rows)
+        return TaskPage(tuple(task for task in tasks if task is not None), until.decode(), bool(more))
 
-    return Operation(read, "list", "", arguments)
+    return Operation(read, "list", "", ("task", owner, after, limit, max(look, limit + 1), " ".join(states)))
 
 
 def fields_of(flat: Sequence[bytes]) -> dict[bytes, bytes]:

@@ -30,7 +30,7 @@ Of a queue:
     Q:lingering          zset    stream (worker/number) -> until: those that wait for work, blocked
     Q:workers            zset    worker -> until: workers that beat
     Q:entries            hash    worker -> JSON `heartbeat.Worker`, "{worker} rate" -> its speed
-    Q:loading            hash    worker -> JSON `heartbeat.Loading`, with the moment until which it holds
+    Q:loading            hash    worker -> JSON `heartbeat.LoadingWorker`, with the moment until which it holds
 
 Of an owner:
 

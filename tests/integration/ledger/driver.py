@@ -9,11 +9,12 @@ import orjson
 import redis
 
 from tasks.item import ItemError
+from tasks.ledger.cancel import cancel, forget
 from tasks.ledger.claim import Claim, ClaimRequest, claim
 from tasks.ledger.client import Ledger
 from tasks.ledger.commit import CommitCode, commit
 from tasks.ledger.heartbeat import Pulse, watch
-from tasks.ledger.read import Page, list_tasks, read_result, read_task
+from tasks.ledger.read import TaskPage, list_tasks, read_result, read_task
 from tasks.ledger.scripts import Operation
 from tasks.ledger.submit import SubmitReply, submit
 from tasks.ledger.task import NewPiece, NewTask, Outcome, OutcomeKind, Piece, Result, Task
@@ -97,9 +98,15 @@ class Driver:
         assert result is not None, f"{task_id} is unknown"
         return result
 
-    def listed(self, owner: str = "anonymous", **changed: Any) -> Page[Task]:
+    def listed(self, owner: str = "anonymous", **changed: Any) -> TaskPage:
         """The first 20 of all states unless told otherwise."""
         return self.run(list_tasks(owner, **({"limit": 20} | changed)))
+
+    def cancel(self, task_id: str) -> str:
+        return self.run(cancel(self.model, task_id))
+
+    def forget(self, task_id: str) -> int:
+        return self.run(forget(self.model, task_id))
 
     # ---- workers
 

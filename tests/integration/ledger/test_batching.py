@@ -36,7 +36,7 @@ async def test_concurrent_calls_share_commands(ledger: AsyncLedger, driver: Driv
 
 
 async def test_each_caller_gets_its_own_reply(ledger: AsyncLedger, driver: Driver) -> None:
-    tasks = [driver.new_task(**({"admission": NONE_MORE} if n % 3 == 0 else {})) for n in range(20)]
+    tasks = [driver.new_task(admission=NONE_MORE) if n % 3 == 0 else driver.new_task() for n in range(20)]
     replies = await asyncio.gather(*(ledger.run(submit(task)) for task in tasks), return_exceptions=True)
     for task, reply in zip(tasks, replies, strict=True):
         if task.admission is NONE_MORE:

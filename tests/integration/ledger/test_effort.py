@@ -6,102 +6,73 @@ import pytest
 import redis
 from redis.client import Monitor
 
-from tasks.ledger import ENDED_CHANNEL, Claim, Lane, NewUnit, operations
-from tasks.ledger.executor import own_arguments, source
-from tests.integration.ledger.driver import Driver, commands, finished
+from tasks.ledger.cancel import want
+from tasks.ledger.give_back import give_back
+from tasks.ledger.heartbeat import beat
+from tasks.ledger.redis_keys import answers_channel, task_key
+from tasks.ledger.submit import submit_parts
+from tasks.ledger.task import Admission, Alias, NewPiece
+from tests.integration.ledger.driver import Driver, commands
 from tests.integration.ledger.listener import Listener
-from tests.integration.ledger.scripts import SCRIPTS
+from tests.ledger_builders import a_worker
 
 BACKLOGS = (100, 4000)
+PROCESS = "api"
 
 
 def queue_up(driver: Driver, tasks: int, tag: str, owners: int = 1) -> None:
-    pipeline = driver.client.pipeline(transaction=False)
-    digest = driver.client.script_load(source("submit", SCRIPTS))
-    for number in range(tasks):
-        call = operations.submit(driver.submission(task_id=f"{tag}-{number}", owner=f"o{number % owners}"))
-        pipeline.evalsha(digest, 0, "eq", f"@{driver.now_ms}", call.queue, *own_arguments(call))
-    pipeline.execute()
+    for first in range(0, tasks, 100):
+        names = range(first, min(tasks, first + 100))
+        driver.run(
+            submit_parts([driver.new_task(task_id=f"{tag}-{n}", owner=f"o{n % owners}", part=True) for n in names])
+        )
 
 
-def efforts(driver: Driver, units: int) -> list[dict[str, int]]:
-    """Commands of a claim, a renewal, a commit, a release and a cancel."""
+def efforts(driver: Driver, pieces: int) -> list[int]:
+    """Commands of a claim, a beat that holds it, a commit, of giving back, a cancel and of housekeeping."""
     held: list[Any] = []
     client = driver.client
-    first = commands(client, lambda: held.append(driver.claim(max_units=units)))
-    assert len(held[0].units) == units
-    renewal = commands(client, lambda: driver.run(operations.renew("m", held[0].token, 1000)))
+    claim = commands(client, lambda: held.append(driver.claim(max_pieces=pieces)))
+    assert len(held[0].pieces) == pieces
+    renew = beat("m", a_worker(), None, 5000, tokens=[held[0].token], lease_ms=1000)
+    beats = commands(client, lambda: driver.run(renew))
     commit = commands(client, lambda: driver.commit(held[0]))
-    returned = driver.claim(max_units=units)
-    release = commands(client, lambda: driver.release(returned))
+    token = driver.claim(max_pieces=pieces).token
+    back = commands(client, lambda: driver.run(give_back("m", token)))
     last = driver.submit().task_id
-    return [
-        first,
-        renewal,
-        commit,
-        release,
-        commands(client, lambda: driver.cancel(last)),
-        commands(client, driver.watch),
-    ]
+    cancel = commands(client, lambda: driver.cancel(last))
+    return [sum(made.values()) for made in (claim, beats, commit, back, cancel, commands(client, driver.watch))]
 
 
-@pytest.mark.parametrize("units", [1, 16])
-def test_the_work_of_a_script_does_not_grow_with_the_backlog(driver: Driver, units: int) -> None:
-    queue_up(driver, units * 3, "first")
-    efforts(driver, units)  # Redis knows the scripts now
+@pytest.mark.parametrize("pieces", [1, 16])
+def test_the_work_of_a_script_does_not_grow_with_the_backlog(driver: Driver, pieces: int) -> None:
+    queue_up(driver, pieces * 10, "first", owners=10)
+    efforts(driver, pieces)  # Redis knows the scripts now
     counted = []
     for backlog in BACKLOGS:
         queue_up(driver, backlog, f"{backlog}", owners=10)
-        counted.append([sum(effort.values()) for effort in efforts(driver, units)])
+        counted.append(efforts(driver, pieces))
     small, large = counted
     driver.client.flushall()  # to forget so many tasks one by one takes long
     # One owner more or less in a claim, and the like, is no growth.
     assert [abs(many - few) <= 4 for few, many in zip(small, large, strict=True)] == [True] * len(small), counted
 
 
-def test_the_work_of_a_claim_grows_with_its_units_alone(driver: Driver) -> None:
+def test_the_work_of_a_claim_grows_with_its_pieces_alone(driver: Driver) -> None:
     queue_up(driver, 200, "t")
-    driver.claim(max_units=1)
-    one, sixteen = (sum(efforts(driver, units)[0].values()) for units in (1, 16))
-    assert sixteen - one <= 15 * 6
-
-
-def test_a_look_for_small_units_reads_those_that_it_passes_over_once(driver: Driver, redis_client: redis.Redis) -> None:
-    def look(units: int) -> int:
-        for _ in range(units):
-            driver.submit((1, 1))
-        made = commands(redis_client, lambda: taken.append(driver.claim(online_budget=50, small_only=True)))
-        assert len(taken[-1].units) == units
-        return sum(made.values())
-
-    taken: list[Claim] = []
-    for _ in range(12):
-        driver.submit(*[(8, 50)] * 2)
-    driver.claim(online_budget=50)
-    one, sixteen = look(1), look(16)
-    assert sixteen - one <= 15 * 9, "of the units that it took"
-
-
-def test_a_cancel_does_not_depend_on_the_size_of_the_task(driver: Driver, redis_client: redis.Redis) -> None:
-    small = driver.submit((1, 10)).task_id
-    large = driver.submit(*[(1, 10)] * 2000).task_id
-    driver.submit()
-    driver.cancel("unknown")  # the first call of a script sends all of it
-    counts = [commands(redis_client, lambda: driver.cancel(task_id)) for task_id in (small, large)]  # noqa: B023
-    assert counts[0] == counts[1]
-    assert sum(counts[0].values()) < 25
+    driver.claim(max_pieces=1)
+    one, sixteen = (efforts(driver, pieces)[0] for pieces in (1, 16))
+    assert sixteen - one <= 15 * 4
 
 
 def test_every_operation_is_one_round_trip(driver: Driver, redis_client: redis.Redis) -> None:
     def everything() -> None:
         task_id = driver.submit(deadline_in_ms=1000).task_id
         claim = driver.claim(linger_ms=10)
-        driver.run(operations.renew("m", claim.token, 1000))
-        driver.run(operations.want("m", task_id, 2000, shorten=False))
-        driver.commit(claim, [finished(unit) for unit in claim.units])
-        driver.release(claim)
-        driver.run(operations.leave("m", "w", warm=False))
-        driver.run(operations.abandon("m", "w"))
+        driver.run(beat("m", a_worker(), None, 5000, tokens=[claim.token], lease_ms=1000))
+        driver.run(want("m", task_id, 2000, gone=False))
+        driver.commit(claim)
+        driver.run(give_back("m", claim.token))
         driver.watch()
         driver.task(task_id)
         driver.result(task_id)
@@ -116,7 +87,7 @@ def test_every_operation_is_one_round_trip(driver: Driver, redis_client: redis.R
             everything()
             other.echo("end")
             sent = commands_of_clients(monitor)
-    assert sent == ["EVALSHA"] * 14
+    assert sent == [*["EVALSHA"] * 7, "HMGET", "HGETALL", *["EVALSHA"] * 3]
 
 
 def commands_of_clients(monitor: Monitor) -> list[str]:
@@ -131,61 +102,56 @@ def commands_of_clients(monitor: Monitor) -> list[str]:
     return sent
 
 
+def query(driver: Driver, number: int) -> str:
+    """Submits what somebody waits for: it may be joined, ends with its caller's patience, and its vector needs room."""
+    digest = f"{number:032x}"
+    return driver.submit(
+        alias=Alias(digest, digest, join=True),
+        deadline_in_ms=20_000,
+        ttl_ms=60_000,
+        answer_to=PROCESS,
+        admission=Admission(max_backlog_s=1e9, max_memory_percent=80, vector_bytes=1536),
+    ).task_id
+
+
+def costs(driver: Driver, numbers: range) -> dict[str, float]:
+    """Commands for each of so many queries that are claimed and committed together, by script."""
+    spent = {"submit": commands(driver.client, lambda: [query(driver, number) for number in numbers])}
+    held = []
+    spent["claim"] = commands(driver.client, lambda: held.append(driver.claim(max_pieces=len(numbers))))
+    spent["commit"] = commands(driver.client, lambda: driver.commit(held[0]))
+    return {script: sum(counts.values()) / len(numbers) for script, counts in spent.items()}
+
+
+@pytest.mark.parametrize(
+    ("together", "most"),
+    [(1, {"submit": 16, "claim": 18, "commit": 17}), (16, {"submit": 16, "claim": 5, "commit": 5})],
+)
+def test_a_query_costs_few_commands(
+    driver: Driver, redis_client: redis.Redis, together: int, most: dict[str, float]
+) -> None:
+    with Listener(redis_client, answers_channel(PROCESS)):
+        costs(driver, range(together))  # Redis knows the scripts now
+        found = costs(driver, range(together, 2 * together))
+    assert all(found[script] <= bound for script, bound in most.items()), found
+
+
 def test_a_queued_text_takes_little_memory(driver: Driver, redis_client: redis.Redis) -> None:
-    unit = NewUnit(items=1, cost=150, payload=b'["' + b"x" * 600 + b'"]')
-    driver.submit(units=[unit])
+    piece = NewPiece(items=1, cost=150, payload=b'["' + b"x" * 600 + b'"]')
+    driver.submit(pieces=[piece])
     before = redis_client.info("memory")["used_memory"]
     for _ in range(200):
-        driver.submit(units=[unit])
+        driver.submit(pieces=[piece])
     used = (redis_client.info("memory")["used_memory"] - before) / 200
-    assert used < 3000
-
-
-def test_the_keys_of_a_task_stay_compact(driver: Driver, redis_client: redis.Redis) -> None:
-    task_id = driver.submit(owner="someone", queue="sentence-transformers/all-MiniLM-L6-v2").task_id
-    assert redis_client.object("encoding", f"eq:task:{task_id}") in {b"ziplist", b"listpack"}
-    size = redis_client.memory_usage(f"eq:task:{task_id}")
-    assert size is not None
-    assert size < 600
+    assert used < 2500
 
 
 def test_ended_work_frees_its_texts(driver: Driver, redis_client: redis.Redis) -> None:
-    unit = NewUnit(items=1, cost=150, payload=b'["' + b"x" * 100_000 + b'"]')
-    task_id = driver.submit(units=[unit, unit]).task_id
-    full = redis_client.memory_usage(f"eq:units:{task_id}")
-    claim = driver.claim(max_units=1)
-    driver.commit(claim)
-    half = redis_client.memory_usage(f"eq:units:{task_id}")
-    assert full is not None
-    assert half is not None
-    assert half < full * 0.6
-    driver.work_off()
-    assert not redis_client.exists(f"eq:units:{task_id}", f"eq:back:{task_id}")
-
-
-def test_ended_tasks_are_announced_once_per_script(driver: Driver, redis_client: redis.Redis) -> None:
-    with Listener(redis_client, ENDED_CHANNEL) as listener:
-        one = driver.submit((1, 10), (1, 10), lane=Lane.BULK).task_id
-        two = driver.submit((1, 10), lane=Lane.BULK).task_id
-        claim = driver.claim()
-        assert listener.messages() == []
-        by_task = {unit.task_id + unit.unit_id: unit for unit in claim.units}
-        driver.commit(claim, [finished(by_task[one + "0"]), finished(by_task[two + "0"])])
-        assert listener.messages() == [two.encode()]
-        driver.commit(claim, [finished(by_task[one + "0"])])
-        driver.commit(claim, [finished(by_task[one + "1"])])
-        assert listener.messages() == [one.encode()]
-        driver.cancel(one)
-        assert listener.messages() == []
-
-
-@pytest.mark.parametrize("end", ["cancel", "forget", "expire"])
-def test_every_end_is_announced(driver: Driver, redis_client: redis.Redis, end: str) -> None:
-    task_id = driver.submit(deadline_in_ms=1000).task_id
-    with Listener(redis_client, ENDED_CHANNEL) as listener:
-        if end == "expire":
-            driver.advance(1000)
-            driver.watch()
-        else:
-            getattr(driver, end)(task_id)
-        assert listener.messages() == [task_id.encode()]
+    piece = NewPiece(items=1, cost=150, payload=b'["' + b"x" * 100_000 + b'"]')
+    key = task_key(driver.submit(pieces=[piece, piece]).task_id)
+    sizes = [redis_client.memory_usage(key) or 0]
+    for _ in range(2):
+        driver.commit(driver.claim(max_pieces=1))
+        sizes.append(redis_client.memory_usage(key) or 0)
+    assert sizes[1] < sizes[0] * 0.6
+    assert sizes[2] < 2000

@@ -52,10 +52,7 @@ async def ledger(pair: RedisGroup) -> AsyncIterator[AsyncLedger]:
 
 def new_task(**changed: object) -> NewTask:
     """One that a client relies on after the answer."""
-    pieces = [NewPiece(items=1, cost=10, payload=b'["t"]')]
-    return ledger_builders.new_task(
-        **{"task_id": f"task_{next(_numbers):05d}", "pieces": pieces, "listed": True, **changed}
-    )
+    return ledger_builders.new_task(**{"task_id": f"task_{next(_numbers):05d}", "listed": True, **changed})
 
 
 async def accepted(ledger: AsyncLedger, timeout_s: float = CALL_TIMEOUT_S) -> NewTask:
