@@ -34,7 +34,9 @@ def id_of(storage: Storage) -> str | None:
 
 def redis_id(given: str = "", *, replace: bool = False) -> Operation[str]:
     """The id in Redis, "" for none. `given` becomes it if there is none; with `replace` also if there is another."""
-    store: tuple[Command, ...] = ((("SET", STORAGE, given) if replace else ("SET", STORAGE, given, "NX")),) if given else ()
+    store: tuple[Command, ...] = (
+        ((("SET", STORAGE, given) if replace else ("SET", STORAGE, given, "NX")),) if given else ()
+    )
     return Operation(lambda replies: (replies[-1] or b"").decode(), commands=(*store, ("GET", STORAGE)))
 
 

@@ -6,12 +6,13 @@ import redis
 
 from stack.testing import PATIENCE_S, RedisServer, Roles, wait_until
 from tasks.documents.context import StepContext
-from tasks.documents.stepper import STEPS_STREAM, Stepper
-from tasks.ledger import DOCUMENTS, Ledger
-from tasks.process.wakeup import Wakeup
+from tasks.documents.stepper import Stepper
+from tasks.ledger import Ledger
+from tasks.ledger.redis_keys import STEPS_CHANNEL
 from tasks.records.ingestion_operations import create_ingestion
 from tasks.records.ingestions import NewIngestion, new_ingestion_id
 from tasks.storage.storage import NotStored, Storage
+from tasks.worker.idle_wait import Wakeup
 from tests.integration.documents.conftest import TRIAL, DocumentsClient
 from worker_config.settings import load_settings
 
@@ -79,7 +80,7 @@ def test_a_new_ingestion_wakes_a_stepper_that_has_nothing_to_do(redis_client: re
         (second if first.is_set() else first).set()
 
     context = StepContext(ledger, storage, load_settings(), send_bell=lambda _: None, stop=lambda: False)
-    stepper = Stepper(context, [note], every_s=3600, bell=Wakeup(ledger, DOCUMENTS, STEPS_STREAM))
+    stepper = Stepper(context, [note], every_s=3600, bell=Wakeup(ledger, STEPS_CHANNEL))
     stepper.start()
     assert first.wait(PATIENCE_S)
     ledger.run(create_ingestion(NewIngestion(new_ingestion_id(), "o", {"model": "m"}, 1000)))

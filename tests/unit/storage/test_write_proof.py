@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.embedding.rows import RowStore
+from tasks.worker.rows import RowStore
 from tasks.errors import StorageUnavailable
 from tasks.storage.row_file import UnitReference
 from tasks.storage.storage import Storage
