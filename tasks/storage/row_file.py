@@ -53,7 +53,7 @@ class UnitReference:
 def row_of(text: str, options: Mapping[str, Any], **kept: Any) -> bytes:
     """A row, without a line break: one text, and what is asked of its vector. `kept` is for whoever writes the row.
 
-    `options` has fields of `Options` and `input_type`, as far as they are not the defaults.
+    `options` has fields of `Options`, and `input_type`; those that are left out have their defaults.
     """
     return orjson.dumps({"text": text, "options": options, **kept})
 

@@ -145,3 +145,16 @@ def test_a_line_of_2048_long_texts_takes_as_long_as_it_takes(private_redis: Redi
         assert len(done["response"]["body"]["data"]) == len(texts)
         assert bulk.model.child_pid == child, "its process was ended while it worked"
         assert client.counter("lost_leases") == 0
+
+
+def test_a_text_that_kills_fails_its_line_and_no_other(private_redis: RedisServer, private_roles: Roles) -> None:
+    texts = [f"text {n}" for n in range(100)]
+    deadly = [*texts[:70], "!!kill!!", *texts[71:]]
+    with Bulk(private_roles, **QUICK) as bulk, private_redis.client() as connection:
+        batch = bulk.ended(bulk.create([line("before", texts), line("deadly", deadly), line("after", "a text")]))
+        assert [each["custom_id"] for each in bulk.lines(batch.output_file_id)] == ["before", "after"]
+        (failed,) = bulk.lines(batch.error_file_id)
+        error = failed["response"]["body"]["error"]
+        assert (failed["custom_id"], failed["response"]["status_code"]) == ("deadly", 422)
+        assert (error["code"], error["param"]) == ("worker_lost", "input[70]")
+        assert LedgerClient(Ledger(connection)).counter("failed_items") == 1

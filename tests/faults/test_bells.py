@@ -105,7 +105,7 @@ def test_a_lost_bell_is_noticed(private_roles: Roles, client: LedgerClient) -> N
     redis = client.ledger.client
     wait_until(lambda: redis.llen(queue), message="the bell")
     redis.delete(queue)
-    private_roles.worker(**(QUICK | {"heartbeat_s": 1}))
+    private_roles.worker(**QUICK)
     client.completed(task)
 
 
@@ -134,8 +134,7 @@ def test_a_message_that_is_no_bell_is_dropped_and_counted(
     broker.lpush(bell_queue(client.model), *NO_BELLS)
     broker.lpush(bell_queue(DOCUMENTS), *NO_BELLS)
     api = private_roles.api()
-    quick = QUICK | {"slice_s": 0.1}  # many bells, one after the other
-    workers = {client.model: private_roles.worker(**quick), DOCUMENTS: private_roles.documents(**quick)}
+    workers = {client.model: private_roles.worker(**QUICK), DOCUMENTS: private_roles.documents(**QUICK)}
     children = {queue: worker.child_pid for queue, worker in workers.items()}
     for queue, worker in workers.items():
         for each in LISTS:

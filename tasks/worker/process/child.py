@@ -6,7 +6,6 @@ its parent and stops it: Celery swallows exceptions of that signal and would go 
 
 import logging
 import os
-import signal
 import threading
 import time
 from collections.abc import Callable
@@ -20,7 +19,7 @@ from tasks.worker.process.ready_file import RunFolder
 from tasks.worker.process.stop import SharedPage, Stopping
 from worker_config.bell import BellThread
 from worker_config.celery_app import make_celery
-from worker_config.settings import CONFIGURATION_EXIT_CODE, Settings
+from worker_config.settings import Settings
 from worker_config.traces import Traces, open_traces
 
 _log = logging.getLogger(__name__)
@@ -144,17 +143,16 @@ class WorkerChild:
         except Stopping:
             os._exit(os.EX_OK)
         except self._role.refusals as error:
-            self._refuse(str(error))
+            self._shared.refuse_in_child(str(error))
         except BaseException as error:  # noqa: BLE001 - Celery would swallow it and go on without the role
-            self._refuse(f"the {self._role.title} cannot start: {type(error).__name__}: {error}")
+            self._shared.refuse_in_child(f"the {self._role.title} cannot start: {type(error).__name__}: {error}")
         self._shared.loaded = True
 
     def drain(self) -> None:
         """Body of the Celery task: a bell rang."""
         if self._served is None:
             # Impossible unless the signal was missed; every bell would be a lie.
-            self._refuse(f"the {self._role.title} was never made ready")
-            return
+            self._shared.refuse_in_child(f"the {self._role.title} was never made ready")
         self._served.wake(rang=True)
         self._served.wait_idle()
 
@@ -180,8 +178,3 @@ class WorkerChild:
             if self._shared.stopping():
                 os._exit(os.EX_OK)
             time.sleep(STOP_CHECK_S)
-
-    def _refuse(self, message: str) -> None:
-        self._shared.refuse(message, CONFIGURATION_EXIT_CODE)
-        os.kill(os.getppid(), signal.SIGTERM)
-        os._exit(CONFIGURATION_EXIT_CODE)

@@ -13,6 +13,7 @@ import warnings
 from types import FrameType
 from typing import Any, NoReturn
 
+import billiard
 import psutil
 from billiard.exceptions import WorkerLostError
 from celery import Celery, bootsteps, signals
@@ -38,6 +39,7 @@ from worker_config.subject import about_tasks
 
 _log = logging.getLogger(__name__)
 
+_SEMAPHORES = "/dev/shm"  # noqa: S108 - the C library has them there
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 MOST_LOADS = 3
 """Deaths of a child while it loads, one after the other, before the worker ends: whoever supervises it has pauses of
@@ -51,8 +53,7 @@ def main(role: Role, patience: Patience = DEFAULT_PATIENCE) -> int:
     try:
         settings = load_settings(role.command)
     except SettingsError as error:
-        write_refusal(f"embedq {role.command}", str(error))
-        return CONFIGURATION_EXIT_CODE
+        return _refused(role, str(error))
     logging.captureWarnings(capture=True)
     # Celery warns root about pickle; this app accepts JSON without data only.
     warnings.filterwarnings("ignore", category=SecurityWarning)
@@ -66,8 +67,11 @@ def run(role: Role, settings: Settings, patience: Patience) -> int:
     try:
         worker_id = folder.take()
     except OSError as error:
-        write_refusal(f"embedq {role.command}", f"EMBEDQ_RUN_DIR={settings.run_dir}: {error.strerror or error}")
-        return CONFIGURATION_EXIT_CODE
+        return _refused(role, f"EMBEDQ_RUN_DIR={settings.run_dir}: {error.strerror or error}")
+    try:
+        billiard.Semaphore()  # as Celery makes them, which would not say where they are
+    except OSError as error:
+        return _refused(role, f"{_SEMAPHORES} cannot be used: {error.strerror or error}. Mount a tmpfs there.")
     name_worker(worker_id)
     app = make_celery(settings, queues=(role.queue(settings),))
     deaths = Deaths(shared)
@@ -91,11 +95,14 @@ def run(role: Role, settings: Settings, patience: Patience) -> int:
         signal.signal(number, signal.SIG_IGN)
     refusal = shared.refusal()
     if refusal is not None:
-        message, code = refusal
-        write_refusal(f"embedq {role.command}", message)
-        return code
+        return _refused(role, *refusal)
     # A child that left before Celery had counted it in looks like a failed start; whoever asked for a stop got one.
     return 0 if shared.stopping() else int(parent.exitcode or 0)
+
+
+def _refused(role: Role, why: str, exit_code: int = CONFIGURATION_EXIT_CODE) -> int:
+    write_refusal(f"embedq {role.command}", why)
+    return exit_code
 
 
 class Deaths(logging.Filter):

@@ -35,12 +35,7 @@ class RunFolder:
         Raises:
             OSError: the folder cannot be made, or another worker uses it.
         """
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._lock = os.open(self._folder, os.O_RDONLY)
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise OSError(errno.EBUSY, "another worker uses this folder; give each worker its own") from None
+        self._take_lock()
         self._ready.unlink(missing_ok=True)
         self._alive.unlink(missing_ok=True)
         file, machine = self._folder / "worker", socket.gethostname()
@@ -50,6 +45,14 @@ class RunFolder:
         worker_id = f"{machine}:{secrets.token_hex(6)}"
         file.write_text(worker_id, encoding="utf-8")
         return worker_id
+
+    def _take_lock(self) -> None:
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._lock = os.open(self._folder, os.O_RDONLY)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise OSError(errno.EBUSY, "another worker uses this folder; give each worker its own") from None
 
     def leave(self) -> None:
         """Another worker may take the folder. The end of the process does the same."""
@@ -63,8 +66,12 @@ class RunFolder:
         self._write_ready()
 
     def keep_ready(self) -> None:
-        """Says it again where the file is gone; nothing before `set_ready` and after `clear_ready`."""
-        if self._facts and not self._ready.exists():
+        """Keeps the file young, or makes it again; nothing before `set_ready` and after `clear_ready`."""
+        if not self._facts:
+            return
+        try:
+            os.utime(self._ready)
+        except FileNotFoundError:
             self._write_ready()
 
     def clear_ready(self) -> None:
@@ -77,7 +84,8 @@ class RunFolder:
         try:
             self._alive.touch()
         except FileNotFoundError:
-            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self.leave()
+            self._take_lock()
             self._alive.touch()
 
     def is_ready(self) -> bool:

@@ -14,7 +14,7 @@ from redis.exceptions import RedisError
 from tasks.errors import RedisUnavailable, Unavailable
 from tasks.ledger.client import Ledger
 from tasks.ledger.durability import RedisFacts
-from tasks.ledger.heartbeat import Loading, loading
+from tasks.ledger.heartbeat import LoadingWorker, loading
 from tasks.worker.process.stop import Stopping
 
 T = TypeVar("T")
@@ -41,7 +41,7 @@ class LoadingNotice:
     def __init__(self, ledger: Ledger, queue: str, worker_id: str, model: str, source: str) -> None:
         self._ledger = ledger
         self._queue = queue
-        self._what = Loading(worker_id, socket.gethostname(), model, source, time.time())
+        self._what = LoadingWorker(worker_id, socket.gethostname(), model, source, time.time())
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._run, name="loading", daemon=True)
 

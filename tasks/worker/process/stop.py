@@ -1,8 +1,13 @@
 """What a Celery parent and its child tell one another. Celery itself does not tell a child about a shutdown."""
 
 import mmap
+import os
+import signal
 import struct
 from collections.abc import Iterable
+from typing import NoReturn
+
+from worker_config.settings import CONFIGURATION_EXIT_CODE
 
 _STOP, _LOADED, _EXIT_CODE, _BEATS, _TURNS, _DROPPED = range(6)
 _NUMBER = struct.Struct("@q")
@@ -69,6 +74,12 @@ class SharedPage:
         """Leaves the reason for which this worker cannot serve, and the code with which its parent is to exit."""
         self._write(_FAILURE, message)
         self._set(_EXIT_CODE, exit_code)
+
+    def refuse_in_child(self, message: str) -> NoReturn:
+        """Ends this process and its parent, which tells the reason and exits with the code for configuration errors."""
+        self.refuse(message, CONFIGURATION_EXIT_CODE)
+        os.kill(os.getppid(), signal.SIGTERM)
+        os._exit(CONFIGURATION_EXIT_CODE)
 
     def refusal(self) -> tuple[str, int] | None:
         """What was left so; None: nothing."""

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from bench.texts import passages, queries
-from tasks.embedding.speed import measure_rate
+from tasks.worker.claim_size import measure_rate
 from tasks.encoder.encode import encode
 from tasks.encoder.interface import Encoder, Float32Array, Text
 from tasks.encoder.load import load

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tasks.embedding.speed import lease_for
+from tasks.worker.claim_size import lease_for
 from tasks.encoder.encode import encode
 from tasks.encoder.interface import Encoder, ModelLoadError, Text
 from tasks.encoder.load import load

@@ -18,7 +18,7 @@ def done() -> Vector:
 
 
 def test_a_row_has_one_text_and_what_is_asked_of_it_and_the_first_says_whose_it_is() -> None:
-    body = EmbeddingsBody(input=["a", "b"], dimensions=2, normalize=True, user="eve", encoding_format="base64")
+    body = EmbeddingsBody(input=["a", "b"], dimensions=2, user="eve", encoding_format="base64")
     assert [orjson.loads(row) for row in rows_of_line("id", body)] == [
         {"text": "a", "options": {"dimensions": 2}, "line": ["id", True]},
         {"text": "b", "options": {"dimensions": 2}},
