@@ -267,7 +267,6 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation("no successor is enqueued", "ingestion_move.lua", "ipairs(enqueue(FIRST + 3))", "ipairs({})", quick=True),
     Mutation("a successor in its predecessor's queue", "shared/enqueue.lua", "    use_queue(t.queue)\n", ""),
-    Mutation("a queue is left to a successor", "shared/enqueue.lua", "  use_queue(own)\n", ""),
     Mutation(
         "a successor replaces what is there",
         "shared/enqueue.lua",

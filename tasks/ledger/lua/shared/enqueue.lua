@@ -74,9 +74,10 @@ local function store_task(t, write)
 end
 -- Successors: tasks of work that was let in long ago, so they are not judged again. They are named from ARGV[at] on,
 -- for each: JSON {id queue lane owner ttl options vector_bytes wakes trace}, number of units, then per unit items cost payload.
--- Each is stored in its own queue, unless it is there. Returns the queues for which a bell is due.
+-- Each is stored in its own queue, unless it is there. Returns the queues for which a bell is due. The script's queue is then
+-- that of the last one.
 local function enqueue(at)
-  local bells, own = {}, QUEUE
+  local bells = {}
   while ARGV[at] do
     local t = cjson.decode(ARGV[at])
     t.units, t.at = tonumber(ARGV[at + 1]), at + 2
@@ -90,6 +91,5 @@ local function enqueue(at)
     if ready() > 0 and wake() == 1 then bells[#bells + 1] = t.queue end
     at = at + 2 + 3 * t.units
   end
-  use_queue(own)
   return bells
 end
