@@ -92,7 +92,9 @@ class LedgerClient:
         """A counter that workers tell with their heartbeats, once they have told what they have done until now."""
         for _ in range(2):  # the first one that is seen may have begun before
             before = self._beats()
-            wait_until(lambda seen=before: seen.keys() <= self._beats(later_than=seen).keys(), message="a beat of each worker")
+            wait_until(
+                lambda seen=before: seen.keys() <= self._beats(later_than=seen).keys(), message="a beat of each worker"
+            )
         return self.counter(name)
 
     def _beats(self, later_than: dict[bytes, float] | None = None) -> dict[bytes, float]:
