@@ -12,6 +12,7 @@ from tasks.errors import EmbedqError
 from tasks.ledger.redis_keys import DOCUMENTS
 from tasks.worker.process import parent
 from tasks.worker.process.child import Role
+from tasks.worker.process.hangs import DEFAULT_PATIENCE, Patience
 
 _PR_SET_DUMPABLE = 4
 
@@ -34,10 +35,10 @@ def hide_environment() -> None:
         ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
-def main() -> int:
+def main(patience: Patience = DEFAULT_PATIENCE) -> int:
     """Entry point."""
     hide_environment()
-    return parent.main(DOCUMENTS_WORKER)
+    return parent.main(DOCUMENTS_WORKER, patience)
 
 
 if __name__ == "__main__":

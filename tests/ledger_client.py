@@ -1,6 +1,8 @@
 """Submitting to the ledger as the web tier does, and reading what became of it, without HTTP."""
 
 from collections.abc import Sequence
+from functools import partial
+from typing import Any
 
 from stack.testing import wait_until
 from tasks.item import Options
@@ -91,15 +93,17 @@ class LedgerClient:
     def told(self, name: str) -> int:
         """A counter that workers tell with their heartbeats, once they have told what they have done until now."""
         for _ in range(2):  # the first one that is seen may have begun before
-            before = self._beats()
-            wait_until(
-                lambda seen=before: seen.keys() <= self._beats(later_than=seen).keys(), message="a beat of each worker"
-            )
+            later = partial(self._later, self._beats())
+            wait_until(later, message="a beat of each worker")
         return self.counter(name)
 
-    def _beats(self, later_than: dict[bytes, float] | None = None) -> dict[bytes, float]:
-        beats = dict(self.ledger.client.zrange(queue_key(self.model, "workers"), 0, -1, withscores=True))
-        return {worker: at for worker, at in beats.items() if later_than is None or at > later_than.get(worker, 0)}
+    def _beats(self) -> dict[bytes, float]:
+        live: Any = self.ledger.client.zrange(queue_key(self.model, "workers"), 0, -1, withscores=True)
+        return dict(live)
+
+    def _later(self, before: dict[bytes, float]) -> bool:
+        now = self._beats()
+        return all(now.get(worker, 0) > at for worker, at in before.items())
 
     def counter(self, name: str) -> int:
         """A counter of the ledger, 0 before its first count."""

@@ -169,7 +169,7 @@ def _reader(
             states = [State(name) for name in names]
             read_some = list_tasks(owner, limit=most, after=behind or "", states=states, look=look)
             part = await ledger.run(read_some)
-            return ListPage(part.entries, part.until, part.more)
+            return ListPage(part.tasks, part.until, part.more)
         ids, more = await ledger.run(_LIST[kind](owner, after=behind, limit=most))
         found = list[batches.Batch | ingestions.Ingestion]()
         for start in range(0, len(ids), _AT_ONCE):

@@ -66,9 +66,11 @@ class PieceCutter:
 
     Args:
         max_cost: estimated tokens of one piece.
+        max_items: texts of one piece; None: `PIECE_TEXTS`.
     """
 
-    def __init__(self, max_cost: int) -> None:
+    def __init__(self, max_cost: int, max_items: int | None = None) -> None:
+        self._max_items = max_items or PIECE_TEXTS
         self._max_cost = max_cost
         self._first = self._items = self._cost = 0
         self._full: list[tuple[int, int, int]] = []
@@ -80,7 +82,7 @@ class PieceCutter:
 
     def add(self, text_cost: int) -> None:
         """Takes the next text."""
-        if self._items and (self._items >= PIECE_TEXTS or self._cost + text_cost > self._max_cost):
+        if self._items and (self._items >= self._max_items or self._cost + text_cost > self._max_cost):
             self._full.append((self._first, self._items, self._cost))
             self._first += self._items
             self._items = self._cost = 0
@@ -88,9 +90,9 @@ class PieceCutter:
         self._cost += text_cost
 
 
-def cut_texts(texts: Sequence[str], *, max_tokens: int, max_cost: int) -> list[NewPiece]:
+def cut_texts(texts: Sequence[str], *, max_tokens: int, max_cost: int, max_items: int | None = None) -> list[NewPiece]:
     """Pieces of consecutive texts. `max_tokens` is the most that the model reads of one text."""
-    cutter = PieceCutter(max_cost)
+    cutter = PieceCutter(max_cost, max_items)
     for text in texts:
         cutter.add(cost(text, max_tokens))
     return [

@@ -56,7 +56,7 @@ def now_ms(connection: redis.Redis) -> int:
 async def test_who_is_too_busy_for_several_rounds_knows_nothing_of_redis(private_redis: RedisServer) -> None:
     settings = load_settings(redis_url=private_redis.url, served_name=MODEL)
     patient = AsyncLedger.connect(private_redis.url)
-    ledger = AsyncLedger.connect(private_redis.url, lag_s=lambda: 1.0, round_trip_s=0.05)
+    ledger = AsyncLedger.connect(private_redis.url, lag_s=lambda: 1.0)
     models, bells = ServedModels(settings), BellThread(make_celery(settings), lambda _model, _sent: None)
     await LedgerWatch(patient, models, bells).look()
     ledger_watch = LedgerWatch(ledger, models, bells)

@@ -1,6 +1,6 @@
 """A job that takes long: sending a large file to a slow bucket is work, and its owner pays for the time."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -25,9 +25,7 @@ PATIENCE_S, PIECE_S, PIECES = 10, 8, 5
 
 
 @contextmanager
-def stream(
-    redis_client: "redis.Redis", storage: str, progress: Progress, **changed: Callable[[], float]
-) -> Iterator[Streams]:
+def stream(redis_client: "redis.Redis", storage: str, progress: Progress, **changed: Any) -> Iterator[Streams]:
     """One stream of jobs."""
     ledger = Ledger(redis_client)
     stopped = [False]

@@ -7,7 +7,7 @@ import redis
 from stack.testing import PATIENCE_S, RedisServer, Roles, wait_until
 from tasks.documents.context import StepContext
 from tasks.documents.stepper import Stepper
-from tasks.ledger import Ledger
+from tasks.ledger.client import Ledger
 from tasks.ledger.redis_keys import STEPS_CHANNEL
 from tasks.records.ingestion_operations import create_ingestion
 from tasks.records.ingestions import NewIngestion, new_ingestion_id

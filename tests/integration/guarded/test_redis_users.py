@@ -13,7 +13,7 @@ from kombu.exceptions import OperationalError
 
 from stack.testing import wait_until
 from tasks.errors import RedisUnavailable
-from tasks.ledger import Ledger, operations
+from tasks.ledger.client import Ledger
 from tasks.worker.process.register import warn_about_durability
 from tests.integration.guarded.certificates import Authority
 from tests.integration.guarded.conftest import Guarded

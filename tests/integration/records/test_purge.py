@@ -126,7 +126,7 @@ def test_a_worker_that_has_a_job_of_it_commits_nothing(driver: Driver, storage: 
     key(driver, "ann")
     batch_id = batch_of(driver, "ann")
     documents = Driver(driver.client, DOCUMENTS)
-    job = driver.submission(task_id=f"{batch_id}-validate", queue=DOCUMENTS, lane=Lane.BULK, owner="ann", listed=True)
+    job = driver.new_task(task_id=f"{batch_id}-validate", queue=DOCUMENTS, lane=Lane.BULK, owner="ann", listed=True)
     driver.run(submit(job))
     claim = documents.claim()
     mark(driver, "ann")

@@ -8,7 +8,7 @@ import pytest
 from api.served_models import ServedModels
 from api.waiting.why_waiting import Record, Seen, waiting_of
 from tasks.item import Options
-from tasks.ledger.heartbeat import Loading
+from tasks.ledger.heartbeat import LoadingWorker
 from tasks.ledger.overview import Account, Queue
 from tasks.ledger.redis_keys import DOCUMENTS
 from tasks.ledger.task import Lane, State, Task
@@ -142,7 +142,7 @@ def test_without_a_worker_nothing_else_matters(since_ms: int | None, message: st
 
 
 def test_a_worker_that_loads_is_told() -> None:
-    loading = Loading("w", "h", "org/m", "the hub", since=(NOW_MS - HOUR_MS) / 1000)
+    loading = LoadingWorker("w", "h", "org/m", "the hub", since=(NOW_MS - HOUR_MS) / 1000)
     queue = dataclasses.replace(absent("m"), loading=(loading,))
     assert answer(task(), seen(queue, t=task())) == (
         "model_loading",

@@ -27,7 +27,7 @@ def decoded(input_: Any, **settings: Any) -> list[str]:
 
 
 def texts(stored: NewTask) -> list[str]:
-    return [text for unit in stored.units for text in orjson.loads(unit.payload)]
+    return [text for unit in stored.pieces for text in orjson.loads(unit.payload)]
 
 
 def numbers(text: str) -> list[int]:

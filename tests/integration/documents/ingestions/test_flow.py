@@ -140,7 +140,7 @@ def test_an_older_sync_that_ends_later_leaves_what_a_newer_run_has_seen(
     hands.until(lambda: hands.ingestion(older).status is S.FINALIZING)
     hands.step()
     finish = hands.claim(DOCUMENTS, 1)
-    assert len(finish.units) == 1
+    assert len(finish.pieces) == 1
     made = hands.texts({"a": "first", "b": "second"}, mode=newer)
     if closed:
         hands.work()

@@ -10,15 +10,17 @@ from redis import ResponseError
 from tasks.documents.ingestions import ending
 from tasks.documents.ingestions.steps import IngestionSteps
 from tasks.documents.ingestions.tools import TOOLS
+from tasks.documents.purging import sweep_owners
 from tasks.ledger.cancel import forget
 from tasks.ledger.client import Ledger
 from tasks.ledger.redis_keys import DOCUMENTS
+from tasks.ledger.scripts import SCRIPTS
 from tasks.ledger.task import State
+from tasks.records.api_keys import Key, Scope, make_key
 from tasks.records.ingestion_operations import cancel_ingestion, resume_ingestion
 from tasks.records.ingestions import Ingestion, IngestionFault, IngestionStatus, PageStage
-from tasks.records.purge import close_account, remove_record, sweep_owner
+from tasks.records.store import new_change
 from tests.integration.documents.ingestions.hands import IngestionHands, nothing_is_left
-from tests.integration.ledger.scripts import SCRIPTS
 
 S = IngestionStatus
 TEXTS = {"a": "first", "b": "second", "c": "third"}
@@ -137,13 +139,11 @@ def test_of_a_cancelled_ingestion_only_a_load_is_taken_in(hands: IngestionHands,
 def test_what_a_job_has_left_for_a_purged_ingestion_is_gone(hands: IngestionHands, job: str) -> None:
     made = left(hands, job)
     seen = hands.ingestion(made)
-    swept = hands.ledger.run(sweep_owner("anonymous"))
+    key = Key(name="anonymous", owner="anonymous", digests=(), scopes=frozenset({Scope.READ}), created=1)
+    assert hands.ledger.run(make_key(key.revoke(2.0).purge(2.0), new_change()))
+    sweep_owners(hands.storage, hands.ledger)
     hands.steps.step(hands.step_context, seen)
-    assert hands.open_tasks() == []
-    for record in swept.records:
-        assert hands.ledger.run(remove_record(record))
-    hands.ledger.run(close_account("anonymous"))
-    hands.steps.step(hands.step_context, seen)
+    hands.step()
     assert (hands.open_tasks(), hands.work_documents(), hands.work_model()) == ([], 0, 0)
 
 
