@@ -41,6 +41,7 @@ def leaked_keys(client: redis.Redis) -> list[str]:
 
     Every role must have stopped before: a live worker rightly holds keys.
     """
+    client.config_set("maxmemory", 0)  # a test may have filled it
     _forget_tasks(client)
     _remove_records(client)
     _watch_far_future(client)

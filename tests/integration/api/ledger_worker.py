@@ -14,12 +14,14 @@ from tasks.item import TextError
 from tasks.ledger.claim import Claim, ClaimRequest, claim
 from tasks.ledger.client import Ledger
 from tasks.ledger.commit import commit
-from tasks.ledger.heartbeat import Worker, join
+from tasks.ledger.heartbeat import Worker, beat, join
+from tasks.ledger.overview import took_counts
 from tasks.ledger.task import Outcome, OutcomeKind, Piece
 from tasks.model import Model
 
 DIMENSION = 4
 MAX_TOKENS = 128
+TTL_MS = 600_000
 _QUICK_S, _IDLE_S = 0.002, 0.02
 """Between two claims: one that finds nothing for a while claims more seldom, and leaves the processor to others."""
 
@@ -62,7 +64,11 @@ class LedgerWorker:
 
     def announce(self) -> None:
         """Says that it has loaded the model and lives for ten minutes."""
-        worker = Worker(
+        self.ledger.run(join(self.model, self._worker, entry(self.model, self.aliases), TTL_MS))
+
+    @property
+    def _worker(self) -> Worker:
+        return Worker(
             id=self.id,
             pid=1,
             host="here",
@@ -74,15 +80,20 @@ class LedgerWorker:
             tokens=5,
             padded_tokens=6,
         )
-        self.ledger.run(join(self.model, worker, entry(self.model, self.aliases), 600_000))
 
     def work(self, max_pieces: int = 1000) -> int:
         """Claims once and commits what it got; the number of pieces."""
         taken = self._claim(max_pieces)
         outcomes = [self._encode(piece) for piece in taken.pieces]
         if outcomes:
-            self.ledger.run(commit(self.model, taken.token, outcomes))
+            reply = self.ledger.run(commit(self.model, taken.token, outcomes))
+            self._tell(took_counts(reply.completed))
         return len(outcomes)
+
+    def _tell(self, counts: Mapping[str, int]) -> None:
+        """As a heartbeat does, without its model, which a test may have exchanged."""
+        if counts:
+            self.ledger.run(beat(self.model, self._worker, None, TTL_MS, counts=counts))
 
     @contextlib.contextmanager
     def serving(self) -> Iterator[None]:

@@ -7,6 +7,7 @@ from hashlib import sha256
 from typing import Any
 
 import httpx
+import msgpack
 import pytest
 
 from stack.testing import RedisServer, wait_until
@@ -117,7 +118,9 @@ def test_too_many_open_batches_are_429_and_say_when_to_come_back(serve: Callable
 
 def test_a_full_redis_takes_no_new_batch(client: httpx.Client, ledger: Ledger) -> None:
     def refused() -> httpx.Response | None:
-        ledger.client.set("eq:memory", "900 1000", px=60_000)  # the watchdog may look at the real one in between
+        ledger.client.set(
+            "eq:memory", msgpack.packb({"used": 900, "limit": 1000}), px=60_000
+        )  # the watchdog may look at the real one in between
         answer = client.post("/v1/batches", json=GOOD)
         return answer if answer.status_code != 200 else None
 
