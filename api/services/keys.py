@@ -54,8 +54,11 @@ class KeyService:
         return Page[ShownKey].of([ShownKey.model_validate(key) for key in keys], more=False, name="name")
 
     async def read(self, name: str) -> ShownKey:
-        """One key; of a purged one, what is left. Raises `NotFound`, `Conflict`, `RedisUnavailable`."""
-        fixed = self._keys.environment.get(name)
+        """One key, or the mark of a purged name. Raises `NotFound`, `Conflict`, `RedisUnavailable`."""
+        await self._keys.refresh_now()
+        marks = [mark for mark in self._keys.marks if mark.name == name and name not in self._keys.stored_as]
+        newest = max(marks, key=lambda mark: mark.purged or 0.0, default=None)
+        fixed = newest or self._keys.environment.get(name)
         return await self._shown(fixed or _known((await self._current(name))[0]))
 
     async def _shown(self, key: Key) -> ShownKey:
@@ -206,8 +209,8 @@ class KeyService:
         """Gives an owner who has no key in Redis a mark."""
         mark = Mark.of(key, now_s)
         await self._ledger.run(make_key(mark, new_change()))  # somebody else may have been first
-        await self._keys.refresh()
-        return await self._shown(mark)
+        await self._keys.refresh_now()
+        return await self._shown(next((one for one in self._keys.marks if one.owner == mark.owner), mark))
 
     async def _change(self, name: str, edit: Callable[[Key, float], Key], *, secret: bool = False) -> Key:
         """Stores what `edit` makes of a key and of the present time.

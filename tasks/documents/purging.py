@@ -38,12 +38,13 @@ def _sweep_owner(storage: Storage, ledger: Ledger, last: Stored[Key], key: Key, 
     owner = key.owner
     for remove in (_end_jobs, _forget_tasks):
         remove(ledger, owner)
-    for one in ledger.run(files.list_files(owner, limit=_AT_ONCE)).records:
-        if not may_go_on():
-            return
-        if one.record is not None:
-            storage.delete(one.record.stored)  # before the record, which is what leads to it
-        ledger.run(files.delete_file(one.id))
+    for of in (owner, files.uploads_of(owner)):
+        for one in ledger.run(store.listed(files.FileRecord, of, limit=_AT_ONCE)).records:
+            if not may_go_on():
+                return
+            if one.record is not None:
+                storage.delete(one.record.stored)  # before the record, which is what leads to it
+            ledger.run(files.delete_file(one.id))
     for folder in datasets.folders_of(owner):
         if not may_go_on():
             return

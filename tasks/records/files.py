@@ -76,7 +76,7 @@ class FileRecord(Record):
 
     def place(self) -> Place:
         """It counts by number and by bytes."""
-        lists = (self.owner,) if self.is_stored else ()
+        lists = (self.owner if self.is_stored else uploads_of(self.owner),)
         return Place(self.owner, {"stored": self.size_bytes, "files": 1}, lists, litter=self.stored)
 
     @property
@@ -85,6 +85,11 @@ class FileRecord(Record):
         if not self.is_stored:
             return UPLOAD_MS
         return store.FOR_EVER if self.expires_ms is None else max(1, self.expires_ms - self.created_ms)
+
+
+def uploads_of(owner: str) -> str:
+    """The list of what an owner uploads."""
+    return f"@uploading:{owner}"
 
 
 def stored_name(file_id: str, fence: str = "") -> str:
