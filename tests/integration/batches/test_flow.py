@@ -12,6 +12,7 @@ from tasks.documents.batches.steps import step
 from tasks.documents.sweep import RARELY_S
 from tasks.errors import NotStored
 from tasks.item import TextError
+from tasks.ledger import task
 from tasks.ledger.client import Ledger
 from tasks.ledger.heartbeat import watch
 from tasks.ledger.read import read_result
@@ -279,7 +280,10 @@ def test_a_model_exchanged_after_the_window_leaves_what_was_done(hands: Hands) -
     assert {line["error"]["code"] for line in hands.lines(batch.error_file_id)} == {"batch_expired"}
 
 
-def test_a_batch_that_takes_longer_than_it_is_kept_afterwards(redis_url: str, tmp_path: Path) -> None:
+def test_a_batch_that_takes_longer_than_it_is_kept_afterwards(
+    redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(task, "PIECE_TEXTS", 4)
     ledger = Ledger.connect(redis_url)
     hands = Hands(ledger, tmp_path / "storage", batch_ttl_s=0.001)
     batch_id = half_way(hands, output_expires_s=3600)
