@@ -304,7 +304,8 @@ def test_what_comes_after_the_end_goes_with_the_record(hands: Hands) -> None:
     for batch_id in (ended, "batch_forgotten"):
         hands.storage.write(f"batches/{batch_id}/parts/late", b"x")
     assert hands.sweep() == 0
-    hands.sweep(after_s=HOUR_MS / 1000 + 2 * GRACE_S)
+    hands.sweep(after_s=HOUR_MS / 1000 + GRACE_S)  # the record goes, and a minute later what it led to
+    hands.sweep(after_s=HOUR_MS / 1000 + 3 * GRACE_S)
     assert {found.name.split("/")[1] for found in hands.storage.stored("batches")} == {running, "batch_forgotten"}
 
 
