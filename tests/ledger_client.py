@@ -86,13 +86,18 @@ class LedgerClient:
     def told(self, name: str) -> int:
         """A counter that workers tell with their heartbeats, once they have told what they have done until now."""
         for _ in range(2):  # the first one that is seen may have begun before
-            before = self._beats()
-            wait_until(lambda seen=before: seen.keys() <= self._beats(later_than=seen).keys(), message="a beat of each worker")
+            self._wait_for_beats(self._beats())
         return self.counter(name)
 
-    def _beats(self, later_than: dict[bytes, float] | None = None) -> dict[bytes, float]:
-        beats = dict(self.ledger.client.zrange(queue_key(self.model, "workers"), 0, -1, withscores=True))
-        return {worker: at for worker, at in beats.items() if later_than is None or at > later_than.get(worker, 0)}
+    def _beats(self) -> dict[bytes, float]:
+        return dict(self.ledger.client.zrange(queue_key(self.model, "workers"), 0, -1, withscores=True))
+
+    def _wait_for_beats(self, before: dict[bytes, float]) -> None:
+        def all_beat() -> bool:
+            now = self._beats()
+            return all(now.get(worker, at) > at for worker, at in before.items())
+
+        wait_until(all_beat, message="a beat of each worker")
 
     def counter(self, name: str) -> int:
         """A counter of the ledger, 0 before its first count."""

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tasks.worker.rows import RowStore
 from tasks.errors import StorageUnavailable
 from tasks.storage.row_file import UnitReference
 from tasks.storage.storage import Storage
 from tasks.storage.write_proof import PROBE_EVERY_S, WriteProof
+from tasks.worker.rows import RowStore
 from tests.ledger_builders import model_entry
 
 A, B = "batches/batch_a", "batches/batch_b"
