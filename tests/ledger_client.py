@@ -1,6 +1,7 @@
 """Submitting to the ledger as the web tier does, and reading what became of it, without HTTP."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from stack.testing import wait_until
 from tasks.item import Options
@@ -90,7 +91,8 @@ class LedgerClient:
         return self.counter(name)
 
     def _beats(self) -> dict[bytes, float]:
-        return dict(self.ledger.client.zrange(queue_key(self.model, "workers"), 0, -1, withscores=True))
+        beats: Any = self.ledger.client.zrange(queue_key(self.model, "workers"), 0, -1, withscores=True)
+        return dict(beats)
 
     def _wait_for_beats(self, before: dict[bytes, float]) -> None:
         def all_beat() -> bool:
