@@ -198,7 +198,7 @@ def item_codes() -> set[str]:
     ]
     made = [call for call in calls if isinstance(call.func, ast.Name) and call.func.id == "ItemError"]
     firsts = [call.args[0] for call in made if call.args and isinstance(call.args[0], ast.Constant)]
-    return {str(first.value) for first in firsts} | set(re.findall(r'\[%s,"(\w+)"', LUA))
+    return {str(first.value) for first in firsts} | set(re.findall(r'\[%d,"(\w+)"', LUA))
 
 
 def test_every_error_of_an_item_is_described() -> None:
