@@ -80,7 +80,7 @@ ONLY_IN = {
         "tasks/ledger/**",
         "tasks/process/**",
         "tasks/drain/**",
-        "worker_config/redis_url.py",
+        "worker_config/redis_connection.py",
     ),
     "asyncpg": ("tasks/documents/sinks/**",),
     "sqlite3": ("tasks/documents/**",),
