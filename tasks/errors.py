@@ -110,7 +110,6 @@ class Invalid(CodedError):
         "empty_input": Code("Empty input"),
         "too_many_inputs": Code("Too many inputs"),
         "input_too_large": Code("Input too large"),
-        "input_too_long": Code("Input too long"),
         "body_too_complex": Code("Body too complex"),
         "invalid_http": Code("Invalid HTTP"),
         "invalid_file_format": Code("Invalid file"),

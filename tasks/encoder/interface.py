@@ -1,6 +1,6 @@
 """What an encoder is: its values (all frozen), its methods, and what can go wrong with it as a whole.
 
-`transformer.py` and `fake.py` implement it. What goes wrong with one text is an `ItemError`, not an exception.
+`transformer.py` and `fake.py` implement it. What goes wrong with one text is a `TextError`, not an exception.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol, Self, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from tasks.item import ItemError, Options
+from tasks.item import Options, TextError
 from tasks.model import Model
 from tasks.unshown import unshown
 
@@ -39,7 +39,7 @@ class Vector(NamedTuple):
     vector: Float32Array | None
     tokens: int
     truncated: bool
-    error: ItemError | None = None
+    error: TextError | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 
 from tasks.errors import SchemaMismatch
-from tasks.item import ItemError, Options
+from tasks.item import Options, TextError
 from tasks.ledger.packed import record_of
 from tasks.ledger.redis_keys import REFERENCES, SCHEMA, SCHEMA_VERSION, queue_key, task_key
 from tasks.ledger.scripts import Operation
@@ -117,7 +117,7 @@ def result_of(task_id: str, fields: Mapping[bytes, bytes]) -> Result | None:
     if task is None:
         return None
     pieces: list[StoredPiece] = []
-    errors: dict[int, ItemError] = {}
+    errors: dict[int, TextError] = {}
     truncated: list[int] = []
     for name, value in fields.items():
         if name[:1] == b"v":
@@ -125,7 +125,7 @@ def result_of(task_id: str, fields: Mapping[bytes, bytes]) -> Result | None:
             pieces.append(StoredPiece(int(first), int(items), value))
         elif name[:1] == b"x":
             extra = orjson.loads(value)
-            errors |= {index: ItemError(code, message) for index, code, message in extra["errors"]}
+            errors |= {index: TextError(code, message) for index, code, message in extra["errors"]}
             truncated += extra["truncated"]
     return Result(task, sorted(pieces), errors, frozenset(truncated))
 
