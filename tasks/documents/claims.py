@@ -8,7 +8,7 @@ from tasks.documents.context import JobContext, Pace
 from tasks.documents.jobs import Job
 from tasks.documents.rounds import place_of
 from tasks.errors import DiskFull, EmbedqError, InternalError, StorageUnavailable, Unavailable
-from tasks.item import ItemError
+from tasks.item import TextError
 from tasks.ledger.claim import Claim
 from tasks.ledger.client import Ledger
 from tasks.ledger.task import Outcome, OutcomeKind, Piece
@@ -141,4 +141,4 @@ def _described(piece: Piece, outcome: Outcome) -> SpanAttributes:
 
 def failed_job(piece: Piece, error: EmbedqError) -> Outcome:
     """The outcome of a job that cannot be done."""
-    return Outcome(piece, OutcomeKind.JOB, b"", errors={piece.first: ItemError(error.code, error.detail)})
+    return Outcome(piece, OutcomeKind.JOB, b"", errors={piece.first: TextError(error.code, error.detail)})

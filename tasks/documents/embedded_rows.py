@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from tasks.errors import NotStored
-from tasks.item import ItemError, Vector
+from tasks.item import TextError, Vector
 from tasks.ledger.task import Committed, CommittedUnit
 from tasks.storage.row_file import Places
 from tasks.storage.storage import Storage
@@ -13,7 +13,7 @@ from tasks.storage.vector_part import PartReference, read_part
 
 _ROWS_AT_ONCE = 64
 
-EmbeddedRow: TypeAlias = tuple[int, bytes, Vector | ItemError]
+EmbeddedRow: TypeAlias = tuple[int, bytes, Vector | TextError]
 """Number, line and outcome: what became of its text, or why nothing did."""
 
 
@@ -35,9 +35,9 @@ class EmbeddedRows:
     index: str
     rows: int
     embedded: Committed
-    unanswered: ItemError
+    unanswered: TextError
     progress: Callable[[], None]
-    lost: ItemError | None = None
+    lost: TextError | None = None
 
     def __iter__(self) -> Iterator[EmbeddedRow]:
         """Every row in order, each once.
@@ -59,7 +59,7 @@ class EmbeddedRows:
         for offset, (line, outcome) in enumerate(zip(lines, outcomes, strict=True)):
             yield unit.first + offset, line, outcome
 
-    def _outcomes(self, unit: CommittedUnit) -> Sequence[Vector | ItemError]:
+    def _outcomes(self, unit: CommittedUnit) -> Sequence[Vector | TextError]:
         try:
             rows = read_part(self.storage, PartReference.from_json(unit.data))
         except NotStored:

@@ -1,6 +1,6 @@
 """What an encoder is: its values (all frozen), its methods, and what can go wrong with it as a whole.
 
-`transformer.py` and `fake.py` implement it. What goes wrong with one text is an `ItemError`, not an exception.
+`transformer.py` and `fake.py` implement it. What goes wrong with one text is a `TextError`, not an exception.
 """
 
 from collections.abc import Mapping, Sequence

@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 
 from tasks.errors import SchemaMismatch
-from tasks.item import ItemError, Options
+from tasks.item import Options, TextError
 from tasks.ledger.packed import record_of
 from tasks.ledger.redis_keys import REFERENCES, SCHEMA, SCHEMA_VERSION, queue_key, task_key
 from tasks.ledger.scripts import Operation
@@ -117,7 +117,7 @@ def result_of(task_id: str, fields: Mapping[bytes, bytes]) -> Result | None:
     if task is None:
         return None
     pieces: list[StoredPiece] = []
-    errors: dict[int, ItemError] = {}
+    errors: dict[int, TextError] = {}
     truncated: list[int] = []
     for name, value in fields.items():
         if name[:1] == b"v":
@@ -125,7 +125,7 @@ def result_of(task_id: str, fields: Mapping[bytes, bytes]) -> Result | None:
             pieces.append(StoredPiece(int(first), int(items), value))
         elif name[:1] == b"x":
             extra = orjson.loads(value)
-            errors |= {index: ItemError(code, message) for index, code, message in extra["errors"]}
+            errors |= {index: TextError(code, message) for index, code, message in extra["errors"]}
             truncated += extra["truncated"]
     return Result(task, sorted(pieces), errors, frozenset(truncated))
 
@@ -133,22 +133,30 @@ def result_of(task_id: str, fields: Mapping[bytes, bytes]) -> Result | None:
 # ---- what is written once --------------------------------------------------------------------------------------------
 
 
-def check_schema() -> Operation[None]:
-    """Claims an empty Redis for this version of the data model.
+def read_schema() -> Operation[bool]:
+    """Whether this Redis is one of this version of the data model; False: it is empty. It writes nothing.
 
     Raises on reading:
         SchemaMismatch: another version's data is there.
     """
+    return Operation(_of_this_version, commands=(("GET", SCHEMA),))
 
-    def read(replies: list[Any]) -> None:
-        version = int(replies[1])
-        if version != SCHEMA_VERSION:
-            raise SchemaMismatch(
-                f"This Redis holds embedq data of schema {version}; this version needs {SCHEMA_VERSION}. "
-                f"Use an empty Redis database (EMBEDQ_REDIS_URL), or the version that wrote this one."
-            )
 
-    return Operation(read, commands=(("SET", SCHEMA, SCHEMA_VERSION, "NX"), ("GET", SCHEMA)))
+def check_schema() -> Operation[bool]:
+    """The same, and claims an empty Redis for this version."""
+    return Operation(_of_this_version, commands=(("SET", SCHEMA, SCHEMA_VERSION, "NX"), ("GET", SCHEMA)))
+
+
+def _of_this_version(replies: list[Any]) -> bool:
+    version = replies[-1]
+    if version is None:
+        return False
+    if int(version) != SCHEMA_VERSION:
+        raise SchemaMismatch(
+            f"This Redis holds embedq data of schema {int(version)}; this version needs {SCHEMA_VERSION}. "
+            f"Use an empty Redis database (EMBEDQ_REDIS_URL), or the version that wrote this one."
+        )
+    return True
 
 
 def reference(revision: str, vectors: bytes) -> Operation[bytes]:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import orjson
 
 from tasks.errors import ModelChanged
-from tasks.item import FLOAT32_BYTES, ItemError, Options, cost
+from tasks.item import FLOAT32_BYTES, Options, TextError, cost
 from tasks.unshown import unshown
 
 
@@ -250,7 +250,7 @@ class Outcome:
     kind: OutcomeKind
     data: bytes = field(repr=False)
     tokens: int = 0
-    errors: Mapping[int, ItemError] = field(default_factory=dict)
+    errors: Mapping[int, TextError] = field(default_factory=dict)
     truncated: Sequence[int] = ()
     failed_in_part: int = 0
 
@@ -330,19 +330,19 @@ class StoredPiece(NamedTuple):
 
 
 _END_ERRORS = {
-    State.CANCELLED: ItemError(
+    State.CANCELLED: TextError(
         "cancelled", "The task was cancelled before this item was encoded. Submit it again if you need it."
     ),
-    State.EXPIRED: ItemError(
+    State.EXPIRED: TextError(
         "expired", "The task's deadline passed before this item was encoded. Submit it with more time."
     ),
 }
-_CHANGED = ItemError(
+_CHANGED = TextError(
     ModelChanged.code,
     "Workers came to serve another model before this item was encoded. Submit all items again: vectors of different "
     "models cannot be compared.",
 )
-_LOST = ItemError("internal_error", "This item ended without a vector. Submit it again, and report it.")
+_LOST = TextError("internal_error", "This item ended without a vector. Submit it again, and report it.")
 
 
 @dataclass(frozen=True)
@@ -358,7 +358,7 @@ class Result:
 
     task: Task
     pieces: Sequence[StoredPiece]
-    stored_errors: Mapping[int, ItemError] = field(default_factory=dict)
+    stored_errors: Mapping[int, TextError] = field(default_factory=dict)
     truncated: frozenset[int] = frozenset()
 
     @cached_property
@@ -377,7 +377,7 @@ class Result:
         return vectors
 
     @cached_property
-    def errors(self) -> Mapping[int, ItemError]:
+    def errors(self) -> Mapping[int, TextError]:
         """Index -> error: the stored ones, and of an ended task those of all texts that are in no piece."""
         if not self.task.state.terminal:
             return self.stored_errors

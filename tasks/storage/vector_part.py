@@ -14,7 +14,7 @@ import numpy as np
 import orjson
 
 from tasks.errors import NotStored
-from tasks.item import ItemError, Vector
+from tasks.item import TextError, Vector
 from tasks.storage.row_file import UnitReference
 from tasks.storage.storage import Storage
 
@@ -111,7 +111,7 @@ def _vectors(data: bytes) -> list[Vector]:
     end = _LENGTH.size + int(_LENGTH.unpack_from(data)[0])
     head = orjson.loads(data[_LENGTH.size : end])
     numbers = np.frombuffer(data, _FLOAT32, offset=end).copy()  # aligned
-    errors = {int(at): ItemError(**error) for at, error in head["errors"].items()}
+    errors = {int(at): TextError(**error) for at, error in head["errors"].items()}
     truncated = frozenset(head["truncated"])
     vectors, at = list[Vector](), 0
     for row, (dimension, tokens) in enumerate(zip(head["dimensions"], head["tokens"], strict=True)):

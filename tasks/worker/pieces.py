@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tasks.encoder.interface import Text
-from tasks.item import ItemError, Vector
+from tasks.item import TextError, Vector
 from tasks.ledger.task import Outcome, OutcomeKind, Piece
 from tasks.storage.row_file import UnitReference
 from tasks.storage.vector_part import PartReference
@@ -29,7 +29,7 @@ class PieceTexts:
     """
 
     piece: Piece
-    items: Sequence[Text | ItemError]
+    items: Sequence[Text | TextError]
     rows: UnitReference | None = None
 
     @classmethod
@@ -40,12 +40,12 @@ class PieceTexts:
     @property
     def texts(self) -> list[Text]:
         """Those to encode."""
-        return [item for item in self.items if not isinstance(item, ItemError)]
+        return [item for item in self.items if not isinstance(item, TextError)]
 
     def vectors(self, encoded: Sequence[Vector]) -> list[Vector]:
         """One for each item; `encoded` has one for each text."""
         found = iter(encoded)
-        return [Vector.failed(item) if isinstance(item, ItemError) else next(found) for item in self.items]
+        return [Vector.failed(item) if isinstance(item, TextError) else next(found) for item in self.items]
 
     def outcome(self, vectors: Sequence[Vector], part: PartReference | None = None) -> Outcome:
         """What to commit: where the vectors are, or they themselves."""

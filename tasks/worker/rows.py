@@ -13,7 +13,7 @@ import orjson
 
 from tasks.encoder.interface import Text
 from tasks.errors import EmbedqError, NotStored, StorageUnavailable, Unavailable
-from tasks.item import ItemError, Options, Vector
+from tasks.item import Options, TextError, Vector
 from tasks.records.storage_identity import RunId, open_proved
 from tasks.storage.row_file import UnitReference, read_rows
 from tasks.storage.storage import Storage
@@ -27,8 +27,8 @@ _log = logging.getLogger(__name__)
 
 _ROW_BYTES = 100
 """Of a part, about, beside a row's vector."""
-_NO_TEXT = ItemError("invalid_request", "This row has no text.")
-_GONE = ItemError(NotStored.code, "The batch's input file was deleted before this request was executed.")
+_NO_TEXT = TextError("invalid_request", "This row has no text.")
+_GONE = TextError(NotStored.code, "The batch's input file was deleted before this request was executed.")
 
 
 class RowReader:
@@ -42,7 +42,7 @@ class RowReader:
         self._asked: Mapping[str, Any] = {}
         self._options = Options()
 
-    def text(self, row: bytes) -> Text | ItemError:
+    def text(self, row: bytes) -> Text | TextError:
         """The text of a row, or the error of one that has none, such as a line of a batch that was refused."""
         try:
             fields = orjson.loads(row)
@@ -111,7 +111,7 @@ class RowStore:
         since = self._proof.away_since
         return (self._error, since) if since else ("", 0.0)
 
-    def read(self, wanted: Iterable[tuple[K, UnitReference, int]]) -> Iterator[tuple[K, Sequence[Text | ItemError]]]:
+    def read(self, wanted: Iterable[tuple[K, UnitReference, int]]) -> Iterator[tuple[K, Sequence[Text | TextError]]]:
         """The texts of so many rows from a reference on, or the error of each that has none. In no order of keys.
 
         Keys are left out while the storage is away or takes no part. At most one of them is waited for in vain.
@@ -125,7 +125,7 @@ class RowStore:
                 return
             yield key, texts
 
-    def _read(self, reference: UnitReference, count: int) -> Sequence[Text | ItemError] | None:
+    def _read(self, reference: UnitReference, count: int) -> Sequence[Text | TextError] | None:
         try:
             rows = read_rows(self._storage(), reference, reference.first, count)
         except NotStored:

@@ -10,7 +10,7 @@ from tasks.documents.batches.line_rows import Line, LineError, Outcome, answered
 from tasks.documents.context import JobContext
 from tasks.documents.embedded_rows import EmbeddedRows
 from tasks.errors import NotStored
-from tasks.item import ItemError, Vector
+from tasks.item import TextError, Vector
 from tasks.ledger.operations import read_committed
 from tasks.records.batches import KINDS, Batch, BatchStatus, FileKind, Stage, read_batch
 from tasks.records.files import stored_name
@@ -18,13 +18,13 @@ from tasks.storage.storage import Writer
 from tasks.wire.embedding_list import embedding_list, items
 
 _ID_CHARS = 24
-_EXPIRED = ItemError(
+_EXPIRED = TextError(
     "batch_expired", "This request could not be executed before the completion window expired. Send it again."
 )
-_CANCELLED = ItemError(
+_CANCELLED = TextError(
     "batch_cancelled", "This request was not executed: the batch was cancelled before. Send it again."
 )
-_PART_LOST = ItemError("batch_part_lost", "What came of this request is no longer in the storage. Send it again.")
+_PART_LOST = TextError("batch_part_lost", "What came of this request is no longer in the storage. Send it again.")
 
 
 def assemble_batch(context: JobContext, batch_id: str) -> bytes:
@@ -86,7 +86,7 @@ def render_line(batch_id: str, line: Line, outcome: Outcome, model: str) -> tupl
 def _rendered(batch_id: str, line: Line, outcome: Outcome, model: str) -> tuple[FileKind, bytes]:
     unique = hashlib.sha256(f"{batch_id} {line.number}".encode()).hexdigest()[:_ID_CHARS]
     head = orjson.dumps({"id": f"batch_req_{unique}", "custom_id": line.custom_id})[:-1]
-    if isinstance(outcome, ItemError):
+    if isinstance(outcome, TextError):
         error = orjson.dumps({"code": outcome.code, "message": outcome.message})
         return "error", head + b',"response":null,"error":' + error + b"}\n"
     if isinstance(outcome, LineError):

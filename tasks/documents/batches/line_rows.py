@@ -11,7 +11,7 @@ import orjson
 
 from tasks.documents.embedded_rows import EmbeddedRow
 from tasks.errors import RequestError
-from tasks.item import ItemError, Vector
+from tasks.item import TextError, Vector
 from tasks.storage.row_file import row_of
 from tasks.wire.embeddings_body import EmbeddingsBody
 
@@ -42,7 +42,7 @@ class Line:
     base64: bool
 
 
-Outcome: TypeAlias = list[Vector] | LineError | ItemError
+Outcome: TypeAlias = list[Vector] | LineError | TextError
 """Of a line: a vector for each of its texts, what the endpoint would have answered, or why it was never executed."""
 
 
@@ -66,7 +66,7 @@ def answered(rows: Iterable[EmbeddedRow]) -> Iterator[tuple[Line, Outcome]]:
     """
     line: Line | None = None
     refusal: LineError | None = None
-    texts = list[Vector | ItemError]()
+    texts = list[Vector | TextError]()
     for _, row, outcome in rows:
         fields = orjson.loads(row)
         if "line" in fields:
@@ -80,10 +80,10 @@ def answered(rows: Iterable[EmbeddedRow]) -> Iterator[tuple[Line, Outcome]]:
         yield line, refusal or _joined(texts)
 
 
-def _joined(texts: Sequence[Vector | ItemError]) -> Outcome:
+def _joined(texts: Sequence[Vector | TextError]) -> Outcome:
     vectors = list[Vector]()
     for index, text in enumerate(texts):
-        if isinstance(text, ItemError):
+        if isinstance(text, TextError):
             return text
         if text.error is not None:
             return _as_if_called(text.error, index)
@@ -91,7 +91,7 @@ def _joined(texts: Sequence[Vector | ItemError]) -> Outcome:
     return vectors
 
 
-def _as_if_called(error: ItemError, index: int) -> LineError:
+def _as_if_called(error: TextError, index: int) -> LineError:
     param = f"input[{index}]"
     status = RequestError.status if error.refused else _UNPROCESSABLE
     return LineError(error.code, f"{param}: {error.message}", status, param)

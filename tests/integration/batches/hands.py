@@ -15,7 +15,7 @@ from tasks.documents.context import JobContext, JobEnd, Pace, Postponed, StepCon
 from tasks.documents.jobs import JOBS
 from tasks.documents.sweep import sweep_litter
 from tasks.errors import EmbedqError, Unavailable
-from tasks.item import ItemError, Vector
+from tasks.item import TextError, Vector
 from tasks.ledger import DOCUMENTS, Claim, ClaimedUnit, Finished, Ledger, OutcomeKind, Then, operations
 from tasks.records.batches import Batch, BatchStatus, NewBatch, create_batch, new_batch_id, open_batches, read_batch
 from tasks.records.document_jobs import JobCall
@@ -52,7 +52,7 @@ class Hands:
         self.ledger = ledger
         self.storage = storage or Storage.open(str(folder))
         self.settings = load_settings(**({"served_name": MODEL, "unit_max_items": 4} | settings))
-        self.bad: dict[str, ItemError] = {}
+        self.bad: dict[str, TextError] = {}
         self.deadly: set[str] = set()
         self.deadly_jobs: set[str] = set()
         self.claims = 0
@@ -260,7 +260,7 @@ class Hands:
     def _encode(self, row: dict[str, Any]) -> Vector:
         text = row.get("text")
         if text is None or text in self.bad:
-            return Vector.failed(self.bad[text] if text else ItemError("invalid_request", "This row has no text."))
+            return Vector.failed(self.bad[text] if text else TextError("invalid_request", "This row has no text."))
         dimension = int(row["options"].get("dimensions") or DIMENSION)
         return Vector(vector(text)[:dimension], tokens=1, truncated=text.startswith("long"))
 

@@ -12,7 +12,7 @@ import pytest
 from tasks.documents.batches.steps import step
 from tasks.documents.sweep import RARELY_S
 from tasks.errors import NotStored
-from tasks.item import ItemError
+from tasks.item import TextError
 from tasks.ledger import Ledger, State, operations
 from tasks.ledger.operations import read_committed
 from tasks.records.batches import BatchStatus, Stage, delete_batch, move_batch, open_batches, read_batch
@@ -22,7 +22,7 @@ from tasks.wire.embedding_list import embedding_list, items
 from tests.integration.api.ledger_worker import vector
 from tests.integration.batches.hands import GRACE_S, HOUR_MS, MODEL, Hands, half_way, nothing_is_left, request
 
-TOO_LONG = ItemError("input_too_long", "This text has 9 tokens; the model takes at most 8.")
+TOO_LONG = TextError("input_too_long", "This text has 9 tokens; the model takes at most 8.")
 
 
 def test_every_line_is_answered_in_order(hands: Hands) -> None:

@@ -8,13 +8,13 @@ import numpy as np
 import orjson
 import pytest
 
-from tasks.item import ItemError
+from tasks.item import TextError
 from tasks.ledger import operations
 from tasks.records.batches import Batch, BatchStatus, Stage, move_batch
 from tests.integration.api.ledger_worker import DIMENSION, vector
 from tests.integration.batches.hands import HOUR_MS, MODEL, Hands, nothing_is_left, request
 
-TOO_LONG = ItemError("input_too_long", "This text has 9 tokens; the model takes at most 8.")
+TOO_LONG = TextError("input_too_long", "This text has 9 tokens; the model takes at most 8.")
 MOST = 2_048
 SIZES = {"one": 1, "two": 2, "many": MOST, "three": 3, "another one": 1}
 
@@ -98,7 +98,7 @@ def test_each_line_has_its_own_options(hands: Hands) -> None:
 
 @pytest.mark.parametrize("at", [0, 5, MOST - 1])
 def test_one_bad_text_fails_its_line_and_is_named(hands: Hands, at: int) -> None:
-    hands.bad = {f"many {at}": TOO_LONG, "three 1": ItemError("encoding_failed", "No."), "three 2": TOO_LONG}
+    hands.bad = {f"many {at}": TOO_LONG, "three 1": TextError("encoding_failed", "No."), "three 2": TOO_LONG}
     batch = ended(hands, of_all_sizes(hands))
     assert (batch.total, batch.completed, batch.failed) == (5, 3, 2)
     assert done_of(hands, batch) == ["one", "two", "another one"]

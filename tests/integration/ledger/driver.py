@@ -8,7 +8,7 @@ import numpy as np
 import orjson
 import redis
 
-from tasks.item import ItemError
+from tasks.item import TextError
 from tasks.ledger.cancel import cancel, forget
 from tasks.ledger.claim import Claim, ClaimRequest, claim
 from tasks.ledger.client import Ledger
@@ -48,7 +48,7 @@ def succeeded(piece: Piece, mark: float = 0) -> Outcome:
 
 def failed(piece: Piece, code: str = "boom") -> Outcome:
     """The outcome of a piece whose texts all failed."""
-    errors = {piece.first + i: ItemError(code, "it did not work") for i in range(piece.items)}
+    errors = {piece.first + i: TextError(code, "it did not work") for i in range(piece.items)}
     return Outcome(piece, OutcomeKind.VECTORS, b"", errors=errors)
 
 

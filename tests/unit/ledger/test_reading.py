@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tasks.errors import BacklogFull, ModelChanged, SchemaMismatch, StorageFull
-from tasks.item import ItemError, Options
+from tasks.item import Options, TextError
 from tasks.ledger.cancel import CancelOutcome, cancel, forget
 from tasks.ledger.claim import ClaimRequest, claim
 from tasks.ledger.commit import CommitCode, commit
@@ -24,7 +24,7 @@ from tests.raises_code import raises_code
 
 NOW_MS = 1_900_000_000_000
 REQUEST = ClaimRequest(stream="w/0", token="w/0/1", budget=10, max_pieces=5, lease_ms=1000)
-BOOM = ItemError("boom", "it did not work")
+BOOM = TextError("boom", "it did not work")
 
 # ---- tasks and results
 
@@ -56,7 +56,7 @@ def rows(*values: float) -> bytes:
     return np.array([[v, v] for v in values], dtype="<f4").tobytes()
 
 
-def extra(errors: dict[int, ItemError], truncated: list[int]) -> bytes:
+def extra(errors: dict[int, TextError], truncated: list[int]) -> bytes:
     piece = Piece("t", "0", 0, 1, 1, 0, 0, Options(), b"[]")
     return Outcome(piece, OutcomeKind.VECTORS, b"", errors=errors, truncated=truncated).extra()
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.item import ItemError, Options
+from tasks.item import Options, TextError
 from tasks.ledger.heartbeat import Worker, described
 from tasks.ledger.task import Outcome, OutcomeKind, Piece, PieceCutter, State, cut_texts
 from tasks.model import Model
@@ -88,7 +88,7 @@ def test_an_outcome_that_is_not_of_its_kind_is_never_committed(kind: OutcomeKind
 
 
 def test_errors_and_truncations_are_stored_beside_the_vectors() -> None:
-    errors = {4: ItemError("c", "m")}
+    errors = {4: TextError("c", "m")}
     done = Outcome(piece(4, 2, 0), OutcomeKind.VECTORS, b"", tokens=1, errors=errors, truncated=[5])
     assert orjson.loads(done.extra()) == {"errors": [[4, "c", "m"]], "truncated": [5]}
     assert done.failed == 1

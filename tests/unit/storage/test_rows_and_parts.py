@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pytest
 
 from tasks.errors import NotStored
-from tasks.item import ItemError, Vector
+from tasks.item import TextError, Vector
 from tasks.storage.row_file import RowIndexWriter, UnitReference, read_rows
 from tasks.storage.storage import Storage
 from tasks.storage.vector_part import PartReference, PartWriter, part_name, read_part
@@ -54,7 +54,7 @@ def made(numbers: npt.NDArray[np.float32], tokens: int, *, truncated: bool = Fal
 
 
 def test_a_part_gives_back_what_each_unit_wrote(storage: Storage) -> None:
-    failed = Vector.failed(ItemError("input_too_long", "too long"))
+    failed = Vector.failed(TextError("input_too_long", "too long"))
     rng = np.random.default_rng(7)
     units = [
         [made(rng.random(3, dtype=np.float32), 9, truncated=True), failed],

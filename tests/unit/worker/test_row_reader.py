@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tasks.encoder.interface import Text
-from tasks.item import ItemError, Options
+from tasks.item import Options, TextError
 from tasks.storage.row_file import row_of
 from tasks.worker.rows import RowReader
 from tests.ledger_builders import a_model
@@ -50,5 +50,5 @@ def test_what_texts_are_for_is_looked_up_once() -> None:
 )
 def test_what_has_no_text_is_an_error_and_what_follows_is_not(row: bytes) -> None:
     reader = RowReader(MODEL)
-    assert isinstance(reader.text(row), ItemError)
+    assert isinstance(reader.text(row), TextError)
     assert reader.text(row_of("text", {"normalize": False})) == Text("text", Options(normalize=False))

@@ -9,7 +9,7 @@ import pytest
 from tasks.documents.ingestions import ending
 from tasks.documents.sources.source import PageLimits
 from tasks.documents.stepper import STEPS_STREAM
-from tasks.item import ItemError
+from tasks.item import TextError
 from tasks.ledger import DOCUMENTS, Ledger, operations
 from tasks.records.document_outcomes import DocumentStatus
 from tasks.records.ingestion_operations import (
@@ -278,7 +278,7 @@ def test_a_dry_run_counts_and_loads_nothing(hands: IngestionHands) -> None:
 
 
 def test_all_failed_is_failed(hands: IngestionHands) -> None:
-    hands.bad["bad"] = ItemError("encoding_failed", "No.")
+    hands.bad["bad"] = TextError("encoding_failed", "No.")
     made = hands.texts({"b": "bad"})
     hands.work()
     assert (hands.ingestion(made).status, hands.ingestion(made).error) == (S.FAILED, None)
