@@ -10,9 +10,9 @@ from typing import TypeVar
 
 from redis.exceptions import RedisError
 
-from tasks.errors import RedisUnavailable, reason
+from tasks.errors import RedisUnavailable
 from tasks.ledger.claim import Claim
-from tasks.ledger.client import Ledger
+from tasks.ledger.client import Ledger, reason
 from tasks.ledger.commit import CommitCode, CommitReply, commit
 from tasks.ledger.give_back import give_back
 from tasks.ledger.overview import took_counts

@@ -139,6 +139,7 @@ def test_a_commit_again_is_told_so_and_counts_once(ledger: Ledger) -> None:
     assert ledger.commit("w/0/1", twice).codes == [1, 2, 1]
     assert ledger.commit("w/0/1", twice).codes == [2, 2, 2]
     assert ledger.commit("w/0/1", [Finished(claim.pieces[0], b"other")]).codes == [0]
+    assert ledger.commit("w/0/1", [Finished(claim.pieces[1], b"", 1, b"[]")]).codes == [0]
     assert (ledger.known("q")["completed"], ledger.known("r")["failed"]) == (1, 1)
     assert ledger.counts == {"items_online_completed": 1, "items_online_failed": 1, "ended_online_failed": 1}
 
@@ -160,6 +161,7 @@ def test_a_claim_again_gives_what_it_still_holds(ledger: Ledger) -> None:
     assert ledger.claim("w/0", "w/0/1") == claim
     ledger.cancel("b")
     assert [p.task for p in ledger.claim("w/0", "w/0/1").pieces] == ["a", "c"]
+    ledger.advance(60_000)
     assert ledger.claim("w/0", "w/0/1", rang=True).bell == 1
     assert ledger.submit(NewTask("d"))[1] == []  # that bell is believed
     drain(ledger, 9, 10**6)
@@ -216,6 +218,8 @@ def test_nothing_but_marked_work_waits_beside_a_marked_text(ledger: Ledger) -> N
     ledger.submit(NewTask("fresh"))
     beside = ledger.claim("w/1", "w/1/1")
     assert (beside.pieces, beside.wait_ms, beside.more) == ([], 50, False)
+    ledger.claim("w/1", "w/1/rang", rang=True)
+    assert "bell" not in ledger.state  # it was heard
     assert ledger.claim("v/0", "v/0/1").pieces
     ledger.finish(marked)
     ledger.submit(NewTask("next"))

@@ -13,9 +13,7 @@ from kombu.exceptions import OperationalError
 
 from stack.testing import wait_until
 from tasks.errors import RedisUnavailable
-from tasks.ledger.client import Ledger
-from tasks.ledger.read import check_schema
-from tasks.worker.process.register import warn_about_durability
+from tasks.ledger import Ledger, operations
 from tests.integration.guarded.certificates import Authority
 from tests.integration.guarded.conftest import Guarded
 from worker_config.bell import send_bell
@@ -86,12 +84,6 @@ def test_what_roles_may_not_ask_is_said_and_nothing_else_is_missing(guarded: Gua
     with guarded.server.client() as connection:
         connection.acl_log_reset()
         checks = {check["name"]: check for check in guarded.client.get("/v1/service/redis").json()["checks"]}
-        connection.config_set("maxmemory-policy", "allkeys-lru")
-        try:
-            with guarded.user("worker") as worker:
-                warnings = warn_about_durability(worker)
-        finally:
-            connection.config_set("maxmemory-policy", "noeviction")
         assert denied(connection) == []
         connection.execute_command("ACL", "SETUSER", "api", "-info")
         untold = guarded.client.get("/v1/service/redis")
@@ -102,7 +94,6 @@ def test_what_roles_may_not_ask_is_said_and_nothing_else_is_missing(guarded: Gua
     assert [name for name, check in checks.items() if check["value"] is None] == ["appendfsync"]
     assert checks["appendfsync"]["advice"] == "see for yourself that it is always"
     assert all(check["fine"] for check in checks.values()), checks
-    assert [warning.split(":")[0] for warning in warnings] == ["Redis has maxmemory-policy allkeys-lru"]
 
 
 def test_a_right_that_scripts_lack_is_an_outage_until_it_is_granted(guarded: Guarded) -> None:
@@ -179,7 +170,7 @@ def test_a_server_with_a_foreign_certificate_is_not_spoken_to(
     settings = load_settings(redis_url=url if named else url.partition("?")[0])
 
     with contextlib.closing(Ledger.connect(settings.redis_url)) as ledger, pytest.raises(RedisUnavailable):
-        ledger.run(check_schema())
+        ledger.run(operations.check_schema())
     # Not `send_bell`: its pool of connections is the one of other tests of this process.
     with make_celery(settings) as app, pytest.raises(OperationalError, match="certificate"):
         app.connection_for_write().ensure_connection(max_retries=1, interval_start=0)
