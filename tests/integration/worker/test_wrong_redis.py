@@ -7,7 +7,8 @@ import httpx
 import pytest
 
 from stack.testing import ApiProcess, Process, RedisServer, Roles, free_port, wait_until
-from tasks.ledger import SCHEMA_VERSION, Ledger
+from tasks.ledger.client import Ledger
+from tasks.ledger.redis_keys import SCHEMA_VERSION
 from tests.ledger_client import LedgerClient
 from worker_config.settings import CONFIGURATION_EXIT_CODE
 
