@@ -191,8 +191,12 @@ def test_memory_that_other_queues_reserve_counts(ledger: Ledger) -> None:
     ledger.redis.hset("eq:models", mapping={"m": "", "other": ""})
     ledger.set_sums("q:other:state", reserved=10**9)
     ledger.watch()
-    assert ledger.state["used"] > 10**9
-    assert ledger.sums("memory")["used"] > 10**9
+    assert 10**9 < ledger.state["used"] < 11 * 10**8
+    assert 10**9 < ledger.sums("memory")["used"] < 11 * 10**8
+    ledger.set_sums("q:m:state", **ledger.state | {"reserved": 10**9})
+    ledger.watch()
+    assert 10**9 < ledger.state["used"] < 11 * 10**8
+    assert 2 * 10**9 < ledger.sums("memory")["used"] < 21 * 10**8
 
 
 def test_the_same_model_goes_on_where_it_was(ledger: Ledger) -> None:
