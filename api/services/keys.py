@@ -29,7 +29,7 @@ from tasks.records.api_keys import (
     new_key,
     new_owner,
 )
-from tasks.records.store import Stored, left_of, new_change
+from tasks.records.store import ReadRecord, left_of, new_change
 from worker_config.forms import is_key_name
 
 _ATTEMPTS = 20
@@ -226,7 +226,7 @@ class KeyService:
                 return edited
         raise RedisUnavailable("This key is being changed by others; try again.", retry_after_s=spread(3))
 
-    async def _store(self, last: Stored[Key], edited: Key, *, secret: bool) -> bool:
+    async def _store(self, last: ReadRecord[Key], edited: Key, *, secret: bool) -> bool:
         """Stores a record if it is as it was read. `secret`: undone where no answer comes."""
         change = new_change()
         try:
@@ -234,12 +234,12 @@ class KeyService:
         except Unavailable:
             if secret and last.record is not None:
                 with suppress(Unavailable):
-                    await self._ledger.run(store.change(Stored(last.id, edited, change), last.record))
+                    await self._ledger.run(store.change(ReadRecord(last.id, edited, change), last.record))
             raise
         await self._keys.refresh()
         return written
 
-    async def _current(self, name: str) -> tuple[Stored[Key], float]:
+    async def _current(self, name: str) -> tuple[ReadRecord[Key], float]:
         now_s = await self._keys.refresh_now()
         last = self._keys.stored_as.get(name)
         if last is not None:
@@ -249,7 +249,7 @@ class KeyService:
         raise _unknown_key()
 
 
-def _known(last: Stored[Key]) -> Key:
+def _known(last: ReadRecord[Key]) -> Key:
     if last.record is None:
         raise Conflict(
             "key_unreadable",

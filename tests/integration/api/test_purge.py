@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import httpx
 import pytest
@@ -44,6 +44,9 @@ def purge(app: ServedApp, ops: httpx.Client, name: str) -> None:
         if key["swept_at"]:
             break
         sweep_owners(storage, ledger)
+        for entry in cast("list[bytes]", ledger.client.zrange("eq:litter", 0, -1)):
+            ledger.client.zadd("eq:litter", {entry: 0})  # a minute goes by
+        sweep_litter(storage, ledger)
         for batch_id in ledger.run(open_batches(100)):
             if (batch := ledger.run(read_batch(batch_id))) and batch.deleted:
                 ledger.run(forget(DOCUMENTS, *[f"{batch_id}-validate"]))
@@ -52,10 +55,6 @@ def purge(app: ServedApp, ops: httpx.Client, name: str) -> None:
             if (ingestion := ledger.run(read_ingestion(ingestion_id))) and ingestion.deleted:
                 ledger.run(close_ingestion(ingestion_id, deleted=True))
         key = ops.get(f"/v1/keys/{name}").raise_for_status().json()
-    waiting: Any = ledger.client.zrange("eq:litter", 0, -1)
-    for entry in waiting:
-        ledger.client.zadd("eq:litter", {entry: 0})  # a minute goes by
-    sweep_litter(storage, ledger)
     assert set(key["left"].values()) == {0}
     ledger.close()
 
