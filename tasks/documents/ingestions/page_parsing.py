@@ -48,6 +48,7 @@ from tasks.ledger import ModelEntry, Then, operations
 from tasks.ledger.overview import ServedModel
 from tasks.records.ingestion_operations import Move, move_ingestion
 from tasks.records.ingestions import Ingestion, IngestionStatus, PageInFlight, PageStage, WaitingPage
+from tasks.storage.row_file import writing_rows
 
 _IN_PROGRESS = (IngestionStatus.IN_PROGRESS,)
 _FOR_ALL = {"sink_refused", "sink_dimension_mismatch", "dataset_deleted", ModelChanged.code}
@@ -350,13 +351,11 @@ def _write(
     source, index, parsed = (f"{folder}{name}.{context.fence}" for name in ("source", "index", "parsed"))
     storage = context.storage
     with (
-        storage.writing(source) as lines,
-        storage.writing(index) as places,
+        writing_rows(storage, source, index) as lines,
         storage.writing(parsed) as lines_of_documents,
     ):
         rows = ChunkRows(
             lines,
-            places,
             row_options(ingestion.spec, entry),
             max_items=settings.unit_max_items,
             max_cost=served.unit_cost(settings.unit_max_tokens, settings.unit_s),
@@ -370,7 +369,6 @@ def _write(
             number += 1
             if time.monotonic() - began > context.pace.parsing_s:
                 break
-        rows.flush()
     if not rows.rows:
         storage.delete(source)
         storage.delete(index)
