@@ -73,7 +73,7 @@ ONLY_IN = {
         "stack/testing.py",
         "tasks/ledger/**",
         "tasks/worker/**",
-        "worker_config/redis_url.py",
+        "worker_config/redis_connection.py",
     ),
     "asyncpg": ("tasks/documents/sinks/**",),
     "sqlite3": ("tasks/documents/**",),

@@ -17,7 +17,7 @@ from starlette.types import Receive
 
 from api.error_responses import CallerGone
 from tasks.errors import EmbedqError
-from tasks.ledger.client import AsyncLedger
+from tasks.ledger.client import AsyncLedger, reason
 from tasks.ledger.notifications import Answer, answers_in, changes_in
 from tasks.ledger.read import read_tasks
 from tasks.ledger.redis_keys import CHANGED_CHANNEL, answers_channel
@@ -184,7 +184,7 @@ class Subscription:
                 failures = 1 if self.subscribed.is_set() else failures + 1
                 self.subscribed.clear()
                 if failures == 1:
-                    _log.warning("no subscription to the ends of tasks (%s); trying again", type(error).__name__)
+                    _log.warning("no subscription to the ends of tasks (%s); trying again", reason(error))
                 await asyncio.sleep(_BACKOFF_S * 2 ** min(failures, _BACKOFF_DOUBLINGS))
 
     async def _listen(self, pubsub: PubSub) -> None:

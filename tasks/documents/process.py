@@ -17,7 +17,6 @@ from tasks.documents.sweep import SWEEP_EVERY_S
 from tasks.errors import RedisUnavailable, StorageUnavailable
 from tasks.ledger.client import Ledger
 from tasks.ledger.heartbeat import Worker, join
-from tasks.ledger.read import check_schema
 from tasks.ledger.redis_keys import DOCUMENTS, STEPS_CHANNEL
 from tasks.records.storage_identity import StorageProof
 from tasks.storage.storage import Storage
@@ -27,7 +26,7 @@ from tasks.worker.idle_wait import Wakeup
 from tasks.worker.process.child import Start
 from tasks.worker.process.hangs import HangWatch, Progress
 from tasks.worker.process.heartbeat import Heartbeat, live_ms
-from tasks.worker.process.register import wait_for
+from tasks.worker.process.register import require_usable, wait_for
 
 _log = logging.getLogger(__name__)
 
@@ -70,6 +69,7 @@ class JobWorker:
 
         Raises:
             SchemaMismatch: the data in Redis is another version's.
+            WrongRedis: Redis cannot serve.
             Stopping: a stop was asked for while it waited.
         """
         open_storage = partial(Storage.open, start.settings.storage_url, make=False)
@@ -106,7 +106,7 @@ class JobWorker:
         self._ledger.close()
 
     def _register(self) -> None:
-        self._ledger.run(check_schema())
+        require_usable(self._ledger, DOCUMENTS)
         pulse = self._ledger.run(join(DOCUMENTS, self._describe(), None, live_ms(self._settings.lease_s)))
         self._claims.ring_if(pulse.bell_due)
 

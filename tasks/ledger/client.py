@@ -12,30 +12,25 @@ import redis
 import redis.asyncio
 from redis.backoff import ExponentialBackoff, NoBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import NoScriptError, OutOfMemoryError, RedisError, ResponseError
+from redis.exceptions import NoScriptError, RedisError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.retry import Retry
 
-from tasks.errors import EmbedqError, NotReplicated, Overloaded, RedisUnavailable, StorageFull
-from tasks.ledger.connection import Master, Refusals, refusal, watched, watched_async
-from tasks.ledger.durability import RedisFacts
-from tasks.ledger.redis_keys import ROOT
+from tasks.errors import EmbedqError, NotReplicated, Overloaded, RedisUnavailable, StorageFull, Unavailable, WrongRedis
+from tasks.ledger.connection import Master, Refusals, watched, watched_async
+from tasks.ledger.read import check_schema, read_schema
+from tasks.ledger.redis_checks import RedisFacts, facts_from, questions
+from tasks.ledger.redis_keys import CHANGED_CHANNEL, ROOT
 from tasks.ledger.replicas import Replicas
 from tasks.ledger.scripts import SCRIPTS, Command, Operation, sha, source
 from tasks.ledger.submit_batcher import SubmitBatcher
-from worker_config.redis_url import RedisAck, RedisUrl
+from worker_config.redis_connection import FOR_GOOD, RedisAck, RedisUrl, explain, refusal
 
 T = TypeVar("T")
 A = TypeVar("A")
 
 WORKER_RETRIES = 3
 """A worker repeats a call whose reply was lost: every script is idempotent. The web tier leaves that to its callers."""
-
-_REASONS = {
-    "LOADING": "is loading its data",
-    "NOPERM": "refuses this user a command (NOPERM)",
-    "WRONGPASS": "refuses the password (EMBEDQ_REDIS_URL)",
-}
 
 _LATE_S = 0.25
 """Of an event loop: a call that failed in time then says nothing about Redis. With some thousand requests in flight the
@@ -45,22 +40,28 @@ CALL_TIMEOUT_S = 1.2
 """For one call of the web tier in all, unless it moves megabytes: its wait for a connection, opening it, and the
 reply."""
 
+SUBSCRIBE_TIMEOUT_S = 5.0
+"""For the reply to a SUBSCRIBE of a worker."""
+
 ROUND_TRIP_S = 1.0
 """For a call that others have joined: it ends before theirs do."""
 
 
 def translate(error: RedisError) -> EmbedqError | RedisError:
     """Redis's own failures in the words of this project; a script's defect stays what it is."""
-    # Redis 6.2 reports an OOM inside a script as a ResponseError whose text contains it.
-    if isinstance(error, OutOfMemoryError) or (isinstance(error, ResponseError) and "OOM" in str(error)):
+    code = refusal(error)
+    if code == "OOM":
         # When there is room again cannot be said here; it is a matter of results that expire, not of seconds.
         return StorageFull.of_queue(retry_after_s=60)
-    code = refusal(error)
     if isinstance(error, ResponseError) and code is None:
         return error
-    # Never the text itself: it may name hosts and users.
-    reason = "does not answer" if code is None else _REASONS.get(code, f"refuses with {code}")
-    return RedisUnavailable(f"The queue (Redis) {reason}; try again shortly.", retry_after_s=spread(3))
+    kind = WrongRedis if code in FOR_GOOD else RedisUnavailable
+    return kind(f"{explain(error) or 'Redis does not answer'}.", retry_after_s=spread(3))
+
+
+def reason(error: BaseException) -> str:
+    """For a log: what is unavailable and why. Of others the type alone, whose text may hold what somebody submitted."""
+    return error.detail if isinstance(error, Unavailable) else explain(error) or type(error).__name__
 
 
 def spread(most_s: int) -> int:
@@ -151,6 +152,37 @@ class Ledger:
                 pipeline.execute_command(*command)  # type: ignore[no-untyped-call]
             return _confirmed(pipeline.execute(raise_on_error=False), len(commands), replicas)
 
+    def try_out(self, bells: str) -> RedisFacts:
+        """What Redis says of itself, once all that a worker needs was tried. `bells`: the Celery queue that it hears.
+
+        Raises:
+            RedisUnavailable: no answer, or its user lacks a right.
+        """
+        try:
+            with self.client.pubsub() as pubsub:  # type: ignore[no-untyped-call]
+                pubsub.subscribe(CHANGED_CHANNEL)
+                pubsub.get_message(timeout=SUBSCRIBE_TIMEOUT_S)
+            with self.client.pipeline(transaction=False) as pipeline:
+                for command in questions(bells):
+                    pipeline.execute_command(*command)  # type: ignore[no-untyped-call]
+                began_s = time.time()
+                replies = pipeline.execute(raise_on_error=False)
+            return facts_from(replies, (began_s + time.time()) / 2)
+        except RedisError as error:
+            raise translate(error) from error
+
+    def check_schema(self) -> bool:
+        """Claims an empty Redis for this version of the data model, and whether it was empty.
+
+        Raises:
+            RedisUnavailable: no answer.
+            SchemaMismatch: another version's data is there.
+        """
+        empty = not self.run(read_schema())
+        if empty:
+            self.run(check_schema())
+        return empty
+
     def run_id(self) -> str:
         """What Redis has called itself at its start, anew each time, and the number of the database.
 
@@ -214,6 +246,9 @@ class AsyncLedger:
         self._replicas = replicas
         self._batcher = SubmitBatcher(self._gathered)
         self._inspecting: asyncio.Task[RedisFacts] | None = None
+        self._usable = False
+        self._lacks = ""
+        """What its user may not do: why no call is made."""
 
     @classmethod
     def connect(
@@ -248,6 +283,8 @@ class AsyncLedger:
 
         A call with more than the usual time moves megabytes: no other one travels with it.
         """
+        if self._lacks:
+            raise RedisUnavailable(self._lacks, retry_after_s=spread(3))
         if operation.gathers and timeout_s <= CALL_TIMEOUT_S:
             asked = self._batcher.reply(operation)
         else:
@@ -320,22 +357,44 @@ class AsyncLedger:
 
     async def _inspect(self) -> RedisFacts:
         async with self.client.pipeline(transaction=False) as pipeline:
-            for command in (("TIME",), ("INFO",), ("CONFIG GET", "appendfsync")):
+            for command in questions():
                 pipeline.execute_command(*command)
             began_s = time.time()
             replies = await pipeline.execute(raise_on_error=False)
-            between_s = (began_s + time.time()) / 2
-        clock, info, config = replies
-        for reply in replies:
-            # What this user may not ask, or a hosted service does not have, is left out. No script runs without TIME.
-            if isinstance(reply, RedisError) and (reply is clock or not isinstance(reply, ResponseError)):
-                raise reply
-        seconds, microseconds = clock
-        return RedisFacts(
-            {} if isinstance(info, ResponseError) else info,
-            appendfsync=None if isinstance(config, ResponseError) else config.get("appendfsync"),
-            ahead_s=seconds + microseconds / 1e6 - between_s,
-        )
+        return facts_from(replies, (began_s + time.time()) / 2)
+
+    async def require_usable(self) -> None:
+        """Returns once all that the web tier needs was tried with success. Until then it is tried anew with each call.
+
+        A right that is missing is told to all other calls too: some of them would hang.
+
+        Raises:
+            RedisUnavailable: no answer, or its user lacks a right.
+            WrongRedis: no role can run on it.
+        """
+        if self._usable:
+            return
+        try:
+            facts = await self.inspect()
+            await self._within(CALL_TIMEOUT_S, self._try_subscription())
+        except RedisUnavailable as error:
+            code = refusal(error.__cause__) if error.__cause__ else None
+            self._lacks = error.detail if code == "NOPERM" else ""
+            raise
+        facts.require_usable()
+        self._usable, self._lacks = True, ""
+
+    async def _try_subscription(self) -> None:
+        async with self.client.pubsub() as pubsub:
+            await pubsub.subscribe(CHANGED_CHANNEL)
+            await pubsub.get_message(timeout=CALL_TIMEOUT_S)
+
+    async def check_schema(self) -> bool:
+        """As of `Ledger`."""
+        empty = not await self.run(read_schema())
+        if empty:
+            await self.run(check_schema())
+        return empty
 
     async def find_master(self) -> None:
         """As of `Ledger`."""

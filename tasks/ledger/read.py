@@ -143,22 +143,30 @@ def result_of(task_id: str, fields: Mapping[bytes, bytes]) -> Result | None:
 # ---- what is written once --------------------------------------------------------------------------------------------
 
 
-def check_schema() -> Operation[None]:
-    """Claims an empty Redis for this version of the data model.
+def read_schema() -> Operation[bool]:
+    """Whether this Redis is one of this version of the data model; False: it is empty. It writes nothing.
 
     Raises on reading:
         SchemaMismatch: another version's data is there.
     """
+    return Operation(_of_this_version, commands=(("GET", SCHEMA),))
 
-    def read(replies: list[Any]) -> None:
-        version = int(replies[1])
-        if version != SCHEMA_VERSION:
-            raise SchemaMismatch(
-                f"This Redis holds embedq data of schema {version}; this version needs {SCHEMA_VERSION}. "
-                f"Use an empty Redis database (EMBEDQ_REDIS_URL), or the version that wrote this one."
-            )
 
-    return Operation(read, commands=(("SET", SCHEMA, SCHEMA_VERSION, "NX"), ("GET", SCHEMA)))
+def check_schema() -> Operation[bool]:
+    """The same, and claims an empty Redis for this version."""
+    return Operation(_of_this_version, commands=(("SET", SCHEMA, SCHEMA_VERSION, "NX"), ("GET", SCHEMA)))
+
+
+def _of_this_version(replies: list[Any]) -> bool:
+    version = replies[-1]
+    if version is None:
+        return False
+    if int(version) != SCHEMA_VERSION:
+        raise SchemaMismatch(
+            f"This Redis holds embedq data of schema {int(version)}; this version needs {SCHEMA_VERSION}. "
+            f"Use an empty Redis database (EMBEDQ_REDIS_URL), or the version that wrote this one."
+        )
+    return True
 
 
 def reference(revision: str, vectors: bytes) -> Operation[bytes]:

@@ -47,7 +47,7 @@ class SubmitBatcher:
         Raises:
             Exception: whatever the command of its batch met, which is everybody's.
         """
-        size = sum(len(one) if isinstance(one, bytes | str) else 8 for one in operation.gathers)
+        size = sum(len(one) for one in operation.gathers if type(one) is bytes)  # the rest is small
         call = _Call(operation, size, asyncio.get_running_loop().create_future())
         common = (operation.script, operation.queue, operation.arguments, operation.promised)
         self._waiting.setdefault(common, []).append(call)

@@ -21,7 +21,6 @@ from tasks.errors import ModelChanged, RedisUnavailable
 from tasks.ledger.client import Ledger
 from tasks.ledger.heartbeat import Worker, join
 from tasks.ledger.overview import overview
-from tasks.ledger.read import check_schema
 from tasks.model import Model
 from tasks.worker.claim_loop import Consumer, Streams
 from tasks.worker.claim_size import Speed, lease_for, measure_rate, pass_budget
@@ -30,7 +29,7 @@ from tasks.worker.encode_claim import EncodeClaims, Shared
 from tasks.worker.process.child import Start
 from tasks.worker.process.hangs import Progress
 from tasks.worker.process.heartbeat import Heartbeat, live_ms
-from tasks.worker.process.register import LoadingNotice, wait_for, warn_about_durability
+from tasks.worker.process.register import LoadingNotice, require_usable, wait_for
 from tasks.worker.reference import check_reference
 from tasks.worker.rows import LateStorage, RowStore
 from tasks.worker.tokenizer_store import keep_tokenizer_stored
@@ -90,6 +89,7 @@ class ModelWorker:
         Raises:
             ModelLoadError: the model cannot be served.
             SchemaMismatch: the data in Redis is another version's.
+            WrongRedis: Redis cannot serve.
             Stopping: a stop was asked for while it waited.
         """
         settings = start.settings
@@ -104,7 +104,6 @@ class ModelWorker:
         """Registers the model, takes over what a previous incarnation held, and says that the worker is ready."""
         redis = f"Redis at {self._settings.redis_address} (EMBEDQ_REDIS_URL)"
         wait_for(redis, self._register, while_raises=RedisUnavailable, stop=self._start.shared.stopping)
-        warn_about_durability(self._ledger.client)
         self._heartbeat = Heartbeat(
             self._start,
             self._claims,
@@ -159,7 +158,7 @@ class ModelWorker:
             ModelLoadError: live workers serve another model under this name, or other vectors are known by its
                 revision: vectors of both would be mixed.
         """
-        self._ledger.run(check_schema())
+        require_usable(self._ledger, self._queue)
         check_reference(self._ledger, self._encoder)
         before = self._ledger.run(overview(self._queue))[self._queue].model
         if before and dataclasses.replace(self._model, created_at=before.created_at) == before:

@@ -19,6 +19,7 @@ from tasks.worker.process.ready_file import RunFolder
 from tasks.worker.process.stop import SharedPage, Stopping
 from worker_config.bell import BellThread
 from worker_config.celery_app import make_celery
+from worker_config.redis_connection import explain
 from worker_config.settings import Settings
 from worker_config.traces import Traces, open_traces
 
@@ -145,7 +146,8 @@ class WorkerChild:
         except self._role.refusals as error:
             self._shared.refuse_in_child(str(error))
         except BaseException as error:  # noqa: BLE001 - Celery would swallow it and go on without the role
-            self._shared.refuse_in_child(f"the {self._role.title} cannot start: {type(error).__name__}: {error}")
+            why = explain(error) or f"{type(error).__name__}: {error}"
+            self._shared.refuse_in_child(f"the {self._role.title} cannot start: {why}")
         self._shared.loaded = True
 
     def drain(self) -> None:

@@ -17,6 +17,7 @@ from celery.worker.consumer import Consumer
 from celery.worker.state import maybe_shutdown
 from kombu import Message
 
+from tasks.ledger.client import reason
 from worker_config.celery_app import DRAIN_TASK
 
 _log = logging.getLogger(__name__)
@@ -39,7 +40,7 @@ _LACKING = (("properties",), ("delivery_tag",))
 class PatientConsumer(Consumer):
     """Waiting for the broker is not hanging; one that refuses (a replica, a full Redis) is waited for as well.
 
-    Its controller is the parent, which is told of turns and of messages that are no bells.
+    Its controller is the parent, which is told of turns and of messages that are no bells, and knows Redis's address.
     """
 
     controller: Any
@@ -138,8 +139,7 @@ class PatientConsumer(Consumer):
         maybe_shutdown()
 
     def _say_outage(self, exc: Exception) -> None:
-        address = self.app.connection_for_read().as_uri()  # without its password
-        self._say("outage", "the broker at %s fails (%s); connecting anew", address, type(exc).__name__)
+        self._say("outage", "no bells from Redis at %s, connecting anew: %s", self.controller.address, reason(exc))
 
     def _say(self, what: str, text: str, *args: object) -> None:
         if time.monotonic() - self._said_s[what] > SAY_AGAIN_S:

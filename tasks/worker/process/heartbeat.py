@@ -9,8 +9,9 @@ import signal
 import threading
 from collections.abc import Callable, Sequence
 
-from tasks.errors import RedisUnavailable
+from tasks.errors import RedisUnavailable, SchemaMismatch
 from tasks.ledger.heartbeat import Pulse, Worker, beat, stop
+from tasks.ledger.redis_checks import LOST
 from tasks.model import Model
 from tasks.worker.commit_claim import Claims
 from tasks.worker.process.child import Start
@@ -92,12 +93,15 @@ class Heartbeat(threading.Thread):
             os._exit(os.EX_SOFTWARE)
 
     def beat(self) -> Pulse:
-        """One look for a new master, and one beat.
+        """One look for a new master, one at the schema, and one beat.
 
         Raises:
             RedisUnavailable: no answer.
+            SchemaMismatch: another version has claimed the Redis meanwhile.
         """
         self._ledger.find_master()
+        if self._ledger.check_schema():
+            _log.warning("%s", LOST)
         news = self._news()
         pulse = self._ledger.run(
             beat(
@@ -143,5 +147,7 @@ class Heartbeat(threading.Thread):
             self.beat()
         except RedisUnavailable as error:
             self._claims.unheard(error)
+        except SchemaMismatch as error:
+            self._start_of.shared.refuse_in_child(str(error))
         else:
             self._claims.heard()

@@ -88,7 +88,7 @@ def run(role: Role, settings: Settings, patience: Patience) -> int:
     _connect(child, shared, patience.stop_s)
     for logger in (logging.getLogger("multiprocessing"), logging.getLogger("celery.worker.request")):
         logger.addFilter(deaths)
-    parent = _Parent(app, folder, shared, HangWatch(shared.beats, patience.child_s))
+    parent = _Parent(app, folder, shared, HangWatch(shared.beats, patience.child_s), settings.redis_address)
     parent.start()
     # The interpreter's end replaces handlers by the default action, which kills. It leaves what is ignored.
     for number in _STOP_SIGNALS:
@@ -201,9 +201,13 @@ class _Parent(celery_worker.Worker):
         folder: it touches the alive file from its own loop, and while it waits for the broker.
         shared: with its children.
         child_hangs: a watch over the child's heartbeat.
+        address: of the Redis that carries the bells, for people.
     """
 
-    def __init__(self, app: Celery, folder: RunFolder, shared: SharedPage, child_hangs: HangWatch) -> None:
+    def __init__(
+        self, app: Celery, folder: RunFolder, shared: SharedPage, child_hangs: HangWatch, address: str
+    ) -> None:
+        self.address = address
         self._folder = folder
         self._shared = shared
         self._child_hangs = child_hangs

@@ -1,4 +1,4 @@
-"""How a worker joins: it says what it loads, waits for Redis and the storage, warns of a Redis that may lose work."""
+"""How a worker joins: it says what it loads, waits for Redis and the storage, refuses a Redis that cannot serve."""
 
 import logging
 import socket
@@ -8,14 +8,13 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Self, TypeVar
 
-import redis
 from redis.exceptions import RedisError
 
-from tasks.errors import RedisUnavailable, Unavailable
+from tasks.errors import EmbedqError, Unavailable, WrongRedis
 from tasks.ledger.client import Ledger
-from tasks.ledger.durability import RedisFacts
 from tasks.ledger.heartbeat import LoadingWorker, loading
 from tasks.worker.process.stop import Stopping
+from worker_config.celery_app import bell_queue
 
 T = TypeVar("T")
 
@@ -58,7 +57,8 @@ class LoadingNotice:
         began = said = time.monotonic()
         _log.info("loading %s (from %s)", self._what.model, self._what.source)
         while not self._done.is_set():
-            with suppress(RedisUnavailable, RedisError):  # it is waited for once the model is loaded
+            with suppress(EmbedqError, RedisError):  # it is waited for, or refused, once the model is loaded
+                self._ledger.check_schema()
                 self._ledger.run(loading(self._queue, self._what, int(LOADING_TTL_S * 1000)))
             self._done.wait(TELL_EVERY_S)
             now = time.monotonic()
@@ -74,11 +74,14 @@ def wait_for(place: str, call: Callable[[], T], *, while_raises: type[Unavailabl
 
     Raises:
         Stopping: a stop was asked for first.
+        WrongRedis: there is nothing to wait for.
     """
     logged = ""
     while not stop():
         try:
             return call()
+        except WrongRedis:
+            raise
         except while_raises as error:
             if error.detail != logged:
                 _log.warning("waiting for %s: %s", place, error.detail)
@@ -87,20 +90,17 @@ def wait_for(place: str, call: Callable[[], T], *, while_raises: type[Unavailabl
     raise Stopping
 
 
-def warn_about_durability(client: redis.Redis) -> list[str]:
-    """Logs, and returns, one warning for each setting of the server with which accepted work can be lost.
+def require_usable(ledger: Ledger, queue: str) -> None:
+    """Returns when Redis can do all that a worker of this queue needs, and has data of this version.
 
-    Hosted services refuse to tell their settings; there is no warning then.
+    Logs one warning for each setting of the server with which accepted work can be lost.
+
+    Raises:
+        RedisUnavailable: no answer, or a right is missing.
+        WrongRedis: it can never serve.
+        SchemaMismatch: another version's data is there.
     """
-    try:
-        facts = RedisFacts(client.info())
-    except RedisError:
-        return []
-    warnings = [
-        f"Redis has {check.name} {check.detail}; {check.advice} (docs/operations.md)."
-        for check in facts.settings()
-        if not check.fine
-    ]
+    warnings = ledger.try_out(bell_queue(queue)).require_usable()
+    ledger.check_schema()
     for warning in warnings:
         _log.warning("%s", warning)
-    return warnings

@@ -5,7 +5,7 @@ import pytest
 from tasks.errors import SchemaMismatch
 from tasks.ledger.heartbeat import LoadingWorker, beat, join, loading, stop
 from tasks.ledger.overview import Queue, overview, read_account, took_counts
-from tasks.ledger.read import check_schema, read_place, reference
+from tasks.ledger.read import check_schema, read_place, read_schema, reference
 from tasks.ledger.redis_keys import SCHEMA
 from tasks.ledger.task import Lane
 from tests.integration.ledger.driver import Driver, failed, succeeded
@@ -93,11 +93,11 @@ def test_ends_are_counted(driver: Driver) -> None:
 
 
 def test_an_empty_redis_is_claimed_for_this_version(driver: Driver) -> None:
-    for _ in range(2):
-        driver.run(check_schema())
+    assert [driver.ledger.check_schema() for _ in range(2)] == [True, False], "it was empty"
     driver.client.set(SCHEMA, 1)
-    with pytest.raises(SchemaMismatch):
-        driver.run(check_schema())
+    for check in (read_schema, check_schema):
+        with pytest.raises(SchemaMismatch):
+            driver.run(check())
     driver.client.delete(SCHEMA)
 
 

@@ -1,14 +1,20 @@
-"""What the forms of `EMBEDQ_REDIS_URL` mean, for redis-py, for kombu and for people."""
+"""What the forms of `EMBEDQ_REDIS_URL` mean, for redis-py, for kombu and for people, and why a Redis does not serve."""
 
+import errno
+import socket
+import ssl
 from typing import Any
 from urllib.parse import urlencode
 
 import kombu
 import pytest
+import redis
+from kombu.exceptions import OperationalError
 from redis.backoff import NoBackoff
+from redis.exceptions import AuthenticationError, MovedError, NoPermissionError, ResponseError
 from redis.retry import Retry
 
-from worker_config.redis_url import TLS, RedisUrl
+from worker_config.redis_connection import TLS, RedisUrl, explain
 
 SERVICE = "redis+sentinel://me:p%2Fw@a:1,b,[::1]:3/ledger/2?sentinel_password=s%40t&ssl=true&ssl_ca_certs=/ca.pem"
 
@@ -67,6 +73,10 @@ def test_people_see_no_password(url: str, shown: str) -> None:
         "redis+sentinel://:secret@a/ledger?ssl_ca_certs=/ca.pem",
         "redis+sentinel://:secret@a/ledger?socket_timeout=5",
         "redis+sentinel://a/ledger?password=secret",
+        "redis+sentinel://secret@a/ledger",
+        "redis://secret@a:6379/0",
+        "rediss://secret@a",
+        "unix://secret@/run/r.sock",
         "redis://a?password=secret",
         "redis://a?username=secret",
         "redis://a?db=2&x=secret",
@@ -94,6 +104,8 @@ def test_what_cannot_be_read_is_refused_and_not_repeated(url: str) -> None:
 @pytest.mark.parametrize(
     ("url", "fix"),
     [
+        ("redis://secret@a:6379/0", "redis://:password@host:6379/0"),
+        ("redis+sentinel://secret@a/ledger", "a colon before the password"),
         ("redis://a?password=secret", "redis://user:password@host:6379/0"),
         ("redis+sentinel://a/ledger?password=secret", "before the host"),
         ("unix:///run/r.sock?password=secret", "before the host"),
@@ -156,3 +168,68 @@ def test_what_kombu_must_be_told_of_sentinels() -> None:
 def test_tls_to_the_master_of_a_service_needs_no_parameters() -> None:
     broker = RedisUrl.parse("redis+sentinel://a/ledger?ssl=true").broker()
     assert broker.use_ssl == {"ssl_cert_reqs": "required"}
+
+
+def caused(error: BaseException, *causes: BaseException) -> BaseException:
+    """The error as it is raised by one who caught the next, and so on."""
+    first = error
+    for cause in causes:
+        error.__context__ = error = cause
+    return first
+
+
+HOST = "connecting to me:secret@host:6379"
+IN_SCRIPT = "Error running script (call to f_0): @user_script:226: @user_script: 226: "
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (ResponseError("LOADING secret"), "is loading its data (LOADING)"),
+        (ResponseError(IN_SCRIPT + "-MISCONF Errors writing to the AOF file: secret"), "cannot write to its disk"),
+        (ResponseError("DENIED secret"), "protected mode"),
+        (ResponseError("OOM command not allowed"), "raise its maxmemory"),
+        (AuthenticationError("invalid username-password pair: secret"), "refuses the password"),
+        (NoPermissionError("User secret has no permissions to run the 'config|get' command"), "the command CONFIG|GET"),
+        (NoPermissionError("this user has no permissions to access one of the channels used"), "&eq:*"),
+        (NoPermissionError("No permissions to access a key"), "~eq:*"),
+        (ResponseError(IN_SCRIPT + "The user executing the script can't run this command"), "what a script calls"),
+        (
+            ResponseError("unknown command 'WAIT', with args beginning with: 'secret' "),
+            "does not know the command WAIT;",
+        ),
+        (ResponseError(IN_SCRIPT + "Unknown Redis command called from Lua script"), "does not know the command;"),
+        (MovedError("3999 10.0.0.1:6381"), "cluster mode"),
+        (redis.ConnectionError("max number of clients reached"), "maxclients"),
+        (caused(OperationalError("secret"), redis.ConnectionError(HOST), socket.gaierror(-2, "secret")), "(DNS)"),
+        (caused(redis.ConnectionError(HOST), PermissionError(errno.EACCES, "secret")), "may not open a file"),
+        (caused(redis.ConnectionError(HOST), OSError(errno.EHOSTUNREACH, "secret")), "cannot be reached"),
+        (
+            caused(redis.ConnectionError(HOST), ssl.SSLError(1, "[SSL: WRONG_VERSION_NUMBER] secret")),
+            "does not speak TLS",
+        ),
+        (redis.ConnectionError("Error while reading: [SSL: TLSV13_ALERT_CERTIFICATE_REQUIRED]"), "ssl_certfile"),
+        (redis.ConnectionError("Connection closed by server."), "it may want TLS"),
+        (redis.ConnectionError("No master found for 'secret'"), "no Sentinel"),
+        (redis.TimeoutError("Timeout reading from secret"), "does not answer in time"),
+        (redis.ConnectionError("secret"), "does not answer"),
+    ],
+)
+def test_a_failure_of_redis_is_one_safe_sentence(error: BaseException, said: str) -> None:
+    sentence = explain(error)
+    assert sentence.startswith("Redis ")
+    assert said in sentence
+    assert "secret" not in sentence
+
+
+def test_a_file_that_cannot_be_used_is_told_by_its_folder() -> None:
+    error = PermissionError(errno.EACCES, "secret", "/run/embedq/secret")
+    assert explain(error) == "the folder /run/embedq cannot be used: Permission denied"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [ValueError("secret"), ConnectionRefusedError(errno.ECONNREFUSED, "secret"), ResponseError("WRONGTYPE secret")],
+)
+def test_what_is_none_of_redis_has_no_sentence(error: BaseException) -> None:
+    assert explain(error) == ""

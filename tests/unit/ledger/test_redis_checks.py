@@ -4,11 +4,12 @@ from typing import Any
 
 import pytest
 
-from tasks.ledger.durability import Check, RedisFacts
-from worker_config.redis_url import RedisAck
+from tasks.ledger.redis_checks import Check, RedisFacts
+from worker_config.redis_connection import RedisAck
 
 GOOD: dict[str, Any] = {
     "redis_version": "6.2.14",
+    "redis_mode": "standalone",
     "aof_enabled": 1,
     "maxmemory_policy": "noeviction",
     "connected_slaves": 2,
@@ -33,6 +34,7 @@ def test_nothing_is_to_be_done_with_a_good_one(ack: RedisAck) -> None:
     [
         ({"redis_version": "5.0.7"}, "version", "redis 5.0.7", "6.2"),
         ({"redis_version": "6.0.16"}, "version", "redis 6.0.16", "6.2"),
+        ({"redis_mode": "cluster"}, "mode", "cluster", "cluster-enabled no"),
         ({"aof_enabled": 0}, "appendonly", "no", "CONFIG SET appendonly yes"),
         (
             {"maxmemory_policy": "allkeys-lru"},
