@@ -27,7 +27,7 @@ from tasks.ledger.client import AsyncLedger, spread
 from tasks.ledger.redis_keys import ANONYMOUS
 from tasks.records import store
 from tasks.records.api_keys import ALL_SCOPES, KINDS, USUAL_SCOPES, Key, Mark, Scope, StoredKeys
-from tasks.records.store import ALL, Order, R, Stored
+from tasks.records.store import ALL, Order, R, ReadRecord
 from worker_config.settings import Settings
 
 _log = logging.getLogger(__name__)
@@ -66,7 +66,7 @@ class Keys:
             name: Key.of_environment(name, digest, ALL_SCOPES if name in settings.admin_keys else USUAL_SCOPES)
             for name, digest in settings.api_keys
         }
-        self.stored_as: Mapping[str, Stored[Key]] = {}
+        self.stored_as: Mapping[str, ReadRecord[Key]] = {}
         self.stored: Mapping[str, Key] = {}
         self.marks: Sequence[Mark] = ()
         self.stamps: tuple[str, ...] | None = None
@@ -201,8 +201,8 @@ class Keys:
             self.take(found)
         return news.now_s
 
-    async def _all(self, kind: type[R]) -> list[Stored[R]]:
-        found: list[Stored[R]] = []
+    async def _all(self, kind: type[R]) -> list[ReadRecord[R]]:
+        found: list[ReadRecord[R]] = []
         while True:
             after = found[-1].id if found else ""
             page = await self._ledger.run(store.listed(kind, ALL, after=after, order=Order.ASC))

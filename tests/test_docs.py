@@ -214,7 +214,7 @@ def test_an_error_is_raised_with_each_code_that_it_has_and_no_other(kind: type[e
 
 
 def test_every_error_of_a_text_is_described() -> None:
-    codes = codes_made("TextError") | set(re.findall(r'\[%s,"(\w+)"', LUA))  # the second: what scripts write
+    codes = codes_made("TextError") | set(re.findall(r'\[%d,"(\w+)"', LUA))  # the second: what scripts write
     assert {"input_too_long", "worker_lost", "cancelled"} <= codes, "the search finds nothing any more"
     assert codes - set(code_spans(text("docs/http.md"))) == set()
 

@@ -22,7 +22,7 @@ from tasks.ledger.client import AsyncLedger
 from tasks.records import files, store
 from tasks.records.api_keys import Key
 from tasks.records.files import FileRecord, Purpose, created_ms, new_file_id, stored_name
-from tasks.records.store import ANY_ROOM, Order, Room, Stored, new_change
+from tasks.records.store import ANY_ROOM, Order, ReadRecord, Room, new_change
 from tasks.wire.json_limits import has_more_parts
 from worker_config.settings import Settings
 
@@ -169,7 +169,7 @@ class Reserved:
     async def _put(
         self, record: FileRecord, change: str, room: Room, before: str = "", *, promised: bool = True
     ) -> None:
-        last = Stored(record.id, record, before or self._change)
+        last = ReadRecord(record.id, record, before or self._change)
         put = store.change(last, record, room, for_ms=record.life_ms, name=change)
         if not await self._ledger.run(replace(put, promised=promised)):
             raise Overloaded("The upload stood still for too long; send the file again.", retry_after_s=1)

@@ -29,7 +29,7 @@ from tasks.records.api_keys import (
     new_key,
     new_owner,
 )
-from tasks.records.store import Stored, left_of, new_change
+from tasks.records.store import ReadRecord, left_of, new_change
 from worker_config.forms import is_key_name
 
 _ATTEMPTS = 20
@@ -54,8 +54,11 @@ class KeyService:
         return Page[ShownKey].of([ShownKey.model_validate(key) for key in keys], more=False, name="name")
 
     async def read(self, name: str) -> ShownKey:
-        """One key; of a purged one, what is left. Raises `NotFound`, `Conflict`, `RedisUnavailable`."""
-        fixed = self._keys.environment.get(name)
+        """One key, or the mark of a purged name. Raises `NotFound`, `Conflict`, `RedisUnavailable`."""
+        await self._keys.refresh_now()
+        marks = [mark for mark in self._keys.marks if mark.name == name and name not in self._keys.stored_as]
+        newest = max(marks, key=lambda mark: mark.purged or 0.0, default=None)
+        fixed = newest or self._keys.environment.get(name)
         return await self._shown(fixed or _known((await self._current(name))[0]))
 
     async def _shown(self, key: Key) -> ShownKey:
@@ -206,8 +209,8 @@ class KeyService:
         """Gives an owner who has no key in Redis a mark."""
         mark = Mark.of(key, now_s)
         await self._ledger.run(make_key(mark, new_change()))  # somebody else may have been first
-        await self._keys.refresh()
-        return await self._shown(mark)
+        await self._keys.refresh_now()
+        return await self._shown(next((one for one in self._keys.marks if one.owner == mark.owner), mark))
 
     async def _change(self, name: str, edit: Callable[[Key, float], Key], *, secret: bool = False) -> Key:
         """Stores what `edit` makes of a key and of the present time.
@@ -223,7 +226,7 @@ class KeyService:
                 return edited
         raise RedisUnavailable("This key is being changed by others; try again.", retry_after_s=spread(3))
 
-    async def _store(self, last: Stored[Key], edited: Key, *, secret: bool) -> bool:
+    async def _store(self, last: ReadRecord[Key], edited: Key, *, secret: bool) -> bool:
         """Stores a record if it is as it was read. `secret`: undone where no answer comes."""
         change = new_change()
         try:
@@ -231,12 +234,12 @@ class KeyService:
         except Unavailable:
             if secret and last.record is not None:
                 with suppress(Unavailable):
-                    await self._ledger.run(store.change(Stored(last.id, edited, change), last.record))
+                    await self._ledger.run(store.change(ReadRecord(last.id, edited, change), last.record))
             raise
         await self._keys.refresh()
         return written
 
-    async def _current(self, name: str) -> tuple[Stored[Key], float]:
+    async def _current(self, name: str) -> tuple[ReadRecord[Key], float]:
         now_s = await self._keys.refresh_now()
         last = self._keys.stored_as.get(name)
         if last is not None:
@@ -246,7 +249,7 @@ class KeyService:
         raise _unknown_key()
 
 
-def _known(last: Stored[Key]) -> Key:
+def _known(last: ReadRecord[Key]) -> Key:
     if last.record is None:
         raise Conflict(
             "key_unreadable",

@@ -13,7 +13,7 @@ from tasks.records.api_keys import GONE, PURGE, Key, Mark
 from tasks.records.batches import BatchStatus, delete_batch, list_batches, move_batch
 from tasks.records.ingestion_operations import Move, delete_ingestion, list_ingestions, move_ingestion
 from tasks.records.ingestions import IngestionStatus
-from tasks.records.store import Order, Stored, left_of
+from tasks.records.store import Order, ReadRecord, left_of
 from tasks.storage.storage import Storage
 
 _AT_ONCE = 100
@@ -34,16 +34,19 @@ def sweep_owners(storage: Storage, ledger: Ledger, may_go_on: Callable[[], bool]
                 _sweep_owner(storage, ledger, last, last.record, may_go_on)
 
 
-def _sweep_owner(storage: Storage, ledger: Ledger, last: Stored[Key], key: Key, may_go_on: Callable[[], bool]) -> None:
+def _sweep_owner(
+    storage: Storage, ledger: Ledger, last: ReadRecord[Key], key: Key, may_go_on: Callable[[], bool]
+) -> None:
     owner = key.owner
     for remove in (_end_jobs, _forget_tasks):
         remove(ledger, owner)
-    for one in ledger.run(files.list_files(owner, limit=_AT_ONCE)).records:
-        if not may_go_on():
-            return
-        if one.record is not None:
-            storage.delete(one.record.stored)  # before the record, which is what leads to it
-        ledger.run(files.delete_file(one.id))
+    for of in (owner, files.uploads_of(owner)):
+        for one in ledger.run(store.listed(files.FileRecord, of, limit=_AT_ONCE)).records:
+            if not may_go_on():
+                return
+            if one.record is not None:
+                storage.delete(one.record.stored)  # before the record, which is what leads to it
+            ledger.run(files.delete_file(one.id))
     for folder in datasets.folders_of(owner):
         if not may_go_on():
             return

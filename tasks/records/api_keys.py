@@ -22,7 +22,7 @@ from tasks.errors import Conflict
 from tasks.ledger.redis_keys import ANONYMOUS
 from tasks.ledger.scripts import Operation
 from tasks.records import store
-from tasks.records.store import ALL, Place, Record, Stored
+from tasks.records.store import ALL, AnyRecord, ReadRecord, Standing
 
 
 class Scope(StrEnum):
@@ -109,7 +109,7 @@ class KeyDigest(BaseModel):
     until: float | None = None
 
 
-class Key(Record):
+class Key(AnyRecord):
     """One key, of Redis or of the environment. Times are Unix seconds by the clock of Redis.
 
     Attributes:
@@ -153,13 +153,13 @@ class Key(Record):
         """Its owner: two keys cannot have the same."""
         return self.owner
 
-    def place(self) -> Place:
+    def standing(self) -> Standing:
         """It counts as what it is marked with, and is found by its name."""
         counts = {"revoked": int(self.revoked is not None), "purged": int(self.purged is not None)}
         lists: tuple[str, ...] = () if self.deleted else (ALL,)
         if self.purged is not None:
             lists += (PURGE if self.swept is None else GONE,)
-        return Place(self.owner, counts, lists, alias="" if self.deleted else f"{ALL}:{self.name}")
+        return Standing(self.owner, counts, lists, alias="" if self.deleted else f"{ALL}:{self.name}")
 
     @property
     def source(self) -> Literal["ledger", "environment"]:
@@ -215,9 +215,9 @@ class Mark(Key):
         given = {"name": key.name, "owner": key.owner, "digests": (), "scopes": (), "created": 0.0}
         return cls.model_validate({**given, "revoked": now_s, "purged": now_s})
 
-    def place(self) -> Place:
+    def standing(self) -> Standing:
         """As of a key, without a name."""
-        return replace(super().place(), alias="")
+        return replace(super().standing(), alias="")
 
 
 def new_key() -> str:
@@ -262,8 +262,8 @@ class StoredKeys:
 
     now_s: float
     stamps: tuple[str, ...]
-    keys: Sequence[Stored[Key]] | None = None
-    marks: Sequence[Stored[Mark]] = ()
+    keys: Sequence[ReadRecord[Key]] | None = None
+    marks: Sequence[ReadRecord[Mark]] = ()
 
 
 KINDS = (Key.KIND, Mark.KIND)

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal
 from tasks.ledger.ids import RecordIds
 from tasks.ledger.scripts import Operation
 from tasks.records import store
-from tasks.records.store import Created, Order, Page, Place, Record, Room, Stored
+from tasks.records.store import AnyRecord, Created, Order, ReadRecord, RecordPage, Room, Standing
 
 FOLDER = "files"
 """Where all of them are in the storage."""
@@ -39,7 +39,7 @@ class Purpose(StrEnum):
     BATCH_OUTPUT = "batch_output"
 
 
-class FileRecord(Record):
+class FileRecord(AnyRecord):
     """One file of one owner.
 
     Attributes:
@@ -74,10 +74,10 @@ class FileRecord(Record):
         """Whether all of it is there."""
         return self.state == "stored"
 
-    def place(self) -> Place:
+    def standing(self) -> Standing:
         """It counts by number and by bytes."""
-        lists = (self.owner,) if self.is_stored else ()
-        return Place(self.owner, {"stored": self.size_bytes, "files": 1}, lists, litter=self.stored)
+        lists = (self.owner if self.is_stored else uploads_of(self.owner),)
+        return Standing(self.owner, {"stored": self.size_bytes, "files": 1}, lists, litter=self.stored)
 
     @property
     def life_ms(self) -> int:
@@ -85,6 +85,11 @@ class FileRecord(Record):
         if not self.is_stored:
             return UPLOAD_MS
         return store.FOR_EVER if self.expires_ms is None else max(1, self.expires_ms - self.created_ms)
+
+
+def uploads_of(owner: str) -> str:
+    """The list of what an owner uploads."""
+    return f"@uploading:{owner}"
 
 
 def stored_name(file_id: str, fence: str = "") -> str:
@@ -107,20 +112,19 @@ def put_file(record: FileRecord, room: Room = store.ANY_ROOM, *, change: str = "
 
 
 def put_batch_file(record: FileRecord, batch_id: str) -> Operation[bool]:
-    """Gives a file that a batch made to its owner; False when the batch has ended: nothing was changed.
+    """Gives a file that a batch made to its owner; False when the batch has ended or its owner is purged.
 
     Without a quota: hours of work are not thrown away because there is no room for another file. The end is looked for
     in the same script, because the owner may delete the file from then on, and it must not come back.
 
     Raises on reading:
         StorageFull: Redis is full.
-        Unauthenticated: the owner is purged.
     """
     room = Room(part=True)
     arguments = store.creation(record.KIND, record.id, record.to_json(), room, for_ms=record.life_ms)
 
     def read(reply: list[Any]) -> bool:
-        return reply[0] != b"over" and bool(store.created(record.KIND, room, reply))
+        return reply[0] not in {b"over", b"revoked"} and bool(store.created(record.KIND, room, reply))
 
     return Operation(read, "batch_file", "", (batch_id, *arguments), promised=True)
 
@@ -133,7 +137,7 @@ def read_file(file_id: str) -> Operation[FileRecord | None]:
 def read_files(file_ids: Sequence[str]) -> Operation[list[FileRecord | None]]:
     """The records of several ids, in the order asked for."""
 
-    def whole(found: list[Stored[FileRecord] | None]) -> list[FileRecord | None]:
+    def whole(found: list[ReadRecord[FileRecord] | None]) -> list[FileRecord | None]:
         return [one.record if one and one.record and one.record.is_stored else None for one in found]
 
     return store.mapped(store.read(FileRecord, file_ids), whole)
@@ -141,7 +145,7 @@ def read_files(file_ids: Sequence[str]) -> Operation[list[FileRecord | None]]:
 
 def list_files(
     owner: str, *, after: str | None = None, limit: int = store.MOST, order: Order = Order.DESC
-) -> Operation[Page[FileRecord]]:
+) -> Operation[RecordPage[FileRecord]]:
     """Up to `limit` of the owner's files, by time of creation, behind the file `after`, which may be gone by now."""
     return store.listed(FileRecord, owner, after=after or "", limit=limit, order=order)
 

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 from tasks.ledger.scripts import Argument, Operation
 from tasks.records import store
-from tasks.records.store import OPEN, Order, Place, Room
+from tasks.records.store import OPEN, Order, Room, Standing
 from worker_config.subject import request_trace
 
 
@@ -53,7 +53,7 @@ def create_record(
     `own`: arguments that only the script of this kind takes. Raises on reading as `store.create`.
     """
     name, digest = record.key or ("", "")
-    place = Place(
+    standing = Standing(
         owner=record.owner,
         counts={"jobs": 1, kind.plural: 1},
         lists=(record.owner, OPEN),
@@ -62,7 +62,7 @@ def create_record(
     )
     trace = request_trace()
     stored = {"owner": record.owner, **fields, **({"trace": trace.traceparent} if trace is not None else {})}
-    arguments = store.creation(kind, record.id, place.to_json(), room, for_ms=for_ms, digest=digest, fields=stored)
+    arguments = store.creation(kind, record.id, standing.to_json(), room, for_ms=for_ms, digest=digest, fields=stored)
 
     def read(reply: list[Any]) -> str:
         return store.created(kind, room, reply).id

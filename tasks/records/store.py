@@ -2,7 +2,7 @@
 
 A record is a value with an id, an owner, and JSON that only its kind understands. Beside it Redis holds the random name
 of its last change: a change that names another one than the last is refused, and its caller reads again. What a record
-stands for in its owner's account, in which lists it is, and what of the storage goes with it, says its `Place`.
+stands for in its owner's account, in which lists it is, and what of the storage goes with it, says its `Standing`.
 """
 
 import secrets
@@ -35,7 +35,7 @@ _MEMORY_AFTER_S = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Standing:
     """What the ledger looks at of a record.
 
     Attributes:
@@ -57,7 +57,7 @@ class Place:
         return orjson.dumps({**asdict(self), "record": orjson.Fragment(record)})
 
 
-class Record(BaseModel):
+class AnyRecord(BaseModel):
     """A record of some kind. Frozen: what has changed is another one."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -70,15 +70,15 @@ class Record(BaseModel):
         """Its id among those of its kind."""
 
     @abstractmethod
-    def place(self) -> Place:
+    def standing(self) -> Standing:
         """Where it counts, stands and leads."""
 
     def to_json(self) -> bytes:
         """As it is stored."""
-        return self.place().to_json(self.model_dump_json(exclude_none=True).encode())
+        return self.standing().to_json(self.model_dump_json(exclude_none=True).encode())
 
 
-R = TypeVar("R", bound=Record)
+R = TypeVar("R", bound=AnyRecord)
 T = TypeVar("T")
 S = TypeVar("S")
 
@@ -92,7 +92,7 @@ class Order(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Stored(Generic[R]):
+class ReadRecord(Generic[R]):
     """A record as it was read.
 
     Attributes:
@@ -102,7 +102,7 @@ class Stored(Generic[R]):
     """
 
     id: str
-    record: R | None
+    record: R | None = field(repr=False)
     change: str
     alias: str = ""
 
@@ -147,7 +147,7 @@ class Created:
 
 
 def create(
-    record: Record, room: Room = ANY_ROOM, *, for_ms: int = FOR_EVER, digest: str = "", change: str = ""
+    record: AnyRecord, room: Room = ANY_ROOM, *, for_ms: int = FOR_EVER, digest: str = "", change: str = ""
 ) -> Operation[Created]:
     """Stores a record, or finds the one that its alias names.
 
@@ -246,7 +246,7 @@ def new_change() -> str:
 
 
 def change(
-    before: Stored[R], record: R, room: Room = ANY_ROOM, *, for_ms: int = AS_BEFORE, name: str = ""
+    before: ReadRecord[R], record: R, room: Room = ANY_ROOM, *, for_ms: int = AS_BEFORE, name: str = ""
 ) -> Operation[bool]:
     """Puts a record in the place of the one that was read; False if that is not the present one any more.
 
@@ -278,11 +278,11 @@ def remove(kind: type[R], record_id: str) -> Operation[R | None]:
     return Operation(read, "record_remove", "", (kind.KIND, record_id), promised=True)
 
 
-def read(kind: type[R], record_ids: Sequence[str]) -> Operation[list[Stored[R] | None]]:
+def read(kind: type[R], record_ids: Sequence[str]) -> Operation[list[ReadRecord[R] | None]]:
     """The records with these ids, in the order asked for; None where there is none (any more)."""
     ids = tuple(record_ids)
 
-    def read(reply: list[Any]) -> list[Stored[R] | None]:
+    def read(reply: list[Any]) -> list[ReadRecord[R] | None]:
         rows = zip(ids, reply, strict=True)
         return [_stored(kind, name, text, last) if text else None for name, (text, last) in rows]
 
@@ -290,21 +290,21 @@ def read(kind: type[R], record_ids: Sequence[str]) -> Operation[list[Stored[R] |
 
 
 @dataclass(frozen=True, slots=True)
-class Page(Generic[R]):
+class RecordPage(Generic[R]):
     """Some records of a list. `more`: there are others behind the last one."""
 
-    records: tuple[Stored[R], ...]
+    records: tuple[ReadRecord[R], ...]
     more: bool
 
 
 def listed(
     kind: type[R], of: str, *, after: str = "", limit: int = MOST, order: Order = Order.DESC
-) -> Operation[Page[R]]:
+) -> Operation[RecordPage[R]]:
     """Up to `limit` records of a list, `MOST` at most, behind the one with the id `after`, which may be gone by now."""
 
-    def read(reply: list[Any]) -> Page[R]:
+    def read(reply: list[Any]) -> RecordPage[R]:
         more, *rows = reply
-        return Page(tuple(_stored(kind, i.decode(), text, last) for i, text, last in rows), bool(more))
+        return RecordPage(tuple(_stored(kind, i.decode(), text, last) for i, text, last in rows), bool(more))
 
     return Operation(read, "record_list", "", (kind.KIND, of, after, min(limit, MOST), order))
 
@@ -362,8 +362,8 @@ def mapped(operation: Operation[T], then: Callable[[T], S]) -> Operation[S]:
     return replace(cast("Operation[Any]", operation), read=lambda reply: then(operation.read(reply)))
 
 
-def _stored(kind: type[R], record_id: str, text: bytes, last: bytes) -> Stored[R]:
-    return Stored(record_id, _record(kind, text), last.decode(), orjson.loads(text)["alias"])
+def _stored(kind: type[R], record_id: str, text: bytes, last: bytes) -> ReadRecord[R]:
+    return ReadRecord(record_id, _record(kind, text), last.decode(), orjson.loads(text)["alias"])
 
 
 def _record(kind: type[R], text: bytes) -> R | None:

@@ -6,7 +6,8 @@ its line break, little-endian. Rows count from 0.
 """
 
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, Self
@@ -14,7 +15,7 @@ from typing import Any, Self
 import orjson
 
 from tasks.errors import NotStored
-from tasks.storage.storage import Storage
+from tasks.storage.storage import Storage, Writer
 
 _ENTRY = struct.Struct("<QI")
 
@@ -58,19 +59,44 @@ def row_of(text: str, options: Mapping[str, Any], **kept: Any) -> bytes:
     return orjson.dumps({"text": text, "options": options, **kept})
 
 
-class RowIndexWriter:
-    """Writes an index: `with storage.writing(name) as file: index = RowIndexWriter(file.write)`."""
+_HELD_BYTES = 256 * 1024
 
-    def __init__(self, write: Callable[[bytes], object]) -> None:
-        self._write = write
+
+class RowFileWriter:
+    """Writes rows and their index; `rows` says how many there are so far."""
+
+    def __init__(self, source: Writer, index: Writer) -> None:
+        self._source = source
+        self._index = index
+        self._held: list[bytes] = []
+        self._held_bytes = 0
         self.rows = 0
 
-    def add_lines(self, offset: int, lines: Sequence[bytes]) -> None:
-        """The next rows follow each other from `offset` on, each with one byte for its line break."""
-        lengths = list(map(len, lines))
-        offsets = accumulate((length + 1 for length in lengths[:-1]), initial=offset)
-        self._write(b"".join(map(_ENTRY.pack, offsets, lengths)))
-        self.rows += len(lengths)
+    def add(self, row: bytes) -> None:
+        """The next row, without a line break. Raises like `Writer.write`."""
+        self.rows += 1
+        self._held.append(row)
+        self._held_bytes += len(row)
+        if self._held_bytes >= _HELD_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        """Writes what is held. Raises like `Writer.write`."""
+        if self._held:
+            lengths = list(map(len, self._held))
+            offsets = accumulate((length + 1 for length in lengths[:-1]), initial=self._source.size_bytes)
+            self._index.write(b"".join(map(_ENTRY.pack, offsets, lengths)))
+            self._source.write(b"\n".join(self._held) + b"\n")
+            self._held, self._held_bytes = [], 0
+
+
+@contextmanager
+def writing_rows(storage: Storage, source: str, index: str) -> Iterator[RowFileWriter]:
+    """Stores rows and their index under these names; raises like `Storage.writing`."""
+    with storage.writing(source) as lines, storage.writing(index) as places:
+        rows = RowFileWriter(lines, places)
+        yield rows
+        rows.flush()
 
 
 class Places:

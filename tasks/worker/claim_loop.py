@@ -170,7 +170,11 @@ class Streams:
         consumer = self._consumer
         try:
             while self._next(number):
-                stream.work_until_idle()
+                try:
+                    stream.work_until_idle()
+                except MemoryError:  # with no claim in hand: its work knows what to do then
+                    _log.error("a stream ran out of memory outside of its work")
+                    self.wake(rang=False)
                 with self._changed:
                     self._awake.discard(number)
                     self._changed.notify_all()
@@ -327,7 +331,12 @@ class Stream:
         )
         began_ns = time.time_ns()
         # With the same token: the reply to a claim that was made may be lost.
-        taken = claims.patiently(lambda: claims.ledger.run(claim(claims.queue, request)), self.progress)
+        try:
+            taken = claims.patiently(lambda: claims.ledger.run(claim(claims.queue, request)), self.progress)
+        except MemoryError:
+            _log.error("a claim did not fit into memory; its texts are tried alone")
+            taken = Claim(request.token, (), None, more=False, wait_ms=0, bell_due=False)
+            self.give_back(taken, blame=True)
         claims.ring_if(taken.bell_due)
         if taken.pieces:
             claims.count({"claims": 1})

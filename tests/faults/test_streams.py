@@ -32,7 +32,7 @@ def test_texts_run_side_by_side_and_after_a_death_one_by_one(private_roles: Role
     assert max(seen) == 1
 
 
-def test_bulk_work_does_not_die_with_a_text_that_kills_its_worker(private_roles: Roles, client: LedgerClient) -> None:
+def test_bulk_work_does_not_die_with_the_suspect_beside_it(private_roles: Roles, client: LedgerClient) -> None:
     poison = client.submit(["!!kill!!"])
     client.ledger.run(claim(client.model, ClaimRequest("dead/0", "dead/0/1", 10**9, 1, 60_000)))
     client.ledger.run(give_back(client.model, "dead/0/1", blame=True))

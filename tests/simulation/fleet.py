@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from tests.simulation.processes import Process, Stream
 from tests.simulation.repeats import repeat_claim, repeat_commit
 from tests.simulation.thin_client import WORKER_TTL_MS, Claim, Finished, Piece
-from tests.simulation.world import LEASE_MS, PROCESSES, QUEUE_KEY, World
+from tests.simulation.world import LEASE_MS, PROCESSES, World
 
 DEEDS = (
     *(["commit"] * 12),
@@ -32,55 +33,6 @@ class Turn:
     online_only: bool = False
 
 
-class Process:
-    """Two streams that share a fate, and a subscription to what wakes them."""
-
-    def __init__(self, world: World, name: str) -> None:
-        self.name, self.alive, self._world = name, True, world
-        self.streams = [Stream(self, f"{name}/{n}") for n in range(2)]
-        self._channels = [f"{QUEUE_KEY}wake:{stream.name}" for stream in self.streams]
-        self._pubsub = world.client.pubsub()
-        self._pubsub.subscribe(*self._channels)
-        for _ in self.streams:
-            assert self._pubsub.get_message(timeout=2)["type"] == "subscribe"
-
-    def hear(self) -> None:
-        """Takes note of what was published."""
-        if not self.alive:
-            return
-        self._pubsub.ping()
-        while (message := self._pubsub.get_message(timeout=2)) and message["type"] != "pong":
-            if message["type"] == "message":
-                self._world.stats["woken"] += 1
-                for stream in self.streams:
-                    if message["channel"].decode().endswith(stream.name):
-                        stream.notified = True
-
-    def close(self) -> None:
-        """Ends its subscription; returns when Redis has noticed."""
-        if not self.alive:
-            return
-        self._pubsub.close()
-        self.alive = False
-        while any(number for _, number in self._world.client.pubsub_numsub(*self._channels)):
-            pass
-
-
-class Stream:
-    """idle -> started -> busy | lingering | paused | again -> ... -> idle; hung is busy without a sign."""
-
-    def __init__(self, process: Process, name: str) -> None:
-        self.process, self.name = process, name
-        self.state, self.notified, self.until, self.rang = "idle", False, 0, False
-        self.claim: Claim | None = None
-
-    @property
-    def claimed(self) -> Claim:
-        """Of a stream that is busy."""
-        assert self.claim is not None
-        return self.claim
-
-
 def populate(world: World) -> None:
     """Starts all processes."""
     for n in range(PROCESSES):
@@ -89,7 +41,7 @@ def populate(world: World) -> None:
 
 def start(world: World, n: int) -> None:
     """A process that has loaded the model. What its predecessor held is lost."""
-    process = Process(world, f"w{n}")
+    process = Process(world.client, f"w{n}")
     world.processes[n : n + 1] = [process]
     of_predecessor = [token for token in world.claims() if token.startswith(f"w{n}/")]
     world.note_losses(of_predecessor)

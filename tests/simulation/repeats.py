@@ -1,13 +1,11 @@
 """Calls that are made again because their reply was lost: nothing but bells changes."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from tests.simulation.processes import Stream
 from tests.simulation.thin_client import Claim, Finished, NewTask
 from tests.simulation.world import World
-
-if TYPE_CHECKING:
-    from tests.simulation.fleet import Stream
 
 _OF_WAKE_UP = ("bell", "rings", "used")
 
@@ -47,7 +45,7 @@ def repeat_submit(world: World, tasks: Sequence[NewTask], replies: Sequence[Any]
     unchanged(world, before)
 
 
-def repeat_claim(world: World, stream: "Stream", claim: Claim, how: dict[str, Any]) -> None:
+def repeat_claim(world: World, stream: Stream, claim: Claim, how: dict[str, Any]) -> None:
     """The same pieces, but for those that have ended."""
     if claim.token not in world.claims():
         return

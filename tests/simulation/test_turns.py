@@ -2,8 +2,6 @@
 
 from collections import Counter
 
-import pytest
-
 from tests.simulation.building import counting, drain, names, sized, tasks
 from tests.simulation.thin_client import RATE, Claim, Ledger, NewTask
 
@@ -97,11 +95,11 @@ def test_bulk_work_alone_saves_up_no_share_and_owes_none(ledger: Ledger) -> None
         ledger.finish(ledger.claim("w/0", f"w/0/{n}", budget=100))
     ledger.submit(*tasks("q", 200, owner="a", pieces=sized(10)))
     lanes = []
-    for n in range(10, 19):
+    for n in range(10, 27):
         claim = ledger.claim("w/0", f"w/0/{n}", budget=100)
         lanes.append(claim.lane)
         ledger.finish(claim)
-    assert lanes == ["online"] * 7 + ["bulk", "online"]
+    assert lanes == [*["online"] * 7, "bulk"] * 2 + ["online"]
 
 
 def test_online_work_alone_gives_bulk_work_no_credit(ledger: Ledger) -> None:
@@ -117,6 +115,22 @@ def test_a_look_for_online_work_takes_no_bulk_work(ledger: Ledger) -> None:
     assert not ledger.claim("w/0", "w/0/1", online_only=True).pieces
     ledger.submit(NewTask("q"))
     assert [p.task for p in ledger.claim("w/0", "w/0/2", online_only=True).pieces] == ["q"]
+
+
+def test_a_lane_of_nothing_but_overdue_tasks_leaves_the_claim_to_the_other(ledger: Ledger) -> None:
+    for lane, other in (("online", "bulk"), ("bulk", "online")):
+        ledger.submit(NewTask(f"late {lane}", lane=lane, deadline_in_ms=10), NewTask(f"good {other}", lane=other))
+        ledger.advance(10)
+        claim = ledger.claim("w/0", f"w/0/{lane}")
+        assert ([p.task for p in claim.pieces], claim.lane) == ([f"good {other}"], other)
+        assert ledger.claim("w/0", f"w/0/{lane}2").pieces == []
+
+
+def test_work_left_in_either_lane_is_told(ledger: Ledger) -> None:
+    ledger.submit(*tasks("q", 2), NewTask("b", lane="bulk"))
+    assert ledger.claim("w/0", "w/0/1", max_pieces=1).more
+    assert ledger.claim("w/0", "w/0/2", max_pieces=1).more
+    assert not ledger.claim("w/0", "w/0/3", max_pieces=1).more
 
 
 def test_an_empty_online_lane_leaves_all_to_bulk_work_and_the_reverse(ledger: Ledger) -> None:
@@ -135,16 +149,17 @@ def test_callers_who_still_wait_go_first(ledger: Ledger) -> None:
     assert len(served) == 20
 
 
-@pytest.mark.parametrize(("deadline_ms", "patient_ms"), [(20_000, 9500), (11_000, 750), (8000, 0)])
-def test_who_cannot_be_answered_in_time_goes_behind(ledger: Ledger, deadline_ms: int, patient_ms: int) -> None:
-    ledger.submit(NewTask("old", deadline_in_ms=deadline_ms), NewTask("new", deadline_in_ms=60_000))
-    if patient_ms:
+def test_who_cannot_be_answered_in_time_goes_behind(ledger: Ledger) -> None:
+    for deadline_ms, patient_ms in ((20_000, 9500), (11_000, 750), (10_400, 300)):
+        old, new = f"old{deadline_ms}", f"new{deadline_ms}"
+        ledger.submit(NewTask(old, deadline_in_ms=deadline_ms), NewTask(new, deadline_in_ms=60_000))
         ledger.advance(patient_ms - 1)
-        assert ledger.claim("w/0", "w/0/1", max_pieces=1).pieces[0].task == "old"
-        ledger.give_back("w/0/1")
+        assert ledger.claim("w/0", f"w/0/{old}1", max_pieces=1).pieces[0].task == old
+        ledger.give_back(f"w/0/{old}1")
         ledger.advance(1)
-    assert ledger.claim("w/0", "w/0/2", max_pieces=1).pieces[0].task == "new"
-    assert ledger.claim("w/0", "w/0/3", max_pieces=1).pieces[0].task == "old"
+        first, second = (ledger.claim("w/0", f"w/0/{old}{n}", max_pieces=1) for n in (2, 3))
+        assert [claim.pieces[0].task for claim in (first, second)] == [new, old]
+        assert (first.more, second.more) == (True, False)
 
 
 def test_a_claim_puts_so_many_aside_and_no_more(ledger: Ledger) -> None:
@@ -181,7 +196,7 @@ def test_lanes_have_budgets_of_their_own(ledger: Ledger) -> None:
 
 
 def test_a_claim_ends_with_the_payload_that_fills_it(ledger: Ledger) -> None:
-    ledger.submit(*tasks("q", 4, pieces=[(1, 1, b"x" * 9_000_000)]))
+    ledger.submit(*tasks("q", 4, pieces=[(1, 1, b"x" * 2**23)]))
     assert len(ledger.claim("w/0", "w/0/1").pieces) == 2
 
 
@@ -226,6 +241,9 @@ def test_coming_and_going_gains_nothing(ledger: Ledger) -> None:
 def test_a_piece_that_did_not_fit_keeps_its_turn(ledger: Ledger) -> None:
     ledger.submit(NewTask("a", owner="a", pieces=sized(10)))
     ledger.submit(NewTask("large", owner="b", pieces=sized(90)))
+    claim = ledger.claim("w/0", "w/0/0", budget=80)
+    assert ([p.task for p in claim.pieces], claim.more) == (["a"], True)
+    ledger.give_back("w/0/0")
     ledger.submit(*tasks("c", 20, owner="c", pieces=sized(60)))
     assert [p.task for p in ledger.claim("w/0", "w/0/1", budget=80).pieces] == ["a", "c0000"]
     assert [p.task for p in ledger.claim("w/0", "w/0/2", budget=80).pieces] == ["large"]

@@ -47,6 +47,7 @@ def test_a_lingering_stream_is_woken_and_a_dead_one_passed_over(ledger: Ledger) 
 def test_who_has_waited_long_enough_lingers_no_more(ledger: Ledger) -> None:
     with listening(ledger.redis, "eq:q:m:wake:w/0"):
         ledger.claim("w/0", "w/0/1", linger_ms=1000)
+        assert ledger.redis.zscore("eq:q:m:lingering", "w/0") == ledger.now + 1250  # outlasts the wait
         ledger.advance(1251)
         assert ledger.submit(NewTask("a"))[1] == ["m"]
 

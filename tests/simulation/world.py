@@ -7,12 +7,10 @@ import itertools
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from tests.simulation.processes import Process
 from tests.simulation.thin_client import ROOT, Claim, Ledger, Scripts, Task
-
-if TYPE_CHECKING:
-    from tests.simulation.fleet import Process
 
 TTL_MS = 20_000
 LEASE_MS = 3000
@@ -68,7 +66,7 @@ class World:
     tasks: dict[str, Known] = field(default_factory=dict)
     outcomes: dict[tuple[str, int], bytes] = field(default_factory=dict)
     hits: Counter[tuple[str, int]] = field(default_factory=Counter)
-    processes: "list[Process]" = field(default_factory=list)
+    processes: list[Process] = field(default_factory=list)
     zombies: list[Claim] = field(default_factory=list)
     revoked: set[str] = field(default_factory=set)
     purged: set[str] = field(default_factory=set)

@@ -15,7 +15,7 @@ from tasks.item import TextError, Vector
 from tasks.storage.row_file import row_of
 from tasks.wire.embeddings_body import EmbeddingsBody
 
-_OPTIONS = ("prompt_name", "input_type", "dimensions", "normalize", "truncate")
+_OPTIONS = frozenset({"prompt_name", "input_type", "dimensions", "normalize", "truncate"})
 _UNPROCESSABLE = 422
 """What the synchronous call answers for a text of which the model makes no vector."""
 
@@ -48,10 +48,9 @@ Outcome: TypeAlias = list[Vector] | LineError | TextError
 
 def rows_of_line(custom_id: str, body: EmbeddingsBody) -> list[bytes]:
     """The rows of a line with this body, without line breaks."""
-    options = {name: getattr(body, name) for name in _OPTIONS if name in body.model_fields_set}
-    first, *others = body.input
-    line = [custom_id, body.encoding_format == "base64"]
-    return [row_of(first, options, line=line), *(row_of(text, options) for text in others)]
+    options = {name: getattr(body, name) for name in _OPTIONS & body.model_fields_set}
+    texts, line = body.input, [custom_id, body.encoding_format == "base64"]
+    return [row_of(texts[0], options, line=line), *[row_of(text, options) for text in texts[1:]]]
 
 
 def refused_row(custom_id: str, error: LineError) -> bytes:

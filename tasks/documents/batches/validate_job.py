@@ -10,7 +10,7 @@ from tasks.documents.context import JobContext
 from tasks.ledger.overview import overview
 from tasks.records.batches import Batch, BatchFault, read_batch
 from tasks.records.files import FileRecord, Purpose, read_file
-from tasks.storage.row_file import RowIndexWriter
+from tasks.storage.row_file import writing_rows
 from worker_config.settings import Settings
 
 
@@ -37,11 +37,9 @@ def validate_batch(context: JobContext, batch_id: str) -> bytes:
     # says of each line that the endpoint would refuse why, so that this is decided once.
     source, index = (f"{batch.folder}{name}.{context.fence}" for name in ("source", "index"))
     check = FileCheck(_models(context), FileLimits.from_settings(context.settings))
-    with context.storage.writing(source) as copy, context.storage.writing(index) as file:
-        rows = RowIndexWriter(file.write)
-        for kept in _checked(_requests(context, record, only, check.limits.max_line_bytes), check):
-            rows.add_lines(copy.size_bytes, kept)
-            copy.write(b"".join(row + b"\n" for row in kept))
+    with writing_rows(context.storage, source, index) as rows:
+        for row in _checked(_requests(context, record, only, check.limits.max_line_bytes), check):
+            rows.add(row)
     if check.faults:
         context.storage.delete(source)
         context.storage.delete(index)
@@ -63,12 +61,12 @@ def _requests(
     return lines if only is None else with_ids(lines, ids_of(split_lines(_read(context, only), max_line_bytes)))
 
 
-def _checked(lines: Iterator[FileLine], check: FileCheck) -> Iterator[list[bytes]]:
+def _checked(lines: Iterator[FileLine], check: FileCheck) -> Iterator[bytes]:
     for line in lines:
         kept = check.add(line)
         if check.full:
             break
-        yield kept
+        yield from kept
     check.finish()
 
 

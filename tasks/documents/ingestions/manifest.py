@@ -10,8 +10,8 @@ from tasks.documents.document_error import DocumentError
 from tasks.documents.sources.source import DocumentRef, ListedFault
 from tasks.ledger.task import PieceCutter
 from tasks.records.document_outcomes import DocumentOutcome, DocumentStatus, read_lines
-from tasks.storage.row_file import RowIndexWriter, row_of
-from tasks.storage.storage import Storage, Writer
+from tasks.storage.row_file import RowFileWriter, row_of
+from tasks.storage.storage import Storage
 from tasks.unshown import unshown
 
 
@@ -140,11 +140,8 @@ def read_parsed(storage: Storage, name: str) -> Iterator[ParsedDocument]:
 # Chunks as rows, so that model workers need not know what an ingestion is.
 
 
-_HELD_BYTES = 256 * 1024
-
-
 class ChunkRows:
-    """Writes the rows of a page, and cuts them into units.
+    """Adds chunks to the rows of a page, and cuts them into units.
 
     Attributes:
         rows: how many there are.
@@ -152,19 +149,16 @@ class ChunkRows:
         units: number of the first row, number of rows and cost of each unit. Cost is in tokens counted.
     """
 
-    def __init__(self, source: Writer, index: Writer, options: Mapping[str, Any], piece_cost: int) -> None:
-        self._source = source
-        self._index = RowIndexWriter(index.write)
+    def __init__(self, rows: RowFileWriter, options: Mapping[str, Any], piece_cost: int) -> None:
+        self._rows = rows
         self._options = options
         self._cutter = PieceCutter(piece_cost)
-        self._held: list[bytes] = []
-        self._held_bytes = 0
         self.tokens = 0
 
     @property
     def rows(self) -> int:
         """Added so far."""
-        return self._index.rows + len(self._held)
+        return self._rows.rows
 
     @property
     def pieces(self) -> list[tuple[int, int, int]]:
@@ -173,20 +167,9 @@ class ChunkRows:
 
     def add(self, chunk: Chunk) -> None:
         """Adds a chunk; raises like `Writer.write`."""
-        line = row_of_chunk(chunk, self._options)
-        self._held.append(line)
-        self._held_bytes += len(line)
+        self._rows.add(row_of_chunk(chunk, self._options))
         self.tokens += chunk.token_count
         self._cutter.add(max(1, chunk.token_count))
-        if self._held_bytes >= _HELD_BYTES:
-            self.flush()
-
-    def flush(self) -> None:
-        """Writes what is held; to be called at the end. Raises like `Writer.write`."""
-        if self._held:
-            self._index.add_lines(self._source.size_bytes, self._held)
-            self._source.write(b"\n".join(self._held) + b"\n")
-            self._held, self._held_bytes = [], 0
 
 
 def row_of_chunk(chunk: Chunk, options: Mapping[str, Any]) -> bytes:

@@ -47,6 +47,7 @@ from tasks.ledger.overview import overview
 from tasks.model import Model
 from tasks.records.ingestion_operations import Move, move_ingestion
 from tasks.records.ingestions import Ingestion, IngestionStatus, PageInFlight, PageStage, WaitingPage
+from tasks.storage.row_file import writing_rows
 
 _IN_PROGRESS = (IngestionStatus.IN_PROGRESS,)
 _FOR_ALL = {"sink_refused", "sink_dimension_mismatch", "dataset_deleted", ModelChanged.code}
@@ -343,13 +344,11 @@ def _write(
     source, index, parsed = (f"{folder}{name}.{context.fence}" for name in ("source", "index", "parsed"))
     storage = context.storage
     with (
-        storage.writing(source) as lines,
-        storage.writing(index) as places,
+        writing_rows(storage, source, index) as lines,
         storage.writing(parsed) as lines_of_documents,
     ):
         rows = ChunkRows(
             lines,
-            places,
             row_options(ingestion.spec, model),
             piece_cost,
         )
@@ -362,7 +361,6 @@ def _write(
             number += 1
             if time.monotonic() - began > context.pace.parsing_s:
                 break
-        rows.flush()
     if not rows.rows:
         storage.delete(source)
         storage.delete(index)

@@ -33,7 +33,6 @@ local function committed(i)
     tally(t, -1)
     x.ok, x.items, touched[#touched + 1] = 0, 0, x
   end
-  failed = tonumber(failed)
   x.ok, x.items = x.ok + items - failed, x.items + items
   t[COMPLETED], t[FAILED], t[TOKENS] = t[COMPLETED] + items - failed, t[FAILED] + failed, t[TOKENS] + tokens
   t[COST], t[BYTES], t[KEPT] = t[COST] - p.cost, t[BYTES] - p.bytes, t[KEPT] + #outcome + #extra

@@ -19,7 +19,7 @@ from tasks.ledger.claim import Claim, ClaimRequest, claim
 from tasks.ledger.client import Ledger
 from tasks.ledger.commit import commit
 from tasks.ledger.give_back import give_back
-from tasks.ledger.heartbeat import join
+from tasks.ledger.heartbeat import join, watch
 from tasks.ledger.overview import overview
 from tasks.ledger.redis_keys import DOCUMENTS
 from tasks.ledger.task import Outcome, OutcomeKind, Piece
@@ -144,6 +144,7 @@ class Hands:
         """What the sweep of the documents worker deletes so much later; how many entries it looks at."""
         self.ledger.clock_offset_ms += round(after_s * 1000)
         try:
+            self.ledger.run(watch(DOCUMENTS))  # as somebody does all the time
             return sweep_litter(self.storage, self.ledger)
         finally:
             self.ledger.clock_offset_ms -= round(after_s * 1000)

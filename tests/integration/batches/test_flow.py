@@ -12,6 +12,7 @@ from tasks.documents.batches.steps import step
 from tasks.documents.sweep import RARELY_S
 from tasks.errors import NotStored
 from tasks.item import TextError
+from tasks.ledger import task
 from tasks.ledger.client import Ledger
 from tasks.ledger.heartbeat import watch
 from tasks.ledger.read import read_result
@@ -279,7 +280,10 @@ def test_a_model_exchanged_after_the_window_leaves_what_was_done(hands: Hands) -
     assert {line["error"]["code"] for line in hands.lines(batch.error_file_id)} == {"batch_expired"}
 
 
-def test_a_batch_that_takes_longer_than_it_is_kept_afterwards(redis_url: str, tmp_path: Path) -> None:
+def test_a_batch_that_takes_longer_than_it_is_kept_afterwards(
+    redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(task, "PIECE_TEXTS", 4)
     ledger = Ledger.connect(redis_url)
     hands = Hands(ledger, tmp_path / "storage", batch_ttl_s=0.001)
     batch_id = half_way(hands, output_expires_s=3600)
@@ -300,7 +304,8 @@ def test_what_comes_after_the_end_goes_with_the_record(hands: Hands) -> None:
     for batch_id in (ended, "batch_forgotten"):
         hands.storage.write(f"batches/{batch_id}/parts/late", b"x")
     assert hands.sweep() == 0
-    hands.sweep(after_s=HOUR_MS / 1000 + 2 * GRACE_S)
+    hands.sweep(after_s=HOUR_MS / 1000 + GRACE_S)  # the record goes, and a minute later what it led to
+    hands.sweep(after_s=HOUR_MS / 1000 + 3 * GRACE_S)
     assert {found.name.split("/")[1] for found in hands.storage.stored("batches")} == {running, "batch_forgotten"}
 
 

@@ -26,7 +26,7 @@ from tasks.records.files import (
 )
 from tasks.records.ingestion_operations import create_ingestion
 from tasks.records.ingestions import NewIngestion, new_ingestion_id
-from tasks.records.store import MOST, Made, Order, Room, Stored, left_of
+from tasks.records.store import MOST, Made, Order, ReadRecord, Room, left_of
 from tasks.storage.storage import Storage
 from tests.integration.ledger.driver import START_MS, Driver
 from tests.raises_code import raises_code
@@ -186,12 +186,12 @@ def test_what_is_uploaded_counts_before_it_is_there_and_is_nobody_s_yet(driver: 
 
     for name, before in (("two", "one"), ("three", "two")):  # bytes come
         passes(driver, UPLOAD_MS - 1)
-        assert driver.run(store.change(Stored(coming.id, coming, before), coming, for_ms=coming.life_ms, name=name))
+        assert driver.run(store.change(ReadRecord(coming.id, coming, before), coming, for_ms=coming.life_ms, name=name))
     with raises_code("quota_exceeded", match="hold 1,001 bytes"):
         larger = coming.model_copy(update={"size_bytes": 1001})
-        driver.run(store.change(Stored(coming.id, coming, "three"), larger, QUOTA))
+        driver.run(store.change(ReadRecord(coming.id, coming, "three"), larger, QUOTA))
     there = coming.model_copy(update={"state": "stored"})
-    assert driver.run(store.change(Stored(coming.id, coming, "three"), there, for_ms=there.life_ms))
+    assert driver.run(store.change(ReadRecord(coming.id, coming, "three"), there, for_ms=there.life_ms))
     passes(driver, 10 * UPLOAD_MS)
     assert driver.run(read_file(coming.id)) == there
     assert pages(driver) == [[1]]
@@ -202,7 +202,7 @@ def test_an_upload_from_which_nothing_comes_ends_by_itself(driver: Driver) -> No
     driver.run(put_file(coming, QUOTA, change="one"))
     passes(driver, UPLOAD_MS)
     assert not driver.run(left_of("ann"))
-    assert not driver.run(store.change(Stored(coming.id, coming, "one"), coming))
+    assert not driver.run(store.change(ReadRecord(coming.id, coming, "one"), coming))
     assert driver.client.zrange("eq:litter", 0, -1) == [f"{coming.stored} ann".encode()], "some of it may be there"
 
 

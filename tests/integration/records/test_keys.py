@@ -7,7 +7,7 @@ import redis
 
 from tasks.records import store
 from tasks.records.api_keys import KINDS, PURGE, Key, Mark, Scope, anonymous_owner, make_key
-from tasks.records.store import ALL, Made, Place, Record, Stored, new_change
+from tasks.records.store import ALL, AnyRecord, Made, ReadRecord, Standing, new_change
 from tests.integration.ledger.driver import Driver
 from tests.integration.ledger.snapshot import Snapshot
 from tests.raises_code import raises_code
@@ -21,7 +21,7 @@ def made(driver: Driver, one: Key) -> bool:
     return driver.run(make_key(one, new_change()))
 
 
-def stored(driver: Driver, owner: str = "owner_1") -> Stored[Key]:
+def stored(driver: Driver, owner: str = "owner_1") -> ReadRecord[Key]:
     [found] = driver.run(store.read(Key, [owner]))
     assert found is not None
     return found
@@ -72,7 +72,7 @@ def test_a_name_and_an_owner_are_given_once(driver: Driver) -> None:
 
 
 def test_a_mark_outlives_its_key(driver: Driver) -> None:
-    class Thing(Record):
+    class Thing(AnyRecord):
         KIND = "thing"
         owner: str = "owner_1"
 
@@ -80,8 +80,8 @@ def test_a_mark_outlives_its_key(driver: Driver) -> None:
         def record_id(self) -> str:
             return "t"
 
-        def place(self) -> Place:
-            return Place(self.owner)
+        def standing(self) -> Standing:
+            return Standing(self.owner)
 
     made(driver, key())
     revoked = key().revoke(5.0)

@@ -11,7 +11,19 @@ from tasks.errors import EmbedqError, StorageFull
 from tasks.ledger.heartbeat import watch
 from tasks.ledger.scripts import Operation
 from tasks.records import store
-from tasks.records.store import OPEN, Created, Left, Made, Order, Place, Record, Room, Stored, left_of, new_change
+from tasks.records.store import (
+    OPEN,
+    AnyRecord,
+    Created,
+    Left,
+    Made,
+    Order,
+    ReadRecord,
+    Room,
+    Standing,
+    left_of,
+    new_change,
+)
 from tests.integration.ledger.driver import MODEL, Driver
 from tests.integration.ledger.snapshot import Snapshot
 from tests.raises_code import raises_code
@@ -20,7 +32,7 @@ RECORD_BYTES = 512
 OWNERS = ("ann", "bob")
 
 
-class Thing(Record):
+class Thing(AnyRecord):
     """A record as a kind may have it."""
 
     KIND: ClassVar[str] = "thing"
@@ -37,13 +49,13 @@ class Thing(Record):
     def record_id(self) -> str:
         return self.id
 
-    def place(self) -> Place:
+    def standing(self) -> Standing:
         lists = [of for of, there in ((self.owner, self.seen), (OPEN, self.busy)) if there]
         alias = f"{self.owner}:{self.name}" if self.name else ""
-        return Place(self.owner, {"stored": self.size, "files": 1}, lists, alias, f"things/{self.id}")
+        return Standing(self.owner, {"stored": self.size, "files": 1}, lists, alias, f"things/{self.id}")
 
 
-def stored(driver: Driver, record_id: str = "a") -> Stored[Thing]:
+def stored(driver: Driver, record_id: str = "a") -> ReadRecord[Thing]:
     [found] = driver.run(store.read(Thing, [record_id]))
     assert found is not None
     return found
@@ -63,9 +75,9 @@ class World:
     driver: Driver
     rng: random.Random
     there: dict[str, tuple[Thing, str, int]] = field(default_factory=dict)
-    """Record, name of its last change, end of its life (0: none)."""
+    """AnyRecord, name of its last change, end of its life (0: none)."""
     litter: set[str] = field(default_factory=set)
-    read: list[dict[str, Stored[Thing]]] = field(default_factory=lambda: [{}, {}])
+    read: list[dict[str, ReadRecord[Thing]]] = field(default_factory=lambda: [{}, {}])
     calls: list[tuple[Operation[Any], object]] = field(default_factory=list)
     """The last call and its reply, which may get lost."""
     digests: dict[str, str] = field(default_factory=dict)
@@ -225,15 +237,15 @@ def test_what_is_marked_makes_nothing_new(driver: Driver) -> None:
         KIND: ClassVar[str] = "key"
         counts: dict[str, int]
 
-        def place(self) -> Place:
-            return Place(self.owner, self.counts)
+        def standing(self) -> Standing:
+            return Standing(self.owner, self.counts)
 
     driver.run(store.create(Flag(id="k", counts={"revoked": 1})))
     with raises_code("invalid_api_key"):
         driver.run(store.create(Thing(id="a")))
     part = Room(part=True)
     assert driver.run(store.create(Thing(id="a"), part)).how is Made.OK, "accepted work goes on to its end"
-    driver.run(store.change(Stored("k", None, driver.client.hget("eq:key:k", "change").decode()),  # type: ignore[union-attr]
+    driver.run(store.change(ReadRecord("k", None, driver.client.hget("eq:key:k", "change").decode()),  # type: ignore[union-attr]
                             Flag(id="k", counts={"revoked": 1, "purged": 1})))  # fmt: skip
     with raises_code("invalid_api_key"):
         driver.run(store.create(Thing(id="b"), part))

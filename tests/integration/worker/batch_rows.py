@@ -11,7 +11,7 @@ from tasks.ledger.ids import new_task_id
 from tasks.ledger.read import read_result
 from tasks.ledger.submit import submit
 from tasks.ledger.task import Admission, Lane, NewPiece, NewTask
-from tasks.storage.row_file import RowIndexWriter, UnitReference, row_of
+from tasks.storage.row_file import UnitReference, row_of, writing_rows
 from tasks.storage.storage import Storage
 from tasks.storage.vector_part import PartReference, read_part
 from tests.ledger_client import LedgerClient
@@ -28,17 +28,16 @@ def submit_rows(
     cost: int = 100,
 ) -> str:
     """Stores rows of texts, some with options, and a task of units that refer to them; its id."""
-    lines = [row_of(text, {}) if isinstance(text, str) else row_of(*text) for text in texts]
-    storage.write("files/file-1", b"\n".join(lines))
-    with storage.writing(f"{BATCH}/index.0") as file:
-        RowIndexWriter(file.write).add_lines(0, lines)
+    with writing_rows(storage, "files/file-1", f"{BATCH}/index.0") as rows:
+        for text in texts:
+            rows.add(row_of(text, {}) if isinstance(text, str) else row_of(*text))
     pieces = [
         NewPiece(
-            items=min(unit_rows, len(lines) - first),
+            items=min(unit_rows, len(texts) - first),
             cost=cost,
             payload=UnitReference("files/file-1", f"{BATCH}/index.0", first).to_payload(),
         )
-        for first in range(0, len(lines), unit_rows)
+        for first in range(0, len(texts), unit_rows)
     ]
     submission = NewTask(
         task_id=new_task_id(),

@@ -21,7 +21,7 @@ from tasks.records.api_keys import (
     digest_of,
     environment_owner,
 )
-from tasks.records.store import Stored
+from tasks.records.store import ReadRecord
 from worker_config.settings import load_settings
 
 NOW_S = 1_000_000.0
@@ -48,12 +48,12 @@ def record(name: str, *texts: str, **fields: Any) -> Key:
     return Key.model_validate({"name": name, "digests": digests, **values})
 
 
-def stored(*records: Key) -> list[Stored[Key]]:
-    return [Stored(one.owner, one, "a change", f"@all:{one.name}") for one in records]
+def stored(*records: Key) -> list[ReadRecord[Key]]:
+    return [ReadRecord(one.owner, one, "a change", f"@all:{one.name}") for one in records]
 
 
-def marks(*keys: Key) -> list[Stored[Mark]]:
-    return [Stored(key.owner, Mark.of(key, NOW_S), "a change") for key in keys]
+def marks(*keys: Key) -> list[ReadRecord[Mark]]:
+    return [ReadRecord(key.owner, Mark.of(key, NOW_S), "a change") for key in keys]
 
 
 @pytest.fixture
@@ -233,7 +233,7 @@ def test_what_a_key_of_the_environment_lacks_is_told_with_its_setting_after_each
 
 
 def test_a_record_of_another_version_lets_nobody_in(keys: Keys, caplog: pytest.LogCaptureFixture) -> None:
-    unread: Stored[Key] = Stored("owner of a", None, "a change", "@all:a")
+    unread: ReadRecord[Key] = ReadRecord("owner of a", None, "a change", "@all:a")
     keys.take(StoredKeys(NOW_S, ("1", ""), [unread, *stored(record("b"))]))
 
     assert of(keys, "b").name == "b"

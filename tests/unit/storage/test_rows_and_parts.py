@@ -8,7 +8,7 @@ import pytest
 
 from tasks.errors import NotStored
 from tasks.item import TextError, Vector
-from tasks.storage.row_file import RowIndexWriter, UnitReference, read_rows
+from tasks.storage.row_file import UnitReference, read_rows, writing_rows
 from tasks.storage.storage import Storage
 from tasks.storage.vector_part import PartReference, PartWriter, part_name, read_part
 
@@ -19,11 +19,10 @@ REFERENCE = UnitReference("files/input", "batches/batch_1/index.0123", 0)
 @pytest.fixture
 def storage() -> Storage:
     storage = Storage.open(f"memory://{secrets.token_hex(4)}")
-    with storage.writing(REFERENCE.index) as file:
-        index = RowIndexWriter(file.write)
-        index.add_lines(0, LINES[:2])
-        index.add_lines(sum(map(len, LINES[:2])) + 2, LINES[2:])
-    storage.write(REFERENCE.source, b"\n".join(LINES))
+    with writing_rows(storage, REFERENCE.source, REFERENCE.index) as rows:
+        for line in LINES:
+            rows.add(line)
+            rows.flush()
     return storage
 
 
