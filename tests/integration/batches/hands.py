@@ -174,6 +174,7 @@ class Hands:
                 self.ledger.run(give_back(DOCUMENTS, taken.token))
                 break
             self.ledger.run(commit(DOCUMENTS, taken.token, [finished]))
+        self.ledger.run(give_back(DOCUMENTS, taken.token))  # one that is committed in portions ends so
         return len(taken.pieces)
 
     def _run(self, call: JobCall, piece: Piece, token: str) -> Outcome:
@@ -219,6 +220,7 @@ class Hands:
             tokens = sum(outcome.tokens for outcome in outcomes)
             done = Outcome(piece, OutcomeKind.PART, part.to_json(), tokens, failed_in_part=failed)
             self.ledger.run(commit(MODEL, taken.token, [done]))
+        self.ledger.run(give_back(MODEL, taken.token))
         return len(taken.pieces)
 
     def work(self) -> None:
