@@ -32,9 +32,10 @@ def sweep_owners(storage: Storage, ledger: Ledger, may_go_on: Callable[[], bool]
             _sweep_owner(storage, ledger, last, may_go_on)
 
 
-def _sweep_owner(
-    storage: Storage, ledger: Ledger, last: ReadRecord[Key], key: Key, may_go_on: Callable[[], bool]
-) -> None:
+def _sweep_owner(storage: Storage, ledger: Ledger, last: ReadRecord[Key], may_go_on: Callable[[], bool]) -> None:
+    key = last.record
+    if key is None:  # of another version, which sweeps it
+        return
     owner = key.owner
     for remove in (_end_jobs, _forget_tasks):
         remove(ledger, owner)
