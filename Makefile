@@ -20,7 +20,7 @@ PIP_INSTALL := PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.t
 	PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/pip install -qq
 
 .DEFAULT_GOAL := help
-.PHONY: help install check test architectures demo up bench overload faults hostile eval smoke clean
+.PHONY: help install check test architectures demo up bench overload faults simulation hostile eval smoke clean
 
 help:
 	@sed -n 's/^\([a-z]*\):.*## /make \1	/p' Makefile | expand -t 16
@@ -62,6 +62,9 @@ bench: $(STAMP) ## speed of embedq, the usual designs and the bare encoder; ARGS
 
 faults: $(STAMP) ## kills, stalls and fills real processes, counts what is lost; ARGS=--quick for a short run
 	@$(BIN)/python -m bench.faults $(ARGS)
+
+simulation: $(STAMP) ## the ledger's scripts: long random walks, each mutant, kills of real processes; an hour; ARGS="walks 0 50"
+	@$(BIN)/python -m tests.simulation $(ARGS)
 
 hostile: $(STAMP) ## 24,000 hostile requests to a whole service: no defect, steady memory, nothing left
 	@$(BIN)/python -m bench.hostile $(ARGS)

@@ -21,8 +21,8 @@ from uvicorn.supervisors import Multiprocess
 
 from api.app import create_app
 from api.http_deadlines import DeadlineProtocol
-from tasks.errors import RedisUnavailable, SchemaMismatch
-from tasks.ledger import AsyncLedger, operations
+from tasks.errors import RedisUnavailable, SchemaMismatch, WrongRedis
+from tasks.ledger import AsyncLedger
 from worker_config.logs import write_refusal
 from worker_config.settings import CONFIGURATION_EXIT_CODE, PREFIX, Settings, SettingsError, load_settings
 
@@ -37,7 +37,7 @@ def main() -> int:
         settings = load_settings("api")
         settings.require_safe_bind()
         listeners = _listen(settings.host, settings.port)
-        asyncio.run(_check_schema(settings.redis_url))
+        asyncio.run(_check_redis(settings.redis_url))
         connections = affordable_connections(settings.max_connections)
         if connections < settings.max_connections:
             _log.warning(
@@ -49,7 +49,7 @@ def main() -> int:
         if settings.api_processes == 1:
             return _serve(settings, listeners)
         return _supervise(settings, listeners)
-    except (SettingsError, SchemaMismatch) as error:
+    except (SettingsError, SchemaMismatch, WrongRedis) as error:
         write_refusal("", str(error))
         return CONFIGURATION_EXIT_CODE
     except OSError as error:
@@ -98,10 +98,13 @@ def _listen(host: str, port: int) -> list[socket.socket]:
     return found
 
 
-async def _check_schema(redis_url: str) -> None:
+async def _check_redis(redis_url: str) -> None:
     ledger = AsyncLedger.connect(redis_url)
     try:
-        await ledger.run(operations.check_schema())
+        await ledger.require_usable()
+        await ledger.check_schema()
+    except WrongRedis:
+        raise
     except RedisUnavailable as error:
         _log.warning("serving anyway, submissions are refused meanwhile: %s", error.detail)
     finally:
@@ -126,7 +129,7 @@ def _supervise(settings: Settings, listeners: list[socket.socket]) -> int:
     supervisor.run()
     if all(process.exitcode != STARTUP_FAILURE for process in supervisor.processes):
         return 0
-    asyncio.run(_check_schema(settings.redis_url))  # has a sentence for the usual reason
+    asyncio.run(_check_redis(settings.redis_url))  # has a sentence for the usual reason
     return 1
 
 

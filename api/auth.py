@@ -23,8 +23,8 @@ from starlette.types import Scope as RequestScope
 
 from api.request_limits import InFlight, RequestRates
 from tasks.errors import Forbidden, RedisUnavailable, TooMany, Unauthenticated, Unavailable
-from tasks.ledger import ANONYMOUS, AsyncLedger
-from tasks.ledger.executor import spread
+from tasks.ledger.client import AsyncLedger, spread
+from tasks.ledger.redis_keys import ANONYMOUS
 from tasks.records import store
 from tasks.records.api_keys import ALL_SCOPES, KINDS, USUAL_SCOPES, Key, Mark, Scope, StoredKeys
 from tasks.records.store import ALL, Order, R, ReadRecord

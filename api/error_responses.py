@@ -30,17 +30,17 @@ from tasks.errors import (
     RequestError,
     Unauthenticated,
 )
-from tasks.item import ItemError
+from tasks.item import TextError
 from tasks.wire.validation import translated
 
 
-class ItemFailed(RequestError):
+class TextFailed(RequestError):
     """One text of a synchronous request has no vector; the request fails, because clients read a hole as a vector.
 
     Its code is that of the text; its status 400 where something else can be sent, 422 otherwise.
     """
 
-    def __init__(self, index: int, error: ItemError) -> None:
+    def __init__(self, index: int, error: TextError) -> None:
         super().__init__(f"input[{index}]: {error.message}", param=f"input[{index}]")
         self.code = error.code
         self.status = 400 if error.refused else 422
@@ -132,7 +132,7 @@ def tei_failure(error: EmbedqError) -> Response:
 
 
 def _in_their_words(error: EmbedqError) -> tuple[int, Word]:
-    if isinstance(error, ItemFailed):
+    if isinstance(error, TextFailed):
         return (422, "Validation") if error.status == RequestError.status else (424, "Backend")
     return _BY_CODE.get(error.code) or _BY_STATUS.get(error.status) or (error.status, "Validation")
 

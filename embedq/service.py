@@ -202,7 +202,7 @@ class EmbeddingService:
 
         Args:
             texts: one or several, none of them empty.
-            metadata: up to 16 pairs that come back with the task.
+            metadata: pairs that come back with the task; names and values have 4 KiB at most.
             lane: `online` for interactive use, `bulk` otherwise.
             deadline_s: the task ends as `expired` when it has not finished by then.
             idempotency_key: of the caller's own, when it may call again after a crash with the same texts.

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from stack.errors import StackError
 from stack.ports import free_port
-from worker_config.redis_url import OLDEST_VERSION
+from worker_config.redis_connection import OLDEST_VERSION
 
 MIN_MEMORY_BYTES = 512 * 2**20
 _MEMORY_SHARE = 4

@@ -16,7 +16,7 @@ There is a class for what is caught by name, and one for each kind of answer; th
     │   ├── RangeNotSatisfiable 416  has the size of the file
     │   └── Refused             the others, each with a status of its own
     ├── Unavailable             503  try again later
-    │   ├── BacklogFull, Overloaded, StorageFull, RedisUnavailable (NotReplicated), NotReady, WaitTimeout
+    │   ├── BacklogFull, Overloaded, StorageFull, RedisUnavailable (NotReplicated, WrongRedis), NotReady, WaitTimeout
     │   └── StorageUnavailable, DiskFull, SinkUnavailable
     ├── NotStored               500  a stored object is not where it should be
     ├── SchemaMismatch               another version's data is in this Redis (exit 78)
@@ -55,11 +55,6 @@ class EmbedqError(Exception):
         self.detail = detail
         self.param = param
         self.retry_after_s = retry_after_s
-
-
-def reason(error: Exception) -> str:
-    """For a log: what is unavailable and why. Of others the type alone, whose text may hold what somebody submitted."""
-    return error.detail if isinstance(error, Unavailable) else type(error).__name__
 
 
 class InternalError(EmbedqError):
@@ -115,7 +110,6 @@ class Invalid(CodedError):
         "empty_input": Code("Empty input"),
         "too_many_inputs": Code("Too many inputs"),
         "input_too_large": Code("Input too large"),
-        "input_too_long": Code("Input too long"),
         "body_too_complex": Code("Body too complex"),
         "invalid_http": Code("Invalid HTTP"),
         "invalid_file_format": Code("Invalid file"),
@@ -300,6 +294,10 @@ class NotReplicated(RedisUnavailable):
 
     code = "not_replicated"
     title = "No replica has it yet"
+
+
+class WrongRedis(RedisUnavailable):
+    """No wait mends this Redis: its settings must be others, or EMBEDQ_REDIS_URL. A role does not start (exit 78)."""
 
 
 class NotReady(Unavailable):

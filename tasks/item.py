@@ -30,11 +30,9 @@ class Options(NamedTuple):
 
     def to_text(self) -> str:
         """Compact form for the task hash: only what differs from the default; '' for the defaults."""
-        if self == _DEFAULTS:
-            return ""
         defaults = self._field_defaults
         changed = {name: value for name, value in self._asdict().items() if value != defaults[name]}
-        return orjson.dumps(changed).decode()
+        return orjson.dumps(changed).decode() if changed else ""
 
     def unfit(self, dimension: int, prompts: Collection[str]) -> Literal["dimensions", "prompt_name"] | None:
         """Which of these a model cannot serve that has such vectors and prompts; None: it serves all of them."""
@@ -50,11 +48,8 @@ class Options(NamedTuple):
         return cls(**{name: value for name, value in orjson.loads(text).items() if name in cls._fields})
 
 
-_DEFAULTS = Options()
-
-
 @dataclass(frozen=True, slots=True)
-class ItemError:
+class TextError:
     """Why one text has no vector. `code` is stable; `message` says what to do and holds nothing of the text.
 
     Codes of the model: `invalid_dimensions`, `unknown_prompt`, `input_too_long`, `no_tokens`, `out_of_memory`,

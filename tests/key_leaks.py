@@ -1,26 +1,34 @@
 """The key-leak check: whatever a test did, only keys that expire or that live for ever by design may remain.
 
-First the test's open tasks are forgotten and its records removed; then a far future is watched,
-as the service itself would do in time: that must be enough to make every lease, deadline and dead worker vanish. What
+First the test's tasks are forgotten and its records removed; then a far future is watched, as the
+service itself would do in time: that must be enough to make every lease, deadline, record and dead worker vanish. What
 is still there without a TTL is a leak.
 """
 
 import re
 
+import msgpack
 import redis
 
-from tasks.ledger.executor import Ledger
-from tasks.ledger.operations import Operation, forget, watch
+from tasks.ledger.cancel import forget
+from tasks.ledger.client import Ledger
+from tasks.ledger.heartbeat import watch
+from tasks.ledger.overview import read_account
+from tasks.ledger.packed import numbers
+from tasks.ledger.read import read_task
+from tasks.ledger.redis_keys import ROOT
+from tasks.ledger.scripts import Operation
 
-# "for ever" in the table of tasks.ledger.keys.
+# What redis_keys says of queues and of all.
 _PERMANENT = re.compile(
-    r"[^:]+:(schema|storage|litter|changes|memory|ingestion-order|models|references|reserved|q:.+:state)"
+    r"[^:]+:(schema|storage|litter|ingestion-order|models|references|memory|changes|q:.+:(state|counts))"
 )
 # Celery's transport: declared queues, bells nobody heard, and what its killed consumers held. Bells carry no work.
 _TRANSPORT = re.compile(r"_kombu\.binding.*|embedq\.bell\..*|unacked.*", re.DOTALL)
-_TASK = re.compile(r"(?P<root>[^:]+):task:(?P<id>.+)")
-_CHANGES = re.compile(r"(?P<root>[^:]+):changes")
-_STATE = re.compile(r"(?P<root>[^:]+):q:(?P<model>.+):state")
+_TASK = re.compile(r"[^:]+:task:(?P<id>.+)")
+_STATE = re.compile(r"[^:]+:q:(?P<queue>.+):state")
+_OWNER = re.compile(r"[^:]+:owner:(?P<id>.+)")
+_BUCKETS = {"tokens", "requests", "debt"}
 
 FAR_FUTURE_MS = 10 * 365 * 86_400_000
 """Beyond every lease and deadline, also those of tests that move the clock."""
@@ -33,44 +41,52 @@ def leaked_keys(client: redis.Redis) -> list[str]:
 
     Every role must have stopped before: a live worker rightly holds keys.
     """
-    _forget_open_tasks(client)
+    _forget_tasks(client)
     _remove_records(client)
     _watch_far_future(client)
     return sorted(
-        key for key in _lasting_keys(client) if not _PERMANENT.fullmatch(key) and not _TRANSPORT.fullmatch(key)
+        key
+        for key in _lasting_keys(client)
+        if not _PERMANENT.fullmatch(key) and not _TRANSPORT.fullmatch(key) and not _has_only_buckets(client, key)
     )
 
 
-def _forget_open_tasks(client: redis.Redis) -> None:
+def _forget_tasks(client: redis.Redis) -> None:
+    ledger = Ledger(client)
     for key in _lasting_keys(client):
-        if (found := _TASK.fullmatch(key)) is None:
-            continue
-        model = client.hget(key, "q")
-        assert isinstance(model, bytes), f"{key} is a task that names no queue"
-        Ledger(client, root=found["root"]).run(forget(model.decode(), found["id"]))
+        if found := _TASK.fullmatch(key):
+            task = ledger.run(read_task(found["id"]))
+            assert task is not None, f"{key} holds no task"
+            ledger.run(forget(task.queue, task.id))
 
 
 def _remove_records(client: redis.Redis) -> None:
-    for key in _lasting_keys(client):
-        if found := _CHANGES.fullmatch(key):
-            ledger = Ledger(client, root=found["root"])
-            for kind in [bytes(name).decode() for name in client.hkeys(key)]:  # type: ignore[arg-type]
-                prefix = f"{found['root']}:{kind}:"
-                for name in list(client.scan_iter(f"{prefix}*")):
-                    record = (kind, name.decode().removeprefix(prefix))
-                    ledger.run(Operation("record_remove", "", record, bool))
+    ledger = Ledger(client)
+    for kind in [bytes(name).decode() for name in client.hkeys(f"{ROOT}:changes")]:  # type: ignore[arg-type]
+        for name in list(client.scan_iter(f"{ROOT}:{kind}:*")):
+            record_id = name.decode().removeprefix(f"{ROOT}:{kind}:")
+            ledger.run(Operation(bool, "record_remove", "", (kind, record_id)))
 
 
 def _watch_far_future(client: redis.Redis) -> None:
+    ledger = Ledger(client, clock_offset_ms=FAR_FUTURE_MS)
     for key in _lasting_keys(client):
         if found := _STATE.fullmatch(key):
-            client.hdel(key, "last")  # as if somebody had looked at the clock all the time
-            ledger = Ledger(client, root=found["root"], clock_offset_ms=FAR_FUTURE_MS)
-            # One call ends a few leases only, so that it stays short; each call must end at least one.
-            leases = ledger.run(watch(found["model"])).leases
-            for _ in range(leases):
-                leases = ledger.run(watch(found["model"])).leases
-            assert leases == 0, f"{leases} leases of {found['model']} never end"
+            # As if somebody had looked at the clock all the time: of a standstill no lease ends.
+            packed = client.get(key)
+            assert isinstance(packed, bytes)
+            state = numbers(packed)
+            client.set(key, msgpack.packb({name: number for name, number in state.items() if name != "looked"}))
+            before, pulse = None, ledger.run(watch(found["queue"]))
+            while pulse.leases or pulse.more:  # one call ends a few only, so that it stays short
+                assert pulse != before, f"{pulse.leases} leases of {found['queue']} never end"
+                before, pulse = pulse, ledger.run(watch(found["queue"]))
+
+
+def _has_only_buckets(client: redis.Redis, key: str) -> bool:
+    """Of an account: how full they are is known for as long as the owner."""
+    found = _OWNER.fullmatch(key)
+    return found is not None and not Ledger(client).run(read_account(found["id"])).numbers.keys() - _BUCKETS
 
 
 def _lasting_keys(client: redis.Redis) -> list[str]:

@@ -3,12 +3,14 @@
 from typing import Any
 
 from tasks.item import Options
-from tasks.ledger import Admission, Lane, ModelEntry, NewTask, NewUnit, WorkerEntry
+from tasks.ledger.heartbeat import Worker
+from tasks.ledger.task import Admission, Lane, NewPiece, NewTask
+from tasks.model import Model
 
 UNLIMITED = Admission(max_backlog_s=1e9)
 
 
-def model_entry(**changed: Any) -> ModelEntry:
+def a_model(**changed: Any) -> Model:
     """A model served as `m`."""
     values: dict[str, Any] = {
         "id": "m",
@@ -24,10 +26,10 @@ def model_entry(**changed: Any) -> ModelEntry:
         "query_prompt": "query",
         "document_prompt": "passage",
     }
-    return ModelEntry(**(values | changed))
+    return Model(**(values | changed))
 
 
-def worker_entry(worker_id: str = "w", rate: float = 0, **changed: Any) -> WorkerEntry:
+def a_worker(worker_id: str = "w", rate: float = 0, **changed: Any) -> Worker:
     """A worker that has done nothing yet."""
     values: dict[str, Any] = {
         "id": worker_id,
@@ -36,22 +38,18 @@ def worker_entry(worker_id: str = "w", rate: float = 0, **changed: Any) -> Worke
         "started_at": 0,
         "rate": rate,
         "rss_bytes": 0,
-        "forward_passes": 0,
-        "items": 0,
-        "tokens": 0,
-        "padded_tokens": 0,
     }
-    return WorkerEntry(**(values | changed))
+    return Worker(**(values | changed))
 
 
-def submission(**changed: Any) -> NewTask:
-    """A task `t` of queue `m` for the online lane: one unit of one text that costs 10."""
+def new_task(**changed: Any) -> NewTask:
+    """A task `t` of queue `m` for the online lane: one piece of one text that costs 10."""
     values: dict[str, Any] = {
         "task_id": "t",
         "queue": "m",
         "lane": Lane.ONLINE,
         "owner": "anonymous",
-        "units": (NewUnit(items=1, cost=10, payload=b'["a"]'),),
+        "pieces": (NewPiece(items=1, cost=10, payload=b'["a"]'),),
         "options": Options(),
         "ttl_ms": 3_600_000,
         "admission": UNLIMITED,

@@ -4,9 +4,13 @@ from collections.abc import Sequence
 
 from stack.testing import wait_until
 from tasks.item import Options
-from tasks.ledger import ANONYMOUS, Admission, Lane, Ledger, ModelOverview, NewTask, Result, State, Task, operations
+from tasks.ledger.client import Ledger
 from tasks.ledger.ids import new_task_id
-from tasks.ledger.unit_cutting import cut_texts
+from tasks.ledger.overview import Queue, overview
+from tasks.ledger.read import read_result, read_task
+from tasks.ledger.redis_keys import ANONYMOUS
+from tasks.ledger.submit import submit
+from tasks.ledger.task import Admission, Lane, NewTask, Result, State, Task, cut_texts
 from worker_config.settings import DEFAULT_MODEL
 
 
@@ -22,27 +26,27 @@ class LedgerClient:
         texts: Sequence[str],
         *,
         lane: Lane = Lane.ONLINE,
-        unit_items: int = 64,
-        unit_cost: int = 4096,
+        piece_items: int = 64,
+        piece_cost: int = 4096,
         options: Options | None = None,
         owner: str = ANONYMOUS,
     ) -> str:
         """Stores a task of these texts; its id."""
-        submission = NewTask(
+        task = NewTask(
             task_id=new_task_id(),
             queue=self.model,
             lane=lane,
             owner=owner,
-            units=cut_texts(texts, max_tokens=256, max_items=unit_items, max_cost=unit_cost),
+            pieces=cut_texts(texts, max_tokens=256, max_items=piece_items, max_cost=piece_cost),
             options=options or Options(),
             ttl_ms=600_000,
             admission=Admission(max_backlog_s=1e6),
         )
-        return self.ledger.run(operations.submit(submission)).task_id
+        return self.ledger.run(submit(task)).task_id
 
     def task(self, task_id: str) -> Task:
         """Its state now."""
-        task = self.ledger.run(operations.read_task(task_id))
+        task = self.ledger.run(read_task(task_id))
         assert task is not None, f"{task_id} is unknown"
         return task
 
@@ -57,27 +61,27 @@ class LedgerClient:
 
     def result(self, task_id: str) -> Result:
         """Everything that has been committed."""
-        result = self.ledger.run(operations.read_result(task_id))
+        result = self.ledger.run(read_result(task_id))
         assert result is not None, f"{task_id} is unknown"
         return result
 
     def completed(self, task_id: str) -> Result:
-        """The result of a task all of whose items have a vector."""
+        """The result of a task all of whose texts have a vector."""
         task = self.ended(task_id)
         assert task.state is State.COMPLETED, task
         assert task.completed == task.total, task
         return self.result(task_id)
 
-    def overview(self) -> ModelOverview:
+    def overview(self) -> Queue:
         """The queue as the web tier sees it."""
-        return self.ledger.run(operations.overview(self.model))[self.model]
+        return self.ledger.run(overview(self.model))[self.model]
 
     @property
     def stamp(self) -> str:
         """Of the model that is served."""
-        entry = self.overview().entry
-        assert entry is not None
-        return entry.stamp
+        model = self.overview().model
+        assert model is not None
+        return model.stamp
 
     def counter(self, name: str) -> int:
         """A counter of the ledger, 0 before its first count."""

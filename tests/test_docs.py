@@ -31,9 +31,12 @@ def text(name: str) -> str:
     return (CHECKOUT / name).read_text(encoding="utf-8")
 
 
-def rows(name: str) -> Iterator[list[str]]:
-    """Cells of every line of a table, without the code marks around a whole cell."""
-    for line in text(name).splitlines():
+def rows(name: str, heading: str | None = None) -> Iterator[list[str]]:
+    """Cells of every line of a table, in the whole document or up to the next heading behind this one."""
+    page = text(name)
+    if heading is not None:
+        page = re.split(r"^#+ ", page.split(f"## {heading}\n", 1)[1], maxsplit=1, flags=re.MULTILINE)[0]
+    for line in page.splitlines():
         if line.startswith("|"):
             yield [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
 
@@ -175,35 +178,45 @@ def test_no_route_is_described_that_does_not_exist(routes: set[str]) -> None:
 
 def error_codes(kind: type[errors.EmbedqError] = errors.EmbedqError) -> Iterator[tuple[str, int]]:
     """Every code with its status."""
+    if "code" in vars(kind):
+        yield kind.code, kind.status
+    for code, meaning in kind.codes.items() if issubclass(kind, errors.CodedError) else ():
+        yield code, meaning.status or kind.status
     for below in kind.__subclasses__():
         if below.__module__ == errors.__name__:
-            yield below.code, below.status
-            for code, meaning in below.codes.items() if issubclass(below, errors.CodedError) else ():
-                yield code, meaning.status or below.status
             yield from error_codes(below)
 
 
-def test_every_error_code_is_described_with_its_status() -> None:
-    described = {(row[0].strip("`"), row[1]) for row in rows("docs/http.md")}
+OF_TEXTS = {("input_too_long", "400"), ("encoding_failed", "422")}
+"""Codes of one text that are answers, too."""
+
+
+def test_the_table_of_errors_is_the_list_of_codes() -> None:
+    described = {(row[0].strip("`"), row[1]) for row in rows("docs/http.md", "Errors") if row[0].startswith("`")}
     # A schema mismatch ends a process and is never an answer.
-    own = {code: "-" if code == errors.SchemaMismatch.code else str(status) for code, status in error_codes()}
-    assert {*own.items()} - described == set()
-    assert {"task_already_ended", "key_in_use", "head_too_large"} <= own.keys(), "the search finds nothing any more"
+    own = {(code, "-" if code == errors.SchemaMismatch.code else str(status)) for code, status in error_codes()}
+    assert described == own | OF_TEXTS
 
 
-def item_codes() -> set[str]:
-    """First arguments of `ItemError` in the source, and what scripts write by themselves."""
+def codes_made(kind: str) -> set[str]:
+    """Codes with which this class is called by name in the source."""
     calls = [
         node for file in source_files("api", "tasks") for node in ast.walk(file.tree) if isinstance(node, ast.Call)
     ]
-    made = [call for call in calls if isinstance(call.func, ast.Name) and call.func.id == "ItemError"]
-    firsts = [call.args[0] for call in made if call.args and isinstance(call.args[0], ast.Constant)]
-    return {str(first.value) for first in firsts} | set(re.findall(r'\[%s,"(\w+)"', LUA))
+    made = [call for call in calls if isinstance(call.func, ast.Name) and call.func.id == kind]
+    firsts = [constant for call in made if call.args for constant in ast.walk(call.args[0])]
+    return {first.value for first in firsts if isinstance(first, ast.Constant) and isinstance(first.value, str)}
 
 
-def test_every_error_of_an_item_is_described() -> None:
-    assert {"input_too_long", "worker_lost", "cancelled"} <= item_codes(), "the search finds nothing any more"
-    assert item_codes() - set(code_spans(text("docs/http.md"))) == set()
+@pytest.mark.parametrize("kind", errors.CodedError.__subclasses__())
+def test_an_error_is_raised_with_each_code_that_it_has_and_no_other(kind: type[errors.CodedError]) -> None:
+    assert codes_made(kind.__name__) == kind.codes.keys()
+
+
+def test_every_error_of_a_text_is_described() -> None:
+    codes = codes_made("TextError") | set(re.findall(r'\[%d,"(\w+)"', LUA))  # the second: what scripts write
+    assert {"input_too_long", "worker_lost", "cancelled"} <= codes, "the search finds nothing any more"
+    assert codes - set(code_spans(text("docs/http.md"))) == set()
 
 
 # ---- metrics ---------------------------------------------------------------------------------------------------------

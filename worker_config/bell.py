@@ -8,6 +8,7 @@ from typing import Any
 from celery import Celery
 
 from worker_config.celery_app import DRAIN_TASK, POOL_S, bell_queue
+from worker_config.redis_connection import explain
 
 _log = logging.getLogger(__name__)
 
@@ -57,7 +58,8 @@ class BellThread:
             send_bell(self._app, queue)
         except Exception as error:  # noqa: BLE001 - kombu raises whatever its transport raises; nobody reads this future
             if not self._failing:
-                _log.warning("the bell of %s was not sent (%s); workers look for work", queue, type(error).__name__)
+                why = explain(error) or type(error).__name__
+                _log.warning("the bell of %s was not sent (%s); workers look for work", queue, why)
             self._failing = True
         else:
             self._failing = False

@@ -8,7 +8,7 @@ docs/architecture.md.
 from celery import Celery
 from kombu import Queue
 
-from worker_config.redis_url import RedisUrl
+from worker_config.redis_connection import RedisUrl
 from worker_config.settings import Settings, forget_celery_variables
 
 DRAIN_TASK = "embedq.drain"

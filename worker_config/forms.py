@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from worker_config.redis_url import RedisUrl
+from worker_config.redis_connection import RedisUrl
 
 _SHA256_HEX_CHARS = 64
 _EMPTY_SHA256 = hashlib.sha256(b"").hexdigest()

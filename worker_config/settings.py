@@ -22,7 +22,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from worker_config import forms
 from worker_config.logs import LogFormat, configure_logging
-from worker_config.redis_url import RedisAck, RedisUrl
+from worker_config.redis_connection import RedisAck, RedisUrl
 
 PREFIX = "EMBEDQ_"
 DEFAULT_MODEL = "sentence-transformers/all-MiniLM-L6-v2"

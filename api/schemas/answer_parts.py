@@ -6,14 +6,31 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Annotated, Generic, Literal, Self, TypeVar
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+
+from tasks.errors import Invalid
+from tasks.item import size_bytes
 
 T = TypeVar("T")
 
-MAX_METADATA_PAIRS = 16
-MetadataKey = Annotated[str, StringConstraints(min_length=1, max_length=64)]
-MetadataValue = Annotated[str, StringConstraints(max_length=512)]
-Metadata = Annotated[dict[MetadataKey, MetadataValue] | None, Field(max_length=MAX_METADATA_PAIRS)]
+_MAX_METADATA_BYTES = 4096
+
+
+def _small(metadata: object) -> object:
+    # Before pydantic looks at the pairs, of which there may be 100,000: it would list each fault.
+    if isinstance(metadata, dict):
+        size = sum(size_bytes(text) for pair in metadata.items() for text in pair if isinstance(text, str))
+        if size > _MAX_METADATA_BYTES:
+            raise Invalid(
+                "invalid_value",
+                f"metadata has {size:,} bytes of names and values; {_MAX_METADATA_BYTES:,} are taken.",
+                param="metadata",
+            )
+    return metadata
+
+
+Metadata = Annotated[dict[str, str] | None, BeforeValidator(_small)]
+"""The client's own pairs: field `metadata` of a body. Raises `Invalid` above 4 KiB."""
 
 
 class Shown(BaseModel):

@@ -8,7 +8,6 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstr
 from pydantic_core import PydanticCustomError
 
 from api.schemas.answer_parts import NoneIfEmpty, Seconds, Shown
-from tasks.wire.validation import MAX_METADATA_PAIRS
 
 
 class Dataset(Shown):
@@ -92,6 +91,7 @@ class ScoredChunks(BaseModel):
 
 
 MAX_HITS = 100
+_MAX_FILTERED = 16
 _MAX_DIMENSION = 65_536
 _EXAMPLE: dict[str, Any] = {"query": "how do I get a refund?", "limit": 3, "filter": {"team": "sales"}}
 
@@ -108,6 +108,13 @@ def _scalar(value: object) -> object:
     if not isinstance(value, str | int | float | bool):
         raise PydanticCustomError("scalar_type", "Input should be a text, a number or a boolean")
     return value
+
+
+def _few(fields: object) -> object:
+    # Before pydantic looks at them: it would list the fault of each.
+    if isinstance(fields, dict) and len(fields) > _MAX_FILTERED:
+        raise PydanticCustomError("many_fields", f"Input should have at most {_MAX_FILTERED} fields")
+    return fields
 
 
 Vector = Annotated[list[float], BeforeValidator(_numbers)]
@@ -131,8 +138,8 @@ class SearchBody(BaseModel):
         description="Of any length but 0, with as many numbers as the vectors of the dataset.",
     )
     limit: int = Field(10, ge=1, le=MAX_HITS, description="Of the chunks in the answer.")
-    filter: dict[FieldName, Scalar] | None = Field(
+    filter: Annotated[dict[FieldName, Scalar] | None, BeforeValidator(_few)] = Field(
         None,
-        max_length=MAX_METADATA_PAIRS,
+        json_schema_extra={"maxProperties": _MAX_FILTERED},
         description="Fields of the metadata and the value of each; `document_id` stands for the document.",
     )

@@ -97,7 +97,7 @@ class ServiceState(BaseModel):
 class RedisCheck(Shown):
     """One fact of the Redis, judged."""
 
-    name: Literal["version", "appendonly", "maxmemory-policy", "appendfsync", "replicas", "clock"]
+    name: Literal["version", "mode", "appendonly", "maxmemory-policy", "appendfsync", "replicas", "clock"]
     value: str | None = Field(description="As Redis has it; null if it does not tell.")
     fine: bool = Field(description="False: accepted work may be lost, or Redis cannot serve.")
     detail: str = Field(description="What the value means.")

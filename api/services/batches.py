@@ -2,7 +2,6 @@
 
 from api.idempotency import digests_of, key_digests
 from api.schemas import batches as schemas
-from api.schemas.answer_parts import MAX_METADATA_PAIRS
 from api.schemas.batches import Batch
 from api.served_models import ServedModels
 from api.services.owned import own, room_of
@@ -125,7 +124,6 @@ def _again(batch: batches.Batch, settings: Settings, digests: tuple[str, str]) -
         )
     if batch.output_file_id and not batch.error_file_id:
         raise Conflict("batch_already_ended", "None of its requests has failed, so there is nothing to try again.")
-    metadata = {**(batch.metadata or {}), RETRY_OF: batch.id}
     return NewBatch(
         id=new_batch_id(),
         owner=batch.owner,
@@ -133,7 +131,7 @@ def _again(batch: batches.Batch, settings: Settings, digests: tuple[str, str]) -
         completion_window=batch.completion_window,
         window_ms=batch.expires_ms - batch.created_ms,
         ttl_ms=round(settings.batch_ttl_s * 1000),
-        metadata=metadata if len(metadata) <= MAX_METADATA_PAIRS else batch.metadata,
+        metadata={**(batch.metadata or {}), RETRY_OF: batch.id},
         output_expires_s=batch.output_expires_s,
         key=digests,
         only_file_id=batch.error_file_id or batch.only_file_id,

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from api.async_datasets import AsyncDatasets, dataset_unknown
 from api.async_storage import AsyncStorage
-from api.error_responses import ItemFailed
+from api.error_responses import TextFailed
 from api.schemas.answer_parts import Page, PagePlace
 from api.schemas.datasets import Chunk, Dataset, Document, ScoredChunk, ScoredChunks, SearchBody
 from api.served_models import ServedModels
@@ -100,7 +100,7 @@ class DatasetService:
 
         Raises:
             RequestError: the text, the vector or the model does not fit.
-            ItemFailed, WaitTimeout: the text has no vector, or not in time.
+            TextFailed, WaitTimeout: the text has no vector, or not in time.
             EmbedqError: as `AsyncDatasets.read`.
         """
         if (body.query is None) == (body.vector is None):
@@ -143,7 +143,7 @@ class DatasetService:
             return await self._calls.embed_query(
                 key, body.query or "", model=served.name, dimensions=dimensions, wait_s=self._max_wait_s
             )
-        except ItemFailed as error:
+        except TextFailed as error:
             error.param, error.detail = "query", error.detail.replace("input[0]", "query", 1)
             raise
 

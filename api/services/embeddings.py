@@ -73,7 +73,7 @@ class EmbeddingService:
         Raises:
             RequestError: the subclass that says what is wrong with the body.
             Overloaded: too many large answers are under way.
-            Unavailable, ItemFailed, CallerGone: as `wait_for_vectors` does.
+            Unavailable, TextFailed, CallerGone: as `wait_for_vectors` does.
         """
         began_s = time.perf_counter()
         wait_s = min(call.patience_s, self._settings.max_wait_s)

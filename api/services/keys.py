@@ -11,8 +11,8 @@ from api.schemas.answer_parts import Page
 from api.schemas.keys import Key as ShownKey
 from api.schemas.keys import KeyChange, Left, NewKey, ToldKey
 from tasks.errors import Conflict, Forbidden, Invalid, NotFound, RedisUnavailable, Unavailable
-from tasks.ledger import ANONYMOUS, AsyncLedger
-from tasks.ledger.executor import spread
+from tasks.ledger.client import AsyncLedger, spread
+from tasks.ledger.redis_keys import ANONYMOUS
 from tasks.records import store
 from tasks.records.api_keys import (
     ALL_SCOPES,

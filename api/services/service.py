@@ -75,6 +75,7 @@ class ServiceInfo:
     async def _look(self) -> str:
         """Why Redis does not answer, or "". Never raises: an error that many await would hold the requests of all."""
         try:
+            await self._ledger.require_usable()
             self._models.update(await self._ledger.run(operations.overview(self._models.own_model)))
         except Overloaded:
             pass  # the answer came and was not read in time: what was known a second ago holds

@@ -11,8 +11,10 @@ import time
 from collections.abc import Callable
 
 from api.served_models import ServedModels
-from tasks.errors import Overloaded, SchemaMismatch, reason
+from tasks.errors import Overloaded, SchemaMismatch, WrongRedis
 from tasks.ledger import DOCUMENTS, AsyncLedger, operations
+from tasks.ledger.executor import reason
+from tasks.ledger.redis_checks import LOST
 from worker_config.bell import BellThread
 
 _log = logging.getLogger(__name__)
@@ -34,7 +36,7 @@ class LedgerWatch:
         timed: takes the seconds that Redis needed for each overview.
 
     Attributes:
-        mismatch: set when Redis came back with another version's data; the process has been told to stop.
+        mismatch: set when no role can run on this Redis; the process has been told to stop.
     """
 
     def __init__(
@@ -48,10 +50,10 @@ class LedgerWatch:
         self._models = models
         self._bells = bells
         self._timed = timed
-        self._schema_checked = False
+        self._claimed = False
         self._failing = False
         self._too_busy = 0
-        self.mismatch: SchemaMismatch | None = None
+        self.mismatch: SchemaMismatch | WrongRedis | None = None
 
     async def run(self) -> None:
         """Looks once a second, for ever."""
@@ -63,7 +65,7 @@ class LedgerWatch:
         """One round. Logs the first of several failures; never raises them."""
         try:
             await self._round()
-        except SchemaMismatch as error:
+        except (SchemaMismatch, WrongRedis) as error:
             self.mismatch = error
             os.kill(os.getpid(), signal.SIGTERM)  # `api.__main__` then exits with the code for configuration errors
         except Overloaded:
@@ -85,9 +87,10 @@ class LedgerWatch:
 
     async def _round(self) -> None:
         await self._ledger.find_master()
-        if not self._schema_checked:
-            await self._ledger.run(operations.check_schema())
-            self._schema_checked = True
+        await self._ledger.require_usable()
+        if await self._ledger.check_schema() and self._claimed:
+            _log.warning("%s", LOST)
+        self._claimed = True
         began_s = time.perf_counter()
         self._models.update(await self._ledger.run(operations.overview(self._models.own_model, DOCUMENTS)))
         self._timed(time.perf_counter() - began_s)

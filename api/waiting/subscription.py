@@ -19,6 +19,7 @@ from api.error_responses import CallerGone
 from tasks.errors import EmbedqError
 from tasks.ledger import ENDED_CHANNEL, AsyncLedger, Task, operations
 from tasks.ledger.answers import Answer, answers_in
+from tasks.ledger.executor import reason
 from tasks.ledger.keys import answers_channel
 
 _log = logging.getLogger(__name__)
@@ -182,7 +183,7 @@ class Subscription:
                 failures = 1 if self.subscribed.is_set() else failures + 1
                 self.subscribed.clear()
                 if failures == 1:
-                    _log.warning("no subscription to the ends of tasks (%s); trying again", type(error).__name__)
+                    _log.warning("no subscription to the ends of tasks (%s); trying again", reason(error))
                 await asyncio.sleep(_BACKOFF_S * 2 ** min(failures, _BACKOFF_DOUBLINGS))
 
     async def _listen(self, pubsub: PubSub) -> None:

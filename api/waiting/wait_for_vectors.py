@@ -8,7 +8,7 @@ from time import monotonic
 import numpy as np
 import numpy.typing as npt
 
-from api.error_responses import CallerGone, ItemFailed
+from api.error_responses import CallerGone, TextFailed
 from api.served_models import ServedModels
 from api.submit import LINGERING_INTEREST_S, NewTasks, Submitter, task_of
 from api.waiting.subscription import Subscription, Wait
@@ -59,7 +59,7 @@ class SynchronousCalls:
 
         Raises:
             WaitTimeout: it took longer than `wait_s`; the same request again joins the work.
-            ItemFailed: a text has no vector.
+            TextFailed: a text has no vector.
             NotReady: workers came to serve another model when only some texts were encoded; or none has served the
                 model for a minute, and it is not the server's own, whose worker may be about to come.
             CallerGone: the client left first.
@@ -88,7 +88,7 @@ class SynchronousCalls:
 
         Raises:
             Invalid: the text is.
-            WaitTimeout, ItemFailed, NotReady, Unavailable: as `wait_for_vectors` does.
+            WaitTimeout, TextFailed, NotReady, Unavailable: as `wait_for_vectors` does.
         """
         submission = self._new_tasks.query(key, text, model=model, dimensions=dimensions, wait_s=wait_s)
         result, _ = await self.wait_for_vectors(submission, wait_s, _never)
@@ -157,5 +157,5 @@ def _whole(result: Result) -> Result:
         raise NotReady("The model was exchanged meanwhile; send the same request again.", retry_after_s=1)
     if result.errors:
         first = min(result.errors)
-        raise ItemFailed(first, result.errors[first])
+        raise TextFailed(first, result.errors[first])
     return result

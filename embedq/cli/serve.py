@@ -1,4 +1,4 @@
-"""`embedq up`, `api`, `worker`, `documents-worker`, `storage`: replace this process by a module of the server."""
+"""`embedq up`, `api`, `worker`, `documents-worker`: replace this process by a module of the server."""
 
 import argparse
 import os
@@ -18,10 +18,6 @@ ROLES = {"api": "api", "worker": "tasks.worker", "documents-worker": "tasks.docu
 def add(parser: argparse.ArgumentParser) -> None:
     """Adds the options of the role that the parser is for."""
     name = parser.prog.split()[-1]
-    if name == "storage":
-        parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="unknown [--delete] | accept [--data DIR]")
-        parser.set_defaults(run=run_storage)
-        return
     if name in ROLES:
         parser.set_defaults(run=run_role, module=ROLES[name])
         return
@@ -42,11 +38,6 @@ def run_stack(args: argparse.Namespace) -> NoReturn:
 def run_role(args: argparse.Namespace) -> NoReturn:
     """Becomes one role."""
     become(args.module)
-
-
-def run_storage(args: argparse.Namespace) -> NoReturn:
-    """Becomes the command that looks at the storage with the settings of the service."""
-    become("tasks.documents.storage_command", *args.arguments)
 
 
 def command_for(module: str, *arguments: str) -> list[str]:

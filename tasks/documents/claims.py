@@ -11,7 +11,7 @@ from tasks.documents.rounds import place_of
 from tasks.drain.commit import Committer
 from tasks.drain.work import ClaimOnline, ClaimSize
 from tasks.errors import DiskFull, EmbedqError, InternalError, RedisUnavailable, StorageUnavailable, Unavailable
-from tasks.item import ItemError
+from tasks.item import TextError
 from tasks.ledger import DOCUMENTS, Claim, ClaimedUnit, Finished, Ledger, OutcomeKind, Then, operations
 from tasks.process.liveness import Progress
 from tasks.process.stop import Stopping
@@ -162,4 +162,4 @@ def _described(unit: ClaimedUnit, finished: Finished) -> SpanAttributes:
 
 def failed_job(unit: ClaimedUnit, error: EmbedqError) -> Finished:
     """The outcome of a job that cannot be done."""
-    return Finished(unit, OutcomeKind.JOB, b"", errors={unit.first: ItemError(error.code, error.detail)})
+    return Finished(unit, OutcomeKind.JOB, b"", errors={unit.first: TextError(error.code, error.detail)})

@@ -4,7 +4,7 @@ Somebody's text is parsed in a child of the worker, so it is seldom to blame: wo
 memory, by hand. Such a job is submitted anew a few times, before its batch, its ingestion or its page fails.
 """
 
-from tasks.item import ItemError
+from tasks.item import TextError
 
 MAX_LOSSES = 3
 """So often a job is submitted anew; each time four workers in a row may die of it."""
@@ -13,7 +13,7 @@ LONGEST_PAUSE_S = 60.0
 _LOST = "worker_lost"
 
 
-def again(error: ItemError, losses: int) -> bool:
+def again(error: TextError, losses: int) -> bool:
     """Whether a job that failed with `error`, after so many losses before it, is tried again."""
     return error.code == _LOST and losses < MAX_LOSSES
 

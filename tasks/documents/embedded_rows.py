@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from tasks.errors import NotStored
-from tasks.item import ItemError
+from tasks.item import TextError
 from tasks.ledger.task import Committed, CommittedUnit
 from tasks.storage.row_file import Places
 from tasks.storage.storage import Storage
@@ -15,7 +15,7 @@ _ROWS_AT_ONCE = 64
 _UNPROCESSABLE = 422
 """What the synchronous call answers for a text that kills its worker."""
 
-EmbeddedRow: TypeAlias = tuple[int, bytes, RowOutcome | RowError | ItemError]
+EmbeddedRow: TypeAlias = tuple[int, bytes, RowOutcome | RowError | TextError]
 """Number, line and outcome: vectors, the error that the endpoint would answer, or why it was never executed."""
 
 
@@ -37,9 +37,9 @@ class EmbeddedRows:
     index: str
     rows: int
     embedded: Committed
-    unanswered: ItemError
+    unanswered: TextError
     progress: Callable[[], None]
-    lost: ItemError | None = None
+    lost: TextError | None = None
 
     def __iter__(self) -> Iterator[EmbeddedRow]:
         """Every row in order, each once.
@@ -61,7 +61,7 @@ class EmbeddedRows:
         for offset, (line, outcome) in enumerate(zip(lines, outcomes, strict=True)):
             yield unit.first + offset, line, outcome
 
-    def _outcomes(self, unit: CommittedUnit) -> Sequence[RowOutcome | ItemError]:
+    def _outcomes(self, unit: CommittedUnit) -> Sequence[RowOutcome | TextError]:
         try:
             rows = read_part(self.storage, PartReference.from_json(unit.data))
         except NotStored:

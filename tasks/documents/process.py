@@ -21,7 +21,7 @@ from tasks.errors import RedisUnavailable, StorageUnavailable
 from tasks.gate import ALONE
 from tasks.ledger import DOCUMENTS, Ledger, WorkerEntry, operations
 from tasks.process.heartbeat import Heartbeat
-from tasks.process.joining import take_over, wait_for
+from tasks.process.joining import require_usable, take_over, wait_for
 from tasks.process.liveness import HangWatch, Progress, any_hangs
 from tasks.process.role import Start
 from tasks.process.wakeup import Wakeup
@@ -90,6 +90,7 @@ class JobWorker:
 
         Raises:
             SchemaMismatch: the data in Redis is another version's.
+            WrongRedis: Redis cannot serve.
             Stopping: a stop was asked for while it waited.
         """
         start.files.clear_ready()
@@ -123,7 +124,7 @@ class JobWorker:
         self._ledger.close()
 
     def _register(self) -> None:
-        self._ledger.run(operations.check_schema())
+        require_usable(self._ledger, DOCUMENTS)
         take_over(self._ledger, DOCUMENTS, self._start)
 
     def _beat(self) -> operations.Operation[None]:

@@ -5,8 +5,9 @@ Each step may be repeated, and may be the last of its process. The mark of the o
 
 from collections.abc import Callable, Iterator
 
-from tasks.ledger import operations
-from tasks.ledger.executor import Ledger
+from tasks.ledger.cancel import forget
+from tasks.ledger.client import Ledger
+from tasks.ledger.read import list_tasks
 from tasks.records import datasets, files, store
 from tasks.records.api_keys import GONE, PURGE, Key, Mark
 from tasks.records.batches import BatchStatus, delete_batch, list_batches, move_batch
@@ -89,5 +90,5 @@ def _end_jobs(ledger: Ledger, owner: str) -> None:
 
 def _forget_tasks(ledger: Ledger, owner: str) -> None:
     """Forgets tasks that are listed. The others end when a worker meets them, and are forgotten in their time."""
-    for task in ledger.run(operations.list_tasks(owner, limit=_AT_ONCE)).tasks:
-        ledger.run(operations.forget(task.queue, task.id))
+    for task in ledger.run(list_tasks(owner, limit=_AT_ONCE)).entries:
+        ledger.run(forget(task.queue, task.id))

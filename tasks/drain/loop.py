@@ -17,8 +17,9 @@ from redis.exceptions import RedisError
 from tasks.drain.commit import Committer
 from tasks.drain.suspects import Suspects
 from tasks.drain.work import Work
-from tasks.errors import RedisUnavailable, reason
+from tasks.errors import RedisUnavailable
 from tasks.ledger import Claim, Ledger, operations
+from tasks.ledger.executor import reason
 from tasks.ledger.operations import ClaimRequest
 from tasks.process.wakeup import Wakeup
 from worker_config.traces import Traces
@@ -133,6 +134,8 @@ class Drain:
         self._wakeup = Wakeup(self._ledger, self._queue, self._name)
         self._numbers = itertools.count()
         self._suspects_wait = False
+        self._said = ""
+        """Why its last slice ended early."""
         self._asked: ClaimRequest | None = None
         """The claim with which it lingers: it may have been handed work under this token, of which it does not know."""
         # The start time makes tokens unique over the restarts of a child under the same parent.
@@ -155,13 +158,15 @@ class Drain:
             token = self._asked.token if self._asked else ""
             left = operations.leave(self._queue, self._name, warm=worked and not self._stop(), token=token)
             self._send_bell_if(self._ledger.run(left))
-            self._asked = None
+            self._asked, self._said = None, ""
         except (RedisUnavailable, RedisError) as error:
             self._wakeup.close()
             if self._asked:
                 committer.owe(self._asked.token)
                 self._asked = None
-            _log.warning("slice ended early, Redis is unavailable: %s", reason(error))
+            if reason(error) != self._said:
+                self._said = reason(error)
+                _log.warning("slice ended early, Redis is unavailable: %s", self._said)
             self._send_bell_if(committer.release_when_back())
         finally:
             part.end()

@@ -20,7 +20,7 @@ from tasks.encoder.load import load
 from tasks.errors import RedisUnavailable
 from tasks.ledger import Ledger, ModelEntry, WorkerEntry, operations
 from tasks.process.heartbeat import Heartbeat
-from tasks.process.joining import take_over, wait_for, warn_about_durability
+from tasks.process.joining import require_usable, take_over, wait_for
 from tasks.process.liveness import any_hangs
 from tasks.process.role import Start
 from worker_config.settings import Settings
@@ -78,6 +78,7 @@ class ModelWorker:
         Raises:
             ModelLoadError: the model cannot be served.
             SchemaMismatch: the data in Redis is another version's.
+            WrongRedis: Redis cannot serve.
             Stopping: a stop was asked for while it waited.
         """
         start.files.clear_ready()
@@ -89,7 +90,6 @@ class ModelWorker:
         """Registers the model, takes over what a previous incarnation held, and says that the worker is ready."""
         redis = f"Redis at {self._settings.redis_address} (EMBEDQ_REDIS_URL)"
         wait_for(redis, self._register, while_raises=RedisUnavailable, stop=self._start.stop)
-        warn_about_durability(self._ledger.client)
         self._heartbeat.start()
         self._tokenizer_store.start()
         info = self._encoder.info
@@ -139,7 +139,7 @@ class ModelWorker:
             ModelLoadError: live workers serve another model under this name, or other vectors are known by its
                 revision: vectors of both would be mixed.
         """
-        self._ledger.run(operations.check_schema())
+        require_usable(self._ledger, self._queue)
         check_reference(self._ledger, self._encoder)
         before = self._ledger.run(operations.overview(self._queue))[self._queue].entry
         if before and dataclasses.replace(self._entry, created_at=before.created_at) == before:

@@ -12,7 +12,7 @@ import orjson
 
 from tasks.encoder.interface import Text, Vector
 from tasks.errors import NotStored, RequestError
-from tasks.item import ItemError, Options
+from tasks.item import Options, TextError
 from tasks.ledger import ClaimedUnit, Finished, OutcomeKind
 from tasks.storage.row_file import UnitReference
 from tasks.storage.vector_part import RowError, RowOutcome
@@ -151,7 +151,7 @@ def _outcome(vectors: Sequence[Vector]) -> RowOutcome:
     )
 
 
-def _as_if_called(error: ItemError, index: int) -> RowError:
+def _as_if_called(error: TextError, index: int) -> RowError:
     """What the synchronous call would have answered."""
     param = f"input[{index}]"
     status = RequestError.status if error.refused else 422

@@ -11,7 +11,6 @@ from tasks.encoder.interface import (
     EncoderBroken,
     EncodeStats,
     Float32Array,
-    ModelInfo,
     Text,
     Tokens,
     Vector,
@@ -19,21 +18,22 @@ from tasks.encoder.interface import (
 )
 from tasks.encoder.micro_batches import MicroBatch, plan
 from tasks.gate import ALONE, Gate, nothing
-from tasks.item import ItemError, Options
+from tasks.item import Options, TextError
+from tasks.model import Model
 from tasks.pieces import weighed
 from tasks.unshown import unshown
 
 _log = logging.getLogger(__name__)
 
-NON_FINITE = ItemError(
+NON_FINITE = TextError(
     "non_finite_vector", "The model gave a vector with NaN or infinite components. Change the text, or leave it out."
 )
 """A vector like this is never a result, also when the component at fault would be cut off."""
-NO_TOKENS = ItemError(
+NO_TOKENS = TextError(
     "no_tokens",
     "This text has no tokens: it is empty, or holds only characters that the model's tokenizer drops. Leave it out.",
 )
-OUT_OF_MEMORY = ItemError(
+OUT_OF_MEMORY = TextError(
     "out_of_memory", "The model ran out of memory on this text alone. Send a shorter text, or split it."
 )
 
@@ -52,7 +52,7 @@ class _Key(NamedTuple):
     text: str
 
 
-_Read: TypeAlias = Tokens | ItemError
+_Read: TypeAlias = Tokens | TextError
 
 
 def encode(
@@ -104,18 +104,18 @@ def encode(
     return outcomes, passes.stats
 
 
-def check_options(options: Options, info: ModelInfo) -> ItemError | None:
+def check_options(options: Options, info: Model) -> TextError | None:
     """Why the model cannot serve these options; None when it can."""
     unfit = options.unfit(info.dimension, info.prompts)
     if unfit == "dimensions":
-        return ItemError(
+        return TextError(
             "invalid_dimensions",
             f"dimensions is {options.dimensions}; this model's vectors have {info.dimension}. "
             f"Use 1 to {info.dimension}, or leave it out.",
         )
     if unfit == "prompt_name":
         names = ", ".join(info.prompts) or "none"
-        return ItemError("unknown_prompt", f"The model has no prompt of this name. Known prompts: {names}.")
+        return TextError("unknown_prompt", f"The model has no prompt of this name. Known prompts: {names}.")
     return None
 
 
@@ -147,11 +147,11 @@ def _tokens(encoder: Encoder, texts: list[str], prompt_name: str | None) -> list
     return [tokens if tokens.length or not encoder.needs_tokens else NO_TOKENS for tokens in found]
 
 
-def _refusal(options: Options, read: _Read) -> ItemError | None:
-    if isinstance(read, ItemError):
+def _refusal(options: Options, read: _Read) -> TextError | None:
+    if isinstance(read, TextError):
         return read
     if read.truncated and not options.truncate:
-        return ItemError(
+        return TextError(
             "input_too_long",
             f"This text has {'' if read.full_length_exact else 'at least '}{read.full_length} tokens; "
             f"the model takes at most {read.length}. "
@@ -171,7 +171,7 @@ class _Passes:
     def __init__(self, encoder: Encoder, texts: Sequence[Tokens], max_padded_tokens: int) -> None:
         self.texts = texts
         self.vectors: Float32Array = np.zeros((len(texts), encoder.info.dimension), dtype=np.float32)
-        self.errors: dict[int, ItemError] = {}
+        self.errors: dict[int, TextError] = {}
         self.stats = EncodeStats(0, 0, 0)
         self._encoder = encoder
         self._max_padded_tokens = max_padded_tokens
@@ -195,9 +195,9 @@ class _Passes:
             pending += self._settled(batch, result)[::-1]
             finished()
 
-    def _settled(self, batch: MicroBatch, result: Float32Array | ItemError) -> list[MicroBatch]:
+    def _settled(self, batch: MicroBatch, result: Float32Array | TextError) -> list[MicroBatch]:
         """Notes what came of a pass; what is to be tried instead, where texts have paid for others."""
-        if isinstance(result, ItemError):
+        if isinstance(result, TextError):
             middle = len(batch.indexes) // 2
             if middle:
                 halves = batch.indexes[:middle], batch.indexes[middle:]
@@ -222,7 +222,7 @@ class _Passes:
             for batch in plan([self.texts[i].length for i in group], self._max_padded_tokens, row_widths)
         ]
 
-    def _pass(self, batch: MicroBatch) -> Float32Array | ItemError:
+    def _pass(self, batch: MicroBatch) -> Float32Array | TextError:
         texts = [self.texts[i] for i in batch.indexes]
         self.stats += EncodeStats(1, batch.layout.padded_tokens, sum(text.length for text in texts))
         try:
@@ -234,12 +234,12 @@ class _Passes:
             return _error_of(error)
 
 
-def _error_of(error: Exception) -> ItemError:
+def _error_of(error: Exception) -> TextError:
     """Of a text that raised this alone. Only the error's type is named: its message may quote the text."""
     if is_out_of_memory(error):
         return OUT_OF_MEMORY
     message = f"The model could not encode this text ({type(error).__name__}). Submit it once more, then leave it out."
-    return ItemError("encoding_failed", message)
+    return TextError("encoding_failed", message)
 
 
 def postprocess(raw: Float32Array, options: Options) -> Float32Array:

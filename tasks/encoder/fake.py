@@ -28,9 +28,10 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from tasks.encoder.interface import EncoderBroken, Float32Array, Layout, ModelInfo, TextRules, Tokens
+from tasks.encoder.interface import EncoderBroken, Float32Array, Layout, TextRules, Tokens
 from tasks.encoder.prompts import prompts_by_purpose
 from tasks.encoder.self_test import TEXTS
+from tasks.model import Model
 
 PROMPTS: Mapping[str, str] = {"query": "query: ", "document": "document: "}
 _SPECIAL = (0, 1)
@@ -103,7 +104,7 @@ class FakeEncoder:
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         query_prompt, document_prompt = prompts_by_purpose(PROMPTS)
-        self.info = ModelInfo(
+        self.info = Model(
             model=model,
             revision="fake",
             dimension=dimension,

@@ -1,6 +1,6 @@
 """What an encoder is: its values (all frozen), its methods, and what can go wrong with it as a whole.
 
-`transformer.py` and `fake.py` implement it. What goes wrong with one text is an `ItemError`, not an exception.
+`transformer.py` and `fake.py` implement it. What goes wrong with one text is a `TextError`, not an exception.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,7 +10,8 @@ from typing import NamedTuple, Protocol, Self, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from tasks.item import ItemError, Options
+from tasks.item import Options, TextError
+from tasks.model import Model
 from tasks.unshown import unshown
 
 Float32Array: TypeAlias = npt.NDArray[np.float32]
@@ -38,37 +39,7 @@ class Vector(NamedTuple):
     vector: Float32Array | None
     tokens: int
     truncated: bool
-    error: ItemError | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ModelInfo:
-    """What a loaded model says of itself.
-
-    Attributes:
-        model: hub id or folder name it was loaded from.
-        revision: 12 hexadecimal digits of the content of the files that loading reads, or `fake`.
-        dimension: length of its vectors.
-        max_tokens: longest input, prompt and special tokens included; `UNLIMITED_TOKENS`: nothing is cut.
-        prompts: names that `prompt_name` may take.
-        device: `cpu`, `cuda:0`, …
-        compute: `openvino`, `torch` or `fake`.
-        precision: `float32`, `float16` or `bfloat16`.
-        query_prompt, document_prompt: the names of the prompts for them (`prompts.py`); None: the model has none.
-        similarity: what its vectors are compared by: `cosine`, `dot`, `euclidean` or `manhattan`.
-    """
-
-    model: str
-    revision: str
-    dimension: int
-    max_tokens: int
-    prompts: tuple[str, ...]
-    device: str
-    compute: str
-    precision: str
-    query_prompt: str | None = None
-    document_prompt: str | None = None
-    similarity: str = "cosine"
+    error: TextError | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +132,7 @@ class Encoder(Protocol):
     """A loaded model."""
 
     @property
-    def info(self) -> ModelInfo:
+    def info(self) -> Model:
         """What it is."""
         ...
 

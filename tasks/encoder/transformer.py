@@ -10,12 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from tasks.encoder.interface import EncoderBroken, Float32Array, Layout, ModelInfo, TextRules, Tokens
+from tasks.encoder.interface import EncoderBroken, Float32Array, Layout, TextRules, Tokens
 from tasks.encoder.openvino import CompiledTransformer
 from tasks.encoder.prompts import prompts_by_purpose
 from tasks.encoder.self_test import TEXTS, reference_texts
 from tasks.encoder.tokenize import StaticTokenizer, Tokenizer
 from tasks.item import UNLIMITED_TOKENS
+from tasks.model import Model
 
 
 class TransformerEncoder:
@@ -60,7 +61,7 @@ class TransformerEncoder:
         self.reference: Float32Array = np.concatenate(reference).astype(np.float32)
         self.needs_tokens = isinstance(tokenizer, Tokenizer)
         described = _described(model, tokenizer, self.reference)
-        self.info = ModelInfo(name, revision, compute=compute, precision=precision, **described)
+        self.info = Model(name, revision, compute=compute, precision=precision, **described)
         if isinstance(tokenizer, Tokenizer):
             tokenizer.take()
         self._tokenizer = tokenizer

@@ -1,4 +1,4 @@
-"""What a connection is worth whose Redis answers that it cannot serve: nothing. The one place that knows such answers.
+"""What a connection is worth whose Redis answers that it cannot serve: nothing.
 
 Behind an address that stays (a proxy, a name, a virtual address) a failover leaves connections to the former master
 open. It answers each call with a refusal, for ever, while a new connection would reach the new one. A web tier that
@@ -8,70 +8,24 @@ Where Sentinels name the master, every new connection asks them, and one to a fo
 """
 
 import asyncio
-import re
 import threading
 from typing import Any
 
 import redis
-import redis.asyncio
-from redis.asyncio.retry import Retry as AsyncRetry
-from redis.asyncio.sentinel import Sentinel as AsyncSentinel
 from redis.backoff import NoBackoff
-from redis.exceptions import (
-    AuthenticationError,
-    BusyLoadingError,
-    MasterDownError,
-    NoPermissionError,
-    ReadOnlyError,
-    RedisError,
-    ResponseError,
-)
 from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import RedisError, ResponseError
 from redis.retry import Retry
 from redis.sentinel import Sentinel
 
-from worker_config.redis_url import SENTINEL_TIMEOUT_S, RedisUrl
-
-# At the start of an error, and with a "-" before it where Redis 6.2 quotes it inside the error of a script.
-_REFUSAL = re.compile(
-    r"(^|-)(LOADING|BUSY|MISCONF|READONLY|MASTERDOWN|NOREPLICAS|UNBLOCKED|NOAUTH|NOPERM|WRONGPASS|DENIED)\b"
-)
-
-# redis-py takes the code off an error for which it has a class.
-_CODES: dict[type[RedisError], str] = {
-    AuthenticationError: "WRONGPASS",
-    BusyLoadingError: "LOADING",
-    MasterDownError: "MASTERDOWN",
-    NoPermissionError: "NOPERM",
-    ReadOnlyError: "READONLY",
-}
+from worker_config.redis_connection import SENTINEL_TIMEOUT_S, RedisUrl, refusal
 
 _ELSEWHERE = {"LOADING", "MISCONF", "READONLY", "MASTERDOWN", "NOREPLICAS", "UNBLOCKED"}
 """Another Redis may serve by now. A user's rights are the same there, and a busy script ends where it runs."""
 
-_WITHOUT_CODE = {
-    "WAIT cannot be used with replica instances": "READONLY",
-    # A right that a script lacks: Redis 6.2 and 7.0, then Redis 7.2 and Valkey.
-    "The user executing the script can't": "NOPERM",
-    "ACL failure in script": "NOPERM",
-}
-"""Text of an error that has no code of its own -> the code of the same refusal."""
-
 
 class OutOfService(RedisConnectionError):
     """The reply was a refusal that ends the connection. The text is Redis's own."""
-
-
-def refusal(error: RedisError) -> str | None:
-    """The code with which Redis refuses to serve; None when the error says something else."""
-    if type(error) in _CODES:
-        return _CODES[type(error)]
-    if not isinstance(error, ResponseError | OutOfService):
-        return None
-    match = _REFUSAL.search(str(error))
-    if match is None:
-        return next((code for text, code in _WITHOUT_CODE.items() if text in str(error)), None)
-    return match[2]
 
 
 class Refusals:
@@ -93,7 +47,7 @@ Address = tuple[str, int]
 
 
 class Master:
-    """The master of a service, as its Sentinels name it. For threads.
+    """The master of a service, as its Sentinels name it. For threads; an event loop asks in one.
 
     redis-py's own pool of connections asks without a lock, and two askers at a time may forget a Sentinel.
     """
@@ -104,7 +58,15 @@ class Master:
         self._lock = threading.Lock()
         self._sentinel = Sentinel([])  # type: ignore[no-untyped-call]
         # Without the default's three repetitions with pauses of seconds: the next Sentinel is the repetition.
-        self._sentinel.sentinels = [redis.Redis.from_url(one, **_asking(Retry)) for one in url.sentinels]
+        self._sentinel.sentinels = [
+            redis.Redis.from_url(
+                one,
+                socket_timeout=SENTINEL_TIMEOUT_S,
+                socket_connect_timeout=SENTINEL_TIMEOUT_S,
+                retry=Retry(NoBackoff(), 1, supported_errors=(RedisConnectionError,)),
+            )
+            for one in url.sentinels
+        ]
         self.known: Address | None = None
 
     def ask(self) -> Address:
@@ -115,46 +77,14 @@ class Master:
         """
         with self._lock:
             address: Address = self._sentinel.discover_master(self._service)  # type: ignore[no-untyped-call]
-            self.known = _noted(self.known, address, self._refusals)
+            if self.known not in {None, address}:
+                self._refusals.count += 1  # subscriptions lead to the former master, which may be well and say nothing
+            self.known = address
         return address
 
     def close(self) -> None:
         """Closes the connections to the Sentinels."""
         self._sentinel.close()
-
-
-class AsyncMaster:
-    """The same for an event loop."""
-
-    def __init__(self, url: RedisUrl, refusals: Refusals) -> None:
-        self._service = url.service
-        self._refusals = refusals
-        self._lock = asyncio.Lock()
-        self._sentinel = AsyncSentinel([])  # type: ignore[no-untyped-call]
-        self._sentinel.sentinels = [redis.asyncio.Redis.from_url(one, **_asking(AsyncRetry)) for one in url.sentinels]
-        self.known: Address | None = None
-
-    async def ask(self) -> Address:
-        """As of `Master`."""
-        async with self._lock:
-            address: Address = await self._sentinel.discover_master(self._service)
-            self.known = _noted(self.known, address, self._refusals)
-        return address
-
-    async def close(self) -> None:
-        """As of `Master`."""
-        await self._sentinel.aclose()
-
-
-def _asking(retry: Any) -> dict[str, Any]:
-    times = {"socket_timeout": SENTINEL_TIMEOUT_S, "socket_connect_timeout": SENTINEL_TIMEOUT_S}
-    return {**times, "retry": retry(NoBackoff(), 1, supported_errors=(RedisConnectionError,))}
-
-
-def _noted(before: Address | None, address: Address, refusals: Refusals) -> Address:
-    if before not in {None, address}:
-        refusals.count += 1  # subscriptions lead to the former master, which may be well and tell them nothing
-    return address
 
 
 def watched(kind: Any, refusals: Refusals, master: Master | None = None) -> Any:
@@ -184,13 +114,21 @@ def watched(kind: Any, refusals: Refusals, master: Master | None = None) -> Any:
     return Watched
 
 
-def watched_async(kind: Any, refusals: Refusals, master: AsyncMaster | None = None) -> Any:
-    """The same of `redis.asyncio`."""
+def watched_async(kind: Any, refusals: Refusals, master: Master | None = None) -> Any:
+    """The same of `redis.asyncio`, which packs commands in C as redis-py's synchronous connections do.
+
+    In Python that is half of what a call of the web tier costs.
+    """
+    from hiredis import pack_command  # noqa: PLC0415 - only the web tier has it
 
     class Watched(kind):  # type: ignore[misc]
+        def pack_command(self, *words: Any) -> list[bytes]:
+            name, *arguments = words
+            return [pack_command((*name.split(), *arguments))]  # such as CONFIG GET
+
         async def connect_check_health(self, **options: Any) -> None:
             if master is not None and not self.is_connected:
-                self.host, self.port = await master.ask()
+                self.host, self.port = await asyncio.to_thread(master.ask)
             await super().connect_check_health(**options)
 
         async def send_packed_command(self, command: Any, **options: Any) -> None:

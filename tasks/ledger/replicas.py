@@ -19,7 +19,7 @@ from typing import Any
 from redis.exceptions import RedisError, ResponseError
 
 from tasks.errors import NotReplicated
-from tasks.ledger.keys import ROOT
+from tasks.ledger.redis_keys import ROOT
 
 ON_DISK_MS = 200
 IN_MEMORY_MS = 300

@@ -1,16 +1,18 @@
-"""The values that go into and come out of the ledger. All frozen. Times are milliseconds of the server's clock."""
+"""The values that go into and come out of the ledger. All frozen. Times are milliseconds of Redis's clock."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import orjson
 
-from tasks.item import DEFAULT_RATE, ItemError, Options
-from worker_config.traces import ClaimTrace
+from tasks.errors import ModelChanged
+from tasks.item import FLOAT32_BYTES, Options, TextError, cost
+from tasks.unshown import unshown
 
 
 class State(StrEnum):
@@ -36,9 +38,12 @@ class Lane(StrEnum):
     BULK = "bulk"
 
 
+# ---- what a client brings --------------------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True, slots=True)
-class NewUnit:
-    """A slice of a task as it is submitted.
+class NewPiece:
+    """Consecutive texts of a task that is submitted; they are claimed and committed together.
 
     Attributes:
         items: number of texts in it.
@@ -50,6 +55,46 @@ class NewUnit:
     items: int
     cost: int
     payload: bytes = field(repr=False)
+
+
+class PieceCutter:
+    """Cuts texts into pieces, one after the other. A single text is a piece whatever it costs.
+
+    Args:
+        max_items: of one piece.
+        max_cost: estimated tokens of one piece.
+    """
+
+    def __init__(self, *, max_items: int, max_cost: int) -> None:
+        self._max_items = max_items
+        self._max_cost = max_cost
+        self._first = self._items = self._cost = 0
+        self._full: list[tuple[int, int, int]] = []
+
+    @property
+    def pieces(self) -> list[tuple[int, int, int]]:
+        """Of each piece so far: the number of its first text, how many it has, their cost."""
+        return [*self._full, (self._first, self._items, self._cost)] if self._items else []
+
+    def add(self, text_cost: int) -> None:
+        """Takes the next text."""
+        if self._items and (self._items >= self._max_items or self._cost + text_cost > self._max_cost):
+            self._full.append((self._first, self._items, self._cost))
+            self._first += self._items
+            self._items = self._cost = 0
+        self._items += 1
+        self._cost += text_cost
+
+
+def cut_texts(texts: Sequence[str], *, max_tokens: int, max_items: int, max_cost: int) -> list[NewPiece]:
+    """Pieces of consecutive texts. `max_tokens` is the most that the model reads of one text."""
+    cutter = PieceCutter(max_items=max_items, max_cost=max_cost)
+    for text in texts:
+        cutter.add(cost(text, max_tokens))
+    return [
+        NewPiece(items=items, cost=spent, payload=orjson.dumps(list(texts[first : first + items])))
+        for first, items, spent in cutter.pieces
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,39 +114,6 @@ class Alias:
     join: bool
 
 
-@dataclass(frozen=True, slots=True)
-class KeyAdmission:
-    """Limits of one key that SUBMIT checks. None: it has none.
-
-    Attributes:
-        tokens_per_minute: estimated tokens that come back to its bucket within a minute; the bucket holds as many.
-        queued_tokens: estimated tokens of one lane that have not been encoded.
-        open_jobs: listed tasks, batches and ingestions that have not ended.
-    """
-
-    tokens_per_minute: int | None = None
-    queued_tokens: int | None = None
-    open_jobs: int | None = None
-
-
-NO_KEY_LIMITS = KeyAdmission()
-
-
-@dataclass(frozen=True, slots=True)
-class KeyRoom:
-    """What a key may still bring in one task, by the limit that leaves least.
-
-    Attributes:
-        limit: the number of this limit, in estimated tokens.
-        left: estimated tokens.
-        reset_s: seconds until all of it is left, if nothing comes.
-    """
-
-    limit: int
-    left: int
-    reset_s: float
-
-
 MAX_BACKLOG_BYTES = 512 * 2**20
 """Of texts that callers may have waiting for one model."""
 
@@ -113,22 +125,25 @@ class Admission:
     Attributes:
         max_backlog_s: seconds of work, at the workers' measured rate, that may be served before the task has ended: its
             own work, and of that of others in the lane what fair turns let go first.
-        default_rate: estimated tokens per second to assume while no worker has ever reported one.
         max_backlog_bytes: payload bytes that may wait in the queue.
         max_memory_percent: share of Redis's `maxmemory` above which nothing new is taken, what open tasks will need
             for their vectors included.
-        vector_bytes: room to reserve for the vector of one item; 0 reserves nothing.
+        vector_bytes: room to reserve for the vector of one text; 0 reserves nothing.
         owner_share: one owner may fill as many times the memory, and the payload bytes, that it leaves free; 0: all.
-        key: limits of the owner's key.
+        tokens_per_minute: limit of the owner's key, None: it has none. Estimated tokens that come back to its bucket
+            within a minute; the bucket holds as many.
+        queued_tokens: likewise. Estimated tokens of one lane that have not been encoded.
+        open_jobs: likewise. Listed tasks, batches and ingestions that have not ended.
     """
 
     max_backlog_s: float
-    default_rate: float = DEFAULT_RATE
-    max_backlog_bytes: int = 2**63
+    max_backlog_bytes: int = MAX_BACKLOG_BYTES
     max_memory_percent: float = 100
     vector_bytes: int = 0
     owner_share: float = 0
-    key: KeyAdmission = NO_KEY_LIMITS
+    tokens_per_minute: int | None = None
+    queued_tokens: int | None = None
+    open_jobs: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,15 +156,17 @@ class NewTask:
         listed: it appears in its owner's list.
         wakes_steps: its end wakes the steppers of documents workers: a batch or an ingestion waits for it.
         trace: `traceparent` of the span that submits it; empty when it is not traced.
-        answer_to: the process on whose channel (`keys.answers_channel`) a small result comes with the news of the end,
-            which the others are not told then; "": none.
+        answer_to: the process on whose channel (`redis_keys.answers_channel`) a small result comes with the news of the
+            end, which the others are not told then; "": none.
+        part: of work that was accepted as a whole. Of its `admission` only `vector_bytes` counts: what was accepted is
+            never refused for lack of room.
     """
 
     task_id: str
     queue: str
     lane: Lane
     owner: str
-    units: Sequence[NewUnit]
+    pieces: Sequence[NewPiece]
     options: Options
     ttl_ms: int
     admission: Admission
@@ -161,23 +178,106 @@ class NewTask:
     wakes_steps: bool = False
     trace: str = ""
     answer_to: str = ""
+    part: bool = False
+
+
+# ---- what a worker holds ---------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class SubmitReply:
-    """What SUBMIT did.
+class Piece:
+    """A piece under a claim.
 
     Attributes:
-        task_id: the stored task, or the earlier one that this call joined.
-        joined: an earlier task was found under the alias.
-        bell_due: the caller must send one bell message to the task's queue.
-        room: what the owner's key may still bring; None: it has no limit.
+        task_id, piece_id: its place.
+        first: index in the task of its first text.
+        items: number of texts.
+        cost: estimated tokens.
+        deaths: how often a worker died while it held this piece, or the larger one of which it is a part. Above 0 it is
+            alone in its claim, and its process holds nothing else.
+        offset: position of its first text inside the payload (not 0 for a part).
+        options: the task's.
+        payload: as in `NewPiece`; a part has that of the whole.
+        trace, owner: as in `NewTask`.
     """
 
     task_id: str
-    joined: bool
-    bell_due: bool
-    room: KeyRoom | None = None
+    piece_id: str
+    first: int
+    items: int
+    cost: int
+    deaths: int
+    offset: int
+    options: Options
+    payload: bytes = field(repr=False)
+    trace: str = ""
+    owner: str = ""
+
+    def texts(self) -> list[str]:
+        """The texts of this piece, in order; its payload is an array."""
+        texts: list[str] = orjson.loads(self.payload)
+        return texts[self.offset : self.offset + self.items]
+
+
+class OutcomeKind(StrEnum):
+    """What the bytes of an outcome are."""
+
+    VECTORS = "vectors"
+    """Little-endian float32 rows of all texts of the piece; NaN rows for failed ones; empty when none has one."""
+    PART = "part"
+    """JSON object: the `vector_part.PartReference` of a piece by reference."""
+    JOB = "job"
+    """What a job returned: JSON object, or nothing if it failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one piece, to be committed.
+
+    Raises:
+        ValueError: the bytes are not of their kind. Redis holds the bytes alone. A reader assumes one kind for all
+            pieces of a task, so one wrong piece makes the whole result unreadable.
+
+    Attributes:
+        kind: what `data` is.
+        errors: index in the task -> error.
+        truncated: indexes in the task.
+        tokens: sum over its texts, after truncation, special tokens included.
+        failed_in_part: texts that failed and whose errors are in the part, not in `errors`.
+    """
+
+    piece: Piece
+    kind: OutcomeKind
+    data: bytes = field(repr=False)
+    tokens: int = 0
+    errors: Mapping[int, TextError] = field(default_factory=dict)
+    truncated: Sequence[int] = ()
+    failed_in_part: int = 0
+
+    def __post_init__(self) -> None:
+        """Checks the bytes."""
+        if self.kind is OutcomeKind.VECTORS:
+            fits = len(self.data) % (FLOAT32_BYTES * self.piece.items) == 0 and not self.failed_in_part
+        else:
+            fits = self.data.startswith(b"{") or (self.kind is OutcomeKind.JOB and bool(self.errors))
+        if not fits:
+            raise ValueError(f"piece {self.piece.piece_id} of {self.piece.task_id}: {self.kind} cannot be these bytes")
+
+    @property
+    def failed(self) -> int:
+        """How many of its texts have failed."""
+        return len(self.errors) + self.failed_in_part
+
+    def extra(self) -> bytes:
+        """Errors and truncations as stored beside the data; empty when there are none."""
+        if not self.errors and not self.truncated:
+            return b""
+        return orjson.dumps(
+            {"errors": [[i, e.code, e.message] for i, e in self.errors.items()], "truncated": list(self.truncated)}
+        )
+
+
+# ---- what is known of a task -----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +286,11 @@ class Task:
 
     Attributes:
         queue: the served name of its model, or `DOCUMENTS`.
+        expires_ms: when an ended one is forgotten.
+        cost: estimated tokens that were not encoded, of an ended one too.
+        trace: as in `NewTask`.
+        deaths: how often a worker died while it held texts of this task.
+        died_ms: the last time; None: none did.
     """
 
     id: str
@@ -204,161 +309,93 @@ class Task:
     expires_ms: int | None
     options: Options
     metadata: Mapping[str, str] | None = field(repr=False)
-    model_changed: bool = False
-    """It was ended when workers came to serve another model than the one that had made its first vectors."""
     cost: int = 0
-    """Estimated tokens that are still to be encoded."""
     trace: str = ""
-    """As in `NewTask`."""
+    deaths: int = 0
+    died_ms: int | None = None
+
+    @property
+    def model_changed(self) -> bool:
+        """It ended with work left because workers came to serve another model than the one of its first vectors."""
+        return self.state in {State.COMPLETED, State.FAILED} and self.cost > 0
 
 
-@dataclass(frozen=True, slots=True)
+@unshown("data")
+class StoredPiece(NamedTuple):
+    """One committed piece: texts `first` to `first + items` of the task, and the bytes that a worker committed."""
+
+    first: int
+    items: int
+    data: bytes
+
+
+_END_ERRORS = {
+    State.CANCELLED: TextError(
+        "cancelled", "The task was cancelled before this item was encoded. Submit it again if you need it."
+    ),
+    State.EXPIRED: TextError(
+        "expired", "The task's deadline passed before this item was encoded. Submit it with more time."
+    ),
+}
+_CHANGED = TextError(
+    ModelChanged.code,
+    "Workers came to serve another model before this item was encoded. Submit all items again: vectors of different "
+    "models cannot be compared.",
+)
+_LOST = TextError("internal_error", "This item ended without a vector. Submit it again, and report it.")
+
+
+@dataclass(frozen=True)
 class Result:
-    """Vectors of a task, in input order.
+    """Everything committed so far of a task.
 
     Attributes:
         task: its state at the moment of reading.
-        vectors: float32 [total, dimension]; a row of NaN where there is no vector. Dimension 0 when no item has one.
-        errors: index -> error, for every item without a vector of an ended task.
+        pieces: in the order of their texts, with data.
+        stored_errors: index -> error, as workers and the ledger committed them; of those in parts of vectors none.
         truncated: indexes of the texts that were cut at the model's maximum.
     """
 
     task: Task
-    vectors: npt.NDArray[np.float32]
-    errors: Mapping[int, ItemError]
-    truncated: frozenset[int]
+    pieces: Sequence[StoredPiece]
+    stored_errors: Mapping[int, TextError] = field(default_factory=dict)
+    truncated: frozenset[int] = frozenset()
 
+    @cached_property
+    def vectors(self) -> npt.NDArray[np.float32]:
+        """float32 [total, dimension], in input order; a row of NaN where there is none. Dimension 0 when none has one.
 
-@dataclass(frozen=True, slots=True)
-class CommittedUnit:
-    """One committed unit: items `first` to `first + items` of the task, and the bytes that a worker committed."""
+        Of a task whose outcomes are vectors, and of no other.
+        """
+        total = self.task.total
+        if len(self.pieces) == 1 and self.pieces[0].items == total:  # as of each query: nothing is to be put together
+            return np.frombuffer(self.pieces[0].data, dtype="<f4").reshape(total, -1).astype(np.float32)
+        dimension = next((len(data) // (FLOAT32_BYTES * items) for _, items, data in self.pieces), 0)
+        vectors = np.full((total, dimension), np.nan, dtype=np.float32)
+        for first, items, data in self.pieces:
+            vectors[first : first + items] = np.frombuffer(data, dtype="<f4").reshape(items, dimension)
+        return vectors
 
-    first: int
-    items: int
-    data: bytes = field(repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Committed:
-    """Everything committed so far of a task whose outcomes are no vectors: references to parts, results of jobs.
-
-    Attributes:
-        task: its state at the moment of reading.
-        units: in the order of their items; an item that is in none has an error or was never worked on.
-        errors: index -> error, of items that failed outside of a part (`worker_lost`, a job's own error).
-    """
-
-    task: Task
-    units: Sequence[CommittedUnit]
-    errors: Mapping[int, ItemError]
+    @cached_property
+    def errors(self) -> Mapping[int, TextError]:
+        """Index -> error: the stored ones, and of an ended task those of all texts that are in no piece."""
+        if not self.task.state.terminal:
+            return self.stored_errors
+        lost = _CHANGED if self.task.model_changed else _LOST
+        missing = _END_ERRORS.get(self.task.state, lost)
+        return dict.fromkeys(_uncovered(self.task.total, self.pieces), missing) | dict(self.stored_errors)
 
     def returned(self) -> dict[str, Any] | None:
         """What the job of this task returned; None when it has not ended, or failed."""
-        if not self.units:
+        if not self.pieces:
             return None
-        outcome: dict[str, Any] = orjson.loads(self.units[0].data)
+        outcome: dict[str, Any] = orjson.loads(self.pieces[0].data)
         return outcome
 
 
-@dataclass(frozen=True, slots=True)
-class TaskPage:
-    """Some of an owner's tasks.
-
-    Attributes:
-        tasks: newest first; at most as many as were asked for, maybe none.
-        until: the place up to which it was looked; '' when there was nothing to look at.
-        more: there may be more behind that place.
-    """
-
-    tasks: Sequence[Task]
-    until: str
-    more: bool
-
-
-@dataclass(frozen=True, slots=True)
-class ClaimedUnit:
-    """A unit under a lease.
-
-    Attributes:
-        task_id, unit_id: its place.
-        first: index in the task of its first item.
-        items: number of items.
-        cost: estimated tokens.
-        attempts: how often it was claimed, this time included. Above 1 it is a suspect and alone in its claim.
-        offset: position of its first item inside the payload (not 0 for an item that was split off).
-        options: the task's.
-        payload: as in `NewUnit`; that of the whole unit, also for an item that was split off.
-        trace, owner: as in `NewTask`.
-    """
-
-    task_id: str
-    unit_id: str
-    first: int
-    items: int
-    cost: int
-    attempts: int
-    offset: int
-    options: Options
-    payload: bytes = field(repr=False)
-    trace: str = ""
-    owner: str = ""
-
-    def texts(self) -> list[str]:
-        """The texts of this unit, in order; its payload is an array."""
-        texts: list[str] = orjson.loads(self.payload)
-        return texts[self.offset : self.offset + self.items]
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """What CLAIM took, all from one lane, under one token.
-
-    Attributes:
-        token: the fence; every later operation on these units presents it.
-        units: empty when there was nothing to take.
-        lane: of the units; None when there are none.
-        more: ready work was left behind.
-        suspects: texts whose worker died wait; a caller that is alone can ask for one.
-        wait_ms: the caller is registered as lingering and must wait this long for its wake-up; 0: it is not.
-        bell_due: the caller must send one bell message.
-        suspect: it was asked for a suspect, and what it holds is one.
-        trace: its spans; None unless one of its tasks is traced.
-    """
-
-    token: str
-    units: Sequence[ClaimedUnit]
-    lane: Lane | None
-    more: bool
-    suspects: bool
-    wait_ms: int
-    bell_due: bool
-    suspect: bool = False
-    trace: ClaimTrace | None = None
-
-    @property
-    def task_ids(self) -> tuple[str, ...]:
-        """Of its units, each once."""
-        return tuple(dict.fromkeys(unit.task_id for unit in self.units))
-
-
-class CancelOutcome(StrEnum):
-    """What CANCEL did."""
-
-    CANCELLED = "cancelled"
-    WAS_CANCELLED = "was_cancelled"
-    ENDED = "ended"
-    UNKNOWN = "unknown"
-
-
-@dataclass(frozen=True, slots=True)
-class Watched:
-    """What WATCH saw: `bell_due` as elsewhere, owners with ready work, leases, tasks it ended at their deadline.
-
-    `more`: it looked at as many as one call may, and more may be overdue.
-    """
-
-    bell_due: bool
-    ready: int
-    leases: int
-    expired: int
-    more: bool
+def _uncovered(total: int, pieces: Iterable[StoredPiece]) -> list[int]:
+    done = np.zeros(total, dtype=bool)
+    for first, items, _ in pieces:
+        done[first : first + items] = True
+    found: list[int] = np.flatnonzero(~done).tolist()
+    return found

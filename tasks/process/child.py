@@ -11,7 +11,6 @@ import gc
 import logging
 import os
 import secrets
-import signal
 import socket
 import threading
 import time
@@ -30,7 +29,8 @@ from tasks.process.stop import StopFlag, Stopping
 from worker_config.bell import BellThread
 from worker_config.celery_app import make_celery
 from worker_config.logs import name_worker
-from worker_config.settings import CONFIGURATION_EXIT_CODE, Settings, names_malloc_arenas
+from worker_config.redis_connection import explain
+from worker_config.settings import Settings, names_malloc_arenas
 from worker_config.traces import Traces, open_traces
 
 _log = logging.getLogger(__name__)
@@ -80,8 +80,7 @@ class WorkerChild:
         """Body of the Celery task: a bell rang."""
         if self._slices is None:
             # Impossible unless the signal was missed; every slice would be a lie.
-            self._refuse(f"the {self._role.title} was never made ready")
-            return
+            RunFiles(self._settings.run_dir).refuse(f"the {self._role.title} was never made ready")
         self._slices.run_one()
 
     def leave(self, *, exitcode: int, **_: Any) -> None:
@@ -115,9 +114,10 @@ class WorkerChild:
         except Stopping:
             os._exit(os.EX_OK)
         except self._role.refusals as error:
-            self._refuse(str(error))
+            RunFiles(self._settings.run_dir).refuse(str(error))
         except BaseException as error:  # noqa: BLE001 - the boundary of a thread; Celery would go on without it
-            self._refuse(f"the {self._role.title} cannot start: {type(error).__name__}: {error}")
+            why = explain(error) or f"{type(error).__name__}: {error}"
+            RunFiles(self._settings.run_dir).refuse(f"the {self._role.title} cannot start: {why}")
 
     def _run_slice(self) -> None:
         assert self._served is not None, "a process that is not ready has left"  # noqa: S101 - for the type checker
@@ -157,11 +157,6 @@ class WorkerChild:
             if self._stop:
                 os._exit(os.EX_OK)
             time.sleep(STOP_CHECK_S)
-
-    def _refuse(self, message: str) -> None:
-        RunFiles(self._settings.run_dir).set_failure(message)
-        os.kill(os.getppid(), signal.SIGTERM)
-        os._exit(CONFIGURATION_EXIT_CODE)
 
 
 class Slices(threading.Thread):

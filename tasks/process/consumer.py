@@ -17,6 +17,7 @@ from celery.worker.consumer import Consumer
 from celery.worker.state import maybe_shutdown
 from kombu import Message
 
+from tasks.ledger.executor import reason
 from worker_config.celery_app import DRAIN_TASK
 
 _log = logging.getLogger(__name__)
@@ -37,7 +38,9 @@ _LACKING = (("properties",), ("delivery_tag",))
 
 
 class Parent(Protocol):
-    """What the consumer needs of the worker that it belongs to."""
+    """What the consumer needs of the worker that it belongs to. `address`: of its Redis, for people."""
+
+    address: str
 
     def turned(self) -> None:
         """To be called regularly."""
@@ -145,8 +148,7 @@ class PatientConsumer(Consumer):
         maybe_shutdown()
 
     def _say_outage(self, exc: Exception) -> None:
-        address = self.app.connection_for_read().as_uri()  # without its password
-        self._say("outage", "the broker at %s fails (%s); connecting anew", address, type(exc).__name__)
+        self._say("outage", "no bells from Redis at %s, connecting anew: %s", self.controller.address, reason(exc))
 
     def _say(self, what: str, text: str, *args: object) -> None:
         if time.monotonic() - self._said_s[what] > SAY_AGAIN_S:

@@ -11,8 +11,9 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from tasks.errors import RedisUnavailable
+from tasks.errors import RedisUnavailable, SchemaMismatch
 from tasks.ledger import Ledger, operations
+from tasks.ledger.redis_checks import LOST
 from tasks.process.liveness import HangWatch, Progress
 from tasks.process.role import Start
 from tasks.process.wakeup import Wakeup
@@ -58,6 +59,7 @@ class Heartbeat(threading.Thread):
         self._wake = start.wake
         self._calls = Wakeup(ledger, queue, "")
         self._touch = start.files.touch_beat
+        self._refuse = start.files.refuse
         self._parent_hangs = HangWatch(start.files.alive_at, start.patience.parent_s)
         self._work_hangs = work_hangs
         self._done = threading.Event()
@@ -82,12 +84,15 @@ class Heartbeat(threading.Thread):
             os._exit(os.EX_SOFTWARE)
 
     def beat(self) -> None:
-        """One look for a new master, one beat, one renewal, one watch.
+        """One look for a new master, one at the schema, one beat, one renewal, one watch.
 
         Raises:
             RedisUnavailable: no answer.
+            SchemaMismatch: another version has claimed the Redis meanwhile.
         """
         self._ledger.find_master()
+        if self._ledger.check_schema():
+            _log.warning("%s", LOST)
         self._ledger.run(self._make_beat())
         for stream in self._progress:
             for token in stream.to_renew():
@@ -131,3 +136,5 @@ class Heartbeat(threading.Thread):
             if not self._away:
                 _log.warning("Redis is unavailable, this worker goes on when it is back: %s", error.detail)
             self._away = True
+        except SchemaMismatch as error:
+            self._refuse(str(error))

@@ -1,18 +1,15 @@
-"""How a worker joins: it waits for Redis and the storage, and warns of a Redis that may lose work."""
+"""How a worker joins: it waits for Redis and the storage, and refuses a Redis that cannot serve or keep work."""
 
 import logging
 import time
 from collections.abc import Callable
 from typing import TypeVar
 
-import redis
-from redis.exceptions import RedisError
-
-from tasks.errors import Unavailable
+from tasks.errors import Unavailable, WrongRedis
 from tasks.ledger import Ledger, operations
-from tasks.ledger.durability import RedisFacts
 from tasks.process.role import Start
 from tasks.process.stop import Stopping
+from worker_config.celery_app import bell_queue
 
 T = TypeVar("T")
 
@@ -28,11 +25,14 @@ def wait_for(place: str, call: Callable[[], T], *, while_raises: type[Unavailabl
 
     Raises:
         Stopping: a stop was asked for first.
+        WrongRedis: there is nothing to wait for.
     """
     logged = ""
     while not stop():
         try:
             return call()
+        except WrongRedis:
+            raise
         except while_raises as error:
             if error.detail != logged:
                 _log.warning("waiting for %s: %s", place, error.detail)
@@ -51,20 +51,17 @@ def take_over(ledger: Ledger, queue: str, start: Start) -> None:
         ledger.run(operations.abandon(queue, worker))
 
 
-def warn_about_durability(client: redis.Redis) -> list[str]:
-    """Logs, and returns, one warning for each setting of the server with which accepted work can be lost.
+def require_usable(ledger: Ledger, queue: str) -> None:
+    """Returns when Redis can do all that a worker of this queue needs, and has data of this version.
 
-    Hosted services refuse to tell their settings; there is no warning then.
+    Logs one warning for each setting of the server with which accepted work can be lost.
+
+    Raises:
+        RedisUnavailable: no answer, or a right is missing.
+        WrongRedis: it can never serve.
+        SchemaMismatch: another version's data is there.
     """
-    try:
-        facts = RedisFacts(client.info())
-    except RedisError:
-        return []
-    warnings = [
-        f"Redis has {check.name} {check.detail}; {check.advice} (docs/operations.md)."
-        for check in facts.settings()
-        if not check.fine
-    ]
+    warnings = ledger.try_out(bell_queue(queue)).require_usable()
+    ledger.check_schema()
     for warning in warnings:
         _log.warning("%s", warning)
-    return warnings

@@ -13,6 +13,7 @@ import warnings
 from types import FrameType
 from typing import Any, NoReturn
 
+import billiard
 import psutil
 from celery import Celery, bootsteps, signals
 from celery.apps import worker as celery_worker
@@ -37,6 +38,7 @@ from worker_config.settings import (
 
 _log = logging.getLogger(__name__)
 
+_SEMAPHORES = "/dev/shm"  # noqa: S108 - the C library has them there
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -48,8 +50,7 @@ def main(role: Role, patience: Patience = DEFAULT_PATIENCE) -> int:
     try:
         settings = load_settings(role.command)
     except SettingsError as error:
-        write_refusal(f"embedq {role.command}", str(error))
-        return CONFIGURATION_EXIT_CODE
+        return _refused(role, str(error))
     logging.captureWarnings(capture=True)
     # Celery warns root about pickle; this app accepts JSON without data only.
     warnings.filterwarnings("ignore", category=SecurityWarning)
@@ -63,24 +64,32 @@ def run(role: Role, settings: Settings, patience: Patience) -> int:
     try:
         files.take()
     except OSError as error:
-        write_refusal(f"embedq {role.command}", f"EMBEDQ_RUN_DIR={settings.run_dir}: {error.strerror or error}")
-        return CONFIGURATION_EXIT_CODE
+        return _refused(role, f"EMBEDQ_RUN_DIR={settings.run_dir}: {error.strerror or error}")
+    try:
+        billiard.Semaphore()  # as Celery makes them, which would not say where they are
+    except OSError as error:
+        return _refused(role, f"{_SEMAPHORES} cannot be used: {error.strerror or error}. Mount a tmpfs there.")
     stop = StopFlag()
     app = make_celery(settings, queues=(role.queue(settings),))
     child = WorkerChild(role, settings, stop, patience)
     app.task(name=DRAIN_TASK)(child.drain)
     _connect(child, stop, patience.stop_s)
-    parent = _Parent(app, files, HangWatch(files.beat_at, settings.heartbeat_s + patience.child_s))
+    hangs = HangWatch(files.beat_at, settings.heartbeat_s + patience.child_s)
+    parent = _Parent(app, files, hangs, settings.redis_address)
     parent.start()
     # The interpreter's end replaces handlers by the default action, which kills. It leaves what is ignored.
     for number in _STOP_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
     failure = files.failure()
     if failure is not None:
-        write_refusal(f"embedq {role.command}", failure)
-        return CONFIGURATION_EXIT_CODE
+        return _refused(role, failure)
     # A child that left before Celery had counted it in looks like a failed start; whoever asked for a stop got one.
     return 0 if stop else int(parent.exitcode or 0)
+
+
+def _refused(role: Role, why: str) -> int:
+    write_refusal(f"embedq {role.command}", why)
+    return CONFIGURATION_EXIT_CODE
 
 
 def _connect(child: WorkerChild, stop: StopFlag, stop_s: int) -> None:
@@ -124,9 +133,11 @@ class _Parent(celery_worker.Worker):
         app: whose bells it consumes.
         files: it touches the alive file from its own loop, and while it waits for the broker.
         child_hangs: a watch over the child's heartbeat.
+        address: of the Redis that carries them, for people.
     """
 
-    def __init__(self, app: Celery, files: RunFiles, child_hangs: HangWatch) -> None:
+    def __init__(self, app: Celery, files: RunFiles, child_hangs: HangWatch, address: str) -> None:
+        self.address = address
         self._files = files
         self._child_hangs = child_hangs
         app.steps["worker"].add(_Alive)

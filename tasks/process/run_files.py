@@ -8,12 +8,15 @@ what the times of the files mean.
 import errno
 import fcntl
 import os
+import signal
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import IO
+from typing import IO, NoReturn
 
 import orjson
+
+from worker_config.settings import CONFIGURATION_EXIT_CODE
 
 
 class RunFiles:
@@ -28,6 +31,8 @@ class RunFiles:
         self._dropped = folder / "dropped"
         self._worker = folder / "worker"
         self._lock: IO[bytes] | None = None
+        self._said = b""
+        """What its ready file says; b"": there is none."""
 
     def take(self) -> None:
         """Makes the folder this process's own until it ends, and empties it.
@@ -35,13 +40,16 @@ class RunFiles:
         Raises:
             OSError: the folder cannot be made, or another worker uses it.
         """
+        self._take_lock()
+        self.clear()
+
+    def _take_lock(self) -> None:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._lock = (self._folder / "lock").open("wb")
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise OSError(errno.EBUSY, "another worker uses this folder; give each worker its own") from None
-        self.clear()
 
     def succeed(self, worker_id: str) -> str:
         """Notes who uses the folder from now on; who did before, or "". After `take` all of its processes are dead."""
@@ -60,20 +68,39 @@ class RunFiles:
 
     def set_ready(self, facts: Mapping[str, object]) -> None:
         """Says that this process has a loaded model. `facts` are for people who look."""
-        _replace(self._ready, orjson.dumps({"pid": os.getpid(), **facts}))
+        said = orjson.dumps({"pid": os.getpid(), **facts})
+        _replace(self._ready, said)
+        self._said = said  # last: the heartbeat writes it too
 
     def clear_ready(self) -> None:
         """Says that no model is loaded, and that no heartbeat is to be waited for."""
+        self._said = b""
         self._ready.unlink(missing_ok=True)
         self.clear_beat()
 
     def touch_alive(self) -> None:
-        """The parent's event loop turned."""
-        self._alive.touch()
+        """The parent's event loop turned.
+
+        A cleaner of temporary files removes what is old, or all of it: nothing here gets old, and what is gone is made
+        again.
+        """
+        if self._lock is not None:
+            if os.fstat(self._lock.fileno()).st_nlink == 0:
+                self._take_lock()
+            os.utime(self._lock.fileno())
+        self._touch(self._alive)
 
     def touch_beat(self) -> None:
-        """The child's heartbeat turned."""
-        self._beat.touch()
+        """The child's heartbeat turned. Its other file stays as young, as in `touch_alive`."""
+        self._touch(self._beat)
+        if self._said and not self._ready.exists():
+            _replace(self._ready, self._said)
+        elif self._said:
+            self._ready.touch()
+
+    def _touch(self, path: Path) -> None:
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.touch()
 
     def clear_beat(self) -> None:
         """No heartbeat is to be waited for, until one begins."""
@@ -93,6 +120,12 @@ class RunFiles:
     def set_failure(self, message: str) -> None:
         """Leaves the reason for which a child cannot serve, for its parent."""
         self._failure.write_text(message, encoding="utf-8")
+
+    def refuse(self, message: str) -> NoReturn:
+        """Ends this process and its parent, which tells the reason and exits with the code for configuration errors."""
+        self.set_failure(message)
+        os.kill(os.getppid(), signal.SIGTERM)
+        os._exit(CONFIGURATION_EXIT_CODE)
 
     def failure(self) -> str | None:
         """The reason a child left; None when there is none."""

@@ -19,8 +19,8 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from tasks.errors import Conflict
-from tasks.ledger.keys import ANONYMOUS
-from tasks.ledger.operations import Operation
+from tasks.ledger.redis_keys import ANONYMOUS
+from tasks.ledger.scripts import Operation
 from tasks.records import store
 from tasks.records.store import ALL, AnyRecord, ReadRecord, Standing
 
@@ -273,4 +273,4 @@ def make_key(key: Key, change: str) -> Operation[bool]:
     """Stores a new key; False if another one has or had its owner, or has its name. `change`: a new name."""
     arguments = store.creation(key.KIND, key.record_id, key.to_json(), store.ANY_ROOM, digest=change, change=change)
     made = {b"ok", b"joined"}  # or this very call, again
-    return Operation("record_create", "", arguments, lambda reply: reply[0] in made, promised=True)
+    return Operation(lambda reply: reply[0] in made, "record_create", "", arguments, promised=True)

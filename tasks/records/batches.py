@@ -8,9 +8,9 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 import orjson
 
-from tasks.ledger import replies
 from tasks.ledger.ids import RecordIds
-from tasks.ledger.operations import Argument, Operation
+from tasks.ledger.read import fields_of
+from tasks.ledger.scripts import Argument, Operation
 from tasks.ledger.task import State
 from tasks.records.files import file_id_from
 from tasks.records.jobs import RecordKind, create_record, delete_record, list_records, open_records
@@ -196,7 +196,7 @@ open_batches = partial(open_records, RecordKind.BATCH)
 
 def read_batch(batch_id: str) -> Operation[Batch | None]:
     """One batch; None when the ledger does not hold it."""
-    return Operation("batch_read", "", (batch_id,), lambda reply: _batch_from_reply(batch_id, reply[0]))
+    return Operation(lambda reply: _batch_from_reply(batch_id, reply[0]), "batch_read", "", (batch_id,))
 
 
 def read_batches(batch_ids: Sequence[str]) -> Operation[list[Batch]]:
@@ -207,7 +207,7 @@ def read_batches(batch_ids: Sequence[str]) -> Operation[list[Batch]]:
         read = [_batch_from_reply(i, row) for i, row in zip(ids, reply, strict=True)]
         return [batch for batch in read if batch is not None]
 
-    return Operation("batch_read", "", ids, read)
+    return Operation(read, "batch_read", "", ids)
 
 
 def move_batch(
@@ -228,12 +228,12 @@ def move_batch(
         return bool(reply[0]), BatchStatus(reply[1].decode()) if reply[1] else None
 
     arguments = (batch_id, to, int(to.terminal), len(states), *states, *flat)
-    return Operation("batch_move", "", arguments, read, promised=True)
+    return Operation(read, "batch_move", "", arguments, promised=True)
 
 
 def close_batch(batch_id: str, *, deleted: bool = False) -> Operation[None]:
     """Nothing is left to do for a batch that has ended. `deleted`: the caller knew that, so the record goes too."""
-    return Operation("batch_close", "", (batch_id, int(deleted)), lambda _: None)
+    return Operation(lambda _: None, "batch_close", "", (batch_id, int(deleted)))
 
 
 def faults_text(faults: Sequence[BatchFault]) -> str:
@@ -250,7 +250,7 @@ def _batch_from_reply(batch_id: str, reply: list[Any]) -> Batch | None:
     flat, now_ms, states, ended = reply
     if not flat:
         return None
-    f = {name: value.decode() for name, value in replies.fields_from_reply(flat).items()}
+    f = {name.decode(): value.decode() for name, value in fields_of(flat).items()}
     status = BatchStatus(f["status"])
     if "completed" in f:
         completed, failed = int(f["completed"]), int(f["failed"])

@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Any, ClassVar, Literal
 
 from tasks.ledger.ids import RecordIds
-from tasks.ledger.operations import Operation
+from tasks.ledger.scripts import Operation
 from tasks.records import store
 from tasks.records.store import AnyRecord, Created, Order, ReadRecord, RecordPage, Room, Standing
 
@@ -126,7 +126,7 @@ def put_batch_file(record: FileRecord, batch_id: str) -> Operation[bool]:
     def read(reply: list[Any]) -> bool:
         return reply[0] not in {b"over", b"revoked"} and bool(store.created(record.KIND, room, reply))
 
-    return Operation("batch_file", "", (batch_id, *arguments), read, promised=True)
+    return Operation(read, "batch_file", "", (batch_id, *arguments), promised=True)
 
 
 def read_file(file_id: str) -> Operation[FileRecord | None]:

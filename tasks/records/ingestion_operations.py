@@ -8,9 +8,10 @@ from typing import Any
 
 import orjson
 
-from tasks.ledger import replies
-from tasks.ledger.operations import Operation, successors
-from tasks.ledger.task import NewTask, State
+from tasks.ledger.read import fields_of
+from tasks.ledger.redis_keys import ROOT
+from tasks.ledger.scripts import Operation
+from tasks.ledger.task import State
 from tasks.records.ingestions import (
     ClosedPage,
     Counts,
@@ -139,7 +140,7 @@ open_ingestions = partial(open_records, RecordKind.INGESTION)
 
 def read_ingestion(ingestion_id: str) -> Operation[Ingestion | None]:
     """One ingestion; None when the ledger does not hold it."""
-    return Operation("ingestion_read", "", (ingestion_id,), lambda rows: ingestion_from_reply(ingestion_id, rows[0]))
+    return Operation(lambda rows: ingestion_from_reply(ingestion_id, rows[0]), "ingestion_read", "", (ingestion_id,))
 
 
 def read_ingestions(ingestion_ids: Sequence[str]) -> Operation[list[Ingestion]]:
@@ -150,7 +151,7 @@ def read_ingestions(ingestion_ids: Sequence[str]) -> Operation[list[Ingestion]]:
         read = [ingestion_from_reply(i, row) for i, row in zip(ids, rows, strict=True)]
         return [ingestion for ingestion in read if ingestion is not None]
 
-    return Operation("ingestion_read", "", ids, read)
+    return Operation(read, "ingestion_read", "", ids)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,27 +161,20 @@ class Moved:
     Attributes:
         moved: the ingestion was as the move expected, and was changed.
         status: it is now in; None when there is no such ingestion.
-        bells_due: queues for which the caller must send a bell message.
     """
 
     moved: bool
     status: IngestionStatus | None
-    bells_due: Sequence[str] = ()
 
 
-def move_ingestion(ingestion_id: str, move: Move, tasks: Sequence[NewTask] = ()) -> Operation[Moved]:
-    """Changes an ingestion, if it is as the move expects, and enqueues tasks of its own with the change.
-
-    They are stored whatever waits already, see `tasks.ledger.Then`.
-    """
+def move_ingestion(ingestion_id: str, move: Move) -> Operation[Moved]:
+    """Changes an ingestion, if it is as the move expects. Tasks that belong to what it is then are submitted after it."""
 
     def read(reply: list[bytes]) -> Moved:
-        moved, status, *queues = reply
-        status_now = IngestionStatus(status.decode()) if status else None
-        return Moved(bool(moved), status_now, tuple(queue.decode() for queue in queues))
+        moved, status = reply
+        return Moved(bool(moved), IngestionStatus(status.decode()) if status else None)
 
-    arguments = (ingestion_id, move.to_json(), *successors(tasks))
-    return Operation("ingestion_move", "", arguments, read, promised=True)
+    return Operation(read, "ingestion_move", "", (ingestion_id, move.to_json()), promised=True)
 
 
 def cancel_ingestion(ingestion_id: str) -> Operation[Moved]:
@@ -221,15 +215,16 @@ def retry_ingestion(ingestion_id: str) -> Operation[Moved]:
 def read_closed(ingestion_id: str, first: int, count: int) -> Operation[list[ClosedPage]]:
     """Those of the pages `first` to `first + count` that are done, in order; its pages are numbered from 0."""
 
-    def read(reply: list[bytes]) -> list[ClosedPage]:
-        return [ClosedPage.from_json(first + at, text) for at, text in enumerate(reply) if text]
+    def read(replies: list[list[bytes | None]]) -> list[ClosedPage]:
+        return [ClosedPage.from_json(first + at, text) for at, text in enumerate(replies[0]) if text]
 
-    return Operation("ingestion_closed", "", (ingestion_id, first, count), read)
+    pages = range(first, first + count)
+    return Operation(read, commands=(("HMGET", f"{ROOT}:ingestion-closed:{ingestion_id}", *pages),))
 
 
 def close_ingestion(ingestion_id: str, *, deleted: bool = False) -> Operation[None]:
     """Nothing is left to do for one that has ended. `deleted`: the caller knew that, so the record goes too."""
-    return Operation("ingestion_close", "", (ingestion_id, int(deleted)), lambda _: None)
+    return Operation(lambda _: None, "ingestion_close", "", (ingestion_id, int(deleted)))
 
 
 # From the replies of scripts.
@@ -240,7 +235,7 @@ def ingestion_from_reply(ingestion_id: str, row: Sequence[Any]) -> Ingestion | N
     flat, now_ms, ends_in_ms, waiting, begin, list_state, load_state, finish_state, *pages = row
     if not flat:
         return None
-    f = {name: value.decode() for name, value in replies.fields_from_reply(flat).items()}
+    f = {name.decode(): value.decode() for name, value in fields_of(flat).items()}
     status = IngestionStatus(f["status"])
     in_flight = sorted(map(PageInFlight.from_reply, pages), key=lambda page: page.number)
     return Ingestion(

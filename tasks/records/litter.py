@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
-from tasks.ledger.operations import Operation
+from tasks.ledger.scripts import Operation
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ def due_litter(limit: int) -> Operation[list[Litter]]:
     def read(reply: Sequence[bytes]) -> list[Litter]:
         return [Litter.from_entry(entry.decode()) for entry in reply]
 
-    return Operation("litter_read", "", (limit,), read, promised=True)
+    return Operation(read, "litter_read", "", (limit,), promised=True)
 
 
 def litter_done(litter: Litter, *, again_s: float = 0.0) -> Operation[bool]:
@@ -57,4 +57,4 @@ def litter_done(litter: Litter, *, again_s: float = 0.0) -> Operation[bool]:
 
     Whether it is gone. One that was made anew meanwhile stays.
     """
-    return Operation("litter_done", "", (litter.entry, int(again_s * 1000)), bool)
+    return Operation(bool, "litter_done", "", (litter.entry, int(again_s * 1000)))

@@ -11,7 +11,8 @@ from contextlib import suppress
 from typing import TypeAlias
 
 from tasks.errors import NotStored, StorageUnavailable
-from tasks.ledger.operations import Operation
+from tasks.ledger.redis_keys import ROOT
+from tasks.ledger.scripts import Command, Operation
 from tasks.storage.storage import Storage
 
 OBJECT = "storage-id"
@@ -33,7 +34,9 @@ def id_of(storage: Storage) -> str | None:
 
 def redis_id(given: str = "", *, replace: bool = False) -> Operation[str]:
     """The id in Redis, "" for none. `given` becomes it if there is none; with `replace` also if there is another."""
-    return Operation("storage_id", "", (given, int(replace)), lambda reply: str(reply.decode()))
+    key = f"{ROOT}:storage"
+    change: tuple[Command, ...] = (("SET", key, given) if replace else ("SET", key, given, "NX"),) if given else ()
+    return Operation(lambda replies: (replies[-1] or b"").decode(), commands=(*change, ("GET", key)))
 
 
 class StorageProof:

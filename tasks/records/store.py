@@ -16,7 +16,10 @@ import orjson
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from tasks.errors import Forbidden, Refused, StorageFull, TooMany, Unauthenticated
-from tasks.ledger.operations import Argument, Operation, key_refusal
+from tasks.ledger.overview import Account, read_account
+from tasks.ledger.rate_limit import key_refusal
+from tasks.ledger.redis_keys import ROOT
+from tasks.ledger.scripts import Argument, Operation
 
 ALL, OPEN = "@all", "@open"
 """Lists of a kind that are nobody's: of all records of it, of those that need steps."""
@@ -166,7 +169,7 @@ def create(
     arguments = creation(
         record.KIND, record.record_id, record.to_json(), room, for_ms=for_ms, digest=digest, change=change
     )
-    return Operation("record_create", "", arguments, lambda reply: created(record.KIND, room, reply), promised=True)
+    return Operation(lambda reply: created(record.KIND, room, reply), "record_create", "", arguments, promised=True)
 
 
 def creation(
@@ -229,7 +232,7 @@ def _above(name: str, comes_to: int, most: int) -> Exception:
     if name == "files":
         return Forbidden("quota_exceeded", f"You have {most:,} files, and no more are allowed. Delete some first.")
     if name == "jobs":
-        return key_refusal([b"key", b"open_jobs", b"%d" % most, b"%d" % (comes_to - 1), b"%d" % _ROOM_AFTER_S])
+        return key_refusal([b"open_jobs", b"%d" % most, b"%d" % (comes_to - 1), b"%d" % _ROOM_AFTER_S])
     return TooMany(
         f"too_many_{name}",
         f"You have {comes_to - 1:,} {name} that have not ended; {most:,} are allowed at a time. Wait for one to end, "
@@ -264,7 +267,7 @@ def change(
     def read(reply: list[Any]) -> bool:
         return reply[0] != b"changed" and bool(created(record.KIND, room, reply))
 
-    return Operation("record_change", "", own, read, promised=True)
+    return Operation(read, "record_change", "", own, promised=True)
 
 
 def remove(kind: type[R], record_id: str) -> Operation[R | None]:
@@ -273,7 +276,7 @@ def remove(kind: type[R], record_id: str) -> Operation[R | None]:
     def read(text: bytes) -> R | None:
         return _record(kind, text) if text else None
 
-    return Operation("record_remove", "", (kind.KIND, record_id), read, promised=True)
+    return Operation(read, "record_remove", "", (kind.KIND, record_id), promised=True)
 
 
 def read(kind: type[R], record_ids: Sequence[str]) -> Operation[list[ReadRecord[R] | None]]:
@@ -284,7 +287,8 @@ def read(kind: type[R], record_ids: Sequence[str]) -> Operation[list[ReadRecord[
         rows = zip(ids, reply, strict=True)
         return [_stored(kind, name, text, last) if text else None for name, (text, last) in rows]
 
-    return Operation("record_read", "", (kind.KIND, *ids), read)
+    keys = (f"{ROOT}:{kind.KIND}:{record_id}" for record_id in ids)
+    return Operation(read, commands=tuple(("HMGET", key, "s", "change") for key in keys))
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,18 +308,16 @@ def listed(
         more, *rows = reply
         return RecordPage(tuple(_stored(kind, i.decode(), text, last) for i, text, last in rows), bool(more))
 
-    return Operation("record_list", "", (kind.KIND, of, after, min(limit, MOST), order), read)
+    return Operation(read, "record_list", "", (kind.KIND, of, after, min(limit, MOST), str(order)))
 
 
 def listed_ids(
     kind: str, of: str, *, after: str = "", limit: int, order: Order = Order.DESC
 ) -> Operation[tuple[list[str], bool]]:
     """The ids alone, and whether there are more."""
+    arguments = (kind, of, after, limit, str(order))
     return Operation(
-        "record_list",
-        "",
-        (kind, of, after, limit, order),
-        lambda reply: ([row[0].decode() for row in reply[1:]], bool(reply[0])),
+        lambda reply: ([row[0].decode() for row in reply[1:]], bool(reply[0])), "record_list", "", arguments
     )
 
 
@@ -335,8 +337,11 @@ class Left:
 
 def left_of(owner: str) -> Operation[Left]:
     """What is in the account of an owner. Datasets are in none."""
-    names = ("jobs", "files", "stored", "bytes")
-    return Operation("owner_read", "", (owner, *names), lambda reply: Left(*map(int, reply)))
+
+    def left(account: Account) -> Left:
+        return Left(*(account.numbers.get(name, 0) for name in ("jobs", "files", "stored", "bytes")))
+
+    return mapped(read_account(owner), left)
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,7 +354,13 @@ class News:
 
 def news(*kinds: str) -> Operation[News]:
     """Whether records of these kinds have changed: one look at a hash. A name comes only once; a number would not."""
-    return Operation("record_news", "", kinds, lambda r: News(int(r[0]) / 1000, tuple(name.decode() for name in r[1:])))
+    hash_of_changes = f"{ROOT}:changes"
+
+    def read(replies: list[Any]) -> News:
+        (seconds, microseconds), *changes = replies
+        return News(int(seconds) + int(microseconds) / 1e6, tuple((name or b"").decode() for name in changes))
+
+    return Operation(read, commands=(("TIME",), *(("HGET", hash_of_changes, kind) for kind in kinds)))
 
 
 def mapped(operation: Operation[T], then: Callable[[T], S]) -> Operation[S]:

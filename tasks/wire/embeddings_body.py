@@ -12,7 +12,7 @@ from pydantic_core import PydanticCustomError
 from tasks.errors import Invalid
 from tasks.item import Options, size_bytes
 from tasks.wire import field_aliases
-from tasks.wire.validation import bad_input, validated
+from tasks.wire.validation import validated
 
 Decode = Callable[[Sequence[object]], list[str]]
 """From one array of token numbers, or several, to texts; raises a `RequestError`."""
@@ -39,17 +39,17 @@ def _whole(value: object) -> object:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def _format(value: object) -> object:
-    return "float" if field_aliases.encoding_format(value) is None else value
-
-
 def _cut(value: object) -> object:
-    cut = field_aliases.truncate(value)
-    if isinstance(cut, str):
-        raise PydanticCustomError("foreign_value", f"Input should {field_aliases.TRUNCATE_RULE}")
-    return cut
+    if not isinstance(value, str):
+        return value
+    if value.upper() not in _CUTS:
+        rule = "be true, false, 'END' (true) or 'NONE' (false); texts can only be cut at their end"
+        raise PydanticCustomError("foreign_value", f"Input should {rule}")
+    return _CUTS[value.upper()]
 
 
+_CUTS = {"END": True, "NONE": False}
+"""NVIDIA's and Cohere's words. Their `START` would cut the other side."""
 _TRUNCATE_SCHEMA = {"anyOf": [{"type": "boolean"}, {"type": "string", "pattern": "^([Ee][Nn][Dd]|[Nn][Oo][Nn][Ee])$"}]}
 
 
@@ -83,7 +83,9 @@ class EmbeddingsBody(BaseModel):
         "one. Values that are not strings, and empty strings, are ignored. prompt_name takes precedence.",
     )
     encoding_format: Annotated[
-        Literal["float", "base64"], BeforeValidator(_format), WithJsonSchema({"enum": ["float", "base64", ""]})
+        Literal["float", "base64"],
+        BeforeValidator(lambda value: "float" if value == "" else value),
+        WithJsonSchema({"enum": ["float", "base64", ""]}),
     ] = Field("float", description="base64: of little-endian float32. The result of a task is asked for in its form.")
     user: Any = Field(None, description="Ignored, as is stream: the answer comes whole.")
     stream: Any = Field(None, description="Ignored.")
@@ -123,8 +125,8 @@ def read_body(
     Raises:
         RequestError: the subclass that fits the first thing that is wrong.
     """
-    prepare = {"input": lambda value: _texts(value, max_inputs, decode)}
-    body = validated(kind, field_aliases.in_own_words(fields), prepare)
+    own = field_aliases.in_own_words(fields)
+    body = validated(kind, own, input=_texts(own.get("input"), max_inputs, decode))
     if max_input_bytes is not None:
         _check_sizes(body.input, max_input_bytes)
     return body
@@ -187,7 +189,4 @@ def _texts(value: object, max_inputs: int | None, decode: Decode | None) -> obje
         )
     if decode and value and isinstance(value[0], list) and value[0] and type(value[0][0]) is int:
         return decode(value)
-    for index, text in enumerate(value):
-        if not isinstance(text, str):
-            raise bad_input("string_type", f"input[{index}]", text)
     return value

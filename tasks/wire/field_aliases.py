@@ -10,9 +10,6 @@ from typing import Any, Protocol
 
 from tasks.errors import Invalid
 
-_CUTS = {"none": False, "end": True}
-TRUNCATE_RULE = "be true, false, 'END' (true) or 'NONE' (false); texts can only be cut at their end"
-
 _SYNONYMS = {
     "output_dimension": "dimensions",  # Voyage, Cohere, Mistral
     "dimension": "dimensions",  # DashScope
@@ -65,16 +62,6 @@ def in_own_words(body: Mapping[str, Any]) -> Mapping[str, Any]:
             raise Invalid("invalid_value", f"{name} must say the same as {ours}, or be left out.", param=name)
         own[ours] = value
     return own
-
-
-def truncate(value: object) -> object:
-    """NVIDIA's and Cohere's words as true or false; any other value as it is. `START` would cut the other side."""
-    return _CUTS.get(value.lower(), value) if isinstance(value, str) else value
-
-
-def encoding_format(value: object) -> object:
-    """None for an empty string; any other value as it is."""
-    return None if value == "" else value
 
 
 def input_type(value: object) -> str | None:

@@ -2,9 +2,9 @@
 
 import difflib
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
-from types import MappingProxyType
 from typing import Any, TypeVar
 
 import orjson
@@ -15,39 +15,27 @@ from tasks.errors import EmbedqError, Invalid, RequestError
 
 B = TypeVar("B", bound=BaseModel)
 
-MAX_METADATA_PAIRS = 16
 _SHOWN_CHARS = 64
-_NOTHING: Mapping[str, Callable[[Any], object]] = MappingProxyType({})
 
 
-def validated(
-    kind: type[B],
-    fields: Mapping[str, Any],
-    prepare: Mapping[str, Callable[[Any], object]] = _NOTHING,
-    *,
-    nulls: bool = False,
-) -> B:
+def validated(kind: type[B], fields: Mapping[str, Any], *, nulls: bool = False, **read: object) -> B:
     """The body as a value. `null` counts as absent.
 
     Args:
         kind: of the body.
         fields: the parsed object.
-        prepare: by name of a field, what makes another value of it before it is checked, or raises a `RequestError`.
         nulls: `null` counts as given, because it removes something.
+        read: by name of a field that is given, the value to be checked in place of its own.
 
     Raises:
         RequestError: the subclass that fits the first thing that is wrong; a misspelt field comes before the rest.
     """
     # pydantic finds every fault of a body in one call that holds the interpreter lock, for seconds in a body made for
-    # that. Whatever a body can have thousands of is checked here and ends at the first fault.
+    # that. Whatever a body can have thousands of is checked here or by its type, and ends at the first fault.
     if kind.model_config.get("extra") == "forbid":
         require_known(fields, kind)
-    present = {name: fields[name] for name in _names(kind) if name in fields and (nulls or fields[name] is not None)}
-    for name, prepared in prepare.items():
-        if name in present:
-            present[name] = prepared(present[name])
-    for name in ("metadata", "filter"):
-        _require_few_pairs(name, present.get(name))
+    given = (name for name in _names(kind) if name in fields and (nulls or fields[name] is not None))
+    present = {name: read.get(name, fields[name]) for name in given}
     try:
         return kind.model_validate(present)
     except ValidationError as error:
@@ -129,11 +117,6 @@ def _unknown_parameter(where: str, shown: str, hint: str) -> Invalid:
     return Invalid("unknown_parameter", f"There is no field {where + shown!r}; {hint}", param=where + shown)
 
 
-def _require_few_pairs(name: str, value: object) -> None:
-    if isinstance(value, dict) and len(value) > MAX_METADATA_PAIRS:
-        raise Invalid("invalid_value", f"{name} has {len(value):,} pairs; {MAX_METADATA_PAIRS} are taken.", param=name)
-
-
 def translated(problem: ErrorDetails) -> RequestError:
     """The error for what pydantic says of a field."""
     kind, param = problem["type"], _param(problem["loc"])
@@ -182,7 +165,7 @@ def _lower(sentence: str) -> str:
 
 _SURROGATE_SEARCH_BYTES = 2**20
 """Above this a lone surrogate is reported by line and column only: finding its field holds the interpreter lock."""
-_NAME_CHARS = 64
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 
 def parse_object(body: bytes) -> dict[str, Any]:
@@ -223,35 +206,22 @@ def _surrogate_path(body: bytes) -> str | None:
         return None
     try:
         parsed = json.loads(body)  # unlike orjson it lets lone surrogates pass, so that they can be found
+        return (_broken(parsed, "") or "").removeprefix(".") or None
     except (ValueError, RecursionError):
         return None
-    return _first_broken(parsed)
 
 
-def _first_broken(parsed: object) -> str | None:
-    # A stack of its own: a recursive generator would pay the whole depth again for every string.
-    waiting: list[tuple[object, str]] = [(parsed, "")]
-    while waiting:
-        value, path = waiting.pop()
-        if isinstance(value, str) and not _encodable(value):
-            return path or None
-        if isinstance(value, list):
-            waiting += [(item, _within(path, f"[{index}]")) for index, item in enumerate(value)][::-1]
-        elif isinstance(value, dict):
-            for name, item in reversed(value.items()):
-                part = f".{name[:_NAME_CHARS]}" if path else name[:_NAME_CHARS]
-                waiting.append((item, _within(path, part)) if _encodable(name) else (name, path))
+def _broken(value: object, path: str) -> str | None:
+    """The path to the first lone surrogate below `path`; None: there is none."""
+    if isinstance(value, str):
+        return path if _SURROGATE.search(value) else None
+    children = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for name, child in children:
+        if isinstance(name, str) and _SURROGATE.search(name):
+            return path
+        part = f"[{name}]" if isinstance(name, int) else f".{name[:_SHOWN_CHARS]}"
+        # Our own fields are two levels deep; further down, the place is known well enough by line and column.
+        found = _broken(child, path + part if len(path) < _SHOWN_CHARS else path)
+        if found is not None:
+            return found
     return None
-
-
-def _within(path: str, part: str) -> str:
-    # Our own fields are two levels deep; further down, the place is known well enough by line and column.
-    return path + part if len(path) < _NAME_CHARS else path
-
-
-def _encodable(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

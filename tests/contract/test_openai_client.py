@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from stack.testing import wait_until
-from tasks.item import ItemError
+from tasks.item import TextError
 from tasks.ledger import operations
 from tests.heavy import openai
 from tests.integration.api.ledger_worker import LedgerWorker, vector
@@ -83,7 +83,7 @@ def test_an_unknown_model_is_not_found(client: openai.OpenAI) -> None:
 
 
 def test_an_input_that_cannot_be_encoded_is_not_retried(client: openai.OpenAI, worker: LedgerWorker) -> None:
-    worker.errors["bad"] = ItemError("encoding_failed", "Not finite.")
+    worker.errors["bad"] = TextError("encoding_failed", "Not finite.")
     with pytest.raises(openai.UnprocessableEntityError) as caught:
         client.embeddings.create(model=MODEL, input=["good", "bad"])
 

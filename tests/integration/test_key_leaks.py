@@ -3,29 +3,31 @@
 import pytest
 import redis
 
-from tasks.ledger import Ledger, NewTask, NewUnit
+from tasks.ledger.claim import ClaimRequest, claim
+from tasks.ledger.client import Ledger
 from tasks.ledger.ids import new_task_id
-from tasks.ledger.operations import ClaimRequest, claim, submit
+from tasks.ledger.submit import submit
+from tasks.ledger.task import NewPiece, NewTask
 from tests.key_leaks import leaked_keys
-from tests.ledger_builders import submission
+from tests.ledger_builders import new_task
 
 MODEL = "org/model:v1"
 
 
-def a_task(units: int = 1) -> NewTask:
-    unit = NewUnit(items=1, cost=10, payload=b'["a"]')
-    return submission(task_id=new_task_id(), queue=MODEL, owner="somebody", units=[unit] * units)
+def a_task(pieces: int = 1) -> NewTask:
+    piece = NewPiece(items=1, cost=10, payload=b'["a"]')
+    return new_task(task_id=new_task_id(), queue=MODEL, owner="somebody", pieces=[piece] * pieces)
 
 
 def claimed(token: str) -> ClaimRequest:
-    return ClaimRequest(worker="w", token=token, budget=1, max_units=1, lease_ms=15_000, linger_ms=2000)
+    return ClaimRequest(stream="w/0", token=token, budget=1, max_pieces=1, lease_ms=15_000, linger_ms=2000)
 
 
-def test_open_tasks_leases_and_lingering_workers_are_no_leaks(redis_client: "redis.Redis") -> None:
+def test_open_tasks_leases_and_lingering_streams_are_no_leaks(redis_client: "redis.Redis") -> None:
     ledger = Ledger(redis_client)
-    ledger.run(submit(a_task(units=5)))
+    ledger.run(submit(a_task(pieces=5)))
     for number in range(7):  # five leases; the sixth claim finds nothing and registers as lingering
-        ledger.run(claim(MODEL, claimed(f"w/{number}")))
+        ledger.run(claim(MODEL, claimed(f"w/0/{number}")))
     assert redis_client.zcard(f"eq:q:{MODEL}:leases") == 5
     assert redis_client.zcard(f"eq:q:{MODEL}:lingering") == 1
 

@@ -12,7 +12,7 @@ from tasks.documents.batches.check import Refusal
 from tasks.documents.context import JobContext
 from tasks.documents.embedded_rows import EmbeddedRows
 from tasks.errors import NotStored
-from tasks.item import ItemError
+from tasks.item import TextError
 from tasks.ledger.operations import read_committed
 from tasks.ledger.task import Committed
 from tasks.records.batches import KINDS, Batch, BatchStatus, FileKind, Stage, read_batch
@@ -23,15 +23,15 @@ from tasks.wire.embedding_list import embedding_list, items
 from tasks.wire.embeddings_body import wants_base64
 
 _ID_CHARS = 24
-_EXPIRED = ItemError(
+_EXPIRED = TextError(
     "batch_expired", "This request could not be executed before the completion window expired. Send it again."
 )
-_CANCELLED = ItemError(
+_CANCELLED = TextError(
     "batch_cancelled", "This request was not executed: the batch was cancelled before. Send it again."
 )
-_PART_LOST = ItemError("batch_part_lost", "What came of this request is no longer in the storage. Send it again.")
+_PART_LOST = TextError("batch_part_lost", "What came of this request is no longer in the storage. Send it again.")
 
-Outcome: TypeAlias = RowOutcome | RowError | ItemError
+Outcome: TypeAlias = RowOutcome | RowError | TextError
 """The outcome of a row: its vectors, the error that the endpoint would have answered, or why it was never executed."""
 
 
@@ -81,7 +81,7 @@ def assemble_batch(context: JobContext, batch_id: str) -> bytes:
 
 
 def _outcomes(
-    context: JobContext, plan: Plan, embedded: Committed, leftover: ItemError
+    context: JobContext, plan: Plan, embedded: Committed, leftover: TextError
 ) -> Iterator[tuple[Row, Outcome]]:
     """Every row once, in order, with its outcome. `leftover`: the outcome of rows that no worker has encoded."""
     rows = EmbeddedRows(
@@ -132,7 +132,7 @@ def render_line(batch_id: str, row: Row, outcome: Outcome, model: str) -> tuple[
 def _rendered(batch_id: str, row: Row, outcome: Outcome, model: str) -> tuple[FileKind, bytes]:
     unique = hashlib.sha256(f"{batch_id} {row.number}".encode()).hexdigest()[:_ID_CHARS]
     head = orjson.dumps({"id": f"batch_req_{unique}", "custom_id": row.custom_id})[:-1]
-    if isinstance(outcome, ItemError):
+    if isinstance(outcome, TextError):
         error = orjson.dumps({"code": outcome.code, "message": outcome.message})
         return "error", head + b',"response":null,"error":' + error + b"}\n"
     failed = outcome.error if isinstance(outcome, RowOutcome) else outcome

@@ -41,7 +41,7 @@ class FileLine:
 def split_lines(chunks: Iterable[bytes], max_line_bytes: int) -> Iterator[FileLine]:
     """The lines of a file that are not blank. At most about `max_line_bytes` of a line are kept."""
     # Room for what does not count: a mark at the beginning, and the "\r" of a line break.
-    for number, line in enumerate(lines.split_lines(chunks, max_line_bytes + len(_BOM) + 1), 1):
+    for number, line in enumerate(lines.split_lines(chunks, b"\n", max_line_bytes + len(_BOM) + 1), 1):
         if line.data is None:
             yield FileLine(number, None)
             continue

@@ -11,7 +11,7 @@ from tasks.documents import deaths
 from tasks.documents.context import StepContext
 from tasks.documents.rounds import Round
 from tasks.documents.submitting import Rows, rows_task, submit
-from tasks.item import ItemError
+from tasks.item import TextError
 from tasks.ledger import DOCUMENTS, NewTask, State, operations
 from tasks.ledger.operations import read_committed
 from tasks.ledger.task import Committed
@@ -59,7 +59,7 @@ def embedding(batch: Batch, plan: Mapping[str, Any], settings: Settings) -> NewT
 
 # The ends of a batch: its files, its last state, and what is left of it removed.
 
-_NO_OUTCOME = ItemError("internal_error", "A job left no outcome.")
+_NO_OUTCOME = TextError("internal_error", "A job left no outcome.")
 _OPEN = [status for status in BatchStatus if not status.terminal]
 
 

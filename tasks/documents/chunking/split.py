@@ -51,7 +51,7 @@ _WORD = re.compile(r"\S+")
 
 
 @dataclass(slots=True)
-class Piece:
+class Stretch:
     """A slice of a text, without white space around it.
 
     Attributes:
@@ -72,7 +72,7 @@ class Piece:
         return self.start + len(self.text)
 
 
-def pieces(text: str, blocks: Sequence[Block], *, structured: bool) -> Iterator[Piece]:
+def pieces(text: str, blocks: Sequence[Block], *, structured: bool) -> Iterator[Stretch]:
     """The pieces of a text in order, which hold all of it but white space.
 
     Args:
@@ -90,16 +90,16 @@ def pieces(text: str, blocks: Sequence[Block], *, structured: bool) -> Iterator[
             yield piece
 
 
-def words(piece: Piece) -> list[Piece]:
+def words(piece: Stretch) -> list[Stretch]:
     """The words of a piece; the two halves of a single word; a single character as it is."""
     parts = [
-        Piece(match[0], piece.start + match.start(), Break.WORD, apart=True) for match in _WORD.finditer(piece.text)
+        Stretch(match[0], piece.start + match.start(), Break.WORD, apart=True) for match in _WORD.finditer(piece.text)
     ]
     if len(parts) == 1 and len(piece.text) > 1:
         half = len(piece.text) // 2
         parts = [
-            Piece(piece.text[:half], piece.start, Break.INSIDE, apart=True),
-            Piece(piece.text[half:], piece.start + half, Break.INSIDE, apart=False),
+            Stretch(piece.text[:half], piece.start, Break.INSIDE, apart=True),
+            Stretch(piece.text[half:], piece.start + half, Break.INSIDE, apart=False),
         ]
     for before, word in pairwise(parts):
         word.apart = word.apart and blank(piece.text[before.end - piece.start : word.start - piece.start])
@@ -123,7 +123,7 @@ def _spans(text: str, blocks: Sequence[Block]) -> Iterator[_Span]:
     yield end, len(text), _TEXT, Break.HEADING if behind_heading else Break.BLOCK
 
 
-def _divided(text: str, start: int, stop: int, pattern: re.Pattern[str] | None, value: int) -> Iterator[Piece]:
+def _divided(text: str, start: int, stop: int, pattern: re.Pattern[str] | None, value: int) -> Iterator[Stretch]:
     at = start
     for match in pattern.finditer(text, start, stop) if pattern else ():
         if parts := _stripped(text, at, match.end(), value):
@@ -134,9 +134,9 @@ def _divided(text: str, start: int, stop: int, pattern: re.Pattern[str] | None, 
     yield from _stripped(text, at, stop, value)
 
 
-def _stripped(text: str, start: int, stop: int, value: int) -> list[Piece]:
+def _stripped(text: str, start: int, stop: int, value: int) -> list[Stretch]:
     """The slice without white space around it, as pieces that are not too long; none if it is blank."""
-    stripped: list[Piece] = []
+    stripped: list[Stretch] = []
     while start < stop:
         raw = text[start:stop] if stop - start <= PIECE_CHARS else text[start : _end_of_words(text, start)]
         kept = raw.strip()
@@ -144,7 +144,7 @@ def _stripped(text: str, start: int, stop: int, value: int) -> list[Piece]:
             value = max(value, Break.WORD)
         if kept:
             before = len(raw) - len(raw.lstrip())
-            stripped.append(Piece(kept, start + before, value, apart=True))
+            stripped.append(Stretch(kept, start + before, value, apart=True))
             value = Break.WORD if raw[-1].isspace() else Break.INSIDE
         start += len(raw)
     return stripped
@@ -189,15 +189,15 @@ class Splitter:
         overlap: tokens at the end of a chunk that the next one begins with, at most.
     """
 
-    def __init__(self, text: str, pieces: Iterator[Piece], counter: TokenCounter, limit: int, overlap: int) -> None:
+    def __init__(self, text: str, pieces: Iterator[Stretch], counter: TokenCounter, limit: int, overlap: int) -> None:
         self._text = text
         self._source = pieces
         self._counter = counter
         self._limit = limit
         self._room = limit - counter.overhead
         self._overlap = overlap
-        self._ahead: deque[Piece] = deque()
-        self._taken: list[Piece] = []
+        self._ahead: deque[Stretch] = deque()
+        self._taken: list[Stretch] = []
         self._repeated = 0
         """So many of `_taken` are the overlap. A chunk has more than these."""
 
@@ -234,12 +234,12 @@ class Splitter:
                 return 1
         return len(self._taken) if self._has_new() else 0
 
-    def _next(self) -> Piece | None:
+    def _next(self) -> Stretch | None:
         if not self._ahead:
             self._ahead.extend(self._counted(list(islice(self._source, _READ_PIECES))))
         return self._ahead[0] if self._ahead else None
 
-    def _counted(self, parts: Sequence[Piece]) -> Sequence[Piece]:
+    def _counted(self, parts: Sequence[Stretch]) -> Sequence[Stretch]:
         for piece, tokens in zip(parts, self._counter.parts([piece.text for piece in parts]), strict=True):
             piece.tokens = tokens
         return parts
@@ -247,14 +247,14 @@ class Splitter:
     def _has_new(self) -> bool:
         return len(self._taken) > self._repeated
 
-    def _is_near(self, piece: Piece) -> bool:
+    def _is_near(self, piece: Stretch) -> bool:
         return not self._taken or piece.end - self._taken[0].start <= _CHARS_PER_TOKEN * self._limit
 
     def _forget_first(self) -> int:
         self._repeated -= 1
         return self._taken.pop(0).tokens
 
-    def _divided(self, piece: Piece, *, may_halve: bool) -> Sequence[Piece]:
+    def _divided(self, piece: Stretch, *, may_halve: bool) -> Sequence[Stretch]:
         """A piece in words, or one word in halves; nothing if it is as small as it should be."""
         parts = words(piece)
         halves = len(parts) > 1 and parts[1].value == Break.INSIDE
@@ -264,7 +264,7 @@ class Splitter:
             return ()
         return self._counted(parts)
 
-    def _best_place(self, number: int, following: Piece | None = None) -> tuple[int, int]:
+    def _best_place(self, number: int, following: Stretch | None = None) -> tuple[int, int]:
         """The best of the places up to the one behind the first `number` pieces: its value, and how many are before it.
 
         (0, 0) if there is nothing new before any of them.
@@ -300,13 +300,13 @@ class Splitter:
                     continue
             return Cut(self._taken[0].start, self._taken[number - 1].end, tokens), number
 
-    def _exact(self, chosen: Sequence[Piece]) -> int:
+    def _exact(self, chosen: Sequence[Stretch]) -> int:
         # A slice of a text does not always have the tokens that the text has there, and adding up is much cheaper.
         if self._counter.adds_up and all(piece.apart for piece in chosen[1:]):
             return self._counter.overhead + sum(piece.tokens for piece in chosen)
         return self._counter.count(self._text[chosen[0].start : chosen[-1].end])
 
-    def _to_repeat(self, chosen: list[Piece]) -> list[Piece]:
+    def _to_repeat(self, chosen: list[Stretch]) -> list[Stretch]:
         """The end of a chunk, in whole sentences, or in words where its last sentence is too long; never all of it."""
         if not self._overlap:
             return []

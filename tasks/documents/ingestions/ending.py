@@ -8,7 +8,7 @@ import orjson
 
 from tasks.documents.context import StepContext
 from tasks.documents.ingestions.job_tasks import forget, move_on
-from tasks.item import ItemError
+from tasks.item import TextError
 from tasks.ledger import DOCUMENTS, operations
 from tasks.ledger.overview import ServedModel
 from tasks.records.ingestion_operations import Move, close_ingestion, move_ingestion, read_ingestion
@@ -20,7 +20,7 @@ _FORGET_AT_ONCE = 1000
 _RUNNING = (IngestionStatus.QUEUED, IngestionStatus.IN_PROGRESS, IngestionStatus.FINALIZING)
 
 
-def fault_of(error: ItemError) -> IngestionFault:
+def fault_of(error: TextError) -> IngestionFault:
     """Why a job came to nothing, and its ingestion with it."""
     return IngestionFault(error.code, error.message)
 

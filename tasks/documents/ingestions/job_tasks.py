@@ -13,7 +13,7 @@ from typing import Any
 from tasks.documents import deaths
 from tasks.documents.context import JobContext, JobEnd, StepContext
 from tasks.errors import NotReady, RedisUnavailable, SinkUnavailable, StorageUnavailable, Unavailable
-from tasks.item import ItemError
+from tasks.item import TextError
 from tasks.ledger import DOCUMENTS, Lane, NewTask, operations
 from tasks.ledger.operations import read_committed
 from tasks.records.document_jobs import JobCall, job_task
@@ -41,7 +41,7 @@ _LANE = {"list": Lane.BULK, "parse": Lane.BULK, "load": Lane.ONLINE, "finish": L
 _OPEN = [status for status in IngestionStatus if not status.terminal]
 _GOING_ON = (IngestionStatus.IN_PROGRESS, IngestionStatus.FINALIZING)
 _AWAY: dict[type[Unavailable], str] = {SinkUnavailable: "sink", StorageUnavailable: "storage", NotReady: "model"}
-_NO_OUTCOME = ItemError("internal_error", "A job left no outcome.")
+_NO_OUTCOME = TextError("internal_error", "A job left no outcome.")
 
 
 # Enqueueing, in the script that moves the ingestion.
@@ -96,7 +96,7 @@ def forget(context: StepContext, ingestion: Ingestion, name: str, *numbers: int)
 # How a job ended that has not moved its ingestion.
 
 
-def outcome_of(context: StepContext, ingestion: Ingestion, name: str, number: int) -> dict[str, Any] | ItemError | None:
+def outcome_of(context: StepContext, ingestion: Ingestion, name: str, number: int) -> dict[str, Any] | TextError | None:
     """What a job returned, or why it failed; None when the ledger holds no such task that has ended."""
     committed = context.ledger.run(read_committed(ingestion.task_id(name, number)))
     if committed is None or not committed.task.state.terminal:  # a late step asks
@@ -105,13 +105,13 @@ def outcome_of(context: StepContext, ingestion: Ingestion, name: str, number: in
     return committed.errors.get(0, _NO_OUTCOME) if outcome is None else outcome
 
 
-def error_of(context: StepContext, ingestion: Ingestion, name: str, number: int) -> ItemError | None:
+def error_of(context: StepContext, ingestion: Ingestion, name: str, number: int) -> TextError | None:
     """Why a job failed; None where it did not. One that came to nothing is forgotten, and so enqueued once more.
 
     It ran before its ingestion was as it is now, or found something away, or another move was faster.
     """
     outcome = outcome_of(context, ingestion, name, number)
-    if isinstance(outcome, ItemError):
+    if isinstance(outcome, TextError):
         return outcome
     if outcome is not None:
         forget(context, ingestion, name, number)
@@ -119,7 +119,7 @@ def error_of(context: StepContext, ingestion: Ingestion, name: str, number: int)
     return None
 
 
-def again(context: StepContext, ingestion: Ingestion, name: str, number: int, error: ItemError) -> bool:
+def again(context: StepContext, ingestion: Ingestion, name: str, number: int, error: TextError) -> bool:
     """Whether a `list`, `load` or `finish` that failed is tried again, after a pause."""
     losses = ingestion.losses.get(name, 0)
     if not deaths.again(error, losses) or ingestion.status not in _GOING_ON:

@@ -42,7 +42,7 @@ from tasks.documents.sinks.sink import LoadDocument, LoadOutcome
 from tasks.documents.sources.page import duplicate
 from tasks.documents.sources.source import DocumentRef, ListedFault
 from tasks.errors import ModelChanged, NotStored
-from tasks.item import ItemError
+from tasks.item import TextError
 from tasks.ledger import Then, operations
 from tasks.ledger.operations import read_committed
 from tasks.ledger.task import Committed
@@ -132,7 +132,7 @@ def _give_up(context: StepContext, ingestion: Ingestion, fault: IngestionFault) 
 
 # The documents of pages with their vectors, one document in memory at a time.
 
-_NOT_EMBEDDED = ItemError("not_embedded", "The document's chunks were not turned into vectors. Try it again.")
+_NOT_EMBEDDED = TextError("not_embedded", "The document's chunks were not turned into vectors. Try it again.")
 
 
 class Loading:
@@ -227,7 +227,7 @@ def _joined(vectors: Sequence[npt.NDArray[np.float32]], dimension: int) -> npt.N
     return np.concatenate(vectors) if vectors else np.empty((0, dimension), np.float32)
 
 
-def _error(outcome: RowOutcome | RowError | ItemError) -> DocumentError:
+def _error(outcome: RowOutcome | RowError | TextError) -> DocumentError:
     error = (outcome.error or _NOT_EMBEDDED) if isinstance(outcome, RowOutcome) else outcome
     return DocumentError(error.code, error.message, "embedding")
 

@@ -15,7 +15,7 @@ from tasks.documents.ingestions.job_tasks import again, enqueue_job, forget, mov
 from tasks.documents.ingestions.tools import Tools
 from tasks.documents.rounds import Round
 from tasks.errors import EmbedqError, NotReady, Unavailable
-from tasks.item import ItemError
+from tasks.item import TextError
 from tasks.ledger import operations
 from tasks.records.ingestion_operations import Move, move_ingestion, open_ingestions, read_ingestions
 from tasks.records.ingestions import Ingestion, IngestionFault, IngestionStatus
@@ -120,8 +120,8 @@ def _finalizing(context: StepContext, ingestion: Ingestion) -> None:
         _finished(context, ingestion, outcome_of(context, ingestion, "finish", ingestion.list_number))
 
 
-def _finished(context: StepContext, ingestion: Ingestion, outcome: dict[str, Any] | ItemError | None) -> None:
-    if isinstance(outcome, ItemError):
+def _finished(context: StepContext, ingestion: Ingestion, outcome: dict[str, Any] | TextError | None) -> None:
+    if isinstance(outcome, TextError):
         if not again(context, ingestion, "finish", ingestion.list_number, outcome):
             ending.stop(context, ingestion, ending.fault_of(outcome))
     elif outcome is not None and "gone" in outcome:

@@ -1,12 +1,12 @@
 """The lines of a file from an offset on, in bounded memory."""
 
 import codecs
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from tasks.documents.document_error import DocumentFailed
 from tasks.documents.sources.content import Content, changed, pieces
 from tasks.documents.sources.source import PAGE_RECORD_BYTES
-from tasks.lines import LineSplitter, RawLine, split_lines
+from tasks.lines import RawLine, split_lines
 
 _WIDE = ("utf-16", "utf-32")
 _MAX_READ_BYTES = 2 * PAGE_RECORD_BYTES
@@ -15,7 +15,7 @@ _MAX_READ_BYTES = 2 * PAGE_RECORD_BYTES
 
 def byte_lines(content: Content, first: int, max_bytes: int, progress: Callable[[], None]) -> Iterator[RawLine[bytes]]:
     """The lines from byte `first` on."""
-    return split_lines(pieces(content, first, progress), max_bytes)
+    return split_lines(pieces(content, first, progress), b"\n", max_bytes)
 
 
 def text_lines(
@@ -29,7 +29,8 @@ def text_lines(
         DocumentFailed: the file begins like UTF-16 or UTF-32, and is something else later.
     """
     if encoding.startswith(_WIDE):
-        for text in _wide_lines(content, first, encoding, max_bytes, progress):
+        texts = _decoded_pieces(pieces(content, first, progress), encoding)
+        for text in split_lines(texts, "\n", max_bytes, lambda part: len(part.encode(encoding, "surrogatepass"))):
             yield None if text.data is None else text.data + "\n" * text.ended, text.size_bytes
         return
     # In every other supported encoding byte 10 is a line break and nothing else.
@@ -37,19 +38,15 @@ def text_lines(
         yield None if line.data is None else decoded(line.data, encoding) + "\n" * line.ended, line.size_bytes
 
 
-def _wide_lines(
-    content: Content, first: int, encoding: str, max_bytes: int, progress: Callable[[], None]
-) -> Iterator[RawLine[str]]:
+def _decoded_pieces(data: Iterable[bytes], encoding: str) -> Iterator[str]:
     decoder = codecs.getincrementaldecoder(encoding)("surrogatepass")
-    splitter = LineSplitter("\n", max_bytes, lambda text: len(text.encode(encoding, "surrogatepass")))
-    for piece in pieces(content, first, progress):
+    for piece in data:
         try:
             text = decoder.decode(piece)
         except UnicodeDecodeError:
             message = f"The file is not valid {encoding.upper()}, as which it begins. Save it as UTF-8."
             raise DocumentFailed("invalid_encoding", message, "reading") from None
-        yield from splitter.feed(text)
-    yield from splitter.finish()
+        yield text
 
 
 def decoded(data: bytes, encoding: str) -> str:

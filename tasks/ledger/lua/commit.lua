@@ -1,77 +1,98 @@
--- Stores units' outcomes, each only if the token still holds it.
--- own: token forward_passes padded_tokens units ingestion move, then per unit: id unit first items failed tokens extra
---      outcome, then successors (shared/enqueue.lua) of the first unit
--- reply: per unit 1 committed, 2 was already, the same, 0 not yours any more; then the queues for which a bell is due
--- What follows the first unit happens with its commit or never: `move` changes the ingestion (JSON, see
--- shared/ingestions.lua), and the successors are enqueued. Where the ingestion is no longer as the move expects,
--- neither happens.
--- uses: accounts answers ending enqueue ingestions
-local MOVED_MS = 60000      -- a job's outcome is kept so long when its ingestion has moved: for a repeated commit alone
-local token, units, ingestion = arg(1), tonumber(arg(4)), arg(5)
-local UNITS = FIRST + 7
-local SUCCESSORS = UNITS + 8 * units
+-- Stores pieces' outcomes, each only if the token still holds it.
+-- own: token, spent (what the work took beyond its cost), stream, ms that it would linger (0: no), pieces, then per piece:
+--   id piece first items failed tokens extra outcome
+-- reply: ms for which the stream is registered as lingering, as CLAIM would have done (0: it asks);
+--   {per piece 1 committed, 2 was already, the same, 0 not yours any more};
+--   {lane, ms from creation to end, of each task that completed now}
+-- uses: end_task wake_worker
+local MAX_ANSWER, MAX_ANSWERS = 16384, 262144  -- bytes of a result that travels with the news, and of all in a message
+local token, spent, stream, linger_ms, pieces = unpack(ARGV, OWN, OWN + 4)
+local FIRST, codes, took, touched, seen, named = OWN + 5, {}, {}, {}, {}, 0
 allowed_when_full()
-local out, refs, bells, tasks = {}, {}, {}, {}
-local named = {}  -- units are deleted at the end, so one that is named twice would still have its token
-local items_ok, items_failed, stale, repeated, tokens_sum = 0, 0, 0, 0, 0
-for i = UNITS, SUCCESSORS - 1, 8 do
-  local id, uid, first, items, failed, tokens, extra, outcome =
-    ARGV[i], ARGV[i + 1], ARGV[i + 2], tonumber(ARGV[i + 3]), tonumber(ARGV[i + 4]), tonumber(ARGV[i + 5]),
-    ARGV[i + 6], ARGV[i + 7]
-  local field = 'v' .. first .. '+' .. int(items)
-  local ref = id .. ' ' .. uid
-  refs[#refs + 1] = ref
-  local same = named[ref]
-  local raw = same == nil and call('HGET', units_key(id), 'u' .. uid)
-  local u = raw and unit_record(raw)
-  if u and u.token == token then
-    named[ref] = field .. outcome .. extra
-    local t = settle(id, items - failed, failed, u.cost, tokens)
-    tasks[id] = t
-    local function gather(list, value) list[#list + 1] = value end
-    gather(t.units, 'u' .. uid)
-    if u.root == uid then gather(t.units, 'p' .. uid) end
-    if outcome ~= '' then gather(t.outcomes, field); gather(t.outcomes, outcome) end
-    if extra ~= '' then gather(t.outcomes, 'x' .. first); gather(t.outcomes, extra) end
-    items_ok, items_failed, tokens_sum = items_ok + items - failed, items_failed + failed, tokens_sum + tokens
-    out[#out + 1] = 1
-  elseif same ~= nil and same == field .. outcome .. extra then
-    repeated = repeated + 1
-    out[#out + 1] = 2
-  elseif not raw and outcome ~= '' and call('HGET', result_key(id), field) == outcome then
-    repeated = repeated + 1
-    out[#out + 1] = 2
-  elseif not raw and outcome == '' and extra ~= '' and call('HGET', result_key(id), 'x' .. first) == extra then
-    repeated = repeated + 1
-    out[#out + 1] = 2
+
+local function stored_before(p, id, field, outcome, first, extra)  -- the very same, and it is nobody's now
+  if p then return false end
+  if outcome ~= '' then return call('HGET', task_key(id), field) == outcome end
+  return extra ~= '' and call('HGET', task_key(id), 'x' .. first) == extra
+end
+local function committed(i)
+  local id, name, first, items, failed, tokens, extra, outcome = unpack(ARGV, i, i + 7)
+  local x, text = task(id, 'u' .. name)
+  if not x then return 0 end
+  local p, ref, t, field = piece(text), id .. ' ' .. name, x.t, 'v' .. first .. '+' .. items
+  if seen[ref] then return 2 end
+  if not (p and p.token == token and OPEN[t[STATE]]) then
+    return stored_before(p, id, field, outcome, first, extra) and 2 or 0
+  end
+  if purged(t) then
+    end_task(x, 'cancelled')
+    return 0
+  end
+  seen[ref] = true
+  if not x.ok then
+    tally(t, -1)
+    x.ok, x.items, touched[#touched + 1] = 0, 0, x
+  end
+  x.ok, x.items = x.ok + items - failed, x.items + items
+  t[COMPLETED], t[FAILED], t[TOKENS] = t[COMPLETED] + items - failed, t[FAILED] + failed, t[TOKENS] + tokens
+  t[COST], t[BYTES], t[KEPT] = t[COST] - p.cost, t[BYTES] - p.bytes, t[KEPT] + #outcome + #extra
+  if outcome ~= '' then put(x, field, outcome) end
+  if extra ~= '' then put(x, 'x' .. first, extra) end
+  drop(x, name)
+  return 1
+end
+for n = 1, pieces do
+  codes[n] = committed(FIRST + 8 * (n - 1))
+  named = named + (codes[n] > 0 and 1 or 0)
+end
+local _, held = string.gsub(call('HGET', CLAIMS, token) or '', ' ', ' ')
+if held == 2 * named - 1 then           -- all of it; of a claim in portions the worker gives back what is left
+  call('HDEL', CLAIMS, token)
+  call('ZREM', LEASES, token)
+end
+
+-- Somebody waits for the whole result: it is sent with the news, if it is small and all of it is here.
+local boxes = {}
+local function enclose(x, outcomes)
+  local t = x.t
+  if t[ANSWER] == '' or OPEN[t[STATE]] or x.items ~= t[TOTAL] or t[KEPT] > MAX_ANSWER then return end
+  local box = boxes[t[ANSWER]] or {bytes = 0, lengths = {}, parts = {}, ids = {}}
+  if box.bytes + t[KEPT] > MAX_ANSWERS then return end
+  boxes[t[ANSWER]], box.bytes, box.ids[#box.ids + 1] = box, box.bytes + t[KEPT], x.id
+  for _, part in ipairs({x.id, tostring(#outcomes), x.packed, unpack(outcomes)}) do
+    box.lengths[#box.lengths + 1], box.parts[#box.parts + 1] = #part, part
+  end
+end
+for _, x in ipairs(touched) do
+  local t, outcomes = x.t, x.set
+  if spent ~= '0' then
+    local a = account(t[OWNER], t[IN_QUEUE], t[LANE])
+    a.debt = a.debt + spent
+  end
+  count(QUEUE, 'items_' .. t[LANE] .. '_completed', x.ok)
+  count(QUEUE, 'items_' .. t[LANE] .. '_failed', x.items - x.ok)
+  if t[COMPLETED] + t[FAILED] >= t[TOTAL] then
+    finish(x, t[COMPLETED] > 0 and 'completed' or 'failed')
+    if t[COMPLETED] > 0 then took[#took + 1], took[#took + 2] = t[LANE], NOW - t[CREATED] end
   else
-    stale = stale + 1
-    out[#out + 1] = 0
+    t[VERSION], changed[#changed + 1] = t[VERSION] + 1, x.id
+    if x.ok > 0 then t[MADE_BY] = queue(QUEUE).serves end  -- what comes later must be of the same model
+  end
+  tally(t, 1)
+  save_task(x)
+  enclose(x, outcomes)
+end
+for process, box in pairs(boxes) do
+  local message = table.concat(box.lengths, ' ') .. '\n' .. table.concat(box.parts)
+  if call('PUBLISH', R .. ':answers:' .. process, message) > 0 then
+    for _, id in ipairs(box.ids) do ended[id] = nil end  -- the others need not hear of it
   end
 end
-if #refs > 0 then call('SREM', claim_key(token), unpack(refs)) end
-if call('EXISTS', claim_key(token)) == 0 then call('ZREM', LEASES, token) end
-if out[1] == 1 then
-  local goes_on = true
-  if ingestion ~= '' then
-    goes_on = move_ingestion(ingestion, cjson.decode(arg(6)))
-    if goes_on then
-      call('HSET', task_key(ARGV[UNITS]), 'ttl', MOVED_MS)
-      settling[ARGV[UNITS]].ttl = MOVED_MS
-    end
-  end
-  if goes_on then bells = enqueue(SUCCESSORS) end
-end
-tally('n_committed_items', items_ok)
-tally('n_failed_items', items_failed)
-tally('n_stale_units', stale)
-tally('n_tokens', tokens_sum)
-if repeated == 0 or repeated < #out then  -- a call that was repeated as a whole has been counted
-  tally('n_forward_passes', tonumber(arg(2)))
-  tally('n_padded_tokens', tonumber(arg(3)))
-end
-settled()
-tell_answers(tasks)
 announce()
-for _, queue in ipairs(bells) do out[#out + 1] = queue end
-return out
+local wait = 0
+if linger_ms ~= '0' and ready() == 0 then
+  call('ZADD', LINGER, NOW + linger_ms + 250, stream)
+  wait = tonumber(linger_ms)
+end
+save_sums()
+return {wait, codes, took}

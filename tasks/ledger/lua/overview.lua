@@ -1,36 +1,43 @@
--- All models.   own: names to include although no worker registered them
--- reply: {{bytes that Redis uses, its limit, bytes reserved, open batches, open ingestions},
---   {name, entry or '', state, leases, {oldest_online, oldest_bulk}, worker...}...}
--- uses: accounts
-local OWNERS, TASKS = 8, 4  -- looked at per lane, so that the work does not grow with the backlog
-
--- For how long the oldest task has waited, of those next in line that have texts which nobody has claimed: the first ones
--- of the owners whose turn comes first. In milliseconds; -1: nothing waits.
-local function oldest(lane)
+-- Figures of all queues.   own: names of queues to include although no worker told of them
+-- reply: {{bytes that Redis uses, its limit, open batches, open ingestions}, {name, model (JSON or ''), state (packed, or ''), totals (flat), leases,
+--   {age in ms of the oldest waiting online task, of the oldest bulk task; -1: none}, {live worker (JSON)...},
+--   {loading worker (JSON)...}, since when no worker lives (ms; 0: one does, or nobody knows)}...}
+-- uses: task_record
+local LOOK = 32                         -- tasks of a lane, so that the work does not grow with the backlog
+-- For how long the oldest task has waited, of those next in line that have texts which nobody has claimed.
+local function oldest(name, lane)
   local age = -1
-  for _, owner in ipairs(call('ZRANGE', lane_key(lane), 0, OWNERS - 1)) do
-    for _, id in ipairs(call('ZRANGE', owner_key(lane, owner), 0, TASKS - 1)) do
-      local created = call('HGET', task_key(id), 'created')
-      if created then age = math.max(age, NOW - tonumber(created)) end
-    end
+  for _, id in ipairs(call('ZRANGE', R .. ':q:' .. name .. ':' .. lane, 0, LOOK - 1)) do
+    local x = task(id)
+    if x then age = math.max(age, NOW - x.t[CREATED]) end
   end
   return age
 end
-
-local entries = call('HGETALL', R .. ':models')
-local models = {}
-for i = 1, #entries, 2 do models[entries[i]] = entries[i + 1] end
-for i = FIRST + 1, #ARGV do models[ARGV[i]] = models[ARGV[i]] or '' end
-local used, limit = memory()
-local out = {{used or 0, limit or 0, tonumber(call('GET', RESERVED) or 0), call('ZCARD', R .. ':index:batch:@open'),
-  call('ZCARD', R .. ':index:ingestion:@open')}}
-for name, entry in pairs(models) do
-  use_queue(name)
-  local row = {name, entry, call('HGETALL', S), call('ZCARD', LEASES), {oldest('online'), oldest('bulk')}}
-  for _, worker in ipairs(call('ZRANGEBYSCORE', WORKERS, '(' .. int(NOW), '+inf')) do
-    local worker_entry = call('GET', Q .. ':worker:' .. worker)
-    if worker_entry then row[#row + 1] = worker_entry end
+local function of_workers(key)          -- those that live, and since when the last one does not
+  local live, entries = call('ZRANGEBYSCORE', key .. 'workers', '(' .. NOW, '+inf'), {}
+  if live[1] then entries = call('HMGET', key .. 'entries', unpack(live)) end
+  local last = not live[1] and call('ZREVRANGE', key .. 'workers', 0, 0, 'WITHSCORES')[2]
+  return entries, last and tonumber(last) or false
+end
+local function of_loading(key)
+  local entries, flat = {}, call('HGETALL', key .. 'loading')
+  for i = 2, #flat, 2 do
+    local ends, entry = string.match(flat[i], '^(%d+) (.*)$')
+    if tonumber(ends) > NOW then entries[#entries + 1] = entry end
   end
-  out[#out + 1] = row
+  return entries
+end
+local models, flat = {}, call('HGETALL', R .. ':models')
+for i = 1, #flat, 2 do models[flat[i]] = flat[i + 1] end
+for i = OWN, #ARGV do models[ARGV[i]] = models[ARGV[i]] or '' end
+local memory = numbers(R .. ':memory')
+local function of_open(kind) return call('ZCARD', R .. ':index:' .. kind .. ':@open') end
+local out = {{memory.used, memory.limit, of_open('batch'), of_open('ingestion')}}
+for name, model in pairs(models) do
+  local key = R .. ':q:' .. name .. ':'
+  local workers, died = of_workers(key)
+  local absent = workers[1] and 0 or died or queue(name).absent
+  out[#out + 1] = {name, model, call('GET', key .. 'state') or '', call('HGETALL', key .. 'counts'),
+    call('ZCARD', key .. 'leases'), {oldest(name, 'online'), oldest(name, 'bulk')}, workers, of_loading(key), absent}
 end
 return out

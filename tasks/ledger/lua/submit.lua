@@ -1,153 +1,101 @@
--- Stores tasks whole, or finds those that their aliases name. Those that come together share what is read of their queue,
--- its sums, and the fsync.
--- uses: accounts admission enqueue limits turns wakeup
--- may use: claiming hand_over
--- wakes: its end wakes the steppers of documents workers. answer_to: the process that waits for its result, or ''.
--- For each task: the number of arguments that are its own, those by name, and per unit: items cost payload
--- tokens_per_minute queued_tokens open_jobs: limits of the owner's key, '' where it has none.
--- reply: for each task, {'ok' | 'joined', id, bell due, what the key may still bring (key_room), where it has limits}
---      | {'conflict'}
---      | {'full', seconds until there is room, seconds of work before it}
---      | {'memory' | 'share', seconds until there is room}
---      | {'key', name of a limit, its number, what counts against it, seconds until there is room or -1: never}
-local NAMED = 23
-local MAX_HANDED = 16384     -- bytes of a text: a subscriber may be slow
-local JOIN_MS = 5000         -- a completed task is joined while its result lives this much longer
+-- Stores tasks whole, or finds those that their aliases name. Each has a reply of its own, and counts for those behind it.
+-- own: default_rate max_bytes share, then tasks (shared/store_task.lua)
+-- reply: {'ok' | 'joined', id, what the key may still bring} | {'conflict'} | {'revoked'}
+--   | {'full', seconds until there is room, seconds of work before it} | {'memory' | 'share', seconds}
+--   | {'key', limit, its number, what counts, seconds or -1: never}; behind them the queues for which a bell is due
+-- uses: admission store_task
+local JOIN_MS = 5000                    -- a completed task is joined while its result lives this much longer
+local default_rate, max_bytes, share = tonumber(ARGV[OWN]), tonumber(ARGV[OWN + 1]), tonumber(ARGV[OWN + 2])
+local joined, again, parts = {}, {}, {}
 
-local function task_from(at, n)         -- of n arguments behind ARGV[at]
-  local id, lane, owner, deadline_in, ttl, options, meta, alias, digest, join, max_backlog_s, default_rate, max_bytes,
-    max_memory, vector_bytes, listed, share, wakes, trace, answer_to,
-    tokens_per_minute, queued_tokens, open_jobs = named(NAMED, at)
-  local limits = {tokens_per_minute = tonumber(tokens_per_minute), queued_tokens = tonumber(queued_tokens),
-    open_jobs = tonumber(open_jobs)}
-  local t = {id = id, lane = lane, owner = owner, ttl = ttl, options = options, meta = meta, alias = alias,
-    digest = digest, joins = join == '1', listed = listed == '1', wakes = wakes == '1', trace = trace,
-    answer = answer_to, deadline_in = tonumber(deadline_in), units = (n - NAMED) / 3, at = at + NAMED + 1,
-    limits = next(limits) and limits, default_rate = default_rate, max_backlog_s = tonumber(max_backlog_s),
-    max_bytes = tonumber(max_bytes), max_memory = tonumber(max_memory), share = tonumber(share)}
-  t.total, t.cost, t.bytes = measure(t.at, t.units)
-  t.reserve = room_for(t.total, tonumber(vector_bytes))
-  return t
+local function barred(n)
+  local a = account(n.owner, n.queue, n.lane)
+  return (a.purged > 0 or a.revoked > 0 and not n.part) and {'revoked'}
 end
-
--- As of queued_beside, of the lane and owner of the last task. The rate that it assumes is the same for all tasks of a call.
-local beside
-local function queue_of(t)
-  if not beside or beside.changed or beside.lane ~= t.lane or beside.owner ~= t.owner then
-    write_sums()
-    beside = queued_beside(t.lane, t.owner, t.default_rate)
-  end
-  return beside
-end
-
-local function answer(t, how, id)
-  return {how, id, 0, t.limits and key_room(t.limits, queue_of(t)) or nil}
-end
-local to_wake = {}                      -- replies of tasks for which a stream is to be woken
-local function found(t, how, id)
-  local reply = answer(t, how, id)
-  if ready() > 0 then to_wake[#to_wake + 1] = reply end
-  return reply
-end
-
--- The reply where a task is known already, or what is left to do for it; nil: it is new.
-local function known(t)
-  local entry = t.alias ~= '' and call('GET', alias_key(t.owner, t.alias))
+local function known(n)                 -- the reply, and the open task to be joined; nil: it is new
+  local entry = n.alias ~= '' and call('GET', R .. ':alias:' .. n.owner .. ':' .. n.alias)
   if entry then
-    local other, of = string.match(entry, '^(%S+) (%S+)$')
-    local f = call('HMGET', task_key(other), 'state', 'deadline', 'ttl', 'answer')
-    if f[1] and not t.joins then
-      if of ~= t.digest then return {'conflict'} end
-      return answer(t, 'joined', other)
-    end
-    if f[1] and of == t.digest and OPEN[f[1]] then
-      if t.deadline_in > UNWANTED_MS then wanted[other] = true end
-      return nil, function()
-        -- Requests of two processes wait for it: all hear of its end.
-        if f[4] and f[4] ~= t.answer then call('HDEL', task_key(other), 'answer') end
-        local ends = NOW + t.deadline_in
-        if f[2] and t.deadline_in > 0 and ends > tonumber(call('HGET', task_key(other), 'deadline')) then
-          call('HSET', task_key(other), 'deadline', int(ends))
-          call('ZADD', DEADLINES, int(ends), other)
-          if call('PTTL', alias_key(t.owner, t.alias)) >= 0 then
-            call('PEXPIRE', alias_key(t.owner, t.alias), int(t.deadline_in + f[3]))
-          end
-        end
-        return found(t, 'joined', other)
+    local id, of = string.match(entry, '^(%S+) (%S+)$')
+    local x = task(id)
+    if x and n.joins ~= '1' then return of == n.digest and {'joined', id} or {'conflict'} end
+    if x and of == n.digest then
+      local t = x.t
+      if OPEN[t[STATE]] then return {'joined', id}, x end
+      if t[STATE] == 'completed' and t[FAILED] == 0 and t[FINISHED] + t[TTL] - NOW >= math.min(JOIN_MS, t[TTL] / 2) then
+        return {'joined', id}
       end
     end
-    -- Not in its last moments: the result must not vanish between this answer and the caller's next read. Nor is it kept
-    -- for longer: what is asked for again and again would never be encoded again, by another model neither.
-    if f[1] == 'completed' and of == t.digest and call('PTTL', task_key(other)) >= math.min(JOIN_MS, f[3] / 2) then
-      return answer(t, 'joined', other)
-    end
   end
-  if call('EXISTS', task_key(t.id)) == 1 then   -- this very call, again
-    return nil, function() return found(t, 'ok', t.id) end
+  if call('EXISTS', task_key(n.id)) == 1 then  -- this very call, again: whoever sleeps is woken
+    again[#again + 1] = n.queue
+    return {'ok', n.id}
   end
 end
-
-local lone                              -- nothing else was open when it came
--- The reply of a new task: it is let in and stored, or it is refused. Nil, with an error, where Redis refuses.
-local function bring_in(t)
-  local queue = queue_of(t)
-  local full = t.limits and key_full(t.limits, queue, t.cost, t.listed)
-    or backlog_full(queue, t.cost, t.max_backlog_s * queue.rate)
-    or bytes_full(queue, t.bytes, t.reserve, t.max_bytes, t.max_memory, t.share)
+-- What the key may still bring: {limit, left, seconds until all of it is left}; nil: there is no limit.
+local function key_room(n, a, cost, own_rate)
+  local left
+  if n.full then
+    left = {tonumber(n.per_minute), math.floor((NOW + 60000 - n.full) * n.per_minute / 60000 + 1e-6),
+      tostring((n.full - NOW) / 1000)}
+  end
+  local queued = tonumber(n.queued)
+  if queued and (not left or queued - a[cost] < left[2]) then
+    left = {queued, math.max(0, queued - a[cost]), tostring(a[cost] / own_rate)}
+  end
+  return left
+end
+local function bring_in(n)
+  local q = queue(n.queue)
+  local a, cost, open = account(n.owner, n.queue, n.lane)
+  local rate = q.rate > 0 and q.rate or default_rate
+  local need = TASK_BYTES + n.bytes + n.vector * n.total
+  local full = key_full(q, a, n, a[cost], a[open], rate)
+    or backlog_full(q, n.lane, a[cost], a[open], n.cost, tonumber(n.max_s), rate)
+    or bytes_full(q, a, need, n.bytes, max_bytes, tonumber(n.max_memory), share, n.owner, rate)
   if full then return full end
-  t.turn = queue.turn
-  local refusal = store_task(t, redis.pcall)
-  if refusal then
-    if string.find(refusal, 'OOM', 1, true) then return {'memory', tostring(results_gone(t.bytes + t.reserve))} end
-    return nil, refusal
+  local refused = store(n, redis.pcall)
+  if refused then
+    if string.find(refused, 'OOM', 1, true) then return {'memory', tostring(forgotten_s(nil, need))} end
+    return redis.error_reply(refused)
   end
-  if t.limits and t.limits.tokens_per_minute then take_from(token_bucket(t.owner, t.limits.tokens_per_minute), t.cost) end
-  lone = queue.cost == 0 and t
-  one_more_beside(queue, t.cost, t.bytes, t.bytes + t.reserve)
-  filled = filled + t.bytes
-  local reply = answer(t, 'ok', t.id)
-  to_wake[#to_wake + 1] = reply
-  return reply
+  q.used = q.used + TASK_BYTES + n.bytes  -- until housekeeping looks again
+  a.tokens = n.full or a.tokens
+  return {'ok', n.id, key_room(n, a, cost, rate / math.max(1, q['owners_' .. n.lane]))}
 end
-local function write_all()
-  write_sums()
-  write_memory()
+local function prolong(x, n)            -- x is joined by n
+  local t, ends = x.t, NOW + n.deadline_in
+  tally(t, -1)
+  if t[ANSWER] ~= n.answer then t[ANSWER] = '' end  -- requests of two processes wait: all are told
+  if t[DEADLINE] > 0 and n.deadline_in > 0 and ends > t[DEADLINE] then
+    t[DEADLINE], t[UNWANTED] = ends, 0
+    call('ZADD', DUE, ends, 'task:' .. x.id)
+    local alias = R .. ':alias:' .. t[OWNER] .. ':' .. t[ALIAS]
+    if call('PTTL', alias) >= 0 then call('PEXPIRE', alias, n.deadline_in + t[TTL]) end
+  end
+  tally(t, 1)
+  save_task(x)
+  wakes[#wakes + 1] = t[IN_QUEUE]
 end
 
-local replies, later = {}, {}
-local at = FIRST + 1
+local replies, at = {}, OWN + 3
 while ARGV[at] do
-  local n = tonumber(ARGV[at])
-  local t = task_from(at, n)
-  local reply, rest = known(t)
-  if not reply and not rest then
-    local refusal
-    reply, refusal = bring_in(t)
-    if refusal then
-      write_all()                       -- of those that are stored
-      return redis.error_reply('ERR ' .. refusal)
-    end
+  local n = task_from(at)
+  local reply, x = barred(n), nil
+  if not reply then reply, x = known(n) end
+  if x then joined[#joined + 1] = {x, n} end
+  if not reply and n.part then
+    parts[#parts + 1], reply = n, {'ok', n.id}
   end
-  replies[#replies + 1] = reply or false
-  if rest then later[#replies] = rest end
-  at = at + n + 1
+  reply = reply or bring_in(n)
+  if reply.err then return reply end      -- no entry: connections learn from it that they lead to the wrong place
+  replies[#replies + 1] = reply
+  at = n.last + 1
 end
-write_all()
--- A full Redis lets tasks be joined, but after the first write of a script it refuses nothing any more. So this comes last.
-if next(later) then
-  allowed_when_full()
-  for i = 1, #replies do
-    if later[i] then replies[i] = later[i]() end
-  end
-end
--- With other work under way, what comes meanwhile is claimed together.
-if lone and #replies == 1 and lone.lane == 'online' and lone.units == 1 and lone.bytes <= MAX_HANDED and hand_over() then
-  return replies
-end
-for _, reply in ipairs(to_wake) do
-  if not wake_lingerer() then
-    reply[3] = bell_due()
-    break
-  end
-end
+-- A full Redis lets tasks be joined, and lets in what belongs to accepted work. After such a write it refuses nothing any more,
+-- so this comes last.
+if #joined + #again + #parts > 0 then allowed_when_full() end
+for _, n in ipairs(parts) do store(n, call) end
+for _, name in ipairs(again) do wakes[#wakes + 1] = name end
+for _, pair in ipairs(joined) do prolong(pair[1], pair[2]) end
+for _, name in ipairs(#wakes > 0 and store_rest() or {}) do replies[#replies + 1] = name end
 return replies

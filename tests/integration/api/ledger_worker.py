@@ -10,7 +10,7 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from tasks.item import ItemError
+from tasks.item import TextError
 from tasks.ledger import Claim, ClaimedUnit, Finished, Ledger, ModelEntry, OutcomeKind, WorkerEntry, operations
 
 DIMENSION = 4
@@ -50,7 +50,7 @@ class LedgerWorker:
         self.model = model
         self.aliases = aliases
         self.ledger = Ledger.connect(redis_url)
-        self.errors: dict[str, ItemError] = {}
+        self.errors: dict[str, TextError] = {}
         self.truncated: set[str] = set()
         self.claims = 0
         self._stop = threading.Event()
@@ -120,7 +120,7 @@ class LedgerWorker:
     def _encode(self, unit: ClaimedUnit) -> Finished:
         texts = unit.texts()
         vectors = np.stack([np.full(DIMENSION, np.nan, "<f4") if t in self.errors else vector(t) for t in texts])
-        failed: Mapping[int, ItemError] = {
+        failed: Mapping[int, TextError] = {
             unit.first + i: self.errors[t] for i, t in enumerate(texts) if t in self.errors
         }
         return Finished(

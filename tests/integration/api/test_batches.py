@@ -78,9 +78,7 @@ REFUSED: list[tuple[str, dict[str, Any], str, str]] = [
     ("negative window", {"completion_window": "-24h"}, "invalid_value", "completion_window"),
     ("metadata a list", {"metadata": []}, "invalid_type", "metadata"),
     ("metadata of numbers", {"metadata": {"a": 1}}, "invalid_type", "metadata.a"),
-    ("much metadata", {"metadata": {str(n): "" for n in range(17)}}, "invalid_value", "metadata"),
-    ("long metadata key", {"metadata": {"k" * 65: ""}}, "invalid_value", "metadata." + "k" * 64),
-    ("long metadata value", {"metadata": {"k": "v" * 513}}, "invalid_value", "metadata.k"),
+    ("much metadata", {"metadata": {"k": "é" * 2048}}, "invalid_value", "metadata"),
     (
         "short output life",
         {"output_expires_after": {"anchor": "created_at", "seconds": 60}},
@@ -138,6 +136,7 @@ def test_the_endpoint_error_names_what_is_supported(client: httpx.Client) -> Non
     [
         {"completion_window": "1h"},
         {"metadata": None},
+        {"metadata": {"k": "é" * 2047, "l": ""}},
         {"unknown": 1},
         {"output_expires_after": {"anchor": "created_at", "seconds": 3600}},
     ],
@@ -334,16 +333,20 @@ def test_a_batch_is_tried_again_as_a_new_one(client: httpx.Client, ledger: Ledge
     assert "Nobody knows any more" in gone.json()["error"]["message"]
 
 
+def test_a_batch_with_as_much_metadata_as_there_may_be_is_tried_again(client: httpx.Client, ledger: Ledger) -> None:
+    metadata = {"k": "v" * 4095}
+    full = create(client, input_file_id=uploaded(client), metadata=metadata)
+    ledger.run(move_batch(full["id"], BatchStatus.FAILED, only_from=OPEN))
+    again = client.post(f"/v1/batches/{full['id']}/retry").json()
+    assert again["metadata"] == metadata | {"retry_of": full["id"]}
+
+
 def test_what_cannot_be_tried_again(client: httpx.Client, ledger: Ledger) -> None:
     done = create(client, input_file_id=uploaded(client))["id"]
     ledger.run(move_batch(done, BatchStatus.COMPLETED, only_from=OPEN, fields={"output_file": "file-out"}))
     answer = client.post(f"/v1/batches/{done}/retry")
     assert (answer.status_code, answer.json()["error"]["code"]) == (409, "batch_already_ended")
     assert "nothing to try again" in answer.json()["error"]["message"]
-
-    full = create(client, input_file_id=uploaded(client), metadata={str(n): "" for n in range(16)})
-    ledger.run(move_batch(full["id"], BatchStatus.FAILED, only_from=OPEN))
-    assert client.post(f"/v1/batches/{full['id']}/retry").json()["metadata"] == full["metadata"]
 
     lost = create(client)["id"]
     ledger.run(move_batch(lost, BatchStatus.FAILED, only_from=OPEN))

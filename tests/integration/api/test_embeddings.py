@@ -15,7 +15,7 @@ import redis
 from api.waiting.subscription import WaitingTimes
 from stack.link import Link
 from stack.testing import RedisServer, wait_until
-from tasks.item import ItemError
+from tasks.item import TextError
 from tasks.ledger import Lane, Task, operations
 from tests.integration.api.ledger_worker import LedgerWorker, vector
 from tests.integration.api.served import MODEL, ServedApp
@@ -117,7 +117,7 @@ def test_many_texts_in_many_units(client: httpx.Client, worker: LedgerWorker) ->
     [("input_too_long", 400), ("invalid_dimensions", 400), ("no_tokens", 422), ("worker_crashed", 422)],
 )
 def test_one_failed_item_fails_the_request(client: httpx.Client, worker: LedgerWorker, code: str, status: int) -> None:
-    worker.errors["bad"] = ItemError(code, "It cannot be done.")
+    worker.errors["bad"] = TextError(code, "It cannot be done.")
     with worker.serving():
         answer = client.post("/v1/embeddings", json={"input": ["good", "bad"]})
 

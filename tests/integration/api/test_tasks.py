@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from stack.testing import wait_until
-from tasks.item import ItemError, Options
+from tasks.item import Options, TextError
 from tasks.ledger import Admission, Lane, NewTask, NewUnit, operations
 from tasks.ledger.ids import new_task_id
 from tests.integration.api.ledger_worker import DIMENSION, LedgerWorker, entry, vector
@@ -121,7 +121,7 @@ def test_the_death_of_a_worker_is_told_while_the_texts_are_tried_again(
 
 
 def test_a_failed_item_is_an_error_in_its_place(client: httpx.Client, worker: LedgerWorker) -> None:
-    worker.errors["bad"] = ItemError("encoding_failed", "The vector was not finite.")
+    worker.errors["bad"] = TextError("encoding_failed", "The vector was not finite.")
     task = submit(client, ["good", "bad", "fine"])
     worker.work()
 
@@ -139,7 +139,7 @@ def test_a_failed_item_is_an_error_in_its_place(client: httpx.Client, worker: Le
 
 
 def test_a_task_without_any_vector_failed(client: httpx.Client, worker: LedgerWorker) -> None:
-    worker.errors["bad"] = ItemError("input_too_long", "300 tokens; the model takes 128.")
+    worker.errors["bad"] = TextError("input_too_long", "300 tokens; the model takes 128.")
     task = submit(client, ["bad"])
     worker.work()
 

@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from stack.testing import wait_until
-from tasks.item import ItemError
+from tasks.item import TextError
 from tests.integration.api.ledger_worker import DIMENSION, MAX_TOKENS, LedgerWorker, vector
 from tests.integration.api.served import MODEL, ServedApp
 
@@ -94,7 +94,7 @@ def test_other_refusals_have_the_same_form(client: httpx.Client, serve: Callable
 def test_one_failed_text_fails_the_request(
     client: httpx.Client, worker: LedgerWorker, code: str, status: int, kind: str
 ) -> None:
-    worker.errors["bad"] = ItemError(code, "It cannot be done.")
+    worker.errors["bad"] = TextError(code, "It cannot be done.")
     with worker.serving():
         answer = client.post("/embed", json={"inputs": ["good", "bad"]})
 

@@ -170,6 +170,7 @@ def test_the_doctor_is_content_with_a_server_that_works(
         "queue and worker": True,
         "storage": True,
         "redis version": True,
+        "redis mode": True,
         "redis appendonly": True,
         "redis maxmemory-policy": True,
         "redis appendfsync": True,

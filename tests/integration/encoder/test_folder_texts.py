@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tasks.encoder.interface import Encoder, Vector
-from tasks.item import ItemError, Options
+from tasks.item import Options, TextError
 from tests.integration.encoder import folders as made
 from tests.integration.encoder.folders import (
     BERT,
@@ -233,7 +233,7 @@ def test_a_text_without_tokens_is_refused_whoever_is_beside_it(pooling: str, com
     words = fast(BERT, "$A", padding_side="left")
     folder = made.save(tmp_path / "model", "Qwen3", words, pooling=pooling, head_dim=8, **made.HEADS)
     for found in outcomes(served(folder, compute=compute)):
-        errors = [vector.error or ItemError("", "") for vector in found]
+        errors = [vector.error or TextError("", "") for vector in found]
         assert [error.code for error in errors] == ["no_tokens"] * len(NO_TOKENS)
         for error in errors:
             check_line(error.message, "no tokens")

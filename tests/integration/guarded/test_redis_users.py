@@ -14,7 +14,6 @@ from kombu.exceptions import OperationalError
 from stack.testing import wait_until
 from tasks.errors import RedisUnavailable
 from tasks.ledger import Ledger, operations
-from tasks.process.joining import warn_about_durability
 from tests.integration.guarded.certificates import Authority
 from tests.integration.guarded.conftest import Guarded
 from worker_config.bell import send_bell
@@ -85,12 +84,6 @@ def test_what_roles_may_not_ask_is_said_and_nothing_else_is_missing(guarded: Gua
     with guarded.server.client() as connection:
         connection.acl_log_reset()
         checks = {check["name"]: check for check in guarded.client.get("/v1/service/redis").json()["checks"]}
-        connection.config_set("maxmemory-policy", "allkeys-lru")
-        try:
-            with guarded.user("worker") as worker:
-                warnings = warn_about_durability(worker)
-        finally:
-            connection.config_set("maxmemory-policy", "noeviction")
         assert denied(connection) == []
         connection.execute_command("ACL", "SETUSER", "api", "-info")
         untold = guarded.client.get("/v1/service/redis")
@@ -101,7 +94,6 @@ def test_what_roles_may_not_ask_is_said_and_nothing_else_is_missing(guarded: Gua
     assert [name for name, check in checks.items() if check["value"] is None] == ["appendfsync"]
     assert checks["appendfsync"]["advice"] == "see for yourself that it is always"
     assert all(check["fine"] for check in checks.values()), checks
-    assert [warning.split(":")[0] for warning in warnings] == ["Redis has maxmemory-policy allkeys-lru"]
 
 
 def test_a_right_that_scripts_lack_is_an_outage_until_it_is_granted(guarded: Guarded) -> None:

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 import redis
 
-from stack.testing import RedisServer
+from stack.link import Link
+from stack.testing import RedisServer, free_port
 from tests.integration.ledger.driver import Driver
 
 
@@ -24,3 +25,22 @@ def redis_server(
 @pytest.fixture
 def driver(redis_client: redis.Redis) -> Driver:
     return Driver(redis_client)
+
+
+@pytest.fixture
+def failover(private_redis: RedisServer, tmp_path: Path) -> Iterator[tuple[Link, Callable[[], None]]]:
+    """An address, and a failover behind it: the former master answers on what is connected to it, as a replica."""
+    other = RedisServer(tmp_path / "other").start()
+    try:
+        with Link(private_redis.endpoint.port) as link:
+
+            def fail_over() -> None:
+                with private_redis.client() as client:
+                    client.replicaof("127.0.0.1", free_port())
+                link.target = other.endpoint.port
+
+            yield link, fail_over
+        with private_redis.client() as client:
+            client.replicaof("NO", "ONE")
+    finally:
+        other.stop()

@@ -6,7 +6,7 @@ from typing import Any, Self
 import redis
 
 from stack.testing import PATIENCE_S, wait_until
-from tasks.ledger import keys
+from tasks.ledger.redis_keys import wake_channel
 from tests.integration.ledger.driver import MODEL
 
 
@@ -21,9 +21,9 @@ class Listener:
         self._next()
 
     @classmethod
-    def of_worker(cls, client: redis.Redis, worker: str, model: str = MODEL) -> Self:
-        """What wakes a lingering worker."""
-        return cls(client, keys.wake_channel(model, worker))
+    def of_stream(cls, client: redis.Redis, stream: str, model: str = MODEL) -> Self:
+        """What wakes a lingering stream."""
+        return cls(client, wake_channel(model, stream))
 
     def messages(self) -> list[bytes]:
         """Everything published before this call and not read yet."""

@@ -1,147 +1,107 @@
-"""What metrics read of the ledger: how long tasks took, how they ended, and how long the next ones have waited."""
-
-import itertools
-from collections.abc import Iterator
+"""What the web tier and metrics read of queues and owners."""
 
 import pytest
-import redis
-from redis.client import Monitor
 
-from tasks.ledger import Lane, ModelOverview, keys, operations
-from tasks.ledger.overview import TOOK_BOUNDS_S
-from tests.integration.ledger.driver import Driver, commands, failed, finished
+from tasks.errors import SchemaMismatch
+from tasks.ledger.heartbeat import LoadingWorker, beat, join, loading, stop
+from tasks.ledger.overview import Queue, overview, read_account, took_counts
+from tasks.ledger.read import check_schema, read_place, read_schema, reference
+from tasks.ledger.redis_keys import SCHEMA
+from tasks.ledger.task import Lane
+from tests.integration.ledger.driver import Driver, failed, succeeded
+from tests.ledger_builders import a_model, a_worker
 
 ONLINE, BULK = Lane.ONLINE, Lane.BULK
+TTL_MS = 5000
 
 
-def overview(driver: Driver) -> ModelOverview:
-    return driver.run(operations.overview("m"))["m"]
+def figures(driver: Driver) -> Queue:
+    return driver.run(overview("m"))["m"]
 
 
-def counted(seen: ModelOverview) -> dict[tuple[str, float | None], int]:
-    """Tasks that completed by lane and the bound below which they stayed; None: above all of them."""
-    bounds = (*TOOK_BOUNDS_S, None)
-    return {
-        (lane.value, bound): tasks
-        for lane, took in seen.took.items()
-        for bound, tasks in zip(bounds, took.counts, strict=True)
-        if tasks
-    }
+def test_a_queue_has_its_model_and_those_who_serve_it(driver: Driver) -> None:
+    driver.run(loading("m", LoadingWorker("v", "host", "org/model", "the hub", 1.5, "downloads"), TTL_MS))
+    assert ([one.step for one in figures(driver).loading], figures(driver).workers) == (["downloads"], ())
+    driver.run(join("m", a_worker("v", 100), a_model(), TTL_MS))
+    driver.run(join("m", a_worker("w", 50), a_model(), TTL_MS))
+    seen = figures(driver)
+    assert (seen.model, seen.rate, seen.speed, seen.max_tokens) == (a_model(), 150, 150, a_model().max_tokens)
+    assert ({worker.id for worker in seen.workers}, seen.loading, seen.absent_ms) == ({"v", "w"}, (), None)
+    driver.run(stop("m", "v"))
+    driver.advance(TTL_MS)
+    driver.watch()
+    gone = figures(driver)
+    assert (gone.workers, gone.rate, gone.model) == ((), 50, a_model())
+    assert gone.absent_ms is not None
+    assert 0 <= driver.now_ms - gone.absent_ms <= TTL_MS
 
 
-def monitored(monitor: Monitor) -> Iterator[str]:
-    """The commands that Redis runs, those inside of scripts included."""
-    for seen in monitor.listen():  # type: ignore[no-untyped-call]
-        yield seen["command"]
+def test_a_worker_of_another_model_is_told(driver: Driver) -> None:
+    driver.run(join("m", a_worker(), a_model(), TTL_MS))
+    assert not driver.run(join("m", a_worker("x"), a_model(revision="other"), TTL_MS)).served
 
 
-@pytest.mark.parametrize(
-    ("ms", "bound_s"), [(0, 0.004), (4, 0.004), (5, 0.008), (1024, 1.024), (1025, 2.048), (2**27, 134217.728)]
-)
-def test_a_task_is_counted_by_the_time_from_its_acceptance_to_its_end(driver: Driver, ms: int, bound_s: float) -> None:
-    driver.submit((1, 10), (1, 10))
-    driver.commit(driver.claim(max_units=1))
-    driver.advance(ms)
-    assert overview(driver).took == {}, "it has not ended"
-    driver.work_off()
-    assert counted(overview(driver)) == {("online", bound_s): 1}
-    assert overview(driver).took[ONLINE].sum_s == ms / 1000
+def test_claims_that_a_beat_names_are_prolonged_and_lost_ones_named(driver: Driver) -> None:
+    driver.submit()
+    held = driver.claim(stamp=a_model().stamp)
+    tokens = [held.token, "w/0/none"]
+    told = driver.run(beat("m", a_worker(), a_model(), TTL_MS, tokens=tokens, lease_ms=60_000))
+    assert told.lost == {"w/0/none"}
+    driver.advance(30_000)
+    assert driver.watch().leases == 1
 
 
-def test_what_takes_longer_than_all_bounds_is_counted_above_them(driver: Driver) -> None:
-    driver.submit(lane=BULK)
-    driver.advance(2**29)
-    driver.work_off()
-    assert counted(overview(driver)) == {("bulk", None): 1}
-
-
-def test_every_way_to_end_is_counted_once(driver: Driver) -> None:
-    bad, cancelled, gone = (driver.submit(lane=BULK).task_id for _ in range(3))
-    driver.submit((3, 30), lane=BULK, deadline_in_ms=1000)
-    driver.cancel(cancelled)
-    driver.cancel(cancelled)
-    driver.forget(gone)
-    claim = driver.claim(max_units=1)
-    assert [unit.task_id for unit in claim.units] == [bad]
-    for _ in range(2):
-        driver.commit(claim, [failed(claim.units[0])])
-    driver.advance(1000)
-    for _ in range(2):
-        driver.watch()
-    seen = overview(driver)
-    ends = {"ended_bulk_failed": 1, "ended_bulk_cancelled": 2, "ended_bulk_expired": 1}
-    assert counted(seen) == {}
-    assert seen.ended == ends | {"items_bulk_failed": 1}, "nothing was done for texts that nobody waits for"
-
-
-def test_texts_are_counted_by_lane_when_they_are_done(driver: Driver) -> None:
-    for lane in Lane:
-        driver.submit((3, 30), (2, 20), lane=lane)
-        claim = driver.claim(max_units=1)
-        driver.commit(claim, [finished(claim.units[0])])
-        rest = driver.claim(max_units=1)
-        driver.commit(rest, [failed(rest.units[0])])
-    done = {"items_online_completed": 3, "items_online_failed": 2, "items_bulk_completed": 3, "items_bulk_failed": 2}
-    assert overview(driver).ended == done
-    assert counted(overview(driver)) == {("online", 0.004): 1, ("bulk", 0.004): 1}, "completed, with failed texts"
-
-
-def test_the_texts_that_another_model_left_are_counted_as_failed(driver: Driver) -> None:
-    driver.submit((1, 10), (3, 30))
-    driver.commit(driver.claim(max_units=1, stamp="one"))
-    driver.client.hset(keys.queue_key("m", "state"), "serves", "two")
-    assert driver.claim(stamp="two").units == ()
-    assert overview(driver).ended == {"items_online_completed": 1, "items_online_failed": 3}
-    assert counted(overview(driver)) == {("online", 0.004): 1}
-
-
-def test_a_script_writes_each_figure_once_however_many_tasks_end(driver: Driver, redis_client: redis.Redis) -> None:
-    for _ in range(11):
-        driver.submit()
-    driver.advance(5)
-    claim = driver.claim()
-    with redis_client.monitor() as monitor:  # type: ignore[no-untyped-call]
-        driver.commit(claim)
-        driver.client.echo("end")
-        seen = itertools.takewhile(lambda command: not command.startswith("ECHO"), monitored(monitor))
-        written = [command.split()[2:] for command in seen if command.startswith("HSET eq:q:m:state")]
-    assert len(written) == 1
-    figures = dict(zip(written[0][::2], written[0][1::2], strict=True))
-    of_ends = {name: n for name, n in figures.items() if name.startswith(("items_", "took_"))}
-    assert of_ends == {"items_online_completed": "11", "took_online_3": "11", "took_online_ms": "55"}
-
-
-def test_the_oldest_of_what_is_next_in_line(driver: Driver) -> None:
-    assert overview(driver).oldest_waiting_s == {}
-    driver.submit(owner="ann")
+def test_what_waits_is_counted_by_lane_and_owner(driver: Driver) -> None:
+    driver.submit((1, 10), (1, 5), owner="ann")
     driver.advance(1500)
-    driver.submit(owner="bob", lane=BULK)
+    last = driver.submit((2, 7), owner="bob", lane=BULK).task_id
+    first = driver.submit((2, 7), owner="bob", lane=BULK).task_id
     driver.advance(500)
-    driver.submit(owner="bob", lane=ONLINE)
-    assert overview(driver).oldest_waiting_s == {ONLINE: 2.0, BULK: 0.5}
-    driver.commit(driver.claim(max_units=1))
-    assert overview(driver).oldest_waiting_s == {ONLINE: 0.0, BULK: 0.5}
-    driver.claim()
-    driver.claim()
-    assert overview(driver).oldest_waiting_s == {}, "what a worker has claimed does not wait"
+    seen = figures(driver)
+    assert (seen.backlog_cost, seen.backlog_tasks, seen.owners) == (
+        {ONLINE: 15, BULK: 14},
+        {ONLINE: 1, BULK: 2},
+        {ONLINE: 1, BULK: 1},
+    )
+    assert (seen.oldest_waiting_s, seen.leases) == ({ONLINE: 2.0, BULK: 0.5}, 0)
+    bob = driver.run(read_account("bob"))
+    assert (bob.cost("m", BULK), bob.tasks("m", BULK), bob.cost("m", ONLINE)) == (14, 2, 0)
+    places = {driver.run(read_place(driver.task(task_id))) for task_id in (first, last)}
+    assert places == {0, 1}
+    driver.work_off()
+    assert driver.run(read_place(driver.task(first))) is None
+    assert figures(driver).backlog_tasks == {ONLINE: 0, BULK: 0}
 
 
-def test_a_task_that_has_begun_is_as_old_as_it_is(driver: Driver) -> None:
-    driver.submit((1, 10), (1, 10), lane=BULK)
-    driver.commit(driver.claim(max_units=1))
-    driver.advance(9000)
-    driver.submit(lane=BULK)
-    assert overview(driver).oldest_waiting_s == {BULK: 9.0}
-
-
-def test_looking_for_the_oldest_does_not_grow_with_the_backlog(driver: Driver, redis_client: redis.Redis) -> None:
-    def cost() -> int:
-        return sum(commands(redis_client, lambda: overview(driver)).values())
-
-    overview(driver)  # Redis knows the script now
-    empty = cost()
-    for number in range(120):
-        driver.submit(owner=f"o{number % 12}", lane=BULK)
+def test_ends_are_counted(driver: Driver) -> None:
+    driver.submit((1, 10), lane=BULK)
+    cancelled, bad, _ = (driver.submit(lane=BULK).task_id for _ in range(3))
+    driver.submit(lane=BULK, deadline_in_ms=1000)
+    driver.cancel(cancelled)
     driver.advance(1000)
-    assert overview(driver).oldest_waiting_s == {BULK: 1.0}
-    assert cost() - empty == 8 + 8 * 4
+    driver.watch()
+    held = driver.claim()
+    outcomes = [failed(piece) if piece.task_id == bad else succeeded(piece) for piece in held.pieces]
+    driver.commit(held, outcomes)
+    ends = {"ended_bulk_failed": 1, "ended_bulk_cancelled": 1, "ended_bulk_expired": 1}
+    assert figures(driver).ended == ends | {"items_bulk_failed": 1, "items_bulk_completed": 2}
+    counts = {"claims": 3, **took_counts([(BULK, 5)])}
+    for _ in range(2):
+        driver.run(beat("m", a_worker(), None, TTL_MS, counts=counts))
+    assert figures(driver).counters["claims"] == 6
+    assert (sum(figures(driver).took[BULK].counts), figures(driver).took[BULK].sum_s) == (2, 0.01)
+
+
+def test_an_empty_redis_is_claimed_for_this_version(driver: Driver) -> None:
+    assert [driver.ledger.check_schema() for _ in range(2)] == [True, False], "it was empty"
+    driver.client.set(SCHEMA, 1)
+    for check in (read_schema, check_schema):
+        with pytest.raises(SchemaMismatch):
+            driver.run(check())
+    driver.client.delete(SCHEMA)
+
+
+def test_a_revision_keeps_the_vectors_that_it_was_given_first(driver: Driver) -> None:
+    assert driver.run(reference("abc", b"first")) == b"first"
+    assert driver.run(reference("abc", b"second")) == b"first"
+    assert driver.run(reference("def", b"second")) == b"second"

@@ -4,33 +4,22 @@ import asyncio
 import os
 import signal
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from api.waiting.subscription import Subscription, WaitingTimes
 from stack.link import Link
-from stack.testing import PATIENCE_S, RedisServer, free_port, wait_until
+from stack.testing import RedisServer, free_port, wait_until
 from tasks.errors import Overloaded, RedisUnavailable
-from tasks.ledger import (
-    ENDED_CHANNEL,
-    AsyncLedger,
-    Finished,
-    Ledger,
-    NewUnit,
-    OutcomeKind,
-    State,
-    executor,
-    operations,
-)
-from tasks.process.wakeup import Wakeup
+from tasks.ledger.client import CALL_TIMEOUT_S, AsyncLedger, Ledger
+from tasks.ledger.heartbeat import watch
+from tasks.ledger.overview import overview
+from tasks.ledger.read import read_result
+from tasks.ledger.submit import submit
+from tasks.ledger.task import NewPiece, Outcome, OutcomeKind, State
 from tests.integration.ledger.driver import Driver
-from worker_config.bell import BellThread
-from worker_config.celery_app import bell_queue, make_celery
-from worker_config.settings import load_settings
 
 QUICK_TIMEOUT_S = 0.1
 ATTEMPTS = 4
@@ -46,14 +35,14 @@ def hung_redis(private_redis: RedisServer) -> Iterator[RedisServer]:
 async def test_a_redis_that_is_down_is_reported_to_the_web_tier() -> None:
     ledger = AsyncLedger.connect(f"redis://127.0.0.1:{free_port()}/0")
     with pytest.raises(RedisUnavailable):
-        await ledger.run(operations.overview())
+        await ledger.run(overview())
     await ledger.close()
 
 
 async def test_a_redis_that_hangs_is_reported_to_the_web_tier(hung_redis: RedisServer) -> None:
     ledger = AsyncLedger.connect(hung_redis.url)
     with pytest.raises(RedisUnavailable) as reported:
-        await ledger.run(operations.overview())
+        await ledger.run(overview())
     assert reported.value.retry_after_s in {1, 2, 3}
     await ledger.close()
 
@@ -61,17 +50,17 @@ async def test_a_redis_that_hangs_is_reported_to_the_web_tier(hung_redis: RedisS
 async def test_an_answer_that_a_late_loop_did_not_read_is_no_outage(hung_redis: RedisServer) -> None:
     ledger = AsyncLedger.connect(hung_redis.url, lag_s=lambda: 1.0)
     with pytest.raises(Overloaded):
-        await ledger.run(operations.overview(), timeout_s=QUICK_TIMEOUT_S)
+        await ledger.run(overview(), timeout_s=QUICK_TIMEOUT_S)
     await ledger.close()
 
 
 async def test_a_redis_that_answers_nobody_is_an_outage_though_the_loop_was_late(private_redis: RedisServer) -> None:
     ledger = AsyncLedger.connect(private_redis.url, lag_s=lambda: 0.3)
-    await ledger.run(operations.overview())
+    await ledger.run(overview())
     os.kill(private_redis.pid, signal.SIGSTOP)
     try:
         with pytest.raises(RedisUnavailable):
-            await ledger.run(operations.overview())
+            await ledger.run(overview())
     finally:
         os.kill(private_redis.pid, signal.SIGCONT)
         await ledger.close()
@@ -94,7 +83,7 @@ async def test_redis_is_asked_about_itself_once_for_all_who_wait_for_that(privat
 def test_a_redis_that_is_down_is_reported_to_a_worker_after_a_few_attempts() -> None:
     ledger = Ledger.connect(f"redis://127.0.0.1:{free_port()}/0")
     with pytest.raises(RedisUnavailable):
-        ledger.run(operations.overview())
+        ledger.run(overview())
     ledger.close()
 
 
@@ -104,16 +93,16 @@ def test_a_redis_that_hangs_is_reported_to_a_worker(hung_redis: RedisServer) -> 
     )
     ledger = Ledger(client)
     with pytest.raises(RedisUnavailable):
-        ledger.run(operations.overview())
+        ledger.run(overview())
     ledger.close()
 
 
 def test_a_worker_that_lost_its_connection_goes_on_with_a_new_one(private_redis: RedisServer) -> None:
     ledger = Ledger.connect(private_redis.url)
-    ledger.run(operations.overview())
+    ledger.run(overview())
     with private_redis.client() as other:
         other.client_kill_filter(_type="normal", skipme=True)
-        assert ledger.run(operations.overview()) == {}
+        assert ledger.run(overview()) == {}
     ledger.close()
 
 
@@ -137,20 +126,6 @@ def test_what_was_leased_survives_a_killed_redis(private_redis: RedisServer) -> 
         private_redis.kill()
         private_redis.start()
         assert driver.commit(claim) == [1]
-
-
-def test_a_subscription_that_is_half_open_is_given_up(private_redis: RedisServer) -> None:
-    with Link(private_redis.endpoint.port) as link, private_redis.client() as publisher:
-        ledger = Ledger(redis.Redis.from_url(link.url, health_check_interval=QUICK_TIMEOUT_S))
-        wakeup = Wakeup(ledger, "m", "w/0")
-        wakeup.open()
-        link.silence()
-        assert not wakeup.wait(PATIENCE_S, lambda: False)
-        wakeup.open()
-        publisher.publish("eq:q:m:wake:w/0", "work")
-        assert wakeup.wait(PATIENCE_S, lambda: False)
-        wakeup.close()
-        ledger.close()
 
 
 def reports_unavailable(driver: Driver) -> bool:
@@ -208,30 +183,12 @@ def test_scripts_that_redis_forgot_are_sent_again(driver: Driver, redis_client: 
 
 
 def test_a_defect_of_a_script_stays_what_it_is(driver: Driver, redis_client: redis.Redis) -> None:
-    redis_client.set("eq:q:m:state", "not a hash", px=60_000)
+    redis_client.hset("eq:q:m:state", "not", "a string")
+    redis_client.expire("eq:q:m:state", 60)
     calls: list[Callable[[], object]] = [driver.submit, driver.claim]
     for call in calls:
         with pytest.raises(redis.ResponseError, match="WRONGTYPE"):
             call()
-
-
-@pytest.fixture
-def failover(private_redis: RedisServer, tmp_path: Path) -> Iterator[tuple[Link, Callable[[], None]]]:
-    """An address, and a failover behind it: the former master answers on what is connected to it, as a replica."""
-    other = RedisServer(tmp_path / "other").start()
-    try:
-        with Link(private_redis.endpoint.port) as link:
-
-            def fail_over() -> None:
-                with private_redis.client() as client:
-                    client.replicaof("127.0.0.1", free_port())
-                link.target = other.endpoint.port
-
-            yield link, fail_over
-        with private_redis.client() as client:
-            client.replicaof("NO", "ONE")
-    finally:
-        other.stop()
 
 
 async def test_the_web_tier_finds_the_new_master_behind_the_same_address(
@@ -239,82 +196,33 @@ async def test_the_web_tier_finds_the_new_master_behind_the_same_address(
 ) -> None:
     link, fail_over = failover
     ledger = AsyncLedger.connect(link.url)
-    large = 2 * executor.CALL_TIMEOUT_S
-    await ledger.run(operations.watch("m"))
-    await ledger.run(operations.watch("m"), timeout_s=large)
+    large = 2 * CALL_TIMEOUT_S
+    await ledger.run(watch("m"))
+    await ledger.run(watch("m"), timeout_s=large)
     fail_over()
-    await ledger.run(operations.watch("m"))
-    await ledger.run(operations.watch("m"), timeout_s=large)
+    await ledger.run(watch("m"))
+    await ledger.run(watch("m"), timeout_s=large)
     await ledger.close()
 
 
 def test_a_worker_finds_the_new_master_behind_the_same_address(failover: tuple[Link, Callable[[], None]]) -> None:
     link, fail_over = failover
     ledger = Ledger.connect(link.url)
-    ledger.run(operations.watch("m"))
+    ledger.run(watch("m"))
     fail_over()
-    ledger.run(operations.watch("m"))
+    ledger.run(watch("m"))
     ledger.close()
-
-
-def test_a_stream_is_woken_by_the_new_master(failover: tuple[Link, Callable[[], None]]) -> None:
-    link, fail_over = failover
-    ledger = Ledger.connect(link.url)
-    wakeup = Wakeup(ledger, "m", "w/0")
-    wakeup.open()
-    ledger.run(operations.watch("m"))
-    fail_over()
-    ledger.run(operations.watch("m"))
-    wakeup.open()
-    assert ledger.client.publish("eq:q:m:wake:w/0", "work") == 1
-    wakeup.close()
-    ledger.close()
-
-
-async def test_the_web_tier_hears_the_new_master(failover: tuple[Link, Callable[[], None]]) -> None:
-    link, fail_over = failover
-    ledger = AsyncLedger.connect(link.url)
-    listening = Subscription(ledger, WaitingTimes(catch_up_s=0.05))
-    task = asyncio.create_task(listening.run())
-    async with asyncio.timeout(10):
-        await listening.subscribed.wait()
-    await ledger.run(operations.watch("m"))
-    fail_over()
-    await ledger.run(operations.watch("m"))
-    async with asyncio.timeout(10):
-        while not await ledger.client.publish(ENDED_CHANNEL, ""):  # noqa: ASYNC110 - nothing announces it
-            await asyncio.sleep(0)
-    while not task.done():  # redis-py may take the end of its own time limit for what ends the task
-        task.cancel()
-        await asyncio.wait([task], timeout=0.1)
-    await ledger.close()
-
-
-def test_bells_find_the_new_master_though_one_waits_at_the_former(failover: tuple[Link, Callable[[], None]]) -> None:
-    link, fail_over = failover
-    counted: list[bool] = []
-    bell = BellThread(make_celery(load_settings(redis_url=link.url)), lambda _, sent: counted.append(sent))
-    bell.send_bell("m")
-    wait_until(lambda: counted, message="no bell")
-    fail_over()
-    for _ in range(2):
-        bell.send_bell("m")
-    wait_until(lambda: len(counted) == 3, message="no bell")
-    bell.close()
-    assert counted == [True, True, True]
-    with redis.Redis(port=link.target) as master:
-        assert master.llen(bell_queue("m")) == 1
 
 
 def test_a_replica_without_another_master_stays_unavailable(failover: tuple[Link, Callable[[], None]]) -> None:
     link, fail_over = failover
     former = link.target
     ledger = Ledger.connect(link.url)
-    ledger.run(operations.watch("m"))
+    ledger.run(watch("m"))
     fail_over()
     link.target = former
     with pytest.raises(RedisUnavailable, match="READONLY"):
-        ledger.run(operations.watch("m"))
+        ledger.run(watch("m"))
     ledger.close()
 
 
@@ -322,24 +230,22 @@ async def test_calls_that_move_megabytes_have_their_own_time(private_redis: Redi
     data = b"float" * 2**20 + b"32"
     data = data[: len(data) // 4 * 4]
     with private_redis.client() as client, Link(private_redis.endpoint.port, step_s=0.002) as link:
-        driver, ledger = Driver(client), AsyncLedger.connect(link.url, socket_timeout_s=0.05)
-        submission = driver.submission(units=[NewUnit(items=1, cost=1, payload=data)])
-        task_id = (await ledger.run(operations.submit(submission), timeout_s=30)).task_id
+        driver, ledger = Driver(client), AsyncLedger.connect(link.url)
+        task = driver.new_task(pieces=[NewPiece(items=1, cost=1, payload=data)])
+        task_id = (await ledger.run(submit(task), timeout_s=30)).task_id
         claim = driver.claim()
-        driver.commit(
-            claim, [Finished(unit=claim.units[0], kind=OutcomeKind.VECTORS, outcome=claim.units[0].payload, tokens=1)]
-        )
-        result = await ledger.run(operations.read_result(task_id), timeout_s=30)
+        driver.commit(claim, [Outcome(claim.pieces[0], OutcomeKind.VECTORS, claim.pieces[0].payload)])
+        result = await ledger.run(read_result(task_id), timeout_s=30)
         await ledger.close()
     assert result is not None
     assert result.vectors.tobytes() == data
 
 
 async def test_calls_that_move_megabytes_wait_for_each_other(private_redis: RedisServer) -> None:
-    units = [NewUnit(items=1, cost=1, payload=b"x" * 2**22)]
+    pieces = [NewPiece(items=1, cost=1, payload=b"x" * 2**22)]
     with private_redis.client() as client, Link(private_redis.endpoint.port, step_s=0.002) as link:
-        driver, ledger = Driver(client), AsyncLedger.connect(link.url, max_connections=1, pool_timeout_s=0.05)
-        calls = [operations.submit(driver.submission(units=units)) for _ in range(2)]
+        driver, ledger = Driver(client), AsyncLedger.connect(link.url, max_connections=1)
+        calls = [submit(driver.new_task(pieces=pieces)) for _ in range(2)]
         replies = await asyncio.gather(*(ledger.run(call, timeout_s=30) for call in calls))
         await ledger.close()
     assert [reply.joined for reply in replies] == [False] * 2

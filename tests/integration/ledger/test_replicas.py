@@ -14,12 +14,15 @@ import pytest
 
 from stack.testing import RedisGroup, RedisServer, eventually, wait_until
 from tasks.errors import NotReplicated, RedisUnavailable
-from tasks.ledger import Alias, AsyncLedger, Ledger, NewTask, NewUnit, operations
-from tasks.ledger.executor import CALL_TIMEOUT_S
-from tasks.process.wakeup import Wakeup
-from tasks.records import store
-from tasks.records.files import FileRecord
-from tests.ledger_builders import submission
+from tasks.ledger.cancel import forget
+from tasks.ledger.client import CALL_TIMEOUT_S, AsyncLedger, Ledger
+from tasks.ledger.overview import overview
+from tasks.ledger.read import read_task, read_tasks
+from tasks.ledger.redis_keys import wake_channel
+from tasks.ledger.submit import submit
+from tasks.ledger.task import Alias, NewTask
+from tasks.worker.idle_wait import Wakeup
+from tests import ledger_builders
 
 _numbers = itertools.count(1)
 
@@ -49,8 +52,7 @@ async def ledger(pair: RedisGroup) -> AsyncIterator[AsyncLedger]:
 
 def new_task(**changed: object) -> NewTask:
     """One that a client relies on after the answer."""
-    units = [NewUnit(items=1, cost=10, payload=b'["t"]')]
-    return submission(**{"task_id": f"task_{next(_numbers):05d}", "units": units, "listed": True, **changed})
+    return ledger_builders.new_task(**{"task_id": f"task_{next(_numbers):05d}", "listed": True, **changed})
 
 
 async def accepted(ledger: AsyncLedger, timeout_s: float = CALL_TIMEOUT_S) -> NewTask:
@@ -59,7 +61,7 @@ async def accepted(ledger: AsyncLedger, timeout_s: float = CALL_TIMEOUT_S) -> Ne
     async def promised() -> NewTask | None:
         task = new_task()
         with suppress(NotReplicated):
-            await ledger.run(operations.submit(task), timeout_s=timeout_s)
+            await ledger.run(submit(task), timeout_s=timeout_s)
             return task
         return None
 
@@ -72,7 +74,7 @@ def accepted_of(worker: Ledger) -> NewTask:
     def promised() -> NewTask | None:
         task = new_task()
         with suppress(NotReplicated):
-            worker.run(operations.submit(task))
+            worker.run(submit(task))
             return task
         return None
 
@@ -93,21 +95,21 @@ async def test_a_promise_waits_for_a_replica(pair: RedisGroup, ledger: AsyncLedg
     task = await accepted(ledger)
     # Redis knows its script now: otherwise the call below would wait twice.
     with suppress(NotReplicated):
-        await ledger.run(store.remove(FileRecord, "nobody"))
+        await ledger.run(forget("m", "nobody"))
     with stalled(pair.replica):
         with pytest.raises(NotReplicated):
-            await ledger.run(operations.submit(new_task(alias=alias)))
-        assert await ledger.run(operations.read_task(task.task_id))
-        assert not (await ledger.run(operations.submit(new_task(listed=False)))).joined
+            await ledger.run(submit(new_task(alias=alias)))
+        assert await ledger.run(read_task(task.task_id))
+        assert not (await ledger.run(submit(new_task(listed=False)))).joined
         with pytest.raises(NotReplicated):
-            await ledger.run(store.remove(FileRecord, "nobody"))
+            await ledger.run(forget("m", "nobody"))
         repeating = AsyncLedger.connect(pair.url, "replica")  # on connections that have written nothing
         with pytest.raises(NotReplicated):
-            await repeating.run(operations.submit(new_task(alias=alias)))
+            await repeating.run(submit(new_task(alias=alias)))
 
     async def joined() -> bool:
         try:
-            reply = await repeating.run(operations.submit(new_task(alias=alias)))
+            reply = await repeating.run(submit(new_task(alias=alias)))
         except NotReplicated:
             return False
         assert reply.joined
@@ -119,7 +121,7 @@ async def test_a_promise_waits_for_a_replica(pair: RedisGroup, ledger: AsyncLedg
 
 async def test_a_promise_of_megabytes_waits_too(pair: RedisGroup, ledger: AsyncLedger) -> None:
     with stalled(pair.replica), pytest.raises(NotReplicated):
-        await ledger.run(operations.submit(new_task()), timeout_s=30)
+        await ledger.run(submit(new_task()), timeout_s=30)
     await accepted(ledger, timeout_s=30)
 
 
@@ -128,7 +130,7 @@ def test_a_worker_keeps_its_promises_too(pair: RedisGroup) -> None:
     with pair.master.client() as client:
         client.script_flush()
     with stalled(pair.replica), pytest.raises(NotReplicated):
-        ledger.run(operations.submit(new_task()))
+        ledger.run(submit(new_task()))
     accepted_of(ledger)
     ledger.close()
 
@@ -136,7 +138,7 @@ def test_a_worker_keeps_its_promises_too(pair: RedisGroup) -> None:
 def test_a_promise_of_the_master_alone_waits_for_nobody(pair: RedisGroup) -> None:
     ledger = Ledger.connect(pair.url)
     with stalled(pair.replica):
-        assert not ledger.run(operations.submit(new_task())).joined
+        assert not ledger.run(submit(new_task())).joined
     ledger.close()
 
 
@@ -150,23 +152,23 @@ async def test_promises_that_travel_together_are_confirmed_together(pair: RedisG
 
 async def test_everybody_follows_a_failover(pair: RedisGroup, ledger: AsyncLedger) -> None:
     worker = Ledger.connect(pair.url.replace("sentinel://", "sentinel://127.0.0.1:1,"))
-    wakeup = Wakeup(worker, "m", "w/0")
+    wakeup = Wakeup(worker, wake_channel("m", "w/0"))
     wakeup.open()
     promised = [await accepted(ledger) for _ in range(50)]
     await asyncio.to_thread(pair.fail_over)
 
     async def kept() -> bool:
         try:
-            tasks = await ledger.run(operations.read_tasks([task.task_id for task in promised]))
+            tasks = await ledger.run(read_tasks([task.task_id for task in promised]))
         except RedisUnavailable:
             return False
         assert all(tasks)
         return True
 
     await eventually(kept, message="an answer of the new master")
-    assert worker.run(operations.read_task(promised[0].task_id))
+    assert worker.run(read_task(promised[0].task_id))
     wait_until(wakeup.try_open, message="a subscription at the new master")
-    assert worker.client.publish("eq:q:m:wake:w/0", "work") == 1
+    assert worker.client.publish(wake_channel("m", "w/0"), "work") == 1
     wakeup.close()
     worker.close()
 
@@ -174,7 +176,7 @@ async def test_everybody_follows_a_failover(pair: RedisGroup, ledger: AsyncLedge
 def test_a_master_that_was_cut_off_and_answers_again_is_left(pair: RedisGroup) -> None:
     """It takes writes that nobody will keep, until a Sentinel finds it, and that takes ten seconds."""
     ledger = Ledger.connect(pair.url)
-    wakeup = Wakeup(ledger, "m", "w/0")
+    wakeup = Wakeup(ledger, wake_channel("m", "w/0"))
     wakeup.open()
     former = pair.master
     os.kill(former.pid, signal.SIGSTOP)
@@ -182,11 +184,11 @@ def test_a_master_that_was_cut_off_and_answers_again_is_left(pair: RedisGroup) -
     os.kill(former.pid, signal.SIGCONT)
     ledger.find_master()
     task = new_task()
-    ledger.run(operations.submit(task))
+    ledger.run(submit(task))
     wakeup.open()
     with pair.master.client() as client:
-        assert client.publish("eq:q:m:wake:w/0", "work") == 1
-        assert Ledger(client).run(operations.read_task(task.task_id))
+        assert client.publish(wake_channel("m", "w/0"), "work") == 1
+        assert Ledger(client).run(read_task(task.task_id))
     wakeup.close()
     ledger.close()
 
@@ -195,8 +197,8 @@ async def test_sentinels_that_do_not_answer_are_an_outage(tmp_path_factory: pyte
     url = "redis+sentinel://127.0.0.1:1,127.0.0.1:2/ledger"
     ledger, worker = AsyncLedger.connect(url), Ledger.connect(url)
     with pytest.raises(RedisUnavailable):
-        await ledger.run(operations.overview())
+        await ledger.run(overview())
     with pytest.raises(RedisUnavailable):
-        worker.run(operations.overview())
+        worker.run(overview())
     await ledger.close()
     worker.close()

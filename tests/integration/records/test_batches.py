@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 
 from tasks.errors import StorageFull
-from tasks.ledger import DOCUMENTS, operations
+from tasks.ledger.heartbeat import watch
+from tasks.ledger.overview import overview
+from tasks.ledger.redis_keys import DOCUMENTS
 from tasks.ledger.task import State
 from tasks.records.batches import (
     Batch,
@@ -100,7 +102,7 @@ def test_a_move_names_where_it_may_start(driver: Driver) -> None:
 def passes(driver: Driver, ms: int) -> None:
     """So much time, and somebody keeps house."""
     driver.advance(ms)
-    driver.run(operations.watch(driver.model))
+    driver.run(watch(driver.model))
 
 
 def test_faults_and_states_of_tasks_are_read(driver: Driver) -> None:
@@ -208,6 +210,6 @@ def test_metrics_count_the_ends_of_batches(driver: Driver) -> None:
     for batch_id in (one, one, two):
         move(driver, batch_id, BatchStatus.FAILED, *BatchStatus)
     move(driver, three, BatchStatus.CANCELLED)
-    documents = driver.run(operations.overview(DOCUMENTS))[DOCUMENTS]
+    documents = driver.run(overview(DOCUMENTS))[DOCUMENTS]
     assert documents.ended == {"batches_failed": 2, "batches_cancelled": 1}
     assert documents.redis.open_batches == 3, "their traces are still to be removed"

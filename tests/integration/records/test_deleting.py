@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 import pytest
 import redis
 
-from tasks.ledger.operations import Operation, watch
+from tasks.ledger.heartbeat import watch
+from tasks.ledger.scripts import Operation
 from tasks.records.batches import (
     BatchStatus,
     NewBatch,

@@ -8,7 +8,7 @@ import redis
 
 from tasks.documents.sweep import sweep_litter
 from tasks.errors import StorageFull
-from tasks.ledger.operations import watch
+from tasks.ledger.heartbeat import watch
 from tasks.records import store
 from tasks.records.batches import NewBatch, create_batch, new_batch_id
 from tasks.records.files import (
@@ -280,13 +280,13 @@ def test_the_sweep_deletes_a_file_a_minute_after_it_has_expired(driver: Driver, 
         driver.ledger.run(delete_file(file.id))
 
     passes(driver, 5_000)
-    driver.stand_still(54_000)
+    driver.advance(54_000)
     assert sweep_litter(storage, driver.ledger) == 0
-    driver.stand_still(2_000)
+    driver.advance(2_000)
     assert sweep_litter(storage, driver.ledger) == 2
-    driver.stand_still(4_000)
+    driver.advance(4_000)
     assert sweep_litter(storage, driver.ledger) == 1
-    driver.stand_still(10**9)
+    driver.advance(10**9)
     assert sweep_litter(storage, driver.ledger) == 0
     assert stored(storage) == sorted([kept.stored, unknown])
 
@@ -296,7 +296,7 @@ def test_the_sweep_works_off_many(driver: Driver, storage: Storage) -> None:
     for file in (*held, *expired):
         storage.write(file.stored, b"")
     passes(driver, 6_000)
-    driver.stand_still(60_000)
+    driver.advance(60_000)
 
     assert sweep_litter(storage, driver.ledger) == 250
     assert stored(storage) == sorted(file.stored for file in held)

@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 import redis
 
-from tasks.ledger import DOCUMENTS, operations
+from tasks.ledger.heartbeat import watch
+from tasks.ledger.overview import overview
+from tasks.ledger.redis_keys import DOCUMENTS
 from tasks.records.ingestion_operations import (
     Move,
     Moved,
@@ -181,7 +183,7 @@ def test_a_move_of_one_that_is_gone(driver: Driver) -> None:
 def passes(driver: Driver, ms: int) -> None:
     """So much time, and somebody keeps house."""
     driver.advance(ms)
-    driver.run(operations.watch(driver.model))
+    driver.run(watch(driver.model))
 
 
 def test_an_end_gives_everything_its_life_and_a_retry_takes_it_back(driver: Driver, redis_client: redis.Redis) -> None:
@@ -280,10 +282,10 @@ def test_rate_and_eta(driver: Driver) -> None:
 
 def test_metrics_count_ends_documents_and_what_was_away(driver: Driver) -> None:
     def totals() -> dict[str, int]:
-        return dict(driver.run(operations.overview(DOCUMENTS))[DOCUMENTS].ended)
+        return dict(driver.run(overview(DOCUMENTS))[DOCUMENTS].ended)
 
     first, second = created(driver), created(driver)
-    assert driver.run(operations.overview(DOCUMENTS))[DOCUMENTS].redis.open_ingestions == 2
+    assert driver.run(overview(DOCUMENTS))[DOCUMENTS].redis.open_ingestions == 2
     move(driver, first, to=S.IN_PROGRESS, add={"loaded": 3, "unchanged": 1, "failed": 2, "chunks_embedded": 9})
     move(driver, first, add={"loaded": 1, "failed": -2, "chunks": 5})
     for _ in range(2):  # the worker asks again, because the reply was lost

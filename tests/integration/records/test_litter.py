@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tasks.errors import StorageUnavailable
-from tasks.ledger.operations import watch
+from tasks.ledger.heartbeat import watch
 from tasks.records.batches import BatchStatus, NewBatch, create_batch, delete_batch, move_batch, new_batch_id
 from tasks.records.files import FileRecord, Purpose, delete_file, file_id_from, put_file, stored_name
 from tasks.records.ingestion_operations import (
@@ -47,17 +47,17 @@ def ended_ingestion(driver: Driver) -> str:
 @pytest.mark.parametrize("kind", ["batches", "ingestions"])
 def test_an_end_is_due_after_a_minute_and_once_more_with_its_record(driver: Driver, kind: str) -> None:
     job_id = ended_batch(driver) if kind == "batches" else ended_ingestion(driver)
-    driver.stand_still(GRACE_MS - 1)
+    driver.advance(GRACE_MS - 1)
     assert due(driver) == []
-    driver.stand_still(1)
+    driver.advance(1)
     assert due(driver) == [f"{kind}/{job_id}/ ann"]
     (litter,) = driver.run(due_litter(100))
     assert (litter.job_id, litter.owner) == (job_id, "ann")
     assert driver.run(litter_done(litter))
     assert due(driver) == []
-    driver.stand_still(HOUR_MS - GRACE_MS)
+    driver.advance(HOUR_MS - GRACE_MS)
     driver.run(watch(driver.model))
-    driver.stand_still(GRACE_MS)
+    driver.advance(GRACE_MS)
     assert due(driver) == [litter.entry], "its record has gone: a worker that was taken for dead wrote until then"
     assert driver.run(litter_done(litter))
     assert driver.client.zcard("eq:litter") == 0
@@ -65,25 +65,25 @@ def test_an_end_is_due_after_a_minute_and_once_more_with_its_record(driver: Driv
 
 def test_what_is_tried_again_is_no_litter_until_it_has_ended_again(driver: Driver) -> None:
     made = ended_ingestion(driver)
-    driver.stand_still(GRACE_MS)
+    driver.advance(GRACE_MS)
     (litter,) = driver.run(due_litter(100))
     driver.run(resume_ingestion(made))
     assert due(driver) == []
     end = Move([IngestionStatus.IN_PROGRESS], to=IngestionStatus.COMPLETED)
     assert driver.run(move_ingestion(made, end)).moved
     assert not driver.run(litter_done(litter)), "the sweep had looked at the end before"
-    driver.stand_still(GRACE_MS)
+    driver.advance(GRACE_MS)
     assert due(driver) == [litter.entry]
 
 
 @pytest.mark.parametrize("kind", ["batches", "ingestions"])
 def test_what_was_deleted_is_litter(driver: Driver, kind: str) -> None:
     job_id = ended_batch(driver) if kind == "batches" else ended_ingestion(driver)
-    driver.stand_still(GRACE_MS)
+    driver.advance(GRACE_MS)
     (litter,) = driver.run(due_litter(100))
     driver.run(litter_done(litter))
     driver.run((delete_batch if kind == "batches" else delete_ingestion)(job_id))
-    driver.stand_still(GRACE_MS)
+    driver.advance(GRACE_MS)
     assert due(driver) == [litter.entry]
 
 
@@ -107,17 +107,17 @@ def test_a_file_is_due_a_minute_after_its_end(driver: Driver) -> None:
     put(1, None)
     short, early = put(2, 5_000), put(3, 5_000)
     driver.run(delete_file(early.id))
-    driver.stand_still(5_000)
+    driver.advance(5_000)
     driver.run(watch(driver.model))
     assert due(driver) == []
-    driver.stand_still(GRACE_MS - 5_000)
+    driver.advance(GRACE_MS - 5_000)
     assert due(driver) == [f"{early.stored} ann"]
-    driver.stand_still(5_000)
+    driver.advance(5_000)
     assert due(driver) == [f"{early.stored} ann", f"{short.stored} ann"]
     assert not driver.run(litter_done(Litter(short.stored, "ann"), again_s=10)), "it cannot be deleted now"
-    driver.stand_still(10_000 + GRACE_MS - 1)
+    driver.advance(10_000 + GRACE_MS - 1)
     assert due(driver) == [f"{early.stored} ann"]
-    driver.stand_still(1)
+    driver.advance(1)
     for name in (short.stored, early.stored):
         assert driver.run(litter_done(Litter(name, "ann")))
     assert driver.client.zcard("eq:litter") == 0

@@ -8,7 +8,11 @@ import redis
 
 from tasks.documents.purging import sweep_late, sweep_owners
 from tasks.errors import NotStored
-from tasks.ledger import DOCUMENTS, CommitOutcome, Lane, operations
+from tasks.ledger.commit import CommitCode
+from tasks.ledger.read import read_task
+from tasks.ledger.redis_keys import DOCUMENTS
+from tasks.ledger.submit import submit
+from tasks.ledger.task import Lane
 from tasks.records import datasets, store
 from tasks.records.api_keys import Key, Mark, Scope, anonymous_owner, make_key
 from tasks.records.batches import NewBatch, close_batch, create_batch, new_batch_id, open_batches, read_batch
@@ -96,7 +100,7 @@ def test_all_that_a_purged_owner_has_goes_and_nothing_of_others(driver: Driver, 
 
     assert not swept(driver, "bob"), "its batch and its ingestion wait for their steps"
     task, batch, file, ingestion = kept[1]
-    assert driver.run(operations.read_task(task)) is None
+    assert driver.run(read_task(task)) is None
     assert driver.run(read_file(file.id)) is None
     with pytest.raises(NotStored):
         storage.read(file.stored)
@@ -122,12 +126,12 @@ def test_a_worker_that_has_a_job_of_it_commits_nothing(driver: Driver, storage: 
     key(driver, "ann")
     batch_id = batch_of(driver, "ann")
     documents = Driver(driver.client, DOCUMENTS)
-    job = driver.submission(task_id=f"{batch_id}-validate", queue=DOCUMENTS, lane=Lane.BULK, owner="ann", listed=True)
-    driver.run(operations.submit(job))
+    job = driver.new_task(task_id=f"{batch_id}-validate", queue=DOCUMENTS, lane=Lane.BULK, owner="ann", listed=True)
+    driver.run(submit(job))
     claim = documents.claim()
     mark(driver, "ann")
     sweep_owners(storage, driver.ledger)
-    assert documents.commit(claim) == [CommitOutcome.STALE]
+    assert documents.commit(claim) == [CommitCode.STALE]
 
 
 def test_many_files_go_in_several_rounds_and_any_may_be_the_last_of_its_process(

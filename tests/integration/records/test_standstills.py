@@ -14,7 +14,7 @@ from api.schemas.keys import NewKey
 from api.services.keys import KeyService
 from tasks.documents.purging import sweep_owners
 from tasks.errors import Conflict, NotFound, Unauthenticated
-from tasks.ledger import AsyncLedger, Ledger
+from tasks.ledger.client import AsyncLedger, Ledger
 from tasks.records import store
 from tasks.records.api_keys import Key
 from tasks.records.files import put_file, read_file

@@ -8,8 +8,8 @@ import pytest
 import redis
 
 from tasks.errors import EmbedqError, StorageFull
-from tasks.ledger import operations
-from tasks.ledger.operations import Operation
+from tasks.ledger.heartbeat import watch
+from tasks.ledger.scripts import Operation
 from tasks.records import store
 from tasks.records.store import (
     OPEN,
@@ -152,7 +152,7 @@ class World:
 
     def time(self, _writer: int) -> None:
         self.driver.advance(self.rng.choice([1, 400, 1000]))
-        self.driver.run(operations.watch(MODEL))
+        self.driver.run(watch(MODEL))
         self.calls = []
         for record_id, (_, _, ends) in list(self.there.items()):
             if 0 < ends <= self.driver.now_ms:
@@ -298,7 +298,7 @@ def test_a_full_redis_refuses_what_is_new_and_lets_go_what_is_there(driver: Driv
 def test_one_owner_cannot_fill_redis_with_records(driver: Driver, redis_client: redis.Redis) -> None:
     redis_client.config_set("maxmemory", 100 * 2**20)
     try:
-        driver.run(operations.watch(MODEL))
+        driver.run(watch(MODEL))
         room, note, refused = Room(max_memory_percent=3), "x" * 100_000, set()
         used = int(redis_client.info("memory")["used_memory"])
         number = (3 * 2**20 - used) // 100_000
@@ -308,7 +308,7 @@ def test_one_owner_cannot_fill_redis_with_records(driver: Driver, redis_client: 
             except StorageFull as error:
                 refused.add("share" if "share" in error.detail else "memory")
                 break
-            driver.run(operations.watch(MODEL))
+            driver.run(watch(MODEL))
         assert refused == {"share"}
         assert driver.run(store.create(Thing(id="b", owner="bob", note=note), room)).how is Made.OK
     finally:

@@ -1,6 +1,7 @@
 """Start, stop, and the files that probes read."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -176,7 +177,7 @@ def test_a_worker_that_starts_without_redis_names_the_address_once(tmp_path: Pat
         worker = roles.worker(start=False)
         worker.launch()
         alive = worker.run_dir / "alive"
-        wait_until(lambda: "EMBEDQ_REDIS_URL" in worker.log(), message="what it waits for")
+        wait_until(lambda: "waiting for Redis" in worker.log(), message="what it waits for")
         for _ in range(2):  # it goes on trying
             wait_until(alive.exists, message="a touched file")
             alive.unlink()
@@ -194,6 +195,30 @@ def test_two_workers_do_not_share_a_run_folder(roles: Roles) -> None:
     assert f"EMBEDQ_RUN_DIR={first.run_dir}: another worker" in second.log()
     assert _probe(first, "ready") == 0
     assert first.stop() == 0
+
+
+def test_a_run_folder_that_a_cleaner_has_removed_is_made_again(roles: Roles, client: LedgerClient) -> None:
+    first = roles.worker(heartbeat_s=0.2)
+    child = first.child_pid
+    shutil.rmtree(first.run_dir, ignore_errors=True)  # it may write meanwhile
+    wait_until(lambda: (_probe(first, "ready"), _probe(first, "live")) == (0, 0), message="both probes are well again")
+    second = roles.worker(start=False, run_dir=first.run_dir)
+    second.launch()
+    assert second.wait() == CONFIGURATION_EXIT_CODE
+    client.completed(client.submit(["after it"]))
+    assert first.child_pid == child
+
+
+def test_a_worker_without_shared_memory_names_its_place(roles: Roles) -> None:
+    mount = 'mount -t tmpfs -o ro tmpfs /dev/shm && exec "$@"'
+    without = ["unshare", "--map-root-user", "--mount", "sh", "-c", mount, "sh"]
+    if shutil.which("unshare") is None or subprocess.run([*without, "true"], check=False).returncode:
+        pytest.skip("namespaces cannot be made here")
+    worker = roles.worker(start=False)
+    worker.command = [*without, *worker.command]
+    worker.launch()
+    assert worker.wait() == CONFIGURATION_EXIT_CODE
+    assert "shm cannot be used: Read-only file system" in worker.log()
 
 
 def test_a_run_folder_that_cannot_be_made_stops_the_worker(roles: Roles) -> None:

@@ -7,11 +7,11 @@ import numpy as np
 import orjson
 import pytest
 
-from api.error_responses import ItemFailed, problem
+from api.error_responses import TextFailed, problem
 from api.render_vectors import embedding_list, npy_file
 from api.schemas.tasks import Task
 from tasks import errors
-from tasks.item import ItemError
+from tasks.item import TextError
 from tasks.ledger import Result, State
 from tests.unit.api.tasks_and_results import a_result, a_task
 
@@ -102,7 +102,7 @@ def test_a_problem_reads_both_ways() -> None:
     ("code", "status"), [("input_too_long", 400), ("invalid_dimensions", 400), ("anything_else", 422)]
 )
 def test_an_items_error_as_the_answer_to_a_request(code: str, status: int) -> None:
-    response = problem(ItemFailed(5, ItemError(code, "Too bad.")), instance="/")
+    response = problem(TextFailed(5, TextError(code, "Too bad.")), instance="/")
 
     error = orjson.loads(response.body)["error"]
     assert response.status_code == status

@@ -4,10 +4,10 @@ import numpy as np
 import orjson
 import pytest
 
-from api.error_responses import ItemFailed, tei_failure
+from api.error_responses import TextFailed, tei_failure
 from api.render_vectors import matrix
 from tasks import errors
-from tasks.item import ItemError
+from tasks.item import TextError
 from tests.unit.api.tasks_and_results import a_result
 
 
@@ -22,8 +22,8 @@ from tests.unit.api.tasks_and_results import a_result
         (errors.Refused("method_not_allowed", "no"), 405, "Validation"),
         (errors.Refused("body_too_large", "no"), 413, "Validation"),
         (errors.Refused("unsupported_media_type", "no"), 415, "Validation"),
-        (ItemFailed(0, ItemError("input_too_long", "no")), 422, "Validation"),
-        (ItemFailed(0, ItemError("non_finite_vector", "no")), 424, "Backend"),
+        (TextFailed(0, TextError("input_too_long", "no")), 422, "Validation"),
+        (TextFailed(0, TextError("non_finite_vector", "no")), 424, "Backend"),
         (errors.BacklogFull("no", retry_after_s=3), 429, "Overloaded"),
         (errors.StorageFull("no", retry_after_s=3), 429, "Overloaded"),
         (errors.WaitTimeout("no", retry_after_s=3), 429, "Overloaded"),

@@ -80,15 +80,13 @@ def test_the_first_text_that_is_none_is_named() -> None:
     assert error.param == "input[1]"
 
 
-def test_sixteen_pairs_of_metadata_are_taken_and_one_more_is_not() -> None:
-    pairs = {str(i): "" for i in range(17)}
-    error = refusal({"input": "a", "metadata": pairs})
+def test_metadata_is_measured_in_bytes_of_names_and_values() -> None:
+    pairs = {f"{i}" * 16: "é" * 120 for i in range(10, 24)} | {"": "", "k": "x" * 287}
+    error = refusal({"input": "a", "metadata": pairs | {"more": ""}})
 
-    assert error.code == "invalid_value"
-    assert error.param == "metadata"
-    assert "17" in error.detail
-    assert "16" in error.detail
-    del pairs["0"]
+    assert (error.code, error.param) == ("invalid_value", "metadata")
+    assert "4,100 bytes" in error.detail
+    assert "4,096" in error.detail
     assert read_body(TaskBody, {"input": "a", "metadata": pairs}, max_inputs=1).metadata == pairs
 
 

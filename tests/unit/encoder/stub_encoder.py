@@ -5,7 +5,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from tasks.encoder.interface import Float32Array, Layout, ModelInfo, TextRules, Tokens
+from tasks.encoder.interface import Float32Array, Layout, TextRules, Tokens
+from tasks.model import Model
 
 Batch = Sequence[Tokens]
 
@@ -39,7 +40,7 @@ class StubEncoder:
         row_widths: tuple[int, ...] = (),
         needs_tokens: bool = True,
     ) -> None:
-        self.info = ModelInfo("stub", "0", 4, max_tokens, ("query", "document"), "cpu", "stub", "float32")
+        self.info = Model("stub", "0", 4, max_tokens, ("query", "document"), "cpu", "stub", "float32")
         self.reference: Float32Array = np.zeros((0, 4), dtype=np.float32)
         self.streams = streams
         self.row_widths = row_widths

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.ledger.executor import SCRIPTS, source
+from tasks.ledger.scripts import SCRIPTS, source
 from tests.source_tree import CHECKOUT
 
 DEFINITIONS = ("tasks/ledger", "tasks/records")

@@ -5,9 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.item import ItemError, Options
-from tasks.ledger import ClaimedUnit, Finished, ModelEntry, OutcomeKind, State, WorkerEntry
-from tests.ledger_builders import model_entry, worker_entry
+from tasks.item import Options, TextError
+from tasks.ledger.heartbeat import Worker, described
+from tasks.ledger.task import Outcome, OutcomeKind, Piece, PieceCutter, State, cut_texts
+from tasks.model import Model
+from tests.ledger_builders import a_model, a_worker
 
 options = st.builds(
     Options,
@@ -16,8 +18,8 @@ options = st.builds(
     normalize=st.booleans(),
     truncate=st.booleans(),
 )
-ENTRY = model_entry()
-WORKER = worker_entry("w", 100.25, started_at=1.5, rss_bytes=1, forward_passes=2, items=3, tokens=4, padded_tokens=5)
+MODEL = a_model()
+WORKER = a_worker("w", 100.25, started_at=1.5, rss_bytes=1, forward_passes=2, items=3, tokens=4, padded_tokens=5)
 
 
 @given(options=options)
@@ -38,18 +40,35 @@ def test_open_states_are_not_terminal() -> None:
     assert {state for state in State if not state.terminal} == {State.QUEUED, State.IN_PROGRESS}
 
 
-def unit(first: int, items: int, offset: int) -> ClaimedUnit:
-    return ClaimedUnit("t", "0", first, items, 1, 1, offset, Options(), orjson.dumps(["a", "b", "c"]))
+def piece(first: int, items: int, offset: int) -> Piece:
+    return Piece("t", "0", first, items, 1, 1, offset, Options(), orjson.dumps(["a", "b", "c"]))
 
 
-def test_a_unit_that_was_split_off_reads_its_own_text() -> None:
-    assert unit(10, 3, 0).texts() == ["a", "b", "c"]
-    assert unit(11, 1, 1).texts() == ["b"]
-    assert unit(12, 1, 2).texts() == ["c"]
+def test_a_part_of_a_piece_reads_its_own_texts() -> None:
+    assert piece(10, 3, 0).texts() == ["a", "b", "c"]
+    assert piece(11, 1, 1).texts() == ["b"]
+    assert piece(12, 1, 2).texts() == ["c"]
+
+
+def test_a_piece_has_a_bound_in_texts_and_in_cost() -> None:
+    cutter = PieceCutter(max_items=3, max_cost=10)
+    for cost in (4, 4, 4, 1, 1, 1, 50, 1):
+        cutter.add(cost)
+    assert cutter.pieces == [(0, 2, 8), (2, 3, 6), (5, 1, 1), (6, 1, 50), (7, 1, 1)]
+    assert PieceCutter(max_items=1, max_cost=1).pieces == []
+
+
+def test_pieces_hold_all_texts_in_their_order() -> None:
+    texts = ["a", "b" * 40, "c"]
+    pieces = cut_texts(texts, max_tokens=8, max_items=2, max_cost=100)
+    assert [(piece.items, piece.cost, orjson.loads(piece.payload)) for piece in pieces] == [
+        (2, 9, texts[:2]),
+        (1, 1, texts[2:]),
+    ]
 
 
 def test_an_outcome_without_errors_or_truncations_stores_nothing_beside_its_vectors() -> None:
-    assert Finished(unit=unit(0, 1, 0), kind=OutcomeKind.VECTORS, outcome=b"", tokens=1).extra() == b""
+    assert Outcome(piece(0, 1, 0), OutcomeKind.VECTORS, b"", tokens=1).extra() == b""
 
 
 @pytest.mark.parametrize(
@@ -65,27 +84,29 @@ def test_an_outcome_without_errors_or_truncations_stores_nothing_beside_its_vect
 )
 def test_an_outcome_that_is_not_of_its_kind_is_never_committed(kind: OutcomeKind, outcome: bytes) -> None:
     with pytest.raises(ValueError, match=kind):
-        Finished(unit(0, 2, 0), kind, outcome)
+        Outcome(piece(0, 2, 0), kind, outcome)
 
 
 def test_errors_and_truncations_are_stored_beside_the_vectors() -> None:
-    done = Finished(
-        unit=unit(0, 1, 0),
-        kind=OutcomeKind.VECTORS,
-        outcome=b"",
-        tokens=1,
-        errors={4: ItemError("c", "m")},
-        truncated=[5],
-    )
+    errors = {4: TextError("c", "m")}
+    done = Outcome(piece(4, 2, 0), OutcomeKind.VECTORS, b"", tokens=1, errors=errors, truncated=[5])
     assert orjson.loads(done.extra()) == {"errors": [[4, "c", "m"]], "truncated": [5]}
+    assert done.failed == 1
 
 
-def test_entries_are_read_back_as_they_were() -> None:
-    assert ModelEntry.from_json(ENTRY.to_json()) == ENTRY
-    assert WorkerEntry.from_json(WORKER.to_json()) == WORKER
+def test_what_workers_say_is_read_back_as_it_was() -> None:
+    assert Model.from_json(MODEL.to_json()) == MODEL
+    assert described(Worker, orjson.dumps(WORKER)) == WORKER
 
 
-def test_entries_of_a_newer_version_are_read() -> None:
-    for entry, kind in ((ENTRY, ModelEntry), (WORKER, WorkerEntry)):
-        stored = orjson.dumps(orjson.loads(entry.to_json()) | {"novelty": [1]})
-        assert kind.from_json(stored) == entry
+def test_what_workers_of_a_newer_version_say_is_read() -> None:
+    novelty = {"novelty": [1]}
+    assert Model.from_json(orjson.dumps(orjson.loads(MODEL.to_json()) | novelty)) == MODEL
+    assert described(Worker, orjson.dumps(orjson.loads(orjson.dumps(WORKER)) | novelty)) == WORKER
+
+
+def test_what_changes_no_vector_has_the_same_stamp() -> None:
+    alike = {"device": "cuda:0", "compute": "openvino", "id": "other", "aliases": ("x",), "created_at": 9}
+    assert a_model(**alike).stamp == MODEL.stamp
+    for change in ({"model": "other"}, {"revision": "other"}, {"dimension": 1}):
+        assert a_model(**change).stamp != MODEL.stamp

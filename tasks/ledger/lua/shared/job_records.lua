@@ -1,14 +1,18 @@
 -- What only the scripts of batches and ingestions need. It goes with them.
--- uses: records
+-- uses: records task_record
 local function int(n) return string.format('%.0f', n) end
 local function count_of_documents(name, n)  -- into the counts of the documents queue, whose metrics they are
-  call('HINCRBY', R .. ':q:@documents:state', name, int(n))
+  call('HINCRBY', R .. ':q:@documents:counts', name, int(n))
 end
-local function wake_steps() call('PUBLISH', R .. ':q:@documents:wake:steps', 'step') end  -- one may be moved on
-local function task_state(id) return call('HGET', R .. ':task:' .. id, 'state') or '' end
+local function wake_steps() call('PUBLISH', R .. ':steps', 'step') end  -- one may be moved on
+local function task_state(id)
+  local x = task(id)
+  return x and x.t[STATE] or ''
+end
 local function task_counts(id)          -- items that completed, that failed, tokens
-  local f = call('HMGET', R .. ':task:' .. id, 'completed', 'failed', 'tokens')
-  return tonumber(f[1] or 0), tonumber(f[2] or 0), tonumber(f[3] or 0)
+  local x = task(id)
+  if not x then return 0, 0, 0 end
+  return x.t[COMPLETED], x.t[FAILED], x.t[TOKENS]
 end
 local function folder_of(kind, id) return (kind == 'batch' and 'batches/' or 'ingestions/') .. id .. '/' end
 -- Changes what a job stands for, as `edit` does with its JSON. for_ms: as of `place_record`.

@@ -16,8 +16,8 @@ local function numbers(key)
   return h.seen
 end
 
--- Of a queue: cost_{lane}, owners_{lane}, v_{lane} (virtual time), credit (of bulk work), bytes (payloads), reserved (for
--- vectors), used and limit (memory, as housekeeping saw it), rate, bell, rings, serves, looked, absent (since when no worker
+-- Of a queue: cost_{lane}, open_{lane} (tasks), owners_{lane} (who have some), v_{lane} (virtual time), credit (of bulk work),
+-- bytes (payloads), reserved (for vectors), used and limit (memory, as housekeeping saw it), rate, bell, rings, serves, looked, absent (since when no worker
 -- lives), lone:{worker} (the claim beside which it runs nothing).
 local function queue(name) return numbers(R .. ':q:' .. name .. ':state') end
 

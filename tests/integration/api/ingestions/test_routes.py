@@ -141,6 +141,7 @@ REFUSED: list[tuple[str, dict[str, Any], str, str]] = [
     ("on_conflict", {"on_conflict": "ignore"}, "invalid_value", "on_conflict"),
     ("dimensions", {"dimensions": 100_000}, "invalid_value", "dimensions"),
     ("prompt", {"prompt_name": "nothing"}, "invalid_value", "prompt_name"),
+    ("much metadata", {"metadata": {"k": "é" * 2048}}, "invalid_value", "metadata"),
 ]
 
 
@@ -182,6 +183,7 @@ def test_an_unknown_model_and_an_unknown_file(client: httpx.Client) -> None:
         {"chunking": {"type": "none"}, "mode": "sync", "dry_run": True},
         {"on_conflict": "replace"},
         {"on_conflict": None},
+        {"metadata": {"k": "é" * 2047, "l": ""}},
         of_source(urls=["/srv/docs", "file:///srv/docs/**/*.md", "s3://bucket/in/a"], records=False),
         of_source(documents=DOCUMENTS, fields={"text": "body", "metadata": "*", "id": None}),
         {"sink": {"type": "postgresql", "name": "store", "table": "public.chunks"}, "chunking": None},

@@ -6,7 +6,7 @@ import pytest
 
 from tasks.documents.chunking.chunk import Chunk, ChunkSettings
 from tasks.documents.chunking.chunker import MAX_AUTO_TOKENS, MAX_COUNTED_CHARS, MAX_TITLE_CHARS, Chunker
-from tasks.documents.chunking.split import Piece, Splitter, pieces
+from tasks.documents.chunking.split import Splitter, Stretch, pieces
 from tasks.documents.chunking.tokens import TokenCounter
 from tasks.documents.document_error import DocumentFailed
 from tasks.documents.parsing.parsed_document import Block, BlockKind
@@ -162,7 +162,7 @@ def test_a_model_without_a_maximum_gets_chunks_that_have_one() -> None:
 def test_a_long_text_is_read_little_by_little() -> None:
     text, read = "Some words. " * 10_000, 0
 
-    def counted() -> Iterator[Piece]:
+    def counted() -> Iterator[Stretch]:
         nonlocal read
         for piece in pieces(text, (), structured=True):
             read += 1

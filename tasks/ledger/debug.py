@@ -1,0 +1,100 @@
+"""`embedq debug`: what Redis holds of a task, a queue or an owner, as JSON. It changes nothing.
+
+Texts, vectors and the client's metadata are shown by their size in bytes.
+"""
+
+import argparse
+import logging
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import orjson
+import redis
+
+from tasks.errors import EmbedqError
+from tasks.ledger.client import Ledger
+from tasks.ledger.packed import numbers, record_of
+from tasks.ledger.read import read_schema
+from tasks.ledger.redis_keys import owner_key, queue_key, task_key
+from worker_config.data_folder import operator_settings
+from worker_config.settings import SettingsError
+
+_FIRST = 20
+"""Entries of a line that are shown."""
+
+Shown = dict[str, Any]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Prints one value; 0, or 1 where there is none or it could not be read."""
+    logging.basicConfig(level=logging.WARNING, format="%(message)s")
+    parser = argparse.ArgumentParser(prog="embedq debug", description=__doc__)
+    parser.add_argument("kind", choices=_SHOWN, help="of what")
+    parser.add_argument("name", help="id of a task or an owner, served name of a model; @documents: the other queue")
+    parser.add_argument("--data", type=Path, metavar="DIR", help="data folder of the local stack that is meant")
+    args = parser.parse_args(argv)
+    try:
+        ledger = Ledger.connect(operator_settings(args.data).redis_url)
+        ledger.run(read_schema())
+        shown = _SHOWN[args.kind](ledger.client, args.name)
+    except (EmbedqError, SettingsError) as error:
+        print(f"embedq debug: {error.detail if isinstance(error, EmbedqError) else error}", file=sys.stderr)
+        return 1
+    if not shown:
+        print(f"embedq debug: this Redis has no {args.kind} {args.name}", file=sys.stderr)
+        return 1
+    print(orjson.dumps(shown, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS).decode())
+    return 0
+
+
+def show_task(client: redis.Redis, task_id: str) -> Shown:
+    """The record and the pieces of a task; empty where there is none."""
+    fields: Mapping[bytes, bytes] = client.hgetall(task_key(task_id))  # type: ignore[assignment]  # not asynchronous
+    shown: Shown = {}
+    for name, value in sorted(fields.items()):
+        kind, rest = chr(name[0]), name[1:].decode()
+        if kind == "s":
+            shown["record"] = record_of(value)
+        elif kind == "u":  # first items cost deaths offset bytes token
+            shown.setdefault("pieces", {})[rest] = value.decode()
+        elif kind == "x":
+            shown.setdefault("errors", {})[rest] = orjson.loads(value)
+        else:
+            what = {"m": "metadata_bytes", "d": "payload_bytes", "v": "outcome_bytes"}[kind]
+            shown.setdefault(what, {})[rest] = len(value)
+    return shown
+
+
+def show_queue(client: redis.Redis, name: str) -> Shown:
+    """Sums, lines, claims and workers of a queue, `_FIRST` of each line; empty where there is none."""
+
+    def texts(key: str) -> Shown:
+        fields: Any = client.hgetall(key)
+        return {field.decode(): value.decode() for field, value in fields.items()}
+
+    def scored(key: str) -> Shown:
+        pairs: Any = client.zrange(key, 0, _FIRST - 1, withscores=True)
+        return {member.decode(): score for member, score in pairs}
+
+    shown = {part: texts(queue_key(name, part)) for part in ("counts", "claims", "entries", "loading")}
+    shown |= {part: scored(queue_key(name, part)) for part in ("online", "bulk", "leases", "lingering", "workers")}
+    shown["state"] = numbers(client.get(queue_key(name, "state")))  # type: ignore[arg-type]  # not asynchronous
+    return {part: value for part, value in shown.items() if value}
+
+
+def show_owner(client: redis.Redis, owner: str) -> Shown:
+    """The account of an owner; empty where all of it is 0."""
+    return numbers(client.get(owner_key(owner)))  # type: ignore[arg-type]  # not asynchronous
+
+
+_SHOWN: Mapping[str, Callable[[redis.Redis, str], Shown]] = {
+    "task": show_task,
+    "queue": show_queue,
+    "owner": show_owner,
+}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,73 @@
+"""Limits of a key: requests per second (`lua/rate_limit.lua`), and the errors for all of them."""
+
+import math
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tasks.errors import TooMany
+from tasks.ledger.scripts import Operation
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What became of one request.
+
+    Attributes:
+        wait_s: 0, or how long the owner must wait before its next request.
+        limit: requests that the owner may make at once.
+        left: of them now.
+        reset_s: seconds until all are left.
+    """
+
+    wait_s: float
+    limit: int
+    left: int
+    reset_s: float
+
+
+def take_request(owner: str, per_s: float) -> Operation[Taken]:
+    """Counts one request of an owner that may make so many in a second. Again: as one more."""
+
+    def read(reply: list[int]) -> Taken:
+        wait_ms, left, reset_ms = (int(number) for number in reply)
+        return Taken(wait_ms / 1000, max(1, int(per_s)), left, reset_ms / 1000)
+
+    return Operation(read, "rate_limit", "", (owner, per_s))
+
+
+_RATES = {"tokens_per_minute", "requests_per_second"}
+_USED = {
+    "tokens_per_minute": ", and this request needs {:,}",
+    "queued_tokens": ", and {:,} are queued",
+    "open_jobs": ", and {:,} have not ended",
+}
+
+
+def key_refusal(told: Sequence[bytes]) -> TooMany:
+    """The error for a limit's name, its number, what counts against it, seconds until there is room or -1: never."""
+    limit, most, have, wait_s = told[0].decode(), int(told[1]), int(told[2]), float(told[3])
+    if wait_s < 0:
+        never = TooMany(
+            "key_limit",
+            f"This request alone exceeds a limit of your key: {limit} is {most:,}. Send it in parts. "
+            "Nothing was stored.",
+        )
+        never.should_retry = False
+        return never
+    after_s = retry_after_of_key(wait_s)
+    used = _USED[limit].format(have)
+    return TooMany(
+        "rate_limited" if limit in _RATES else "key_limit",
+        f"The limit of your key is reached: {limit} is {most:,}{used}. Try again in {after_s} s. Nothing was stored.",
+        retry_after_s=after_s,
+    )
+
+
+def retry_after_of_key(wait_s: float) -> int:
+    """Seconds of `Retry-After`, up to a quarter longer than it takes: not all callers of a key come back at once.
+
+    However long it is: a client that waits for less would come for nothing.
+    """
+    whole_s = max(1, math.ceil(wait_s))
+    return whole_s + random.randint(0, whole_s // 4)  # noqa: S311 - no secret

@@ -1,0 +1,192 @@
+"""What a Redis can and keeps: its settings, its mode and the rights of its user. The one place that judges them.
+
+Each role asks at its start, and the web tier when a person asks. INFO tells all settings but `appendfsync`, and every
+role may call it; CONFIG also tells passwords, so roles may not. Rights are tried: nobody may ask what it may do.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from redis.exceptions import RedisError, ResponseError
+
+from tasks.errors import WrongRedis
+from tasks.ledger.redis_keys import CHANGED_CHANNEL
+from worker_config.redis_connection import OLDEST_VERSION, RedisAck
+
+_CLOCK_S = 1.0
+_VERSION = re.compile(r"(\d+)\.(\d+)")
+_SET = "in the file with Redis's settings, and at once with `redis-cli CONFIG SET"
+_BRPOP_S = 0.01
+LOST = (
+    "Redis has lost its data: somebody emptied it, or it started without its file. What was accepted before is gone. "
+    "The empty Redis belongs to this version now, and work goes on"
+)
+"""For the log of whoever sees first that a Redis in use is empty."""
+
+Command = tuple[str | int | float, ...]
+
+
+def questions(bells: str = "") -> list[Command]:
+    """What tells all of these facts, in one round trip, and does no harm; `bells`: for who hears those of this queue.
+
+    A bell is popped from several lists at once, as kombu does it, which no server in cluster mode takes.
+    """
+    popped = ("BRPOP", f"{bells}.none", f"{bells}.nothing", _BRPOP_S)
+    tried: list[Command] = [("EVAL", "return 1", 0), ("PUBLISH", CHANGED_CHANNEL, ""), *([popped] if bells else [])]
+    return [("TIME",), ("INFO",), ("CONFIG GET", "appendfsync"), *tried]
+
+
+def facts_from(replies: Sequence[Any], asked_at: float) -> "RedisFacts":
+    """The facts that the replies to `questions` tell. `asked_at`: the time by the clock of this host.
+
+    Raises:
+        RedisError: something that every role needs is refused.
+    """
+    clock, info, config, *tried = replies
+    for reply in (clock, info, config, *tried):
+        # What this user may not ask, or a hosted service does not have, is left out.
+        asked = reply is info or reply is config
+        if isinstance(reply, RedisError) and not (asked and isinstance(reply, ResponseError)):
+            raise reply
+    seconds, microseconds = clock
+    return RedisFacts(
+        {} if isinstance(info, ResponseError) else info,
+        appendfsync=None if isinstance(config, ResponseError) else config.get("appendfsync"),
+        ahead_s=seconds + microseconds / 1e6 - asked_at,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One fact of a Redis, judged.
+
+    Attributes:
+        value: as Redis has it; None: it does not tell.
+        fine: False: accepted work may be lost, or Redis cannot serve.
+        detail: what the value means.
+        advice: what to do; "" when there is nothing to do.
+        serves: False: no role may start on it.
+    """
+
+    name: str
+    value: str | None
+    fine: bool
+    detail: str
+    advice: str = ""
+    serves: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class RedisFacts:
+    """What a Redis says of itself.
+
+    Attributes:
+        info: its answer to INFO.
+        appendfsync: None: it does not tell.
+        ahead_s: by how much its clock is ahead of the one of this host.
+    """
+
+    info: Mapping[str, Any]
+    appendfsync: str | None = None
+    ahead_s: float = 0.0
+
+    def require_usable(self) -> list[str]:
+        """One warning for each setting with which accepted work can be lost.
+
+        Hosted services refuse to tell their settings; there is no warning then.
+
+        Raises:
+            WrongRedis: it would lose accepted work by itself, or cannot serve, whatever its user may do.
+        """
+        bad = [check for check in (self._version(), self._mode(), *self._settings()) if not check.fine]
+        said = [f"Redis has {check.name} {check.detail}; {check.advice} (docs/operations.md)." for check in bad]
+        for check, sentence in zip(bad, said, strict=True):
+            if not check.serves:
+                raise WrongRedis(sentence)
+        return said
+
+    def checks(self, ack: RedisAck) -> Iterator[Check]:
+        """All of them. `ack`: whose confirmation an answer waits for."""
+        yield self._version()
+        yield self._mode()
+        yield from self._settings()
+        yield self._appendfsync()
+        yield self._replicas(ack)
+        yield self._clock()
+
+    def _version(self) -> Check:
+        name = "valkey" if "valkey_version" in self.info else "redis"
+        version = self.info.get(f"{name}_version")
+        found = _VERSION.match(str(version))
+        if found is None:
+            return _untold("version", "6.2 or newer")
+        if (int(found[1]), int(found[2])) >= OLDEST_VERSION:
+            return Check("version", f"{name} {version}", True, f"{name} {version}")
+        detail = f"{name} {version} lacks commands"
+        return Check("version", f"{name} {version}", False, detail, "use 6.2 or newer", serves=False)
+
+    def _mode(self) -> Check:
+        mode = self.info.get("redis_mode")
+        if mode is None:
+            return _untold("mode", "standalone")
+        if mode != "cluster":
+            return Check("mode", mode, True, mode)
+        advice = "use one without: cluster-enabled no"
+        return Check("mode", mode, False, "cluster: no script may use all keys", advice, serves=False)
+
+    def _settings(self) -> Iterator[Check]:
+        """Those with which Redis keeps what it has confirmed."""
+        aof = {0: "no", 1: "yes"}.get(self.info.get("aof_enabled", -1))
+        yield self._setting("appendonly", aof, "yes", "accepted tasks are lost when Redis dies")
+        policy, most = self.info.get("maxmemory_policy"), self.info.get("maxmemory")
+        evicts = self._setting("maxmemory-policy", policy, "noeviction", "a full Redis throws accepted tasks away")
+        yield replace(evicts, serves=evicts.fine or not most)  # without a limit it is never full
+
+    @staticmethod
+    def _setting(name: str, value: str | None, wanted: str, otherwise: str) -> Check:
+        if value is None:
+            return _untold(name, wanted)
+        if value == wanted:
+            return Check(name, value, True, value)
+        return Check(name, value, False, f"{value}: {otherwise}", f"set it to {wanted} {_SET} {name} {wanted}`")
+
+    def _appendfsync(self) -> Check:
+        if self.appendfsync != "everysec":
+            return self._setting(
+                "appendfsync", self.appendfsync, "always", "accepted tasks are lost when the machine of Redis dies"
+            )
+        detail = "everysec: the last second is lost when the machine of Redis dies"
+        return Check(
+            "appendfsync", "everysec", True, detail, f"to lose nothing, set it to always {_SET} appendfsync always`"
+        )
+
+    def _replicas(self, ack: RedisAck) -> Check:
+        if "connected_slaves" not in self.info:
+            return _untold("replicas", "1 or more" if ack == "replica" else "any number")
+        # One that is still copying is connected too, and confirms nothing.
+        states = (self.info.get(f"slave{n}", {}) for n in range(self.info["connected_slaves"]))
+        count = sum(state.get("state") == "online" for state in states)
+        detail = f"{count} follow{'s' if count == 1 else ''}"
+        if ack == "local":
+            return Check("replicas", str(count), True, f"{detail}, no answer waits for one (EMBEDQ_REDIS_ACK=local)")
+        if count == 0:
+            advice = "start a replica, or set EMBEDQ_REDIS_ACK=local for all roles"
+            return Check(
+                "replicas", "0", False, f"{detail}: all that would be promised gets 503 not_replicated", advice
+            )
+        advice = "run two, so that one may be away" if count == 1 else ""
+        return Check("replicas", str(count), True, f"{detail}, answers wait for one (EMBEDQ_REDIS_ACK=replica)", advice)
+
+    def _clock(self) -> Check:
+        side = "ahead of" if self.ahead_s > 0 else "behind"
+        detail = f"{abs(self.ahead_s):.1f} s {side} the API's"
+        fine = abs(self.ahead_s) < _CLOCK_S
+        return Check(
+            "clock", f"{self.ahead_s:.1f}", fine, detail, "" if fine else "synchronise both clocks (chrony, NTP)"
+        )
+
+
+def _untold(name: str, wanted: str) -> Check:
+    return Check(name, None, True, "Redis does not tell it to this user", f"see for yourself that it is {wanted}")

@@ -1,0 +1,93 @@
+"""The data model: the one place that names keys.
+
+`R` is the root (`eq`), `Q` is `R:q:{queue}`, `{queue}` the served name of a model or `DOCUMENTS`. Scripts build these
+names too. All keys live in one Redis instance (derived keys rule Redis Cluster out). "packed" is MessagePack
+(tasks.ledger.packed); `embedq debug` shows what is packed.
+
+Nothing has a TTL but where it is said: `R:due` says when something ends, and WATCH removes it with all that counts it.
+So what counts is exact at every moment.
+
+Of a task:
+
+    R:task:{id}          hash    `s`: its record, packed; `m`: the client's metadata, JSON; `u{piece}`: "first items
+                                 cost deaths offset bytes token" of one that is not done, "-" for no token; `d{piece}`:
+                                 its payload; `v{first}+{items}`: an outcome; `x{first}`: JSON of its errors and
+                                 truncations. A part of piece 3 is 3a, 3b, …, and has the payload of 3, from `offset`
+                                 on
+    R:due                zset    "kind:id" -> the next moment at which something must happen: deadline of an open task,
+                                 end of life of an ended one, or of a record
+    R:alias:{owner}:{name}  string  "id digest": a repetition of a request finds its task (or, with "kind:" in the name,
+                                 its record). Of a task that somebody waits for it has a TTL
+
+Of a queue:
+
+    Q:{lane}             zset    task -> tag: those with pieces that are ready, the lowest tag is next
+    Q:claims             hash    token -> "task piece task piece …", never changed
+    Q:leases             zset    token -> deadline
+    Q:state              string  packed numbers: work and open tasks of each lane, their owners, virtual times, bytes,
+                                 memory as last seen, speed, bell, the model that it serves (shared/sums.lua)
+    Q:counts             hash    name -> total since the data began, for metrics
+    Q:lingering          zset    stream (worker/number) -> until: those that wait for work, blocked
+    Q:workers            zset    worker -> until: workers that beat
+    Q:entries            hash    worker -> JSON `heartbeat.Worker`, "{worker} rate" -> its speed
+    Q:loading            hash    worker -> JSON `heartbeat.LoadingWorker`, with the moment until which it holds
+
+Of an owner:
+
+    R:owner:{id}         string  packed numbers: the one account (shared/owner_account.lua). Gone when all is 0
+
+Of all:
+
+    R:schema             string  version of this data model
+    R:storage            string  id of the storage whose contents this Redis knows (tasks.records.storage_identity)
+    R:models             hash    served name -> JSON `Model`, for each that a worker has served
+    R:references         hash    revision of a model -> its vectors of a few texts, little-endian float32
+    R:memory             string  packed numbers: memory as last seen by WATCH
+    R:{kind}:{id}        hash    a record (tasks.records.store)
+    R:index:{kind}:{owner}  zset ids of an owner's records, tasks too, all with score 0: in the order of time
+    R:open:{kind}        set     records that have not ended
+    R:changes            hash    kind -> number that grows with each change of a record of this kind
+
+Channels (no keys): `R:changed`, `R:steps`, `R:answers:{process}`, `Q:wake:{stream}` (tasks.ledger.notifications);
+`R:promise`: to nobody (tasks.ledger.replicas).
+"""
+
+SCHEMA_VERSION = 6
+ROOT = "eq"
+ANONYMOUS = "anonymous"
+"""The name of callers without an API key, and their first owner (tasks.records.api_keys.anonymous_owner)."""
+
+DOCUMENTS = "@documents"
+"""The queue of work that needs no model. No served name begins with an "@" (settings), and only models are in
+R:models."""
+
+SCHEMA = f"{ROOT}:schema"
+MODELS = f"{ROOT}:models"
+REFERENCES = f"{ROOT}:references"
+CHANGED_CHANNEL = f"{ROOT}:changed"
+STEPS_CHANNEL = f"{ROOT}:steps"
+
+
+def queue_key(queue: str, part: str) -> str:
+    """`Q:{part}` of the table above."""
+    return f"{ROOT}:q:{queue}:{part}"
+
+
+def task_key(task_id: str) -> str:
+    """The hash of a task."""
+    return f"{ROOT}:task:{task_id}"
+
+
+def owner_key(owner: str) -> str:
+    """The account of an owner."""
+    return f"{ROOT}:owner:{owner}"
+
+
+def answers_channel(process: str) -> str:
+    """The channel of the results for which a process waits."""
+    return f"{ROOT}:answers:{process}"
+
+
+def wake_channel(queue: str, stream: str) -> str:
+    """The channel on which a lingering stream is woken."""
+    return queue_key(queue, f"wake:{stream}")

@@ -1,0 +1,167 @@
+"""Tasks come in: `lua/submit.lua`, and the errors of its refusals."""
+
+import math
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tasks.errors import BacklogFull, Refused, StorageFull, Unauthenticated
+from tasks.item import DEFAULT_RATE
+from tasks.ledger.rate_limit import key_refusal
+from tasks.ledger.scripts import Argument, Operation
+from tasks.ledger.task import NewTask
+
+MAX_RETRY_AFTER_S = 120
+"""Above this openai-python gives up at once instead of waiting."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRoom:
+    """What a key may still bring in one task, by the limit that leaves least.
+
+    Attributes:
+        limit: the number of this limit, in estimated tokens.
+        left: estimated tokens.
+        reset_s: seconds until all of it is left, if nothing comes.
+    """
+
+    limit: int
+    left: int
+    reset_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class SubmitReply:
+    """What SUBMIT did.
+
+    Attributes:
+        task_id: the stored task, or the earlier one that this call joined.
+        joined: an earlier task was found under the alias.
+        bells_due: queues to which the caller must send one bell message each.
+        room: what the owner's key may still bring; None: it has no limit.
+    """
+
+    task_id: str
+    joined: bool
+    bells_due: Sequence[str]
+    room: KeyRoom | None = None
+
+
+def submit(task: NewTask) -> Operation[SubmitReply]:
+    """Stores a task, or finds the one that its alias names.
+
+    Raises:
+        ValueError: there are no pieces.
+
+    Raises on reading:
+        BacklogFull: as much work as may wait would be done before this; with the seconds after which there is room.
+        StorageFull: Redis is above the allowed share of its memory, or the owner above its own; likewise.
+        TooMany: a limit of the owner's key; likewise, or not to be repeated because it never fits.
+        Refused: the alias belongs to a task with another digest.
+        Unauthenticated: the owner's key was revoked meanwhile.
+    """
+    return Operation(
+        _submitted,
+        "submit",
+        task.queue,
+        _limits(task),
+        gathers=_task_arguments(task),
+        # A caller that waits on its connection is promised nothing: the answer is all it wants.
+        promised=task.listed,
+    )
+
+
+def submit_parts(tasks: Sequence[NewTask]) -> Operation[Sequence[str]]:
+    """Stores tasks of accepted work (`NewTask.part`), those that are not there yet; queues that are due a bell.
+
+    Tasks of a purged owner are left out: nothing follows what it has left.
+
+    Raises:
+        ValueError: no tasks, one that is not a part, or one without pieces.
+    """
+    if not tasks or not all(task.part for task in tasks):
+        raise ValueError("only parts of accepted work are stored without being judged")
+
+    def read(reply: list[Any]) -> Sequence[str]:
+        return tuple(name.decode() for name in reply[len(tasks) :])
+
+    arguments = (argument for task in tasks for argument in _task_arguments(task))
+    return Operation(read, "submit", "", (*_limits(tasks[0]), *arguments))
+
+
+def _limits(task: NewTask) -> tuple[Argument, ...]:
+    """Of all tasks of one call."""
+    return (DEFAULT_RATE, task.admission.max_backlog_bytes, task.admission.owner_share)
+
+
+def _task_arguments(task: NewTask) -> tuple[Argument, ...]:
+    """One task, as `lua/submit.lua` reads it: how many arguments, then by position, then those of its pieces."""
+    if not task.pieces:
+        raise ValueError(f"{task.task_id} has no pieces: it would never end")
+    limits, alias = task.admission, task.alias
+    own: list[Argument] = [
+        task.task_id,
+        task.queue,
+        str(task.lane),
+        task.owner,
+        task.deadline_in_ms or 0,
+        task.ttl_ms,
+        task.options.to_text(),
+        task.metadata,
+        alias.name if alias else "",
+        alias.digest if alias else "",
+        int(bool(alias and alias.join)),
+        int(task.listed),
+        int(task.wakes_steps),
+        task.trace,
+        task.answer_to,
+        limits.vector_bytes,
+        limits.max_backlog_s,
+        limits.max_memory_percent,
+        *("" if most is None else most for most in (limits.tokens_per_minute, limits.queued_tokens, limits.open_jobs)),
+        int(task.part),
+    ]
+    for piece in task.pieces:
+        own += (piece.items, piece.cost, piece.payload)
+    return (len(own), *own)
+
+
+def _submitted(reply: list[Any]) -> SubmitReply:
+    (outcome, *told), *bells = reply
+    if outcome == b"full":
+        raise backlog_full(float(told[0]), float(told[1]))
+    if outcome in {b"memory", b"share"}:
+        wait_s = _retry_after(float(told[0]))
+        what = "The queue's memory is full" if outcome == b"memory" else "Your share of the queue's memory is full"
+        message = f"{what}; try again in {wait_s} s, or delete results that you have read. Nothing was stored."
+        raise StorageFull(message, retry_after_s=wait_s)
+    if outcome == b"conflict":
+        raise Refused(
+            "idempotency_key_reused",
+            "This Idempotency-Key was used with another body. Use a new key for a new request.",
+        )
+    if outcome == b"key":
+        raise key_refusal(told)
+    if outcome == b"revoked":
+        raise Unauthenticated("This API key was revoked. Use another one.")
+    task_id, *limited = told
+    room = KeyRoom(int(limited[0][0]), int(limited[0][1]), float(limited[0][2])) if limited else None
+    return SubmitReply(task_id.decode(), outcome == b"joined", tuple(name.decode() for name in bells), room)
+
+
+def _retry_after(seconds: float) -> int:
+    """Up to a quarter longer, so that those who are refused together do not come back together."""
+    wait_s = max(1, min(MAX_RETRY_AFTER_S * 4 // 5, math.ceil(seconds)))
+    return wait_s + random.randint(0, wait_s // 4)  # noqa: S311 - no secret
+
+
+def backlog_full(wait_s: float, before_s: float) -> BacklogFull:
+    """The error for a task that there is room for after `wait_s`. So much work would be done before it now."""
+    told_s = _retry_after(wait_s)
+    return BacklogFull(
+        f"About {before_s:.0f} s of work would be done before this; try again in {told_s} s. Nothing was stored.",
+        retry_after_s=told_s,
+        wait_s=wait_s,
+        before_s=before_s,
+    )

@@ -1,0 +1,144 @@
+"""Roles and a Redis on which they cannot run: exit 78 or 503 with one sentence, and work as soon as it is mended."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from stack.testing import ApiProcess, Process, RedisServer, Roles, free_port, wait_until
+from tasks.ledger import SCHEMA_VERSION, Ledger
+from tests.ledger_client import LedgerClient
+from worker_config.settings import CONFIGURATION_EXIT_CODE
+
+STREAMS = 2
+"""Of a worker; each says it once."""
+SECRET = "s3cret"
+
+
+@pytest.fixture
+def secret_roles(private_redis: RedisServer, tmp_path: Path) -> Iterator[Roles]:
+    """Roles that log in as a user who may do nothing yet."""
+    with private_redis.client() as client:
+        client.execute_command("ACL SETUSER", "app", "on", f">{SECRET}")
+    with Roles(tmp_path, private_redis.url.replace("//", f"//app:{SECRET}@")) as roles:
+        yield roles
+        assert [process.name for process in roles.processes if SECRET in process.log()] == []
+
+
+def grant(server: RedisServer, *rights: str) -> None:
+    with server.client() as client:
+        client.execute_command("ACL SETUSER", "app", "~*", *rights)
+
+
+def launched(roles: Roles) -> list[Process]:
+    """The three roles, started and not waited for."""
+    processes = [
+        roles.api(start=False),
+        roles.worker(start=False),
+        roles.worker(start=False, module="tasks.documents_worker"),
+    ]
+    for process in processes:
+        process.launch()
+    return processes
+
+
+@pytest.mark.parametrize(
+    ("options", "database", "sentence"),
+    [
+        (("--rename-command", "PUBLISH", ""), 0, "does not know the command PUBLISH"),
+        (("--maxmemory-policy", "allkeys-lru"), 0, "CONFIG SET maxmemory-policy noeviction"),
+        ((), 99, "has no database of this number"),
+    ],
+)
+def test_a_redis_that_no_wait_mends_is_said_and_exits_78(
+    tmp_path: Path, options: tuple[str, ...], database: int, sentence: str
+) -> None:
+    server = RedisServer(tmp_path / "redis", options=options).start()
+    try:
+        with Roles(tmp_path, server.url.removesuffix("0") + str(database)) as roles:
+            for process in launched(roles):
+                assert process.wait() == CONFIGURATION_EXIT_CODE, process.log()
+                assert sentence in process.log()
+                assert "Traceback" not in process.log()
+    finally:
+        server.stop()
+
+
+def test_a_right_that_is_missing_is_said_by_all_and_granted_without_a_restart(
+    private_redis: RedisServer, secret_roles: Roles
+) -> None:
+    """As Redis 7 makes a user: all keys and commands, and no channels."""
+    grant(private_redis, "+@all", "resetchannels")
+    api, *workers = launched(secret_roles)
+    assert isinstance(api, ApiProcess)
+    wait_until(lambda: all("&eq:*" in process.log() for process in (api, *workers)), message="all say what is missing")
+    with api.client() as client:
+        wait_until(lambda: answers(client), message="an API that serves")
+        ready = client.get("/health/ready")
+        refused = client.post("/v1/embeddings", json={"input": "a"})
+        assert (ready.status_code, ready.json()["error"]["param"]) == (503, "redis"), ready.text
+        assert (refused.status_code, refused.json()["error"]["code"]) == (503, "redis_unavailable"), refused.text
+        assert "&eq:*" in ready.json()["detail"]
+        assert "&eq:*" in refused.json()["detail"]
+        grant(private_redis, "&*")
+        api.wait_ready()
+        assert client.post("/v1/embeddings", json={"input": "a"}).status_code == 200
+
+
+def answers(client: httpx.Client) -> bool:
+    try:
+        return client.get("/health/live").status_code == 200
+    except httpx.TransportError:
+        return False
+
+
+def test_a_redis_that_is_emptied_is_claimed_again_and_said(private_redis: RedisServer, private_roles: Roles) -> None:
+    worker, api = private_roles.worker(heartbeat_s=0.2), private_roles.api()
+    api.wait_ready()
+    with private_redis.client() as connection:
+        connection.flushall()
+        wait_until(lambda: connection.get("eq:schema") == b"%d" % SCHEMA_VERSION, message="a claimed Redis")
+        said = wait_until(
+            lambda: [line for role in (worker, api) for line in role.log().splitlines() if "lost its data" in line],
+            message="the loss is said",
+        )
+    assert len(said) == 1
+    with api.client() as client:
+        wait_until(lambda: client.post("/v1/embeddings", json={"input": "a"}).status_code == 200)
+
+
+def test_a_redis_that_another_version_has_taken_meanwhile_exits_78(
+    private_redis: RedisServer, private_roles: Roles
+) -> None:
+    roles = [private_roles.worker(heartbeat_s=0.2), private_roles.documents(heartbeat_s=0.2), private_roles.api()]
+    with private_redis.client() as connection:
+        connection.set("eq:schema", 999)
+        for role in roles:
+            assert role.wait() == CONFIGURATION_EXIT_CODE, role.log()
+            assert "schema 999" in role.log()
+        connection.delete("eq:schema")
+
+
+def test_a_worker_that_may_no_longer_subscribe_says_which_right_it_lacks(
+    private_redis: RedisServer, secret_roles: Roles
+) -> None:
+    grant(private_redis, "+@all", "&*")
+    worker = secret_roles.worker(heartbeat_s=0.2)
+    with private_redis.client() as connection:
+        connection.execute_command("ACL SETUSER", "app", "-subscribe")
+        connection.client_kill_filter(_type="pubsub")
+        client = LedgerClient(Ledger(connection))
+        client.submit(["a"])
+        wait_until(lambda: "the command SUBSCRIBE (NOPERM)" in worker.log(), message="what it lacks")
+        connection.execute_command("ACL SETUSER", "app", "+subscribe")
+        client.completed(client.submit(["b"]))
+    assert worker.log().count("slice ended early") <= STREAMS
+
+
+def test_a_worker_without_redis_says_why_once(tmp_path: Path) -> None:
+    with Roles(tmp_path, f"redis://:{SECRET}@127.0.0.1:{free_port()}/0") as roles:
+        worker = roles.worker(start=False)
+        worker.launch()
+        wait_until(lambda: worker.log().count("Redis refuses connections") == 2, message="parent and child say why")
+    assert SECRET not in worker.log()

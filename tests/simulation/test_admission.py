@@ -1,0 +1,191 @@
+"""Who is let in, who is refused, and when he is told to come back."""
+
+from typing import Any
+
+from tests.simulation.building import drain, sized, written
+from tests.simulation.thin_client import MODEL, RATE, STAMP, Ledger, NewTask
+
+
+def test_who_is_refused_by_the_backlog_is_let_in_at_the_told_second(ledger: Ledger) -> None:
+    ledger.set_sums(f"q:{MODEL}:state", rate=1000, serves=STAMP)
+    number = refused = 0
+
+    def bring(owner: str) -> list[Any]:
+        return ledger.bring(NewTask(f"{owner}{number}", owner=owner, pieces=sized(100), max_backlog_s=5))
+
+    for owner in "ab":
+        while bring(owner)[0] == b"ok":
+            number += 1
+    assert 70 <= number <= 80  # a had the lane for itself and took 50; b gets its own half of 50
+    for _ in range(30):
+        number += 1
+        reply = bring("a")
+        if reply[0] == b"full":
+            refused += 1
+            drain(ledger, 1, max(100, int(float(reply[1]) * 1000)))  # so much work is done meanwhile
+            assert bring("a")[0] == b"ok"
+    assert refused > 9
+
+
+def test_an_owner_with_nothing_queued_may_bring_any_one_task(ledger: Ledger) -> None:
+    assert ledger.bring(NewTask("c1", owner="c", pieces=sized(10**6), max_backlog_s=5))[0] == b"ok"
+    assert ledger.bring(NewTask("c2", owner="c", pieces=sized(10**6), max_backlog_s=5))[0] == b"full"
+    assert ledger.bring(NewTask("d", owner="d", pieces=sized(3), max_backlog_s=5))[0] == b"ok"
+
+
+def test_a_lane_that_is_twice_full_takes_no_large_task_from_who_has_his_share(ledger: Ledger) -> None:
+    how: dict[str, Any] = {"max_backlog_s": 5}
+    for owner in "ab":
+        ledger.submit(NewTask(owner, owner=owner, pieces=sized(12 * RATE), **how))
+    assert ledger.bring(NewTask("a2", owner="a", pieces=sized(RATE + 1), **how))[0] == b"full"
+    assert ledger.bring(NewTask("a3", owner="a", pieces=sized(RATE), **how))[0] == b"ok"
+
+
+def test_a_refusal_says_how_much_work_is_before_it(ledger: Ledger) -> None:
+    ledger.submit(NewTask("a", pieces=sized(4 * RATE)))
+    kind, wait_s, before_s = ledger.bring(NewTask("b", pieces=sized(2 * RATE), max_backlog_s=3))
+    assert (kind, float(wait_s), float(before_s)) == (b"full", 2.0, 2.0)
+
+
+def test_work_that_nobody_waits_for_keeps_nobody_out(ledger: Ledger) -> None:
+    ledger.submit(NewTask("gone", pieces=sized(20 * RATE), deadline_in_ms=30_000))
+    refused = NewTask("next", pieces=sized(RATE), max_backlog_s=1)
+    assert ledger.bring(refused)[0] == b"full"
+    ledger.want("gone", 10_000, gone=True)
+    assert ledger.bring(refused)[0] == b"ok"
+
+
+def test_owners_share_the_bytes_of_the_backlog(ledger: Ledger) -> None:
+    number = {"a": 0, "b": 0}
+
+    def bring(owner: str, size: int) -> list[Any]:
+        task = NewTask(f"{owner}{size}.{number.get(owner)}", owner=owner, pieces=[(1, 10, b"x" * size)])
+        return ledger.bring(task, max_bytes=10_000_000, share=4)
+
+    for owner in number:
+        while bring(owner, 100_000)[0] == b"ok":
+            number[owner] += 1
+    assert 70 <= number["a"] <= 82
+    assert number["b"] >= 12
+    assert bring("c", 1000)[0] == b"ok"
+
+
+def test_bytes_that_are_full_without_shares_have_a_time(ledger: Ledger) -> None:
+    ledger.submit(NewTask("a", pieces=[(1, 4 * RATE, b"x" * 900)]), max_bytes=1000)
+    reply = ledger.bring(NewTask("b", pieces=[(1, 10, b"x" * 550)]), max_bytes=1000)
+    assert [reply[0], *map(float, reply[1:])] == [b"full", 2.0, 4.0]  # half of what waits must go
+
+
+def test_memory_that_is_full_is_told_with_the_next_end_of_results(ledger: Ledger) -> None:
+    ledger.submit(NewTask("a", ttl_ms=30_000, vector_bytes=100_000))
+    ledger.finish(ledger.claim("w/0", "w/0/1"), b"v" * 100_000)
+    used = {"rate": RATE, "serves": STAMP, "limit": 1000_000, "used": 780_000}
+    ledger.set_sums(f"q:{MODEL}:state", **used)
+    kind, wait_s = ledger.bring(NewTask("b", vector_bytes=50_000))
+    assert (kind, float(wait_s)) == (b"memory", 30.0)
+    ledger.set_sums(f"q:{MODEL}:state", **used | {"used": 400_000})
+    assert ledger.bring(NewTask("c", vector_bytes=50_000))[0] == b"ok"
+    ledger.set_sums(f"q:{MODEL}:state", **used)
+    kind, wait_s = ledger.bring(NewTask("d", vector_bytes=500_000))
+    assert (kind, float(wait_s)) == (b"memory", 1e6)  # no time is known
+
+
+def test_vectors_that_are_to_come_need_room(ledger: Ledger) -> None:
+    ledger.set_sums(f"q:{MODEL}:state", rate=RATE, serves=STAMP, limit=1000_000, used=0)
+    assert ledger.bring(NewTask("a", vector_bytes=700_000))[0] == b"ok"
+    assert ledger.bring(NewTask("b", vector_bytes=200_000))[0] == b"memory"
+    ledger.finish(ledger.claim("w/0", "w/0/1"))
+    assert ledger.bring(NewTask("b", vector_bytes=200_000))[0] == b"ok"
+
+
+def test_an_owner_who_fills_the_memory_shuts_nobody_out(ledger: Ledger) -> None:
+    ledger.set_sums(f"q:{MODEL}:state", rate=RATE, serves=STAMP, limit=1000_000, used=0)
+    number = 0
+    while ledger.bring(NewTask(f"a{number}", owner="a", vector_bytes=10_000), share=4)[0] == b"ok":
+        number += 1
+    assert ledger.bring(NewTask("a", owner="a", vector_bytes=10_000), share=4)[0] == b"share"
+    assert ledger.bring(NewTask("b", owner="b", vector_bytes=10_000), share=4)[0] == b"ok"
+
+
+def test_tokens_of_a_minute(ledger: Ledger) -> None:
+    replies = [ledger.bring(NewTask(f"t{n}", pieces=sized(40), tokens_per_minute=100)) for n in range(3)]
+    assert replies[:2] == [[b"ok", b"t0", [100, 60, b"24"]], [b"ok", b"t1", [100, 20, b"48"]]]
+    assert replies[2][:4] == [b"key", b"tokens_per_minute", 100, 40]
+    ledger.advance(int(float(replies[2][4]) * 1000) + 1)
+    assert ledger.bring(NewTask("t9", pieces=sized(40), tokens_per_minute=100))[0] == b"ok"
+    assert ledger.bring(NewTask("t10", pieces=sized(101), tokens_per_minute=100))[4] == b"-1"  # never
+    ledger.advance(-600_000)
+    wait_s = float(ledger.bring(NewTask("t11", pieces=sized(40), tokens_per_minute=100))[4])
+    assert wait_s <= 60  # a clock that went back locks nobody out
+
+
+def test_a_minute_of_silence_saves_up_no_more_than_a_minute(ledger: Ledger) -> None:
+    ledger.bring(NewTask("a", pieces=sized(40), tokens_per_minute=100))
+    ledger.advance(600_000)
+    replies = [ledger.bring(NewTask(f"t{n}", pieces=sized(50), tokens_per_minute=100))[0] for n in range(3)]
+    assert replies == [b"ok", b"ok", b"key"]
+
+
+def test_a_refused_task_takes_no_tokens(ledger: Ledger) -> None:
+    ledger.submit(NewTask("full", pieces=sized(10 * RATE)))
+    for n in range(3):
+        task = NewTask(f"t{n}", pieces=sized(100), tokens_per_minute=100, max_backlog_s=0.001)
+        assert ledger.bring(task)[0] == b"full"
+    assert ledger.bring(NewTask("t", pieces=sized(100), tokens_per_minute=100))[0] == b"ok"
+
+
+def test_queued_tokens_and_open_jobs(ledger: Ledger) -> None:
+    def queued(name: str, cost: int) -> list[Any]:
+        return ledger.bring(NewTask(name, owner="p", pieces=sized(cost), queued_tokens=60))
+
+    assert queued("q", 40) == [b"ok", b"q", [60, 20, b"0.01"]]
+    kind, limit, most, has, wait_s = queued("q2", 40)
+    assert (kind, limit, most, has, float(wait_s)) == (b"key", b"queued_tokens", 60, 40, 20 / RATE)
+    assert queued("q3", 61)[4] == b"-1"
+    drain(ledger, 1, 100)
+    assert queued("q4", 60)[0] == b"ok"
+
+    def job(name: str, *, listed: bool = True) -> list[Any]:
+        return ledger.bring(NewTask(name, owner="z", listed=listed, open_jobs=1, pieces=sized(RATE)))
+
+    assert job("j")[0] == b"ok"
+    assert job("j2")[:4] == [b"key", b"open_jobs", 1, 1]
+    assert job("j3", listed=False)[0] == b"ok"
+    ledger.cancel("j")
+    assert job("j4")[0] == b"ok"
+
+
+def test_what_of_the_limits_is_tighter_is_told(ledger: Ledger) -> None:
+    both = NewTask("a", pieces=sized(10), tokens_per_minute=100, queued_tokens=50)
+    assert ledger.bring(both)[2] == [50, 40, b"0.0025"]
+
+
+def test_tasks_of_one_call_count_for_those_behind_them(ledger: Ledger) -> None:
+    both = [NewTask(name, pieces=sized(40), tokens_per_minute=60) for name in "ab"]
+    assert [reply[0] for reply in ledger.submit(*both)[0]] == [b"ok", b"key"]
+
+
+def test_requests_of_a_second(ledger: Ledger) -> None:
+    assert [ledger.call("rate_limit", "o", 2) for _ in range(3)] == [[0, 1, 500], [0, 0, 1000], [500, 0, 1000]]
+    ledger.advance(500)
+    assert ledger.call("rate_limit", "o", 2) == [0, 0, 1000]
+    assert ledger.call("rate_limit", "p", 0.5) == [0, 0, 2000]
+
+
+def test_a_refusal_writes_nothing(ledger: Ledger) -> None:
+    ledger.submit(NewTask("q", pieces=sized(RATE)))
+    assert not written(ledger, lambda: ledger.submit(NewTask("r", pieces=sized(10**9), max_backlog_s=1)))
+
+
+def test_a_part_of_accepted_work_is_let_in_whatever_is_full(ledger: Ledger) -> None:
+    ledger.submit(NewTask("q", pieces=sized(100 * RATE)))
+    limits: dict[str, Any] = {"max_backlog_s": 0.001, "tokens_per_minute": 1, "queued_tokens": 1, "open_jobs": 0}
+    refused, part = (NewTask(name, listed=True, pieces=sized(9), part=name == "p", **limits) for name in "rp")
+    assert ledger.submit(refused, part, refused)[0] == [
+        [b"key", b"tokens_per_minute", 1, 9, b"-1"],
+        [b"ok", b"p"],
+        [b"key", b"tokens_per_minute", 1, 9, b"-1"],
+    ]
+    assert ledger.known("p").state == "queued"
+    assert ledger.submit(part)[0] == [[b"ok", b"p"]]
+    assert ledger.account("o")["jobs"] == 1

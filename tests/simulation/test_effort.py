@@ -1,0 +1,115 @@
+"""What a call costs Redis: few commands, which do not grow with what waits."""
+
+from collections.abc import Callable
+
+from tests.simulation.building import drain, sized, tasks
+from tests.simulation.listening import listening
+from tests.simulation.thin_client import Ledger, NewTask
+
+OF_LONE_QUERY = 49
+OF_CROWD = 14
+QUEUED_BYTES = 1500
+
+
+def commands(ledger: Ledger, call: Callable[[], object]) -> int:
+    """How many Redis ran, those inside of scripts too."""
+    ledger.redis.config_resetstat()
+    call()
+    return sum(of["calls"] for name, of in ledger.redis.info("commandstats").items() if "config" not in name)
+
+
+def query(number: int) -> NewTask:
+    """What somebody waits for: it may be joined, ends with its caller's patience, and its vector needs room."""
+    digest = f"{number:032x}"
+    return NewTask(
+        f"q{number}",
+        alias=digest,
+        digest=digest,
+        joins=True,
+        deadline_in_ms=20_000,
+        answer_to="p",
+        vector_bytes=1536,
+    )
+
+
+def test_a_lone_query_costs_few_commands(ledger: Ledger) -> None:
+    def served(number: int) -> None:
+        ledger.submit(query(number))
+        claim = ledger.claim("w/0", f"w/0/{number}")
+        assert ledger.finish(claim, stream="w/0", linger_ms=1000).wait_ms
+
+    with listening(ledger.redis, "eq:answers:p", "eq:q:m:wake:w/0"):
+        ledger.claim("w/0", "w/0/first", linger_ms=1000)
+        served(0)
+        assert commands(ledger, lambda: served(1)) <= OF_LONE_QUERY
+
+
+def test_queries_that_are_served_together_share_commands(ledger: Ledger) -> None:
+    def served(first: int) -> None:
+        for n in range(first, first + 64, 8):
+            ledger.submit(*map(query, range(n, n + 8)))
+        for n in range(2):
+            ledger.finish(ledger.claim("w/0", f"w/0/{first}.{n}", budget=10**6, max_pieces=32))
+
+    with listening(ledger.redis, "eq:answers:p"):
+        served(0)
+        assert commands(ledger, lambda: served(100)) <= 64 * OF_CROWD
+
+
+def test_the_work_of_a_script_does_not_grow_with_the_backlog(ledger: Ledger) -> None:
+    owners = 50
+
+    def one_round(name: str) -> list[int]:
+        held = []
+        return [
+            commands(ledger, lambda: ledger.submit(NewTask(name, owner="o0", pieces=sized(10, number=3)))),
+            commands(ledger, lambda: held.append(ledger.claim("w/0", f"w/0/{name}", max_pieces=2))),
+            commands(ledger, lambda: ledger.finish(held[0])),
+            commands(ledger, lambda: ledger.give_back("none")),
+            commands(ledger, lambda: ledger.cancel(name)),
+            commands(ledger, ledger.watch),
+            commands(ledger, lambda: ledger.heartbeat("beat", "w")),
+        ]
+
+    ledger.submit(*[NewTask(f"b{n}", owner=f"o{n % owners}") for n in range(100)])
+    ledger.heartbeat("join", "w")
+    one_round("first")
+    before = one_round("a")
+    for k in range(20):
+        ledger.submit(*[NewTask(f"c{k}.{n}", owner=f"o{n % owners}") for n in range(100)])
+    after = one_round("b")
+    assert all(now <= was + 3 for was, now in zip(before, after, strict=True)), (before, after)
+
+
+def test_figures_do_not_grow_with_the_backlog(ledger: Ledger) -> None:
+    ledger.submit(*tasks("q", 40))
+    ledger.heartbeat("join", "w")
+    before = commands(ledger, lambda: ledger.call("overview"))
+    ledger.submit(*tasks("r", 400))
+    assert commands(ledger, lambda: ledger.call("overview")) <= before
+
+
+def test_a_queued_text_takes_little_memory(ledger: Ledger) -> None:
+    def used() -> int:
+        return int(ledger.redis.info("memory")["used_memory"])
+
+    ledger.submit(*tasks("a", 20))
+    before = used()
+    for k in range(50):
+        ledger.submit(*[NewTask(f"q{k}.{n}", pieces=[(1, 10, b"x" * 60)]) for n in range(20)])
+    assert (used() - before) / 1000 <= QUEUED_BYTES
+
+
+def test_ended_work_frees_its_payload(ledger: Ledger) -> None:
+    ledger.submit(*tasks("q", 20, pieces=[(1, 1, b"x" * 10_000)]))
+    before = int(ledger.redis.info("memory")["used_memory"])
+    drain(ledger, 9, 10**6)
+    assert before - int(ledger.redis.info("memory")["used_memory"]) > 19 * 10_000
+
+
+def test_a_script_writes_each_total_once_however_many_tasks_end(ledger: Ledger) -> None:
+    ledger.submit(*tasks("q", 20))
+    claim = ledger.claim("w/0", "w/0/1")
+    ledger.redis.config_resetstat()
+    ledger.finish(claim)
+    assert ledger.redis.info("commandstats")["cmdstat_hincrby"]["calls"] == 1

@@ -1,0 +1,210 @@
+"""Workers that join, live, load and stop; models that change; figures of queues."""
+
+from typing import Any
+
+from tests.simulation.building import drain, sized, tasks
+from tests.simulation.thin_client import MODEL, Ledger, NewTask
+
+
+def figures(ledger: Ledger, *names: str) -> dict[str, list[Any]]:
+    """Rows of OVERVIEW by queue."""
+    _, *rows = ledger.call("overview", *names)
+    return {name.decode(): row for name, *row in rows}
+
+
+def test_a_worker_lives_until_it_is_silent(ledger: Ledger) -> None:
+    ledger.redis.flushall()
+    assert ledger.heartbeat("join", "w", entry='{"id":"w"}', model='{"id":"m"}', rate=100).accepted
+    ledger.heartbeat("join", "v", entry='{"id":"v"}', rate=50)
+    ledger.advance(8000)
+    ledger.heartbeat("beat", "v", entry='{"id":"v"}', rate=60)
+    assert ledger.state["rate"] == 160
+    assert figures(ledger)["m"][5:8] == [[b'{"id":"w"}', b'{"id":"v"}'], [], 0]
+    ledger.advance(1000)
+    ledger.watch()
+    assert ledger.state["rate"] == 60
+    ledger.advance(9000)
+    assert figures(ledger)["m"][5:8] == [[], [], ledger.now - 1000]
+    ledger.watch()
+    assert ledger.state["rate"] == 60  # the last known one
+    assert figures(ledger)["m"][5:8] == [[], [], ledger.now - 1000]
+    assert ledger.counts["model_loads"] == 2
+
+
+def test_a_worker_that_loads_is_shown_and_does_not_serve(ledger: Ledger) -> None:
+    assert ledger.heartbeat("loading", "w", entry='{"step":1}').accepted
+    assert figures(ledger, MODEL)["m"][5:7] == [[], [b'{"step":1}']]
+    ledger.advance(9000)
+    assert figures(ledger, MODEL)["m"][6] == []
+    ledger.watch()
+    assert not ledger.redis.exists("eq:q:m:loading")
+    ledger.heartbeat("loading", "w", entry="{}")
+    ledger.heartbeat("join", "w", entry="{}")
+    assert figures(ledger)["m"][5:7] == [[b"{}"], []]
+
+
+def test_a_worker_that_stops_gives_back_what_it_holds(ledger: Ledger) -> None:
+    ledger.heartbeat("join", "w")
+    ledger.submit(*tasks("q", 2))
+    ledger.claim("w/0", "w/0/1", max_pieces=1, rang=True)
+    ledger.redis.zadd("eq:q:m:lingering", {"w/1": ledger.now + 5000, "v/1": ledger.now + 5000})
+    ledger.advance(1001)
+    assert ledger.heartbeat("stop", "w").bell == 1
+    assert figures(ledger)["m"][5:8] == [[], [], ledger.now]
+    assert ledger.redis.zcard("eq:q:m:leases") == 0
+    assert not ledger.redis.exists("eq:q:m:lingering")
+    assert drain(ledger, 9, 100, stream="v/0")[0][0] == "q0000"
+    assert ledger.known("q0000")["deaths"] == 0
+
+
+def test_what_a_predecessor_held_is_lost_when_the_next_one_joins(ledger: Ledger) -> None:
+    ledger.heartbeat("join", "w")
+    ledger.submit(*tasks("q", 3))
+    for stream in ("w/0", "w/1", "v/0"):
+        ledger.claim(stream, f"{stream}/1", max_pieces=1)
+    ledger.redis.zadd("eq:q:m:lingering", {"w/1": ledger.now + 5000, "x/1": ledger.now + 5000})
+    beat = ledger.heartbeat("join", "w")
+    assert (beat.bell, beat.leases) == (1, 1)
+    assert [ledger.known(f"q000{n}")["deaths"] for n in range(3)] == [1, 1, 0]
+
+
+def test_a_bell_of_before_is_not_believed_when_a_worker_joins(ledger: Ledger) -> None:
+    for _ in range(6):
+        ledger.submit(NewTask(f"q{ledger.now}"))
+        ledger.advance(40_000)
+    ledger.submit(NewTask("q"))
+    assert ledger.heartbeat("join", "w").bell == 1
+
+
+def test_housekeeping_runs_with_beats_once_a_second(ledger: Ledger) -> None:
+    ledger.heartbeat("join", "w")
+    ledger.submit(NewTask("a", deadline_in_ms=500))
+    ledger.advance(999)
+    assert ledger.heartbeat("beat", "w").ended == 0
+    ledger.advance(1)
+    assert ledger.heartbeat("beat", "w").ended == 1
+    ledger.submit(NewTask("b", deadline_in_ms=500))
+    ledger.advance(500)
+    assert ledger.watch().ended == 1
+
+
+def test_counts_of_workers_are_added_up(ledger: Ledger) -> None:
+    for _ in range(2):
+        ledger.heartbeat("beat", "w", counts={"took_online_2": 3, "forward_passes": 5})
+    assert ledger.counts == {"took_online_2": 6, "forward_passes": 10}
+
+
+def test_another_model_comes_when_nobody_serves_the_one_before(ledger: Ledger) -> None:
+    ledger.heartbeat("join", "w")
+    ledger.submit(NewTask("half", pieces=sized(10, number=2)), NewTask("new"))
+    ledger.finish(ledger.claim("w/0", "w/0/1", max_pieces=1))
+    assert not ledger.heartbeat("join", "v", stamp="g").accepted
+    late = ledger.claim("w/0", "w/0/late", max_pieces=1)
+    assert late.pieces[0].task == "new"
+    ledger.heartbeat("beat", "w", ttl_ms=0)
+    assert not ledger.heartbeat("beat", "v", stamp="g").accepted
+    assert ledger.heartbeat("join", "v", stamp="g").accepted
+    assert ledger.claim("w/0", "w/0/2").changed
+    assert ledger.finish(late).codes == [0]
+    assert not ledger.heartbeat("beat", "w").accepted
+    assert drain(ledger, 9, 100, stream="v/0", stamp="g") == [("new", "o", 10)]
+    half = ledger.known("half")
+    assert (half.state, half["completed"], half["failed"], half.errors) == ("completed", 1, 1, {})
+    assert (half.pieces, half.payloads) == ({}, {})
+    assert ledger.known("new")["deaths"] == 0
+    assert ledger.counts["ended_online_model_changed"] == 1
+    assert ledger.counts["items_online_failed"] == 1
+
+
+def test_the_same_worker_may_come_with_another_model(ledger: Ledger) -> None:
+    ledger.heartbeat("join", "w")
+    ledger.redis.zadd("eq:q:m:lingering", {"w/1": ledger.now + 5000})
+    assert ledger.heartbeat("join", "w", stamp="g", model='{"id":"g"}').accepted
+    assert ledger.redis.hgetall("eq:models") == {b"m": b'{"id":"g"}'}
+    assert not ledger.redis.exists("eq:q:m:lingering")
+
+
+def test_an_emptied_redis_learns_the_model_from_the_first_claim(ledger: Ledger) -> None:
+    ledger.redis.flushall()
+    assert not ledger.claim("w/0", "w/0/1", stamp="g").changed
+    assert ledger.claim("v/0", "v/0/1", stamp="f").changed
+
+
+def test_a_model_that_nobody_served_for_a_week_is_unknown_again(ledger: Ledger) -> None:
+    ledger.heartbeat("join", "w")
+    ledger.submit(NewTask("a"))
+    for days in (3, 5):
+        ledger.advance(days * 86_400_000)
+        ledger.watch()
+    assert ledger.redis.hexists("eq:models", "m")  # work waits for it
+    ledger.cancel("a")
+    ledger.watch()
+    assert not ledger.redis.exists("eq:models", "eq:q:m:state", "eq:q:m:counts")
+
+
+def test_figures_of_a_queue(ledger: Ledger) -> None:
+    ledger.heartbeat("join", "w", model='{"id":"m"}')
+    ledger.submit(NewTask("a"), NewTask("b", lane="bulk"))
+    ledger.advance(500)
+    ledger.submit(NewTask("c"))
+    ledger.claim("w/0", "w/0/1", max_pieces=1)
+    ledger.watch()
+    found = figures(ledger, "other")
+    model, state, counts, leases, oldest, *_ = found["m"]
+    assert (model, leases, oldest, bool(state), counts) == (b'{"id":"m"}', 1, [0, 500], True, [b"model_loads", b"1"])
+    assert found["other"] == [b"", b"", [], 0, [-1, -1], [], [], 0]
+    ledger.redis.zadd("eq:index:batch:@open", {"b1": 0, "b2": 0})
+    used, *others = ledger.call("overview")[0]
+    assert used > 10**5
+    assert others == [0, 2, 0]
+
+
+def test_memory_that_other_queues_reserve_counts(ledger: Ledger) -> None:
+    ledger.redis.hset("eq:models", mapping={"m": "", "other": ""})
+    ledger.set_sums("q:other:state", reserved=10**9)
+    ledger.watch()
+    assert ledger.state["used"] > 10**9
+    assert ledger.sums("memory")["used"] > 10**9
+
+
+def test_the_same_model_goes_on_where_it_was(ledger: Ledger) -> None:
+    ledger.heartbeat("join", "w")
+    ledger.submit(NewTask("half", pieces=sized(10, number=2)))
+    ledger.finish(ledger.claim("w/0", "w/0/1", max_pieces=1))
+    ledger.heartbeat("stop", "w")
+    assert ledger.heartbeat("join", "v").accepted
+    drain(ledger, 9, 100, stream="v/0")
+    assert (ledger.known("half")["completed"], ledger.known("half")["failed"]) == (2, 0)
+
+
+def test_a_beat_makes_a_forgotten_model_known_again(ledger: Ledger) -> None:
+    ledger.redis.flushall()
+    assert ledger.heartbeat("beat", "w", model='{"id":"m"}').accepted
+    assert ledger.redis.hgetall("eq:models") == {b"m": b'{"id":"m"}'}
+    assert not ledger.heartbeat("join", "v", stamp="g").accepted
+
+
+def test_a_model_is_known_while_somebody_serves_it(ledger: Ledger) -> None:
+    for _ in range(9):
+        ledger.heartbeat("beat", "w", ttl_ms=100 * 86_400_000)
+        ledger.advance(86_400_000)
+        ledger.watch()
+    assert ledger.redis.hexists("eq:models", "m")
+
+
+def test_a_queue_that_nobody_ever_served_misses_nobody(ledger: Ledger) -> None:
+    ledger.watch()
+    assert "absent" not in ledger.state
+    ledger.redis.hset("eq:models", "m", "{}")  # known from before
+    ledger.watch()
+    assert ledger.state["absent"] == ledger.now
+
+
+def test_workers_that_vanished_leave_nothing(ledger: Ledger) -> None:
+    ledger.heartbeat("join", "w")
+    ledger.redis.zadd("eq:q:m:lingering", {"w/0": ledger.now + 100})
+    ledger.set_sums("q:m:state", **ledger.state | {"lone:w": "w/0/1"})
+    ledger.advance(9000)
+    ledger.watch()
+    assert not ledger.redis.exists("eq:q:m:workers", "eq:q:m:entries", "eq:q:m:lingering")
+    assert "lone:w" not in ledger.state

@@ -1,0 +1,22 @@
+"""The tests notice scripts that are broken by rule: some of them here, all of them by `make simulation`."""
+
+import pytest
+
+from tests.simulation.equivalent import EQUIVALENT
+from tests.simulation.mutants import RULES, judged, mutants, sample
+
+pytestmark = pytest.mark.no_cover
+
+NUMBER, SEED, JOBS = 24, 1, 2
+
+
+def test_a_broken_script_is_noticed() -> None:
+    assert [mutant.name for mutant, killer in judged(sample(NUMBER, SEED), JOBS) if killer is None] == []
+
+
+def test_each_rule_has_places() -> None:
+    assert {mutant.rule for mutant in mutants()} == set(RULES)
+
+
+def test_what_is_said_to_be_equivalent_is_there() -> None:
+    assert set(EQUIVALENT) <= {mutant.name for mutant in mutants()}

@@ -1,0 +1,46 @@
+"""Owners who are revoked or purged."""
+
+from tests.simulation.building import drain
+from tests.simulation.thin_client import Ledger, NewTask
+
+
+def mark(ledger: Ledger, name: str, number: int = 1) -> None:
+    """As a record of the owner's key counts in his account."""
+    ledger.set_sums("owner:o", **ledger.account("o") | {name: number})
+
+
+def test_revoked_refuses_what_is_new_and_lets_accepted_work_go_on(ledger: Ledger) -> None:
+    ledger.submit(NewTask("a"), NewTask("b"), NewTask("k", alias="k", digest="d"))
+    claim = ledger.claim("w/0", "w/0/1", max_pieces=1)
+    mark(ledger, "revoked")
+    assert ledger.bring(NewTask("new")) == [b"revoked"]
+    assert ledger.bring(NewTask("again", alias="k", digest="d")) == [b"revoked"]
+    assert ledger.bring(NewTask("part", part=True)) == [b"ok", b"part"]
+    assert ledger.finish(claim).codes == [1]
+    assert len(drain(ledger, 9, 100)) == 3
+    assert {ledger.known(name).state for name in ("a", "b", "k", "part")} == {"completed"}
+    assert ledger.bring(NewTask("other", owner="p"))[0] == b"ok"
+
+
+def test_purged_ends_what_is_open_when_it_is_met_and_nothing_follows(ledger: Ledger) -> None:
+    ledger.submit(NewTask("a", listed=True), NewTask("b", listed=True), NewTask("c", owner="p"))
+    claim = ledger.claim("w/0", "w/0/1", max_pieces=1)
+    mark(ledger, "purged")
+    assert ledger.bring(NewTask("new")) == [b"revoked"]
+    assert ledger.bring(NewTask("part", part=True)) == [b"revoked"]
+    assert ledger.finish(claim).codes == [0]
+    assert drain(ledger, 9, 100) == [("c", "p", 10)]
+    assert {ledger.known(name).state for name in "ab"} == {"cancelled"}
+    assert ledger.counts["ended_online_cancelled"] == 2
+    ledger.give_back("w/0/1")
+    assert ledger.redis.zcard("eq:q:m:leases") == 0
+    ledger.advance(60_000)
+    ledger.watch()
+    assert ledger.account("o") == {"purged": 1}
+
+
+def test_a_key_that_is_taken_back_is_let_in_again(ledger: Ledger) -> None:
+    mark(ledger, "revoked")
+    assert ledger.bring(NewTask("new")) == [b"revoked"]
+    mark(ledger, "revoked", 0)
+    assert ledger.bring(NewTask("new"))[0] == b"ok"

@@ -1,0 +1,276 @@
+"""Whose work is next: owners and their tasks, lanes, and callers that have gone."""
+
+from collections import Counter
+
+from tests.simulation.building import counting, drain, names, sized, tasks
+from tests.simulation.thin_client import RATE, Claim, Ledger, NewTask
+
+
+def test_one_task_is_not_behind_a_thousand_of_another_owner(ledger: Ledger) -> None:
+    ledger.submit(*tasks("a", 1000, owner="a", pieces=sized(10)))
+    ledger.submit(NewTask("b", owner="b", pieces=sized(10)))
+    assert names(drain(ledger, 5, 10)).index("b") <= 1
+
+
+def test_owners_share_a_lane_by_cost_whatever_the_number_of_their_tasks(ledger: Ledger) -> None:
+    lists = [NewTask(name, owner="b", pieces=sized(160, number=150)) for name in ("b0", "b1")]
+    ledger.submit(*lists)
+    another, served = counting("a"), Counter[str]()
+
+    def bring(number: int) -> None:
+        if number:
+            ledger.submit(*[NewTask(another(), owner="a", pieces=sized(10)) for _ in range(number)])
+
+    def refill(claim: Claim) -> None:
+        for piece in claim.pieces:
+            served[piece.owner] += piece.cost
+        bring(sum(piece.owner == "a" for piece in claim.pieces))
+
+    bring(64)
+    drain(ledger, 60, 400, then=refill)
+    assert 0.35 <= served["a"] / served.total() <= 0.65, served
+
+
+def test_a_small_task_is_not_behind_its_owners_large_one(ledger: Ledger) -> None:
+    ledger.submit(NewTask("big", owner="a", pieces=sized(640, 64, 300), lane="bulk"))
+    drain(ledger, 3, 6000)
+    ledger.submit(NewTask("small", owner="a", pieces=sized(10), lane="bulk"))
+    assert names(drain(ledger, 3, 640)).index("small") <= 1
+
+
+def test_many_small_tasks_do_not_starve_their_owners_large_one(ledger: Ledger) -> None:
+    ledger.submit(NewTask("big", owner="a", pieces=sized(640, 64, 300), lane="bulk"))
+    another, served = counting("s"), Counter[str]()
+
+    def refill(claim: Claim) -> None:
+        for piece in claim.pieces:
+            served[piece.task[:1]] += piece.cost
+        ledger.submit(*[NewTask(another(), owner="a", pieces=sized(10), lane="bulk") for _ in range(64)])
+
+    drain(ledger, 40, 640, then=refill)
+    assert served["b"] > 0.02 * served["s"], served
+
+
+def test_after_a_mass_cancel_the_rest_is_served_no_later_than_without_it(ledger: Ledger) -> None:
+    ledger.submit(*tasks("a", 60, owner="a", pieces=sized(10)))
+    ledger.submit(NewTask("b", owner="b", pieces=sized(10, number=100)))
+    ledger.cancel(*[f"a{n:04d}" for n in range(59)])
+    assert names(drain(ledger, 100, 10)).index("a0059") <= 61
+
+
+def test_a_task_of_several_pieces_leaves_the_others_their_turns(ledger: Ledger) -> None:
+    ledger.submit(
+        NewTask("a", owner="a", pieces=sized(10, number=4)), NewTask("b", owner="b", pieces=sized(10, number=4))
+    )
+    assert names(drain(ledger, 8, 10)) == ["a", "b"] * 4
+
+
+def test_debt_of_slow_work_is_paid_by_its_owner(ledger: Ledger) -> None:
+    ledger.submit(*[NewTask(f"{o}{n}", owner=o, pieces=sized(1), lane="bulk") for n in range(20) for o in "ab"])
+    served: list[str] = []
+    for n in range(120):
+        claim = ledger.claim("w/0", f"w/0/{n}", max_pieces=1)
+        owner = claim.pieces[0].owner
+        served.append(owner)
+        ledger.finish(claim, spent=5 if owner == "a" else 0)
+        ledger.submit(NewTask(f"{owner}x{n}", owner=owner, pieces=sized(1), lane="bulk"))
+    late = served[40:]
+    assert late.count("a") < len(late) / 4
+
+
+def test_bulk_work_gets_an_eighth_beside_online_work(ledger: Ledger) -> None:
+    ledger.submit(NewTask("bulk", owner="b", pieces=sized(100, number=500), lane="bulk"))
+    ledger.submit(*tasks("q", 2000, owner="a", pieces=sized(10)))
+    served = Counter[str]()
+    for n in range(100):
+        claim = ledger.claim("w/0", f"w/0/{n}", budget=100)
+        served[claim.lane] += claim.cost
+        ledger.finish(claim)
+    assert 0.09 <= served["bulk"] / served.total() <= 0.16, served
+
+
+def test_bulk_work_alone_saves_up_no_share_and_owes_none(ledger: Ledger) -> None:
+    ledger.submit(NewTask("bulk", owner="b", pieces=sized(100, number=50), lane="bulk"))
+    for n in range(10):
+        ledger.finish(ledger.claim("w/0", f"w/0/{n}", budget=100))
+    ledger.submit(*tasks("q", 200, owner="a", pieces=sized(10)))
+    lanes = []
+    for n in range(10, 27):
+        claim = ledger.claim("w/0", f"w/0/{n}", budget=100)
+        lanes.append(claim.lane)
+        ledger.finish(claim)
+    assert lanes == [*["online"] * 7, "bulk"] * 2 + ["online"]
+
+
+def test_online_work_alone_gives_bulk_work_no_credit(ledger: Ledger) -> None:
+    ledger.submit(*tasks("q", 200, owner="a", pieces=sized(10)))
+    for n in range(10):
+        ledger.finish(ledger.claim("w/0", f"w/0/{n}", budget=100))
+    ledger.submit(NewTask("bulk", owner="b", pieces=sized(100, number=50), lane="bulk"))
+    assert ledger.claim("w/0", "w/0/x", budget=100).lane == "online"
+
+
+def test_a_look_for_online_work_takes_no_bulk_work(ledger: Ledger) -> None:
+    ledger.submit(NewTask("bulk", pieces=sized(100), lane="bulk"))
+    assert not ledger.claim("w/0", "w/0/1", online_only=True).pieces
+    ledger.submit(NewTask("q"))
+    assert [p.task for p in ledger.claim("w/0", "w/0/2", online_only=True).pieces] == ["q"]
+
+
+def test_a_lane_of_nothing_but_overdue_tasks_leaves_the_claim_to_the_other(ledger: Ledger) -> None:
+    for lane, other in (("online", "bulk"), ("bulk", "online")):
+        ledger.submit(NewTask(f"late {lane}", lane=lane, deadline_in_ms=10), NewTask(f"good {other}", lane=other))
+        ledger.advance(10)
+        claim = ledger.claim("w/0", f"w/0/{lane}")
+        assert ([p.task for p in claim.pieces], claim.lane) == ([f"good {other}"], other)
+        assert ledger.claim("w/0", f"w/0/{lane}2").pieces == []
+
+
+def test_work_left_in_either_lane_is_told(ledger: Ledger) -> None:
+    ledger.submit(*tasks("q", 2), NewTask("b", lane="bulk"))
+    assert ledger.claim("w/0", "w/0/1", max_pieces=1).more
+    assert ledger.claim("w/0", "w/0/2", max_pieces=1).more
+    assert not ledger.claim("w/0", "w/0/3", max_pieces=1).more
+
+
+def test_an_empty_online_lane_leaves_all_to_bulk_work_and_the_reverse(ledger: Ledger) -> None:
+    ledger.submit(NewTask("bulk", pieces=sized(100), lane="bulk"))
+    assert ledger.claim("w/0", "w/0/1").lane == "bulk"
+    ledger.submit(NewTask("q"))
+    assert ledger.claim("w/0", "w/0/2").lane == "online"
+
+
+def test_callers_who_still_wait_go_first(ledger: Ledger) -> None:
+    ledger.submit(*tasks("old", 10, pieces=sized(10), deadline_in_ms=20_000))
+    ledger.advance(9900)  # the first callers go in 100 ms
+    ledger.submit(*tasks("new", 10, pieces=sized(10), deadline_in_ms=20_000))
+    served = names(drain(ledger, 30, 10))
+    assert all(name.startswith("new") for name in served[:10])
+    assert len(served) == 20
+
+
+def test_who_cannot_be_answered_in_time_goes_behind(ledger: Ledger) -> None:
+    for deadline_ms, patient_ms in ((20_000, 9500), (11_000, 750), (10_400, 300)):
+        old, new = f"old{deadline_ms}", f"new{deadline_ms}"
+        ledger.submit(NewTask(old, deadline_in_ms=deadline_ms), NewTask(new, deadline_in_ms=60_000))
+        ledger.advance(patient_ms - 1)
+        assert ledger.claim("w/0", f"w/0/{old}1", max_pieces=1).pieces[0].task == old
+        ledger.give_back(f"w/0/{old}1")
+        ledger.advance(1)
+        first, second = (ledger.claim("w/0", f"w/0/{old}{n}", max_pieces=1) for n in (2, 3))
+        assert [claim.pieces[0].task for claim in (first, second)] == [new, old]
+        assert (first.more, second.more) == (True, False)
+
+
+def test_a_claim_puts_so_many_aside_and_no_more(ledger: Ledger) -> None:
+    ledger.submit(*tasks("old", 40, pieces=sized(10), deadline_in_ms=20_000))
+    ledger.advance(9900)
+    ledger.submit(NewTask("new", pieces=sized(10), deadline_in_ms=20_000))
+    assert [p.task for p in ledger.claim("w/0", "w/0/1", max_pieces=1).pieces] == ["old0032"]
+    assert [p.task for p in ledger.claim("w/0", "w/0/2", max_pieces=1).pieces] == ["new"]
+    assert len(drain(ledger, 50, 10**6)) == 39
+
+
+def test_bulk_work_is_served_in_its_order_whoever_has_gone(ledger: Ledger) -> None:
+    ledger.submit(*tasks("old", 3, lane="bulk", pieces=sized(10), deadline_in_ms=20_000))
+    ledger.advance(9900)
+    ledger.submit(*tasks("new", 3, lane="bulk", pieces=sized(10), deadline_in_ms=20_000))
+    assert names(drain(ledger, 1, 10))[0].startswith("old")
+
+
+def test_a_claim_stays_within_its_budget_and_its_number_of_pieces(ledger: Ledger) -> None:
+    ledger.submit(*tasks("q", 20, pieces=sized(30)))
+    assert len(ledger.claim("w/0", "w/0/1", budget=100).pieces) == 3
+    assert len(ledger.claim("w/0", "w/0/2", budget=1000, max_pieces=5).pieces) == 5
+    ledger.submit(NewTask("huge", owner="h", pieces=sized(5000)))
+    claims = [ledger.claim("w/0", f"w/0/{n}", budget=100) for n in range(3, 9)]
+    huge = next(claim for claim in claims if any(p.task == "huge" for p in claim.pieces))
+    assert len(huge.pieces) == 1  # larger than any budget, so it has a claim for itself
+
+
+def test_lanes_have_budgets_of_their_own(ledger: Ledger) -> None:
+    ledger.submit(*tasks("q", 20, pieces=sized(30)), *tasks("b", 20, lane="bulk", pieces=sized(30)))
+    assert len(ledger.claim("w/0", "w/0/1", budget=300, online_budget=90).pieces) == 3
+    drain(ledger, 99, 10_000, online_only=True)
+    assert len(ledger.claim("w/0", "w/0/2", budget=300, online_budget=90).pieces) == 10
+
+
+def test_a_claim_ends_with_the_payload_that_fills_it(ledger: Ledger) -> None:
+    ledger.submit(*tasks("q", 4, pieces=[(1, 1, b"x" * 2**23)]))
+    assert len(ledger.claim("w/0", "w/0/1").pieces) == 2
+
+
+def test_a_slow_stream_takes_its_part_of_what_waits(ledger: Ledger) -> None:
+    ledger.submit(*tasks("q", 40, pieces=sized(10)))
+    assert ledger.claim("w/0", "w/0/1", rate=1000).cost == 100  # a quarter of the speed, so a quarter of the work
+    ledger.submit(*tasks("b", 40, lane="bulk", pieces=sized(10)))
+    drain(ledger, 99, 10_000, online_only=True)
+    assert ledger.claim("w/0", "w/0/2", rate=1000).cost == 50  # of bulk work half of that
+    assert ledger.claim("w/0", "w/0/3", rate=RATE).cost == 350  # one that is all of the speed takes all
+
+
+def test_owners_share_alike_whatever_their_number(ledger: Ledger) -> None:
+    for owner, number in (("a", 100), ("b", 10), ("c", 1)):
+        cost = 1000 // number
+        ledger.submit(*tasks(owner, number, owner=owner, pieces=sized(10, number=cost // 10)))
+    served = Counter[str]()
+    for _, owner, cost in drain(ledger, 60, 10):
+        served[owner] += cost
+    assert all(150 <= served[owner] <= 250 for owner in "abc"), served
+
+
+def test_an_owner_that_comes_late_is_neither_repaid_nor_made_to_wait(ledger: Ledger) -> None:
+    ledger.submit(NewTask("a", owner="a", pieces=sized(10, number=200)))
+    drain(ledger, 50, 10)
+    ledger.submit(NewTask("b", owner="b", pieces=sized(10, number=200)))
+    served = [owner for _, owner, _ in drain(ledger, 20, 10)]
+    assert 9 <= served.count("b") <= 11
+    assert "b" in served[:2]
+
+
+def test_coming_and_going_gains_nothing(ledger: Ledger) -> None:
+    ledger.submit(NewTask("a", owner="a", pieces=sized(10, number=200)))
+    served = Counter[str]()
+    for n in range(60):
+        ledger.submit(NewTask(f"b{n}", owner="b", pieces=sized(10)))
+        for _, owner, cost in drain(ledger, 2, 10):
+            served[owner] += cost
+    assert served["a"] >= 0.45 * served.total(), served
+
+
+def test_a_piece_that_did_not_fit_keeps_its_turn(ledger: Ledger) -> None:
+    ledger.submit(NewTask("a", owner="a", pieces=sized(10)))
+    ledger.submit(NewTask("large", owner="b", pieces=sized(90)))
+    claim = ledger.claim("w/0", "w/0/0", budget=80)
+    assert ([p.task for p in claim.pieces], claim.more) == (["a"], True)
+    ledger.give_back("w/0/0")
+    ledger.submit(*tasks("c", 20, owner="c", pieces=sized(60)))
+    assert [p.task for p in ledger.claim("w/0", "w/0/1", budget=80).pieces] == ["a", "c0000"]
+    assert [p.task for p in ledger.claim("w/0", "w/0/2", budget=80).pieces] == ["large"]
+
+
+def test_bulk_work_gets_an_eighth_although_its_pieces_are_larger(ledger: Ledger) -> None:
+    ledger.submit(NewTask("bulk", owner="b", pieces=sized(300, number=100), lane="bulk"))
+    ledger.submit(*tasks("q", 1500, owner="a", pieces=sized(10)))
+    served = Counter[str]()
+    for n in range(100):
+        claim = ledger.claim("w/0", f"w/0/{n}", budget=300, online_budget=100)
+        served[claim.lane] += claim.cost
+        ledger.finish(claim)
+    assert 0.08 <= served["bulk"] / served.total() <= 0.17, served
+
+
+def test_what_is_charged_is_remembered_while_the_owner_has_nothing(ledger: Ledger) -> None:
+    ledger.submit(NewTask("slow", owner="a", pieces=sized(1)))
+    ledger.finish(ledger.claim("w/0", "w/0/1"), spent=100)
+    ledger.submit(NewTask("a", owner="a", pieces=sized(1)), NewTask("b", owner="b", pieces=sized(50)))
+    assert names(drain(ledger, 2, 1)) == ["b", "a"]
+    assert ledger.account("a").get("debt", 0) == 0
+
+
+def test_more_pieces_than_a_script_may_unpack_are_stored_and_removed(ledger: Ledger) -> None:
+    ledger.submit(NewTask("large", pieces=sized(1, number=4200), lane="bulk"))
+    assert len(ledger.known("large").pieces) == 4200
+    assert len(ledger.claim("w/0", "w/0/1", budget=10**6, max_pieces=1000).pieces) == 1000
+    ledger.cancel("large")
+    assert ledger.known("large").pieces == ledger.known("large").payloads == {}

@@ -1,0 +1,99 @@
+"""Weighted random walks through the world: they reach deep and idle states that equal chances seldom reach."""
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from tests.simulation import clients, fleet
+from tests.simulation.invariants import check
+from tests.simulation.repeats import repeat
+from tests.simulation.settling import settle
+from tests.simulation.thin_client import Scripts
+from tests.simulation.world import LANES, OWNERS, World
+
+WEIGHTS = {
+    "submit": 2,
+    "cancel": 0.3,
+    "want": 0.3,
+    "deliver": 4,
+    "lose": 0.1,
+    "double": 0.1,
+    "work": 10,
+    "crash": 0.2,
+    "stop": 0.1,
+    "beat": 0.4,
+    "zombie": 0.3,
+    "repeat": 1.2,
+    "advance": 1.2,
+    "watch": 0.6,
+    "mark": 0.03,
+}
+MODES: tuple[dict[str, float], ...] = (
+    {},
+    {"submit": 0.8, "work": 12, "advance": 0.8, "watch": 0.2, "deliver": 6},
+    {"submit": 6, "work": 6, "advance": 0.2, "cancel": 0.1},
+    {"crash": 1.5, "stop": 0.4, "zombie": 1, "advance": 2},
+)
+"""Mixed, idle, flooded, chaotic: a walk takes that of its seed."""
+
+
+def walk(client: Any, seed: int, steps: int, scripts: Scripts | None = None, stats: Counter[str] | None = None) -> None:
+    """One world to its end. Raises at the first violation."""
+    world = World(client, scripts or Scripts.of_the_ledger(), Counter() if stats is None else stats)
+    draw = random.Random(seed)  # noqa: S311 - a walk is repeated by its seed
+    weights = WEIGHTS | MODES[seed % len(MODES)]
+    try:
+        fleet.populate(world)
+        for _ in range(steps):
+            _DEEDS[draw.choices(list(weights), list(weights.values()))[0]](world, draw)
+            check(world)
+        settle(world)
+    finally:
+        world.close()
+
+
+def _request(draw: random.Random) -> clients.Request:
+    return clients.Request(
+        sizes=[(draw.choice([1, 1, 2, 5, 9]), draw.randint(0, 40)) for _ in range(draw.choice([1, 1, 1, 2, 4, 7]))],
+        lane=draw.choice(["online", *LANES]),
+        owner=draw.choice(OWNERS),
+        deadline_ms=draw.choice([0, 0, 0, 300, 5000, 12_000, 30_000]),
+        poison=draw.choice([*[None] * 7, 0, 3]),
+        alias=draw.choice([0, 0, 0, 1, 2]),
+        part=draw.random() < 0.1,
+        sent=draw.random() > 0.1,
+        together=draw.choice([1, 1, 1, 2, 4]),
+    )
+
+
+def _turn(draw: random.Random) -> fleet.Turn:
+    return fleet.Turn(
+        stream=draw.randint(0, 5),
+        budget=draw.choice([5, 30, 100, 1000]),
+        most=draw.choice([1, 3, 64]),
+        linger_ms=draw.choice([0, 800, 800, 800, 800]),
+        deed=draw.choice(fleet.DEEDS),
+        sent=draw.random() > 0.05,
+    )
+
+
+_DEEDS: dict[str, Callable[[World, random.Random], None]] = {
+    "submit": lambda world, draw: clients.submit(world, _request(draw)),
+    "cancel": lambda world, draw: clients.cancel(world, draw.randint(0, 999), forget=draw.random() < 0.3),
+    "want": lambda world, draw: clients.want(
+        world, draw.randint(0, 999), draw.choice([10, 10_000, 20_000]), gone=draw.random() < 0.5
+    ),
+    "deliver": lambda world, draw: fleet.deliver(world, draw.randint(0, 2)),
+    "lose": lambda world, _: world.lose_message(),
+    "double": lambda world, _: world.double_message(),
+    "work": lambda world, draw: fleet.work(world, _turn(draw)),
+    "crash": lambda world, draw: fleet.crash(world, draw.randint(0, 2)),
+    "stop": lambda world, draw: fleet.stop(world, draw.randint(0, 2)),
+    "beat": lambda world, draw: fleet.beat(world, draw.randint(0, 2)),
+    "zombie": lambda world, draw: fleet.zombie_commit(world, draw.randint(0, 99)),
+    "repeat": lambda world, _: repeat(world),
+    "advance": lambda world, draw: world.advance(draw.choice([1, 50, 200, 900, 1100, 4000, 7000, -600])),
+    "watch": lambda world, _: world.watch(),
+    "mark": lambda world, draw: world.mark(draw.choice(OWNERS), draw.choice(["revoked", "revoked", "purged"])),
+}
