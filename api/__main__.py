@@ -22,7 +22,7 @@ from uvicorn.supervisors import Multiprocess
 from api.app import create_app
 from api.http_deadlines import DeadlineProtocol
 from tasks.errors import RedisUnavailable, SchemaMismatch, WrongRedis
-from tasks.ledger import AsyncLedger
+from tasks.ledger.client import AsyncLedger
 from worker_config.logs import write_refusal
 from worker_config.settings import CONFIGURATION_EXIT_CODE, PREFIX, Settings, SettingsError, load_settings
 

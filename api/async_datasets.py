@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from api.async_storage import AsyncStorage
 from tasks.errors import NotFound, NotReady, NotStored, Overloaded
-from tasks.ledger.executor import spread
+from tasks.ledger.client import spread
 from tasks.records import datasets
 from tasks.records.datasets import Catalog
 from tasks.storage.storage import Storage

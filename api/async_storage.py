@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, BinaryIO, Concatenate, ParamSpec, TypeAlias, TypeVar
 
 from tasks.errors import EmbedqError, StorageUnavailable
-from tasks.ledger.operations import Operation
+from tasks.ledger.scripts import Operation
 from tasks.records.storage_identity import open_proved
 from tasks.storage.storage import CHUNK_BYTES, Storage
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from hashlib import sha256
 
 from tasks.errors import Invalid
-from tasks.ledger import Alias
+from tasks.ledger.task import Alias
 
 HEADER = "Idempotency-Key"
 ABOUT = "Makes a repetition safe: the same key and body get the same object again."

@@ -21,7 +21,8 @@ from api.auth import REFRESH_S, Keys
 from api.schemas.keys import NewKey
 from api.services.keys import KeyService
 from tasks.errors import EmbedqError, Invalid, Unavailable
-from tasks.ledger import AsyncLedger, operations
+from tasks.ledger.client import AsyncLedger
+from tasks.ledger.read import check_schema
 from tasks.records.api_keys import is_owner
 from tasks.wire.validation import validated
 from worker_config.data_folder import operator_settings
@@ -90,7 +91,7 @@ async def _imported(settings: Settings) -> dict[str, Any]:
 async def _service(settings: Settings) -> AsyncIterator[KeyService]:
     ledger = AsyncLedger.connect(settings.redis_url, settings.redis_ack)
     try:
-        await ledger.run(operations.check_schema())
+        await ledger.run(check_schema())
         yield KeyService(Keys(settings, ledger), ledger)
     finally:
         await ledger.close()

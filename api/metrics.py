@@ -19,8 +19,9 @@ from api.loop_stall import StallProbe
 from api.request_limits import InFlight, Shared
 from api.served_models import ServedModels
 from api.waiting.subscription import Subscription
-from tasks.ledger import DOCUMENTS, Lane, ModelOverview, NewTask, State
-from tasks.ledger.overview import TOOK_BOUNDS_S, ServedModel
+from tasks.ledger.overview import TOOK_BOUNDS_S, Queue
+from tasks.ledger.redis_keys import DOCUMENTS
+from tasks.ledger.task import Lane, NewTask, State
 from tasks.records.batches import BatchStatus
 from tasks.records.ingestions import IngestionStatus
 from worker_config.settings import Settings
@@ -102,7 +103,7 @@ class Metrics(Collector):
             return
         tasks, items = self._of_lane(submission.queue, submission.lane.value)
         tasks.inc()
-        items.inc(sum(unit.items for unit in submission.units))
+        items.inc(sum(piece.items for piece in submission.pieces))
 
     def count_bell(self, model: str, sent: bool) -> None:
         """Counts one bell."""
@@ -181,20 +182,18 @@ def process_rows(
     yield _gauge("embedq_held_limit_bytes", _REFUSED_ABOVE, ["what"], limits)
 
 
-def _seconds(o: ModelOverview, lane: Lane) -> float | None:
-    if o.queue == DOCUMENTS:
-        return None  # its work has no speed
-    return o.backlog_cost[lane] / ServedModel.from_overview(o.queue, o).rate
+def _seconds(queue: Queue, lane: Lane) -> float | None:
+    return None if queue.name == DOCUMENTS else queue.backlog_cost[lane] / queue.speed  # jobs have no speed
 
 
 _BY_LANE = ("model", "lane")
-_OF_LANE: Sequence[tuple[str, str, Callable[[ModelOverview, Lane], float | None]]] = (
+_OF_LANE: Sequence[tuple[str, str, Callable[[Queue, Lane], float | None]]] = (
     ("embedq_backlog_tokens", "Estimated tokens not done yet.", lambda o, lane: o.backlog_cost[lane]),
     ("embedq_backlog_tasks", "Open tasks.", lambda o, lane: o.backlog_tasks[lane]),
     ("embedq_backlog_seconds", "Work not done yet, at this speed.", _seconds),
     ("embedq_oldest_waiting_seconds", "Age of what is next in line.", lambda o, lane: o.oldest_waiting_s.get(lane, 0)),
 )
-_OF_QUEUE: Sequence[tuple[str, str, Callable[[ModelOverview], float | None]]] = (
+_OF_QUEUE: Sequence[tuple[str, str, Callable[[Queue], float | None]]] = (
     ("embedq_backlog_bytes", "Payload bytes of open tasks.", lambda o: o.backlog_bytes),
     ("embedq_leases", "Claims that are being worked on.", lambda o: o.leases),
     ("embedq_workers", "Workers with a loaded model that beat.", lambda o: len(o.workers)),
@@ -215,29 +214,29 @@ _OF_WORKER = (
     ("items", "Texts it encoded.", _total),
     ("dropped_bells", "Messages of the broker that were no bells.", _total),
 )
-"""Fields of `WorkerEntry`."""
+"""Fields of `Worker`."""
 
 
 def queue_rows(models: ServedModels, settings: Settings) -> Iterator[Metric]:
     """Queues and workers as they were seen last, the same whichever process is asked."""
-    overviews = [*models.overviews.values(), *([models.documents] if models.documents else [])]
-    lanes = [(o, lane, [o.queue, lane.value]) for o, lane in product(overviews, Lane)]
+    queues = models.all()
+    lanes = [(o, lane, [o.name, lane.value]) for o, lane in product(queues, Lane)]
     for name, meaning, of_lane in _OF_LANE:
         yield _gauge(name, meaning, _BY_LANE, [(key, of_lane(o, lane)) for o, lane, key in lanes])
     for name, meaning, of_queue in _OF_QUEUE:
-        yield _gauge(name, meaning, ["model"], [([o.queue], of_queue(o)) for o in overviews])
+        yield _gauge(name, meaning, ["model"], [([o.name], of_queue(o)) for o in queues])
     limits = [([Lane.ONLINE.value], settings.max_backlog_s), ([Lane.BULK.value], settings.max_backlog_bulk_s)]
     yield _gauge("embedq_backlog_limit_seconds", _REFUSED_ABOVE, ["lane"], limits)
     percent = settings.max_redis_memory_percent
     yield _gauge("embedq_redis_memory_limit_percent", _REFUSED_ABOVE, (), [((), percent)])
-    use = overviews[0].redis if overviews else None
+    use = queues[0].redis if models.seen_at else None
     for name, meaning, field in _OF_REDIS:
         yield _gauge(name, meaning, (), [((), getattr(use, field, None))])
-    workers = [(worker, [o.queue, worker.id]) for o in overviews for worker in o.workers]
+    workers = [(worker, [o.name, worker.id]) for o in queues for worker in o.workers]
     for field, meaning, kind in _OF_WORKER:
         values = [(key, getattr(worker, field)) for worker, key in workers]
         yield kind(f"embedq_worker_{field}", meaning, ["model", "worker"], values)
-    yield from _ended(overviews)
+    yield from _ended(queues)
     yield from _documents(models.documents)
 
 
@@ -245,24 +244,24 @@ _FROM_ZERO = "lost_leases"
 """The counter of the ledger that is shown before it counts: an alert must see the first one."""
 
 
-def _ended(overviews: Sequence[ModelOverview]) -> Iterator[Metric]:
+def _ended(queues: Sequence[Queue]) -> Iterator[Metric]:
     took = HistogramMetricFamily("embedq_task_seconds", "From acceptance to completion.", labels=_BY_LANE)
     bounds = [*map(floatToGoString, (*TOOK_BOUNDS_S, math.inf))]
     tasks, items = list[tuple[Sequence[str], float]](), list[tuple[Sequence[str], float]]()
-    for o in overviews:
+    for o in queues:
         for lane, completed in o.took.items():
             buckets = list(zip(bounds, accumulate(completed.counts), strict=True))
-            took.add_metric([o.queue, lane.value], buckets, completed.sum_s)
-            tasks.append(([o.queue, lane, State.COMPLETED], sum(completed.counts)))
+            took.add_metric([o.name, lane.value], buckets, completed.sum_s)
+            tasks.append(([o.name, lane, State.COMPLETED], sum(completed.counts)))
         for lane, state in product(Lane, (State.FAILED, State.CANCELLED, State.EXPIRED)):
-            tasks.append(([o.queue, lane, state], o.ended.get(f"ended_{lane}_{state}", 0)))
+            tasks.append(([o.name, lane, state], o.ended.get(f"ended_{lane}_{state}", 0)))
         for lane, outcome in product(Lane, ("completed", "failed")):
-            items.append(([o.queue, lane, outcome], o.ended.get(f"items_{lane}_{outcome}", 0)))
+            items.append(([o.name, lane, outcome], o.ended.get(f"items_{lane}_{outcome}", 0)))
     yield took
     yield _total("embedq_ended_tasks", "By the state in which they ended.", [*_BY_LANE, "state"], tasks)
     yield _total("embedq_ended_items", "Texts that were done.", [*_BY_LANE, "outcome"], items)
-    for name in sorted({_FROM_ZERO, *(name for o in overviews for name in o.counters)}):
-        values = [([o.queue], o.counters.get(name, 0)) for o in overviews]
+    for name in sorted({_FROM_ZERO, *(name for o in queues for name in o.counters)}):
+        values = [([o.name], o.counters.get(name, 0)) for o in queues]
         yield _total(f"embedq_ledger_{name}", "Total since the data began.", ["model"], values)
 
 
@@ -272,8 +271,8 @@ _ENDS = (
 )
 
 
-def _documents(documents: ModelOverview | None) -> Iterator[Metric]:
-    totals = documents.ended if documents else {}
+def _documents(documents: Queue) -> Iterator[Metric]:
+    totals = documents.ended
     for kind, statuses in _ENDS:
         values = [([status], totals.get(f"{kind}_{status}", 0)) for status in statuses]
         yield _total(f"embedq_ended_{kind}", "By the status in which they ended.", ["status"], values)

@@ -72,7 +72,7 @@ def _head_of(send: Send) -> Send:
     return send_head
 
 
-_FRAMES = 12
+_FRAMES = 24
 _SANE_ID = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
 
 

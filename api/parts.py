@@ -28,7 +28,7 @@ from api.submit import NewTasks, Submitter
 from api.waiting.ledger_watch import LedgerWatch
 from api.waiting.subscription import Subscription, WaitingTimes
 from api.waiting.wait_for_vectors import SynchronousCalls
-from tasks.ledger import AsyncLedger
+from tasks.ledger.client import AsyncLedger
 from worker_config.bell import BellThread
 from worker_config.celery_app import make_celery
 from worker_config.settings import Settings

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import numpy as np
 import orjson
 
-from tasks.ledger import Result
+from tasks.ledger.task import Result
 from tasks.wire import embedding_list as rendering
 
 NPY = "application/x-npy"

@@ -21,9 +21,9 @@ from starlette.types import Receive, Scope, Send
 from api.error_responses import CallerGone
 from api.offload import offload
 from tasks.errors import Invalid, Overloaded, RedisUnavailable, Refused, TooMany
-from tasks.ledger import AsyncLedger, KeyRoom
-from tasks.ledger.executor import spread
-from tasks.ledger.operations import Taken, retry_after_of_key, take_request
+from tasks.ledger.client import AsyncLedger, spread
+from tasks.ledger.rate_limit import Taken, retry_after_of_key, take_request
+from tasks.ledger.submit import KeyRoom
 from tasks.records.api_keys import Key
 from tasks.wire.json_limits import MAX_PARTS, has_more_parts
 
@@ -194,7 +194,7 @@ class ListTurns:
 # Submissions.
 
 MAX_IN_FLIGHT = 256
-"""Submissions on their way to Redis and back: four round trips of what travels together (tasks.ledger.gather)."""
+"""Submissions on their way to Redis and back: four of what travels together (tasks.ledger.submit_batcher)."""
 BUSY_IN_FLIGHT = 32
 """With fewer, a late event loop had one slow thing to do. Refusing callers would not help it."""
 MAX_LAG_S = 0.25

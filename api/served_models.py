@@ -9,11 +9,12 @@ from collections.abc import Callable, Mapping
 
 from tasks.errors import NotFound, RedisUnavailable
 from tasks.item import FLOAT32_BYTES
-from tasks.ledger import DOCUMENTS, Admission, KeyRoom, Lane, ModelEntry, ModelOverview, Task
-from tasks.ledger.executor import spread
-from tasks.ledger.operations import MAX_RETRY_AFTER_S
-from tasks.ledger.overview import ServedModel, find_served
-from tasks.ledger.task import MAX_BACKLOG_BYTES, NO_KEY_LIMITS, KeyAdmission
+from tasks.ledger.client import spread
+from tasks.ledger.overview import Account, Queue, find_queue
+from tasks.ledger.redis_keys import DOCUMENTS
+from tasks.ledger.submit import MAX_RETRY_AFTER_S, KeyRoom
+from tasks.ledger.task import Admission, Lane, Task
+from tasks.records.api_keys import Limits
 from worker_config.settings import Settings
 
 UNKNOWN_MODEL_DIMENSION = 1024
@@ -51,26 +52,27 @@ class ServedModels:
         self._clock = clock
         self.own_model = settings.served_model_name
         self._own_names = settings.served_names
-        self.overviews: Mapping[str, ModelOverview] = {}
-        self.documents: ModelOverview | None = None
+        self.known: Mapping[str, Queue] = {}
+        """By served name."""
+        self.documents = Queue(DOCUMENTS)
         """The queue of work that needs no model. No model is found under its name."""
         self.redis_up = False
         self.seen_at: float | None = None
         """When the ledger gave its last overview, in Unix seconds by this host's clock; None: not yet."""
-        self._served: dict[str | None, ServedModel] = {}
+        self._served: dict[str | None, Queue] = {}
         """Models that callers have named since the last overview, by the name that they used."""
         self._absent_since: dict[str, float] = {}
         """Models without a worker that beats, and when that was first seen since Redis answers."""
 
-    def update(self, overviews: Mapping[str, ModelOverview]) -> None:
+    def update(self, queues: Mapping[str, Queue]) -> None:
         """Takes in a new overview of the ledger."""
-        self.overviews = {name: overview for name, overview in overviews.items() if name != DOCUMENTS}
+        self.known = {name: queue for name, queue in queues.items() if name != DOCUMENTS}
         before = self._absent_since if self.redis_up else {}  # while Redis was away, no worker could beat
-        absent = self.overviews.keys() - self.live_workers().keys()
+        absent = self.known.keys() - self.live_workers().keys()
         now = self._clock()
         self._absent_since = {name: before.get(name, now) for name in absent}
-        self.documents = overviews.get(DOCUMENTS, self.documents)
-        self._served = {}  # last: `served` takes it before it reads the overviews
+        self.documents = queues.get(DOCUMENTS, self.documents)
+        self._served = {}  # last: `served` takes it before it reads what is known
         self.seen_at = time.time()
         self.redis_up = True
 
@@ -80,7 +82,7 @@ class ServedModels:
 
     def queues(self) -> list[str]:
         """Canonical names of all known models, the configured one first."""
-        return [self.own_model, *(name for name in sorted(self.overviews) if name != self.own_model)]
+        return [self.own_model, *(name for name in sorted(self.known) if name != self.own_model)]
 
     def names(self) -> list[str]:
         """All names of known models; those of the configured one first, aliases behind their canonical name."""
@@ -89,22 +91,30 @@ class ServedModels:
     def names_of(self, queue: str) -> list[str]:
         """All names of one model, the canonical one first."""
         own = self._own_names if queue == self.own_model else ()
-        entry = self.entry(queue)
-        return list(dict.fromkeys((queue, *own, *(entry.aliases if entry else ()))))
+        model = self.queue(queue).model
+        return list(dict.fromkeys((queue, *own, *(model.aliases if model else ()))))
 
-    def served(self, name: str | None) -> ServedModel:
-        """The model that a request names; without a name the configured one.
+    def queue(self, name: str) -> Queue:
+        """The queue of this canonical name, or of the documents."""
+        return self.documents if name == DOCUMENTS else self.known.get(name) or Queue(name)
+
+    def all(self) -> list[Queue]:
+        """Those of models that the ledger knows, and that of the documents."""
+        return [*self.known.values(), self.documents]
+
+    def served(self, name: str | None) -> Queue:
+        """The queue of the model that a request names; without a name of the configured one.
 
         Raises:
             NotFound: nobody has ever served it here; with the names of those that are served.
             RedisUnavailable: Redis has not been reachable since the start, so nothing can be said.
         """
-        kept = self._served  # before the overviews: threads come here too, and `update` replaces both in between
+        kept = self._served  # before what is known: threads come here too, and `update` replaces both in between
         served = kept.get(name)
         if served is not None:
             return served
         try:
-            served = find_served(self.own_model if name is None else name, self._own_names, self.overviews)
+            served = find_queue(self.own_model if name is None else name, self._own_names, self.known)
         except NotFound:
             if self.seen_at is None:
                 unknown = "The queue (Redis) does not answer; try again shortly."
@@ -113,20 +123,14 @@ class ServedModels:
         kept[name] = served
         return served
 
-    def entry(self, model: str) -> ModelEntry | None:
-        """What a worker said of the model; None when none has loaded it yet."""
-        overview = self.overviews.get(model)
-        return overview.entry if overview else None
-
     def storage_trouble(self) -> str:
         """What the first worker says whose storage is not as it should be; "" for nothing."""
-        overviews = [*self.overviews.values(), *([self.documents] if self.documents else [])]
-        workers = (worker for overview in overviews for worker in overview.workers if worker.storage_detail)
+        workers = (worker for queue in self.all() for worker in queue.workers if worker.storage_detail)
         return next((worker.storage_detail for worker in workers), "")
 
     def live_workers(self) -> dict[str, int]:
         """Number of workers that beat, by model; models without any are left out."""
-        return {name: len(o.workers) for name, o in self.overviews.items() if o.workers}
+        return {name: len(queue.workers) for name, queue in self.known.items() if queue.workers}
 
     def absent_s(self, model: str) -> float:
         """For how long the model has had no worker that beats, as far as this process has seen; 0 if it has one."""
@@ -135,70 +139,75 @@ class ServedModels:
 
     def admission(
         self,
-        served: ServedModel,
+        served: Queue,
         lane: Lane,
         dimensions: int | None,
         *,
         listed: bool,
         wait_s: float | None = None,
-        key: KeyAdmission = NO_KEY_LIMITS,
+        key: Limits | None = None,
     ) -> Admission:
         """The limits that SUBMIT checks for a task of this lane whose vectors are cut to `dimensions`.
 
         Args:
-            served: its model.
+            served: its queue.
             lane: of the task.
             dimensions: None: those of the model.
             listed: nobody waits for it on an open connection, and its result lives long.
             wait_s: its caller waits so long. What would not be done by then is work for nobody.
-            key: limits of its caller's key.
+            key: limits of its caller's key; None: it has none.
         """
         s = self._settings
-        dimension = dimensions or (served.entry.dimension if served.entry else UNKNOWN_MODEL_DIMENSION)
+        dimension = dimensions or (served.model.dimension if served.model else UNKNOWN_MODEL_DIMENSION)
         online_s = s.max_backlog_s * (_UNAWAITED_PART if listed else 1)
         if wait_s is not None:
             online_s = min(online_s, wait_s * _SURE_PART)
         return Admission(
             max_backlog_s=online_s if lane is Lane.ONLINE else s.max_backlog_bulk_s,
-            max_backlog_bytes=MAX_BACKLOG_BYTES,
             max_memory_percent=s.max_redis_memory_percent * (_LONG_LIVED_PART if listed else 1),
             vector_bytes=FLOAT32_BYTES * dimension + _ITEM_BYTES,
             owner_share=_OWNER_SHARE if self._several() else 0,
-            key=key,
+            tokens_per_minute=key.tokens_per_minute if key else None,
+            queued_tokens=key.queued_tokens if key else None,
+            open_jobs=key.open_jobs if key else None,
         )
 
     def limit(self, model: str) -> int:
         """The work that a query may find before it when it is taken, its own included, in estimated tokens."""
-        return max(1, int(self._settings.max_backlog_s * self._rate(model)))
+        return max(1, int(self._settings.max_backlog_s * self.queue(model).speed))
 
-    def room(self, model: str, owner: str) -> KeyRoom:
-        """What admission still lets `owner` bring to the online lane in one request that is as large as all it has."""
-        mine, of_others, others = self._queued(model, Lane.ONLINE, owner)
+    def room(self, model: str) -> KeyRoom:
+        """What admission surely lets a caller bring to the online lane: more, if the work there is that of others."""
+        queued = self.queue(model).backlog_cost[Lane.ONLINE]
         limit = self.limit(model)
-        left = max(limit - of_others, limit // (others + 1)) - mine
-        return KeyRoom(limit, max(0, left), (mine + min(of_others, others * mine)) / self._rate(model))
+        return KeyRoom(limit, max(0, limit - queued), queued / self.queue(model).speed)
 
-    def retry_after_s(self, task: Task, *, new: bool = False) -> int:
-        """Seconds until the task should be done, 1 to 120: each other task gets as much as this one before, or less.
+    def retry_after_s(self, task: Task, account: Account | None = None) -> int:
+        """Seconds until the task should be done, 1 to 120, at the measured speed.
 
-        `new`: it was stored after the last overview, which does not count it.
+        `account`: of its owner; None: the task is the only one that it has.
         """
-        mine, of_others, others = self._queued(task.queue, task.lane, task.owner)
-        overview = self.overviews.get(task.queue)
-        tasks = overview.owner_tasks.get(task.lane, {}).get(task.owner, 0) if overview else 0
-        before = min(mine, tasks * task.cost)
-        own = before + task.cost if new else max(before, task.cost)
-        seconds = (own + min(of_others, others * own)) / self._rate(task.queue)
+        queue = self.queue(task.queue)
+        seconds = (cost_before(task, queue, account or Account({})) + task.cost) / queue.speed
         return max(1, min(MAX_RETRY_AFTER_S, math.ceil(seconds)))
 
-    def _queued(self, model: str, lane: Lane, owner: str) -> tuple[int, int, int]:
-        """Work of the owner, work of all others, and how many these are: they take turns by cost."""
-        overview = self.overviews.get(model)
-        if overview is None:
-            return 0, 0, 0
-        by_owner = overview.owner_cost.get(lane, {})
-        mine = by_owner.get(owner, 0)
-        return mine, max(0, overview.backlog_cost[lane] - mine), len(by_owner.keys() - {owner})
 
-    def _rate(self, model: str) -> float:
-        return ServedModel.from_overview(model, self.overviews.get(model)).rate
+_BULK_WAITS_FOR = 7
+"""Beside one part of bulk work so many of online work are served (`claim.lua`)."""
+
+
+def cost_before(task: Task, queue: Queue, account: Account) -> int:
+    """Estimated tokens of others that fair turns let go before the end of a task.
+
+    Each other task of its owner gets as much as this one at most, and each other owner as much as this owner. Bulk work
+    goes beside online work, which has the larger part.
+    """
+    lane = task.lane
+    tasks, mine = max(0, account.tasks(queue.name, lane) - 1), account.cost(queue.name, lane)
+    of_owner = min(max(0, mine - task.cost), tasks * task.cost)
+    others = max(0, queue.owners[lane] - 1)
+    of_others = min(max(0, queue.backlog_cost[lane] - max(mine, task.cost)), others * (of_owner + task.cost))
+    before = of_owner + of_others
+    if lane is Lane.BULK:
+        before += min(queue.backlog_cost[Lane.ONLINE], _BULK_WAITS_FOR * (before + task.cost))
+    return before

@@ -14,12 +14,12 @@ from api.schemas.embeddings import TaskBody
 from api.served_models import ServedModels
 from tasks.errors import BacklogFull, Invalid, NotReady, TooMany, Unavailable
 from tasks.item import Options, size_bytes
-from tasks.ledger import Alias, AsyncLedger, Lane, NewTask, State, SubmitReply, Task, operations
-from tasks.ledger.executor import CALL_TIMEOUT_S
+from tasks.ledger.client import CALL_TIMEOUT_S, AsyncLedger
 from tasks.ledger.ids import created_ms, missing, new_task_id
-from tasks.ledger.overview import ServedModel
-from tasks.ledger.task import KeyAdmission
-from tasks.ledger.unit_cutting import cut_texts
+from tasks.ledger.overview import Queue
+from tasks.ledger.read import read_task
+from tasks.ledger.submit import MAX_RETRY_AFTER_S, SubmitReply, backlog_full, submit
+from tasks.ledger.task import Alias, Lane, NewTask, State, Task, cut_texts
 from tasks.records.api_keys import Key
 from tasks.wire.embeddings_body import EmbeddingsBody, check_options, read_body
 from tasks.wire.token_input import texts_of_tokens
@@ -100,8 +100,8 @@ class NewTasks:
             NotReady: no worker has told yet which prompt `input_type` means.
         """
         served, options = self._asked(body)
-        entry = served.entry
-        made_by = f"{entry.revision} {entry.compute} {entry.precision}" if entry else ""
+        model = served.model
+        made_by = f"{model.revision} {model.compute} {model.precision}" if model else ""
         parts = (served.name.encode(), made_by.encode(), options.to_text().encode(), orjson.dumps(body.input))
         wanted = Wanted(_AWAITED_TTL_S, wait_s + LINGERING_INTEREST_S, wait_s)
         return self._task(
@@ -137,9 +137,9 @@ class NewTasks:
         body = EmbeddingsBody(input=[text], model=model, dimensions=dimensions, input_type="query")
         return self.awaited(key, body, wait_s)
 
-    def _asked(self, body: EmbeddingsBody) -> tuple[ServedModel, Options]:
+    def _asked(self, body: EmbeddingsBody) -> tuple[Queue, Options]:
         served = self._models.served(body.model)
-        if served.entry is None and body.needs_prompts:
+        if served.model is None and body.needs_prompts:
             # To leave the prompt out would give vectors that do not fit those of later calls.
             raise NotReady(
                 f"No worker has loaded {served.name} yet, so the prompt for input_type is not known; "
@@ -147,34 +147,28 @@ class NewTasks:
                 param="input_type",
                 retry_after_s=5,
             )
-        options = body.options(served.entry)
-        check_options(options, served.name, served.entry)
+        options = body.options(served.model)
+        check_options(options, served.name, served.model)
         return served, options
 
     def _task(
         self,
         *,
         key: Key,
-        served: ServedModel,
+        served: Queue,
         options: Options,
         texts: Sequence[str],
         lane: Lane,
         wanted: Wanted,
         alias: Alias | None,
     ) -> NewTask:
-        settings, limits = self._settings, key.limits
         listed = wanted.wait_s is None
         return NewTask(
             task_id=new_task_id(),
             queue=served.name,
             lane=lane,
             owner=key.owner,
-            units=cut_texts(
-                texts,
-                max_tokens=served.max_tokens,
-                max_items=settings.unit_max_items,
-                max_cost=served.unit_cost(settings.unit_max_tokens, settings.unit_s),
-            ),
+            pieces=cut_texts(texts, max_tokens=served.max_tokens, max_cost=served.piece_cost),
             options=options,
             ttl_ms=round(wanted.ttl_s * 1000),
             admission=self._models.admission(
@@ -183,7 +177,7 @@ class NewTasks:
                 options.dimensions,
                 listed=listed,
                 wait_s=wanted.wait_s,
-                key=KeyAdmission(limits.tokens_per_minute, limits.queued_tokens, limits.open_jobs),
+                key=key.limits,
             ),
             deadline_in_ms=None if wanted.deadline_s is None else max(1, round(wanted.deadline_s * 1000)),
             alias=alias,
@@ -226,18 +220,18 @@ class Submitter:
             with self._in_flight.submitting(owner, bulk=bulk), span("submit") as traced:
                 if traced is not None:
                     submission = replace(submission, trace=traced.traceparent)
-                reply = await self._ledger.run(operations.submit(submission), timeout_s=_timeout_s(submission))
+                reply = await self._ledger.run(submit(submission), timeout_s=_timeout_s(submission))
                 if traced is not None:
                     traced.set(_described(submission, reply))
         except (Unavailable, TooMany) as error:
             self._metrics.refused(submission, error.code)
             await self._in_flight.pause()  # a caller that is refused may ask again at once
-            if isinstance(error, BacklogFull) and error.wait_s < operations.MAX_RETRY_AFTER_S:
-                raise operations.backlog_full(jitter(error.wait_s), error.before_s) from None
+            if isinstance(error, BacklogFull) and error.wait_s < MAX_RETRY_AFTER_S:
+                raise backlog_full(jitter(error.wait_s), error.before_s) from None
             raise
         subject_is_task(reply.task_id)
-        if reply.bell_due:
-            self._bells.send_bell(submission.queue)
+        for queue in reply.bells_due:
+            self._bells.send_bell(queue)
         self._metrics.submitted(submission, joined=reply.joined)
         return reply
 
@@ -246,7 +240,7 @@ class Submitter:
         reply = await self.submit(submission)
         if not reply.joined:
             return task_of(submission)
-        task = await self._ledger.run(operations.read_task(reply.task_id))
+        task = await self._ledger.run(read_task(reply.task_id))
         if task is None:
             raise missing(reply.task_id, self._settings.result_ttl_s)
         link_task(task.trace)
@@ -263,7 +257,7 @@ def task_of(submission: NewTask) -> Task:
         lane=submission.lane,
         owner=submission.owner,
         state=State.QUEUED,
-        total=sum(unit.items for unit in submission.units),
+        total=sum(piece.items for piece in submission.pieces),
         completed=0,
         failed=0,
         prompt_tokens=0,
@@ -274,12 +268,12 @@ def task_of(submission: NewTask) -> Task:
         expires_ms=None,
         options=submission.options,
         metadata=orjson.loads(submission.metadata) if submission.metadata else None,
-        cost=sum(unit.cost for unit in submission.units),
+        cost=sum(piece.cost for piece in submission.pieces),
     )
 
 
 def _timeout_s(submission: NewTask) -> float:
-    size_bytes = sum(len(unit.payload) for unit in submission.units)
+    size_bytes = sum(len(piece.payload) for piece in submission.pieces)
     return CALL_TIMEOUT_S + (size_bytes / _SLOWEST_BYTES_PER_S if size_bytes > _SMALL_BYTES else 0)
 
 
@@ -291,7 +285,7 @@ def _described(submission: NewTask, reply: SubmitReply) -> SpanAttributes:
         "messaging.destination.name": submission.queue,
         "messaging.message.id": reply.task_id,
         "embedq.lane": submission.lane,
-        "embedq.items": sum(unit.items for unit in submission.units),
-        "embedq.units": len(submission.units),
+        "embedq.items": sum(piece.items for piece in submission.pieces),
+        "embedq.pieces": len(submission.pieces),
         "embedq.joined": reply.joined,
     }

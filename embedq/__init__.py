@@ -18,25 +18,25 @@ if TYPE_CHECKING:
     )
     from embedq.model_info import ModelInfo
     from embedq.service import EmbeddingService, EncodingOptions
-    from embedq.task import Counts, ItemError, Task
+    from embedq.task import Counts, Task, TextError
 
 __all__ = [
     "Counts",
     "EmbeddingService",
     "EmbedqClientError",
     "EncodingOptions",
-    "ItemError",
     "ModelInfo",
     "NotAuthenticatedError",
     "NotFoundError",
     "RefusedError",
     "Task",
+    "TextError",
     "UnavailableError",
     "UnreachableError",
     "WaitTimeoutError",
 ]
 
-_MODULES = {"Counts": "task", "ItemError": "task", "Task": "task", "ModelInfo": "model_info"}
+_MODULES = {"Counts": "task", "TextError": "task", "Task": "task", "ModelInfo": "model_info"}
 _MODULES |= {"EmbeddingService": "service", "EncodingOptions": "service"}
 
 

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from embedq.atomic_file import atomic_file
 from embedq.errors import BadInputError, EmbedqClientError
 from embedq.records import Record
-from embedq.task import ItemError
+from embedq.task import TextError
 
 VECTORS = "embeddings.npy"
 TEXTS = "texts.jsonl"
@@ -77,7 +77,7 @@ class CollectionWriter:
         self._texts = texts
 
     def append(
-        self, records: Sequence[Record], vectors: npt.NDArray[np.float32], errors: Mapping[int, ItemError]
+        self, records: Sequence[Record], vectors: npt.NDArray[np.float32], errors: Mapping[int, TextError]
     ) -> None:
         """Adds one row per record; `errors` are by position in `records`."""
         first = self._vectors.rows

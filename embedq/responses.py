@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from embedq.errors import RefusedError
-from embedq.task import ItemError, Task
+from embedq.task import Task, TextError
 
 Vectors = npt.NDArray[np.float32]
 
@@ -62,11 +62,11 @@ def read_array(response: httpx.Response) -> Vectors:
         return np.asarray(np.load(io.BytesIO(response.content), allow_pickle=False), dtype=np.float32)
 
 
-def read_item_errors(response: httpx.Response) -> dict[int, ItemError]:
+def read_item_errors(response: httpx.Response) -> dict[int, TextError]:
     """The error items of an embedding list: index -> error."""
     with reading(response, "an embedding list"):
         return {
-            item["index"]: ItemError(item["error"]["code"], item["error"]["message"])
+            item["index"]: TextError(item["error"]["code"], item["error"]["message"])
             for item in response.json()["data"]
             if item["object"] == "error"
         }

@@ -18,7 +18,7 @@ from embedq.errors import EmbedqClientError, UnavailableError, WaitTimeoutError
 from embedq.model_info import Done, ModelInfo
 from embedq.responses import Vectors, read_array, read_embeddings, read_item_errors, read_model, read_task
 from embedq.split import MAX_WAITED_BYTES, halve_refused, json_bytes, split
-from embedq.task import ItemError, Task
+from embedq.task import Task, TextError
 from embedq.transport import Call, RetryListener, Transport
 
 LONGEST_WAIT_S = 55.0
@@ -257,7 +257,7 @@ class EmbeddingService:
         call = Call("GET", _path(task_id, "/result"), headers={"Accept": "application/x-npy"})
         return read_array(await self._call(call))
 
-    async def item_errors(self, task_id: str) -> dict[int, ItemError]:
+    async def item_errors(self, task_id: str) -> dict[int, TextError]:
         """Why texts of an ended task have no vector: index -> error. Empty when all have one."""
         call = Call("GET", _path(task_id, "/result"), params={"encoding_format": "base64"})
         return read_item_errors(await self._call(call))

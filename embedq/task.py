@@ -22,7 +22,7 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True)
-class ItemError:
+class TextError:
     """Why one text has no vector. `code` is stable."""
 
     code: str

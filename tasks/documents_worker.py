@@ -1,11 +1,7 @@
 """The documents worker: `python -m tasks.documents_worker`. Work that needs no model: ingestions and batches.
 
-Its Celery side is in `process/`, its work in `documents/`.
+Its Celery side is in `worker/process/`, its work in `documents/`.
 """
-
-import gc
-
-gc.disable()  # as in `worker.py`
 
 import contextlib
 import ctypes
@@ -13,11 +9,10 @@ import sys
 
 from tasks.documents.process import JobWorker
 from tasks.errors import EmbedqError
-from tasks.ledger import DOCUMENTS
-from tasks.process import parent
-from tasks.process.role import Role
-
-gc.enable()
+from tasks.ledger.redis_keys import DOCUMENTS
+from tasks.worker.process import parent
+from tasks.worker.process.child import Role
+from tasks.worker.process.hangs import DEFAULT_PATIENCE, Patience
 
 _PR_SET_DUMPABLE = 4
 
@@ -27,7 +22,6 @@ DOCUMENTS_WORKER = Role(
     queue=lambda _: DOCUMENTS,
     start=JobWorker.start,
     refusals=(EmbedqError,),
-    breaks=(),
 )
 
 
@@ -41,10 +35,10 @@ def hide_environment() -> None:
         ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
-def main() -> int:
+def main(patience: Patience = DEFAULT_PATIENCE) -> int:
     """Entry point."""
     hide_environment()
-    return parent.main(DOCUMENTS_WORKER)
+    return parent.main(DOCUMENTS_WORKER, patience)
 
 
 if __name__ == "__main__":

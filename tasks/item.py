@@ -1,9 +1,11 @@
-"""One text of a task and what is asked of it: options, estimated cost, and why it may have no vector."""
+"""One text of a task: what is asked of it, its estimated cost, and its vector or why it has none."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, Self
 
+import numpy as np
+import numpy.typing as npt
 import orjson
 
 BYTES_PER_TOKEN = 4
@@ -63,6 +65,27 @@ class TextError:
     def refused(self) -> bool:
         """Whether the caller can put it right by sending something else: 400 for a synchronous call instead of 422."""
         return self.code in {"input_too_long", "invalid_dimensions"}
+
+
+class Vector(NamedTuple):
+    """What became of one text: a vector or an error, never both.
+
+    Attributes:
+        vector: float32 [d], with d the model's dimension or the requested one; None when there is an error.
+        tokens: tokens that went through the model, prompt and special tokens included; 0 when there is an error.
+        truncated: the text was cut at the model's maximum.
+        error: None when there is a vector.
+    """
+
+    vector: npt.NDArray[np.float32] | None
+    tokens: int
+    truncated: bool
+    error: TextError | None = None
+
+    @classmethod
+    def failed(cls, error: TextError) -> Self:
+        """A text without a vector."""
+        return cls(None, 0, truncated=False, error=error)
 
 
 UNLIMITED_TOKENS = 2**31 - 1

@@ -2,19 +2,19 @@
 
 import sys
 
-from tasks.process.liveness import DEFAULT_PATIENCE
-from tasks.process.run_files import RunFiles
+from tasks.worker.process.hangs import DEFAULT_PATIENCE
+from tasks.worker.process.ready_file import RunFolder
 from worker_config.settings import load_settings
 
 
 def main(arguments: list[str]) -> int:
     """0 when the answer is yes, 1 when it is no, 2 when the question is not understood."""
-    files = RunFiles(load_settings().run_dir)
+    folder = RunFolder(load_settings().run_dir)
     match arguments:
         case ["ready"]:
-            return 0 if files.is_ready() else 1
+            return 0 if folder.is_ready() else 1
         case ["live"]:
-            return 0 if files.is_alive(DEFAULT_PATIENCE.parent_s) else 1
+            return 0 if folder.is_alive(DEFAULT_PATIENCE.parent_s) else 1
     sys.stderr.write("usage: python -m tasks.probe ready|live\n")
     return 2
 

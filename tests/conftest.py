@@ -36,7 +36,6 @@ from _pytest.faulthandler import fault_handler_stderr_fd_key
 
 from stack.errors import StackError
 from stack.testing import Process, RedisServer, Roles
-from tasks.process.child import share_arenas
 from tests.key_leaks import leaked_keys
 from tests.pg_server import PgServer, find_programs
 from tests.s3_server import S3Server
@@ -48,6 +47,7 @@ if TYPE_CHECKING:
     import tiktoken
 
 _SHOWN_CHARS = 6000
+_M_ARENA_MAX = -8  # <malloc.h> of glibc
 _HUNG_SECONDS = 900  # a test with all its fixtures
 _LONG_ID = 40
 _NAME_IN_CACHE = "9b5ad71b2ce5302211f9c61530b329a4922fc6a4"
@@ -84,7 +84,10 @@ def pytest_configure() -> None:
     # As in the Makefile, for a pytest that somebody runs without it: the tests start hundreds of Pythons.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     sys.dont_write_bytecode = False
-    share_arenas()  # a process of the suite runs thousands of threads, one after the other
+    # A process of the suite runs thousands of threads, one after the other. An arena for each would keep what it freed.
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_M_ARENA_MAX, 2)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -16,7 +16,6 @@ from tasks.ledger.heartbeat import watch
 from tasks.ledger.overview import read_account
 from tasks.ledger.packed import numbers
 from tasks.ledger.read import read_task
-from tasks.ledger.redis_keys import ROOT
 from tasks.ledger.scripts import Operation
 
 # What redis_keys says of queues and of all.
@@ -26,6 +25,7 @@ _PERMANENT = re.compile(
 # Celery's transport: declared queues, bells nobody heard, and what its killed consumers held. Bells carry no work.
 _TRANSPORT = re.compile(r"_kombu\.binding.*|embedq\.bell\..*|unacked.*", re.DOTALL)
 _TASK = re.compile(r"[^:]+:task:(?P<id>.+)")
+_CHANGES = re.compile(r"(?P<root>[^:]+):changes")
 _STATE = re.compile(r"[^:]+:q:(?P<queue>.+):state")
 _OWNER = re.compile(r"[^:]+:owner:(?P<id>.+)")
 _BUCKETS = {"tokens", "requests", "debt"}
@@ -41,6 +41,7 @@ def leaked_keys(client: redis.Redis) -> list[str]:
 
     Every role must have stopped before: a live worker rightly holds keys.
     """
+    client.config_set("maxmemory", 0)  # a test may have filled it
     _forget_tasks(client)
     _remove_records(client)
     _watch_far_future(client)
@@ -61,11 +62,13 @@ def _forget_tasks(client: redis.Redis) -> None:
 
 
 def _remove_records(client: redis.Redis) -> None:
-    ledger = Ledger(client)
-    for kind in [bytes(name).decode() for name in client.hkeys(f"{ROOT}:changes")]:  # type: ignore[arg-type]
-        for name in list(client.scan_iter(f"{ROOT}:{kind}:*")):
-            record_id = name.decode().removeprefix(f"{ROOT}:{kind}:")
-            ledger.run(Operation(bool, "record_remove", "", (kind, record_id)))
+    for key in _lasting_keys(client):
+        if found := _CHANGES.fullmatch(key):
+            for kind in [bytes(name).decode() for name in client.hkeys(key)]:  # type: ignore[arg-type]
+                prefix = f"{found['root']}:{kind}:"
+                for name in list(client.scan_iter(f"{prefix}*")):
+                    record = (kind, name.decode().removeprefix(prefix))
+                    Ledger(client).run(Operation(bool, "record_remove", "", record))
 
 
 def _watch_far_future(client: redis.Redis) -> None:

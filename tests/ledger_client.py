@@ -1,6 +1,8 @@
 """Submitting to the ledger as the web tier does, and reading what became of it, without HTTP."""
 
 from collections.abc import Sequence
+from functools import partial
+from typing import Any
 
 from stack.testing import wait_until
 from tasks.item import Options
@@ -8,9 +10,10 @@ from tasks.ledger.client import Ledger
 from tasks.ledger.ids import new_task_id
 from tasks.ledger.overview import Queue, overview
 from tasks.ledger.read import read_result, read_task
-from tasks.ledger.redis_keys import ANONYMOUS
+from tasks.ledger.redis_keys import ANONYMOUS, queue_key
 from tasks.ledger.submit import submit
 from tasks.ledger.task import Admission, Lane, NewTask, Result, State, Task, cut_texts
+from tasks.pieces import pieces
 from worker_config.settings import DEFAULT_MODEL
 
 
@@ -37,7 +40,11 @@ class LedgerClient:
             queue=self.model,
             lane=lane,
             owner=owner,
-            pieces=cut_texts(texts, max_tokens=256, max_items=piece_items, max_cost=piece_cost),
+            pieces=[
+                piece
+                for some in pieces(texts, piece_items)
+                for piece in cut_texts(some, max_tokens=256, max_cost=piece_cost)
+            ],
             options=options or Options(),
             ttl_ms=600_000,
             admission=Admission(max_backlog_s=1e6),
@@ -82,6 +89,21 @@ class LedgerClient:
         model = self.overview().model
         assert model is not None
         return model.stamp
+
+    def told(self, name: str) -> int:
+        """A counter that workers tell with their heartbeats, once they have told what they have done until now."""
+        for _ in range(2):  # the first one that is seen may have begun before
+            later = partial(self._later, self._beats())
+            wait_until(later, message="a beat of each worker")
+        return self.counter(name)
+
+    def _beats(self) -> dict[bytes, float]:
+        live: Any = self.ledger.client.zrange(queue_key(self.model, "workers"), 0, -1, withscores=True)
+        return dict(live)
+
+    def _later(self, before: dict[bytes, float]) -> bool:
+        now = self._beats()
+        return all(now.get(worker, 0) > at for worker, at in before.items())
 
     def counter(self, name: str) -> int:
         """A counter of the ledger, 0 before its first count."""

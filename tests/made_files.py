@@ -3,7 +3,7 @@
 import time
 from typing import Any
 
-from tasks.ledger import ANONYMOUS
+from tasks.ledger.redis_keys import ANONYMOUS
 from tasks.records.files import FileRecord, Purpose, created_ms, new_file_id, stored_name
 
 HOUR_MS = 3_600_000

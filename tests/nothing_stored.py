@@ -1,6 +1,6 @@
 """What a ledger says of the storage before anything was stored: for those who have a storage and no Redis."""
 
-from tasks.ledger.operations import Operation
+from tasks.ledger.scripts import Operation
 
 
 async def nothing_stored(_: Operation[str]) -> str:

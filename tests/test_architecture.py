@@ -17,7 +17,7 @@ from tests.source_tree import CHECKOUT, PACKAGES, SourceFile, source_files
 pytestmark = pytest.mark.no_cover  # runs nothing of ours, and syntax trees are slow to walk when that is traced
 
 _LEAVES = (
-    *("tasks.errors", "tasks.item", "tasks.gate", "tasks.lines", "tasks.model", "tasks.pieces", "tasks.unshown"),
+    *("tasks.errors", "tasks.item", "tasks.lines", "tasks.model", "tasks.pieces", "tasks.unshown"),
     "worker_config",
 )
 
@@ -30,7 +30,6 @@ MAY_IMPORT = {
     "tasks": ("tasks", *_LEAVES),
     "tasks.errors": (),
     "tasks.item": (),
-    "tasks.gate": (),
     "tasks.lines": ("tasks.unshown",),
     "tasks.model": (),
     "tasks.pieces": (),
@@ -39,28 +38,23 @@ MAY_IMPORT = {
     "tasks.wire": _LEAVES,
     "tasks.ledger": _LEAVES,
     "tasks.encoder": _LEAVES,
-    "tasks.process": ("tasks.ledger", *_LEAVES),
     "tasks.records": ("tasks.ledger", "tasks.storage", *_LEAVES),
     "tasks.search": ("embedq.vector_search", "tasks.records", "tasks.storage", *_LEAVES),
-    "tasks.drain": ("tasks.ledger", "tasks.process", *_LEAVES),
-    "tasks.embedding": (
-        "tasks.drain",
+    "tasks.worker": (
         "tasks.encoder",
         "tasks.ledger",
-        "tasks.process",
         "tasks.records",
         "tasks.storage",
         "tasks.wire",
         *_LEAVES,
     ),
     "tasks.documents": (
-        "tasks.drain",
         "tasks.ledger",
-        "tasks.process",
         "tasks.records",
         "tasks.search",
         "tasks.storage",
         "tasks.wire",
+        *("tasks.worker.claim_loop", "tasks.worker.commit_claim", "tasks.worker.idle_wait", "tasks.worker.process"),
         *_LEAVES,
     ),
     "worker_config": (),
@@ -72,14 +66,13 @@ ONLY_IN = {
     "starlette": ("api/**",),
     "uvicorn": ("api/__main__.py", "api/http_deadlines.py"),
     "httptools": ("api/http_deadlines.py",),
-    "celery": ("worker_config/**", "tasks/*", "tasks/process/**"),
-    "billiard": ("worker_config/**", "tasks/*", "tasks/process/**"),
+    "celery": ("worker_config/**", "tasks/worker/process/**"),
+    "billiard": ("worker_config/**", "tasks/worker/process/**"),
     "redis": (
         "api/**",
         "stack/testing.py",
         "tasks/ledger/**",
-        "tasks/process/**",
-        "tasks/drain/**",
+        "tasks/worker/**",
         "worker_config/redis_connection.py",
     ),
     "asyncpg": ("tasks/documents/sinks/**",),
@@ -130,7 +123,7 @@ MAX_FUNCTION_LINES = 45
 SMALL = 40
 """Lines. A file below them that one other file uses is a part of that file."""
 ENTRIES = {
-    Path("tasks/worker.py"),
+    Path("tasks/worker/__main__.py"),
     Path("tasks/documents_worker.py"),
     Path("tasks/probe.py"),
     Path("stack/die_with_parent.py"),

@@ -27,7 +27,7 @@ from opentelemetry.trace import (
     set_span_in_context,
 )
 
-from worker_config.subject import SpanAttributes, TracedUnit
+from worker_config.subject import SpanAttributes, TracedPiece
 
 _log = logging.getLogger(__name__)
 
@@ -78,13 +78,13 @@ class OpenTelemetry:
         span = self._tracer.start_span("request", _context(traceparent), kind=SpanKind.SERVER)
         return ServerSpan(self._tracer, span) if span.is_recording() else None
 
-    def claimed(self, queue: str, units: Sequence[TracedUnit], began_ns: int) -> "ClaimSpans | None":
+    def claimed(self, queue: str, units: Sequence[TracedPiece], began_ns: int) -> "ClaimSpans | None":
         """See `Traces.claimed`."""
         traced = {unit.task_id: unit for unit in units if unit.trace}
         if not traced:
             return None
         spans = ClaimSpans(self._tracer, queue, units, list(traced.values())[:_MAX_TRACED], began_ns)
-        if units[0].attempts > 1:  # it has seen a worker die, and this one may die at once
+        if units[0].deaths:  # it has seen a worker die, and this one may die at once
             self.flush()
         return spans
 
@@ -170,7 +170,7 @@ class ClaimSpans:
     """See `worker_config.traces.ClaimTrace`. `traced`: one unit of each task that is."""
 
     def __init__(
-        self, tracer: Tracer, queue: str, units: Sequence[TracedUnit], traced: Sequence[TracedUnit], began_ns: int
+        self, tracer: Tracer, queue: str, units: Sequence[TracedPiece], traced: Sequence[TracedPiece], began_ns: int
     ) -> None:
         self._tracer = tracer
         self._claims: dict[str, Context] = {}
@@ -183,7 +183,7 @@ class ClaimSpans:
                 "messaging.message.id": unit.task_id,
                 "messaging.batch.message_count": len(units),
                 "embedq.claim.items": sum(one.items for one in units),
-                "embedq.attempt": unit.attempts,
+                "embedq.attempt": unit.deaths + 1,
             }
             span = _start(tracer, "claim", _context(unit.trace), attributes, began_ns)
             span.end()

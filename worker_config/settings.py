@@ -153,13 +153,7 @@ class Settings(BaseSettings):
     result_ttl_s: float = Field(default=3600, gt=0, le=31_536_000)
 
     # The worker's rhythm
-    slice_s: float = Field(default=20, gt=0, le=30)
-    """Streams wait for each other at its end, and claims before it are small: 2 s cost bulk work 5 %, 10 s 4 %."""
     lease_s: float = Field(default=15, gt=0, le=600)
-    heartbeat_s: float = Field(default=3, gt=0, le=60)
-    unit_s: float = Field(default=0.25, gt=0, le=10)
-    unit_max_items: int = Field(default=64, ge=1, le=1000)
-    unit_max_tokens: int = Field(default=4096, ge=1)
 
     # The fake encoder (compute=fake)
     fake_dimension: int = Field(default=384, ge=1, le=16_384)
@@ -183,8 +177,6 @@ class Settings(BaseSettings):
     def _consistent(self) -> Self:
         if self.max_input_bytes > self.max_body_bytes:
             raise ValueError(f"{PREFIX}MAX_INPUT_BYTES must not exceed {PREFIX}MAX_BODY_BYTES")
-        if self.heartbeat_s >= self.lease_s:
-            raise ValueError(f"{PREFIX}HEARTBEAT_S must be less than {PREFIX}LEASE_S")
         for name in self.admin_keys:
             if name not in dict(self.api_keys):
                 raise ValueError(f"{PREFIX}ADMIN_KEYS names {name!r:.80}, which is none of {PREFIX}API_KEYS")
@@ -237,11 +229,6 @@ class Settings(BaseSettings):
         except ValueError:
             return False
 
-    @property
-    def heartbeat_ttl_s(self) -> float:
-        """After this long without a beat a worker counts as gone: three missed beats."""
-        return 3 * self.heartbeat_s + 1
-
     def require_safe_bind(self) -> None:
         """Refuses a public address without keys.
 
@@ -281,10 +268,11 @@ def load_settings(log_as: str = "", /, **overrides: Any) -> Settings:
 def child_environment(**settings: object) -> dict[str, str]:
     """This process's environment with some settings replaced, for starting another role.
 
-    Keys are field names (`redis_url`), values their new values; None leaves a setting alone.
+    Keys are field names (`redis_url`), values their new values; None leaves a setting alone. Threads share two malloc
+    arenas, where the C library has them: one of its own for each would keep what it has freed, 50 MB of a worker.
     """
     changed = {f"{PREFIX}{name.upper()}": str(value) for name, value in settings.items() if value is not None}
-    return {**os.environ, **changed}
+    return {"MALLOC_ARENA_MAX": "2", **os.environ, **changed}
 
 
 def set_library_defaults(threads: int | None) -> None:
@@ -308,12 +296,6 @@ def forget_celery_variables() -> None:
     """Takes the variables of another application's Celery out of this process: they would win over the app's own."""
     for name in [name for name in os.environ if name.startswith("CELERY_")]:
         del os.environ[name]
-
-
-def names_malloc_arenas() -> bool:
-    """Whether somebody has told glibc how many malloc arenas to make: MALLOC_ARENA_MAX, or GLIBC_TUNABLES."""
-    tunables = os.environ.get("GLIBC_TUNABLES", "")
-    return bool(os.environ.get("MALLOC_ARENA_MAX")) or "glibc.malloc.arena_max=" in tunables
 
 
 def names_collector() -> bool:

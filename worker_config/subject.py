@@ -41,8 +41,8 @@ class RequestTrace(Protocol):
         """The request is answered."""
 
 
-class TracedUnit(Protocol):
-    """A unit of a claim."""
+class TracedPiece(Protocol):
+    """A piece of a claim."""
 
     @property
     def task_id(self) -> str:
@@ -53,8 +53,8 @@ class TracedUnit(Protocol):
         """Number of its texts."""
 
     @property
-    def attempts(self) -> int:
-        """How often it was claimed, this time included."""
+    def deaths(self) -> int:
+        """How often a worker died while it held this piece."""
 
     @property
     def trace(self) -> str:

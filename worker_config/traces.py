@@ -25,7 +25,7 @@ from importlib.util import find_spec
 from typing import Protocol
 
 from worker_config.settings import names_collector
-from worker_config.subject import RequestTrace, SpanAttributes, TracedUnit
+from worker_config.subject import RequestTrace, SpanAttributes, TracedPiece
 
 _log = logging.getLogger(__name__)
 
@@ -54,7 +54,7 @@ class Traces(Protocol):
         By default, a caller that sends a valid `traceparent` has decided that.
         """
 
-    def claimed(self, queue: str, units: Sequence[TracedUnit], began_ns: int) -> ClaimTrace | None:
+    def claimed(self, queue: str, units: Sequence[TracedPiece], began_ns: int) -> ClaimTrace | None:
         """The spans of a claim whose call began then; None when none of its tasks is traced."""
 
     def flush(self) -> None:

@@ -12,7 +12,7 @@ router = APIRouter(prefix="/v1/service", tags=["service"])
 @router.get("")
 async def read_service(key: Reader, service: Service) -> ServiceState:
     """Returns models, workers and queues as they were about a second ago. Hosts and others' work need `operate`."""
-    return service.state(key)
+    return await service.state(key)
 
 
 @router.get("/redis")

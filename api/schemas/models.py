@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
-from tasks.ledger import ModelEntry
+from tasks import model as served
 
 
 class ModelFacts(BaseModel):
@@ -17,9 +17,9 @@ class ModelFacts(BaseModel):
     precision: str | None
 
     @classmethod
-    def of(cls, entry: ModelEntry | None) -> dict[str, Any]:
+    def of(cls, model: served.Model | None) -> dict[str, Any]:
         """The facts of this class, as arguments."""
-        return {name: getattr(entry, name, None) for name in cls.model_fields}
+        return {name: getattr(model, name, None) for name in cls.model_fields}
 
 
 class MoreFacts(ModelFacts):

@@ -6,8 +6,8 @@ from pydantic import BaseModel, Field
 
 from api.schemas.answer_parts import Counts, Reason, Usage, path_here, unix_seconds
 from api.waiting.why_waiting import WAITING, Waiting
-from tasks import ledger
-from tasks.ledger import State
+from tasks.ledger import task as ledger_task
+from tasks.ledger.task import State
 
 
 class Links(BaseModel):
@@ -39,7 +39,7 @@ class Task(BaseModel):
     links: Links
 
     @classmethod
-    def of(cls, task: ledger.Task, waiting: Waiting | None = None) -> Self:
+    def of(cls, task: ledger_task.Task, waiting: Waiting | None = None) -> Self:
         """The task of the ledger."""
         here = path_here(f"/v1/tasks/{task.id}")
         return cls(
@@ -61,7 +61,7 @@ class Task(BaseModel):
         )
 
 
-def error_of(task: ledger.Task) -> Reason | None:
+def error_of(task: ledger_task.Task) -> Reason | None:
     """Why it has failed as a whole; None where it has not."""
     if task.state is State.FAILED:
         message = "None of the inputs could be encoded; the result says why for each of them."

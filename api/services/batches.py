@@ -7,7 +7,7 @@ from api.served_models import ServedModels
 from api.services.owned import own, room_of
 from api.waiting.why_waiting import why_waiting
 from tasks.errors import Conflict, NotFound
-from tasks.ledger import AsyncLedger
+from tasks.ledger.client import AsyncLedger
 from tasks.records import batches
 from tasks.records.api_keys import Key
 from tasks.records.batches import BatchStatus, NewBatch, is_batch_id, new_batch_id

@@ -130,7 +130,7 @@ class DatasetService:
         if made_by is None:
             return None
         served = self._models.served(body.model or made_by)
-        entry = served.entry
+        entry = served.model
         if entry is not None and not catalog.vectors.startswith(entry.made_by):
             raise Invalid(
                 "dataset_model_mismatch",

@@ -12,7 +12,8 @@ from api.services.service import VERSION
 from api.submit import NewTasks
 from api.waiting.wait_for_vectors import Gone, SynchronousCalls
 from tasks.errors import Invalid, NotReady
-from tasks.ledger import NewTask
+from tasks.ledger.overview import PIECE_TOKENS
+from tasks.ledger.task import NewTask
 from tasks.records.api_keys import Key
 from tasks.wire.embeddings_body import EmbeddingsBody
 from tasks.wire.field_aliases import in_own_words
@@ -84,7 +85,7 @@ class EmbeddingService:
         call.answer.grow_to(size * TEXT_PER_VECTOR)
         with span("answer"):
             content = await offload(size, embedding_list, result, base64=base64)
-        queue_room = self._models.room(submission.queue, call.key.owner)
+        queue_room = self._models.room(submission.queue)
         headers = rate_limit_headers(queue_room, room, self._rates.left(call.key))
         headers["openai-processing-ms"] = str(int((time.perf_counter() - began_s) * 1000))
         return content, headers
@@ -103,19 +104,20 @@ class EmbeddingService:
 
     def info(self) -> TEIInfo:
         """The server's own model in TEI's words. Raises `NotReady` before a worker has loaded it."""
-        entry = self._models.entry(self._models.own_model)
-        if entry is None:
+        queue = self._models.queue(self._models.own_model)
+        model = queue.model
+        if model is None:
             raise NotReady("No worker has loaded the model yet.", param="worker", retry_after_s=5)
         return TEIInfo(
-            model_id=entry.model,
-            model_sha=entry.revision,
-            model_dtype=entry.precision,
-            served_model_name=entry.id,
-            max_concurrent_requests=self._models.limit(entry.id),
-            max_input_length=entry.max_tokens,
-            max_batch_tokens=self._settings.unit_max_tokens,
+            model_id=model.model,
+            model_sha=model.revision,
+            model_dtype=model.precision,
+            served_model_name=model.id,
+            max_concurrent_requests=self._models.limit(model.id),
+            max_input_length=model.max_tokens,
+            max_batch_tokens=PIECE_TOKENS,
             max_client_batch_size=self._settings.max_inputs,
-            tokenization_workers=self._models.served(None).streams,
+            tokenization_workers=queue.streams,
             version=VERSION,
         )
 

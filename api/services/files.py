@@ -18,7 +18,7 @@ from api.schemas.files import File, NewFile
 from api.services.owned import own, room_of
 from api.uploads import Content, Upload, too_large
 from tasks.errors import Invalid, NotFound, Overloaded, Unavailable
-from tasks.ledger import AsyncLedger
+from tasks.ledger.client import AsyncLedger
 from tasks.records import files, store
 from tasks.records.api_keys import Key
 from tasks.records.files import FileRecord, Purpose, created_ms, new_file_id, stored_name

@@ -9,7 +9,7 @@ from api.async_storage import AsyncStorage
 from api.schemas.answer_parts import Page, PagePlace
 from api.schemas.ingestions import IngestionDocument
 from tasks.errors import Invalid, NotStored
-from tasks.ledger import AsyncLedger
+from tasks.ledger.client import AsyncLedger
 from tasks.records.document_outcomes import DocumentOutcome, DocumentStatus, read_listed, read_outcomes
 from tasks.records.ingestion_operations import read_closed
 from tasks.records.ingestions import ClosedPage, Ingestion, PageInFlight, PageStage

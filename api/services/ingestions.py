@@ -20,7 +20,7 @@ from api.uploads import Content
 from api.waiting.why_waiting import why_waiting
 from tasks.errors import Conflict, Invalid, NotFound, RequestError, StorageFull
 from tasks.item import Options
-from tasks.ledger import AsyncLedger
+from tasks.ledger.client import AsyncLedger
 from tasks.records import ingestions
 from tasks.records.api_keys import Key
 from tasks.records.datasets import Catalog, held_bytes, present
@@ -154,8 +154,8 @@ class IngestionService:
         """The record, and what its source lists."""
         asked = validated(NewIngestion, parse_object(body))
         served = self._models.served(asked.model)
-        check_new(asked, self._settings, key.limits, served.entry.max_tokens if served.entry else None)
-        check_options(Options(asked.prompt_name, asked.dimensions), served.name, served.entry)
+        check_new(asked, self._settings, key.limits, served.model.max_tokens if served.model else None)
+        check_options(Options(asked.prompt_name, asked.dimensions), served.name, served.model)
         ingestion_id, kind, listed, sink = new_ingestion_id(), asked.source.kind, asked.source.listed(), asked.sink
         place = "inline" if kind == "documents" else "listed"
         spec = asked.model_dump(exclude={"source"}, exclude_none=True) | {

@@ -14,11 +14,13 @@ from api.schemas.jobs import Job
 from api.schemas.tasks import Task
 from api.served_models import ServedModels
 from api.waiting.why_waiting import Record, Waiting, why_waiting
-from tasks import ledger
 from tasks.errors import Invalid, NotFound
-from tasks.ledger import AsyncLedger, State, operations
+from tasks.ledger import task as ledger_task
+from tasks.ledger.client import AsyncLedger
 from tasks.ledger.ids import created_ms
-from tasks.ledger.operations import Operation
+from tasks.ledger.read import LOOK, list_tasks
+from tasks.ledger.scripts import Operation
+from tasks.ledger.task import State
 from tasks.records import batches, ingestions
 from tasks.records.api_keys import Key
 from tasks.records.batches import BatchStatus, is_batch_id, list_batches, read_batches
@@ -67,7 +69,7 @@ class JobService:
 
 def shown(record: Record, waiting: Waiting | None) -> Job:
     """A job as its own route returns it."""
-    if isinstance(record, ledger.Task):
+    if isinstance(record, ledger_task.Task):
         return Task.of(record, waiting)
     job = (Batch if isinstance(record, batches.Batch) else Ingestion).model_validate(record)
     job.waiting = waiting
@@ -118,7 +120,7 @@ async def read_jobs(
     limit: int,
     *,
     max_calls: int = _MAX_CALLS,
-    look: int = operations.LOOK,
+    look: int = LOOK,
 ) -> ListPage[Record]:
     """Jobs older than the place `after`, the newest first; `until` is a place.
 
@@ -165,7 +167,7 @@ def _reader(
     async def read(behind: str | None, most: int) -> ListPage[Record]:
         if kind == "task":
             states = [State(name) for name in names]
-            read_some = operations.list_tasks(owner, limit=most, after=behind or "", states=states, look=look)
+            read_some = list_tasks(owner, limit=most, after=behind or "", states=states, look=look)
             part = await ledger.run(read_some)
             return ListPage(part.tasks, part.until, part.more)
         ids, more = await ledger.run(_LIST[kind](owner, after=behind, limit=most))

@@ -21,7 +21,10 @@ from api.schemas.service import (
 )
 from api.served_models import ServedModels
 from tasks.errors import EmbedqError, NotReady, Overloaded
-from tasks.ledger import AsyncLedger, Lane, ModelOverview, WorkerEntry, operations
+from tasks.ledger.client import AsyncLedger
+from tasks.ledger.heartbeat import Worker
+from tasks.ledger.overview import Account, Queue, overview, read_account
+from tasks.ledger.task import Lane
 from tasks.records.api_keys import Key, Scope
 from worker_config.settings import Settings
 
@@ -50,11 +53,11 @@ class ServiceInfo:
         workers = self._models.live_workers().get(served.name, 0)
         return Model(
             id=name,
-            created=served.entry.created_at if served.entry else _STARTED_AT,
+            created=served.model.created_at if served.model else _STARTED_AT,
             alias_of=None if name == served.name else served.name,
             workers=workers,
             ready=workers > 0,
-            **MoreFacts.of(served.entry),
+            **MoreFacts.of(served.model),
         )
 
     async def ready(self) -> Ready:
@@ -76,7 +79,7 @@ class ServiceInfo:
         """Why Redis does not answer, or "". Never raises: an error that many await would hold the requests of all."""
         try:
             await self._ledger.require_usable()
-            self._models.update(await self._ledger.run(operations.overview(self._models.own_model)))
+            self._models.update(await self._ledger.run(overview(self._models.own_model)))
         except Overloaded:
             pass  # the answer came and was not read in time: what was known a second ago holds
         except EmbedqError as error:
@@ -89,66 +92,62 @@ class ServiceInfo:
         facts = await self._ledger.inspect()
         return RedisChecks.model_validate({"checks": facts.checks(self._settings.redis_ack)})
 
-    def state(self, key: Key) -> ServiceState:
-        """Models, workers and queues, as far as the key may see them."""
-        seen = _Seen(None if key.may({Scope.OPERATE}) else key.owner)
+    async def state(self, key: Key) -> ServiceState:
+        """Models, workers and queues, as far as the key may see them. Raises `RedisUnavailable`."""
+        account: Account | None = None
+        if not key.may({Scope.OPERATE}):
+            account = await self._ledger.run(read_account(key.owner))
+        seen = _Seen(account)
         models, documents = self._models, self._models.documents
-        overviews = [*models.overviews.values(), *([documents] if documents else [])]
-        workers = documents.workers if documents else ()
         return ServiceState(
             version=VERSION,
             started_at=_STARTED_AT,
             time=time.time(),
             redis=RedisState(
                 up=models.redis_up,
-                memory_percent=max((overview.memory_percent for overview in overviews), default=0),
+                memory_percent=documents.redis.memory_percent,
                 seen_at=models.seen_at,
             ),
-            models=[self._model_state(queue, seen) for queue in models.queues()],
+            models=[self._model_state(models.queue(name), seen) for name in models.queues()],
             documents=DocumentsQueue(
-                workers=[seen.worker(DocumentsWorker, worker) for worker in workers],
-                tasks=sum(seen.tasks(documents, lane) for lane in Lane) if documents else 0,
+                workers=[seen.worker(DocumentsWorker, worker) for worker in documents.workers],
+                tasks=sum(seen.tasks(documents, lane) for lane in Lane),
             ),
         )
 
-    def _model_state(self, queue: str, seen: "_Seen") -> ServiceModel:
-        overview = self._models.overviews.get(queue)
+    def _model_state(self, queue: Queue, seen: "_Seen") -> ServiceModel:
         return ServiceModel(
-            id=queue,
-            names=self._models.names_of(queue),
-            **ModelFacts.of(self._models.entry(queue)),
-            tokens_per_second=overview.rate if overview else None,
-            workers=[seen.worker(LiveWorker, worker) for worker in overview.workers] if overview else [],
-            lanes={lane.value: seen.lane(overview, lane) for lane in Lane},
-            leases=overview.leases if overview else 0,
+            id=queue.name,
+            names=self._models.names_of(queue.name),
+            **ModelFacts.of(queue.model),
+            tokens_per_second=queue.rate,
+            workers=[seen.worker(LiveWorker, worker) for worker in queue.workers],
+            lanes={lane.value: seen.lane(queue, lane) for lane in Lane},
+            leases=queue.leases,
         )
 
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """What a caller may see. `owner`: whose work; None: everybody's, and where workers run."""
+    """What a caller may see. `account`: whose work; None: everybody's, and where workers run."""
 
-    owner: str | None
+    account: Account | None
 
-    def worker(self, kind: type[W], worker: WorkerEntry) -> W:
+    def worker(self, kind: type[W], worker: Worker) -> W:
         """A worker that beats."""
         shown = kind.model_validate(worker)
-        if self.owner is None:
+        if self.account is None:
             return shown
         hidden = sha256(worker.id.encode()).hexdigest()[:12]  # the id has the host and the pid
         return shown.model_copy(update={"id": hidden, "pid": None, "host": None, "rss_bytes": None})
 
-    def tasks(self, overview: ModelOverview, lane: Lane) -> int:
+    def tasks(self, queue: Queue, lane: Lane) -> int:
         """Open tasks of a lane."""
-        if self.owner is None:
-            return overview.backlog_tasks[lane]
-        return overview.owner_tasks.get(lane, {}).get(self.owner, 0)
+        return queue.backlog_tasks[lane] if self.account is None else self.account.tasks(queue.name, lane)
 
-    def lane(self, overview: ModelOverview | None, lane: Lane) -> LaneBacklog:
+    def lane(self, queue: Queue, lane: Lane) -> LaneBacklog:
         """A lane of a model. How long all work takes is the load, which everybody may know."""
-        if overview is None:
-            return LaneBacklog(tasks=0, tokens=0, seconds=0.0)
-        of_all = overview.backlog_cost[lane]
-        seconds = (of_all / overview.rate if overview.rate else None) if of_all else 0.0
-        tokens = of_all if self.owner is None else overview.owner_cost.get(lane, {}).get(self.owner, 0)
-        return LaneBacklog(tasks=self.tasks(overview, lane), tokens=tokens, seconds=seconds)
+        of_all = queue.backlog_cost[lane]
+        seconds = (of_all / queue.rate if queue.rate else None) if of_all else 0.0
+        tokens = of_all if self.account is None else self.account.cost(queue.name, lane)
+        return LaneBacklog(tasks=self.tasks(queue, lane), tokens=tokens, seconds=seconds)

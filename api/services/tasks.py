@@ -16,11 +16,14 @@ from api.submit import NewTasks, Submitter
 from api.waiting.subscription import Subscription
 from api.waiting.wait_for_vectors import Gone, read_result
 from api.waiting.why_waiting import why_waiting
-from tasks import ledger
 from tasks.errors import Conflict
 from tasks.item import FLOAT32_BYTES
-from tasks.ledger import AsyncLedger, CancelOutcome, operations
+from tasks.ledger import task as ledger_task
+from tasks.ledger.cancel import CancelOutcome, cancel, forget
+from tasks.ledger.client import AsyncLedger
 from tasks.ledger.ids import created_ms, missing
+from tasks.ledger.overview import read_account
+from tasks.ledger.read import read_task
 from tasks.records.api_keys import Key
 from worker_config.settings import Settings
 from worker_config.subject import link_task, span, subject_is_task
@@ -65,10 +68,9 @@ class TaskService:
         """
         submission = await offload(len(call.body), self._new_task, call.key, call.body, idempotency_key)
         task = await self._submitter.accept(submission)
-        retry_after_s = self._models.retry_after_s(task, new=task.id == submission.task_id)
-        return Task.of(task), retry_after_s
+        return Task.of(task), self._models.retry_after_s(task)
 
-    def _new_task(self, key: Key, content: bytes, idempotency_key: str | None) -> ledger.NewTask:
+    def _new_task(self, key: Key, content: bytes, idempotency_key: str | None) -> ledger_task.NewTask:
         body = self._new_tasks.read(TaskBody, content)
         require_scope(key, [body.lane])
         return self._new_tasks.listed(key, body, alias_of_key(idempotency_key, content))
@@ -82,8 +84,11 @@ class TaskService:
         """
         read = partial(self._own, key, task_id)
         task = await self._subscription.read_at_end(task_id, read, min(wait_s, self._settings.max_wait_s), gone)
-        retry_after_s = None if task.state.terminal else self._models.retry_after_s(task)
-        return await self._explained(task), retry_after_s
+        if task.state.terminal:
+            return Task.of(task), None
+        account = await self._ledger.run(read_account(key.owner))
+        [reason] = await why_waiting(self._ledger, self._models, [task], account)
+        return Task.of(task, reason), self._models.retry_after_s(task, account)
 
     async def result(self, key: Key, task_id: str, answer: Held, *, base64: bool, npy: bool) -> bytes:
         """The vectors of an ended task in input order, as OpenAI's list or as a NumPy file.
@@ -100,8 +105,8 @@ class TaskService:
                 f"{task.completed + task.failed} of {task.total} inputs are done; ask again later.",
                 retry_after_s=self._models.retry_after_s(task),
             )
-        entry = self._models.entry(task.queue)
-        dimension = task.options.dimensions or (entry.dimension if entry else UNKNOWN_MODEL_DIMENSION)
+        model = self._models.queue(task.queue).model
+        dimension = task.options.dimensions or (model.dimension if model else UNKNOWN_MODEL_DIMENSION)
         size = task.total * dimension * FLOAT32_BYTES
         # Before it is read, or a refused one would be in memory.
         answer.grow_to(size if npy else size * TEXT_PER_VECTOR)
@@ -121,13 +126,13 @@ class TaskService:
             Conflict: there is nothing to cancel.
         """
         task = await self._own(key, task_id)
-        outcome = await self._ledger.run(operations.cancel(task.queue, task_id))
+        outcome = await self._ledger.run(cancel(task.queue, task_id))
         task = await self._own(key, task_id)
         if outcome is CancelOutcome.ENDED:
             raise Conflict(
                 "task_already_ended", f"The task has ended already ({task.state}); there is nothing to cancel."
             )
-        return await self._explained(task)
+        return Task.of(task)
 
     async def delete(self, key: Key, task_id: str) -> None:
         """Deletes a task and everything that belongs to it. An open one is cancelled first.
@@ -136,17 +141,13 @@ class TaskService:
             NotFound, Refused: the caller has no such task.
         """
         task = await self._own(key, task_id)
-        await self._ledger.run(operations.forget(task.queue, task_id))
+        await self._ledger.run(forget(task.queue, task_id))
 
-    async def _explained(self, task: ledger.Task) -> Task:
-        [reason] = await why_waiting(self._ledger, self._models, [task])
-        return Task.of(task, reason)
-
-    async def _own(self, key: Key, task_id: str) -> ledger.Task:
+    async def _own(self, key: Key, task_id: str) -> ledger_task.Task:
         task = None
         if created_ms(task_id) is not None:
             subject_is_task(task_id)
-            task = await self._ledger.run(operations.read_task(task_id))
+            task = await self._ledger.run(read_task(task_id))
         task = own(key, task, missing(task_id, self._settings.result_ttl_s))
         link_task(task.trace)
         return task

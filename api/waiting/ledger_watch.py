@@ -12,9 +12,11 @@ from collections.abc import Callable
 
 from api.served_models import ServedModels
 from tasks.errors import Overloaded, SchemaMismatch, WrongRedis
-from tasks.ledger import DOCUMENTS, AsyncLedger, operations
-from tasks.ledger.executor import reason
+from tasks.ledger.client import AsyncLedger, reason
+from tasks.ledger.heartbeat import watch
+from tasks.ledger.overview import overview
 from tasks.ledger.redis_checks import LOST
+from tasks.ledger.redis_keys import DOCUMENTS
 from worker_config.bell import BellThread
 
 _log = logging.getLogger(__name__)
@@ -92,15 +94,15 @@ class LedgerWatch:
             _log.warning("%s", LOST)
         self._claimed = True
         began_s = time.perf_counter()
-        self._models.update(await self._ledger.run(operations.overview(self._models.own_model, DOCUMENTS)))
+        self._models.update(await self._ledger.run(overview(self._models.own_model, DOCUMENTS)))
         self._timed(time.perf_counter() - began_s)
         for queue in (*self._models.queues(), DOCUMENTS):
             await self._watch(queue)
 
     async def _watch(self, queue: str) -> None:
         for _ in range(_MAX_WATCHES):
-            watched = await self._ledger.run(operations.watch(queue))
-            if watched.bell_due:
+            seen = await self._ledger.run(watch(queue))
+            if seen.bell_due:
                 self._bells.send_bell(queue)
-            if not watched.more:
+            if not seen.more:
                 return

@@ -17,15 +17,16 @@ from starlette.types import Receive
 
 from api.error_responses import CallerGone
 from tasks.errors import EmbedqError
-from tasks.ledger import ENDED_CHANNEL, AsyncLedger, Task, operations
-from tasks.ledger.answers import Answer, answers_in
-from tasks.ledger.executor import reason
-from tasks.ledger.keys import answers_channel
+from tasks.ledger.client import AsyncLedger, reason
+from tasks.ledger.notifications import Answer, answers_in, changes_in
+from tasks.ledger.read import read_tasks
+from tasks.ledger.redis_keys import CHANGED_CHANNEL, answers_channel
+from tasks.ledger.task import Task
 
 _log = logging.getLogger(__name__)
 
 _READ_AT_ONCE = 500
-"""Tasks per call while catching up: one script must not hold Redis for long."""
+"""Tasks per call while catching up: others shall not wait for long."""
 _BACKOFF_S, _BACKOFF_DOUBLINGS = 0.05, 4
 _SOON_S = 0.25
 """Most answers come before this. Only then the connection is watched, because that costs an asyncio task."""
@@ -177,7 +178,7 @@ class Subscription:
         while True:
             try:
                 async with self._ledger.client.pubsub() as pubsub:
-                    await pubsub.subscribe(ENDED_CHANNEL, answers_channel(self.name))
+                    await pubsub.subscribe(CHANGED_CHANNEL, answers_channel(self.name))
                     await self._listen(pubsub)
             except Exception as error:  # noqa: BLE001 - if this loop died, every request that waits would go deaf
                 failures = 1 if self.subscribed.is_set() else failures + 1
@@ -221,7 +222,7 @@ class Subscription:
         awaited = [task_id for task_id, group in self._waits.items() if any(wait.stored for wait in group)]
         for start in range(0, len(awaited), _READ_AT_ONCE):
             ids = awaited[start : start + _READ_AT_ONCE]
-            tasks = await self._ledger.run(operations.read_tasks(ids))
+            tasks = await self._ledger.run(read_tasks(ids))
             for task_id, task in zip(ids, tasks, strict=True):
                 if task is None or task.state.terminal:
                     self._end(task_id)
@@ -233,7 +234,7 @@ class Subscription:
             for answer in answers_in(message):
                 self._end(answer.task_id, answer)
         else:
-            for task_id in message.decode().split():
+            for task_id in changes_in(message).ended:
                 self._end(task_id)
 
     def _end(self, task_id: str, answer: Answer | None = None) -> None:

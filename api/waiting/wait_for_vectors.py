@@ -13,8 +13,11 @@ from api.served_models import ServedModels
 from api.submit import LINGERING_INTEREST_S, NewTasks, Submitter, task_of
 from api.waiting.subscription import Subscription, Wait
 from tasks.errors import NotReady, Unavailable, WaitTimeout
-from tasks.ledger import AsyncLedger, KeyRoom, NewTask, Result, State, operations
-from tasks.ledger.executor import CALL_TIMEOUT_S
+from tasks.ledger import read
+from tasks.ledger.cancel import want
+from tasks.ledger.client import CALL_TIMEOUT_S, AsyncLedger
+from tasks.ledger.submit import KeyRoom
+from tasks.ledger.task import NewTask, Result, State
 from tasks.records.api_keys import Key
 from worker_config.subject import link_task, span
 
@@ -73,7 +76,7 @@ class SynchronousCalls:
                 wait.stored = True
                 return await self._vectors(submission, wait, end_s, gone), reply.room
         with self._subscription.waiting(reply.task_id) as wait:
-            task = await self._ledger.run(operations.read_task(reply.task_id))
+            task = await self._ledger.run(read.read_task(reply.task_id))
             if task is None or task.state.terminal:
                 wait.end()
             else:
@@ -105,7 +108,7 @@ class SynchronousCalls:
             with span("read"):  # as of a result that is asked for, so that a trace has the same steps
                 result = wait.answer.result()
         elif wait.ended:
-            result = await read_result(self._ledger, wait.task_id, sum(unit.items for unit in submission.units))
+            result = await read_result(self._ledger, wait.task_id, sum(piece.items for piece in submission.pieces))
         if result is None or result.task.state not in _WITH_OUTCOME:
             raise self._timeout(submission)
         return _whole(result)
@@ -114,7 +117,7 @@ class SynchronousCalls:
         # Only an economy: without Redis there is nothing to save.
         with contextlib.suppress(Unavailable):
             for_ms = round(LINGERING_INTEREST_S * 1000)
-            await self._ledger.run(operations.want(model, task_id, for_ms, shorten=True))
+            await self._ledger.run(want(model, task_id, for_ms, gone=True))
 
     def _require_served(self, model: str) -> None:
         models = self._models
@@ -145,7 +148,7 @@ async def read_result(ledger: AsyncLedger, task_id: str, items: int) -> Result |
     """
     timeout_s = CALL_TIMEOUT_S if items <= _SMALL_ITEMS else _RESULT_TIMEOUT_S
     with span("read"):
-        return await ledger.run(operations.read_result(task_id), timeout_s=timeout_s)
+        return await ledger.run(read.read_result(task_id), timeout_s=timeout_s)
 
 
 async def _never() -> None:

@@ -3,19 +3,23 @@
 A batch or an ingestion waits for one of its ledger tasks, for something that is away, or for a documents worker.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal, TypeAlias
 
 from pydantic import BaseModel, Field
 
 from api.schemas.answer_parts import unix_seconds
-from api.served_models import ServedModels
+from api.served_models import ServedModels, cost_before
 from tasks.errors import DiskFull
-from tasks.ledger import DOCUMENTS, AsyncLedger, State, Task
-from tasks.ledger.standing import QueueStanding, Standings, read_standings
-from tasks.records.batches import Batch, BatchStatus, Stage
+from tasks.ledger.client import AsyncLedger
+from tasks.ledger.overview import Account, Queue, read_account
+from tasks.ledger.read import read_tasks
+from tasks.ledger.redis_keys import DOCUMENTS
+from tasks.ledger.task import State, Task
+from tasks.records.batches import Batch, Stage
 from tasks.records.ingestions import Ingestion, PageStage
 
 Record: TypeAlias = Task | Batch | Ingestion
@@ -24,9 +28,9 @@ Code: TypeAlias = Literal[
     "in_line",
     "working",
     "no_worker",
+    "model_loading",
     "no_documents_worker",
     "model_not_ready",
-    "no_room",
     "sink_unavailable",
     "storage_unavailable",
     "disk_full",
@@ -38,13 +42,13 @@ _SENTENCES: dict[Code, str] = {
     "in_line": "Waits for its turn{where}{of_work}.",
     "working": "Being worked on{left}.",
     "no_worker": "No worker serves this model{since}.",
+    "model_loading": "A worker loads the model{since}.",
     "no_documents_worker": "No documents worker runs{since}.",
     "model_not_ready": "The files of the model are not in the storage; a worker that starts puts them there.",
-    "no_room": "Its lines are checked; they wait for room in the queue.",
     "sink_unavailable": "The sink does not answer{since}.",
     "storage_unavailable": "The server's storage does not answer{since}.",
     "disk_full": "The server's storage is full{since}.",
-    "workers_died": "Its worker died; it is tried again.",
+    "workers_died": "Its worker died{often}; it is tried again.",
 }
 _AWAY: dict[str, Code] = {
     "sink": "sink_unavailable",
@@ -72,37 +76,49 @@ class Waiting(BaseModel):
 WAITING = Field(description="Why it has not ended yet; null where it has, and where the answer does not look.")
 
 
-async def why_waiting(ledger: AsyncLedger, served: ServedModels, records: Sequence[Record]) -> list[Waiting | None]:
-    """The field `waiting` of each, in one call of the ledger for all; None of those that have ended.
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What reasons are made of: queues as they were seen last, open tasks by id, and the account of their owner."""
 
-    What workers say of the storage is what this process has last seen of them, about a second old.
+    served: ServedModels
+    tasks: Mapping[str, Task]
+    account: Account
+    now_ms: float
+
+
+async def why_waiting(
+    ledger: AsyncLedger, served: ServedModels, records: Sequence[Record], account: Account | None = None
+) -> list[Waiting | None]:
+    """The field `waiting` of each record of one owner; None of those that have ended.
+
+    What is known of queues and workers is what this process has last seen, about a second old. `account`: of the owner,
+    if it was just read.
 
     Raises:
         RedisUnavailable: no answer.
     """
-    awaited = [pair for record in records if not _has_ended(record) for pair in _awaited(record)]
-    if not awaited:
+    still_open = [record for record in records if not _has_ended(record)]
+    if not still_open:
         return [None] * len(records)
-    names = dict.fromkeys(name for name, _ in awaited)
-    seen = await ledger.run(read_standings([*names], [task_id for _, ids in awaited for task_id in ids]))
-    seen = replace(seen, queues={name: _with_outage(queue, served) for name, queue in seen.queues.items()})
+    tasks = {record.id: record for record in still_open if isinstance(record, Task)}
+    ids = [one for record in still_open if record.id not in tasks for _, ids in _awaited(record) for one in ids]
+    if ids:
+        read = await ledger.run(read_tasks(ids))
+        tasks |= {task.id: task for task in read if task is not None and not task.state.terminal}
+    if account is None:
+        account = await ledger.run(read_account(still_open[0].owner))
+    seen = Seen(served, tasks, account, time.time() * 1000)
     return [waiting_of(record, seen) for record in records]
 
 
-def waiting_of(record: Record, standings: Standings) -> Waiting | None:
-    """The field `waiting` of one. `standings`: of its queues and of what it waits for; None where it has ended."""
+def waiting_of(record: Record, seen: Seen) -> Waiting | None:
+    """The field `waiting` of one record; None where it has ended."""
     if _has_ended(record):
         return None
     if isinstance(record, Task):
         of = _of_stored if record.queue == DOCUMENTS else _of_tasks  # texts come with the task
-        return of(standings, standings.queue(record.queue), [record.id])
-    return _of_batch(record, standings) if isinstance(record, Batch) else _of_ingestion(record, standings)
-
-
-def _with_outage(queue: QueueStanding, served: ServedModels) -> QueueStanding:
-    overview = served.documents if queue.name == DOCUMENTS else served.overviews.get(queue.name)
-    outage = overview.storage_outage if overview else None
-    return queue if outage is None else replace(queue, outage=(outage[0], round(outage[1] * 1000), outage[2]))
+        return of(seen, seen.served.queue(record.queue), [record.id])
+    return _of_batch(record, seen) if isinstance(record, Batch) else _of_ingestion(record, seen)
 
 
 def _has_ended(record: Record) -> bool:
@@ -140,70 +156,84 @@ def _is_open(state: State | None) -> bool:
     return state is not None and not state.terminal
 
 
-def _of_tasks(standings: Standings, queue: QueueStanding, task_ids: Sequence[str]) -> Waiting:
+def _of_tasks(seen: Seen, queue: Queue, task_ids: Sequence[str]) -> Waiting:
     """That of whoever waits for these tasks of one queue: of the one that is worked on, else of the next one."""
     if not queue.workers:
-        return _why("no_documents_worker" if queue.name == DOCUMENTS else "no_worker", since_ms=queue.absent_ms)
-    found = [standings.tasks[task_id] for task_id in task_ids if task_id in standings.tasks]
-    first = min(found, key=lambda task: (task.state is State.QUEUED, task.cost_before), default=None)
+        return _no_worker(queue)
+    found = [seen.tasks[task_id] for task_id in task_ids if task_id in seen.tasks]
+    before = {task.id: cost_before(task, queue, seen.account) for task in found}
+    first = min(found, key=lambda task: (task.state is State.QUEUED, before[task.id]), default=None)
     if first is None:  # it has ended in this moment, or its next step is due
         return _why("working")
-    if standings.now_ms - first.died_ms < _DEATH_MATTERS_MS:
-        return _why("workers_died", since_ms=first.died_ms)
+    if first.died_ms is not None and seen.now_ms - first.died_ms < _DEATH_MATTERS_MS:
+        often = "" if first.deaths == 1 else f" {first.deaths} times"
+        return _why("workers_died", since_ms=first.died_ms, often=often)
     code: Code = "in_line" if first.state is State.QUEUED else "working"
     if queue.name == DOCUMENTS:  # nobody knows how long a job takes
         return _why(code)
-    seconds = first.seconds_before if code == "in_line" else first.seconds_left
-    return _why(code, seconds=seconds, where=f" in the {first.lane} lane")
+    cost = before[first.id] + (first.cost if code == "working" else 0)
+    return _why(code, seconds=cost / queue.rate if queue.rate else None, where=f" in the {first.lane} lane")
 
 
-def _of_stored(standings: Standings, queue: QueueStanding, task_ids: Sequence[str]) -> Waiting:
+def _no_worker(queue: Queue) -> Waiting:
+    if queue.name == DOCUMENTS:
+        return _why("no_documents_worker", since_ms=queue.absent_ms)
+    if queue.loading:
+        return _why("model_loading", since_ms=round(1000 * min(one.since for one in queue.loading)))
+    return _why("no_worker", since_ms=queue.absent_ms)
+
+
+def _of_stored(seen: Seen, queue: Queue, task_ids: Sequence[str]) -> Waiting:
     """As `_of_tasks`, of what is read from the storage and written to it."""
-    if queue.workers and queue.outage:
-        code, since_ms, message = queue.outage
-        return _why("disk_full" if code == DiskFull.code else "storage_unavailable", since_ms=since_ms, message=message)
-    return _of_tasks(standings, queue, task_ids)
+    if queue.storage_outage:
+        away, since_s, message = queue.storage_outage
+        code: Code = "disk_full" if away == DiskFull.code else "storage_unavailable"
+        return _why(code, since_ms=round(since_s * 1000), message=message)
+    return _of_tasks(seen, queue, task_ids)
 
 
-def _of_batch(batch: Batch, standings: Standings) -> Waiting:
-    embed, checked = batch.stages.get(Stage.EMBED), batch.stages.get(Stage.VALIDATE)
-    if not _is_open(embed) and batch.now_ms < batch.again_ms:
+def _of_batch(batch: Batch, seen: Seen) -> Waiting:
+    if not _is_open(batch.stages.get(Stage.EMBED)) and batch.now_ms < batch.again_ms:
         return _why("workers_died")
-    why = _of_parts(batch, standings)
-    unplaced = batch.status is BatchStatus.VALIDATING and checked is State.COMPLETED and embed is None
-    return _why("no_room") if unplaced and why.code == "working" else why
+    return _of_parts(batch, seen)
 
 
-def _of_ingestion(ingestion: Ingestion, standings: Standings) -> Waiting:
-    documents, model = standings.queue(DOCUMENTS), standings.queue(ingestion.model)
+def _of_ingestion(ingestion: Ingestion, seen: Seen) -> Waiting:
+    documents, model = seen.served.documents, seen.served.queue(ingestion.model)
     if not documents.workers:
-        return _why("no_documents_worker", since_ms=documents.absent_ms)
+        return _no_worker(documents)
     if ingestion.waiting_for == "model":
-        return _why("model_not_ready" if model.workers else "no_worker", since_ms=model.absent_ms)
+        return _why("model_not_ready") if model.workers else _no_worker(model)
     setback = next((one for one in ingestion.setbacks.values() if one.what in _AWAY), None)
     if setback is not None:
         return _why(_AWAY[setback.what], since_ms=setback.since_ms)
-    why = _of_parts(ingestion, standings)
+    why = _of_parts(ingestion, seen)
     # The end of one page says nothing about the end of the whole.
     return _why("working", seconds=ingestion.eta_s) if why.code == "working" else why
 
 
-def _of_parts(record: Batch | Ingestion, standings: Standings) -> Waiting:
+def _of_parts(record: Batch | Ingestion, seen: Seen) -> Waiting:
     """What is away keeps it more than what is worked on, and that tells more than what is in line."""
     awaited = [(name, ids) for name, ids in _awaited(record) if ids] or [(DOCUMENTS, [])]
-    reasons = [_of_stored(standings, standings.queue(name), ids) for name, ids in awaited]
+    reasons = [_of_stored(seen, seen.served.queue(name), ids) for name, ids in awaited]
     return min(reasons, key=lambda why: {"working": 1, "in_line": 2}.get(why.code, 0))
 
 
 def _why(
-    code: Code, *, seconds: float | None = None, since_ms: int | None = None, where: str = "", message: str = ""
+    code: Code,
+    *,
+    seconds: float | None = None,
+    since_ms: int | None = None,
+    where: str = "",
+    often: str = "",
+    message: str = "",
 ) -> Waiting:
     work = "" if seconds is None else f"; {_duration(seconds)}"
     since = "" if since_ms is None else f" since {datetime.fromtimestamp(since_ms / 1000, UTC):%Y-%m-%d %H:%M} UTC"
     told = {"of_work": work and f"{work} of work before it", "left": work and f"{work} left"}
     return Waiting(
         code=code,
-        message=message or _SENTENCES[code].format(where=where, since=since, **told),
+        message=message or _SENTENCES[code].format(where=where, since=since, often=often, **told),
         seconds=None if seconds is None else round(seconds),
         since=unix_seconds(since_ms),
     )

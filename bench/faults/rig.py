@@ -16,7 +16,9 @@ from typing import Any, Self
 from bench.faults.account import DIMENSION
 from stack.link import Link
 from stack.testing import ApiProcess, Process, RedisGroup, RedisServer, Roles, WorkerProcess, wait_until
-from tasks.ledger import DOCUMENTS, Ledger, operations
+from tasks.ledger.client import Ledger
+from tasks.ledger.overview import overview
+from tasks.ledger.redis_keys import DOCUMENTS
 
 _STORAGE_BYTES = 256 * 2**20
 _VOLUME_PROGRAMS = ("mkfs.ext4", "mount", "umount", "fsfreeze")
@@ -157,7 +159,7 @@ class Rig:
         """Returns while the documents worker has a job. Jobs are short, so this looks all the time."""
         until = now() + _JOB_TIMEOUT_S
         with self.redis.client() as client:
-            while not Ledger(client).run(operations.overview(DOCUMENTS))[DOCUMENTS].leases:
+            while not Ledger(client).run(overview(DOCUMENTS))[DOCUMENTS].leases:
                 assert now() < until, "no job of the documents worker"
                 time.sleep(0.002)
 
@@ -171,7 +173,7 @@ class Rig:
 
     def _counters(self, queue: str) -> Mapping[str, int]:
         with self.redis.client() as client:
-            return Ledger(client).run(operations.overview(queue))[queue].counters
+            return Ledger(client).run(overview(queue))[queue].counters
 
     @contextlib.contextmanager
     def second(self) -> Iterator[tuple[ApiProcess, WorkerProcess]]:

@@ -12,7 +12,8 @@ from bench.servers.parts import api_alone
 from bench.servers.server import Server
 from bench.sizes import Sizes
 from stack.testing import RedisServer, Roles
-from tasks.ledger import Ledger, operations
+from tasks.ledger.client import Ledger
+from tasks.ledger.overview import overview
 
 UNIT_ITEMS = 64
 _ROWS_PER_TASK = 30 * UNIT_ITEMS
@@ -77,7 +78,7 @@ def _drain(server: Server, store: RedisServer, roles: Roles, rows: int) -> float
 
 def _progress(ledger: Ledger, model: str) -> tuple[int, int]:
     """Leases now, and items committed so far."""
-    queue = ledger.run(operations.overview(model))[model]
+    queue = ledger.run(overview(model))[model]
     return queue.leases, queue.counters.get("committed_items", 0)
 
 

@@ -17,11 +17,11 @@ from bench import texts
 from bench.load.percentile import percentile
 from bench.load.run import CHECKOUT, LoadError
 from bench.scenarios import ingestion
-from tasks.embedding.speed import budget_for
 from tasks.encoder.encode import encode
 from tasks.encoder.interface import Encoder, Text
 from tasks.encoder.load import load
 from tasks.pieces import pieces
+from tasks.worker.claim_size import pass_budget
 from worker_config.settings import child_environment, load_settings, set_library_defaults
 
 _PASSAGES_AT_ONCE = 128
@@ -49,7 +49,7 @@ def _measure(seconds: float, ingested: int) -> dict[str, Any]:
     settings = load_settings()
     set_library_defaults(settings.threads)
     encoder = load(settings)
-    budget = budget_for(encoder.info.device).most
+    budget = pass_budget(encoder.info.device)
 
     def run(batch: Sequence[str]) -> None:
         encode(encoder, [Text(text) for text in batch], max_padded_tokens=budget)

@@ -20,7 +20,7 @@ from embedq.records import Record, format_from_name, read_records
 from embedq.responses import Vectors
 from embedq.service import EmbeddingService
 from embedq.split import MAX_TEXTS, halve_refused, json_bytes, split
-from embedq.task import ItemError, Task
+from embedq.task import Task, TextError
 
 IN_FLIGHT = 8
 """Tasks waited for at once. Bounds memory and keeps the worker busy."""
@@ -33,7 +33,7 @@ class FinishedPiece:
     records: list[Record]
     task: Task
     vectors: Vectors | None
-    errors: dict[int, ItemError]
+    errors: dict[int, TextError]
 
 
 def add(parser: argparse.ArgumentParser) -> None:

@@ -19,7 +19,7 @@ from embedq.cli.progress import TaskProgress, showing
 from embedq.concurrency import in_order
 from embedq.responses import Vectors
 from embedq.service import EmbeddingService
-from embedq.task import ItemError, Task
+from embedq.task import Task, TextError
 
 WATCHED = 8
 """Tasks watched at once."""
@@ -111,7 +111,7 @@ async def _result(args: argparse.Namespace, output: Output) -> int:
     return SOME_FAILED if errors else OK
 
 
-def _write(path: Path | None, vectors: Vectors, errors: Mapping[int, ItemError]) -> None:
+def _write(path: Path | None, vectors: Vectors, errors: Mapping[int, TextError]) -> None:
     if path is None:
         if sys.stdout is None:
             raise UsageError(NO_STDOUT)
@@ -125,7 +125,7 @@ def _write(path: Path | None, vectors: Vectors, errors: Mapping[int, ItemError])
                 file.writelines(json.dumps(line).encode() + b"\n" for line in result_lines(vectors, errors))
 
 
-def result_lines(vectors: Vectors, errors: Mapping[int, ItemError]) -> Iterator[dict[str, Any]]:
+def result_lines(vectors: Vectors, errors: Mapping[int, TextError]) -> Iterator[dict[str, Any]]:
     """One object per text, in order: its embedding, or its error."""
     for index, vector in enumerate(vectors):
         if index in errors:

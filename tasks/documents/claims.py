@@ -3,28 +3,28 @@
 import logging
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 
-from tasks.documents.context import JobContext, JobEnd, Pace
+from tasks.documents.context import JobContext, Pace
 from tasks.documents.jobs import Job
 from tasks.documents.rounds import place_of
-from tasks.drain.commit import Committer
-from tasks.drain.work import ClaimOnline, ClaimSize
-from tasks.errors import DiskFull, EmbedqError, InternalError, RedisUnavailable, StorageUnavailable, Unavailable
+from tasks.errors import DiskFull, EmbedqError, InternalError, StorageUnavailable, Unavailable
 from tasks.item import TextError
-from tasks.ledger import DOCUMENTS, Claim, ClaimedUnit, Finished, Ledger, OutcomeKind, Then, operations
-from tasks.process.liveness import Progress
-from tasks.process.stop import Stopping
+from tasks.ledger.claim import Claim
+from tasks.ledger.client import Ledger
+from tasks.ledger.task import Outcome, OutcomeKind, Piece
 from tasks.records.document_jobs import JOB_COST, JobCall
 from tasks.storage.storage import Storage
+from tasks.worker.claim_loop import ClaimSize, Stream
+from tasks.worker.process.hangs import Progress
+from tasks.worker.process.stop import Stopping
 from worker_config.settings import Settings
-from worker_config.subject import SpanAttributes, about_tasks
+from worker_config.subject import SpanAttributes
 
 _log = logging.getLogger(__name__)
 
 JOBS_PER_S = 1.0
 """The speed of a worker for admission: a job is claimed at a cost of 1, and charged for the seconds that it took."""
-_NEXT_JOB = ClaimSize(bulk_cost=1, online_cost=1, large_cost=1, max_units=1, rate=JOBS_PER_S)
+_NEXT_JOB = ClaimSize(bulk_cost=1, online_cost=1, rate=JOBS_PER_S, max_pieces=1)
 """One, whatever the budget: a job that has ended must not wait for the next one, nor be done again because that one
 was refused."""
 OUTAGE_PAUSE_S = 1.0
@@ -33,7 +33,7 @@ _USUAL = Pace()
 
 
 class JobWork:
-    """Runs the jobs of claims, one after the other. One thread. `send_bell` never raises."""
+    """Runs the jobs of claims, one after the other. One thread; a `Work` of a stream."""
 
     def __init__(
         self,
@@ -42,10 +42,8 @@ class JobWork:
         settings: Settings,
         *,
         jobs: Mapping[str, Job],
-        committer: Committer,
         progress: Progress,
         stop: Callable[[], bool],
-        send_bell: Callable[[str], None] = lambda _: None,
         pace: Pace = _USUAL,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -53,10 +51,8 @@ class JobWork:
         self._storage = storage.reporting(progress.step)  # a large file is sent for longer than work may stand still
         self._settings = settings
         self._jobs = jobs
-        self._committer = committer
         self._progress = progress
         self._stop = stop
-        self._send_bell = send_bell
         self._pace = pace
         self._clock = clock
         self.done = 0
@@ -64,70 +60,47 @@ class JobWork:
         self.storage_error: tuple[str, float] = ("", 0.0)
         """Code of what makes a job wait, and since when in Unix seconds; "" and 0.0 for nothing."""
 
-    def claim_size(self, _left_s: float) -> ClaimSize:
+    def claim_size(self) -> ClaimSize:
         """See `Work.claim_size`: one job, however long it takes."""
         return _NEXT_JOB
 
-    def __call__(self, claim: Claim, _claim_online: ClaimOnline) -> bool:
-        """See `Work.__call__`; nothing interrupts a job."""
-        with about_tasks(claim.task_ids):
-            return self._end(claim)
-
-    def _end(self, claim: Claim) -> bool:
-        self._progress.hold(claim.token)
+    def __call__(self, claim: Claim, stream: Stream) -> None:
+        """See `Work.__call__`; nothing interrupts a job. Its owner pays for the time that it took."""
+        (piece,) = claim.pieces
+        began, began_ns = self._clock(), time.time_ns()
         try:
-            for unit in claim.units:
-                began_ns = time.time_ns()
-                with self._progress.outside():  # its limit is the heartbeat's patience with work that hangs
-                    finished, then = self._charged(unit, claim.token)
-                if claim.trace is not None:
-                    claim.trace.add("job", began_ns, _described(unit, finished))
-                for queue in self._committer.commit_job(claim, finished, then):
-                    self._send_bell(queue)
-                self.done += 1
-            self.storage_error, self._waits_for = ("", 0.0), ""
-        except Stopping:
-            self._committer.give_back(claim)
-        except Unavailable as error:
-            if error.detail != self._waits_for:
-                _log.warning("a job waits: %s", error.detail)
-            self._waits_for = error.detail
-            if isinstance(error, StorageUnavailable | DiskFull):
-                self.storage_error = (error.code, self.storage_error[1] or time.time())
-            self._committer.give_back(claim)
+            with self._progress.outside():  # its limit is the patience with work that hangs
+                outcome = self._outcome(piece, claim.token)
+        except Unavailable as error:  # however long: the job waits for it
+            self._waits(error)
+            stream.give_back(claim)
             self._pause()
-            return False
-        except Exception as error:  # noqa: BLE001 - MemoryError must never reach Celery, it would stop the whole worker
-            _log.error("a job failed with %s at %s", type(error).__name__, place_of(error))
-            self._committer.lose(claim)
-        finally:
-            self._progress.drop(claim.token)
-        return True
+            return
+        except Exception as error:
+            if not isinstance(error, Stopping):
+                _log.error("a job failed with %s at %s", type(error).__name__, place_of(error))
+            raise
+        if claim.trace is not None:
+            claim.trace.add("job", began_ns, _described(piece, outcome))
+        # It was claimed at a cost that is the same for all.
+        stream.commit(claim, [outcome], last=True, spent=max(0, round(self._clock() - began) - JOB_COST))
+        self.done += 1
+        self.storage_error, self._waits_for = ("", 0.0), ""
 
-    def _charged(self, unit: ClaimedUnit, token: str) -> tuple[Finished, Then]:
-        """What came of it. Its owner pays for the time it took: a job is claimed at a cost that is the same for all."""
-        began = self._clock()
-        finished = self._finished(unit, token)
-        seconds = round(self._clock() - began)
-        if seconds > JOB_COST:
-            with suppress(RedisUnavailable):  # the next job of this owner comes too early: that is all
-                self._ledger.run(operations.charge(DOCUMENTS, unit.task_id, seconds - JOB_COST))
-        return finished
-
-    def _finished(self, unit: ClaimedUnit, token: str) -> tuple[Finished, Then]:
+    def _outcome(self, piece: Piece, token: str) -> Outcome:
         try:
-            end = self._run(unit, token)
-        except Unavailable:  # however long: the job waits for it
+            returned = self._run(piece, token)
+        except Unavailable:
             raise
         except EmbedqError as error:
-            return failed_job(unit, error), Then()
+            return failed_job(piece, error)
         try:
-            return Finished(unit, OutcomeKind.JOB, end.outcome), end.then
+            return Outcome(piece, OutcomeKind.JOB, returned)
         except ValueError:  # it would fail in the same way each time
-            return failed_job(unit, InternalError("A job returned no JSON object.")), Then()
+            return failed_job(piece, InternalError("A job returned no JSON object."))
 
-    def _run(self, unit: ClaimedUnit, token: str) -> JobEnd:
-        call = JobCall.from_payload(unit.payload)
+    def _run(self, piece: Piece, token: str) -> bytes:
+        call = JobCall.from_payload(piece.payload)
         job = self._jobs.get(call.kind)
         if job is None:
             raise InternalError(f"This version knows no job {call.kind!r}.")
@@ -141,13 +114,19 @@ class JobWork:
             pace=self._pace,
         )
         self._moved()
-        end = job(context, call.id)
-        return end if isinstance(end, JobEnd) else JobEnd(end)
+        return job(context, call.id)
 
     def _moved(self) -> None:
         self._progress.step()
         if self._stop():
             raise Stopping
+
+    def _waits(self, error: Unavailable) -> None:
+        if error.detail != self._waits_for:
+            _log.warning("a job waits: %s", error.detail)
+        self._waits_for = error.detail
+        if isinstance(error, StorageUnavailable | DiskFull):
+            self.storage_error = (error.code, self.storage_error[1] or time.time())
 
     def _pause(self) -> None:
         until = time.monotonic() + OUTAGE_PAUSE_S
@@ -155,11 +134,11 @@ class JobWork:
             time.sleep(_STOP_CHECK_S)
 
 
-def _described(unit: ClaimedUnit, finished: Finished) -> SpanAttributes:
-    error = next((error.code for error in finished.errors.values()), "")
-    return {"embedq.job.kind": JobCall.from_payload(unit.payload).kind, **({"error.type": error} if error else {})}
+def _described(piece: Piece, outcome: Outcome) -> SpanAttributes:
+    error = next((error.code for error in outcome.errors.values()), "")
+    return {"embedq.job.kind": JobCall.from_payload(piece.payload).kind, **({"error.type": error} if error else {})}
 
 
-def failed_job(unit: ClaimedUnit, error: EmbedqError) -> Finished:
+def failed_job(piece: Piece, error: EmbedqError) -> Outcome:
     """The outcome of a job that cannot be done."""
-    return Finished(unit, OutcomeKind.JOB, b"", errors={unit.first: TextError(error.code, error.detail)})
+    return Outcome(piece, OutcomeKind.JOB, b"", errors={piece.first: TextError(error.code, error.detail)})

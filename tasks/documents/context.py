@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tasks.documents.sources.source import FULL_PAGE, PageLimits
-from tasks.ledger import Ledger, Then
+from tasks.ledger.client import Ledger
 from tasks.storage.storage import Storage
 from tasks.storage.vector_part import fence
 from worker_config.settings import Settings
@@ -68,22 +68,6 @@ class Pace:
     load_pages: int = 48
     load_every_ms: int = 10_000
     load_most_chunks: int = 32_768
-
-
-NOTHING_MORE = Then()
-
-
-@dataclass(frozen=True, slots=True)
-class JobEnd:
-    """What a job came to.
-
-    Attributes:
-        outcome: JSON, not empty.
-        then: what happens with its commit.
-    """
-
-    outcome: bytes
-    then: Then = NOTHING_MORE
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,18 +5,16 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from tasks.errors import NotStored
-from tasks.item import TextError
-from tasks.ledger.task import Committed, CommittedUnit
+from tasks.item import TextError, Vector
+from tasks.ledger.task import Result, StoredPiece
 from tasks.storage.row_file import Places
 from tasks.storage.storage import Storage
-from tasks.storage.vector_part import PartReference, RowError, RowOutcome, read_part
+from tasks.storage.vector_part import PartReference, read_part
 
 _ROWS_AT_ONCE = 64
-_UNPROCESSABLE = 422
-"""What the synchronous call answers for a text that kills its worker."""
 
-EmbeddedRow: TypeAlias = tuple[int, bytes, RowOutcome | RowError | TextError]
-"""Number, line and outcome: vectors, the error that the endpoint would answer, or why it was never executed."""
+EmbeddedRow: TypeAlias = tuple[int, bytes, Vector | TextError]
+"""Number, line and outcome: what became of its text, or why nothing did."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +34,7 @@ class EmbeddedRows:
     source: str
     index: str
     rows: int
-    embedded: Committed
+    embedded: Result
     unanswered: TextError
     progress: Callable[[], None]
     lost: TextError | None = None
@@ -49,33 +47,32 @@ class EmbeddedRows:
             StorageUnavailable: the storage does not answer.
         """
         at, places = 0, Places(self.storage, self.index, 0, self.rows)
-        for unit in self.embedded.units:
-            yield from self._without_part(places, at, unit.first)
-            yield from self._with_part(places, unit)
-            at = unit.first + unit.items
+        for piece in self.embedded.pieces:
+            yield from self._without_part(places, at, piece.first)
+            yield from self._with_part(places, piece)
+            at = piece.first + piece.items
         yield from self._without_part(places, at, self.rows)
 
-    def _with_part(self, places: Places, unit: CommittedUnit) -> Iterator[EmbeddedRow]:
-        outcomes = self._outcomes(unit)
-        lines = self._lines(places, unit.first, unit.items)
+    def _with_part(self, places: Places, piece: StoredPiece) -> Iterator[EmbeddedRow]:
+        outcomes = self._outcomes(piece)
+        lines = self._lines(places, piece.first, piece.items)
         for offset, (line, outcome) in enumerate(zip(lines, outcomes, strict=True)):
-            yield unit.first + offset, line, outcome
+            yield piece.first + offset, line, outcome
 
-    def _outcomes(self, unit: CommittedUnit) -> Sequence[RowOutcome | TextError]:
+    def _outcomes(self, piece: StoredPiece) -> Sequence[Vector | TextError]:
         try:
-            rows = read_part(self.storage, PartReference.from_json(unit.data))
+            rows = read_part(self.storage, PartReference.from_json(piece.data))
         except NotStored:
             if self.lost is None:
                 raise
             rows = []
-        return [self.lost] * unit.items if self.lost and len(rows) != unit.items else rows
+        return [self.lost] * piece.items if self.lost and len(rows) != piece.items else rows
 
     def _without_part(self, places: Places, first: int, end: int) -> Iterator[EmbeddedRow]:
         for start in range(first, end, _ROWS_AT_ONCE):
             for offset, line in enumerate(self._lines(places, start, min(_ROWS_AT_ONCE, end - start))):
-                error = self.embedded.errors.get(start + offset)
-                failed = RowError(error.code, error.message, status=_UNPROCESSABLE) if error else self.unanswered
-                yield start + offset, line, failed
+                error = self.embedded.stored_errors.get(start + offset)
+                yield start + offset, line, Vector.failed(error) if error else self.unanswered
 
     def _lines(self, places: Places, first: int, count: int) -> list[bytes]:
         self.progress()

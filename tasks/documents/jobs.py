@@ -1,8 +1,8 @@
 """The jobs of the documents queue: `{"kind": …, "id": …}` as the payload of a unit of one item, JSON as its outcome.
 
 A job may be run more than once, by several workers and at the same time: it writes under names of its own
-(`JobContext.fence`) and changes nothing that another run needs. What it changes of its ingestion, and the tasks that
-follow it, come with its commit (`JobEnd.then`), which only one run makes. How it ends:
+(`JobContext.fence`) and changes nothing that another run needs. What is to change of its ingestion, and what is to be
+embedded, is its outcome, which only one run commits; a step takes it in. How it ends:
 
 | raises | becomes of it |
 |---|---|
@@ -19,15 +19,15 @@ from typing import TypeAlias
 
 from tasks.documents.batches.assemble_job import assemble_batch
 from tasks.documents.batches.validate_job import validate_batch
-from tasks.documents.context import JobContext, JobEnd
+from tasks.documents.context import JobContext
 from tasks.documents.ingestions.finish_job import finish_ingestion
 from tasks.documents.ingestions.listing import list_pages
 from tasks.documents.ingestions.loading import load_pages
 from tasks.documents.ingestions.page_parsing import parse_page
 from tasks.documents.ingestions.tools import TOOLS
 
-Job: TypeAlias = Callable[[JobContext, str], bytes | JobEnd]
-"""Gets its context and the id in its payload; bytes are an outcome that nothing follows."""
+Job: TypeAlias = Callable[[JobContext, str], bytes]
+"""Gets its context and the id in its payload; returns its outcome."""
 
 JOBS: dict[str, Job] = {
     "validate_batch": validate_batch,

@@ -12,25 +12,23 @@ import psutil
 from tasks.documents.claims import JOBS_PER_S, JobWork
 from tasks.documents.context import StepContext
 from tasks.documents.jobs import JOBS
-from tasks.documents.stepper import STEPS, STEPS_STREAM, SWEEPS, Stepper
+from tasks.documents.stepper import STEPS, SWEEPS, Stepper
 from tasks.documents.sweep import SWEEP_EVERY_S
-from tasks.drain.commit import Committer
-from tasks.drain.loop import Consumer, Drain
-from tasks.drain.suspects import Suspects
 from tasks.errors import RedisUnavailable, StorageUnavailable
-from tasks.gate import ALONE
-from tasks.ledger import DOCUMENTS, Ledger, WorkerEntry, operations
-from tasks.process.heartbeat import Heartbeat
-from tasks.process.joining import require_usable, take_over, wait_for
-from tasks.process.liveness import HangWatch, Progress, any_hangs
-from tasks.process.role import Start
-from tasks.process.wakeup import Wakeup
+from tasks.ledger.client import Ledger
+from tasks.ledger.heartbeat import Worker, join
+from tasks.ledger.redis_keys import DOCUMENTS, STEPS_CHANNEL
 from tasks.records.storage_identity import StorageProof
 from tasks.storage.storage import Storage
+from tasks.worker.claim_loop import Consumer, Streams
+from tasks.worker.commit_claim import Claims
+from tasks.worker.idle_wait import Wakeup
+from tasks.worker.process.child import Start
+from tasks.worker.process.hangs import HangWatch, Progress
+from tasks.worker.process.heartbeat import Heartbeat, live_ms
+from tasks.worker.process.register import require_usable, wait_for
 
 _log = logging.getLogger(__name__)
-
-JOB_HANGS_AFTER_S = 300.0
 
 
 class JobWorker:
@@ -43,43 +41,24 @@ class JobWorker:
         self._process = psutil.Process()
         self._ledger = ledger = Ledger.connect(settings.redis_url, settings.redis_ack)
         storage = storage.proved(StorageProof(storage, ledger.run))
-        context = StepContext(ledger, storage, settings, start.send_bell, start.stop)
-        self._stepper = Stepper(context, STEPS, bell=Wakeup(ledger, DOCUMENTS, STEPS_STREAM))
+        stop = start.shared.stopping
+        context = StepContext(ledger, storage, settings, start.send_bell, stop)
+        self._stepper = Stepper(context, STEPS, bell=Wakeup(ledger, STEPS_CHANNEL))
         self._sweeper = Stepper(context, SWEEPS, every_s=SWEEP_EVERY_S, name="sweeper")
-        progress = Progress()
-        committer = Committer(ledger, DOCUMENTS, patience_s=settings.lease_s, stop=start.stop)
-        self._work = JobWork(
-            ledger,
-            storage,
-            settings,
-            jobs=JOBS,
-            committer=committer,
-            progress=progress,
-            stop=start.stop,
-            send_bell=start.send_bell,
-        )
-        consumer = Consumer(
-            ledger=ledger,
-            queue=DOCUMENTS,
-            worker=start.worker_id,
-            slice_s=settings.slice_s,
-            lease_s=settings.lease_s,
-            committer=committer,
-            suspects=Suspects(ALONE),
-            send_bell=partial(start.send_bell, DOCUMENTS),
-            stop=start.stop,
-            traces=start.traces,
-        )
-        self._drain = Drain(consumer, 0, self._work)
-        step_hangs = HangWatch(lambda: self._stepper.moves, JOB_HANGS_AFTER_S)
+        self._claims = Claims(ledger, DOCUMENTS, stop=stop, send_bell=partial(start.send_bell, DOCUMENTS))
+        progress = Progress(partial(start.shared.work_on, 0))
+        self._work = JobWork(ledger, storage, settings, jobs=JOBS, progress=progress, stop=stop)
+        consumer = Consumer(self._claims, start.worker_id, settings.lease_s, traces=start.traces)
+        self._streams = Streams(consumer, [(self._work, progress)])
         self._heartbeat = Heartbeat(
             start,
-            ledger,
-            DOCUMENTS,
-            self._beat,
-            [progress],
+            self._claims,
+            describe=self._describe,
+            progress=[progress],
+            wake=partial(self.wake, rang=False),
+            model=None,
             lease_s=settings.lease_s,
-            work_hangs=any_hangs([progress.hang_watch(JOB_HANGS_AFTER_S, outside_s=JOB_HANGS_AFTER_S), step_hangs]),
+            also_hangs=[HangWatch(lambda: self._stepper.moves, start.patience.work_s)],
         )
 
     @classmethod
@@ -93,9 +72,8 @@ class JobWorker:
             WrongRedis: Redis cannot serve.
             Stopping: a stop was asked for while it waited.
         """
-        start.files.clear_ready()
         open_storage = partial(Storage.open, start.settings.storage_url, make=False)
-        storage = wait_for("the storage", open_storage, while_raises=StorageUnavailable, stop=start.stop)
+        storage = wait_for("the storage", open_storage, while_raises=StorageUnavailable, stop=start.shared.stopping)
         worker = cls(start, storage)
         worker.join()
         return worker
@@ -103,34 +81,39 @@ class JobWorker:
     def join(self) -> None:
         """Takes over what a previous incarnation held, and says that the worker is ready."""
         redis = f"Redis at {self._settings.redis_address} (EMBEDQ_REDIS_URL)"
-        wait_for(redis, self._register, while_raises=RedisUnavailable, stop=self._start.stop)
+        wait_for(redis, self._register, while_raises=RedisUnavailable, stop=self._start.shared.stopping)
         self._heartbeat.start()
         self._stepper.start()
         self._sweeper.start()
-        self._start.files.set_ready({"queue": DOCUMENTS})
+        self._start.folder.set_ready({"queue": DOCUMENTS})
+        self.wake(rang=False)
         _log.info("ready: documents")
 
-    def run_slice(self) -> None:
-        """One slice of work; as long as its last job takes."""
-        self._drain.run_slice()
+    def wake(self, *, rang: bool) -> None:
+        """See `Served.wake`."""
+        self._streams.wake(rang=rang)
 
-    def leave(self) -> None:
-        """A clean stop: no longer ready, no longer live."""
-        self._start.files.clear_ready()
+    def wait_idle(self) -> None:
+        """See `Served.wait_idle`."""
+        self._streams.wait_idle()
+
+    def leave(self, patience_s: float) -> None:
+        """A clean stop: no longer live."""
         self._sweeper.ask_to_finish()  # it may be left in the middle, and nobody waits for it
+        self._streams.finish(patience_s)
         self._stepper.finish()
         self._heartbeat.finish()
-        self._drain.close()
         self._ledger.close()
 
     def _register(self) -> None:
         require_usable(self._ledger, DOCUMENTS)
-        take_over(self._ledger, DOCUMENTS, self._start)
+        pulse = self._ledger.run(join(DOCUMENTS, self._describe(), None, live_ms(self._settings.lease_s)))
+        self._claims.ring_if(pulse.bell_due)
 
-    def _beat(self) -> operations.Operation[None]:
+    def _describe(self) -> Worker:
         storage_error, since = self._work.storage_error
         trouble, trouble_since = self._sweeper.storage_trouble or ("", 0.0)
-        entry = WorkerEntry(
+        return Worker(
             id=self._start.worker_id,
             pid=os.getpid(),
             host=socket.gethostname(),
@@ -138,9 +121,8 @@ class JobWorker:
             rate=JOBS_PER_S,
             rss_bytes=self._process.memory_info().rss,
             items=self._work.done,
-            dropped_bells=self._start.files.dropped_bells(),
+            dropped_bells=self._start.shared.dropped,
             storage_error=storage_error or (StorageUnavailable.code if trouble else ""),
             storage_error_since=since or trouble_since,
             storage_detail=trouble,
         )
-        return operations.beat(DOCUMENTS, entry, int(self._settings.heartbeat_ttl_s * 1000))

@@ -30,13 +30,13 @@ def sweep_owners(storage: Storage, ledger: Ledger, may_go_on: Callable[[], bool]
     for kind in (Key, Mark):
         found = ledger.run(store.listed(kind, PURGE, limit=_AT_ONCE, order=Order.ANY))
         for last in found.records:
-            _sweep_owner(storage, ledger, last, may_go_on)
+            if last.record is not None:
+                _sweep_owner(storage, ledger, last, last.record, may_go_on)
 
 
-def _sweep_owner(storage: Storage, ledger: Ledger, last: ReadRecord[Key], may_go_on: Callable[[], bool]) -> None:
-    key = last.record
-    if key is None:  # of another version, which sweeps it
-        return
+def _sweep_owner(
+    storage: Storage, ledger: Ledger, last: ReadRecord[Key], key: Key, may_go_on: Callable[[], bool]
+) -> None:
     owner = key.owner
     for remove in (_end_jobs, _forget_tasks):
         remove(ledger, owner)
@@ -90,5 +90,5 @@ def _end_jobs(ledger: Ledger, owner: str) -> None:
 
 def _forget_tasks(ledger: Ledger, owner: str) -> None:
     """Forgets tasks that are listed. The others end when a worker meets them, and are forgotten in their time."""
-    for task in ledger.run(list_tasks(owner, limit=_AT_ONCE)).entries:
+    for task in ledger.run(list_tasks(owner, limit=_AT_ONCE)).tasks:
         ledger.run(forget(task.queue, task.id))

@@ -8,7 +8,7 @@ from typing import Generic, Protocol, TypeVar
 
 from tasks.documents.context import StepContext
 from tasks.errors import EmbedqError
-from tasks.ledger.operations import Operation
+from tasks.ledger.scripts import Operation
 
 _ODD_S = 30.0
 """So long one that no step can make sense of is left alone: an operator may mend it, and it must not fill the log."""

@@ -13,7 +13,7 @@ from tasks.documents.ingestions.steps import IngestionSteps
 from tasks.documents.ingestions.tools import TOOLS
 from tasks.documents.sweep import StorageSweep
 from tasks.errors import StorageUnavailable, Unavailable
-from tasks.process.wakeup import Wakeup
+from tasks.worker.idle_wait import Wakeup
 
 # The steps that every documents worker takes: what moves batches and ingestions from stage to stage.
 
@@ -29,9 +29,6 @@ SWEEPS: list[Step] = [StorageSweep()]
 
 _log = logging.getLogger(__name__)
 
-STEPS_STREAM = "steps"
-"""Of the documents queue: scripts wake it (`STEPS` in `lua/shared/base.lua`) when a batch or an ingestion comes in or
-changes its state, and when a task ends that one of them waits for."""
 STEP_EVERY_S = 1.0
 """Between two rounds when nobody wakes the stepper. A wake-up may be lost with a connection, and a worker may load the
 model that an ingestion waits for."""

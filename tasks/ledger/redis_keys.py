@@ -64,6 +64,7 @@ R:models."""
 SCHEMA = f"{ROOT}:schema"
 MODELS = f"{ROOT}:models"
 REFERENCES = f"{ROOT}:references"
+STORAGE = f"{ROOT}:storage"
 CHANGED_CHANNEL = f"{ROOT}:changed"
 STEPS_CHANNEL = f"{ROOT}:steps"
 

@@ -57,16 +57,20 @@ class NewPiece:
     payload: bytes = field(repr=False)
 
 
+PIECE_TEXTS = 64
+"""Of one piece, at most."""
+
+
 class PieceCutter:
     """Cuts texts into pieces, one after the other. A single text is a piece whatever it costs.
 
     Args:
-        max_items: of one piece.
         max_cost: estimated tokens of one piece.
+        max_items: texts of one piece; None: `PIECE_TEXTS`.
     """
 
-    def __init__(self, *, max_items: int, max_cost: int) -> None:
-        self._max_items = max_items
+    def __init__(self, max_cost: int, max_items: int | None = None) -> None:
+        self._max_items = max_items or PIECE_TEXTS
         self._max_cost = max_cost
         self._first = self._items = self._cost = 0
         self._full: list[tuple[int, int, int]] = []
@@ -86,9 +90,9 @@ class PieceCutter:
         self._cost += text_cost
 
 
-def cut_texts(texts: Sequence[str], *, max_tokens: int, max_items: int, max_cost: int) -> list[NewPiece]:
+def cut_texts(texts: Sequence[str], *, max_tokens: int, max_cost: int, max_items: int | None = None) -> list[NewPiece]:
     """Pieces of consecutive texts. `max_tokens` is the most that the model reads of one text."""
-    cutter = PieceCutter(max_items=max_items, max_cost=max_cost)
+    cutter = PieceCutter(max_cost, max_items)
     for text in texts:
         cutter.add(cost(text, max_tokens))
     return [
@@ -136,7 +140,7 @@ class Admission:
         open_jobs: likewise. Listed tasks, batches and ingestions that have not ended.
     """
 
-    max_backlog_s: float
+    max_backlog_s: float = 0
     max_backlog_bytes: int = MAX_BACKLOG_BYTES
     max_memory_percent: float = 100
     vector_bytes: int = 0

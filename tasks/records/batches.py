@@ -104,7 +104,8 @@ class Batch:
 
     Attributes:
         model: served name; None before its lines were read.
-        total, completed, failed: requests; while it runs those of its task.
+        total, completed, failed: requests. While it runs, by the part of all texts that is done: of a request with
+            several texts nobody knows before the end whether all of them have vectors.
         tokens: that the model has read for it; known at its end.
         ends_as: what it becomes when its files are written.
         times: status -> when it was reached.
@@ -252,10 +253,11 @@ def _batch_from_reply(batch_id: str, reply: list[Any]) -> Batch | None:
         return None
     f = {name.decode(): value.decode() for name, value in fields_of(flat).items()}
     status = BatchStatus(f["status"])
+    total, texts = int(f.get("total", 0)), int(f.get("texts", 0))
     if "completed" in f:
         completed, failed = int(f["completed"]), int(f["failed"])
     else:
-        completed, failed = (int(n or 0) for n in ended)
+        completed, failed = (int(n or 0) * total // texts if texts else 0 for n in ended)
     return Batch(
         id=batch_id,
         owner=f["owner"],
@@ -267,7 +269,7 @@ def _batch_from_reply(batch_id: str, reply: list[Any]) -> Batch | None:
         metadata=orjson.loads(f["metadata"]) if "metadata" in f else None,
         output_expires_s=_number(f, "output_expires_s"),
         model=f.get("model"),
-        total=int(f.get("total", 0)),
+        total=total,
         completed=completed,
         failed=failed,
         tokens=_number(f, "tokens"),

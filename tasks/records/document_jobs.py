@@ -6,13 +6,12 @@ from typing import Self
 import orjson
 
 from tasks.item import Options
-from tasks.ledger import DOCUMENTS, Admission, Lane, NewTask, NewUnit
+from tasks.ledger.redis_keys import DOCUMENTS
+from tasks.ledger.task import Admission, Lane, NewPiece, NewTask
 
 JOB_COST = 1
 """Of any job when it is claimed, in the unit of the ledger. Workers say that they do one in a second; what took
 longer is charged to its owner when it has ended, so that owners take turns by time."""
-_ANY_BACKLOG = Admission(max_backlog_s=1e12)
-"""Jobs of a batch or an ingestion are a few at any time, and whoever has one has been let in."""
 KEPT_MS = 400 * 86_400_000
 """From a task's end. They are forgotten when what they belong to has ended. Until then what they hold must outlive any
 outage, and the longest window of a batch: a retention that users choose for what has ended has no part in it."""
@@ -25,13 +24,13 @@ class JobCall:
     kind: str
     id: str
 
-    def to_unit(self) -> NewUnit:
-        """The unit to submit to the documents queue; a task of it has one."""
-        return NewUnit(items=1, cost=JOB_COST, payload=orjson.dumps(self))
+    def to_piece(self) -> NewPiece:
+        """The piece to submit to the documents queue; a task of it has one."""
+        return NewPiece(items=1, cost=JOB_COST, payload=orjson.dumps(self))
 
     @classmethod
     def from_payload(cls, payload: bytes) -> Self:
-        """Inverse of the payload of `to_unit`."""
+        """Inverse of the payload of `to_piece`."""
         fields = orjson.loads(payload)
         return cls(kind=fields["kind"], id=fields["id"])
 
@@ -50,10 +49,11 @@ def job_task(
         queue=DOCUMENTS,
         lane=lane,
         owner=owner,
-        units=[call.to_unit()],
+        pieces=[call.to_piece()],
         options=Options(),
         ttl_ms=KEPT_MS,
-        admission=_ANY_BACKLOG,
+        admission=Admission(),
         wakes_steps=True,
         trace=trace,
+        part=True,
     )

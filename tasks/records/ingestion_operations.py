@@ -9,7 +9,6 @@ from typing import Any
 import orjson
 
 from tasks.ledger.read import fields_of
-from tasks.ledger.redis_keys import ROOT
 from tasks.ledger.scripts import Operation
 from tasks.ledger.task import State
 from tasks.records.ingestions import (
@@ -103,7 +102,7 @@ class Move:
     close: Sequence[ClosedPage] = ()
 
     def to_json(self) -> bytes:
-        """For the script."""
+        """For the script, and as a job leaves it."""
         return orjson.dumps(
             {
                 "states": [str(state) for state in self.only_from],
@@ -167,14 +166,15 @@ class Moved:
     status: IngestionStatus | None
 
 
-def move_ingestion(ingestion_id: str, move: Move) -> Operation[Moved]:
-    """Changes an ingestion, if it is as the move expects. Tasks that belong to what it is then are submitted after it."""
+def move_ingestion(ingestion_id: str, move: Move | bytes) -> Operation[Moved]:
+    """Changes an ingestion, if it is as the move expects. `move`: bytes are its JSON."""
 
     def read(reply: list[bytes]) -> Moved:
         moved, status = reply
         return Moved(bool(moved), IngestionStatus(status.decode()) if status else None)
 
-    return Operation(read, "ingestion_move", "", (ingestion_id, move.to_json()), promised=True)
+    arguments = (ingestion_id, move.to_json() if isinstance(move, Move) else move)
+    return Operation(read, "ingestion_move", "", arguments, promised=True)
 
 
 def cancel_ingestion(ingestion_id: str) -> Operation[Moved]:
@@ -215,11 +215,10 @@ def retry_ingestion(ingestion_id: str) -> Operation[Moved]:
 def read_closed(ingestion_id: str, first: int, count: int) -> Operation[list[ClosedPage]]:
     """Those of the pages `first` to `first + count` that are done, in order; its pages are numbered from 0."""
 
-    def read(replies: list[list[bytes | None]]) -> list[ClosedPage]:
-        return [ClosedPage.from_json(first + at, text) for at, text in enumerate(replies[0]) if text]
+    def read(reply: list[bytes]) -> list[ClosedPage]:
+        return [ClosedPage.from_json(first + at, text) for at, text in enumerate(reply) if text]
 
-    pages = range(first, first + count)
-    return Operation(read, commands=(("HMGET", f"{ROOT}:ingestion-closed:{ingestion_id}", *pages),))
+    return Operation(read, "ingestion_closed", "", (ingestion_id, first, count))
 
 
 def close_ingestion(ingestion_id: str, *, deleted: bool = False) -> Operation[None]:

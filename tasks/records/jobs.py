@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, Protocol
 
-from tasks.ledger.redis_keys import ROOT
 from tasks.ledger.scripts import Argument, Operation
 from tasks.records import store
 from tasks.records.store import OPEN, Order, Room, Standing
@@ -64,9 +63,11 @@ def create_record(
     trace = request_trace()
     stored = {"owner": record.owner, **fields, **({"trace": trace.traceparent} if trace is not None else {})}
     arguments = store.creation(kind, record.id, standing.to_json(), room, for_ms=for_ms, digest=digest, fields=stored)
-    return Operation(
-        lambda reply: store.created(kind, room, reply).id, f"{kind}_create", "", (*own, *arguments), promised=True
-    )
+
+    def read(reply: list[Any]) -> str:
+        return store.created(kind, room, reply).id
+
+    return Operation(read, f"{kind}_create", "", (*own, *arguments), promised=True)
 
 
 def find_record(kind: RecordKind, owner: str, key: tuple[str, str]) -> Operation[str | None]:
@@ -76,15 +77,13 @@ def find_record(kind: RecordKind, owner: str, key: tuple[str, str]) -> Operation
         Refused: the key belongs to a record of another request.
     """
 
-    name, digest = key
-
-    def read(replies: list[bytes | None]) -> str | None:
-        record_id, _, of = (replies[0] or b"").decode().partition(" ")
-        if record_id and of != digest:
+    def read(reply: list[bytes]) -> str | None:
+        if reply and reply[0] == b"conflict":
             raise store.conflict(kind)
-        return record_id or None
+        return reply[1].decode() if reply else None
 
-    return Operation(read, commands=(("GET", f"{ROOT}:alias:{kind}:{owner}:{name}"),))
+    name, digest = key
+    return Operation(read, "record_find", "", (kind, f"{owner}:{name}", digest))
 
 
 def list_records(kind: RecordKind, owner: str, *, after: str | None, limit: int) -> Operation[tuple[list[str], bool]]:
@@ -101,7 +100,7 @@ def delete_record(kind: RecordKind, record_id: str) -> Operation[tuple[bool, str
     def read(reply: list[Any]) -> tuple[bool, str | None]:
         return bool(reply[0]), reply[1].decode() or None
 
-    return Operation(read, "job_delete", "", (record_id, str(kind)), promised=True)
+    return Operation(read, "job_delete", "", (record_id, kind), promised=True)
 
 
 def open_records(kind: RecordKind, limit: int) -> Operation[list[str]]:

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import TypeAlias
 
 from tasks.errors import NotStored, StorageUnavailable
-from tasks.ledger.redis_keys import ROOT
+from tasks.ledger.redis_keys import STORAGE
 from tasks.ledger.scripts import Command, Operation
 from tasks.storage.storage import Storage
 
@@ -34,9 +34,10 @@ def id_of(storage: Storage) -> str | None:
 
 def redis_id(given: str = "", *, replace: bool = False) -> Operation[str]:
     """The id in Redis, "" for none. `given` becomes it if there is none; with `replace` also if there is another."""
-    key = f"{ROOT}:storage"
-    change: tuple[Command, ...] = (("SET", key, given) if replace else ("SET", key, given, "NX"),) if given else ()
-    return Operation(lambda replies: (replies[-1] or b"").decode(), commands=(*change, ("GET", key)))
+    store: tuple[Command, ...] = (
+        ((("SET", STORAGE, given) if replace else ("SET", STORAGE, given, "NX")),) if given else ()
+    )
+    return Operation(lambda replies: (replies[-1] or b"").decode(), commands=(*store, ("GET", STORAGE)))
 
 
 class StorageProof:

@@ -18,7 +18,6 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from tasks.errors import Forbidden, Refused, StorageFull, TooMany, Unauthenticated
 from tasks.ledger.overview import Account, read_account
 from tasks.ledger.rate_limit import key_refusal
-from tasks.ledger.redis_keys import ROOT
 from tasks.ledger.scripts import Argument, Operation
 
 ALL, OPEN = "@all", "@open"
@@ -232,7 +231,7 @@ def _above(name: str, comes_to: int, most: int) -> Exception:
     if name == "files":
         return Forbidden("quota_exceeded", f"You have {most:,} files, and no more are allowed. Delete some first.")
     if name == "jobs":
-        return key_refusal([b"open_jobs", b"%d" % most, b"%d" % (comes_to - 1), b"%d" % _ROOM_AFTER_S])
+        return key_refusal([b"key", b"open_jobs", b"%d" % most, b"%d" % (comes_to - 1), b"%d" % _ROOM_AFTER_S])
     return TooMany(
         f"too_many_{name}",
         f"You have {comes_to - 1:,} {name} that have not ended; {most:,} are allowed at a time. Wait for one to end, "
@@ -287,8 +286,7 @@ def read(kind: type[R], record_ids: Sequence[str]) -> Operation[list[ReadRecord[
         rows = zip(ids, reply, strict=True)
         return [_stored(kind, name, text, last) if text else None for name, (text, last) in rows]
 
-    keys = (f"{ROOT}:{kind.KIND}:{record_id}" for record_id in ids)
-    return Operation(read, commands=tuple(("HMGET", key, "s", "change") for key in keys))
+    return Operation(read, "record_read", "", (kind.KIND, *ids))
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,16 +306,18 @@ def listed(
         more, *rows = reply
         return RecordPage(tuple(_stored(kind, i.decode(), text, last) for i, text, last in rows), bool(more))
 
-    return Operation(read, "record_list", "", (kind.KIND, of, after, min(limit, MOST), str(order)))
+    return Operation(read, "record_list", "", (kind.KIND, of, after, min(limit, MOST), order))
 
 
 def listed_ids(
     kind: str, of: str, *, after: str = "", limit: int, order: Order = Order.DESC
 ) -> Operation[tuple[list[str], bool]]:
     """The ids alone, and whether there are more."""
-    arguments = (kind, of, after, limit, str(order))
     return Operation(
-        lambda reply: ([row[0].decode() for row in reply[1:]], bool(reply[0])), "record_list", "", arguments
+        lambda reply: ([row[0].decode() for row in reply[1:]], bool(reply[0])),
+        "record_list",
+        "",
+        (kind, of, after, limit, order),
     )
 
 
@@ -354,13 +354,7 @@ class News:
 
 def news(*kinds: str) -> Operation[News]:
     """Whether records of these kinds have changed: one look at a hash. A name comes only once; a number would not."""
-    hash_of_changes = f"{ROOT}:changes"
-
-    def read(replies: list[Any]) -> News:
-        (seconds, microseconds), *changes = replies
-        return News(int(seconds) + int(microseconds) / 1e6, tuple((name or b"").decode() for name in changes))
-
-    return Operation(read, commands=(("TIME",), *(("HGET", hash_of_changes, kind) for kind in kinds)))
+    return Operation(lambda r: News(int(r[0]) / 1000, tuple(name.decode() for name in r[1:])), "record_news", "", kinds)
 
 
 def mapped(operation: Operation[T], then: Callable[[T], S]) -> Operation[S]:

@@ -1,20 +1,21 @@
-"""Rows by reference: lines of a stored JSONL file, found through an index of their places.
+"""Rows by reference: texts in lines of a stored JSONL file, found through an index of their places.
 
 A unit of a batch holds no texts but a `UnitReference`, so Redis stays small whatever the file's size. The index is a
 stored object of 12 bytes per row, written when the file was checked: offset (u64) and length (u32) of the line without
-its line break, little-endian. Rows count from 0; blank lines are no rows.
+its line break, little-endian. Rows count from 0.
 """
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Self
+from typing import Any, Self
 
 import orjson
 
 from tasks.errors import NotStored
-from tasks.storage.storage import Storage
+from tasks.storage.storage import Storage, Writer
 
 _ENTRY = struct.Struct("<QI")
 
@@ -50,24 +51,52 @@ class UnitReference:
         return self.index.rpartition("/")[0]
 
 
-class RowIndexWriter:
-    """Writes an index: `with storage.writing(name) as file: index = RowIndexWriter(file.write)`."""
+def row_of(text: str, options: Mapping[str, Any], **kept: Any) -> bytes:
+    """A row, without a line break: one text, and what is asked of its vector. `kept` is for whoever writes the row.
 
-    def __init__(self, write: Callable[[bytes], object]) -> None:
-        self._write = write
+    `options` has fields of `Options`, and `input_type`; those that are left out have their defaults.
+    """
+    return orjson.dumps({"text": text, "options": options, **kept})
+
+
+_HELD_BYTES = 256 * 1024
+
+
+class RowFileWriter:
+    """Writes rows and their index; `rows` says how many there are so far."""
+
+    def __init__(self, source: Writer, index: Writer) -> None:
+        self._source = source
+        self._index = index
+        self._held: list[bytes] = []
+        self._held_bytes = 0
         self.rows = 0
 
-    def add(self, offset: int, length: int) -> None:
-        """The next row lies at `offset` bytes of the source and has `length` bytes, without its line break."""
-        self._write(_ENTRY.pack(offset, length))
+    def add(self, row: bytes) -> None:
+        """The next row, without a line break. Raises like `Writer.write`."""
         self.rows += 1
+        self._held.append(row)
+        self._held_bytes += len(row)
+        if self._held_bytes >= _HELD_BYTES:
+            self.flush()
 
-    def add_lines(self, offset: int, lines: Sequence[bytes]) -> None:
-        """The next rows follow each other from `offset` on, each with one byte for its line break."""
-        lengths = list(map(len, lines))
-        offsets = accumulate((length + 1 for length in lengths[:-1]), initial=offset)
-        self._write(b"".join(map(_ENTRY.pack, offsets, lengths)))
-        self.rows += len(lengths)
+    def flush(self) -> None:
+        """Writes what is held. Raises like `Writer.write`."""
+        if self._held:
+            lengths = list(map(len, self._held))
+            offsets = accumulate((length + 1 for length in lengths[:-1]), initial=self._source.size_bytes)
+            self._index.write(b"".join(map(_ENTRY.pack, offsets, lengths)))
+            self._source.write(b"\n".join(self._held) + b"\n")
+            self._held, self._held_bytes = [], 0
+
+
+@contextmanager
+def writing_rows(storage: Storage, source: str, index: str) -> Iterator[RowFileWriter]:
+    """Stores rows and their index under these names; raises like `Storage.writing`."""
+    with storage.writing(source) as lines, storage.writing(index) as places:
+        rows = RowFileWriter(lines, places)
+        yield rows
+        rows.flush()
 
 
 class Places:

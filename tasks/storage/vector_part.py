@@ -8,52 +8,19 @@ import hashlib
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Self
+from typing import Self
 
 import numpy as np
-import numpy.typing as npt
 import orjson
 
 from tasks.errors import NotStored
+from tasks.item import TextError, Vector
 from tasks.storage.row_file import UnitReference
 from tasks.storage.storage import Storage
 
 _LENGTH = struct.Struct("<I")
 _FLOAT32 = np.dtype("<f4")
 _FENCE_DIGITS = 16
-
-
-@dataclass(frozen=True, slots=True)
-class RowError:
-    """Why a row has no vectors: what the synchronous call would have answered for its body.
-
-    `status` is the HTTP status; `message` holds no text of the row.
-    """
-
-    code: str
-    message: str
-    status: int
-    param: str | None = None
-
-
-class RowOutcome(NamedTuple):
-    """What became of one row: one vector for each of its inputs, or an error.
-
-    Attributes:
-        vectors: float32 [inputs, dimension]; [0, 0] when there is an error.
-        tokens: that went through the model; 0 when there is an error.
-        truncated: indexes of the inputs that were cut at the model's maximum.
-    """
-
-    vectors: npt.NDArray[np.float32]
-    tokens: int
-    truncated: tuple[int, ...] = ()
-    error: RowError | None = None
-
-    @classmethod
-    def failed(cls, error: RowError) -> Self:
-        """A row without vectors."""
-        return cls(vectors=np.empty((0, 0), dtype=np.float32), tokens=0, error=error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,18 +68,18 @@ class PartWriter:
         self._write = write
         self._size = 0
 
-    def add(self, rows: Sequence[RowOutcome]) -> PartReference:
-        """Writes the rows of one unit; where they are."""
+    def add(self, vectors: Sequence[Vector]) -> PartReference:
+        """Writes what became of the rows of one unit; where that is."""
         at = self._size
-        vectors = [np.ascontiguousarray(row.vectors, _FLOAT32).data for row in rows]
-        data = b"".join((*_head(rows), *vectors))
+        numbers = [np.ascontiguousarray(row.vector, _FLOAT32).data for row in vectors if row.vector is not None]
+        data = b"".join((*_head(vectors), *numbers))
         self._write(data)
         self._size += len(data)
         return PartReference(self._name, at, len(data), self._revision)
 
 
-def read_part(storage: Storage, reference: PartReference) -> list[RowOutcome]:
-    """The rows of one committed unit. One ranged read.
+def read_part(storage: Storage, reference: PartReference) -> list[Vector]:
+    """What became of the rows of one committed unit. One ranged read.
 
     Raises:
         NotStored: the part is not there, shorter than the reference says, or damaged.
@@ -122,41 +89,35 @@ def read_part(storage: Storage, reference: PartReference) -> list[RowOutcome]:
     if len(data) != reference.size:
         raise NotStored(f"{reference.part} is shorter than what was committed.")
     try:
-        return _rows(data)
+        return _vectors(data)
     except (ValueError, LookupError, TypeError, AttributeError, struct.error) as error:  # whatever the bytes are now
         raise NotStored(f"{reference.part} is damaged.") from error
 
 
-def _head(rows: Sequence[RowOutcome]) -> tuple[bytes, bytes]:
+def _head(vectors: Sequence[Vector]) -> tuple[bytes, bytes]:
     head = orjson.dumps(
         {
-            "rows": [(*row.vectors.shape, row.tokens) for row in rows],
-            "truncated": {str(at): row.truncated for at, row in enumerate(rows) if row.truncated},
-            "errors": {str(at): row.error for at, row in enumerate(rows) if row.error is not None},
+            "dimensions": [0 if row.vector is None else len(row.vector) for row in vectors],
+            "tokens": [row.tokens for row in vectors],
+            "truncated": [at for at, row in enumerate(vectors) if row.truncated],
+            "errors": {str(at): row.error for at, row in enumerate(vectors) if row.error is not None},
         }
     )
     return _LENGTH.pack(len(head)), head
 
 
-def _rows(data: bytes) -> list[RowOutcome]:
+def _vectors(data: bytes) -> list[Vector]:
+    """Raises whatever a head without sense leads to, and `ValueError` where it is not as many numbers as it says."""
     end = _LENGTH.size + int(_LENGTH.unpack_from(data)[0])
     head = orjson.loads(data[_LENGTH.size : end])
     numbers = np.frombuffer(data, _FLOAT32, offset=end).copy()  # aligned
-    errors = {int(at): RowError(**error) for at, error in head["errors"].items()}
-    truncated = {int(at): tuple(inputs) for at, inputs in head["truncated"].items()}
-    vectors = _vectors(numbers, [(inputs, dimension) for inputs, dimension, _ in head["rows"]])
-    return [
-        RowOutcome(own, row[2], truncated.get(at, ()), errors.get(at))
-        for at, (own, row) in enumerate(zip(vectors, head["rows"], strict=True))
-    ]
-
-
-def _vectors(numbers: npt.NDArray[np.float32], shapes: Sequence[tuple[int, int]]) -> Sequence[npt.NDArray[np.float32]]:
-    """Those of each row; raises `ValueError` where there are more numbers or fewer."""
-    if len(set(shapes)) == 1:
-        return list(numbers.reshape(len(shapes), *shapes[0]))
-    ends = np.cumsum([inputs * dimension for inputs, dimension in shapes], dtype=np.int64)
-    *parts, rest = np.split(numbers, ends)
-    if len(rest):
-        raise ValueError("more vectors than its head says")
-    return [part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)]
+    errors = {int(at): TextError(**error) for at, error in head["errors"].items()}
+    truncated = frozenset(head["truncated"])
+    vectors, at = list[Vector](), 0
+    for row, (dimension, tokens) in enumerate(zip(head["dimensions"], head["tokens"], strict=True)):
+        vector = numbers[at : at + dimension] if dimension else None
+        at += dimension
+        vectors.append(Vector(vector, tokens, row in truncated, None if dimension else errors[row]))
+    if at != len(numbers):
+        raise ValueError("not as many numbers as its head says")
+    return vectors

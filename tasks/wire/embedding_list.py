@@ -23,9 +23,9 @@ def item(index: int, row: npt.NDArray[np.float32], *, base64: bool, truncated: b
 
 
 def items(
-    vectors: npt.NDArray[np.float32], *, base64: bool, truncated: Collection[int] = ()
+    vectors: Iterable[npt.NDArray[np.float32]], *, base64: bool, truncated: Collection[int] = ()
 ) -> Iterator[dict[str, object]]:
-    """Entries of all rows of float32 [n, d], in order."""
+    """Entries of all vectors, each float32 [d], in order."""
     for index, row in enumerate(vectors):
         yield item(index, row, base64=base64, truncated=index in truncated)
 

@@ -168,11 +168,6 @@ def check_options(options: Options, name: str, model: LoadedModel | None) -> Non
     raise Invalid("invalid_value", f"prompt_name is no prompt of {name}; it has: {known}.", param="prompt_name")
 
 
-def wants_base64(fields: Mapping[str, Any]) -> bool:
-    """Whether a body that has been checked asks for vectors in base64."""
-    return field_aliases.in_own_words(fields).get("encoding_format") == "base64"
-
-
 def _texts(value: object, max_inputs: int | None, decode: Decode | None) -> object:
     if isinstance(value, str):
         return [value]

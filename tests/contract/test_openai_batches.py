@@ -12,7 +12,7 @@ from tests.bulk import Bulk, line
 from tests.heavy import openai
 from worker_config.settings import DEFAULT_MODEL
 
-SLOW = {"fake_tokens_per_s": 400, "unit_s": 0.1}
+SLOW = {"fake_tokens_per_s": 400}
 
 
 @pytest.fixture(scope="module")

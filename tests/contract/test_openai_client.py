@@ -13,7 +13,7 @@ import pytest
 
 from stack.testing import wait_until
 from tasks.item import TextError
-from tasks.ledger import operations
+from tasks.ledger.overview import overview
 from tests.heavy import openai
 from tests.integration.api.ledger_worker import LedgerWorker, vector
 from tests.integration.api.served import MODEL, ServedApp
@@ -183,4 +183,4 @@ def test_the_clients_own_retry_joins_the_work(redis_url: str, idle: LedgerWorker
 
     assert (raw.status_code, raw.retries_taken) == (200, 1)
     assert joined
-    assert idle.ledger.run(operations.overview())[MODEL].counters["committed_items"] == 2
+    assert idle.ledger.run(overview())[MODEL].counters["committed_items"] == 2

@@ -6,7 +6,7 @@ from stack.testing import wait_until
 from tasks.encoder.encode import encode
 from tasks.encoder.fake import FakeEncoder
 from tasks.encoder.interface import Text
-from tasks.ledger import State
+from tasks.ledger.task import State
 from tests.faults.load import Load
 from tests.ledger_client import LedgerClient
 

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from stack.testing import RedisServer, Roles, wait_until
-from tasks.ledger import DOCUMENTS, Ledger
+from tasks.ledger.client import Ledger
+from tasks.ledger.redis_keys import DOCUMENTS
 from tests.bulk import Bulk, line, many
 from tests.faults.conftest import QUICK
 from tests.heavy import openai
@@ -21,7 +22,7 @@ pytestmark = pytest.mark.faults
 LINES = 20_000
 LONG_ASSEMBLY = 10_000
 """Lines with vectors of full length: their file takes some seconds."""
-SETTINGS: dict[str, Any] = QUICK | {"fake_tokens_per_s": 9_000, "unit_max_items": 64}
+SETTINGS: dict[str, Any] = QUICK | {"fake_tokens_per_s": 9_000}
 
 
 class Watcher:
@@ -128,7 +129,7 @@ def assert_complete(bulk: Bulk, batch: openai.types.Batch, lines: list[dict[str,
 def test_a_line_of_2048_long_texts_takes_as_long_as_it_takes(private_redis: RedisServer, private_roles: Roles) -> None:
     # Ten seconds of one stream: many leases, slices and longest claims of these settings.
     texts = [f"text {n} " + "word " * 46 for n in range(2_048)]
-    quick: dict[str, Any] = {"lease_s": 1, "heartbeat_s": 0.1, "unit_s": 0.01, "fake_tokens_per_s": 10_000}
+    quick: dict[str, Any] = {"lease_s": 1, "fake_tokens_per_s": 10_000}
     with Bulk(private_roles, **QUICK | quick) as bulk, private_redis.client() as connection:
         client = LedgerClient(Ledger(connection))
         child = bulk.model.child_pid
@@ -144,3 +145,16 @@ def test_a_line_of_2048_long_texts_takes_as_long_as_it_takes(private_redis: Redi
         assert len(done["response"]["body"]["data"]) == len(texts)
         assert bulk.model.child_pid == child, "its process was ended while it worked"
         assert client.counter("lost_leases") == 0
+
+
+def test_a_text_that_kills_fails_its_line_and_no_other(private_redis: RedisServer, private_roles: Roles) -> None:
+    texts = [f"text {n}" for n in range(100)]
+    deadly = [*texts[:70], "!!kill!!", *texts[71:]]
+    with Bulk(private_roles, **QUICK) as bulk, private_redis.client() as connection:
+        batch = bulk.ended(bulk.create([line("before", texts), line("deadly", deadly), line("after", "a text")]))
+        assert [each["custom_id"] for each in bulk.lines(batch.output_file_id)] == ["before", "after"]
+        (failed,) = bulk.lines(batch.error_file_id)
+        error = failed["response"]["body"]["error"]
+        assert (failed["custom_id"], failed["response"]["status_code"]) == ("deadly", 422)
+        assert (error["code"], error["param"]) == ("worker_lost", "input[70]")
+        assert LedgerClient(Ledger(connection)).counter("failed_items") == 1

@@ -8,7 +8,7 @@ import redis
 
 from stack.link import Link
 from stack.testing import RedisGroup, RedisServer, Roles, wait_until
-from tasks.ledger import Ledger
+from tasks.ledger.client import Ledger
 from tests.faults.checks import assert_nothing_lost
 from tests.faults.conftest import QUICK
 from tests.faults.load import Load

@@ -11,7 +11,8 @@ import pytest
 import redis
 
 from stack.testing import RedisServer, Roles, wait_until
-from tasks.ledger import Lane, Ledger
+from tasks.ledger.client import Ledger
+from tasks.ledger.task import Lane
 from tests.faults.conftest import QUICK
 from tests.ledger_client import LedgerClient
 from worker_config.bell import send_bell
@@ -89,7 +90,7 @@ def test_an_idle_worker_is_called_when_a_full_redis_refuses_its_bell(small_redis
     with Roles(tmp_path, small_redis.url) as roles, small_redis.client() as connection:
         client = LedgerClient(Ledger(connection))
         api = roles.api()
-        worker = roles.worker(**_settings(heartbeat_s=59, lease_s=60))  # it would find the work only by then
+        worker = roles.worker(**_settings(lease_s=60))  # it would find the work only by then
         client.completed(client.submit(["warm"]))
         wait_until(lambda: _idle(connection, client), message="the end of its slices")
         stopped = (api.pid, worker.child_pid)

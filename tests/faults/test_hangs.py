@@ -1,30 +1,23 @@
 """Processes and servers that stand still instead of dying."""
 
 import signal
-import sys
 
 import psutil
 import pytest
 
-from stack.testing import RedisServer, Roles, WorkerProcess, wait_until
-from tasks.ledger import Lane, operations
-from tasks.process.liveness import Patience
-from tests.faults.conftest import QUICK
+from stack.testing import RedisServer, Roles, wait_until
+from tasks.ledger.cancel import cancel
+from tasks.ledger.task import Lane
+from tasks.worker.process.hangs import Patience
+from tests.faults.conftest import QUICK, with_patience
 from tests.ledger_client import LedgerClient
 from worker_config.settings import OVERDUE_EXIT_CODE
 
 pytestmark = pytest.mark.faults
 
 
-def _with_patience(worker: WorkerProcess, patience: Patience) -> WorkerProcess:
-    """The same worker with less patience: a test of the usual one would take half a minute."""
-    start = "import sys; from tasks import worker; from tasks.process.liveness import Patience; "
-    worker.command = [sys.executable, "-c", start + f"sys.exit(worker.main({patience!r}))"]
-    return worker
-
-
 def test_a_parent_that_hangs_is_killed_by_its_child(private_roles: Roles, client: LedgerClient) -> None:
-    worker = _with_patience(private_roles.worker(start=False, **QUICK), Patience(parent_s=2)).start()
+    worker = with_patience(private_roles.worker(start=False, **QUICK), Patience(parent_s=2)).start()
     child = psutil.Process(worker.child_pid)
     worker.send(signal.SIGSTOP)
     assert worker.wait() == -signal.SIGKILL
@@ -35,11 +28,11 @@ def test_a_parent_that_hangs_is_killed_by_its_child(private_roles: Roles, client
 
 
 def test_a_process_whose_interpreter_is_held_is_replaced(private_roles: Roles, client: LedgerClient) -> None:
-    worker = _with_patience(private_roles.worker(start=False, **QUICK), Patience(child_s=2)).start()
+    worker = with_patience(private_roles.worker(start=False, **QUICK), Patience(child_s=2)).start()
     child = psutil.Process(worker.child_pid)
     frozen = client.submit(["!!freeze!!"])
     wait_until(lambda: client.overview().leases > 0, message="a claim")
-    client.ledger.run(operations.cancel(client.model, frozen))  # or its successors would freeze too
+    client.ledger.run(cancel(client.model, frozen))  # or its successors would freeze too
     wait_until(lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE, message="the child's end")
     assert "replacing the child" in worker.log()
     client.completed(client.submit(["it goes on"]))
@@ -48,7 +41,7 @@ def test_a_process_whose_interpreter_is_held_is_replaced(private_roles: Roles, c
 def test_a_stop_does_not_wait_for_a_redis_that_hangs(
     private_redis: RedisServer, private_roles: Roles, client: LedgerClient
 ) -> None:
-    worker = _with_patience(private_roles.worker(start=False, **QUICK), Patience(stop_s=2)).start()
+    worker = with_patience(private_roles.worker(start=False, **QUICK), Patience(stop_s=2)).start()
     task = client.submit([f"{n} " + "word " * 50 for n in range(100)], lane=Lane.BULK)
     wait_until(lambda: client.overview().leases > 0, message="a claim")
     child = psutil.Process(worker.child_pid)

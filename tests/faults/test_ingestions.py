@@ -16,7 +16,7 @@ from tasks.encoder.encode import encode
 from tasks.encoder.fake import FakeEncoder
 from tasks.encoder.interface import Text
 from tasks.item import Options
-from tasks.ledger import DOCUMENTS
+from tasks.ledger.redis_keys import DOCUMENTS
 from tasks.records.ingestion_operations import open_ingestions, read_ingestions
 from tasks.records.ingestions import Ingestion, IngestionStatus
 from tests.bulk import Bulk
@@ -37,7 +37,6 @@ SETTINGS: dict[str, Any] = QUICK | {
     "fake_dimension": DIMENSION,
     "fake_tokens_per_s": 1_800,
     "streams": 1,
-    "unit_s": 0.05,  # what was in a claim whose worker died is tried again one by one
     "ingest_credit_chunks": 512,  # so that documents are parsed and loaded from the first moment to the last
 }
 CHUNKING = {"type": "static", "static": {"max_chunk_size_tokens": 16, "chunk_overlap_tokens": 0}}

@@ -12,7 +12,7 @@ from tests.ledger_client import LedgerClient
 pytestmark = pytest.mark.faults
 
 ROOM_BYTES = 4 * 2**20
-OUT_OF_MEMORY = "out of memory outside of its work|claim of 1 units failed|slice ended early"
+OUT_OF_MEMORY = "out of memory outside of its work|claim of 1 pieces failed|did not fit into memory"
 
 
 def test_a_claim_that_does_not_fit_harms_no_other_and_not_the_worker(

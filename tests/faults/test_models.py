@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from stack.testing import Roles, wait_until
-from tasks.ledger import Lane, State
+from tasks.ledger.task import Lane, State
 from tests.bulk import Bulk, line
 from tests.faults.conftest import QUICK
 from tests.ledger_client import LedgerClient
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.faults
 BEFORE, AFTER = 8, 16
 """Dimensions of the two models: who made a vector shows in its length."""
 ROWS = 600
-SETTINGS: dict[str, Any] = QUICK | {"fake_tokens_per_s": 1_000, "unit_max_items": 8, "streams": 1, "unit_s": 0.02}
+SETTINGS: dict[str, Any] = QUICK | {"fake_tokens_per_s": 1_000, "streams": 1}
 
 
 def lengths(items: Sequence[dict[str, Any]]) -> set[int]:
@@ -29,7 +29,7 @@ def lengths(items: Sequence[dict[str, Any]]) -> set[int]:
 def test_a_model_exchanged_under_load(private_roles: Roles, client: LedgerClient) -> None:
     with Bulk(private_roles, fake_dimension=BEFORE, **SETTINGS) as bulk, bulk.api.client() as http:
         tasks = [
-            client.submit([f"{n} of {task}" for n in range(200)], lane=Lane.BULK, unit_items=8, unit_cost=40)
+            client.submit([f"{n} of {task}" for n in range(200)], lane=Lane.BULK, piece_items=8, piece_cost=40)
             for task in range(3)
         ]
         batch_id = bulk.create([line(f"{n}", f"row {n}") for n in range(ROWS)])
@@ -63,7 +63,7 @@ def test_a_model_exchanged_under_load(private_roles: Roles, client: LedgerClient
 
 def test_a_worker_that_was_away_when_its_model_was_exchanged_leaves(private_roles: Roles, client: LedgerClient) -> None:
     old = private_roles.worker(fake_dimension=BEFORE, **SETTINGS)
-    task = client.submit([f"text {n}" for n in range(100)], unit_items=100, unit_cost=10**6)
+    task = client.submit([f"text {n}" for n in range(100)], piece_items=100, piece_cost=10**6)
     wait_until(lambda: client.task(task).state is State.IN_PROGRESS, message="the claim")
     child = old.child_pid
     os.kill(child, signal.SIGSTOP)

@@ -13,7 +13,7 @@ from redis.exceptions import BusyLoadingError, MasterDownError
 
 from stack.link import Link
 from stack.testing import RedisServer, Roles, WorkerProcess, free_port, wait_until
-from tasks.ledger import Ledger
+from tasks.ledger.client import Ledger
 from tests.faults.conftest import QUICK
 from tests.ledger_client import LedgerClient
 from worker_config.bell import send_bell

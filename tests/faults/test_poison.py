@@ -3,8 +3,9 @@
 import pytest
 
 from stack.testing import Roles, wait_until
-from tasks.ledger import State
-from tests.faults.conftest import QUICK
+from tasks.ledger.task import State
+from tasks.worker.process.hangs import Patience
+from tests.faults.conftest import QUICK, with_patience
 from tests.ledger_client import LedgerClient
 
 pytestmark = pytest.mark.faults
@@ -12,13 +13,12 @@ pytestmark = pytest.mark.faults
 
 @pytest.mark.parametrize("trigger", ["!!kill!!", "!!hang!!", "!!break!!"])
 def test_neighbours_of_a_poison_text_complete(private_roles: Roles, client: LedgerClient, trigger: str) -> None:
-    # What hangs is ended after four leases.
-    settings = QUICK | ({"lease_s": 0.5, "heartbeat_s": 0.1} if trigger == "!!hang!!" else {})
+    settings = QUICK | ({"lease_s": 0.5} if trigger == "!!hang!!" else {})
     texts = [f"good text {n}" for n in range(12)]
     texts[5] = f"poison {trigger}"
     poisoned = client.submit(texts)
     neighbours = [client.submit([f"neighbour {n}"]) for n in range(12)]
-    worker = private_roles.worker(start=False, **settings)
+    worker = with_patience(private_roles.worker(start=False, **settings), Patience(work_s=2))
     worker.launch()
     task = client.ended(poisoned)
     result = client.result(poisoned)
@@ -28,14 +28,14 @@ def test_neighbours_of_a_poison_text_complete(private_roles: Roles, client: Ledg
     for neighbour in neighbours:
         client.completed(neighbour)
 
-    # Once in company, perhaps of another stream's claim, then three times alone. Whoever notices that its device is
-    # lost gives its leases back, and says so after that.
+    # Once in company, perhaps of another stream's claim, once in a part of its piece, then three times alone. Whoever
+    # notices that its device is lost gives its leases back, and says so after that.
     def losses() -> int:
         if trigger == "!!break!!":
             return worker.log().count("this process cannot go on")
         return client.counter("lost_leases")
 
     wait_until(lambda: losses() >= 4, message="four losses")
-    assert losses() <= 5
+    assert losses() <= 6
     assert client.counter("committed_items") == 11 + len(neighbours)
     wait_until(lambda: client.overview().leases == 0, message="no lease left")

@@ -1,10 +1,11 @@
-"""A worker works on several claims at a time, but on a suspect alone, while they stand still."""
+"""A worker works on several claims at a time, but on texts whose worker died alone, while nothing else runs in it."""
 
 import pytest
 
 from stack.testing import Roles, wait_until
-from tasks.ledger import Lane, State, operations
-from tasks.ledger.operations import ClaimRequest
+from tasks.ledger.claim import ClaimRequest, claim
+from tasks.ledger.give_back import give_back
+from tasks.ledger.task import Lane, State
 from tests.faults.conftest import QUICK
 from tests.ledger_client import LedgerClient
 
@@ -14,7 +15,7 @@ STREAMS = 2
 
 
 def test_texts_run_side_by_side_and_after_a_death_one_by_one(private_roles: Roles, client: LedgerClient) -> None:
-    worker = private_roles.worker(**QUICK | {"streams": STREAMS, "fake_tokens_per_s": 200, "unit_s": 0.1})
+    worker = private_roles.worker(**QUICK | {"streams": STREAMS, "fake_tokens_per_s": 200})
     tasks = [client.submit([f"{n} " + "word " * 197]) for n in range(STREAMS)]  # a second each
     wait_until(lambda: client.overview().leases == STREAMS, message="a claim of every stream")
     worker.kill_child()
@@ -33,12 +34,14 @@ def test_texts_run_side_by_side_and_after_a_death_one_by_one(private_roles: Role
 
 def test_bulk_work_does_not_die_with_the_suspect_beside_it(private_roles: Roles, client: LedgerClient) -> None:
     poison = client.submit(["!!kill!!"])
-    client.ledger.run(operations.claim(client.model, ClaimRequest("dead/0", "dead/0/1", 10**9, 1, 60_000)))
-    client.ledger.run(operations.abandon(client.model, "dead"))
-    bulk = client.submit([f"{n} " + "word " * 47 for n in range(200)], lane=Lane.BULK, unit_items=20)
-    private_roles.worker(start=False, **QUICK | {"streams": STREAMS, "unit_s": 0.1}).launch()
+    client.ledger.run(claim(client.model, ClaimRequest("dead/0", "dead/0/1", 10**9, 1, 60_000)))
+    client.ledger.run(give_back(client.model, "dead/0/1", blame=True))
+    bulk = client.submit([f"{n} " + "word " * 47 for n in range(200)], lane=Lane.BULK, piece_items=20)
+    worker = private_roles.worker(start=False, **QUICK | {"streams": STREAMS})
+    worker.launch()
     assert client.ended(poison).state is State.FAILED
     client.completed(bulk)
-    deaths = 3
-    # The first one of all; one for each unit at most; at each death the suspect's, and what each stream held once more.
-    assert client.counter("claims") <= 1 + 10 + deaths * (1 + STREAMS), "a unit was split, which makes twenty of it"
+    assert client.task(bulk).deaths == 0, "it was in hand when a worker died"
+    assert f"worker process died (signal 9, SIGKILL) while it worked on {poison}" in worker.log()
+    assert "Traceback" not in worker.log()
+    assert "WorkerLostError" not in worker.log()

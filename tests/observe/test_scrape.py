@@ -71,7 +71,7 @@ def api(roles: Roles) -> ApiProcess:
 
 @pytest.fixture
 def worker(roles: Roles, api: ApiProcess) -> WorkerProcess:
-    return roles.worker(served_name=MODEL, heartbeat_s=0.3, lease_s=1)
+    return roles.worker(served_name=MODEL, lease_s=1)
 
 
 @pytest.fixture

@@ -271,6 +271,8 @@ def test_what_is_gone_does_not_hide_what_is_due_behind_it(ledger: Ledger) -> Non
     ledger.watch()
     ledger.watch()
     assert ledger.known("q0069").state == "expired"
+    ledger.redis.zadd("eq:due", {"file:none": ledger.now})
+    ledger.watch()
     assert ledger.redis.zcard("eq:due") == 6
 
 

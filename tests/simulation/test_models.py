@@ -3,7 +3,7 @@
 from typing import Any
 
 from tests.simulation.building import drain, sized, tasks
-from tests.simulation.thin_client import MODEL, Ledger, NewTask
+from tests.simulation.thin_client import MODEL, Finished, Ledger, NewTask
 
 
 def figures(ledger: Ledger, *names: str) -> dict[str, list[Any]]:
@@ -28,6 +28,11 @@ def test_a_worker_lives_until_it_is_silent(ledger: Ledger) -> None:
     ledger.watch()
     assert ledger.state["rate"] == 60  # the last known one
     assert figures(ledger)["m"][5:8] == [[], [], ledger.now - 1000]
+    ledger.heartbeat("beat", "v", model="", rate=60)
+    assert ledger.redis.hgetall("eq:models") == {b"m": b"{}"}
+    ledger.advance(20_000)
+    ledger.watch()
+    assert figures(ledger)["m"][7] == ledger.now - 11_000
     assert ledger.counts["model_loads"] == 2
 
 
@@ -38,6 +43,9 @@ def test_a_worker_that_loads_is_shown_and_does_not_serve(ledger: Ledger) -> None
     assert figures(ledger, MODEL)["m"][6] == []
     ledger.watch()
     assert not ledger.redis.exists("eq:q:m:loading")
+    ledger.heartbeat("loading", "w", entry="{}")
+    ledger.heartbeat("stop", "w")
+    assert figures(ledger, MODEL)["m"][6] == []
     ledger.heartbeat("loading", "w", entry="{}")
     ledger.heartbeat("join", "w", entry="{}")
     assert figures(ledger)["m"][5:7] == [[b"{}"], []]
@@ -66,6 +74,26 @@ def test_what_a_predecessor_held_is_lost_when_the_next_one_joins(ledger: Ledger)
     beat = ledger.heartbeat("join", "w")
     assert (beat.bell, beat.leases) == (1, 1)
     assert [ledger.known(f"q000{n}")["deaths"] for n in range(3)] == [1, 1, 0]
+
+
+def test_who_joins_or_stops_lingers_no_more_and_others_do(ledger: Ledger) -> None:
+    for what in ("join", "stop"):
+        ledger.redis.zadd(
+            "eq:q:m:lingering", {"w/0": ledger.now + 1000, "w/1": ledger.now + 1000, "x/1": ledger.now + 1000}
+        )
+        ledger.heartbeat(what, "w")
+        assert ledger.redis.zrange("eq:q:m:lingering", 0, -1) == [b"x/1"]
+
+
+def test_a_task_without_a_vector_is_any_models(ledger: Ledger) -> None:
+    ledger.heartbeat("join", "w")
+    ledger.submit(NewTask("a", pieces=sized(10, number=2)))
+    claim = ledger.claim("w/0", "w/0/1", max_pieces=1)
+    ledger.commit("w/0/1", [Finished(claim.pieces[0], b"", 1, b"{}")])
+    ledger.heartbeat("stop", "w")
+    ledger.heartbeat("join", "v", stamp="g")
+    drain(ledger, 9, 100, stream="v/0", stamp="g")
+    assert (ledger.known("a")["completed"], ledger.known("a")["failed"]) == (1, 1)
 
 
 def test_a_bell_of_before_is_not_believed_when_a_worker_joins(ledger: Ledger) -> None:
@@ -118,7 +146,7 @@ def test_another_model_comes_when_nobody_serves_the_one_before(ledger: Ledger) -
 
 def test_the_same_worker_may_come_with_another_model(ledger: Ledger) -> None:
     ledger.heartbeat("join", "w")
-    ledger.redis.zadd("eq:q:m:lingering", {"w/1": ledger.now + 5000})
+    ledger.redis.zadd("eq:q:m:lingering", {"v/1": ledger.now + 5000})
     assert ledger.heartbeat("join", "w", stamp="g", model='{"id":"g"}').accepted
     assert ledger.redis.hgetall("eq:models") == {b"m": b'{"id":"g"}'}
     assert not ledger.redis.exists("eq:q:m:lingering")
@@ -163,8 +191,12 @@ def test_memory_that_other_queues_reserve_counts(ledger: Ledger) -> None:
     ledger.redis.hset("eq:models", mapping={"m": "", "other": ""})
     ledger.set_sums("q:other:state", reserved=10**9)
     ledger.watch()
-    assert ledger.state["used"] > 10**9
-    assert ledger.sums("memory")["used"] > 10**9
+    assert 10**9 < ledger.state["used"] < 11 * 10**8
+    assert 10**9 < ledger.sums("memory")["used"] < 11 * 10**8
+    ledger.set_sums("q:m:state", **ledger.state | {"reserved": 10**9})
+    ledger.watch()
+    assert 10**9 < ledger.state["used"] < 11 * 10**8
+    assert 2 * 10**9 < ledger.sums("memory")["used"] < 21 * 10**8
 
 
 def test_the_same_model_goes_on_where_it_was(ledger: Ledger) -> None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.item import cost
-from tasks.ledger.unit_cutting import cut_texts
+from tasks.ledger.task import cut_texts
 
 MAX_TOKENS = 256
 texts = st.lists(st.text(min_size=1, max_size=40), min_size=1, max_size=60)

@@ -1,21 +1,20 @@
-"""What is wrong with each line of a batch's file, and how good lines are cut into units. Pure."""
+"""What is wrong with each line of a batch's file, and how the texts of good lines are cut into units. Pure."""
 
 import hashlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import astuple, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 import orjson
 from pydantic import BaseModel, ConfigDict
 
 from tasks import lines
+from tasks.documents.batches.line_rows import LineError, refused_row, rows_of_line
 from tasks.errors import RequestError
 from tasks.item import cost
-from tasks.ledger import ModelOverview
-from tasks.ledger.overview import ServedModel, find_served
-from tasks.ledger.unit_cutting import UnitCutter
+from tasks.ledger.overview import Queue, find_queue
+from tasks.ledger.task import PieceCutter
 from tasks.records.batches import ENDPOINT, BatchFault
-from tasks.storage.vector_part import RowError
 from tasks.wire.embeddings_body import EmbeddingsBody, ModelName, check_options, read_body
 from tasks.wire.json_limits import MAX_PARTS, has_more_parts
 from tasks.wire.token_input import texts_of_tokens
@@ -74,30 +73,6 @@ def _digest(custom_id: str) -> bytes:
     return hashlib.blake2b(custom_id.encode(), digest_size=16).digest()
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """A line that is answered without work: the caller's own id, and what the endpoint would have answered.
-
-    It stands in place of the line in the batch's copy of the file. A request is a JSON object, a refusal an array: so
-    neither can be taken for the other, and a model worker that reads a refusal finds no texts in it.
-    """
-
-    custom_id: str
-    error: RowError
-
-    def to_line(self) -> bytes:
-        """Without its line break."""
-        return orjson.dumps([self.custom_id, *astuple(self.error)])
-
-    @classmethod
-    def from_line(cls, line: bytes) -> Self | None:
-        """Inverse of `to_line`; None for a request."""
-        if not line.startswith(b"["):
-            return None
-        custom_id, *error = orjson.loads(line)
-        return cls(custom_id, RowError(*error))
-
-
 class _Model(BaseModel):
     """What a line must name, unlike other bodies: the file is of one model."""
 
@@ -122,9 +97,6 @@ class FileLimits:
     max_line_bytes: int
     max_line_inputs: int
     max_input_bytes: int
-    unit_max_items: int
-    unit_max_tokens: int
-    unit_s: float
 
     @classmethod
     def from_settings(cls, settings: Settings) -> Self:
@@ -135,9 +107,6 @@ class FileLimits:
             max_line_bytes=settings.max_body_bytes,
             max_line_inputs=settings.max_inputs,
             max_input_bytes=settings.max_input_bytes,
-            unit_max_items=settings.unit_max_items,
-            unit_max_tokens=settings.unit_max_tokens,
-            unit_s=settings.unit_s,
         )
 
 
@@ -151,7 +120,7 @@ class KnownModels:
     """
 
     own: Sequence[str]
-    overviews: Mapping[str, ModelOverview]
+    overviews: Mapping[str, Queue]
 
 
 @dataclass(slots=True)
@@ -160,19 +129,19 @@ class FileCheck:
 
     Attributes:
         faults: what is wrong, at most `MAX_FAULTS`.
-        rows: lines taken so far.
+        lines: taken so far.
     """
 
     models: KnownModels
     limits: FileLimits
     faults: list[BatchFault] = field(default_factory=list)
-    rows: int = 0
+    lines: int = 0
     _inputs: int = 0
     _ids: dict[bytes, int] = field(default_factory=dict)
-    _names: dict[str, ServedModel] = field(default_factory=dict)
+    _names: dict[str, Queue] = field(default_factory=dict)
     """By the name of the model in a line, so that each name is looked up once."""
-    _served: ServedModel | None = None
-    _cutter: UnitCutter | None = None
+    _served: Queue | None = None
+    _cutter: PieceCutter | None = None
 
     @property
     def model(self) -> str | None:
@@ -180,44 +149,44 @@ class FileCheck:
         return self._served.name if self._served else None
 
     @property
-    def units(self) -> list[tuple[int, int, int]]:
-        """Number of the first row, number of rows and cost of each unit of a file without faults."""
-        return self._cutter.units if self._cutter else []
+    def pieces(self) -> list[tuple[int, int, int]]:
+        """Number of the first row, number of rows and cost of each piece of a file without faults."""
+        return self._cutter.pieces if self._cutter else []
 
     @property
     def full(self) -> bool:
         """Whether the check can end, because the file has too many lines, texts or faults."""
-        too_many = self.rows > self.limits.max_lines or self._inputs > self.limits.max_inputs
+        too_many = self.lines > self.limits.max_lines or self._inputs > self.limits.max_inputs
         return too_many or len(self.faults) >= MAX_FAULTS
 
-    def add(self, line: FileLine) -> bytes:
-        """Takes the next line. Returns the line for the batch's copy of the file, without a line break.
+    def add(self, line: FileLine) -> list[bytes]:
+        """Takes the next line. Returns its rows for the batch's copy of the file, without line breaks.
 
-        The line is empty for a fault. A body that the endpoint would refuse is not a fault: its line is the refusal.
+        A line at fault has none. A body that the endpoint would refuse is not a fault: its row is the refusal.
         """
-        self.rows += 1
+        self.lines += 1
         if line.data is None:
             message = f"This line has more than {self.limits.max_line_bytes:,} bytes (EMBEDQ_MAX_BODY_BYTES). {_DIVIDE}"
             self._fault(BatchFault("line_too_large", message), line)
-            return b""
+            return []
         if has_more_parts(line.data):
             message = f"This line has more than {MAX_PARTS:,} lists, objects and fields. {_DIVIDE}"
             self._fault(BatchFault("line_too_large", message), line)
-            return b""
+            return []
         try:
             request = orjson.loads(line.data)
         except orjson.JSONDecodeError:
             why = lines.encoding_fault(line.data) or "This line is not parseable as valid JSON."
             self._fault(BatchFault("invalid_json_line", why), line)
-            return b""
+            return []
         faults = list(self._line_faults(request, line))
         for fault in faults:
             self._fault(fault, line)
-        return b"" if faults else self._taken(request["custom_id"], request["body"], line.data)
+        return [] if faults else self._taken(request["custom_id"], request["body"], len(line.data))
 
     def finish(self) -> None:
         """Checks the file as a whole, after its last line."""
-        if self.rows > self.limits.max_lines:
+        if self.lines > self.limits.max_lines:
             self._whole(
                 "too_many_tasks", f"A batch takes {self.limits.max_lines:,} lines; this file has more. Split it."
             )
@@ -225,27 +194,24 @@ class FileCheck:
             self._whole(
                 "too_many_inputs", f"A batch takes {self.limits.max_inputs:,} texts; this file has more. Split it."
             )
-        if self.rows == 0:
+        if self.lines == 0:
             self._whole("empty_file", "The file has no requests. Upload one with lines.")
 
-    def _taken(self, custom_id: str, body: dict[str, Any], data: bytes) -> bytes:
+    def _taken(self, custom_id: str, body: dict[str, Any], size_bytes: int) -> list[bytes]:
         served, cutter = self._served, self._cutter
         assert served is not None  # noqa: S101 - a line without a model that is served is at fault
         assert cutter is not None  # noqa: S101 - it came with the model
         try:
-            read = self._read(body, len(data), served)
+            read = self._read(body, size_bytes, served)
         except RequestError as error:
             cutter.add(1)
-            return Refusal(custom_id, RowError(error.code, error.detail, error.status, error.param)).to_line()
+            return [refused_row(custom_id, LineError(error.code, error.detail, error.status, error.param))]
         self._inputs += len(read.input)
-        cutter.add(sum(cost(text, served.max_tokens) for text in read.input))
-        if isinstance(body["input"][0], str):
-            return data
-        # Model workers read texts. Fields that nobody reads may be nested deeper than orjson writes.
-        taken = read.model_dump(exclude={"user", "stream"}, exclude_unset=True)
-        return orjson.dumps({"custom_id": custom_id, "body": taken})
+        for text in read.input:
+            cutter.add(cost(text, served.max_tokens))
+        return rows_of_line(custom_id, read)
 
-    def _read(self, body: dict[str, Any], size_bytes: int, served: ServedModel) -> EmbeddingsBody:
+    def _read(self, body: dict[str, Any], size_bytes: int, served: Queue) -> EmbeddingsBody:
         """The checked body; raises the `RequestError` that the endpoint would answer."""
         limits = self.limits
         parsed = read_body(
@@ -255,7 +221,7 @@ class FileCheck:
             max_input_bytes=limits.max_input_bytes if size_bytes > limits.max_input_bytes else None,
             decode=self._decode,
         )
-        check_options(parsed.options(served.entry), served.name, served.entry)
+        check_options(parsed.options(served.model), served.name, served.model)
         return parsed
 
     def _decode(self, numbers: Sequence[object]) -> list[str]:
@@ -304,7 +270,7 @@ class FileCheck:
     def _model(self, body: dict[str, Any]) -> Iterator[BatchFault]:
         try:
             name = validated(_Model, body).model
-            served = self._names.get(name) or find_served(name, self.models.own, self.models.overviews)
+            served = self._names.get(name) or find_queue(name, self.models.own, self.models.overviews)
         except RequestError as error:
             yield BatchFault(error.code, error.detail, "body.model")
             return
@@ -316,11 +282,8 @@ class FileCheck:
             )
             yield BatchFault("mismatched_model", message, "body.model")
 
-    def _other_model(self, served: ServedModel) -> bool:
+    def _other_model(self, served: Queue) -> bool:
         if self._served is None:
-            limits = self.limits
             self._served = served
-            self._cutter = UnitCutter(
-                max_items=limits.unit_max_items, max_cost=served.unit_cost(limits.unit_max_tokens, limits.unit_s)
-            )
+            self._cutter = PieceCutter(served.piece_cost)
         return self._served.name != served.name

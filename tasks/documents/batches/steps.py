@@ -10,11 +10,12 @@ from typing import Any
 from tasks.documents import deaths
 from tasks.documents.context import StepContext
 from tasks.documents.rounds import Round
-from tasks.documents.submitting import Rows, rows_task, submit
+from tasks.documents.submitting import Rows, bring_in, rows_task
 from tasks.item import TextError
-from tasks.ledger import DOCUMENTS, NewTask, State, operations
-from tasks.ledger.operations import read_committed
-from tasks.ledger.task import Committed
+from tasks.ledger.cancel import cancel, forget
+from tasks.ledger.read import read_result, read_task
+from tasks.ledger.redis_keys import DOCUMENTS
+from tasks.ledger.task import NewTask, Result, State
 from tasks.records.batches import (
     KINDS,
     Batch,
@@ -44,12 +45,11 @@ def job(batch: Batch, stage: Stage) -> NewTask:
     return job_task(batch.task_id(stage), JobCall(KIND[stage], batch.id), owner=batch.owner, trace=batch.trace)
 
 
-def embedding(batch: Batch, plan: Mapping[str, Any], settings: Settings) -> NewTask:
+def embedding(batch: Batch, plan: Mapping[str, Any]) -> NewTask:
     """The task that encodes the rows of a batch as VALIDATE has planned it. It expires when the batch's window ends."""
     return rows_task(
         batch.task_id(Stage.EMBED),
-        Rows(plan["source"], plan["index"], plan["lines"], plan["units"]),
-        settings,
+        Rows(plan["source"], plan["index"], plan["texts"], plan["pieces"]),
         model=plan["model"],
         owner=batch.owner,
         deadline_in_ms=max(1, batch.expires_ms - batch.now_ms),
@@ -63,9 +63,9 @@ _NO_OUTCOME = TextError("internal_error", "A job left no outcome.")
 _OPEN = [status for status in BatchStatus if not status.terminal]
 
 
-def came_to_nothing(context: StepContext, batch: Batch, stage: Stage, committed: Committed) -> None:
+def came_to_nothing(context: StepContext, batch: Batch, stage: Stage, committed: Result) -> None:
     """A job has ended without an outcome: it is tried again after a pause, or the batch fails."""
-    error = committed.errors.get(0, _NO_OUTCOME)
+    error = committed.stored_errors.get(0, _NO_OUTCOME)
     losses = batch.losses.get(stage, 0)
     if not deaths.again(error, losses):
         failed(context, batch, [BatchFault(error.code, error.message)])
@@ -73,7 +73,7 @@ def came_to_nothing(context: StepContext, batch: Batch, stage: Stage, committed:
     again_ms = batch.now_ms + round(deaths.pause_s(losses) * 1000)
     fields = {losses_field(stage): losses + 1, "again_at": again_ms}
     if context.ledger.run(move_batch(batch.id, batch.status, only_from=[batch.status], fields=fields))[0]:
-        context.ledger.run(operations.forget(DOCUMENTS, batch.task_id(stage)))
+        context.ledger.run(forget(DOCUMENTS, batch.task_id(stage)))
 
 
 def failed(context: StepContext, batch: Batch, faults: Sequence[BatchFault]) -> None:
@@ -87,7 +87,7 @@ def failed(context: StepContext, batch: Batch, faults: Sequence[BatchFault]) -> 
 def without_rows(context: StepContext, batch: Batch, to: BatchStatus) -> None:
     """The batch ended before any of its requests was begun. How many there are is said where it is known."""
     fields: dict[str, str | int] = {"completed": 0, "failed": 0}
-    committed = context.ledger.run(read_committed(batch.task_id(Stage.VALIDATE)))
+    committed = context.ledger.run(read_result(batch.task_id(Stage.VALIDATE)))
     plan = committed.returned() if committed is not None else None
     if plan is not None and "errors" not in plan:
         fields |= {"model": plan["model"], "total": plan["lines"]}
@@ -113,7 +113,7 @@ def assembled(context: StepContext, batch: Batch) -> None:
 
 def _outcome_of(context: StepContext, batch: Batch, stage: Stage) -> dict[str, Any] | None:
     """What the job of a stage returned; None when it has not ended, or came to nothing, which is seen to."""
-    committed = context.ledger.run(read_committed(batch.task_id(stage)))
+    committed = context.ledger.run(read_result(batch.task_id(stage)))
     if committed is None or not committed.task.state.terminal:
         return None
     outcome = committed.returned()
@@ -125,9 +125,9 @@ def _outcome_of(context: StepContext, batch: Batch, stage: Stage) -> dict[str, A
 def clean_up(context: StepContext, batch: Batch) -> None:
     """Forgets the tasks of a batch that has ended. What it has in the storage is the sweep's, a minute later."""
     for stage in batch.stages:
-        task = context.ledger.run(operations.read_task(batch.task_id(stage)))
+        task = context.ledger.run(read_task(batch.task_id(stage)))
         if task is not None:
-            context.ledger.run(operations.forget(task.queue, task.id))
+            context.ledger.run(forget(task.queue, task.id))
     context.ledger.run(close_batch(batch.id, deleted=batch.deleted))
 
 
@@ -179,18 +179,15 @@ def _validating(context: StepContext, batch: Batch) -> None:
 
 
 def _validated(context: StepContext, batch: Batch) -> None:
-    if context.postponed.waits(batch.task_id(Stage.EMBED)):
-        return  # the submission names every unit of the batch: reading, building and sending it is not for nothing
     plan = _outcome_of(context, batch, Stage.VALIDATE)
     if plan is None:
         return
     if "errors" in plan:
         failed(context, batch, [BatchFault(**fault) for fault in plan["errors"]])
         return
-    task = embedding(batch, plan, context.settings)
-    if not submit(context, task):
-        return
-    fields = {"model": plan["model"], "total": plan["lines"]}
+    task = embedding(batch, plan)
+    bring_in(context, [task])
+    fields = {"model": plan["model"], "total": plan["lines"], "texts": plan["texts"]}
     moved, status = context.ledger.run(
         move_batch(batch.id, BatchStatus.IN_PROGRESS, only_from=[BatchStatus.VALIDATING], fields=fields)
     )
@@ -204,13 +201,13 @@ def _in_progress(context: StepContext, batch: Batch) -> None:
         _validated(context, batch)
         return
     # Read again: another worker may have begun the rows anew since the round began.
-    task = context.ledger.run(operations.read_task(batch.task_id(Stage.EMBED))) if state.terminal else None
+    task = context.ledger.run(read_task(batch.task_id(Stage.EMBED))) if state.terminal else None
     if task is None or not task.state.terminal:
         return
     if (
         task.model_changed and batch.now_ms < batch.expires_ms
     ):  # the file is of one model: every row is encoded by the one that is served now
-        context.ledger.run(operations.forget(task.queue, task.id))
+        context.ledger.run(forget(task.queue, task.id))
         context.again()
     else:
         late = task.model_changed or task.state is State.EXPIRED
@@ -237,9 +234,9 @@ def _cancelling(context: StepContext, batch: Batch) -> None:
     if batch.stages[Stage.EMBED].terminal:
         _finalizing(context, batch)
         return
-    task = context.ledger.run(operations.read_task(batch.task_id(Stage.EMBED)))
+    task = context.ledger.run(read_task(batch.task_id(Stage.EMBED)))
     if task is not None:
-        context.ledger.run(operations.cancel(task.queue, task.id))
+        context.ledger.run(cancel(task.queue, task.id))
 
 
 def _end_without_rows(context: StepContext, batch: Batch, to: BatchStatus) -> None:
@@ -250,18 +247,18 @@ def _end_without_rows(context: StepContext, batch: Batch, to: BatchStatus) -> No
 
 
 def _submit_job(context: StepContext, batch: Batch, stage: Stage) -> None:
-    if context.postponed.waits(batch.task_id(stage)) or batch.now_ms < batch.again_ms:
+    if batch.now_ms < batch.again_ms:
         return
     task = job(batch, stage)
-    if submit(context, task):
-        now = context.ledger.run(read_batch(batch.id))
-        _forget_if_ended(context, task, now.status if now else None)
+    bring_in(context, [task])
+    now = context.ledger.run(read_batch(batch.id))
+    _forget_if_ended(context, task, now.status if now else None)
 
 
 def _forget_if_ended(context: StepContext, task: NewTask, status: BatchStatus | None) -> None:
     if status is None or status.terminal:
         # It ended, and was cleaned up, after it had been read: nobody else would end this task.
-        context.ledger.run(operations.forget(task.queue, task.task_id))
+        context.ledger.run(forget(task.queue, task.task_id))
 
 
 _STEPS: Mapping[BatchStatus, Callable[[StepContext, Batch], None]] = {

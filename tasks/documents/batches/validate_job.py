@@ -1,4 +1,4 @@
-"""The job that checks a batch's input file and writes the index of its rows."""
+"""The job that checks a batch's input file and writes its texts as rows."""
 
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -7,15 +7,15 @@ import orjson
 
 from tasks.documents.batches.check import FileCheck, FileLimits, FileLine, KnownModels, ids_of, split_lines, with_ids
 from tasks.documents.context import JobContext
-from tasks.ledger import operations
+from tasks.ledger.overview import overview
 from tasks.records.batches import Batch, BatchFault, read_batch
 from tasks.records.files import FileRecord, Purpose, read_file
-from tasks.storage.row_file import RowIndexWriter
+from tasks.storage.row_file import writing_rows
 from worker_config.settings import Settings
 
 
 def validate_batch(context: JobContext, batch_id: str) -> bytes:
-    """The outcome as JSON: `source`, `index`, `model`, `lines` and `units` of a good file, or `errors`.
+    """The outcome as JSON: `source`, `index`, `model`, `lines`, `texts` and `units` of a good file, or `errors`.
 
     Raises:
         Unavailable: it cannot be checked now.
@@ -37,18 +37,15 @@ def validate_batch(context: JobContext, batch_id: str) -> bytes:
     # says of each line that the endpoint would refuse why, so that this is decided once.
     source, index = (f"{batch.folder}{name}.{context.fence}" for name in ("source", "index"))
     check = FileCheck(_models(context), FileLimits.from_settings(context.settings))
-    with context.storage.writing(source) as copy, context.storage.writing(index) as file:
-        rows = RowIndexWriter(file.write)
-        for line in _checked(_requests(context, record, only, check.limits.max_line_bytes), check):
-            rows.add(copy.size_bytes, len(line))
-            copy.write(line + b"\n")
+    with writing_rows(context.storage, source, index) as rows:
+        for row in _checked(_requests(context, record, only, check.limits.max_line_bytes), check):
+            rows.add(row)
     if check.faults:
         context.storage.delete(source)
         context.storage.delete(index)
         return _failed(check.faults)
-    return orjson.dumps(
-        {"source": source, "index": index, "model": check.model, "lines": check.rows, "units": check.units}
-    )
+    counts = {"lines": check.lines, "texts": rows.rows}
+    return orjson.dumps({"source": source, "index": index, "model": check.model, **counts, "pieces": check.pieces})
 
 
 def _read(context: JobContext, record: FileRecord) -> Iterator[bytes]:
@@ -69,7 +66,7 @@ def _checked(lines: Iterator[FileLine], check: FileCheck) -> Iterator[bytes]:
         kept = check.add(line)
         if check.full:
             break
-        yield kept
+        yield from kept
     check.finish()
 
 
@@ -89,7 +86,7 @@ def _file_fault(batch: Batch, record: FileRecord | None, settings: Settings) -> 
 
 def _models(context: JobContext) -> KnownModels:
     own = context.settings.served_names
-    return KnownModels(own, context.ledger.run(operations.overview(own[0])))
+    return KnownModels(own, context.ledger.run(overview(own[0])))
 
 
 def _failed(faults: list[BatchFault]) -> bytes:

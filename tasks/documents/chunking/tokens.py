@@ -10,7 +10,7 @@ from tokenizers import Tokenizer
 
 from tasks.documents.document_error import DocumentFailed
 from tasks.errors import NotReady, NotStored
-from tasks.ledger import ModelEntry
+from tasks.model import Model
 from tasks.storage.model_files import read_prompts, read_tokenizer
 from tasks.storage.storage import Storage
 
@@ -28,7 +28,7 @@ _KEPT_WORDS = 100_000
 """About 10 MB. Of prose, most words have been seen before: that makes counting five times as fast as tokenizing."""
 
 
-def load_tokenizer(storage: Storage, entry: ModelEntry) -> bytes:
+def load_tokenizer(storage: Storage, entry: Model) -> bytes:
     """The tokenizer that the model's worker left in the storage, for a `TokenCounter`.
 
     Raises:
@@ -41,7 +41,7 @@ def load_tokenizer(storage: Storage, entry: ModelEntry) -> bytes:
         raise _not_ready(entry) from error
 
 
-def load_prompt(storage: Storage, entry: ModelEntry, prompt_name: str | None) -> str:
+def load_prompt(storage: Storage, entry: Model, prompt_name: str | None) -> str:
     """What the model puts before each text under this name (None: its default, if it has one). Raises like the above.
 
     `prompt_name` is one of `entry.prompts`; the caller has checked.
@@ -154,7 +154,7 @@ def _kinds(step: dict[str, Any] | None, parts: str) -> list[str | None]:
     return [part["type"] for part in step[parts]] if step["type"] == "Sequence" else [step["type"]]
 
 
-def _not_ready(entry: ModelEntry) -> NotReady:
+def _not_ready(entry: Model) -> NotReady:
     return NotReady(
         f"The tokenizer of {entry.id} is not in the storage yet. A worker of this model that can reach the storage "
         "(EMBEDQ_STORAGE_URL) brings it.",

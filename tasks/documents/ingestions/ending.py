@@ -9,8 +9,9 @@ import orjson
 from tasks.documents.context import StepContext
 from tasks.documents.ingestions.job_tasks import forget, move_on
 from tasks.item import TextError
-from tasks.ledger import DOCUMENTS, operations
-from tasks.ledger.overview import ServedModel
+from tasks.ledger import cancel
+from tasks.ledger.overview import overview
+from tasks.ledger.redis_keys import DOCUMENTS
 from tasks.records.ingestion_operations import Move, close_ingestion, move_ingestion, read_ingestion
 from tasks.records.ingestions import Ingestion, IngestionFault, IngestionStatus, PageInFlight, PageStage
 
@@ -38,8 +39,8 @@ def completed(context: StepContext, ingestion: Ingestion, deleted: int) -> None:
     to = IngestionStatus.FAILED if counts.failed and counts.failed == counts.documents else IngestionStatus.COMPLETED
     fields: dict[str, str | int | float] = {}
     if ingestion.dry_run:
-        overview = context.ledger.run(operations.overview(ingestion.model)).get(ingestion.model)
-        fields["estimate_s"] = counts.chunk_tokens / ServedModel.from_overview(ingestion.model, overview).rate
+        queue = context.ledger.run(overview(ingestion.model))[ingestion.model]
+        fields["estimate_s"] = counts.chunk_tokens / queue.speed
     move = Move(
         [IngestionStatus.FINALIZING],
         to=to,
@@ -114,5 +115,5 @@ def _forget_all(context: StepContext, ingestion: Ingestion, model: str, task_ids
         now = context.ledger.run(read_ingestion(ingestion.id))
         if now is None or not now.status.terminal:
             return False
-        context.ledger.run(operations.forget_all(model, task_ids[first : first + _FORGET_AT_ONCE]))
+        context.ledger.run(cancel.forget(model, *task_ids[first : first + _FORGET_AT_ONCE]))
     return True

@@ -11,7 +11,7 @@ from tasks.documents.document_error import DocumentError
 from tasks.documents.sinks.sink import Stamp
 from tasks.errors import Invalid, ModelChanged
 from tasks.item import Options
-from tasks.ledger import ModelEntry
+from tasks.model import Model
 from tasks.records.ingestions import Ingestion
 from tasks.wire.field_aliases import prompt_for
 
@@ -21,7 +21,7 @@ _OTHER_THAN_COSINE = {
     "euclidean": ("Euclidean distance", "<->"),
     "manhattan": ("Manhattan distance", "<+>"),
 }
-"""By `ModelEntry.similarity`: in words, and pgvector's operator."""
+"""By `Model.similarity`: in words, and pgvector's operator."""
 
 
 def chunk_settings(spec: Mapping[str, Any]) -> ChunkSettings:
@@ -29,7 +29,7 @@ def chunk_settings(spec: Mapping[str, Any]) -> ChunkSettings:
     return ChunkSettings.from_json(spec.get("chunking") or _DEFAULT_CHUNKING)
 
 
-def prompt_name(spec: Mapping[str, Any], entry: ModelEntry) -> str | None:
+def prompt_name(spec: Mapping[str, Any], entry: Model) -> str | None:
     """The prompt before each chunk: a chunk is a document, unless the request says otherwise.
 
     None: the model's default prompt, if it has one.
@@ -44,7 +44,7 @@ def prompt_name(spec: Mapping[str, Any], entry: ModelEntry) -> str | None:
     return name
 
 
-def dimension(spec: Mapping[str, Any], entry: ModelEntry) -> int:
+def dimension(spec: Mapping[str, Any], entry: Model) -> int:
     """Of the vectors.
 
     Raises:
@@ -56,7 +56,7 @@ def dimension(spec: Mapping[str, Any], entry: ModelEntry) -> int:
     return dimensions
 
 
-def fingerprint(spec: Mapping[str, Any], entry: ModelEntry, parser_version: str) -> str:
+def fingerprint(spec: Mapping[str, Any], entry: Model, parser_version: str) -> str:
     """64 hexadecimal digits that change with whatever changes vectors or chunks of an unchanged document.
 
     Device and precision do not: their vectors differ by rounding, and another GPU must not mean doing all again.
@@ -74,7 +74,7 @@ def fingerprint(spec: Mapping[str, Any], entry: ModelEntry, parser_version: str)
     return hashlib.sha256(orjson.dumps(determining, option=orjson.OPT_SORT_KEYS)).hexdigest()
 
 
-def vectors(spec: Mapping[str, Any], entry: ModelEntry) -> str:
+def vectors(spec: Mapping[str, Any], entry: Model) -> str:
     """In words what makes vectors comparable with others: a sink holds those of one kind."""
     prompt = prompt_name(spec, entry)
     return ", ".join(
@@ -87,7 +87,7 @@ def vectors(spec: Mapping[str, Any], entry: ModelEntry) -> str:
     )
 
 
-def warning(spec: Mapping[str, Any], entry: ModelEntry) -> str:
+def warning(spec: Mapping[str, Any], entry: Model) -> str:
     """What the owner of the vectors should know of them; "" for nothing."""
     if entry.similarity not in _OTHER_THAN_COSINE:
         return ""
@@ -100,7 +100,7 @@ def warning(spec: Mapping[str, Any], entry: ModelEntry) -> str:
     )
 
 
-def row_options(spec: Mapping[str, Any], entry: ModelEntry) -> dict[str, Any]:
+def row_options(spec: Mapping[str, Any], entry: Model) -> dict[str, Any]:
     """What each chunk's row asks of the model beside its text."""
     choices = {"prompt_name": prompt_name(spec, entry), "dimensions": spec.get("dimensions")}
     options: dict[str, Any] = {name: value for name, value in choices.items() if value is not None}

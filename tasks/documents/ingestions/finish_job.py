@@ -6,9 +6,10 @@ from contextlib import suppress
 
 import orjson
 
-from tasks.documents.context import JobContext, JobEnd
+from tasks.documents.context import JobContext
 from tasks.documents.ingestions.fingerprint import stamp
-from tasks.documents.ingestions.job_tasks import GONE, find, patiently
+from tasks.documents.ingestions.job_tasks import find, patiently
+from tasks.documents.ingestions.outcomes import GONE
 from tasks.documents.ingestions.tools import Tools
 from tasks.documents.sources.source import SourceRoot
 from tasks.errors import NotStored, SourceFailed
@@ -21,7 +22,7 @@ _INGESTIONS_AT_ONCE = 100
 _LISTING = "listing"
 
 
-def finish_ingestion(context: JobContext, job: str, tools: Tools) -> JobEnd:
+def finish_ingestion(context: JobContext, job: str, tools: Tools) -> bytes:
     """The outcome as JSON: how many documents were `deleted`.
 
     Raises:
@@ -35,7 +36,7 @@ def finish_ingestion(context: JobContext, job: str, tools: Tools) -> JobEnd:
     return patiently(context, ingestion, "finish", lambda: _finish(context, ingestion, tools))
 
 
-def _finish(context: JobContext, ingestion: Ingestion, tools: Tools) -> JobEnd:
+def _finish(context: JobContext, ingestion: Ingestion, tools: Tools) -> bytes:
     roots = tools.source(context, ingestion).roots()
     listed = _require_whole_listing(context, ingestion, roots)
 
@@ -47,7 +48,7 @@ def _finish(context: JobContext, ingestion: Ingestion, tools: Tools) -> JobEnd:
         deleted = sink.keep_only(lambda: _seen(context, ingestion), stamp(ingestion), context.progress, allow)
     finally:
         sink.close()
-    return JobEnd(orjson.dumps({"deleted": deleted}))
+    return orjson.dumps({"deleted": deleted})
 
 
 def _require_listed(doomed: Sequence[str], roots: Sequence[SourceRoot], listed: AbstractSet[SourceRoot]) -> None:

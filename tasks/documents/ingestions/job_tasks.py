@@ -11,11 +11,15 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tasks.documents import deaths
-from tasks.documents.context import JobContext, JobEnd, StepContext
+from tasks.documents.context import JobContext, StepContext
+from tasks.documents.ingestions.outcomes import GONE
+from tasks.documents.submitting import bring_in
 from tasks.errors import NotReady, RedisUnavailable, SinkUnavailable, StorageUnavailable, Unavailable
 from tasks.item import TextError
-from tasks.ledger import DOCUMENTS, Lane, NewTask, operations
-from tasks.ledger.operations import read_committed
+from tasks.ledger import cancel
+from tasks.ledger.read import read_result
+from tasks.ledger.redis_keys import DOCUMENTS
+from tasks.ledger.task import Lane, NewTask
 from tasks.records.document_jobs import JobCall, job_task
 from tasks.records.ingestion_operations import (
     Move,
@@ -30,11 +34,6 @@ from tasks.records.ingestions import Ingestion, IngestionStatus, Setback
 
 _log = logging.getLogger(__name__)
 
-GONE = JobEnd(b'{"gone":true}')
-"""Of a job that did nothing: its ingestion has ended, another run was faster, or something is away."""
-DONE = b'{"done":true}'
-"""The outcome of a job whose move says the rest."""
-
 _KIND = {"list": "list_page", "parse": "parse_page", "load": "load_pages", "finish": "finish_ingestion"}
 _LANE = {"list": Lane.BULK, "parse": Lane.BULK, "load": Lane.ONLINE, "finish": Lane.ONLINE}
 """What is embedded is loaded before more is parsed: it takes up room."""
@@ -44,7 +43,7 @@ _AWAY: dict[type[Unavailable], str] = {SinkUnavailable: "sink", StorageUnavailab
 _NO_OUTCOME = TextError("internal_error", "A job left no outcome.")
 
 
-# Enqueueing, in the script that moves the ingestion.
+# Enqueueing, once the ingestion is moved.
 
 
 def task_of(ingestion: Ingestion, name: str, number: int) -> NewTask:
@@ -61,7 +60,7 @@ def waits(ingestion: Ingestion, name: str) -> bool:
 
 
 def move_on(context: StepContext, ingestion: Ingestion, move: Move, tasks: Sequence[NewTask] = ()) -> bool:
-    """Whether the move was made, and with it the tasks enqueued. What it makes possible is done in the next round.
+    """Whether the move was made, and then the tasks enqueued. What it makes possible is done in the next round.
 
     Not for a move that may be made again in the next round, or the rounds would never pause.
     """
@@ -73,10 +72,10 @@ def move_on(context: StepContext, ingestion: Ingestion, move: Move, tasks: Seque
 
 def enqueue(context: StepContext, ingestion: Ingestion, move: Move, tasks: Sequence[NewTask]) -> bool:
     """The same, when nothing more is possible before the tasks have ended."""
-    done = context.ledger.run(move_ingestion(ingestion.id, move, tasks))
-    for queue in done.bells_due:
-        context.send_bell(queue)
-    return done.moved
+    moved = context.ledger.run(move_ingestion(ingestion.id, move)).moved
+    if moved and tasks:  # whoever dies in between leaves a job that is missed in the next round
+        bring_in(context, tasks)
+    return moved
 
 
 def enqueue_job(context: StepContext, ingestion: Ingestion, name: str, number: int, while_: Move) -> None:
@@ -90,33 +89,25 @@ def forget(context: StepContext, ingestion: Ingestion, name: str, *numbers: int)
     if numbers:
         model = ingestion.model if name == "embed" else DOCUMENTS
         task_ids = [ingestion.task_id(name, number) for number in numbers]
-        context.ledger.run(operations.forget_all(model, task_ids))
+        context.ledger.run(cancel.forget(model, *task_ids))
 
 
-# How a job ended that has not moved its ingestion.
+# How a job ended that left no change of its ingestion.
 
 
 def outcome_of(context: StepContext, ingestion: Ingestion, name: str, number: int) -> dict[str, Any] | TextError | None:
     """What a job returned, or why it failed; None when the ledger holds no such task that has ended."""
-    committed = context.ledger.run(read_committed(ingestion.task_id(name, number)))
+    committed = context.ledger.run(read_result(ingestion.task_id(name, number)))
     if committed is None or not committed.task.state.terminal:  # a late step asks
         return None
     outcome = committed.returned()
-    return committed.errors.get(0, _NO_OUTCOME) if outcome is None else outcome
+    return committed.stored_errors.get(0, _NO_OUTCOME) if outcome is None else outcome
 
 
 def error_of(context: StepContext, ingestion: Ingestion, name: str, number: int) -> TextError | None:
-    """Why a job failed; None where it did not. One that came to nothing is forgotten, and so enqueued once more.
-
-    It ran before its ingestion was as it is now, or found something away, or another move was faster.
-    """
+    """Why a job failed; None where it did not."""
     outcome = outcome_of(context, ingestion, name, number)
-    if isinstance(outcome, TextError):
-        return outcome
-    if outcome is not None:
-        forget(context, ingestion, name, number)
-        context.again()
-    return None
+    return outcome if isinstance(outcome, TextError) else None
 
 
 def again(context: StepContext, ingestion: Ingestion, name: str, number: int, error: TextError) -> bool:
@@ -146,8 +137,8 @@ def find(context: JobContext, job: str) -> tuple[Ingestion | None, int]:
     return (None if ingestion is None or ingestion.status.terminal else ingestion), int(number or 0)
 
 
-def patiently(context: JobContext, ingestion: Ingestion, name: str, work: Callable[[], JobEnd]) -> JobEnd:
-    """The end of a `list`, `parse`, `load` or `finish`; `GONE` where something that it needs is away.
+def patiently(context: JobContext, ingestion: Ingestion, name: str, work: Callable[[], bytes]) -> bytes:
+    """The outcome of a `list`, `parse`, `load` or `finish`; `GONE` where something that it needs is away.
 
     The ingestion then says what is away, and until when no such job need be tried again: it would only take the turns
     of others.
@@ -156,7 +147,7 @@ def patiently(context: JobContext, ingestion: Ingestion, name: str, work: Callab
         RedisUnavailable: nobody can be told.
     """
     try:
-        end = work()
+        outcome = work()
     except RedisUnavailable:
         raise
     except Unavailable as error:
@@ -165,7 +156,7 @@ def patiently(context: JobContext, ingestion: Ingestion, name: str, work: Callab
     if name in ingestion.setbacks:
         fields = [setback_field(name), away_field(name), losses_field(name)]
         context.ledger.run(move_ingestion(ingestion.id, Move(_OPEN, unset=fields)))
-    return end
+    return outcome
 
 
 def now(context: JobContext, ingestion: Ingestion) -> Ingestion:

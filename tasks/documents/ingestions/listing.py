@@ -1,7 +1,6 @@
 """Listing: one job after the other writes the manifests of the next pages, ahead of parsing.
 
-A job's commit takes in what it listed, and enqueues the next listing and the parsing of as many of its pages as there
-is credit for. The step enqueues a listing that had to wait, or came to nothing.
+What the job leaves makes its pages wait. The step enqueues the next listing, or once more one that came to nothing.
 """
 
 import time
@@ -12,27 +11,15 @@ from typing import Any
 
 import orjson
 
-from tasks.documents.context import JobContext, JobEnd, StepContext
+from tasks.documents.context import JobContext, StepContext
 from tasks.documents.ingestions import ending
 from tasks.documents.ingestions.fingerprint import stamp
-from tasks.documents.ingestions.job_tasks import (
-    DONE,
-    GONE,
-    again,
-    enqueue_job,
-    error_of,
-    find,
-    now,
-    patiently,
-    task_of,
-    waits,
-)
+from tasks.documents.ingestions.job_tasks import again, enqueue_job, error_of, find, patiently
 from tasks.documents.ingestions.listed_ids import ListedIds
 from tasks.documents.ingestions.manifest import write_manifest
-from tasks.documents.ingestions.page_parsing import affordable, begun_page
+from tasks.documents.ingestions.outcomes import GONE, as_outcome
 from tasks.documents.ingestions.tools import Tools
 from tasks.documents.sources.source import DocumentRef
-from tasks.ledger import Then
 from tasks.records.document_outcomes import DocumentOutcome, DocumentStatus, read_outcomes
 from tasks.records.ingestion_operations import Move, read_closed
 from tasks.records.ingestions import ClosedPage, Ingestion, IngestionStatus, WaitingPage
@@ -74,7 +61,7 @@ class Listing:
     tokens: int = 0
 
 
-def list_pages(context: JobContext, job: str, tools: Tools) -> JobEnd:
+def list_pages(context: JobContext, job: str, tools: Tools) -> bytes:
     """Lists the next pages of a source, or of what failed before.
 
     Raises:
@@ -87,10 +74,10 @@ def list_pages(context: JobContext, job: str, tools: Tools) -> JobEnd:
     if ingestion is None or ingestion.list_number != number:
         return GONE
 
-    def work() -> JobEnd:
+    def work() -> bytes:
         retries = ingestion.cursor is not None and "retry" in ingestion.cursor
         listing = _list_failed(context, ingestion) if retries else _list_source(context, ingestion, tools)
-        return _taken_in(context, ingestion, listing)
+        return _listed(context, ingestion, listing)
 
     return patiently(context, ingestion, "list", work)
 
@@ -120,30 +107,22 @@ def _list_source(context: JobContext, ingestion: Ingestion, tools: Tools) -> Lis
             )
 
 
-def _taken_in(context: JobContext, ingestion: Ingestion, listing: Listing) -> JobEnd:
-    """The end of the job: with its commit the pages wait, or are parsed, and the listing goes on."""
+def _listed(context: JobContext, ingestion: Ingestion, listing: Listing) -> bytes:
+    """The outcome of the job: its pages wait, and the listing goes on."""
     pages = [
         WaitingPage(ingestion.next_page + at, context.fence, documents, size_bytes)
         for at, (documents, size_bytes) in enumerate(listing.pages)
     ]
-    current = now(context, ingestion)
-    # Pages are begun in their order: where some wait, the step begins these too when their turn comes.
-    begun = [] if current.waiting_pages or waits(current, "parse") else affordable(current, pages, context)
-    tasks = [task_of(ingestion, "parse", page.number) for page in begun]
-    if listing.cursor is not None and current.waiting_pages + len(pages) - len(begun) < context.pace.waiting:
-        tasks.append(task_of(ingestion, "list", ingestion.list_number + 1))
     move = Move(
         only_from=_IN_PROGRESS,
         equal={"list_number": ingestion.list_number, "next_page": ingestion.next_page},
-        stages={page.number: None for page in begun},
         set=_fields(ingestion, listing),
         unset=_ended_fields(listing),
         add=_counts(listing),
-        wait=pages[len(begun) :],
-        put=[begun_page(ingestion, page) for page in begun],
+        wait=pages,
         close=listing.closed or (),
     )
-    return JobEnd(DONE, Then(tasks, ingestion.id, move.to_json()))
+    return as_outcome(move)
 
 
 def _fields(ingestion: Ingestion, listing: Listing) -> dict[str, str | int | float]:

@@ -1,6 +1,6 @@
 """Loads: one at a time puts as many pages as are ready into the sink, and writes down what became of each document.
 
-The step begins a load. The job's commit closes its pages.
+The step begins a load. What the job leaves closes its pages.
 """
 
 import dataclasses
@@ -11,14 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from tasks.documents.chunking.chunk import Chunk
-from tasks.documents.context import JobContext, JobEnd, StepContext
+from tasks.documents.context import JobContext, StepContext
 from tasks.documents.document_error import DocumentError
 from tasks.documents.embedded_rows import EmbeddedRow, EmbeddedRows
 from tasks.documents.ingestions import ending
 from tasks.documents.ingestions.fingerprint import conflict, require_revision, stamp
 from tasks.documents.ingestions.job_tasks import (
-    DONE,
-    GONE,
     again,
     enqueue,
     enqueue_job,
@@ -36,20 +34,21 @@ from tasks.documents.ingestions.manifest import (
     read_manifest,
     read_parsed,
 )
+from tasks.documents.ingestions.outcomes import GONE, as_outcome
 from tasks.documents.ingestions.page_parsing import affordable
 from tasks.documents.ingestions.tools import Tools
 from tasks.documents.sinks.sink import LoadDocument, LoadOutcome
 from tasks.documents.sources.page import duplicate
 from tasks.documents.sources.source import DocumentRef, ListedFault
 from tasks.errors import ModelChanged, NotStored
-from tasks.item import TextError
-from tasks.ledger import Then, operations
-from tasks.ledger.operations import read_committed
-from tasks.ledger.task import Committed
+from tasks.item import TextError, Vector
+from tasks.ledger.cancel import forget
+from tasks.ledger.read import read_result
+from tasks.ledger.task import Result
 from tasks.records.document_outcomes import DocumentOutcome, DocumentStatus
 from tasks.records.ingestion_operations import Move, move_ingestion
 from tasks.records.ingestions import ClosedPage, Ingestion, IngestionFault, IngestionStatus, PageInFlight, PageStage
-from tasks.storage.vector_part import PartReference, RowError, RowOutcome
+from tasks.storage.vector_part import PartReference
 
 _IN_PROGRESS = (IngestionStatus.IN_PROGRESS,)
 _LOADS = (IngestionStatus.IN_PROGRESS, IngestionStatus.CANCELLING)
@@ -174,18 +173,18 @@ class Loading:
                 else:
                     yield loaded
 
-    def _embedded(self, page: PageInFlight) -> Committed:
-        embedded = self._context.ledger.run(read_committed(self._ingestion.task_id("embed", page.number)))
+    def _embedded(self, page: PageInFlight) -> Result:
+        embedded = self._context.ledger.run(read_result(self._ingestion.task_id("embed", page.number)))
         if embedded is None:
             raise NotStored("What came of the chunks is no longer there.")
         if embedded.task.model_changed:
             raise ModelChanged("Workers came to serve another model while the page was embedded. Start it again.")
-        for revision in {PartReference.from_json(unit.data).revision for unit in embedded.units}:
+        for revision in {PartReference.from_json(piece.data).revision for piece in embedded.pieces}:
             if revision:
                 require_revision(self._ingestion, revision)
         return embedded
 
-    def _rows(self, page: PageInFlight, embedded: Committed) -> EmbeddedRows:
+    def _rows(self, page: PageInFlight, embedded: Result) -> EmbeddedRows:
         return EmbeddedRows(
             self._context.storage, page.source, page.index, page.chunks, embedded, _NOT_EMBEDDED, self._context.progress
         )
@@ -200,9 +199,9 @@ def _with_vectors(
     for number, line, outcome in () if document.emptied else rows:
         if number < document.first:
             continue  # of a document that failed when it was cut half
-        if isinstance(outcome, RowOutcome) and outcome.error is None:
+        if isinstance(outcome, Vector) and outcome.vector is not None:
             chunks.append(chunk_of(line))
-            vectors.append(outcome.vectors)
+            vectors.append(outcome.vector)
         else:
             error = error or _error(outcome)
         if number == document.first + document.chunks - 1:
@@ -223,12 +222,12 @@ def _with_vectors(
 
 def _joined(vectors: Sequence[npt.NDArray[np.float32]], dimension: int) -> npt.NDArray[np.float32]:
     if len(vectors) == 1:  # as of most records
-        return vectors[0]
-    return np.concatenate(vectors) if vectors else np.empty((0, dimension), np.float32)
+        return vectors[0][np.newaxis]
+    return np.stack(vectors) if vectors else np.empty((0, dimension), np.float32)
 
 
-def _error(outcome: RowOutcome | RowError | TextError) -> DocumentError:
-    error = (outcome.error or _NOT_EMBEDDED) if isinstance(outcome, RowOutcome) else outcome
+def _error(outcome: Vector | TextError) -> DocumentError:
+    error = (outcome.error or _NOT_EMBEDDED) if isinstance(outcome, Vector) else outcome
     return DocumentError(error.code, error.message, "embedding")
 
 
@@ -250,7 +249,7 @@ class LoadedPage:
     emptied: int
 
 
-def load_pages(context: JobContext, job: str, tools: Tools) -> JobEnd:
+def load_pages(context: JobContext, job: str, tools: Tools) -> bytes:
     """Loads the pages of a load.
 
     Raises:
@@ -265,20 +264,19 @@ def load_pages(context: JobContext, job: str, tools: Tools) -> JobEnd:
     return patiently(context, ingestion, "load", lambda: _load(context, ingestion, pages, tools))
 
 
-def _load(context: JobContext, ingestion: Ingestion, pages: list[PageInFlight], tools: Tools) -> JobEnd:
+def _load(context: JobContext, ingestion: Ingestion, pages: list[PageInFlight], tools: Tools) -> bytes:
     _forget_loaded(context, ingestion)
     loading = Loading(context, ingestion, pages)
     outcomes = _loaded(context, ingestion, loading, tools)
     writer = OutcomeWriter(context, ingestion, outcomes, loading.failures)
-    move = _closing(now(context, ingestion), pages, [writer.write(page) for page in pages])
-    return JobEnd(DONE, Then(ingestion=ingestion.id, move=move.to_json()))
+    return as_outcome(_closing(now(context, ingestion), pages, [writer.write(page) for page in pages]))
 
 
 def _forget_loaded(context: JobContext, ingestion: Ingestion) -> None:
     """Forgets the tasks of the load before. Their objects stay until the ingestion has ended: Redis may go back."""
     if ingestion.loaded_pages:
         embedded = [ingestion.task_id("embed", page) for page in ingestion.loaded_pages]
-        context.ledger.run(operations.forget_all(ingestion.model, embedded))
+        context.ledger.run(forget(ingestion.model, *embedded))
 
 
 def _closing(ingestion: Ingestion, pages: Sequence[PageInFlight], loaded: Sequence[LoadedPage]) -> Move:

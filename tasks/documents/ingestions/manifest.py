@@ -8,10 +8,10 @@ import orjson
 from tasks.documents.chunking.chunk import Chunk
 from tasks.documents.document_error import DocumentError
 from tasks.documents.sources.source import DocumentRef, ListedFault
-from tasks.ledger.unit_cutting import UnitCutter
+from tasks.ledger.task import PieceCutter
 from tasks.records.document_outcomes import DocumentOutcome, DocumentStatus, read_lines
-from tasks.storage.row_file import RowIndexWriter
-from tasks.storage.storage import Storage, Writer
+from tasks.storage.row_file import RowFileWriter, row_of
+from tasks.storage.storage import Storage
 from tasks.unshown import unshown
 
 
@@ -137,14 +137,11 @@ def read_parsed(storage: Storage, name: str) -> Iterator[ParsedDocument]:
     return map(ParsedDocument.of_line, read_lines(storage, name))
 
 
-# Chunks as rows, in the form of the lines of a batch, so that model workers need not know what an ingestion is.
-
-
-_HELD_BYTES = 256 * 1024
+# Chunks as rows, so that model workers need not know what an ingestion is.
 
 
 class ChunkRows:
-    """Writes the rows of a page, and cuts them into units.
+    """Adds chunks to the rows of a page, and cuts them into units.
 
     Attributes:
         rows: how many there are.
@@ -152,53 +149,37 @@ class ChunkRows:
         units: number of the first row, number of rows and cost of each unit. Cost is in tokens counted.
     """
 
-    def __init__(
-        self, source: Writer, index: Writer, options: Mapping[str, Any], *, max_items: int, max_cost: int
-    ) -> None:
-        self._source = source
-        self._index = RowIndexWriter(index.write)
+    def __init__(self, rows: RowFileWriter, options: Mapping[str, Any], piece_cost: int) -> None:
+        self._rows = rows
         self._options = options
-        self._cutter = UnitCutter(max_items=max_items, max_cost=max_cost)
-        self._held: list[bytes] = []
-        self._held_bytes = 0
+        self._cutter = PieceCutter(piece_cost)
         self.tokens = 0
 
     @property
     def rows(self) -> int:
         """Added so far."""
-        return self._index.rows + len(self._held)
+        return self._rows.rows
 
     @property
-    def units(self) -> list[tuple[int, int, int]]:
+    def pieces(self) -> list[tuple[int, int, int]]:
         """So far."""
-        return self._cutter.units
+        return self._cutter.pieces
 
     def add(self, chunk: Chunk) -> None:
         """Adds a chunk; raises like `Writer.write`."""
-        line = row_line(chunk, self._options)
-        self._held.append(line)
-        self._held_bytes += len(line)
+        self._rows.add(row_of_chunk(chunk, self._options))
         self.tokens += chunk.token_count
         self._cutter.add(max(1, chunk.token_count))
-        if self._held_bytes >= _HELD_BYTES:
-            self.flush()
-
-    def flush(self) -> None:
-        """Writes what is held; to be called at the end. Raises like `Writer.write`."""
-        if self._held:
-            self._index.add_lines(self._source.size_bytes, self._held)
-            self._source.write(b"\n".join(self._held) + b"\n")
-            self._held, self._held_bytes = [], 0
 
 
-def row_line(chunk: Chunk, options: Mapping[str, Any]) -> bytes:
+def row_of_chunk(chunk: Chunk, options: Mapping[str, Any]) -> bytes:
     """The row of a chunk, without a line break."""
     place = [chunk.index, chunk.start, chunk.end, chunk.page, chunk.headings, chunk.token_count, chunk.truncated]
-    return orjson.dumps({"body": {"input": chunk.text, **options}, "c": place})
+    return row_of(chunk.text, options, place=place)
 
 
 def chunk_of(line: bytes) -> Chunk:
-    """Inverse of `row_line`."""
+    """Inverse of `row_of_chunk`."""
     fields = orjson.loads(line)
-    index, start, end, page, headings, tokens, truncated = fields["c"]
-    return Chunk(index, fields["body"]["input"], start, end, page, tuple(headings), tokens, truncated)
+    index, start, end, page, headings, tokens, truncated = fields["place"]
+    return Chunk(index, fields["text"], start, end, page, tuple(headings), tokens, truncated)

@@ -1,7 +1,7 @@
 """Pages on their way from being listed to being ready for the sink: parsed, cut into chunks, embedded.
 
-The commit of a page's PARSE enqueues the task that embeds its chunks, and the end of that one wakes the step. The step
-begins pages as far as there is credit, and enqueues what came to nothing once more.
+What PARSE leaves has the chunks embedded. The step begins pages as far as there is credit, and enqueues what came
+to nothing once more.
 """
 
 import dataclasses
@@ -10,13 +10,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tasks.documents import deaths
-from tasks.documents.context import JobContext, JobEnd, StepContext
+from tasks.documents.context import JobContext, StepContext
 from tasks.documents.document_error import DocumentError, DocumentFailed
 from tasks.documents.ingestions import ending
 from tasks.documents.ingestions.fingerprint import conflict, require_revision, row_options, stamp
 from tasks.documents.ingestions.job_tasks import (
-    DONE,
-    GONE,
     enqueue,
     enqueue_job,
     error_of,
@@ -36,18 +34,20 @@ from tasks.documents.ingestions.manifest import (
     read_manifest,
     write_manifest,
 )
+from tasks.documents.ingestions.outcomes import GONE, as_outcome
 from tasks.documents.ingestions.tools import Cuts, Parses, Tools
 from tasks.documents.parsing.parsed_document import Block, check_chars
 from tasks.documents.parsing.refusals import no_text
 from tasks.documents.sinks.sink import Receipt, Stamp, Verdict, judge, replaces
 from tasks.documents.sources.page import duplicate
 from tasks.documents.sources.source import DocumentRef, Fetched, ListedFault
-from tasks.documents.submitting import Rows, rows_task
+from tasks.documents.submitting import Rows
 from tasks.errors import ModelChanged, NotReady, SourceFailed
-from tasks.ledger import ModelEntry, Then, operations
-from tasks.ledger.overview import ServedModel
+from tasks.ledger.overview import overview
+from tasks.model import Model
 from tasks.records.ingestion_operations import Move, move_ingestion
 from tasks.records.ingestions import Ingestion, IngestionStatus, PageInFlight, PageStage, WaitingPage
+from tasks.storage.row_file import writing_rows
 
 _IN_PROGRESS = (IngestionStatus.IN_PROGRESS,)
 _FOR_ALL = {"sink_refused", "sink_dimension_mismatch", "dataset_deleted", ModelChanged.code}
@@ -161,7 +161,7 @@ def _expected(ingestion: Ingestion, documents: int) -> int:
 # The job.
 
 
-def parse_page(context: JobContext, job: str, tools: Tools) -> JobEnd:
+def parse_page(context: JobContext, job: str, tools: Tools) -> bytes:
     """Turns a page of documents into chunks, and says of each document what became of it.
 
     Raises:
@@ -257,18 +257,17 @@ class Documents:
         return parsed.text, parsed.blocks, parsed.pages
 
 
-def _parse(context: JobContext, ingestion: Ingestion, page: PageInFlight, tools: Tools) -> JobEnd:
-    overview = context.ledger.run(operations.overview(ingestion.model)).get(ingestion.model)
-    if overview is None or overview.entry is None:
+def _parse(context: JobContext, ingestion: Ingestion, page: PageInFlight, tools: Tools) -> bytes:
+    queue = context.ledger.run(overview(ingestion.model))[ingestion.model]
+    if queue.model is None:
         raise NotReady("No worker has loaded this model yet.")
-    require_revision(ingestion, overview.entry.revision)
+    require_revision(ingestion, queue.model.revision)
     entries = in_order_of_parsing(read_manifest(context.storage, page.manifest))
-    cuts = tools.chunker(context, ingestion, overview.entry)
+    cuts = tools.chunker(context, ingestion, queue.model)
     receipts = _receipts(context, ingestion, entries, tools)
     with tools.parser(context) as parser:
         documents = Documents(context, ingestion, page, receipts, parser, cuts, stamp(ingestion))
-        served = ServedModel.from_overview(ingestion.model, overview)
-        parsed = _write(documents, entries, tools, overview.entry, served)
+        parsed = _write(documents, entries, tools, queue.model, queue.piece_cost)
     return _parsed(documents, entries, parsed)
 
 
@@ -292,9 +291,9 @@ class ParsedPage:
     documents: int
 
 
-def _parsed(documents: Documents, entries: list[DocumentRef | ListedFault], parsed: ParsedPage) -> JobEnd:
-    """The end of the job: with its commit the page is embedded, or ready, and its rest waits as another page."""
-    context, ingestion, page = documents.context, documents.ingestion, documents.page
+def _parsed(documents: Documents, entries: list[DocumentRef | ListedFault], parsed: ParsedPage) -> bytes:
+    """The outcome of the job: the page is to be embedded, or ready, and its rest waits as another page."""
+    page = documents.page
     move = Move(_IN_PROGRESS, stages={page.number: PageStage.PARSE})
     if parsed.documents < len(entries):
         page, move = _divided(documents, entries, parsed.documents, move)
@@ -311,12 +310,7 @@ def _parsed(documents: Documents, entries: list[DocumentRef | ListedFault], pars
     )
     add = {"chunks": parsed.chunks, "chunk_tokens": parsed.tokens, "pages_parsed": 1}
     move = dataclasses.replace(move, put=[after], add=add)
-    tasks = []
-    if rows:
-        task_id, trace = ingestion.task_id("embed", page.number), ingestion.trace_of(page.number)
-        owner, model = ingestion.owner, ingestion.model
-        tasks = [rows_task(task_id, rows, context.settings, model=model, owner=owner, trace=trace)]
-    return JobEnd(DONE, Then(tasks, ingestion.id, move.to_json()))
+    return as_outcome(move, page.number, rows)
 
 
 def _divided(
@@ -325,7 +319,7 @@ def _divided(
     """The page with so many of its entries; the move in which the others become a page that waits behind all others."""
     context, ingestion, page = documents.context, documents.ingestion, documents.page
     size_bytes = page.size_bytes * done // len(entries)
-    # Where a listing, or another divided page, takes this number before the commit, the page is parsed once more.
+    # Where a listing, or another divided page, takes this number before the step, the page is parsed once more.
     number = now(context, ingestion).next_page
     fence = f"{context.fence}p{page.number}"  # not that of a page that this run of the job may have listed
     first = ingestion.manifest_name(page.number, context.fence)
@@ -342,24 +336,21 @@ def _write(
     documents: Documents,
     entries: list[DocumentRef | ListedFault],
     tools: Tools,
-    entry: ModelEntry,
-    served: ServedModel,
+    model: Model,
+    piece_cost: int,
 ) -> ParsedPage:
-    context, ingestion, settings = documents.context, documents.ingestion, documents.context.settings
+    context, ingestion = documents.context, documents.ingestion
     folder = ingestion.page_folder(documents.page.number)
     source, index, parsed = (f"{folder}{name}.{context.fence}" for name in ("source", "index", "parsed"))
     storage = context.storage
     with (
-        storage.writing(source) as lines,
-        storage.writing(index) as places,
+        writing_rows(storage, source, index) as lines,
         storage.writing(parsed) as lines_of_documents,
     ):
         rows = ChunkRows(
             lines,
-            places,
-            row_options(ingestion.spec, entry),
-            max_items=settings.unit_max_items,
-            max_cost=served.unit_cost(settings.unit_max_tokens, settings.unit_s),
+            row_options(ingestion.spec, model),
+            piece_cost,
         )
         chunks = tokens = emptied = number = 0
         began = time.monotonic()
@@ -370,11 +361,10 @@ def _write(
             number += 1
             if time.monotonic() - began > context.pace.parsing_s:
                 break
-        rows.flush()
     if not rows.rows:
         storage.delete(source)
         storage.delete(index)
-    written = Rows(source, index, rows.rows, rows.units) if rows.rows else None
+    written = Rows(source, index, rows.rows, rows.pieces) if rows.rows else None
     return ParsedPage(parsed, written, chunks, tokens, emptied, number)
 
 

@@ -1,9 +1,9 @@
 """Moving ingestions on: what a documents worker does for each of them, from its start to its end.
 
-Jobs follow one another by themselves (`JobEnd.then`). A step does what depends on more than one of them: how much is
-begun, what ends, what is cancelled, whose workers died. It may be taken twice, at the same time, by workers that die in
-between: tasks have ids that follow from the ingestion's, a move names what it expects, and what is cleaned up is looked
-for again until it is gone.
+A step takes in what jobs have come to, and enqueues what may be done then: how much is begun, what is loaded, what
+ends, what is cancelled, whose workers died. It may be taken twice, at the same time, by workers that die in between:
+tasks have ids that follow from the ingestion's, a move names what it expects, and what is cleaned up is looked for
+again until it is gone.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,11 +12,12 @@ from typing import Any
 from tasks.documents.context import StepContext
 from tasks.documents.ingestions import ending, fingerprint, listing, loading, page_parsing
 from tasks.documents.ingestions.job_tasks import again, enqueue_job, forget, move_on, outcome_of, task_of
+from tasks.documents.ingestions.outcomes import take_in
 from tasks.documents.ingestions.tools import Tools
 from tasks.documents.rounds import Round
 from tasks.errors import EmbedqError, NotReady, Unavailable
 from tasks.item import TextError
-from tasks.ledger import operations
+from tasks.ledger.overview import overview
 from tasks.records.ingestion_operations import Move, move_ingestion, open_ingestions, read_ingestions
 from tasks.records.ingestions import Ingestion, IngestionFault, IngestionStatus
 
@@ -50,8 +51,7 @@ class IngestionSteps:
 
 
 def _start(context: StepContext, ingestion: Ingestion, tools: Tools) -> None:
-    overview = context.ledger.run(operations.overview(ingestion.model)).get(ingestion.model)
-    entry = overview.entry if overview else None
+    entry = context.ledger.run(overview(ingestion.model))[ingestion.model].model
     missing = f"files of {entry.revision}" if entry else ""
     if entry is None or context.postponed.waits(missing):
         _await_model(context, ingestion)
@@ -84,6 +84,7 @@ def _await_model(context: StepContext, ingestion: Ingestion) -> None:
 
 
 def _in_progress(context: StepContext, ingestion: Ingestion) -> None:
+    ingestion = take_in(context, ingestion)
     page_parsing.step(context, ingestion)
     loading.step(context, ingestion)
     listing.step(context, ingestion)
@@ -131,6 +132,7 @@ def _finished(context: StepContext, ingestion: Ingestion, outcome: dict[str, Any
 
 
 def _cancelling(context: StepContext, ingestion: Ingestion) -> None:
+    ingestion = take_in(context, ingestion)
     if loading.is_under_way(ingestion):
         loading.step_load(context, ingestion)
     if IngestionStatus.FINALIZING not in ingestion.times or ingestion.finish_state is None:

@@ -18,7 +18,8 @@ from tasks.documents.sources.access import StoredFile
 from tasks.documents.sources.records_process import RecordProcesses
 from tasks.documents.sources.source import Source
 from tasks.errors import Unavailable
-from tasks.ledger import Ledger, ModelEntry
+from tasks.ledger.client import Ledger
+from tasks.model import Model
 from tasks.records.files import read_file
 from tasks.records.ingestions import Ingestion
 
@@ -52,7 +53,7 @@ class Tools:
 
     source: Callable[[JobContext, Ingestion], Source]
     parser: Callable[[JobContext], AbstractContextManager[Parses]]
-    chunker: Callable[[JobContext | StepContext, Ingestion, ModelEntry], Cuts]
+    chunker: Callable[[JobContext | StepContext, Ingestion, Model], Cuts]
     sink: Callable[[JobContext, Ingestion], Sink]
     parser_version: str
 
@@ -127,7 +128,7 @@ def _parser(context: JobContext) -> Iterator[Parses]:
         raise Unavailable("No process can be started that parses documents.", retry_after_s=5) from None
 
 
-def _chunker(context: JobContext | StepContext, ingestion: Ingestion, entry: ModelEntry) -> Cuts:
+def _chunker(context: JobContext | StepContext, ingestion: Ingestion, entry: Model) -> Cuts:
     from tasks.documents.chunking.tokens import load_prompt, load_tokenizer  # noqa: PLC0415 - as above
 
     prompt = load_prompt(context.storage, entry, prompt_name(ingestion.spec, entry))

@@ -1,5 +1,6 @@
 -- Takes pieces of one lane under a lease, or registers the stream as lingering, in one step.
 -- own: stream ("worker/number") token budget online_budget max_pieces lease_ms linger_ms rang online_only rate stamp
+--   online_only: '1', or '2': of that lane no lists, pieces of several texts that alone reach online_budget
 -- reply: {'changed'}: another model is served; or {bell due, ms to wait, more, lane,
 --   {id, piece, first, items, cost, deaths, offset, options, payload, trace, owner}...}
 -- A claim is one value that never changes: what of it is still held, the pieces say, which name its token.
@@ -10,8 +11,8 @@ local stream, token, budget, online_budget, max_pieces, lease_ms, linger_ms, ran
 local BULK_SHARE = 8                    -- bulk work gets one part in eight while it waits
 local MAX_PASSED, MAX_ASIDE, MAX_BYTES = 64, 32, 16777216
 local UNWANTED_MS, SERVED_MS, LONE_MS = 10000, 500, 50
-local worker = string.match(stream, '^[^/]*')
-max_pieces, online_only, rate, linger_ms = tonumber(max_pieces), online_only == '1', tonumber(rate), tonumber(linger_ms)
+local worker, no_lists = string.match(stream, '^[^/]*'), online_only == '2'
+max_pieces, online_only, rate, linger_ms = tonumber(max_pieces), online_only ~= '0', tonumber(rate), tonumber(linger_ms)
 call('ZREM', LINGER, stream)            -- the first write frees memory: a full Redis still lets work out
 local q, lone = queue(QUEUE), 'lone:' .. worker
 if q.serves == 0 then q.serves = stamp end
@@ -126,7 +127,10 @@ local function fill(lane)
       local p = piece(text)
       local alone = p.deaths > 0
       blocked = alone and #refs == 0 and not online_only and busy()
-      if blocked or #refs > 0 and spent + p.cost > room[lane] then
+      if no_lists and p.items > 1 and p.cost >= tonumber(online_budget) then
+        goes_back(tag, id)
+        passed = passed + 1
+      elseif blocked or #refs > 0 and spent + p.cost > room[lane] then
         goes_back(tag, id)
         break
       elseif alone and (#refs > 0 or online_only) then

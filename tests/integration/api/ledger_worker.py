@@ -11,10 +11,17 @@ import numpy as np
 import numpy.typing as npt
 
 from tasks.item import TextError
-from tasks.ledger import Claim, ClaimedUnit, Finished, Ledger, ModelEntry, OutcomeKind, WorkerEntry, operations
+from tasks.ledger.claim import Claim, ClaimRequest, claim
+from tasks.ledger.client import Ledger
+from tasks.ledger.commit import commit
+from tasks.ledger.heartbeat import Worker, beat, join
+from tasks.ledger.overview import took_counts
+from tasks.ledger.task import Outcome, OutcomeKind, Piece
+from tasks.model import Model
 
 DIMENSION = 4
 MAX_TOKENS = 128
+TTL_MS = 600_000
 _QUICK_S, _IDLE_S = 0.002, 0.02
 """Between two claims: one that finds nothing for a while claims more seldom, and leaves the processor to others."""
 
@@ -24,9 +31,9 @@ def vector(text: str) -> npt.NDArray[np.float32]:
     return np.array([len(text), ord(text[0]), 0.5, 1 / 3], dtype="<f4")
 
 
-def entry(model: str, aliases: tuple[str, ...] = ()) -> ModelEntry:
+def entry(model: str, aliases: tuple[str, ...] = ()) -> Model:
     """How this worker describes the model."""
-    return ModelEntry(
+    return Model(
         id=model,
         model=model,
         revision="r1",
@@ -56,9 +63,12 @@ class LedgerWorker:
         self._stop = threading.Event()
 
     def announce(self) -> None:
-        """Registers the model and beats once, for ten minutes."""
-        self.ledger.run(operations.register(self.model, entry(self.model, self.aliases)))
-        worker = WorkerEntry(
+        """Says that it has loaded the model and lives for ten minutes."""
+        self.ledger.run(join(self.model, self._worker, entry(self.model, self.aliases), TTL_MS))
+
+    @property
+    def _worker(self) -> Worker:
+        return Worker(
             id=self.id,
             pid=1,
             host="here",
@@ -70,15 +80,20 @@ class LedgerWorker:
             tokens=5,
             padded_tokens=6,
         )
-        self.ledger.run(operations.beat(self.model, worker, 600_000))
 
-    def work(self, max_units: int = 1000) -> int:
-        """Claims once and commits what it got; the number of units."""
-        claim = self._claim(max_units)
-        finished = [self._encode(unit) for unit in claim.units]
-        if finished:
-            self.ledger.run(operations.commit(self.model, claim.token, finished))
-        return len(finished)
+    def work(self, max_pieces: int = 1000) -> int:
+        """Claims once and commits what it got; the number of pieces."""
+        taken = self._claim(max_pieces)
+        outcomes = [self._encode(piece) for piece in taken.pieces]
+        if outcomes:
+            reply = self.ledger.run(commit(self.model, taken.token, outcomes))
+            self._tell(took_counts(reply.completed))
+        return len(outcomes)
+
+    def _tell(self, counts: Mapping[str, int]) -> None:
+        """As a heartbeat does, without its model, which a test may have exchanged."""
+        if counts:
+            self.ledger.run(beat(self.model, self._worker, None, TTL_MS, counts=counts))
 
     @contextlib.contextmanager
     def serving(self) -> Iterator[None]:
@@ -105,29 +120,29 @@ class LedgerWorker:
         while not self._stop.wait(pause_s):
             pause_s = _QUICK_S if self.work() else min(pause_s * 1.2, _IDLE_S)
 
-    def _claim(self, max_units: int) -> Claim:
+    def _claim(self, max_pieces: int) -> Claim:
         self.claims += 1
-        request = operations.ClaimRequest(
-            worker=self.id,
-            token=f"{self.id}/{self.claims}",
+        request = ClaimRequest(
+            stream=f"{self.id}/0",
+            token=f"{self.id}/0/{self.claims}",
             budget=10**9,
-            max_units=max_units,
+            max_pieces=max_pieces,
             lease_ms=15_000,
             stamp=entry(self.model).stamp,
         )
-        return self.ledger.run(operations.claim(self.model, request))
+        return self.ledger.run(claim(self.model, request))
 
-    def _encode(self, unit: ClaimedUnit) -> Finished:
-        texts = unit.texts()
+    def _encode(self, piece: Piece) -> Outcome:
+        texts = piece.texts()
         vectors = np.stack([np.full(DIMENSION, np.nan, "<f4") if t in self.errors else vector(t) for t in texts])
         failed: Mapping[int, TextError] = {
-            unit.first + i: self.errors[t] for i, t in enumerate(texts) if t in self.errors
+            piece.first + i: self.errors[t] for i, t in enumerate(texts) if t in self.errors
         }
-        return Finished(
-            unit=unit,
+        return Outcome(
+            piece=piece,
             kind=OutcomeKind.VECTORS,
-            outcome=b"" if len(failed) == len(texts) else vectors.tobytes(),
+            data=b"" if len(failed) == len(texts) else vectors.tobytes(),
             tokens=len(texts) - len(failed),
             errors=failed,
-            truncated=[unit.first + i for i, t in enumerate(texts) if t in self.truncated],
+            truncated=[piece.first + i for i, t in enumerate(texts) if t in self.truncated],
         )

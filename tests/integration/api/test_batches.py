@@ -7,10 +7,11 @@ from hashlib import sha256
 from typing import Any
 
 import httpx
+import msgpack
 import pytest
 
 from stack.testing import RedisServer, wait_until
-from tasks.ledger import Ledger
+from tasks.ledger.client import Ledger
 from tasks.records.batches import BatchFault, BatchStatus, faults_text, move_batch, read_batch
 from tests.integration.api.file_uploads import upload_with
 from tests.integration.api.served import ANN, BOB, KEYS, ServedApp
@@ -117,7 +118,9 @@ def test_too_many_open_batches_are_429_and_say_when_to_come_back(serve: Callable
 
 def test_a_full_redis_takes_no_new_batch(client: httpx.Client, ledger: Ledger) -> None:
     def refused() -> httpx.Response | None:
-        ledger.client.set("eq:memory", "900 1000", px=60_000)  # the watchdog may look at the real one in between
+        ledger.client.set(
+            "eq:memory", msgpack.packb({"used": 900, "limit": 1000}), px=60_000
+        )  # the watchdog may look at the real one in between
         answer = client.post("/v1/batches", json=GOOD)
         return answer if answer.status_code != 200 else None
 

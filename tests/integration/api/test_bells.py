@@ -10,7 +10,7 @@ import redis
 from api.served_models import ServedModels
 from api.waiting.ledger_watch import LedgerWatch
 from stack.testing import free_port, wait_until
-from tasks.ledger import AsyncLedger
+from tasks.ledger.client import AsyncLedger
 from tests.integration.api.ledger_worker import LedgerWorker
 from tests.integration.api.served import MODEL
 from worker_config.bell import BellThread

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 
 from stack.testing import RedisServer
-from tasks.ledger import Ledger
+from tasks.ledger.client import Ledger
 from tasks.records.api_keys import Key, environment_owner, make_key
 from tasks.records.batches import BatchStatus, move_batch
 from tasks.records.ingestions import IngestionStatus

@@ -16,7 +16,10 @@ from api.waiting.subscription import WaitingTimes
 from stack.link import Link
 from stack.testing import RedisServer, wait_until
 from tasks.item import TextError
-from tasks.ledger import Lane, Task, operations
+from tasks.ledger.heartbeat import stop
+from tasks.ledger.overview import overview
+from tasks.ledger.read import read_tasks
+from tasks.ledger.task import Lane, Task
 from tests.integration.api.ledger_worker import LedgerWorker, vector
 from tests.integration.api.served import MODEL, ServedApp
 
@@ -24,7 +27,7 @@ IMPATIENT = {"x-stainless-read-timeout": "0.1"}
 
 
 def open_tasks(worker: LedgerWorker) -> int:
-    return worker.ledger.run(operations.overview())[MODEL].backlog_tasks[Lane.ONLINE]
+    return worker.ledger.run(overview())[MODEL].backlog_tasks[Lane.ONLINE]
 
 
 @pytest.mark.parametrize("path", ["/v1/embeddings", "/v1/embeddings/", "/embeddings", "/embeddings/"])
@@ -141,7 +144,7 @@ def test_a_timeout_says_try_again_and_the_retry_joins(client: httpx.Client, work
     assert first.headers["x-should-retry"] == "true"
     assert 1 <= int(first.headers["retry-after"]) <= 120
     assert second.status_code == 200
-    assert worker.ledger.run(operations.overview())[MODEL].counters["committed_items"] == 1
+    assert worker.ledger.run(overview())[MODEL].counters["committed_items"] == 1
 
 
 def test_a_model_that_no_worker_serves_is_said_at_once(
@@ -151,8 +154,8 @@ def test_a_model_that_no_worker_serves_is_said_at_once(
     with LedgerWorker(redis_url, "other/model") as other:
         other.announce()
         wait_until(lambda: client.get("/v1/models/other/model").json().get("ready"), message="it is not known")
-        other.ledger.run(operations.retire("other/model", other.id))
-    worker.ledger.run(operations.retire(MODEL, worker.id))
+        other.ledger.run(stop("other/model", other.id))
+    worker.ledger.run(stop(MODEL, worker.id))
     wait_until(lambda: not ready(client, "other/model") and not ready(client, MODEL), message="they are not gone")
 
     restarting = client.post("/v1/embeddings", json={"input": "x", "model": "other/model"}, headers=IMPATIENT)
@@ -209,7 +212,7 @@ def test_a_small_result_comes_with_the_news_and_is_not_asked_for(
         seen = list(itertools.takewhile(lambda command: not command.startswith("ECHO"), commands))
 
     assert [len(vector_["embedding"]) for vector_ in answer.json()["data"]] == [4] * texts
-    assert any(command.startswith("HGETALL eq:result:") for command in seen) == is_read
+    assert any(command.startswith("HGETALL eq:task:") for command in seen) == is_read
 
 
 def test_a_client_that_leaves_shortens_the_interest(app: ServedApp, worker: LedgerWorker) -> None:
@@ -260,7 +263,7 @@ def only_task(worker: LedgerWorker) -> Task | None:
 
 def all_tasks(worker: LedgerWorker) -> list[Task]:
     ids = [key.decode().removeprefix("eq:task:") for key in worker.ledger.client.scan_iter("eq:task:*")]
-    return [task for task in worker.ledger.run(operations.read_tasks(ids)) if task]
+    return [task for task in worker.ledger.run(read_tasks(ids)) if task]
 
 
 def test_an_ignored_field_may_be_nested_deeper_than_anything_writes(client: httpx.Client, worker: LedgerWorker) -> None:

@@ -13,7 +13,7 @@ import redis
 
 from api.request_limits import Held, ListTurns
 from stack.testing import PATIENCE_S, wait_until
-from tasks.ledger import ANONYMOUS
+from tasks.ledger.redis_keys import ANONYMOUS
 from tasks.records.api_keys import environment_owner
 from tests.integration.api.ledger_worker import LedgerWorker
 from tests.integration.api.served import ANN, BOB, KEYS, ServedApp

@@ -13,15 +13,19 @@ from api.paging import ListPage
 from api.services.jobs import KINDS, place_of, read_jobs
 from api.waiting.why_waiting import Record
 from stack.testing import wait_until
-from tasks.ledger import ANONYMOUS, DOCUMENTS, AsyncLedger, Ledger, operations
+from tasks.ledger.client import AsyncLedger, Ledger
+from tasks.ledger.heartbeat import beat, stop
 from tasks.ledger.ids import new_task_id
+from tasks.ledger.read import LOOK
+from tasks.ledger.redis_keys import ANONYMOUS, DOCUMENTS
+from tasks.ledger.submit import submit as store
 from tasks.records.batches import BatchStatus, move_batch, new_batch_id
 from tasks.records.ingestions import IngestionStatus
 from tests.integration.api.ingestions.requests import create, move
 from tests.integration.api.ledger_worker import LedgerWorker
 from tests.integration.api.served import ANN, BOB, KEYS, MODEL, ServedApp
 from tests.integration.ledger.driver import commands
-from tests.ledger_builders import submission, worker_entry
+from tests.ledger_builders import a_worker, new_task
 
 
 @pytest.fixture
@@ -100,9 +104,9 @@ def test_without_a_worker_nobody_knows_when_a_task_ends(
     waiting = submit(client)
     [row] = listed(client)["data"]
     assert (row["id"], row["waiting"]["code"]) == (waiting, "in_line")
-    ledger.run(operations.retire(MODEL, worker.id))
-    [row] = listed(client)["data"]
-    assert (row["waiting"]["code"], row["waiting"]["seconds"]) == ("no_worker", None)
+    ledger.run(stop(MODEL, worker.id))
+    wait_until(lambda: listed(client)["data"][0]["waiting"]["code"] == "no_worker", message="that it is seen")
+    assert listed(client)["data"][0]["waiting"]["seconds"] is None
 
 
 def test_a_batch_hears_from_workers_that_the_storage_is_away(client: httpx.Client, ledger: Ledger) -> None:
@@ -110,8 +114,8 @@ def test_a_batch_hears_from_workers_that_the_storage_is_away(client: httpx.Clien
 
     def waiting(*errors: str) -> dict[str, Any]:
         for number, error in enumerate(errors):
-            entry = worker_entry(f"d{number}", storage_error=error, storage_error_since=1_795_198_568.5 + number)
-            ledger.run(operations.beat(DOCUMENTS, entry, ttl_ms=60_000))
+            entry = a_worker(f"d{number}", storage_error=error, storage_error_since=1_795_198_568.5 + number)
+            ledger.run(beat(DOCUMENTS, entry, None, 60_000))
         found: dict[str, Any] = client.get(f"/v1/batches/{batch_id}").json()["waiting"]
         return found
 
@@ -120,7 +124,8 @@ def test_a_batch_hears_from_workers_that_the_storage_is_away(client: httpx.Clien
     assert waiting()["since"] == 1_795_198_568
     wait_until(lambda: waiting("", "disk_full")["code"] == "working", message="one of them gets on with its work")
     for name in ("d0", "d1"):
-        ledger.run(operations.retire(DOCUMENTS, name))
+        ledger.run(stop(DOCUMENTS, name))
+    wait_until(lambda: waiting()["code"] == "no_documents_worker", message="that both are missed")
     assert waiting()["message"].startswith("No documents worker runs since ")
 
 
@@ -204,9 +209,9 @@ def test_where_one_kind_was_not_looked_through_older_ones_of_others_wait(
     oldest, batch_id = submit(client), batch(client)
     client.post(f"/v1/tasks/{oldest}/cancel")
     ledger.run(move_batch(batch_id, BatchStatus.CANCELLED, only_from=[BatchStatus.VALIDATING]))
-    newer = [new_task_id() for _ in range(operations.LOOK + 10)]
+    newer = [new_task_id() for _ in range(LOOK + 10)]
     for task_id in newer:
-        ledger.run(operations.submit(submission(task_id=task_id, queue="other", listed=True)))
+        ledger.run(store(new_task(task_id=task_id, queue="other", listed=True)))
 
     first = asyncio.run(cancelled(redis_url))
     second = asyncio.run(cancelled(redis_url, first.until))
@@ -231,7 +236,7 @@ def test_a_page_costs_the_same_however_many_jobs_there_are(
     counted = []
     for tasks in (40, 1000):
         for _ in range(tasks):
-            ledger.run(operations.submit(submission(task_id=new_task_id(), queue="other", listed=True)))
+            ledger.run(store(new_task(task_id=new_task_id(), queue="other", listed=True)))
         counted.append(sum(commands(redis_client, lambda: asyncio.run(page())).values()))
     redis_client.flushall()  # to forget so many tasks one by one takes long
     assert counted[1] - counted[0] <= 60, "the watchdog runs beside it"

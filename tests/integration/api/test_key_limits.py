@@ -8,7 +8,7 @@ from collections.abc import Callable
 import httpx
 import redis
 
-from tasks.ledger.executor import source
+from tasks.ledger.scripts import source
 from tests.integration.api.ledger_worker import LedgerWorker
 from tests.integration.api.made_keys import code_of, make
 from tests.integration.api.served import ANN, KEYS, ServedApp
@@ -23,7 +23,7 @@ def test_requests_of_a_key_are_counted_and_those_of_others_are_not(
     ops = found(client, redis_url)
     slow = make(client, ops, "slow", limits={"requests_per_second": 2})
     redis_client.script_flush()
-    take = hashlib.sha1(source("take").encode(), usedforsecurity=False).hexdigest()
+    take = hashlib.sha1(source("rate_limit").encode(), usedforsecurity=False).hexdigest()
 
     for _ in range(4):
         assert client.get("/v1/models", headers=ops).status_code == 200
@@ -61,7 +61,7 @@ def test_a_flood_costs_redis_nothing_until_the_bucket_has_a_request_again(
     answers = [app.client.get("/v1/models", headers=key) for _ in range(2)]
     assert [answer.status_code for answer in answers] == [200, 429]
     owner = app.client.get("/v1/keys/loud", headers=ops).json()["owner"]
-    assert redis_client.delete(f"eq:rate:{owner}") == 1  # whoever asked now would be let in
+    assert redis_client.delete(f"eq:owner:{owner}") == 1  # whoever asked now would be let in
 
     lines = ["POST /v1/embeddings HTTP/1.1", "host: 127.0.0.1", "content-type: application/json"]
     lines += [f"authorization: {key['authorization']}", "content-length: 1000"]

@@ -15,7 +15,7 @@ from api.schemas.keys import NewKey
 from api.services.keys import KeyService
 from stack.testing import RedisServer, wait_until
 from tasks.errors import Overloaded
-from tasks.ledger import AsyncLedger
+from tasks.ledger.client import AsyncLedger
 from tasks.records import store
 from tasks.records.api_keys import Key
 from tests.integration.api.ledger_worker import LedgerWorker

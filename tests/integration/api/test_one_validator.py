@@ -7,7 +7,7 @@ import httpx
 import orjson
 import pytest
 
-from tasks.ledger import Ledger
+from tasks.ledger.client import Ledger
 from tests.integration.api.served import MODEL
 from tests.integration.batches.hands import Hands
 

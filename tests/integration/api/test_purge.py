@@ -15,7 +15,9 @@ import redis
 from stack.testing import PATIENCE_S, wait_until
 from tasks.documents.purging import sweep_owners
 from tasks.documents.sweep import sweep_litter
-from tasks.ledger import ANONYMOUS, DOCUMENTS, Ledger, operations
+from tasks.ledger.cancel import forget
+from tasks.ledger.client import Ledger
+from tasks.ledger.redis_keys import ANONYMOUS, DOCUMENTS
 from tasks.records.batches import close_batch, open_batches, read_batch
 from tasks.records.ingestion_operations import close_ingestion, open_ingestions, read_ingestion
 from tasks.storage.storage import Storage
@@ -47,7 +49,7 @@ def purge(app: ServedApp, ops: httpx.Client, name: str) -> None:
         sweep_litter(storage, ledger)
         for batch_id in ledger.run(open_batches(100)):
             if (batch := ledger.run(read_batch(batch_id))) and batch.deleted:
-                ledger.run(operations.forget_all(DOCUMENTS, [f"{batch_id}-validate"]))
+                ledger.run(forget(DOCUMENTS, *[f"{batch_id}-validate"]))
                 ledger.run(close_batch(batch_id, deleted=True))
         for ingestion_id in ledger.run(open_ingestions(100)):
             if (ingestion := ledger.run(read_ingestion(ingestion_id))) and ingestion.deleted:

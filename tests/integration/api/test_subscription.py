@@ -9,8 +9,11 @@ import redis
 from api.waiting.subscription import Subscription
 from stack.testing import eventually
 from tasks.item import Options
-from tasks.ledger import ANONYMOUS, ENDED_CHANNEL, Admission, AsyncLedger, Lane, NewTask, NewUnit, operations
+from tasks.ledger.client import AsyncLedger
 from tasks.ledger.ids import new_task_id
+from tasks.ledger.redis_keys import ANONYMOUS, CHANGED_CHANNEL
+from tasks.ledger.submit import submit as store
+from tasks.ledger.task import Admission, Lane, NewPiece, NewTask
 from tests.integration.api.ledger_worker import LedgerWorker, vector
 
 MODEL = "m"
@@ -40,19 +43,19 @@ def encoder(redis_url: str) -> LedgerWorker:
     return LedgerWorker(redis_url, MODEL)
 
 
-async def submit(ledger: AsyncLedger, *, units: int = 1, answer_to: str = "") -> str:
+async def submit(ledger: AsyncLedger, *, pieces: int = 1, answer_to: str = "") -> str:
     submission = NewTask(
         task_id=new_task_id(),
         queue=MODEL,
         lane=Lane.ONLINE,
         owner=ANONYMOUS,
-        units=[NewUnit(items=1, cost=1, payload=b'["x"]')] * units,
+        pieces=[NewPiece(items=1, cost=1, payload=b'["x"]')] * pieces,
         options=Options(),
         ttl_ms=60_000,
         admission=Admission(max_backlog_s=100),
         answer_to=answer_to,
     )
-    return (await ledger.run(operations.submit(submission))).task_id
+    return (await ledger.run(store(submission))).task_id
 
 
 async def test_the_end_of_a_task_wakes_its_waiters_only(
@@ -110,7 +113,7 @@ async def test_an_end_whose_answer_was_lost_is_caught_up_with(
 
 async def test_catching_up_ends_waits_whose_message_was_lost(ledger: AsyncLedger, encoder: LedgerWorker) -> None:
     deaf = Subscription(ledger)
-    ended, open_, unknown = await submit(ledger), await submit(ledger, units=2), "task_gone"
+    ended, open_, unknown = await submit(ledger), await submit(ledger, pieces=2), "task_gone"
     await asyncio.to_thread(encoder.work, 2)
     with deaf.waiting(ended) as a, deaf.waiting(open_) as b, deaf.waiting(unknown) as c, deaf.waiting(unknown) as d:
         for wait in (a, b, c, d):
@@ -145,7 +148,7 @@ async def test_after_a_reconnect_nothing_is_missing(
         assert waiter.ended
 
     async def one_subscriber() -> bool:
-        return dict(await ledger.client.pubsub_numsub(ENDED_CHANNEL))[ENDED_CHANNEL.encode()] == 1
+        return dict(await ledger.client.pubsub_numsub(CHANGED_CHANNEL))[CHANGED_CHANNEL.encode()] == 1
 
     await eventually(one_subscriber)
 

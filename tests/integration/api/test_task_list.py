@@ -12,8 +12,10 @@ from api.paging import ListPage
 from api.schemas.answer_parts import Page
 from api.schemas.tasks import Task as TaskObject
 from api.services.jobs import id_at, place_of, read_jobs
-from tasks.ledger import ANONYMOUS, AsyncLedger, State
+from tasks.ledger.client import AsyncLedger
 from tasks.ledger.ids import new_task_id
+from tasks.ledger.redis_keys import ANONYMOUS
+from tasks.ledger.task import State
 from tests.integration.api.ledger_worker import LedgerWorker
 from tests.integration.api.served import ServedApp
 

@@ -12,10 +12,15 @@ import pytest
 
 from stack.testing import wait_until
 from tasks.item import Options, TextError
-from tasks.ledger import Admission, Lane, NewTask, NewUnit, operations
+from tasks.ledger.claim import ClaimRequest, claim
+from tasks.ledger.give_back import give_back
+from tasks.ledger.heartbeat import join, stop
 from tasks.ledger.ids import new_task_id
+from tasks.ledger.submit import submit as store
+from tasks.ledger.task import Admission, Lane, NewPiece, NewTask
 from tests.integration.api.ledger_worker import DIMENSION, LedgerWorker, entry, vector
 from tests.integration.api.served import MODEL, ServedApp
+from tests.ledger_builders import a_worker
 
 
 def submit(client: httpx.Client, texts: Any, **fields: Any) -> dict[str, Any]:
@@ -110,10 +115,10 @@ def test_the_death_of_a_worker_is_told_while_the_texts_are_tried_again(
     client: httpx.Client, worker: LedgerWorker
 ) -> None:
     task = submit(client, ["a", "b"])
-    ask = operations.ClaimRequest("w", "w/1", 10**9, 1000, 15_000, stamp=entry(MODEL).stamp)
-    claim = worker.ledger.run(operations.claim(MODEL, ask))
-    assert claim.units
-    worker.ledger.run(operations.lose(MODEL, claim.token))
+    ask = ClaimRequest("w", "w/1", 10**9, 1000, 15_000, stamp=entry(MODEL).stamp)
+    taken = worker.ledger.run(claim(MODEL, ask))
+    assert taken.pieces
+    worker.ledger.run(give_back(MODEL, taken.token, blame=True))
     waiting = client.get(task["links"]["self"]).json()["waiting"]
 
     assert (waiting["code"], waiting["message"]) == ("workers_died", "Its worker died; it is tried again.")
@@ -189,7 +194,7 @@ def test_a_long_poll_without_an_end_tells_what_has_changed_meanwhile(
     with concurrent.futures.ThreadPoolExecutor() as pool:
         poll = pool.submit(client.get, task["links"]["self"], params={"wait": 2})
         wait_until(lambda: app.process.subscription.waiting_requests, message="nobody waits")
-        worker.work(max_units=1)
+        worker.work(max_pieces=1)
 
         assert poll.result().json()["status"] == "in_progress"
 
@@ -206,7 +211,7 @@ def test_a_stopping_server_answers_long_polls_with_what_it_knows(app: ServedApp,
 
 def test_cancelling_keeps_what_is_finished(client: httpx.Client, worker: LedgerWorker) -> None:
     task = submit(client, [f"text {i}" for i in range(100)])
-    worker.work(max_units=1)
+    worker.work(max_pieces=1)
 
     first = client.post(task["links"]["cancel"])
     second = client.post(task["links"]["cancel"], headers={"content-type": "application/json"})
@@ -262,15 +267,15 @@ def test_ids_that_are_not_held(client: httpx.Client, task_id: str, status: int, 
 def test_a_call_whose_model_is_exchanged_half_way_is_to_be_sent_again(
     client: httpx.Client, worker: LedgerWorker
 ) -> None:
-    texts = [f"text {n}" for n in range(100)]  # more than one unit
+    texts = [f"text {n}" for n in range(100)]  # more than one piece
     with concurrent.futures.ThreadPoolExecutor(1) as caller:
         call = caller.submit(client.post, "/v1/embeddings", json={"input": texts, "model": worker.model})
-        wait_until(lambda: worker.work(max_units=1), message="the first unit of the call")
-        worker.ledger.run(operations.retire(worker.model, worker.id))
+        wait_until(lambda: worker.work(max_pieces=1), message="the first piece of the call")
+        worker.ledger.run(stop(worker.model, worker.id))
         other = dataclasses.replace(entry(worker.model), revision="r2")
-        assert worker.ledger.run(operations.register(worker.model, other))
-        ask = operations.ClaimRequest("new", "new/1", 10**9, 1000, 15_000, stamp=other.stamp)
-        assert not worker.ledger.run(operations.claim(worker.model, ask)).units
+        assert worker.ledger.run(join(worker.model, a_worker("new"), other, 60_000)).served
+        ask = ClaimRequest("new/0", "new/0/1", 10**9, 1000, 15_000, stamp=other.stamp)
+        assert not worker.ledger.run(claim(worker.model, ask)).pieces
         answer = call.result()
     assert (answer.status_code, answer.json()["error"]["code"]) == (503, "not_ready")
     assert answer.headers["retry-after"] == "1"
@@ -279,10 +284,10 @@ def test_a_call_whose_model_is_exchanged_half_way_is_to_be_sent_again(
 def test_an_old_id_of_somebody_else_is_like_one_that_nobody_has(client: httpx.Client, worker: LedgerWorker) -> None:
     path = "/v1/tasks/task_018bcfe5-6800-7000-8000-000000000000"
     unknown = client.get(path)
-    units = [NewUnit(1, 1, b'["x"]')]
+    pieces = [NewPiece(1, 1, b'["x"]')]
     admission = Admission(max_backlog_s=1e9)
-    theirs = NewTask(path[-41:], worker.model, Lane.BULK, "somebody", units, Options(), 60_000, admission)
-    worker.ledger.run(operations.submit(theirs))
+    theirs = NewTask(path[-41:], worker.model, Lane.BULK, "somebody", pieces, Options(), 60_000, admission)
+    worker.ledger.run(store(theirs))
     assert (client.get(path).status_code, client.get(path).json()) == (410, unknown.json())
 
 

@@ -12,8 +12,11 @@ from api.served_models import ServedModels
 from api.waiting.ledger_watch import LedgerWatch
 from stack.testing import RedisServer, wait_until
 from tasks.item import Options
-from tasks.ledger import Admission, AsyncLedger, Lane, Ledger, NewTask, NewUnit, State, operations
+from tasks.ledger.client import AsyncLedger, Ledger
 from tasks.ledger.ids import new_task_id
+from tasks.ledger.read import read_tasks
+from tasks.ledger.submit import submit
+from tasks.ledger.task import Admission, Lane, NewPiece, NewTask, State
 from tests.integration.api.served import MODEL
 from worker_config.bell import BellThread
 from worker_config.celery_app import make_celery
@@ -36,13 +39,13 @@ def overdue_task(ledger: Ledger) -> str:
         queue=MODEL,
         lane=Lane.ONLINE,
         owner="me",
-        units=[NewUnit(items=1, cost=1, payload=b'["a"]')],
+        pieces=[NewPiece(items=1, cost=1, payload=b'["a"]')],
         options=Options(),
         ttl_ms=60_000,
         admission=Admission(max_backlog_s=1000),
         deadline_in_ms=1,
     )
-    return ledger.run(operations.submit(submission)).task_id
+    return ledger.run(submit(submission)).task_id
 
 
 def now_ms(connection: redis.Redis) -> int:
@@ -53,7 +56,7 @@ def now_ms(connection: redis.Redis) -> int:
 async def test_who_is_too_busy_for_several_rounds_knows_nothing_of_redis(private_redis: RedisServer) -> None:
     settings = load_settings(redis_url=private_redis.url, served_name=MODEL)
     patient = AsyncLedger.connect(private_redis.url)
-    ledger = AsyncLedger.connect(private_redis.url, lag_s=lambda: 1.0, round_trip_s=0.05)
+    ledger = AsyncLedger.connect(private_redis.url, lag_s=lambda: 1.0)
     models, bells = ServedModels(settings), BellThread(make_celery(settings), lambda _model, _sent: None)
     await LedgerWatch(patient, models, bells).look()
     ledger_watch = LedgerWatch(ledger, models, bells)
@@ -80,5 +83,5 @@ async def test_one_round_ends_all_that_is_overdue(redis_url: str, redis_client: 
     await parts.ledger_watch.look()
     await parts.ledger.close()
 
-    states = [task.state for task in ledger.run(operations.read_tasks(ids)) if task]
+    states = [task.state for task in ledger.run(read_tasks(ids)) if task]
     assert states == [State.EXPIRED] * OVERDUE

@@ -6,23 +6,31 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import orjson
 
 from tasks.documents.batches.steps import step_batches
 from tasks.documents.claims import failed_job
-from tasks.documents.context import JobContext, JobEnd, Pace, Postponed, StepContext
+from tasks.documents.context import JobContext, Pace, Postponed, StepContext
 from tasks.documents.jobs import JOBS
 from tasks.documents.sweep import sweep_litter
 from tasks.errors import EmbedqError, Unavailable
-from tasks.ledger import DOCUMENTS, Claim, ClaimedUnit, Finished, Ledger, OutcomeKind, Then, operations
+from tasks.item import TextError, Vector
+from tasks.ledger.claim import Claim, ClaimRequest, claim
+from tasks.ledger.client import Ledger
+from tasks.ledger.commit import commit
+from tasks.ledger.give_back import give_back
+from tasks.ledger.heartbeat import join, watch
+from tasks.ledger.overview import overview
+from tasks.ledger.redis_keys import DOCUMENTS
+from tasks.ledger.task import Outcome, OutcomeKind, Piece
 from tasks.records.batches import Batch, BatchStatus, NewBatch, create_batch, new_batch_id, open_batches, read_batch
 from tasks.records.document_jobs import JobCall
 from tasks.records.files import Purpose, put_file, read_file
 from tasks.storage.row_file import UnitReference, read_rows
 from tasks.storage.storage import Storage
-from tasks.storage.vector_part import PartWriter, RowError, RowOutcome, part_name
+from tasks.storage.vector_part import PartWriter, part_name
 from tests.integration.api.ledger_worker import DIMENSION, entry, vector
+from tests.ledger_builders import a_worker
 from tests.made_files import made_file
 from worker_config.settings import load_settings
 
@@ -41,7 +49,7 @@ def request(custom_id: str, texts: str | list[str], **body: Any) -> dict[str, An
 
 
 class Hands:
-    """One Redis, one storage. `bad` maps texts to errors; rows with them fail. Those with `deadly` ones kill.
+    """One Redis, one storage. `bad` maps texts to their errors. The `deadly` ones kill.
 
     `ran`: how often each job was begun, by kind and id; those in `deadly_jobs` kill too. `asked_again`: how often steps
     asked for the next round at once. `pace`: of jobs and steps.
@@ -51,8 +59,8 @@ class Hands:
     def __init__(self, ledger: Ledger, folder: Path, *, storage: Storage | None = None, **settings: Any) -> None:
         self.ledger = ledger
         self.storage = storage or Storage.open(str(folder))
-        self.settings = load_settings(**({"served_name": MODEL, "unit_max_items": 4} | settings))
-        self.bad: dict[str, RowError] = {}
+        self.settings = load_settings(**({"served_name": MODEL} | settings))
+        self.bad: dict[str, TextError] = {}
         self.deadly: set[str] = set()
         self.deadly_jobs: set[str] = set()
         self.claims = 0
@@ -62,7 +70,11 @@ class Hands:
         self.asked_again = 0
         self.pace = Pace()
         self.meanwhile: Callable[[], object] | None = None
-        ledger.run(operations.register(MODEL, entry(MODEL)))
+        ledger.run(join(MODEL, a_worker("hand"), entry(MODEL), HOUR_MS))
+
+    def serve_revision(self, revision: str) -> None:
+        """Its worker comes again with another revision of the model."""
+        self.ledger.run(join(MODEL, a_worker("hand"), replace(entry(MODEL), revision=revision), HOUR_MS))
 
     # ---- callers
 
@@ -132,6 +144,7 @@ class Hands:
         """What the sweep of the documents worker deletes so much later; how many entries it looks at."""
         self.ledger.clock_offset_ms += round(after_s * 1000)
         try:
+            self.ledger.run(watch(DOCUMENTS))  # as somebody does all the time
             return sweep_litter(self.storage, self.ledger)
         finally:
             self.ledger.clock_offset_ms -= round(after_s * 1000)
@@ -148,33 +161,32 @@ class Hands:
 
     def work_documents(self, limit: int = 100) -> int:
         """Runs what jobs are ready; their number."""
-        claim = self.claim(DOCUMENTS, limit)
-        for unit in claim.units:
-            call = JobCall.from_payload(unit.payload)
+        taken = self.claim(DOCUMENTS, limit)
+        for piece in taken.pieces:
+            call = JobCall.from_payload(piece.payload)
             self.ran[f"{call.kind} {call.id}"] += 1
             if f"{call.kind} {call.id}" in self.deadly_jobs:
-                self.ledger.run(operations.lose(DOCUMENTS, claim.token))
+                self.ledger.run(give_back(DOCUMENTS, taken.token, blame=True))
                 break
             try:
-                finished, then = self._run(call, unit, claim.token)
+                finished = self._run(call, piece, taken.token)
             except Unavailable:
-                self.ledger.run(operations.release(DOCUMENTS, claim.token))
+                self.ledger.run(give_back(DOCUMENTS, taken.token))
                 break
-            self.ledger.run(operations.commit_job(DOCUMENTS, claim.token, finished, then))
-        return len(claim.units)
+            self.ledger.run(commit(DOCUMENTS, taken.token, [finished]))
+        return len(taken.pieces)
 
-    def _run(self, call: JobCall, unit: ClaimedUnit, token: str) -> tuple[Finished, Then]:
+    def _run(self, call: JobCall, piece: Piece, token: str) -> Outcome:
         context = JobContext(
             self.ledger, self.storage, self.settings, token, self.progress, lambda: False, pace=self.pace
         )
         try:
-            end = JOBS[call.kind](context, call.id)
+            outcome = JOBS[call.kind](context, call.id)
         except Unavailable:
             raise
         except EmbedqError as error:
-            return failed_job(unit, error), Then()
-        end = end if isinstance(end, JobEnd) else JobEnd(end)
-        return Finished(unit, OutcomeKind.JOB, end.outcome), end.then
+            return failed_job(piece, error)
+        return Outcome(piece, OutcomeKind.JOB, outcome)
 
     def progress(self) -> None:
         """Called by jobs while they work."""
@@ -187,27 +199,27 @@ class Hands:
         self.pace = replace(self.pace, **changed)
 
     def work_model(self, limit: int = 1000) -> int:
-        """Encodes what units are ready; their number."""
-        claim = self.claim(MODEL, limit)
-        registered = self.ledger.run(operations.overview(MODEL))[MODEL].entry
+        """Encodes what pieces are ready; their number."""
+        taken = self.claim(MODEL, limit)
+        registered = self.ledger.run(overview(MODEL))[MODEL].model
         assert registered is not None
-        for unit in claim.units:
-            reference = UnitReference.from_payload(unit.payload)
+        for piece in taken.pieces:
+            reference = UnitReference.from_payload(piece.payload)
             assert reference is not None
-            rows = read_rows(self.storage, reference, reference.first + unit.offset, unit.items)
-            bodies = [None if row.startswith(b"[") else orjson.loads(row)["body"] for row in rows]
-            if any(body["input"] in self.deadly for body in bodies if body and isinstance(body["input"], str)):
-                self.ledger.run(operations.lose(MODEL, claim.token))
+            lines = read_rows(self.storage, reference, reference.first + piece.offset, piece.items)
+            rows = [orjson.loads(line) for line in lines]
+            if any(row.get("text") in self.deadly for row in rows):
+                self.ledger.run(give_back(MODEL, taken.token, blame=True))
                 break
-            outcomes = [self._encode(body) for body in bodies]
-            name = f"{part_name(reference, claim.token)}{unit.first}"
+            outcomes = [self._encode(row) for row in rows]
+            name = f"{part_name(reference, taken.token)}{piece.first}"
             with self.storage.writing(name) as file:
                 part = PartWriter(name, file.write, registered.revision).add(outcomes)
             failed = sum(outcome.error is not None for outcome in outcomes)
             tokens = sum(outcome.tokens for outcome in outcomes)
-            done = Finished(unit, OutcomeKind.PART, part.to_json(), tokens, failed_in_part=failed)
-            self.ledger.run(operations.commit(MODEL, claim.token, [done]))
-        return len(claim.units)
+            done = Outcome(piece, OutcomeKind.PART, part.to_json(), tokens, failed_in_part=failed)
+            self.ledger.run(commit(MODEL, taken.token, [done]))
+        return len(taken.pieces)
 
     def work(self) -> None:
         """Steps and works until nothing moves any more."""
@@ -231,37 +243,29 @@ class Hands:
     @property
     def stamp(self) -> str:
         """Of the model that is served now."""
-        served = self.ledger.run(operations.overview(MODEL))[MODEL].entry
+        served = self.ledger.run(overview(MODEL))[MODEL].model
         assert served is not None
         return served.stamp
 
     def claim(self, queue: str, limit: int) -> Claim:
-        """Takes units of a queue, or one whose worker died where nothing else is ready."""
-        for suspect in (False, True):
-            self.claims += 1
-            asked = operations.ClaimRequest(
-                worker="hand",
-                token=f"hand/{self.claims}",
-                budget=10**9,
-                max_units=limit,
-                lease_ms=15_000,
-                suspect=suspect,
-                stamp=self.stamp if queue == MODEL else "",
-            )
-            claim = self.ledger.run(operations.claim(queue, asked))
-            if claim.units or not claim.suspects:
-                break
-        return claim
+        """Takes pieces of a queue."""
+        self.claims += 1
+        asked = ClaimRequest(
+            stream="hand/0",
+            token=f"hand/0/{self.claims}",
+            budget=10**9,
+            max_pieces=limit,
+            lease_ms=15_000,
+            stamp=self.stamp if queue == MODEL else "",
+        )
+        return self.ledger.run(claim(queue, asked))
 
-    def _encode(self, body: dict[str, Any] | None) -> RowOutcome:
-        if body is None:  # what the model worker finds no texts in
-            return RowOutcome.failed(RowError("invalid_request", "This line is no request for embeddings.", 400))
-        texts = [body["input"]] if isinstance(body["input"], str) else body["input"]
-        error = next((self.bad[text] for text in texts if text in self.bad), None)
-        if error is not None:
-            return RowOutcome.failed(error)
-        vectors = np.stack([vector(text)[: int(body.get("dimensions") or DIMENSION)] for text in texts])
-        return RowOutcome(vectors, tokens=len(texts), truncated=(0,) if texts[0].startswith("long") else ())
+    def _encode(self, row: dict[str, Any]) -> Vector:
+        text = row.get("text")
+        if text is None or text in self.bad:
+            return Vector.failed(self.bad[text] if text else TextError("invalid_request", "This row has no text."))
+        dimension = int(row["options"].get("dimensions") or DIMENSION)
+        return Vector(vector(text)[:dimension], tokens=1, truncated=text.startswith("long"))
 
 
 def nothing_is_left(hands: Hands, batch: Batch) -> None:
@@ -273,7 +277,7 @@ def nothing_is_left(hands: Hands, batch: Batch) -> None:
 
 
 def half_way(hands: Hands, **changed: Any) -> str:
-    """A batch of 10 rows of which the first unit, 4 rows, is done."""
+    """A batch of 10 rows of which the first piece, 4 rows, is done."""
     batch_id = hands.create([request(f"{n}", f"text {n}") for n in range(10)], **changed)
     hands.until(lambda: hands.batch(batch_id).status is BatchStatus.IN_PROGRESS, model=False)
     assert hands.work_model(limit=1) == 1

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tasks.ledger import operations
+from tasks.ledger.cancel import cancel
 from tasks.records.batches import Batch, BatchStatus, Stage
 from tests.integration.batches.hands import MODEL, Hands, half_way, nothing_is_left, request
 
@@ -75,14 +75,14 @@ def test_a_part_that_is_gone_or_damaged_costs_its_own_rows(hands: Hands, damaged
     done, lost = hands.lines(batch.output_file_id), hands.lines(batch.error_file_id)
     assert (batch.status, batch.completed, batch.failed) == (BatchStatus.COMPLETED, len(done), len(lost))
     assert sorted(int(line["custom_id"]) for line in done + lost) == list(range(ROWS))
-    assert 0 < len(lost) <= hands.settings.unit_max_items
+    assert 0 < len(lost) <= 4
     assert {(line["response"], line["error"]["code"]) for line in lost} == {(None, "batch_part_lost")}
     nothing_is_left(hands, batch)
 
 
 def test_lines_that_are_gone_fail_the_batch(hands: Hands) -> None:
     batch_id = half_way(hands)
-    hands.ledger.run(operations.cancel(MODEL, f"{batch_id}-embed"))
+    hands.ledger.run(cancel(MODEL, f"{batch_id}-embed"))
     inputs = list(hands.storage.stored("files"))
     hands.storage.delete(f"batches/{batch_id}/")
     hands.work()

@@ -1,7 +1,6 @@
 """A batch from its file to its files, through every state, with workers by hand."""
 
 import base64
-import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,16 +11,20 @@ import pytest
 from tasks.documents.batches.steps import step
 from tasks.documents.sweep import RARELY_S
 from tasks.errors import NotStored
-from tasks.ledger import Ledger, State, operations
-from tasks.ledger.operations import read_committed
+from tasks.item import TextError
+from tasks.ledger import task
+from tasks.ledger.client import Ledger
+from tasks.ledger.heartbeat import watch
+from tasks.ledger.read import read_result
+from tasks.ledger.task import State
 from tasks.records.batches import BatchStatus, Stage, delete_batch, move_batch, open_batches, read_batch
 from tasks.records.files import Purpose
-from tasks.storage.vector_part import PartReference, RowError
+from tasks.storage.vector_part import PartReference
 from tasks.wire.embedding_list import embedding_list, items
 from tests.integration.api.ledger_worker import vector
 from tests.integration.batches.hands import GRACE_S, HOUR_MS, MODEL, Hands, half_way, nothing_is_left, request
 
-TOO_LONG = RowError("input_too_long", "This text has 9 tokens; the model takes at most 8.", 400, "input")
+TOO_LONG = TextError("input_too_long", "This text has 9 tokens; the model takes at most 8.")
 
 
 def test_every_line_is_answered_in_order(hands: Hands) -> None:
@@ -64,7 +67,8 @@ def test_rows_that_fail_go_into_the_error_file(hands: Hands) -> None:
     assert [line["custom_id"] for line in hands.lines(batch.output_file_id)] == ["0", "2", "3", "5", "6", "8", "9"]
     bad = hands.lines(batch.error_file_id)
     assert [line["custom_id"] for line in bad] == ["1", "4", "7"]
-    error = {"message": TOO_LONG.message, "type": "invalid_request_error", "param": "input", "code": "input_too_long"}
+    error = {"message": f"input[0]: {TOO_LONG.message}", "type": "invalid_request_error", "param": "input[0]"}
+    error["code"] = "input_too_long"
     assert [(line["response"]["status_code"], line["response"]["body"], line["error"]) for line in bad] == [
         (400, {"error": error}, None)
     ] * 3
@@ -191,7 +195,7 @@ def test_cancelling_before_anything_was_begun(hands: Hands, when: str) -> None:
 def test_the_window_ends_in_the_middle(hands: Hands) -> None:
     batch_id = half_way(hands)
     hands.ledger.clock_offset_ms = 24 * HOUR_MS
-    hands.ledger.run(operations.watch(MODEL))
+    hands.ledger.run(watch(MODEL))
     hands.until(lambda: hands.batch(batch_id).status is BatchStatus.EXPIRED)
     batch = hands.batch(batch_id)
     assert (batch.total, batch.completed, batch.failed) == (10, 4, 6)
@@ -249,16 +253,14 @@ def test_an_input_file_deleted_on_the_way_is_answered_all_the_same(hands: Hands)
 
 def test_a_model_exchanged_in_the_middle_encodes_every_row_anew(hands: Hands) -> None:
     batch_id = half_way(hands)
-    entry = hands.ledger.run(operations.overview(MODEL))[MODEL].entry
-    assert entry is not None
-    hands.ledger.run(operations.register(MODEL, dataclasses.replace(entry, revision="r2")))
+    hands.serve_revision("r2")
     made_by: list[str] = []
     for _ in range(20):
         hands.step()
         hands.work_documents()
-        committed = hands.ledger.run(read_committed(f"{batch_id}-embed"))
+        committed = hands.ledger.run(read_result(f"{batch_id}-embed"))
         if committed is not None and committed.task.state.terminal:
-            made_by = [PartReference.from_json(unit.data).revision for unit in committed.units]
+            made_by = [PartReference.from_json(piece.data).revision for piece in committed.pieces]
         hands.work_model(limit=1)
     assert made_by == ["r2"] * 3
     batch = hands.batch(batch_id)
@@ -269,9 +271,7 @@ def test_a_model_exchanged_in_the_middle_encodes_every_row_anew(hands: Hands) ->
 
 def test_a_model_exchanged_after_the_window_leaves_what_was_done(hands: Hands) -> None:
     batch_id = half_way(hands)
-    entry = hands.ledger.run(operations.overview(MODEL))[MODEL].entry
-    assert entry is not None
-    hands.ledger.run(operations.register(MODEL, dataclasses.replace(entry, revision="r2")))
+    hands.serve_revision("r2")
     assert hands.work_model() == 0
     hands.ledger.clock_offset_ms = 24 * HOUR_MS
     hands.work()
@@ -280,7 +280,10 @@ def test_a_model_exchanged_after_the_window_leaves_what_was_done(hands: Hands) -
     assert {line["error"]["code"] for line in hands.lines(batch.error_file_id)} == {"batch_expired"}
 
 
-def test_a_batch_that_takes_longer_than_it_is_kept_afterwards(redis_url: str, tmp_path: Path) -> None:
+def test_a_batch_that_takes_longer_than_it_is_kept_afterwards(
+    redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(task, "PIECE_TEXTS", 4)
     ledger = Ledger.connect(redis_url)
     hands = Hands(ledger, tmp_path / "storage", batch_ttl_s=0.001)
     batch_id = half_way(hands, output_expires_s=3600)
@@ -301,7 +304,8 @@ def test_what_comes_after_the_end_goes_with_the_record(hands: Hands) -> None:
     for batch_id in (ended, "batch_forgotten"):
         hands.storage.write(f"batches/{batch_id}/parts/late", b"x")
     assert hands.sweep() == 0
-    hands.sweep(after_s=HOUR_MS / 1000 + 2 * GRACE_S)
+    hands.sweep(after_s=HOUR_MS / 1000 + GRACE_S)  # the record goes, and a minute later what it led to
+    hands.sweep(after_s=HOUR_MS / 1000 + 3 * GRACE_S)
     assert {found.name.split("/")[1] for found in hands.storage.stored("batches")} == {running, "batch_forgotten"}
 
 

@@ -2,11 +2,11 @@
 
 import dataclasses
 
-import pytest
-
-from tasks.documents import submitting
 from tasks.documents.batches.steps import step
-from tasks.ledger import DOCUMENTS, Lane, State, operations
+from tasks.ledger.cancel import forget
+from tasks.ledger.overview import overview
+from tasks.ledger.redis_keys import DOCUMENTS
+from tasks.ledger.task import Lane, State
 from tasks.records.batches import Batch, BatchStatus, Stage, move_batch
 from tasks.records.files import delete_file, read_file
 from tests.integration.batches.hands import MODEL, Hands, half_way, nothing_is_left, request
@@ -73,20 +73,7 @@ def test_every_step_may_be_taken_twice(hands: Hands) -> None:
         step(hands.step_context, old)
         nothing_is_left(hands, hands.batch(batch_id))
     assert (hands.work_documents(), hands.work_model()) == (0, 0)
-    assert hands.ledger.run(operations.overview(DOCUMENTS))[DOCUMENTS].leases == 0
-
-
-def test_a_full_queue_makes_a_batch_wait(hands: Hands, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(submitting, "MAX_ACCEPTED_BYTES", ONE_BATCH)
-    first = half_way(hands)
-    second = hands.create([request("a", "x")])
-    hands.until(lambda: Stage.VALIDATE in hands.batch(second).stages, model=False)
-    for _ in range(3):
-        hands.step()
-        hands.work_documents()
-    assert hands.batch(second).status is BatchStatus.VALIDATING
-    hands.work()
-    assert {hands.batch(batch_id).status for batch_id in (first, second)} == {BatchStatus.COMPLETED}
+    assert hands.ledger.run(overview(DOCUMENTS))[DOCUMENTS].leases == 0
 
 
 def test_a_batch_that_was_accepted_is_not_judged_by_what_waits(hands: Hands) -> None:
@@ -104,30 +91,13 @@ def test_a_lane_that_callers_fill_keeps_no_batch_out(hands: Hands) -> None:
     tasks = [client.submit(["x"], lane=Lane.BULK) for _ in range(20)]
     batch_id = hands.create([request(f"{number}", "xxxx") for number in range(3)])
     hands.until(lambda: Stage.EMBED in hands.batch(batch_id).stages, model=False)
-    hands.ledger.run(operations.forget_all(MODEL, tasks))  # these hands encode rows alone
+    hands.ledger.run(forget(MODEL, *tasks))  # these hands encode rows alone
     hands.work()
     assert hands.batch(batch_id).status is BatchStatus.COMPLETED
 
 
-def test_a_batch_that_waits_for_room_costs_nothing_until_there_may_be_some(
-    hands: Hands, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(submitting, "MAX_ACCEPTED_BYTES", ONE_BATCH)
-    first = half_way(hands)
-    waiting = [hands.create([request("a", "x")]) for _ in range(30)]
-    hands.step()
-    hands.work_documents()
-    hands.step()
-    assert len(hands.postponed) == len(waiting), "each was refused"
-    assert hands.round_trips() == 2, "which are open, and what they are"
-    hands.clock_s += 1
-    assert hands.round_trips() == 2 + 2 * len(waiting), "each: what was found, and refused again"
-    hands.work()
-    assert {hands.batch(batch_id).status for batch_id in (first, *waiting)} == {BatchStatus.COMPLETED}
-    assert len(hands.postponed) <= len(waiting)
-
-
-def test_a_batch_goes_on_soon_after_redis_was_full(hands: Hands) -> None:
+def test_rows_of_an_accepted_batch_are_let_in_by_a_full_redis(hands: Hands) -> None:
+    """They are references of a few bytes; who waits for the batch was told long ago that it is accepted."""
     batch_id = hands.create([request("a", "x")])
     hands.step()
     hands.work_documents()
@@ -137,9 +107,6 @@ def test_a_batch_goes_on_soon_after_redis_was_full(hands: Hands) -> None:
     redis.config_set("maxmemory", 1_000_000)
     hands.step()
     redis.config_set("maxmemory", limit)
-    assert len(hands.postponed) == 1, "it was refused"
-    hands.clock_s += 5
-    hands.step()
     assert Stage.EMBED in hands.batch(batch_id).stages
 
 

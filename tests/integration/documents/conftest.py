@@ -7,10 +7,12 @@ import pytest
 import redis
 
 from tasks.item import Options
-from tasks.ledger import DOCUMENTS, Admission, Lane, Ledger, NewTask, operations
+from tasks.ledger.client import Ledger
 from tasks.ledger.ids import new_task_id
-from tasks.ledger.operations import read_committed
-from tasks.ledger.task import Committed
+from tasks.ledger.read import read_result
+from tasks.ledger.redis_keys import DOCUMENTS
+from tasks.ledger.submit import submit
+from tasks.ledger.task import Admission, Lane, NewTask, Result
 from tasks.records.document_jobs import JobCall
 from tasks.storage.storage import Storage
 from tests.ledger_client import LedgerClient
@@ -31,24 +33,24 @@ class DocumentsClient(LedgerClient):
             queue=DOCUMENTS,
             lane=Lane.BULK,
             owner="anonymous",
-            units=[JobCall(kind, job_id).to_unit()],
+            pieces=[JobCall(kind, job_id).to_piece()],
             options=Options(),
             ttl_ms=600_000,
             admission=Admission(max_backlog_s=1e6),
         )
-        return self.ledger.run(operations.submit(submission)).task_id
+        return self.ledger.run(submit(submission)).task_id
 
-    def committed(self, task_id: str) -> Committed:
+    def committed(self, task_id: str) -> Result:
         """What the job left in the ledger."""
-        found = self.ledger.run(read_committed(task_id))
+        found = self.ledger.run(read_result(task_id))
         assert found is not None
         return found
 
     def answer(self, task_id: str) -> dict[str, object]:
         """What the job returned, once it has."""
         self.ended(task_id)
-        (unit,) = self.committed(task_id).units
-        answer: dict[str, object] = orjson.loads(unit.data)
+        (piece,) = self.committed(task_id).pieces
+        answer: dict[str, object] = orjson.loads(piece.data)
         return answer
 
 

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from stack.testing import Roles, wait_until
-from tasks.ledger import State
+from tasks.ledger.task import State
 from tasks.storage.storage import Storage
 from tasks.storage.vector_part import fence
 from tests.integration.documents.conftest import TRIAL, DocumentsClient, runs
 
-QUICK: dict[str, Any] = {"lease_s": 2, "heartbeat_s": 0.3, "slice_s": 0.5}
+QUICK: dict[str, Any] = {"lease_s": 2}
 
 
 def test_a_job_returns_its_answer(roles: Roles, documents: DocumentsClient) -> None:
@@ -20,7 +20,7 @@ def test_a_job_returns_its_answer(roles: Roles, documents: DocumentsClient) -> N
     answers = [documents.answer(documents.submit_job("echo", f"job-{n}")) for n in range(3)]
     assert [answer["id"] for answer in answers] == ["job-0", "job-1", "job-2"]
     assert len({answer["fence"] for answer in answers}) == 3
-    assert documents.overview().entry is None
+    assert documents.overview().model is None
 
 
 def test_a_job_that_has_ended_does_not_wait_for_the_next_one(
@@ -43,7 +43,7 @@ def test_a_job_that_cannot_be_done_fails_with_its_code(roles: Roles, documents: 
         task = documents.ended(documents.submit_job(kind, kind))
         assert (task.state, task.failed) == (State.FAILED, 1)
         assert documents.committed(task.id).errors[0].code == code
-        assert documents.committed(task.id).units == ()
+        assert not documents.committed(task.id).pieces
 
 
 def test_a_job_that_fails_unforeseen_is_given_up_after_three_more_tries(
@@ -120,7 +120,7 @@ def test_a_job_that_hangs_loses_its_process_and_is_run_again(
 
 
 def test_a_job_longer_than_its_lease_keeps_it(roles: Roles, documents: DocumentsClient, storage: Storage) -> None:
-    roles.documents(module=TRIAL, lease_s=0.5, heartbeat_s=0.1)
+    roles.documents(module=TRIAL, lease_s=0.5)
     task = documents.submit_job("slow", "job")
     wait_until(lambda: runs(storage, "job") == 1, message="the first run")
     beats = documents.ledger.client.time

@@ -1,5 +1,7 @@
 """A job that takes long: sending a large file to a slow bucket is work, and its owner pays for the time."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -9,22 +11,48 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 from tasks.documents.claims import JobWork
 from tasks.documents.context import JobContext
-from tasks.drain.commit import Committer
-from tasks.ledger import DOCUMENTS, Claim, Ledger, operations
-from tasks.process.liveness import Progress
+from tasks.ledger.client import Ledger
+from tasks.ledger.overview import read_account
+from tasks.ledger.redis_keys import DOCUMENTS
 from tasks.storage.storage import Storage
+from tasks.worker.claim_loop import Consumer, Streams
+from tasks.worker.commit_claim import Claims
+from tasks.worker.process.hangs import HangWatch, Progress
 from tests.integration.documents.conftest import DocumentsClient
 from worker_config.settings import load_settings
 
 PATIENCE_S, PIECE_S, PIECES = 10, 8, 5
 
 
+@contextmanager
+def stream(redis_client: "redis.Redis", storage: str, progress: Progress, **changed: Any) -> Iterator[Streams]:
+    """One stream of jobs."""
+    ledger = Ledger(redis_client)
+    stopped = [False]
+    work = JobWork(
+        ledger,
+        Storage.open(storage),
+        load_settings(),
+        jobs={"send": send},
+        progress=progress,
+        stop=lambda: stopped[0],
+        **changed,
+    )
+    claims = Claims(ledger, DOCUMENTS, stop=lambda: stopped[0], send_bell=lambda: None)
+    streams = Streams(Consumer(claims, "hand", 15), [(work, progress)], idle_s=0.1)
+    try:
+        yield streams
+    finally:
+        stopped[0] = True
+        streams.finish(30)
+
+
 def test_each_piece_of_an_upload_counts_as_progress(
-    redis_client: "redis.Redis", documents: DocumentsClient, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    redis_client: "redis.Redis", documents: DocumentsClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now, seen = 0.0, []
     progress = Progress()
-    hangs = progress.hang_watch(PATIENCE_S, outside_s=PATIENCE_S, clock=lambda: now)
+    hangs = HangWatch(progress.reading, PATIENCE_S, lambda: now)
 
     def slow(_: MemoryFileSystem, lpath: str, rpath: str, callback: Any, **__: Any) -> None:
         nonlocal now
@@ -34,18 +62,10 @@ def test_each_piece_of_an_upload_counts_as_progress(
             callback.relative_update(1)
 
     monkeypatch.setattr(MemoryFileSystem, "put_file", slow)
-    ledger, settings = Ledger(redis_client), load_settings(run_dir=str(tmp_path))
-    work = JobWork(
-        ledger,
-        Storage.open("memory://slow"),
-        settings,
-        jobs={"send": send},
-        committer=Committer(ledger, DOCUMENTS, patience_s=10, stop=lambda: False),
-        progress=progress,
-        stop=lambda: False,
-    )
     task_id = documents.submit_job("send", "file")
-    work(_claim(ledger), lambda **_: pytest.fail("a job is not interrupted"))
+    with stream(redis_client, "memory://slow", progress) as streams:
+        streams.wake(rang=False)
+        streams.wait_idle()
     assert documents.answer(task_id) == {}
     assert seen == [False] * PIECES
 
@@ -53,29 +73,17 @@ def test_each_piece_of_an_upload_counts_as_progress(
 def test_the_owner_of_a_job_pays_for_the_time_it_took(
     redis_client: "redis.Redis", documents: DocumentsClient, tmp_path: Path
 ) -> None:
-    ledger, now = Ledger(redis_client), iter((100.0, 140.0, 200.0, 200.1))
-    work = JobWork(
-        ledger,
-        Storage.open(str(tmp_path)),
-        load_settings(run_dir=str(tmp_path)),
-        jobs={"send": send},
-        committer=Committer(ledger, DOCUMENTS, patience_s=10, stop=lambda: False),
-        progress=Progress(),
-        stop=lambda: False,
-        clock=lambda: next(now),
-    )
-    for name, cost in (("long", b"40"), ("short", b"41")):
-        documents.submit_job("send", name)
-        work(_claim(ledger), lambda **_: pytest.fail("a job is not interrupted"))
-        assert redis_client.hget(f"eq:q:{DOCUMENTS}:state", "pass_bulk:anonymous") == cost
+    now = iter((100.0, 140.0, 200.0, 200.1))
+    with stream(redis_client, str(tmp_path), Progress(), clock=lambda: next(now)) as streams:
+        for name, debt in (("long", 39), ("short", 39)):
+            documents.submit_job("send", name)
+            streams.wake(rang=False)
+            streams.wait_idle()
+            account = Ledger(redis_client).run(read_account("anonymous"))
+            assert account.numbers["debt"] == pytest.approx(debt)
 
 
 def send(context: JobContext, job_id: str) -> bytes:
     """Writes one object."""
     context.storage.write(f"files/{job_id}", b"x")
     return b"{}"
-
-
-def _claim(ledger: Ledger) -> Claim:
-    asked = operations.ClaimRequest(worker="hand", token="hand/1", budget=10**9, max_units=1, lease_ms=15_000)
-    return ledger.run(operations.claim(DOCUMENTS, asked))

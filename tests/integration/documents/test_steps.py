@@ -6,12 +6,13 @@ import redis
 
 from stack.testing import PATIENCE_S, RedisServer, Roles, wait_until
 from tasks.documents.context import StepContext
-from tasks.documents.stepper import STEPS_STREAM, Stepper
-from tasks.ledger import DOCUMENTS, Ledger
-from tasks.process.wakeup import Wakeup
+from tasks.documents.stepper import Stepper
+from tasks.ledger.client import Ledger
+from tasks.ledger.redis_keys import STEPS_CHANNEL
 from tasks.records.ingestion_operations import create_ingestion
 from tasks.records.ingestions import NewIngestion, new_ingestion_id
 from tasks.storage.storage import NotStored, Storage
+from tasks.worker.idle_wait import Wakeup
 from tests.integration.documents.conftest import TRIAL, DocumentsClient
 from worker_config.settings import load_settings
 
@@ -42,7 +43,7 @@ def test_steps_go_on_beside_one_that_fails_and_after_an_outage(
 
 
 def test_a_step_that_hangs_loses_its_process_and_the_sweep_holds_up_nothing(roles: Roles, storage: Storage) -> None:
-    worker = roles.worker(module=TRIAL, start=False, heartbeat_s=0.3, lease_s=2)
+    worker = roles.worker(module=TRIAL, start=False, lease_s=2)
     worker.command.append("1")
     child = worker.start().child_pid
     wait_until(lambda: any(storage.stored("sweeps")), message="a sweep that never ends")
@@ -79,7 +80,7 @@ def test_a_new_ingestion_wakes_a_stepper_that_has_nothing_to_do(redis_client: re
         (second if first.is_set() else first).set()
 
     context = StepContext(ledger, storage, load_settings(), send_bell=lambda _: None, stop=lambda: False)
-    stepper = Stepper(context, [note], every_s=3600, bell=Wakeup(ledger, DOCUMENTS, STEPS_STREAM))
+    stepper = Stepper(context, [note], every_s=3600, bell=Wakeup(ledger, STEPS_CHANNEL))
     stepper.start()
     assert first.wait(PATIENCE_S)
     ledger.run(create_ingestion(NewIngestion(new_ingestion_id(), "o", {"model": "m"}, 1000)))

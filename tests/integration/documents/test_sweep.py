@@ -29,7 +29,7 @@ from tasks.documents.sweep import (
     sweeper_of,
 )
 from tasks.errors import NotStored, StorageUnavailable
-from tasks.ledger import Ledger
+from tasks.ledger.client import Ledger
 from tasks.records.batches import BatchStatus, Stage
 from tasks.records.ingestions import IngestionStatus
 from tasks.records.litter import due_litter

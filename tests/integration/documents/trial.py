@@ -11,11 +11,11 @@ import time
 import orjson
 
 from tasks import documents_worker
-from tasks.documents import process
 from tasks.documents.context import JobContext, StepContext
 from tasks.documents.jobs import JOBS
 from tasks.documents.stepper import STEPS, SWEEPS
 from tasks.errors import Invalid, StorageUnavailable
+from tasks.worker.process.hangs import DEFAULT_PATIENCE, Patience
 
 
 def echo(context: JobContext, job_id: str) -> bytes:
@@ -100,6 +100,5 @@ if __name__ == "__main__":
     JOBS.update(echo=echo, slow=slow, hang=hang, refused=refused, listed=listed, broken=broken, away=away)
     STEPS[:] = [fail, count, stand_still]
     SWEEPS[:] = [sweep_for_ever]
-    if sys.argv[1:]:
-        process.JOB_HANGS_AFTER_S = float(sys.argv[1])
-    sys.exit(documents_worker.main())
+    patience = Patience(work_s=float(sys.argv[1])) if sys.argv[1:] else DEFAULT_PATIENCE
+    sys.exit(documents_worker.main(patience))

@@ -17,9 +17,9 @@ from tokenizers.models import WordPiece
 from tokenizers.processors import TemplateProcessing
 
 from tasks.encoder.encode import encode
-from tasks.encoder.interface import Encoder, ModelLoadError, Text, Vector
+from tasks.encoder.interface import Encoder, ModelLoadError, Text
 from tasks.encoder.load import load
-from tasks.item import Options
+from tasks.item import Options, Vector
 from tests.heavy import safetensors_torch, sentence_modules, sentence_transformers, torch, transformers
 from worker_config.settings import load_settings
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tasks.encoder.interface import Encoder, Vector
-from tasks.item import Options, TextError
+from tasks.encoder.interface import Encoder
+from tasks.item import Options, TextError, Vector
 from tests.integration.encoder import folders as made
 from tests.integration.encoder.folders import (
     BERT,

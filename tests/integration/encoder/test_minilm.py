@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 from bench.texts import passages, queries
-from tasks.embedding.speed import measure_rate
 from tasks.encoder.encode import encode
-from tasks.encoder.interface import Encoder, Float32Array, Text, Vector
+from tasks.encoder.interface import Encoder, Float32Array, Text
 from tasks.encoder.load import load
 from tasks.encoder.locate import locate
 from tasks.encoder.self_test import self_test, worst_cosine
-from tasks.item import Options
+from tasks.item import Options, Vector
+from tasks.worker.claim_size import measure_rate
 from tests.heavy import sentence_transformers
 from worker_config.settings import DEFAULT_MODEL, load_settings
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tasks.embedding.speed import lease_for
 from tasks.encoder.encode import encode
 from tasks.encoder.interface import Encoder, ModelLoadError, Text
 from tasks.encoder.load import load
 from tasks.item import UNLIMITED_TOKENS
+from tasks.worker.claim_size import lease_for
 from tests.heavy import sentence_transformers
 from tests.integration.encoder.architectures import save_model2vec
 from worker_config.settings import load_settings

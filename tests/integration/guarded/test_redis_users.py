@@ -13,7 +13,8 @@ from kombu.exceptions import OperationalError
 
 from stack.testing import wait_until
 from tasks.errors import RedisUnavailable
-from tasks.ledger import Ledger, operations
+from tasks.ledger.client import Ledger
+from tasks.ledger.read import check_schema
 from tests.integration.guarded.certificates import Authority
 from tests.integration.guarded.conftest import Guarded
 from worker_config.bell import send_bell
@@ -170,7 +171,7 @@ def test_a_server_with_a_foreign_certificate_is_not_spoken_to(
     settings = load_settings(redis_url=url if named else url.partition("?")[0])
 
     with contextlib.closing(Ledger.connect(settings.redis_url)) as ledger, pytest.raises(RedisUnavailable):
-        ledger.run(operations.check_schema())
+        ledger.run(check_schema())
     # Not `send_bell`: its pool of connections is the one of other tests of this process.
     with make_celery(settings) as app, pytest.raises(OperationalError, match="certificate"):
         app.connection_for_write().ensure_connection(max_retries=1, interval_start=0)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tasks.ledger import Lane
+from tasks.ledger.task import Lane
 from tasks.records.batches import (
     BatchStatus,
     NewBatch,

@@ -17,6 +17,7 @@ from tasks.ledger.client import AsyncLedger, Ledger
 from tests.integration.guarded.certificates import Authority
 from worker_config.celery_app import bell_queue
 
+ATTEMPTS = 5
 BELLS = bell_queue("m")
 
 Ask = Callable[[str], Any]
@@ -73,9 +74,12 @@ def _has_port_for_cluster(server: RedisServer) -> bool:
 
 
 async def why(ask: Ask, url: str, kind: type[RedisUnavailable] = RedisUnavailable) -> str:
-    """What is said of this Redis, in which nobody must find a password."""
-    with pytest.raises(RedisUnavailable) as raised:
-        await ask(url)
+    """What is said of this Redis, in which nobody must find a password. One of a busy machine may be asked again."""
+    for _ in range(ATTEMPTS):
+        with pytest.raises(RedisUnavailable) as raised:
+            await ask(url)
+        if "in time" not in raised.value.detail:
+            break
     assert type(raised.value) is kind, raised.value
     assert "secret" not in raised.value.detail
     return raised.value.detail

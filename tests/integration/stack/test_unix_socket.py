@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from stack.testing import RedisServer
-from tasks.ledger import AsyncLedger, Ledger
-from tasks.ledger.operations import check_schema
+from tasks.ledger.client import AsyncLedger, Ledger
+from tasks.ledger.read import check_schema
 from worker_config.celery_app import DRAIN_TASK, bell_queue, make_celery
 from worker_config.settings import Settings
 

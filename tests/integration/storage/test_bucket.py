@@ -10,7 +10,7 @@ from stack.testing import Roles
 from tasks.documents.sinks.parquet.dataset_cleanup import sweep_datasets
 from tasks.documents.sinks.parquet.parquet_sink import Dataset, ParquetSink
 from tasks.documents.storage_command import unknown_objects
-from tasks.ledger import Ledger
+from tasks.ledger.client import Ledger
 from tasks.records.datasets import datasets_of, delete_dataset, present
 from tasks.records.storage_identity import open_proved
 from tasks.search.nearest_chunks import nearest_chunks

@@ -3,7 +3,7 @@
 import pytest
 import redis
 
-from tasks.ledger import Ledger
+from tasks.ledger.client import Ledger
 from tests.ledger_client import LedgerClient
 
 

@@ -8,7 +8,7 @@ import httpx
 import redis
 
 from stack.testing import PATIENCE_S, Roles, wait_until
-from tasks.ledger import Lane, State
+from tasks.ledger.task import Lane, State
 from tests.ledger_client import LedgerClient
 from worker_config.celery_app import bell_queue
 
@@ -28,7 +28,7 @@ async def _post_all(base_url: str, path: str, bodies: list[dict[str, object]]) -
 def test_a_burst_of_single_texts_becomes_a_few_forward_passes(roles: Roles, client: LedgerClient) -> None:
     api, worker = roles.api(), roles.worker(fake_tokens_per_s=6000)
     api.wait_ready()
-    before = client.counter("forward_passes")
+    before = client.told("forward_passes")
     child = worker.child_pid
     os.kill(child, signal.SIGSTOP)  # busy, for as long as the burst takes on whatever machine this is
     try:
@@ -38,27 +38,26 @@ def test_a_burst_of_single_texts_becomes_a_few_forward_passes(roles: Roles, clie
     assert {answer.status_code for answer in answers} == {202}
     for answer in answers:
         client.completed(answer.json()["id"])
-    assert client.counter("forward_passes") - before <= MAX_PASSES
+    assert client.told("forward_passes") - before <= MAX_PASSES
 
 
 def test_equal_texts_of_a_claim_are_encoded_once(roles: Roles, client: LedgerClient) -> None:
     worker = roles.worker(streams=1)  # several take a share each
-    child = worker.child_pid
+    child, tokens = worker.child_pid, client.told("padded_tokens")
     os.kill(child, signal.SIGSTOP)
     try:
-        tokens = client.counter("padded_tokens")
         ids = [client.submit(["the very same text"]) for _ in range(50)]
     finally:
         os.kill(child, signal.SIGCONT)
     vectors = [client.completed(task_id).vectors for task_id in ids]
     assert all((vector == vectors[0]).all() for vector in vectors)
-    assert client.counter("padded_tokens") - tokens == len(["[CLS]", "the", "very", "same", "text", "[SEP]"])
+    assert client.told("padded_tokens") - tokens == len(["[CLS]", "the", "very", "same", "text", "[SEP]"])
 
 
 def test_equal_texts_do_not_make_a_worker_look_fast(roles: Roles, client: LedgerClient) -> None:
-    roles.worker(fake_tokens_per_s=20_000, heartbeat_s=0.1)
+    roles.worker(fake_tokens_per_s=20_000)
     for _ in range(3):
-        client.completed(client.submit(["one and the same " * 20] * 2000, unit_items=2000, unit_cost=10**9))
+        client.completed(client.submit(["one and the same " * 20] * 2000, piece_items=2000, piece_cost=10**9))
     (worker,) = client.overview().workers
     beaten = worker.items
     wait_until(lambda: client.overview().workers[0].items >= beaten, message="a beat after the work")
@@ -67,29 +66,16 @@ def test_equal_texts_do_not_make_a_worker_look_fast(roles: Roles, client: Ledger
 
 def test_a_trickle_pays_the_bell_once_not_per_query(roles: Roles, client: LedgerClient) -> None:
     queries = 20
-    # One long slice, so that the number of slices is not the machine's speed.
-    api, _ = roles.api(), roles.worker(slice_s=30, lease_s=60)
+    api, _ = roles.api(), roles.worker()
     api.wait_ready()
     before = client.counter("rings")
     with api.client() as http:
         for n in range(queries):
             http.post("/v1/embeddings", json={"input": _text(n), "model": client.model}).raise_for_status()
+        sent = _sample(http.get("/metrics").text, "embedq_bells_total")
     # One wakes the idle worker; a watchdog may ring for a query it happens to see between submit and claim.
     assert client.counter("rings") - before <= 3
-
-
-def test_a_trickle_over_many_slices_is_woken_by_the_worker_itself(roles: Roles, client: LedgerClient) -> None:
-    api, _ = roles.api(), roles.worker(slice_s=0.2)
-    api.wait_ready()
-    before = client.counter("claims")
-    rings_before = client.counter("rings")
-    with api.client() as http:
-        # Until the trickle has outlived several slices; each slice that worked rings once more for the next.
-        while client.counter("rings") - rings_before < 6:
-            http.post("/v1/embeddings", json={"input": _text(client.counter("claims"))}).raise_for_status()
-        sent = _sample(http.get("/metrics").text, "embedq_bells_total")
-    queries = client.counter("claims") - before
-    assert queries > sent, f"{queries} queries, {sent} bells from the web tier"
+    assert sent <= 3
 
 
 def _sample(metrics: str, name: str) -> float:
@@ -100,7 +86,7 @@ def test_bulk_work_lets_an_online_query_through_between_two_micro_batches(roles:
     roles.worker(fake_tokens_per_s=4000)
     passage = "word " * 100
     # One unit, so one claim and one commit: whatever is served before that commit was served in between.
-    bulk = client.submit([f"{n} {passage}" for n in range(100)], lane=Lane.BULK, unit_items=100, unit_cost=10**9)
+    bulk = client.submit([f"{n} {passage}" for n in range(100)], lane=Lane.BULK, piece_items=100, piece_cost=10**9)
     wait_until(lambda: client.task(bulk).state is State.IN_PROGRESS, message="the bulk claim")
     client.completed(client.submit(["an online query"]))
     assert client.task(bulk).completed == 0
@@ -109,9 +95,9 @@ def test_bulk_work_lets_an_online_query_through_between_two_micro_batches(roles:
 
 def test_a_list_lets_a_query_through_between_two_micro_batches(roles: Roles, client: LedgerClient) -> None:
     roles.worker(fake_tokens_per_s=4000, streams=1)
-    list_of_passages = client.submit([f"{n} " + "word " * 100 for n in range(100)], unit_items=100, unit_cost=10**9)
+    list_of_passages = client.submit([f"{n} " + "word " * 100 for n in range(100)], piece_items=100, piece_cost=10**9)
     wait_until(lambda: client.task(list_of_passages).state is State.IN_PROGRESS, message="the claim of the list")
-    other_list = client.submit([f"{n} " + "word " * 200 for n in range(8)], unit_items=8)
+    other_list = client.submit([f"{n} " + "word " * 200 for n in range(8)], piece_items=8)
     client.completed(client.submit(["a query"]))
     assert client.task(list_of_passages).completed == 0
     assert client.task(other_list).state is State.QUEUED, "it waits for the end of the other one"
@@ -127,7 +113,7 @@ def test_a_query_passes_a_list_that_passes_bulk_work(roles: Roles, client: Ledge
 
     def submitted(name: str, lane: Lane) -> str:
         texts = [f"{name} {n} " + "word " * 100 for n in range(60)]
-        task = client.submit(texts, lane=lane, unit_items=60, unit_cost=10**9)
+        task = client.submit(texts, lane=lane, piece_items=60, piece_cost=10**9)
         wait_until(lambda: client.task(task).state is State.IN_PROGRESS, message=f"the claim of {name}")
         return task
 
@@ -141,27 +127,26 @@ def test_a_query_passes_a_list_that_passes_bulk_work(roles: Roles, client: Ledge
 
 
 def test_lists_are_sorted_together(roles: Roles, client: LedgerClient) -> None:
-    """Short and long texts by turns, in eight units of two: each of these alone would be two passes."""
-    worker = roles.worker(fake_tokens_per_s=400, streams=1, unit_s=1)
+    """Short and long texts by turns, in eight pieces of two: each of these alone would be two passes."""
+    worker = roles.worker(fake_tokens_per_s=2000, streams=1)
     words = [20, 100] * 8
-    child = worker.child_pid
+    child, before = worker.child_pid, client.told("forward_passes")
     os.kill(child, signal.SIGSTOP)
     try:
-        before = client.counter("forward_passes")
-        task = client.submit([f"{n} " + "word " * count for n, count in enumerate(words)], unit_items=2)
+        task = client.submit([f"{n} " + "word " * count for n, count in enumerate(words)], piece_items=2)
     finally:
         os.kill(child, signal.SIGCONT)
     client.completed(task)
-    assert client.counter("forward_passes") - before <= 4
+    assert client.told("forward_passes") - before <= 4
 
 
 def test_passes_of_bulk_work_are_fuller_while_nobody_asks(roles: Roles, client: LedgerClient) -> None:
     roles.worker(fake_tokens_per_s=6400)
 
     def passes_of_bulk() -> int:
-        before = client.counter("forward_passes")
-        client.completed(client.submit([f"{n} " + "word " * 48 for n in range(200)], lane=Lane.BULK, unit_items=200))
-        return client.counter("forward_passes") - before
+        before = client.told("forward_passes")
+        client.completed(client.submit([f"{n} " + "word " * 48 for n in range(200)], lane=Lane.BULK, piece_items=200))
+        return client.told("forward_passes") - before
 
     quiet = passes_of_bulk()
     client.completed(client.submit([f"of a list {n} " + "word " * 48 for n in range(40)]))
@@ -171,7 +156,7 @@ def test_passes_of_bulk_work_are_fuller_while_nobody_asks(roles: Roles, client: 
 
 
 def test_several_workers_share_the_work(roles: Roles, client: LedgerClient) -> None:
-    workers = [roles.worker(fake_tokens_per_s=20_000, heartbeat_s=0.2, lease_s=10) for _ in range(2)]
+    workers = [roles.worker(fake_tokens_per_s=20_000, lease_s=10) for _ in range(2)]
     task = client.submit([f"{n} " + "word " * 50 for n in range(2000)], lane=Lane.BULK)
     client.completed(task)
 
@@ -192,12 +177,10 @@ def test_first_requests_load_the_model_once(roles: Roles, client: LedgerClient) 
     assert client.counter("model_loads") == 1
 
 
-def test_slices_of_several_streams_do_not_make_messages_pile_up(
+def test_messages_do_not_pile_up_for_several_streams(
     roles: Roles, client: LedgerClient, redis_client: redis.Redis
 ) -> None:
-    roles.worker(streams=4, slice_s=0.1, fake_tokens_per_s=20_000, unit_s=0.05)
-    before = client.counter("rings")
-    task = client.submit([f"{n} " + "word " * 50 for n in range(2000)], lane=Lane.BULK)
-    client.completed(task)
-    assert client.counter("rings") - before > 4, "too few slices to tell"
+    roles.worker(streams=4, fake_tokens_per_s=20_000)
+    for number in range(3):
+        client.completed(client.submit([f"{number} {n} " + "word " * 50 for n in range(700)], lane=Lane.BULK))
     assert redis_client.llen(bell_queue(client.model)) <= 1

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from stack.testing import CHECKOUT, PATIENCE_S, RedisServer, Roles, WorkerProcess, free_port, wait_until
-from tasks.ledger import Lane, Ledger, State, operations
-from tasks.ledger.operations import ClaimRequest
+from tasks.ledger.claim import ClaimRequest, claim
+from tasks.ledger.client import Ledger
+from tasks.ledger.task import Lane, State
 from tests.ledger_client import LedgerClient
 from worker_config.bell import send_bell
 from worker_config.celery_app import bell_queue, make_celery
@@ -31,7 +32,7 @@ def _is_pending(pid: int, number: int) -> bool:
 
 def test_a_warm_stop_gives_back_what_is_claimed(roles: Roles, client: LedgerClient) -> None:
     worker = roles.worker(fake_tokens_per_s=2000)
-    task = client.submit([f"{n} " + "word " * 50 for n in range(500)], unit_items=500, unit_cost=10**9)
+    task = client.submit([f"{n} " + "word " * 50 for n in range(500)], piece_items=500, piece_cost=10**9)
     wait_until(lambda: client.task(task).state is State.IN_PROGRESS, message="the claim")
     assert worker.stop() == 0
     overview = client.overview()
@@ -39,14 +40,14 @@ def test_a_warm_stop_gives_back_what_is_claimed(roles: Roles, client: LedgerClie
     assert overview.workers == ()
     assert client.task(task).completed == 0
     request = ClaimRequest("w", "w/1", 10**9, 10, 10_000, stamp=client.stamp)
-    again = client.ledger.run(operations.claim(client.model, request))
-    # The attempt was refunded: the unit is whole and no suspect.
-    assert [(unit.items, unit.attempts) for unit in again.units] == [(500, 1)]
+    again = client.ledger.run(claim(client.model, request))
+    # Nobody has died: the piece is whole.
+    assert [(piece.items, piece.deaths) for piece in again.pieces] == [(500, 0)]
 
 
 def test_what_a_killed_worker_held_is_taken_over_by_the_one_in_its_place(roles: Roles, client: LedgerClient) -> None:
     worker = roles.worker(lease_s=600, fake_tokens_per_s=2000)
-    task = client.submit([f"{n} " + "word " * 50 for n in range(40)], unit_items=40, unit_cost=10**9)
+    task = client.submit([f"{n} " + "word " * 50 for n in range(40)], piece_items=40, piece_cost=10**9)
     wait_until(lambda: client.overview().leases == 1, message="the claim")
     worker.kill()
     worker.start()
@@ -72,7 +73,7 @@ def test_a_killed_child_is_not_ready(roles: Roles) -> None:
 
 def test_the_parent_touches_its_file_during_a_long_slice(roles: Roles, client: LedgerClient) -> None:
     worker = roles.worker(fake_tokens_per_s=2000)
-    task = client.submit([f"{n} " + "word " * 250 for n in range(40)], lane=Lane.BULK, unit_items=40, unit_cost=10**9)
+    task = client.submit([f"{n} " + "word " * 250 for n in range(40)], lane=Lane.BULK, piece_items=40, piece_cost=10**9)
     wait_until(lambda: client.task(task).state is State.IN_PROGRESS, message="the claim")
     (worker.run_dir / "alive").unlink()
     wait_until((worker.run_dir / "alive").exists, message="a touched file while the child is busy")
@@ -106,7 +107,7 @@ def test_data_of_another_version_stops_the_worker(roles: Roles, client: LedgerCl
 
 def test_two_interrupts_in_a_row_still_stop_in_order(roles: Roles, client: LedgerClient) -> None:
     worker = roles.worker(fake_tokens_per_s=2000)
-    task = client.submit([f"{n} " + "word " * 50 for n in range(500)], unit_items=500, unit_cost=10**9)
+    task = client.submit([f"{n} " + "word " * 50 for n in range(500)], piece_items=500, piece_cost=10**9)
     wait_until(lambda: client.task(task).state is State.IN_PROGRESS, message="the claim")
     worker.send(signal.SIGINT)
     wait_until(lambda: not _is_pending(worker.pid, signal.SIGINT), message="the delivery of the first")
@@ -127,7 +128,7 @@ def test_signals_on_top_of_one_another_still_stop_in_order(roles: Roles) -> None
 
 
 def test_a_stop_leaves_the_result_of_a_bell_unread(roles: Roles, client: LedgerClient) -> None:
-    worker = roles.worker(slice_s=0.1)
+    worker = roles.worker()
     child, bells = worker.child_pid, bell_queue(client.model)
     os.kill(child, signal.SIGSTOP)
     task = client.submit(["text"])
@@ -198,7 +199,7 @@ def test_two_workers_do_not_share_a_run_folder(roles: Roles) -> None:
 
 
 def test_a_run_folder_that_a_cleaner_has_removed_is_made_again(roles: Roles, client: LedgerClient) -> None:
-    first = roles.worker(heartbeat_s=0.2)
+    first = roles.worker()
     child = first.child_pid
     shutil.rmtree(first.run_dir, ignore_errors=True)  # it may write meanwhile
     wait_until(lambda: (_probe(first, "ready"), _probe(first, "live")) == (0, 0), message="both probes are well again")

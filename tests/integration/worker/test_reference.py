@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from stack.testing import PATIENCE_S, Roles, WorkerProcess, wait_until
-from tasks.ledger import operations
+from tasks.ledger.overview import overview
+from tasks.ledger.read import reference
 from tests.ledger_client import LedgerClient
 from worker_config.settings import CONFIGURATION_EXIT_CODE
 
@@ -16,7 +17,7 @@ DIMENSION = 384
 @pytest.fixture
 def client(client: LedgerClient, worker: WorkerProcess) -> LedgerClient:
     """Of the model that the worker serves."""
-    (served,) = client.ledger.run(operations.overview())
+    (served,) = client.ledger.run(overview())
     assert worker.running
     return LedgerClient(client.ledger, served)
 
@@ -27,13 +28,13 @@ def worker(roles: Roles) -> WorkerProcess:
 
 
 def revision_of(client: LedgerClient) -> str:
-    entry = client.overview().entry
+    entry = client.overview().model
     assert entry is not None
     return entry.revision
 
 
 def stored(client: LedgerClient) -> np.ndarray:
-    found = client.ledger.run(operations.reference(revision_of(client), b""))
+    found = client.ledger.run(reference(revision_of(client), b""))
     return np.frombuffer(found, dtype="<f4").reshape(8, DIMENSION)
 
 

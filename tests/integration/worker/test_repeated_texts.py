@@ -5,7 +5,7 @@ import pytest
 
 from stack.testing import Roles
 from tasks.item import Options
-from tasks.ledger import Lane, State
+from tasks.ledger.task import Lane, State
 from tests.ledger_client import LedgerClient
 
 TEXT = "a query that is asked again and again"

@@ -41,7 +41,7 @@ def answers(api: ApiProcess, status: str = r"\d+") -> int:
 
 def test_clients_that_time_out_and_retry_twice_cost_one_round_of_work(roles: Roles, client: LedgerClient) -> None:
     # A lease that outlasts the test: the worker is stopped in the middle, and a lost claim is done again by right.
-    worker = roles.worker(fake_tokens_per_s=6000, lease_s=120, heartbeat_s=1)
+    worker = roles.worker(fake_tokens_per_s=6000, lease_s=120)
     api = roles.api()
     api.wait_ready()
     child = worker.child_pid

@@ -5,12 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 from stack.testing import Roles, wait_until
-from tasks.item import Options
-from tasks.ledger import Lane, State, operations
-from tasks.ledger.operations import ClaimRequest, read_committed
+from tasks.item import Options, Vector
+from tasks.ledger.cancel import cancel
+from tasks.ledger.read import read_result
+from tasks.ledger.task import Lane, State
 from tasks.storage.storage import Storage
 from tasks.storage.vector_part import PartReference
 from tests.integration.worker.batch_rows import BATCH, inline, outcomes, submit_rows
@@ -22,97 +24,90 @@ def storage(tmp_path: Path) -> Storage:
     return Storage.open(str(tmp_path / ".embedq" / "storage"))
 
 
+def vector_of(row: Vector) -> npt.NDArray[np.float32]:
+    assert row.vector is not None, row.error
+    return row.vector
+
+
 def test_rows_get_the_vectors_of_their_texts(roles: Roles, client: LedgerClient, storage: Storage) -> None:
-    bodies: list[dict[str, Any]] = [
-        {"input": "one text"},
-        {"input": ["two", "texts"]},
-        {"input": "short", "dimensions": 8},
-        {"input": "raw", "normalize": False, "dimensions": None, "truncate": "END", "input_type": 3},
-        {"input": "asked", "input_type": "query"},
-        {"input": "asked", "prompt_name": "query"},
-        {"input": "word " * 400},
-        {"input": "cut", "output_dimension": 8, "normalized": False},
+    texts: list[str | tuple[str, dict[str, Any]]] = [
+        "one text",
+        ("short", {"dimensions": 8}),
+        ("raw", {"normalize": False}),
+        ("asked", {"input_type": "query"}),
+        ("asked", {"prompt_name": "query", "input_type": "document"}),
+        "word " * 400,
     ]
     beside = client.submit(["beside them"], lane=Lane.BULK)
-    task_id = submit_rows(client, storage, bodies)
+    task_id = submit_rows(client, storage, texts)
     roles.worker()
     assert client.ended(task_id).state is State.COMPLETED
     rows = outcomes(client, storage, task_id)
     expected = [
         inline(client, ["one text"]),
-        inline(client, ["two", "texts"]),
         inline(client, ["short"], Options(dimensions=8)),
         inline(client, ["raw"], Options(normalize=False)),
         inline(client, ["asked"], Options(prompt_name="query")),
         inline(client, ["asked"], Options(prompt_name="query")),
         inline(client, ["word " * 400]),
-        inline(client, ["cut"], Options(dimensions=8, normalize=False)),
     ]
-    assert sorted(rows) == list(range(len(bodies)))
+    assert sorted(rows) == list(range(len(texts)))
     for number, vectors in enumerate(expected):
-        assert np.array_equal(rows[number].vectors, vectors)
-        assert rows[number].error is None
-    assert rows[6].truncated == (0,)
+        assert np.array_equal(vector_of(rows[number]), vectors[0])
+    assert [number for number, row in rows.items() if row.truncated] == [5]
     assert client.task(task_id).prompt_tokens == sum(row.tokens for row in rows.values())
     client.completed(beside)
 
 
 def test_a_claim_of_many_megabytes_is_done_in_portions(roles: Roles, client: LedgerClient, storage: Storage) -> None:
     texts = [f"number {n} " + "word " * 450_000 for n in range(12)]
-    task_id = submit_rows(client, storage, [{"input": text} for text in texts])
+    task_id = submit_rows(client, storage, texts)
     roles.worker(streams=1)  # several take a share each
     assert client.ended(task_id).state is State.COMPLETED
-    assert client.counter("claims") == 1
-    committed = client.ledger.run(read_committed(task_id))
+    assert client.told("claims") == 1
+    committed = client.ledger.run(read_result(task_id))
     assert committed is not None
-    assert len({PartReference.from_json(unit.data).part for unit in committed.units}) == 3
+    assert len({PartReference.from_json(piece.data).part for piece in committed.pieces}) == 3
     rows = outcomes(client, storage, task_id)
     for number, vectors in enumerate(inline(client, [text[:5_000] for text in texts])):
-        assert np.array_equal(rows[number].vectors[0], vectors)
+        assert np.array_equal(vector_of(rows[number]), vectors)
 
 
-def test_a_row_fails_as_the_call_would_and_alone(roles: Roles, client: LedgerClient, storage: Storage) -> None:
-    bodies: list[dict[str, Any]] = [
-        {"input": "good"},
-        {"input": ["good", "word " * 400], "truncate": "NONE"},
-        {"input": ["!!fail!!"]},
-        {"input": "good", "dimensions": 5000},
-        {"input": 7},
-        {"input": "good"},
+def test_a_row_fails_alone(roles: Roles, client: LedgerClient, storage: Storage) -> None:
+    texts: list[str | tuple[str, dict[str, Any]]] = [
+        "good",
+        ("word " * 400, {"truncate": False}),
+        "!!fail!!",
+        ("good", {"dimensions": 5000}),
+        ("good", {"no such option": 1}),
+        "good",
     ]
-    task_id = submit_rows(client, storage, bodies)
+    task_id = submit_rows(client, storage, texts)
     roles.worker()
     task = client.ended(task_id)
     assert (task.state, task.completed, task.failed) == (State.COMPLETED, 2, 4)
-    rows = outcomes(client, storage, task_id)
-    seen = {n: (row.error.code, row.error.status, row.error.param) for n, row in rows.items() if row.error}
-    assert seen == {
-        1: ("input_too_long", 400, "input[1]"),
-        2: ("encoding_failed", 422, "input[0]"),
-        3: ("invalid_dimensions", 400, "input[0]"),
-        4: ("invalid_request", 400, None),
-    }
+    seen = {n: row.error.code for n, row in outcomes(client, storage, task_id).items() if row.error}
+    assert seen == {1: "input_too_long", 2: "encoding_failed", 3: "invalid_dimensions", 4: "invalid_request"}
 
 
 def test_a_row_that_kills_its_worker_fails_alone(roles: Roles, client: LedgerClient, storage: Storage) -> None:
-    bodies = [{"input": f"text {n}"} for n in range(6)]
-    bodies[2] = {"input": "!!kill!!"}
-    task_id = submit_rows(client, storage, bodies, unit_rows=6)
-    roles.worker(start=False, lease_s=2, heartbeat_s=0.3).launch()
+    texts = [f"text {n}" for n in range(6)]
+    texts[2] = "!!kill!!"
+    task_id = submit_rows(client, storage, texts, unit_rows=6)
+    roles.worker(start=False, lease_s=2).launch()
     task = client.ended(task_id)
     assert (task.state, task.completed, task.failed) == (State.COMPLETED, 5, 1)
-    committed = client.ledger.run(read_committed(task_id))
+    committed = client.ledger.run(read_result(task_id))
     assert committed is not None
-    assert {index: error.code for index, error in committed.errors.items()} == {2: "worker_lost"}
+    assert {index: error.code for index, error in committed.stored_errors.items()} == {2: "worker_lost"}
     rows = outcomes(client, storage, task_id)
-    expected = inline(client, [str(body["input"]) for body in bodies if body["input"] != "!!kill!!"])
-    assert np.array_equal(np.concatenate([rows[n].vectors for n in sorted(rows)]), expected)
+    expected = inline(client, [text for text in texts if text != "!!kill!!"])
+    assert np.array_equal(np.stack([vector_of(rows[n]) for n in sorted(rows)]), expected)
 
 
 def test_every_row_is_committed_once_across_kills(roles: Roles, client: LedgerClient, storage: Storage) -> None:
-    bodies = [{"input": f"text {n} " + "word " * 30} for n in range(120)]
-    task_id = submit_rows(client, storage, bodies)
-    worker = roles.worker(fake_tokens_per_s=2000, lease_s=2, heartbeat_s=0.3, slice_s=0.5)
+    task_id = submit_rows(client, storage, [f"text {n} " + "word " * 30 for n in range(120)])
+    worker = roles.worker(fake_tokens_per_s=2000, lease_s=2)
     for rows_done in (4, 40):
         wait_until(partial(_has_done, client, task_id, rows_done), message="some rows")
         assert not client.task(task_id).state.terminal
@@ -130,7 +125,7 @@ def test_a_storage_that_is_away_costs_nothing_but_time(
     roles: Roles, client: LedgerClient, storage: Storage, tmp_path: Path
 ) -> None:
     folder, elsewhere = tmp_path / ".embedq" / "storage", tmp_path / "unmounted"
-    task_id = submit_rows(client, storage, [{"input": f"text {n}"} for n in range(8)])
+    task_id = submit_rows(client, storage, [f"text {n}" for n in range(8)])
     folder.rename(elsewhere)
     folder.write_bytes(b"")  # neither there nor to be made again
     roles.worker()
@@ -145,30 +140,13 @@ def test_a_storage_that_is_away_costs_nothing_but_time(
     assert client.counter("lost_leases") == 0
 
 
-def test_a_suspect_of_many_texts_lets_others_go_first(roles: Roles, client: LedgerClient, storage: Storage) -> None:
-    texts = [f"{n} " + "word " * 46 for n in range(300)]
-    huge = submit_rows(client, storage, [{"input": texts}], unit_rows=1)
-    request = ClaimRequest("dead/0", "dead/0/1", budget=10**9, max_units=1, lease_ms=60_000)
-    client.ledger.run(operations.claim(client.model, request))
-    client.ledger.run(operations.abandon(client.model, "dead"))
-    roles.worker(fake_tokens_per_s=4000)
-    wait_until(lambda: client.overview().leases > 0, message="the suspect's claim")
-    answered = 0
-    while not client.task(huge).state.terminal:
-        client.completed(client.submit([f"query {answered}"]))
-        answered += 1
-    assert answered >= 3, "queries waited for the whole line"
-    assert np.array_equal(outcomes(client, storage, huge)[0].vectors, inline(client, texts))
-    assert client.counter("lost_leases") == 1, "the first worker's"
-
-
 def test_a_part_that_cannot_be_written_waits(
     roles: Roles, client: LedgerClient, storage: Storage, tmp_path: Path
 ) -> None:
-    task_id = submit_rows(client, storage, [{"input": f"text {n}"} for n in range(8)])
+    task_id = submit_rows(client, storage, [f"text {n}" for n in range(8)])
     in_the_way = tmp_path / ".embedq" / "storage" / BATCH / "parts"
     in_the_way.write_bytes(b"")
-    roles.worker(heartbeat_s=0.3)
+    roles.worker()
     wait_until(lambda: client.overview().storage_outage, message="a worker says that it is away")
     client.completed(client.submit(["bulk"], lane=Lane.BULK))
     assert client.task(task_id).completed == 0
@@ -181,10 +159,10 @@ def test_a_part_that_cannot_be_written_waits(
 def test_a_part_that_cannot_be_written_is_not_encoded_again_and_again(
     roles: Roles, client: LedgerClient, storage: Storage, tmp_path: Path
 ) -> None:
-    task_id = submit_rows(client, storage, [{"input": f"text {n}"} for n in range(8)])
+    task_id = submit_rows(client, storage, [f"text {n}" for n in range(8)])
     in_the_way = tmp_path / ".embedq" / "storage" / BATCH / "parts"
     in_the_way.write_bytes(b"")
-    worker = roles.worker(streams=1, heartbeat_s=0.1)
+    worker = roles.worker(streams=1)
     wait_until(lambda: client.overview().storage_outage, message="a worker says that it is away")
     for n in range(3):  # each waits for the pause behind another try
         client.completed(client.submit([f"bulk {n}"], lane=Lane.BULK))
@@ -201,7 +179,7 @@ def _encoded(client: LedgerClient) -> int:
 
 
 def test_rows_that_were_deleted_fail(roles: Roles, client: LedgerClient, storage: Storage) -> None:
-    task_id = submit_rows(client, storage, [{"input": "a text"}])
+    task_id = submit_rows(client, storage, ["a text"])
     storage.delete("files/file-1")
     roles.worker()
     assert client.ended(task_id).failed == 1
@@ -211,11 +189,10 @@ def test_rows_that_were_deleted_fail(roles: Roles, client: LedgerClient, storage
 
 
 def test_a_part_that_comes_too_late_is_removed(roles: Roles, client: LedgerClient, storage: Storage) -> None:
-    bodies = [{"input": "word " * 200} for _ in range(4)]
-    task_id = submit_rows(client, storage, bodies)
+    task_id = submit_rows(client, storage, ["word " * 200] * 4)
     roles.worker(fake_tokens_per_s=600, streams=1)
     wait_until(lambda: client.task(task_id).state is State.IN_PROGRESS, message="the claim")
-    assert client.ledger.run(operations.cancel(client.model, task_id)) == "cancelled"
-    wait_until(lambda: client.counter("stale_units"), message="the stale commit")
+    assert client.ledger.run(cancel(client.model, task_id)) == "cancelled"
+    wait_until(lambda: client.told("stale_units"), message="the stale commit")
     wait_until(lambda: list(storage.stored(f"{BATCH}/parts")) == [], message="the end of the part")
     assert outcomes(client, storage, task_id) == {}

@@ -3,23 +3,23 @@
 from typing import Any
 
 from stack.testing import Roles, wait_until
-from tasks.embedding.speed import CPU_TOKENS
-from tasks.ledger import Lane, operations
-from tasks.ledger.operations import ClaimRequest
+from tasks.ledger.claim import ClaimRequest, claim
+from tasks.ledger.task import Lane
+from tasks.worker.claim_size import CPU_TOKENS
 from tests.ledger_client import LedgerClient
 
 PASS_S = 1.0
 
 
 def test_a_lease_outlasts_the_slowest_pass(roles: Roles, client: LedgerClient) -> None:
-    settings: dict[str, Any] = {"lease_s": PASS_S / 4, "heartbeat_s": PASS_S / 10}
+    settings: dict[str, Any] = {"lease_s": PASS_S / 4}
     roles.worker(fake_tokens_per_s=CPU_TOKENS / PASS_S, fake_max_tokens=CPU_TOKENS, **settings)
     task = client.submit([f"{n} " + "word " * CPU_TOKENS for n in range(2)], lane=Lane.BULK)
 
     def another_worker_finds_something() -> bool:
         asked = ClaimRequest("other", "other/1", 10**9, 10, 10_000, stamp=client.stamp)
-        claim = client.ledger.run(operations.claim(client.model, asked))
-        assert not claim.units, "the lease of a pass ran out while it moved"
+        taken = client.ledger.run(claim(client.model, asked))
+        assert not taken.pieces, "the lease of a pass ran out while it moved"
         return client.task(task).state.terminal
 
     wait_until(lambda: client.overview().leases > 0, message="the claim")

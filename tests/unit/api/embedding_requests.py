@@ -7,13 +7,16 @@ import orjson
 from api.schemas.embeddings import TaskBody
 from api.served_models import ServedModels
 from api.submit import NewTasks
-from tasks.ledger import Lane, ModelEntry, ModelOverview, NewTask, WorkerEntry
+from tasks.ledger.heartbeat import Worker
+from tasks.ledger.overview import Queue
+from tasks.ledger.task import Lane, NewTask
+from tasks.model import Model
 from tasks.records.api_keys import ALL_SCOPES, Key
 from tasks.wire.embeddings_body import EmbeddingsBody
 from worker_config.settings import load_settings
 
 MODEL = "test/model"
-ENTRY = ModelEntry(
+ENTRY = Model(
     id=MODEL,
     model=MODEL,
     revision="r",
@@ -26,7 +29,7 @@ ENTRY = ModelEntry(
     created_at=0,
     query_prompt="query",
 )
-WORKER = WorkerEntry(
+WORKER = Worker(
     id="w",
     pid=1,
     host="h",
@@ -40,33 +43,19 @@ WORKER = WorkerEntry(
 )
 
 
-def overview(
-    *,
-    workers: int = 2,
-    rate: float | None = 4000,
-    online: int = 0,
-    tasks: int = 1,
-    others: dict[str, int] | None = None,
-) -> ModelOverview:
-    """`online`: what "me" has queued in the online lane, in so many `tasks`."""
-    owners = {"me": online} | (others or {})
-    return ModelOverview(
-        queue=MODEL,
-        entry=ENTRY,
-        workers=(WORKER,) * workers,
+def overview(*, workers: int = 2, rate: float | None = 4000, online: int = 0, owners: int = 1) -> Queue:
+    """`online`: what waits in the online lane, of so many `owners`."""
+    return Queue(
+        MODEL,
+        ENTRY,
+        (WORKER,) * workers,
         rate=rate,
-        backlog_cost={Lane.ONLINE: sum(owners.values()), Lane.BULK: 0},
-        backlog_tasks={Lane.ONLINE: 0, Lane.BULK: 0},
-        backlog_bytes=0,
-        leases=0,
-        counters={},
-        memory_percent=0,
-        owner_cost={Lane.ONLINE: {owner: cost for owner, cost in owners.items() if cost}, Lane.BULK: {}},
-        owner_tasks={Lane.ONLINE: {"me": tasks}, Lane.BULK: {}},
+        backlog_cost={Lane.ONLINE: online, Lane.BULK: 0},
+        owners={Lane.ONLINE: owners if online else 0, Lane.BULK: 0},
     )
 
 
-def served(seen: ModelOverview | None = None, **settings: Any) -> ServedModels:
+def served(seen: Queue | None = None, **settings: Any) -> ServedModels:
     """What is served, once a worker has been `seen`; None: none has been."""
     loaded = load_settings(served_name=MODEL, **settings)
     models = ServedModels(loaded, several=lambda: len(loaded.api_keys) > 1)
@@ -75,7 +64,7 @@ def served(seen: ModelOverview | None = None, **settings: Any) -> ServedModels:
     return models
 
 
-def new_tasks(seen: ModelOverview | None = None, **settings: Any) -> NewTasks:
+def new_tasks(seen: Queue | None = None, **settings: Any) -> NewTasks:
     """What makes tasks, likewise."""
     return NewTasks(load_settings(served_name=MODEL, **settings), served(seen, **settings))
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from tasks.item import Options, TextError
-from tasks.ledger import Lane, Result, State, Task
+from tasks.ledger.task import Lane, Result, State, StoredPiece, Task
 
 
 def a_task(state: State = State.COMPLETED, total: int = 3) -> Task:
@@ -28,8 +28,8 @@ def a_task(state: State = State.COMPLETED, total: int = 3) -> Task:
 
 
 def a_result(total: int = 3, *, failed: int | None = None) -> Result:
-    vectors = np.arange(total * 2, dtype=np.float32).reshape(total, 2) / np.float32(3)
+    vectors = np.arange(total * 2, dtype="<f4").reshape(total, 2) / np.float32(3)
     failures = {} if failed is None else {failed: TextError("encoding_failed", "no")}
     if failed is not None:
         vectors[failed] = np.nan
-    return Result(task=a_task(total=total), vectors=vectors, errors=failures, truncated=frozenset({0}))
+    return Result(a_task(total=total), [StoredPiece(0, total, vectors.tobytes())], failures, frozenset({0}))

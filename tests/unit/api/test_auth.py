@@ -9,7 +9,8 @@ from starlette.datastructures import Headers
 
 from api.auth import Keys, require_scope
 from tasks.errors import Forbidden, RedisUnavailable, Unauthenticated
-from tasks.ledger import ANONYMOUS, AsyncLedger
+from tasks.ledger.client import AsyncLedger
+from tasks.ledger.redis_keys import ANONYMOUS
 from tasks.records.api_keys import (
     ALL_SCOPES,
     Key,

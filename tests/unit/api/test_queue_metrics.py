@@ -7,17 +7,18 @@ from prometheus_client import CollectorRegistry
 from api.metrics import Metrics, queue_rows
 from api.served_models import ServedModels
 from tasks.item import DEFAULT_RATE
-from tasks.ledger import DOCUMENTS, Lane, ModelOverview
-from tasks.ledger.overview import TOOK_BOUNDS_S, Took
+from tasks.ledger.overview import TOOK_BOUNDS_S, Queue, Took
+from tasks.ledger.redis_keys import DOCUMENTS
+from tasks.ledger.task import Lane
 from tests.unit.api.embedding_requests import MODEL, overview
 from worker_config.settings import load_settings
 
 
-def registry_of(seen: ModelOverview) -> CollectorRegistry:
+def registry_of(seen: Queue) -> CollectorRegistry:
     """What is shown while the documents queue looks the same."""
     settings = load_settings(served_name=MODEL)
     models = ServedModels(settings)
-    models.update({MODEL: seen, DOCUMENTS: dataclasses.replace(seen, queue=DOCUMENTS)})
+    models.update({MODEL: seen, DOCUMENTS: dataclasses.replace(seen, name=DOCUMENTS)})
     metrics, registry = Metrics(), CollectorRegistry()
     metrics.add(lambda: queue_rows(models, settings), shared=True)
     registry.register(metrics)

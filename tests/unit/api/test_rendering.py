@@ -12,7 +12,7 @@ from api.render_vectors import embedding_list, npy_file
 from api.schemas.tasks import Task
 from tasks import errors
 from tasks.item import TextError
-from tasks.ledger import Result, State
+from tasks.ledger.task import Result, State
 from tests.unit.api.tasks_and_results import a_result, a_task
 
 
@@ -74,7 +74,7 @@ def test_npy() -> None:
 
 
 def test_npy_without_any_vector_still_has_its_shape() -> None:
-    result = Result(task=a_task(), vectors=np.empty((3, 0), "<f4"), errors={}, truncated=frozenset())
+    result = Result(a_task(), [])
 
     loaded = np.load(io.BytesIO(npy_file(result, 8)))
 

@@ -34,10 +34,10 @@ def test_a_model_is_absent_from_when_its_last_worker_was_seen_to_be_gone() -> No
 def test_a_model_is_looked_up_anew_after_each_overview() -> None:
     models = served()
     assert models.served(MODEL) == models.served(None)
-    assert models.served(None).entry is None
+    assert models.served(None).model is None
 
     models.update({MODEL: overview(workers=2, rate=100)})
-    assert (models.served(None).entry, models.served(MODEL).rate, models.served(MODEL).streams) == (ENTRY, 100, 2)
+    assert (models.served(None).model, models.served(MODEL).rate, models.served(MODEL).streams) == (ENTRY, 100, 2)
 
     models.update({MODEL: overview(workers=1, rate=50)})
     assert (models.served(MODEL).rate, models.served(MODEL).streams) == (50, 1)
@@ -52,6 +52,6 @@ def test_a_thread_that_looks_a_model_up_while_an_overview_comes_keeps_nothing_ol
             return super().get(key, default)
 
     models.update({MODEL: overview(workers=1, rate=50)})
-    models.overviews = Overtaken(models.overviews)
+    models.known = Overtaken(models.known)
     assert models.served(MODEL).rate == 50
     assert models.served(MODEL).rate == 100

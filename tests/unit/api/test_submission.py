@@ -10,7 +10,8 @@ from api.idempotency import alias_of_key
 from api.submit import NewTasks, task_of
 from tasks.errors import NotReady, RedisUnavailable, RequestError
 from tasks.item import Options
-from tasks.ledger import Alias, Lane
+from tasks.ledger.overview import Account
+from tasks.ledger.task import Alias, Lane
 from tests.raises_code import raises_code
 from tests.unit.api.embedding_requests import MODEL, new_tasks, overview, served, synchronous, task
 
@@ -36,7 +37,7 @@ def test_all_fields_reach_the_submission() -> None:
     assert stored.ttl_ms == 60_000
     assert stored.deadline_in_ms == 2500
     assert orjson.loads(stored.metadata) == {"k": "v"}
-    assert [orjson.loads(unit.payload) for unit in stored.units] == [["a", "b"]]
+    assert [orjson.loads(piece.payload) for piece in stored.pieces] == [["a", "b"]]
     assert stored.alias is None
 
 
@@ -48,16 +49,16 @@ def test_defaults() -> None:
     assert stored.metadata == b""
 
 
-def test_a_unit_is_a_quarter_second_of_one_worker() -> None:
+def test_a_piece_is_a_quarter_second_of_one_worker() -> None:
     texts = ["x" * 400] * 20  # 100 tokens each
 
     two_workers = task(new_tasks(overview(workers=2, rate=4000)), input=texts)  # 2,000 tokens/s each
     one_worker = task(new_tasks(overview(workers=1, rate=4000)), input=texts)
     fast = task(new_tasks(overview(workers=1, rate=1e9)), input=texts)
 
-    assert [unit.items for unit in two_workers.units] == [5] * 4
-    assert [unit.items for unit in one_worker.units] == [10] * 2
-    assert [unit.items for unit in fast.units] == [20]
+    assert [piece.items for piece in two_workers.pieces] == [5] * 4
+    assert [piece.items for piece in one_worker.pieces] == [10] * 2
+    assert [piece.items for piece in fast.pieces] == [20]
 
 
 def test_a_synchronous_task_lives_a_little_longer_than_its_waiter() -> None:
@@ -150,47 +151,23 @@ def test_the_size_of_a_text_is_counted_in_bytes(text: str) -> None:
     with pytest.raises(RequestError, match=r"input\[1\]") as caught:
         task(made_by, input=["fine", text])
     assert caught.value.code == "input_too_large"
-    assert len(task(made_by, input=["x" * 100, "é" * 50, "😀" * 25]).units) == 1
+    assert len(task(made_by, input=["x" * 100, "é" * 50, "😀" * 25]).pieces) == 1
 
 
 def test_retry_after_is_the_work_that_is_done_before_the_task_has_ended() -> None:
     registry = served(overview(rate=100, online=1234))
     stored = task_of(task(new_tasks(overview(rate=100, online=1234)), input="a"))
 
-    def told(cost: int, lane: Lane = Lane.ONLINE, *, new: bool = False, owner: str = "me") -> int:
-        return registry.retry_after_s(replace(stored, cost=cost, lane=lane, owner=owner), new=new)
+    def told(cost: int, lane: Lane = Lane.ONLINE, *, mine: int | None = None, tasks: int = 1) -> int:
+        numbers = {f"cost:{MODEL}:{lane}": mine or 0, f"open:{MODEL}:{lane}": tasks}
+        account = None if mine is None else Account(numbers)
+        return registry.retry_after_s(replace(stored, cost=cost, lane=lane), account)
 
-    assert told(1234) == 13
-    assert told(10) == 1  # the large task of the same owner is ahead of it by as much as it costs itself
-    assert told(1000, Lane.BULK, new=True) == 10  # no overview knows of it
-    assert told(1000, new=True) == 20
+    assert told(1234) == told(1234, mine=1234) == 13
+    assert told(10, mine=1234, tasks=2) == 1  # the large task of the same owner goes first by as much as it costs
+    assert told(1000, Lane.BULK) == 23  # online work goes beside it, and has the larger part
     registry.update({MODEL: overview(rate=1, online=100_000)})
     assert told(100_000) == 120
-    registry.update({MODEL: overview(rate=100, online=1000, tasks=10, others={"a": 100_000, "b": 500})})
-    assert told(100) == 30  # 1,000 of each, or less: they take turns
-    assert told(10) == 3
-    assert told(50, owner="new", new=True) == 2
-
-
-def test_queries_find_room_that_other_tasks_leave() -> None:
-    made_by = new_tasks(overview(), max_backlog_s=10, max_redis_memory_percent=70)
-    query, listed = synchronous(made_by, input="a").admission, task(made_by, input="a", lane="online").admission
-
-    assert (query.max_backlog_s, listed.max_backlog_s) == (10, 5)
-    assert (query.max_memory_percent, listed.max_memory_percent) == (70, 63)
-    assert task(made_by, input="a", lane="bulk").admission.max_backlog_s == 86_400
-
-
-def test_a_query_is_taken_only_if_it_is_done_while_its_caller_waits() -> None:
-    made_by = new_tasks(overview(), max_backlog_s=30)
-    within = [synchronous(made_by, wait_s, input="a") for wait_s in (1, 20, 55)]
-    assert [query.admission.max_backlog_s for query in within] == [pytest.approx(0.6), 12, 30]
-
-
-def test_memory_is_shared_where_there_are_several_callers() -> None:
-    one, two = f"a:{'0' * 64}", f"b:{'1' * 64}"
-    shares = [
-        task(new_tasks(overview(), api_keys=k), input="a").admission.owner_share for k in ("", one, f"{one},{two}")
-    ]
-
-    assert [share > 0 for share in shares] == [False, False, True]
+    registry.update({MODEL: overview(rate=100, online=101_500, owners=3)})
+    assert told(100, mine=1000, tasks=10) == 30  # 1,000 of each, or less: they take turns
+    assert told(100) == 3  # it is all that its owner has

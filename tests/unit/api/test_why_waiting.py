@@ -5,30 +5,30 @@ from typing import Any
 
 import pytest
 
-from api.waiting.why_waiting import Record, waiting_of
+from api.served_models import ServedModels
+from api.waiting.why_waiting import Record, Seen, waiting_of
 from tasks.item import Options
-from tasks.ledger import DOCUMENTS, Lane, State, Task
-from tasks.ledger.standing import QueueStanding, Standings, TaskStanding
+from tasks.ledger.heartbeat import LoadingWorker
+from tasks.ledger.overview import Account, Queue
+from tasks.ledger.redis_keys import DOCUMENTS
+from tasks.ledger.task import Lane, State, Task
 from tasks.records.batches import Batch, BatchStatus, Stage
 from tasks.records.ingestions import Counts, Ingestion, IngestionStatus, PageInFlight, PageStage, Setback
+from tests.ledger_builders import a_worker
+from worker_config.settings import load_settings
 
 NOW_MS = 1_795_198_568_000
 """18:16:08 UTC of 20 November 2026."""
 HOUR_MS = 3_600_000
-SERVED = QueueStanding("m", 2, 4000.0, None)
-DOCUMENTS_SERVED = QueueStanding(DOCUMENTS, 1, 1.0, None)
-ALONE = TaskStanding(
-    queue=SERVED, lane=Lane.BULK, state=State.QUEUED, cost=2500, lane_cost=2500, owner_cost=2500,
-    owner_tasks=1, other_owners=0, online_cost=0,
-)  # fmt: skip
-"""A task that nothing is before."""
+SERVED = Queue("m", workers=(a_worker(),), rate=4000.0, backlog_cost={Lane.ONLINE: 0, Lane.BULK: 2500})
+DOCUMENTS_SERVED = Queue(DOCUMENTS, workers=(a_worker(),), rate=1.0)
 
 
 def task(state: State = State.QUEUED, **changed: Any) -> Task:
     made = Task(
         id="t", queue="m", lane=Lane.BULK, owner="ann", state=state, total=100, completed=0, failed=0,
         prompt_tokens=0, created_ms=NOW_MS, started_ms=None, finished_ms=None, deadline_ms=None, expires_ms=None,
-        options=Options(), metadata={"name": "<script>"},
+        options=Options(), metadata={"name": "<script>"}, cost=2500,
     )  # fmt: skip
     return dataclasses.replace(made, **changed)
 
@@ -56,58 +56,60 @@ def page(stage: PageStage, state: State | None, number: int = 0) -> dict[int, Pa
     return {number: PageInFlight(number, stage, "manifest.0", 3, 100, state=state)}
 
 
-def standings(*queues: QueueStanding, **tasks: TaskStanding) -> Standings:
-    known = {queue.name: queue for queue in (SERVED, DOCUMENTS_SERVED, *queues)}
-    return Standings(NOW_MS, known, {name.replace("_", "-"): standing for name, standing in tasks.items()})
+def seen(*queues: Queue, account: dict[str, int] | None = None, **tasks: Task) -> Seen:
+    served = ServedModels(load_settings(served_name="m"))
+    served.update({queue.name: queue for queue in (SERVED, DOCUMENTS_SERVED, *queues)})
+    found = {name.replace("_", "-"): one for name, one in tasks.items()}
+    return Seen(served, found, Account({f"{name}:m:bulk": n for name, n in (account or {}).items()}), NOW_MS)
 
 
-def answer(record: Record, seen: Standings) -> tuple[str, str]:
-    waiting = waiting_of(record, seen)
+def answer(record: Record, known: Seen) -> tuple[str, str]:
+    waiting = waiting_of(record, known)
     assert waiting is not None
     return waiting.code, waiting.message
 
 
-def stuck(queue: QueueStanding, code: str = "storage_unavailable") -> QueueStanding:
-    return dataclasses.replace(queue, outage=(code, NOW_MS - HOUR_MS, ""))
+def stuck(queue: Queue, code: str = "storage_unavailable") -> Queue:
+    return dataclasses.replace(
+        queue, workers=(a_worker(storage_error=code, storage_error_since=(NOW_MS - HOUR_MS) / 1000),)
+    )
 
 
-def absent(name: str, since_ms: int | None = NOW_MS - HOUR_MS) -> QueueStanding:
-    return QueueStanding(name, 0, None, since_ms)
+def absent(name: str, since_ms: int | None = NOW_MS - HOUR_MS) -> Queue:
+    return Queue(name, absent_ms=since_ms)
 
 
-def ahead(**changed: Any) -> TaskStanding:
-    return dataclasses.replace(ALONE, **changed)
+def busy(cost: int, owners: int) -> Queue:
+    return dataclasses.replace(
+        SERVED, backlog_cost={Lane.ONLINE: 0, Lane.BULK: cost}, owners={Lane.ONLINE: 0, Lane.BULK: owners}
+    )
 
 
 IN_LINE = "Waits for its turn in the bulk lane; less than 1 s of work before it."
-BEFORE_12_MIN = {"lane_cost": 2_882_500, "owner_cost": 2500, "other_owners": 2000}
+BUSY = busy(2_882_500, 2001)
+WORKED_ON = task(State.IN_PROGRESS)
+MINE = {"cost": 2500, "open": 1}
 
 
 @pytest.mark.parametrize(
-    ("standing", "message"),
+    ("one", "queue", "message"),
     [
-        (ahead(**BEFORE_12_MIN), "Waits for its turn in the bulk lane; about 12 min of work before it."),
-        (ALONE, IN_LINE),
-        (
-            ahead(lane_cost=10_000_000_000, other_owners=10**6),
-            "Waits for its turn in the bulk lane; about 7 d of work before it.",
-        ),
-        (ahead(queue=QueueStanding("m", 1, None, None)), "Waits for its turn in the bulk lane."),
-        (ahead(state=State.IN_PROGRESS), "Being worked on; less than 1 s left."),
-        (ahead(state=State.IN_PROGRESS, cost=5000), "Being worked on; about 1 s left."),
-        (
-            ahead(state=State.IN_PROGRESS, lane_cost=40_000_000, other_owners=10**5),
-            "Being worked on; about 3 h left.",
-        ),
+        (task(), BUSY, "Waits for its turn in the bulk lane; about 12 min of work before it."),
+        (task(), SERVED, IN_LINE),
+        (task(), busy(10_000_000_000, 10**6 + 1), "Waits for its turn in the bulk lane; about 7 d of work before it."),
+        (task(), dataclasses.replace(SERVED, rate=None), "Waits for its turn in the bulk lane."),
+        (WORKED_ON, SERVED, "Being worked on; less than 1 s left."),
+        (task(State.IN_PROGRESS, cost=5000), SERVED, "Being worked on; about 1 s left."),
+        (WORKED_ON, busy(40_000_000, 10**5 + 1), "Being worked on; about 3 h left."),
     ],
-)  # fmt: skip
-def test_the_sentence_of_a_task_that_is_served(standing: TaskStanding, message: str) -> None:
-    seen = standings(standing.queue, t=standing)
-    assert answer(task(), seen) == ("working" if standing.state is State.IN_PROGRESS else "in_line", message)
+)
+def test_the_sentence_of_a_task_that_is_served(one: Task, queue: Queue, message: str) -> None:
+    code = "working" if one.state is State.IN_PROGRESS else "in_line"
+    assert answer(one, seen(queue, account=MINE, t=one)) == (code, message)
 
 
 def test_the_numbers_of_a_task_in_line() -> None:
-    waiting = waiting_of(task(), standings(t=ahead(**BEFORE_12_MIN)))
+    waiting = waiting_of(task(), seen(BUSY, account=MINE, t=task()))
     assert waiting is not None
     assert waiting.model_dump() == {
         "code": "in_line",
@@ -117,11 +119,12 @@ def test_the_numbers_of_a_task_in_line() -> None:
 
 
 @pytest.mark.parametrize("state", [State.QUEUED, State.IN_PROGRESS])
-def test_a_worker_that_dies_is_told_for_a_minute(state: State) -> None:
-    dying = ahead(state=state, died_ms=NOW_MS - 5000)
-    assert answer(task(), standings(t=dying)) == ("workers_died", "Its worker died; it is tried again.")
-    long_ago = ahead(state=state, died_ms=NOW_MS - HOUR_MS)
-    assert answer(task(), standings(t=long_ago))[0] in {"in_line", "working"}
+@pytest.mark.parametrize(("deaths", "often"), [(1, ""), (3, " 3 times")])
+def test_a_worker_that_dies_is_told_for_a_minute(state: State, deaths: int, often: str) -> None:
+    dying = task(state, deaths=deaths, died_ms=NOW_MS - 5000)
+    assert answer(dying, seen(t=dying)) == ("workers_died", f"Its worker died{often}; it is tried again.")
+    long_ago = task(state, deaths=deaths, died_ms=NOW_MS - HOUR_MS)
+    assert answer(long_ago, seen(t=long_ago))[0] in {"in_line", "working"}
 
 
 @pytest.mark.parametrize(
@@ -132,126 +135,130 @@ def test_a_worker_that_dies_is_told_for_a_minute(state: State) -> None:
     ],
 )
 def test_without_a_worker_nothing_else_matters(since_ms: int | None, message: str) -> None:
-    seen = standings(absent("m", since_ms), t=ahead(queue=absent("m"), state=State.IN_PROGRESS))
-    assert answer(task(State.IN_PROGRESS), seen) == ("no_worker", message)
-    waiting = waiting_of(task(), seen)
+    waiting = waiting_of(WORKED_ON, seen(absent("m", since_ms), t=WORKED_ON))
     assert waiting is not None
+    assert (waiting.code, waiting.message) == ("no_worker", message)
     assert waiting.since == (since_ms and since_ms // 1000)
+
+
+def test_a_worker_that_loads_is_told() -> None:
+    loading = LoadingWorker("w", "h", "org/m", "the hub", since=(NOW_MS - HOUR_MS) / 1000)
+    queue = dataclasses.replace(absent("m"), loading=(loading,))
+    assert answer(task(), seen(queue, t=task())) == (
+        "model_loading",
+        "A worker loads the model since 2026-11-20 17:16 UTC.",
+    )
 
 
 def test_what_has_ended_waits_for_nothing() -> None:
     for record in (task(State.COMPLETED), batch(BatchStatus.FAILED), ingestion(IngestionStatus.CANCELLED)):
-        assert waiting_of(record, Standings()) is None
+        assert waiting_of(record, seen()) is None
 
 
-IN_DOCUMENTS = ahead(queue=DOCUMENTS_SERVED)
+IN_DOCUMENTS = task(queue=DOCUMENTS)
 STORAGE = Setback(3, "storage", NOW_MS + 29_001, NOW_MS - HOUR_MS)
 
 
 @pytest.mark.parametrize(
-    ("record", "seen", "code", "message"),
+    ("record", "known", "code", "message"),
     [
         (
-            batch(), standings(absent(DOCUMENTS)),
+            batch(), seen(absent(DOCUMENTS)),
             "no_documents_worker", "No documents worker runs since 2026-11-20 17:16 UTC.",
         ),
-        (batch(), standings(), "working", "Being worked on."),
+        (batch(), seen(), "working", "Being worked on."),
         (
-            batch(stages={Stage.VALIDATE: State.QUEUED}), standings(b_validate=IN_DOCUMENTS),
+            batch(stages={Stage.VALIDATE: State.QUEUED}), seen(b_validate=IN_DOCUMENTS),
             "in_line", "Waits for its turn.",
         ),
         (
-            batch(stages={Stage.VALIDATE: State.COMPLETED}), standings(),
-            "no_room", "Its lines are checked; they wait for room in the queue.",
-        ),
-        (
-            batch(again_ms=NOW_MS + 1500), standings(),
+            batch(again_ms=NOW_MS + 1500), seen(),
             "workers_died", "Its worker died; it is tried again.",
         ),
         (
-            batch(BatchStatus.IN_PROGRESS, model="m", stages={Stage.EMBED: State.QUEUED}), standings(b_embed=ALONE),
+            batch(BatchStatus.IN_PROGRESS, model="m", stages={Stage.EMBED: State.QUEUED}), seen(b_embed=task()),
             "in_line", IN_LINE,
         ),
         (
             batch(BatchStatus.IN_PROGRESS, model="m", stages={Stage.EMBED: State.IN_PROGRESS}),
-            standings(stuck(SERVED), b_embed=ALONE),
+            seen(stuck(SERVED), b_embed=task()),
             "storage_unavailable", "The server's storage does not answer since 2026-11-20 17:16 UTC.",
         ),
         (
-            batch(stages={Stage.VALIDATE: State.QUEUED}), standings(stuck(DOCUMENTS_SERVED, "disk_full")),
+            batch(stages={Stage.VALIDATE: State.QUEUED}), seen(stuck(DOCUMENTS_SERVED, "disk_full")),
             "disk_full", "The server's storage is full since 2026-11-20 17:16 UTC.",
         ),
         (
             ingestion(pages=page(PageStage.EMBED, State.QUEUED) | page(PageStage.PARSE, State.IN_PROGRESS, 1)),
-            standings(stuck(SERVED), i_0_embed=ALONE),
+            seen(stuck(SERVED), i_0_embed=task()),
             "storage_unavailable", "The server's storage does not answer since 2026-11-20 17:16 UTC.",
         ),
         (
-            task(), standings(stuck(SERVED), t=ALONE),
+            task(), seen(stuck(SERVED), t=task()),
             "in_line", IN_LINE,
         ),
         (
             batch(BatchStatus.IN_PROGRESS, model="m", stages={Stage.EMBED: State.IN_PROGRESS}),
-            standings(absent("m"), absent(DOCUMENTS)),
+            seen(absent("m"), absent(DOCUMENTS)),
             "no_worker", "No worker serves this model since 2026-11-20 17:16 UTC.",
         ),
         (
-            batch(BatchStatus.FINALIZING, model="m", stages={Stage.EMBED: State.COMPLETED}), standings(absent("m")),
+            batch(BatchStatus.FINALIZING, model="m", stages={Stage.EMBED: State.COMPLETED}), seen(absent("m")),
             "working", "Being worked on.",
         ),
         (
-            ingestion(IngestionStatus.QUEUED), standings(absent(DOCUMENTS, None)),
+            ingestion(IngestionStatus.QUEUED), seen(absent(DOCUMENTS, None)),
             "no_documents_worker", "No documents worker runs.",
         ),
         (
-            ingestion(IngestionStatus.QUEUED, waiting_for="model"), standings(absent("m")),
+            ingestion(IngestionStatus.QUEUED, waiting_for="model"), seen(absent("m")),
             "no_worker", "No worker serves this model since 2026-11-20 17:16 UTC.",
         ),
         (
-            ingestion(IngestionStatus.QUEUED, waiting_for="model"), standings(),
+            ingestion(IngestionStatus.QUEUED, waiting_for="model"), seen(),
             "model_not_ready", "The files of the model are not in the storage; a worker that starts puts them there.",
         ),
         (
-            ingestion(setbacks={"list": STORAGE}), standings(),
+            ingestion(setbacks={"list": STORAGE}), seen(),
             "storage_unavailable", "The server's storage does not answer since 2026-11-20 17:16 UTC.",
         ),
         (
             ingestion(setbacks={"load": dataclasses.replace(STORAGE, what="sink", until_ms=NOW_MS - 1, since_ms=None)}),
-            standings(), "sink_unavailable", "The sink does not answer.",
+            seen(), "sink_unavailable", "The sink does not answer.",
         ),
         (
-            ingestion(setbacks={"parse": dataclasses.replace(STORAGE, what="disk_full")}), standings(),
+            ingestion(setbacks={"parse": dataclasses.replace(STORAGE, what="disk_full")}), seen(),
             "disk_full", "The server's storage is full since 2026-11-20 17:16 UTC.",
         ),
         (
-            ingestion(setbacks={"load": dataclasses.replace(STORAGE, what="worker")}), standings(),
+            ingestion(setbacks={"load": dataclasses.replace(STORAGE, what="worker")}), seen(),
             "workers_died", "Its worker died; it is tried again.",
         ),
         (
-            ingestion(pages=page(PageStage.EMBED, State.QUEUED)), standings(absent("m")),
+            ingestion(pages=page(PageStage.EMBED, State.QUEUED)), seen(absent("m")),
             "no_worker", "No worker serves this model since 2026-11-20 17:16 UTC.",
         ),
         (
             ingestion(pages=page(PageStage.EMBED, State.QUEUED) | page(PageStage.PARSE, State.IN_PROGRESS, 1)),
-            standings(i_0_embed=ALONE, i_1_parse=dataclasses.replace(IN_DOCUMENTS, state=State.IN_PROGRESS)),
+            seen(i_0_embed=task(), i_1_parse=task(State.IN_PROGRESS, queue=DOCUMENTS)),
             "working", "Being worked on.",
         ),
         (
-            ingestion(pages=page(PageStage.EMBED, State.QUEUED)), standings(i_0_embed=ALONE),
+            ingestion(pages=page(PageStage.EMBED, State.QUEUED)), seen(i_0_embed=task()),
             "in_line", IN_LINE,
         ),
         (
-            ingestion(list_state=State.QUEUED), standings(i_list_0=IN_DOCUMENTS),
+            ingestion(list_state=State.QUEUED), seen(i_list_0=IN_DOCUMENTS),
             "in_line", "Waits for its turn.",
         ),
-        (ingestion(), standings(), "working", "Being worked on."),
+        (ingestion(), seen(), "working", "Being worked on."),
     ],
 )  # fmt: skip
-def test_what_a_batch_or_an_ingestion_waits_for(record: Record, seen: Standings, code: str, message: str) -> None:
-    assert answer(record, seen) == (code, message)
+def test_what_a_batch_or_an_ingestion_waits_for(record: Record, known: Seen, code: str, message: str) -> None:
+    assert answer(record, known) == (code, message)
 
 
 def test_no_sentence_repeats_what_the_caller_has_sent() -> None:
-    waiting = waiting_of(task(), standings(t=ALONE))
+    waiting = waiting_of(task(), seen(t=task()))
     assert waiting is not None
     assert "script" not in str(waiting)

@@ -12,4 +12,4 @@ def test_a_batch_would_take_every_line_of_it() -> None:
         found.add(line)
     found.finish()
     assert not found.faults
-    assert found.rows == LIMITS.max_lines
+    assert found.lines == LIMITS.max_lines

@@ -9,7 +9,7 @@ import pytest
 from embedq.collection import TEXTS, VECTORS, open_collection, writing
 from embedq.errors import BadInputError, EmbedqClientError
 from embedq.records import Record
-from embedq.task import ItemError
+from embedq.task import TextError
 
 
 def records(*texts: str) -> list[Record]:
@@ -38,7 +38,7 @@ def test_what_was_written_is_read_row_for_row(tmp_path: Path) -> None:
 def test_failed_texts_keep_their_row(tmp_path: Path) -> None:
     nothing = np.empty((2, 0), dtype=np.float32)
     with writing(tmp_path) as writer:
-        writer.append(records("a", "b"), nothing, {1: ItemError("input_too_long", "Too long.")})
+        writer.append(records("a", "b"), nothing, {1: TextError("input_too_long", "Too long.")})
         writer.append(records("c"), np.array([[1, 2, 3]], dtype=np.float32), {})
         writer.append(records("d", "e"), nothing, {})
     collection = open_collection(tmp_path)

@@ -24,7 +24,7 @@ from embedq.cli.progress import Progress, Sample, TaskProgress
 from embedq.cli.search import shown
 from embedq.cli.tasks import result_lines
 from embedq.errors import UncertainError
-from embedq.task import Counts, ItemError, Task
+from embedq.task import Counts, Task, TextError
 from tests.source_tree import CHECKOUT
 from tests.unit.embedq.scripted import Answer, Request, Scripted, array, model, problem, task
 
@@ -340,7 +340,7 @@ def test_numbers_have_the_digits_of_32_bits_and_all_of_them() -> None:
 
 def test_a_result_has_one_line_per_text() -> None:
     vectors = np.array([[1, 2], [np.nan, np.nan]], dtype=np.float32)
-    lines = list(result_lines(vectors, {1: ItemError("input_too_long", "Too long.")}))
+    lines = list(result_lines(vectors, {1: TextError("input_too_long", "Too long.")}))
     assert lines == [
         {"index": 0, "embedding": [1, 2]},
         {"index": 1, "error": {"code": "input_too_long", "message": "Too long."}},

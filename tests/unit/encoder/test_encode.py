@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from tasks.encoder.encode import encode
 from tasks.encoder.fake import FakeEncoder
-from tasks.encoder.interface import EncodeStats, Float32Array, Layout, Text, Vector
-from tasks.item import Options
+from tasks.encoder.interface import EncodeStats, Float32Array, Layout, Text
+from tasks.item import Options, Vector
 from tests.unit.encoder.stub_encoder import Batch, StubEncoder
 
 

@@ -8,10 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from stack.testing import PATIENCE_S
-from tasks.encoder.encode import encode
+from tasks.encoder.encode import PassLock, encode
 from tasks.encoder.fake import FakeEncoder
 from tasks.encoder.interface import EncoderBroken, Text, Tokens, is_out_of_memory
-from tasks.gate import Gate
 from tasks.item import Options
 from tests.unit.encoder.stub_encoder import Batch, StubEncoder
 
@@ -38,10 +37,10 @@ def test_the_text_at_fault_fails_and_its_neighbours_do_not(trigger: str, expecte
 
 
 def test_a_text_that_ran_out_of_memory_beside_another_pass_is_tried_again_alone() -> None:
-    gate, other_inside, other_leaves = Gate(single=False), threading.Event(), threading.Event()
+    lock, other_inside, other_leaves = PassLock(), threading.Event(), threading.Event()
 
     def other() -> None:
-        with gate.beside_others():
+        with lock.beside_others():
             other_inside.set()
             assert other_leaves.wait(PATIENCE_S)
 
@@ -54,7 +53,7 @@ def test_a_text_that_ran_out_of_memory_beside_another_pass_is_tried_again_alone(
     with ThreadPoolExecutor(1) as threads:
         done = threads.submit(other)
         assert other_inside.wait(PATIENCE_S)
-        outcomes, _ = encode(encoder, [Text("a text")], max_padded_tokens=100, gate=gate)
+        outcomes, _ = encode(encoder, [Text("a text")], max_padded_tokens=100, lock=lock)
         done.result(30)
     assert outcomes[0].error is None
     assert len(encoder.batches) == 2

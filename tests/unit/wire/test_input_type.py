@@ -3,17 +3,15 @@
 import pytest
 
 from tasks.wire.field_aliases import prompt_for
-from tests.ledger_builders import model_entry
+from tests.ledger_builders import a_model
 
-E5 = model_entry(
-    prompts=("query", "document", "passage", "clustering"), query_prompt="query", document_prompt="passage"
-)
-NOMIC = model_entry(
+E5 = a_model(prompts=("query", "document", "passage", "clustering"), query_prompt="query", document_prompt="passage")
+NOMIC = a_model(
     prompts=("query", "document", "search_query", "search_document"),
     query_prompt="search_query",
     document_prompt="search_document",
 )
-NONE = model_entry(prompts=(), query_prompt=None, document_prompt=None)
+NONE = a_model(prompts=(), query_prompt=None, document_prompt=None)
 
 
 @pytest.mark.parametrize(

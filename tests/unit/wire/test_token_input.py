@@ -7,7 +7,7 @@ import pytest
 import tiktoken
 
 from tasks.errors import RequestError
-from tasks.ledger import NewTask
+from tasks.ledger.task import NewTask
 from tasks.wire.token_input import texts_of_tokens, tokens
 from tests.raises_code import raises_code
 from tests.unit.api.embedding_requests import new_tasks, overview, synchronous
@@ -27,7 +27,7 @@ def decoded(input_: Any, **settings: Any) -> list[str]:
 
 
 def texts(stored: NewTask) -> list[str]:
-    return [text for unit in stored.units for text in orjson.loads(unit.payload)]
+    return [text for unit in stored.pieces for text in orjson.loads(unit.payload)]
 
 
 def numbers(text: str) -> list[int]:

@@ -8,7 +8,7 @@ import asyncpg
 
 from tasks.documents.sinks.postgresql.table import COLUMNS, RECEIPT, Table
 from tasks.errors import Invalid
-from tasks.ledger import ANONYMOUS
+from tasks.ledger.redis_keys import ANONYMOUS
 
 MAX_DIMENSION = 16_000
 """Of pgvector's type `vector`."""

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.ledger import Ledger
+from tasks.ledger.client import Ledger
 from tasks.storage.storage import Storage
 from tests.integration.api.served import ServedApp
 

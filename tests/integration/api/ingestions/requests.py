@@ -4,7 +4,7 @@ from typing import Any
 
 import httpx
 
-from tasks.ledger import Ledger
+from tasks.ledger.client import Ledger
 from tasks.records.ingestion_operations import Move, move_ingestion
 from tasks.records.ingestions import IngestionStatus
 

@@ -4,7 +4,7 @@ import httpx
 import pytest
 
 from tasks.errors import NotStored
-from tasks.ledger import Ledger
+from tasks.ledger.client import Ledger
 from tasks.records.datasets import Catalog, DatasetPart, advance, present
 from tasks.records.document_outcomes import DocumentOutcome, DocumentStatus
 from tasks.records.ingestion_operations import read_ingestion

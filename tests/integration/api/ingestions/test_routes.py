@@ -10,7 +10,7 @@ import pytest
 
 from stack.link import Link
 from stack.testing import RedisServer
-from tasks.ledger import Ledger
+from tasks.ledger.client import Ledger
 from tasks.records.ingestion_operations import read_ingestion
 from tasks.records.ingestions import IngestionStatus
 from tasks.storage.storage import Storage

@@ -5,12 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from tasks.ledger import Ledger
+from tasks.ledger import task
+from tasks.ledger.client import Ledger
 from tests.integration.documents.ingestions.hands import IngestionHands
 
 
 @pytest.fixture
-def hands(redis_url: str, tmp_path: Path) -> Iterator[IngestionHands]:
+def hands(redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[IngestionHands]:
+    monkeypatch.setattr(task, "PIECE_TEXTS", 4)
     ledger = Ledger.connect(redis_url)
     yield IngestionHands(ledger, tmp_path / "storage", ingest_roots=str(tmp_path))
     ledger.close()

@@ -11,7 +11,8 @@ import pyarrow.parquet as pq
 from tasks.documents.ingestions.steps import IngestionSteps
 from tasks.documents.ingestions.tools import TOOLS
 from tasks.encoder.fake import FakeEncoder
-from tasks.ledger import DOCUMENTS, Ledger
+from tasks.ledger.client import Ledger
+from tasks.ledger.redis_keys import DOCUMENTS
 from tasks.records.datasets import present
 from tasks.records.document_outcomes import DocumentOutcome, DocumentStatus, read_outcomes
 from tasks.records.files import put_file

@@ -2,17 +2,17 @@
 
 from pathlib import Path
 
+from tasks.item import TextError
 from tasks.records.document_outcomes import DocumentStatus
 from tasks.records.ingestion_operations import Moved, retry_ingestion
 from tasks.records.ingestions import IngestionStatus, PageStage
-from tasks.storage.vector_part import RowError
 from tests.integration.documents.ingestions.hands import IngestionHands, nothing_is_left
 
 S = IngestionStatus
 
 
 def test_a_document_with_a_bad_chunk_fails_alone_and_can_be_tried_again(hands: IngestionHands) -> None:
-    hands.bad["bad"] = RowError("encoding_failed", "No.", 422)
+    hands.bad["bad"] = TextError("encoding_failed", "No.")
     made = hands.texts({"a": "first", "b": "bad", "c": "third"})
     hands.work()
     assert (hands.ingestion(made).counts.loaded, hands.ingestion(made).counts.failed) == (2, 1)
@@ -40,7 +40,7 @@ def test_a_document_with_a_bad_chunk_fails_alone_and_can_be_tried_again(hands: I
 def test_sync_within_another_try_knows_the_documents_of_the_first_one(hands: IngestionHands) -> None:
     hands.texts({"b": "before", "old": "text"})
     hands.work()
-    hands.bad["bad"] = RowError("encoding_failed", "No.", 422)
+    hands.bad["bad"] = TextError("encoding_failed", "No.")
     sync = hands.texts({"a": "first", "b": "bad"}, mode="sync")
     hands.work()
     assert hands.ingestion(sync).counts.deleted == 1
@@ -58,7 +58,7 @@ def test_sync_within_another_try_knows_the_documents_of_the_first_one(hands: Ing
 
 
 def test_what_a_newer_ingestion_has_loaded_meanwhile_stays_and_is_said(hands: IngestionHands) -> None:
-    hands.bad["bad"] = RowError("encoding_failed", "No.", 422)
+    hands.bad["bad"] = TextError("encoding_failed", "No.")
     made = hands.texts({"a": "bad"})
     hands.work()
     hands.texts({"a": "newer"})
@@ -73,7 +73,7 @@ def test_what_a_newer_ingestion_has_loaded_meanwhile_stays_and_is_said(hands: In
 
 
 def test_what_fails_again_is_tried_once(hands: IngestionHands) -> None:
-    hands.bad["bad"] = RowError("encoding_failed", "No.", 422)
+    hands.bad["bad"] = TextError("encoding_failed", "No.")
     made = hands.texts({"a": "first", "b": "bad"})
     hands.work()
     hands.ledger.run(retry_ingestion(made))
@@ -88,7 +88,7 @@ def test_a_load_that_cannot_look_up_what_failed_is_done_again_and_counts_nothing
 ) -> None:
     hands.texts({"a": "before"})
     hands.work()
-    hands.bad["bad"] = RowError("encoding_failed", "No.", 422)
+    hands.bad["bad"] = TextError("encoding_failed", "No.")
     made = hands.texts({"a": "after", "b": "bad"})
     hands.until(lambda: [page.stage for page in hands.ingestion(made).pages.values()] == [PageStage.READY])
     (page,) = hands.ingestion(made).pages.values()

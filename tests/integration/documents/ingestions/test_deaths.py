@@ -5,7 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from tasks.documents.sources.source import PageLimits
-from tasks.ledger import DOCUMENTS, operations
+from tasks.ledger.give_back import give_back
+from tasks.ledger.redis_keys import DOCUMENTS
 from tasks.records.document_outcomes import DocumentStatus
 from tasks.records.ingestion_operations import Moved, resume_ingestion, retry_ingestion
 from tasks.records.ingestions import Ingestion, IngestionStatus, PageStage
@@ -43,8 +44,8 @@ def submitted(hands: IngestionHands, ingestion_id: str, job: str) -> None:
 def die(hands: IngestionHands) -> bool:
     """A worker takes a job and dies; whether there was one."""
     claim = hands.claim(DOCUMENTS, 1)
-    hands.ledger.run(operations.lose(DOCUMENTS, claim.token))
-    return bool(claim.units)
+    hands.ledger.run(give_back(DOCUMENTS, claim.token, blame=True))
+    return bool(claim.pieces)
 
 
 @pytest.mark.parametrize("job", MOMENTS)

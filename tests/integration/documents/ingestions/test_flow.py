@@ -1,6 +1,5 @@
 """An ingestion from its source to its sink, through every state, with workers by hand."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,8 +7,10 @@ import pytest
 
 from tasks.documents.ingestions import ending
 from tasks.documents.sources.source import PageLimits
-from tasks.documents.stepper import STEPS_STREAM
-from tasks.ledger import DOCUMENTS, Ledger, operations
+from tasks.item import TextError
+from tasks.ledger.client import Ledger
+from tasks.ledger.give_back import give_back
+from tasks.ledger.redis_keys import DOCUMENTS, STEPS_CHANNEL
 from tasks.records.document_outcomes import DocumentStatus
 from tasks.records.ingestion_operations import (
     cancel_ingestion,
@@ -22,9 +23,8 @@ from tasks.records.ingestions import IngestionFault, IngestionStatus, PageStage
 from tasks.records.litter import due_litter
 from tasks.storage.model_files import read_tokenizer
 from tasks.storage.storage import Storage
-from tasks.storage.vector_part import RowError
 from tests.integration.api.ledger_worker import vector
-from tests.integration.batches.hands import GRACE_S, HOUR_MS, MODEL
+from tests.integration.batches.hands import GRACE_S, HOUR_MS
 from tests.integration.documents.ingestions.hands import DATASET, IngestionHands, nothing_is_left
 from tests.integration.ledger.listener import Listener
 
@@ -61,7 +61,7 @@ def test_a_long_document_becomes_chunks_that_cover_it(hands: IngestionHands) -> 
 
 def test_no_step_is_left_to_the_clock(hands: IngestionHands) -> None:
     made = hands.texts({f"d{n}": f"text {n}" for n in range(30)}, mode="sync")
-    with Listener.of_worker(hands.ledger.client, STEPS_STREAM, DOCUMENTS) as bell:
+    with Listener(hands.ledger.client, STEPS_CHANNEL) as bell:
         for _ in range(100):
             hands.asked_again = 0
             assert not hands.steps(hands.step_context)
@@ -140,13 +140,13 @@ def test_an_older_sync_that_ends_later_leaves_what_a_newer_run_has_seen(
     hands.until(lambda: hands.ingestion(older).status is S.FINALIZING)
     hands.step()
     finish = hands.claim(DOCUMENTS, 1)
-    assert len(finish.units) == 1
+    assert len(finish.pieces) == 1
     made = hands.texts({"a": "first", "b": "second"}, mode=newer)
     if closed:
         hands.work()
     else:
-        hands.until(lambda: [p.stage for p in hands.ingestion(made).pages.values()] == [PageStage.READY])
-    hands.ledger.run(operations.release(DOCUMENTS, finish.token))
+        hands.until(lambda: [p.stage for p in hands.ingestion(made).pages.values()] == [PageStage.LOADING])
+    hands.ledger.run(give_back(DOCUMENTS, finish.token))
     hands.work()
     assert (
         hands.ingestion(older).status,
@@ -240,9 +240,7 @@ def test_another_revision_of_the_model_does_not_go_under_the_old_name(
     if stage is not None:
         hands.until(lambda: [p.stage for p in hands.ingestion(made).pages.values()] == [stage], model=False)
         hands.work_model(limit=1)
-    entry = hands.ledger.run(operations.overview(MODEL))[MODEL].entry
-    assert entry is not None
-    hands.ledger.run(operations.register(MODEL, replace(entry, revision="r2")))
+    hands.serve_revision("r2")
     hands.work()
     ingestion = hands.ingestion(made)
     assert (ingestion.status, ingestion.counts.cancelled) == (S.FAILED, 2)
@@ -278,7 +276,7 @@ def test_a_dry_run_counts_and_loads_nothing(hands: IngestionHands) -> None:
 
 
 def test_all_failed_is_failed(hands: IngestionHands) -> None:
-    hands.bad["bad"] = RowError("encoding_failed", "No.", 422)
+    hands.bad["bad"] = TextError("encoding_failed", "No.")
     made = hands.texts({"b": "bad"})
     hands.work()
     assert (hands.ingestion(made).status, hands.ingestion(made).error) == (S.FAILED, None)

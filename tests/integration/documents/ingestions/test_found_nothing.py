@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from tasks.ledger import Ledger
+from tasks.ledger.client import Ledger
 from tasks.records.document_outcomes import DocumentStatus
 from tasks.records.ingestions import IngestionStatus
 from tests.document_files import archive, docx, paragraph, pdf

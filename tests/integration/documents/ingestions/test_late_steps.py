@@ -5,7 +5,9 @@ from dataclasses import replace
 import pytest
 
 from tasks.documents.sources.source import PageLimits
-from tasks.ledger import DOCUMENTS, State, operations
+from tasks.ledger.cancel import forget
+from tasks.ledger.redis_keys import DOCUMENTS
+from tasks.ledger.task import State
 from tasks.records.ingestions import Ingestion, IngestionStatus, PageStage
 from tests.integration.documents.ingestions.hands import IngestionHands, nothing_is_left
 
@@ -68,7 +70,7 @@ def test_what_died_between_two_moves_leaves_no_task_behind(hands: IngestionHands
     late = next(each for each in seen if any(page.stage is PageStage.PARSE for page in each.pages.values()))
     without_task = {number: replace(page, state=None) for number, page in late.pages.items()}
     hands.until(lambda: not hands.ingestion(made).pages)
-    hands.ledger.run(operations.forget(DOCUMENTS, f"{made}-0-parse"))
+    hands.ledger.run(forget(DOCUMENTS, f"{made}-0-parse"))
     hands.steps.step(hands.step_context, replace(late, pages=without_task))
     assert not any(name.endswith("-0-parse") for name in hands.open_tasks()), "of a page that is closed"
     hands.work()

@@ -6,10 +6,10 @@ import pytest
 
 from tasks.documents.batches.steps import step_batches
 from tasks.documents.sweep import remove_work
+from tasks.item import TextError
 from tasks.records.batches import BatchStatus
 from tasks.records.ingestion_operations import retry_ingestion
 from tasks.records.ingestions import IngestionStatus
-from tasks.storage.vector_part import RowError
 from tests.integration.batches.hands import request
 from tests.integration.documents.ingestions.hands import IngestionHands
 
@@ -43,7 +43,7 @@ def test_an_odd_batch_holds_up_no_other_one(hands: IngestionHands) -> None:
 
 
 def test_tidying_up_leaves_what_a_second_try_has_written(hands: IngestionHands) -> None:
-    hands.bad["bad"] = RowError("encoding_failed", "No.", 422)
+    hands.bad["bad"] = TextError("encoding_failed", "No.")
     made = hands.texts({"a": "first", "b": "bad"})
     hands.work()
     ended = hands.ingestion(made)

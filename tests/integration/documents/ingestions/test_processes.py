@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from stack.testing import Roles, WorkerProcess, wait_until
-from tasks.ledger import Ledger
+from tasks.ledger.client import Ledger
 from tasks.records.datasets import present
 from tasks.records.files import put_file
 from tasks.records.ingestion_operations import cancel_ingestion, create_ingestion, open_ingestions, read_ingestion
@@ -30,7 +30,7 @@ class Pair:
 
     def __init__(self, roles: Roles, ledger: Ledger) -> None:
         self.folder = folder = roles.folder / "storage"
-        settings: dict[str, Any] = {"storage_url": str(folder), "lease_s": 3, "heartbeat_s": 0.5}
+        settings: dict[str, Any] = {"storage_url": str(folder), "lease_s": 3}
         self.ledger = ledger
         self.model: WorkerProcess = roles.worker(**settings)
         self.documents: WorkerProcess = roles.documents(**settings)

@@ -7,7 +7,7 @@ import pytest
 
 from stack.testing import free_port
 from tasks.documents.sources.source import PageLimits
-from tasks.ledger import Ledger
+from tasks.ledger.client import Ledger
 from tasks.records.ingestion_operations import Moved, cancel_ingestion
 from tasks.records.ingestions import IngestionStatus, PageStage
 from tests.integration.documents.ingestions.hands import IngestionHands, nothing_is_left

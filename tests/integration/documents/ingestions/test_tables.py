@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tasks.ledger import Ledger
+from tasks.ledger.client import Ledger
 from tasks.records.ingestion_operations import Moved, cancel_ingestion, resume_ingestion
 from tasks.records.ingestions import IngestionStatus
 from tests.integration.api.ledger_worker import vector

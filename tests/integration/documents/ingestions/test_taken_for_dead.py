@@ -2,7 +2,8 @@
 
 from collections.abc import Callable
 
-from tasks.ledger import DOCUMENTS, operations
+from tasks.ledger.give_back import give_back
+from tasks.ledger.redis_keys import DOCUMENTS
 from tasks.records.ingestion_operations import cancel_ingestion
 from tasks.records.ingestions import IngestionStatus, PageStage
 from tests.integration.documents.ingestions.hands import IngestionHands, nothing_is_left
@@ -15,7 +16,7 @@ def load_as_zombie(hands: IngestionHands, meanwhile: Callable[[], None]) -> None
     """Runs the load that is next; once it has begun its worker is taken for dead, and something happens meanwhile."""
 
     def taken_for_dead() -> None:
-        hands.ledger.run(operations.lose(DOCUMENTS, f"hand/{hands.claims}"))
+        hands.ledger.run(give_back(DOCUMENTS, f"hand/0/{hands.claims}", blame=True))
         meanwhile()
 
     hands.meanwhile = taken_for_dead

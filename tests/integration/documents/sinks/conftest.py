@@ -10,7 +10,7 @@ import redis
 from tasks.documents.sinks.parquet.parquet_sink import ParquetSink
 from tasks.documents.sinks.postgresql.postgresql_sink import PostgresSink
 from tasks.documents.sinks.sink import Sink
-from tasks.ledger.executor import Ledger
+from tasks.ledger.client import Ledger
 from tasks.storage.storage import Storage
 from tests.integration.documents.sinks.loads import OpenPlace, Place, Row
 from tests.integration.documents.sinks.parquet_reading import DATASET, OWNER, present, rows_of

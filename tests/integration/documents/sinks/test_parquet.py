@@ -20,7 +20,7 @@ from tasks.documents.sinks.sink import Sink, Stamp
 from tasks.documents.sinks.sink_kinds import SinkAccess, open_sink
 from tasks.documents.sweep import sweep_litter
 from tasks.errors import NotStored, StorageUnavailable
-from tasks.ledger.executor import Ledger
+from tasks.ledger.client import Ledger
 from tasks.records import datasets
 from tasks.records.datasets import (
     CATALOGS,

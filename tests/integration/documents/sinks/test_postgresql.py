@@ -9,7 +9,7 @@ from stack.testing import free_port
 from tasks.documents.sinks.postgresql.postgresql_sink import PostgresSink
 from tasks.documents.sinks.sink import LoadDocument, LoadOutcome, Sink
 from tasks.errors import Invalid, SinkUnavailable
-from tasks.ledger import ANONYMOUS
+from tasks.ledger.redis_keys import ANONYMOUS
 from tests.integration.documents.sinks.loads import Place, document, load, stamp, texts
 from tests.pg_server import PASSWORD, PgServer
 from tests.raises_code import raises_code

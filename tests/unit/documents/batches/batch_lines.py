@@ -4,7 +4,8 @@ import json
 from typing import Any
 
 from tasks.documents.batches.check import FileLimits, KnownModels
-from tasks.ledger import Lane, ModelEntry, ModelOverview
+from tasks.ledger.overview import Queue
+from tasks.model import Model
 
 MODEL, ALIAS, OTHER = "own/model", "text-embedding-3-small", "other/model"
 DROP: Any = object()
@@ -14,16 +15,12 @@ LIMITS = FileLimits(
     max_line_bytes=5000,
     max_line_inputs=8,
     max_input_bytes=100,
-    unit_max_items=4,
-    unit_max_tokens=40,
-    unit_s=0.25,
 )
 
 
 def models() -> KnownModels:
-    entry = ModelEntry(MODEL, MODEL, "r", 16, 32, ("query",), "cpu", "fake", "float32", 1)
-    overview = ModelOverview(MODEL, entry, (), 10_000.0, dict.fromkeys(Lane, 0), dict.fromkeys(Lane, 0), 0, 0, {}, 0)
-    return KnownModels((MODEL, ALIAS), {MODEL: overview, OTHER: overview})
+    queue = Queue(MODEL, Model(MODEL, "r", 16, 32, ("query",), "cpu", "fake", "float32", id=MODEL), rate=160.0)
+    return KnownModels((MODEL, ALIAS), {MODEL: queue, OTHER: queue})
 
 
 def line(custom_id: object = "a", *, body: object = None, **changed: Any) -> str:

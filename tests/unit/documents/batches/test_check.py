@@ -1,4 +1,4 @@
-"""What is wrong with the lines of a batch, case by case, and how good ones are cut into units."""
+"""What is wrong with the lines of a batch, case by case, and how the texts of good ones are cut into units."""
 
 import json
 from dataclasses import replace
@@ -7,10 +7,12 @@ import pytest
 
 from api.served_models import ServedModels
 from api.submit import NewTasks
-from tasks.documents.batches.check import MAX_FAULTS, FileCheck, FileLimits, FileLine, Refusal, split_lines
+from tasks.documents.batches.check import MAX_FAULTS, FileCheck, FileLimits, FileLine, split_lines
+from tasks.documents.batches.line_rows import Line, LineError, answered
 from tasks.errors import RequestError
+from tasks.item import Vector
+from tasks.ledger import task
 from tasks.records.api_keys import ALL_SCOPES, Key
-from tasks.storage.vector_part import RowError
 from tasks.wire.embeddings_body import EmbeddingsBody
 from tasks.wire.json_limits import MAX_PARTS
 from tests.unit.documents.batches.batch_lines import ALIAS, DROP, LIMITS, MODEL, OTHER, good_body, line, models
@@ -26,6 +28,13 @@ def check(*lines: str | bytes, limits: FileLimits = LIMITS) -> FileCheck:
             break
     found.finish()
     return found
+
+
+def refusal_of(rows: list[bytes]) -> tuple[Line, LineError]:
+    """Of a line that is answered without work."""
+    [(line, outcome)] = answered((0, row, Vector(None, 0, truncated=False)) for row in rows)
+    assert isinstance(outcome, LineError)
+    return line, outcome
 
 
 def faults(*lines: str | bytes) -> list[tuple[str, str | None, int | None]]:
@@ -112,20 +121,19 @@ def test_one_line(text: str | bytes, expected: list[tuple[str, str | None]]) -> 
 def test_a_body_that_the_endpoint_would_refuse_is_none_of_the_file_s_faults(text: str, code: str, param: str) -> None:
     found = FileCheck(models(), LIMITS)
     good, bad = (FileLine(n, data.encode()) for n, data in enumerate((line("first"), text)))
-    assert found.add(good) == good.data
-    refusal = Refusal.from_line(found.add(bad))
+    assert len(found.add(good)) == 1
+    refused, error = refusal_of(found.add(bad))
     found.finish()
-    assert refusal is not None
-    assert (refusal.custom_id, refusal.error.code, refusal.error.param) == ("a", code, param)
-    assert refusal.error.status == 400
-    assert param in refusal.error.message
-    assert (found.faults, found.rows, found.units) == ([], 2, [(0, 2, found.units[0][2])])
+    assert (refused.custom_id, error.code, error.param) == ("a", code, param)
+    assert error.status == 400
+    assert param in error.message
+    assert (found.faults, found.lines, found.pieces) == ([], 2, [(0, 2, found.pieces[0][2])])
 
 
 @pytest.mark.parametrize("text", [case[1] for case in REFUSED], ids=[case[0] for case in REFUSED])
 def test_a_line_is_refused_as_the_endpoint_refuses_its_body(text: str) -> None:
     checked = FileCheck(models(), LIMITS)
-    refusal = Refusal.from_line(checked.add(FileLine(1, text.encode())))
+    _, refusal = refusal_of(checked.add(FileLine(1, text.encode())))
     settings = load_settings(served_name=MODEL, max_inputs=LIMITS.max_line_inputs, max_input_bytes=100)
     registry = ServedModels(settings)
     registry.update(models().overviews)
@@ -137,9 +145,8 @@ def test_a_line_is_refused_as_the_endpoint_refuses_its_body(text: str) -> None:
 
     with pytest.raises(RequestError) as caught:
         call()
-    assert refusal is not None
     error = caught.value
-    assert refusal.error == RowError(error.code, error.detail, error.status, error.param)
+    assert refusal == LineError(error.code, error.detail, error.status, error.param)
 
 
 def test_refused_texts_count_for_nothing() -> None:
@@ -183,27 +190,26 @@ def test_no_message_repeats_what_was_sent() -> None:
     lines = [line(secret, body=body, url=secret, method=secret) for body in bodies]
     assert not any(secret in fault.message for fault in check(*lines, f"{{{secret}").faults)
     checked = FileCheck(models(), LIMITS)
-    refusals = [
-        Refusal.from_line(checked.add(FileLine(n, line(f"{n}", body=b).encode()))) for n, b in enumerate(bodies)
-    ]
-    assert [refusal is not None and secret not in refusal.error.message for refusal in refusals] == [True] * 3
+    refusals = [refusal_of(checked.add(FileLine(n, line(f"{n}", body=b).encode()))) for n, b in enumerate(bodies)]
+    assert not any(secret in error.message for _, error in refusals)
 
 
 def test_faults_have_a_limit() -> None:
-    limits = FileLimits(10**6, 10**6, 5000, 8, 100, 4, 40, 0.25)
+    limits = FileLimits(10**6, 10**6, 5000, 8, 100)
     assert len(check(*["{"] * 1500, limits=limits).faults) == MAX_FAULTS
 
 
-def test_units_have_a_limit_of_rows_and_of_cost() -> None:
+def test_pieces_have_a_limit_of_texts_and_of_cost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(task, "PIECE_TEXTS", 4)
     short = [line(f"s{n}", body=good_body(input="x")) for n in range(6)]  # 1 token each
     long = [line(f"l{n}", body=good_body(input="x" * 80)) for n in range(3)]  # 20 tokens each
     huge = [line("h", body=good_body(input=["x" * 80] * 5))]
     found = check(*short, *long, *huge)
     assert found.faults == []
-    assert found.units[0] == (0, 4, 4)
-    assert [first for first, _, _ in found.units] == [0, *_ends(found.units)[:-1]]
-    assert _ends(found.units)[-1] == found.rows == 10
-    assert all(rows <= 4 and (cost <= 40 or rows == 1) for _, rows, cost in found.units)
+    assert found.pieces[0] == (0, 4, 4)
+    assert [first for first, _, _ in found.pieces] == [0, *_ends(found.pieces)[:-1]]
+    assert (_ends(found.pieces)[-1], found.lines) == (14, 10), "each text of the last line is one"
+    assert all(texts <= 4 and (cost <= 40 or texts == 1) for _, texts, cost in found.pieces)
 
 
 def _ends(units: list[tuple[int, int, int]]) -> list[int]:

@@ -7,12 +7,12 @@ import pytest
 
 from tasks.documents.chunking.tokens import TokenCounter, blank, load_prompt, load_tokenizer
 from tasks.errors import NotReady, StorageUnavailable
-from tasks.ledger import ModelEntry
+from tasks.model import Model
 from tasks.storage.model_files import Prompts, write_model_files
 from tasks.storage.storage import Storage
 from tests.unit.documents.chunking.tokenizers_of_kinds import TOKENIZERS
 
-ENTRY = ModelEntry("served", "model", "abc", 4, 100, ("query",), "cpu", "fake", "float32", 0)
+ENTRY = Model("model", "abc", 4, 100, ("query",), "cpu", "fake", "float32", id="served")
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from tasks.documents.ingestions.manifest import (
 )
 from tasks.documents.sources.source import DocumentRef, ListedFault
 from tasks.records.document_outcomes import DocumentOutcome, DocumentStatus, read_listed
-from tasks.storage.row_file import UnitReference, read_rows
+from tasks.storage.row_file import UnitReference, read_rows, writing_rows
 from tasks.storage.storage import Storage
 
 ERROR = DocumentError("malformed_record", "The line is not JSON.", "listing")
@@ -75,12 +75,11 @@ def test_an_outcome_is_stored_without_what_is_absent() -> None:
 
 def test_rows_are_found_by_their_index_however_long_they_are(storage: Storage) -> None:
     chunks = [Chunk(n, f"{n} " * (1 if n % 7 else 30_000), n, n + 1, None, ("One", "é"), n) for n in range(40)]
-    with storage.writing("source") as source, storage.writing("index") as index:
-        rows = ChunkRows(source, index, {"dimensions": 2}, max_items=16, max_cost=10**9)
+    with writing_rows(storage, "source", "index") as written:
+        rows = ChunkRows(written, {"dimensions": 2}, 10**9)
         for number, chunk in enumerate(chunks):
             assert rows.rows == number
             rows.add(chunk)
-        rows.flush()
-    assert rows.units == [(0, 16, 121), (16, 16, 376), (32, 8, 284)]
+    assert rows.pieces == [(0, 40, 781)]
     lines = read_rows(storage, UnitReference("source", "index", 0), 0, len(chunks))
     assert [chunk_of(line) for line in lines] == chunks

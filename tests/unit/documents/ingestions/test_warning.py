@@ -3,7 +3,7 @@
 import pytest
 
 from tasks.documents.ingestions.fingerprint import warning
-from tests.ledger_builders import model_entry
+from tests.ledger_builders import a_model
 
 DATASET = {"sink": {"type": "parquet"}}
 TABLE = {"sink": {"type": "postgresql"}}
@@ -11,12 +11,12 @@ TABLE = {"sink": {"type": "postgresql"}}
 
 @pytest.mark.parametrize(("similarity", "operator"), [("dot", "<#>"), ("euclidean", "<->"), ("manhattan", "<+>")])
 def test_the_way_out_is_named(similarity: str, operator: str) -> None:
-    entry = model_entry(similarity=similarity)
+    entry = a_model(similarity=similarity)
     for spec in (DATASET, DATASET | {"normalize": False}, TABLE):
         assert warning(spec, entry).endswith(f'with "normalize": false, and search it by {operator}.')
     assert warning(TABLE | {"normalize": False}, entry) == ""
 
 
 def test_cosine_is_nothing_to_warn_of() -> None:
-    assert warning(DATASET, model_entry()) == ""
-    assert warning(DATASET, model_entry(similarity="of a later version")) == ""
+    assert warning(DATASET, a_model()) == ""
+    assert warning(DATASET, a_model(similarity="of a later version")) == ""

@@ -1,1 +1,0 @@
-"""The model worker: claims of texts and rows become vectors."""

@@ -1,1 +1,0 @@
-"""A Celery parent and its one child: start, stop, liveness. No work of any kind."""

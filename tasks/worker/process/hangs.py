@@ -1,0 +1,134 @@
+"""Who hangs? The one place that says how long a parent, its child or its work may stand still.
+
+A watch compares readings: of the page that parent and child share, of the steps of streams and of the documents worker.
+The heartbeat asks the watches over the parent and the work, and the parent asks the one over the heartbeat.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+LEAST_CHECKS = 4
+"""A reading is compared so often at least before anything hangs: a container that is paused pauses the watch too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long a part of a worker may stand still before it is killed, in seconds.
+
+    Attributes:
+        parent_s: without a turn of the parent's loop. Celery does not notice a half-open socket of the broker.
+        child_s: without a turn of the child's heartbeat: something holds its interpreter for ever. Far above the
+            longest turn, that of a Redis that hangs.
+        work_s: without a step of a claim or a job. Its lease ran out long before; its process is replaced, which costs
+            a load of the model.
+        stop_s: between the word to stop and the end. Below the usual patience with SIGTERM (Compose: 30 s). A stop
+            takes about a second. Only a Redis that hangs takes longer, many timeouts in a row, and claims then come
+            back by their leases anyway.
+    """
+
+    parent_s: float = 30.0
+    child_s: float = 120.0
+    work_s: float = 300.0
+    stop_s: int = 15
+
+
+DEFAULT_PATIENCE = Patience()
+
+
+class HangWatch:
+    """Says whether a reading has been the same for too long, between its calls.
+
+    By a monotonic clock, which stands still while the machine sleeps. The time between two calls counts as a quarter of
+    the patience at most.
+
+    Args:
+        reading: changes while the watched part moves; None: nothing is under way, so nothing can hang.
+        patience_s: how long it may stay the same.
+        clock: in seconds.
+    """
+
+    def __init__(
+        self, reading: Callable[[], object | None], patience_s: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.patience_s = patience_s
+        self._reading = reading
+        self._clock = clock
+        self._last: object | None = None
+        self._checked_at = 0.0
+        self._still_s = 0.0
+
+    def __call__(self) -> bool:
+        """Whether the watched part hangs; to be called regularly."""
+        now, reading = self._clock(), self._reading()
+        if reading is None or reading != self._last:
+            self._still_s = 0.0
+        else:
+            self._still_s += min(now - self._checked_at, self.patience_s / LEAST_CHECKS)
+        self._last, self._checked_at = reading, now
+        return self._still_s >= self.patience_s
+
+
+class Progress:
+    """The claims that a stream holds, and a counter of its steps. Leases are renewed only while the counter moves.
+
+    A hung kernel holds the stream's thread, the counter stands still, and the lease runs out; a long job renews it.
+
+    Args:
+        work_on: told the ids of the tasks in hand whenever they change.
+    """
+
+    def __init__(self, work_on: Callable[[Sequence[str]], None] = lambda _: None) -> None:
+        self._work_on = work_on
+        self._lock = threading.Lock()
+        self._held: dict[str, Sequence[str]] = {}
+        self._steps = 0
+        self._renewed_at = -1
+        self._outside = False
+
+    def step(self) -> None:
+        """The stream did something."""
+        self._steps += 1
+
+    @contextmanager
+    def outside(self) -> Iterator[None]:
+        """A call follows that has a time limit of its own, so that it need not step for its leases."""
+        self._outside = True
+        try:
+            yield
+        finally:
+            self._outside = False
+            self._steps += 1
+
+    @contextmanager
+    def holding(self, token: str, task_ids: Sequence[str]) -> Iterator[None]:
+        """A claim is in hand until the block ends: committed or given back."""
+        self._change(token, task_ids)
+        try:
+            yield
+        finally:
+            self._change(token, None)
+
+    def _change(self, token: str, task_ids: Sequence[str] | None) -> None:
+        with self._lock:
+            if task_ids is None:
+                del self._held[token]
+            else:
+                self._held[token] = task_ids
+            self._work_on([name for names in self._held.values() for name in names])
+        self._steps += 1
+
+    def to_renew(self) -> tuple[str, ...]:
+        """Tokens of the claims whose leases to renew now: none unless the stream moved since the last call."""
+        steps = self._steps
+        if steps == self._renewed_at and not self._outside:
+            return ()
+        self._renewed_at = steps
+        with self._lock:
+            return tuple(self._held)
+
+    def reading(self) -> int | None:
+        """For a `HangWatch`: None without a claim."""
+        return self._steps if self._held else None

@@ -1,0 +1,303 @@
+"""What the streams of a process claim, and how their claims end, on a real ledger."""
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+import numpy as np
+import pytest
+import redis
+
+from stack.testing import PATIENCE_S, RedisServer, wait_until
+from tasks.errors import RedisUnavailable
+from tasks.ledger.claim import Claim, ClaimRequest, claim
+from tasks.ledger.client import Ledger
+from tasks.ledger.give_back import give_back
+from tasks.ledger.redis_keys import queue_key
+from tasks.ledger.scripts import Operation
+from tasks.ledger.task import Outcome, OutcomeKind
+from tasks.worker.claim_loop import ClaimSize, Consumer, Stream, Streams
+from tasks.worker.commit_claim import Claims
+from tasks.worker.process.hangs import Progress
+from tasks.worker.process.stop import Stopping
+from tests.ledger_client import LedgerClient
+
+T = TypeVar("T")
+
+TEXT = "x" * 400
+SIZE = ClaimSize(bulk_cost=10**6, online_cost=10**6, rate=0)
+
+
+class Notes:
+    """Work that only notes what was claimed, and commits it."""
+
+    def __init__(self) -> None:
+        self.claims: list[Claim] = []
+
+    def claim_size(self) -> ClaimSize:
+        return SIZE
+
+    def __call__(self, claim: Claim, stream: Stream) -> None:
+        self.claims.append(claim)
+        self.end(claim, stream)
+
+    def end(self, claim: Claim, stream: Stream, /) -> None:
+        commit(claim, stream)
+
+
+def commit(claim: Claim, stream: Stream) -> None:
+    rows = (np.zeros((piece.items, 2), "<f4").tobytes() for piece in claim.pieces)
+    outcomes = [Outcome(piece, OutcomeKind.VECTORS, data, 1) for piece, data in zip(claim.pieces, rows, strict=True)]
+    stream.commit(claim, outcomes, last=True)
+
+
+class Process:
+    """Streams as a worker process has them, and a stop."""
+
+    def __init__(self, client: LedgerClient, ledger: Ledger, *works: Notes, idle_s: float) -> None:
+        self.stop, self.bells, self.exits = threading.Event(), [0], list[int]()
+        self.consumer = Consumer(
+            Claims(ledger, client.model, stop=self._stops, send_bell=self._bell), "w", 15, breaks=(ZeroDivisionError,)
+        )
+        works = works or (Notes(),)
+        self.works = works
+        self.streams = Streams(
+            self.consumer, [(work, Progress()) for work in works], leave=self.exits.append, idle_s=idle_s
+        )
+
+    def _stops(self) -> bool:
+        return self.stop.is_set() or self.consumer.broken.is_set()
+
+    def _bell(self) -> None:
+        self.bells[0] += 1
+
+    @property
+    def claims(self) -> list[Claim]:
+        return [claim for work in self.works for claim in work.claims]
+
+
+@contextmanager
+def process(client: LedgerClient, ledger: Ledger, *works: Notes, idle_s: float = 0.5) -> Iterator[Process]:
+    """Woken at once; ended at the end."""
+    started = Process(client, ledger, *works, idle_s=idle_s)
+    started.streams.wake(rang=True)
+    try:
+        yield started
+    finally:
+        started.stop.set()
+        started.streams.finish(PATIENCE_S)
+
+
+def lingering(client: LedgerClient) -> int:
+    waiting = client.ledger.client.zcard(queue_key(client.model, "lingering"))
+    assert isinstance(waiting, int)
+    return waiting
+
+
+def deaths(claims: list[Claim]) -> list[int]:
+    return [piece.deaths for claim in claims for piece in claim.pieces]
+
+
+def test_streams_that_find_nothing_go_to_sleep_together_and_wait_for_nobody(
+    client: LedgerClient, redis_client: redis.Redis
+) -> None:
+    with process(client, Ledger(redis_client), Notes(), Notes(), Notes()) as running:
+        running.streams.wait_idle()
+        assert lingering(client) == 0, "whoever sleeps is told of nothing"
+        client.submit([TEXT])
+        running.streams.wake(rang=False)
+        running.streams.wait_idle()
+    assert len(running.claims) == 1
+    assert lingering(client) == 0
+
+
+def test_streams_wait_for_work_while_one_is_at_work(client: LedgerClient, redis_client: redis.Redis) -> None:
+    at_work, goes_on = threading.Event(), threading.Event()
+
+    class FirstIsSlow(Notes):
+        def end(self, claim: Claim, stream: Stream) -> None:
+            if not at_work.is_set():
+                at_work.set()
+                assert goes_on.wait(PATIENCE_S)
+            super().end(claim, stream)
+
+    first = client.submit([TEXT])
+    with process(client, Ledger(redis_client), FirstIsSlow(), FirstIsSlow(), idle_s=0.05):
+        assert at_work.wait(PATIENCE_S)
+        for number in range(3):  # nobody rings for them
+            client.completed(client.submit([f"{number}"]))
+        goes_on.set()
+        client.completed(first)
+
+
+def test_one_claim_tells_the_ledger_of_a_bell(client: LedgerClient, redis_client: redis.Redis) -> None:
+    heard: list[bool] = []
+
+    class Ears(Ledger):
+        def run(self, operation: Operation[T]) -> T:
+            if operation.script == "claim":
+                heard.append(bool(operation.arguments[7]))
+            return super().run(operation)
+
+    with process(client, Ears(redis_client), Notes(), Notes()) as running:
+        running.streams.wait_idle()
+    assert heard.count(True) == 1
+
+
+def die_with(client: LedgerClient, queries: int) -> None:
+    """A worker dies that holds so many queries; nothing else is queued."""
+    for number in range(queries):
+        client.submit([f"query {number}"])
+    request = ClaimRequest("dead/0", "dead/0/1", budget=10**9, max_pieces=1000, lease_ms=60_000)
+    assert len(client.ledger.run(claim(client.model, request)).pieces) == queries
+    client.ledger.run(give_back(client.model, "dead/0/1", blame=True))
+
+
+def test_texts_whose_worker_died_come_alone_and_nothing_runs_beside_them(
+    client: LedgerClient, redis_client: redis.Redis
+) -> None:
+    in_hand, most = threading.Lock(), [0, 0]
+
+    class Counts(Notes):
+        def end(self, claim: Claim, stream: Stream) -> None:
+            with in_hand:
+                most[0] += 1
+            held = client.overview().leases
+            if claim.pieces[0].deaths:
+                most[1] = max(most[1], held)
+            super().end(claim, stream)
+
+    die_with(client, 20)
+    fresh = client.submit(["fresh"])
+    with process(client, Ledger(redis_client), Counts(), Counts()) as running:
+        running.streams.wait_idle()
+    marked = [claim for claim in running.claims if claim.pieces[0].deaths]
+    assert len(marked) == 20, "somebody starved"
+    assert all(len(claim.pieces) == 1 for claim in marked)
+    assert most[1] == 1, "something ran beside it"
+    client.completed(fresh)
+
+
+def test_a_stream_whose_subscription_broke_does_not_claim_in_a_circle(
+    client: LedgerClient, redis_client: redis.Redis
+) -> None:
+    class Breaks(Notes):
+        def end(self, claim: Claim, stream: Stream) -> None:
+            super().end(claim, stream)
+            stream.close()  # as its wait does when Redis was away
+
+    client.submit(["one"])
+    redis_client.config_resetstat()
+    with process(client, Ledger(redis_client), Breaks()) as running:
+        running.streams.wait_idle()
+        calls = redis_client.info("commandstats")["cmdstat_evalsha"]["calls"]
+    assert calls < 10, "a few claims and a commit within half a second"
+
+
+class Deaf(Ledger):
+    """The reply to the first claim that takes something is lost."""
+
+    heard = False
+
+    def run(self, operation: Operation[T]) -> T:
+        reply = super().run(operation)
+        if isinstance(reply, Claim) and reply.pieces and not self.heard:
+            self.heard = True
+            raise RedisUnavailable("as after many tries")
+        return reply
+
+
+def test_a_claim_whose_reply_was_lost_is_asked_for_again(client: LedgerClient, redis_client: redis.Redis) -> None:
+    task = client.submit([TEXT])
+    with process(client, Deaf(redis_client)) as running:
+        client.completed(task)
+        running.streams.wait_idle()
+    assert deaths(running.claims) == [0]
+    assert client.overview().leases == 0
+
+
+@pytest.mark.parametrize("how", ["commit", "give back"])
+def test_what_redis_did_not_hear_it_hears_when_it_is_back(private_redis: RedisServer, how: str) -> None:
+    gone = threading.Event()
+
+    class Unheard(Notes):
+        def end(self, claim: Claim, stream: Stream) -> None:
+            if not gone.is_set():
+                private_redis.kill()
+                gone.set()
+                if how == "give back":
+                    stream.give_back(claim)
+                    return
+            super().end(claim, stream)
+
+    with private_redis.client() as connection:
+        client = LedgerClient(Ledger(connection))
+        task = client.submit([TEXT])
+        with process(client, client.ledger, Unheard()) as running:
+            assert gone.wait(PATIENCE_S)
+            private_redis.start()
+            client.completed(task)
+        assert deaths(running.claims) == [0] * (1 if how == "commit" else 2), "nobody has died"
+        assert client.overview().leases == 0
+
+
+def test_a_lone_text_costs_three_scripts(client: LedgerClient, redis_client: redis.Redis) -> None:
+    with process(client, Ledger(redis_client), idle_s=60) as running:
+        wait_until(lambda: lingering(client), message="it waits for no work")
+        redis_client.config_resetstat()
+        client.submit(["lone"])
+        wait_until(lambda: running.claims and lingering(client), message="the text is not served")
+        calls = redis_client.info("commandstats")["cmdstat_evalsha"]["calls"]
+    assert calls == 3, "its submission, its claim and its commit, behind which the stream waits again"
+    assert [piece.texts() for claim in running.claims for piece in claim.pieces] == [["lone"]]
+    assert client.overview().leases == 0
+
+
+def test_a_stop_gives_back_what_is_at_work(client: LedgerClient, redis_client: redis.Redis) -> None:
+    class Stops(Notes):
+        def end(self, _claim: Claim, _stream: Stream) -> None:
+            raise Stopping
+
+    client.submit([TEXT])
+    with process(client, Ledger(redis_client), Stops(), idle_s=60) as running:
+        wait_until(lambda: running.claims, message="a claim")
+        running.stop.set()
+    later = Notes()
+    with process(client, Ledger(redis_client), later) as again:
+        again.streams.wait_idle()
+    assert deaths(later.claims) == [0]
+
+
+class Divides(Notes):
+    """Its device breaks."""
+
+    def end(self, _claim: Claim, _stream: Stream) -> None:
+        raise ZeroDivisionError
+
+
+def test_a_process_that_is_broken_gives_back_and_leaves(client: LedgerClient, redis_client: redis.Redis) -> None:
+    client.submit([TEXT])
+    with process(client, Ledger(redis_client), Divides(), Notes(), idle_s=60) as running:
+        wait_until(lambda: running.exits, message="it leaves")
+    assert running.exits == [os.EX_SOFTWARE]
+    assert client.overview().leases == 0
+    later = Notes()
+    with process(client, Ledger(redis_client), later) as again:
+        again.streams.wait_idle()
+    assert deaths(running.claims + again.claims)[-1] == 1, "the text may have broken it"
+
+
+def test_whatever_work_raises_its_texts_are_tried_alone(client: LedgerClient, redis_client: redis.Redis) -> None:
+    class Raises(Notes):
+        def end(self, claim: Claim, stream: Stream) -> None:
+            if len(self.claims) == 1:
+                raise MemoryError
+            super().end(claim, stream)
+
+    tasks = [client.submit([f"{n}"]) for n in range(2)]
+    with process(client, Ledger(redis_client), Raises()) as running:
+        for task in tasks:
+            client.completed(task)
+    assert deaths(running.claims) == [0, 0, 1, 1]

@@ -1,0 +1,116 @@
+"""What parent and child tell one another, when leases are renewed, and who hangs."""
+
+from functools import partial
+
+from tasks.worker.process.hangs import LEAST_CHECKS, HangWatch, Progress
+from tasks.worker.process.stop import SharedPage
+
+PATIENCE_S = 120.0
+
+
+class Clock:
+    """A monotonic clock that moves when told."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_a_lease_is_renewed_while_the_stream_moves_or_is_outside() -> None:
+    progress = Progress()
+    with progress.holding("claim", ["task"]):
+        assert progress.to_renew() == ("claim",)
+        assert progress.to_renew() == ()
+        with progress.outside():
+            assert progress.to_renew() == ("claim",)
+            assert progress.to_renew() == ("claim",)
+        assert progress.to_renew() == ("claim",)
+        assert progress.to_renew() == ()
+    assert progress.to_renew() == ()
+
+
+def test_work_hangs_when_a_claim_is_in_hand_and_nothing_moves() -> None:
+    clock, progress = Clock(), Progress()
+    hangs = HangWatch(progress.reading, 10, clock)
+
+    def after(seconds: int) -> bool:
+        seen = False
+        for _ in range(seconds):
+            clock.now += 1
+            seen = hangs()
+        return seen
+
+    assert not after(100), "nothing in hand"
+    with progress.holding("claim", ["task"]):
+        assert not after(10)
+        assert after(1)
+        progress.step()
+        assert not after(10)
+    assert not after(100)
+
+
+def test_a_part_hangs_when_its_count_stands_still() -> None:
+    clock, shared = Clock(), SharedPage()
+    hangs = HangWatch(shared.turns, PATIENCE_S, clock)
+    shared.turn()
+    assert not hangs()
+    for _ in range(LEAST_CHECKS - 1):
+        clock.now += PATIENCE_S / LEAST_CHECKS
+        assert not hangs()
+    clock.now += PATIENCE_S / LEAST_CHECKS
+    assert hangs()
+    shared.turn()
+    assert not hangs()
+
+
+def test_a_child_that_loads_its_model_does_not_hang() -> None:
+    clock, shared = Clock(), SharedPage()
+    frozen = HangWatch(shared.beats, PATIENCE_S, clock)
+    for _ in range(3 * LEAST_CHECKS):
+        clock.now += PATIENCE_S
+        assert not frozen()
+    shared.beat()
+    assert not frozen()
+    for _ in range(LEAST_CHECKS):
+        clock.now += PATIENCE_S / LEAST_CHECKS
+        last = frozen()
+    assert last
+    shared.forget_child()
+    assert not frozen(), "the next child loads its model"
+
+
+def test_a_pause_of_both_processes_is_no_hanging() -> None:
+    clock, shared = Clock(), SharedPage()
+    frozen = HangWatch(shared.beats, PATIENCE_S, clock)
+    for _ in range(3 * LEAST_CHECKS):
+        shared.beat()
+        assert not frozen()
+        clock.now += 10 * PATIENCE_S
+        assert not frozen(), "the child had no time to beat"
+
+
+def test_the_parent_sees_what_its_child_works_on() -> None:
+    shared = SharedPage()
+    first, second = (Progress(partial(shared.work_on, number)) for number in range(2))
+    with first.holding("a", ["task_1", "task_2"]), first.holding("b", ["task_2", "task_3"]):
+        with second.holding("c", ["task_4"]):
+            assert shared.in_hand() == ("task_1", "task_2", "task_3", "task_4")
+        assert shared.in_hand() == ("task_1", "task_2", "task_3")
+    assert shared.in_hand() == ()
+
+
+def test_more_ids_than_there_is_room_for_are_left_out_whole() -> None:
+    shared = SharedPage()
+    ids = [f"task_{number:026}" for number in range(1000)]
+    shared.work_on(0, ids)
+    assert 0 < len(shared.in_hand()) < len(ids)
+    assert set(shared.in_hand()) < set(ids)
+
+
+def test_the_reason_of_a_child_is_kept_for_its_parent() -> None:
+    shared = SharedPage()
+    assert shared.refusal() is None
+    shared.refuse("the model is gone", 78)
+    assert shared.refusal() == ("the model is gone", 78)
