@@ -124,7 +124,7 @@ def test_what_was_deleted_is_out_of_the_list_and_a_step_removes_it(
     record_id = ended(driver, kind)
     other = ended(driver, kind, key=None)
     assert driver.run(kind.opened(10)) == []
-    with Listener(redis_client, "eq:q:@documents:wake:steps") as woken:
+    with Listener(redis_client, "eq:steps") as woken:
         deleted, _ = driver.run(kind.delete(record_id))
         assert woken.messages() == [b"step"]
     assert deleted
