@@ -30,13 +30,13 @@ def sweep_owners(storage: Storage, ledger: Ledger, may_go_on: Callable[[], bool]
     for kind in (Key, Mark):
         found = ledger.run(store.listed(kind, PURGE, limit=_AT_ONCE, order=Order.ANY))
         for last in found.records:
-            if last.record is not None:
-                _sweep_owner(storage, ledger, last, last.record, may_go_on)
+            _sweep_owner(storage, ledger, last, may_go_on)
 
 
-def _sweep_owner(
-    storage: Storage, ledger: Ledger, last: ReadRecord[Key], key: Key, may_go_on: Callable[[], bool]
-) -> None:
+def _sweep_owner(storage: Storage, ledger: Ledger, last: ReadRecord[Key], may_go_on: Callable[[], bool]) -> None:
+    key = last.record
+    if key is None:  # of another version, which sweeps it
+        return
     owner = key.owner
     for remove in (_end_jobs, _forget_tasks):
         remove(ledger, owner)

@@ -14,10 +14,10 @@ Of a task:
                                  its payload; `v{first}+{items}`: an outcome; `x{first}`: JSON of its errors and
                                  truncations. A part of piece 3 is 3a, 3b, …, and has the payload of 3, from `offset`
                                  on
-    R:due                zset    "kind:id" -> the next moment at which something must happen: deadline of an open task,
-                                 end of life of an ended one, or of a record
-    R:alias:{owner}:{name}  string  "id digest": a repetition of a request finds its task (or, with "kind:" in the name,
-                                 its record). Of a task that somebody waits for it has a TTL
+    R:due                zset    "task:id" -> the next moment at which something must happen: deadline of an open one,
+                                 end of life of an ended one
+    R:alias:{owner}:{name}  string  "id digest": a repetition of a request finds its task. Of one that somebody waits
+                                 for it has a TTL
 
 Of a queue:
 
@@ -43,10 +43,21 @@ Of all:
     R:models             hash    served name -> JSON `Model`, for each that a worker has served
     R:references         hash    revision of a model -> its vectors of a few texts, little-endian float32
     R:memory             string  packed numbers: memory as last seen by WATCH
-    R:{kind}:{id}        hash    a record (tasks.records.store)
-    R:index:{kind}:{owner}  zset ids of an owner's records, tasks too, all with score 0: in the order of time
-    R:open:{kind}        set     records that have not ended
-    R:changes            hash    kind -> number that grows with each change of a record of this kind
+    R:{kind}:{id}        hash    a record (tasks.records.store): `s`: JSON; `change`: random name of its last change;
+                                 `weight`: its bytes. Of a batch and an ingestion further fields
+                                 (tasks.records.batches, .ingestion_operations)
+    R:ends               zset    "kind:id" -> the end of life of a record; whose has no end is not there
+    R:index:{kind}:{list}  zset  ids, all with score 0: in the order of time. `list` is an owner, of tasks too, or begins
+                                 with "@": `@all` keys, `@open` jobs that need steps, `@purge` and `@gone` of purged
+                                 owners, `@uploading:{owner}`
+    R:alias:{kind}:{scope}:{name}  string  "id digest": leads to a record while it is there
+    R:changes            hash    kind -> random name of the last change of any record of this kind
+    R:litter             zset    "name owner" -> when the sweep may look at it: a stored object, or the folder of a job
+                                 (tasks.records.litter)
+    R:ingestion-order    string  order of the ingestion that was created last: milliseconds, or one more than before
+    R:ingestion-waiting:{id}  list  "page fence documents bytes": pages that are listed and not begun
+    R:ingestion-pages:{id}    hash  page -> JSON: pages in flight
+    R:ingestion-closed:{id}   hash  page -> JSON [stored, loaded, unchanged, failed]: pages that are done
 
 Channels (no keys): `R:changed`, `R:steps`, `R:answers:{process}`, `Q:wake:{stream}` (tasks.ledger.notifications);
 `R:promise`: to nobody (tasks.ledger.replicas).

@@ -9,6 +9,7 @@ from typing import Any
 import orjson
 
 from tasks.ledger.read import fields_of
+from tasks.ledger.redis_keys import ROOT
 from tasks.ledger.scripts import Operation
 from tasks.ledger.task import State
 from tasks.records.ingestions import (
@@ -215,10 +216,11 @@ def retry_ingestion(ingestion_id: str) -> Operation[Moved]:
 def read_closed(ingestion_id: str, first: int, count: int) -> Operation[list[ClosedPage]]:
     """Those of the pages `first` to `first + count` that are done, in order; its pages are numbered from 0."""
 
-    def read(reply: list[bytes]) -> list[ClosedPage]:
-        return [ClosedPage.from_json(first + at, text) for at, text in enumerate(reply) if text]
+    def read(replies: list[list[bytes | None]]) -> list[ClosedPage]:
+        return [ClosedPage.from_json(first + at, text) for at, text in enumerate(replies[0]) if text]
 
-    return Operation(read, "ingestion_closed", "", (ingestion_id, first, count))
+    pages = range(first, first + count)
+    return Operation(read, commands=(("HMGET", f"{ROOT}:ingestion-closed:{ingestion_id}", *pages),))
 
 
 def close_ingestion(ingestion_id: str, *, deleted: bool = False) -> Operation[None]:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, Protocol
 
+from tasks.ledger.redis_keys import ROOT
 from tasks.ledger.scripts import Argument, Operation
 from tasks.records import store
 from tasks.records.store import OPEN, Order, Room, Standing
@@ -76,14 +77,15 @@ def find_record(kind: RecordKind, owner: str, key: tuple[str, str]) -> Operation
     Raises on reading:
         Refused: the key belongs to a record of another request.
     """
-
-    def read(reply: list[bytes]) -> str | None:
-        if reply and reply[0] == b"conflict":
-            raise store.conflict(kind)
-        return reply[1].decode() if reply else None
-
     name, digest = key
-    return Operation(read, "record_find", "", (kind, f"{owner}:{name}", digest))
+
+    def read(replies: list[bytes | None]) -> str | None:
+        record_id, _, of = (replies[0] or b"").decode().partition(" ")
+        if record_id and of != digest:
+            raise store.conflict(kind)
+        return record_id or None
+
+    return Operation(read, commands=(("GET", f"{ROOT}:alias:{kind}:{owner}:{name}"),))
 
 
 def list_records(kind: RecordKind, owner: str, *, after: str | None, limit: int) -> Operation[tuple[list[str], bool]]:

@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from tasks.errors import Forbidden, Refused, StorageFull, TooMany, Unauthenticated
 from tasks.ledger.overview import Account, read_account
 from tasks.ledger.rate_limit import key_refusal
+from tasks.ledger.redis_keys import ROOT
 from tasks.ledger.scripts import Argument, Operation
 
 ALL, OPEN = "@all", "@open"
@@ -231,7 +232,7 @@ def _above(name: str, comes_to: int, most: int) -> Exception:
     if name == "files":
         return Forbidden("quota_exceeded", f"You have {most:,} files, and no more are allowed. Delete some first.")
     if name == "jobs":
-        return key_refusal([b"key", b"open_jobs", b"%d" % most, b"%d" % (comes_to - 1), b"%d" % _ROOM_AFTER_S])
+        return key_refusal([b"open_jobs", b"%d" % most, b"%d" % (comes_to - 1), b"%d" % _ROOM_AFTER_S])
     return TooMany(
         f"too_many_{name}",
         f"You have {comes_to - 1:,} {name} that have not ended; {most:,} are allowed at a time. Wait for one to end, "
@@ -286,7 +287,8 @@ def read(kind: type[R], record_ids: Sequence[str]) -> Operation[list[ReadRecord[
         rows = zip(ids, reply, strict=True)
         return [_stored(kind, name, text, last) if text else None for name, (text, last) in rows]
 
-    return Operation(read, "record_read", "", (kind.KIND, *ids))
+    keys = (f"{ROOT}:{kind.KIND}:{record_id}" for record_id in ids)
+    return Operation(read, commands=tuple(("HMGET", key, "s", "change") for key in keys))
 
 
 @dataclass(frozen=True, slots=True)
@@ -354,7 +356,13 @@ class News:
 
 def news(*kinds: str) -> Operation[News]:
     """Whether records of these kinds have changed: one look at a hash. A name comes only once; a number would not."""
-    return Operation(lambda r: News(int(r[0]) / 1000, tuple(name.decode() for name in r[1:])), "record_news", "", kinds)
+    changes = f"{ROOT}:changes"
+
+    def read(replies: list[Any]) -> News:
+        (seconds, microseconds), *names = replies
+        return News(int(seconds) + int(microseconds) / 1e6, tuple((name or b"").decode() for name in names))
+
+    return Operation(read, commands=(("TIME",), *(("HGET", changes, kind) for kind in kinds)))
 
 
 def mapped(operation: Operation[T], then: Callable[[T], S]) -> Operation[S]:

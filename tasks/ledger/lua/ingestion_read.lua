@@ -8,7 +8,7 @@ for i = OWN, #ARGV do
   local id = ARGV[i]
   local key, waiting = R .. ':ingestion:' .. id, R .. ':ingestion-waiting:' .. id
   local n = call('HMGET', key, 'list_number', 'load_number')
-  local row = {call('HGETALL', key), NOW, (call('ZSCORE', DUE, 'ingestion:' .. id) or NOW) - NOW, call('LLEN', waiting),
+  local row = {call('HGETALL', key), NOW, (call('ZSCORE', ENDS, 'ingestion:' .. id) or NOW) - NOW, call('LLEN', waiting),
     call('LRANGE', waiting, 0, SHOWN - 1), task_state(id .. '-list-' .. (n[1] or 0)),
     task_state(id .. '-load-' .. int((n[2] or 0) - 1)), task_state(id .. '-finish-' .. (n[1] or 0))}
   local flat = call('HGETALL', R .. ':ingestion-pages:' .. id)

@@ -86,7 +86,7 @@ def test_an_expiry_that_was_asked_for(client: httpx.Client, redis_client: redis.
 
     assert file["expires_at"] == file["created_at"] + 3600
     assert client.get(f"/v1/files/{file['id']}").json() == file
-    ends_ms = redis_client.zscore("eq:due", f"file:{file['id']}")
+    ends_ms = redis_client.zscore("eq:ends", f"file:{file['id']}")
     assert ends_ms is not None
     assert 3500 < ends_ms / 1000 - time.time() <= 3600
 

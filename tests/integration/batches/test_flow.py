@@ -339,6 +339,7 @@ def test_a_batch_that_is_deleted_leaves_its_files_and_nothing_else(hands: Hands)
 
     hands.step()
     hands.sweep()
+    hands.step()
 
     assert hands.ledger.run(read_batch(batch_id)) is None
     assert list(hands.storage.stored(ended.folder.rstrip("/"))) == []
@@ -355,8 +356,9 @@ def test_a_deletion_waits_for_the_storage(hands: Hands, tmp_path: Path) -> None:
     root = tmp_path / "storage"
     root.rename(tmp_path / "unmounted")
     hands.step()
-    assert hands.ledger.run(read_batch(batch_id)) is None
     assert hands.sweep() == 0
+    hands.step()
+    assert hands.batch(batch_id).deleted, "which files it was writing says the record"
     (tmp_path / "unmounted").rename(root)
     assert hands.sweep() == 0, "it waits, so that it keeps nothing else"
     assert hands.sweep(after_s=GRACE_S + RARELY_S + GRACE_S) == 1

@@ -102,7 +102,7 @@ def test_a_move_names_where_it_may_start(driver: Driver) -> None:
 def passes(driver: Driver, ms: int) -> None:
     """So much time, and somebody keeps house."""
     driver.advance(ms)
-    driver.run(watch(driver.model))
+    driver.run(watch(DOCUMENTS))
 
 
 def test_faults_and_states_of_tasks_are_read(driver: Driver) -> None:

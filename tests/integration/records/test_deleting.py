@@ -8,6 +8,7 @@ import pytest
 import redis
 
 from tasks.ledger.heartbeat import watch
+from tasks.ledger.redis_keys import DOCUMENTS
 from tasks.ledger.scripts import Operation
 from tasks.records.batches import (
     BatchStatus,
@@ -124,7 +125,7 @@ def test_what_was_deleted_is_out_of_the_list_and_a_step_removes_it(
     record_id = ended(driver, kind)
     other = ended(driver, kind, key=None)
     assert driver.run(kind.opened(10)) == []
-    with Listener(redis_client, "eq:q:@documents:wake:steps") as woken:
+    with Listener(redis_client, "eq:steps") as woken:
         deleted, _ = driver.run(kind.delete(record_id))
         assert woken.messages() == [b"step"]
     assert deleted
@@ -161,7 +162,7 @@ def test_what_was_deleted_goes_by_itself_where_no_step_comes(
     record_id = ended(driver, kind)
     driver.run(kind.delete(record_id))
     driver.advance(HOUR_MS)
-    driver.run(watch(driver.model))
+    driver.run(watch(DOCUMENTS))
     assert driver.run(kind.read(record_id)) is None
     assert driver.run(kind.opened(10)) == []
     assert not [name for name in redis_client.keys("eq:*") if record_id.encode() in name]

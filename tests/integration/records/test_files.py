@@ -9,6 +9,7 @@ import redis
 from tasks.documents.sweep import sweep_litter
 from tasks.errors import StorageFull
 from tasks.ledger.heartbeat import watch
+from tasks.ledger.redis_keys import DOCUMENTS
 from tasks.records import store
 from tasks.records.batches import NewBatch, create_batch, new_batch_id
 from tasks.records.files import (
@@ -59,9 +60,9 @@ def put(driver: Driver, *numbers: int, **changes: object) -> list[FileRecord]:
 def passes(driver: Driver, ms: int) -> None:
     """So much time, and somebody keeps house."""
     driver.advance(ms)
-    driver.run(watch(driver.model))
-    while driver.client.zcount("eq:due", "-inf", driver.now_ms):
-        driver.run(watch(driver.model))
+    driver.run(watch(DOCUMENTS))
+    while driver.client.zcount("eq:ends", "-inf", driver.now_ms):
+        driver.run(watch(DOCUMENTS))
 
 
 def test_a_record_is_read_as_it_was_put(driver: Driver) -> None:

@@ -183,7 +183,7 @@ def test_a_move_of_one_that_is_gone(driver: Driver) -> None:
 def passes(driver: Driver, ms: int) -> None:
     """So much time, and somebody keeps house."""
     driver.advance(ms)
-    driver.run(watch(driver.model))
+    driver.run(watch(DOCUMENTS))
 
 
 def test_an_end_gives_everything_its_life_and_a_retry_takes_it_back(driver: Driver, redis_client: redis.Redis) -> None:

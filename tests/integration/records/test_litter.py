@@ -6,6 +6,7 @@ import pytest
 
 from tasks.errors import StorageUnavailable
 from tasks.ledger.heartbeat import watch
+from tasks.ledger.redis_keys import DOCUMENTS
 from tasks.records.batches import BatchStatus, NewBatch, create_batch, delete_batch, move_batch, new_batch_id
 from tasks.records.files import FileRecord, Purpose, delete_file, file_id_from, put_file, stored_name
 from tasks.records.ingestion_operations import (
@@ -56,7 +57,7 @@ def test_an_end_is_due_after_a_minute_and_once_more_with_its_record(driver: Driv
     assert driver.run(litter_done(litter))
     assert due(driver) == []
     driver.advance(HOUR_MS - GRACE_MS)
-    driver.run(watch(driver.model))
+    driver.run(watch(DOCUMENTS))
     driver.advance(GRACE_MS)
     assert due(driver) == [litter.entry], "its record has gone: a worker that was taken for dead wrote until then"
     assert driver.run(litter_done(litter))
@@ -108,7 +109,7 @@ def test_a_file_is_due_a_minute_after_its_end(driver: Driver) -> None:
     short, early = put(2, 5_000), put(3, 5_000)
     driver.run(delete_file(early.id))
     driver.advance(5_000)
-    driver.run(watch(driver.model))
+    driver.run(watch(DOCUMENTS))
     assert due(driver) == []
     driver.advance(GRACE_MS - 5_000)
     assert due(driver) == [f"{early.stored} ann"]

@@ -9,6 +9,7 @@ import redis
 
 from tasks.errors import EmbedqError, StorageFull
 from tasks.ledger.heartbeat import watch
+from tasks.ledger.redis_keys import DOCUMENTS
 from tasks.ledger.scripts import Operation
 from tasks.records import store
 from tasks.records.store import (
@@ -24,7 +25,7 @@ from tasks.records.store import (
     left_of,
     new_change,
 )
-from tests.integration.ledger.driver import MODEL, Driver
+from tests.integration.ledger.driver import Driver
 from tests.integration.ledger.snapshot import Snapshot
 from tests.raises_code import raises_code
 
@@ -152,7 +153,7 @@ class World:
 
     def time(self, _writer: int) -> None:
         self.driver.advance(self.rng.choice([1, 400, 1000]))
-        self.driver.run(watch(MODEL))
+        self.driver.run(watch(DOCUMENTS))
         self.calls = []
         for record_id, (_, _, ends) in list(self.there.items()):
             if 0 < ends <= self.driver.now_ms:
@@ -200,7 +201,7 @@ class World:
         busy = sorted(record.id for record, _, _ in self.there.values() if record.busy)
         assert self.driver.run(store.listed_ids("thing", OPEN, limit=100, order=Order.ASC)) == (busy, False)
         ends = {f"thing:{i}".encode(): ends for i, (_, _, ends) in self.there.items() if ends}
-        assert dict(client.zrange("eq:due", 0, -1, withscores=True)) == ends
+        assert dict(client.zrange("eq:ends", 0, -1, withscores=True)) == ends
         aliases = {
             f"eq:alias:thing:{record.owner}:{record.name}" for record, _, _ in self.there.values() if record.name
         }
@@ -298,7 +299,7 @@ def test_a_full_redis_refuses_what_is_new_and_lets_go_what_is_there(driver: Driv
 def test_one_owner_cannot_fill_redis_with_records(driver: Driver, redis_client: redis.Redis) -> None:
     redis_client.config_set("maxmemory", 100 * 2**20)
     try:
-        driver.run(watch(MODEL))
+        driver.run(watch(DOCUMENTS))
         room, note, refused = Room(max_memory_percent=3), "x" * 100_000, set()
         used = int(redis_client.info("memory")["used_memory"])
         number = (3 * 2**20 - used) // 100_000
@@ -308,7 +309,7 @@ def test_one_owner_cannot_fill_redis_with_records(driver: Driver, redis_client: 
             except StorageFull as error:
                 refused.add("share" if "share" in error.detail else "memory")
                 break
-            driver.run(watch(MODEL))
+            driver.run(watch(DOCUMENTS))
         assert refused == {"share"}
         assert driver.run(store.create(Thing(id="b", owner="bob", note=note), room)).how is Made.OK
     finally:

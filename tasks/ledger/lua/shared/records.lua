@@ -5,9 +5,10 @@
 --   lists   names of the lists of its kind in which it stands: its owner's id, or one with an "@" (tasks/ledger/keys.py)
 --   alias   "scope:name" that leads to it, or ""
 --   litter  stored name that the sweep may delete once the record is gone, or ""
--- The end of its life is its place in R:due and nowhere else. Whatever changes a record goes through this file, so an account
+-- The end of its life is its place in R:ends and nowhere else: whoever may look at tasks alone never looks there. Whatever changes a record goes through this file, so an account
 -- has one place where it grows, and one where it shrinks.
 -- uses: owner_account litter
+local ENDS = R .. ':ends'
 local RECORD_BYTES = 512                -- key, entries in lists, alias
 local function record_key(kind, id) return R .. ':' .. kind .. ':' .. id end
 local function list_key(kind, list) return R .. ':index:' .. kind .. ':' .. list end
@@ -32,8 +33,8 @@ local function place_record(kind, id, was, r, for_ms, change)
   for _, list in ipairs(was and was.lists or {}) do
     if not stays[list] then call('ZREM', list_key(kind, list), id) end
   end
-  if for_ms > 0 then call('ZADD', DUE, NOW + for_ms, kind .. ':' .. id)
-  elseif for_ms == 0 and was then call('ZREM', DUE, kind .. ':' .. id) end
+  if for_ms > 0 then call('ZADD', ENDS, NOW + for_ms, kind .. ':' .. id)
+  elseif for_ms == 0 and was then call('ZREM', ENDS, kind .. ':' .. id) end
   if was and was.alias ~= '' and not (r and r.alias == was.alias) then
     local alias_at = alias_key_of(kind, was.alias)
     if string.match(call('GET', alias_at) or '', '^%S+') == id then call('UNLINK', alias_at) end
