@@ -23,6 +23,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from stack.testing import RedisServer
+from tests.simulation.agreement import check_agreement
 from tests.simulation.conftest import prepared
 from tests.simulation.equivalent import EQUIVALENT
 from tests.simulation.thin_client import Ledger, Scripts
@@ -151,7 +152,7 @@ class Judge:
     def killer(self, scripts: Scripts, seeds: int) -> str | None:
         """What noticed that these scripts are broken; None: nothing."""
         for test in self._tests:
-            if error := self._error(lambda test=test: test(self._ledger(scripts)), _TEST_S):  # type: ignore[misc]
+            if error := self._error(lambda test=test: self._run(test, scripts), _TEST_S):  # type: ignore[misc]
                 self._tests.remove(test)
                 self._tests.insert(0, test)  # it is likely to notice the next one too
                 return f"{test.__name__}: {error}"
@@ -172,9 +173,15 @@ class Judge:
         self._client.flushall()
         return prepared(Ledger(self._client, scripts))
 
+    def _run(self, test: Callable[[Ledger], None], scripts: Scripts) -> None:
+        ledger = self._ledger(scripts)
+        test(ledger)
+        if not ledger.tampered:
+            check_agreement(ledger)
+
     def _took(self, test: Callable[[Ledger], None]) -> float:
         began = time.perf_counter()
-        error = self._error(lambda: test(self._ledger(Scripts.of_the_ledger())), _TEST_S)
+        error = self._error(lambda: self._run(test, Scripts.of_the_ledger()), _TEST_S)
         assert error is None, f"{test.__name__} fails without a mutant: {error}"
         return time.perf_counter() - began
 

@@ -77,6 +77,7 @@ def test_bytes_that_are_full_without_shares_have_a_time(ledger: Ledger) -> None:
 
 
 def test_memory_that_is_full_is_told_with_the_next_end_of_results(ledger: Ledger) -> None:
+    ledger.tampered = True
     ledger.submit(NewTask("a", ttl_ms=30_000, vector_bytes=100_000))
     ledger.finish(ledger.claim("w/0", "w/0/1"), b"v" * 100_000)
     used = {"rate": RATE, "serves": STAMP, "limit": 1000_000, "used": 780_000}

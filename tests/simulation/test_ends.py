@@ -265,6 +265,7 @@ def test_a_forgotten_task_that_comes_again_is_not_disturbed_by_old_claims(ledger
 
 
 def test_what_is_gone_does_not_hide_what_is_due_behind_it(ledger: Ledger) -> None:
+    ledger.tampered = True
     ledger.submit(*tasks("q", 70, deadline_in_ms=10))
     ledger.redis.delete(*[f"eq:task:q{n:04d}" for n in range(64)])
     ledger.advance(10)
@@ -277,6 +278,7 @@ def test_what_is_gone_does_not_hide_what_is_due_behind_it(ledger: Ledger) -> Non
 
 
 def test_a_task_whose_lines_are_left_by_a_lost_one_is_passed_over(ledger: Ledger) -> None:
+    ledger.tampered = True
     ledger.submit(NewTask("a"), NewTask("b"))
     ledger.redis.delete("eq:task:a")
     assert drain(ledger, 9, 100) == [("b", "o", 10)]

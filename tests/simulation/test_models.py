@@ -165,7 +165,12 @@ def test_a_model_that_nobody_served_for_a_week_is_unknown_again(ledger: Ledger) 
         ledger.advance(days * 86_400_000)
         ledger.watch()
     assert ledger.redis.hexists("eq:models", "m")  # work waits for it
+    ledger.submit(NewTask("b", lane="bulk"))
+    ledger.watch()
     ledger.cancel("a")
+    ledger.watch()
+    assert ledger.redis.hexists("eq:models", "m")
+    ledger.cancel("b")
     ledger.watch()
     assert not ledger.redis.exists("eq:models", "eq:q:m:state", "eq:q:m:counts")
 
@@ -188,6 +193,7 @@ def test_figures_of_a_queue(ledger: Ledger) -> None:
 
 
 def test_memory_that_other_queues_reserve_counts(ledger: Ledger) -> None:
+    ledger.tampered = True
     ledger.redis.hset("eq:models", mapping={"m": "", "other": ""})
     ledger.set_sums("q:other:state", reserved=10**9)
     ledger.watch()
@@ -240,3 +246,9 @@ def test_workers_that_vanished_leave_nothing(ledger: Ledger) -> None:
     ledger.watch()
     assert not ledger.redis.exists("eq:q:m:workers", "eq:q:m:entries", "eq:q:m:lingering")
     assert "lone:w" not in ledger.state
+
+
+def test_the_limit_of_memory_is_seen(ledger: Ledger) -> None:
+    ledger.redis.config_set("maxmemory", 10**9)
+    ledger.watch()
+    assert (ledger.state["limit"], ledger.sums("memory")["limit"]) == (10**9, 10**9)
