@@ -103,6 +103,7 @@ def test_housekeeping_rings_for_work_that_nobody_is_at(ledger: Ledger) -> None:
     assert ledger.watch().bell == 1
     assert ledger.watch().bell == 0
     ledger.claim("w/0", "w/0/1", max_pieces=1, rang=True)
+    ledger.advance(1001)
     assert ledger.watch().bell == 0  # who holds a lease asks for more by itself
     ledger.heartbeat("join", "v")
     ledger.redis.delete("eq:q:m:lingering")
