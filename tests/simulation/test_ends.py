@@ -16,6 +16,7 @@ def test_a_key_of_idempotency_gives_the_same_task_until_it_is_forgotten(ledger: 
     assert bring("a", "d1") == [b"ok", b"a"]
     assert bring("b", "d1") == [b"joined", b"a"]
     assert bring("c", "d2") == [b"conflict"]
+    assert ledger.redis.ttl("eq:alias:o:k") == -1  # it lives as long as its task
     drain(ledger, 1, 100)
     assert bring("d", "d1") == [b"joined", b"a"]
     ledger.advance(60_000)
