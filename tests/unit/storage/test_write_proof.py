@@ -11,7 +11,7 @@ from tasks.storage.row_file import UnitReference
 from tasks.storage.storage import Storage
 from tasks.storage.write_proof import PROBE_EVERY_S, WriteProof
 from tasks.worker.rows import RowStore
-from tests.ledger_builders import model_entry
+from tests.ledger_builders import a_model
 
 A, B = "batches/batch_a", "batches/batch_b"
 
@@ -132,7 +132,7 @@ class Away:
 def test_a_claim_waits_for_one_attempt_whatever_its_units() -> None:
     away = Away()
     units = [(n, UnitReference("files/f", f"batches/batch_{n}/index.0", 0), 4) for n in range(10)]
-    store = RowStore(away, model_entry(), "r1")
+    store = RowStore(away, a_model(), "r1")
     assert store.storage_error == ("", 0.0)
     assert list(store.read(units)) == []
     assert away.asked == 1
