@@ -100,14 +100,16 @@ end
 local function reap()
   for _, token in ipairs(call('ZRANGEBYSCORE', LEASES, '-inf', NOW, 'LIMIT', 0, MAX_REAPED)) do drop_claim(token, true) end
 end
-local function end_what_is_due()        -- how many
+-- How many. A model worker has no right to records (deploy/redis): the web tier and documents workers remove them.
+local function end_what_is_due()
+  local of_records = what == 'watch' or QUEUE == '@documents'
   local overdue = call('ZRANGEBYSCORE', DUE, '-inf', NOW, 'LIMIT', 0, MAX_DUE)
   for _, of in ipairs(overdue) do
     local kind, id = string.match(of, '^([^:]*):(.*)$')
     local x = kind == 'task' and task(id)
     if x and OPEN[x.t[STATE]] then end_task(x, 'expired')
     elseif x and not ended[id] then forget(x, id)  -- or a text was convicted just now, and it is due later
-    elseif kind == 'task' or not remove_record(kind, id) then call('ZREM', DUE, of) end
+    elseif kind == 'task' or of_records and not remove_record(kind, id) then call('ZREM', DUE, of) end
   end
   return #overdue
 end
