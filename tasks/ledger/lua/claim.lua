@@ -164,7 +164,7 @@ if #refs > 0 then
 end
 announce()
 if blocked and #refs == 0 then out[2] = LONE_MS
-elseif waiting.online + waiting.bulk > 0 then out[1], out[3] = not wake_lingerer(QUEUE) and bell_due(q) or 0, 1
+elseif waiting.online + waiting.bulk > 0 then out[1], out[3] = not wake_lingerer(QUEUE) and bell_due(QUEUE) or 0, 1
 elseif #refs == 0 and linger_ms > 0 and not online_only then
   call('ZADD', LINGER, NOW + linger_ms + 250, stream)  -- outlasts the wait: never blocked without being registered
   out[2] = linger_ms

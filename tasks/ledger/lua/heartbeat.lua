@@ -135,7 +135,7 @@ local function ring_if_idle(waiting, leases)
   for _, name in ipairs(workers) do idle = idle + (at_work[name] and 0 or 1) end
   if waiting == 0 or #workers > 0 and idle == 0 then return 0 end
   wake_lingerer(QUEUE)
-  return bell_due(q)
+  return bell_due(QUEUE)
 end
 
 if counts ~= '' then

@@ -75,12 +75,12 @@ def test_the_owner_of_a_job_pays_for_the_time_it_took(
 ) -> None:
     now = iter((100.0, 140.0, 200.0, 200.1))
     with stream(redis_client, str(tmp_path), Progress(), clock=lambda: next(now)) as streams:
-        for name, debt in (("long", 39), ("short", 39)):
+        for name, debt in (("long", 39), ("short", 0)):
             documents.submit_job("send", name)
             streams.wake(rang=False)
             streams.wait_idle()
             account = Ledger(redis_client).run(read_account("anonymous"))
-            assert account.numbers["debt"] == pytest.approx(debt)
+            assert account.numbers.get("debt", 0) == pytest.approx(debt)
 
 
 def send(context: JobContext, job_id: str) -> bytes:

@@ -62,7 +62,7 @@ local function store_rest()
   for _, name in ipairs(wakes) do       -- one stream for each task, as long as one lingers
     if not silent[name] and not wake_lingerer(name) then
       silent[name] = true
-      if bell_due(queue(name)) == 1 then bells[#bells + 1] = name end
+      if bell_due(name) == 1 then bells[#bells + 1] = name end
     end
   end
   save_sums()

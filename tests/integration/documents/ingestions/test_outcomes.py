@@ -13,6 +13,7 @@ from tasks.documents.ingestions.tools import TOOLS
 from tasks.documents.purging import sweep_owners
 from tasks.ledger.cancel import forget
 from tasks.ledger.client import Ledger
+from tasks.ledger.read import read_task
 from tasks.ledger.redis_keys import DOCUMENTS
 from tasks.ledger.scripts import SCRIPTS
 from tasks.ledger.task import State
@@ -83,21 +84,21 @@ def test_what_two_steps_take_in_changes_the_ingestion_once(hands: IngestionHands
     assert set(hands.ran.values()) == {1}
 
 
-@pytest.mark.parametrize("script", ["ingestion_move", "forget", "ingestion_read"])
+@pytest.mark.parametrize("script", ["ingestion_move", "cancel", "ingestion_read"])
 @pytest.mark.parametrize("job", ENDED)
 def test_a_step_that_dies_before_or_after_the_change_leaves_it_to_the_next(
     hands: IngestionHands, tmp_path: Path, job: str, script: str
 ) -> None:
     made = left(hands, job)
     die_in_step(hands, made, script, tmp_path / "scripts")
-    assert ENDED[job](hands.ingestion(made)) == (script == "ingestion_move" or (job, script) == ("load", "forget"))
+    assert ENDED[job](hands.ingestion(made)) == (script == "ingestion_move" or (job, script) == ("load", "cancel"))
     completed(hands, made)
     assert set(hands.ran.values()) == {1}
 
 
 def test_what_was_taken_in_and_not_forgotten_may_be_taken_in_again(hands: IngestionHands, tmp_path: Path) -> None:
     made = left(hands, "parse")
-    die_in_step(hands, made, "forget", tmp_path / "scripts")
+    die_in_step(hands, made, "cancel", tmp_path / "scripts")
     assert [page.stage for page in hands.ingestion(made).pages.values()] == [PageStage.EMBED]
     hands.ledger.run(forget("test/model", f"{made}-0-embed"))  # Redis has lost it: the page goes back
     hands.step()
@@ -108,8 +109,11 @@ def test_what_was_taken_in_and_not_forgotten_may_be_taken_in_again(hands: Ingest
 @pytest.mark.parametrize("job", ENDED)
 def test_what_stands_unseen_outlives_any_outage(hands: IngestionHands, job: str) -> None:
     made = left(hands, job)
-    assert hands.ledger.client.pttl(f"eq:task:{made}{TASKS[job]}") > YEAR_MS
-    assert hands.ledger.client.pttl(f"eq:result:{made}{TASKS[job]}") > YEAR_MS
+    task = hands.ledger.run(read_task(f"{made}{TASKS[job]}"))
+    assert task is not None
+    assert task.expires_ms is not None
+    assert task.finished_ms is not None
+    assert task.expires_ms - task.finished_ms > YEAR_MS
 
 
 @pytest.mark.parametrize("job", ENDED)

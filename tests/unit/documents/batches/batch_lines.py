@@ -19,8 +19,8 @@ LIMITS = FileLimits(
 
 
 def models() -> KnownModels:
-    queue = Queue(MODEL, Model(MODEL, "r", 16, 32, ("query",), "cpu", "fake", "float32", id=MODEL), rate=160.0)
-    return KnownModels((MODEL, ALIAS), {MODEL: queue, OTHER: queue})
+    model = Model(MODEL, "r", 16, 32, ("query",), "cpu", "fake", "float32", id=MODEL)
+    return KnownModels((MODEL, ALIAS), {name: Queue(name, model, rate=160.0) for name in (MODEL, OTHER)})
 
 
 def line(custom_id: object = "a", *, body: object = None, **changed: Any) -> str:
