@@ -100,18 +100,25 @@ end
 local function reap()
   for _, token in ipairs(call('ZRANGEBYSCORE', LEASES, '-inf', NOW, 'LIMIT', 0, MAX_REAPED)) do drop_claim(token, true) end
 end
--- How many. A model worker has no right to records (deploy/redis): the web tier and documents workers remove them.
-local function end_what_is_due()
-  local of_records = what == 'watch' or QUEUE == '@documents'
+local function end_what_is_due()        -- how many
   local overdue = call('ZRANGEBYSCORE', DUE, '-inf', NOW, 'LIMIT', 0, MAX_DUE)
   for _, of in ipairs(overdue) do
-    local kind, id = string.match(of, '^([^:]*):(.*)$')
-    local x = kind == 'task' and task(id)
+    local id = string.sub(of, 6)        -- behind "task:"
+    local x = task(id)
     if x and OPEN[x.t[STATE]] then end_task(x, 'expired')
     elseif x and not ended[id] then forget(x, id)  -- or a text was convicted just now, and it is due later
-    elseif kind == 'task' or of_records and not remove_record(kind, id) then call('ZREM', DUE, of) end
+    else call('ZREM', DUE, of) end
   end
   return #overdue
+end
+local function remove_records()         -- how many are over. A model worker has no right to any record
+  if QUEUE ~= '@documents' then return 0 end
+  local over = call('ZRANGEBYSCORE', ENDS, '-inf', NOW, 'LIMIT', 0, MAX_DUE)
+  for _, of in ipairs(over) do
+    local kind, id = string.match(of, '^([^:]*):(.*)$')
+    if not remove_record(kind, id) then call('ZREM', ENDS, of) end
+  end
+  return #over
 end
 local function look_at_memory()
   local info, reserved = call('INFO', 'memory'), 0
@@ -154,7 +161,7 @@ elseif accepted and what ~= 'watch' then
 end
 if keeps_house then
   reap()
-  due = end_what_is_due()
+  due = math.max(end_what_is_due(), remove_records())
   look_at_memory()
 end
 prune_workers()
