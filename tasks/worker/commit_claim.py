@@ -45,7 +45,9 @@ class Claims:
         self.totals: Counter[str] = Counter()
         self._send_bell = send_bell
         self._lock = threading.Lock()
-        self._away = False
+        self._away: set[int] = set()
+        """Threads whose last call failed. One may be refused what others may: who subscribes needs other rights."""
+        self._said: set[str] = set()
 
     def patiently(self, call: Callable[[], T], progress: Progress) -> T:
         """The result of a call that may be repeated, as soon as Redis is there. Meanwhile nothing hangs.
@@ -67,21 +69,30 @@ class Claims:
                 return result
 
     def unheard(self, error: Exception) -> None:
-        """Redis did not answer: said once an outage."""
-        if not self._away:
-            _log.warning("Redis is unavailable, this worker goes on when it is back: %s", reason(error))
-        self._away = True
+        """Redis did not answer this thread: each reason is said once an outage."""
+        why = reason(error)
+        with self._lock:
+            said = why in self._said
+            self._away.add(threading.get_ident())
+            self._said.add(why)
+        if not said:
+            _log.warning("Redis is unavailable, this worker goes on when it is back: %s", why)
 
     def heard(self) -> None:
-        """Redis answered."""
-        if self._away:
-            _log.warning("Redis is back")
-        self._away = False
+        """Redis answered this thread."""
+        if threading.get_ident() not in self._away:
+            return
+        with self._lock:
+            self._away.remove(threading.get_ident())
+            if self._away:
+                return
+            self._said.clear()
+        _log.warning("Redis is back")
 
     @property
     def away(self) -> bool:
-        """Whether Redis did not answer the last time."""
-        return self._away
+        """Whether Redis did not answer some thread the last time."""
+        return bool(self._away)
 
     def commit(
         self,

@@ -40,7 +40,7 @@ _LACKING = (("properties",), ("delivery_tag",))
 class PatientConsumer(Consumer):
     """Waiting for the broker is not hanging; one that refuses (a replica, a full Redis) is waited for as well.
 
-    Its controller is the parent, which is told of turns and of messages that are no bells.
+    Its controller is the parent, which is told of turns and of messages that are no bells, and knows Redis's address.
     """
 
     controller: Any

@@ -10,7 +10,7 @@ from typing import Self, TypeVar
 
 from redis.exceptions import RedisError
 
-from tasks.errors import RedisUnavailable, Unavailable, WrongRedis
+from tasks.errors import EmbedqError, Unavailable, WrongRedis
 from tasks.ledger.client import Ledger
 from tasks.ledger.heartbeat import LoadingWorker, loading
 from tasks.worker.process.stop import Stopping
@@ -57,7 +57,8 @@ class LoadingNotice:
         began = said = time.monotonic()
         _log.info("loading %s (from %s)", self._what.model, self._what.source)
         while not self._done.is_set():
-            with suppress(RedisUnavailable, RedisError):  # it is waited for once the model is loaded
+            with suppress(EmbedqError, RedisError):  # it is waited for, or refused, once the model is loaded
+                self._ledger.check_schema()
                 self._ledger.run(loading(self._queue, self._what, int(LOADING_TTL_S * 1000)))
             self._done.wait(TELL_EVERY_S)
             now = time.monotonic()

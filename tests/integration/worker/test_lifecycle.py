@@ -199,7 +199,7 @@ def test_two_workers_do_not_share_a_run_folder(roles: Roles) -> None:
 
 
 def test_a_run_folder_that_a_cleaner_has_removed_is_made_again(roles: Roles, client: LedgerClient) -> None:
-    first = roles.worker(heartbeat_s=0.2)
+    first = roles.worker()
     child = first.child_pid
     shutil.rmtree(first.run_dir, ignore_errors=True)  # it may write meanwhile
     wait_until(lambda: (_probe(first, "ready"), _probe(first, "live")) == (0, 0), message="both probes are well again")

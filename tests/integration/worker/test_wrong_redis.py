@@ -95,7 +95,7 @@ def answers(client: httpx.Client) -> bool:
 
 
 def test_a_redis_that_is_emptied_is_claimed_again_and_said(private_redis: RedisServer, private_roles: Roles) -> None:
-    worker, api = private_roles.worker(heartbeat_s=0.2), private_roles.api()
+    worker, api = private_roles.worker(lease_s=1), private_roles.api()
     api.wait_ready()
     with private_redis.client() as connection:
         connection.flushall()
@@ -112,7 +112,7 @@ def test_a_redis_that_is_emptied_is_claimed_again_and_said(private_redis: RedisS
 def test_a_redis_that_another_version_has_taken_meanwhile_exits_78(
     private_redis: RedisServer, private_roles: Roles
 ) -> None:
-    roles = [private_roles.worker(heartbeat_s=0.2), private_roles.documents(heartbeat_s=0.2), private_roles.api()]
+    roles = [private_roles.worker(lease_s=1), private_roles.documents(lease_s=1), private_roles.api()]
     with private_redis.client() as connection:
         connection.set("eq:schema", 999)
         for role in roles:
@@ -125,7 +125,7 @@ def test_a_worker_that_may_no_longer_subscribe_says_which_right_it_lacks(
     private_redis: RedisServer, secret_roles: Roles
 ) -> None:
     grant(private_redis, "+@all", "&*")
-    worker = secret_roles.worker(heartbeat_s=0.2)
+    worker = secret_roles.worker(lease_s=1)
     with private_redis.client() as connection:
         connection.execute_command("ACL SETUSER", "app", "-subscribe")
         connection.client_kill_filter(_type="pubsub")
