@@ -1,4 +1,4 @@
-"""WATCH from the API: once a second, bells for work that no worker fetches, and the end of what is overdue.
+"""Housekeeping from the API: once a second, bells for work that no worker fetches, and the end of what is overdue.
 
 So work goes on although a bell was lost, and tasks expire although no worker lives.
 """

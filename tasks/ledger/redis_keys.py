@@ -47,7 +47,7 @@ Of all:
                                  `weight`: its bytes. Of a batch and an ingestion further fields
                                  (tasks.records.batches, .ingestion_operations)
     R:ends               zset    "kind:id" -> the end of life of a record; whose has no end is not there
-    R:index:{kind}:{list}  zset  ids, all with score 0: in the order of time. `list` is an owner, of tasks too, or begins
+    R:index:{kind}:{list}  zset  ids, all with score 0: in the order of time. `list` is an owner, or begins
                                  with "@": `@all` keys, `@open` jobs that need steps, `@purge` and `@gone` of purged
                                  owners, `@uploading:{owner}`
     R:alias:{kind}:{scope}:{name}  string  "id digest": leads to a record while it is there

@@ -234,7 +234,7 @@ def _above(name: str, comes_to: int, most: int) -> Exception:
     if name == "jobs":
         return key_refusal([b"open_jobs", b"%d" % most, b"%d" % (comes_to - 1), b"%d" % _ROOM_AFTER_S])
     return TooMany(
-        f"too_many_{name}",
+        "too_many_batches" if name == "batches" else "too_many_ingestions",
         f"You have {comes_to - 1:,} {name} that have not ended; {most:,} are allowed at a time. Wait for one to end, "
         "or cancel one.",
         retry_after_s=_ROOM_AFTER_S,

@@ -140,7 +140,7 @@ class Claims:
         reply = self.patiently(lambda: self.ledger.run(operation), progress)
         stale = sum(code is CommitCode.STALE for code in reply.codes)
         if claim.trace is not None:
-            told = {"embedq.units": len(outcomes), "embedq.units.stale": stale}
+            told = {"embedq.pieces": len(outcomes), "embedq.pieces.stale": stale}
             claim.trace.add("commit", began_ns, told, of={outcome.piece.task_id for outcome in outcomes})
         if stale:
             _log.info("%d of %d pieces were cancelled, expired or taken over meanwhile", stale, len(outcomes))

@@ -150,8 +150,8 @@ class WorkerChild:
             self._shared.refuse_in_child(f"the {self._role.title} cannot start: {why}")
         self._shared.loaded = True
 
-    def drain(self) -> None:
-        """Body of the Celery task: a bell rang."""
+    def hear_bell(self) -> None:
+        """Body of the Celery task."""
         if self._served is None:
             # Impossible unless the signal was missed; every bell would be a lie.
             self._shared.refuse_in_child(f"the {self._role.title} was never made ready")

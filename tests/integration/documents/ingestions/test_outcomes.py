@@ -77,7 +77,7 @@ def die_in_step(hands: IngestionHands, ingestion_id: str, script: str, folder: P
 def test_what_two_steps_take_in_changes_the_ingestion_once(hands: IngestionHands, tmp_path: Path, job: str) -> None:
     made = left(hands, job)
     seen = hands.ingestion(made)
-    die_in_step(hands, made, "forget", tmp_path / "scripts")  # so that the next one finds it, too
+    die_in_step(hands, made, "cancel", tmp_path / "scripts")  # so that the next one finds it, too
     for _ in range(3):
         hands.steps.step(hands.step_context, seen)
     assert not ENDED[job](hands.ingestion(made))
