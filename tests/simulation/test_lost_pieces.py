@@ -141,7 +141,19 @@ def test_a_commit_again_is_told_so_and_counts_once(ledger: Ledger) -> None:
     assert ledger.commit("w/0/1", [Finished(claim.pieces[0], b"other")]).codes == [0]
     assert ledger.commit("w/0/1", [Finished(claim.pieces[1], b"", 1, b"[]")]).codes == [0]
     assert (ledger.known("q")["completed"], ledger.known("r")["failed"]) == (1, 1)
+    assert ledger.known("r").outcomes == {}
     assert ledger.counts == {"items_online_completed": 1, "items_online_failed": 1, "ended_online_failed": 1}
+
+
+def test_what_is_committed_is_no_longer_backlog(ledger: Ledger) -> None:
+    ledger.submit(NewTask("q", pieces=[(1, 10, b"one"), (2, 25, b"three"), (1, 5, b"bad")], vector_bytes=8))
+    claim = ledger.claim("w/0", "w/0/1")
+    done = [Finished(claim.pieces[0], b"v"), Finished(claim.pieces[2], b"", failed=1)]
+    ledger.commit("w/0/1", done)
+    left = {name: ledger.state.get(name, 0) for name in ("cost_online", "bytes", "reserved", "open_online")}
+    assert left == {"cost_online": 25, "bytes": 5, "reserved": 16, "open_online": 1}
+    assert ledger.account("o")["bytes"] == 1024 + 1 + 5 + 16
+    assert ledger.account("o")["cost:m:online"] == 25
 
 
 def test_a_claim_in_portions_keeps_its_lease_until_its_last_piece(ledger: Ledger) -> None:
@@ -186,6 +198,18 @@ def test_leases_end_and_are_renewed(ledger: Ledger) -> None:
     assert drain(ledger, 9, 10**6, stream="v/0") == [("q0001", "o", 10)]
 
 
+def test_a_lease_lasts_as_long_as_it_says(ledger: Ledger) -> None:
+    ledger.submit(NewTask("q"))
+    ledger.claim("w/0", "w/0/1", lease_ms=15_000)
+    for _ in range(14):
+        ledger.watch()
+        ledger.advance(1000)
+    ledger.advance(999)
+    assert ledger.watch().leases == 1
+    ledger.advance(1)
+    assert ledger.watch().leases == 0
+
+
 def test_a_standstill_of_redis_ends_no_lease(ledger: Ledger) -> None:
     ledger.submit(NewTask("q"))
     ledger.claim("w/0", "w/0/1")
@@ -193,16 +217,19 @@ def test_a_standstill_of_redis_ends_no_lease(ledger: Ledger) -> None:
     ledger.advance(60_000)
     ledger.watch()
     assert ledger.redis.zcard("eq:q:m:leases") == 1
-    for _ in range(7):
-        ledger.advance(3000)
-        ledger.watch()
-    assert ledger.redis.zcard("eq:q:m:leases") == 0
+    ledger.advance(4999)
+    ledger.watch()
+    ledger.advance(5000)
+    assert ledger.watch().leases == 1  # of the minute 5 s have counted
+    ledger.advance(1)
+    assert ledger.watch().leases == 0
 
 
 def test_a_clock_that_went_back_keeps_no_lease_for_long(ledger: Ledger) -> None:
     ledger.submit(NewTask("q"))
     ledger.claim("w/0", "w/0/1")
     ledger.advance(-3_600_000)
+    assert ledger.watch().leases == 1
     for _ in range(11):
         ledger.watch()
         ledger.advance(3000)

@@ -3,7 +3,7 @@
 from typing import Any
 
 from tests.simulation.building import drain, sized, tasks
-from tests.simulation.thin_client import MODEL, Ledger, NewTask
+from tests.simulation.thin_client import MODEL, Finished, Ledger, NewTask
 
 
 def figures(ledger: Ledger, *names: str) -> dict[str, list[Any]]:
@@ -28,6 +28,11 @@ def test_a_worker_lives_until_it_is_silent(ledger: Ledger) -> None:
     ledger.watch()
     assert ledger.state["rate"] == 60  # the last known one
     assert figures(ledger)["m"][5:8] == [[], [], ledger.now - 1000]
+    ledger.heartbeat("beat", "v", model="", rate=60)
+    assert ledger.redis.hgetall("eq:models") == {b"m": b"{}"}
+    ledger.advance(20_000)
+    ledger.watch()
+    assert figures(ledger)["m"][7] == ledger.now - 11_000
     assert ledger.counts["model_loads"] == 2
 
 
@@ -38,6 +43,9 @@ def test_a_worker_that_loads_is_shown_and_does_not_serve(ledger: Ledger) -> None
     assert figures(ledger, MODEL)["m"][6] == []
     ledger.watch()
     assert not ledger.redis.exists("eq:q:m:loading")
+    ledger.heartbeat("loading", "w", entry="{}")
+    ledger.heartbeat("stop", "w")
+    assert figures(ledger, MODEL)["m"][6] == []
     ledger.heartbeat("loading", "w", entry="{}")
     ledger.heartbeat("join", "w", entry="{}")
     assert figures(ledger)["m"][5:7] == [[b"{}"], []]
@@ -68,6 +76,26 @@ def test_what_a_predecessor_held_is_lost_when_the_next_one_joins(ledger: Ledger)
     assert [ledger.known(f"q000{n}")["deaths"] for n in range(3)] == [1, 1, 0]
 
 
+def test_who_joins_or_stops_lingers_no_more_and_others_do(ledger: Ledger) -> None:
+    for what in ("join", "stop"):
+        ledger.redis.zadd(
+            "eq:q:m:lingering", {"w/0": ledger.now + 1000, "w/1": ledger.now + 1000, "x/1": ledger.now + 1000}
+        )
+        ledger.heartbeat(what, "w")
+        assert ledger.redis.zrange("eq:q:m:lingering", 0, -1) == [b"x/1"]
+
+
+def test_a_task_without_a_vector_is_any_models(ledger: Ledger) -> None:
+    ledger.heartbeat("join", "w")
+    ledger.submit(NewTask("a", pieces=sized(10, number=2)))
+    claim = ledger.claim("w/0", "w/0/1", max_pieces=1)
+    ledger.commit("w/0/1", [Finished(claim.pieces[0], b"", 1, b"{}")])
+    ledger.heartbeat("stop", "w")
+    ledger.heartbeat("join", "v", stamp="g")
+    drain(ledger, 9, 100, stream="v/0", stamp="g")
+    assert (ledger.known("a")["completed"], ledger.known("a")["failed"]) == (1, 1)
+
+
 def test_a_bell_of_before_is_not_believed_when_a_worker_joins(ledger: Ledger) -> None:
     for _ in range(6):
         ledger.submit(NewTask(f"q{ledger.now}"))
@@ -96,8 +124,10 @@ def test_counts_of_workers_are_added_up(ledger: Ledger) -> None:
 
 def test_another_model_comes_when_nobody_serves_the_one_before(ledger: Ledger) -> None:
     ledger.heartbeat("join", "w")
-    ledger.submit(NewTask("half", pieces=sized(10, number=2)), NewTask("new"))
-    ledger.finish(ledger.claim("w/0", "w/0/1", max_pieces=1))
+    ledger.submit(NewTask("half", pieces=sized(10, number=3)))
+    good, bad = ledger.claim("w/0", "w/0/1", max_pieces=2).pieces
+    ledger.commit("w/0/1", [Finished(good, b"v"), Finished(bad, b"", 1, b'{"errors":[],"truncated":[]}')])
+    ledger.submit(NewTask("new", owner="p", pieces=sized(1)))
     assert not ledger.heartbeat("join", "v", stamp="g").accepted
     late = ledger.claim("w/0", "w/0/late", max_pieces=1)
     assert late.pieces[0].task == "new"
@@ -107,18 +137,18 @@ def test_another_model_comes_when_nobody_serves_the_one_before(ledger: Ledger) -
     assert ledger.claim("w/0", "w/0/2").changed
     assert ledger.finish(late).codes == [0]
     assert not ledger.heartbeat("beat", "w").accepted
-    assert drain(ledger, 9, 100, stream="v/0", stamp="g") == [("new", "o", 10)]
+    assert drain(ledger, 9, 100, stream="v/0", stamp="g") == [("new", "p", 1)]
     half = ledger.known("half")
-    assert (half.state, half["completed"], half["failed"], half.errors) == ("completed", 1, 1, {})
+    assert (half.state, half["completed"], half["failed"], list(half.errors)) == ("completed", 1, 2, [1])
     assert (half.pieces, half.payloads) == ({}, {})
     assert ledger.known("new")["deaths"] == 0
     assert ledger.counts["ended_online_model_changed"] == 1
-    assert ledger.counts["items_online_failed"] == 1
+    assert ledger.counts["items_online_failed"] == 2
 
 
 def test_the_same_worker_may_come_with_another_model(ledger: Ledger) -> None:
     ledger.heartbeat("join", "w")
-    ledger.redis.zadd("eq:q:m:lingering", {"w/1": ledger.now + 5000})
+    ledger.redis.zadd("eq:q:m:lingering", {"v/1": ledger.now + 5000})
     assert ledger.heartbeat("join", "w", stamp="g", model='{"id":"g"}').accepted
     assert ledger.redis.hgetall("eq:models") == {b"m": b'{"id":"g"}'}
     assert not ledger.redis.exists("eq:q:m:lingering")
@@ -137,7 +167,12 @@ def test_a_model_that_nobody_served_for_a_week_is_unknown_again(ledger: Ledger) 
         ledger.advance(days * 86_400_000)
         ledger.watch()
     assert ledger.redis.hexists("eq:models", "m")  # work waits for it
+    ledger.submit(NewTask("b", lane="bulk"))
+    ledger.watch()
     ledger.cancel("a")
+    ledger.watch()
+    assert ledger.redis.hexists("eq:models", "m")
+    ledger.cancel("b")
     ledger.watch()
     assert not ledger.redis.exists("eq:models", "eq:q:m:state", "eq:q:m:counts")
 
@@ -160,11 +195,16 @@ def test_figures_of_a_queue(ledger: Ledger) -> None:
 
 
 def test_memory_that_other_queues_reserve_counts(ledger: Ledger) -> None:
+    ledger.tampered = True
     ledger.redis.hset("eq:models", mapping={"m": "", "other": ""})
     ledger.set_sums("q:other:state", reserved=10**9)
     ledger.watch()
-    assert ledger.state["used"] > 10**9
-    assert ledger.sums("memory")["used"] > 10**9
+    assert 10**9 < ledger.state["used"] < 11 * 10**8
+    assert 10**9 < ledger.sums("memory")["used"] < 11 * 10**8
+    ledger.set_sums("q:m:state", **ledger.state | {"reserved": 10**9})
+    ledger.watch()
+    assert 10**9 < ledger.state["used"] < 11 * 10**8
+    assert 2 * 10**9 < ledger.sums("memory")["used"] < 21 * 10**8
 
 
 def test_the_same_model_goes_on_where_it_was(ledger: Ledger) -> None:
@@ -208,3 +248,9 @@ def test_workers_that_vanished_leave_nothing(ledger: Ledger) -> None:
     ledger.watch()
     assert not ledger.redis.exists("eq:q:m:workers", "eq:q:m:entries", "eq:q:m:lingering")
     assert "lone:w" not in ledger.state
+
+
+def test_the_limit_of_memory_is_seen(ledger: Ledger) -> None:
+    ledger.redis.config_set("maxmemory", 10**9)
+    ledger.watch()
+    assert (ledger.state["limit"], ledger.sums("memory")["limit"]) == (10**9, 10**9)

@@ -107,7 +107,7 @@ local function end_what_is_due()        -- how many
     local x = kind == 'task' and task(id)
     if x and OPEN[x.t[STATE]] then end_task(x, 'expired')
     elseif x and not ended[id] then forget(x, id)  -- or a text was convicted just now, and it is due later
-    elseif not x and (kind == 'task' or not remove_record(kind, id)) then call('ZREM', DUE, of) end
+    elseif kind == 'task' or not remove_record(kind, id) then call('ZREM', DUE, of) end
   end
   return #overdue
 end
