@@ -127,7 +127,7 @@ ENTRIES = {
     Path("tasks/documents_worker.py"),
     Path("tasks/probe.py"),
     Path("stack/die_with_parent.py"),
-    Path("tasks/ledger/give_back.py"),  # found by the name of its script
+    Path("tasks/ledger/give_back.py"),  # a file has the name of its script
     Path("api/written_together.py"),  # another subject than the deadlines of the protocol that uses it
     *(Path("embedq/cli/dataset.py"), Path("embedq/cli/debug.py")),  # commands are found by their name
 }
