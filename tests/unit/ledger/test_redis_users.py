@@ -21,7 +21,7 @@ OPEN_JOBS = {"eq:index:batch:@open", "eq:index:ingestion:@open"}
 """What an overview counts, for whoever asks."""
 KINDS = ("batch", "file", "ingestion")
 """Of records that are no API keys."""
-OF_RECORDS = re.compile(r"eq:(batch|changes|file|index:(?!task)|ingestion|litter)")
+OF_RECORDS = re.compile(r"eq:(batch|changes|ends|file|index:(?!task)|ingestion|litter)")
 CALL = re.compile(r"\bcall\('([A-Z]+)'")
 KEY = re.compile(r"R \.\. '(:[a-z@:-]*)'")
 CHANNELS = {"eq:answers:*", "eq:changed", "eq:steps"}
