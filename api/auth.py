@@ -70,6 +70,7 @@ class Keys:
         self.stored: Mapping[str, Key] = {}
         self.marks: Sequence[Mark] = ()
         self.stamps: tuple[str, ...] | None = None
+        self._unread = "The queue (Redis), which knows the API keys, has not answered yet."
         self.may_be_open = not (self.environment or settings.require_key)
         self._anonymous = Key.anonymous(0)
         self._reading = asyncio.Lock()
@@ -135,10 +136,7 @@ class Keys:
             if refusal in {"", _UNKNOWN}:
                 refusal = _UNKNOWN if key is None else why
         if self.stamps is None and (refusal or self.may_be_open):
-            raise RedisUnavailable(
-                "The queue (Redis), which knows the API keys, has not answered yet; try again shortly.",
-                retry_after_s=spread(3),
-            )
+            raise RedisUnavailable(self._unread, retry_after_s=spread(3))
         raise Unauthenticated(refusal or _NEEDED)
 
     def _why_not(self, key: Key, digest: str) -> str:
@@ -185,8 +183,8 @@ class Keys:
         """Brings the table up to date, if Redis answers."""
         try:
             await self.refresh_now()
-        except Unavailable:
-            pass  # the keys that are known stay valid
+        except Unavailable as error:
+            self._unread = error.detail  # the keys that are known stay valid
         except Exception as error:  # noqa: BLE001 - if this ended, no key could be revoked any more
             _log.error("the API keys cannot be read: %s", type(error).__name__)
 

@@ -57,6 +57,7 @@ class ServedModels:
         self.documents = Queue(DOCUMENTS)
         """The queue of work that needs no model. No model is found under its name."""
         self.redis_up = False
+        self._lost = "The queue (Redis) has not answered yet."
         self.seen_at: float | None = None
         """When the ledger gave its last overview, in Unix seconds by this host's clock; None: not yet."""
         self._served: dict[str | None, Queue] = {}
@@ -76,9 +77,10 @@ class ServedModels:
         self.seen_at = time.time()
         self.redis_up = True
 
-    def lost(self) -> None:
-        """Redis did not answer; the last overview stays."""
+    def lost(self, why: str) -> None:
+        """Redis did not answer; the last overview stays. `why`: a sentence for callers."""
         self.redis_up = False
+        self._lost = why
 
     def queues(self) -> list[str]:
         """Canonical names of all known models, the configured one first."""
@@ -117,8 +119,7 @@ class ServedModels:
             served = find_queue(self.own_model if name is None else name, self._own_names, self.known)
         except NotFound:
             if self.seen_at is None:
-                unknown = "The queue (Redis) does not answer; try again shortly."
-                raise RedisUnavailable(unknown, retry_after_s=spread(3)) from None
+                raise RedisUnavailable(self._lost, retry_after_s=spread(3)) from None
             raise
         kept[name] = served
         return served

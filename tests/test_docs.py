@@ -3,7 +3,7 @@
 import ast
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
@@ -12,6 +12,7 @@ import pytest
 from api.app import READABLE, create_app
 from embedq.cli import parser
 from tasks import errors
+from tasks.ledger.overview import Queue, RedisUse
 from tests.integration.encoder import architectures
 from tests.route_table import with_table
 from tests.source_tree import CHECKOUT, source_files
@@ -204,8 +205,15 @@ def codes_made(kind: str) -> set[str]:
         node for file in source_files("api", "tasks") for node in ast.walk(file.tree) if isinstance(node, ast.Call)
     ]
     made = [call for call in calls if isinstance(call.func, ast.Name) and call.func.id == kind]
-    firsts = [constant for call in made if call.args for constant in ast.walk(call.args[0])]
+    firsts = [
+        constant for call in made if call.args for either in choices(call.args[0]) for constant in ast.walk(either)
+    ]
     return {first.value for first in firsts if isinstance(first, ast.Constant) and isinstance(first.value, str)}
+
+
+def choices(value: ast.expr) -> Sequence[ast.expr]:
+    """Both values of `a if condition else b`, without what is in the condition."""
+    return [value.body, value.orelse] if isinstance(value, ast.IfExp) else [value]
 
 
 @pytest.mark.parametrize("kind", errors.CodedError.__subclasses__())
@@ -225,12 +233,37 @@ def test_every_error_of_a_text_is_described() -> None:
 @pytest.fixture(scope="module")
 def series() -> set[str]:
     exposed = create_app(load_settings()).state.metrics.render().decode()
-    counters = set(re.findall(r"(?:count\('|(?:tally|change)\('n_)(\w+)'", LUA))
-    assert counters, "the search finds nothing any more"
+    counters = {*counted_by_scripts(), *counted_by_workers(), *summed_by_the_overview()}
     return {
         *re.findall(r"^# HELP (embedq_\w+)", exposed, re.MULTILINE),
         *(f"embedq_ledger_{n}_total" for n in counters),
     }
+
+
+def counted_by_scripts() -> set[str]:
+    """Whole names; those that scripts put together are series with labels."""
+    found = set(re.findall(r"\bcount\(\w+, '(\w+)', ", LUA))
+    assert "lost_leases" in found, "the search finds nothing any more"
+    return found
+
+
+def counted_by_workers() -> set[str]:
+    """What they tell with their heartbeat."""
+    calls = [node for file in source_files("tasks") for node in ast.walk(file.tree) if isinstance(node, ast.Call)]
+    told = [
+        call.args[0]
+        for call in calls
+        if isinstance(call.func, ast.Attribute) and call.func.attr == "count" and call.args
+    ]
+    keys = [key for counts in told if isinstance(counts, ast.Dict) for key in counts.keys]
+    found = {key.value for key in keys if isinstance(key, ast.Constant) and isinstance(key.value, str)}
+    assert {"claims", "padded_tokens", "stale_units"} <= found, "the search finds nothing any more"
+    return found
+
+
+def summed_by_the_overview() -> set[str]:
+    counts = [b"items_online_completed", 1, b"items_bulk_failed", 1]
+    return set(Queue.from_reply([b"", b"", b"", counts, 0, [-1, -1], [], [], 0], RedisUse()).counters)
 
 
 def test_every_series_is_described(series: set[str]) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from celery import Celery
 
-from worker_config.celery_app import DRAIN_TASK, POOL_S, bell_queue
+from worker_config.celery_app import BELL_TASK, POOL_S, bell_queue
 from worker_config.redis_connection import explain
 
 _log = logging.getLogger(__name__)
@@ -101,4 +101,4 @@ def _send(app: Celery, connection: Any, bells: str) -> None:
         channel.client.ltrim(bells, 0, -1)
     else:
         # Nothing is declared: a binding would be a write that a full Redis refuses.
-        app.send_task(DRAIN_TASK, queue=bells, connection=connection, declare=[], retry=False, ignore_result=True)
+        app.send_task(BELL_TASK, queue=bells, connection=connection, declare=[], retry=False, ignore_result=True)

@@ -11,7 +11,7 @@ from kombu import Queue
 from worker_config.redis_connection import RedisUrl
 from worker_config.settings import Settings, forget_celery_variables
 
-DRAIN_TASK = "embedq.drain"
+BELL_TASK = "embedq.bell"
 """Name of the one task. The API sends it by name and never imports the code behind it."""
 
 LOAD_TIMEOUT_S = 300.0
@@ -36,7 +36,7 @@ _OPTIONS = {
     "worker_concurrency": 1,
     # Acknowledged early: the ledger holds the work. Late acknowledgement would redeliver bells, nothing more.
     "task_acks_late": False,
-    # A busy worker must not hoard the bell behind its running slice.
+    # A busy worker must not hoard the bell behind its work.
     "worker_disable_prefetch": True,
     "worker_prefetch_multiplier": 1,
     "worker_proc_alive_timeout": LOAD_TIMEOUT_S,
@@ -52,7 +52,7 @@ _OPTIONS = {
     "worker_redirect_stdouts": False,
     # A lost connection must not kill the child: its work is in the ledger, and a new child loads the model again.
     "worker_cancel_long_running_tasks_on_connection_loss": False,
-    # Warm stop: the running slice ends within a forward pass. Soft shutdown is a flat sleep in Celery 5.7.
+    # Warm stop: the work ends within a forward pass. Soft shutdown is a flat sleep in Celery 5.7.
     "worker_soft_shutdown_timeout": 0,
 }
 

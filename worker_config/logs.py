@@ -25,7 +25,7 @@ _POOL = "multiprocessing"
 _CHATTY = (_POOL, "celery.app.trace", "celery.worker.strategy", "httpx", "sentence_transformers", "transformers")
 _MAX_CHARS = 300
 _MAX_IDS = 32
-"""Of one line: a claim may hold units of a thousand tasks."""
+"""Of one line: a claim may hold pieces of a thousand tasks."""
 _MAX_FRAMES = 20
 _FIELDS = "embedq_fields"
 """Attribute of a record: what it says beside its message."""

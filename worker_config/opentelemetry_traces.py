@@ -78,13 +78,13 @@ class OpenTelemetry:
         span = self._tracer.start_span("request", _context(traceparent), kind=SpanKind.SERVER)
         return ServerSpan(self._tracer, span) if span.is_recording() else None
 
-    def claimed(self, queue: str, units: Sequence[TracedPiece], began_ns: int) -> "ClaimSpans | None":
+    def claimed(self, queue: str, pieces: Sequence[TracedPiece], began_ns: int) -> "ClaimSpans | None":
         """See `Traces.claimed`."""
-        traced = {unit.task_id: unit for unit in units if unit.trace}
+        traced = {piece.task_id: piece for piece in pieces if piece.trace}
         if not traced:
             return None
-        spans = ClaimSpans(self._tracer, queue, units, list(traced.values())[:_MAX_TRACED], began_ns)
-        if units[0].deaths:  # it has seen a worker die, and this one may die at once
+        spans = ClaimSpans(self._tracer, queue, pieces, list(traced.values())[:_MAX_TRACED], began_ns)
+        if pieces[0].deaths:  # it has seen a worker die, and this one may die at once
             self.flush()
         return spans
 
@@ -167,27 +167,27 @@ class ChildSpan:
 
 
 class ClaimSpans:
-    """See `worker_config.traces.ClaimTrace`. `traced`: one unit of each task that is."""
+    """See `worker_config.traces.ClaimTrace`. `traced`: one piece of each task that is."""
 
     def __init__(
-        self, tracer: Tracer, queue: str, units: Sequence[TracedPiece], traced: Sequence[TracedPiece], began_ns: int
+        self, tracer: Tracer, queue: str, pieces: Sequence[TracedPiece], traced: Sequence[TracedPiece], began_ns: int
     ) -> None:
         self._tracer = tracer
         self._claims: dict[str, Context] = {}
-        for unit in traced:
+        for piece in traced:
             attributes: SpanAttributes = {
                 "messaging.system": "embedq",
                 "messaging.operation.name": "claim",
                 "messaging.operation.type": "receive",
                 "messaging.destination.name": queue,
-                "messaging.message.id": unit.task_id,
-                "messaging.batch.message_count": len(units),
-                "embedq.claim.items": sum(one.items for one in units),
-                "embedq.attempt": unit.deaths + 1,
+                "messaging.message.id": piece.task_id,
+                "messaging.batch.message_count": len(pieces),
+                "embedq.claim.items": sum(one.items for one in pieces),
+                "embedq.attempt": piece.deaths + 1,
             }
-            span = _start(tracer, "claim", _context(unit.trace), attributes, began_ns)
+            span = _start(tracer, "claim", _context(piece.trace), attributes, began_ns)
             span.end()
-            self._claims[unit.task_id] = set_span_in_context(span, Context())
+            self._claims[piece.task_id] = set_span_in_context(span, Context())
 
     def add(
         self,

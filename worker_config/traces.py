@@ -4,16 +4,16 @@ OpenTelemetry's own variables say where they go and which requests are sampled (
 
     POST /v1/embeddings            the server span, in the caller's trace where it sent `traceparent`
       submit                       SUBMIT stored the task, and with it the `traceparent` of this span
-        claim                      a worker took units of the task
+        claim                      a worker took pieces of the task
           encode                   a portion of the claim went through the model
           commit                   its vectors were stored
       read                         the result came from the ledger
       answer                       its bytes were made
 
-The span `claim` ends with the call that took the units, and is sent at once: of a worker that dies, its claim is seen,
+The span `claim` ends with the call that took the pieces, and is sent at once: of a worker that dies, its claim is seen,
 and the next attempt has a `claim` of its own.
 
-A claim holds units of many tasks. Each task that is traced has spans of its own in its own trace, because a trace is
+A claim holds pieces of many tasks. Each task that is traced has spans of its own in its own trace, because a trace is
 shown as a tree: a span of another trace that is only linked is in nobody's picture. The numbers of these spans are
 those of the whole claim. Attributes follow OpenTelemetry's semantic conventions; what these do not know begins with
 `embedq.`. No attribute holds a text, a key, a path or a query.
@@ -31,7 +31,7 @@ _log = logging.getLogger(__name__)
 
 
 class ClaimTrace(Protocol):
-    """The spans of a claim that holds units of traced tasks."""
+    """The spans of a claim that holds pieces of traced tasks."""
 
     def add(
         self,
@@ -54,7 +54,7 @@ class Traces(Protocol):
         By default, a caller that sends a valid `traceparent` has decided that.
         """
 
-    def claimed(self, queue: str, units: Sequence[TracedPiece], began_ns: int) -> ClaimTrace | None:
+    def claimed(self, queue: str, pieces: Sequence[TracedPiece], began_ns: int) -> ClaimTrace | None:
         """The spans of a claim whose call began then; None when none of its tasks is traced."""
 
     def flush(self) -> None:

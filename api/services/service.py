@@ -83,7 +83,7 @@ class ServiceInfo:
         except Overloaded:
             pass  # the answer came and was not read in time: what was known a second ago holds
         except EmbedqError as error:
-            self._models.lost()
+            self._models.lost(error.detail)
             return error.detail
         return ""
 

@@ -1,4 +1,4 @@
-"""WATCH from the API: once a second, bells for work that no worker fetches, and the end of what is overdue.
+"""Housekeeping from the API: once a second, bells for work that no worker fetches, and the end of what is overdue.
 
 So work goes on although a bell was lost, and tasks expire although no worker lives.
 """
@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 
 from api.served_models import ServedModels
-from tasks.errors import Overloaded, SchemaMismatch, WrongRedis
+from tasks.errors import EmbedqError, Overloaded, SchemaMismatch, WrongRedis
 from tasks.ledger.client import AsyncLedger, reason
 from tasks.ledger.heartbeat import watch
 from tasks.ledger.overview import overview
@@ -70,13 +70,13 @@ class LedgerWatch:
         except (SchemaMismatch, WrongRedis) as error:
             self.mismatch = error
             os.kill(os.getpid(), signal.SIGTERM)  # `api.__main__` then exits with the code for configuration errors
-        except Overloaded:
+        except Overloaded as error:
             # One says nothing about Redis: what is known of it stays. After several nothing is known any more.
             self._too_busy += 1
             if self._too_busy >= _TOO_BUSY_ROUNDS:
-                self._models.lost()
+                self._models.lost(error.detail)
         except Exception as error:  # noqa: BLE001 - the watch is what notices failures; it must outlive all of them
-            self._models.lost()
+            self._models.lost(error.detail if isinstance(error, EmbedqError) else "The queue (Redis) cannot be read.")
             self._too_busy = 0
             if not self._failing:
                 _log.warning("the queue cannot be watched, trying again every second: %s", reason(error))

@@ -1,4 +1,4 @@
-"""The jobs of the documents queue: `{"kind": …, "id": …}` as the payload of a unit of one item, JSON as its outcome.
+"""The jobs of the documents queue: `{"kind": …, "id": …}` as the payload of a piece, JSON as its outcome.
 
 A job may be run more than once, by several workers and at the same time: it writes under names of its own
 (`JobContext.fence`) and changes nothing that another run needs. What is to change of its ingestion, and what is to be

@@ -20,7 +20,7 @@ from tasks.ledger.heartbeat import Worker, join
 from tasks.ledger.redis_keys import DOCUMENTS, STEPS_CHANNEL
 from tasks.records.storage_identity import StorageProof
 from tasks.storage.storage import Storage
-from tasks.worker.claim_loop import Consumer, Streams
+from tasks.worker.claim_loop import Streams
 from tasks.worker.commit_claim import Claims
 from tasks.worker.idle_wait import Wakeup
 from tasks.worker.process.child import Start
@@ -45,19 +45,25 @@ class JobWorker:
         context = StepContext(ledger, storage, settings, start.send_bell, stop)
         self._stepper = Stepper(context, STEPS, bell=Wakeup(ledger, STEPS_CHANNEL))
         self._sweeper = Stepper(context, SWEEPS, every_s=SWEEP_EVERY_S, name="sweeper")
-        self._claims = Claims(ledger, DOCUMENTS, stop=stop, send_bell=partial(start.send_bell, DOCUMENTS))
+        self._claims = Claims(
+            ledger,
+            DOCUMENTS,
+            worker=start.worker_id,
+            lease_s=settings.lease_s,
+            stopping=stop,
+            send_bell=start.send_bell,
+            traces=start.traces,
+        )
         progress = Progress(partial(start.shared.work_on, 0))
         self._work = JobWork(ledger, storage, settings, jobs=JOBS, progress=progress, stop=stop)
-        consumer = Consumer(self._claims, start.worker_id, settings.lease_s, traces=start.traces)
-        self._streams = Streams(consumer, [(self._work, progress)])
+        self.streams = Streams(self._claims, [(self._work, progress)])
         self._heartbeat = Heartbeat(
             start,
             self._claims,
             describe=self._describe,
             progress=[progress],
-            wake=partial(self.wake, rang=False),
+            wake=partial(self.streams.wake, rang=False),
             model=None,
-            lease_s=settings.lease_s,
             also_hangs=[HangWatch(lambda: self._stepper.moves, start.patience.work_s)],
         )
 
@@ -86,21 +92,13 @@ class JobWorker:
         self._stepper.start()
         self._sweeper.start()
         self._start.folder.set_ready({"queue": DOCUMENTS})
-        self.wake(rang=False)
+        self.streams.wake(rang=False)
         _log.info("ready: documents")
-
-    def wake(self, *, rang: bool) -> None:
-        """See `Served.wake`."""
-        self._streams.wake(rang=rang)
-
-    def wait_idle(self) -> None:
-        """See `Served.wait_idle`."""
-        self._streams.wait_idle()
 
     def leave(self, patience_s: float) -> None:
         """A clean stop: no longer live."""
         self._sweeper.ask_to_finish()  # it may be left in the middle, and nobody waits for it
-        self._streams.finish(patience_s)
+        self.streams.finish(patience_s)
         self._stepper.finish()
         self._heartbeat.finish()
         self._ledger.close()

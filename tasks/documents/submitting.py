@@ -8,7 +8,7 @@ from tasks.item import Options
 from tasks.ledger.submit import submit_parts
 from tasks.ledger.task import Admission, Lane, NewPiece, NewTask
 from tasks.records.document_jobs import KEPT_MS
-from tasks.storage.row_file import UnitReference
+from tasks.storage.row_file import RowReference
 
 _REFERENCE_BYTES = 200
 """Of what a piece commits: a reference to its part."""
@@ -46,7 +46,7 @@ def rows_task(
         lane=Lane.BULK,
         owner=owner,
         pieces=[
-            NewPiece(count, max(1, cost), UnitReference(rows.source, rows.index, first).to_payload())
+            NewPiece(count, max(1, cost), RowReference(rows.source, rows.index, first).to_payload())
             for first, count, cost in rows.pieces
         ],
         options=Options(),

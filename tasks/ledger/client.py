@@ -172,16 +172,13 @@ class Ledger:
             raise translate(error) from error
 
     def check_schema(self) -> bool:
-        """Claims an empty Redis for this version of the data model, and whether it was empty.
+        """Claims an empty Redis for this version of the data model, and whether it did so. One of several that see it.
 
         Raises:
             RedisUnavailable: no answer.
             SchemaMismatch: another version's data is there.
         """
-        empty = not self.run(read_schema())
-        if empty:
-            self.run(check_schema())
-        return empty
+        return not self.run(read_schema()) and self.run(check_schema())
 
     def run_id(self) -> str:
         """What Redis has called itself at its start, anew each time, and the number of the database.
@@ -391,10 +388,7 @@ class AsyncLedger:
 
     async def check_schema(self) -> bool:
         """As of `Ledger`."""
-        empty = not await self.run(read_schema())
-        if empty:
-            await self.run(check_schema())
-        return empty
+        return not await self.run(read_schema()) and await self.run(check_schema())
 
     async def find_master(self) -> None:
         """As of `Ledger`."""

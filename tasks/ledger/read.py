@@ -153,8 +153,12 @@ def read_schema() -> Operation[bool]:
 
 
 def check_schema() -> Operation[bool]:
-    """The same, and claims an empty Redis for this version."""
-    return Operation(_of_this_version, commands=(("SET", SCHEMA, SCHEMA_VERSION, "NX"), ("GET", SCHEMA)))
+    """Claims an empty Redis for this version, and whether it did so. Raises the same."""
+
+    def read(replies: list[Any]) -> bool:
+        return _of_this_version(replies) and bool(replies[0])
+
+    return Operation(read, commands=(("SET", SCHEMA, SCHEMA_VERSION, "NX"), ("GET", SCHEMA)))
 
 
 def _of_this_version(replies: list[Any]) -> bool:

@@ -48,7 +48,7 @@ class NewPiece:
     Attributes:
         items: number of texts in it.
         cost: estimated tokens.
-        payload: JSON array of the texts, UTF-8, or JSON object of a `row_file.UnitReference`; the first byte tells. For
+        payload: JSON array of the texts, UTF-8, or JSON object of a `row_file.RowReference`; the first byte tells. For
             the documents queue the JSON object of a job.
     """
 

@@ -1,6 +1,6 @@
 """Rows by reference: texts in lines of a stored JSONL file, found through an index of their places.
 
-A unit of a batch holds no texts but a `UnitReference`, so Redis stays small whatever the file's size. The index is a
+A piece of a batch holds no texts but a `RowReference`, so Redis stays small whatever the file's size. The index is a
 stored object of 12 bytes per row, written when the file was checked: offset (u64) and length (u32) of the line without
 its line break, little-endian. Rows count from 0.
 """
@@ -21,12 +21,12 @@ _ENTRY = struct.Struct("<QI")
 
 
 @dataclass(frozen=True, slots=True)
-class UnitReference:
-    """Which rows a unit of an embed task means: as many as it has items, from row `first` of the file on.
+class RowReference:
+    """Which rows a piece of an embed task means: as many as it has items, from row `first` of the file on.
 
     Attributes:
         source: stored name of the input file.
-        index: stored name of its index; what the unit's workers write goes into the same folder.
+        index: stored name of its index; what the piece's workers write goes into the same folder.
     """
 
     source: str
@@ -34,7 +34,7 @@ class UnitReference:
     first: int
 
     def to_payload(self) -> bytes:
-        """As the payload of a `NewUnit`."""
+        """As the payload of a `NewPiece`."""
         return orjson.dumps(self)
 
     @classmethod
@@ -133,7 +133,7 @@ class Places:
         return [data[offset - start : offset - start + length] for offset, length in places]
 
 
-def read_rows(storage: Storage, reference: UnitReference, first: int, count: int) -> list[bytes]:
+def read_rows(storage: Storage, reference: RowReference, first: int, count: int) -> list[bytes]:
     """`count` lines of the source, from row `first` of the file on. One ranged read of the index, one of the source.
 
     Raises like `Places` and its `rows`.

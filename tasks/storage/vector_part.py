@@ -1,7 +1,7 @@
 """Parts: stored objects with the vectors of the rows that were encoded together for one task.
 
-A part is a sequence of units, each a head of JSON behind its length (u32), which says of its rows what is not a vector,
-then the vectors of all of them (float32), all little-endian. What a unit commits is a `PartReference` to its own.
+A part has for each piece a head of JSON behind its length (u32), which says of its rows what is not a vector,
+then the vectors of all of them (float32), all little-endian. What a piece commits is a `PartReference` to its own.
 """
 
 import hashlib
@@ -15,7 +15,7 @@ import orjson
 
 from tasks.errors import NotStored
 from tasks.item import TextError, Vector
-from tasks.storage.row_file import UnitReference
+from tasks.storage.row_file import RowReference
 from tasks.storage.storage import Storage
 
 _LENGTH = struct.Struct("<I")
@@ -25,7 +25,7 @@ _FENCE_DIGITS = 16
 
 @dataclass(frozen=True, slots=True)
 class PartReference:
-    """Where the rows of one committed unit are: `size` bytes of the object `part`, from byte `at` on.
+    """Where the rows of one committed piece are: `size` bytes of the object `part`, from byte `at` on.
 
     `revision`: of the model that made its vectors; "" when its worker did not say.
     """
@@ -54,7 +54,7 @@ def fence(token: str) -> str:
     return hashlib.sha256(token.encode()).hexdigest()[:_FENCE_DIGITS]
 
 
-def part_name(reference: UnitReference, run: str) -> str:
+def part_name(reference: RowReference, run: str) -> str:
     """Stored name of the part that `run`, a portion of a claim, writes for the task of `reference`."""
     return f"{reference.folder}/parts/{fence(run)}"
 
@@ -69,7 +69,7 @@ class PartWriter:
         self._size = 0
 
     def add(self, vectors: Sequence[Vector]) -> PartReference:
-        """Writes what became of the rows of one unit; where that is."""
+        """Writes what became of the rows of one piece; where that is."""
         at = self._size
         numbers = [np.ascontiguousarray(row.vector, _FLOAT32).data for row in vectors if row.vector is not None]
         data = b"".join((*_head(vectors), *numbers))
@@ -79,7 +79,7 @@ class PartWriter:
 
 
 def read_part(storage: Storage, reference: PartReference) -> list[Vector]:
-    """What became of the rows of one committed unit. One ranged read.
+    """What became of the rows of one committed piece. One ranged read.
 
     Raises:
         NotStored: the part is not there, shorter than the reference says, or damaged.

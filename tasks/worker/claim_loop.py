@@ -24,7 +24,6 @@ from tasks.worker.idle_wait import Wakeup
 from tasks.worker.process.hangs import Progress
 from tasks.worker.process.stop import Stopping
 from worker_config.subject import about_tasks
-from worker_config.traces import Traces
 
 _log = logging.getLogger(__name__)
 
@@ -69,34 +68,11 @@ class Work(Protocol):
         ...
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Consumer:
-    """What the streams of a process share.
-
-    Attributes:
-        claims: how they end.
-        worker: its id.
-        lease_s: how long a claim lasts unless it is renewed.
-        stamp: of the model, as in `ClaimRequest`.
-        breaks: what says that this process must be replaced.
-        broken: set when it must; `claims.stop` is true from then on.
-        traces: of the process; None: there are none.
-    """
-
-    claims: Claims
-    worker: str
-    lease_s: float
-    stamp: str = ""
-    breaks: tuple[type[Exception], ...] = ()
-    broken: threading.Event = dataclasses.field(default_factory=threading.Event)
-    traces: Traces | None = None
-
-
 class Streams:
     """The threads of a process, asleep at first.
 
     Args:
-        consumer: what they share.
+        claims: which they share.
         works: of each one, with its progress.
         leave: ends this process with an exit code; called when it must be replaced and no stream works any more.
         idle_s: without work, after which they sleep.
@@ -104,13 +80,13 @@ class Streams:
 
     def __init__(
         self,
-        consumer: Consumer,
+        claims: Claims,
         works: Sequence[tuple[Work, Progress]],
         *,
         leave: Callable[[int], object] = os._exit,
         idle_s: float = IDLE_S,
     ) -> None:
-        self._consumer = consumer
+        self._claims = claims
         self._leave = leave
         self._idle_s = idle_s
         self._changed = threading.Condition()
@@ -121,7 +97,7 @@ class Streams:
         self._at_work = 0
         self._until = 0.0
         self._threads = [
-            threading.Thread(target=self._run, args=(Stream(consumer, number, self, *work), number), daemon=True)
+            threading.Thread(target=self._run, args=(Stream(claims, number, self, *work), number), daemon=True)
             for number, work in enumerate(works)
         ]
         for thread in self._threads:
@@ -167,7 +143,7 @@ class Streams:
             self._until = time.monotonic() + self._idle_s
 
     def _run(self, stream: "Stream", number: int) -> None:
-        consumer = self._consumer
+        broken = self._claims.broken
         try:
             while self._next(number):
                 try:
@@ -180,19 +156,19 @@ class Streams:
                     self._changed.notify_all()
         except Stopping:
             pass
-        except consumer.breaks as error:
+        except self._claims.breaks as error:
             _log.critical("this process cannot go on (%s); a new one takes over", error)
-            consumer.broken.set()
+            broken.set()
         except BaseException:  # noqa: BLE001 - the boundary of a thread: with one stream less a process looks healthy
             _log.exception("a stream failed; a new process takes over")
-            consumer.broken.set()
+            broken.set()
         stream.close()
         with self._changed:
             self._awake.discard(number)
             self._answered[number] = sys.maxsize
             self._changed.notify_all()
             last = min(self._answered) == sys.maxsize
-        if last and consumer.broken.is_set():
+        if last and broken.is_set():
             self._leave(os.EX_SOFTWARE)
 
     def _next(self, number: int) -> bool:
@@ -205,14 +181,14 @@ class Streams:
             return True
 
     def _ends(self) -> bool:
-        return self._finished or self._consumer.broken.is_set()
+        return self._finished or self._claims.broken.is_set()
 
 
 class Stream:
     """One thread with a claim at a time, and with those of online work between two steps of it.
 
     Args:
-        consumer: the process.
+        claims: of the process.
         number: of this stream in it. Claims carry the worker's id, a "/" and this number as the first part of their
             token.
         streams: all of the process.
@@ -220,10 +196,10 @@ class Stream:
         progress: what it holds, for the heartbeat.
     """
 
-    def __init__(self, consumer: Consumer, number: int, streams: Streams, work: Work, progress: Progress) -> None:
+    def __init__(self, claims: Claims, number: int, streams: Streams, work: Work, progress: Progress) -> None:
         self.progress = progress
-        self._consumer, self._claims, self._stop = consumer, consumer.claims, consumer.claims.stop
-        self._name = f"{consumer.worker}/{number}"
+        self._claims, self._stop = claims, claims.stop
+        self._name = f"{claims.worker}/{number}"
         self._streams = streams
         self._work = work
         self._wakeup = Wakeup(self._claims.ledger, wake_channel(self._claims.queue, self._name))
@@ -289,16 +265,16 @@ class Stream:
         self._wakeup.close()
 
     def _do(self, claim: Claim) -> None:
-        consumer = self._consumer
+        claims = self._claims
         with about_tasks(claim.task_ids), self.progress.holding(claim.token, claim.task_ids):
             try:
                 self._work(claim, self)
             except Stopping:
                 self.give_back(claim)
-            except consumer.breaks:
+            except claims.breaks:
                 # A text may have broken the device, so this claim is to blame, and none around or beside it.
-                blame = not consumer.broken.is_set()
-                consumer.broken.set()  # before it is given back, or another stream would take it here
+                blame = not claims.broken.is_set()
+                claims.broken.set()  # before it is given back, or another stream would take it here
                 self.give_back(claim, blame=blame)
                 raise
             except Exception as error:  # noqa: BLE001 - whatever it is, the other texts must not wait for the lease's end
@@ -314,20 +290,20 @@ class Stream:
         online_only: bool = False,
         no_lists: bool = False,
     ) -> Claim:
-        consumer, claims = self._consumer, self._claims
+        claims = self._claims
         request = ClaimRequest(
             stream=self._name,
             token=next(self._tokens),
             budget=size.bulk_cost,
             online_budget=size.online_cost,
             max_pieces=size.max_pieces,
-            lease_ms=int(consumer.lease_s * 1000),
+            lease_ms=int(claims.lease_s * 1000),
             linger_ms=int(linger_s * 1000),
             rang=rang,
             online_only=online_only,
             no_lists=no_lists,
             rate=size.rate,
-            stamp=consumer.stamp,
+            stamp=claims.stamp,
         )
         began_ns = time.time_ns()
         # With the same token: the reply to a claim that was made may be lost.
@@ -340,7 +316,7 @@ class Stream:
         claims.ring_if(taken.bell_due)
         if taken.pieces:
             claims.count({"claims": 1})
-            if consumer.traces is not None:
-                traced = consumer.traces.claimed(claims.queue, taken.pieces, began_ns)
+            if claims.traces is not None:
+                traced = claims.traces.claimed(claims.queue, taken.pieces, began_ns)
                 taken = dataclasses.replace(taken, trace=traced)
         return taken

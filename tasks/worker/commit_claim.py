@@ -19,6 +19,7 @@ from tasks.ledger.overview import took_counts
 from tasks.ledger.task import Outcome
 from tasks.worker.process.hangs import Progress
 from tasks.worker.process.stop import Stopping
+from worker_config.traces import Traces
 
 T = TypeVar("T")
 
@@ -28,26 +29,49 @@ _RETRY_S = 0.2
 
 
 class Claims:
-    """The claims of one process in one queue, which all its streams end through this, and what came of them.
+    """The claims of one process in one queue, and what came of them. All its streams share this.
 
     Args:
         ledger: of the process, safe in several threads.
         queue: a served name, or that of the documents queue.
-        stop: whether to stop.
-        send_bell: sends a bell of the queue; never raises.
+        worker: id of the process.
+        lease_s: how long a claim lasts unless it is renewed.
+        stopping: whether a stop was asked for.
+        send_bell: sends a bell of a queue; never raises.
+        stamp: of the model, as in `ClaimRequest`.
+        breaks: what says that this process must be replaced.
+        traces: of the process; None: there are none.
 
     Attributes:
-        totals: what the streams have done since the process is ready, by the names of the queue's counters.
+        broken: set when the process must be replaced.
     """
 
-    def __init__(self, ledger: Ledger, queue: str, *, stop: Callable[[], bool], send_bell: Callable[[], None]) -> None:
-        self.ledger, self.queue, self.stop = ledger, queue, stop
-        self.totals: Counter[str] = Counter()
-        self._send_bell = send_bell
+    def __init__(
+        self,
+        ledger: Ledger,
+        queue: str,
+        *,
+        worker: str,
+        lease_s: float,
+        stopping: Callable[[], bool],
+        send_bell: Callable[[str], None],
+        stamp: str = "",
+        breaks: tuple[type[Exception], ...] = (),
+        traces: Traces | None = None,
+    ) -> None:
+        self.ledger, self.queue, self.worker, self.lease_s = ledger, queue, worker, lease_s
+        self.stamp, self.breaks, self.traces = stamp, breaks, traces
+        self.broken = threading.Event()
+        self._stopping, self._send_bell = stopping, send_bell
+        self._totals: Counter[str] = Counter()
         self._lock = threading.Lock()
         self._away: set[int] = set()
         """Threads whose last call failed. One may be refused what others may: who subscribes needs other rights."""
         self._said: set[str] = set()
+
+    def stop(self) -> bool:
+        """Whether to leave the work: a stop was asked for, or the process must be replaced."""
+        return self.broken.is_set() or self._stopping()
 
     def patiently(self, call: Callable[[], T], progress: Progress) -> T:
         """The result of a call that may be repeated, as soon as Redis is there. Meanwhile nothing hangs.
@@ -116,7 +140,7 @@ class Claims:
         reply = self.patiently(lambda: self.ledger.run(operation), progress)
         stale = sum(code is CommitCode.STALE for code in reply.codes)
         if claim.trace is not None:
-            told = {"embedq.units": len(outcomes), "embedq.units.stale": stale}
+            told = {"embedq.pieces": len(outcomes), "embedq.pieces.stale": stale}
             claim.trace.add("commit", began_ns, told, of={outcome.piece.task_id for outcome in outcomes})
         if stale:
             _log.info("%d of %d pieces were cancelled, expired or taken over meanwhile", stale, len(outcomes))
@@ -134,14 +158,14 @@ class Claims:
     def ring_if(self, due: bool) -> None:
         """Sends a bell if the ledger has said that one is due."""
         if due:
-            self._send_bell()
+            self._send_bell(self.queue)
 
     def count(self, done: Mapping[str, int]) -> None:
         """So much more is done."""
         with self._lock:
-            self.totals.update(done)
+            self._totals.update(done)
 
     def counted(self) -> dict[str, int]:
-        """The totals as they are now."""
+        """What the streams have done since the process is ready, by the names of the queue's counters."""
         with self._lock:
-            return {name: number for name, number in self.totals.items() if number}
+            return {name: number for name, number in self._totals.items() if number}

@@ -14,7 +14,7 @@ from tasks.ledger.commit import CommitCode
 from tasks.ledger.task import Lane, Piece
 from tasks.model import Model
 from tasks.pieces import weighed
-from tasks.storage.row_file import UnitReference
+from tasks.storage.row_file import RowReference
 from tasks.worker.claim_loop import ClaimSize, Stream
 from tasks.worker.claim_size import Speed
 from tasks.worker.commit_claim import Claims
@@ -167,7 +167,7 @@ class _Run:
 
     def _read(self) -> Iterator[PieceTexts]:
         """The pieces with their texts; without those whose rows cannot be read now."""
-        by_reference: list[tuple[Piece, UnitReference, int]] = []
+        by_reference: list[tuple[Piece, RowReference, int]] = []
         for piece in self._claim.pieces:
             rows = rows_of(piece)
             if rows is None:

@@ -22,7 +22,7 @@ from tasks.ledger.client import Ledger
 from tasks.ledger.heartbeat import Worker, join
 from tasks.ledger.overview import overview
 from tasks.model import Model
-from tasks.worker.claim_loop import Consumer, Streams
+from tasks.worker.claim_loop import Streams
 from tasks.worker.claim_size import Speed, lease_for, measure_rate, pass_budget
 from tasks.worker.commit_claim import Claims
 from tasks.worker.encode_claim import EncodeClaims, Shared
@@ -51,7 +51,7 @@ class ModelWorker:
         )
         self._started_at = time.time()
         self._process = psutil.Process()
-        self._stopped, broken = threading.Event(), threading.Event()
+        self._stopped = threading.Event()
         budget = pass_budget(encoder.info.device)
         self._lease_s = lease_for(encoder, max_padded_tokens=budget, least_s=settings.lease_s)
         self._storage = LateStorage(settings.storage_url, ledger.run)
@@ -59,25 +59,19 @@ class ModelWorker:
         self._claims = Claims(
             ledger,
             self._queue,
-            stop=lambda: start.shared.stopping() or broken.is_set(),
-            send_bell=partial(start.send_bell, self._queue),
+            worker=start.worker_id,
+            lease_s=self._lease_s,
+            stopping=start.shared.stopping,
+            send_bell=start.send_bell,
+            stamp=self._model.stamp,
+            breaks=(EncoderBroken, ModelChanged),
+            traces=start.traces,
         )
         lock = PassLock() if encoder.streams > 1 else None
         shared = Shared(encoder, self._claims, self._rows, lock)
         self._works = [EncodeClaims(shared, Speed(rate, budget)) for rate in _rates(encoder, budget)]
         self._progress = [Progress(partial(start.shared.work_on, number)) for number in range(encoder.streams)]
-        self._streams = Streams(
-            Consumer(
-                self._claims,
-                start.worker_id,
-                self._lease_s,
-                stamp=self._model.stamp,
-                breaks=(EncoderBroken, ModelChanged),
-                broken=broken,
-                traces=start.traces,
-            ),
-            list(zip(self._works, self._progress, strict=True)),
-        )
+        self.streams = Streams(self._claims, list(zip(self._works, self._progress, strict=True)))
         self._heartbeat: Heartbeat | None = None
 
     @classmethod
@@ -109,16 +103,15 @@ class ModelWorker:
             self._claims,
             describe=self._describe,
             progress=self._progress,
-            wake=partial(self.wake, rang=False),
+            wake=partial(self.streams.wake, rang=False),
             model=self._model,
-            lease_s=self._lease_s,
         )
         self._heartbeat.start()
         keep = partial(keep_tokenizer_stored, self._storage, self._encoder, self._stopped)
         threading.Thread(target=keep, name="tokenizer-store", daemon=True).start()
         info = self._encoder.info
         self._start.folder.set_ready({"model": info.model, "revision": info.revision, "dimension": info.dimension})
-        self.wake(rang=False)
+        self.streams.wake(rang=False)
         _log.info(
             "ready: %s revision %s, %s %s on %s, %d dimensions, about %.0f tokens/s",
             self._queue,
@@ -130,18 +123,10 @@ class ModelWorker:
             self._tokens_per_s,
         )
 
-    def wake(self, *, rang: bool) -> None:
-        """See `Served.wake`."""
-        self._streams.wake(rang=rang)
-
-    def wait_idle(self) -> None:
-        """See `Served.wait_idle`."""
-        self._streams.wait_idle()
-
     def leave(self, patience_s: float) -> None:
         """A clean stop: no longer live."""
         self._stopped.set()
-        self._streams.finish(patience_s)
+        self.streams.finish(patience_s)
         if self._heartbeat is not None:
             self._heartbeat.finish()
         self._ledger.close()

@@ -11,13 +11,13 @@ import numpy as np
 from tasks.encoder.interface import Text
 from tasks.item import TextError, Vector
 from tasks.ledger.task import Outcome, OutcomeKind, Piece
-from tasks.storage.row_file import UnitReference
+from tasks.storage.row_file import RowReference
 from tasks.storage.vector_part import PartReference
 
 
-def rows_of(piece: Piece) -> UnitReference | None:
+def rows_of(piece: Piece) -> RowReference | None:
     """Where its rows are, from its own first one on; None for a piece that carries its texts."""
-    reference = UnitReference.from_payload(piece.payload)
+    reference = RowReference.from_payload(piece.payload)
     return replace(reference, first=reference.first + piece.offset) if reference else None
 
 
@@ -30,7 +30,7 @@ class PieceTexts:
 
     piece: Piece
     items: Sequence[Text | TextError]
-    rows: UnitReference | None = None
+    rows: RowReference | None = None
 
     @classmethod
     def carried(cls, piece: Piece) -> "PieceTexts":

@@ -15,7 +15,7 @@ from tasks.encoder.interface import Text
 from tasks.errors import EmbedqError, NotStored, StorageUnavailable, Unavailable
 from tasks.item import Options, TextError, Vector
 from tasks.records.storage_identity import RunId, open_proved
-from tasks.storage.row_file import UnitReference, read_rows
+from tasks.storage.row_file import RowReference, read_rows
 from tasks.storage.storage import Storage
 from tasks.storage.vector_part import PartReference, PartWriter, part_name
 from tasks.storage.write_proof import WriteProof
@@ -32,7 +32,7 @@ _GONE = TextError(NotStored.code, "The batch's input file was deleted before thi
 
 
 class RowReader:
-    """Reads the rows of a unit, most of which ask for the same: what they ask beside their text is read once.
+    """Reads the rows of a piece, most of which ask for the same: what they ask beside their text is read once.
 
     `model` has the prompts of rows that say by `input_type` what their texts are.
     """
@@ -93,7 +93,7 @@ class LateStorage:
 class RowStore:
     """Rows and parts of one model's batches and ingestions, for all streams of a process.
 
-    What a caller reads and writes under a key of its own, such as a unit, comes back with this key.
+    What a caller reads and writes under a key of its own, such as a piece, comes back with this key.
     """
 
     def __init__(self, storage: Callable[[], Storage], model: HasPrompts, revision: str) -> None:
@@ -111,7 +111,7 @@ class RowStore:
         since = self._proof.away_since
         return (self._error, since) if since else ("", 0.0)
 
-    def read(self, wanted: Iterable[tuple[K, UnitReference, int]]) -> Iterator[tuple[K, Sequence[Text | TextError]]]:
+    def read(self, wanted: Iterable[tuple[K, RowReference, int]]) -> Iterator[tuple[K, Sequence[Text | TextError]]]:
         """The texts of so many rows from a reference on, or the error of each that has none. In no order of keys.
 
         Keys are left out while the storage is away or takes no part. At most one of them is waited for in vain.
@@ -125,7 +125,7 @@ class RowStore:
                 return
             yield key, texts
 
-    def _read(self, reference: UnitReference, count: int) -> Sequence[Text | TextError] | None:
+    def _read(self, reference: RowReference, count: int) -> Sequence[Text | TextError] | None:
         try:
             rows = read_rows(self._storage(), reference, reference.first, count)
         except NotStored:
@@ -139,7 +139,7 @@ class RowStore:
         return [reader.text(row) for row in rows]
 
     def write(
-        self, run: str, outcomes: Iterable[tuple[K, UnitReference, Sequence[Vector]]]
+        self, run: str, outcomes: Iterable[tuple[K, RowReference, Sequence[Vector]]]
     ) -> list[tuple[K, PartReference]]:
         """Writes what became of rows, one part for each folder; where it is, in no particular order of keys.
 
@@ -147,7 +147,7 @@ class RowStore:
 
         Keys whose part could not be written, because the storage is away, are left out, and those behind them.
         """
-        by_folder: dict[str, list[tuple[K, UnitReference, Sequence[Vector]]]] = {}
+        by_folder: dict[str, list[tuple[K, RowReference, Sequence[Vector]]]] = {}
         for one in outcomes:
             by_folder.setdefault(one[1].folder, []).append(one)
         written: list[tuple[K, PartReference]] = []
@@ -159,7 +159,7 @@ class RowStore:
                     references = [(key, part.add(vectors)) for key, _, vectors in group]
             except Unavailable as error:
                 self._missed(error, folder, sum(_size_of(vectors) for _, _, vectors in group))
-                break  # each try may take as long as this one did, and all of them together the time of a slice
+                break  # each try may take as long as this one did, and callers of other claims wait
             written += references
         return written
 

@@ -23,7 +23,7 @@ def assert_nothing_lost(client: LedgerClient, load: Load, *, others: int = 0, at
     print(  # noqa: T201 - the counts are the point of these tests
         f"accepted {len(states)}, completed {states.count(State.COMPLETED)}, retries {load.retries}, "
         f"committed items {client.counter('committed_items')}, lost leases {client.counter('lost_leases')}, "
-        f"stale units {client.counter('stale_units')}, rings {client.counter('rings')}"
+        f"stale units {client.counter('stale_units')}"
     )
     assert states.count(State.COMPLETED) == len(states)
     _assert_right_vectors(client, load)

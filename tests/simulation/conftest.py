@@ -7,6 +7,7 @@ import pytest
 import redis
 
 from stack.testing import RedisServer
+from tests.simulation.agreement import check_agreement
 from tests.simulation.thin_client import MODEL, RATE, STAMP, Ledger
 
 
@@ -27,9 +28,12 @@ def empty_redis(quick_server: "redis.Redis") -> Iterator["redis.Redis"]:
 
 
 @pytest.fixture
-def ledger(empty_redis: "redis.Redis") -> Ledger:
-    """Its queue is served at a known speed."""
-    return prepared(Ledger(empty_redis))
+def ledger(empty_redis: "redis.Redis") -> Iterator[Ledger]:
+    """Its queue is served at a known speed. Afterwards all sums agree."""
+    ledger = prepared(Ledger(empty_redis))
+    yield ledger
+    if not ledger.tampered:
+        check_agreement(ledger)
 
 
 def prepared(ledger: Ledger) -> Ledger:

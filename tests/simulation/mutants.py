@@ -10,6 +10,7 @@ import multiprocessing
 import random
 import re
 import signal
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -23,13 +24,15 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from stack.testing import RedisServer
+from tests.simulation.agreement import check_agreement
 from tests.simulation.conftest import prepared
 from tests.simulation.equivalent import EQUIVALENT
 from tests.simulation.thin_client import Ledger, Scripts
 from tests.simulation.walks import walk
 
 SEEDS, STEPS = 12, 150
-_CALL_S, _TEST_S, _WALK_S = 4, 20, 60
+_CALL_S, _TEST_S, _WALK_S = 30, 20, 60
+"""The first by the clock, for a script without end; the others of this process's processor, for a test without end."""
 _NOT_DIRECTED = {"test_walks", "test_mutants"}
 _SCRIPTS = ("submit", "claim", "commit", "give_back", "cancel", "heartbeat", "overview", "list", "rate_limit")
 """Scripts of records have tests of their own."""
@@ -139,7 +142,7 @@ class Judge:
     def __init__(self, folder: Path) -> None:
         self._server = RedisServer(folder, unix_socket=True)
         self._start()
-        signal.signal(signal.SIGALRM, _too_long)
+        signal.signal(signal.SIGPROF, _too_long)
         self._tests = directed_tests()
         took = {test: self._took(test) for test in self._tests}
         self._tests.sort(key=lambda test: took[test])
@@ -151,7 +154,7 @@ class Judge:
     def killer(self, scripts: Scripts, seeds: int) -> str | None:
         """What noticed that these scripts are broken; None: nothing."""
         for test in self._tests:
-            if error := self._error(lambda test=test: test(self._ledger(scripts)), _TEST_S):  # type: ignore[misc]
+            if error := self._error(lambda test=test: self._run(test, scripts), _TEST_S):  # type: ignore[misc]
                 self._tests.remove(test)
                 self._tests.insert(0, test)  # it is likely to notice the next one too
                 return f"{test.__name__}: {error}"
@@ -172,31 +175,42 @@ class Judge:
         self._client.flushall()
         return prepared(Ledger(self._client, scripts))
 
+    def _run(self, test: Callable[[Ledger], None], scripts: Scripts) -> None:
+        ledger = self._ledger(scripts)
+        test(ledger)
+        if not ledger.tampered:
+            check_agreement(ledger)
+
     def _took(self, test: Callable[[Ledger], None]) -> float:
         began = time.perf_counter()
-        error = self._error(lambda: test(self._ledger(Scripts.of_the_ledger())), _TEST_S)
+        error = self._error(lambda: self._run(test, Scripts.of_the_ledger()), _TEST_S)
         assert error is None, f"{test.__name__} fails without a mutant: {error}"
         return time.perf_counter() - began
 
     def _error(self, run: Callable[[], Any], limit_s: float) -> str | None:
-        signal.setitimer(signal.ITIMER_REAL, limit_s)
+        signal.setitimer(signal.ITIMER_PROF, limit_s)
         try:
             run()
         except (redis.TimeoutError, redis.ConnectionError, _TookTooLongError) as error:
-            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.setitimer(signal.ITIMER_PROF, 0)
             self._server.kill()  # it may run a script without end
             self._start()
             return type(error).__name__
         except Exception as error:  # noqa: BLE001 - a broken script may fail in any way
             return f"{type(error).__name__} {str(error).splitlines()[0] if str(error) else ''}"[:80]
         finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.setitimer(signal.ITIMER_PROF, 0)
         return None
 
 
 def _work(queue: Any, results: Any, seeds: int) -> None:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # or its Redis would outlive this process
     with tempfile.TemporaryDirectory() as folder:
-        judge = Judge(Path(folder))
+        try:
+            judge = Judge(Path(folder))
+        except AssertionError as error:  # a test fails without any mutant
+            results.put(error)
+            return
         try:
             while (mutant := queue.get()) is not None:
                 results.put((mutant, judge.killer(mutant.scripts(), seeds)))
@@ -210,11 +224,14 @@ def judged(chosen: Sequence[Mutant], jobs: int, seeds: int = SEEDS) -> Iterator[
     queue, results = context.Queue(), context.Queue()
     for mutant in [*chosen, *[None] * jobs]:
         queue.put(mutant)
-    workers = [context.Process(target=_work, args=(queue, results, seeds)) for _ in range(jobs)]
+    workers = [context.Process(target=_work, args=(queue, results, seeds), daemon=True) for _ in range(jobs)]
     for worker in workers:
         worker.start()
     for _ in chosen:
-        yield results.get()
+        result = results.get()
+        if isinstance(result, AssertionError):
+            raise result
+        yield result
     for worker in workers:
         worker.join()
 

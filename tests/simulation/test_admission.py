@@ -77,6 +77,7 @@ def test_bytes_that_are_full_without_shares_have_a_time(ledger: Ledger) -> None:
 
 
 def test_memory_that_is_full_is_told_with_the_next_end_of_results(ledger: Ledger) -> None:
+    ledger.tampered = True
     ledger.submit(NewTask("a", ttl_ms=30_000, vector_bytes=100_000))
     ledger.finish(ledger.claim("w/0", "w/0/1"), b"v" * 100_000)
     used = {"rate": RATE, "serves": STAMP, "limit": 1000_000, "used": 780_000}
@@ -96,6 +97,20 @@ def test_vectors_that_are_to_come_need_room(ledger: Ledger) -> None:
     assert ledger.bring(NewTask("b", vector_bytes=200_000))[0] == b"memory"
     ledger.finish(ledger.claim("w/0", "w/0/1"))
     assert ledger.bring(NewTask("b", vector_bytes=200_000))[0] == b"ok"
+
+
+def test_payloads_need_room_and_add_up_between_two_looks(ledger: Ledger) -> None:
+    ledger.set_sums(f"q:{MODEL}:state", rate=RATE, serves=STAMP, limit=1000_000, used=600_000)
+    large = [(1, 10, b"x" * 90_000)]
+    assert [ledger.bring(NewTask(name, pieces=large))[0] for name in "abc"] == [b"ok", b"ok", b"memory"]
+    assert ledger.state["used"] == 600_000 + 2 * (1024 + 90_000)
+
+
+def test_a_queue_of_unknown_speed_is_judged_by_the_default(ledger: Ledger) -> None:
+    ledger.redis.flushall()
+    ledger.submit(NewTask("a", pieces=sized(2000)), rate=1000)
+    reply = ledger.bring(NewTask("b", pieces=sized(2000), max_backlog_s=3), rate=1000)
+    assert [reply[0], *map(float, reply[1:])] == [b"full", 1.0, 2.0]
 
 
 def test_an_owner_who_fills_the_memory_shuts_nobody_out(ledger: Ledger) -> None:
@@ -156,8 +171,8 @@ def test_queued_tokens_and_open_jobs(ledger: Ledger) -> None:
 
 
 def test_what_of_the_limits_is_tighter_is_told(ledger: Ledger) -> None:
-    both = NewTask("a", pieces=sized(10), tokens_per_minute=100, queued_tokens=50)
-    assert ledger.bring(both)[2] == [50, 40, b"0.0025"]
+    both = NewTask("a", pieces=sized(10), tokens_per_minute=100, queued_tokens=95)
+    assert ledger.bring(both)[2] == [95, 85, b"0.0025"]
 
 
 def test_tasks_of_one_call_count_for_those_behind_them(ledger: Ledger) -> None:

@@ -6,8 +6,8 @@ from tests.simulation.building import drain, sized, tasks
 from tests.simulation.listening import listening
 from tests.simulation.thin_client import Ledger, NewTask
 
-OF_LONE_QUERY = 49
-OF_CROWD = 14
+OF_LONE_QUERY = 48
+OF_CROWD = 13
 QUEUED_BYTES = 1500
 
 

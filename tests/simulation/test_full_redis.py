@@ -30,6 +30,8 @@ def test_a_call_with_new_and_known_tasks_refuses_the_new_ones_alone(ledger: Ledg
     assert [reply[0] for reply in replies] == [b"joined", b"ok", b"ok", b"memory"]
     assert ledger.known("part").state == "queued"
     assert ledger.read("new") is None
+    for other in (NewTask("same"), NewTask("part2", part=True)):
+        assert ledger.submit(NewTask("again", **SYNC), other)[0] == [[b"joined", b"sync"], [b"ok", other.id.encode()]]
 
 
 def test_work_goes_on_to_its_end(ledger: Ledger) -> None:

@@ -146,9 +146,10 @@ def test_a_commit_again_is_told_so_and_counts_once(ledger: Ledger) -> None:
 
 
 def test_what_is_committed_is_no_longer_backlog(ledger: Ledger) -> None:
-    ledger.submit(NewTask("q", pieces=[(1, 10, b"one"), (2, 25, b"three")], vector_bytes=8))
+    ledger.submit(NewTask("q", pieces=[(1, 10, b"one"), (2, 25, b"three"), (1, 5, b"bad")], vector_bytes=8))
     claim = ledger.claim("w/0", "w/0/1")
-    ledger.commit("w/0/1", [Finished(claim.pieces[0], b"v")])
+    done = [Finished(claim.pieces[0], b"v"), Finished(claim.pieces[2], b"", failed=1)]
+    ledger.commit("w/0/1", done)
     left = {name: ledger.state.get(name, 0) for name in ("cost_online", "bytes", "reserved", "open_online")}
     assert left == {"cost_online": 25, "bytes": 5, "reserved": 16, "open_online": 1}
     assert ledger.account("o")["bytes"] == 1024 + 1 + 5 + 16

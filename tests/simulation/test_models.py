@@ -124,8 +124,10 @@ def test_counts_of_workers_are_added_up(ledger: Ledger) -> None:
 
 def test_another_model_comes_when_nobody_serves_the_one_before(ledger: Ledger) -> None:
     ledger.heartbeat("join", "w")
-    ledger.submit(NewTask("half", pieces=sized(10, number=2)), NewTask("new"))
-    ledger.finish(ledger.claim("w/0", "w/0/1", max_pieces=1))
+    ledger.submit(NewTask("half", pieces=sized(10, number=3)))
+    good, bad = ledger.claim("w/0", "w/0/1", max_pieces=2).pieces
+    ledger.commit("w/0/1", [Finished(good, b"v"), Finished(bad, b"", 1, b'{"errors":[],"truncated":[]}')])
+    ledger.submit(NewTask("new", owner="p", pieces=sized(1)))
     assert not ledger.heartbeat("join", "v", stamp="g").accepted
     late = ledger.claim("w/0", "w/0/late", max_pieces=1)
     assert late.pieces[0].task == "new"
@@ -135,13 +137,13 @@ def test_another_model_comes_when_nobody_serves_the_one_before(ledger: Ledger) -
     assert ledger.claim("w/0", "w/0/2").changed
     assert ledger.finish(late).codes == [0]
     assert not ledger.heartbeat("beat", "w").accepted
-    assert drain(ledger, 9, 100, stream="v/0", stamp="g") == [("new", "o", 10)]
+    assert drain(ledger, 9, 100, stream="v/0", stamp="g") == [("new", "p", 1)]
     half = ledger.known("half")
-    assert (half.state, half["completed"], half["failed"], half.errors) == ("completed", 1, 1, {})
+    assert (half.state, half["completed"], half["failed"], list(half.errors)) == ("completed", 1, 2, [1])
     assert (half.pieces, half.payloads) == ({}, {})
     assert ledger.known("new")["deaths"] == 0
     assert ledger.counts["ended_online_model_changed"] == 1
-    assert ledger.counts["items_online_failed"] == 1
+    assert ledger.counts["items_online_failed"] == 2
 
 
 def test_the_same_worker_may_come_with_another_model(ledger: Ledger) -> None:
@@ -165,7 +167,12 @@ def test_a_model_that_nobody_served_for_a_week_is_unknown_again(ledger: Ledger) 
         ledger.advance(days * 86_400_000)
         ledger.watch()
     assert ledger.redis.hexists("eq:models", "m")  # work waits for it
+    ledger.submit(NewTask("b", lane="bulk"))
+    ledger.watch()
     ledger.cancel("a")
+    ledger.watch()
+    assert ledger.redis.hexists("eq:models", "m")
+    ledger.cancel("b")
     ledger.watch()
     assert not ledger.redis.exists("eq:models", "eq:q:m:state", "eq:q:m:counts")
 
@@ -188,6 +195,7 @@ def test_figures_of_a_queue(ledger: Ledger) -> None:
 
 
 def test_memory_that_other_queues_reserve_counts(ledger: Ledger) -> None:
+    ledger.tampered = True
     ledger.redis.hset("eq:models", mapping={"m": "", "other": ""})
     ledger.set_sums("q:other:state", reserved=10**9)
     ledger.watch()
@@ -240,3 +248,9 @@ def test_workers_that_vanished_leave_nothing(ledger: Ledger) -> None:
     ledger.watch()
     assert not ledger.redis.exists("eq:q:m:workers", "eq:q:m:entries", "eq:q:m:lingering")
     assert "lone:w" not in ledger.state
+
+
+def test_the_limit_of_memory_is_seen(ledger: Ledger) -> None:
+    ledger.redis.config_set("maxmemory", 10**9)
+    ledger.watch()
+    assert (ledger.state["limit"], ledger.sums("memory")["limit"]) == (10**9, 10**9)

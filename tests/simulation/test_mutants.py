@@ -7,7 +7,7 @@ from tests.simulation.mutants import RULES, judged, mutants, sample
 
 pytestmark = pytest.mark.no_cover
 
-NUMBER, SEED, JOBS = 24, 1, 2
+NUMBER, SEED, JOBS = 20, 1, 1
 
 
 def test_a_broken_script_is_noticed() -> None:

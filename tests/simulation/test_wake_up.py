@@ -48,7 +48,7 @@ def test_who_has_waited_long_enough_lingers_no_more(ledger: Ledger) -> None:
     with listening(ledger.redis, "eq:q:m:wake:w/0"):
         ledger.claim("w/0", "w/0/1", linger_ms=1000)
         assert ledger.redis.zscore("eq:q:m:lingering", "w/0") == ledger.now + 1250  # outlasts the wait
-        ledger.advance(1251)
+        ledger.advance(1250)
         assert ledger.submit(NewTask("a"))[1] == ["m"]
 
 
@@ -96,6 +96,13 @@ def test_what_is_given_back_rings_where_nobody_lingers(ledger: Ledger) -> None:
     assert ledger.give_back("w/0/none") == 0  # it is believed
 
 
+def test_work_of_both_lanes_is_ready(ledger: Ledger) -> None:
+    ledger.submit(NewTask("a"), NewTask("b", lane="bulk"))
+    ledger.claim("w/0", "w/0/1", max_pieces=0, rang=True)
+    ledger.advance(1001)
+    assert (ledger.give_back("none"), ledger.watch().ready) == (1, 2)
+
+
 def test_housekeeping_rings_for_work_that_nobody_is_at(ledger: Ledger) -> None:
     ledger.heartbeat("join", "w")
     ledger.submit(*tasks("q", 3))
@@ -103,6 +110,7 @@ def test_housekeeping_rings_for_work_that_nobody_is_at(ledger: Ledger) -> None:
     assert ledger.watch().bell == 1
     assert ledger.watch().bell == 0
     ledger.claim("w/0", "w/0/1", max_pieces=1, rang=True)
+    ledger.advance(1001)
     assert ledger.watch().bell == 0  # who holds a lease asks for more by itself
     ledger.heartbeat("join", "v")
     ledger.redis.delete("eq:q:m:lingering")

@@ -1,4 +1,4 @@
-"""What is wrong with each line of a batch's file, and how the texts of good lines are cut into units. Pure."""
+"""What is wrong with each line of a batch's file, and how the texts of good lines are cut into pieces. Pure."""
 
 import hashlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -90,7 +90,7 @@ _DIVIDE = "Divide its texts over several lines."
 
 @dataclass(frozen=True, slots=True)
 class FileLimits:
-    """Limits of one file, and of the units into which it is cut."""
+    """Limits of one file, and of the pieces into which it is cut."""
 
     max_lines: int
     max_inputs: int

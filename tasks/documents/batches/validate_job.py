@@ -15,7 +15,7 @@ from worker_config.settings import Settings
 
 
 def validate_batch(context: JobContext, batch_id: str) -> bytes:
-    """The outcome as JSON: `source`, `index`, `model`, `lines`, `texts` and `units` of a good file, or `errors`.
+    """The outcome as JSON: `source`, `index`, `model`, `lines`, `texts` and `pieces` of a good file, or `errors`.
 
     Raises:
         Unavailable: it cannot be checked now.

@@ -141,12 +141,12 @@ def read_parsed(storage: Storage, name: str) -> Iterator[ParsedDocument]:
 
 
 class ChunkRows:
-    """Adds chunks to the rows of a page, and cuts them into units.
+    """Adds chunks to the rows of a page, and cuts them into pieces.
 
     Attributes:
         rows: how many there are.
         tokens: of all of them.
-        units: number of the first row, number of rows and cost of each unit. Cost is in tokens counted.
+        pieces: number of the first row, number of rows and cost of each piece. Cost is in tokens counted.
     """
 
     def __init__(self, rows: RowFileWriter, options: Mapping[str, Any], piece_cost: int) -> None:

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 import billiard.pool
 
+from tasks.worker.claim_loop import Streams
 from tasks.worker.process.hangs import Patience
 from tasks.worker.process.ready_file import RunFolder
 from tasks.worker.process.stop import SharedPage, Stopping
@@ -39,11 +40,10 @@ PAUSES_S = (0.0, 2.0, 8.0)
 class Served(Protocol):
     """What a child owns once it is ready."""
 
-    def wake(self, *, rang: bool) -> None:
-        """Lets the streams look for work; returns at once. `rang`: a bell has been heard."""
-
-    def wait_idle(self) -> None:
-        """Returns when no stream has work any more, or a stop was asked for."""
+    @property
+    def streams(self) -> Streams:
+        """Its threads that work."""
+        ...
 
     def leave(self, patience_s: float) -> None:
         """A clean stop: waits so long for streams to leave their work."""
@@ -150,13 +150,13 @@ class WorkerChild:
             self._shared.refuse_in_child(f"the {self._role.title} cannot start: {why}")
         self._shared.loaded = True
 
-    def drain(self) -> None:
-        """Body of the Celery task: a bell rang."""
+    def hear_bell(self) -> None:
+        """Body of the Celery task."""
         if self._served is None:
             # Impossible unless the signal was missed; every bell would be a lie.
             self._shared.refuse_in_child(f"the {self._role.title} was never made ready")
-        self._served.wake(rang=True)
-        self._served.wait_idle()
+        self._served.streams.wake(rang=True)
+        self._served.streams.wait_idle()
 
     def leave(self, *, exitcode: int, **_: Any) -> None:
         """Signal handler of `worker_process_shutdown`."""
@@ -172,7 +172,7 @@ class WorkerChild:
     def _told_of_bell(self, queue: str, sent: bool) -> None:
         # The ledger believes in this bell, so nobody else sends one for a while.
         if not sent and self._served is not None and queue == self._role.queue(self._settings):
-            self._served.wake(rang=False)
+            self._served.streams.wake(rang=False)
 
     def _leave_if_stopped_early(self) -> None:
         # A load takes seconds to minutes and nothing interrupts it; there is nothing to give back before its end.

@@ -18,7 +18,7 @@ from celery.worker.state import maybe_shutdown
 from kombu import Message
 
 from tasks.ledger.client import reason
-from worker_config.celery_app import DRAIN_TASK
+from worker_config.celery_app import BELL_TASK
 
 _log = logging.getLogger(__name__)
 
@@ -149,7 +149,7 @@ class PatientConsumer(Consumer):
 
 def _is_bell(message: Any) -> bool:
     found = (message.headers.get("task"), message.content_type, message.content_encoding)
-    return found == (DRAIN_TASK, "application/json", "utf-8")
+    return found == (BELL_TASK, "application/json", "utf-8")
 
 
 def _bell(message: Any) -> Message:
@@ -160,6 +160,6 @@ def _bell(message: Any) -> Message:
         delivery_tag=message.delivery_tag,
         content_type="application/json",
         content_encoding="utf-8",
-        headers={"task": DRAIN_TASK, "id": str(uuid4())},
+        headers={"task": BELL_TASK, "id": str(uuid4())},
         channel=message.channel,
     )

@@ -44,7 +44,6 @@ class Heartbeat(threading.Thread):
         progress: of each stream.
         wake: lets the streams look for work.
         model: what it serves; None: the queue needs no model.
-        lease_s: how long a renewed lease lasts.
         also_hangs: more that must move.
     """
 
@@ -57,7 +56,6 @@ class Heartbeat(threading.Thread):
         progress: Sequence[Progress],
         wake: Callable[[], None],
         model: Model | None,
-        lease_s: float,
         also_hangs: Sequence[HangWatch] = (),
     ) -> None:
         super().__init__(name="heartbeat", daemon=True)
@@ -67,7 +65,7 @@ class Heartbeat(threading.Thread):
         self._progress = progress
         self._wake = wake
         self._model = model
-        self._lease_s = lease_s
+        self._lease_s = claims.lease_s
         patience = start.patience
         self._parent_hangs = HangWatch(start.shared.turns, patience.parent_s)
         self._work_hangs = [*(HangWatch(stream.reading, patience.work_s) for stream in progress), *also_hangs]

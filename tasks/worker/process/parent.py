@@ -25,7 +25,7 @@ from tasks.worker.process.consumer import ALIVE_EVERY_S, PatientConsumer
 from tasks.worker.process.hangs import DEFAULT_PATIENCE, HangWatch, Patience
 from tasks.worker.process.ready_file import RunFolder
 from tasks.worker.process.stop import SharedPage
-from worker_config.celery_app import DRAIN_TASK, make_celery
+from worker_config.celery_app import BELL_TASK, make_celery
 from worker_config.logs import name_worker, write_refusal
 from worker_config.settings import (
     CONFIGURATION_EXIT_CODE,
@@ -84,7 +84,7 @@ def run(role: Role, settings: Settings, patience: Patience) -> int:
         patience=patience,
         failed_loads=lambda: deaths.while_loading,
     )
-    app.task(name=DRAIN_TASK)(child.drain)
+    app.task(name=BELL_TASK)(child.hear_bell)
     _connect(child, shared, patience.stop_s)
     for logger in (logging.getLogger("multiprocessing"), logging.getLogger("celery.worker.request")):
         logger.addFilter(deaths)

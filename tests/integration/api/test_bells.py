@@ -49,7 +49,7 @@ def test_a_bell_carries_no_data(client: httpx.Client, redis_client: redis.Redis)
 
     assert isinstance(message, bytes)
     assert b"private" not in message
-    assert b"embedq.drain" in message
+    assert b"embedq.bell" in message
 
 
 def test_the_watchdog_replaces_a_lost_bell(client: httpx.Client, redis_client: redis.Redis) -> None:

@@ -26,7 +26,7 @@ from tasks.ledger.task import Outcome, OutcomeKind, Piece
 from tasks.records.batches import Batch, BatchStatus, NewBatch, create_batch, new_batch_id, open_batches, read_batch
 from tasks.records.document_jobs import JobCall
 from tasks.records.files import Purpose, put_file, read_file
-from tasks.storage.row_file import UnitReference, read_rows
+from tasks.storage.row_file import RowReference, read_rows
 from tasks.storage.storage import Storage
 from tasks.storage.vector_part import PartWriter, part_name
 from tests.integration.api.ledger_worker import DIMENSION, entry, vector
@@ -174,6 +174,7 @@ class Hands:
                 self.ledger.run(give_back(DOCUMENTS, taken.token))
                 break
             self.ledger.run(commit(DOCUMENTS, taken.token, [finished]))
+        self.ledger.run(give_back(DOCUMENTS, taken.token))  # one that is committed in portions ends so
         return len(taken.pieces)
 
     def _run(self, call: JobCall, piece: Piece, token: str) -> Outcome:
@@ -204,7 +205,7 @@ class Hands:
         registered = self.ledger.run(overview(MODEL))[MODEL].model
         assert registered is not None
         for piece in taken.pieces:
-            reference = UnitReference.from_payload(piece.payload)
+            reference = RowReference.from_payload(piece.payload)
             assert reference is not None
             lines = read_rows(self.storage, reference, reference.first + piece.offset, piece.items)
             rows = [orjson.loads(line) for line in lines]
@@ -219,6 +220,7 @@ class Hands:
             tokens = sum(outcome.tokens for outcome in outcomes)
             done = Outcome(piece, OutcomeKind.PART, part.to_json(), tokens, failed_in_part=failed)
             self.ledger.run(commit(MODEL, taken.token, [done]))
+        self.ledger.run(give_back(MODEL, taken.token))
         return len(taken.pieces)
 
     def work(self) -> None:

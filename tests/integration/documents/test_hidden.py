@@ -10,8 +10,8 @@ def test_the_documents_queue_is_no_model(roles: Roles, documents: DocumentsClien
     api = roles.api()
     task = documents.submit_job("echo", "job")
     with api.client() as client:
-        # No worker has ever lived: the web tier's watchdog is who rings.
-        wait_until(lambda: 'embedq_ledger_rings_total{model="@documents"}' in client.get("/metrics").text)
+        # No worker has ever lived: who looks after the queues in the web tier is who rings.
+        wait_until(lambda: 'embedq_bells_total{model="@documents"}' in client.get("/metrics").text)
         roles.documents(module=TRIAL)
         assert documents.answer(task)["id"] == "job"
         wait_until(lambda: 'embedq_workers{model="@documents"} 1.0' in client.get("/metrics").text)

@@ -136,7 +136,8 @@ def test_every_role_is_connected_as_its_own_user(guarded: Guarded) -> None:
             ("CLIENT", "KILL", "TYPE", "normal"), ("MODULE", "LIST"), ("PUBLISH", "foreign", "x"),
         )),
         *((user, command) for user in ("worker", "documents") for command in (
-            ("HGETALL", "eq:keys"), ("EVAL", "return redis.call('HSET', 'eq:keys', 'me', '{}')", "0"),
+            ("HGETALL", "eq:key:me"), ("EVAL", "return redis.call('HSET', 'eq:key:me', 's', '{}')", "0"),
+            ("ZREVRANGE", "eq:index:key:@all", "0", "-1"),
         )),
         ("worker", ("EVAL", "return redis.call('HGETALL', 'eq:file:file_1')", "0")),
         ("worker", ("HGETALL", "eq:ingestion:ingest_1")),

@@ -98,8 +98,8 @@ def test_both_attempts_are_seen_when_a_worker_dies(observed: Observed) -> None:
 
     def whole() -> list[ReceivedSpan] | None:
         spans = observed.collector.of(trace_id)
-        units = sum(span.attributes["embedq.units"] for span in spans if span.name == "commit")
-        return spans if units == len(texts) else None
+        pieces = sum(span.attributes["embedq.pieces"] for span in spans if span.name == "commit")
+        return spans if pieces == len(texts) else None
 
     spans = wait_until(whole, message=f"commits in {[span.name for span in observed.collector.of(trace_id)]}")
     attempts = {span.span_id: span.attributes["embedq.attempt"] for span in spans if span.name == "claim"}

@@ -8,7 +8,7 @@ import pytest
 from stack.testing import RedisServer
 from tasks.ledger.client import AsyncLedger, Ledger
 from tasks.ledger.read import check_schema
-from worker_config.celery_app import DRAIN_TASK, bell_queue, make_celery
+from worker_config.celery_app import BELL_TASK, bell_queue, make_celery
 from worker_config.settings import Settings
 
 
@@ -27,7 +27,7 @@ async def test_ledger_and_bells_work_over_a_socket(socket_server: RedisServer) -
 
     settings = Settings(redis_url=f"{socket_server.url}?db=1", served_name="m")
     with make_celery(settings) as app:
-        app.send_task(DRAIN_TASK)
+        app.send_task(BELL_TASK)
 
     worker.client.select(1)
     assert worker.client.llen(bell_queue("m")) == 1

@@ -11,7 +11,7 @@ from tasks.ledger.ids import new_task_id
 from tasks.ledger.read import read_result
 from tasks.ledger.submit import submit
 from tasks.ledger.task import Admission, Lane, NewPiece, NewTask
-from tasks.storage.row_file import UnitReference, row_of, writing_rows
+from tasks.storage.row_file import RowReference, row_of, writing_rows
 from tasks.storage.storage import Storage
 from tasks.storage.vector_part import PartReference, read_part
 from tests.ledger_client import LedgerClient
@@ -35,7 +35,7 @@ def submit_rows(
         NewPiece(
             items=min(unit_rows, len(texts) - first),
             cost=cost,
-            payload=UnitReference("files/file-1", f"{BATCH}/index.0", first).to_payload(),
+            payload=RowReference("files/file-1", f"{BATCH}/index.0", first).to_payload(),
         )
         for first in range(0, len(texts), unit_rows)
     ]

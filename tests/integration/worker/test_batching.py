@@ -68,13 +68,11 @@ def test_a_trickle_pays_the_bell_once_not_per_query(roles: Roles, client: Ledger
     queries = 20
     api, _ = roles.api(), roles.worker()
     api.wait_ready()
-    before = client.counter("rings")
     with api.client() as http:
         for n in range(queries):
             http.post("/v1/embeddings", json={"input": _text(n), "model": client.model}).raise_for_status()
         sent = _sample(http.get("/metrics").text, "embedq_bells_total")
     # One wakes the idle worker; a watchdog may ring for a query it happens to see between submit and claim.
-    assert client.counter("rings") - before <= 3
     assert sent <= 3
 
 

@@ -18,7 +18,7 @@ from tasks.ledger.give_back import give_back
 from tasks.ledger.redis_keys import queue_key
 from tasks.ledger.scripts import Operation
 from tasks.ledger.task import Outcome, OutcomeKind
-from tasks.worker.claim_loop import ClaimSize, Consumer, Stream, Streams
+from tasks.worker.claim_loop import ClaimSize, Stream, Streams
 from tasks.worker.commit_claim import Claims
 from tasks.worker.process.hangs import Progress
 from tasks.worker.process.stop import Stopping
@@ -57,21 +57,20 @@ class Process:
     """Streams as a worker process has them, and a stop."""
 
     def __init__(self, client: LedgerClient, ledger: Ledger, *works: Notes, idle_s: float) -> None:
-        self.stop, self.bells, self.exits = threading.Event(), [0], list[int]()
-        self.consumer = Consumer(
-            Claims(ledger, client.model, stop=self._stops, send_bell=self._bell), "w", 15, breaks=(ZeroDivisionError,)
+        self.stop, self.exits = threading.Event(), list[int]()
+        self.works = works or (Notes(),)
+        claims = Claims(
+            ledger,
+            client.model,
+            worker="w",
+            lease_s=15,
+            stopping=self.stop.is_set,
+            send_bell=lambda _: None,
+            breaks=(ZeroDivisionError,),
         )
-        works = works or (Notes(),)
-        self.works = works
         self.streams = Streams(
-            self.consumer, [(work, Progress()) for work in works], leave=self.exits.append, idle_s=idle_s
+            claims, [(work, Progress()) for work in self.works], leave=self.exits.append, idle_s=idle_s
         )
-
-    def _stops(self) -> bool:
-        return self.stop.is_set() or self.consumer.broken.is_set()
-
-    def _bell(self) -> None:
-        self.bells[0] += 1
 
     @property
     def claims(self) -> list[Claim]:
@@ -279,7 +278,7 @@ class Divides(Notes):
 
 def test_a_process_that_is_broken_gives_back_and_leaves(client: LedgerClient, redis_client: redis.Redis) -> None:
     client.submit([TEXT])
-    with process(client, Ledger(redis_client), Divides(), Notes(), idle_s=60) as running:
+    with process(client, Ledger(redis_client), Divides(), Divides(), idle_s=60) as running:
         wait_until(lambda: running.exits, message="it leaves")
     assert running.exits == [os.EX_SOFTWARE]
     assert client.overview().leases == 0

@@ -26,7 +26,7 @@ def test_a_model_is_absent_from_when_its_last_worker_was_seen_to_be_gone() -> No
     clock.now_s = 290
     assert models.absent_s(MODEL) == 90
 
-    models.lost()  # while Redis was away, no worker could say that it is there
+    models.lost("away")  # while Redis was away, no worker could say that it is there
     models.update({MODEL: overview(workers=0)})
     assert models.absent_s(MODEL) == 0
 

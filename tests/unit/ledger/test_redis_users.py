@@ -1,99 +1,47 @@
 """The users of deploy/redis against the scripts: each role may do what its scripts do, and nothing else."""
 
-import ast
 import re
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
-from functools import cache
+from fnmatch import fnmatchcase
 from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
+from tasks.ledger.redis_keys import REFERENCES, SCHEMA, STORAGE
 from tasks.ledger.scripts import SCRIPTS, source
+from tasks.records import api_keys
 from tests.source_tree import CHECKOUT
 
-DEFINITIONS = ("tasks/ledger", "tasks/records")
-ROLES = {
-    "api": ("api",),
-    "worker": ("tasks/worker.py", "tasks/embedding", "tasks/drain", "tasks/process"),
-    "documents": ("tasks/documents_worker.py", "tasks/documents", "tasks/search", "tasks/drain", "tasks/process"),
-}
-"""Where the code of each is."""
-
-KINDS = {"batch": "batches", "ingestion": "ingestions"}
-OF_NO_MODEL = re.compile(r"eq:(ingest|batch|file|litter)")
-"""What COMMIT changes for jobs of the documents worker alone. The model worker has the same script and no such job."""
-OF_CALLERS = {"eq:rate:*"}
-"""What SUBMIT counts of a key with limits. Documents workers have the same script and submit for no caller."""
-CALL = re.compile(r"call\((?:down and )?'([A-Z]+)'(?: or '([A-Z]+)')?")
-KEY = re.compile(r"R \.\. '(:[a-z@:-]+)'")
-
-
-def python_files(places: Iterable[str]) -> Iterator[Path]:
-    for place in (CHECKOUT / name for name in places):
-        yield from [place] if place.is_file() else sorted(place.rglob("*.py"))
-
-
-def names(tree: ast.AST) -> set[str]:
-    """Whatever a piece of code calls by name."""
-    nodes = list(ast.walk(tree))
-    return {node.id for node in nodes if isinstance(node, ast.Name)} | {
-        node.attr for node in nodes if isinstance(node, ast.Attribute)
-    }
-
-
-def scripts_in(tree: ast.AST) -> set[str]:
-    """The scripts of the operations that a piece of code builds."""
-    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
-    built = [ast.unparse(call.args[0]) for call in calls if getattr(call.func, "id", "") == "Operation"]
-    spelled = {text.removeprefix("f").strip("'\"").replace("{kind.value}", kind) for text in built for kind in KINDS}
-    return spelled & all_scripts()
+ROLES = ("api", "worker", "documents")
+OF_MODELS = ("claim", "commit", "give_back", "heartbeat", "overview")
+"""What a model worker runs. Some of it names records too, which it changes for documents workers and the web tier."""
+OPEN_JOBS = {"eq:index:batch:@open", "eq:index:ingestion:@open"}
+"""What an overview counts, for whoever asks."""
+KINDS = ("batch", "file", "ingestion")
+"""Of records that are no API keys."""
+OF_RECORDS = re.compile(r"eq:(batch|changes|file|index:(?!task)|ingestion|litter)")
+CALL = re.compile(r"\bcall\('([A-Z]+)'")
+KEY = re.compile(r"R \.\. '(:[a-z@:-]*)'")
+CHANNELS = {"eq:answers:*", "eq:changed", "eq:steps"}
+WITHOUT_SCRIPTS = {"get", "hget", "hgetall", "hmget", "hsetnx", "set", "zrank"}
+"""Commands of operations that need none."""
 
 
 def all_scripts() -> set[str]:
     return {file.stem for file in SCRIPTS.glob("*.lua")}
 
 
-@cache
-def operations() -> dict[str, tuple[set[str], set[str]]]:
-    """What each function, class or constant of the ledger and the records builds, and which names it uses."""
-    found = {}
-    for file in python_files(DEFINITIONS):
-        for node in ast.parse(file.read_text()).body:
-            if isinstance(node, ast.FunctionDef | ast.ClassDef):
-                found[node.name] = scripts_in(node), names(node)
-            elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-                found[node.targets[0].id] = scripts_in(node), names(node)
-    return found
-
-
-@cache
-def scripts_of(role: str) -> frozenset[str]:
-    """The scripts that the code of a role can run."""
-    todo = set[str]().union(*(names(ast.parse(file.read_text())) for file in python_files(ROLES[role])))
-    done: set[str] = set()
-    while todo := (todo & operations().keys()) - done:
-        done |= todo
-        todo = set[str]().union(*(operations()[name][1] for name in todo))
-    return frozenset(set[str]().union(*(operations()[name][0] for name in done)))
-
-
 def keys_in(text: str) -> set[str]:
     """Patterns of the keys that a script names."""
-    found = set()
-    for part in KEY.findall(text):
-        parts = {
-            ":": {
-                f":{name}{end}"
-                for one, many in KINDS.items()
-                for name, end in ((one, ":"), (one, "-alias:"), (many, ":"))
-            },
-            ":open-": {f":open-{many}" for many in KINDS.values()},
-        }.get(part, {part})
-        found |= {f"eq{one}*" if one.endswith(":") else f"eq{one}" for one in parts}
-    return {"eq:q:*" if pattern.startswith("eq:q:") else pattern for pattern in found} - {"eq:ended", "eq:answers:*"}
+    named = {
+        place + kind
+        for part in KEY.findall(text)
+        for place, kind in ([(part, f"{one}:") for one in KINDS] if part in {":", ":index:"} else [(part, "")])
+    }
+    found = {f"eq{one}*" if one.endswith(":") else f"eq{one}" for one in named}
+    return {"eq:q:*" if pattern.startswith("eq:q:") else pattern for pattern in found} - CHANNELS
 
 
 def rights(user: str) -> set[str]:
@@ -105,38 +53,34 @@ def rights(user: str) -> set[str]:
     return {right for word in words for right in lists.get(word.strip("<>"), [word])}
 
 
-@pytest.mark.parametrize("role", ROLES)
-def test_a_role_has_the_keys_of_its_scripts_and_no_others(role: str) -> None:
-    used = set[str]().union(*(keys_in(source(script)) for script in scripts_of(role)))
-    if role == "worker":
-        used = {pattern for pattern in used if not OF_NO_MODEL.match(pattern)}
-    if role != "api":
-        used -= OF_CALLERS
-    granted = {word[1:] for word in rights(role) if word.startswith("~eq:")}
-
-    assert granted == ({"eq:*"} if role == "api" else used)
+def granted_keys(role: str) -> set[str]:
+    return {word[1:] for word in rights(role) if word.startswith("~eq:")}
 
 
-def test_only_the_api_reads_keys_and_rates() -> None:
-    for role in ("worker", "documents"):
-        assert not {word for word in rights(role) if re.match(r"~(eq:(keys|rate)|\*|eq:\*)", word)}
+def test_a_role_has_the_keys_of_its_scripts_and_no_others() -> None:
+    used = set[str]().union(*(keys_in(source(script)) for script in all_scripts()))
+    of_models = set[str]().union(*(keys_in(source(script)) for script in OF_MODELS))
+
+    assert granted_keys("api") == {"eq:*"}
+    assert granted_keys("documents") == used | {SCHEMA, STORAGE}
+    of_tasks = {key for key in of_models if not OF_RECORDS.match(key)}
+    assert granted_keys("worker") == of_tasks | OPEN_JOBS | {SCHEMA, STORAGE, REFERENCES}
+
+
+@pytest.mark.parametrize("role", ["worker", "documents"])
+def test_only_the_api_reads_keys(role: str) -> None:
+    of_keys = [f"eq:{place}{kind}:x" for place in ("", "index:") for kind in api_keys.KINDS]
+    assert not [key for key in of_keys for pattern in granted_keys(role) if fnmatchcase(key, pattern)]
 
 
 def test_roles_have_the_commands_of_the_scripts_and_of_connections_alone() -> None:
-    calls = {name for script in all_scripts() for pair in CALL.findall(source(script)) for name in pair if name}
+    calls = {name.lower() for script in all_scripts() for name in CALL.findall(source(script))}
     connection = {"eval", "evalsha", "hello", "ping", "select", "subscribe", "unsubscribe", "wait"}
     bells = {"brpop", "discard", "exec", "llen", "lpush", "ltrim", "multi"}
 
     for role in ROLES:
         granted = {word[1:] for word in rights(role) if word.startswith("+")}
-        own = {name for script in scripts_of(role) for pair in CALL.findall(source(script)) for name in pair if name}
-        keyless = {"SCAN"} - own  # it tells names whatever keys a user has
-        assert granted == {call.lower() for call in calls - keyless} | connection | bells
-    assert "scan" not in {word[1:] for role in ("worker", "documents") for word in rights(role)}
-
-
-def test_every_script_belongs_to_a_role() -> None:
-    assert set[str]().union(*(scripts_of(role) for role in ROLES)) == all_scripts()
+        assert granted == calls | WITHOUT_SCRIPTS | connection | bells
 
 
 def test_users_are_written_with_digests_and_keep_their_passwords(tmp_path: Path) -> None:

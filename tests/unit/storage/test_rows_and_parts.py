@@ -8,12 +8,12 @@ import pytest
 
 from tasks.errors import NotStored
 from tasks.item import TextError, Vector
-from tasks.storage.row_file import UnitReference, read_rows, writing_rows
+from tasks.storage.row_file import RowReference, read_rows, writing_rows
 from tasks.storage.storage import Storage
 from tasks.storage.vector_part import PartReference, PartWriter, part_name, read_part
 
 LINES = [b'{"a": 1}', b'{"text": "\xc3\xa4"}', b'{"b": 2}']
-REFERENCE = UnitReference("files/input", "batches/batch_1/index.0123", 0)
+REFERENCE = RowReference("files/input", "batches/batch_1/index.0123", 0)
 
 
 @pytest.fixture
@@ -43,8 +43,8 @@ def test_rows_that_are_not_there_are_not_stored(storage: Storage) -> None:
 
 
 def test_a_payload_tells_what_it_is() -> None:
-    assert UnitReference.from_payload(REFERENCE.to_payload()) == REFERENCE
-    assert UnitReference.from_payload(b'["a text"]') is None
+    assert RowReference.from_payload(REFERENCE.to_payload()) == REFERENCE
+    assert RowReference.from_payload(b'["a text"]') is None
     assert part_name(REFERENCE, "token").startswith("batches/batch_1/parts/")
 
 

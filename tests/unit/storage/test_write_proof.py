@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tasks.errors import StorageUnavailable
-from tasks.storage.row_file import UnitReference
+from tasks.storage.row_file import RowReference
 from tasks.storage.storage import Storage
 from tasks.storage.write_proof import PROBE_EVERY_S, WriteProof
 from tasks.worker.rows import RowStore
@@ -131,7 +131,7 @@ class Away:
 
 def test_a_claim_waits_for_one_attempt_whatever_its_units() -> None:
     away = Away()
-    units = [(n, UnitReference("files/f", f"batches/batch_{n}/index.0", 0), 4) for n in range(10)]
+    units = [(n, RowReference("files/f", f"batches/batch_{n}/index.0", 0), 4) for n in range(10)]
     store = RowStore(away, a_model(), "r1")
     assert store.storage_error == ("", 0.0)
     assert list(store.read(units)) == []

@@ -28,10 +28,9 @@ end
 local function end_task(x, why)         -- cancelled, expired, model_changed
   local t, state = x.t, why
   tally(t, -1)
-  if why == 'model_changed' then        -- the vectors it has are good; its other items have failed
+  if why == 'model_changed' then        -- the vectors it has (there are some) are good; its other items have failed
     count(t[IN_QUEUE], 'items_' .. t[LANE] .. '_failed', t[TOTAL] - t[COMPLETED] - t[FAILED])
-    t[FAILED] = t[TOTAL] - t[COMPLETED]
-    state = t[COMPLETED] > 0 and 'completed' or 'failed'
+    t[FAILED], state = t[TOTAL] - t[COMPLETED], 'completed'
   end
   call('ZREM', lane_key(t), x.id)
   finish(x, state, why)
@@ -49,7 +48,7 @@ local function forget(x, id)            -- an ended task: every trace of it goes
   garbage[#garbage + 1], due_no_more[#due_no_more + 1] = task_key(id), 'task:' .. id
   tasks[id] = false
 end
--- For the end of scripts. One message for everybody: ids of those that have ended, "|", of those that have changed.
+-- For the end of scripts, once. One message for everybody: ids of those that have ended, "|", of those that have changed.
 local function announce()
   if #due > 0 then call('ZADD', DUE, unpack(due)) end
   if #garbage > 0 then
@@ -63,5 +62,4 @@ local function announce()
   for id in pairs(ended) do ids[#ids + 1] = id end
   if #ids + #changed > 0 then call('PUBLISH', R .. ':changed', table.concat(ids, ' ') .. '|' .. table.concat(changed, ' ')) end
   if steps then call('PUBLISH', R .. ':steps', 'step') end
-  due, ended, changed, garbage, due_no_more, counts, steps = {}, {}, {}, {}, {}, {}, false
 end

@@ -50,7 +50,7 @@ local function piece_returns(id, name, token, lost)  -- its task; false: the tok
   enter(x, tag_of(t, math.max(cost, queue(t[IN_QUEUE]).rate / 20)))
   return x
 end
-local function drop_claim(token, lost)  -- whether something came back
+local function drop_claim(token, lost)  -- all that it still holds comes back
   local held, touched = call('HGET', CLAIMS, token), {}
   for id, name in string.gmatch(held or '', '(%S+) (%S+)') do
     local x = piece_returns(id, name, token, lost)
@@ -63,5 +63,4 @@ local function drop_claim(token, lost)  -- whether something came back
   call('HDEL', CLAIMS, token)
   call('ZREM', LEASES, token)
   if lost and next(touched) then count(QUEUE, 'lost_leases', 1) end
-  return next(touched) ~= nil
 end

@@ -96,7 +96,7 @@ def test_another_try_goes_on_where_the_first_was(hands: IngestionHands) -> None:
     lines = b"".join(b'{"id": "d%d", "text": "text %d"}\n' % (n, n) for n in range(20))
     made = hands.ingest({"files": [hands.file("a.jsonl", lines)]})
     hands.deadly_jobs.add(f"load_pages {made}/1")
-    for _ in range(240):  # what was in the hands of a dead worker is claimed alone
+    for _ in range(60):
         hands.wait(60)
         hands.step()
         hands.work_documents()

@@ -74,9 +74,10 @@ def die_in_step(hands: IngestionHands, ingestion_id: str, script: str, folder: P
 
 
 @pytest.mark.parametrize("job", ENDED)
-def test_what_two_steps_take_in_changes_the_ingestion_once(hands: IngestionHands, job: str) -> None:
+def test_what_two_steps_take_in_changes_the_ingestion_once(hands: IngestionHands, tmp_path: Path, job: str) -> None:
     made = left(hands, job)
     seen = hands.ingestion(made)
+    die_in_step(hands, made, "cancel", tmp_path / "scripts")  # so that the next one finds it, too
     for _ in range(3):
         hands.steps.step(hands.step_context, seen)
     assert not ENDED[job](hands.ingestion(made))
@@ -125,12 +126,16 @@ def test_what_is_lost_before_a_step_has_seen_it_is_done_again(hands: IngestionHa
     assert sum(hands.ran.values()) == 4, "that one again, and no other"
 
 
+@pytest.mark.parametrize("late", [False, True], ids=["", "by a late step"])
 @pytest.mark.parametrize(("job", "loaded"), [("list", 0), ("parse", 0), ("load", 3)])
-def test_of_a_cancelled_ingestion_only_a_load_is_taken_in(hands: IngestionHands, job: str, loaded: int) -> None:
+def test_of_a_cancelled_ingestion_only_a_load_is_taken_in(
+    hands: IngestionHands, job: str, loaded: int, *, late: bool
+) -> None:
     made = left(hands, job)
     seen = hands.ingestion(made)
     hands.ledger.run(cancel_ingestion(made))
-    hands.steps.step(hands.step_context, seen)
+    if late:
+        hands.steps.step(hands.step_context, seen)
     hands.work()
     ingestion = hands.ingestion(made)
     listed = 0 if job == "list" else 3

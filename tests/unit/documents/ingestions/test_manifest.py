@@ -17,7 +17,7 @@ from tasks.documents.ingestions.manifest import (
 )
 from tasks.documents.sources.source import DocumentRef, ListedFault
 from tasks.records.document_outcomes import DocumentOutcome, DocumentStatus, read_listed
-from tasks.storage.row_file import UnitReference, read_rows, writing_rows
+from tasks.storage.row_file import RowReference, read_rows, writing_rows
 from tasks.storage.storage import Storage
 
 ERROR = DocumentError("malformed_record", "The line is not JSON.", "listing")
@@ -81,5 +81,5 @@ def test_rows_are_found_by_their_index_however_long_they_are(storage: Storage) -
             assert rows.rows == number
             rows.add(chunk)
     assert rows.pieces == [(0, 40, 781)]
-    lines = read_rows(storage, UnitReference("source", "index", 0), 0, len(chunks))
+    lines = read_rows(storage, RowReference("source", "index", 0), 0, len(chunks))
     assert [chunk_of(line) for line in lines] == chunks
