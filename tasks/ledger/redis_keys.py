@@ -47,9 +47,9 @@ Of all:
                                  `weight`: its bytes. Of a batch and an ingestion further fields
                                  (tasks.records.batches, .ingestion_operations)
     R:ends               zset    "kind:id" -> the end of life of a record; whose has no end is not there
-    R:index:{kind}:{list}  zset  ids, all with score 0: in the order of time. `list` is an owner, or begins
-                                 with "@": `@all` keys, `@open` jobs that need steps, `@purge` and `@gone` of purged
-                                 owners, `@uploading:{owner}`
+    R:index:{kind}:{list}  zset  ids, all with score 0: in the order of time. `list` is an owner, of tasks too, or
+                                 begins with "@": `@all` keys, `@open` jobs that need steps, `@purge` and `@gone` of
+                                 purged owners, `@uploading:{owner}`
     R:alias:{kind}:{scope}:{name}  string  "id digest": leads to a record while it is there
     R:changes            hash    kind -> random name of the last change of any record of this kind
     R:litter             zset    "name owner" -> when the sweep may look at it: a stored object, or the folder of a job
@@ -76,6 +76,7 @@ SCHEMA = f"{ROOT}:schema"
 MODELS = f"{ROOT}:models"
 REFERENCES = f"{ROOT}:references"
 STORAGE = f"{ROOT}:storage"
+CHANGES = f"{ROOT}:changes"
 CHANGED_CHANNEL = f"{ROOT}:changed"
 STEPS_CHANNEL = f"{ROOT}:steps"
 
@@ -93,6 +94,16 @@ def task_key(task_id: str) -> str:
 def owner_key(owner: str) -> str:
     """The account of an owner."""
     return f"{ROOT}:owner:{owner}"
+
+
+def record_key(kind: str, record_id: str) -> str:
+    """The hash of a record; with a part in its kind (`ingestion-closed`) what lies beside it."""
+    return f"{ROOT}:{kind}:{record_id}"
+
+
+def record_alias_key(kind: str, alias: str) -> str:
+    """What leads to a record: of an alias with its scope."""
+    return f"{ROOT}:alias:{kind}:{alias}"
 
 
 def answers_channel(process: str) -> str:

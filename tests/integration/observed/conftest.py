@@ -12,6 +12,7 @@ import httpx
 import pytest
 
 from stack.testing import ApiProcess, Process, RedisServer, Roles, WorkerProcess, wait_until
+from tasks.ledger.packed import record_of
 from tests.collector import Collector, ReceivedSpan
 from tests.key_leaks import leaked_keys
 
@@ -36,11 +37,10 @@ class Observed:
     def processes(self) -> tuple[Process, ...]:
         return self.api, self.worker, self.documents
 
-    def stored(self, task_id: str, field: str) -> bytes | None:
-        """A field of a task in Redis."""
+    def stored(self, task_id: str, field: str) -> str | None:
+        """A field of a task's record in Redis; None: it has no value."""
         with self.redis.client() as connection:
-            value: bytes | None = connection.hget(f"eq:task:{task_id}", field)
-            return value
+            return record_of(connection.hget(f"eq:task:{task_id}", "s"))[field] or None
 
     def trace(self, trace_id: str, *names: str) -> list[ReceivedSpan]:
         """The spans of a trace, once it has these names, each as often as it is given.

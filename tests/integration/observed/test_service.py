@@ -72,7 +72,7 @@ def test_a_task_knows_its_trace_only_when_the_request_is_sampled(observed: Obser
     trace_id, headers = new_trace()
     task_id = observed.client.post("/v1/tasks", json={"input": [TEXT]}, headers=headers).json()["id"]
     submit = named(observed.trace(trace_id, "submit"), "submit")
-    assert observed.stored(task_id, "trace") == f"00-{trace_id}-{submit.span_id}-01".encode()
+    assert observed.stored(task_id, "trace") == f"00-{trace_id}-{submit.span_id}-01"
 
 
 def test_later_requests_about_a_task_are_linked_to_it(observed: Observed) -> None:
