@@ -4,8 +4,8 @@
 names too. All keys live in one Redis instance (derived keys rule Redis Cluster out). "packed" is MessagePack
 (tasks.ledger.packed); `embedq debug` shows what is packed.
 
-Nothing has a TTL but where it is said: `R:due` says when something ends, and WATCH removes it with all that counts it.
-So what counts is exact at every moment.
+Nothing has a TTL but where it is said: `R:due` says when something ends, and housekeeping removes it with all that
+counts it. So what counts is exact at every moment.
 
 Of a task:
 
@@ -42,7 +42,7 @@ Of all:
     R:storage            string  id of the storage whose contents this Redis knows (tasks.records.storage_identity)
     R:models             hash    served name -> JSON `Model`, for each that a worker has served
     R:references         hash    revision of a model -> its vectors of a few texts, little-endian float32
-    R:memory             string  packed numbers: memory as last seen by WATCH
+    R:memory             string  packed numbers: memory as housekeeping saw it last
     R:{kind}:{id}        hash    a record (tasks.records.store): `s`: JSON; `change`: random name of its last change;
                                  `weight`: its bytes. Of a batch and an ingestion further fields
                                  (tasks.records.batches, .ingestion_operations)
