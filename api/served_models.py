@@ -129,6 +129,14 @@ class ServedModels:
         workers = (worker for queue in self.all() for worker in queue.workers if worker.storage_detail)
         return next((worker.storage_detail for worker in workers), "")
 
+    def loading(self, model: str = "") -> str:
+        """What a worker loads, and for how long, as the beginning of a sentence; "" for nothing. "": of any model."""
+        queues = [self.queue(model)] if model else list(self.known.values())
+        first = min((one for queue in queues for one in queue.loading), key=lambda one: one.since, default=None)
+        if first is None:
+            return ""
+        return f"A worker loads {first.model} from {first.source}, for {max(0, time.time() - first.since):.0f} s now"
+
     def live_workers(self) -> dict[str, int]:
         """Number of workers that beat, by model; models without any are left out."""
         return {name: len(queue.workers) for name, queue in self.known.items() if queue.workers}

@@ -13,7 +13,6 @@ from tasks.ledger.read import read_result, read_task
 from tasks.ledger.redis_keys import ANONYMOUS, queue_key
 from tasks.ledger.submit import submit
 from tasks.ledger.task import Admission, Lane, NewTask, Result, State, Task, cut_texts
-from tasks.pieces import pieces
 from worker_config.settings import DEFAULT_MODEL
 
 
@@ -40,11 +39,7 @@ class LedgerClient:
             queue=self.model,
             lane=lane,
             owner=owner,
-            pieces=[
-                piece
-                for some in pieces(texts, piece_items)
-                for piece in cut_texts(some, max_tokens=256, max_cost=piece_cost)
-            ],
+            pieces=cut_texts(texts, max_tokens=256, max_cost=piece_cost, max_items=piece_items),
             options=options or Options(),
             ttl_ms=600_000,
             admission=Admission(max_backlog_s=1e6),

@@ -51,7 +51,6 @@ MAY_IMPORT = {
     "tasks.documents": (
         "tasks.ledger",
         "tasks.records",
-        "tasks.search",
         "tasks.storage",
         "tasks.wire",
         *("tasks.worker.claim_loop", "tasks.worker.commit_claim", "tasks.worker.idle_wait", "tasks.worker.process"),

@@ -64,6 +64,14 @@ class LaneBacklog(BaseModel):
     )
 
 
+class Loading(BaseModel):
+    """What a worker loads that has no model yet."""
+
+    model: str = Field(description="Hub id or folder.")
+    source: str = Field(description="From where, in words.")
+    since: float = Field(description="Unix seconds at which it began.")
+
+
 class ServiceModel(ModelFacts):
     """A model, its workers and its queue."""
 
@@ -71,6 +79,7 @@ class ServiceModel(ModelFacts):
     names: list[str] = Field(description="All names under which it is served, this one first.")
     tokens_per_second: float | None = Field(description="Of all its workers, or as last known.")
     workers: list[LiveWorker]
+    loading: list[Loading] = Field(description="Workers that load the model and do not serve it yet.")
     lanes: dict[Literal["online", "bulk"], LaneBacklog]
     leases: int = Field(description="Claims that are being worked on.")
 

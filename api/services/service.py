@@ -13,6 +13,7 @@ from api.schemas.service import (
     DocumentsWorker,
     LaneBacklog,
     LiveWorker,
+    Loading,
     Ready,
     RedisChecks,
     RedisState,
@@ -70,8 +71,8 @@ class ServiceInfo:
             raise NotReady(lost, param="redis", retry_after_s=2)
         workers = self._models.live_workers()
         if not workers:
-            detail = "No worker with a loaded model is up. Submitted tasks are kept and wait for one."
-            raise NotReady(detail, param="worker", retry_after_s=5)
+            why = self._models.loading() or "No worker with a loaded model is up"
+            raise NotReady(f"{why}. Submitted tasks are kept and wait for one.", param="worker", retry_after_s=5)
         storage = await self._storage.trouble() or self._models.storage_trouble() or None
         return Ready(workers=workers, storage=storage)
 
@@ -122,6 +123,7 @@ class ServiceInfo:
             **ModelFacts.of(queue.model),
             tokens_per_second=queue.rate,
             workers=[seen.worker(LiveWorker, worker) for worker in queue.workers],
+            loading=[Loading(model=one.model, source=one.source, since=one.since) for one in queue.loading],
             lanes={lane.value: seen.lane(queue, lane) for lane in Lane},
             leases=queue.leases,
         )

@@ -92,7 +92,7 @@ def _ready(response: httpx.Response) -> Finding:
     if response.is_success:
         return Finding("queue and worker", True, "Redis answers and a worker with a loaded model beats")
     error = error_from_response(response)
-    advice = "look at the log of the part that is named; what is submitted meanwhile waits"
+    advice = "look at the worker's log; what is submitted meanwhile waits"
     if error.param == "redis":
         advice = "docs/operations.md, “Redis does not answer”; callers get 503 meanwhile"
     return Finding("queue and worker", False, error.message, advice)
@@ -141,7 +141,12 @@ def _model(entry: Mapping[str, Any]) -> Finding:
     detail = ", ".join([size, *facts])
     if entry.get("ready"):
         return Finding(name, True, detail)
-    return Finding(name, False, f"{detail}; no worker serves it now", "start a worker with this EMBEDQ_MODEL")
+    return Finding(
+        name,
+        False,
+        f"{detail}; no worker serves it now",
+        "start a worker with this EMBEDQ_MODEL, or wait for one that loads",
+    )
 
 
 def _metrics(response: httpx.Response) -> Finding:

@@ -4,8 +4,8 @@
 names too. All keys live in one Redis instance (derived keys rule Redis Cluster out). "packed" is MessagePack
 (tasks.ledger.packed); `embedq debug` shows what is packed.
 
-Nothing has a TTL but where it is said: `R:due` says when something ends, and WATCH removes it with all that counts it.
-So what counts is exact at every moment.
+Nothing has a TTL but where it is said: `R:due` says when something ends, and housekeeping removes it with all that
+counts it. So what counts is exact at every moment.
 
 Of a task:
 
@@ -42,14 +42,14 @@ Of all:
     R:storage            string  id of the storage whose contents this Redis knows (tasks.records.storage_identity)
     R:models             hash    served name -> JSON `Model`, for each that a worker has served
     R:references         hash    revision of a model -> its vectors of a few texts, little-endian float32
-    R:memory             string  packed numbers: memory as last seen by WATCH
+    R:memory             string  packed numbers: memory as housekeeping saw it last
     R:{kind}:{id}        hash    a record (tasks.records.store): `s`: JSON; `change`: random name of its last change;
                                  `weight`: its bytes. Of a batch and an ingestion further fields
                                  (tasks.records.batches, .ingestion_operations)
     R:ends               zset    "kind:id" -> the end of life of a record; whose has no end is not there
-    R:index:{kind}:{list}  zset  ids, all with score 0: in the order of time. `list` is an owner, or begins
-                                 with "@": `@all` keys, `@open` jobs that need steps, `@purge` and `@gone` of purged
-                                 owners, `@uploading:{owner}`
+    R:index:{kind}:{list}  zset  ids, all with score 0: in the order of time. `list` is an owner, of tasks too, or
+                                 begins with "@": `@all` keys, `@open` jobs that need steps, `@purge` and `@gone` of
+                                 purged owners, `@uploading:{owner}`
     R:alias:{kind}:{scope}:{name}  string  "id digest": leads to a record while it is there
     R:changes            hash    kind -> random name of the last change of any record of this kind
     R:litter             zset    "name owner" -> when the sweep may look at it: a stored object, or the folder of a job
@@ -76,6 +76,7 @@ SCHEMA = f"{ROOT}:schema"
 MODELS = f"{ROOT}:models"
 REFERENCES = f"{ROOT}:references"
 STORAGE = f"{ROOT}:storage"
+CHANGES = f"{ROOT}:changes"
 CHANGED_CHANNEL = f"{ROOT}:changed"
 STEPS_CHANNEL = f"{ROOT}:steps"
 
@@ -93,6 +94,16 @@ def task_key(task_id: str) -> str:
 def owner_key(owner: str) -> str:
     """The account of an owner."""
     return f"{ROOT}:owner:{owner}"
+
+
+def record_key(kind: str, record_id: str) -> str:
+    """The hash of a record; with a part in its kind (`ingestion-closed`) what lies beside it."""
+    return f"{ROOT}:{kind}:{record_id}"
+
+
+def record_alias_key(kind: str, alias: str) -> str:
+    """What leads to a record: of an alias with its scope."""
+    return f"{ROOT}:alias:{kind}:{alias}"
 
 
 def answers_channel(process: str) -> str:

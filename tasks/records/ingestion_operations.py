@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 
 from tasks.ledger.read import fields_of
-from tasks.ledger.redis_keys import ROOT
+from tasks.ledger.redis_keys import record_key
 from tasks.ledger.scripts import Operation
 from tasks.ledger.task import State
 from tasks.records.ingestions import (
@@ -220,7 +220,7 @@ def read_closed(ingestion_id: str, first: int, count: int) -> Operation[list[Clo
         return [ClosedPage.from_json(first + at, text) for at, text in enumerate(replies[0]) if text]
 
     pages = range(first, first + count)
-    return Operation(read, commands=(("HMGET", f"{ROOT}:ingestion-closed:{ingestion_id}", *pages),))
+    return Operation(read, commands=(("HMGET", record_key("ingestion-closed", ingestion_id), *pages),))
 
 
 def close_ingestion(ingestion_id: str, *, deleted: bool = False) -> Operation[None]:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, Protocol
 
-from tasks.ledger.redis_keys import ROOT
+from tasks.ledger.redis_keys import record_alias_key
 from tasks.ledger.scripts import Argument, Operation
 from tasks.records import store
 from tasks.records.store import OPEN, Order, Room, Standing
@@ -85,7 +85,7 @@ def find_record(kind: RecordKind, owner: str, key: tuple[str, str]) -> Operation
             raise store.conflict(kind)
         return record_id or None
 
-    return Operation(read, commands=(("GET", f"{ROOT}:alias:{kind}:{owner}:{name}"),))
+    return Operation(read, commands=(("GET", record_alias_key(kind, f"{owner}:{name}")),))
 
 
 def list_records(kind: RecordKind, owner: str, *, after: str | None, limit: int) -> Operation[tuple[list[str], bool]]:

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from tasks.errors import Forbidden, Refused, StorageFull, TooMany, Unauthenticated
 from tasks.ledger.overview import Account, read_account
 from tasks.ledger.rate_limit import key_refusal
-from tasks.ledger.redis_keys import ROOT
+from tasks.ledger.redis_keys import CHANGES, record_key
 from tasks.ledger.scripts import Argument, Operation
 
 ALL, OPEN = "@all", "@open"
@@ -233,8 +233,9 @@ def _above(name: str, comes_to: int, most: int) -> Exception:
         return Forbidden("quota_exceeded", f"You have {most:,} files, and no more are allowed. Delete some first.")
     if name == "jobs":
         return key_refusal([b"open_jobs", b"%d" % most, b"%d" % (comes_to - 1), b"%d" % _ROOM_AFTER_S])
+    of_batches = name == "batches"
     return TooMany(
-        "too_many_batches" if name == "batches" else "too_many_ingestions",
+        "too_many_batches" if of_batches else "too_many_ingestions",
         f"You have {comes_to - 1:,} {name} that have not ended; {most:,} are allowed at a time. Wait for one to end, "
         "or cancel one.",
         retry_after_s=_ROOM_AFTER_S,
@@ -287,8 +288,7 @@ def read(kind: type[R], record_ids: Sequence[str]) -> Operation[list[ReadRecord[
         rows = zip(ids, reply, strict=True)
         return [_stored(kind, name, text, last) if text else None for name, (text, last) in rows]
 
-    keys = (f"{ROOT}:{kind.KIND}:{record_id}" for record_id in ids)
-    return Operation(read, commands=tuple(("HMGET", key, "s", "change") for key in keys))
+    return Operation(read, commands=tuple(("HMGET", record_key(kind.KIND, name), "s", "change") for name in ids))
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,13 +356,12 @@ class News:
 
 def news(*kinds: str) -> Operation[News]:
     """Whether records of these kinds have changed: one look at a hash. A name comes only once; a number would not."""
-    changes = f"{ROOT}:changes"
 
     def read(replies: list[Any]) -> News:
         (seconds, microseconds), *names = replies
         return News(int(seconds) + int(microseconds) / 1e6, tuple((name or b"").decode() for name in names))
 
-    return Operation(read, commands=(("TIME",), *(("HGET", changes, kind) for kind in kinds)))
+    return Operation(read, commands=(("TIME",), *(("HGET", CHANGES, kind) for kind in kinds)))
 
 
 def mapped(operation: Operation[T], then: Callable[[T], S]) -> Operation[S]:

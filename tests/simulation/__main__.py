@@ -18,8 +18,7 @@ from typing import Any
 
 from stack.testing import RedisServer
 from tests.simulation import kills, machine
-from tests.simulation.equivalent import EQUIVALENT
-from tests.simulation.mutants import judged, mutants
+from tests.simulation.mutants import EQUIVALENT, judged, mutants
 from tests.simulation.walks import walk
 
 STEPS, STEPS_OF_EXAMPLE = 200, 50

@@ -2,12 +2,11 @@
 
 import pytest
 
-from tests.simulation.equivalent import EQUIVALENT
-from tests.simulation.mutants import RULES, judged, mutants, sample
+from tests.simulation.mutants import EQUIVALENT, RULES, judged, mutants, sample
 
 pytestmark = pytest.mark.no_cover
 
-NUMBER, SEED, JOBS = 20, 1, 1
+NUMBER, SEED, JOBS = 12, 1, 1
 
 
 def test_a_broken_script_is_noticed() -> None:

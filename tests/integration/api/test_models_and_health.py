@@ -1,6 +1,8 @@
 """Models, probes, metrics, and what every response carries."""
 
 import asyncio
+import contextlib
+import time
 from collections.abc import Callable
 from uuid import uuid4
 
@@ -10,6 +12,8 @@ import redis
 
 from api.app import create_app
 from stack.testing import wait_until
+from tasks.ledger.client import Ledger
+from tasks.ledger.heartbeat import LoadingWorker, loading
 from tests.integration.api.ledger_worker import DIMENSION, LedgerWorker
 from tests.integration.api.served import MODEL, ServedApp
 from worker_config.settings import load_settings
@@ -90,6 +94,25 @@ def test_the_configured_model_is_known_before_any_worker(serve: Callable[..., Se
 
     assert client.get(f"/v1/models/{MODEL}").json()["dimension"] is None
     assert client.post("/v1/tasks", json={"input": "x", "dimensions": 3}).status_code == 202
+
+
+def test_a_worker_that_loads_is_told_by_ready_the_service_and_a_call_that_waits(
+    serve: Callable[..., ServedApp], redis_url: str
+) -> None:
+    client = serve().client
+    notice = LoadingWorker("w:1", "here", "org/model", "huggingface.co", since=time.time())
+    with contextlib.closing(Ledger.connect(redis_url)) as ledger:
+        ledger.run(loading(MODEL, notice, 60_000))
+    ready = wait_until(
+        lambda: answer if "loads" in (answer := client.get("/health/ready")).text else None, message="that it is seen"
+    )
+    assert ready.status_code == 503
+    assert ready.json()["error"]["message"].startswith("A worker loads org/model from huggingface.co, for ")
+    [model] = client.get("/v1/service").json()["models"]
+    assert [(one["model"], one["source"]) for one in model["loading"]] == [("org/model", "huggingface.co")]
+    waited = client.post("/v1/embeddings", json={"input": "x"}, headers={"x-stainless-read-timeout": "0.1"})
+    assert waited.status_code in {503, 504}
+    assert "A worker loads org/model" in waited.json()["error"]["message"]
 
 
 def test_ready_once_a_worker_beats(serve: Callable[..., ServedApp], redis_url: str) -> None:

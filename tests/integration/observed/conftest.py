@@ -37,12 +37,10 @@ class Observed:
     def processes(self) -> tuple[Process, ...]:
         return self.api, self.worker, self.documents
 
-    def trace_of(self, task_id: str) -> str:
-        """The trace with which Redis has a task; "" without one."""
+    def stored(self, task_id: str, field: str) -> str | None:
+        """A field of a task's record in Redis; None: it has no value."""
         with self.redis.client() as connection:
-            packed: bytes = connection.hget(f"eq:task:{task_id}", "s")
-            trace: str = record_of(packed)["trace"]
-            return trace
+            return record_of(connection.hget(f"eq:task:{task_id}", "s"))[field] or None
 
     def trace(self, trace_id: str, *names: str) -> list[ReceivedSpan]:
         """The spans of a trace, once it has these names, each as often as it is given.

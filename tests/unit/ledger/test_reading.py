@@ -307,7 +307,7 @@ def test_an_overview_tells_counters_from_the_rest() -> None:
     seen = overview("m").read([[0] * 4, queue_row(state, counts, leases=5)])["m"]
     assert (seen.backlog_cost[Lane.BULK], seen.backlog_tasks[Lane.BULK], seen.backlog_bytes) == (7, 2, 4)
     assert (seen.owners[Lane.BULK], seen.redis.reserved_bytes) == (1, 9)
-    assert (seen.rate, seen.leases, seen.counters) == (150.0, 5, {"lost_leases": 3})
+    assert (seen.rate, seen.leases, seen.counters) == (150.0, 5, {"lost_leases": 3, "committed_items": 9})
     assert seen.ended == {"items_bulk_completed": 9}
 
 

@@ -44,7 +44,7 @@ function waitingSeconds(models) {
 }
 
 function Model({ model }) {
-  const { id, names, workers, lanes } = model;
+  const { id, names, workers, loading, lanes } = model;
   return html`<section aria-label=${`Model ${id}`}>
     <h2>${id}</h2>
     <${Facts} facts=${[
@@ -60,6 +60,10 @@ function Model({ model }) {
     <${Table} caption=${`Lanes of ${id}`} columns=${LANES} rows=${Object.entries(lanes)} rowKey=${([lane]) => lane} />
     ${workers.length
       ? html`<${Table} caption=${`Workers of ${id}`} columns=${WORKERS} rows=${workers} rowKey=${({ id: worker }) => worker} />`
+      : loading.length
+      ? html`<${Empty} title="A worker loads this model">
+          ${loading.map(({ source, since }) => html`<p key=${since}>From ${source}, since <${Time} at=${since} />.</p>`)}
+        <//>`
       : html`<${Empty} title="No worker serves this model">
           <p>Texts for it wait until one starts. This command starts one, with EMBEDQ_MODEL and the other settings of its worker before:</p>
           <${Code} text="embedq worker" label="command" />
