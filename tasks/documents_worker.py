@@ -18,7 +18,6 @@ _PR_SET_DUMPABLE = 4
 
 DOCUMENTS_WORKER = Role(
     command="documents-worker",
-    title="documents worker",
     queue=lambda _: DOCUMENTS,
     start=JobWorker.start,
     refusals=(EmbedqError,),

@@ -69,8 +69,7 @@ class JobWork:
         (piece,) = claim.pieces
         began, began_ns = self._clock(), time.time_ns()
         try:
-            with self._progress.outside():  # its limit is the patience with work that hangs
-                outcome = self._outcome(piece, claim.token)
+            outcome = self._outcome(piece, claim.token)
         except Unavailable as error:  # however long: the job waits for it
             self._waits(error)
             stream.give_back(claim)

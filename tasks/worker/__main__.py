@@ -11,7 +11,6 @@ from tasks.worker.process.hangs import DEFAULT_PATIENCE, Patience
 
 MODEL_WORKER = Role(
     command="worker",
-    title="model worker",
     queue=lambda settings: settings.served_model_name,
     start=ModelWorker.start,
     refusals=(ModelLoadError, EmbedqError),

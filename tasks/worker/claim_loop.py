@@ -1,29 +1,38 @@
-"""A stream: claim, work, wait; one thread. Nothing here knows Celery, nor what the work is.
+"""Streams: threads that claim, work and wait. Nothing here knows Celery, nor what the work is.
 
 All streams of a process look for work from the moment they are woken until none of them has had any for ten seconds,
 and end that together. A bell wakes them, and the heartbeat when it sees work: a bell may be lost, or refused by a full
-Redis.
+Redis. Where Redis is away, a stream waits until it is back.
 """
 
 import dataclasses
 import itertools
 import logging
 import os
-import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
-from typing import Protocol
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Protocol, TypeVar
 
+from redis.exceptions import RedisError
+
+from tasks.errors import RedisUnavailable
 from tasks.ledger.claim import Claim, ClaimRequest, claim
-from tasks.ledger.commit import CommitReply
+from tasks.ledger.client import Ledger, reason
+from tasks.ledger.commit import CommitCode, CommitReply, commit
+from tasks.ledger.give_back import give_back
+from tasks.ledger.overview import took_counts
 from tasks.ledger.redis_keys import wake_channel
 from tasks.ledger.task import Outcome
-from tasks.worker.commit_claim import Claims
 from tasks.worker.idle_wait import Wakeup
 from tasks.worker.process.hangs import Progress
 from tasks.worker.process.stop import Stopping
 from worker_config.subject import about_tasks
+from worker_config.traces import Traces
+
+T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
@@ -32,6 +41,7 @@ IDLE_S = 10.0
 LINGER_S = 1.0
 """Between two looks of a stream that waits."""
 MAX_PIECES = 512
+_RETRY_S = 0.2
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -52,10 +62,10 @@ class ClaimSize:
 
 
 class Work(Protocol):
-    """One kind of work, as one stream does it."""
+    """One kind of work, as all streams of a process do it."""
 
     def claim_size(self) -> ClaimSize:
-        """How much to claim now."""
+        """How much a stream is to claim now."""
         ...
 
     def __call__(self, claim: Claim, stream: "Stream", /) -> None:
@@ -69,140 +79,196 @@ class Work(Protocol):
 
 
 class Streams:
-    """The threads of a process, asleep at first.
+    """The streams of a process in one queue, and what came of their claims. Asleep at first: those have no thread.
 
     Args:
-        claims: which they share.
-        works: of each one, with its progress.
+        ledger: of the process, safe in several threads.
+        queue: a served name, or that of the documents queue.
+        work: what they do.
+        progress: of each stream; there are as many streams.
+        worker: id of the process.
+        lease_s: how long a claim lasts unless it is renewed.
+        stopping: whether a stop was asked for.
+        send_bell: sends a bell of a queue; never raises.
+        stamp: of the model, as in `ClaimRequest`.
+        breaks: what says that this process must be replaced.
+        traces: of the process; None: there are none.
         leave: ends this process with an exit code; called when it must be replaced and no stream works any more.
         idle_s: without work, after which they sleep.
+
+    Attributes:
+        broken: set when the process must be replaced.
     """
 
     def __init__(
         self,
-        claims: Claims,
-        works: Sequence[tuple[Work, Progress]],
+        ledger: Ledger,
+        queue: str,
+        work: Work,
+        progress: Sequence[Progress],
         *,
+        worker: str,
+        lease_s: float,
+        stopping: Callable[[], bool],
+        send_bell: Callable[[str], None],
+        stamp: str = "",
+        breaks: tuple[type[Exception], ...] = (),
+        traces: Traces | None = None,
         leave: Callable[[int], object] = os._exit,
         idle_s: float = IDLE_S,
     ) -> None:
-        self._claims = claims
-        self._leave = leave
-        self._idle_s = idle_s
-        self._changed = threading.Condition()
-        self._called = 0
-        self._answered = [0] * len(works)
+        self.ledger, self.queue, self.worker, self.lease_s = ledger, queue, worker, lease_s
+        self.work, self.progress = work, progress
+        self.stamp, self.breaks, self.traces = stamp, breaks, traces
+        self.broken = threading.Event()
+        self._stopping, self._send_bell, self._leave, self._idle_s = stopping, send_bell, leave, idle_s
+        self._lock = threading.RLock()
+        self._totals: Counter[str] = Counter()
+        self._away: dict[int, str] = {}
+        """Why the last call of a thread failed. One may be refused what others may: subscribing needs more rights."""
+        self._streams = [Stream(self, number, each) for number, each in enumerate(progress)]
+        self._awake: dict[Stream, threading.Thread] = {}
         self._rang = self._finished = False
-        self._awake: set[int] = set()
         self._at_work = 0
         self._until = 0.0
-        self._threads = [
-            threading.Thread(target=self._run, args=(Stream(claims, number, self, *work), number), daemon=True)
-            for number, work in enumerate(works)
-        ]
-        for thread in self._threads:
-            thread.start()
 
     def wake(self, *, rang: bool) -> None:
         """All streams look for work; returns at once. `rang`: a bell has been heard."""
-        with self._changed:
-            self._called += 1
+        with self._lock:
             self._rang = self._rang or rang
             self._until = time.monotonic() + self._idle_s
-            self._changed.notify_all()
+            for stream in self._streams:
+                if stream not in self._awake and not self._ends():
+                    self._awake[stream] = threading.Thread(target=self._run, args=(stream,), daemon=True)
+                    self._awake[stream].start()
 
     def wait_idle(self) -> None:
-        """Returns when all streams have looked for work since they were called last, and sleep or have ended."""
-        with self._changed:
-            self._changed.wait_for(lambda: not self._awake and min(self._answered) >= self._called)
+        """Returns when all streams sleep that are awake now."""
+        with self._lock:
+            threads = list(self._awake.values())
+        for thread in threads:
+            thread.join()
 
     def finish(self, patience_s: float) -> None:
-        """No stream wakes any more; those at work hear of a stop from `claims.stop`. Waits so long for them."""
+        """No stream wakes any more; those at work hear of a stop from `stop`. Waits so long for them."""
         until = time.monotonic() + patience_s
-        with self._changed:
+        with self._lock:
             self._finished = True
-            self._changed.notify_all()
-        for thread in self._threads:
-            thread.join(max(0.0, until - time.monotonic()))
+            awake = dict(self._awake)
+        for stream in self._streams:
+            if stream in awake:
+                awake[stream].join(max(0.0, until - time.monotonic()))
+            stream.close()
+
+    def stop(self) -> bool:
+        """Whether to leave the work: a stop was asked for, or the process must be replaced."""
+        return self.broken.is_set() or self._stopping()
 
     def left_s(self) -> float:
         """Until all go to sleep. While one works, the others wait for more."""
-        with self._changed:
+        with self._lock:
             return self._idle_s if self._at_work else max(0.0, self._until - time.monotonic())
-
-    def heard(self) -> bool:
-        """Whether a bell has been heard since somebody asked: one claim tells the ledger so."""
-        with self._changed:
-            rang, self._rang = self._rang, False
-            return rang
 
     def at_work(self, change: int) -> None:
         """So many streams more hold a claim."""
-        with self._changed:
+        with self._lock:
             self._at_work += change
             self._until = time.monotonic() + self._idle_s
 
-    def _run(self, stream: "Stream", number: int) -> None:
-        broken = self._claims.broken
+    def heard_bell(self) -> bool:
+        """Whether a bell has been heard since somebody asked: one claim tells the ledger so."""
+        with self._lock:
+            rang, self._rang = self._rang, False
+            return rang
+
+    def ring_if(self, due: bool) -> None:
+        """Sends a bell if the ledger has said that one is due."""
+        if due:
+            self._send_bell(self.queue)
+
+    def count(self, done: Mapping[str, int]) -> None:
+        """So much more is done."""
+        with self._lock:
+            self._totals.update(done)
+
+    def counted(self) -> dict[str, int]:
+        """What the streams have done since the process is ready, by the names of the queue's counters."""
+        with self._lock:
+            return {name: number for name, number in self._totals.items() if number}
+
+    def unheard(self, error: Exception) -> None:
+        """Redis did not answer this thread: each reason is said once an outage."""
+        why = reason(error)
+        with self._lock:
+            said = why in self._away.values()
+            self._away[threading.get_ident()] = why
+        if not said:
+            _log.warning("Redis is unavailable, this worker goes on when it is back: %s", why)
+
+    def heard(self) -> None:
+        """Redis answered this thread."""
+        if threading.get_ident() not in self._away:
+            return
+        with self._lock:
+            del self._away[threading.get_ident()]
+            back = not self._away
+        if back:
+            _log.warning("Redis is back")
+
+    @property
+    def away(self) -> bool:
+        """Whether Redis did not answer some thread the last time."""
+        return bool(self._away)
+
+    def _run(self, stream: "Stream") -> None:
         try:
-            while self._next(number):
+            asleep = False
+            while not asleep:
                 try:
                     stream.work_until_idle()
                 except MemoryError:  # with no claim in hand: its work knows what to do then
                     _log.error("a stream ran out of memory outside of its work")
-                    self.wake(rang=False)
-                with self._changed:
-                    self._awake.discard(number)
-                    self._changed.notify_all()
+                asleep = self._falls_asleep(stream)
         except Stopping:
             pass
-        except self._claims.breaks as error:
+        except self.breaks as error:
             _log.critical("this process cannot go on (%s); a new one takes over", error)
-            broken.set()
+            self.broken.set()
         except BaseException:  # noqa: BLE001 - the boundary of a thread: with one stream less a process looks healthy
             _log.exception("a stream failed; a new process takes over")
-            broken.set()
-        stream.close()
-        with self._changed:
-            self._awake.discard(number)
-            self._answered[number] = sys.maxsize
-            self._changed.notify_all()
-            last = min(self._answered) == sys.maxsize
-        if last and broken.is_set():
-            self._leave(os.EX_SOFTWARE)
+            self.broken.set()
+        if self.broken.is_set():
+            with self._lock:
+                last = self._awake.pop(stream, None) is not None and not self._awake
+            if last:
+                self._leave(os.EX_SOFTWARE)
 
-    def _next(self, number: int) -> bool:
-        with self._changed:
-            self._changed.wait_for(lambda: self._answered[number] < self._called or self._ends())
-            if self._ends():
+    def _falls_asleep(self, stream: "Stream") -> bool:
+        with self._lock:  # or a wake-up might find it awake for the last time
+            if self.left_s() and not self._ends():
                 return False
-            self._answered[number] = self._called
-            self._awake.add(number)
+            if not self.broken.is_set():
+                self._awake.pop(stream, None)
             return True
 
     def _ends(self) -> bool:
-        return self._finished or self._claims.broken.is_set()
+        return self._finished or self.stop()
 
 
 class Stream:
     """One thread with a claim at a time, and with those of online work between two steps of it.
 
     Args:
-        claims: of the process.
-        number: of this stream in it. Claims carry the worker's id, a "/" and this number as the first part of their
-            token.
-        streams: all of the process.
-        work: says how much to claim, and does it.
+        of: the streams of the process, of which this is one.
+        number: of this stream. Claims carry the worker's id, a "/" and this number as the first part of their token.
         progress: what it holds, for the heartbeat.
     """
 
-    def __init__(self, claims: Claims, number: int, streams: Streams, work: Work, progress: Progress) -> None:
+    def __init__(self, of: Streams, number: int, progress: Progress) -> None:
+        self.of = of
         self.progress = progress
-        self._claims, self._stop = claims, claims.stop
-        self._name = f"{claims.worker}/{number}"
-        self._streams = streams
-        self._work = work
-        self._wakeup = Wakeup(self._claims.ledger, wake_channel(self._claims.queue, self._name))
+        self._name = f"{of.worker}/{number}"
+        self._wakeup = Wakeup(of.ledger, wake_channel(of.queue, self._name))
         # The time makes tokens unique over the children under one name.
         self._tokens = map(f"{self._name}/{time.time_ns():x}/{{}}".format, itertools.count())
         self._own = ""
@@ -216,26 +282,27 @@ class Stream:
             ModelChanged: workers serve another model now; this process must be replaced. So must it after `breaks`.
             Stopping: Redis is away.
         """
-        while not self._stop():
+        of = self.of
+        while not of.stop():
             # Whoever is registered as waiting without a subscription would be passed over.
-            self._claims.patiently(self._wakeup.open, self.progress)
+            self._patiently(self._wakeup.open)
             # With 0 it is registered no more, and what it gets then it does: nobody is told of work in vain.
-            linger_s = min(LINGER_S, self._streams.left_s())
-            taken = self._claim(self._work.claim_size(), linger_s=linger_s, rang=self._streams.heard())
+            linger_s = min(LINGER_S, of.left_s())
+            taken = self._claim(of.work.claim_size(), linger_ms=int(linger_s * 1000), rang=of.heard_bell())
             self._wait_ms = taken.wait_ms
             if taken.pieces:
                 self._own = taken.token
-                self._streams.at_work(1)
+                of.at_work(1)
                 try:
                     self._do(taken)
                 finally:
-                    self._streams.at_work(-1)
+                    of.at_work(-1)
             elif not linger_s and not taken.wait_ms:
                 return
             if self._wait_ms:
-                self._wakeup.wait(self._wait_ms / 1000, self._stop)
+                self._wakeup.wait(self._wait_ms / 1000, of.stop)
 
-    def serve_online(self, size: ClaimSize, *, no_lists: bool = False) -> bool:
+    def serve_online(self, size: ClaimSize, *, no_lists: bool) -> bool:
         """Claims what the online lane has and does it; whether there was something. For work that can wait for it.
 
         `no_lists`: no pieces of several texts that alone reach the size, for work of this kind itself.
@@ -246,35 +313,71 @@ class Stream:
         return bool(taken.pieces)
 
     def commit(self, claim: Claim, outcomes: Sequence[Outcome], *, last: bool, spent: int = 0) -> CommitReply:
-        """See `Claims.commit`. `last`: nothing is left of the claim, so the stream waits for more where there is none.
+        """See `ledger.commit`. However long Redis stays away: whoever has the pieces by then, they are committed once.
+
+        `last`: nothing is left of the claim, so the stream waits for more where there is none.
 
         Raises:
-            Stopping: Redis is away.
+            Stopping: Redis is away, and a stop was asked for.
         """
-        linger_ms = int(LINGER_S * 1000) if last and claim.token == self._own else 0
-        reply = self._claims.commit(claim, outcomes, self.progress, spent=spent, stream=self._name, linger_ms=linger_ms)
+        of = self.of
+        lingers = last and claim.token == self._own and not of.stop()
+        linger_ms = int(LINGER_S * 1000) if lingers else 0
+        operation = commit(of.queue, claim.token, outcomes, spent=spent, stream=self._name, linger_ms=linger_ms)
+        began_ns = time.time_ns()
+        reply = self._patiently(lambda: of.ledger.run(operation))
+        stale = sum(code is CommitCode.STALE for code in reply.codes)
+        if claim.trace is not None:
+            told = {"embedq.pieces": len(outcomes), "embedq.pieces.stale": stale}
+            claim.trace.add("commit", began_ns, told, of={outcome.piece.task_id for outcome in outcomes})
+        if stale:
+            _log.info("%d of %d pieces were cancelled, expired or taken over meanwhile", stale, len(outcomes))
+        of.count({"stale_units": stale, **took_counts(reply.completed)})
         self._wait_ms = reply.wait_ms
         return reply
 
     def give_back(self, claim: Claim, *, blame: bool = False) -> None:
-        """See `Claims.give_back`."""
-        self._claims.give_back(claim, self.progress, blame=blame)
+        """What the claim still holds is anybody's again. `blame`: its texts may be at fault, so each is tried alone."""
+        if claim.trace is not None and blame:
+            claim.trace.add("lose", time.time_ns(), {}, error="worker_lost")
+        operation = give_back(self.of.queue, claim.token, blame=blame)
+        with suppress(Stopping):  # it comes back when its lease ends
+            self.of.ring_if(self._patiently(lambda: self.of.ledger.run(operation)))
 
     def close(self) -> None:
         """Ends the subscription."""
         self._wakeup.close()
 
+    def _patiently(self, call: Callable[[], T]) -> T:
+        """The result of a call that may be repeated, as soon as Redis is there. Meanwhile nothing hangs.
+
+        Raises:
+            Stopping: it is not, and a stop was asked for.
+        """
+        while True:
+            try:
+                result = call()
+            except (RedisUnavailable, RedisError) as error:
+                self.of.unheard(error)
+                if self.of.stop():
+                    raise Stopping from None
+                self.progress.step()
+                time.sleep(_RETRY_S)
+            else:
+                self.of.heard()
+                return result
+
     def _do(self, claim: Claim) -> None:
-        claims = self._claims
+        of = self.of
         with about_tasks(claim.task_ids), self.progress.holding(claim.token, claim.task_ids):
             try:
-                self._work(claim, self)
+                of.work(claim, self)
             except Stopping:
                 self.give_back(claim)
-            except claims.breaks:
+            except of.breaks:
                 # A text may have broken the device, so this claim is to blame, and none around or beside it.
-                blame = not claims.broken.is_set()
-                claims.broken.set()  # before it is given back, or another stream would take it here
+                blame = not of.broken.is_set()
+                of.broken.set()  # before it is given back, or another stream would take it here
                 self.give_back(claim, blame=blame)
                 raise
             except Exception as error:  # noqa: BLE001 - whatever it is, the other texts must not wait for the lease's end
@@ -285,38 +388,37 @@ class Stream:
         self,
         size: ClaimSize,
         *,
-        linger_s: float = 0,
+        linger_ms: int = 0,
         rang: bool = False,
         online_only: bool = False,
         no_lists: bool = False,
     ) -> Claim:
-        claims = self._claims
+        of = self.of
         request = ClaimRequest(
             stream=self._name,
             token=next(self._tokens),
             budget=size.bulk_cost,
             online_budget=size.online_cost,
             max_pieces=size.max_pieces,
-            lease_ms=int(claims.lease_s * 1000),
-            linger_ms=int(linger_s * 1000),
+            lease_ms=int(of.lease_s * 1000),
+            linger_ms=linger_ms,
             rang=rang,
             online_only=online_only,
             no_lists=no_lists,
             rate=size.rate,
-            stamp=claims.stamp,
+            stamp=of.stamp,
         )
         began_ns = time.time_ns()
         # With the same token: the reply to a claim that was made may be lost.
         try:
-            taken = claims.patiently(lambda: claims.ledger.run(claim(claims.queue, request)), self.progress)
+            taken = self._patiently(lambda: of.ledger.run(claim(of.queue, request)))
         except MemoryError:
             _log.error("a claim did not fit into memory; its texts are tried alone")
             taken = Claim(request.token, (), None, more=False, wait_ms=0, bell_due=False)
             self.give_back(taken, blame=True)
-        claims.ring_if(taken.bell_due)
+        of.ring_if(taken.bell_due)
         if taken.pieces:
-            claims.count({"claims": 1})
-            if claims.traces is not None:
-                traced = claims.traces.claimed(claims.queue, taken.pieces, began_ns)
-                taken = dataclasses.replace(taken, trace=traced)
+            of.count({"claims": 1})
+            if of.traces is not None:
+                taken = dataclasses.replace(taken, trace=of.traces.claimed(of.queue, taken.pieces, began_ns))
         return taken

@@ -1,33 +1,27 @@
-"""How much does a claim take? By the speed of its stream, in estimated tokens per second, and by who waits.
+"""How much does a claim take? By the speed of its stream, in estimated tokens per second, and by who waits."""
 
-A lease lasts for several passes.
-"""
-
-import logging
 import math
 import time
 from collections.abc import Callable
 
 from tasks.encoder.encode import encode
 from tasks.encoder.interface import Encoder, Text
-from tasks.item import UNLIMITED_TOKENS, cost
+from tasks.item import cost
 from tasks.ledger.overview import PIECE_S
 from tasks.worker.claim_loop import ClaimSize
 
-_log = logging.getLogger(__name__)
-
-ONLINE_CLAIM_S = 0.1
-"""Of work in one claim of small pieces of the online lane. Less than of bulk work, as the first text of a claim waits
-for its last one. The other streams take the rest."""
+QUERY_CLAIM_S = 0.1
+"""Of work in one claim of the online lane while queries come. Less than of bulk work, as the first text of a claim
+waits for its last one. The other streams take the rest."""
 LIST_PIECES = 4
-"""Of full size in one claim of the online lane while nobody sends small ones. Lists of 32 passages from 8 callers,
+"""Of full size in one claim of the online lane while nobody sends queries. Lists of 32 passages from 8 callers,
 medians of five rounds: 67.5 passages/s with 2, 73.5 with 4, 74.4 with 6, 69.8 with 10."""
 BULK_PIECES = 24
 """Of full size in one claim of the bulk lane. With more texts to sort passes are fuller and padded less: 44 passages at
 a time took 3 % longer than 88 and 12 a seventh longer than 128, and an ingestion with claims of 8 pieces 7 % longer
 than with 24."""
-BULK_PIECES_BESIDE_ONLINE = 8
-"""The same while online texts come. They do not wait for a claim, but it then lasts up to eight times as long, and its
+BULK_PIECES_BESIDE_QUERIES = 8
+"""The same while queries come. They do not wait for a claim, but it then lasts up to eight times as long, and its
 stream does nothing else."""
 
 _WEIGHT = 0.2
@@ -41,19 +35,12 @@ of one thread, passages per second: 512 152 to 158, 768 161 to 169, 1,024 166 to
 175."""
 CUDA_TOKENS = 16_384
 """The same on a card, which smaller passes do not fill."""
-URGENT_WAIT_S = 0.08
-"""A pass of work that stops for urgent texts should not take longer, as they wait for its end. Two in a row are well
-within the 200 ms that a query may take beside bulk work, on a machine of any speed."""
-QUIET_WAIT_S = 2 * URGENT_WAIT_S
-"""The same while nobody sends urgent texts: the first one waits once. On a processor where a pass of 512 tokens takes
-0.08 s, bulk work with 1,024 is 2 to 5 % faster."""
+PASS_WAIT_S = 0.1
+"""A pass of work that stops for queries should not take longer, as they wait for its end. Two in a row are the 200 ms
+that a query may take beside bulk work, on a machine of any speed."""
 _LEAST_TOKENS = 512
 """With fewer, the texts of a pass differ more in length, and it costs more than it takes off a wait."""
 
-LEASE_PER_PASS = 4
-"""Leases are renewed when a pass has ended, so one must last for several, on a machine that may slow down."""
-_LONGEST_TRIED = 8192
-"""Tokens of the text that stands for the longest one where a model has no maximum."""
 _LONG_ENOUGH_S = 0.25
 _MAX_TEXTS = 1024
 
@@ -79,26 +66,25 @@ class Speed:
         self.tokens_per_s += _WEIGHT * (cost / seconds - self.tokens_per_s)
         self.tokens_per_s = max(self.tokens_per_s, 1.0)
 
-    def claim_size(self, *, online: bool, small: bool) -> ClaimSize:
-        """How much to claim where texts of the online lane are to be expected, and small ones among them."""
-        pieces = BULK_PIECES_BESIDE_ONLINE if online else BULK_PIECES
+    def claim_size(self, *, beside_queries: bool) -> ClaimSize:
+        """How much to claim while queries come, or while nobody sends any."""
+        pieces = BULK_PIECES_BESIDE_QUERIES if beside_queries else BULK_PIECES
         return ClaimSize(
             bulk_cost=self._cost(pieces * PIECE_S),
-            online_cost=self.small_cost if small else self._cost(LIST_PIECES * PIECE_S),
+            online_cost=self.small_cost if beside_queries else self._cost(LIST_PIECES * PIECE_S),
             rate=self.tokens_per_s,
         )
 
     @property
     def small_cost(self) -> int:
-        """A piece of several texts that costs as much is large: small ones do not wait for its end."""
-        return self._cost(ONLINE_CLAIM_S)
+        """A piece of several texts that costs as much is no query, and queries do not wait for its end."""
+        return self._cost(QUERY_CLAIM_S)
 
-    def pass_tokens(self, *, interrupted: bool, small: bool) -> int:
-        """Padded tokens of one pass; `interrupted`: of work that stops for small texts, which are to be expected."""
+    def pass_tokens(self, *, interrupted: bool) -> int:
+        """Padded tokens of one pass; `interrupted`: of work that stops for queries."""
         if not interrupted:
             return self._max_padded_tokens
-        wait_s = URGENT_WAIT_S if small else QUIET_WAIT_S
-        return min(self._max_padded_tokens, max(_LEAST_TOKENS, self._cost(wait_s)))
+        return min(self._max_padded_tokens, max(_LEAST_TOKENS, self._cost(PASS_WAIT_S)))
 
     def _cost(self, seconds: float) -> int:
         return max(1, int(self.tokens_per_s * seconds))
@@ -125,24 +111,6 @@ def measure_rate(encoder: Encoder, *, max_padded_tokens: int, clock: Callable[[]
         if elapsed_s >= _LONG_ENOUGH_S or texts >= _MAX_TEXTS:
             return sum(cost(item.text, encoder.info.max_tokens) for item in items) / elapsed_s
         texts *= 2
-
-
-def lease_for(encoder: Encoder, *, max_padded_tokens: int, least_s: float) -> float:
-    """Seconds of a lease that outlasts a full pass of one stream several times, at least `least_s`.
-
-    With a shorter one long texts on a slow machine would look dead.
-    """
-    max_tokens = encoder.info.max_tokens
-    if max_tokens == UNLIMITED_TOKENS:
-        max_tokens = _LONGEST_TRIED
-    longest = "word " * max_tokens
-    full = [Text(f"{n} {longest}") for n in range(max(1, max_padded_tokens // max_tokens))]
-    began = time.monotonic()
-    encode(encoder, full, max_padded_tokens=max_padded_tokens)
-    needed_s = LEASE_PER_PASS * (time.monotonic() - began)
-    if needed_s > least_s:
-        _log.warning("one full pass takes %.1f s: the lease is %.0f s", needed_s / LEASE_PER_PASS, needed_s)
-    return max(least_s, needed_s)
 
 
 def _passage(number: int) -> str:

@@ -2,23 +2,18 @@
 
 import math
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from functools import partial
+from collections.abc import Callable, Iterator, Sequence
 
 from tasks.encoder.encode import PassLock, encode
 from tasks.encoder.interface import Encoder, EncodeStats, Text
 from tasks.item import FLOAT32_BYTES, Vector, cost
 from tasks.ledger.claim import Claim
 from tasks.ledger.commit import CommitCode
-from tasks.ledger.task import Lane, Piece
+from tasks.ledger.task import Lane
 from tasks.model import Model
 from tasks.pieces import weighed
-from tasks.storage.row_file import RowReference
 from tasks.worker.claim_loop import ClaimSize, Stream
 from tasks.worker.claim_size import Speed
-from tasks.worker.commit_claim import Claims
-from tasks.worker.online_first import SMALL_PER_LIST, OnlineCheck, RecentWork
 from tasks.worker.pieces import PieceTexts, rows_of
 from tasks.worker.process.stop import Stopping
 from tasks.worker.rows import RowStore
@@ -27,66 +22,51 @@ from worker_config.subject import SpanAttributes
 PORTION_BYTES = 16 * 2**20
 """Of texts and vectors, encoded and committed at a time: a claim is measured by what the model takes, and may hold
 hundreds of megabytes of texts that it cuts. On two cores a claim of usual texts is one portion."""
-
 STORAGE_PAUSE_S = 1.0
 """After the storage was away for a claim; pieces that need none wait as long, online ones do not."""
-_CHECK_EVERY_S = 0.1
-
-
-@dataclass(frozen=True, slots=True)
-class Shared:
-    """What the streams of a model worker share.
-
-    Attributes:
-        encoder: the loaded model.
-        claims: how they end.
-        rows: where the rows of batches are.
-        lock: of the threads that use the encoder; None: there is one.
-        online: work of the online lane, beside which claims of bulk work are smaller.
-        small: small pieces of it, beside which passes of bulk work and of lists are.
-    """
-
-    encoder: Encoder
-    claims: Claims
-    rows: RowStore
-    lock: PassLock | None
-    online: RecentWork = field(default_factory=RecentWork)
-    small: RecentWork = field(default_factory=RecentWork)
+_LOOK_EVERY_S = 0.1
+QUIET_AFTER_S = 10.0
+"""Without a query. A caller that asks once a second is served as fast as one that asks a hundred times."""
+ONLINE_PER_STEP = 7
+"""Between two steps of work the online lane gets at most this many times their duration."""
 
 
 class EncodeClaims:
-    """Encodes and commits claims. One thread; a `Work` of a stream.
+    """Encodes and commits the claims of all streams of a model worker; their `Work`.
 
     Args:
-        shared: with the other streams.
-        speed: of this stream; sizes its claims.
+        encoder: the loaded model.
+        rows: where the rows of batches are.
+        speed: of a stream; sizes claims.
+        lock: of the threads that use the encoder; None: there is one.
     """
 
-    def __init__(self, shared: Shared, speed: Speed) -> None:
-        self._shared = shared
-        self.speed = speed
+    def __init__(self, encoder: Encoder, rows: RowStore, speed: Speed, lock: PassLock | None) -> None:
+        self.encoder, self.rows, self.speed, self.lock = encoder, rows, speed, lock
+        self._asked_at = -math.inf
 
     def claim_size(self) -> ClaimSize:
-        """See `Work.claim_size`."""
-        return self.speed.claim_size(online=self._shared.online.expected, small=self._shared.small.expected)
+        """See `Work.claim_size`. Smaller while queries come: small pieces of the online lane."""
+        return self.speed.claim_size(beside_queries=time.monotonic() - self._asked_at < QUIET_AFTER_S)
 
     def __call__(self, claim: Claim, stream: Stream) -> None:
         """See `Work.__call__`.
 
-        The online lane is served between the steps of bulk work: pieces that a bucket is slow to give, texts that are
-        tokenized, micro-batches. Between the steps of lists of the online lane, its small pieces are.
+        The online lane is served between the steps of bulk work: pieces that are read, texts that are tokenized,
+        micro-batches. Between the steps of lists of the online lane, its small pieces are.
 
         Raises:
             EncoderBroken: this process must be replaced.
             Stopping: a stop was asked for.
         """
         online = claim.lane is Lane.ONLINE
-        lists = online and any(map(self._is_large, claim.pieces))
-        if online:
-            self._shared.online.seen()
-        if online and not all(map(self._is_large, claim.pieces)):
-            self._shared.small.seen()
-        run = _Run(self, self._shared, claim, stream, self._check(claim, stream, lists=lists))
+        large = [piece.items > 1 and piece.cost >= self.speed.small_cost for piece in claim.pieces]
+        if online and not all(large):
+            self._asked_at = time.monotonic()
+        turn = None
+        if not claim.pieces[0].deaths and (any(large) or not online):  # with deaths it is alone in this process
+            turn = OnlineTurn(lambda: self._serve_online(stream, no_lists=online))
+        run = _Run(self, claim, stream, turn)
         try:
             run.encode_and_commit()
         finally:
@@ -96,20 +76,34 @@ class EncodeClaims:
             stream.give_back(claim)
             run.pause()
 
-    def _check(self, claim: Claim, stream: Stream, *, lists: bool) -> OnlineCheck | None:
-        """What the claim stops for between two steps; None: nothing."""
-        stop = self._shared.claims.stop
-        if claim.pieces[0].deaths:  # it is alone in this process
-            return None
-        if claim.lane is Lane.BULK:
-            return OnlineCheck(lambda: stream.serve_online(self.claim_size()), stop)
-        if not lists:
-            return None
-        small = partial(self.speed.claim_size, online=True, small=True)
-        return OnlineCheck(lambda: stream.serve_online(small(), no_lists=True), stop, times=SMALL_PER_LIST)
+    def _serve_online(self, stream: Stream, *, no_lists: bool) -> bool:
+        size = self.speed.claim_size(beside_queries=True) if no_lists else self.claim_size()
+        return not stream.of.stop() and stream.serve_online(size, no_lists=no_lists)
 
-    def _is_large(self, piece: Piece) -> bool:
-        return piece.items > 1 and piece.cost >= self.speed.small_cost
+
+class OnlineTurn:
+    """The online lane's turns between two steps of other work, which it does not starve.
+
+    Args:
+        serve: does what the lane has; whether there was something.
+        clock: in seconds.
+    """
+
+    def __init__(self, serve: Callable[[], bool], clock: Callable[[], float] = time.monotonic) -> None:
+        self._serve, self._clock = serve, clock
+        self._resumed = clock()
+        self._overdrawn_s = self.spent_s = 0.0
+
+    def __call__(self) -> None:
+        """Between two steps. What a claim takes beyond the allowance is missing later."""
+        began = self._clock()
+        allowance = ONLINE_PER_STEP * (began - self._resumed) - self._overdrawn_s
+        while self._clock() - began <= allowance and self._serve():
+            pass
+        self._resumed = self._clock()
+        spent_s = self._resumed - began
+        self._overdrawn_s = max(0.0, spent_s - allowance)
+        self.spent_s += spent_s
 
 
 class _Run:
@@ -121,11 +115,9 @@ class _Run:
         seconds: that they took.
     """
 
-    def __init__(
-        self, work: EncodeClaims, shared: Shared, claim: Claim, stream: Stream, check: OnlineCheck | None
-    ) -> None:
-        self._work, self._shared, self._claim, self._stream, self._check = work, shared, claim, stream, check
-        self._encoder = shared.encoder
+    def __init__(self, work: EncodeClaims, claim: Claim, stream: Stream, turn: OnlineTurn | None) -> None:
+        self._work, self._claim, self._stream, self._turn = work, claim, stream, turn
+        self._encoder, self._rows = work.encoder, work.rows
         self._portions = 0
         self.done = self.cost = 0
         self.seconds = 0.0
@@ -138,7 +130,7 @@ class _Run:
         """
         for portion in weighed(self._read(), self._bytes, PORTION_BYTES):
             if self._portions:
-                self._between(_CHECK_EVERY_S)
+                self._between()
             before = self.done
             self._encode(portion)
             self._portions += 1
@@ -146,18 +138,21 @@ class _Run:
                 return
 
     def pause(self) -> None:
-        """Waits for the storage. Callers of online work do not wait with it."""
-        until, stop = time.monotonic() + STORAGE_PAUSE_S, self._shared.claims.stop
-        while time.monotonic() < until and not stop():
-            time.sleep(_CHECK_EVERY_S)
-            if self._check is not None:
-                self._check()
+        """Waits for the storage. Callers of online work do not wait with it.
 
-    def _between(self, most_s: float = math.inf) -> None:
-        if self._shared.claims.stop():
+        Raises:
+            Stopping: a stop was asked for.
+        """
+        until = time.monotonic() + STORAGE_PAUSE_S
+        while time.monotonic() < until:
+            time.sleep(_LOOK_EVERY_S)
+            self._between()
+
+    def _between(self) -> None:
+        if self._stream.of.stop():
             raise Stopping
-        if self._check is not None:
-            self._check(most_s)
+        if self._turn is not None:
+            self._turn()
 
     def _bytes(self, piece: PieceTexts) -> int:
         """Of its texts in memory, at most, and of their vectors."""
@@ -167,45 +162,36 @@ class _Run:
 
     def _read(self) -> Iterator[PieceTexts]:
         """The pieces with their texts; without those whose rows cannot be read now."""
-        by_reference: list[tuple[Piece, RowReference, int]] = []
         for piece in self._claim.pieces:
             rows = rows_of(piece)
             if rows is None:
-                yield PieceTexts.carried(piece)
-            else:
-                by_reference.append((piece, rows, piece.items))
-        found, checked = self._shared.rows.read(by_reference), time.monotonic()
-        while True:
-            with self._stream.progress.outside():
-                read = next(found, None)
-            if read is None:
-                return
-            yield PieceTexts(*read, rows_of(read[0]))
-            if time.monotonic() - checked > _CHECK_EVERY_S:  # only a bucket is so slow
-                self._between(_CHECK_EVERY_S)
-                checked = time.monotonic()
+                yield PieceTexts(piece, [Text(text, piece.options) for text in piece.texts()])
+                continue
+            items = self._rows.texts(rows, piece.items)
+            self._stream.progress.step()
+            if items is not None:
+                yield PieceTexts(piece, items, rows)
+                self._between()  # a bucket may be slow
 
     def _encode(self, pieces: Sequence[PieceTexts]) -> None:
-        check, speed = self._check, self._work.speed
-        if check is not None:
-            check.resume()
-        began, online_s, began_ns = time.monotonic(), check.spent_s if check else 0.0, time.time_ns()
+        turn = self._turn
+        began, online_s, began_ns = time.monotonic(), turn.spent_s if turn else 0.0, time.time_ns()
         texts = [text for piece in pieces for text in piece.texts]
         vectors, stats = encode(
             self._encoder,
             texts,
-            max_padded_tokens=speed.pass_tokens(interrupted=check is not None, small=self._shared.small.expected),
-            lock=self._shared.lock,
+            max_padded_tokens=self._work.speed.pass_tokens(interrupted=turn is not None),
+            lock=self._work.lock,
             between=self._between,
             finished=self._stream.progress.step,
         )
-        self.seconds += time.monotonic() - began - (check.spent_s - online_s if check else 0.0)
+        self.seconds += time.monotonic() - began - (turn.spent_s - online_s if turn else 0.0)
         self.cost += self._encoded_cost(texts, vectors)
         if self._claim.trace is not None:
             of = {piece.piece.task_id for piece in pieces}
             self._claim.trace.add("encode", began_ns, _described(self._encoder.info, texts, stats), of=of)
         self._commit(pieces, vectors)
-        self._shared.claims.count(
+        self._stream.of.count(
             {
                 "forward_passes": stats.forward_passes,
                 "padded_tokens": stats.padded_tokens,
@@ -219,21 +205,22 @@ class _Run:
         for piece in pieces:
             vectors.append(piece.vectors(encoded[at : at + len(piece.texts)]))
             at += len(piece.texts)
-        rows = [(n, piece.rows, vectors[n]) for n, piece in enumerate(pieces) if piece.rows is not None]
-        with self._stream.progress.outside():
-            # Each portion has parts of its own: one of the same name would replace what is committed already.
-            parts = dict(self._shared.rows.write(f"{self._claim.token}/{self._portions}", rows))
-        stored = [n for n, piece in enumerate(pieces) if piece.rows is None or n in parts]
-        if not stored:
+        # Each portion has parts of its own: one of the same name would replace what is committed already.
+        run = f"{self._claim.token}/{self._portions}"
+        rows = [(piece.rows, of) for piece, of in zip(pieces, vectors, strict=True) if piece.rows is not None]
+        written = iter(self._rows.write(run, rows))
+        self._stream.progress.step()
+        parts = [None if piece.rows is None else next(written) for piece in pieces]
+        ends = [n for n, piece in enumerate(pieces) if piece.rows is None or parts[n] is not None]
+        if not ends:
             return
-        last = self.done + len(stored) == len(self._claim.pieces)
-        outcomes = [pieces[n].outcome(vectors[n], parts.get(n)) for n in stored]
-        reply = self._stream.commit(self._claim, outcomes, last=last)
+        last = self.done + len(ends) == len(self._claim.pieces)
+        reply = self._stream.commit(self._claim, [pieces[n].outcome(vectors[n], parts[n]) for n in ends], last=last)
         # The other parts are of tasks that have ended, or that another worker has.
-        held = zip(stored, reply.codes, strict=True)
-        kept = {parts[n].part for n, code in held if n in parts and code is not CommitCode.STALE}
-        self._shared.rows.discard({part.part for part in parts.values()} - kept)
-        self.done += len(stored)
+        held = {n for n, code in zip(ends, reply.codes, strict=True) if code is not CommitCode.STALE}
+        kept = {part.part for n, part in enumerate(parts) if part is not None and n in held}
+        self._rows.discard({part.part for part in parts if part is not None} - kept)
+        self.done += len(ends)
 
     def _encoded_cost(self, texts: Sequence[Text], vectors: Sequence[Vector]) -> int:
         went_through = {

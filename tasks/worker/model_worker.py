@@ -2,16 +2,12 @@
 
 import dataclasses
 import logging
-import os
 import socket
 import threading
 import time
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Self
-
-import psutil
 
 from tasks.encoder.encode import PassLock
 from tasks.encoder.interface import Encoder, EncoderBroken, ModelLoadError
@@ -19,19 +15,18 @@ from tasks.encoder.load import load
 from tasks.encoder.locate import source_of
 from tasks.errors import ModelChanged, RedisUnavailable
 from tasks.ledger.client import Ledger
-from tasks.ledger.heartbeat import Worker, join
+from tasks.ledger.heartbeat import LoadingWorker, Worker
 from tasks.ledger.overview import overview
-from tasks.model import Model
+from tasks.records.storage_identity import open_proved
 from tasks.worker.claim_loop import Streams
-from tasks.worker.claim_size import Speed, lease_for, measure_rate, pass_budget
-from tasks.worker.commit_claim import Claims
-from tasks.worker.encode_claim import EncodeClaims, Shared
-from tasks.worker.process.child import Start
+from tasks.worker.claim_size import Speed, measure_rate, pass_budget
+from tasks.worker.encode_claim import EncodeClaims
+from tasks.worker.process.child import Child
 from tasks.worker.process.hangs import Progress
-from tasks.worker.process.heartbeat import Heartbeat, live_ms
-from tasks.worker.process.register import LoadingNotice, require_usable, wait_for
+from tasks.worker.process.heartbeat import Heartbeat
+from tasks.worker.process.register import require_usable, saying_what_loads, wait_for
 from tasks.worker.reference import check_reference
-from tasks.worker.rows import LateStorage, RowStore
+from tasks.worker.rows import RowStore
 from tasks.worker.tokenizer_store import keep_tokenizer_stored
 
 _log = logging.getLogger(__name__)
@@ -40,42 +35,35 @@ _log = logging.getLogger(__name__)
 class ModelWorker:
     """A loaded model, its heartbeat and its streams. Lives in the Celery child."""
 
-    def __init__(self, start: Start, ledger: Ledger, encoder: Encoder) -> None:
-        self._start = start
-        self._settings = settings = start.settings
-        self._queue = settings.served_model_name
-        self._ledger = ledger
-        self._encoder = encoder
+    def __init__(self, child: Child, ledger: Ledger, encoder: Encoder) -> None:
+        self._child, self._ledger, self._encoder = child, ledger, encoder
+        self._queue = child.settings.served_model_name
         self._model = dataclasses.replace(
-            encoder.info, id=self._queue, aliases=settings.served_names[1:], created_at=int(time.time())
+            encoder.info, id=self._queue, aliases=child.settings.served_names[1:], created_at=int(time.time())
         )
-        self._started_at = time.time()
-        self._process = psutil.Process()
         self._stopped = threading.Event()
+        open_storage = partial(open_proved, child.settings.storage_url, ledger.run)
+        self._rows = RowStore(open_storage, encoder.info, encoder.info.revision)
         budget = pass_budget(encoder.info.device)
-        self._lease_s = lease_for(encoder, max_padded_tokens=budget, least_s=settings.lease_s)
-        self._storage = LateStorage(settings.storage_url, ledger.run)
-        self._rows = RowStore(self._storage, encoder.info, encoder.info.revision)
-        self._claims = Claims(
+        self._speed = Speed(_rate(encoder, budget), budget)
+        lock = PassLock() if encoder.streams > 1 else None
+        self.streams = Streams(
             ledger,
             self._queue,
-            worker=start.worker_id,
-            lease_s=self._lease_s,
-            stopping=start.shared.stopping,
-            send_bell=start.send_bell,
+            EncodeClaims(encoder, self._rows, self._speed, lock),
+            [Progress(partial(child.shared.work_on, number)) for number in range(encoder.streams)],
+            worker=child.worker_id,
+            lease_s=child.settings.lease_s,
+            stopping=child.shared.stopping,
+            send_bell=child.send_bell,
             stamp=self._model.stamp,
             breaks=(EncoderBroken, ModelChanged),
-            traces=start.traces,
+            traces=child.traces,
         )
-        lock = PassLock() if encoder.streams > 1 else None
-        shared = Shared(encoder, self._claims, self._rows, lock)
-        self._works = [EncodeClaims(shared, Speed(rate, budget)) for rate in _rates(encoder, budget)]
-        self._progress = [Progress(partial(start.shared.work_on, number)) for number in range(encoder.streams)]
-        self.streams = Streams(self._claims, list(zip(self._works, self._progress, strict=True)))
-        self._heartbeat: Heartbeat | None = None
+        self._heartbeat = Heartbeat(child, self.streams, self._describe)
 
     @classmethod
-    def start(cls, start: Start) -> Self:
+    def start(cls, child: Child) -> Self:
         """Loads and tests the model, then joins the ledger: only now do its heartbeat and its ready file exist.
 
         Waits for Redis as long as it takes.
@@ -86,31 +74,25 @@ class ModelWorker:
             WrongRedis: Redis cannot serve.
             Stopping: a stop was asked for while it waited.
         """
-        settings = start.settings
+        settings = child.settings
         ledger = Ledger.connect(settings.redis_url)
-        queue, source = settings.served_model_name, source_of(settings)
-        with LoadingNotice(ledger, queue, start.worker_id, settings.model_name, source):
-            worker = cls(start, ledger, load(settings))
+        what = LoadingWorker(
+            child.worker_id, socket.gethostname(), settings.model_name, source_of(settings), time.time()
+        )
+        with saying_what_loads(ledger, settings.served_model_name, what):
+            worker = cls(child, ledger, load(settings))
         worker.join()
         return worker
 
     def join(self) -> None:
         """Registers the model, takes over what a previous incarnation held, and says that the worker is ready."""
-        redis = f"Redis at {self._settings.redis_address} (EMBEDQ_REDIS_URL)"
-        wait_for(redis, self._register, while_raises=RedisUnavailable, stop=self._start.shared.stopping)
-        self._heartbeat = Heartbeat(
-            self._start,
-            self._claims,
-            describe=self._describe,
-            progress=self._progress,
-            wake=partial(self.streams.wake, rang=False),
-            model=self._model,
-        )
+        redis = f"Redis at {self._child.settings.redis_address} (EMBEDQ_REDIS_URL)"
+        wait_for(redis, self._register, while_raises=RedisUnavailable, stop=self._child.shared.stopping)
         self._heartbeat.start()
-        keep = partial(keep_tokenizer_stored, self._storage, self._encoder, self._stopped)
+        keep = partial(keep_tokenizer_stored, self._rows.storage, self._encoder, self._stopped)
         threading.Thread(target=keep, name="tokenizer-store", daemon=True).start()
         info = self._encoder.info
-        self._start.folder.set_ready({"model": info.model, "revision": info.revision, "dimension": info.dimension})
+        self._child.folder.set_ready({"model": info.model, "revision": info.revision, "dimension": info.dimension})
         self.streams.wake(rang=False)
         _log.info(
             "ready: %s revision %s, %s %s on %s, %d dimensions, about %.0f tokens/s",
@@ -120,21 +102,15 @@ class ModelWorker:
             info.precision,
             info.device,
             info.dimension,
-            self._tokens_per_s,
+            self._speed.tokens_per_s * self._encoder.streams,
         )
 
     def leave(self, patience_s: float) -> None:
         """A clean stop: no longer live."""
         self._stopped.set()
         self.streams.finish(patience_s)
-        if self._heartbeat is not None:
-            self._heartbeat.finish()
+        self._heartbeat.finish()
         self._ledger.close()
-
-    @property
-    def _tokens_per_s(self) -> float:
-        """Of all streams together."""
-        return sum(work.speed.tokens_per_s for work in self._works)
 
     def _register(self) -> None:
         """Joins the workers of this model.
@@ -145,46 +121,36 @@ class ModelWorker:
         """
         require_usable(self._ledger, self._queue)
         check_reference(self._ledger, self._encoder)
-        before = self._ledger.run(overview(self._queue))[self._queue].model
-        if before and dataclasses.replace(self._model, created_at=before.created_at) == before:
-            self._model = before  # so that `created_at` stays
-        pulse = self._ledger.run(join(self._queue, self._describe(), self._model, live_ms(self._lease_s)))
-        if not pulse.served:
-            raise ModelLoadError(_in_use(before, self._model))
-        self._claims.ring_if(pulse.bell_due)
+        own, before = self._model, self._ledger.run(overview(self._queue))[self._queue].model
+        if before:
+            own = dataclasses.replace(own, created_at=before.created_at)  # it stays while the model is the same
+        if not self._heartbeat.enter(own if own == before else self._model):
+            there = f"{before.model} revision {before.revision}" if before else "another model"
+            raise ModelLoadError(
+                f"Live workers serve {there} as {own.id}, and this one has {own.model} revision {own.revision}. Stop "
+                "them first, or set another EMBEDQ_SERVED_NAME."
+            )
 
-    def _describe(self) -> Worker:
-        done = self._claims.counted()
-        storage_error, since = self._rows.storage_error
-        return Worker(
-            id=self._start.worker_id,
-            pid=os.getpid(),
-            host=socket.gethostname(),
-            started_at=self._started_at,
-            rate=self._tokens_per_s,
-            rss_bytes=self._process.memory_info().rss,
+    def _describe(self, worker: Worker) -> Worker:
+        done = self.streams.counted()
+        storage_error, since = self._rows.error
+        return dataclasses.replace(
+            worker,
+            rate=self._speed.tokens_per_s * self._encoder.streams,
             forward_passes=done.get("forward_passes", 0),
             items=done.get("encoded_items", 0),
             tokens=done.get("tokens", 0),
             padded_tokens=done.get("padded_tokens", 0),
-            streams=len(self._works),
-            dropped_bells=self._start.shared.dropped,
+            streams=self._encoder.streams,
             storage_error=storage_error,
             storage_error_since=since,
-            storage_detail=self._storage.detail,
+            storage_detail=self._rows.detail,
         )
 
 
-def _rates(encoder: Encoder, max_padded_tokens: int) -> Sequence[float]:
-    """Of each stream, while all of them work."""
+def _rate(encoder: Encoder, max_padded_tokens: int) -> float:
+    """Of one stream, while all of them work."""
     measure = partial(measure_rate, encoder, max_padded_tokens=max_padded_tokens)
     with ThreadPoolExecutor(encoder.streams) as threads:
-        return [rate.result() for rate in [threads.submit(measure) for _ in range(encoder.streams)]]
-
-
-def _in_use(before: Model | None, own: Model) -> str:
-    there = f"{before.model} revision {before.revision}" if before else "another model"
-    return (
-        f"Live workers serve {there} as {own.id}, and this one has {own.model} revision {own.revision}. Stop them "
-        "first, or set another EMBEDQ_SERVED_NAME."
-    )
+        rates = [rate.result() for rate in [threads.submit(measure) for _ in range(encoder.streams)]]
+    return sum(rates) / len(rates)

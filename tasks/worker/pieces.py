@@ -32,11 +32,6 @@ class PieceTexts:
     items: Sequence[Text | TextError]
     rows: RowReference | None = None
 
-    @classmethod
-    def carried(cls, piece: Piece) -> "PieceTexts":
-        """The texts in its payload, each with the task's options."""
-        return cls(piece, [Text(text, piece.options) for text in piece.texts()])
-
     @property
     def texts(self) -> list[Text]:
         """Those to encode."""

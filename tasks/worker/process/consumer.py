@@ -18,41 +18,39 @@ from celery.worker.state import maybe_shutdown
 from kombu import Message
 
 from tasks.ledger.client import reason
+from tasks.worker.process.stop import SharedPage
 from worker_config.celery_app import BELL_TASK
 
 _log = logging.getLogger(__name__)
 
 ALIVE_EVERY_S = 0.2
 """The loop looks for a stop only when it turns, so this is also how long a stop may go unnoticed."""
-
 SAY_AGAIN_S = 60.0
-
 RECONNECT_EVERY_S = 1.0
-"""To a broker that is away. Celery's own waits grow to 30 s: nobody would hear a bell for so long after an outage."""
-
-LONGEST_PAUSE_S = 30.0
-"""Where a broker is there and its consumer ends again and again, before a bell is heard."""
-
+"""Celery's own waits grow to 30 s: nobody would hear a bell for so long after an outage."""
 _LACKING = (("properties",), ("delivery_tag",))
 """`KeyError`s of a message. All others are errors of the connection for kombu."""
 
 
-class PatientConsumer(Consumer):
-    """Waiting for the broker is not hanging; one that refuses (a replica, a full Redis) is waited for as well.
+class BellConsumer(Consumer):
+    """Waiting for Redis is not hanging; one that refuses (a replica, a full one) is waited for as well.
 
-    Its controller is the parent, which is told of turns and of messages that are no bells, and knows Redis's address.
+    Args:
+        turned: to be called with each turn of the loop, and while it waits.
+        shared: counts the messages that are no bells.
+        address: of the Redis that carries the bells, for people.
     """
 
-    controller: Any
     hub: Any
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, turned: Callable[[], None], shared: SharedPage, address: str, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         # Celery ends for what is not listed here.
         self.connection_errors = (Exception,)
+        self._turned, self._shared, self._address = turned, shared, address
         self._said_s = {"outage": -math.inf, "dropped": -math.inf}
-        self._pause_s = RECONNECT_EVERY_S
-        self._dropped = 0
+        turned()
+        self.timer.call_repeatedly(ALIVE_EVERY_S, turned)
 
     def connect(self) -> Any:
         """The connection, whose messages are read one by one."""
@@ -81,8 +79,8 @@ class PatientConsumer(Consumer):
         ring = super().create_task_handler(*args, **kwargs)
 
         def hear(message: Any) -> None:
-            if _is_bell(message):
-                self._pause_s = RECONNECT_EVERY_S
+            found = (message.headers.get("task"), message.content_type, message.content_encoding)
+            if found == (BELL_TASK, "application/json", "utf-8"):
                 ring(_bell(message))
             else:
                 self.on_decode_error(message, None)
@@ -95,29 +93,23 @@ class PatientConsumer(Consumer):
         self._drop(type(exc).__name__ if exc else "another name or type")
 
     def _drop(self, reason: str) -> None:
-        self._dropped += 1
-        self.controller.dropped(self._dropped)
-        self._say("dropped", "dropped a message that is no bell (%s); %d since the start", reason, self._dropped)
+        self._shared.dropped += 1
+        self._say("dropped", "dropped a message that is no bell (%s); %d since the start", reason, self._shared.dropped)
 
     def on_connection_error_after_connected(self, exc: Exception) -> None:
         """Called by Celery before it connects anew."""
-        if isinstance(exc, WorkerLostError):  # the child cannot start, which is no matter of the broker
+        if isinstance(exc, WorkerLostError):  # the child cannot start, which is no matter of Redis
             raise exc
-        self._say_outage(exc)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", CPendingDeprecationWarning)  # of an option that is set here on purpose
             # Celery logs what it is given, and an error may quote the message.
             super().on_connection_error_after_connected(ConnectionError(type(exc).__name__))
-        self._pause()  # connecting may work, and the first command fail again
+        self.on_connection_error_before_connected(exc)  # connecting may work, and the first command fail again
 
     def on_connection_error_before_connected(self, exc: Exception) -> None:
-        """Called by Celery where a broker answers and lets nobody in. Where it is away, `ensure_connected` waits."""
+        """Called by Celery where Redis answers and lets nobody in. Where it is away, `ensure_connected` waits."""
         self._say_outage(exc)
-        self._pause()
-
-    def _pause(self) -> None:
-        until = time.monotonic() + self._pause_s
-        self._pause_s = min(2 * self._pause_s, LONGEST_PAUSE_S)
+        until = time.monotonic() + RECONNECT_EVERY_S
         while time.monotonic() < until:
             self._waited()
             time.sleep(ALIVE_EVERY_S)
@@ -126,7 +118,6 @@ class PatientConsumer(Consumer):
         """The connection, once there is one; a stop ends the wait."""
         return conn.ensure_connection(
             lambda exc, _interval_s: self._say_outage(exc),
-            None,
             interval_start=RECONNECT_EVERY_S,
             interval_step=0,
             interval_max=RECONNECT_EVERY_S,
@@ -134,22 +125,17 @@ class PatientConsumer(Consumer):
         )
 
     def _waited(self) -> None:
-        self.controller.turned()
+        self._turned()
         self.pool.maintain_pool()
         maybe_shutdown()
 
     def _say_outage(self, exc: Exception) -> None:
-        self._say("outage", "no bells from Redis at %s, connecting anew: %s", self.controller.address, reason(exc))
+        self._say("outage", "no bells from Redis at %s, connecting anew: %s", self._address, reason(exc))
 
     def _say(self, what: str, text: str, *args: object) -> None:
         if time.monotonic() - self._said_s[what] > SAY_AGAIN_S:
             _log.warning(text, *args)
             self._said_s[what] = time.monotonic()
-
-
-def _is_bell(message: Any) -> bool:
-    found = (message.headers.get("task"), message.content_type, message.content_encoding)
-    return found == (BELL_TASK, "application/json", "utf-8")
 
 
 def _bell(message: Any) -> Message:

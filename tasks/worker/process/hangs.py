@@ -22,8 +22,7 @@ class Patience:
         parent_s: without a turn of the parent's loop. Celery does not notice a half-open socket of the broker.
         child_s: without a turn of the child's heartbeat: something holds its interpreter for ever. Far above the
             longest turn, that of a Redis that hangs.
-        work_s: without a step of a claim or a job. Its lease ran out long before; its process is replaced, which costs
-            a load of the model.
+        work_s: without a step of a claim or a job. Its process is replaced, which costs a load of the model.
         stop_s: between the word to stop and the end. Below the usual patience with SIGTERM (Compose: 30 s). A stop
             takes about a second. Only a Redis that hangs takes longer, many timeouts in a row, and claims then come
             back by their leases anyway.
@@ -72,9 +71,7 @@ class HangWatch:
 
 
 class Progress:
-    """The claims that a stream holds, and a counter of its steps. Leases are renewed only while the counter moves.
-
-    A hung kernel holds the stream's thread, the counter stands still, and the lease runs out; a long job renews it.
+    """The claims that a stream holds, and a counter of its steps.
 
     Args:
         work_on: told the ids of the tasks in hand whenever they change.
@@ -85,22 +82,10 @@ class Progress:
         self._lock = threading.Lock()
         self._held: dict[str, Sequence[str]] = {}
         self._steps = 0
-        self._renewed_at = -1
-        self._outside = False
 
     def step(self) -> None:
         """The stream did something."""
         self._steps += 1
-
-    @contextmanager
-    def outside(self) -> Iterator[None]:
-        """A call follows that has a time limit of its own, so that it need not step for its leases."""
-        self._outside = True
-        try:
-            yield
-        finally:
-            self._outside = False
-            self._steps += 1
 
     @contextmanager
     def holding(self, token: str, task_ids: Sequence[str]) -> Iterator[None]:
@@ -109,25 +94,17 @@ class Progress:
         try:
             yield
         finally:
-            self._change(token, None)
+            self._change(token, ())
 
-    def _change(self, token: str, task_ids: Sequence[str] | None) -> None:
+    def _change(self, token: str, task_ids: Sequence[str]) -> None:
         with self._lock:
-            if task_ids is None:
-                del self._held[token]
-            else:
-                self._held[token] = task_ids
+            self._held = {held: ids for held, ids in {**self._held, token: task_ids}.items() if ids}
             self._work_on([name for names in self._held.values() for name in names])
         self._steps += 1
 
-    def to_renew(self) -> tuple[str, ...]:
-        """Tokens of the claims whose leases to renew now: none unless the stream moved since the last call."""
-        steps = self._steps
-        if steps == self._renewed_at and not self._outside:
-            return ()
-        self._renewed_at = steps
-        with self._lock:
-            return tuple(self._held)
+    def tokens(self) -> tuple[str, ...]:
+        """Of the claims in hand, whose leases the heartbeat renews until the stream hangs."""
+        return tuple(self._held)
 
     def reading(self) -> int | None:
         """For a `HangWatch`: None without a claim."""

@@ -4,24 +4,24 @@ Every role has the same one: it consumes bells and keeps one child. It imports n
 """
 
 import contextlib
-import itertools
 import logging
 import os
 import re
 import signal
 import warnings
+from functools import partial
 from types import FrameType
 from typing import Any, NoReturn
 
 import billiard
 import psutil
 from billiard.exceptions import WorkerLostError
-from celery import Celery, bootsteps, signals
+from celery import signals
 from celery.apps import worker as celery_worker
 from celery.platforms import SecurityWarning  # type: ignore[attr-defined]  # the stubs lack it
 
-from tasks.worker.process.child import Role, WorkerChild
-from tasks.worker.process.consumer import ALIVE_EVERY_S, PatientConsumer
+from tasks.worker.process.child import Child, Role
+from tasks.worker.process.consumer import BellConsumer
 from tasks.worker.process.hangs import DEFAULT_PATIENCE, HangWatch, Patience
 from tasks.worker.process.ready_file import RunFolder
 from tasks.worker.process.stop import SharedPage
@@ -63,7 +63,7 @@ def main(role: Role, patience: Patience = DEFAULT_PATIENCE) -> int:
 
 def run(role: Role, settings: Settings, patience: Patience) -> int:
     """Runs a worker until it is told to stop; its exit code."""
-    folder, shared = RunFolder(settings.run_dir), SharedPage()
+    folder, shared = RunFolder(settings.run_dir), SharedPage.make()
     try:
         worker_id = folder.take()
     except OSError as error:
@@ -73,26 +73,26 @@ def run(role: Role, settings: Settings, patience: Patience) -> int:
     except OSError as error:
         return _refused(role, f"{_SEMAPHORES} cannot be used: {error.strerror or error}. Mount a tmpfs there.")
     name_worker(worker_id)
+    child = Child(role, settings, folder=folder, shared=shared, patience=patience, worker_id=worker_id)
     app = make_celery(settings, queues=(role.queue(settings),))
-    deaths = Deaths(shared)
-    child = WorkerChild(
-        role,
-        settings,
-        worker_id,
-        folder=folder,
-        shared=shared,
-        patience=patience,
-        failed_loads=lambda: deaths.while_loading,
-    )
     app.task(name=BELL_TASK)(child.hear_bell)
-    _connect(child, shared, patience.stop_s)
+    signals.setup_logging.connect(_keep_our_logging)
+    signals.worker_process_init.connect(child.load)
+    signals.worker_process_shutdown.connect(child.leave)
+    deaths = Deaths(shared)
     for logger in (logging.getLogger("multiprocessing"), logging.getLogger("celery.worker.request")):
         logger.addFilter(deaths)
-    parent = _Parent(app, folder, shared, HangWatch(shared.beats, patience.child_s), settings.redis_address)
+    turned = partial(_turned, folder, shared, HangWatch(lambda: shared.beats or None, patience.child_s))
+    parent = _Parent(
+        app=app,
+        stops=partial(_limit_stop, shared, patience.stop_s),
+        consumer_cls=partial(BellConsumer, turned=turned, shared=shared, address=settings.redis_address),
+        quiet=True,
+        without_gossip=True,
+        without_mingle=True,
+        without_heartbeat=True,
+    )
     parent.start()
-    # The interpreter's end replaces handlers by the default action, which kills. It leaves what is ignored.
-    for number in _STOP_SIGNALS:
-        signal.signal(number, signal.SIG_IGN)
     refusal = shared.refusal()
     if refusal is not None:
         return _refused(role, *refusal)
@@ -103,6 +103,68 @@ def run(role: Role, settings: Settings, patience: Patience) -> int:
 def _refused(role: Role, why: str, exit_code: int = CONFIGURATION_EXIT_CODE) -> int:
     write_refusal(f"embedq {role.command}", why)
     return exit_code
+
+
+def _keep_our_logging(**_: Any) -> None:
+    """A receiver of `setup_logging` keeps Celery from replacing ours."""
+
+
+class _Parent(celery_worker.Worker):
+    """Celery's worker with two signals: SIGTERM and Ctrl-C both mean a warm stop. `stops` is called first."""
+
+    def __init__(self, *, stops: Any, **options: Any) -> None:
+        self._stops = stops
+        super().__init__(**options)
+
+    def install_platform_tweaks(self, worker: Any) -> None:
+        """Called by Celery once, at start."""
+        install = celery_worker.install_worker_term_handler  # type: ignore[attr-defined]  # the stubs lack it
+        install(worker, verbose=False)
+        warm_stop: Any = signal.getsignal(signal.SIGTERM)
+
+        def stop(number: int, frame: FrameType | None) -> None:
+            # Celery's handler takes a lock that is not reentrant: a second signal on top of the first would wait for
+            # it for ever. The interpreter's end leaves what is ignored; it would restore the default action, a kill.
+            for each in _STOP_SIGNALS:
+                signal.signal(each, signal.SIG_IGN)
+            self._stops()
+            warm_stop(number, frame)
+
+        for number in _STOP_SIGNALS:
+            signal.signal(number, stop)
+
+
+def _limit_stop(shared: SharedPage, stop_s: int) -> None:
+    """The child is told to stop. From now on this process and its children have `stop_s` seconds to live."""
+
+    def leave_now(_number: int, _frame: FrameType | None) -> NoReturn:
+        _log.error("the stop takes longer than %d s; leaving at once", stop_s)
+        _kill_children()
+        os._exit(OVERDUE_EXIT_CODE)
+
+    signal.signal(signal.SIGALRM, leave_now)
+    signal.alarm(stop_s)
+    shared.stop()
+
+
+def _turned(folder: RunFolder, shared: SharedPage, child_hangs: HangWatch) -> None:
+    """With each turn of the parent's loop: touches the alive file, and kills a child whose heartbeat is still.
+
+    The file grows old when the loop hangs, which is what a probe must see. No thread of Python can end a process whose
+    interpreter is held. A timer of C in the child would run on while a container is paused, and kill the child when it
+    goes on; the parent is paused with it. Celery forks another child.
+    """
+    folder.touch_alive()
+    shared.turns += 1
+    if child_hangs():
+        _log.critical("the child's heartbeat has not turned for %.0f s; replacing the child", child_hangs.patience_s)
+        _kill_children()
+
+
+def _kill_children() -> None:
+    for child in psutil.Process().children():
+        with contextlib.suppress(psutil.NoSuchProcess):
+            child.kill()
 
 
 class Deaths(logging.Filter):
@@ -157,112 +219,3 @@ class Deaths(logging.Filter):
         # As a shell says it, and as the runbook looks for it: 137 is SIGKILL.
         self._shared.refuse(message, 128 + int(number[1]) if number else OVERDUE_EXIT_CODE)
         os.kill(os.getpid(), signal.SIGTERM)
-
-
-def _connect(child: WorkerChild, shared: SharedPage, stop_s: int) -> None:
-    def shutting_down(**_: Any) -> None:
-        if not shared.stopping():  # whoever asks again does not get more time
-            _limit_stop(stop_s)
-        shared.stop()
-
-    def keep_our_logging(**_: Any) -> None:
-        """A receiver of `setup_logging` keeps Celery from replacing ours."""
-
-    # Not weakly: nobody else holds these two.
-    signals.setup_logging.connect(keep_our_logging, weak=False)
-    signals.worker_process_init.connect(child.load)
-    signals.worker_process_shutdown.connect(child.leave)
-    signals.worker_shutting_down.connect(shutting_down, weak=False)
-
-
-def _limit_stop(stop_s: int) -> None:
-    """From now on this process and its children have `stop_s` seconds to live."""
-
-    def leave_now(_number: int, _frame: FrameType | None) -> NoReturn:
-        _log.error("the stop takes longer than %d s; leaving at once", stop_s)
-        _kill_children()
-        os._exit(OVERDUE_EXIT_CODE)
-
-    signal.signal(signal.SIGALRM, leave_now)
-    signal.alarm(stop_s)
-
-
-def _kill_children() -> None:
-    for child in psutil.Process().children():
-        with contextlib.suppress(psutil.NoSuchProcess):
-            child.kill()
-
-
-class _Parent(celery_worker.Worker):
-    """Celery's worker with two signals: SIGTERM and Ctrl-C both mean a warm stop.
-
-    Args:
-        app: whose bells it consumes.
-        folder: it touches the alive file from its own loop, and while it waits for the broker.
-        shared: with its children.
-        child_hangs: a watch over the child's heartbeat.
-        address: of the Redis that carries the bells, for people.
-    """
-
-    def __init__(
-        self, app: Celery, folder: RunFolder, shared: SharedPage, child_hangs: HangWatch, address: str
-    ) -> None:
-        self.address = address
-        self._folder = folder
-        self._shared = shared
-        self._child_hangs = child_hangs
-        app.steps["worker"].add(_Alive)
-        super().__init__(
-            app=app,
-            consumer_cls=PatientConsumer,
-            quiet=True,
-            without_gossip=True,
-            without_mingle=True,
-            without_heartbeat=True,
-        )
-
-    def install_platform_tweaks(self, worker: Any) -> None:
-        """Called by Celery once, at start."""
-        install = celery_worker.install_worker_term_handler  # type: ignore[attr-defined]  # the stubs lack it
-        install(worker, verbose=False)
-        warm_stop: Any = signal.getsignal(signal.SIGTERM)
-        calls = itertools.count()
-
-        def stop_once(number: int, frame: FrameType | None) -> None:
-            # Celery dispatches under a lock that is not reentrant. A second signal on top of the first would wait for
-            # it for ever, before the stop has got its limit. `next` is atomic under a signal.
-            if next(calls) == 0:
-                warm_stop(number, frame)
-
-        for number in _STOP_SIGNALS:
-            signal.signal(number, stop_once)
-
-    def turned(self) -> None:
-        """To be called with each turn of the loop: touches the alive file, and kills a child whose heartbeat is still.
-
-        No thread of Python can end a process whose interpreter is held. A timer of C in the child would run on while a
-        container is paused, and kill the child when it goes on; the parent is paused with it. Celery forks another
-        child.
-        """
-        self._folder.touch_alive()
-        self._shared.turn()
-        if self._child_hangs():
-            _log.critical(
-                "the child's heartbeat has not turned for %.0f s; replacing the child", self._child_hangs.patience_s
-            )
-            _kill_children()
-
-    def dropped(self, bells: int) -> None:
-        """So many messages since the start were no bells."""
-        self._shared.dropped = bells
-
-
-class _Alive(bootsteps.StartStopStep):
-    """From the loop's timer: the file grows old when the loop hangs, which is what a probe must see."""
-
-    requires = ("celery.worker.components:Timer",)
-
-    def start(self, parent: Any) -> None:
-        """Called by Celery when the timer runs."""
-        parent.turned()
-        parent.timer.call_repeatedly(ALIVE_EVERY_S, parent.turned)

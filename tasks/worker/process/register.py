@@ -1,12 +1,11 @@
 """How a worker joins: it says what it loads, waits for Redis and the storage, refuses a Redis that cannot serve."""
 
 import logging
-import socket
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
-from typing import Self, TypeVar
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import TypeVar
 
 from redis.exceptions import RedisError
 
@@ -26,45 +25,31 @@ TELL_EVERY_S = 5.0
 LOADING_TTL_S = 20.0
 
 
-class LoadingNotice:
-    """A model is being loaded while the `with` block lasts: said in the log at once and again, and in the ledger.
+@contextmanager
+def saying_what_loads(ledger: Ledger, queue: str, what: LoadingWorker) -> Iterator[None]:
+    """A model is being loaded while the block lasts: said in the log at once and again, and in the ledger.
 
-    Args:
-        ledger: of the process.
-        queue: the served name.
-        worker_id: who loads.
-        model: what.
-        source: from where, in words.
+    Whoever joins or stops takes it off the ledger.
     """
+    done = threading.Event()
 
-    def __init__(self, ledger: Ledger, queue: str, worker_id: str, model: str, source: str) -> None:
-        self._ledger = ledger
-        self._queue = queue
-        self._what = LoadingWorker(worker_id, socket.gethostname(), model, source, time.time())
-        self._done = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="loading", daemon=True)
-
-    def __enter__(self) -> Self:
-        """Says it."""
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """It is loaded, or cannot be: whoever joins or stops takes the notice away."""
-        self._done.set()
-
-    def _run(self) -> None:
-        began = said = time.monotonic()
-        _log.info("loading %s (from %s)", self._what.model, self._what.source)
-        while not self._done.is_set():
+    def say() -> None:
+        said_at = time.time()
+        _log.info("loading %s (from %s)", what.model, what.source)
+        while not done.is_set():
             with suppress(EmbedqError, RedisError):  # it is waited for, or refused, once the model is loaded
-                self._ledger.check_schema()
-                self._ledger.run(loading(self._queue, self._what, int(LOADING_TTL_S * 1000)))
-            self._done.wait(TELL_EVERY_S)
-            now = time.monotonic()
-            if now - said >= SAY_AGAIN_S:
-                said = now
-                _log.info("still loading %s (from %s), for %.0f s", self._what.model, self._what.source, now - began)
+                ledger.check_schema()
+                ledger.run(loading(queue, what, int(LOADING_TTL_S * 1000)))
+            done.wait(TELL_EVERY_S)
+            if time.time() - said_at >= SAY_AGAIN_S:
+                said_at = time.time()
+                _log.info("still loading %s (from %s), for %.0f s", what.model, what.source, said_at - what.since)
+
+    threading.Thread(target=say, name="loading", daemon=True).start()
+    try:
+        yield
+    finally:
+        done.set()
 
 
 def wait_for(place: str, call: Callable[[], T], *, while_raises: type[Unavailable], stop: Callable[[], bool]) -> T:

@@ -1,79 +1,63 @@
 """What a Celery parent and its child tell one another. Celery itself does not tell a child about a shutdown."""
 
+import ctypes
 import mmap
 import os
 import signal
-import struct
 from collections.abc import Iterable
-from typing import NoReturn
+from typing import NoReturn, Self
 
 from worker_config.settings import CONFIGURATION_EXIT_CODE
 
-_STOP, _LOADED, _EXIT_CODE, _BEATS, _TURNS, _DROPPED = range(6)
-_NUMBER = struct.Struct("@q")
-_TEXTS_AT, _TEXT_BYTES = 64, 2048
-_FAILURE, _SLOTS = 0, 8
+_TEXT_BYTES, _SLOTS = 2048, 8
 
 
 class Stopping(Exception):
     """A stop was asked for in the middle of some work. Not an error: a clean stop leaves that work with it."""
 
 
-class SharedPage:
+class SharedPage(ctypes.Structure):
     """Memory that a parent shares with the children that it forks afterwards. Each value has one writer at a time.
 
     What a killed child wrote last stays: the parent says of it what it worked on.
+
+    Attributes:
+        loaded: whether the child has become ready.
+        beats: how often the child's heartbeat turned; 0 when none is to be waited for.
+        turns: how often the parent's loop did.
+        dropped: how many messages since the parent's start were no bells.
     """
 
-    def __init__(self) -> None:
-        self._memory = mmap.mmap(-1, _TEXTS_AT + (1 + _SLOTS) * _TEXT_BYTES)
+    loaded: int
+    beats: int
+    turns: int
+    dropped: int
+    _stop: int
+    _exit_code: int
+    _failure: bytes
+    _fields_ = (
+        *((name, ctypes.c_int64) for name in ("loaded", "beats", "turns", "dropped", "_stop", "_exit_code")),
+        ("_failure", ctypes.c_char * _TEXT_BYTES),
+        ("_in_hand", ctypes.c_char * _TEXT_BYTES * _SLOTS),
+    )
+
+    @classmethod
+    def make(cls) -> Self:
+        """A page on which nothing stands."""
+        return cls.from_buffer(mmap.mmap(-1, ctypes.sizeof(cls)))
 
     def stop(self) -> None:
         """Asks for a stop. Async-signal safe: it writes a few bytes."""
-        self._set(_STOP, 1)
+        self._stop = 1
 
     def stopping(self) -> bool:
         """Whether a stop was asked for, in this process or its parent."""
-        return self._get(_STOP) == 1
-
-    @property
-    def loaded(self) -> bool:
-        """Whether the child has become ready."""
-        return self._get(_LOADED) == 1
-
-    @loaded.setter
-    def loaded(self, value: bool) -> None:
-        self._set(_LOADED, int(value))
-
-    def beat(self) -> None:
-        """The child's heartbeat turned."""
-        self._set(_BEATS, self._get(_BEATS) + 1)
-
-    def beats(self) -> int | None:
-        """How often it did; None when none is to be waited for."""
-        return self._get(_BEATS) or None
-
-    def turn(self) -> None:
-        """The parent's loop turned."""
-        self._set(_TURNS, self._get(_TURNS) + 1)
-
-    def turns(self) -> int:
-        """How often it did."""
-        return self._get(_TURNS)
-
-    @property
-    def dropped(self) -> int:
-        """How many messages since the parent's start were no bells."""
-        return self._get(_DROPPED)
-
-    @dropped.setter
-    def dropped(self, number: int) -> None:
-        self._set(_DROPPED, number)
+        return self._stop == 1
 
     def refuse(self, message: str, exit_code: int) -> None:
         """Leaves the reason for which this worker cannot serve, and the code with which its parent is to exit."""
-        self._write(_FAILURE, message)
-        self._set(_EXIT_CODE, exit_code)
+        self._failure = _cut(message)
+        self._exit_code = exit_code
 
     def refuse_in_child(self, message: str) -> NoReturn:
         """Ends this process and its parent, which tells the reason and exits with the code for configuration errors."""
@@ -83,37 +67,23 @@ class SharedPage:
 
     def refusal(self) -> tuple[str, int] | None:
         """What was left so; None: nothing."""
-        code = self._get(_EXIT_CODE)
-        return (self._read(_FAILURE), code) if code else None
+        return (self._failure.decode(errors="replace"), self._exit_code) if self._exit_code else None
 
     def work_on(self, stream: int, task_ids: Iterable[str]) -> None:
         """What the stream of this number has in hand: as many ids as there is room for."""
-        self._write(1 + stream % _SLOTS, " ".join(task_ids))
+        self._in_hand[stream % _SLOTS].value = _cut(" ".join(task_ids))
 
     def in_hand(self) -> tuple[str, ...]:
         """Ids of the tasks that the child works on, or worked on when it died."""
-        return tuple(dict.fromkeys(name for slot in range(_SLOTS) for name in self._read(1 + slot).split()))
+        return tuple(dict.fromkeys(name.decode() for slot in self._in_hand for name in slot.value.split()))
 
     def forget_child(self) -> None:
         """The child has died: nothing of it is to be waited for."""
-        self._set(_LOADED, 0)
-        self._set(_BEATS, 0)
-        for slot in range(_SLOTS):
-            self._write(1 + slot, "")
+        self.loaded = self.beats = 0
+        for slot in self._in_hand:
+            slot.value = b""
 
-    def _get(self, which: int) -> int:
-        number: int = _NUMBER.unpack_from(self._memory, which * _NUMBER.size)[0]
-        return number
 
-    def _set(self, which: int, value: int) -> None:
-        _NUMBER.pack_into(self._memory, which * _NUMBER.size, value)
-
-    def _read(self, place: int) -> str:
-        at = _TEXTS_AT + place * _TEXT_BYTES
-        return self._memory[at : at + _TEXT_BYTES].split(b"\0", 1)[0].decode(errors="replace")
-
-    def _write(self, place: int, text: str) -> None:
-        at, data = _TEXTS_AT + place * _TEXT_BYTES, text.encode()
-        if len(data) >= _TEXT_BYTES:
-            data = data[: _TEXT_BYTES - 1].rpartition(b" ")[0]
-        self._memory[at : at + len(data) + 1] = data + b"\0"
+def _cut(words: str) -> bytes:
+    data = words.encode()
+    return data if len(data) < _TEXT_BYTES else data[: _TEXT_BYTES - 1].rpartition(b" ")[0]

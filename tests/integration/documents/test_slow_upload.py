@@ -16,7 +16,6 @@ from tasks.ledger.overview import read_account
 from tasks.ledger.redis_keys import DOCUMENTS
 from tasks.storage.storage import Storage
 from tasks.worker.claim_loop import Streams
-from tasks.worker.commit_claim import Claims
 from tasks.worker.process.hangs import HangWatch, Progress
 from tests.integration.documents.conftest import DocumentsClient
 from worker_config.settings import load_settings
@@ -38,8 +37,17 @@ def stream(redis_client: "redis.Redis", storage: str, progress: Progress, **chan
         stop=lambda: stopped[0],
         **changed,
     )
-    claims = Claims(ledger, DOCUMENTS, worker="hand", lease_s=15, stopping=lambda: stopped[0], send_bell=lambda _: None)
-    streams = Streams(claims, [(work, progress)], idle_s=0.1)
+    streams = Streams(
+        ledger,
+        DOCUMENTS,
+        work,
+        [progress],
+        worker="hand",
+        lease_s=15,
+        stopping=lambda: stopped[0],
+        send_bell=lambda _: None,
+        idle_s=0.1,
+    )
     try:
         yield streams
     finally:

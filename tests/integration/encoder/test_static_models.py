@@ -11,7 +11,6 @@ from tasks.encoder.encode import encode
 from tasks.encoder.interface import Encoder, ModelLoadError, Text
 from tasks.encoder.load import load
 from tasks.item import UNLIMITED_TOKENS
-from tasks.worker.claim_size import lease_for
 from tests.heavy import sentence_transformers
 from tests.integration.encoder.architectures import save_model2vec
 from worker_config.settings import load_settings
@@ -57,7 +56,3 @@ def test_texts_without_tokens_have_the_vector_of_the_library(texts: list[str], f
 def test_a_text_of_any_length_is_read_whole(encoder: Encoder) -> None:
     [outcome], stats = encode(encoder, [Text("hello " * 50_000)], max_padded_tokens=1024)
     assert (outcome.tokens, outcome.truncated, stats.forward_passes) == (250_000, False, 1)
-
-
-def test_a_lease_needs_no_text_as_long_as_the_maximum(encoder: Encoder) -> None:
-    assert lease_for(encoder, max_padded_tokens=1024, least_s=600) == 600

@@ -138,21 +138,6 @@ def test_lists_are_sorted_together(roles: Roles, client: LedgerClient) -> None:
     assert client.told("forward_passes") - before <= 4
 
 
-def test_passes_of_bulk_work_are_fuller_while_nobody_asks(roles: Roles, client: LedgerClient) -> None:
-    roles.worker(fake_tokens_per_s=6400)
-
-    def passes_of_bulk() -> int:
-        before = client.told("forward_passes")
-        client.completed(client.submit([f"{n} " + "word " * 48 for n in range(200)], lane=Lane.BULK, piece_items=200))
-        return client.told("forward_passes") - before
-
-    quiet = passes_of_bulk()
-    client.completed(client.submit([f"of a list {n} " + "word " * 48 for n in range(40)]))
-    assert passes_of_bulk() == quiet, "a list is served as it comes, but waits for a pass of any length"
-    client.completed(client.submit(["an online query"]))
-    assert passes_of_bulk() > 1.1 * quiet
-
-
 def test_several_workers_share_the_work(roles: Roles, client: LedgerClient) -> None:
     workers = [roles.worker(fake_tokens_per_s=20_000, lease_s=10) for _ in range(2)]
     task = client.submit([f"{n} " + "word " * 50 for n in range(2000)], lane=Lane.BULK)

@@ -19,7 +19,6 @@ from tasks.ledger.redis_keys import queue_key
 from tasks.ledger.scripts import Operation
 from tasks.ledger.task import Outcome, OutcomeKind
 from tasks.worker.claim_loop import ClaimSize, Stream, Streams
-from tasks.worker.commit_claim import Claims
 from tasks.worker.process.hangs import Progress
 from tasks.worker.process.stop import Stopping
 from tests.ledger_client import LedgerClient
@@ -56,31 +55,30 @@ def commit(claim: Claim, stream: Stream) -> None:
 class Process:
     """Streams as a worker process has them, and a stop."""
 
-    def __init__(self, client: LedgerClient, ledger: Ledger, *works: Notes, idle_s: float) -> None:
+    def __init__(self, client: LedgerClient, ledger: Ledger, work: Notes, *, streams: int, idle_s: float) -> None:
         self.stop, self.exits = threading.Event(), list[int]()
-        self.works = works or (Notes(),)
-        claims = Claims(
+        self.claims = work.claims
+        self.streams = Streams(
             ledger,
             client.model,
+            work,
+            [Progress() for _ in range(streams)],
             worker="w",
             lease_s=15,
             stopping=self.stop.is_set,
             send_bell=lambda _: None,
             breaks=(ZeroDivisionError,),
+            leave=self.exits.append,
+            idle_s=idle_s,
         )
-        self.streams = Streams(
-            claims, [(work, Progress()) for work in self.works], leave=self.exits.append, idle_s=idle_s
-        )
-
-    @property
-    def claims(self) -> list[Claim]:
-        return [claim for work in self.works for claim in work.claims]
 
 
 @contextmanager
-def process(client: LedgerClient, ledger: Ledger, *works: Notes, idle_s: float = 0.5) -> Iterator[Process]:
+def process(
+    client: LedgerClient, ledger: Ledger, work: Notes | None = None, *, streams: int = 1, idle_s: float = 0.5
+) -> Iterator[Process]:
     """Woken at once; ended at the end."""
-    started = Process(client, ledger, *works, idle_s=idle_s)
+    started = Process(client, ledger, work or Notes(), streams=streams, idle_s=idle_s)
     started.streams.wake(rang=True)
     try:
         yield started
@@ -102,7 +100,7 @@ def deaths(claims: list[Claim]) -> list[int]:
 def test_streams_that_find_nothing_go_to_sleep_together_and_wait_for_nobody(
     client: LedgerClient, redis_client: redis.Redis
 ) -> None:
-    with process(client, Ledger(redis_client), Notes(), Notes(), Notes()) as running:
+    with process(client, Ledger(redis_client), streams=3) as running:
         running.streams.wait_idle()
         assert lingering(client) == 0, "whoever sleeps is told of nothing"
         client.submit([TEXT])
@@ -123,7 +121,7 @@ def test_streams_wait_for_work_while_one_is_at_work(client: LedgerClient, redis_
             super().end(claim, stream)
 
     first = client.submit([TEXT])
-    with process(client, Ledger(redis_client), FirstIsSlow(), FirstIsSlow(), idle_s=0.05):
+    with process(client, Ledger(redis_client), FirstIsSlow(), streams=2, idle_s=0.05):
         assert at_work.wait(PATIENCE_S)
         for number in range(3):  # nobody rings for them
             client.completed(client.submit([f"{number}"]))
@@ -140,7 +138,7 @@ def test_one_claim_tells_the_ledger_of_a_bell(client: LedgerClient, redis_client
                 heard.append(bool(operation.arguments[7]))
             return super().run(operation)
 
-    with process(client, Ears(redis_client), Notes(), Notes()) as running:
+    with process(client, Ears(redis_client), streams=2) as running:
         running.streams.wait_idle()
     assert heard.count(True) == 1
 
@@ -170,7 +168,7 @@ def test_texts_whose_worker_died_come_alone_and_nothing_runs_beside_them(
 
     die_with(client, 20)
     fresh = client.submit(["fresh"])
-    with process(client, Ledger(redis_client), Counts(), Counts()) as running:
+    with process(client, Ledger(redis_client), Counts(), streams=2) as running:
         running.streams.wait_idle()
     marked = [claim for claim in running.claims if claim.pieces[0].deaths]
     assert len(marked) == 20, "somebody starved"
@@ -278,7 +276,7 @@ class Divides(Notes):
 
 def test_a_process_that_is_broken_gives_back_and_leaves(client: LedgerClient, redis_client: redis.Redis) -> None:
     client.submit([TEXT])
-    with process(client, Ledger(redis_client), Divides(), Divides(), idle_s=60) as running:
+    with process(client, Ledger(redis_client), Divides(), streams=2, idle_s=60) as running:
         wait_until(lambda: running.exits, message="it leaves")
     assert running.exits == [os.EX_SOFTWARE]
     assert client.overview().leases == 0

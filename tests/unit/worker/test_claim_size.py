@@ -3,9 +3,8 @@
 import pytest
 
 from tasks.encoder.fake import FakeEncoder
-from tasks.item import UNLIMITED_TOKENS
 from tasks.worker.claim_loop import ClaimSize
-from tasks.worker.claim_size import LEASE_PER_PASS, Speed, lease_for, measure_rate, pass_budget
+from tasks.worker.claim_size import Speed, measure_rate, pass_budget
 
 TOKENS_PER_S = 1000.0
 
@@ -13,11 +12,11 @@ TOKENS_PER_S = 1000.0
 class Timed:
     """A fake encoder whose passes take no time, but that of a clock."""
 
-    def __init__(self, *, max_tokens: int = 256) -> None:
+    def __init__(self) -> None:
         self.now_s = 0.0
         self.passes: list[int] = []
         """Padded tokens of each."""
-        self.encoder = FakeEncoder(max_tokens=max_tokens, tokens_per_s=TOKENS_PER_S, sleep=self._sleep)
+        self.encoder = FakeEncoder(tokens_per_s=TOKENS_PER_S, sleep=self._sleep)
 
     def _sleep(self, seconds: float) -> None:
         self.now_s += seconds
@@ -30,33 +29,13 @@ def test_a_pass_is_as_large_as_suits_the_device(device: str, tokens: int) -> Non
 
 
 @pytest.mark.parametrize(
-    ("tokens_per_s", "beside_urgent_texts", "otherwise"),
-    [(100_000, 1024, 1024), (10_000, 800, 1024), (5_000, 512, 800), (100, 512, 512)],
+    ("device", "tokens_per_s", "tokens"),
+    [("cpu", 100_000, 1024), ("cpu", 8000, 800), ("cpu", 100, 512), ("cuda:0", 80_000, 8000), ("cuda:0", 1e6, 16_384)],
 )
-def test_a_pass_of_bulk_work_is_short_on_any_machine(
-    tokens_per_s: float, beside_urgent_texts: int, otherwise: int
-) -> None:
-    speed = Speed(tokens_per_s, pass_budget("cpu"))
-    assert speed.pass_tokens(interrupted=True, small=True) == beside_urgent_texts
-    assert speed.pass_tokens(interrupted=True, small=False) == otherwise
-    assert speed.pass_tokens(interrupted=False, small=True) == pass_budget("cpu")
-
-
-def test_on_a_card_passes_of_bulk_work_are_short_too() -> None:
-    assert Speed(100_000, pass_budget("cuda:0")).pass_tokens(interrupted=True, small=True) == 8000
-    assert Speed(10**6, pass_budget("cuda:0")).pass_tokens(interrupted=True, small=True) == 16_384
-
-
-@pytest.mark.parametrize(("max_tokens", "passes"), [(100, [1000]), (4000, [4000]), (UNLIMITED_TOKENS, [8195])])
-def test_a_lease_is_measured_with_a_full_pass(max_tokens: int, passes: list[int]) -> None:
-    timed = Timed(max_tokens=max_tokens)
-    assert lease_for(timed.encoder, max_padded_tokens=1000, least_s=60) == 60
-    assert timed.passes == passes
-
-
-def test_a_lease_lasts_for_several_passes_of_a_slow_machine() -> None:
-    encoder = FakeEncoder(max_tokens=100, tokens_per_s=5000)
-    assert lease_for(encoder, max_padded_tokens=1000, least_s=0.1) >= LEASE_PER_PASS * 0.2
+def test_a_pass_that_queries_wait_for_is_short_on_any_machine(device: str, tokens_per_s: float, tokens: int) -> None:
+    speed = Speed(tokens_per_s, pass_budget(device))
+    assert speed.pass_tokens(interrupted=True) == tokens
+    assert speed.pass_tokens(interrupted=False) == pass_budget(device)
 
 
 def test_the_rate_is_estimated_tokens_over_the_time_they_took() -> None:
@@ -98,8 +77,7 @@ def test_a_rate_that_is_far_too_high_comes_down_although_claims_look_small() -> 
     assert speed.tokens_per_s < 10_000
 
 
-def test_claims_hold_24_pieces_or_eight_beside_online_work_and_four_of_lists_or_a_tenth_of_a_second() -> None:
+def test_claims_hold_24_pieces_or_four_of_lists_and_beside_queries_eight_or_a_tenth_of_a_second() -> None:
     speed = Speed(1000)
-    assert speed.claim_size(online=False, small=False) == ClaimSize(bulk_cost=6000, online_cost=1000, rate=1000)
-    assert speed.claim_size(online=True, small=False) == ClaimSize(bulk_cost=2000, online_cost=1000, rate=1000)
-    assert speed.claim_size(online=True, small=True) == ClaimSize(bulk_cost=2000, online_cost=100, rate=1000)
+    assert speed.claim_size(beside_queries=False) == ClaimSize(bulk_cost=6000, online_cost=1000, rate=1000)
+    assert speed.claim_size(beside_queries=True) == ClaimSize(bulk_cost=2000, online_cost=100, rate=1000)

@@ -29,10 +29,10 @@ def lines(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture
 
 
 def test_a_death_is_one_error_with_the_tasks_in_hand(lines: pytest.LogCaptureFixture) -> None:
-    shared = SharedPage()
+    shared = SharedPage.make()
     deaths, logger = Deaths(shared), logging.getLogger("test.of.deaths")
     logger.addFilter(deaths)
-    shared.loaded = True
+    shared.loaded = 1
     shared.work_on(0, ["task_1", "task_2"])
     logger.error("Process %r pid:%r exited with %r", "ForkPoolWorker-3", 3770, KILLED)
     logger.error("Task handler raised error: %r", "lost", exc_info=WorkerLostError("lost"))
@@ -42,19 +42,19 @@ def test_a_death_is_one_error_with_the_tasks_in_hand(lines: pytest.LogCaptureFix
     assert line.getMessage() == (
         "worker process died (signal 9, SIGKILL) while it worked on task_1, task_2; its texts are tried again alone"
     )
-    assert (shared.loaded, shared.in_hand()) == (False, ())
+    assert (shared.loaded, shared.in_hand()) == (0, ())
 
 
 def test_other_lines_stay(lines: pytest.LogCaptureFixture) -> None:
     record = logging.LogRecord("multiprocessing", logging.ERROR, "", 0, "something else %s", ("x",), None)
-    assert Deaths(SharedPage()).filter(record)
+    assert Deaths(SharedPage.make()).filter(record)
     assert lines.records == []
 
 
 def test_deaths_while_loading_end_the_worker_with_the_exit_code_of_the_signal(
     lines: pytest.LogCaptureFixture, stops: list[int]
 ) -> None:
-    shared = SharedPage()
+    shared = SharedPage.make()
     deaths = Deaths(shared)
     for number in range(1, MOST_LOADS):
         deaths.say(KILLED)
@@ -69,17 +69,17 @@ def test_deaths_while_loading_end_the_worker_with_the_exit_code_of_the_signal(
 
 
 def test_a_load_that_succeeds_forgives_those_before(stops: list[int]) -> None:
-    shared = SharedPage()
+    shared = SharedPage.make()
     deaths = Deaths(shared)
     for _ in range(5):
         deaths.say(KILLED)
-        shared.loaded = True
+        shared.loaded = 1
         deaths.say(KILLED)
     assert stops == []
 
 
 def test_what_ends_with_a_stop_is_no_death_while_loading(stops: list[int]) -> None:
-    shared = SharedPage()
+    shared = SharedPage.make()
     shared.stop()
     deaths = Deaths(shared)
     for _ in range(MOST_LOADS):

@@ -1,4 +1,4 @@
-"""What parent and child tell one another, when leases are renewed, and who hangs."""
+"""What parent and child tell one another, which leases are renewed, and who hangs."""
 
 from functools import partial
 
@@ -18,17 +18,13 @@ class Clock:
         return self.now
 
 
-def test_a_lease_is_renewed_while_the_stream_moves_or_is_outside() -> None:
+def test_the_leases_of_what_is_in_hand_are_renewed() -> None:
     progress = Progress()
-    with progress.holding("claim", ["task"]):
-        assert progress.to_renew() == ("claim",)
-        assert progress.to_renew() == ()
-        with progress.outside():
-            assert progress.to_renew() == ("claim",)
-            assert progress.to_renew() == ("claim",)
-        assert progress.to_renew() == ("claim",)
-        assert progress.to_renew() == ()
-    assert progress.to_renew() == ()
+    with progress.holding("a", ["task"]):
+        with progress.holding("b", ["task"]):
+            assert progress.tokens() == ("a", "b")
+        assert progress.tokens() == ("a",)
+    assert progress.tokens() == ()
 
 
 def test_work_hangs_when_a_claim_is_in_hand_and_nothing_moves() -> None:
@@ -52,26 +48,26 @@ def test_work_hangs_when_a_claim_is_in_hand_and_nothing_moves() -> None:
 
 
 def test_a_part_hangs_when_its_count_stands_still() -> None:
-    clock, shared = Clock(), SharedPage()
-    hangs = HangWatch(shared.turns, PATIENCE_S, clock)
-    shared.turn()
+    clock, shared = Clock(), SharedPage.make()
+    hangs = HangWatch(lambda: shared.turns, PATIENCE_S, clock)
+    shared.turns += 1
     assert not hangs()
     for _ in range(LEAST_CHECKS - 1):
         clock.now += PATIENCE_S / LEAST_CHECKS
         assert not hangs()
     clock.now += PATIENCE_S / LEAST_CHECKS
     assert hangs()
-    shared.turn()
+    shared.turns += 1
     assert not hangs()
 
 
 def test_a_child_that_loads_its_model_does_not_hang() -> None:
-    clock, shared = Clock(), SharedPage()
-    frozen = HangWatch(shared.beats, PATIENCE_S, clock)
+    clock, shared = Clock(), SharedPage.make()
+    frozen = HangWatch(lambda: shared.beats or None, PATIENCE_S, clock)
     for _ in range(3 * LEAST_CHECKS):
         clock.now += PATIENCE_S
         assert not frozen()
-    shared.beat()
+    shared.beats += 1
     assert not frozen()
     for _ in range(LEAST_CHECKS):
         clock.now += PATIENCE_S / LEAST_CHECKS
@@ -82,17 +78,17 @@ def test_a_child_that_loads_its_model_does_not_hang() -> None:
 
 
 def test_a_pause_of_both_processes_is_no_hanging() -> None:
-    clock, shared = Clock(), SharedPage()
-    frozen = HangWatch(shared.beats, PATIENCE_S, clock)
+    clock, shared = Clock(), SharedPage.make()
+    frozen = HangWatch(lambda: shared.beats or None, PATIENCE_S, clock)
     for _ in range(3 * LEAST_CHECKS):
-        shared.beat()
+        shared.beats += 1
         assert not frozen()
         clock.now += 10 * PATIENCE_S
         assert not frozen(), "the child had no time to beat"
 
 
 def test_the_parent_sees_what_its_child_works_on() -> None:
-    shared = SharedPage()
+    shared = SharedPage.make()
     first, second = (Progress(partial(shared.work_on, number)) for number in range(2))
     with first.holding("a", ["task_1", "task_2"]), first.holding("b", ["task_2", "task_3"]):
         with second.holding("c", ["task_4"]):
@@ -102,7 +98,7 @@ def test_the_parent_sees_what_its_child_works_on() -> None:
 
 
 def test_more_ids_than_there_is_room_for_are_left_out_whole() -> None:
-    shared = SharedPage()
+    shared = SharedPage.make()
     ids = [f"task_{number:026}" for number in range(1000)]
     shared.work_on(0, ids)
     assert 0 < len(shared.in_hand()) < len(ids)
@@ -110,7 +106,7 @@ def test_more_ids_than_there_is_room_for_are_left_out_whole() -> None:
 
 
 def test_the_reason_of_a_child_is_kept_for_its_parent() -> None:
-    shared = SharedPage()
+    shared = SharedPage.make()
     assert shared.refusal() is None
     shared.refuse("the model is gone", 78)
     assert shared.refusal() == ("the model is gone", 78)
