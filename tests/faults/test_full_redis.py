@@ -134,7 +134,9 @@ def test_a_worker_learns_what_its_revision_stands_for_beside_a_full_redis(small_
 
 
 def _idle(connection: redis.Redis, client: LedgerClient) -> bool:
-    rung = numbers(connection.get(queue_key(client.model, "state"))).get("bell")
+    state = connection.get(queue_key(client.model, "state"))
+    assert isinstance(state, bytes)
+    rung = numbers(state).get("bell")
     return not rung and not connection.exists(queue_key(client.model, "lingering"))
 
 
