@@ -142,13 +142,6 @@ class Streams:
                     self._awake[stream] = threading.Thread(target=self._run, args=(stream,), daemon=True)
                     self._awake[stream].start()
 
-    def wait_idle(self) -> None:
-        """Returns when all streams sleep that are awake now."""
-        with self._lock:
-            threads = list(self._awake.values())
-        for thread in threads:
-            thread.join()
-
     def finish(self, patience_s: float) -> None:
         """No stream wakes any more; those at work hear of a stop from `stop`. Waits so long for them."""
         until = time.monotonic() + patience_s
@@ -334,6 +327,10 @@ class Stream:
             _log.info("%d of %d pieces were cancelled, expired or taken over meanwhile", stale, len(outcomes))
         of.count({"stale_units": stale, **took_counts(reply.completed)})
         self._wait_ms = reply.wait_ms
+        # COMMIT ends a claim of which it got every piece at once. Any other would be held until its lease ends, and
+        # beside a text that is tried alone this process would do nothing as long.
+        if last and (stale or len(outcomes) < len(claim.pieces)):
+            self.give_back(claim)
         return reply
 
     def give_back(self, claim: Claim, *, blame: bool = False) -> None:

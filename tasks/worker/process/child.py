@@ -1,4 +1,4 @@
-"""The child of a Celery parent: it gets ready, and lets its streams work while Celery's own thread waits for them.
+"""The child of a Celery parent: it gets ready, and a bell wakes its streams.
 
 The child gets ready in `worker_process_init`, before it can hear a bell. One that cannot serve leaves the reason with
 its parent and stops it: Celery swallows exceptions of that signal and would go on without it.
@@ -120,7 +120,6 @@ class Child:
         """Body of the Celery task."""
         if self._served is not None:
             self._served.streams.wake(rang=True)
-            self._served.streams.wait_idle()
 
     def leave(self, *, exitcode: int, **_: Any) -> None:
         """Signal handler of `worker_process_shutdown`."""

@@ -9,6 +9,7 @@ import pytest
 import redis
 from fsspec.implementations.memory import MemoryFileSystem
 
+from stack.testing import wait_until
 from tasks.documents.claims import JobWork
 from tasks.documents.context import JobContext
 from tasks.ledger.client import Ledger
@@ -73,7 +74,7 @@ def test_each_piece_of_an_upload_counts_as_progress(
     task_id = documents.submit_job("send", "file")
     with stream(redis_client, "memory://slow", progress) as streams:
         streams.wake(rang=False)
-        streams.wait_idle()
+        wait_until(lambda: not streams._awake, message="sleep")
     assert documents.answer(task_id) == {}
     assert seen == [False] * PIECES
 
@@ -86,7 +87,7 @@ def test_the_owner_of_a_job_pays_for_the_time_it_took(
         for name, debt in (("long", 39), ("short", 0)):
             documents.submit_job("send", name)
             streams.wake(rang=False)
-            streams.wait_idle()
+            wait_until(lambda: not streams._awake, message="sleep")
             account = Ledger(redis_client).run(read_account("anonymous"))
             assert account.numbers.get("debt", 0) == pytest.approx(debt)
 

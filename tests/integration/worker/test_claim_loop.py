@@ -12,6 +12,7 @@ import redis
 
 from stack.testing import PATIENCE_S, RedisServer, wait_until
 from tasks.errors import RedisUnavailable
+from tasks.ledger.cancel import cancel
 from tasks.ledger.claim import Claim, ClaimRequest, claim
 from tasks.ledger.client import Ledger
 from tasks.ledger.give_back import give_back
@@ -101,11 +102,11 @@ def test_streams_that_find_nothing_go_to_sleep_together_and_wait_for_nobody(
     client: LedgerClient, redis_client: redis.Redis
 ) -> None:
     with process(client, Ledger(redis_client), streams=3) as running:
-        running.streams.wait_idle()
+        wait_until(lambda: not running.streams._awake, message="sleep")
         assert lingering(client) == 0, "whoever sleeps is told of nothing"
         client.submit([TEXT])
         running.streams.wake(rang=False)
-        running.streams.wait_idle()
+        wait_until(lambda: not running.streams._awake, message="sleep")
     assert len(running.claims) == 1
     assert lingering(client) == 0
 
@@ -139,7 +140,7 @@ def test_one_claim_tells_the_ledger_of_a_bell(client: LedgerClient, redis_client
             return super().run(operation)
 
     with process(client, Ears(redis_client), streams=2) as running:
-        running.streams.wait_idle()
+        wait_until(lambda: not running.streams._awake, message="sleep")
     assert heard.count(True) == 1
 
 
@@ -169,7 +170,7 @@ def test_texts_whose_worker_died_come_alone_and_nothing_runs_beside_them(
     die_with(client, 20)
     fresh = client.submit(["fresh"])
     with process(client, Ledger(redis_client), Counts(), streams=2) as running:
-        running.streams.wait_idle()
+        wait_until(lambda: not running.streams._awake, message="sleep")
     marked = [claim for claim in running.claims if claim.pieces[0].deaths]
     assert len(marked) == 20, "somebody starved"
     assert all(len(claim.pieces) == 1 for claim in marked)
@@ -188,7 +189,7 @@ def test_a_stream_whose_subscription_broke_does_not_claim_in_a_circle(
     client.submit(["one"])
     redis_client.config_resetstat()
     with process(client, Ledger(redis_client), Breaks()) as running:
-        running.streams.wait_idle()
+        wait_until(lambda: not running.streams._awake, message="sleep")
         calls = redis_client.info("commandstats")["cmdstat_evalsha"]["calls"]
     assert calls < 10, "a few claims and a commit within half a second"
 
@@ -210,7 +211,7 @@ def test_a_claim_whose_reply_was_lost_is_asked_for_again(client: LedgerClient, r
     task = client.submit([TEXT])
     with process(client, Deaf(redis_client)) as running:
         client.completed(task)
-        running.streams.wait_idle()
+        wait_until(lambda: not running.streams._awake, message="sleep")
     assert deaths(running.claims) == [0]
     assert client.overview().leases == 0
 
@@ -263,8 +264,40 @@ def test_a_stop_gives_back_what_is_at_work(client: LedgerClient, redis_client: r
         running.stop.set()
     later = Notes()
     with process(client, Ledger(redis_client), later) as again:
-        again.streams.wait_idle()
+        wait_until(lambda: not again.streams._awake, message="sleep")
     assert deaths(later.claims) == [0]
+
+
+def test_nothing_is_held_of_a_task_that_was_cancelled_at_work(client: LedgerClient, redis_client: redis.Redis) -> None:
+    class Cancelled(Notes):
+        def end(self, claim: Claim, stream: Stream) -> None:
+            client.ledger.run(cancel(client.model, claim.pieces[0].task_id))
+            super().end(claim, stream)
+
+    die_with(client, 1)  # its text comes alone, and as long as it is held nothing runs beside it
+    with process(client, Ledger(redis_client), Cancelled()) as running:
+        wait_until(lambda: not running.streams._awake, message="sleep")
+        assert client.overview().leases == 0
+    assert deaths(running.claims) == [1]
+
+
+def test_nothing_is_held_of_a_claim_that_was_committed_in_portions(
+    client: LedgerClient, redis_client: redis.Redis
+) -> None:
+    class Portions(Notes):
+        def end(self, claim: Claim, stream: Stream) -> None:
+            for piece in claim.pieces:
+                data = np.zeros((piece.items, 2), "<f4").tobytes()
+                outcome = Outcome(piece, OutcomeKind.VECTORS, data, 1)
+                stream.commit(claim, [outcome], last=piece is claim.pieces[-1])
+
+    tasks = [client.submit([f"{n}"]) for n in range(3)]
+    with process(client, Ledger(redis_client), Portions()) as running:
+        wait_until(lambda: not running.streams._awake, message="sleep")
+        assert client.overview().leases == 0
+    assert [len(claim.pieces) for claim in running.claims] == [3]
+    for task in tasks:
+        client.completed(task)
 
 
 class Divides(Notes):
@@ -282,7 +315,7 @@ def test_a_process_that_is_broken_gives_back_and_leaves(client: LedgerClient, re
     assert client.overview().leases == 0
     later = Notes()
     with process(client, Ledger(redis_client), later) as again:
-        again.streams.wait_idle()
+        wait_until(lambda: not again.streams._awake, message="sleep")
     assert deaths(running.claims + again.claims)[-1] == 1, "the text may have broken it"
 
 
