@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from tasks.documents.context import JobContext, Pace
 from tasks.documents.jobs import Job
@@ -42,16 +43,14 @@ class JobWork:
         settings: Settings,
         *,
         jobs: Mapping[str, Job],
-        progress: Progress,
         stop: Callable[[], bool],
         pace: Pace = _USUAL,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._ledger = ledger
-        self._storage = storage.reporting(progress.step)  # a large file is sent for longer than work may stand still
+        self._storage = storage
         self._settings = settings
         self._jobs = jobs
-        self._progress = progress
         self._stop = stop
         self._pace = pace
         self._clock = clock
@@ -69,7 +68,7 @@ class JobWork:
         (piece,) = claim.pieces
         began, began_ns = self._clock(), time.time_ns()
         try:
-            outcome = self._outcome(piece, claim.token)
+            outcome = self._outcome(piece, claim.token, stream.progress)
         except Unavailable as error:  # however long: the job waits for it
             self._waits(error)
             stream.give_back(claim)
@@ -86,9 +85,9 @@ class JobWork:
         self.done += 1
         self.storage_error, self._waits_for = ("", 0.0), ""
 
-    def _outcome(self, piece: Piece, token: str) -> Outcome:
+    def _outcome(self, piece: Piece, token: str, progress: Progress) -> Outcome:
         try:
-            returned = self._run(piece, token)
+            returned = self._run(piece, token, progress)
         except Unavailable:
             raise
         except EmbedqError as error:
@@ -98,25 +97,25 @@ class JobWork:
         except ValueError:  # it would fail in the same way each time
             return failed_job(piece, InternalError("A job returned no JSON object."))
 
-    def _run(self, piece: Piece, token: str) -> bytes:
+    def _run(self, piece: Piece, token: str, progress: Progress) -> bytes:
         call = JobCall.from_payload(piece.payload)
         job = self._jobs.get(call.kind)
         if job is None:
             raise InternalError(f"This version knows no job {call.kind!r}.")
         context = JobContext(
             ledger=self._ledger,
-            storage=self._storage,
+            storage=self._storage.reporting(progress.step),  # a large file is sent for longer than work may stand still
             settings=self._settings,
             token=token,
-            progress=self._moved,
+            progress=partial(self._moved, progress),
             stop=self._stop,
             pace=self._pace,
         )
-        self._moved()
+        self._moved(progress)
         return job(context, call.id)
 
-    def _moved(self) -> None:
-        self._progress.step()
+    def _moved(self, progress: Progress) -> None:
+        progress.step()
         if self._stop():
             raise Stopping
 

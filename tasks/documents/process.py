@@ -2,8 +2,8 @@
 
 import dataclasses
 import logging
+from collections.abc import Callable
 from functools import partial
-from typing import Self
 
 from tasks.documents.claims import JOBS_PER_S, JobWork
 from tasks.documents.context import StepContext
@@ -19,7 +19,7 @@ from tasks.storage.storage import Storage
 from tasks.worker.claim_loop import Streams
 from tasks.worker.idle_wait import Wakeup
 from tasks.worker.process.child import Child
-from tasks.worker.process.hangs import HangWatch, Progress
+from tasks.worker.process.hangs import HangWatch
 from tasks.worker.process.heartbeat import Heartbeat
 from tasks.worker.process.register import require_usable, wait_for
 
@@ -37,24 +37,13 @@ class JobWorker:
         context = StepContext(ledger, storage, settings, child.send_bell, stop)
         self._stepper = Stepper(context, STEPS, bell=Wakeup(ledger, STEPS_CHANNEL))
         self._sweeper = Stepper(context, SWEEPS, every_s=SWEEP_EVERY_S, name="sweeper")
-        progress = Progress(partial(child.shared.work_on, 0))
-        self._work = JobWork(ledger, storage, settings, jobs=JOBS, progress=progress, stop=stop)
-        self.streams = Streams(
-            ledger,
-            DOCUMENTS,
-            self._work,
-            [progress],
-            worker=child.worker_id,
-            lease_s=settings.lease_s,
-            stopping=stop,
-            send_bell=child.send_bell,
-            traces=child.traces,
-        )
+        self._work = JobWork(ledger, storage, settings, jobs=JOBS, stop=stop)
+        self._streams = Streams(child, ledger, DOCUMENTS, self._work)
         steps_hang = HangWatch(lambda: self._stepper.moves, child.patience.work_s)
-        self._heartbeat = Heartbeat(child, self.streams, self._describe, [steps_hang])
+        self._heartbeat = Heartbeat(self._streams, self._describe, [steps_hang])
 
     @classmethod
-    def start(cls, child: Child) -> Self:
+    def start(cls, child: Child) -> Callable[[float], None]:
         """Opens the storage and joins the ledger: only now do its heartbeat and its ready file exist.
 
         Waits for both as long as it takes: neither is this worker's fault, and it harms nobody by waiting.
@@ -68,7 +57,7 @@ class JobWorker:
         storage = wait_for("the storage", open_storage, while_raises=StorageUnavailable, stop=child.shared.stopping)
         worker = cls(child, storage)
         worker.join()
-        return worker
+        return worker.leave
 
     def join(self) -> None:
         """Takes over what a previous incarnation held, and says that the worker is ready."""
@@ -78,13 +67,13 @@ class JobWorker:
         self._stepper.start()
         self._sweeper.start()
         self._child.folder.set_ready({"queue": DOCUMENTS})
-        self.streams.wake(rang=False)
+        self._streams.wake(rang=False)
         _log.info("ready: documents")
 
     def leave(self, patience_s: float) -> None:
         """A clean stop: no longer live."""
         self._sweeper.ask_to_finish()  # it may be left in the middle, and nobody waits for it
-        self.streams.finish(patience_s)
+        self._streams.finish(patience_s)
         self._stepper.finish()
         self._heartbeat.finish()
         self._ledger.close()

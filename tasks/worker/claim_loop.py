@@ -14,6 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Protocol, TypeVar
 
 from redis.exceptions import RedisError
@@ -27,10 +28,10 @@ from tasks.ledger.overview import took_counts
 from tasks.ledger.redis_keys import wake_channel
 from tasks.ledger.task import Outcome
 from tasks.worker.idle_wait import Wakeup
+from tasks.worker.process.child import Child
 from tasks.worker.process.hangs import Progress
 from tasks.worker.process.stop import Stopping
 from worker_config.subject import about_tasks
-from worker_config.traces import Traces
 
 T = TypeVar("T")
 
@@ -69,11 +70,11 @@ class Work(Protocol):
         ...
 
     def __call__(self, claim: Claim, stream: "Stream", /) -> None:
-        """Commits or gives back every piece of the claim, through the stream.
+        """Commits pieces of the claim through the stream. What is left afterwards is given back.
 
         Raises:
-            Stopping: what is left is to be given back.
-            Exception: so it is, and its texts may be at fault.
+            Stopping: it leaves the rest.
+            Exception: so it does, and the texts of the claim may be at fault.
         """
         ...
 
@@ -82,91 +83,70 @@ class Streams:
     """The streams of a process in one queue, and what came of their claims. Asleep at first: those have no thread.
 
     Args:
-        ledger: of the process, safe in several threads.
         queue: a served name, or that of the documents queue.
-        work: what they do.
-        progress: of each stream; there are as many streams.
-        worker: id of the process.
-        lease_s: how long a claim lasts unless it is renewed.
-        stopping: whether a stop was asked for.
-        send_bell: sends a bell of a queue; never raises.
+        number: of streams.
         stamp: of the model, as in `ClaimRequest`.
         breaks: what says that this process must be replaced.
-        traces: of the process; None: there are none.
         leave: ends this process with an exit code; called when it must be replaced and no stream works any more.
-        idle_s: without work, after which they sleep.
-
-    Attributes:
-        broken: set when the process must be replaced.
     """
 
     def __init__(
         self,
+        child: Child,
         ledger: Ledger,
         queue: str,
         work: Work,
-        progress: Sequence[Progress],
         *,
-        worker: str,
-        lease_s: float,
-        stopping: Callable[[], bool],
-        send_bell: Callable[[str], None],
+        number: int = 1,
         stamp: str = "",
         breaks: tuple[type[Exception], ...] = (),
-        traces: Traces | None = None,
         leave: Callable[[int], object] = os._exit,
         idle_s: float = IDLE_S,
     ) -> None:
-        self.ledger, self.queue, self.worker, self.lease_s = ledger, queue, worker, lease_s
-        self.work, self.progress = work, progress
-        self.stamp, self.breaks, self.traces = stamp, breaks, traces
+        self.child, self.ledger, self.queue, self.work = child, ledger, queue, work
+        self.stamp, self.breaks, self._leave, self._idle_s = stamp, breaks, leave, idle_s
         self.broken = threading.Event()
-        self._stopping, self._send_bell, self._leave, self._idle_s = stopping, send_bell, leave, idle_s
-        self._lock = threading.RLock()
+        """This process must be replaced."""
+        self._lock = threading.Lock()
         self._totals: Counter[str] = Counter()
         self._away: dict[int, str] = {}
         """Why the last call of a thread failed. One may be refused what others may: subscribing needs more rights."""
-        self._streams = [Stream(self, number, each) for number, each in enumerate(progress)]
+        self.progress = [Progress(partial(child.shared.work_on, n)) for n in range(number)]
+        self._streams = [Stream(self, n, each) for n, each in enumerate(self.progress)]
         self._awake: dict[Stream, threading.Thread] = {}
-        self._rang = self._finished = False
-        self._at_work = 0
+        self._rang = False
         self._until = 0.0
+        child.on_bell = partial(self.wake, rang=True)
 
     def wake(self, *, rang: bool) -> None:
         """All streams look for work; returns at once. `rang`: a bell has been heard."""
+        self.stay_awake()
         with self._lock:
             self._rang = self._rang or rang
-            self._until = time.monotonic() + self._idle_s
             for stream in self._streams:
-                if stream not in self._awake and not self._ends():
+                if stream not in self._awake and not self.stop():
                     self._awake[stream] = threading.Thread(target=self._run, args=(stream,), daemon=True)
                     self._awake[stream].start()
 
     def finish(self, patience_s: float) -> None:
-        """No stream wakes any more; those at work hear of a stop from `stop`. Waits so long for them."""
+        """Waits so long for streams at work, which have heard of a stop."""
         until = time.monotonic() + patience_s
-        with self._lock:
-            self._finished = True
-            awake = dict(self._awake)
+        for thread in list(self._awake.values()):
+            thread.join(max(0.0, until - time.monotonic()))
         for stream in self._streams:
-            if stream in awake:
-                awake[stream].join(max(0.0, until - time.monotonic()))
             stream.close()
 
     def stop(self) -> bool:
         """Whether to leave the work: a stop was asked for, or the process must be replaced."""
-        return self.broken.is_set() or self._stopping()
+        return self.broken.is_set() or self.child.shared.stopping()
+
+    def stay_awake(self) -> None:
+        """There was work, or there may be some."""
+        self._until = time.monotonic() + self._idle_s
 
     def left_s(self) -> float:
-        """Until all go to sleep. While one works, the others wait for more."""
-        with self._lock:
-            return self._idle_s if self._at_work else max(0.0, self._until - time.monotonic())
-
-    def at_work(self, change: int) -> None:
-        """So many streams more hold a claim."""
-        with self._lock:
-            self._at_work += change
-            self._until = time.monotonic() + self._idle_s
+        """Until all go to sleep."""
+        return max(0.0, self._until - time.monotonic())
 
     def heard_bell(self) -> bool:
         """Whether a bell has been heard since somebody asked: one claim tells the ledger so."""
@@ -177,7 +157,7 @@ class Streams:
     def ring_if(self, due: bool) -> None:
         """Sends a bell if the ledger has said that one is due."""
         if due:
-            self._send_bell(self.queue)
+            self.child.send_bell(self.queue)
 
     def count(self, done: Mapping[str, int]) -> None:
         """So much more is done."""
@@ -238,34 +218,30 @@ class Streams:
 
     def _falls_asleep(self, stream: "Stream") -> bool:
         with self._lock:  # or a wake-up might find it awake for the last time
-            if self.left_s() and not self._ends():
+            if self.left_s() and not self.stop():
                 return False
             if not self.broken.is_set():
                 self._awake.pop(stream, None)
             return True
 
-    def _ends(self) -> bool:
-        return self._finished or self.stop()
-
 
 class Stream:
     """One thread with a claim at a time, and with those of online work between two steps of it.
 
-    Args:
-        of: the streams of the process, of which this is one.
-        number: of this stream. Claims carry the worker's id, a "/" and this number as the first part of their token.
-        progress: what it holds, for the heartbeat.
+    The tokens of its claims begin with the worker's id, a "/" and its number in the process.
     """
 
     def __init__(self, of: Streams, number: int, progress: Progress) -> None:
         self.of = of
         self.progress = progress
-        self._name = f"{of.worker}/{number}"
+        self._name = f"{of.child.worker_id}/{number}"
         self._wakeup = Wakeup(of.ledger, wake_channel(of.queue, self._name))
         # The time makes tokens unique over the children under one name.
         self._tokens = map(f"{self._name}/{time.time_ns():x}/{{}}".format, itertools.count())
         self._own = ""
         """Token of the claim that is no online work between two steps: behind its last commit the stream may wait."""
+        self._ended = ""
+        """Token of the last claim that was committed whole, or given back."""
         self._wait_ms = 0
 
     def work_until_idle(self) -> None:
@@ -285,11 +261,8 @@ class Stream:
             self._wait_ms = taken.wait_ms
             if taken.pieces:
                 self._own = taken.token
-                of.at_work(1)
-                try:
-                    self._do(taken)
-                finally:
-                    of.at_work(-1)
+                self._do(taken)
+                of.stay_awake()
             elif not linger_s and not taken.wait_ms:
                 return
             if self._wait_ms:
@@ -329,14 +302,15 @@ class Stream:
         self._wait_ms = reply.wait_ms
         # COMMIT ends a claim of which it got every piece at once. Any other would be held until its lease ends, and
         # beside a text that is tried alone this process would do nothing as long.
-        if last and (stale or len(outcomes) < len(claim.pieces)):
-            self.give_back(claim)
+        if last and not stale and len(outcomes) == len(claim.pieces):
+            self._ended = claim.token
         return reply
 
     def give_back(self, claim: Claim, *, blame: bool = False) -> None:
         """What the claim still holds is anybody's again. `blame`: its texts may be at fault, so each is tried alone."""
         if claim.trace is not None and blame:
             claim.trace.add("lose", time.time_ns(), {}, error="worker_lost")
+        self._ended = claim.token
         operation = give_back(self.of.queue, claim.token, blame=blame)
         with suppress(Stopping):  # it comes back when its lease ends
             self.of.ring_if(self._patiently(lambda: self.of.ledger.run(operation)))
@@ -367,19 +341,22 @@ class Stream:
     def _do(self, claim: Claim) -> None:
         of = self.of
         with about_tasks(claim.task_ids), self.progress.holding(claim.token, claim.task_ids):
+            blame = False
             try:
                 of.work(claim, self)
             except Stopping:
-                self.give_back(claim)
+                pass
             except of.breaks:
                 # A text may have broken the device, so this claim is to blame, and none around or beside it.
                 blame = not of.broken.is_set()
                 of.broken.set()  # before it is given back, or another stream would take it here
-                self.give_back(claim, blame=blame)
                 raise
             except Exception as error:  # noqa: BLE001 - whatever it is, the other texts must not wait for the lease's end
                 _log.error("a claim of %d pieces failed with %s", len(claim.pieces), type(error).__name__)
-                self.give_back(claim, blame=True)
+                blame = True
+            finally:
+                if self._ended != claim.token:
+                    self.give_back(claim, blame=blame)
 
     def _claim(
         self,
@@ -397,7 +374,7 @@ class Stream:
             budget=size.bulk_cost,
             online_budget=size.online_cost,
             max_pieces=size.max_pieces,
-            lease_ms=int(of.lease_s * 1000),
+            lease_ms=int(of.child.settings.lease_s * 1000),
             linger_ms=linger_ms,
             rang=rang,
             online_only=online_only,
@@ -416,6 +393,6 @@ class Stream:
         of.ring_if(taken.bell_due)
         if taken.pieces:
             of.count({"claims": 1})
-            if of.traces is not None:
-                taken = dataclasses.replace(taken, trace=of.traces.claimed(of.queue, taken.pieces, began_ns))
+            if (traces := of.child.traces) is not None:
+                taken = dataclasses.replace(taken, trace=traces.claimed(of.queue, taken.pieces, began_ns))
         return taken

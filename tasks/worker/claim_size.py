@@ -19,10 +19,7 @@ medians of five rounds: 67.5 passages/s with 2, 73.5 with 4, 74.4 with 6, 69.8 w
 BULK_PIECES = 24
 """Of full size in one claim of the bulk lane. With more texts to sort passes are fuller and padded less: 44 passages at
 a time took 3 % longer than 88 and 12 a seventh longer than 128, and an ingestion with claims of 8 pieces 7 % longer
-than with 24."""
-BULK_PIECES_BESIDE_QUERIES = 8
-"""The same while queries come. They do not wait for a claim, but it then lasts up to eight times as long, and its
-stream does nothing else."""
+than with 24. Queries do not wait for its end."""
 
 _WEIGHT = 0.2
 _FULL_S, _SLOW_S = 0.05, 0.25
@@ -68,9 +65,8 @@ class Speed:
 
     def claim_size(self, *, beside_queries: bool) -> ClaimSize:
         """How much to claim while queries come, or while nobody sends any."""
-        pieces = BULK_PIECES_BESIDE_QUERIES if beside_queries else BULK_PIECES
         return ClaimSize(
-            bulk_cost=self._cost(pieces * PIECE_S),
+            bulk_cost=self._cost(BULK_PIECES * PIECE_S),
             online_cost=self.small_cost if beside_queries else self._cost(LIST_PIECES * PIECE_S),
             rate=self.tokens_per_s,
         )
@@ -96,11 +92,10 @@ def pass_budget(device: str) -> int:
 
 
 def measure_rate(encoder: Encoder, *, max_padded_tokens: int, clock: Callable[[], float] = time.perf_counter) -> float:
-    """Estimated tokens per second, above 0.
+    """Estimated tokens per second, above 0, by the formula of `tasks.item.cost`: cost divided by rate is seconds.
 
-    By the formula of `tasks.item.cost`, in which admission and claims are counted, so that cost divided by rate is
-    seconds. Rounds double from one text until one of them takes a quarter of a second; the earlier ones warm the model
-    up. A slow model is therefore not asked for a long round.
+    Rounds double from one text until one of them takes a quarter of a second: the earlier ones warm the model up, and a
+    slow model is not asked for a long round.
     """
     texts = 1
     while True:

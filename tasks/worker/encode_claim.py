@@ -8,7 +8,6 @@ from tasks.encoder.encode import PassLock, encode
 from tasks.encoder.interface import Encoder, EncodeStats, Text
 from tasks.item import FLOAT32_BYTES, Vector, cost
 from tasks.ledger.claim import Claim
-from tasks.ledger.commit import CommitCode
 from tasks.ledger.task import Lane
 from tasks.model import Model
 from tasks.pieces import weighed
@@ -34,11 +33,7 @@ ONLINE_PER_STEP = 7
 class EncodeClaims:
     """Encodes and commits the claims of all streams of a model worker; their `Work`.
 
-    Args:
-        encoder: the loaded model.
-        rows: where the rows of batches are.
-        speed: of a stream; sizes claims.
-        lock: of the threads that use the encoder; None: there is one.
+    `speed` is that of one stream, and `lock` of all threads that use the encoder; None where there is one.
     """
 
     def __init__(self, encoder: Encoder, rows: RowStore, speed: Speed, lock: PassLock | None) -> None:
@@ -73,7 +68,7 @@ class EncodeClaims:
             # Once for the claim: with once for each portion, a claim of long texts would weigh more than others.
             self.speed.measured(run.cost, run.seconds)
         if run.done < len(claim.pieces):  # the storage is away
-            stream.give_back(claim)
+            stream.give_back(claim)  # another worker may reach it
             run.pause()
 
     def _serve_online(self, stream: Stream, *, no_lists: bool) -> bool:
@@ -82,12 +77,7 @@ class EncodeClaims:
 
 
 class OnlineTurn:
-    """The online lane's turns between two steps of other work, which it does not starve.
-
-    Args:
-        serve: does what the lane has; whether there was something.
-        clock: in seconds.
-    """
+    """The online lane's turns between two steps of other work. `serve` does what it has: whether it had any."""
 
     def __init__(self, serve: Callable[[], bool], clock: Callable[[], float] = time.monotonic) -> None:
         self._serve, self._clock = serve, clock
@@ -201,10 +191,8 @@ class _Run:
         )
 
     def _commit(self, pieces: Sequence[PieceTexts], encoded: Sequence[Vector]) -> None:
-        vectors, at = list[list[Vector]](), 0
-        for piece in pieces:
-            vectors.append(piece.vectors(encoded[at : at + len(piece.texts)]))
-            at += len(piece.texts)
+        found = iter(encoded)
+        vectors = [piece.vectors(found) for piece in pieces]
         # Each portion has parts of its own: one of the same name would replace what is committed already.
         run = f"{self._claim.token}/{self._portions}"
         rows = [(piece.rows, of) for piece, of in zip(pieces, vectors, strict=True) if piece.rows is not None]
@@ -215,11 +203,7 @@ class _Run:
         if not ends:
             return
         last = self.done + len(ends) == len(self._claim.pieces)
-        reply = self._stream.commit(self._claim, [pieces[n].outcome(vectors[n], parts[n]) for n in ends], last=last)
-        # The other parts are of tasks that have ended, or that another worker has.
-        held = {n for n, code in zip(ends, reply.codes, strict=True) if code is not CommitCode.STALE}
-        kept = {part.part for n, part in enumerate(parts) if part is not None and n in held}
-        self._rows.discard({part.part for part in parts if part is not None} - kept)
+        self._stream.commit(self._claim, [pieces[n].outcome(vectors[n], parts[n]) for n in ends], last=last)
         self.done += len(ends)
 
     def _encoded_cost(self, texts: Sequence[Text], vectors: Sequence[Vector]) -> int:

@@ -5,9 +5,9 @@ import logging
 import socket
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Self
 
 from tasks.encoder.encode import PassLock
 from tasks.encoder.interface import Encoder, EncoderBroken, ModelLoadError
@@ -22,7 +22,6 @@ from tasks.worker.claim_loop import Streams
 from tasks.worker.claim_size import Speed, measure_rate, pass_budget
 from tasks.worker.encode_claim import EncodeClaims
 from tasks.worker.process.child import Child
-from tasks.worker.process.hangs import Progress
 from tasks.worker.process.heartbeat import Heartbeat
 from tasks.worker.process.register import require_usable, saying_what_loads, wait_for
 from tasks.worker.reference import check_reference
@@ -47,26 +46,22 @@ class ModelWorker:
         budget = pass_budget(encoder.info.device)
         self._speed = Speed(_rate(encoder, budget), budget)
         lock = PassLock() if encoder.streams > 1 else None
-        self.streams = Streams(
+        self._streams = Streams(
+            child,
             ledger,
             self._queue,
             EncodeClaims(encoder, self._rows, self._speed, lock),
-            [Progress(partial(child.shared.work_on, number)) for number in range(encoder.streams)],
-            worker=child.worker_id,
-            lease_s=child.settings.lease_s,
-            stopping=child.shared.stopping,
-            send_bell=child.send_bell,
+            number=encoder.streams,
             stamp=self._model.stamp,
             breaks=(EncoderBroken, ModelChanged),
-            traces=child.traces,
         )
-        self._heartbeat = Heartbeat(child, self.streams, self._describe)
+        self._heartbeat = Heartbeat(self._streams, self._describe)
 
     @classmethod
-    def start(cls, child: Child) -> Self:
+    def start(cls, child: Child) -> Callable[[float], None]:
         """Loads and tests the model, then joins the ledger: only now do its heartbeat and its ready file exist.
 
-        Waits for Redis as long as it takes.
+        Waits for Redis as long as it takes. Returns what leaves.
 
         Raises:
             ModelLoadError: the model cannot be served.
@@ -82,7 +77,7 @@ class ModelWorker:
         with saying_what_loads(ledger, settings.served_model_name, what):
             worker = cls(child, ledger, load(settings))
         worker.join()
-        return worker
+        return worker.leave
 
     def join(self) -> None:
         """Registers the model, takes over what a previous incarnation held, and says that the worker is ready."""
@@ -93,7 +88,7 @@ class ModelWorker:
         threading.Thread(target=keep, name="tokenizer-store", daemon=True).start()
         info = self._encoder.info
         self._child.folder.set_ready({"model": info.model, "revision": info.revision, "dimension": info.dimension})
-        self.streams.wake(rang=False)
+        self._streams.wake(rang=False)
         _log.info(
             "ready: %s revision %s, %s %s on %s, %d dimensions, about %.0f tokens/s",
             self._queue,
@@ -108,7 +103,7 @@ class ModelWorker:
     def leave(self, patience_s: float) -> None:
         """A clean stop: no longer live."""
         self._stopped.set()
-        self.streams.finish(patience_s)
+        self._streams.finish(patience_s)
         self._heartbeat.finish()
         self._ledger.close()
 
@@ -132,7 +127,7 @@ class ModelWorker:
             )
 
     def _describe(self, worker: Worker) -> Worker:
-        done = self.streams.counted()
+        done = self._streams.counted()
         storage_error, since = self._rows.error
         return dataclasses.replace(
             worker,

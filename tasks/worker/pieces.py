@@ -3,7 +3,7 @@
 A piece carries its texts, or refers to rows in the storage.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -37,10 +37,9 @@ class PieceTexts:
         """Those to encode."""
         return [item for item in self.items if not isinstance(item, TextError)]
 
-    def vectors(self, encoded: Sequence[Vector]) -> list[Vector]:
-        """One for each item; `encoded` has one for each text."""
-        found = iter(encoded)
-        return [Vector.failed(item) if isinstance(item, TextError) else next(found) for item in self.items]
+    def vectors(self, encoded: Iterator[Vector]) -> list[Vector]:
+        """One for each item; takes one of `encoded` for each text."""
+        return [Vector.failed(item) if isinstance(item, TextError) else next(encoded) for item in self.items]
 
     def outcome(self, vectors: Sequence[Vector], part: PartReference | None = None) -> Outcome:
         """What to commit: where the vectors are, or they themselves."""

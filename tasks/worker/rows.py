@@ -3,16 +3,15 @@
 The storage may be away for a while. Nothing here knows the ledger.
 """
 
-import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 import orjson
 
 from tasks.encoder.interface import Text
-from tasks.errors import EmbedqError, NotStored, StorageUnavailable, Unavailable
+from tasks.errors import NotStored, StorageUnavailable, Unavailable
 from tasks.item import Options, TextError, Vector
 from tasks.storage.row_file import RowReference, read_rows
 from tasks.storage.storage import Storage
@@ -45,11 +44,6 @@ def row_text(row: bytes, model: HasPrompts) -> Text | TextError:
 class RowStore:
     """Rows and parts of one model's batches and ingestions, for all streams of a process.
 
-    Args:
-        open_storage: called when the storage is first needed: a worker that gets no rows needs none.
-        model: which encodes.
-        revision: of it.
-
     Attributes:
         error: code of what keeps rows waiting, and since when in Unix seconds; "" and 0.0 for nothing.
         detail: what is wrong with the storage, for people; "" for nothing.
@@ -63,7 +57,7 @@ class RowStore:
         self._pause_s = self._again_at = 0.0
 
     def storage(self) -> Storage:
-        """The storage, the same one for all threads.
+        """The storage, opened when it is first needed: a worker that gets no rows needs none.
 
         Raises:
             StorageUnavailable: it cannot be opened now, or is not the one that Redis knows.
@@ -117,12 +111,6 @@ class RowStore:
             self.error, self.detail, self._pause_s = ("", 0.0), "", 0.0
             written |= references
         return [written.get(n) for n in range(len(outcomes))]
-
-    def discard(self, parts: Iterable[str]) -> None:
-        """Deletes parts of these names, of which nothing was committed."""
-        for name in parts:
-            with contextlib.suppress(EmbedqError):  # `embedq storage unknown` lists it
-                self.storage().delete(name)
 
     def _refused(self, error: Unavailable) -> None:
         code, since = self.error

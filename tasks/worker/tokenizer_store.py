@@ -9,34 +9,22 @@ from tasks.errors import Unavailable
 from tasks.storage.model_files import Prompts, has_model_files, write_model_files
 from tasks.storage.storage import Storage
 
-RETRY_S = 10.0
-CHECK_EVERY_S = 60.0
-"""A storage may be emptied, or replaced by another, while workers run."""
+CHECK_EVERY_S = 10.0
+"""A storage may be away or full, be emptied, or replaced by another, while workers run."""
 
 _log = logging.getLogger(__name__)
 
 
 def keep_tokenizer_stored(
-    storage: Callable[[], Storage],
-    encoder: Encoder,
-    stopped: threading.Event,
-    *,
-    retry_s: float = RETRY_S,
-    check_every_s: float = CHECK_EVERY_S,
+    storage: Callable[[], Storage], encoder: Encoder, stopped: threading.Event, *, check_every_s: float = CHECK_EVERY_S
 ) -> None:
     """Writes them where they are missing, until `stopped`: in a thread, as neither readiness nor work waits for it.
 
-    Args:
-        storage: gives the storage, or raises `StorageUnavailable`.
-        encoder: whose tokenizer it is.
-        stopped: ends it. A write under way ends with the process, and leaves nothing half-written.
-        retry_s: between tries while the storage is away or full.
-        check_every_s: between checks whether they are still there.
+    `storage` gives the storage, or raises `StorageUnavailable`. A write under way ends with the process, and leaves
+    nothing half-written.
     """
-    logged = ""
-    revision = encoder.info.revision
+    logged, revision = "", encoder.info.revision
     while not stopped.is_set():
-        pause_s = check_every_s
         try:
             if not has_model_files(storage(), revision):
                 rules = encoder.text_rules()
@@ -45,8 +33,8 @@ def keep_tokenizer_stored(
         except Unavailable as error:
             if error.detail != logged:
                 _log.warning("ingestions wait for the tokenizer to be stored: %s", error.detail)
-            logged, pause_s = error.detail, retry_s
+            logged = error.detail
         except Exception:  # noqa: BLE001 - whatever it is, the worker serves texts all the same
             _log.exception("the tokenizer cannot be stored: documents cannot be cut for this model")
             return
-        stopped.wait(pause_s)
+        stopped.wait(check_every_s)

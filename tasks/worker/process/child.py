@@ -9,11 +9,10 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import billiard.pool
 
-from tasks.worker.claim_loop import Streams
 from tasks.worker.process.hangs import Patience
 from tasks.worker.process.ready_file import RunFolder
 from tasks.worker.process.stop import SharedPage, Stopping
@@ -32,18 +31,6 @@ RESULT_CHECKS = 5
 left its loop and reads nothing any more; billiard would look 300 times. Nobody needs the result of a bell."""
 
 
-class Served(Protocol):
-    """What a child owns once it is ready."""
-
-    @property
-    def streams(self) -> Streams:
-        """Its threads that work."""
-        ...
-
-    def leave(self, patience_s: float) -> None:
-        """A clean stop: waits so long for streams to leave their work."""
-
-
 @dataclass(frozen=True, slots=True)
 class Role:
     """One kind of worker.
@@ -51,13 +38,14 @@ class Role:
     Attributes:
         command: of `embedq`; messages to people begin with it.
         queue: whose bells it hears.
-        start: makes the child ready; returns once it serves. `Stopping` means that it was told to stop meanwhile.
+        start: makes the child ready; returns once it serves, with what leaves it: a clean stop, which waits so many
+            seconds for work under way. `Stopping` means that it was told to stop meanwhile.
         refusals: of `start`: the worker cannot run, and the text says why and what to do.
     """
 
     command: str
     queue: Callable[[Settings], str]
-    start: Callable[["Child"], Served]
+    start: Callable[["Child"], Callable[[float], None]]
     refusals: tuple[type[Exception], ...]
 
 
@@ -65,12 +53,11 @@ class Child:
     """A process with one role. Made in the parent, and made ready in the child.
 
     Attributes:
-        settings: of the process.
         worker_id: the same for every child of one parent, and for the one that is started in its place.
         folder: for probes; the parent has taken it.
         shared: with the parent.
-        patience: with what stands still.
         traces: of this process; None: there are none.
+        on_bell: called when a bell is heard; returns at once.
     """
 
     def __init__(
@@ -86,9 +73,10 @@ class Child:
         self.settings, self.worker_id, self.folder = settings, worker_id, folder
         self.shared, self.patience = shared, patience
         self.traces: Traces | None = None
+        self.on_bell: Callable[[], None] = lambda: None
         self._role = role
         self._bells: BellThread | None = None
-        self._served: Served | None = None
+        self._leave: Callable[[float], None] | None = None
 
     def load(self, **_: Any) -> None:
         """Signal handler of `worker_process_init`."""
@@ -96,10 +84,10 @@ class Child:
         threading.Thread(target=self._leave_if_stopped_early, daemon=True).start()
         self.folder.clear_ready()
         # Not the parent's app: this one waits a second for a Redis that stands still, as the web tier does.
-        self._bells = BellThread(make_celery(self.settings), self._told_of_bell)
+        self._bells = BellThread(make_celery(self.settings), lambda _queue, _sent: None)
         self.traces = open_traces(role=self._role.command, instance=self.worker_id)
         try:
-            self._served = self._role.start(self)
+            self._leave = self._role.start(self)
         except Stopping:
             os._exit(os.EX_OK)
         except self._role.refusals as error:
@@ -109,37 +97,29 @@ class Child:
         self.shared.loaded = 1
 
     def send_bell(self, queue: str) -> None:
-        """Sends the bell of a queue; never raises.
-
-        If that of this worker's own queue cannot be sent, the worker acts as if it had rung.
-        """
+        """Sends the bell of a queue; never raises. If it cannot be sent, a heartbeat finds what it was to ring for."""
         if self._bells is not None:
             self._bells.send_bell(queue)
 
     def hear_bell(self) -> None:
         """Body of the Celery task."""
-        if self._served is not None:
-            self._served.streams.wake(rang=True)
+        self.on_bell()
 
     def leave(self, *, exitcode: int, **_: Any) -> None:
         """Signal handler of `worker_process_shutdown`."""
+        self.shared.stop()
         self.folder.clear_ready()
-        if self._served is not None:
-            self._served.leave(self.patience.stop_s - LEAVE_S)
+        if self._leave is not None:
+            self._leave(self.patience.stop_s - LEAVE_S)
         if self._bells is not None:
             self._bells.close()
         if self.traces is not None:
             self.traces.close()
         os._exit(exitcode)  # billiard would do that too, after one second's sleep
 
-    def _told_of_bell(self, queue: str, sent: bool) -> None:
-        # The ledger believes in this bell, so nobody else sends one for a while.
-        if not sent and self._served is not None and queue == self._role.queue(self.settings):
-            self._served.streams.wake(rang=False)
-
     def _leave_if_stopped_early(self) -> None:
         # A load takes seconds to minutes and nothing interrupts it; there is nothing to give back before its end.
-        while self._served is None:
+        while self._leave is None:
             if self.shared.stopping():
                 os._exit(os.EX_OK)
             time.sleep(STOP_CHECK_S)

@@ -9,13 +9,13 @@ import time
 import warnings
 from collections.abc import Callable
 from queue import Empty
-from typing import Any
+from typing import Any, NoReturn
 from uuid import uuid4
 
 from celery.exceptions import CPendingDeprecationWarning, WorkerLostError
 from celery.worker.consumer import Consumer
 from celery.worker.state import maybe_shutdown
-from kombu import Message
+from kombu.exceptions import ContentDisallowed
 
 from tasks.ledger.client import reason
 from tasks.worker.process.stop import SharedPage
@@ -35,10 +35,7 @@ _LACKING = (("properties",), ("delivery_tag",))
 class BellConsumer(Consumer):
     """Waiting for Redis is not hanging; one that refuses (a replica, a full one) is waited for as well.
 
-    Args:
-        turned: to be called with each turn of the loop, and while it waits.
-        shared: counts the messages that are no bells.
-        address: of the Redis that carries the bells, for people.
+    `turned` is called with each turn of the loop, and while it waits.
     """
 
     hub: Any
@@ -70,7 +67,9 @@ class BellConsumer(Consumer):
             except Exception as error:
                 if isinstance(error, of_the_connection) and error.args not in _LACKING:
                     raise
-                self._drop(type(error).__name__)
+                self._shared.dropped += 1
+                why, number = type(error).__name__, self._shared.dropped
+                self._say("dropped", "dropped a message that is no bell (%s); %d since the start", why, number)
 
         return read_or_drop
 
@@ -80,21 +79,19 @@ class BellConsumer(Consumer):
 
         def hear(message: Any) -> None:
             found = (message.headers.get("task"), message.content_type, message.content_encoding)
-            if found == (BELL_TASK, "application/json", "utf-8"):
-                ring(_bell(message))
-            else:
-                self.on_decode_error(message, None)
+            if found != (BELL_TASK, "application/json", "utf-8"):
+                self.on_decode_error(message, ContentDisallowed())
+            # Neither Celery nor the child is to read anything else of it.
+            message.body, message.properties = b"[[], {}, {}]", {}
+            message.headers = {"task": BELL_TASK, "id": str(uuid4())}
+            ring(message)
 
         return hear
 
-    def on_decode_error(self, message: Any, exc: Exception | None) -> None:
+    def on_decode_error(self, message: Any, exc: Exception) -> NoReturn:
         """Called by kombu for a body that cannot be unpacked. Celery's own method logs it."""
         message.reject()
-        self._drop(type(exc).__name__ if exc else "another name or type")
-
-    def _drop(self, reason: str) -> None:
-        self._shared.dropped += 1
-        self._say("dropped", "dropped a message that is no bell (%s); %d since the start", reason, self._shared.dropped)
+        raise exc
 
     def on_connection_error_after_connected(self, exc: Exception) -> None:
         """Called by Celery before it connects anew."""
@@ -136,16 +133,3 @@ class BellConsumer(Consumer):
         if time.monotonic() - self._said_s[what] > SAY_AGAIN_S:
             _log.warning(text, *args)
             self._said_s[what] = time.monotonic()
-
-
-def _bell(message: Any) -> Message:
-    """In place of the message, of which neither Celery nor the child is to read anything."""
-    body: Any = b"[[], {}, {}]"
-    return Message(
-        body=body,
-        delivery_tag=message.delivery_tag,
-        content_type="application/json",
-        content_encoding="utf-8",
-        headers={"task": BELL_TASK, "id": str(uuid4())},
-        channel=message.channel,
-    )

@@ -38,15 +38,10 @@ DEFAULT_PATIENCE = Patience()
 
 
 class HangWatch:
-    """Says whether a reading has been the same for too long, between its calls.
+    """Says whether a reading has been the same for too long, between its calls; None: nothing is there to hang.
 
     By a monotonic clock, which stands still while the machine sleeps. The time between two calls counts as a quarter of
     the patience at most.
-
-    Args:
-        reading: changes while the watched part moves; None: nothing is under way, so nothing can hang.
-        patience_s: how long it may stay the same.
-        clock: in seconds.
     """
 
     def __init__(
@@ -71,11 +66,7 @@ class HangWatch:
 
 
 class Progress:
-    """The claims that a stream holds, and a counter of its steps.
-
-    Args:
-        work_on: told the ids of the tasks in hand whenever they change.
-    """
+    """The claims that a stream holds, and a counter of its steps. `work_on` is told the ids of the tasks in hand."""
 
     def __init__(self, work_on: Callable[[Sequence[str]], None] = lambda _: None) -> None:
         self._work_on = work_on

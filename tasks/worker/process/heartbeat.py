@@ -18,7 +18,6 @@ from tasks.ledger.heartbeat import Worker, beat, join, stop
 from tasks.ledger.redis_checks import LOST
 from tasks.model import Model
 from tasks.worker.claim_loop import Streams
-from tasks.worker.process.child import Child
 from tasks.worker.process.hangs import HangWatch
 
 _log = logging.getLogger(__name__)
@@ -32,27 +31,21 @@ class Heartbeat(threading.Thread):
     """Beats until `finish`; a worker counts as live for three beats.
 
     Args:
-        child: this process.
-        streams: its streams.
         describe: fills in what the worker says of its work now.
-        also_hangs: more that must move.
+        also_hangs: what must move beside the streams.
     """
 
     def __init__(
-        self,
-        child: Child,
-        streams: Streams,
-        describe: Callable[[Worker], Worker],
-        also_hangs: Sequence[HangWatch] = (),
+        self, streams: Streams, describe: Callable[[Worker], Worker], also_hangs: Sequence[HangWatch] = ()
     ) -> None:
         super().__init__(name="heartbeat", daemon=True)
-        self._child, self._streams, self._describe = child, streams, describe
+        self._child, self._streams, self._describe = streams.child, streams, describe
         self._ledger, self._queue = streams.ledger, streams.queue
-        self._lease_ms = int(streams.lease_s * 1000)
-        self._every_s = min(BEAT_S, streams.lease_s / _BEATS_PER_LEASE)
+        shared, patience, lease_s = self._child.shared, self._child.patience, self._child.settings.lease_s
+        self._lease_ms = int(lease_s * 1000)
+        self._every_s = min(BEAT_S, lease_s / _BEATS_PER_LEASE)
         self._live_ms = int(1000 * (3 * self._every_s + 1))
-        patience = child.patience
-        self._parent_hangs = HangWatch(lambda: child.shared.turns, patience.parent_s)
+        self._parent_hangs = HangWatch(lambda: shared.turns, patience.parent_s)
         self._work_hangs = [HangWatch(stream.reading, patience.work_s) for stream in streams.progress]
         self._work_hangs += also_hangs
         self._model: Model | None = None
@@ -119,7 +112,6 @@ class Heartbeat(threading.Thread):
             self._streams.heard()
 
     def _beat(self) -> None:
-        """One look for a new master, one at the schema, and one beat."""
         self._ledger.find_master()
         if self._ledger.check_schema():
             _log.warning("%s", LOST)

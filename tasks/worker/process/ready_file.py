@@ -11,6 +11,7 @@ import secrets
 import socket
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import orjson
@@ -63,16 +64,15 @@ class RunFolder:
     def set_ready(self, facts: Mapping[str, object]) -> None:
         """Says that this process has a loaded model. `facts` are for people who look."""
         self._facts = orjson.dumps({"pid": os.getpid(), **facts})
-        self._write_ready()
+        self.keep_ready()
 
     def keep_ready(self) -> None:
-        """Keeps the file young, or makes it again; nothing before `set_ready` and after `clear_ready`."""
-        if not self._facts:
-            return
-        try:
-            os.utime(self._ready)
-        except FileNotFoundError:
-            self._write_ready()
+        """Writes the file again; nothing before `set_ready` and after `clear_ready`."""
+        if self._facts:
+            temporary = self._ready.with_suffix(".new")
+            with suppress(FileNotFoundError):  # the parent makes the folder again with its next turn
+                temporary.write_bytes(self._facts)
+                temporary.replace(self._ready)
 
     def clear_ready(self) -> None:
         """Says that no model is loaded."""
@@ -102,11 +102,3 @@ class RunFolder:
             return time.time() - self._alive.stat().st_mtime < max_age_s
         except FileNotFoundError:
             return False
-
-    def _write_ready(self) -> None:
-        temporary = self._ready.with_suffix(".new")
-        try:
-            temporary.write_bytes(self._facts)
-        except FileNotFoundError:  # the parent makes the folder again with its next turn
-            return
-        temporary.replace(self._ready)

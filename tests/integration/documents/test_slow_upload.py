@@ -17,42 +17,24 @@ from tasks.ledger.overview import read_account
 from tasks.ledger.redis_keys import DOCUMENTS
 from tasks.storage.storage import Storage
 from tasks.worker.claim_loop import Streams
-from tasks.worker.process.hangs import HangWatch, Progress
+from tasks.worker.process.hangs import HangWatch
 from tests.integration.documents.conftest import DocumentsClient
-from worker_config.settings import load_settings
+from tests.worker_child import a_child
 
 PATIENCE_S, PIECE_S, PIECES = 10, 8, 5
 
 
 @contextmanager
-def stream(redis_client: "redis.Redis", storage: str, progress: Progress, **changed: Any) -> Iterator[Streams]:
+def stream(redis_client: "redis.Redis", storage: str, **changed: Any) -> Iterator[Streams]:
     """One stream of jobs."""
-    ledger = Ledger(redis_client)
-    stopped = [False]
-    work = JobWork(
-        ledger,
-        Storage.open(storage),
-        load_settings(),
-        jobs={"send": send},
-        progress=progress,
-        stop=lambda: stopped[0],
-        **changed,
-    )
-    streams = Streams(
-        ledger,
-        DOCUMENTS,
-        work,
-        [progress],
-        worker="hand",
-        lease_s=15,
-        stopping=lambda: stopped[0],
-        send_bell=lambda _: None,
-        idle_s=0.1,
-    )
+    ledger, child = Ledger(redis_client), a_child("hand")
+    stop = child.shared.stopping
+    work = JobWork(ledger, Storage.open(storage), child.settings, jobs={"send": send}, stop=stop, **changed)
+    streams = Streams(child, ledger, DOCUMENTS, work, idle_s=0.1)
     try:
         yield streams
     finally:
-        stopped[0] = True
+        child.shared.stop()
         streams.finish(30)
 
 
@@ -60,8 +42,6 @@ def test_each_piece_of_an_upload_counts_as_progress(
     redis_client: "redis.Redis", documents: DocumentsClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now, seen = 0.0, []
-    progress = Progress()
-    hangs = HangWatch(progress.reading, PATIENCE_S, lambda: now)
 
     def slow(_: MemoryFileSystem, lpath: str, rpath: str, callback: Any, **__: Any) -> None:
         nonlocal now
@@ -72,7 +52,8 @@ def test_each_piece_of_an_upload_counts_as_progress(
 
     monkeypatch.setattr(MemoryFileSystem, "put_file", slow)
     task_id = documents.submit_job("send", "file")
-    with stream(redis_client, "memory://slow", progress) as streams:
+    with stream(redis_client, "memory://slow") as streams:
+        hangs = HangWatch(streams.progress[0].reading, PATIENCE_S, lambda: now)
         streams.wake(rang=False)
         wait_until(lambda: not streams._awake, message="sleep")
     assert documents.answer(task_id) == {}
@@ -83,7 +64,7 @@ def test_the_owner_of_a_job_pays_for_the_time_it_took(
     redis_client: "redis.Redis", documents: DocumentsClient, tmp_path: Path
 ) -> None:
     now = iter((100.0, 140.0, 200.0, 200.1))
-    with stream(redis_client, str(tmp_path), Progress(), clock=lambda: next(now)) as streams:
+    with stream(redis_client, str(tmp_path), clock=lambda: next(now)) as streams:
         for name, debt in (("long", 39), ("short", 0)):
             documents.submit_job("send", name)
             streams.wake(rang=False)

@@ -20,9 +20,9 @@ from tasks.ledger.redis_keys import queue_key
 from tasks.ledger.scripts import Operation
 from tasks.ledger.task import Outcome, OutcomeKind
 from tasks.worker.claim_loop import ClaimSize, Stream, Streams
-from tasks.worker.process.hangs import Progress
 from tasks.worker.process.stop import Stopping
 from tests.ledger_client import LedgerClient
+from tests.worker_child import a_child
 
 T = TypeVar("T")
 
@@ -57,17 +57,14 @@ class Process:
     """Streams as a worker process has them, and a stop."""
 
     def __init__(self, client: LedgerClient, ledger: Ledger, work: Notes, *, streams: int, idle_s: float) -> None:
-        self.stop, self.exits = threading.Event(), list[int]()
-        self.claims = work.claims
+        child, self.exits = a_child(), list[int]()
+        self.claims, self.stop = work.claims, child.shared.stop
         self.streams = Streams(
+            child,
             ledger,
             client.model,
             work,
-            [Progress() for _ in range(streams)],
-            worker="w",
-            lease_s=15,
-            stopping=self.stop.is_set,
-            send_bell=lambda _: None,
+            number=streams,
             breaks=(ZeroDivisionError,),
             leave=self.exits.append,
             idle_s=idle_s,
@@ -84,7 +81,7 @@ def process(
     try:
         yield started
     finally:
-        started.stop.set()
+        started.stop()
         started.streams.finish(PATIENCE_S)
 
 
@@ -109,25 +106,6 @@ def test_streams_that_find_nothing_go_to_sleep_together_and_wait_for_nobody(
         wait_until(lambda: not running.streams._awake, message="sleep")
     assert len(running.claims) == 1
     assert lingering(client) == 0
-
-
-def test_streams_wait_for_work_while_one_is_at_work(client: LedgerClient, redis_client: redis.Redis) -> None:
-    at_work, goes_on = threading.Event(), threading.Event()
-
-    class FirstIsSlow(Notes):
-        def end(self, claim: Claim, stream: Stream) -> None:
-            if not at_work.is_set():
-                at_work.set()
-                assert goes_on.wait(PATIENCE_S)
-            super().end(claim, stream)
-
-    first = client.submit([TEXT])
-    with process(client, Ledger(redis_client), FirstIsSlow(), streams=2, idle_s=0.05):
-        assert at_work.wait(PATIENCE_S)
-        for number in range(3):  # nobody rings for them
-            client.completed(client.submit([f"{number}"]))
-        goes_on.set()
-        client.completed(first)
 
 
 def test_one_claim_tells_the_ledger_of_a_bell(client: LedgerClient, redis_client: redis.Redis) -> None:
@@ -261,7 +239,7 @@ def test_a_stop_gives_back_what_is_at_work(client: LedgerClient, redis_client: r
     client.submit([TEXT])
     with process(client, Ledger(redis_client), Stops(), idle_s=60) as running:
         wait_until(lambda: running.claims, message="a claim")
-        running.stop.set()
+        running.stop()
     later = Notes()
     with process(client, Ledger(redis_client), later) as again:
         wait_until(lambda: not again.streams._awake, message="sleep")

@@ -10,7 +10,6 @@ import pytest
 
 from stack.testing import Roles, wait_until
 from tasks.item import Options, Vector
-from tasks.ledger.cancel import cancel
 from tasks.ledger.read import read_result
 from tasks.ledger.task import Lane, State
 from tasks.storage.storage import Storage
@@ -166,13 +165,3 @@ def test_rows_that_were_deleted_fail(roles: Roles, client: LedgerClient, storage
     row = outcomes(client, storage, task_id)[0]
     assert row.error is not None
     assert row.error.code == "not_stored"
-
-
-def test_a_part_that_comes_too_late_is_removed(roles: Roles, client: LedgerClient, storage: Storage) -> None:
-    task_id = submit_rows(client, storage, ["word " * 200] * 4)
-    roles.worker(fake_tokens_per_s=600, streams=1)
-    wait_until(lambda: client.task(task_id).state is State.IN_PROGRESS, message="the claim")
-    assert client.ledger.run(cancel(client.model, task_id)) == "cancelled"
-    wait_until(lambda: client.told("stale_units"), message="the stale commit")
-    wait_until(lambda: list(storage.stored(f"{BATCH}/parts")) == [], message="the end of the part")
-    assert outcomes(client, storage, task_id) == {}

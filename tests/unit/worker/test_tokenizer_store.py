@@ -22,7 +22,7 @@ def kept(storage: Callable[[], Storage], encoder: Encoder) -> Iterator[Future[No
     """Meanwhile they are kept in the storage; ends when that has ended."""
     stopped = threading.Event()
     with ThreadPoolExecutor(1) as pool:
-        running = pool.submit(keep_tokenizer_stored, storage, encoder, stopped, retry_s=0.001, check_every_s=0.001)
+        running = pool.submit(keep_tokenizer_stored, storage, encoder, stopped, check_every_s=0.001)
         try:
             yield running
         finally:
