@@ -53,7 +53,7 @@ MAY_IMPORT = {
         "tasks.records",
         "tasks.storage",
         "tasks.wire",
-        *("tasks.worker.claim_loop", "tasks.worker.commit_claim", "tasks.worker.idle_wait", "tasks.worker.process"),
+        *("tasks.worker.claim_loop", "tasks.worker.idle_wait", "tasks.worker.process"),
         *_LEAVES,
     ),
     "worker_config": (),

@@ -4,17 +4,17 @@ from pathlib import Path
 from typing import Any
 
 from tasks.worker.__main__ import MODEL_WORKER
-from tasks.worker.process.child import Child
+from tasks.worker.process.child import WorkerChild
 from tasks.worker.process.hangs import DEFAULT_PATIENCE
 from tasks.worker.process.ready_file import RunFolder
 from tasks.worker.process.stop import SharedPage
 from worker_config.settings import load_settings
 
 
-def a_child(worker_id: str = "w", **settings: Any) -> Child:
+def a_child(worker_id: str = "w", **settings: Any) -> WorkerChild:
     """Its bells go nowhere."""
     folder, shared = RunFolder(Path("/nonexistent")), SharedPage.make()
-    return Child(
+    return WorkerChild(
         MODEL_WORKER,
         load_settings(**settings),
         folder=folder,

@@ -18,7 +18,7 @@ from tasks.records.storage_identity import StorageProof
 from tasks.storage.storage import Storage
 from tasks.worker.claim_loop import Streams
 from tasks.worker.idle_wait import Wakeup
-from tasks.worker.process.child import Child
+from tasks.worker.process.child import WorkerChild
 from tasks.worker.process.hangs import HangWatch
 from tasks.worker.process.heartbeat import Heartbeat
 from tasks.worker.process.register import require_usable, wait_for
@@ -29,7 +29,7 @@ _log = logging.getLogger(__name__)
 class JobWorker:
     """The storage, a heartbeat, threads for steps and the sweep, one stream of jobs. Lives in the Celery child."""
 
-    def __init__(self, child: Child, storage: Storage) -> None:
+    def __init__(self, child: WorkerChild, storage: Storage) -> None:
         self._child = child
         settings, stop = child.settings, child.shared.stopping
         self._ledger = ledger = Ledger.connect(settings.redis_url, settings.redis_ack)
@@ -40,10 +40,11 @@ class JobWorker:
         self._work = JobWork(ledger, storage, settings, jobs=JOBS, stop=stop)
         self._streams = Streams(child, ledger, DOCUMENTS, self._work)
         steps_hang = HangWatch(lambda: self._stepper.moves, child.patience.work_s)
-        self._heartbeat = Heartbeat(self._streams, self._describe, [steps_hang])
+        renewed_s = child.patience.work_s  # nothing interrupts a job
+        self._heartbeat = Heartbeat(self._streams, self._describe, [steps_hang], renewed_s=renewed_s)
 
     @classmethod
-    def start(cls, child: Child) -> Callable[[float], None]:
+    def start(cls, child: WorkerChild) -> Callable[[float], None]:
         """Opens the storage and joins the ledger: only now do its heartbeat and its ready file exist.
 
         Waits for both as long as it takes: neither is this worker's fault, and it harms nobody by waiting.

@@ -8,7 +8,6 @@ Redis. Where Redis is away, a stream waits until it is back.
 import dataclasses
 import itertools
 import logging
-import os
 import threading
 import time
 from collections import Counter
@@ -28,7 +27,7 @@ from tasks.ledger.overview import took_counts
 from tasks.ledger.redis_keys import wake_channel
 from tasks.ledger.task import Outcome
 from tasks.worker.idle_wait import Wakeup
-from tasks.worker.process.child import Child
+from tasks.worker.process.child import WorkerChild
 from tasks.worker.process.hangs import Progress
 from tasks.worker.process.stop import Stopping
 from worker_config.subject import about_tasks
@@ -87,12 +86,11 @@ class Streams:
         number: of streams.
         stamp: of the model, as in `ClaimRequest`.
         breaks: what says that this process must be replaced.
-        leave: ends this process with an exit code; called when it must be replaced and no stream works any more.
     """
 
     def __init__(
         self,
-        child: Child,
+        child: WorkerChild,
         ledger: Ledger,
         queue: str,
         work: Work,
@@ -100,13 +98,12 @@ class Streams:
         number: int = 1,
         stamp: str = "",
         breaks: tuple[type[Exception], ...] = (),
-        leave: Callable[[int], object] = os._exit,
         idle_s: float = IDLE_S,
     ) -> None:
         self.child, self.ledger, self.queue, self.work = child, ledger, queue, work
-        self.stamp, self.breaks, self._leave, self._idle_s = stamp, breaks, leave, idle_s
+        self.stamp, self.breaks, self._idle_s = stamp, breaks, idle_s
         self.broken = threading.Event()
-        """This process must be replaced."""
+        """This process must be replaced: the heartbeat ends it."""
         self._lock = threading.Lock()
         self._totals: Counter[str] = Counter()
         self._away: dict[int, str] = {}
@@ -195,13 +192,11 @@ class Streams:
 
     def _run(self, stream: "Stream") -> None:
         try:
-            asleep = False
-            while not asleep:
+            while self._goes_on(stream):
                 try:
                     stream.work_until_idle()
                 except MemoryError:  # with no claim in hand: its work knows what to do then
                     _log.error("a stream ran out of memory outside of its work")
-                asleep = self._falls_asleep(stream)
         except Stopping:
             pass
         except self.breaks as error:
@@ -210,19 +205,13 @@ class Streams:
         except BaseException:  # noqa: BLE001 - the boundary of a thread: with one stream less a process looks healthy
             _log.exception("a stream failed; a new process takes over")
             self.broken.set()
-        if self.broken.is_set():
-            with self._lock:
-                last = self._awake.pop(stream, None) is not None and not self._awake
-            if last:
-                self._leave(os.EX_SOFTWARE)
 
-    def _falls_asleep(self, stream: "Stream") -> bool:
+    def _goes_on(self, stream: "Stream") -> bool:
         with self._lock:  # or a wake-up might find it awake for the last time
             if self.left_s() and not self.stop():
-                return False
-            if not self.broken.is_set():
-                self._awake.pop(stream, None)
-            return True
+                return True
+            self._awake.pop(stream, None)
+            return False
 
 
 class Stream:

@@ -21,7 +21,7 @@ from tasks.records.storage_identity import open_proved
 from tasks.worker.claim_loop import Streams
 from tasks.worker.claim_size import Speed, measure_rate, pass_budget
 from tasks.worker.encode_claim import EncodeClaims
-from tasks.worker.process.child import Child
+from tasks.worker.process.child import WorkerChild
 from tasks.worker.process.heartbeat import Heartbeat
 from tasks.worker.process.register import require_usable, saying_what_loads, wait_for
 from tasks.worker.reference import check_reference
@@ -34,7 +34,7 @@ _log = logging.getLogger(__name__)
 class ModelWorker:
     """A loaded model, its heartbeat and its streams. Lives in the Celery child."""
 
-    def __init__(self, child: Child, ledger: Ledger, encoder: Encoder) -> None:
+    def __init__(self, child: WorkerChild, ledger: Ledger, encoder: Encoder) -> None:
         self._child, self._ledger, self._encoder = child, ledger, encoder
         self._queue = child.settings.served_model_name
         self._model = dataclasses.replace(
@@ -58,7 +58,7 @@ class ModelWorker:
         self._heartbeat = Heartbeat(self._streams, self._describe)
 
     @classmethod
-    def start(cls, child: Child) -> Callable[[float], None]:
+    def start(cls, child: WorkerChild) -> Callable[[float], None]:
         """Loads and tests the model, then joins the ledger: only now do its heartbeat and its ready file exist.
 
         Waits for Redis as long as it takes. Returns what leaves.

@@ -45,11 +45,11 @@ class Role:
 
     command: str
     queue: Callable[[Settings], str]
-    start: Callable[["Child"], Callable[[float], None]]
+    start: Callable[["WorkerChild"], Callable[[float], None]]
     refusals: tuple[type[Exception], ...]
 
 
-class Child:
+class WorkerChild:
     """A process with one role. Made in the parent, and made ready in the child.
 
     Attributes:

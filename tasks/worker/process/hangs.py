@@ -22,7 +22,8 @@ class Patience:
         parent_s: without a turn of the parent's loop. Celery does not notice a half-open socket of the broker.
         child_s: without a turn of the child's heartbeat: something holds its interpreter for ever. Far above the
             longest turn, that of a Redis that hangs.
-        work_s: without a step of a claim or a job. Its process is replaced, which costs a load of the model.
+        work_s: without a step of a claim or a job. Its leases ended long before; its process is replaced, which costs a
+            load of the model.
         stop_s: between the word to stop and the end. Below the usual patience with SIGTERM (Compose: 30 s). A stop
             takes about a second. Only a Redis that hangs takes longer, many timeouts in a row, and claims then come
             back by their leases anyway.
@@ -94,7 +95,7 @@ class Progress:
         self._steps += 1
 
     def tokens(self) -> tuple[str, ...]:
-        """Of the claims in hand, whose leases the heartbeat renews until the stream hangs."""
+        """Of the claims in hand, whose leases the heartbeat renews."""
         return tuple(self._held)
 
     def reading(self) -> int | None:

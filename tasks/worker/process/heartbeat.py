@@ -25,6 +25,8 @@ _log = logging.getLogger(__name__)
 BEAT_S = 3.0
 _BEATS_PER_LEASE = 5
 FINISH_PATIENCE_S = 2.0
+RENEWED_S = 60.0
+"""Far longer than a forward pass on any machine."""
 
 
 class Heartbeat(threading.Thread):
@@ -33,10 +35,16 @@ class Heartbeat(threading.Thread):
     Args:
         describe: fills in what the worker says of its work now.
         also_hangs: what must move beside the streams.
+        renewed_s: without a step of a stream, after which its leases are renewed no more: others get its texts.
     """
 
     def __init__(
-        self, streams: Streams, describe: Callable[[Worker], Worker], also_hangs: Sequence[HangWatch] = ()
+        self,
+        streams: Streams,
+        describe: Callable[[Worker], Worker],
+        also_hangs: Sequence[HangWatch] = (),
+        *,
+        renewed_s: float = RENEWED_S,
     ) -> None:
         super().__init__(name="heartbeat", daemon=True)
         self._child, self._streams, self._describe = streams.child, streams, describe
@@ -48,6 +56,7 @@ class Heartbeat(threading.Thread):
         self._parent_hangs = HangWatch(lambda: shared.turns, patience.parent_s)
         self._work_hangs = [HangWatch(stream.reading, patience.work_s) for stream in streams.progress]
         self._work_hangs += also_hangs
+        self._renewed = [(stream, HangWatch(stream.reading, renewed_s)) for stream in streams.progress]
         self._model: Model | None = None
         self._started_at = time.time()
         self._process = psutil.Process()
@@ -72,6 +81,9 @@ class Heartbeat(threading.Thread):
                 self._child.shared.beats += 1
                 self._child.folder.keep_ready()
                 self._leave_if_something_hangs()
+                if self._streams.broken.is_set():
+                    self._streams.finish(self._child.patience.stop_s)
+                    os._exit(os.EX_SOFTWARE)
                 self._turn()
                 self._done.wait(self._every_s)
             if not self._streams.away:
@@ -122,7 +134,7 @@ class Heartbeat(threading.Thread):
                 self._worker(),
                 self._model,
                 self._live_ms,
-                tokens=[token for stream in self._streams.progress for token in stream.tokens()],
+                tokens=[token for stream, hangs in self._renewed if not hangs() for token in stream.tokens()],
                 lease_ms=self._lease_ms,
                 counts=news,
             )

@@ -20,7 +20,7 @@ from celery import signals
 from celery.apps import worker as celery_worker
 from celery.platforms import SecurityWarning  # type: ignore[attr-defined]  # the stubs lack it
 
-from tasks.worker.process.child import Child, Role
+from tasks.worker.process.child import Role, WorkerChild
 from tasks.worker.process.consumer import BellConsumer
 from tasks.worker.process.hangs import DEFAULT_PATIENCE, HangWatch, Patience
 from tasks.worker.process.ready_file import RunFolder
@@ -73,7 +73,7 @@ def run(role: Role, settings: Settings, patience: Patience) -> int:
     except OSError as error:
         return _refused(role, f"{_SEMAPHORES} cannot be used: {error.strerror or error}. Mount a tmpfs there.")
     name_worker(worker_id)
-    child = Child(role, settings, folder=folder, shared=shared, patience=patience, worker_id=worker_id)
+    child = WorkerChild(role, settings, folder=folder, shared=shared, patience=patience, worker_id=worker_id)
     app = make_celery(settings, queues=(role.queue(settings),))
     app.task(name=BELL_TASK)(child.hear_bell)
     signals.setup_logging.connect(_keep_our_logging)

@@ -1,6 +1,5 @@
 """What the streams of a process claim, and how their claims end, on a real ledger."""
 
-import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -57,7 +56,7 @@ class Process:
     """Streams as a worker process has them, and a stop."""
 
     def __init__(self, client: LedgerClient, ledger: Ledger, work: Notes, *, streams: int, idle_s: float) -> None:
-        child, self.exits = a_child(), list[int]()
+        child = a_child()
         self.claims, self.stop = work.claims, child.shared.stop
         self.streams = Streams(
             child,
@@ -66,7 +65,6 @@ class Process:
             work,
             number=streams,
             breaks=(ZeroDivisionError,),
-            leave=self.exits.append,
             idle_s=idle_s,
         )
 
@@ -288,8 +286,7 @@ class Divides(Notes):
 def test_a_process_that_is_broken_gives_back_and_leaves(client: LedgerClient, redis_client: redis.Redis) -> None:
     client.submit([TEXT])
     with process(client, Ledger(redis_client), Divides(), streams=2, idle_s=60) as running:
-        wait_until(lambda: running.exits, message="it leaves")
-    assert running.exits == [os.EX_SOFTWARE]
+        wait_until(running.streams.broken.is_set, message="the heartbeat is told")
     assert client.overview().leases == 0
     later = Notes()
     with process(client, Ledger(redis_client), later) as again:
