@@ -1,4 +1,4 @@
--- Records: files, keys, batches, ingestions. R:{kind}:{id} is a hash: `s`, JSON; `change`, the random name of its last change;
+-- Records: files, keys, marks, batches, ingestions. R:{kind}:{id} is a hash: `s`, JSON; `change`, the random name of its last change;
 -- `weight`, its bytes in Redis; further fields of its kind. Of the JSON scripts look at
 --   owner   whose account it counts in
 --   counts  name -> number: what it stands for there: {"stored": 600, "files": 1}, {"jobs": 1}, {"revoked": 1}
@@ -13,7 +13,7 @@ local RECORD_BYTES = 512                -- key, entries in lists, alias
 local function record_key(kind, id) return R .. ':' .. kind .. ':' .. id end
 local function list_key(kind, list) return R .. ':index:' .. kind .. ':' .. list end
 local function alias_key_of(kind, alias) return R .. ':alias:' .. kind .. ':' .. alias end
--- Keys, and marks of owners who have none. They are few, no owner's, and to revoke one must not need memory.
+-- Keys, and marks of purged owners. They are few, no owner's, and to revoke or purge must not need memory.
 local OF_OPERATOR = {key = true, mark = true}
 local BESIDE = {ingestion = {'waiting', 'pages', 'closed'}}  -- R:{kind}-{name}:{id} goes with the record
 
