@@ -5,8 +5,8 @@
 --   lists   names of the lists of its kind in which it stands: its owner's id, or one with an "@" (tasks/ledger/keys.py)
 --   alias   "scope:name" that leads to it, or ""
 --   litter  stored name that the sweep may delete once the record is gone, or ""
--- The end of its life is its place in R:ends and nowhere else: whoever may look at tasks alone never looks there. Whatever changes a record goes through this file, so an account
--- has one place where it grows, and one where it shrinks.
+-- The end of its life is its place in R:ends and nowhere else: whoever may look at tasks alone never looks there. Whatever
+-- changes a record goes through this file, so an account has one place where it grows, and one where it shrinks.
 -- uses: owner_account litter
 local ENDS = R .. ':ends'
 local RECORD_BYTES = 512                -- key, entries in lists, alias
