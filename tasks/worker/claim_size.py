@@ -33,8 +33,8 @@ of one thread, passages per second: 512 152 to 158, 768 161 to 169, 1,024 166 to
 CUDA_TOKENS = 16_384
 """The same on a card, which smaller passes do not fill."""
 PASS_WAIT_S = 0.1
-"""A pass of work that stops for queries should not take longer, as they wait for its end. Two in a row are the 200 ms
-that a query may take beside bulk work, on a machine of any speed."""
+"""A pass should not take longer, as queries wait for its end. Two in a row are the 200 ms that a query may take beside
+bulk work, on a machine of any speed."""
 _LEAST_TOKENS = 512
 """With fewer, the texts of a pass differ more in length, and it costs more than it takes off a wait."""
 
@@ -76,10 +76,9 @@ class Speed:
         """A piece of several texts that costs as much is no query, and queries do not wait for its end."""
         return self._cost(QUERY_CLAIM_S)
 
-    def pass_tokens(self, *, interrupted: bool) -> int:
-        """Padded tokens of one pass; `interrupted`: of work that stops for queries."""
-        if not interrupted:
-            return self._max_padded_tokens
+    @property
+    def pass_tokens(self) -> int:
+        """Padded tokens of one pass."""
         return min(self._max_padded_tokens, max(_LEAST_TOKENS, self._cost(PASS_WAIT_S)))
 
     def _cost(self, seconds: float) -> int:

@@ -170,7 +170,7 @@ class _Run:
         vectors, stats = encode(
             self._encoder,
             texts,
-            max_padded_tokens=self._work.speed.pass_tokens(interrupted=turn is not None),
+            max_padded_tokens=self._work.speed.pass_tokens,
             lock=self._work.lock,
             between=self._between,
             finished=self._stream.progress.step,
