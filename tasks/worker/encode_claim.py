@@ -3,17 +3,21 @@
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
 
 from tasks.encoder.encode import PassLock, encode
 from tasks.encoder.interface import Encoder, EncodeStats, Text
-from tasks.item import FLOAT32_BYTES, Vector, cost
+from tasks.item import FLOAT32_BYTES, TextError, Vector, cost
 from tasks.ledger.claim import Claim
-from tasks.ledger.task import Lane
+from tasks.ledger.task import Lane, Outcome, OutcomeKind, Piece
 from tasks.model import Model
 from tasks.pieces import weighed
+from tasks.storage.row_file import RowReference
+from tasks.storage.vector_part import PartReference
 from tasks.worker.claim_loop import ClaimSize, Stream
 from tasks.worker.claim_size import Speed
-from tasks.worker.pieces import PieceTexts, rows_of
 from tasks.worker.process.stop import Stopping
 from tasks.worker.rows import RowStore
 from worker_config.subject import SpanAttributes
@@ -94,6 +98,43 @@ class OnlineTurn:
         spent_s = self._resumed - began
         self._overdrawn_s = max(0.0, spent_s - allowance)
         self.spent_s += spent_s
+
+
+@dataclass(frozen=True, slots=True)
+class PieceTexts:
+    """A piece and what it has at each place: a text, or the error of a row that has none.
+
+    `rows`: where its rows are; None when it carries its texts.
+    """
+
+    piece: Piece
+    items: Sequence[Text | TextError]
+    rows: RowReference | None = None
+
+    @property
+    def texts(self) -> list[Text]:
+        """Those to encode."""
+        return [item for item in self.items if not isinstance(item, TextError)]
+
+    def vectors(self, encoded: Iterator[Vector]) -> list[Vector]:
+        """One for each item; takes one of `encoded` for each text."""
+        return [Vector.failed(item) if isinstance(item, TextError) else next(encoded) for item in self.items]
+
+    def outcome(self, vectors: Sequence[Vector], part: PartReference | None = None) -> Outcome:
+        """What to commit: where the vectors are, or they themselves."""
+        tokens = sum(vector.tokens for vector in vectors)
+        if part is not None:
+            failed = sum(vector.error is not None for vector in vectors)
+            return Outcome(self.piece, OutcomeKind.PART, part.to_json(), tokens, failed_in_part=failed)
+        first = self.piece.first
+        return Outcome(
+            piece=self.piece,
+            kind=OutcomeKind.VECTORS,
+            data=_rows(vectors),
+            tokens=tokens,
+            errors={first + i: vector.error for i, vector in enumerate(vectors) if vector.error is not None},
+            truncated=[first + i for i, vector in enumerate(vectors) if vector.truncated and vector.error is None],
+        )
 
 
 class _Run:
@@ -225,3 +266,21 @@ def _described(info: Model, texts: Sequence[Text], stats: EncodeStats) -> SpanAt
         "embedq.forward_passes": stats.forward_passes,
         "embedq.device": info.device,
     }
+
+
+def rows_of(piece: Piece) -> RowReference | None:
+    """Where its rows are, from its own first one on; None for a piece that carries its texts."""
+    reference = RowReference.from_payload(piece.payload)
+    return replace(reference, first=reference.first + piece.offset) if reference else None
+
+
+def _rows(vectors: Sequence[Vector]) -> bytes:
+    """Little-endian float32 rows of one piece; a failed text is a row of NaN; empty when all failed."""
+    first = next((item.vector for item in vectors if item.vector is not None), None)
+    if first is None:
+        return b""
+    rows = np.full((len(vectors), len(first)), np.nan, dtype="<f4")
+    for row, item in zip(rows, vectors, strict=True):
+        if item.vector is not None:
+            row[:] = item.vector
+    return rows.tobytes()
