@@ -25,9 +25,8 @@ _log = logging.getLogger(__name__)
 
 JOBS_PER_S = 1.0
 """The speed of a worker for admission: a job is claimed at a cost of 1, and charged for the seconds that it took."""
-_NEXT_JOB = ClaimSize(bulk_cost=1, online_cost=1, rate=JOBS_PER_S, max_pieces=1)
-"""One, whatever the budget: a job that has ended must not wait for the next one, nor be done again because that one
-was refused."""
+_NEXT_JOB = ClaimSize(bulk_cost=JOB_COST, online_cost=JOB_COST, rate=JOBS_PER_S)
+"""One: a job that has ended must not wait for the next one, nor be done again because that one was refused."""
 OUTAGE_PAUSE_S = 1.0
 _STOP_CHECK_S = 0.1
 _USUAL = Pace()

@@ -52,13 +52,11 @@ class ClaimSize:
         bulk_cost: of the bulk lane; at least one piece is taken, whatever it costs.
         online_cost: likewise.
         rate: cost that the stream does in a second, by which streams share what waits.
-        max_pieces: of one claim, however small.
     """
 
     bulk_cost: int
     online_cost: int
     rate: float
-    max_pieces: int = MAX_PIECES
 
 
 class Work(Protocol):
@@ -362,7 +360,7 @@ class Stream:
             token=next(self._tokens),
             budget=size.bulk_cost,
             online_budget=size.online_cost,
-            max_pieces=size.max_pieces,
+            max_pieces=MAX_PIECES,
             lease_ms=int(of.child.settings.lease_s * 1000),
             linger_ms=linger_ms,
             rang=rang,
