@@ -9,7 +9,7 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import psutil
 
@@ -60,7 +60,7 @@ class Heartbeat(threading.Thread):
         self._model: Model | None = None
         self._started_at = time.time()
         self._process = psutil.Process()
-        self._told: dict[str, int] = {}
+        self._told: Mapping[str, int] = {}
         self._done = threading.Event()
 
     def enter(self, model: Model | None) -> bool:
@@ -87,7 +87,7 @@ class Heartbeat(threading.Thread):
                 self._turn()
                 self._done.wait(self._every_s)
             if not self._streams.away:
-                self._ledger.run(stop(self._queue, self._child.worker_id, self._news()))
+                self._ledger.run(stop(self._queue, self._child.worker_id, self._news(self._streams.counted())))
         except Exception as error:  # noqa: BLE001 - the boundary of a thread
             if self._done.is_set():
                 self._streams.unheard(error)  # nobody waits for a Redis that hangs, and connections are closed under us
@@ -127,7 +127,7 @@ class Heartbeat(threading.Thread):
         self._ledger.find_master()
         if self._ledger.check_schema():
             _log.warning("%s", LOST)
-        news = self._news()
+        now = self._streams.counted()
         pulse = self._ledger.run(
             beat(
                 self._queue,
@@ -136,20 +136,21 @@ class Heartbeat(threading.Thread):
                 self._live_ms,
                 tokens=[token for stream, hangs in self._renewed if not hangs() for token in stream.tokens()],
                 lease_ms=self._lease_ms,
-                counts=news,
+                counts=self._news(now),
             )
         )
-        self._told = {name: self._told.get(name, 0) + news.get(name, 0) for name in {*self._told, *news}}
+        self._told = now
         self._streams.ring_if(pulse.bell_due)
         # The bell may have failed or be lost, and the ledger believes in it for a while. Where another model is served
         # by now, the next claim says so.
         if pulse.ready or not pulse.served:
             self._streams.wake(rang=False)
 
-    def _news(self) -> dict[str, int]:
+    def _news(self, now: Mapping[str, int]) -> dict[str, int]:
         """What has been counted since the last beat that was heard."""
-        now, told = self._streams.counted(), self._told
-        return {name: number - told.get(name, 0) for name, number in now.items() if number != told.get(name)}
+        return {
+            name: number - self._told.get(name, 0) for name, number in now.items() if number != self._told.get(name)
+        }
 
     def _worker(self) -> Worker:
         worker = Worker(
