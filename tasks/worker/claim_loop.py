@@ -109,7 +109,7 @@ class Streams:
         self.progress = [Progress(partial(child.shared.work_on, n)) for n in range(number)]
         self._streams = [Stream(self, n, each) for n, each in enumerate(self.progress)]
         self._awake: dict[Stream, threading.Thread] = {}
-        self._rang = False
+        self._rang = self._finished = False
         self._until = 0.0
         child.on_bell = partial(self.wake, rang=True)
 
@@ -124,7 +124,8 @@ class Streams:
                     self._awake[stream].start()
 
     def finish(self, patience_s: float) -> None:
-        """Waits so long for streams at work, which have heard of a stop."""
+        """Ends the streams; waits so long for those at work."""
+        self._finished = True
         until = time.monotonic() + patience_s
         for thread in list(self._awake.values()):
             thread.join(max(0.0, until - time.monotonic()))
@@ -133,7 +134,7 @@ class Streams:
 
     def stop(self) -> bool:
         """Whether to leave the work: a stop was asked for, or the process must be replaced."""
-        return self.broken.is_set() or self.child.shared.stopping()
+        return self._finished or self.broken.is_set() or self.child.shared.stopping()
 
     def stay_awake(self) -> None:
         """There was work, or there may be some."""

@@ -107,7 +107,6 @@ class WorkerChild:
 
     def leave(self, *, exitcode: int, **_: Any) -> None:
         """Signal handler of `worker_process_shutdown`."""
-        self.shared.stop()
         self.folder.clear_ready()
         if self._leave is not None:
             self._leave(self.patience.stop_s - LEAVE_S)
