@@ -34,7 +34,8 @@ Of a queue:
 
 Of an owner:
 
-    R:owner:{id}         string  packed numbers: the one account (shared/owner_account.lua). Gone when all is 0
+    R:owner:{id}         string  packed numbers: the one account (shared/owner_account.lua). Gone when all is 0;
+                                 of buckets and debt alone it has a TTL, until they are full
 
 Of all:
 
