@@ -43,9 +43,7 @@ def leaked_keys(client: redis.Redis) -> list[str]:
     _remove_records(client)
     _watch_far_future(client)
     return sorted(
-        key
-        for key in _lasting_keys(client)
-        if not _PERMANENT.fullmatch(key) and not _TRANSPORT.fullmatch(key)
+        key for key in _lasting_keys(client) if not _PERMANENT.fullmatch(key) and not _TRANSPORT.fullmatch(key)
     )
 
 
@@ -69,7 +67,8 @@ def _remove_records(client: redis.Redis) -> None:
 
 
 def _watch_far_future(client: redis.Redis) -> None:
-    ledger = Ledger(client, clock_offset_ms=FAR_FUTURE_MS)
+    ledger = Ledger(client)
+    ledger.clock_offset_ms = FAR_FUTURE_MS
     for key in _lasting_keys(client):
         if found := _STATE.fullmatch(key):
             # As if somebody had looked at the clock all the time: of a standstill no lease ends.

@@ -189,12 +189,12 @@ class Subscription:
 
     async def _listen(self, pubsub: PubSub) -> None:
         """Passes messages on until the connection fails (`RedisError`), or may lead to a Redis that does not serve."""
-        refusals, seen = self._ledger.refusals, self._ledger.refusals.count
+        master, seen = self._ledger.master, self._ledger.master.moves
         answers = answers_channel(self.name).encode()
         due_s = time.monotonic()
         until_s = due_s + self.times.catch_up_s
         alive = True  # something came since the last ping
-        while seen == refusals.count or time.monotonic() < until_s:
+        while seen == master.moves or time.monotonic() < until_s:
             message = await pubsub.get_message(timeout=max(0.0, due_s - time.monotonic()))
             alive = alive or message is not None
             match message:

@@ -66,20 +66,6 @@ async def test_a_redis_that_answers_nobody_is_an_outage_though_the_loop_was_late
         await ledger.close()
 
 
-async def test_redis_is_asked_about_itself_once_for_all_who_wait_for_that(private_redis: RedisServer) -> None:
-    ledger = AsyncLedger.connect(private_redis.url)
-    with private_redis.client() as client:
-        client.config_resetstat()
-        first, *others = [asyncio.create_task(ledger.inspect()) for _ in range(10)]
-        await asyncio.sleep(0)  # all wait now
-        first.cancel()
-        assert len(set(map(id, await asyncio.gather(*others)))) == 1
-        assert client.info("commandstats")["cmdstat_info"]["calls"] == 1
-        await ledger.inspect()
-        assert client.info("commandstats")["cmdstat_info"]["calls"] == 3, "this test asks too"
-    await ledger.close()
-
-
 def test_a_redis_that_is_down_is_reported_to_a_worker_after_a_few_attempts() -> None:
     ledger = Ledger.connect(f"redis://127.0.0.1:{free_port()}/0")
     with pytest.raises(RedisUnavailable):
