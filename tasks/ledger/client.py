@@ -19,7 +19,7 @@ from tasks.errors import EmbedqError, NotReplicated, Overloaded, RedisUnavailabl
 from tasks.ledger.connection import Master, watched, watched_async
 from tasks.ledger.read import check_schema, read_schema
 from tasks.ledger.redis_checks import RedisFacts, facts_from, questions
-from tasks.ledger.redis_keys import CHANGED_CHANNEL, ROOT
+from tasks.ledger.redis_keys import ENDED_CHANNEL, ROOT
 from tasks.ledger.replicas import Replicas
 from tasks.ledger.scripts import Command, Operation, sha, source
 from tasks.ledger.submit_batcher import SubmitBatcher
@@ -165,7 +165,7 @@ class Ledger(_Calls):
         """
         try:
             with self.client.pubsub() as pubsub:  # type: ignore[no-untyped-call]
-                pubsub.subscribe(CHANGED_CHANNEL)
+                pubsub.subscribe(ENDED_CHANNEL)
                 pubsub.get_message(timeout=5)
             return facts_from(self._sent(questions(bells)))
         except RedisError as error:
@@ -336,7 +336,7 @@ class AsyncLedger(_Calls):
 
     async def _try_subscription(self) -> None:
         async with self.client.pubsub() as pubsub:
-            await pubsub.subscribe(CHANGED_CHANNEL)
+            await pubsub.subscribe(ENDED_CHANNEL)
             await pubsub.get_message(timeout=CALL_TIMEOUT_S)
 
     async def check_schema(self) -> bool:

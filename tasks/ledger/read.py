@@ -1,4 +1,4 @@
-"""Reading: tasks, results, places in line, lists (`lua/list.lua`). But for lists no script is needed."""
+"""Reading: tasks, results, lists (`lua/list.lua`). But for lists no script is needed."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ import orjson
 from tasks.errors import SchemaMismatch
 from tasks.item import Options, TextError
 from tasks.ledger.packed import record_of
-from tasks.ledger.redis_keys import REFERENCES, SCHEMA, SCHEMA_VERSION, queue_key, task_key
+from tasks.ledger.redis_keys import REFERENCES, SCHEMA, SCHEMA_VERSION, task_key
 from tasks.ledger.scripts import Operation
 from tasks.ledger.task import Lane, Result, State, StoredPiece, Task
 
@@ -45,15 +45,6 @@ def read_results(task_ids: Sequence[str]) -> Operation[list[Result | None]]:
         return [result_of(task_id, fields) for task_id, fields in zip(ids, replies, strict=True)]
 
     return Operation(read, commands=tuple(("HGETALL", task_key(task_id)) for task_id in ids))
-
-
-def read_place(task: Task) -> Operation[int | None]:
-    """How many tasks stand before this one in its lane; None when none of its texts waits to be claimed.
-
-    A task that stands there has texts that are ready, and each turn takes one piece of one task.
-    """
-    line = queue_key(task.queue, task.lane)
-    return Operation(lambda replies: replies[0], commands=(("ZRANK", line, task.id),))
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from typing import Any
 from redis.exceptions import RedisError, ResponseError
 
 from tasks.errors import WrongRedis
-from tasks.ledger.redis_keys import CHANGED_CHANNEL
+from tasks.ledger.redis_keys import ENDED_CHANNEL
 from tasks.ledger.scripts import Command
 from worker_config.redis_connection import OLDEST_VERSION, RedisAck
 
@@ -34,7 +34,7 @@ def questions(bells: str = "") -> list[Command]:
     A bell is popped from several lists at once, as kombu does it, which no server in cluster mode takes.
     """
     popped = ("BRPOP", f"{bells}.none", f"{bells}.nothing", _BRPOP_S)
-    tried: list[Command] = [("EVAL", "return 1", 0), ("PUBLISH", CHANGED_CHANNEL, ""), *([popped] if bells else [])]
+    tried: list[Command] = [("EVAL", "return 1", 0), ("PUBLISH", ENDED_CHANNEL, ""), *([popped] if bells else [])]
     return [("TIME",), ("INFO",), ("CONFIG GET", "appendfsync"), *tried]
 
 

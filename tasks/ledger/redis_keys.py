@@ -60,11 +60,11 @@ Of all:
     R:ingestion-pages:{id}    hash  page -> JSON: pages in flight
     R:ingestion-closed:{id}   hash  page -> JSON [stored, loaded, unchanged, failed]: pages that are done
 
-Channels (no keys): `R:changed`, `R:steps`, `R:answers:{process}`, `Q:wake:{stream}` (tasks.ledger.notifications);
+Channels (no keys): `R:ended`, `R:steps`, `R:answers:{process}`, `Q:wake:{stream}` (tasks.ledger.notifications);
 `R:promise`: to nobody (tasks.ledger.replicas).
 """
 
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 ROOT = "eq"
 ANONYMOUS = "anonymous"
 """The name of callers without an API key, and their first owner (tasks.records.api_keys.anonymous_owner)."""
@@ -78,7 +78,7 @@ MODELS = f"{ROOT}:models"
 REFERENCES = f"{ROOT}:references"
 STORAGE = f"{ROOT}:storage"
 CHANGES = f"{ROOT}:changes"
-CHANGED_CHANNEL = f"{ROOT}:changed"
+ENDED_CHANNEL = f"{ROOT}:ended"
 STEPS_CHANNEL = f"{ROOT}:steps"
 
 

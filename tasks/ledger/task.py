@@ -118,10 +118,6 @@ class Alias:
     join: bool
 
 
-MAX_BACKLOG_BYTES = 512 * 2**20
-"""Of texts that callers may have waiting for one model."""
-
-
 @dataclass(frozen=True, slots=True)
 class Admission:
     """Limits that SUBMIT checks in the same step in which it stores.
@@ -129,7 +125,6 @@ class Admission:
     Attributes:
         max_backlog_s: seconds of work, at the workers' measured rate, that may be served before the task has ended: its
             own work, and of that of others in the lane what fair turns let go first.
-        max_backlog_bytes: payload bytes that may wait in the queue.
         max_memory_percent: share of Redis's `maxmemory` above which nothing new is taken, what open tasks will need
             for their vectors included.
         vector_bytes: room to reserve for the vector of one text; 0 reserves nothing.
@@ -141,7 +136,6 @@ class Admission:
     """
 
     max_backlog_s: float = 0
-    max_backlog_bytes: int = MAX_BACKLOG_BYTES
     max_memory_percent: float = 100
     vector_bytes: int = 0
     owner_share: float = 0

@@ -17,7 +17,7 @@ from tasks.ledger.heartbeat import Pulse, watch
 from tasks.ledger.read import TaskPage, list_tasks, read_result, read_task
 from tasks.ledger.scripts import Operation
 from tasks.ledger.submit import SubmitReply, submit
-from tasks.ledger.task import NewPiece, NewTask, Outcome, OutcomeKind, Piece, Result, Task
+from tasks.ledger.task import NewPiece, NewTask, Outcome, OutcomeKind, Piece, Result, State, Task
 from tests import ledger_builders
 
 T = TypeVar("T")
@@ -102,7 +102,7 @@ class Driver:
         """The first 20 of all states unless told otherwise."""
         return self.run(list_tasks(owner, **({"limit": 20} | changed)))
 
-    def cancel(self, task_id: str) -> str:
+    def cancel(self, task_id: str) -> State | None:
         return self.run(cancel(self.model, task_id))
 
     def forget(self, task_id: str) -> int:
