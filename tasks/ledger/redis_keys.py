@@ -49,8 +49,8 @@ Of all:
                                  (tasks.records.batches, .ingestion_operations)
     R:ends               zset    "kind:id" -> the end of life of a record; whose has no end is not there
     R:index:{kind}:{list}  zset  ids, all with score 0: in the order of time. `list` is an owner, of tasks too, or
-                                 begins with "@": `@all` keys, `@open` jobs that need steps, `@purge` and `@gone` of
-                                 purged owners, `@uploading:{owner}`
+                                 begins with "@": `@all` keys and marks, `@open` jobs that need steps, `@purge` and
+                                 `@gone` marks, `@uploading:{owner}`
     R:alias:{kind}:{scope}:{name}  string  "id digest": leads to a record while it is there
     R:changes            hash    kind -> random name of the last change of any record of this kind
     R:litter             zset    "name owner" -> when the sweep may look at it: a stored object, or the folder of a job

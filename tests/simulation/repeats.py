@@ -86,10 +86,7 @@ def snapshot(world: World) -> tuple[list[tuple[bytes, Any]], dict[str, Any]]:
     }
     for name, kind in zip(names, pipe.execute(), strict=True):
         read[kind](name)
-    values = list(zip(names, pipe.execute(), strict=True))
-    for name, value in values:
-        if name.endswith(b":counts"):
-            value.pop(b"rings", None)
+    values = zip(names, pipe.execute(), strict=True)
     state = {name: n for name, n in world.ledger.state.items() if name not in _OF_WAKE_UP}
     return [(name, value) for name, value in values if not name.endswith((b":state", b":lingering"))], state
 

@@ -191,7 +191,7 @@ def test_figures_of_a_queue(ledger: Ledger) -> None:
         1,
         [0, 500],
         True,
-        [b"model_loads", b"1", b"rings", b"1"],
+        [b"model_loads", b"1"],
     )
     assert found["other"] == [b"", b"", [], 0, [-1, -1], [], [], 0]
     ledger.redis.zadd("eq:index:batch:@open", {"b1": 0, "b2": 0})

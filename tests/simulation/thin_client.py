@@ -395,9 +395,9 @@ class Ledger:
 
     @property
     def counts(self) -> dict[str, int]:
-        """Totals of the queue, but that of bells."""
+        """Totals of the queue."""
         flat = self.redis.hgetall(f"{ROOT}:q:{self.queue}:counts")
-        return {name.decode(): int(value) for name, value in flat.items() if name != b"rings"}
+        return {name.decode(): int(value) for name, value in flat.items()}
 
     def list_ids(
         self, owner: str, *, after: str = "", limit: int = 20, look: int = 100, states: str = ""
