@@ -118,12 +118,13 @@ class KeyService:
         fixed = [part for one in self._keys.environment.values() for part in (one.name, one.owner)]
         if key.name in fixed or key.owner in fixed:
             return _FIXED
+        change = new_change()
         try:
-            made = await self._ledger.run(make_key(key, new_change()))
+            made = await self._ledger.run(make_key(key, change))
         except Unavailable:
             if secret:
                 with suppress(Unavailable):
-                    await self._ledger.run(store.remove(Key, key.owner))
+                    await self._ledger.run(store.remove(Key, key.owner, change))
             raise
         await self._keys.refresh()
         if made:

@@ -51,7 +51,7 @@ Of all:
     R:index:{kind}:{list}  zset  ids, all with score 0: in the order of time. `list` is an owner, of tasks too, or
                                  begins with "@": `@all` keys and marks, `@open` jobs that need steps, `@purge` and
                                  `@gone` marks, `@uploading:{owner}`
-    R:alias:{kind}:{scope}:{name}  string  "id digest": leads to a record while it is there
+    R:record-alias:{kind}:{scope}:{name}  string  "id digest": leads to a record while it is there
     R:changes            hash    kind -> random name of the last change of any record of this kind
     R:litter             zset    "name owner" -> when the sweep may look at it: a stored object, or the folder of a job
                                  (tasks.records.litter)
@@ -104,7 +104,7 @@ def record_key(kind: str, record_id: str) -> str:
 
 def record_alias_key(kind: str, alias: str) -> str:
     """What leads to a record: of an alias with its scope."""
-    return f"{ROOT}:alias:{kind}:{alias}"
+    return f"{ROOT}:record-alias:{kind}:{alias}"
 
 
 def answers_channel(process: str) -> str:

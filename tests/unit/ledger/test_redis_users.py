@@ -21,7 +21,8 @@ OPEN_JOBS = {"eq:index:batch:@open", "eq:index:ingestion:@open"}
 """What an overview counts, for whoever asks."""
 KINDS = ("batch", "file", "ingestion", "mark")
 """Of records that are no API keys."""
-OF_RECORDS = re.compile(r"eq:(batch|changes|ends|file|index:(?!task)|ingestion|litter|mark)")
+OF_A_KIND = {":", ":index:", ":record-alias:"}
+OF_RECORDS = re.compile(r"eq:(batch|changes|ends|file|index:(?!task)|ingestion|litter|mark|record-alias)")
 CALL = re.compile(r"\bcall\('([A-Z]+)'")
 KEY = re.compile(r"R \.\. '(:[a-z@:-]*)'")
 CHANNELS = {"eq:answers:*", "eq:ended", "eq:steps"}
@@ -38,7 +39,7 @@ def keys_in(text: str) -> set[str]:
     named = {
         place + kind
         for part in KEY.findall(text)
-        for place, kind in ([(part, f"{one}:") for one in KINDS] if part in {":", ":index:"} else [(part, "")])
+        for place, kind in ([(part, f"{one}:") for one in KINDS] if part in OF_A_KIND else [(part, "")])
     }
     found = {f"eq{one}*" if one.endswith(":") else f"eq{one}" for one in named}
     return {"eq:q:*" if pattern.startswith("eq:q:") else pattern for pattern in found} - CHANNELS

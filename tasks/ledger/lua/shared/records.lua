@@ -12,7 +12,7 @@ local ENDS = R .. ':ends'
 local RECORD_BYTES = 512                -- key, entries in lists, alias
 local function record_key(kind, id) return R .. ':' .. kind .. ':' .. id end
 local function list_key(kind, list) return R .. ':index:' .. kind .. ':' .. list end
-local function alias_key_of(kind, alias) return R .. ':alias:' .. kind .. ':' .. alias end
+local function alias_key_of(kind, alias) return R .. ':record-alias:' .. kind .. ':' .. alias end
 -- Keys, and marks of purged owners. They are few, no owner's, and to revoke or purge must not need memory.
 local OF_OPERATOR = {key = true, mark = true}
 local BESIDE = {ingestion = {'waiting', 'pages', 'closed'}}  -- R:{kind}-{name}:{id} goes with the record
