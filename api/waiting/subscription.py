@@ -18,8 +18,7 @@ from starlette.types import Receive
 from api.error_responses import CallerGone
 from tasks.errors import EmbedqError
 from tasks.ledger.client import AsyncLedger, reason
-from tasks.ledger.notifications import results_in
-from tasks.ledger.read import read_tasks
+from tasks.ledger.read import read_tasks, results_in
 from tasks.ledger.redis_keys import ENDED_CHANNEL, answers_channel
 from tasks.ledger.task import Result, Task
 

@@ -17,7 +17,6 @@ from redis.retry import Retry
 
 from tasks.errors import EmbedqError, NotReplicated, Overloaded, RedisUnavailable, StorageFull, Unavailable, WrongRedis
 from tasks.ledger.connection import Master, watched, watched_async
-from tasks.ledger.read import check_schema, read_schema
 from tasks.ledger.redis_checks import RedisFacts, facts_from, questions
 from tasks.ledger.redis_keys import ENDED_CHANNEL, ROOT
 from tasks.ledger.replicas import Replicas
@@ -170,15 +169,6 @@ class Ledger(_Calls):
             return facts_from(self._sent(questions(bells)))
         except RedisError as error:
             raise translate(error) from error
-
-    def check_schema(self) -> bool:
-        """Claims an empty Redis for this version of the data model, and whether it did so. One of several that see it.
-
-        Raises:
-            RedisUnavailable: no answer.
-            SchemaMismatch: another version's data is there.
-        """
-        return not self.run(read_schema()) and self.run(check_schema())
 
     def run_id(self) -> str:
         """What Redis has called itself at its start, anew each time, and the number of the database.
@@ -338,10 +328,6 @@ class AsyncLedger(_Calls):
         async with self.client.pubsub() as pubsub:
             await pubsub.subscribe(ENDED_CHANNEL)
             await pubsub.get_message(timeout=CALL_TIMEOUT_S)
-
-    async def check_schema(self) -> bool:
-        """As of `Ledger`."""
-        return not await self.run(read_schema()) and await self.run(check_schema())
 
     async def find_master(self) -> None:
         """As of `Ledger`."""

@@ -16,8 +16,8 @@ import redis
 from tasks.errors import EmbedqError
 from tasks.ledger.client import Ledger
 from tasks.ledger.packed import numbers, record_of
-from tasks.ledger.read import read_schema
-from tasks.ledger.redis_keys import owner_key, queue_key, task_key
+from tasks.ledger.read import check_schema
+from tasks.ledger.redis_keys import SCHEMA, owner_key, queue_key, task_key
 from worker_config.data_folder import operator_settings
 from worker_config.settings import SettingsError
 
@@ -37,7 +37,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser.parse_args(argv)
     try:
         ledger = Ledger.connect(operator_settings(args.data).redis_url)
-        ledger.run(read_schema())
+        if ledger.client.exists(SCHEMA):
+            ledger.run(check_schema())
         shown = _SHOWN[args.kind](ledger.client, args.name)
     except (EmbedqError, SettingsError) as error:
         print(f"embedq debug: {error.detail if isinstance(error, EmbedqError) else error}", file=sys.stderr)

@@ -1,7 +1,8 @@
 """Reading: tasks, results, lists (`lua/list.lua`). But for lists no script is needed."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from typing import Any
 
 import orjson
@@ -9,7 +10,7 @@ import orjson
 from tasks.errors import SchemaMismatch
 from tasks.item import Options, TextError
 from tasks.ledger.packed import record_of
-from tasks.ledger.redis_keys import SCHEMA, SCHEMA_VERSION, task_key
+from tasks.ledger.redis_keys import SCHEMA_VERSION, task_key
 from tasks.ledger.scripts import Operation
 from tasks.ledger.task import Lane, Result, State, StoredPiece, Task
 
@@ -78,6 +79,19 @@ def list_tasks(
     return Operation(read, "list", "", ("task", owner, after, limit, max(look, limit + 1), " ".join(states)))
 
 
+def results_in(message: bytes) -> Iterator[Result]:
+    """The results in one message of `redis_keys.answers_channel`."""
+    end = message.index(b"\n")
+    ends = list(accumulate(map(int, message[:end].split()), initial=end + 1))
+    pieces = (message[start:stop] for start, stop in pairwise(ends))
+    for task_id in pieces:
+        size = int(next(pieces))
+        record, *flat = (next(pieces) for _ in range(size + 1))
+        result = result_of(task_id.decode(), {b"s": record, **fields_of(flat)})
+        if result is not None:
+            yield result
+
+
 def fields_of(flat: Sequence[bytes]) -> dict[bytes, bytes]:
     """A flat list of names and values as a dict."""
     return dict(zip(flat[::2], flat[1::2], strict=True))
@@ -134,34 +148,23 @@ def result_of(task_id: str, fields: Mapping[bytes, bytes]) -> Result | None:
 # ---- what is written once --------------------------------------------------------------------------------------------
 
 
-def read_schema() -> Operation[bool]:
-    """Whether this Redis is one of this version of the data model; False: it is empty. It writes nothing.
+def check_schema() -> Operation[bool]:
+    """Claims an empty Redis for this version of the data model, and whether it did so. One of several that see it.
 
     Raises on reading:
         SchemaMismatch: another version's data is there.
     """
-    return Operation(_of_this_version, commands=(("GET", SCHEMA),))
 
-
-def check_schema() -> Operation[bool]:
-    """Claims an empty Redis for this version, and whether it did so. Raises the same."""
-
-    def read(replies: list[Any]) -> bool:
-        return _of_this_version(replies) and bool(replies[0])
+    def read(reply: list[Any]) -> bool:
+        claimed, version = int(reply[0]), int(reply[1])
+        if version != SCHEMA_VERSION:
+            raise SchemaMismatch(
+                f"This Redis holds embedq data of schema {version}; this version needs {SCHEMA_VERSION}. "
+                f"Use an empty Redis database (EMBEDQ_REDIS_URL), or the version that wrote this one."
+            )
+        return bool(claimed)
 
     return Operation(read, "schema", arguments=(SCHEMA_VERSION,))
-
-
-def _of_this_version(replies: list[Any]) -> bool:
-    version = replies[-1]
-    if version is None:
-        return False
-    if int(version) != SCHEMA_VERSION:
-        raise SchemaMismatch(
-            f"This Redis holds embedq data of schema {int(version)}; this version needs {SCHEMA_VERSION}. "
-            f"Use an empty Redis database (EMBEDQ_REDIS_URL), or the version that wrote this one."
-        )
-    return True
 
 
 def reference(revision: str, vectors: bytes) -> Operation[bytes]:

@@ -60,8 +60,15 @@ Of all:
     R:ingestion-pages:{id}    hash  page -> JSON: pages in flight
     R:ingestion-closed:{id}   hash  page -> JSON [stored, loaded, unchanged, failed]: pages that are done
 
-Channels (no keys): `R:ended`, `R:steps`, `R:answers:{process}`, `Q:wake:{stream}` (tasks.ledger.notifications);
-`R:promise`: to nobody (tasks.ledger.replicas).
+Channels (no keys):
+
+    R:ended              to everybody: ids of tasks that have ended, with spaces between them
+    R:answers:{process}  to the process that waits: results of tasks that have ended (lua/commit.lua). Nobody else is
+                         told of these. A line of lengths, then pieces of these lengths: of each task its id, the number
+                         of names and values that follow its record, the packed record, then these
+    Q:wake:{stream}      to a stream that lingers: "work". It asks for it
+    R:steps              to all documents workers: a batch or an ingestion may go on
+    R:promise            to nobody (tasks.ledger.replicas)
 """
 
 SCHEMA_VERSION = 7

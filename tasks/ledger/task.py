@@ -217,27 +217,14 @@ class Piece:
         return texts[self.offset : self.offset + self.items]
 
 
-class OutcomeKind(StrEnum):
-    """What the bytes of an outcome are."""
-
-    VECTORS = "vectors"
-    """Little-endian float32 rows of all texts of the piece; NaN rows for failed ones; empty when none has one."""
-    PART = "part"
-    """JSON object: the `vector_part.PartReference` of a piece by reference."""
-    JOB = "job"
-    """What a job returned: JSON object, or nothing if it failed."""
-
-
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What became of one piece, to be committed.
 
-    Raises:
-        ValueError: the bytes are not of their kind. Redis holds the bytes alone. A reader assumes one kind for all
-            pieces of a task, so one wrong piece makes the whole result unreadable.
-
     Attributes:
-        kind: what `data` is.
+        data: little-endian float32 rows of all texts of the piece, NaN rows for failed ones, empty when none has a
+            vector; of a piece by reference the JSON object of a `vector_part.PartReference`; of a job what it returned,
+            a JSON object, or nothing if it failed. A reader takes one kind for granted in all pieces of a task.
         errors: index in the task -> error.
         truncated: indexes in the task.
         tokens: sum over its texts, after truncation, special tokens included.
@@ -245,21 +232,11 @@ class Outcome:
     """
 
     piece: Piece
-    kind: OutcomeKind
     data: bytes = field(repr=False)
     tokens: int = 0
     errors: Mapping[int, TextError] = field(default_factory=dict)
     truncated: Sequence[int] = ()
     failed_in_part: int = 0
-
-    def __post_init__(self) -> None:
-        """Checks the bytes."""
-        if self.kind is OutcomeKind.VECTORS:
-            fits = len(self.data) % (FLOAT32_BYTES * self.piece.items) == 0 and not self.failed_in_part
-        else:
-            fits = self.data.startswith(b"{") or (self.kind is OutcomeKind.JOB and bool(self.errors))
-        if not fits:
-            raise ValueError(f"piece {self.piece.piece_id} of {self.piece.task_id}: {self.kind} cannot be these bytes")
 
     @property
     def failed(self) -> int:

@@ -17,7 +17,7 @@ from tasks.ledger.heartbeat import Pulse, watch
 from tasks.ledger.read import TaskPage, list_tasks, read_result, read_task
 from tasks.ledger.scripts import Operation
 from tasks.ledger.submit import SubmitReply, submit
-from tasks.ledger.task import NewPiece, NewTask, Outcome, OutcomeKind, Piece, Result, State, Task
+from tasks.ledger.task import NewPiece, NewTask, Outcome, Piece, Result, State, Task
 from tests import ledger_builders
 
 T = TypeVar("T")
@@ -43,13 +43,13 @@ def rows(piece: Piece, mark: float = 0) -> bytes:
 
 def succeeded(piece: Piece, mark: float = 0) -> Outcome:
     """The outcome of a piece whose texts all succeeded, ten tokens each."""
-    return Outcome(piece, OutcomeKind.VECTORS, rows(piece, mark), tokens=10 * piece.items)
+    return Outcome(piece, rows(piece, mark), tokens=10 * piece.items)
 
 
 def failed(piece: Piece, code: str = "boom") -> Outcome:
     """The outcome of a piece whose texts all failed."""
     errors = {piece.first + i: TextError(code, "it did not work") for i in range(piece.items)}
-    return Outcome(piece, OutcomeKind.VECTORS, b"", errors=errors)
+    return Outcome(piece, b"", errors=errors)
 
 
 class Driver:

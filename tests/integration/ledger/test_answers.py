@@ -6,7 +6,7 @@ import pytest
 import redis
 
 from tasks.item import Options
-from tasks.ledger.notifications import results_in
+from tasks.ledger.read import results_in
 from tasks.ledger.redis_keys import ENDED_CHANNEL, answers_channel
 from tasks.ledger.task import State
 from tests.integration.ledger.driver import Driver, failed, succeeded

@@ -18,7 +18,7 @@ from tasks.ledger.heartbeat import watch
 from tasks.ledger.overview import overview
 from tasks.ledger.read import read_result
 from tasks.ledger.submit import submit
-from tasks.ledger.task import NewPiece, Outcome, OutcomeKind, State
+from tasks.ledger.task import NewPiece, Outcome, State
 from tests.integration.ledger.driver import Driver
 
 QUICK_TIMEOUT_S = 0.1
@@ -220,7 +220,7 @@ async def test_calls_that_move_megabytes_have_their_own_time(private_redis: Redi
         task = driver.new_task(pieces=[NewPiece(items=1, cost=1, payload=data)])
         task_id = (await ledger.run(submit(task), timeout_s=30)).task_id
         claim = driver.claim()
-        driver.commit(claim, [Outcome(claim.pieces[0], OutcomeKind.VECTORS, claim.pieces[0].payload)])
+        driver.commit(claim, [Outcome(claim.pieces[0], claim.pieces[0].payload)])
         result = await ledger.run(read_result(task_id), timeout_s=30)
         await ledger.close()
     assert result is not None

@@ -12,13 +12,12 @@ from tasks.ledger.cancel import cancel, forget
 from tasks.ledger.claim import ClaimRequest, claim
 from tasks.ledger.commit import CommitCode, commit
 from tasks.ledger.heartbeat import Pulse, beat, watch
-from tasks.ledger.notifications import results_in
 from tasks.ledger.overview import TOOK_BOUNDS_S, find_queue, overview, took_counts
 from tasks.ledger.packed import record_of
-from tasks.ledger.read import check_schema, read_result, read_task, read_tasks
+from tasks.ledger.read import check_schema, read_result, read_task, read_tasks, results_in
 from tasks.ledger.redis_keys import SCHEMA_VERSION
 from tasks.ledger.submit import submit, submit_parts
-from tasks.ledger.task import Lane, NewPiece, Outcome, OutcomeKind, Piece, Result, State, Task
+from tasks.ledger.task import Lane, NewPiece, Outcome, Piece, Result, State, Task
 from tests.ledger_builders import a_model, a_worker, new_task
 from tests.raises_code import raises_code
 
@@ -58,7 +57,7 @@ def rows(*values: float) -> bytes:
 
 def extra(errors: dict[int, TextError], truncated: list[int]) -> bytes:
     piece = Piece("t", "0", 0, 1, 1, 0, 0, Options(), b"[]")
-    return Outcome(piece, OutcomeKind.VECTORS, b"", errors=errors, truncated=truncated).extra()
+    return Outcome(piece, b"", errors=errors, truncated=truncated).extra()
 
 
 def test_an_unknown_task_is_none() -> None:
@@ -320,6 +319,6 @@ def test_a_model_is_found_by_its_names_and_others_are_named() -> None:
 
 
 def test_another_schema_is_refused() -> None:
-    assert [check_schema().read([claimed, b"%d" % SCHEMA_VERSION]) for claimed in (True, None)] == [True, False]
+    assert [check_schema().read([claimed, b"%d" % SCHEMA_VERSION]) for claimed in (1, 0)] == [True, False]
     with pytest.raises(SchemaMismatch, match=r"schema 1;.*empty Redis"):
-        check_schema().read([None, b"1"])
+        check_schema().read([0, b"1"])
