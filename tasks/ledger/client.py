@@ -299,35 +299,31 @@ class AsyncLedger(_Calls):
                 pipeline.execute_command(*command)
             return await pipeline.execute(raise_on_error=False)
 
-    async def facts(self) -> RedisFacts:
-        """What Redis says of itself, once what a web tier needs of scripts and channels was tried.
+    async def try_out(self) -> RedisFacts:
+        """What Redis says of itself, once all that the web tier needs was tried.
 
         Raises:
             RedisUnavailable: no answer, or its user lacks a right.
         """
 
         async def ask() -> RedisFacts:
+            async with self.client.pubsub() as pubsub:
+                await pubsub.subscribe(ENDED_CHANNEL)
+                await pubsub.get_message(timeout=CALL_TIMEOUT_S)
             return facts_from(await self._sent(questions()))
 
         return await self._within(CALL_TIMEOUT_S, ask())
 
     async def require_usable(self) -> None:
-        """Returns once all that the web tier needs was tried with success. Until then it is tried anew with each call.
+        """Returns once Redis was tried out with success. Until then it is tried anew with each call.
 
         Raises:
-            RedisUnavailable: no answer, or its user lacks a right.
+            RedisUnavailable: as `try_out`.
             WrongRedis: no role can run on it.
         """
         if not self._usable:
-            facts = await self.facts()
-            await self._within(CALL_TIMEOUT_S, self._try_subscription())
-            facts.require_usable()
+            (await self.try_out()).require_usable()
             self._usable = True
-
-    async def _try_subscription(self) -> None:
-        async with self.client.pubsub() as pubsub:
-            await pubsub.subscribe(ENDED_CHANNEL)
-            await pubsub.get_message(timeout=CALL_TIMEOUT_S)
 
     async def find_master(self) -> None:
         """As of `Ledger`."""

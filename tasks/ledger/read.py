@@ -1,7 +1,6 @@
 """Reading: tasks, results, lists (`lua/list.lua`). But for lists no script is needed."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Any
 
@@ -48,33 +47,19 @@ def read_results(task_ids: Sequence[str]) -> Operation[list[Result | None]]:
     return Operation(read, commands=tuple(("HGETALL", task_key(task_id)) for task_id in ids))
 
 
-@dataclass(frozen=True, slots=True)
-class TaskPage:
-    """Some of an owner's tasks.
-
-    Attributes:
-        tasks: newest first; at most as many as were asked for, maybe none.
-        until: the place up to which it was looked; '' when there was nothing to look at.
-        more: there may be more behind that place.
-    """
-
-    tasks: Sequence[Task]
-    until: str
-    more: bool
-
-
 def list_tasks(
     owner: str, *, limit: int, after: str = "", states: Sequence[State] = (), look: int = LOOK
-) -> Operation[TaskPage]:
+) -> Operation[tuple[list[Task], str, bool]]:
     """Up to `limit` of an owner's listed tasks in one of `states` (none: all), older than the one with id `after`.
 
-    It looks at `look` entries at most, so a page may hold fewer although there are more.
+    The newest first; behind them the place up to which it was looked, "" if there was nothing to look at, and whether
+    there may be more behind that place. It looks at `look` entries at most, so there may be more although few are told.
     """
 
-    def read(reply: list[Any]) -> TaskPage:
+    def read(reply: list[Any]) -> tuple[list[Task], str, bool]:
         until, more, *rows = reply
         tasks = (task_of(task_id.decode(), record, metadata) for task_id, record, metadata in rows)
-        return TaskPage(tuple(task for task in tasks if task is not None), until.decode(), bool(more))
+        return [task for task in tasks if task is not None], until.decode(), bool(more)
 
     return Operation(read, "list", "", ("task", owner, after, limit, max(look, limit + 1), " ".join(states)))
 

@@ -14,7 +14,7 @@ from tasks.ledger.claim import Claim, ClaimRequest, claim
 from tasks.ledger.client import Ledger
 from tasks.ledger.commit import CommitCode, commit
 from tasks.ledger.heartbeat import Pulse, watch
-from tasks.ledger.read import TaskPage, list_tasks, read_result, read_task
+from tasks.ledger.read import list_tasks, read_result, read_task
 from tasks.ledger.scripts import Operation
 from tasks.ledger.submit import SubmitReply, submit
 from tasks.ledger.task import NewPiece, NewTask, Outcome, Piece, Result, State, Task
@@ -98,7 +98,7 @@ class Driver:
         assert result is not None, f"{task_id} is unknown"
         return result
 
-    def listed(self, owner: str = "anonymous", **changed: Any) -> TaskPage:
+    def listed(self, owner: str = "anonymous", **changed: Any) -> tuple[list[Task], str, bool]:
         """The first 20 of all states unless told otherwise."""
         return self.run(list_tasks(owner, **({"limit": 20} | changed)))
 
