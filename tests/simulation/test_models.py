@@ -2,6 +2,9 @@
 
 from typing import Any
 
+import pytest
+from redis.exceptions import ResponseError
+
 from tests.simulation.building import drain, sized, tasks
 from tests.simulation.thin_client import MODEL, Finished, Ledger, NewTask
 
@@ -34,6 +37,15 @@ def test_a_worker_lives_until_it_is_silent(ledger: Ledger) -> None:
     ledger.watch()
     assert figures(ledger)["m"][7] == ledger.now - 11_000
     assert ledger.counts["model_loads"] == 2
+
+
+def test_figures_of_a_redis_that_takes_no_writes_are_refused(ledger: Ledger) -> None:
+    ledger.redis.config_set("min-replicas-to-write", 1)
+    try:
+        with pytest.raises(ResponseError, match="NOREPLICAS"):
+            figures(ledger)
+    finally:
+        ledger.redis.config_set("min-replicas-to-write", 0)
 
 
 def test_a_worker_that_loads_is_shown_and_does_not_serve(ledger: Ledger) -> None:
