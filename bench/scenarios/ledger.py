@@ -14,16 +14,16 @@ from bench.sizes import Sizes
 from stack.testing import RedisServer, Roles
 from tasks.ledger.client import Ledger
 from tasks.ledger.overview import overview
+from tasks.ledger.task import PIECE_TEXTS, Lane
 
-UNIT_ITEMS = 64
-_ROWS_PER_TASK = 30 * UNIT_ITEMS
+_ROWS_PER_TASK = 30 * PIECE_TEXTS
 _POLL_S = 0.01
 _DRAIN_TIMEOUT_S = 600.0
 _MIB = 2**20
 
 
 def growing_jobs(folder: Path, sizes: Sizes) -> Observed:
-    """For each size: microseconds per unit to submit and to drain, MiB in Redis when queued and when done."""
+    """For each size: microseconds per piece to submit and to drain, MiB in Redis when queued and when done."""
     values: dict[str, float] = {}
     for rows in sizes.ledger_rows:
         values |= {f"ledger_{rows}_{name}": value for name, value in _job(folder / str(rows), rows).items()}
@@ -31,7 +31,7 @@ def growing_jobs(folder: Path, sizes: Sizes) -> Observed:
 
 
 def _job(folder: Path, rows: int) -> dict[str, float]:
-    units = sum(-(-len(task) // UNIT_ITEMS) for task in _tasks(rows))
+    pieces = sum(-(-len(task) // PIECE_TEXTS) for task in _tasks(rows))
     # No limit: before a worker says how small its vectors are, room for large ones is kept, and a million had none.
     with api_alone(folder, maxmemory_bytes=0) as (server, store, roles), store.client() as client:
         empty = _used_mib(client)
@@ -39,10 +39,10 @@ def _job(folder: Path, rows: int) -> dict[str, float]:
         _submit(server, rows)
         submitted_s = time.perf_counter() - began
         queued = _used_mib(client)
-        drained_s = _drain(server, store, roles, rows)
+        drained_s = _drain(server, store, roles)
         return {
-            "submit_us": 1e6 * submitted_s / units,
-            "drain_us": 1e6 * drained_s / units,
+            "submit_us": 1e6 * submitted_s / pieces,
+            "drain_us": 1e6 * drained_s / pieces,
             "queued_mib": queued - empty,
             "done_mib": _used_mib(client) - empty,
         }
@@ -60,26 +60,22 @@ def _submit(server: Server, rows: int) -> None:
             client.post(server.tasks_url, json=body).raise_for_status()
 
 
-def _drain(server: Server, store: RedisServer, roles: Roles, rows: int) -> float:
+def _drain(server: Server, store: RedisServer, roles: Roles) -> float:
     """Seconds from the first claim to the last commit, as seen every 10 ms."""
     roles.worker(fake_dimension=8, start=False).launch()
     ledger = Ledger.connect(store.url)
     try:
         began, end = time.perf_counter(), time.monotonic() + _DRAIN_TIMEOUT_S
-        while (done := _progress(ledger, server.model))[1] < rows:
-            assert time.monotonic() < end, f"{done[1]} of {rows} rows after {_DRAIN_TIMEOUT_S} s"
-            if not any(done):
+        begun = False
+        while (state := ledger.run(overview(server.model))[server.model]).backlog_tasks[Lane.BULK]:
+            assert time.monotonic() < end, f"{state.backlog_tasks} tasks are open after {_DRAIN_TIMEOUT_S} s"
+            begun = begun or state.leases > 0
+            if not begun:
                 began = time.perf_counter()
             time.sleep(_POLL_S)
         return time.perf_counter() - began
     finally:
         ledger.close()
-
-
-def _progress(ledger: Ledger, model: str) -> tuple[int, int]:
-    """Leases now, and items committed so far."""
-    queue = ledger.run(overview(model))[model]
-    return queue.leases, queue.counters.get("committed_items", 0)
 
 
 def _used_mib(client: redis.Redis) -> float:
