@@ -39,6 +39,22 @@ def test_a_worker_lives_until_it_is_silent(ledger: Ledger) -> None:
     assert ledger.counts["model_loads"] == 2
 
 
+def test_a_worker_that_died_lives_no_longer_because_the_clock_went_back(ledger: Ledger) -> None:
+    ledger.heartbeat("join", "w", rate=100)
+    ledger.heartbeat("join", "v", rate=50)
+    ledger.heartbeat("loading", "u", entry="{}")
+    ledger.advance(-3_600_000)
+    ledger.watch()
+    for _ in range(10):  # v and u have died
+        ledger.heartbeat("beat", "w", rate=100)
+        ledger.advance(3000)
+    ledger.watch()
+    assert figures(ledger)["m"][5:7] == [[b"{}"], []]
+    assert ledger.state["rate"] == 100
+    ledger.advance(9000)
+    assert ledger.heartbeat("join", "x", stamp="another").accepted
+
+
 def test_figures_of_a_redis_that_takes_no_writes_are_refused(ledger: Ledger) -> None:
     ledger.redis.config_set("min-replicas-to-write", 1)
     try:

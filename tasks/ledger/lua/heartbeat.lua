@@ -92,7 +92,13 @@ local function look_at_clock()
     local leases = call('ZRANGE', LEASES, 0, -1, 'WITHSCORES')
     for i = 1, #leases, 2 do call('ZADD', LEASES, leases[i + 1] + gap - STILL_MS, leases[i]) end
   end
-  for _, token in ipairs(call('ZRANGEBYSCORE', LEASES, NOW + MAX_LEASE_MS, '+inf')) do  -- the clock went back
+  if gap < 0 then                       -- the clock went back: nobody has said by the new one that he lives
+    local ends = call('ZRANGE', WORKERS, 0, -1, 'WITHSCORES')
+    for i = 1, #ends, 2 do call('ZADD', WORKERS, ends[i + 1] + gap, ends[i]) end
+    call('DEL', LOADING)                -- it is said again soon
+  end
+  -- Leases since then are of the new clock already.
+  for _, token in ipairs(call('ZRANGEBYSCORE', LEASES, NOW + MAX_LEASE_MS, '+inf')) do
     call('ZADD', LEASES, NOW + 30000, token)
   end
   q.looked = NOW
