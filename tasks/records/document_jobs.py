@@ -21,8 +21,10 @@ LONGEST_PAUSE_S = 60.0
 
 
 def is_pause(now_ms: int, until_ms: int) -> bool:
-    """Whether it is too early for a job. What is further off than the longest pause was said before the clock of Redis
-    went back, and is none."""
+    """Whether it is too early for a job.
+
+    What is further off than the longest pause was said before the clock of Redis went back, and is none.
+    """
     return now_ms < until_ms <= now_ms + LONGEST_PAUSE_S * 1000
 
 

@@ -62,7 +62,9 @@ def test_clients_that_time_out_and_retry_twice_cost_one_round_of_work(roles: Rol
     wait_until(lambda: answers(api, "503") > CLIENTS * 3 / 2, message="hardly anybody had to try twice")
     wait_until(lambda: client.counter("committed_items") >= CLIENTS * TEXTS, message="the end of the work")
     assert client.counter("committed_items") == CLIENTS * TEXTS
-    wait_until(lambda: client.counter("padded_tokens") - before >= ONE_ROUND, message="a heartbeat that tells of all work")
+    wait_until(
+        lambda: client.counter("padded_tokens") - before >= ONE_ROUND, message="a heartbeat that tells of all work"
+    )
     assert client.counter("padded_tokens") - before <= 1.1 * ONE_ROUND
     served = [outcome for outcome in outcomes if not isinstance(outcome, BaseException)]
     assert len(served) > CLIENTS / 2, outcomes
