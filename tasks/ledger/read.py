@@ -9,7 +9,7 @@ import orjson
 from tasks.errors import SchemaMismatch
 from tasks.item import Options, TextError
 from tasks.ledger.packed import record_of
-from tasks.ledger.redis_keys import REFERENCES, SCHEMA, SCHEMA_VERSION, queue_key, task_key
+from tasks.ledger.redis_keys import SCHEMA, SCHEMA_VERSION, queue_key, task_key
 from tasks.ledger.scripts import Operation
 from tasks.ledger.task import Lane, Result, State, StoredPiece, Task
 
@@ -158,7 +158,7 @@ def check_schema() -> Operation[bool]:
     def read(replies: list[Any]) -> bool:
         return _of_this_version(replies) and bool(replies[0])
 
-    return Operation(read, commands=(("SET", SCHEMA, SCHEMA_VERSION, "NX"), ("GET", SCHEMA)))
+    return Operation(read, "schema", arguments=(SCHEMA_VERSION,))
 
 
 def _of_this_version(replies: list[Any]) -> bool:
@@ -175,5 +175,4 @@ def _of_this_version(replies: list[Any]) -> bool:
 
 def reference(revision: str, vectors: bytes) -> Operation[bytes]:
     """Stores the vectors that a revision stands for, unless there are some; those that are stored now."""
-    commands = (("HSETNX", REFERENCES, revision, vectors), ("HGET", REFERENCES, revision))
-    return Operation(lambda replies: bytes(replies[1]), commands=commands)
+    return Operation(bytes, "reference", arguments=(revision, vectors))

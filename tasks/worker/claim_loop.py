@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from tasks.ledger.claim import Claim, ClaimRequest, claim
-from tasks.ledger.commit import CommitReply
+from tasks.ledger.commit import CommitCode, CommitReply
 from tasks.ledger.redis_keys import wake_channel
 from tasks.ledger.task import Outcome
 from tasks.worker.commit_claim import Claims
@@ -254,6 +254,10 @@ class Stream:
         linger_ms = int(LINGER_S * 1000) if last and claim.token == self._own else 0
         reply = self._claims.commit(claim, outcomes, self.progress, spent=spent, stream=self._name, linger_ms=linger_ms)
         self._wait_ms = reply.wait_ms
+        # COMMIT ends a claim of which it got every piece at once. Any other would be held until its lease ends, and
+        # beside a text that is tried alone this process would do nothing as long.
+        if last and (len(outcomes) < len(claim.pieces) or CommitCode.STALE in reply.codes):
+            self.give_back(claim)
         return reply
 
     def give_back(self, claim: Claim, *, blame: bool = False) -> None:

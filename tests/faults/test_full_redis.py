@@ -12,6 +12,9 @@ import redis
 
 from stack.testing import RedisServer, Roles, wait_until
 from tasks.ledger.client import Ledger
+from tasks.ledger.packed import numbers
+from tasks.ledger.read import reference
+from tasks.ledger.redis_keys import queue_key
 from tasks.ledger.task import Lane
 from tests.faults.conftest import QUICK
 from tests.ledger_client import LedgerClient
@@ -74,7 +77,7 @@ def test_an_idle_worker_finds_work_that_a_full_redis_rings_no_bell_for(
         client = LedgerClient(Ledger(connection))
         worker = roles.worker(**_settings())
         client.completed(client.submit(["warm"]))
-        wait_until(lambda: _idle(connection, client), message="the end of its slices")
+        wait_until(lambda: _idle(connection, client), message="its streams sleep")
         child = worker.child_pid
         os.kill(child, signal.SIGSTOP)  # or it might find the work before there is no room
         tasks = [client.submit([text]) for text in TEXTS[:50]]
@@ -92,7 +95,7 @@ def test_an_idle_worker_is_called_when_a_full_redis_refuses_its_bell(small_redis
         api = roles.api()
         worker = roles.worker(**_settings(lease_s=60))  # it would find the work only by then
         client.completed(client.submit(["warm"]))
-        wait_until(lambda: _idle(connection, client), message="the end of its slices")
+        wait_until(lambda: _idle(connection, client), message="its streams sleep")
         stopped = (api.pid, worker.child_pid)
         for pid in stopped:
             os.kill(pid, signal.SIGSTOP)
@@ -122,9 +125,19 @@ def test_a_worker_that_starts_beside_a_full_redis_empties_it(small_redis: RedisS
         assert worker.running
 
 
+def test_a_worker_learns_what_its_revision_stands_for_beside_a_full_redis(small_redis: RedisServer) -> None:
+    with small_redis.client() as connection:
+        ledger = Ledger(connection)
+        _fill(connection)
+        assert [ledger.check_schema() for _ in range(2)] == [True, False]
+        assert [ledger.run(reference("abc", vectors)) for vectors in (b"first", b"second")] == [b"first"] * 2
+
+
 def _idle(connection: redis.Redis, client: LedgerClient) -> bool:
-    rung = connection.hexists(f"eq:q:{client.model}:state", "bell")
-    return not rung and not connection.exists(f"eq:q:{client.model}:lingering")
+    state = connection.get(queue_key(client.model, "state"))
+    assert isinstance(state, bytes)
+    rung = numbers(state).get("bell")
+    return not rung and not connection.exists(queue_key(client.model, "lingering"))
 
 
 def _fill(connection: redis.Redis) -> None:

@@ -28,8 +28,8 @@ def lengths(items: Sequence[dict[str, Any]]) -> set[int]:
 
 def test_a_model_exchanged_under_load(private_roles: Roles, client: LedgerClient) -> None:
     with Bulk(private_roles, fake_dimension=BEFORE, **SETTINGS) as bulk, bulk.api.client() as http:
-        tasks = [
-            client.submit([f"{n} of {task}" for n in range(200)], lane=Lane.BULK, piece_items=8, piece_cost=40)
+        tasks = [  # more than one claim takes
+            client.submit([f"{n} of {task}" for n in range(1_000)], lane=Lane.BULK, piece_items=8, piece_cost=40)
             for task in range(3)
         ]
         batch_id = bulk.create([line(f"{n}", f"row {n}") for n in range(ROWS)])

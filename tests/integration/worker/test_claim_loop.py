@@ -12,6 +12,7 @@ import redis
 
 from stack.testing import PATIENCE_S, RedisServer, wait_until
 from tasks.errors import RedisUnavailable
+from tasks.ledger.cancel import cancel
 from tasks.ledger.claim import Claim, ClaimRequest, claim
 from tasks.ledger.client import Ledger
 from tasks.ledger.give_back import give_back
@@ -267,6 +268,38 @@ def test_a_stop_gives_back_what_is_at_work(client: LedgerClient, redis_client: r
     with process(client, Ledger(redis_client), later) as again:
         again.streams.wait_idle()
     assert deaths(later.claims) == [0]
+
+
+def test_nothing_is_held_of_a_task_that_was_cancelled_at_work(client: LedgerClient, redis_client: redis.Redis) -> None:
+    class Cancelled(Notes):
+        def end(self, claim: Claim, stream: Stream) -> None:
+            client.ledger.run(cancel(client.model, claim.pieces[0].task_id))
+            super().end(claim, stream)
+
+    die_with(client, 1)  # its text comes alone, and as long as it is held nothing runs beside it
+    with process(client, Ledger(redis_client), Cancelled()) as running:
+        running.streams.wait_idle()
+        assert client.overview().leases == 0
+    assert deaths(running.claims) == [1]
+
+
+def test_nothing_is_held_of_a_claim_that_was_committed_in_portions(
+    client: LedgerClient, redis_client: redis.Redis
+) -> None:
+    class Portions(Notes):
+        def end(self, claim: Claim, stream: Stream) -> None:
+            for piece in claim.pieces:
+                data = np.zeros((piece.items, 2), "<f4").tobytes()
+                outcome = Outcome(piece, OutcomeKind.VECTORS, data, 1)
+                stream.commit(claim, [outcome], last=piece is claim.pieces[-1])
+
+    tasks = [client.submit([f"{n}"]) for n in range(3)]
+    with process(client, Ledger(redis_client), Portions()) as running:
+        running.streams.wait_idle()
+        assert client.overview().leases == 0
+    assert [len(claim.pieces) for claim in running.claims] == [3]
+    for task in tasks:
+        client.completed(task)
 
 
 class Divides(Notes):
