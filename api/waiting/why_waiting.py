@@ -177,11 +177,12 @@ def _of_tasks(seen: Seen, queue: Queue, task_ids: Sequence[str]) -> Waiting:
 
 
 def _no_worker(queue: Queue) -> Waiting:
+    why = f"No worker gets work: {queue.refused}." if queue.refused else ""
     if queue.name == DOCUMENTS:
-        return _why("no_documents_worker", since_ms=queue.absent_ms)
+        return _why("no_documents_worker", since_ms=queue.absent_ms, message=why)
     if queue.loading:
         return _why("model_loading", since_ms=round(1000 * min(one.since for one in queue.loading)))
-    return _why("no_worker", since_ms=queue.absent_ms)
+    return _why("no_worker", since_ms=queue.absent_ms, message=why)
 
 
 def _of_stored(seen: Seen, queue: Queue, task_ids: Sequence[str]) -> Waiting:

@@ -77,7 +77,8 @@ class Queue:
     Attributes:
         name: the served name of the model, or `DOCUMENTS`.
         model: None when no worker has ever been ready.
-        workers: those that beat.
+        workers: those that beat, and get work.
+        refused: what Redis refuses others that beat, for people; "": nothing.
         loading: those that load the model.
         rate: estimated tokens per second, summed over live workers, or the last known; None when never known.
         absent_ms: since when no worker beats; None where one does, and where none ever did.
@@ -100,6 +101,7 @@ class Queue:
     name: str
     model: Model | None = None
     workers: Sequence[Worker] = ()
+    refused: str = ""
     loading: Sequence[LoadingWorker] = ()
     rate: float | None = None
     backlog_cost: Mapping[Lane, int] = field(default_factory=_nothing)
@@ -148,10 +150,12 @@ class Queue:
         name, model, packed, flat, leases, oldest_ms, workers, loading, absent_ms = row
         state = numbers(packed)
         counts = {key.decode(): int(value) for key, value in zip(flat[::2], flat[1::2], strict=True)}
+        beating = [described(Worker, worker) for worker in workers]
         return cls(
             name=name.decode(),
             model=Model.from_json(model) if model else None,
-            workers=tuple(described(Worker, worker) for worker in workers),
+            workers=tuple(worker for worker in beating if not worker.refused),
+            refused=next((worker.refused for worker in beating if worker.refused), ""),
             rate=float(state.get("rate", 0)) or None,
             backlog_cost=_by_lane(state, "cost"),
             backlog_tasks=_by_lane(state, "open"),

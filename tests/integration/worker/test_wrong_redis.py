@@ -147,6 +147,28 @@ def test_a_worker_that_may_no_longer_subscribe_says_which_right_it_lacks(
     assert worker.log().count("Redis is unavailable") == 1
 
 
+def test_a_worker_that_may_claim_nothing_is_not_ready_and_ready_and_waiting_say_why(
+    private_redis: RedisServer, secret_roles: Roles
+) -> None:
+    """As after an upgrade whose scripts call what the users of before may not: it beats, and gets no work."""
+    grant(private_redis, "+@all", "&*")
+    api = secret_roles.api()
+    secret_roles.worker(lease_s=1)
+    api.wait_ready()
+    with private_redis.client() as connection, api.client() as client:
+        connection.execute_command("ACL SETUSER", "app", "-zpopmin")
+        location = client.post("/v1/tasks", json={"input": "a"}).headers["location"]
+        wait_until(lambda: client.get("/health/ready").status_code == 503, message="not ready")
+        ready, task = client.get("/health/ready").json(), client.get(location).json()
+        connection.execute_command("ACL SETUSER", "app", "+zpopmin")
+        wait_until(lambda: client.get(location).json()["status"] == "completed", message="the work goes on")
+        api.wait_ready()
+    assert ready["error"]["param"] == "worker"
+    assert "NOPERM" in ready["detail"]
+    assert task["waiting"]["code"] == "no_worker"
+    assert "NOPERM" in task["waiting"]["message"]
+
+
 def test_a_worker_without_redis_says_why_once(tmp_path: Path) -> None:
     with Roles(tmp_path, f"redis://:{SECRET}@127.0.0.1:{free_port()}/0") as roles:
         worker = roles.worker(start=False)
