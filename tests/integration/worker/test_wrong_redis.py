@@ -50,6 +50,8 @@ def launched(roles: Roles) -> list[Process]:
     ("options", "database", "sentence"),
     [
         (("--rename-command", "PUBLISH", ""), 0, "does not know the command PUBLISH"),
+        (("--rename-command", "EVALSHA", ""), 0, "does not know the command EVALSHA"),
+        (("--rename-command", "INFO", ""), 0, "remove its rename-command"),
         (("--maxmemory-policy", "allkeys-lru"), 0, "CONFIG SET maxmemory-policy noeviction"),
         ((), 99, "has no database of this number"),
     ],
@@ -64,6 +66,7 @@ def test_a_redis_that_no_wait_mends_is_said_and_exits_78(
                 assert process.wait() == CONFIGURATION_EXIT_CODE, process.log()
                 assert sentence in process.log()
                 assert "Traceback" not in process.log()
+                assert "a new one takes over" not in process.log()
     finally:
         server.stop()
 
