@@ -79,6 +79,18 @@ def test_a_worker_that_loads_is_shown_and_does_not_serve(ledger: Ledger) -> None
     assert figures(ledger)["m"][5:7] == [[b"{}"], []]
 
 
+def test_what_a_worker_held_that_died_comes_back_as_soon_as_its_successor_loads(ledger: Ledger) -> None:
+    ledger.heartbeat("join", "w")
+    ledger.submit(NewTask("q"))
+    ledger.claim("w/0", "w/0/1")
+    ledger.redis.zadd("eq:q:m:lingering", {"w/1": ledger.now + 5000, "v/1": ledger.now + 5000})
+    ledger.heartbeat("loading", "w", entry='{"id":"w"}')
+    assert figures(ledger)["m"][5:8] == [[], [b'{"id":"w"}'], ledger.now]
+    assert ledger.known("q")["deaths"] == 1
+    assert ledger.redis.zrange("eq:q:m:lingering", 0, -1) == [b"v/1"]
+    assert ledger.claim("v/0", "v/0/1").pieces[0].deaths == 1
+
+
 def test_a_worker_that_stops_gives_back_what_it_holds(ledger: Ledger) -> None:
     ledger.heartbeat("join", "w")
     ledger.submit(*tasks("q", 2))
