@@ -11,7 +11,7 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from collections.abc import Set as AbstractSet
 from hashlib import sha256
 from typing import Annotated
@@ -47,7 +47,7 @@ class Keys:
     Attributes:
         environment: keys of the settings, by name.
         stored: keys of Redis, by name; of `stored_as` those too that cannot be read.
-        marks: of purged owners who have no key in Redis.
+        marks: of purged owners, by owner.
         stamps: of the last reading; None: Redis has not answered since the start.
         several: whether there are several callers, who share what there is.
         may_be_open: there is no key, and there has never been one, as far as is known: then everybody may call.
@@ -68,7 +68,7 @@ class Keys:
         }
         self.stored_as: Mapping[str, ReadRecord[Key]] = {}
         self.stored: Mapping[str, Key] = {}
-        self.marks: Sequence[Mark] = ()
+        self.marks: Mapping[str, Mark] = {}
         self.stamps: tuple[str, ...] | None = None
         self._unread = "The queue (Redis), which knows the API keys, has not answered yet."
         self.may_be_open = not (self.environment or settings.require_key)
@@ -80,21 +80,21 @@ class Keys:
         # Of two keys with one text the first one of the environment counts.
         keys = [*self.stored.values(), *reversed(self.environment.values())]
         self._table = {text.sha256: key for key in keys for text in key.digests}
-        self._of_owner = {key.owner: key for key in [self._anonymous, *keys] if key.purged is None}
+        self._of_owner = {key.owner: key for key in [self._anonymous, *keys] if key.owner not in self.marks}
         living = [key for key in self.stored.values() if key.revoked is None]
         self.several = len(self.environment) + len(living) > 1
 
     @property
     def generation(self) -> int:
         """Of `anonymous`: how often what was made without a key was purged."""
-        return sum(mark.name == ANONYMOUS for mark in self.marks)
+        return sum(mark.name == ANONYMOUS for mark in self.marks.values())
 
     @property
     def managed(self) -> bool:
         """Whether somebody can make keys over HTTP."""
-        keys = [*self.environment.values(), *self.stored.values()]
         return any(
-            Scope.ADMIN in key.scopes and key.revoked is None and (key.expires or math.inf) > self.now_s for key in keys
+            Scope.ADMIN in key.scopes and key.revoked is None and (key.expires or math.inf) > self.now_s
+            for key in self._of_owner.values()
         )
 
     @property
@@ -140,7 +140,7 @@ class Keys:
         raise Unauthenticated(refusal or _NEEDED)
 
     def _why_not(self, key: Key, digest: str) -> str:
-        if key.revoked is not None:
+        if key.revoked is not None or key.owner in self.marks:
             return _REVOKED if key.source == "ledger" else _PURGED
         ends = [key.expires, *(text.until for text in key.digests if text.sha256 == digest)]
         return _EXPIRED if any(end is not None and end <= self.now_s for end in ends) else ""
@@ -159,13 +159,8 @@ class Keys:
             self.stored = {name: one.record for name, one in self.stored_as.items() if one.record is not None}
             for name in self.stored_as.keys() - self.stored.keys():
                 _log.error("the key %s is refused: its record is of another version of embedq", name)
-            self.marks = [one.record for one in found.marks if one.record is not None]
+            self.marks = {one.id: one.record for one in found.marks if one.record is not None}
             self._anonymous = Key.anonymous(self.generation)
-            purged = {mark.owner: mark.purged for mark in self.marks}
-            self.environment = {
-                name: key.model_copy(update=dict.fromkeys(("revoked", "purged"), purged.get(key.owner)))
-                for name, key in self.environment.items()
-            }
         self.stamps = found.stamps
         self.may_be_open = self.may_be_open and not found.stamps[0]
         before = self._of_owner.keys()

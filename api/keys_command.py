@@ -3,7 +3,7 @@
 Whoever may write to the Redis of a service is its operator. No header and no address proves as much: a proxy on the
 same machine may send none of its own, and then every stranger calls from there.
 
-An export is a line of JSON a key, with the digests of its texts, its owner, scopes and limits, and one for `anonymous`.
+An export is a line of JSON a key, with the digests of its texts, its owner, scopes and limits, and one a purged owner.
 It gives keys and owners back to a Redis that has lost them.
 """
 

@@ -68,7 +68,7 @@ def _remove_records(client: redis.Redis) -> None:
                 prefix = f"{found['root']}:{kind}:"
                 for name in list(client.scan_iter(f"{prefix}*")):
                     record = (kind, name.decode().removeprefix(prefix))
-                    Ledger(client).run(Operation(bool, "record_remove", "", record))
+                    Ledger(client).run(Operation(bool, "record_remove", "", (*record, "")))
 
 
 def _watch_far_future(client: redis.Redis) -> None:

@@ -4,12 +4,12 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from api.auth import Keys
 from api.schemas.answer_parts import Page
 from api.schemas.keys import Key as ShownKey
-from api.schemas.keys import KeyChange, Left, NewKey, ToldKey
+from api.schemas.keys import KeyChange, NewKey, ToldKey
 from tasks.errors import Conflict, Forbidden, Invalid, NotFound, RedisUnavailable, Unavailable
 from tasks.ledger.client import AsyncLedger, spread
 from tasks.ledger.redis_keys import ANONYMOUS
@@ -23,13 +23,13 @@ from tasks.records.api_keys import (
     KeyDigest,
     Limits,
     Mark,
-    anonymous_owner,
     digest_of,
     make_key,
+    make_mark,
     new_key,
     new_owner,
 )
-from tasks.records.store import ReadRecord, left_of, new_change
+from tasks.records.store import Left, ReadRecord, left_of, new_change
 from worker_config.forms import is_key_name
 
 _ATTEMPTS = 20
@@ -51,22 +51,37 @@ class KeyService:
         """All keys by name. Raises `RedisUnavailable`."""
         await self._keys.refresh_now()
         keys = sorted([*self._keys.environment.values(), *self._keys.stored.values()], key=lambda key: key.name)
-        return Page[ShownKey].of([ShownKey.model_validate(key) for key in keys], more=False, name="name")
+        return Page[ShownKey].of([self._shown(key) for key in keys], more=False, name="name")
 
     async def read(self, name: str) -> ShownKey:
-        """One key, or the mark of a purged name. Raises `NotFound`, `Conflict`, `RedisUnavailable`."""
+        """One key, or a purged name that none has any more. Raises `NotFound`, `Conflict`, `RedisUnavailable`."""
         await self._keys.refresh_now()
-        marks = [mark for mark in self._keys.marks if mark.name == name and name not in self._keys.stored_as]
-        newest = max(marks, key=lambda mark: mark.purged or 0.0, default=None)
-        fixed = newest or self._keys.environment.get(name)
-        return await self._shown(fixed or _known((await self._current(name))[0]))
+        key = self._of_name(name)
+        if not key.digests and key.owner not in self._keys.marks:
+            raise _unknown_key()
+        return await self._with_left(key)
 
-    async def _shown(self, key: Key) -> ShownKey:
-        shown = ShownKey.model_validate(key)
-        if key.purged is None:
-            return shown
+    def _of_name(self, name: str) -> Key:
+        """The key of a name; one without digests if the settings may have had it. Raises `NotFound`, `Conflict`."""
+        if name in self._keys.stored_as:
+            return _known(self._keys.stored_as[name])
+        if name == ANONYMOUS:
+            return Key.anonymous(max(0, self._keys.generation - 1))  # which was purged last
+        if not is_key_name(name):
+            raise _unknown_key()
+        return self._keys.environment.get(name) or Key.of_environment(name)
+
+    def _shown(self, key: Key, left: Left | None = None) -> ShownKey:
+        mark = self._keys.marks.get(key.owner)
+        purged, swept = (mark.purged, mark.swept) if mark else (None, None)
+        marked = {"revoked": key.revoked or purged, "purged": purged, "swept": swept, "left": left}
+        return ShownKey.model_validate({**dict(key), "source": key.source, **marked})
+
+    async def _with_left(self, key: Key) -> ShownKey:
+        if key.owner not in self._keys.marks:
+            return self._shown(key)
         left = await self._ledger.run(left_of(key.owner))
-        return shown.model_copy(update={"left": Left.model_validate(left)})
+        return self._shown(key, left)
 
     async def create(self, body: NewKey, *, owner: str | None = None) -> ToldKey:
         """Makes a key. Where no scopes are named it has the usual ones, and all if no other key manages keys.
@@ -93,55 +108,59 @@ class KeyService:
             raise Forbidden("quota_exceeded", f"There are {MAX_KEYS:,} keys. Purge and delete those that nobody uses.")
         if why_not := await self._why_not(key, secret=True):
             raise Conflict("key_exists", f"There can be no such key: {why_not}.")
-        return _told(key, text)
+        return self._told(key, text)
+
+    def _told(self, key: Key, text: str) -> ToldKey:
+        return ToldKey(**dict(self._shown(key)), key=text)
 
     async def _why_not(self, key: Key, *, secret: bool = False) -> str:
         """Stores a new key; "", or why there can be none. `secret`: undone where nobody is told of it."""
         fixed = [part for one in self._keys.environment.values() for part in (one.name, one.owner)]
         if key.name in fixed or key.owner in fixed:
             return _FIXED
-        if any(key.owner == mark.owner for mark in self._keys.marks):
-            return _GONE
+        change = new_change()
         try:
-            made = await self._ledger.run(make_key(key, new_change()))
+            made = await self._ledger.run(make_key(key, change))
         except Unavailable:
             if secret:
                 with suppress(Unavailable):
-                    await self._ledger.run(store.remove(Key, key.owner))
+                    await self._ledger.run(store.remove(Key, key.owner, change))
             raise
         await self._keys.refresh()
         if made:
             return ""
-        [other] = await self._ledger.run(store.read(Key, [key.owner]))
-        return _GONE if other and other.record and other.record.purged else _OTHER
+        return _GONE if key.owner in self._keys.marks else _OTHER
 
     async def export(self) -> Iterable[str]:
-        """What `import_lines` reads: a line of JSON for each key of Redis, and for each mark of an owner without one.
+        """What `import_lines` reads: a line of JSON for each key of Redis, and for each mark of a purged owner.
 
         Raises:
             RedisUnavailable: it is away.
         """
         await self._keys.refresh_now()
-        known = [*self._keys.marks, *(self._keys.stored[name] for name in sorted(self._keys.stored))]
+        known = [*(self._keys.stored[name] for name in sorted(self._keys.stored)), *self._keys.marks.values()]
         return [key.model_dump_json(exclude_none=True) for key in known]
 
     async def import_lines(self, lines: Iterable[str]) -> dict[str, Any]:
-        """Stores the keys of an export; how many there are now, and by name why others are not stored.
+        """Stores the keys and then the marks of an export, which would bar the keys of their owners.
+
+        How many keys there are now, and by name why others are not stored.
 
         Raises:
             Invalid: a line is of no export. Nothing is stored.
             RedisUnavailable: keys of the lines before are stored.
         """
         given = [_of_export(line, number) for number, line in enumerate(lines, 1)]
+        given.sort(key=lambda one: isinstance(one, Mark))
         await self._keys.refresh_now()
         number, refused = 0, dict[str, str]()
-        for key in given:
-            if isinstance(key, Mark):
-                await self._ledger.run(make_key(key, new_change()))
-            elif self._keys.stored.get(key.name) == key or not (why_not := await self._why_not(key)):
+        for one in given:
+            if isinstance(one, Mark):
+                await self._ledger.run(make_mark(one))
+            elif self._keys.stored.get(one.name) == one or not (why_not := await self._why_not(one)):
                 number += 1
             else:
-                refused[key.name] = why_not
+                refused[one.name] = why_not
         await self._keys.refresh()
         return {"imported": number, "refused": refused}
 
@@ -160,13 +179,13 @@ class KeyService:
                 }
             )
 
-        return ShownKey.model_validate(await self._change(name, edit))
+        return self._shown(await self._change(name, edit))
 
     async def rotate(self, name: str, grace_s: float) -> ToldKey:
         """Gives the key another text. Raises `Conflict`, and as `revoke`; undone then."""
         text = new_key()
         key = await self._change(name, lambda key, now_s: key.rotate(digest_of(text), now_s, grace_s), secret=True)
-        return _told(key, text)
+        return self._told(key, text)
 
     async def revoke(self, name: str) -> ShownKey:
         """Ends the key for good; twice is no matter.
@@ -175,11 +194,16 @@ class KeyService:
             NotFound: there is none, or it is one of the environment.
             Unavailable: no answer, none that was read in time, or others change it all the time.
         """
-        return ShownKey.model_validate(await self._change(name, Key.revoke))
+        return self._shown(await self._change(name, Key.revoke))
 
     async def delete(self, name: str) -> None:
-        """Makes the name free. Raises `Conflict` before a purge, and as `revoke`."""
-        await self._change(name, Key.delete)
+        """Makes the name free; the mark of its owner stays. Raises `Conflict` before a purge, and as `revoke`."""
+        key = _known((await self._current(name))[0])
+        if key.owner not in self._keys.marks:
+            missing = "purge" if key.revoked is not None else "revoke and purge"
+            raise Conflict("key_in_use", f"Nobody could reach what is left of it: {missing} the key {name} first.")
+        await self._ledger.run(store.remove(Key, key.owner))
+        await self._keys.refresh()
 
     async def purge(self, name: str) -> ShownKey:
         """Marks the owner of this key: all that it has is removed, and nobody has its id again. Twice is no matter.
@@ -190,27 +214,16 @@ class KeyService:
             RedisUnavailable: no answer.
         """
         now_s = await self._keys.refresh_now()
-        if name in self._keys.stored_as:
-            return await self._shown(await self._change(name, Key.purge))
-        if name == ANONYMOUS:
-            generation = self._keys.generation
-            last = anonymous_owner(generation - 1)
-            unswept = any(mark.owner == last and mark.swept is None for mark in self._keys.marks)
-            return await self._marked(Key.anonymous(generation - unswept), now_s)
-        fixed = self._keys.environment.get(name)
-        if fixed is not None and fixed.purged is None:
-            where = "Take it out of EMBEDQ_API_KEYS first"
-            raise Conflict("key_in_use", f"The key {name} is still valid, so more may come. {where}.")
-        if not is_key_name(name):
-            raise _unknown_key()
-        return await self._marked(Key.of_environment(name, "", frozenset()), now_s)  # of an earlier EMBEDQ_API_KEYS
-
-    async def _marked(self, key: Key, now_s: float) -> ShownKey:
-        """Gives an owner who has no key in Redis a mark."""
-        mark = Mark.of(key, now_s)
-        await self._ledger.run(make_key(mark, new_change()))  # somebody else may have been first
+        key = self._of_name(name)
+        mark = self._keys.marks.get(key.owner)
+        if mark is None and key.digests and key.revoked is None:
+            how = "Revoke it" if key.source == "ledger" else "Take it out of EMBEDQ_API_KEYS"
+            raise Conflict("key_in_use", f"The key {name} is still valid, so more may come. {how} first.")
+        if name == ANONYMOUS and mark is not None and mark.swept is not None:
+            key = Key.anonymous(self._keys.generation)
+        await self._ledger.run(make_mark(Mark(name=key.name, owner=key.owner, purged=now_s)))
         await self._keys.refresh_now()
-        return await self._shown(next((one for one in self._keys.marks if one.owner == mark.owner), mark))
+        return await self._with_left(key)
 
     async def _change(self, name: str, edit: Callable[[Key, float], Key], *, secret: bool = False) -> Key:
         """Stores what `edit` makes of a key and of the present time.
@@ -266,18 +279,14 @@ def _unknown_key() -> NotFound:
 _OTHER = "another key has its name or its owner; rotate that one for another text, or revoke, purge and delete it"
 _FIXED = "EMBEDQ_API_KEYS has a key with its name or its owner"
 _GONE = "everything of its owner was deleted, and nobody may have the id again"
+_EXPORTED: TypeAdapter[Key | Mark] = TypeAdapter(Key | Mark)
 
 
-def _of_export(line: str, number: int) -> Key:
+def _of_export(line: str, number: int) -> Key | Mark:
     try:
-        key = Key.model_validate_json(line)
+        return _EXPORTED.validate_json(line)
     except ValidationError:
         raise Invalid("invalid_value", f"Line {number} is not a line of `embedq keys export`.") from None
-    return key if key.source == "ledger" else Mark.model_validate(key.model_dump())
-
-
-def _told(key: Key, text: str) -> ToldKey:
-    return ToldKey(**dict(ShownKey.model_validate(key)), key=text)
 
 
 def _end(after_s: float | None, now_s: float) -> float | None:

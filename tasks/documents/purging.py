@@ -9,7 +9,7 @@ from tasks.ledger.cancel import forget
 from tasks.ledger.client import Ledger
 from tasks.ledger.read import list_tasks
 from tasks.records import datasets, files, store
-from tasks.records.api_keys import GONE, PURGE, Key, Mark
+from tasks.records.api_keys import GONE, PURGE, Mark
 from tasks.records.batches import BatchStatus, delete_batch, list_batches, move_batch
 from tasks.records.ingestion_operations import Move, delete_ingestion, list_ingestions, move_ingestion
 from tasks.records.ingestions import IngestionStatus
@@ -27,17 +27,15 @@ def sweep_owners(storage: Storage, ledger: Ledger, may_go_on: Callable[[], bool]
     Raises:
         StorageUnavailable, RedisUnavailable: a later sweep does the rest.
     """
-    for kind in (Key, Mark):
-        found = ledger.run(store.listed(kind, PURGE, limit=_AT_ONCE, order=Order.ANY))
-        for last in found.records:
-            _sweep_owner(storage, ledger, last, may_go_on)
+    for last in ledger.run(store.listed(Mark, PURGE, limit=_AT_ONCE, order=Order.ANY)).records:
+        _sweep_owner(storage, ledger, last, may_go_on)
 
 
-def _sweep_owner(storage: Storage, ledger: Ledger, last: ReadRecord[Key], may_go_on: Callable[[], bool]) -> None:
-    key = last.record
-    if key is None:  # of another version, which sweeps it
+def _sweep_owner(storage: Storage, ledger: Ledger, last: ReadRecord[Mark], may_go_on: Callable[[], bool]) -> None:
+    mark = last.record
+    if mark is None:  # of another version, which sweeps it
         return
-    owner = key.owner
+    owner = mark.owner
     for remove in (_end_jobs, _forget_tasks):
         remove(ledger, owner)
     for of in (owner, files.uploads_of(owner)):
@@ -53,7 +51,7 @@ def _sweep_owner(storage: Storage, ledger: Ledger, last: ReadRecord[Key], may_go
         storage.delete(folder)
     if not ledger.run(left_of(owner)):
         now_s = ledger.run(store.news()).now_s
-        ledger.run(store.change(last, key.model_copy(update={"swept": now_s})))  # or somebody has changed it: later
+        ledger.run(store.change(last, mark.model_copy(update={"swept": now_s})))  # or somebody has changed it: later
 
 
 def sweep_late(storage: Storage, ledger: Ledger) -> None:
@@ -70,12 +68,11 @@ def sweep_late(storage: Storage, ledger: Ledger) -> None:
 
 
 def _gone(ledger: Ledger) -> Iterator[str]:
-    for kind in (Key, Mark):
-        after, more = "", True
-        while more:
-            owners, more = ledger.run(store.listed_ids(kind.KIND, GONE, after=after, limit=store.MOST))
-            yield from owners
-            after = owners[-1] if owners else ""
+    after, more = "", True
+    while more:
+        owners, more = ledger.run(store.listed_ids(Mark.KIND, GONE, after=after, limit=store.MOST))
+        yield from owners
+        after = owners[-1] if owners else ""
 
 
 def _end_jobs(ledger: Ledger, owner: str) -> None:

@@ -48,9 +48,9 @@ Of all:
                                  (tasks.records.batches, .ingestion_operations)
     R:ends               zset    "kind:id" -> the end of life of a record; whose has no end is not there
     R:index:{kind}:{list}  zset  ids, all with score 0: in the order of time. `list` is an owner, of tasks too, or
-                                 begins with "@": `@all` keys, `@open` jobs that need steps, `@purge` and `@gone` of
-                                 purged owners, `@uploading:{owner}`
-    R:alias:{kind}:{scope}:{name}  string  "id digest": leads to a record while it is there
+                                 begins with "@": `@all` keys and marks, `@open` jobs that need steps, `@purge` and
+                                 `@gone` marks, `@uploading:{owner}`
+    R:record-alias:{kind}:{scope}:{name}  string  "id digest": leads to a record while it is there
     R:changes            hash    kind -> random name of the last change of any record of this kind
     R:litter             zset    "name owner" -> when the sweep may look at it: a stored object, or the folder of a job
                                  (tasks.records.litter)
@@ -103,7 +103,7 @@ def record_key(kind: str, record_id: str) -> str:
 
 def record_alias_key(kind: str, alias: str) -> str:
     """What leads to a record: of an alias with its scope."""
-    return f"{ROOT}:alias:{kind}:{alias}"
+    return f"{ROOT}:record-alias:{kind}:{alias}"
 
 
 def answers_channel(process: str) -> str:

@@ -3,15 +3,16 @@
 Of the text of a key only its SHA-256 is stored. An owner is an id that is made with the key and that nobody inherits:
 the name is a label, and free again when the key is deleted. A service that has had a key never opens again by itself.
 
-An owner has two marks, which its account in Redis has too. *Revoked*: new requests are refused, accepted work goes on
-to its end. *Purged*: nothing new is stored for it, open work ends, and a documents worker removes what it has. That
-mark stays for ever, also when the key is deleted, so nothing that comes late follows it.
+Two things can be marked, and the owner's account in Redis says both too. *Revoked*, by the record of the key: new
+requests are refused, accepted work goes on to its end. *Purged*, by a record of its own: nothing new is stored for the
+owner, open work ends, and a documents worker, which reads no keys, removes what there is. That mark stays for ever,
+also when the key is deleted, so nothing that comes late follows it.
 """
 
 import re
 import secrets
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from hashlib import sha256
 from typing import Annotated, ClassVar, Literal, Self
@@ -22,7 +23,7 @@ from tasks.errors import Conflict
 from tasks.ledger.redis_keys import ANONYMOUS
 from tasks.ledger.scripts import Operation
 from tasks.records import store
-from tasks.records.store import ALL, AnyRecord, ReadRecord, Standing
+from tasks.records.store import ALL, AnyRecord, Created, ReadRecord, Room, Standing
 
 
 class Scope(StrEnum):
@@ -48,7 +49,7 @@ MAX_KEYS = 10_000
 """Every process of the web tier reads all of them after a change of one."""
 MAX_NAMED = 100
 PURGE, GONE = "@purge", "@gone"
-"""Lists of those whose owners are purged: may still have something, have nothing any more."""
+"""Lists of marks: the owner may still have something, has nothing any more."""
 _PREFIX = "embedq_"
 _SECRET_BYTES = 32
 _OWNER_HEX = 20
@@ -117,9 +118,7 @@ class Key(AnyRecord):
         owner: whose what its callers make is: an id that is made with the key. No other key ever has it.
         digests: of its texts, the newest one last.
         expires: when it ends by itself.
-        revoked, purged: since when it has these marks.
-        swept: since when its owner has nothing any more.
-        deleted: its name is free. Of the record the mark stays.
+        revoked: since when nobody can use it any more.
     """
 
     KIND: ClassVar[str] = "key"
@@ -131,15 +130,12 @@ class Key(AnyRecord):
     created: float
     expires: float | None = None
     revoked: float | None = None
-    purged: float | None = None
-    swept: float | None = None
-    deleted: bool = False
     limits: Limits = NO_LIMITS
 
     @classmethod
-    def of_environment(cls, name: str, digest: str, scopes: frozenset[Scope]) -> Self:
+    def of_environment(cls, name: str, digest: str = "", scopes: frozenset[Scope] = frozenset()) -> Self:
         """A key of the settings. Its owner is made from its name, so a key that comes back has what it had."""
-        digests = (KeyDigest(sha256=digest),)
+        digests = (KeyDigest(sha256=digest),) if digest else ()
         return cls(name=name, owner=environment_owner(name), digests=digests, scopes=scopes, created=0.0)
 
     @classmethod
@@ -154,12 +150,8 @@ class Key(AnyRecord):
         return self.owner
 
     def standing(self) -> Standing:
-        """It counts as what it is marked with, and is found by its name."""
-        counts = {"revoked": int(self.revoked is not None), "purged": int(self.purged is not None)}
-        lists: tuple[str, ...] = () if self.deleted else (ALL,)
-        if self.purged is not None:
-            lists += (PURGE if self.swept is None else GONE,)
-        return Standing(self.owner, counts, lists, alias="" if self.deleted else f"{ALL}:{self.name}")
+        """It counts where it is revoked, and is found by its name."""
+        return Standing(self.owner, {"revoked": int(self.revoked is not None)}, (ALL,), alias=f"{ALL}:{self.name}")
 
     @property
     def source(self) -> Literal["ledger", "environment"]:
@@ -173,20 +165,6 @@ class Key(AnyRecord):
     def revoke(self, now_s: float) -> Self:
         """The record of a key that nobody can use any more."""
         return self if self.revoked is not None else self.model_copy(update={"revoked": now_s})
-
-    def purge(self, now_s: float) -> Self:
-        """The record of a key whose owner shall have nothing any more. Raises `Conflict`: it is not revoked."""
-        if self.revoked is None:
-            message = f"The key {self.name} is still valid, so more may come. Revoke it first."
-            raise Conflict("key_in_use", message)
-        return self if self.purged is not None else self.model_copy(update={"purged": now_s})
-
-    def delete(self, _now_s: float) -> Self:
-        """The mark that stays of a key whose name is free again. Raises `Conflict`: it is not purged."""
-        if self.purged is None:
-            missing = "purge" if self.revoked is not None else "revoke and purge"
-            raise Conflict("key_in_use", f"Nobody could reach what is left of it: {missing} the key {self.name} first.")
-        return self.model_copy(update={"deleted": True, "digests": (), "limits": NO_LIMITS})
 
     def rotate(self, digest: str, now_s: float, grace_s: float) -> Self:
         """The record with a new text; the texts of before are valid for `grace_s` seconds.
@@ -204,20 +182,29 @@ class Key(AnyRecord):
         return self.model_copy(update={"digests": (*valid, KeyDigest(sha256=digest))})
 
 
-class Mark(Key):
-    """Of an owner who has no key in Redis, and is purged: of a name of the settings, or a generation of `anonymous`."""
+class Mark(AnyRecord):
+    """Of a purged owner: of a key in Redis, of a name of the settings, or of a generation of `anonymous`.
+
+    Attributes:
+        name: of the owner's key.
+        purged, swept: Unix seconds, since when nothing is stored for it, and since when it has nothing.
+    """
 
     KIND: ClassVar[str] = "mark"
 
-    @classmethod
-    def of(cls, key: Key, now_s: float) -> Self:
-        """The mark of a key's owner."""
-        given = {"name": key.name, "owner": key.owner, "digests": (), "scopes": (), "created": 0.0}
-        return cls.model_validate({**given, "revoked": now_s, "purged": now_s})
+    name: str
+    owner: str
+    purged: float
+    swept: float | None = None
+
+    @property
+    def record_id(self) -> str:
+        """The owner, who has one mark."""
+        return self.owner
 
     def standing(self) -> Standing:
-        """As of a key, without a name."""
-        return replace(super().standing(), alias="")
+        """It bars its owner, and is listed by whether it is swept."""
+        return Standing(self.owner, {"revoked": 1, "purged": 1}, (ALL, PURGE if self.swept is None else GONE))
 
 
 def new_key() -> str:
@@ -270,7 +257,12 @@ KINDS = (Key.KIND, Mark.KIND)
 
 
 def make_key(key: Key, change: str) -> Operation[bool]:
-    """Stores a new key; False if another one has or had its owner, or has its name. `change`: a new name."""
+    """Stores a new key; False if another has its owner or its name, or the owner is purged. `change`: a new name."""
     arguments = store.creation(key.KIND, key.record_id, key.to_json(), store.ANY_ROOM, digest=change, change=change)
     made = {b"ok", b"joined"}  # or this very call, again
     return Operation(lambda reply: reply[0] in made, "record_create", "", arguments, promised=True)
+
+
+def make_mark(mark: Mark) -> Operation[Created]:
+    """Marks an owner as purged; the mark of one who is purged stays as it is."""
+    return store.create(mark, Room(part=True))  # or a revoked owner could have none

@@ -271,13 +271,16 @@ def change(
     return Operation(read, "record_change", "", own, promised=True)
 
 
-def remove(kind: type[R], record_id: str) -> Operation[R | None]:
-    """Removes a record, and what it stands for; what it was, None where there was none or nobody understands it."""
+def remove(kind: type[R], record_id: str, change: str = "") -> Operation[R | None]:
+    """Removes a record, and what it stands for; what it was, None where there was none or nobody understands it.
+
+    `change`: a record whose last change is another one stays.
+    """
 
     def read(text: bytes) -> R | None:
         return _record(kind, text) if text else None
 
-    return Operation(read, "record_remove", "", (kind.KIND, record_id), promised=True)
+    return Operation(read, "record_remove", "", (kind.KIND, record_id, change), promised=True)
 
 
 def read(kind: type[R], record_ids: Sequence[str]) -> Operation[list[ReadRecord[R] | None]]:

@@ -71,7 +71,7 @@ def test_a_purge_goes_on_to_the_end_whoever_is_killed(private_redis: RedisServer
         names = [name.decode() for name in redis.scan_iter("*") if redis.ttl(name) < 0]
         ids = [path.rpartition("/")[2] for path in paths]
         ids.append(owner)
-        marks = [f"eq:key:{owner}", f"eq:owner:{owner}"]
+        marks = [f"eq:{kind}:{owner}" for kind in ("key", "mark", "owner")]
         assert sorted(name for name in names if any(one in name for one in ids)) == marks
 
 

@@ -142,6 +142,12 @@ def test_tokens_of_a_minute(ledger: Ledger) -> None:
     assert wait_s <= 60  # a clock that went back locks nobody out
 
 
+def test_a_bucket_that_is_empty_lets_in_nothing_however_small(ledger: Ledger) -> None:
+    costs = (120_000, 1)  # of which the second takes half a millisecond
+    replies = [ledger.bring(NewTask(f"t{cost}", pieces=sized(cost), tokens_per_minute=120_000)) for cost in costs]
+    assert [reply[0] for reply in replies] == [b"ok", b"key"]
+
+
 def test_a_minute_of_silence_saves_up_no_more_than_a_minute(ledger: Ledger) -> None:
     ledger.bring(NewTask("a", pieces=sized(40), tokens_per_minute=100))
     ledger.advance(600_000)

@@ -1,6 +1,7 @@
 -- Figures of all queues. Changes nothing, and is refused where nothing can be changed: such a Redis is of no use.
 -- own: names of queues to include although no worker told of them
--- reply: {{bytes that Redis uses, its limit, open batches, open ingestions}, {name, model (JSON or ''), state (packed, or ''), totals (flat), leases,
+-- reply: {{bytes that Redis uses, its limit, open batches, open ingestions},
+--   {name, model (JSON or ''), state (packed, or ''), totals (flat), leases,
 --   {age in ms of the oldest waiting online task, of the oldest bulk task; -1: none}, {live worker (JSON)...},
 --   {loading worker (JSON)...}, since when no worker lives (ms; 0: one does, or nobody knows)}...}
 -- uses: task_record

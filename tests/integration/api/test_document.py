@@ -11,7 +11,7 @@ import httpx
 
 from stack.testing import RedisServer
 from tasks.ledger.client import Ledger
-from tasks.records.api_keys import Key, environment_owner, make_key
+from tasks.records.api_keys import Key, Mark, environment_owner, make_key, make_mark
 from tasks.records.batches import BatchStatus, move_batch
 from tasks.records.ingestions import IngestionStatus
 from tasks.storage.storage import Storage
@@ -113,8 +113,9 @@ def make_things(client: httpx.Client, worker: LedgerWorker, ledger: Ledger, stor
     move(ledger, loaded, to=IngestionStatus.COMPLETED)
     refused = client.post("/v1/batches", json=body).json()["id"]
     ledger.run(move_batch(refused, BatchStatus.FAILED, only_from=[BatchStatus.VALIDATING]))
-    gone = Key(name="gone", owner="owner_gone", digests=(), scopes=frozenset(), created=1, revoked=2, purged=3)
+    gone = Key(name="gone", owner="owner_gone", digests=(), scopes=frozenset(), created=1, revoked=2)
     assert ledger.run(make_key(gone, "new"))
+    ledger.run(make_mark(Mark(name="gone", owner="owner_gone", purged=3)))
     return {
         "keys/{name}": ("keys/gone", "keys/acme"),
         "{task_id}": (ended, waiting),

@@ -196,6 +196,31 @@ def test_an_import_gives_no_owner_back_who_was_purged(
     assert keys("list", key=acme["key"]) == (3, "invalid_api_key")
 
 
+def test_a_purged_owner_is_one_in_an_empty_redis_too(
+    keys: Keys, tmp_path: Path, redis_client: redis.Redis, capsys: pytest.CaptureFixture[str]
+) -> None:
+    [ops] = keys("create", "ops")
+    owners = {name: f"owner_{digit * 20}" for name, digit in (("acme", "0"), ("gone", "1"))}
+    for name, owner in owners.items():
+        keys("create", name, "--owner", owner)
+        keys("revoke", name, key=ops["key"])
+        keys("purge", name, "--yes", key=ops["key"])
+    keys("delete", "gone", key=ops["key"])
+    before = keys("list", key=ops["key"])
+    assert main(["keys", "export"]) == 0
+    lines = capsys.readouterr().out.splitlines(keepends=True)
+    (tmp_path / "keys").write_text("".join(reversed(lines)))  # as somebody may have put them together
+
+    redis_client.flushall()
+    for _ in range(2):
+        assert keys("import", str(tmp_path / "keys")) == [{"imported": 2, "refused": []}]
+        assert keys("list", key=ops["key"]) == before
+    for name, owner in owners.items():
+        assert keys("create", f"{name}2", "--owner", owner) == (3, "key_exists")
+    assert keys("purge", "acme", "--yes", key=ops["key"])[0]["purged_at"] == before[0]["purged_at"]
+    keys("delete", "acme", key=ops["key"])
+
+
 def test_no_owner_and_no_name_of_the_environment_is_given_to_another_key(
     keys: Keys,
     tmp_path: Path,

@@ -81,6 +81,20 @@ def test_every_kind_of_work_is_done_with_the_rights_of_its_roles(guarded: Guarde
         assert denied(connection) == []
 
 
+def test_a_purged_owner_is_swept_with_the_rights_of_a_documents_worker(guarded: Guarded) -> None:
+    client = guarded.client
+    made = client.post("/v1/keys", json={"name": "leaves"}).raise_for_status().json()
+    key = {"authorization": f"Bearer {made['key']}"}
+    wait_until(lambda: client.get("/v1/key", headers=key).status_code == 200)
+    form, file = {"purpose": "user_data"}, {"file": ("a.txt", b"text")}
+    client.post("/v1/files", data=form, files=file, headers=key).raise_for_status()
+    for action in ("revoke", "purge"):
+        client.post(f"/v1/keys/leaves/{action}").raise_for_status()
+    wait_until(lambda: client.get("/v1/keys/leaves").json().get("swept_at"), message="the sweep of the owner")
+    left = client.get("/v1/keys/leaves").json()["left"]
+    assert set(left.values()) == {0}, left
+
+
 def test_what_roles_may_not_ask_is_said_and_nothing_else_is_missing(guarded: Guarded) -> None:
     with guarded.server.client() as connection:
         connection.acl_log_reset()
@@ -141,6 +155,7 @@ def test_every_role_is_connected_as_its_own_user(guarded: Guarded) -> None:
         )),
         ("worker", ("EVAL", "return redis.call('HGETALL', 'eq:file:file_1')", "0")),
         ("worker", ("HGETALL", "eq:ingestion:ingest_1")),
+        ("worker", ("HGETALL", "eq:mark:owner_1")),
     ],
 )  # fmt: skip
 def test_what_a_role_does_not_need_is_refused(guarded: Guarded, user: str, command: tuple[str, ...]) -> None:

@@ -43,7 +43,7 @@ def efforts(driver: Driver) -> dict[str, int]:
         "end": lambda: _move(driver, batch.id, BatchStatus.COMPLETED),
         "close": lambda: driver.run(close_batch(batch.id)),
     }
-    driver.client.delete("eq:alias:batch:o:a")
+    driver.client.delete("eq:record-alias:batch:o:a")
     driver.submit(*[(1, 10)] * UNITS, lane=Lane.BULK, task_id=f"{batch.id}-embed")
     return {name: sum(commands(driver.client, call).values()) for name, call in calls.items()}
 

@@ -7,7 +7,7 @@ import pytest
 import redis
 
 from tasks.records import store
-from tasks.records.api_keys import KINDS, PURGE, Key, Mark, Scope, anonymous_owner, make_key
+from tasks.records.api_keys import GONE, KINDS, PURGE, Key, Mark, Scope, anonymous_owner, make_key, make_mark
 from tasks.records.store import ALL, AnyRecord, Made, ReadRecord, Standing, new_change
 from tests.integration.ledger.driver import Driver
 from tests.integration.ledger.snapshot import Snapshot
@@ -22,14 +22,18 @@ def made(driver: Driver, one: Key) -> bool:
     return driver.run(make_key(one, new_change()))
 
 
+def marked(driver: Driver, owner: str = "owner_1", at_s: float = 6.0) -> Made:
+    return driver.run(make_mark(Mark(name="one", owner=owner, purged=at_s))).how
+
+
 def stored(driver: Driver, owner: str = "owner_1") -> ReadRecord[Key]:
     [found] = driver.run(store.read(Key, [owner]))
     assert found is not None
     return found
 
 
-def listed(driver: Driver, of: str) -> list[str]:
-    return driver.run(store.listed_ids("key", of, limit=100))[0]
+def listed(driver: Driver, of: str, kind: str = "key") -> list[str]:
+    return driver.run(store.listed_ids(kind, of, limit=100))[0]
 
 
 def change(driver: Driver, after: Key) -> bool:
@@ -56,7 +60,7 @@ def test_a_process_learns_of_each_change(driver: Driver) -> None:
         change(driver, key())  # the same again is a change as well
     driver.run(store.remove(Key, "owner_1"))
     seen.add(driver.run(store.news(*KINDS)).changes)
-    made(driver, Mark.of(Key.anonymous(0), 1.0))
+    marked(driver)
     seen.add(driver.run(store.news(*KINDS)).changes)
     assert len(seen) == 5
     assert driver.run(store.news("key")).changes != ("",), "a service that has had a key stays closed"
@@ -86,28 +90,27 @@ def test_a_mark_outlives_its_key(driver: Driver) -> None:
             return Standing(self.owner)
 
     made(driver, key())
-    revoked = key().revoke(5.0)
-    assert change(driver, revoked)
-    purged = revoked.purge(6.0)
-    assert change(driver, purged)
-    assert listed(driver, PURGE) == ["owner_1"]
-    assert change(driver, purged.delete(7.0))
-    assert (listed(driver, ALL), listed(driver, PURGE)) == ([], ["owner_1"]), "it is still to be swept"
+    assert change(driver, key().revoke(5.0))
+    assert marked(driver) is Made.OK
+    driver.run(store.remove(Key, "owner_1"))
+    assert (listed(driver, ALL), listed(driver, PURGE, "mark")) == ([], ["owner_1"]), "it is still to be swept"
     assert made(driver, key(owner="owner_2")), "the name is free"
-    assert change(driver, purged.delete(7.0).model_copy(update={"swept": 8.0}))
-    assert listed(driver, PURGE) == []
+    [mark] = driver.run(store.listed(Mark, ALL)).records
+    assert mark.record is not None
+    assert driver.run(store.change(mark, mark.record.model_copy(update={"swept": 8.0})))
+    assert [listed(driver, of, "mark") for of in (PURGE, GONE)] == [[], ["owner_1"]]
     assert not made(driver, key("three", "owner_1"))
     with raises_code("invalid_api_key"):
         driver.run(store.create(Thing()))
     assert driver.run(store.create(Thing(owner="owner_2"))).how is Made.OK
 
 
-def test_marks_without_keys_are_found_by_their_owners(driver: Driver) -> None:
-    assert made(driver, Mark.of(Key.anonymous(0), 1.0))
-    assert not made(driver, Mark.of(Key.anonymous(0), 2.0))
-    assert made(driver, Mark.of(Key.anonymous(1), 3.0))
+def test_an_owner_has_one_mark_which_stays_as_it_is(driver: Driver) -> None:
+    owners = [anonymous_owner(0), anonymous_owner(1)]
+    made_so = [marked(driver, owner, at_s) for owner, at_s in ((owners[0], 1.0), (owners[0], 2.0), (owners[1], 3.0))]
+    assert made_so == [Made.OK, Made.THERE, Made.OK]
     marks = driver.run(store.listed(Mark, ALL, order=store.Order.ASC)).records
-    assert [one.record.owner for one in marks if one.record] == [anonymous_owner(0), anonymous_owner(1)]
+    assert [(one.id, one.record.purged) for one in marks if one.record] == [(owners[0], 1.0), (owners[1], 3.0)]
     assert listed(driver, ALL) == []
 
 
@@ -124,5 +127,6 @@ def test_two_administrators_do_not_undo_each_others_changes(driver: Driver) -> N
 def test_a_full_redis_lets_keys_be_made_and_revoked(driver: Driver) -> None:
     assert made(driver, key())
     assert change(driver, key().revoke(5.0))
-    assert made(driver, Mark.of(Key.anonymous(0), 1.0))
     assert stored(driver).record == key().revoke(5.0)
+    assert marked(driver) is Made.OK
+    assert driver.run(store.remove(Key, "owner_1")) is not None

@@ -14,12 +14,12 @@ from tasks.ledger.redis_keys import DOCUMENTS
 from tasks.ledger.submit import submit
 from tasks.ledger.task import Lane
 from tasks.records import datasets, store
-from tasks.records.api_keys import Key, Mark, Scope, anonymous_owner, make_key
+from tasks.records.api_keys import Mark, anonymous_owner, make_mark
 from tasks.records.batches import NewBatch, close_batch, create_batch, new_batch_id, open_batches, read_batch
 from tasks.records.files import FileRecord, Purpose, file_id_from, put_file, read_file, stored_name
 from tasks.records.ingestion_operations import close_ingestion, create_ingestion, open_ingestions, read_ingestion
 from tasks.records.ingestions import NewIngestion, new_ingestion_id
-from tasks.records.store import ReadRecord, left_of, new_change
+from tasks.records.store import Made, ReadRecord, left_of
 from tasks.storage.storage import Storage
 from tests.integration.ledger.driver import START_MS, Driver
 from tests.unit.documents.search.small_datasets import document, load
@@ -32,26 +32,13 @@ def storage(tmp_path: Path) -> Storage:
     return Storage.open(str(tmp_path / "storage"))
 
 
-def key(driver: Driver, owner: str) -> None:
-    one = Key(name=owner, owner=owner, digests=(), scopes=frozenset({Scope.READ}), created=1)
-    assert driver.run(make_key(one, new_change()))
-
-
-def stored(driver: Driver, owner: str) -> ReadRecord[Key]:
-    [found] = driver.run(store.read(Key, [owner]))
-    assert found is not None
-    return found
-
-
 def mark(driver: Driver, owner: str) -> None:
-    last = stored(driver, owner)
-    assert last.record is not None
-    assert driver.run(store.change(last, last.record.revoke(2.0).purge(2.0)))
+    assert driver.run(make_mark(Mark(name=owner, owner=owner, purged=2.0))).how is Made.OK
 
 
 def swept(driver: Driver, owner: str) -> bool:
-    record = stored(driver, owner).record
-    return record is not None and record.swept is not None
+    [found] = driver.run(store.read(Mark, [owner]))
+    return found is not None and found.record is not None and found.record.swept is not None
 
 
 def file_of(driver: Driver, storage: Storage, owner: str, number: int = 1) -> FileRecord:
@@ -87,7 +74,6 @@ def close_all(driver: Driver) -> None:
 def test_all_that_a_purged_owner_has_goes_and_nothing_of_others(driver: Driver, storage: Storage) -> None:
     kept: list[Any] = []
     for owner in ("ann", "bob", "ann2"):
-        key(driver, owner)
         task = driver.submit(owner=owner, listed=True).task_id
         batch, file = batch_of(driver, owner), file_of(driver, storage, owner)
         ingestion = driver.run(create_ingestion(NewIngestion(new_ingestion_id(), owner, {"model": "m"}, DAY_MS)))
@@ -123,7 +109,6 @@ def test_all_that_a_purged_owner_has_goes_and_nothing_of_others(driver: Driver, 
 
 
 def test_a_worker_that_has_a_job_of_it_commits_nothing(driver: Driver, storage: Storage) -> None:
-    key(driver, "ann")
     batch_id = batch_of(driver, "ann")
     documents = Driver(driver.client, DOCUMENTS)
     job = driver.new_task(task_id=f"{batch_id}-validate", queue=DOCUMENTS, lane=Lane.BULK, owner="ann", listed=True)
@@ -137,7 +122,6 @@ def test_a_worker_that_has_a_job_of_it_commits_nothing(driver: Driver, storage: 
 def test_many_files_go_in_several_rounds_and_any_may_be_the_last_of_its_process(
     driver: Driver, storage: Storage
 ) -> None:
-    key(driver, "ann")
     files = [file_of(driver, storage, "ann", number) for number in range(130)]
     mark(driver, "ann")
     steps = iter(range(7))
@@ -150,7 +134,6 @@ def test_many_files_go_in_several_rounds_and_any_may_be_the_last_of_its_process(
 
 
 def test_what_is_being_uploaded_ends(driver: Driver, storage: Storage) -> None:
-    key(driver, "ann")
     file_id = file_id_from(START_MS, "coming")
     coming = FileRecord(
         id=file_id,
@@ -171,10 +154,8 @@ def test_what_is_being_uploaded_ends(driver: Driver, storage: Storage) -> None:
 
 
 def test_what_a_worker_writes_long_after_the_end_goes_too(driver: Driver, storage: Storage) -> None:
-    for owner in ("ann", "bob"):
-        key(driver, owner)
     mark(driver, "bob")
-    driver.run(make_key(Mark.of(Key.anonymous(0), 3.0), new_change()))
+    mark(driver, anonymous_owner(0))
     sweep_owners(storage, driver.ledger)
     assert swept(driver, "bob")
     for owner in ("ann", "bob", anonymous_owner(0)):
@@ -186,7 +167,6 @@ def test_what_a_worker_writes_long_after_the_end_goes_too(driver: Driver, storag
 
 
 def test_a_full_redis_is_purged(driver: Driver, storage: Storage, redis_client: redis.Redis) -> None:
-    key(driver, "ann")
     driver.submit(owner="ann", listed=True)
     file_of(driver, storage, "ann")
     batch_of(driver, "ann")

@@ -203,9 +203,9 @@ class World:
         ends = {f"thing:{i}".encode(): ends for i, (_, _, ends) in self.there.items() if ends}
         assert dict(client.zrange("eq:ends", 0, -1, withscores=True)) == ends
         aliases = {
-            f"eq:alias:thing:{record.owner}:{record.name}" for record, _, _ in self.there.values() if record.name
+            f"eq:record-alias:thing:{record.owner}:{record.name}" for record, _, _ in self.there.values() if record.name
         }
-        assert {name.decode() for name in client.keys("eq:alias:*")} == aliases
+        assert {name.decode() for name in client.keys("eq:record-alias:*")} == aliases
         assert {entry.decode() for entry in client.zrange("eq:litter", 0, -1)} == self.litter
 
 

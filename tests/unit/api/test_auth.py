@@ -1,6 +1,6 @@
 """The keys of one process: who is let in, and what a reading of Redis and time change."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from hashlib import sha256
 from typing import Any
 
@@ -53,7 +53,7 @@ def stored(*records: Key) -> list[ReadRecord[Key]]:
 
 
 def marks(*keys: Key) -> list[ReadRecord[Mark]]:
-    return [ReadRecord(key.owner, Mark.of(key, NOW_S), "a change") for key in keys]
+    return [ReadRecord(key.owner, Mark(name=key.name, owner=key.owner, purged=NOW_S), "a change") for key in keys]
 
 
 @pytest.fixture
@@ -77,8 +77,8 @@ def read(keys: Keys, clock: Clock) -> Callable[..., None]:
     """Lets the table read these records."""
     stamps = iter(range(1000))
 
-    def take(*records: Key) -> None:
-        keys.take(StoredKeys(NOW_S + clock.now_s, (str(next(stamps)), ""), stored(*records)))
+    def take(*records: Key, purged: Sequence[Key] = ()) -> None:
+        keys.take(StoredKeys(NOW_S + clock.now_s, (str(next(stamps)), ""), stored(*records), marks(*purged)))
 
     return take
 
@@ -192,7 +192,7 @@ def test_what_is_purged_or_gone_is_forgotten(keys: Keys, read: Callable[..., Non
     read(record("a"), record("b"), record("c"))
     read(record("a"), record("b", revoked=NOW_S))
     assert gone == {"owner of c"}, "a key that is revoked may still own what is open"
-    read(record("a"), record("b", revoked=NOW_S, purged=NOW_S))
+    read(record("a"), record("b", revoked=NOW_S), purged=[record("b")])
     assert gone == {"owner of b", "owner of c"}
 
 
@@ -202,8 +202,8 @@ def test_a_key_that_ended_while_its_request_was_sent_is_refused(keys: Keys, read
     keys.require_known(key)
     read(record("a", scopes={Scope.READ}), record("b"))
     keys.require_known(key)  # what the request may do was decided when it came
-    for after in ([record("a", revoked=NOW_S)], [record("a", revoked=NOW_S, purged=NOW_S)], [record("b")]):
-        read(*after)
+    for after, purged in (([record("a", revoked=NOW_S)], []), ([record("a")], [record("a")]), ([record("b")], [])):
+        read(*after, purged=purged)
         with pytest.raises(Unauthenticated):
             keys.require_known(key)
     read(record("a", owner="the next one"))
@@ -216,7 +216,7 @@ def test_a_purged_name_of_the_environment_stays_refused() -> None:
     keys.take(StoredKeys(NOW_S, ("", ""), []))
     assert of(keys, "text").owner == environment_owner("ann")
 
-    keys.take(StoredKeys(NOW_S, ("", "new"), [], marks(Key.of_environment("ann", "", frozenset()))))
+    keys.take(StoredKeys(NOW_S, ("", "new"), [], marks(Key.of_environment("ann"))))
 
     assert "another name" in refusal(keys, "text")
 

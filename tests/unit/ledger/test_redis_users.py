@@ -11,7 +11,7 @@ import pytest
 
 from tasks.ledger.redis_keys import REFERENCES, SCHEMA, STORAGE
 from tasks.ledger.scripts import SCRIPTS, source
-from tasks.records import api_keys
+from tasks.records.api_keys import Key
 from tests.source_tree import CHECKOUT
 
 ROLES = ("api", "worker", "documents")
@@ -19,9 +19,10 @@ OF_MODELS = ("claim", "commit", "give_back", "heartbeat", "overview")
 """What a model worker runs. Some of it names records too, which it changes for documents workers and the web tier."""
 OPEN_JOBS = {"eq:index:batch:@open", "eq:index:ingestion:@open"}
 """What an overview counts, for whoever asks."""
-KINDS = ("batch", "file", "ingestion")
+KINDS = ("batch", "file", "ingestion", "mark")
 """Of records that are no API keys."""
-OF_RECORDS = re.compile(r"eq:(batch|changes|ends|file|index:(?!task)|ingestion|litter)")
+OF_A_KIND = {":", ":index:", ":record-alias:"}
+OF_RECORDS = re.compile(r"eq:(batch|changes|ends|file|index:(?!task)|ingestion|litter|mark|record-alias)")
 CALL = re.compile(r"\bcall\('([A-Z]+)'")
 KEY = re.compile(r"R \.\. '(:[a-z@:-]*)'")
 CHANNELS = {"eq:answers:*", "eq:changed", "eq:steps"}
@@ -38,7 +39,7 @@ def keys_in(text: str) -> set[str]:
     named = {
         place + kind
         for part in KEY.findall(text)
-        for place, kind in ([(part, f"{one}:") for one in KINDS] if part in {":", ":index:"} else [(part, "")])
+        for place, kind in ([(part, f"{one}:") for one in KINDS] if part in OF_A_KIND else [(part, "")])
     }
     found = {f"eq{one}*" if one.endswith(":") else f"eq{one}" for one in named}
     return {"eq:q:*" if pattern.startswith("eq:q:") else pattern for pattern in found} - CHANNELS
@@ -69,7 +70,7 @@ def test_a_role_has_the_keys_of_its_scripts_and_no_others() -> None:
 
 @pytest.mark.parametrize("role", ["worker", "documents"])
 def test_only_the_api_reads_keys(role: str) -> None:
-    of_keys = [f"eq:{place}{kind}:x" for place in ("", "index:") for kind in api_keys.KINDS]
+    of_keys = [f"eq:{place}{Key.KIND}:x" for place in ("", "index:")]
     assert not [key for key in of_keys for pattern in granted_keys(role) if fnmatchcase(key, pattern)]
 
 

@@ -48,13 +48,10 @@ end
 local function key_full(q, a, n, mine, open, rate)
   local most, turn = tonumber(n.per_minute), math.max(1, q['owners_' .. n.lane])
   if most then
-    local full = math.min(math.max(a.tokens, NOW), NOW + 60000)
-    local wait = full - NOW + n.cost * 60000 / most - 60000
-    if n.cost > most then wait = -1000 end
-    if math.abs(wait) > .5 and (wait > 0 or n.cost > most) then
-      return {'key', 'tokens_per_minute', most, n.cost, tostring(wait / 1000)}
-    end
-    n.full = full + n.cost * 60000 / most
+    if n.cost > most then return {'key', 'tokens_per_minute', most, n.cost, '-1'} end
+    n.full = math.min(math.max(a.tokens, NOW), NOW + 60000) + n.cost * 60000 / most
+    local wait = n.full - NOW - 60000
+    if wait > .001 then return {'key', 'tokens_per_minute', most, n.cost, tostring(wait / 1000)} end  -- less is rounding
   end
   most = tonumber(n.queued)
   if most and mine + n.cost > most then

@@ -17,8 +17,8 @@ local function numbers(key)
 end
 
 -- Of a queue: cost_{lane}, open_{lane} (tasks), owners_{lane} (who have some), v_{lane} (virtual time), credit (of bulk work),
--- bytes (payloads), reserved (for vectors), used and limit (memory, as housekeeping saw it), rate, bell, rings, serves, looked, absent (since when no worker
--- lives), lone:{worker} (the claim beside which it runs nothing).
+-- bytes (payloads), reserved (for vectors), used and limit (memory, as housekeeping saw it), rate, bell, rings, serves, looked,
+-- absent (since when no worker lives), lone:{worker} (the claim beside which it runs nothing).
 local function queue(name) return numbers(R .. ':q:' .. name .. ':state') end
 
 -- An owner's one account: bytes in Redis, jobs, tokens and requests (buckets), debt, and what his records count: revoked,

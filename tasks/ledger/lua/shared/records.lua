@@ -1,19 +1,19 @@
--- Records: files, keys, batches, ingestions. R:{kind}:{id} is a hash: `s`, JSON; `change`, the random name of its last change;
+-- Records: files, keys, marks, batches, ingestions. R:{kind}:{id} is a hash: `s`, JSON; `change`, the random name of its last change;
 -- `weight`, its bytes in Redis; further fields of its kind. Of the JSON scripts look at
 --   owner   whose account it counts in
 --   counts  name -> number: what it stands for there: {"stored": 600, "files": 1}, {"jobs": 1}, {"revoked": 1}
 --   lists   names of the lists of its kind in which it stands: its owner's id, or one with an "@" (tasks/ledger/keys.py)
 --   alias   "scope:name" that leads to it, or ""
 --   litter  stored name that the sweep may delete once the record is gone, or ""
--- The end of its life is its place in R:ends and nowhere else: whoever may look at tasks alone never looks there. Whatever changes a record goes through this file, so an account
--- has one place where it grows, and one where it shrinks.
+-- The end of its life is its place in R:ends and nowhere else: whoever may look at tasks alone never looks there. Whatever
+-- changes a record goes through this file, so an account has one place where it grows, and one where it shrinks.
 -- uses: owner_account litter
 local ENDS = R .. ':ends'
 local RECORD_BYTES = 512                -- key, entries in lists, alias
 local function record_key(kind, id) return R .. ':' .. kind .. ':' .. id end
 local function list_key(kind, list) return R .. ':index:' .. kind .. ':' .. list end
-local function alias_key_of(kind, alias) return R .. ':alias:' .. kind .. ':' .. alias end
--- Keys, and marks of owners who have none. They are few, no owner's, and to revoke one must not need memory.
+local function alias_key_of(kind, alias) return R .. ':record-alias:' .. kind .. ':' .. alias end
+-- Keys, and marks of purged owners. They are few, no owner's, and to revoke or purge must not need memory.
 local OF_OPERATOR = {key = true, mark = true}
 local BESIDE = {ingestion = {'waiting', 'pages', 'closed'}}  -- R:{kind}-{name}:{id} goes with the record
 

@@ -6,7 +6,6 @@ local function bell_due(name)           -- 1: the caller must send the bell, whi
   local believed = BELL_MS * 2 ^ math.min(math.max(q.rings - 1, 0), 5)
   if q.bell > 0 and NOW >= q.bell and NOW - q.bell < believed then return 0 end
   q.bell, q.rings = NOW, q.rings + 1
-  call('HINCRBY', R .. ':q:' .. name .. ':counts', 'rings', 1)
   return 1
 end
 local function wake_lingerer(in_queue)  -- true: a live socket got the word. A dead one is passed over at once

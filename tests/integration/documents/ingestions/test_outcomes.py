@@ -17,10 +17,9 @@ from tasks.ledger.read import read_task
 from tasks.ledger.redis_keys import DOCUMENTS
 from tasks.ledger.scripts import SCRIPTS
 from tasks.ledger.task import State
-from tasks.records.api_keys import Key, Scope, make_key
+from tasks.records.api_keys import Mark, make_mark
 from tasks.records.ingestion_operations import cancel_ingestion, resume_ingestion
 from tasks.records.ingestions import Ingestion, IngestionFault, IngestionStatus, PageStage
-from tasks.records.store import new_change
 from tests.integration.documents.ingestions.hands import IngestionHands, nothing_is_left
 
 S = IngestionStatus
@@ -148,8 +147,7 @@ def test_of_a_cancelled_ingestion_only_a_load_is_taken_in(
 def test_what_a_job_has_left_for_a_purged_ingestion_is_gone(hands: IngestionHands, job: str) -> None:
     made = left(hands, job)
     seen = hands.ingestion(made)
-    key = Key(name="anonymous", owner="anonymous", digests=(), scopes=frozenset({Scope.READ}), created=1)
-    assert hands.ledger.run(make_key(key.revoke(2.0).purge(2.0), new_change()))
+    hands.ledger.run(make_mark(Mark(name="anonymous", owner="anonymous", purged=2.0)))
     sweep_owners(hands.storage, hands.ledger)
     hands.steps.step(hands.step_context, seen)
     hands.step()
