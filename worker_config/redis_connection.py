@@ -368,8 +368,7 @@ _FAILURES: tuple[tuple[type[BaseException], str, str], ...] = (
     (
         RedisTimeoutError,
         "connecting",
-        "does not answer at the host and port of EMBEDQ_REDIS_URL; look for a firewall, and for rediss:// where the port "
-        "has no TLS",
+        "does not answer at the host and port of EMBEDQ_REDIS_URL; a firewall, or a port without TLS",
     ),
     (RedisTimeoutError, "", "does not answer in time"),
     (OSError, "", "cannot be reached; look at the host and the port in EMBEDQ_REDIS_URL, and at the network"),
