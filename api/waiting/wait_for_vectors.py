@@ -16,7 +16,7 @@ from tasks.errors import NotReady, Unavailable, WaitTimeout
 from tasks.ledger import read
 from tasks.ledger.cancel import want
 from tasks.ledger.client import CALL_TIMEOUT_S, AsyncLedger
-from tasks.ledger.submit import KeyRoom
+from tasks.ledger.rate_limit import KeyRoom
 from tasks.ledger.task import NewTask, Result, State
 from tasks.records.api_keys import Key
 from worker_config.subject import link_task, span
@@ -104,9 +104,9 @@ class SynchronousCalls:
                 await self._lose_interest(submission.queue, wait.task_id)
             raise CallerGone
         result: Result | None = None
-        if wait.answer is not None:
+        if wait.result is not None:
             with span("read"):  # as of a result that is asked for, so that a trace has the same steps
-                result = wait.answer.result()
+                result = wait.result
         elif wait.ended:
             result = await read_result(self._ledger, wait.task_id, sum(piece.items for piece in submission.pieces))
         if result is None or result.task.state not in _WITH_OUTCOME:
@@ -133,8 +133,8 @@ class SynchronousCalls:
     def _timeout(self, submission: NewTask) -> WaitTimeout:
         why = "The vectors are not ready yet"
         if self._models.redis_up and not self._models.live_workers().get(submission.queue):
-            loading = self._models.loading(submission.queue)
-            why = loading or f"No worker serves {submission.queue} now (GET /v1/models), so the vectors are not ready"
+            known = self._models.why_none(submission.queue)
+            why = known or f"No worker serves {submission.queue} now (GET /v1/models), so the vectors are not ready"
         return WaitTimeout(
             f"{why}; send the same request again to join the work that is under way.",
             retry_after_s=min(_MAX_RETRY_AFTER_S, self._models.retry_after_s(task_of(submission))),

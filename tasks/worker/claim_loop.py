@@ -30,6 +30,7 @@ from tasks.worker.idle_wait import Wakeup
 from tasks.worker.process.child import WorkerChild
 from tasks.worker.process.hangs import Progress
 from tasks.worker.process.stop import Stopping
+from worker_config.redis_connection import refusal
 from worker_config.subject import about_tasks
 
 T = TypeVar("T")
@@ -107,6 +108,8 @@ class Streams:
         self._away: dict[int, str] = {}
         """Why the last call of a thread failed. One may be refused what others may: subscribing needs more rights."""
         self.progress = [Progress(partial(child.shared.work_on, n)) for n in range(number)]
+        self.refused = ""
+        """What Redis refuses some thread, although it serves others; "": nothing."""
         self._streams = [Stream(self, n, each) for n, each in enumerate(self.progress)]
         self._awake: dict[Stream, threading.Thread] = {}
         self._rang = self._finished = False
@@ -171,6 +174,8 @@ class Streams:
         with self._lock:
             said = why in self._away.values()
             self._away[threading.get_ident()] = why
+            if refusal(error.__cause__ or error):
+                self.refused = why.rstrip(".")
         if not said:
             _log.warning("Redis is unavailable, this worker goes on when it is back: %s", why)
 
@@ -180,9 +185,10 @@ class Streams:
             return
         with self._lock:
             del self._away[threading.get_ident()]
-            back = not self._away
-        if back:
-            _log.warning("Redis is back")
+            if self._away:
+                return
+            self.refused = ""
+        _log.warning("Redis is back")
 
     @property
     def away(self) -> bool:

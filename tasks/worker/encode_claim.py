@@ -11,7 +11,7 @@ from tasks.encoder.encode import PassLock, encode
 from tasks.encoder.interface import Encoder, EncodeStats, Text
 from tasks.item import FLOAT32_BYTES, TextError, Vector, cost
 from tasks.ledger.claim import Claim
-from tasks.ledger.task import Lane, Outcome, OutcomeKind, Piece
+from tasks.ledger.task import Lane, Outcome, Piece
 from tasks.model import Model
 from tasks.pieces import weighed
 from tasks.storage.row_file import RowReference
@@ -125,11 +125,10 @@ class PieceTexts:
         tokens = sum(vector.tokens for vector in vectors)
         if part is not None:
             failed = sum(vector.error is not None for vector in vectors)
-            return Outcome(self.piece, OutcomeKind.PART, part.to_json(), tokens, failed_in_part=failed)
+            return Outcome(self.piece, part.to_json(), tokens, failed_in_part=failed)
         first = self.piece.first
         return Outcome(
             piece=self.piece,
-            kind=OutcomeKind.VECTORS,
             data=_rows(vectors),
             tokens=tokens,
             errors={first + i: vector.error for i, vector in enumerate(vectors) if vector.error is not None},

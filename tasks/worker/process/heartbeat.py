@@ -15,6 +15,7 @@ import psutil
 
 from tasks.errors import RedisUnavailable, SchemaMismatch
 from tasks.ledger.heartbeat import Worker, beat, join, stop
+from tasks.ledger.read import check_schema
 from tasks.ledger.redis_checks import LOST
 from tasks.model import Model
 from tasks.worker.claim_loop import Streams
@@ -125,7 +126,7 @@ class Heartbeat(threading.Thread):
 
     def _beat(self) -> None:
         self._ledger.find_master()
-        if self._ledger.check_schema():
+        if self._ledger.run(check_schema()):
             _log.warning("%s", LOST)
         now = self._streams.counted()
         pulse = self._ledger.run(
@@ -161,5 +162,6 @@ class Heartbeat(threading.Thread):
             rate=0,
             rss_bytes=self._process.memory_info().rss,
             dropped_bells=self._child.shared.dropped,
+            refused=self._streams.refused,
         )
         return self._describe(worker)

@@ -12,6 +12,7 @@ from redis.exceptions import RedisError
 from tasks.errors import EmbedqError, Unavailable, WrongRedis
 from tasks.ledger.client import Ledger
 from tasks.ledger.heartbeat import LoadingWorker, loading
+from tasks.ledger.read import check_schema
 from tasks.worker.process.stop import Stopping
 from worker_config.celery_app import bell_queue
 
@@ -38,7 +39,7 @@ def saying_what_loads(ledger: Ledger, queue: str, what: LoadingWorker) -> Iterat
         _log.info("loading %s (from %s)", what.model, what.source)
         while not done.is_set():
             with suppress(EmbedqError, RedisError):  # it is waited for, or refused, once the model is loaded
-                ledger.check_schema()
+                ledger.run(check_schema())
                 ledger.run(loading(queue, what, int(LOADING_TTL_S * 1000)))
             done.wait(TELL_EVERY_S)
             if time.time() - said_at >= SAY_AGAIN_S:
@@ -86,6 +87,6 @@ def require_usable(ledger: Ledger, queue: str) -> None:
         SchemaMismatch: another version's data is there.
     """
     warnings = ledger.try_out(bell_queue(queue)).require_usable()
-    ledger.check_schema()
+    ledger.run(check_schema())
     for warning in warnings:
         _log.warning("%s", warning)
