@@ -240,6 +240,8 @@ def queue_rows(models: ServedModels, settings: Settings) -> Iterator[Metric]:
     yield from _documents(models.documents)
 
 
+_NAMED = ("ended_", "items_", "took_", "batches_", "ingestions_", "ingested_", "setbacks_")
+"""Counters of the ledger that have series with names of their own."""
 _FROM_ZERO = "lost_leases"
 """The counter of the ledger that is shown before it counts: an alert must see the first one."""
 
@@ -249,18 +251,19 @@ def _ended(queues: Sequence[Queue]) -> Iterator[Metric]:
     bounds = [*map(floatToGoString, (*TOOK_BOUNDS_S, math.inf))]
     tasks, items = list[tuple[Sequence[str], float]](), list[tuple[Sequence[str], float]]()
     for o in queues:
-        for lane, completed in o.took.items():
-            buckets = list(zip(bounds, accumulate(completed.counts), strict=True))
-            took.add_metric([o.name, lane.value], buckets, completed.sum_s)
-            tasks.append(([o.name, lane, State.COMPLETED], sum(completed.counts)))
+        for lane in Lane:
+            counts, sum_s = o.took(lane)
+            if any(counts):
+                took.add_metric([o.name, lane.value], list(zip(bounds, accumulate(counts), strict=True)), sum_s)
+                tasks.append(([o.name, lane, State.COMPLETED], sum(counts)))
         for lane, state in product(Lane, (State.FAILED, State.CANCELLED, State.EXPIRED)):
-            tasks.append(([o.name, lane, state], o.ended.get(f"ended_{lane}_{state}", 0)))
+            tasks.append(([o.name, lane, state], o.counters.get(f"ended_{lane}_{state}", 0)))
         for lane, outcome in product(Lane, ("completed", "failed")):
-            items.append(([o.name, lane, outcome], o.ended.get(f"items_{lane}_{outcome}", 0)))
+            items.append(([o.name, lane, outcome], o.counters.get(f"items_{lane}_{outcome}", 0)))
     yield took
     yield _total("embedq_ended_tasks", "By the state in which they ended.", [*_BY_LANE, "state"], tasks)
     yield _total("embedq_ended_items", "Texts that were done.", [*_BY_LANE, "outcome"], items)
-    for name in sorted({_FROM_ZERO, *(name for o in queues for name in o.counters)}):
+    for name in sorted({_FROM_ZERO, *(name for o in queues for name in o.counters if not name.startswith(_NAMED))}):
         values = [([o.name], o.counters.get(name, 0)) for o in queues]
         yield _total(f"embedq_ledger_{name}", "Total since the data began.", ["model"], values)
 
@@ -272,7 +275,7 @@ _ENDS = (
 
 
 def _documents(documents: Queue) -> Iterator[Metric]:
-    totals = documents.ended
+    totals = documents.counters
     for kind, statuses in _ENDS:
         values = [([status], totals.get(f"{kind}_{status}", 0)) for status in statuses]
         yield _total(f"embedq_ended_{kind}", "By the status in which they ended.", ["status"], values)

@@ -22,8 +22,7 @@ from api.error_responses import CallerGone
 from api.offload import offload
 from tasks.errors import Invalid, Overloaded, RedisUnavailable, Refused, TooMany
 from tasks.ledger.client import AsyncLedger, spread
-from tasks.ledger.rate_limit import Taken, retry_after_of_key, take_request
-from tasks.ledger.submit import KeyRoom
+from tasks.ledger.rate_limit import KeyRoom, retry_after_of_key, take_request
 from tasks.records.api_keys import Key
 from tasks.wire.json_limits import MAX_PARTS, has_more_parts
 
@@ -288,7 +287,7 @@ class RequestRates:
     def __init__(self, ledger: AsyncLedger, clock: Callable[[], float] = time.monotonic) -> None:
         self._ledger = ledger
         self._clock = clock
-        self._taken: dict[str, tuple[float, float, Taken]] = {}
+        self._taken: dict[str, tuple[float, float, KeyRoom]] = {}
         """By owner: the limit that was asked for, when its bucket has a request again, and what the ledger said."""
 
     async def count(self, key: Key) -> None:
@@ -306,11 +305,11 @@ class RequestRates:
         until_s = before[1] if before is not None and before[0] == per_s else 0.0  # another limit counts at once
         if until_s <= self._clock():
             try:
-                taken = await self._ledger.run(take_request(key.owner, per_s))
+                after_s, left = await self._ledger.run(take_request(key.owner, per_s))
             except RedisUnavailable:
                 return
-            until_s = self._clock() + taken.wait_s if taken.wait_s else 0.0
-            self._taken[key.owner] = per_s, until_s, taken
+            until_s = self._clock() + after_s if after_s else 0.0
+            self._taken[key.owner] = per_s, until_s, left
         wait_s = until_s - self._clock()
         if wait_s > 0:
             after_s = retry_after_of_key(wait_s)
@@ -320,7 +319,7 @@ class RequestRates:
                 retry_after_s=after_s,
             )
 
-    def left(self, key: Key) -> Taken | None:
+    def left(self, key: Key) -> KeyRoom | None:
         """What the last request of the key has left; None: it has no such limit."""
         if key.limits.requests_per_second is None or key.owner not in self._taken:
             return None
@@ -334,7 +333,7 @@ RATE_LIMIT_HEADERS = tuple(
 )
 
 
-def rate_limit_headers(admission: KeyRoom, room: KeyRoom | None, taken: Taken | None) -> dict[str, str]:
+def rate_limit_headers(admission: KeyRoom, room: KeyRoom | None, taken: KeyRoom | None) -> dict[str, str]:
     """The six headers. A request is at least one token of work, so no more requests are left than tokens.
 
     Args:

@@ -13,7 +13,6 @@ import redis
 from tasks.ledger.cancel import forget
 from tasks.ledger.client import Ledger
 from tasks.ledger.heartbeat import watch
-from tasks.ledger.overview import read_account
 from tasks.ledger.packed import numbers
 from tasks.ledger.read import read_task
 from tasks.ledger.scripts import Operation
@@ -27,8 +26,6 @@ _TRANSPORT = re.compile(r"_kombu\.binding.*|embedq\.bell\..*|unacked.*", re.DOTA
 _TASK = re.compile(r"[^:]+:task:(?P<id>.+)")
 _CHANGES = re.compile(r"(?P<root>[^:]+):changes")
 _STATE = re.compile(r"[^:]+:q:(?P<queue>.+):state")
-_OWNER = re.compile(r"[^:]+:owner:(?P<id>.+)")
-_BUCKETS = {"tokens", "requests", "debt"}
 
 FAR_FUTURE_MS = 10 * 365 * 86_400_000
 """Beyond every lease and deadline, also those of tests that move the clock."""
@@ -46,9 +43,7 @@ def leaked_keys(client: redis.Redis) -> list[str]:
     _remove_records(client)
     _watch_far_future(client)
     return sorted(
-        key
-        for key in _lasting_keys(client)
-        if not _PERMANENT.fullmatch(key) and not _TRANSPORT.fullmatch(key) and not _has_only_buckets(client, key)
+        key for key in _lasting_keys(client) if not _PERMANENT.fullmatch(key) and not _TRANSPORT.fullmatch(key)
     )
 
 
@@ -72,7 +67,8 @@ def _remove_records(client: redis.Redis) -> None:
 
 
 def _watch_far_future(client: redis.Redis) -> None:
-    ledger = Ledger(client, clock_offset_ms=FAR_FUTURE_MS)
+    ledger = Ledger(client)
+    ledger.clock_offset_ms = FAR_FUTURE_MS
     for key in _lasting_keys(client):
         if found := _STATE.fullmatch(key):
             # As if somebody had looked at the clock all the time: of a standstill no lease ends.
@@ -84,12 +80,6 @@ def _watch_far_future(client: redis.Redis) -> None:
             while pulse.leases or pulse.more:  # one call ends a few only, so that it stays short
                 assert pulse != before, f"{pulse.leases} leases of {found['queue']} never end"
                 before, pulse = pulse, ledger.run(watch(found["queue"]))
-
-
-def _has_only_buckets(client: redis.Redis, key: str) -> bool:
-    """Of an account: how full they are is known for as long as the owner."""
-    found = _OWNER.fullmatch(key)
-    return found is not None and not Ledger(client).run(read_account(found["id"])).numbers.keys() - _BUCKETS
 
 
 def _lasting_keys(client: redis.Redis) -> list[str]:

@@ -21,7 +21,7 @@ class Links(BaseModel):
 class Task(BaseModel):
     """A task. Times are Unix seconds."""
 
-    id: str = Field(examples=["task_019a8f6e-3c5b-7d1e-9f00-2b7c4d5e6f70"])
+    id: str = Field(examples=["task_019a8f6e3c5b7d1e9f002b7c4d5e6f70"])
     object: Literal["embedding.task"] = "embedding.task"
     status: Literal["queued", "in_progress", "completed", "failed", "cancelled", "expired"]
     lane: Literal["online", "bulk"]

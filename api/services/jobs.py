@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any
-from uuid import UUID
 
 from api.paging import ListPage, read_page
 from api.schemas.answer_parts import Page, PagePlace
@@ -96,12 +95,12 @@ def _words(name: str, given: Sequence[str], known: Iterable[str]) -> set[str]:
 
 def place_of(job_id: str) -> str:
     """Ids of all kinds sort by this, as they do by time."""
-    return job_id.partition("_")[2].replace("-", "")
+    return job_id.partition("_")[2]
 
 
 def id_at(kind: str, place: str) -> str:
     """The id of this kind at a place, whether or not there is one."""
-    return f"task_{UUID(place)}" if kind == "task" else f"{'ing' if kind == 'ingestion' else kind}_{place}"
+    return f"{'ing' if kind == 'ingestion' else kind}_{place}"
 
 
 def _place(after: str, kinds: Sequence[str]) -> str:
@@ -168,8 +167,7 @@ def _reader(
         if kind == "task":
             states = [State(name) for name in names]
             read_some = list_tasks(owner, limit=most, after=behind or "", states=states, look=look)
-            part = await ledger.run(read_some)
-            return ListPage(part.tasks, part.until, part.more)
+            return ListPage(*await ledger.run(read_some))
         ids, more = await ledger.run(_LIST[kind](owner, after=behind, limit=most))
         found = list[batches.Batch | ingestions.Ingestion]()
         for start in range(0, len(ids), _AT_ONCE):

@@ -90,7 +90,7 @@ class ServiceInfo:
 
     async def redis_checks(self) -> RedisChecks:
         """What Redis says of itself now, judged. Raises `RedisUnavailable`."""
-        facts = await self._ledger.inspect()
+        facts = await self._ledger.try_out()
         return RedisChecks.model_validate({"checks": facts.checks(self._settings.redis_ack)})
 
     async def state(self, key: Key) -> ServiceState:

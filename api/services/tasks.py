@@ -19,11 +19,12 @@ from api.waiting.why_waiting import why_waiting
 from tasks.errors import Conflict
 from tasks.item import FLOAT32_BYTES
 from tasks.ledger import task as ledger_task
-from tasks.ledger.cancel import CancelOutcome, cancel, forget
+from tasks.ledger.cancel import cancel, forget
 from tasks.ledger.client import AsyncLedger
 from tasks.ledger.ids import created_ms, missing
 from tasks.ledger.overview import read_account
 from tasks.ledger.read import read_task
+from tasks.ledger.task import State
 from tasks.records.api_keys import Key
 from worker_config.settings import Settings
 from worker_config.subject import link_task, span, subject_is_task
@@ -126,9 +127,9 @@ class TaskService:
             Conflict: there is nothing to cancel.
         """
         task = await self._own(key, task_id)
-        outcome = await self._ledger.run(cancel(task.queue, task_id))
+        before = await self._ledger.run(cancel(task.queue, task_id))
         task = await self._own(key, task_id)
-        if outcome is CancelOutcome.ENDED:
+        if before and before.terminal and before is not State.CANCELLED:
             raise Conflict(
                 "task_already_ended", f"The task has ended already ({task.state}); there is nothing to cancel."
             )

@@ -15,6 +15,7 @@ from tasks.errors import EmbedqError, Overloaded, SchemaMismatch, WrongRedis
 from tasks.ledger.client import AsyncLedger, reason
 from tasks.ledger.heartbeat import watch
 from tasks.ledger.overview import overview
+from tasks.ledger.read import check_schema
 from tasks.ledger.redis_checks import LOST
 from tasks.ledger.redis_keys import DOCUMENTS
 from worker_config.bell import BellThread
@@ -90,7 +91,7 @@ class LedgerWatch:
     async def _round(self) -> None:
         await self._ledger.find_master()
         await self._ledger.require_usable()
-        if await self._ledger.check_schema() and self._claimed:
+        if await self._ledger.run(check_schema()) and self._claimed:
             _log.warning("%s", LOST)
         self._claimed = True
         began_s = time.perf_counter()

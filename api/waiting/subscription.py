@@ -18,10 +18,9 @@ from starlette.types import Receive
 from api.error_responses import CallerGone
 from tasks.errors import EmbedqError
 from tasks.ledger.client import AsyncLedger, reason
-from tasks.ledger.notifications import Answer, answers_in, changes_in
-from tasks.ledger.read import read_tasks
-from tasks.ledger.redis_keys import CHANGED_CHANNEL, answers_channel
-from tasks.ledger.task import Task
+from tasks.ledger.read import read_tasks, results_in
+from tasks.ledger.redis_keys import ENDED_CHANNEL, answers_channel
+from tasks.ledger.task import Result, Task
 
 _log = logging.getLogger(__name__)
 
@@ -67,7 +66,7 @@ class Wait:
     def __init__(self, task_id: str) -> None:
         self.task_id = task_id
         self.stored = False
-        self.over: asyncio.Future[Answer | None] = asyncio.get_running_loop().create_future()
+        self.over: asyncio.Future[Result | None] = asyncio.get_running_loop().create_future()
 
     @property
     def ended(self) -> bool:
@@ -75,14 +74,14 @@ class Wait:
         return self.over.done() and not self.over.cancelled()
 
     @property
-    def answer(self) -> Answer | None:
+    def result(self) -> Result | None:
         """The result of the task, if it came with the news."""
         return self.over.result() if self.ended else None
 
-    def end(self, answer: Answer | None = None) -> None:
+    def end(self, result: Result | None = None) -> None:
         """The task has ended."""
         if not self.over.done():
-            self.over.set_result(answer)
+            self.over.set_result(result)
 
     async def until_over(self, timeout_s: float, gone: Callable[[], Awaitable[None]]) -> bool:
         """Waits so long at most; True: the client has left before, of whom `gone` tells."""
@@ -178,7 +177,7 @@ class Subscription:
         while True:
             try:
                 async with self._ledger.client.pubsub() as pubsub:
-                    await pubsub.subscribe(CHANGED_CHANNEL, answers_channel(self.name))
+                    await pubsub.subscribe(ENDED_CHANNEL, answers_channel(self.name))
                     await self._listen(pubsub)
             except Exception as error:  # noqa: BLE001 - if this loop died, every request that waits would go deaf
                 failures = 1 if self.subscribed.is_set() else failures + 1
@@ -189,12 +188,12 @@ class Subscription:
 
     async def _listen(self, pubsub: PubSub) -> None:
         """Passes messages on until the connection fails (`RedisError`), or may lead to a Redis that does not serve."""
-        refusals, seen = self._ledger.refusals, self._ledger.refusals.count
+        master, seen = self._ledger.master, self._ledger.master.moves
         answers = answers_channel(self.name).encode()
         due_s = time.monotonic()
         until_s = due_s + self.times.catch_up_s
         alive = True  # something came since the last ping
-        while seen == refusals.count or time.monotonic() < until_s:
+        while seen == master.moves or time.monotonic() < until_s:
             message = await pubsub.get_message(timeout=max(0.0, due_s - time.monotonic()))
             alive = alive or message is not None
             match message:
@@ -231,12 +230,12 @@ class Subscription:
         if not self._waits:
             return
         if with_answers:
-            for answer in answers_in(message):
-                self._end(answer.task_id, answer)
+            for result in results_in(message):
+                self._end(result.task.id, result)
         else:
-            for task_id in changes_in(message).ended:
+            for task_id in message.decode().split():
                 self._end(task_id)
 
-    def _end(self, task_id: str, answer: Answer | None = None) -> None:
+    def _end(self, task_id: str, result: Result | None = None) -> None:
         for wait in self._waits.get(task_id, ()):
-            wait.end(answer)
+            wait.end(result)

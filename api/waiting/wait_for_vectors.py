@@ -16,7 +16,7 @@ from tasks.errors import NotReady, Unavailable, WaitTimeout
 from tasks.ledger import read
 from tasks.ledger.cancel import want
 from tasks.ledger.client import CALL_TIMEOUT_S, AsyncLedger
-from tasks.ledger.submit import KeyRoom
+from tasks.ledger.rate_limit import KeyRoom
 from tasks.ledger.task import NewTask, Result, State
 from tasks.records.api_keys import Key
 from worker_config.subject import link_task, span
@@ -104,9 +104,9 @@ class SynchronousCalls:
                 await self._lose_interest(submission.queue, wait.task_id)
             raise CallerGone
         result: Result | None = None
-        if wait.answer is not None:
+        if wait.result is not None:
             with span("read"):  # as of a result that is asked for, so that a trace has the same steps
-                result = wait.answer.result()
+                result = wait.result
         elif wait.ended:
             result = await read_result(self._ledger, wait.task_id, sum(piece.items for piece in submission.pieces))
         if result is None or result.task.state not in _WITH_OUTCOME:

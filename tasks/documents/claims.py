@@ -11,7 +11,7 @@ from tasks.errors import DiskFull, EmbedqError, InternalError, StorageUnavailabl
 from tasks.item import TextError
 from tasks.ledger.claim import Claim
 from tasks.ledger.client import Ledger
-from tasks.ledger.task import Outcome, OutcomeKind, Piece
+from tasks.ledger.task import Outcome, Piece
 from tasks.records.document_jobs import JOB_COST, JobCall
 from tasks.storage.storage import Storage
 from tasks.worker.claim_loop import ClaimSize, Stream
@@ -95,7 +95,7 @@ class JobWork:
         except EmbedqError as error:
             return failed_job(piece, error)
         try:
-            return Outcome(piece, OutcomeKind.JOB, returned)
+            return Outcome(piece, returned)
         except ValueError:  # it would fail in the same way each time
             return failed_job(piece, InternalError("A job returned no JSON object."))
 
@@ -141,4 +141,4 @@ def _described(piece: Piece, outcome: Outcome) -> SpanAttributes:
 
 def failed_job(piece: Piece, error: EmbedqError) -> Outcome:
     """The outcome of a job that cannot be done."""
-    return Outcome(piece, OutcomeKind.JOB, b"", errors={piece.first: TextError(error.code, error.detail)})
+    return Outcome(piece, b"", errors={piece.first: TextError(error.code, error.detail)})

@@ -87,5 +87,5 @@ def _end_jobs(ledger: Ledger, owner: str) -> None:
 
 def _forget_tasks(ledger: Ledger, owner: str) -> None:
     """Forgets tasks that are listed. The others end when a worker meets them, and are forgotten in their time."""
-    for task in ledger.run(list_tasks(owner, limit=_AT_ONCE)).tasks:
+    for task in ledger.run(list_tasks(owner, limit=_AT_ONCE))[0]:
         ledger.run(forget(task.queue, task.id))

@@ -107,17 +107,7 @@ def claim(queue: str, request: ClaimRequest) -> Operation[Claim]:
 
 
 def _piece(row: list[Any]) -> Piece:
-    task_id, piece_id, first, items, cost, deaths, offset, options, payload, trace, owner = row
-    return Piece(
-        task_id=task_id.decode(),
-        piece_id=piece_id.decode(),
-        first=int(first),
-        items=int(items),
-        cost=int(cost),
-        deaths=int(deaths),
-        offset=int(offset),
-        options=Options.from_text(options),
-        payload=payload,
-        trace=trace.decode(),
-        owner=owner.decode(),
-    )
+    task_id, piece_id, *numbers, options, payload, trace, owner = row  # in the order of its fields
+    first, items, cost, deaths, offset = map(int, numbers)
+    place = (task_id.decode(), piece_id.decode(), first, items, cost, deaths, offset)
+    return Piece(*place, Options.from_text(options), payload, trace.decode(), owner.decode())

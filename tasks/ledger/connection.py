@@ -1,4 +1,4 @@
-"""What a connection is worth whose Redis answers that it cannot serve: nothing.
+"""Where the Redis is that serves, and what a connection is worth whose Redis answers that it cannot serve: nothing.
 
 Behind an address that stays (a proxy, a name, a virtual address) a failover leaves connections to the former master
 open. It answers each call with a refusal, for ever, while a new connection would reach the new one. A web tier that
@@ -24,37 +24,21 @@ _ELSEWHERE = {"LOADING", "MISCONF", "READONLY", "MASTERDOWN", "NOREPLICAS", "UNB
 """Another Redis may serve by now. A user's rights are the same there, and a busy script ends where it runs."""
 
 
-class OutOfService(RedisConnectionError):
-    """The reply was a refusal that ends the connection. The text is Redis's own."""
-
-
-class Refusals:
-    """How often a connection turned out to lead to the wrong place. A subscription that is older may lead there too."""
-
-    def __init__(self) -> None:
-        self.count = 0
-
-    def raised(self, error: ResponseError) -> RedisError:
-        """What to raise instead of this error."""
-        code = refusal(error)
-        if code not in _ELSEWHERE:
-            return error
-        self.count += 1
-        return OutOfService(f"{code} {error}")
-
-
-Address = tuple[str, int]
-
-
 class Master:
-    """The master of a service, as its Sentinels name it. For threads; an event loop asks in one.
+    """Where the Redis of a URL is. For threads; an event loop asks in one.
 
-    redis-py's own pool of connections asks without a lock, and two askers at a time may forget a Sentinel.
+    redis-py's own pool of connections asks Sentinels without a lock, and two askers at a time may forget one.
+
+    Attributes:
+        service: what Sentinels call it; "": the URL names the server itself, and nobody is asked.
+        moves: how often a connection turned out to lead to the wrong place. A subscription that is older may lead there
+            too.
     """
 
-    def __init__(self, url: RedisUrl, refusals: Refusals) -> None:
-        self._service = url.service
-        self._refusals = refusals
+    def __init__(self, url: RedisUrl | None = None) -> None:
+        self.service = url.service if url else ""
+        self.moves = 0
+        self._known: tuple[str, int] | None = None
         self._lock = threading.Lock()
         self._sentinel = Sentinel([])  # type: ignore[no-untyped-call]
         # Without the default's three repetitions with pauses of seconds: the next Sentinel is the repetition.
@@ -65,43 +49,60 @@ class Master:
                 socket_connect_timeout=SENTINEL_TIMEOUT_S,
                 retry=Retry(NoBackoff(), 1, supported_errors=(RedisConnectionError,)),
             )
-            for one in url.sentinels
+            for one in (url.sentinels if url else ())
         ]
-        self.known: Address | None = None
 
-    def ask(self) -> Address:
-        """The address now.
+    def ask(self) -> None:
+        """Asks the Sentinels, if there are any.
 
         Raises:
-            RedisConnectionError: no Sentinel knows a master that is up.
+            RedisConnectionError: none knows a master that is up.
         """
+        if not self.service:
+            return
         with self._lock:
-            address: Address = self._sentinel.discover_master(self._service)  # type: ignore[no-untyped-call]
-            if self.known not in {None, address}:
-                self._refusals.count += 1  # subscriptions lead to the former master, which may be well and say nothing
-            self.known = address
-        return address
+            address: tuple[str, int] = self._sentinel.discover_master(self.service)  # type: ignore[no-untyped-call]
+            if self._known not in {None, address}:
+                self.moves += 1  # subscriptions lead to the former master, which may be well and say nothing
+            self._known = address
+
+    def lead(self, connection: Any) -> None:
+        """Gives a connection that is to be opened the address of the master; raises as `ask`."""
+        self.ask()
+        if self._known is not None:
+            connection.host, connection.port = self._known
+
+    def left(self, connection: Any) -> bool:
+        """Whether an open connection leads to a former master."""
+        return self._known is not None and connection.is_connected and (connection.host, connection.port) != self._known
+
+    def refused(self, error: ResponseError) -> RedisError:
+        """What to raise instead of an error that Redis has answered: a failure of the connection, or the error."""
+        code = refusal(error)
+        if code not in _ELSEWHERE:
+            return error
+        self.moves += 1
+        return RedisConnectionError(f"{code} {error}")
 
     def close(self) -> None:
         """Closes the connections to the Sentinels."""
         self._sentinel.close()
 
 
-def watched(kind: Any, refusals: Refusals, master: Master | None = None) -> Any:
-    """A connection class of redis-py for which such replies are failures of the connection: they raise `OutOfService`.
+def watched(kind: Any, master: Master) -> Any:
+    """A connection class of redis-py whose connections lead to the master or fail.
 
-    redis-py then closes the connection, and repeats the call on a new one as often as its `retry` says. `master`: who
-    knows where a new one leads to; None: its own parameters say so.
+    redis-py closes a connection that fails, and repeats the call on a new one as often as its `retry` says.
     """
 
     class Watched(kind):  # type: ignore[misc]  # over TCP, TLS or a unix socket
         def connect_check_health(self, **options: Any) -> None:
-            if master is not None and not self.is_connected:
-                self.host, self.port = master.ask()
+            if not self.is_connected:
+                master.lead(self)
             super().connect_check_health(**options)
 
         def send_packed_command(self, command: Any, **options: Any) -> None:
-            if master is not None and self.is_connected and (self.host, self.port) != master.known:
+            if master.left(self):
                 self.disconnect()
             super().send_packed_command(command, **options)
 
@@ -109,12 +110,12 @@ def watched(kind: Any, refusals: Refusals, master: Master | None = None) -> Any:
             try:
                 return super().read_response(*arguments, **options)
             except ResponseError as error:
-                raise refusals.raised(error) from None
+                raise master.refused(error) from None
 
     return Watched
 
 
-def watched_async(kind: Any, refusals: Refusals, master: Master | None = None) -> Any:
+def watched_async(kind: Any, master: Master) -> Any:
     """The same of `redis.asyncio`, which packs commands in C as redis-py's synchronous connections do.
 
     In Python that is half of what a call of the web tier costs.
@@ -127,12 +128,12 @@ def watched_async(kind: Any, refusals: Refusals, master: Master | None = None) -
             return [pack_command((*name.split(), *arguments))]  # such as CONFIG GET
 
         async def connect_check_health(self, **options: Any) -> None:
-            if master is not None and not self.is_connected:
-                self.host, self.port = await asyncio.to_thread(master.ask)
+            if master.service and not self.is_connected:
+                await asyncio.to_thread(master.lead, self)
             await super().connect_check_health(**options)
 
         async def send_packed_command(self, command: Any, **options: Any) -> None:
-            if master is not None and self.is_connected and (self.host, self.port) != master.known:
+            if master.left(self):
                 await self.disconnect(nowait=True)
             await super().send_packed_command(command, **options)
 
@@ -140,6 +141,6 @@ def watched_async(kind: Any, refusals: Refusals, master: Master | None = None) -
             try:
                 return await super().read_response(*arguments, **options)
             except ResponseError as error:
-                raise refusals.raised(error) from None
+                raise master.refused(error) from None
 
     return Watched

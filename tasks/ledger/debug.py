@@ -16,13 +16,16 @@ import redis
 from tasks.errors import EmbedqError
 from tasks.ledger.client import Ledger
 from tasks.ledger.packed import numbers, record_of
-from tasks.ledger.read import read_schema
-from tasks.ledger.redis_keys import owner_key, queue_key, task_key
+from tasks.ledger.read import check_schema
+from tasks.ledger.redis_keys import SCHEMA, owner_key, queue_key, task_key
+from tasks.ledger.scripts import Operation
 from worker_config.data_folder import operator_settings
 from worker_config.settings import SettingsError
 
 _FIRST = 20
 """Entries of a line that are shown."""
+
+_OF_QUEUE = ["state", "counts", "online", "bulk", "claims", "leases", "lingering", "workers", "entries", "loading"]
 
 Shown = dict[str, Any]
 
@@ -37,7 +40,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser.parse_args(argv)
     try:
         ledger = Ledger.connect(operator_settings(args.data).redis_url)
-        ledger.run(read_schema())
+        if ledger.run(Operation(lambda replies: replies[0], commands=(("EXISTS", SCHEMA),))):
+            ledger.run(check_schema())
         shown = _SHOWN[args.kind](ledger.client, args.name)
     except (EmbedqError, SettingsError) as error:
         print(f"embedq debug: {error.detail if isinstance(error, EmbedqError) else error}", file=sys.stderr)
@@ -69,24 +73,23 @@ def show_task(client: redis.Redis, task_id: str) -> Shown:
 
 def show_queue(client: redis.Redis, name: str) -> Shown:
     """Sums, lines, claims and workers of a queue, `_FIRST` of each line; empty where there is none."""
-
-    def texts(key: str) -> Shown:
-        fields: Any = client.hgetall(key)
-        return {field.decode(): value.decode() for field, value in fields.items()}
-
-    def scored(key: str) -> Shown:
-        pairs: Any = client.zrange(key, 0, _FIRST - 1, withscores=True)
-        return {member.decode(): score for member, score in pairs}
-
-    shown = {part: texts(queue_key(name, part)) for part in ("counts", "claims", "entries", "loading")}
-    shown |= {part: scored(queue_key(name, part)) for part in ("online", "bulk", "leases", "lingering", "workers")}
-    shown["state"] = numbers(client.get(queue_key(name, "state")))  # type: ignore[arg-type]  # not asynchronous
+    shown = {part: _value(client, queue_key(name, part)) for part in _OF_QUEUE}
     return {part: value for part, value in shown.items() if value}
 
 
 def show_owner(client: redis.Redis, owner: str) -> Shown:
     """The account of an owner; empty where all of it is 0."""
-    return numbers(client.get(owner_key(owner)))  # type: ignore[arg-type]  # not asynchronous
+    return _value(client, owner_key(owner))
+
+
+def _value(client: Any, key: str) -> Shown:
+    match client.type(key):
+        case b"hash":
+            return {field.decode(): value.decode() for field, value in client.hgetall(key).items()}
+        case b"zset":
+            return {member.decode(): at for member, at in client.zrange(key, 0, _FIRST - 1, withscores=True)}
+        case _:
+            return numbers(client.get(key))
 
 
 _SHOWN: Mapping[str, Callable[[redis.Redis, str], Shown]] = {

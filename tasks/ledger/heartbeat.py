@@ -99,9 +99,7 @@ def join(queue: str, worker: Worker, model: Model | None, ttl_ms: int) -> Operat
     What an earlier process of this id held is lost now, not at the end of its lease. Where all workers have gone that
     served another model, their claims are taken back, and tasks that they have half done end when their turn comes.
     """
-    return _heartbeat(
-        queue, "join", worker_id=worker.id, ttl_ms=ttl_ms, rate=worker.rate, entry=orjson.dumps(worker), model=model
-    )
+    return _heartbeat(queue, "join", worker.id, ttl_ms=ttl_ms, entry=worker, model=model)
 
 
 def beat(
@@ -122,10 +120,9 @@ def beat(
     return _heartbeat(
         queue,
         "beat",
-        worker_id=worker.id,
+        worker.id,
         ttl_ms=ttl_ms,
-        rate=worker.rate,
-        entry=orjson.dumps(worker),
+        entry=worker,
         model=model,
         tokens=tokens,
         lease_ms=lease_ms,
@@ -135,7 +132,7 @@ def beat(
 
 def stop(queue: str, worker_id: str, counts: Mapping[str, int] | None = None) -> Operation[Pulse]:
     """A worker stops: it no longer counts as live, and its claims are given back. The last known rate stays."""
-    return _heartbeat(queue, "stop", worker_id=worker_id, counts=counts)
+    return _heartbeat(queue, "stop", worker_id, counts=counts)
 
 
 def watch(queue: str) -> Operation[Pulse]:
@@ -145,24 +142,24 @@ def watch(queue: str) -> Operation[Pulse]:
 
 def loading(queue: str, what: LoadingWorker, ttl_ms: int) -> Operation[Pulse]:
     """A worker says that it still loads; it does not count as live. To be repeated within `ttl_ms`."""
-    return _heartbeat(queue, "loading", worker_id=what.id, ttl_ms=ttl_ms, entry=orjson.dumps(what))
+    return _heartbeat(queue, "loading", what.id, ttl_ms=ttl_ms, entry=what)
 
 
 def _heartbeat(
     queue: str,
     what: str,
-    *,
     worker_id: str = "",
+    *,
     ttl_ms: int = 0,
-    rate: float = 0,
-    entry: bytes = b"{}",
+    entry: Worker | LoadingWorker | None = None,
     model: Model | None = None,
     tokens: Iterable[str] = (),
     lease_ms: int = 0,
     counts: Mapping[str, int] | None = None,
 ) -> Operation[Pulse]:
+    rate = entry.rate if isinstance(entry, Worker) else 0
     served: tuple[Argument, ...] = (model.to_json(), model.stamp) if model else (b"", "")
-    own = (worker_id, ttl_ms, rate, entry, *served, what, lease_ms, orjson.dumps(counts or {}), *tokens)
+    own = (worker_id, ttl_ms, rate, orjson.dumps(entry), *served, what, lease_ms, orjson.dumps(counts or {}), *tokens)
 
     def read(reply: list[Any]) -> Pulse:
         is_served, bell_due, ready, leases, ended, more, *lost = reply

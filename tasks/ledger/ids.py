@@ -8,12 +8,11 @@ import uuid_utils
 
 from tasks.errors import NotFound, Refused
 
-_TASK = re.compile(r"task_[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 _TIME_DIGITS = 12
 
 
 class RecordIds:
-    """Ids of one kind of record: `prefix` and 32 hexadecimal digits."""
+    """Ids of one kind, tasks among them: `prefix` and 32 hexadecimal digits."""
 
     def __init__(self, prefix: str) -> None:
         self._prefix = prefix
@@ -40,16 +39,9 @@ class RecordIds:
         return int(text[start : start + _TIME_DIGITS], 16) if self.fits(text) else None
 
 
-def new_task_id() -> str:
-    """A fresh id."""
-    return f"task_{uuid_utils.uuid7()}"
-
-
-def created_ms(task_id: str) -> int | None:
-    """Unix milliseconds at which the id was made; None when it is not an id of ours."""
-    if not _TASK.fullmatch(task_id):
-        return None
-    return int(task_id[5:13] + task_id[14:18], 16)
+_TASKS = RecordIds("task_")
+new_task_id = _TASKS.new
+created_ms = _TASKS.created_ms
 
 
 def missing(task_id: str, retention_s: float) -> Refused | NotFound:

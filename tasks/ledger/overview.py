@@ -1,6 +1,5 @@
 """Figures of queues (`lua/overview.lua`) and accounts of owners. All frozen."""
 
-import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
@@ -21,20 +20,9 @@ PIECE_S = 0.25
 PIECE_TOKENS = 4096
 """Estimated tokens of one piece, at most."""
 
-_ENDED = ("ended_", "items_", "batches_", "ingestions_", "ingested_", "setbacks_")
 _LOWEST, _HIGHEST = 2, 27
 TOOK_BOUNDS_S = tuple(2**k / 1000 for k in range(_LOWEST, _HIGHEST + 1))
-"""Upper bounds of `Took.counts`: each is twice the one before, from 4 ms to 37 h."""
-_TOOK = re.compile(rf"took_({'|'.join(Lane)})_(\d+|ms)")
-
-
-@dataclass(frozen=True, slots=True)
-class Took:
-    """How long tasks that completed took from their acceptance to their end, by Redis's clock."""
-
-    counts: tuple[int, ...]
-    """By the bounds `TOOK_BOUNDS_S`, not summed up; the last one counts what took longer than all of them."""
-    sum_s: float
+"""Upper bounds of `Queue.took`: each is twice the one before, from 4 ms to 37 h."""
 
 
 def took_counts(completed: Iterable[tuple[Lane, int]]) -> dict[str, int]:
@@ -87,12 +75,11 @@ class Queue:
         owners: how many have open tasks, per lane.
         backlog_bytes: of payloads that wait.
         leases: claims under way.
-        counters: totals since the data began, by name, but those of `took` and `ended`. Of `claims`, `forward_passes`,
-            `padded_tokens`, `tokens` and `stale_units` each worker tells its part with its heartbeat.
-        took: how long tasks took, by lane, since the data began.
-        ended: totals since the data began, by name: `ended_{lane}_{state}` of tasks that did not complete,
-            `items_{lane}_completed` and `items_{lane}_failed`; of the documents queue also `batches_{status}`,
-            `ingestions_{status}`, `ingested_{what}` and `setbacks_{what}`.
+        counters: totals since the data began, by name. `ended_{lane}_{state}` of tasks that did not complete,
+            `items_{lane}_completed` and `items_{lane}_failed`, in all lanes `committed_items` and `failed_items`; of
+            the documents queue also `batches_{status}`, `ingestions_{status}`, `ingested_{what}` and `setbacks_{what}`.
+            Of `claims`, `forward_passes`, `padded_tokens`, `tokens` and `stale_units` each worker tells its part with
+            its heartbeat.
         oldest_waiting_s: by lane, seconds since the acceptance of the oldest task among those next in line that have
             unclaimed texts. Lanes without any are left out.
         redis: the same for all queues.
@@ -111,8 +98,6 @@ class Queue:
     leases: int = 0
     absent_ms: int | None = None
     counters: Mapping[str, int] = field(default_factory=dict)
-    took: Mapping[Lane, Took] = field(default_factory=dict)
-    ended: Mapping[str, int] = field(default_factory=dict)
     oldest_waiting_s: Mapping[Lane, float] = field(default_factory=dict)
     redis: RedisUse = RedisUse()
 
@@ -136,6 +121,14 @@ class Queue:
         """Claims that its workers work on at the same time."""
         return sum(worker.streams for worker in self.workers)
 
+    def took(self, lane: Lane) -> tuple[Sequence[int], float]:
+        """How many tasks completed by `TOOK_BOUNDS_S`, not summed up, and behind them how many later; seconds of all.
+
+        From their acceptance to their end, by Redis's clock, since the data began.
+        """
+        counts = [self.counters.get(f"took_{lane}_{k}", 0) for k in range(_LOWEST, _HIGHEST + 2)]
+        return counts, self.counters.get(f"took_{lane}_ms", 0) / 1000
+
     @property
     def storage_outage(self) -> tuple[str, float, str] | None:
         """Code, since when in Unix seconds, and why, while no live worker gets on with what needs the storage."""
@@ -150,6 +143,9 @@ class Queue:
         name, model, packed, flat, leases, oldest_ms, workers, loading, absent_ms = row
         state = numbers(packed)
         counts = {key.decode(): int(value) for key, value in zip(flat[::2], flat[1::2], strict=True)}
+        for total, what in (("committed_items", "completed"), ("failed_items", "failed")):
+            if number := sum(counts.get(f"items_{lane}_{what}", 0) for lane in Lane):
+                counts[total] = number
         beating = [described(Worker, worker) for worker in workers]
         return cls(
             name=name.decode(),
@@ -164,9 +160,7 @@ class Queue:
             leases=leases,
             loading=tuple(described(LoadingWorker, one) for one in loading),
             absent_ms=int(absent_ms) or None,
-            counters=_counters(counts),
-            took=_took(counts),
-            ended={n: value for n, value in counts.items() if n.startswith(_ENDED)},
+            counters=counts,
             oldest_waiting_s={lane: ms / 1000 for lane, ms in zip(Lane, oldest_ms, strict=True) if ms >= 0},
             redis=redis,
         )
@@ -254,26 +248,3 @@ def read_account(owner: str) -> Operation[Account]:
 
 def _by_lane(state: Mapping[str, float], name: str) -> Mapping[Lane, int]:
     return {lane: int(state.get(f"{name}_{lane}", 0)) for lane in Lane}
-
-
-def _counters(totals: Mapping[str, int]) -> Mapping[str, int]:
-    """Those of workers and scripts, and what became of texts in all lanes."""
-    counters = {name: value for name, value in totals.items() if not name.startswith((*_ENDED, "took_"))}
-    for name, what in (("committed_items", "completed"), ("failed_items", "failed")):
-        if number := sum(totals.get(f"items_{lane}_{what}", 0) for lane in Lane):
-            counters[name] = number
-    return counters
-
-
-def _took(totals: Mapping[str, int]) -> Mapping[Lane, Took]:
-    counts: dict[Lane, list[int]] = {}
-    sums_s: dict[Lane, float] = {}
-    for name, value in totals.items():
-        if not (found := _TOOK.fullmatch(name)):
-            continue
-        lane = Lane(found[1])
-        if found[2] == "ms":
-            sums_s[lane] = value / 1000
-        else:
-            counts.setdefault(lane, [0] * (len(TOOK_BOUNDS_S) + 1))[int(found[2]) - _LOWEST] = value
-    return {lane: Took(tuple(counted), sums_s.get(lane, 0)) for lane, counted in counts.items()}

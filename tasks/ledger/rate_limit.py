@@ -10,28 +10,29 @@ from tasks.ledger.scripts import Operation
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
-    """What became of one request.
+class KeyRoom:
+    """What an owner may still bring under a limit of its key.
 
     Attributes:
-        wait_s: 0, or how long the owner must wait before its next request.
-        limit: requests that the owner may make at once.
+        limit: requests at once, or estimated tokens.
         left: of them now.
-        reset_s: seconds until all are left.
+        reset_s: seconds until all of it is left, if nothing comes.
     """
 
-    wait_s: float
     limit: int
     left: int
     reset_s: float
 
 
-def take_request(owner: str, per_s: float) -> Operation[Taken]:
-    """Counts one request of an owner that may make so many in a second. Again: as one more."""
+def take_request(owner: str, per_s: float) -> Operation[tuple[float, KeyRoom]]:
+    """Counts one request of an owner that may make so many in a second. Again: as one more.
 
-    def read(reply: list[int]) -> Taken:
-        wait_ms, left, reset_ms = (int(number) for number in reply)
-        return Taken(wait_ms / 1000, max(1, int(per_s)), left, reset_ms / 1000)
+    0, or how many seconds the owner must wait before its next request; and how many are left.
+    """
+
+    def read(reply: list[int]) -> tuple[float, KeyRoom]:
+        wait_ms, left, reset_ms = reply
+        return wait_ms / 1000, KeyRoom(max(1, int(per_s)), left, reset_ms / 1000)
 
     return Operation(read, "rate_limit", "", (owner, per_s))
 

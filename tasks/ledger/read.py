@@ -1,7 +1,7 @@
-"""Reading: tasks, results, places in line, lists (`lua/list.lua`). But for lists no script is needed."""
+"""Reading: tasks, results, lists (`lua/list.lua`). But for lists no script is needed."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate, pairwise
 from typing import Any
 
 import orjson
@@ -9,7 +9,7 @@ import orjson
 from tasks.errors import SchemaMismatch
 from tasks.item import Options, TextError
 from tasks.ledger.packed import record_of
-from tasks.ledger.redis_keys import SCHEMA, SCHEMA_VERSION, queue_key, task_key
+from tasks.ledger.redis_keys import SCHEMA_VERSION, task_key
 from tasks.ledger.scripts import Operation
 from tasks.ledger.task import Lane, Result, State, StoredPiece, Task
 
@@ -47,44 +47,34 @@ def read_results(task_ids: Sequence[str]) -> Operation[list[Result | None]]:
     return Operation(read, commands=tuple(("HGETALL", task_key(task_id)) for task_id in ids))
 
 
-def read_place(task: Task) -> Operation[int | None]:
-    """How many tasks stand before this one in its lane; None when none of its texts waits to be claimed.
-
-    A task that stands there has texts that are ready, and each turn takes one piece of one task.
-    """
-    line = queue_key(task.queue, task.lane)
-    return Operation(lambda replies: replies[0], commands=(("ZRANK", line, task.id),))
-
-
-@dataclass(frozen=True, slots=True)
-class TaskPage:
-    """Some of an owner's tasks.
-
-    Attributes:
-        tasks: newest first; at most as many as were asked for, maybe none.
-        until: the place up to which it was looked; '' when there was nothing to look at.
-        more: there may be more behind that place.
-    """
-
-    tasks: Sequence[Task]
-    until: str
-    more: bool
-
-
 def list_tasks(
     owner: str, *, limit: int, after: str = "", states: Sequence[State] = (), look: int = LOOK
-) -> Operation[TaskPage]:
+) -> Operation[tuple[list[Task], str, bool]]:
     """Up to `limit` of an owner's listed tasks in one of `states` (none: all), older than the one with id `after`.
 
-    It looks at `look` entries at most, so a page may hold fewer although there are more.
+    The newest first; behind them the place up to which it was looked, "" if there was nothing to look at, and whether
+    there may be more behind that place. It looks at `look` entries at most, so there may be more although few are told.
     """
 
-    def read(reply: list[Any]) -> TaskPage:
+    def read(reply: list[Any]) -> tuple[list[Task], str, bool]:
         until, more, *rows = reply
         tasks = (task_of(task_id.decode(), record, metadata) for task_id, record, metadata in rows)
-        return TaskPage(tuple(task for task in tasks if task is not None), until.decode(), bool(more))
+        return [task for task in tasks if task is not None], until.decode(), bool(more)
 
     return Operation(read, "list", "", ("task", owner, after, limit, max(look, limit + 1), " ".join(states)))
+
+
+def results_in(message: bytes) -> Iterator[Result]:
+    """The results in one message of `redis_keys.answers_channel`."""
+    end = message.index(b"\n")
+    ends = list(accumulate(map(int, message[:end].split()), initial=end + 1))
+    pieces = (message[start:stop] for start, stop in pairwise(ends))
+    for task_id in pieces:
+        size = int(next(pieces))
+        record, *flat = (next(pieces) for _ in range(size + 1))
+        result = result_of(task_id.decode(), {b"s": record, **fields_of(flat)})
+        if result is not None:
+            yield result
 
 
 def fields_of(flat: Sequence[bytes]) -> dict[bytes, bytes]:
@@ -143,34 +133,23 @@ def result_of(task_id: str, fields: Mapping[bytes, bytes]) -> Result | None:
 # ---- what is written once --------------------------------------------------------------------------------------------
 
 
-def read_schema() -> Operation[bool]:
-    """Whether this Redis is one of this version of the data model; False: it is empty. It writes nothing.
+def check_schema() -> Operation[bool]:
+    """Claims an empty Redis for this version of the data model, and whether it did so. One of several that see it.
 
     Raises on reading:
         SchemaMismatch: another version's data is there.
     """
-    return Operation(_of_this_version, commands=(("GET", SCHEMA),))
 
-
-def check_schema() -> Operation[bool]:
-    """Claims an empty Redis for this version, and whether it did so. Raises the same."""
-
-    def read(replies: list[Any]) -> bool:
-        return _of_this_version(replies) and bool(replies[0])
+    def read(reply: list[Any]) -> bool:
+        claimed, version = int(reply[0]), int(reply[1])
+        if version != SCHEMA_VERSION:
+            raise SchemaMismatch(
+                f"This Redis holds embedq data of schema {version}; this version needs {SCHEMA_VERSION}. "
+                f"Use an empty Redis database (EMBEDQ_REDIS_URL), or the version that wrote this one."
+            )
+        return bool(claimed)
 
     return Operation(read, "schema", arguments=(SCHEMA_VERSION,))
-
-
-def _of_this_version(replies: list[Any]) -> bool:
-    version = replies[-1]
-    if version is None:
-        return False
-    if int(version) != SCHEMA_VERSION:
-        raise SchemaMismatch(
-            f"This Redis holds embedq data of schema {int(version)}; this version needs {SCHEMA_VERSION}. "
-            f"Use an empty Redis database (EMBEDQ_REDIS_URL), or the version that wrote this one."
-        )
-    return True
 
 
 def reference(revision: str, vectors: bytes) -> Operation[bytes]:

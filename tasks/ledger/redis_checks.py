@@ -5,6 +5,7 @@ role may call it; CONFIG also tells passwords, so roles may not. Rights are trie
 """
 
 import re
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,7 +13,8 @@ from typing import Any
 from redis.exceptions import RedisError, ResponseError
 
 from tasks.errors import WrongRedis
-from tasks.ledger.redis_keys import CHANGED_CHANNEL
+from tasks.ledger.redis_keys import ENDED_CHANNEL
+from tasks.ledger.scripts import Command
 from worker_config.redis_connection import OLDEST_VERSION, RedisAck
 
 _CLOCK_S = 1.0
@@ -25,8 +27,6 @@ LOST = (
 )
 """For the log of whoever sees first that a Redis in use is empty."""
 
-Command = tuple[str | int | float, ...]
-
 
 def questions(bells: str = "") -> list[Command]:
     """What tells all of these facts, in one round trip, and does no harm; `bells`: for who hears those of this queue.
@@ -34,28 +34,24 @@ def questions(bells: str = "") -> list[Command]:
     A bell is popped from several lists at once, as kombu does it, which no server in cluster mode takes.
     """
     popped = ("BRPOP", f"{bells}.none", f"{bells}.nothing", _BRPOP_S)
-    tried: list[Command] = [("EVAL", "return 1", 0), ("PUBLISH", CHANGED_CHANNEL, ""), *([popped] if bells else [])]
+    tried: list[Command] = [("EVAL", "return 1", 0), ("PUBLISH", ENDED_CHANNEL, ""), *([popped] if bells else [])]
     return [("TIME",), ("INFO",), ("CONFIG GET", "appendfsync"), *tried]
 
 
-def facts_from(replies: Sequence[Any], asked_at: float) -> "RedisFacts":
-    """The facts that the replies to `questions` tell. `asked_at`: the time by the clock of this host.
+def facts_from(replies: Sequence[Any]) -> "RedisFacts":
+    """The facts that the replies to `questions` tell, as soon as they have come.
 
     Raises:
         RedisError: something that every role needs is refused.
     """
     clock, info, config, *tried = replies
+    # What this user may not ask, or a hosted service does not have, is left out.
+    info, config = ({} if isinstance(reply, ResponseError) else reply for reply in (info, config))
     for reply in (clock, info, config, *tried):
-        # What this user may not ask, or a hosted service does not have, is left out.
-        asked = reply is info or reply is config
-        if isinstance(reply, RedisError) and not (asked and isinstance(reply, ResponseError)):
+        if isinstance(reply, RedisError):
             raise reply
     seconds, microseconds = clock
-    return RedisFacts(
-        {} if isinstance(info, ResponseError) else info,
-        appendfsync=None if isinstance(config, ResponseError) else config.get("appendfsync"),
-        ahead_s=seconds + microseconds / 1e6 - asked_at,
-    )
+    return RedisFacts(info, config.get("appendfsync"), ahead_s=seconds + microseconds / 1e6 - time.time())
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,14 +114,13 @@ class RedisFacts:
 
     def _version(self) -> Check:
         name = "valkey" if "valkey_version" in self.info else "redis"
-        version = self.info.get(f"{name}_version")
-        found = _VERSION.match(str(version))
+        version = f"{name} {self.info.get(f'{name}_version')}"
+        found = _VERSION.search(version)
         if found is None:
             return _untold("version", "6.2 or newer")
         if (int(found[1]), int(found[2])) >= OLDEST_VERSION:
-            return Check("version", f"{name} {version}", True, f"{name} {version}")
-        detail = f"{name} {version} lacks commands"
-        return Check("version", f"{name} {version}", False, detail, "use 6.2 or newer", serves=False)
+            return Check("version", version, True, version)
+        return Check("version", version, False, f"{version} lacks commands", "use 6.2 or newer", serves=False)
 
     def _mode(self) -> Check:
         mode = self.info.get("redis_mode", self.info.get("server_mode"))  # of Redis, of Valkey
@@ -139,27 +134,18 @@ class RedisFacts:
     def _settings(self) -> Iterator[Check]:
         """Those with which Redis keeps what it has confirmed."""
         aof = {0: "no", 1: "yes"}.get(self.info.get("aof_enabled", -1))
-        yield self._setting("appendonly", aof, "yes", "accepted tasks are lost when Redis dies")
+        yield _setting("appendonly", aof, "yes", "accepted tasks are lost when Redis dies")
         policy, most = self.info.get("maxmemory_policy"), self.info.get("maxmemory")
-        evicts = self._setting("maxmemory-policy", policy, "noeviction", "a full Redis throws accepted tasks away")
+        evicts = _setting("maxmemory-policy", policy, "noeviction", "a full Redis throws accepted tasks away")
         yield replace(evicts, serves=evicts.fine or not most)  # without a limit it is never full
 
-    @staticmethod
-    def _setting(name: str, value: str | None, wanted: str, otherwise: str) -> Check:
-        if value is None:
-            return _untold(name, wanted)
-        if value == wanted:
-            return Check(name, value, True, value)
-        return Check(name, value, False, f"{value}: {otherwise}", f"set it to {wanted} {_SET} {name} {wanted}`")
-
     def _appendfsync(self) -> Check:
+        lost = "is lost when the machine of Redis dies"
+        check = _setting("appendfsync", self.appendfsync, "always", f"accepted work {lost}")
         if self.appendfsync != "everysec":
-            return self._setting(
-                "appendfsync", self.appendfsync, "always", "accepted tasks are lost when the machine of Redis dies"
-            )
-        detail = "everysec: the last second is lost when the machine of Redis dies"
-        return Check(
-            "appendfsync", "everysec", True, detail, f"to lose nothing, set it to always {_SET} appendfsync always`"
+            return check
+        return replace(
+            check, fine=True, detail=f"everysec: the last second {lost}", advice=f"to lose nothing, {check.advice}"
         )
 
     def _replicas(self, ack: RedisAck) -> Check:
@@ -168,24 +154,29 @@ class RedisFacts:
         # One that is still copying is connected too, and confirms nothing.
         states = (self.info.get(f"slave{n}", {}) for n in range(self.info["connected_slaves"]))
         count = sum(state.get("state") == "online" for state in states)
-        detail = f"{count} follow{'s' if count == 1 else ''}"
+        detail, advice = f"{count} follow{'s' if count == 1 else ''}", ""
         if ack == "local":
-            return Check("replicas", str(count), True, f"{detail}, no answer waits for one (EMBEDQ_REDIS_ACK=local)")
-        if count == 0:
+            detail += ", no answer waits for one (EMBEDQ_REDIS_ACK=local)"
+        elif count == 0:
+            detail += ": all that would be promised gets 503 not_replicated"
             advice = "start a replica, or set EMBEDQ_REDIS_ACK=local for all roles"
-            return Check(
-                "replicas", "0", False, f"{detail}: all that would be promised gets 503 not_replicated", advice
-            )
-        advice = "run two, so that one may be away" if count == 1 else ""
-        return Check("replicas", str(count), True, f"{detail}, answers wait for one (EMBEDQ_REDIS_ACK=replica)", advice)
+        else:
+            detail += ", answers wait for one (EMBEDQ_REDIS_ACK=replica)"
+            advice = "run two, so that one may be away" if count == 1 else ""
+        return Check("replicas", str(count), count > 0 or ack == "local", detail, advice)
 
     def _clock(self) -> Check:
-        side = "ahead of" if self.ahead_s > 0 else "behind"
-        detail = f"{abs(self.ahead_s):.1f} s {side} the API's"
-        fine = abs(self.ahead_s) < _CLOCK_S
-        return Check(
-            "clock", f"{self.ahead_s:.1f}", fine, detail, "" if fine else "synchronise both clocks (chrony, NTP)"
-        )
+        side, fine = "ahead of" if self.ahead_s > 0 else "behind", abs(self.ahead_s) < _CLOCK_S
+        advice = "" if fine else "synchronise both clocks (chrony, NTP)"
+        return Check("clock", f"{self.ahead_s:.1f}", fine, f"{abs(self.ahead_s):.1f} s {side} the API's", advice)
+
+
+def _setting(name: str, value: str | None, wanted: str, otherwise: str) -> Check:
+    if value is None:
+        return _untold(name, wanted)
+    if value == wanted:
+        return Check(name, value, True, value)
+    return Check(name, value, False, f"{value}: {otherwise}", f"set it to {wanted} {_SET} {name} {wanted}`")
 
 
 def _untold(name: str, wanted: str) -> Check:

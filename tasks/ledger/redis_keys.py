@@ -34,7 +34,8 @@ Of a queue:
 
 Of an owner:
 
-    R:owner:{id}         string  packed numbers: the one account (shared/owner_account.lua). Gone when all is 0
+    R:owner:{id}         string  packed numbers: the one account (shared/owner_account.lua). Gone when all is 0;
+                                 of buckets and debt alone it has a TTL, until they are full
 
 Of all:
 
@@ -59,11 +60,18 @@ Of all:
     R:ingestion-pages:{id}    hash  page -> JSON: pages in flight
     R:ingestion-closed:{id}   hash  page -> JSON [stored, loaded, unchanged, failed]: pages that are done
 
-Channels (no keys): `R:changed`, `R:steps`, `R:answers:{process}`, `Q:wake:{stream}` (tasks.ledger.notifications);
-`R:promise`: to nobody (tasks.ledger.replicas).
+Channels (no keys):
+
+    R:ended              to everybody: ids of tasks that have ended, with spaces between them
+    R:answers:{process}  to the process that waits: results of tasks that have ended (lua/commit.lua). Nobody else is
+                         told of these. A line of lengths, then pieces of these lengths: of each task its id, the number
+                         of names and values that follow its record, the packed record, then these
+    Q:wake:{stream}      to a stream that lingers: "work". It asks for it
+    R:steps              to all documents workers: a batch or an ingestion may go on
+    R:promise            to nobody (tasks.ledger.replicas)
 """
 
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 ROOT = "eq"
 ANONYMOUS = "anonymous"
 """The name of callers without an API key, and their first owner (tasks.records.api_keys.anonymous_owner)."""
@@ -77,7 +85,7 @@ MODELS = f"{ROOT}:models"
 REFERENCES = f"{ROOT}:references"
 STORAGE = f"{ROOT}:storage"
 CHANGES = f"{ROOT}:changes"
-CHANGED_CHANNEL = f"{ROOT}:changed"
+ENDED_CHANNEL = f"{ROOT}:ended"
 STEPS_CHANNEL = f"{ROOT}:steps"
 
 

@@ -8,27 +8,14 @@ from typing import Any
 
 from tasks.errors import BacklogFull, Refused, StorageFull, Unauthenticated
 from tasks.item import DEFAULT_RATE
-from tasks.ledger.rate_limit import key_refusal
+from tasks.ledger.rate_limit import KeyRoom, key_refusal
 from tasks.ledger.scripts import Argument, Operation
 from tasks.ledger.task import NewTask
 
 MAX_RETRY_AFTER_S = 120
 """Above this openai-python gives up at once instead of waiting."""
-
-
-@dataclass(frozen=True, slots=True)
-class KeyRoom:
-    """What a key may still bring in one task, by the limit that leaves least.
-
-    Attributes:
-        limit: the number of this limit, in estimated tokens.
-        left: estimated tokens.
-        reset_s: seconds until all of it is left, if nothing comes.
-    """
-
-    limit: int
-    left: int
-    reset_s: float
+_MAX_BACKLOG_BYTES = 512 * 2**20
+"""Of texts that callers may have waiting for one model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +26,8 @@ class SubmitReply:
         task_id: the stored task, or the earlier one that this call joined.
         joined: an earlier task was found under the alias.
         bells_due: queues to which the caller must send one bell message each.
-        room: what the owner's key may still bring; None: it has no limit.
+        room: estimated tokens that the owner's key may still bring in one task, by the limit that leaves least; None:
+            it has no limit.
     """
 
     task_id: str
@@ -92,7 +80,7 @@ def submit_parts(tasks: Sequence[NewTask]) -> Operation[Sequence[str]]:
 
 def _limits(task: NewTask) -> tuple[Argument, ...]:
     """Of all tasks of one call."""
-    return (DEFAULT_RATE, task.admission.max_backlog_bytes, task.admission.owner_share)
+    return (DEFAULT_RATE, _MAX_BACKLOG_BYTES, task.admission.owner_share)
 
 
 def _task_arguments(task: NewTask) -> tuple[Argument, ...]:

@@ -118,10 +118,6 @@ class Alias:
     join: bool
 
 
-MAX_BACKLOG_BYTES = 512 * 2**20
-"""Of texts that callers may have waiting for one model."""
-
-
 @dataclass(frozen=True, slots=True)
 class Admission:
     """Limits that SUBMIT checks in the same step in which it stores.
@@ -129,7 +125,6 @@ class Admission:
     Attributes:
         max_backlog_s: seconds of work, at the workers' measured rate, that may be served before the task has ended: its
             own work, and of that of others in the lane what fair turns let go first.
-        max_backlog_bytes: payload bytes that may wait in the queue.
         max_memory_percent: share of Redis's `maxmemory` above which nothing new is taken, what open tasks will need
             for their vectors included.
         vector_bytes: room to reserve for the vector of one text; 0 reserves nothing.
@@ -141,7 +136,6 @@ class Admission:
     """
 
     max_backlog_s: float = 0
-    max_backlog_bytes: int = MAX_BACKLOG_BYTES
     max_memory_percent: float = 100
     vector_bytes: int = 0
     owner_share: float = 0
@@ -223,27 +217,14 @@ class Piece:
         return texts[self.offset : self.offset + self.items]
 
 
-class OutcomeKind(StrEnum):
-    """What the bytes of an outcome are."""
-
-    VECTORS = "vectors"
-    """Little-endian float32 rows of all texts of the piece; NaN rows for failed ones; empty when none has one."""
-    PART = "part"
-    """JSON object: the `vector_part.PartReference` of a piece by reference."""
-    JOB = "job"
-    """What a job returned: JSON object, or nothing if it failed."""
-
-
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What became of one piece, to be committed.
 
-    Raises:
-        ValueError: the bytes are not of their kind. Redis holds the bytes alone. A reader assumes one kind for all
-            pieces of a task, so one wrong piece makes the whole result unreadable.
-
     Attributes:
-        kind: what `data` is.
+        data: little-endian float32 rows of all texts of the piece, NaN rows for failed ones, empty when none has a
+            vector; of a piece by reference the JSON object of a `vector_part.PartReference`; of a job what it returned,
+            a JSON object, or nothing if it failed. A reader takes one kind for granted in all pieces of a task.
         errors: index in the task -> error.
         truncated: indexes in the task.
         tokens: sum over its texts, after truncation, special tokens included.
@@ -251,21 +232,11 @@ class Outcome:
     """
 
     piece: Piece
-    kind: OutcomeKind
     data: bytes = field(repr=False)
     tokens: int = 0
     errors: Mapping[int, TextError] = field(default_factory=dict)
     truncated: Sequence[int] = ()
     failed_in_part: int = 0
-
-    def __post_init__(self) -> None:
-        """Checks the bytes."""
-        if self.kind is OutcomeKind.VECTORS:
-            fits = len(self.data) % (FLOAT32_BYTES * self.piece.items) == 0 and not self.failed_in_part
-        else:
-            fits = self.data.startswith(b"{") or (self.kind is OutcomeKind.JOB and bool(self.errors))
-        if not fits:
-            raise ValueError(f"piece {self.piece.piece_id} of {self.piece.task_id}: {self.kind} cannot be these bytes")
 
     @property
     def failed(self) -> int:

@@ -18,8 +18,8 @@ class Wakeup:
     """One channel. Used by one thread only, which subscribes before it says that it waits."""
 
     def __init__(self, ledger: Ledger, channel: str) -> None:
-        self._client, self._refusals = ledger.client, ledger.refusals
-        self._refusals_before = 0
+        self._client, self._master = ledger.client, ledger.master
+        self._moves_before = 0
         self._channel = channel
         self._pubsub: redis.client.PubSub | None = None
 
@@ -31,11 +31,11 @@ class Wakeup:
         Raises:
             redis.RedisError: Redis does not answer.
         """
-        if self._refusals_before != self._refusals.count:
+        if self._moves_before != self._master.moves:
             self.close()
         if self._pubsub is not None:
             return
-        self._refusals_before = self._refusals.count
+        self._moves_before = self._master.moves
         pubsub = self._client.pubsub(ignore_subscribe_messages=False)  # type: ignore[no-untyped-call]
         pubsub.subscribe(self._channel)
         reply = pubsub.get_message(timeout=5)

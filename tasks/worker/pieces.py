@@ -10,7 +10,7 @@ import numpy as np
 
 from tasks.encoder.interface import Text
 from tasks.item import TextError, Vector
-from tasks.ledger.task import Outcome, OutcomeKind, Piece
+from tasks.ledger.task import Outcome, Piece
 from tasks.storage.row_file import RowReference
 from tasks.storage.vector_part import PartReference
 
@@ -52,11 +52,10 @@ class PieceTexts:
         tokens = sum(vector.tokens for vector in vectors)
         if part is not None:
             failed = sum(vector.error is not None for vector in vectors)
-            return Outcome(self.piece, OutcomeKind.PART, part.to_json(), tokens, failed_in_part=failed)
+            return Outcome(self.piece, part.to_json(), tokens, failed_in_part=failed)
         first = self.piece.first
         return Outcome(
             piece=self.piece,
-            kind=OutcomeKind.VECTORS,
             data=_rows(vectors),
             tokens=tokens,
             errors={first + i: vector.error for i, vector in enumerate(vectors) if vector.error is not None},

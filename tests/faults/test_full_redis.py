@@ -13,7 +13,7 @@ import redis
 from stack.testing import RedisServer, Roles, wait_until
 from tasks.ledger.client import Ledger
 from tasks.ledger.packed import numbers
-from tasks.ledger.read import reference
+from tasks.ledger.read import check_schema, reference
 from tasks.ledger.redis_keys import queue_key
 from tasks.ledger.task import Lane
 from tests.faults.conftest import QUICK
@@ -129,7 +129,7 @@ def test_a_worker_learns_what_its_revision_stands_for_beside_a_full_redis(small_
     with small_redis.client() as connection:
         ledger = Ledger(connection)
         _fill(connection)
-        assert [ledger.check_schema() for _ in range(2)] == [True, False]
+        assert [ledger.run(check_schema()) for _ in range(2)] == [True, False]
         assert [ledger.run(reference("abc", vectors)) for vectors in (b"first", b"second")] == [b"first"] * 2
 
 

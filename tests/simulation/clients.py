@@ -52,6 +52,7 @@ def _task(world: World, request: Request) -> NewTask:
         joins=True,
         listed=not request.deadline_ms,
         vector_bytes=VECTOR_BYTES,
+        tokens_per_minute=10**7,
         part=request.part,
     )
 

@@ -241,7 +241,7 @@ def commit(
         Finished(piece, f"{piece.task}:{piece.first}:{token};".encode() * piece.items, tokens=piece.items)
         for piece in pieces
     ]
-    wait_ms, codes, took = world.ledger.commit(token, finished, stream=stream, linger_ms=linger_ms)
+    wait_ms, codes, took = world.ledger.commit(token, finished, spent=len(finished), stream=stream, linger_ms=linger_ms)
     for piece, code in zip(pieces, codes, strict=True):
         known = world.tasks.get(piece.task)
         mine = (piece.task, piece.name) in holding and known is not None and known.owner not in world.purged

@@ -170,6 +170,7 @@ def test_queued_tokens_and_open_jobs(ledger: Ledger) -> None:
     assert queued("q", 40) == [b"ok", b"q", [60, 20, b"0.01"]]
     kind, limit, most, has, wait_s = queued("q2", 40)
     assert (kind, limit, most, has, float(wait_s)) == (b"key", b"queued_tokens", 60, 40, 20 / RATE)
+    assert float(queued("q3", 60)[4]) == 40 / RATE
     assert queued("q3", 61)[4] == b"-1"
     drain(ledger, 1, 100)
     assert queued("q4", 60)[0] == b"ok"

@@ -228,7 +228,13 @@ def test_figures_of_a_queue(ledger: Ledger) -> None:
     ledger.watch()
     found = figures(ledger, "other")
     model, state, counts, leases, oldest, *_ = found["m"]
-    assert (model, leases, oldest, bool(state), counts) == (b'{"id":"m"}', 1, [0, 500], True, [b"model_loads", b"1"])
+    assert (model, leases, oldest, bool(state), counts) == (
+        b'{"id":"m"}',
+        1,
+        [0, 500],
+        True,
+        [b"model_loads", b"1"],
+    )
     assert found["other"] == [b"", b"", [], 0, [-1, -1], [], [], 0]
     ledger.redis.zadd("eq:index:batch:@open", {"b1": 0, "b2": 0})
     used, *others = ledger.call("overview")[0]

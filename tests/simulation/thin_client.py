@@ -342,6 +342,11 @@ class Ledger:
         """Whether it is open."""
         return bool(self.call("cancel", "want", task_id, for_ms, int(gone)))
 
+    def take_request(self, owner: str, per_s: float) -> list[int]:
+        """Ms to wait, requests that are left, ms until all are."""
+        told: list[int] = self.call("rate_limit", owner, per_s)
+        return told
+
     def read(self, task_id: str) -> Task | None:
         """State and outcomes of one moment. No script: all of it is one hash."""
         return self.task_of(self.redis.hgetall(f"{ROOT}:task:{task_id}"))

@@ -173,6 +173,7 @@ class World:
             marked.add(owner)
         account = self.ledger.account(owner) | {name: int(owner in marked)}
         self.ledger.set_sums(f"owner:{owner}", **account)
+        self.ledger.take_request(owner, per_s=100)
         self.stats[name] += 1
 
     def close(self) -> None:

@@ -92,8 +92,7 @@ local function fill(lane)
     p.token, marked, taken[x] = token, p.deaths > 0, true
     put(x, 'u' .. name, piece_text(p))
     if t[STATE] == 'queued' then
-      t[STATE], t[STARTED], t[VERSION] = 'in_progress', NOW, t[VERSION] + 1
-      if t[ANSWER] == '' then changed[#changed + 1] = x.id end  -- else somebody waits for its end alone
+      t[STATE], t[STARTED] = 'in_progress', NOW
     end
     refs[#refs + 1], spent = x.id .. ' ' .. name, spent + p.cost
     hand_out(x, name, p, payload)

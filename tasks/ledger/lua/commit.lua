@@ -74,9 +74,8 @@ for _, x in ipairs(touched) do
   if t[COMPLETED] + t[FAILED] >= t[TOTAL] then
     finish(x, t[COMPLETED] > 0 and 'completed' or 'failed')
     if t[COMPLETED] > 0 then took[#took + 1], took[#took + 2] = t[LANE], NOW - t[CREATED] end
-  else
-    t[VERSION], changed[#changed + 1] = t[VERSION] + 1, x.id
-    if x.ok > 0 then t[MADE_BY] = queue(QUEUE).serves end  -- what comes later must be of the same model
+  elseif x.ok > 0 then
+    t[MADE_BY] = queue(QUEUE).serves    -- what comes later must be of the same model
   end
   tally(t, 1)
   save_task(x)

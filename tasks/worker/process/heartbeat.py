@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 from tasks.errors import RedisUnavailable, SchemaMismatch
 from tasks.ledger.heartbeat import Pulse, Worker, beat, stop
+from tasks.ledger.read import check_schema
 from tasks.ledger.redis_checks import LOST
 from tasks.model import Model
 from tasks.worker.commit_claim import Claims
@@ -98,7 +99,7 @@ class Heartbeat(threading.Thread):
             SchemaMismatch: another version has claimed the Redis meanwhile.
         """
         self._ledger.find_master()
-        if self._ledger.check_schema():
+        if self._ledger.run(check_schema()):
             _log.warning("%s", LOST)
         news = self._news()
         pulse = self._ledger.run(

@@ -13,6 +13,7 @@ from redis.exceptions import RedisError
 from tasks.errors import EmbedqError, Unavailable, WrongRedis
 from tasks.ledger.client import Ledger
 from tasks.ledger.heartbeat import LoadingWorker, loading
+from tasks.ledger.read import check_schema
 from tasks.worker.process.stop import Stopping
 from worker_config.celery_app import bell_queue
 
@@ -58,7 +59,7 @@ class LoadingNotice:
         _log.info("loading %s (from %s)", self._what.model, self._what.source)
         while not self._done.is_set():
             with suppress(EmbedqError, RedisError):  # it is waited for, or refused, once the model is loaded
-                self._ledger.check_schema()
+                self._ledger.run(check_schema())
                 self._ledger.run(loading(self._queue, self._what, int(LOADING_TTL_S * 1000)))
             self._done.wait(TELL_EVERY_S)
             now = time.monotonic()
@@ -101,6 +102,6 @@ def require_usable(ledger: Ledger, queue: str) -> None:
         SchemaMismatch: another version's data is there.
     """
     warnings = ledger.try_out(bell_queue(queue)).require_usable()
-    ledger.check_schema()
+    ledger.run(check_schema())
     for warning in warnings:
         _log.warning("%s", warning)

@@ -16,7 +16,7 @@ from tasks.ledger.client import Ledger
 from tasks.ledger.commit import commit
 from tasks.ledger.heartbeat import Worker, beat, join
 from tasks.ledger.overview import took_counts
-from tasks.ledger.task import Outcome, OutcomeKind, Piece
+from tasks.ledger.task import Outcome, Piece
 from tasks.model import Model
 
 DIMENSION = 4
@@ -140,7 +140,6 @@ class LedgerWorker:
         }
         return Outcome(
             piece=piece,
-            kind=OutcomeKind.VECTORS,
             data=b"" if len(failed) == len(texts) else vectors.tobytes(),
             tokens=len(texts) - len(failed),
             errors=failed,

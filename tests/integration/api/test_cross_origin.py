@@ -76,7 +76,7 @@ def test_a_page_may_read_what_no_route_has_said(browser: httpx.Client, host: str
 
 
 def test_a_page_may_read_that_the_server_has_a_defect(browser: httpx.Client, redis_client: redis.Redis) -> None:
-    task_id = "task_01a1fa18-18cc-7626-bb92-71b2af5733d5"
+    task_id = "task_01a1fa1818cc7626bb9271b2af5733d5"
     redis_client.set(f"eq:task:{task_id}", "not a hash", ex=60)
     answer = browser.get(f"/v1/tasks/{task_id}")
 

@@ -26,7 +26,7 @@ Ids = dict[str, tuple[str, ...]]
 """What can stand in the place of a part of a path; the longest ending that fits decides."""
 
 UNKNOWN: Ids = {
-    "{task_id}": ("task_01a1fa18-18cc-7626-bb92-71b2af5733d5",),
+    "{task_id}": ("task_01a1fa1818cc7626bb9271b2af5733d5",),
     "{file_id}": ("file-01a1fa1818cc7626bb9271b2af5733d5",),
     "{batch_id}": ("batch_01a1fa1818cc7626bb9271b2af5733d5",),
     "{ingestion_id}": ("ing_01a1fa1818cc7626bb9271b2af5733d5",),

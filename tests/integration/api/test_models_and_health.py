@@ -229,9 +229,9 @@ def test_metrics_count_errors_by_their_code(app: ServedApp) -> None:
 def test_a_defect_is_a_500_without_its_message(
     app: ServedApp, client: httpx.Client, worker: LedgerWorker, caplog: pytest.LogCaptureFixture
 ) -> None:
-    worker.ledger.client.set("eq:task:task_01a1fa18-18cc-7626-bb92-71b2af5733d5", "not a hash")
-    answer = client.get("/v1/tasks/task_01a1fa18-18cc-7626-bb92-71b2af5733d5", headers={"x-request-id": "r-1"})
-    worker.ledger.client.delete("eq:task:task_01a1fa18-18cc-7626-bb92-71b2af5733d5")
+    worker.ledger.client.set("eq:task:task_01a1fa1818cc7626bb9271b2af5733d5", "not a hash")
+    answer = client.get("/v1/tasks/task_01a1fa1818cc7626bb9271b2af5733d5", headers={"x-request-id": "r-1"})
+    worker.ledger.client.delete("eq:task:task_01a1fa1818cc7626bb9271b2af5733d5")
 
     assert answer.status_code == 500
     assert answer.headers["x-request-id"] == "r-1"

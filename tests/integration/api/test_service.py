@@ -50,7 +50,7 @@ def test_a_model_that_no_worker_has_loaded_yet_has_nulls(serve: Callable[..., Se
 
     assert model == {
         "id": MODEL, "names": [MODEL, "other-name"], "dimension": None, "max_tokens": None, "device": None,
-        "compute": None, "precision": None, "tokens_per_second": None, "workers": [], "leases": 0,
+        "compute": None, "precision": None, "tokens_per_second": None, "workers": [], "loading": [], "leases": 0,
         "lanes": {lane: {"tasks": 0, "tokens": 0, "seconds": 0.0} for lane in ("online", "bulk")},
     }  # fmt: skip
 

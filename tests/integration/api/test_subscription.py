@@ -11,7 +11,7 @@ from stack.testing import eventually
 from tasks.item import Options
 from tasks.ledger.client import AsyncLedger
 from tasks.ledger.ids import new_task_id
-from tasks.ledger.redis_keys import ANONYMOUS, CHANGED_CHANNEL
+from tasks.ledger.redis_keys import ANONYMOUS, ENDED_CHANNEL
 from tasks.ledger.submit import submit as store
 from tasks.ledger.task import Admission, Lane, NewPiece, NewTask
 from tests.integration.api.ledger_worker import LedgerWorker, vector
@@ -91,8 +91,8 @@ async def test_the_result_comes_with_the_end(
         for waiter in (first, second):
             await asyncio.wait_for(waiter.over, LONG_S)
             assert waiter.ended
-            assert waiter.answer is not None
-            assert waiter.answer.result().vectors.tobytes() == vector("x").tobytes()
+            assert waiter.result is not None
+            assert waiter.result.vectors.tobytes() == vector("x").tobytes()
         assert not other.over.done()
     with subscription.waiting(unknown) as late:
         assert not late.ended
@@ -148,7 +148,7 @@ async def test_after_a_reconnect_nothing_is_missing(
         assert waiter.ended
 
     async def one_subscriber() -> bool:
-        return dict(await ledger.client.pubsub_numsub(CHANGED_CHANNEL))[CHANGED_CHANNEL.encode()] == 1
+        return dict(await ledger.client.pubsub_numsub(ENDED_CHANNEL))[ENDED_CHANNEL.encode()] == 1
 
     await eventually(one_subscriber)
 

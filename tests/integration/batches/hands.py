@@ -22,7 +22,7 @@ from tasks.ledger.give_back import give_back
 from tasks.ledger.heartbeat import join, watch
 from tasks.ledger.overview import overview
 from tasks.ledger.redis_keys import DOCUMENTS
-from tasks.ledger.task import Outcome, OutcomeKind, Piece
+from tasks.ledger.task import Outcome, Piece
 from tasks.records.batches import Batch, BatchStatus, NewBatch, create_batch, new_batch_id, open_batches, read_batch
 from tasks.records.document_jobs import JobCall
 from tasks.records.files import Purpose, put_file, read_file
@@ -187,7 +187,7 @@ class Hands:
             raise
         except EmbedqError as error:
             return failed_job(piece, error)
-        return Outcome(piece, OutcomeKind.JOB, outcome)
+        return Outcome(piece, outcome)
 
     def progress(self) -> None:
         """Called by jobs while they work."""
@@ -218,7 +218,7 @@ class Hands:
                 part = PartWriter(name, file.write, registered.revision).add(outcomes)
             failed = sum(outcome.error is not None for outcome in outcomes)
             tokens = sum(outcome.tokens for outcome in outcomes)
-            done = Outcome(piece, OutcomeKind.PART, part.to_json(), tokens, failed_in_part=failed)
+            done = Outcome(piece, part.to_json(), tokens, failed_in_part=failed)
             self.ledger.run(commit(MODEL, taken.token, [done]))
         self.ledger.run(give_back(MODEL, taken.token))
         return len(taken.pieces)

@@ -14,10 +14,10 @@ from tasks.ledger.claim import Claim, ClaimRequest, claim
 from tasks.ledger.client import Ledger
 from tasks.ledger.commit import CommitCode, commit
 from tasks.ledger.heartbeat import Pulse, watch
-from tasks.ledger.read import TaskPage, list_tasks, read_result, read_task
+from tasks.ledger.read import list_tasks, read_result, read_task
 from tasks.ledger.scripts import Operation
 from tasks.ledger.submit import SubmitReply, submit
-from tasks.ledger.task import NewPiece, NewTask, Outcome, OutcomeKind, Piece, Result, Task
+from tasks.ledger.task import NewPiece, NewTask, Outcome, Piece, Result, State, Task
 from tests import ledger_builders
 
 T = TypeVar("T")
@@ -43,13 +43,13 @@ def rows(piece: Piece, mark: float = 0) -> bytes:
 
 def succeeded(piece: Piece, mark: float = 0) -> Outcome:
     """The outcome of a piece whose texts all succeeded, ten tokens each."""
-    return Outcome(piece, OutcomeKind.VECTORS, rows(piece, mark), tokens=10 * piece.items)
+    return Outcome(piece, rows(piece, mark), tokens=10 * piece.items)
 
 
 def failed(piece: Piece, code: str = "boom") -> Outcome:
     """The outcome of a piece whose texts all failed."""
     errors = {piece.first + i: TextError(code, "it did not work") for i in range(piece.items)}
-    return Outcome(piece, OutcomeKind.VECTORS, b"", errors=errors)
+    return Outcome(piece, b"", errors=errors)
 
 
 class Driver:
@@ -104,11 +104,11 @@ class Driver:
         assert result is not None, f"{task_id} is unknown"
         return result
 
-    def listed(self, owner: str = "anonymous", **changed: Any) -> TaskPage:
+    def listed(self, owner: str = "anonymous", **changed: Any) -> tuple[list[Task], str, bool]:
         """The first 20 of all states unless told otherwise."""
         return self.run(list_tasks(owner, **({"limit": 20} | changed)))
 
-    def cancel(self, task_id: str) -> str:
+    def cancel(self, task_id: str) -> State | None:
         return self.run(cancel(self.model, task_id))
 
     def forget(self, task_id: str) -> int:

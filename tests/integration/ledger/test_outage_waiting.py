@@ -10,7 +10,7 @@ from stack.link import Link
 from stack.testing import PATIENCE_S, RedisServer, wait_until
 from tasks.ledger.client import AsyncLedger, Ledger
 from tasks.ledger.heartbeat import watch
-from tasks.ledger.redis_keys import CHANGED_CHANNEL, wake_channel
+from tasks.ledger.redis_keys import ENDED_CHANNEL, wake_channel
 from tasks.worker.idle_wait import Wakeup
 from worker_config.bell import BellThread
 from worker_config.celery_app import bell_queue, make_celery
@@ -58,7 +58,7 @@ async def test_the_web_tier_hears_the_new_master(failover: tuple[Link, Callable[
     fail_over()
     await ledger.run(watch("m"))
     async with asyncio.timeout(10):
-        while not await ledger.client.publish(CHANGED_CHANNEL, ""):  # noqa: ASYNC110 - nothing announces it
+        while not await ledger.client.publish(ENDED_CHANNEL, ""):  # noqa: ASYNC110 - nothing announces it
             await asyncio.sleep(0)
     while not task.done():  # redis-py may take the end of its own time limit for what ends the task
         task.cancel()

@@ -14,6 +14,7 @@ from stack.link import Link
 from stack.testing import RedisServer, free_port
 from tasks.errors import RedisUnavailable, WrongRedis
 from tasks.ledger.client import AsyncLedger, Ledger
+from tasks.ledger.read import check_schema
 from tests.integration.guarded.certificates import Authority
 from worker_config.celery_app import bell_queue
 
@@ -191,7 +192,7 @@ async def test_a_replica_is_told_apart_by_the_web_tier(started: Callable[..., Re
     ledger = AsyncLedger.connect(started("--replicaof", "127.0.0.1", str(free_port())).url)
     await ledger.require_usable()
     with pytest.raises(RedisUnavailable, match="must lead to the master"):
-        await ledger.check_schema()
+        await ledger.run(check_schema())
     await ledger.close()
 
 
@@ -308,8 +309,12 @@ async def test_a_port_of_tls_without_tls(ask: Ask, tls: Callable[..., int], auth
 def test_a_redis_that_lost_its_data_is_claimed_again_and_said_once(private_redis: RedisServer) -> None:
     ledger, other = Ledger.connect(private_redis.url), Ledger.connect(private_redis.url)
     with private_redis.client() as client:
-        assert [ledger.check_schema(), ledger.check_schema(), other.check_schema()] == [True, False, False]
+        assert [ledger.run(check_schema()), ledger.run(check_schema()), other.run(check_schema())] == [
+            True,
+            False,
+            False,
+        ]
         client.flushall()
-        assert [other.check_schema(), ledger.check_schema()] == [True, False]
+        assert [other.run(check_schema()), ledger.run(check_schema())] == [True, False]
     ledger.close()
     other.close()

@@ -224,5 +224,5 @@ def test_metrics_count_the_ends_of_batches(driver: Driver) -> None:
         move(driver, batch_id, BatchStatus.FAILED, *BatchStatus)
     move(driver, three, BatchStatus.CANCELLED)
     documents = driver.run(overview(DOCUMENTS))[DOCUMENTS]
-    assert documents.ended == {"batches_failed": 2, "batches_cancelled": 1}
+    assert documents.counters == {"batches_failed": 2, "batches_cancelled": 1}
     assert documents.redis.open_batches == 3, "their traces are still to be removed"

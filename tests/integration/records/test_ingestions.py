@@ -297,7 +297,7 @@ def test_rate_and_eta(driver: Driver) -> None:
 
 def test_metrics_count_ends_documents_and_what_was_away(driver: Driver) -> None:
     def totals() -> dict[str, int]:
-        return dict(driver.run(overview(DOCUMENTS))[DOCUMENTS].ended)
+        return dict(driver.run(overview(DOCUMENTS))[DOCUMENTS].counters)
 
     first, second = created(driver), created(driver)
     assert driver.run(overview(DOCUMENTS))[DOCUMENTS].redis.open_ingestions == 2

@@ -18,7 +18,7 @@ from tasks.ledger.client import Ledger
 from tasks.ledger.give_back import give_back
 from tasks.ledger.redis_keys import queue_key
 from tasks.ledger.scripts import Operation
-from tasks.ledger.task import Outcome, OutcomeKind
+from tasks.ledger.task import Outcome
 from tasks.worker.claim_loop import ClaimSize, Stream, Streams
 from tasks.worker.commit_claim import Claims
 from tasks.worker.process.hangs import Progress
@@ -50,7 +50,7 @@ class Notes:
 
 def commit(claim: Claim, stream: Stream) -> None:
     rows = (np.zeros((piece.items, 2), "<f4").tobytes() for piece in claim.pieces)
-    outcomes = [Outcome(piece, OutcomeKind.VECTORS, data, 1) for piece, data in zip(claim.pieces, rows, strict=True)]
+    outcomes = [Outcome(piece, data, 1) for piece, data in zip(claim.pieces, rows, strict=True)]
     stream.commit(claim, outcomes, last=True)
 
 
@@ -290,7 +290,7 @@ def test_nothing_is_held_of_a_claim_that_was_committed_in_portions(
         def end(self, claim: Claim, stream: Stream) -> None:
             for piece in claim.pieces:
                 data = np.zeros((piece.items, 2), "<f4").tobytes()
-                outcome = Outcome(piece, OutcomeKind.VECTORS, data, 1)
+                outcome = Outcome(piece, data, 1)
                 stream.commit(claim, [outcome], last=piece is claim.pieces[-1])
 
     tasks = [client.submit([f"{n}"]) for n in range(3)]

@@ -4,7 +4,7 @@ import pytest
 
 from api.request_limits import rate_limit_headers
 from api.served_models import ServedModels
-from tasks.ledger.submit import KeyRoom
+from tasks.ledger.rate_limit import KeyRoom
 from tests.unit.api.embedding_requests import MODEL, overview, served
 
 

@@ -95,7 +95,7 @@ async def test_other_errors_keep_the_connection() -> None:
     async with server([b"-OOM command not allowed\r\n+served"], reset=False) as ledger:
         with pytest.raises(StorageFull):
             await ledger.run(ECHO)
-        assert ledger.refusals.count == 0
+        assert ledger.master.moves == 0
 
 
 async def test_the_first_error_of_several_commands_is_told() -> None:

@@ -25,7 +25,7 @@ OF_A_KIND = {":", ":index:", ":record-alias:"}
 OF_RECORDS = re.compile(r"eq:(batch|changes|ends|file|index:(?!task)|ingestion|litter|mark|record-alias)")
 CALL = re.compile(r"\bcall\('([A-Z]+)'")
 KEY = re.compile(r"R \.\. '(:[a-z@:-]*)'")
-CHANNELS = {"eq:answers:*", "eq:changed", "eq:steps"}
+CHANNELS = {"eq:answers:*", "eq:ended", "eq:steps"}
 WITHOUT_SCRIPTS = {"get", "hget", "hgetall", "hmget", "hsetnx", "set", "zrank"}
 """Commands of operations that need none."""
 

@@ -1,10 +1,10 @@
 """What is asked of replicas, and what their answers mean."""
 
 import pytest
+from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import NoPermissionError, RedisError, ResponseError
 
 from tasks.errors import NotReplicated
-from tasks.ledger.connection import OutOfService
 from tasks.ledger.replicas import FORGET_S, Replicas
 
 UNKNOWN = ResponseError("unknown command 'WAITAOF'")
@@ -57,7 +57,9 @@ def test_no_replica_in_time_is_said(replicas: Replicas, answers: list[object]) -
     assert asked(replicas) == ["PUBLISH", "WAITAOF", "WAIT"]
 
 
-@pytest.mark.parametrize("error", [OutOfService("UNBLOCKED"), NoPermissionError("no permissions to run 'wait'")])
+@pytest.mark.parametrize(
+    "error", [RedisConnectionError("UNBLOCKED"), NoPermissionError("no permissions to run 'wait'")]
+)
 def test_an_error_stays_what_it_is(replicas: Replicas, error: RedisError) -> None:
     assert replicas.doubt([0, UNKNOWN, error]) is error
     assert replicas.doubt([error, [1, 1], 1]) is error

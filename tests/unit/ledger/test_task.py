@@ -1,13 +1,12 @@
 """Values of the ledger: what is stored of them and read back."""
 
 import orjson
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.item import Options, TextError
 from tasks.ledger.heartbeat import Worker, described
-from tasks.ledger.task import Outcome, OutcomeKind, Piece, PieceCutter, State, cut_texts
+from tasks.ledger.task import Outcome, Piece, PieceCutter, State, cut_texts
 from tasks.model import Model
 from tests.ledger_builders import a_model, a_worker
 
@@ -68,28 +67,12 @@ def test_pieces_hold_all_texts_in_their_order() -> None:
 
 
 def test_an_outcome_without_errors_or_truncations_stores_nothing_beside_its_vectors() -> None:
-    assert Outcome(piece(0, 1, 0), OutcomeKind.VECTORS, b"", tokens=1).extra() == b""
-
-
-@pytest.mark.parametrize(
-    ("kind", "outcome"),
-    [
-        (OutcomeKind.VECTORS, b"\0" * 4),  # half a row for each of two items
-        (OutcomeKind.VECTORS, b'{"part":"p"}'[:9]),
-        (OutcomeKind.PART, b""),
-        (OutcomeKind.PART, b"\0" * 8),
-        (OutcomeKind.JOB, b""),  # nothing, and no error
-        (OutcomeKind.JOB, b"[1]"),
-    ],
-)
-def test_an_outcome_that_is_not_of_its_kind_is_never_committed(kind: OutcomeKind, outcome: bytes) -> None:
-    with pytest.raises(ValueError, match=kind):
-        Outcome(piece(0, 2, 0), kind, outcome)
+    assert Outcome(piece(0, 1, 0), b"", tokens=1).extra() == b""
 
 
 def test_errors_and_truncations_are_stored_beside_the_vectors() -> None:
     errors = {4: TextError("c", "m")}
-    done = Outcome(piece(4, 2, 0), OutcomeKind.VECTORS, b"", tokens=1, errors=errors, truncated=[5])
+    done = Outcome(piece(4, 2, 0), b"", tokens=1, errors=errors, truncated=[5])
     assert orjson.loads(done.extra()) == {"errors": [[4, "c", "m"]], "truncated": [5]}
     assert done.failed == 1
 

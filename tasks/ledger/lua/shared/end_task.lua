@@ -1,6 +1,6 @@
 -- The end of tasks, and what is told of them.
 -- uses: task_record
-local ended, changed, due, steps = {}, {}, {}, false
+local ended, due, steps = {}, {}, false
 local garbage, due_no_more, counts = {}, {}, {}
 local function count(in_queue, name, n) -- totals of a queue for metrics, written by announce()
   if n == 0 then return end
@@ -9,7 +9,7 @@ local function count(in_queue, name, n) -- totals of a queue for metrics, writte
 end
 local function finish(x, state, why)    -- the caller has taken it out of the sums, and puts it in again. why: if not the state
   local t = x.t
-  t[STATE], t[FINISHED], t[BACK], t[VERSION] = state, NOW, '', t[VERSION] + 1
+  t[STATE], t[FINISHED], t[BACK] = state, NOW, ''
   due[#due + 1], due[#due + 2] = NOW + t[TTL], 'task:' .. x.id  -- it is forgotten then, by housekeeping
   ended[x.id] = true
   steps = steps or t[WAKES] == 1
@@ -48,7 +48,7 @@ local function forget(x, id)            -- an ended task: every trace of it goes
   garbage[#garbage + 1], due_no_more[#due_no_more + 1] = task_key(id), 'task:' .. id
   tasks[id] = false
 end
--- For the end of scripts, once. One message for everybody: ids of those that have ended, "|", of those that have changed.
+-- For the end of scripts, once. One message for everybody: ids of those that have ended.
 local function announce()
   if #due > 0 then call('ZADD', DUE, unpack(due)) end
   if #garbage > 0 then
@@ -60,6 +60,6 @@ local function announce()
   end
   local ids = {}
   for id in pairs(ended) do ids[#ids + 1] = id end
-  if #ids + #changed > 0 then call('PUBLISH', R .. ':changed', table.concat(ids, ' ') .. '|' .. table.concat(changed, ' ')) end
+  if #ids > 0 then call('PUBLISH', R .. ':ended', table.concat(ids, ' ')) end
   if steps then call('PUBLISH', R .. ':steps', 'step') end
 end

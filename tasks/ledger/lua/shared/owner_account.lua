@@ -29,13 +29,22 @@ local function account(owner, in_queue, lane)
   local place = ':' .. in_queue .. ':' .. lane
   return numbers(R .. ':owner:' .. owner), 'cost' .. place, 'open' .. place
 end
+-- An account of buckets and debt alone goes by itself: when they are full, the debt after a minute without anything else.
+local DEBT_MS = 60000
+local FULL_AT = {tokens = true, requests = true}  -- the moment of each
 local function save_sums()
   for key, h in pairs(sums) do
     if h.changed then
+      local stays, life = false, 0
       for field, n in pairs(h.is) do
-        if n == 0 then h.is[field] = nil end
+        local left = field == 'debt' and DEBT_MS or FULL_AT[field] and n - NOW
+        if n == 0 or left and left <= 0 then h.is[field] = nil
+        elseif left then life = math.max(life, left)
+        else stays = true end
       end
-      if next(h.is) then call('SET', key, cmsgpack.pack(h.is)) else call('UNLINK', key) end
+      if stays then call('SET', key, cmsgpack.pack(h.is))
+      elseif life > 0 then call('SET', key, cmsgpack.pack(h.is), 'PX', math.ceil(life))
+      else call('UNLINK', key) end
       h.changed = false
     end
   end

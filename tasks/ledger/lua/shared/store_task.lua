@@ -24,7 +24,7 @@ local lines, wakes = {}, {}             -- gathered, and written by store_rest
 -- write: redis.pcall, or call where nothing is refused any more. Returns the error of the first write, or nil.
 local function store(n, write)
   local deadline = n.deadline_in > 0 and NOW + n.deadline_in or 0
-  local t = {n.queue, n.lane, n.owner, 'queued', NOW, 0, 0, deadline, tonumber(n.ttl), n.total, n.pieces, 0, '', 0, 0, 0, 1,
+  local t = {n.queue, n.lane, n.owner, 'queued', NOW, 0, 0, deadline, tonumber(n.ttl), n.total, n.pieces, 0, '', 0, 0, 0,
     n.cost, n.bytes, n.vector, #n.meta, n.options, n.alias, tonumber(n.listed), tonumber(n.wakes), n.answer, n.trace, '', 0, 0,
     0, 0}
   local fields, first, key = {'s', cmsgpack.pack(t)}, 0, task_key(n.id)

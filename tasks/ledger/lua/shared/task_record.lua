@@ -6,10 +6,10 @@
 -- The client reads these names and places here. A new one is added at the end and read as "absent is 0".
 -- uses: owner_account
 local IN_QUEUE, LANE, OWNER, STATE, CREATED, STARTED, FINISHED, DEADLINE, TTL = 1, 2, 3, 4, 5, 6, 7, 8, 9
-local TOTAL, PIECES, NEXT, BACK, COMPLETED, FAILED, TOKENS, VERSION = 10, 11, 12, 13, 14, 15, 16, 17
-local COST, BYTES, VECTOR, KEPT = 18, 19, 20, 21  -- left to encode, payload left, room for an item's vector, outcomes stored
-local OPTIONS, ALIAS, LISTED, WAKES, ANSWER, TRACE, MADE_BY, SPLIT, UNWANTED = 22, 23, 24, 25, 26, 27, 28, 29, 30
-local DEATHS, DIED = 31, 32             -- how often a worker of it died; when for the last time
+local TOTAL, PIECES, NEXT, BACK, COMPLETED, FAILED, TOKENS = 10, 11, 12, 13, 14, 15, 16
+local COST, BYTES, VECTOR, KEPT = 17, 18, 19, 20  -- left to encode, payload left, room for an item's vector, outcomes stored
+local OPTIONS, ALIAS, LISTED, WAKES, ANSWER, TRACE, MADE_BY, SPLIT, UNWANTED = 21, 22, 23, 24, 25, 26, 27, 28, 29
+local DEATHS, DIED = 30, 31             -- how often a worker of it died; when for the last time
 local TASK_BYTES = 1024                 -- of keys and counts, beside payload and outcomes
 
 local function task_key(id) return R .. ':task:' .. id end

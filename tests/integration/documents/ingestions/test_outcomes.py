@@ -1,8 +1,7 @@
 """What a job has left stands in its task until a step takes it in: twice, by one that dies, late, or never."""
 
-import shutil
 from collections.abc import Callable
-from pathlib import Path
+from typing import TypeVar
 
 import pytest
 from redis import ResponseError
@@ -15,13 +14,14 @@ from tasks.ledger.cancel import forget
 from tasks.ledger.client import Ledger
 from tasks.ledger.read import read_task
 from tasks.ledger.redis_keys import DOCUMENTS
-from tasks.ledger.scripts import SCRIPTS
+from tasks.ledger.scripts import Operation
 from tasks.ledger.task import State
 from tasks.records.api_keys import Mark, make_mark
 from tasks.records.ingestion_operations import cancel_ingestion, resume_ingestion
 from tasks.records.ingestions import Ingestion, IngestionFault, IngestionStatus, PageStage
 from tests.integration.documents.ingestions.hands import IngestionHands, nothing_is_left
 
+T = TypeVar("T")
 S = IngestionStatus
 TEXTS = {"a": "first", "b": "second", "c": "third"}
 YEAR_MS = 365 * 86_400_000
@@ -57,26 +57,33 @@ def completed(hands: IngestionHands, ingestion_id: str) -> None:
     nothing_is_left(hands, ingestion_id)
 
 
-def dying_at(hands: IngestionHands, script: str, folder: Path) -> Ledger:
-    """A connection of somebody who dies at the first call of a script."""
-    shutil.copytree(SCRIPTS, folder)
-    (folder / f"{script}.lua").write_text("error('it dies here')")
-    return Ledger(hands.ledger.client, clock_offset_ms=hands.ledger.clock_offset_ms, scripts=folder)
+class Dying(Ledger):
+    """The connection of somebody who dies at the first call of a script."""
+
+    def __init__(self, alive: Ledger, script: str) -> None:
+        super().__init__(alive.client)
+        self.clock_offset_ms = alive.clock_offset_ms
+        self._script = script
+
+    def run(self, operation: Operation[T]) -> T:
+        if operation.script == self._script:
+            raise ResponseError("it dies here")
+        return super().run(operation)
 
 
-def die_in_step(hands: IngestionHands, ingestion_id: str, script: str, folder: Path) -> None:
+def die_in_step(hands: IngestionHands, ingestion_id: str, script: str) -> None:
     ingestion, alive = hands.ingestion(ingestion_id), hands.ledger
-    hands.ledger = dying_at(hands, script, folder)
+    hands.ledger = Dying(alive, script)
     with pytest.raises(ResponseError, match="it dies here"):
         IngestionSteps(TOOLS).step(hands.step_context, ingestion)
     hands.ledger = alive
 
 
 @pytest.mark.parametrize("job", ENDED)
-def test_what_two_steps_take_in_changes_the_ingestion_once(hands: IngestionHands, tmp_path: Path, job: str) -> None:
+def test_what_two_steps_take_in_changes_the_ingestion_once(hands: IngestionHands, job: str) -> None:
     made = left(hands, job)
     seen = hands.ingestion(made)
-    die_in_step(hands, made, "cancel", tmp_path / "scripts")  # so that the next one finds it, too
+    die_in_step(hands, made, "cancel")  # so that the next one finds it, too
     for _ in range(3):
         hands.steps.step(hands.step_context, seen)
     assert not ENDED[job](hands.ingestion(made))
@@ -87,18 +94,18 @@ def test_what_two_steps_take_in_changes_the_ingestion_once(hands: IngestionHands
 @pytest.mark.parametrize("script", ["ingestion_move", "cancel", "ingestion_read"])
 @pytest.mark.parametrize("job", ENDED)
 def test_a_step_that_dies_before_or_after_the_change_leaves_it_to_the_next(
-    hands: IngestionHands, tmp_path: Path, job: str, script: str
+    hands: IngestionHands, job: str, script: str
 ) -> None:
     made = left(hands, job)
-    die_in_step(hands, made, script, tmp_path / "scripts")
+    die_in_step(hands, made, script)
     assert ENDED[job](hands.ingestion(made)) == (script == "ingestion_move" or (job, script) == ("load", "cancel"))
     completed(hands, made)
     assert set(hands.ran.values()) == {1}
 
 
-def test_what_was_taken_in_and_not_forgotten_may_be_taken_in_again(hands: IngestionHands, tmp_path: Path) -> None:
+def test_what_was_taken_in_and_not_forgotten_may_be_taken_in_again(hands: IngestionHands) -> None:
     made = left(hands, "parse")
-    die_in_step(hands, made, "cancel", tmp_path / "scripts")
+    die_in_step(hands, made, "cancel")
     assert [page.stage for page in hands.ingestion(made).pages.values()] == [PageStage.EMBED]
     hands.ledger.run(forget("test/model", f"{made}-0-embed"))  # Redis has lost it: the page goes back
     hands.step()
