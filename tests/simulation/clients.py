@@ -40,8 +40,9 @@ def submit(world: World, request: Request) -> None:
 
 def _task(world: World, request: Request) -> NewTask:
     name = f"{request.alias:032d}" if request.alias and not request.part else ""
+    number = world.number()
     return NewTask(
-        f"t{world.number():05d}",
+        f"t{number:05d}",
         owner=request.owner,
         pieces=[(n, cost, b"p%d" % k * (k + 1)) for k, (n, cost) in enumerate(request.sizes)],
         lane=request.lane,
@@ -50,7 +51,8 @@ def _task(world: World, request: Request) -> NewTask:
         alias=name,
         digest=name,
         joins=True,
-        listed=not request.deadline_ms,
+        listed=not request.deadline_ms or request.lane == "bulk",
+        answer_to=f"p{number % 2}" if request.deadline_ms else "",
         vector_bytes=VECTOR_BYTES,
         tokens_per_minute=10**7,
         part=request.part,
@@ -76,6 +78,7 @@ def _note(world: World, task: NewTask, request: Request, reply: list[Any]) -> No
         starts=[sum(n for n, _ in request.sizes[:k]) for k in range(len(request.sizes))],
         poison=None if request.poison is None else request.poison % total,
         deadline=world.ledger.now + task.deadline_in_ms if task.deadline_in_ms else 0,
+        answer=task.answer_to,
     )
 
 
@@ -83,6 +86,8 @@ def prolong(world: World, task_id: str, task: NewTask) -> None:
     """This task was joined by that one."""
     known = world.tasks[task_id]
     assert known.owner == task.owner
+    if known.answer != task.answer_to and world.is_open(task_id):
+        known.answer = ""
     if known.deadline and task.deadline_in_ms and world.is_open(task_id):
         known.deadline = max(known.deadline, world.ledger.now + task.deadline_in_ms)
 
@@ -107,5 +112,5 @@ def want(world: World, number: int, ms: int, *, gone: bool) -> None:
     known = world.tasks[task_id]
     is_wanted = world.is_open(task_id) and bool(known.deadline)
     assert world.ledger.want(task_id, ms, gone=gone) == is_wanted
-    if is_wanted:
+    if is_wanted and (known.answer or not gone):
         known.deadline = (min if gone else max)(known.deadline, world.ledger.now + ms)

@@ -4,7 +4,7 @@ import itertools
 
 from tests.simulation.fleet import Turn, ask, crash, deliver, go_on, start
 from tests.simulation.invariants import check
-from tests.simulation.thin_client import ROOT
+from tests.simulation.thin_client import MODEL, ROOT
 from tests.simulation.world import OWNERS, QUEUE_KEY, TTL_MS, World
 
 _MOST_ROUNDS = 4000
@@ -76,7 +76,7 @@ def _forget(world: World) -> None:
     check(world)
     assert not world.tasks, "not forgotten"
     for owner in OWNERS:
-        left = {name for name, n in world.ledger.account(owner).items() if n} - {"debt", "tokens", "requests"}
+        left = {name for name, n in world.ledger.account(owner).items() if n} - {f"debt:{MODEL}", "tokens", "requests"}
         assert left == {name for name in ("revoked", "purged") if owner in getattr(world, name)}, owner
     marked = {f"{ROOT}:owner:{owner}" for owner in world.revoked | world.purged}
     keys = {key.decode() for key in world.client.keys("*") if world.client.ttl(key) == -1}

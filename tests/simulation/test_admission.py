@@ -57,7 +57,7 @@ def test_the_told_time_is_that_of_the_work_before_a_task(ledger: Ledger) -> None
 
 
 def test_work_that_nobody_waits_for_keeps_nobody_out(ledger: Ledger) -> None:
-    ledger.submit(NewTask("gone", pieces=sized(20 * RATE), deadline_in_ms=30_000))
+    ledger.submit(NewTask("gone", pieces=sized(20 * RATE), deadline_in_ms=30_000, answer_to="p"))
     refused = NewTask("next", pieces=sized(RATE), max_backlog_s=1)
     assert ledger.bring(refused)[0] == b"full"
     ledger.want("gone", 10_000, gone=True)

@@ -28,7 +28,7 @@ def test_a_key_of_idempotency_gives_the_same_task_until_it_is_forgotten(ledger: 
 
 
 def test_equal_calls_join_while_one_is_open_or_its_result_lives_on(ledger: Ledger) -> None:
-    both = NewTask("x", answer_to="p1", **SYNC), NewTask("y", answer_to="p2", **SYNC)
+    both = [NewTask(name, **SYNC | {"answer_to": process}) for name, process in (("x", "p1"), ("y", "p2"))]
     assert ledger.submit(*both)[0] == [[b"ok", b"x"], [b"joined", b"x"]]
     assert ledger.known("x")["answer"] == ""  # both processes are told
     assert ledger.bring(NewTask("z", **SYNC | {"digest": "other"})) == [b"ok", b"z"]
@@ -77,7 +77,7 @@ def test_who_joins_a_task_without_a_deadline_gives_it_none(ledger: Ledger) -> No
 
 
 def test_callers_of_one_process_are_answered_together(ledger: Ledger) -> None:
-    ledger.submit(NewTask("a", answer_to="p", **SYNC), NewTask("b", answer_to="p", **SYNC))
+    ledger.submit(NewTask("a", **SYNC), NewTask("b", **SYNC))
     assert ledger.known("a")["answer"] == "p"
 
 

@@ -252,6 +252,7 @@ def test_a_standstill_of_redis_ends_no_lease(ledger: Ledger) -> None:
 
 @pytest.mark.parametrize("back_ms", [540_000, 3_600_000])
 def test_a_clock_that_went_back_keeps_no_lease_for_long(ledger: Ledger, back_ms: int) -> None:
+    ledger.watch()
     ledger.submit(NewTask("q"))
     ledger.claim("w/0", "w/0/1")
     ledger.advance(-back_ms)

@@ -71,7 +71,7 @@ def test_a_debt_is_forgiven_to_who_has_nothing_for_a_minute(ledger: Ledger) -> N
     ledger.finish(ledger.claim("w/0", "w/0/1"), spent=5)
     assert life_ms(ledger) == -1, "he has a result"
     ledger.cancel("a", forget=True)
-    assert ledger.account("o") == {"debt": 5}
+    assert ledger.account("o") == {"debt:m": 5}
     assert 59_000 < life_ms(ledger) <= 60_000
     mark(ledger, "revoked")
     ledger.take_request("o", per_s=1)

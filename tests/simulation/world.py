@@ -26,7 +26,11 @@ _EVERY_MS, _STILL_MS, _MAX_REAPED = 1000, 5000, 8
 
 @dataclass
 class Known:
-    """What must be true of a task. `starts`: the first item of each piece; `poison`: the item that kills workers."""
+    """What must be true of a task.
+
+    `starts`: the first item of each piece; `poison`: the item that kills workers; `answer`: the one process that waits for
+    it, "" for several and none.
+    """
 
     owner: str
     lane: str
@@ -34,6 +38,7 @@ class Known:
     starts: list[int]
     poison: int | None = None
     deadline: int = 0
+    answer: str = ""
     ended: bool = False
 
 
