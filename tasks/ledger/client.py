@@ -213,7 +213,7 @@ class AsyncLedger(_Calls):
         self._lag_s = lag_s
         self._answered_s = 0.0
         """When the last call was answered, by the monotonic clock."""
-        self._batcher = SubmitBatcher(self._gathered)
+        self._batcher = SubmitBatcher(lambda operation: self._within(_ROUND_TRIP_S, self._perform(operation)))
         self._usable = False
 
     @classmethod
@@ -248,9 +248,9 @@ class AsyncLedger(_Calls):
 
         A call with more than the usual time moves megabytes: no other one travels with it.
         """
-        if operation.gathers and timeout_s <= CALL_TIMEOUT_S:
-            return operation.read(await self._within(timeout_s, self._batcher.reply(operation)))
-        return operation.read(await self._within(timeout_s, self._perform(operation)))
+        together = operation.gathers and timeout_s <= CALL_TIMEOUT_S
+        asked = self._batcher.reply(operation) if together else self._perform(operation)
+        return operation.read(await self._within(timeout_s, asked))
 
     async def _within(self, timeout_s: float, asked: Coroutine[Any, Any, T]) -> T:
         began_s = time.monotonic()
@@ -273,14 +273,6 @@ class AsyncLedger(_Calls):
                 "This server was too busy to read the answer in time; try again.", retry_after_s=spread(3)
             )
         return translate(error)
-
-    async def _gathered(self, operation: Operation[Any]) -> list[Any]:
-        try:
-            async with asyncio.timeout(_ROUND_TRIP_S):
-                reply: list[Any] = await self._perform(operation)
-        except TimeoutError:
-            raise RedisTimeoutError("no answer in time") from None
-        return reply
 
     async def _perform(self, operation: Operation[Any]) -> Any:
         try:

@@ -1,6 +1,6 @@
 """Figures of queues (`lua/overview.lua`) and accounts of owners. All frozen."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -194,10 +194,11 @@ def find_queue(name: str, own: Sequence[str], queues: Mapping[str, Queue]) -> Qu
     Raises:
         NotFound: nobody serves it; with the names of those that are served.
     """
-    for wanted in (name, _LIBRARY + name):
-        for queue, names in _names(own, queues):
-            if wanted in names:
-                return queues.get(queue) or Queue(queue)
+    aliases = {alias: queue for queue, seen in queues.items() if seen.model for alias in seen.model.aliases}
+    named = {**aliases, **dict(zip(queues, queues, strict=True)), **dict.fromkeys(own, own[0])}
+    queue = named.get(name) or named.get(_LIBRARY + name)
+    if queue:
+        return queues.get(queue) or Queue(queue)
     served = [own[0], *sorted(queues.keys() - {own[0]})]
     more = f" and {len(served) - _MAX_NAMED} more, see GET /v1/models" if len(served) > _MAX_NAMED else ""
     raise NotFound(
@@ -205,12 +206,6 @@ def find_queue(name: str, own: Sequence[str], queues: Mapping[str, Queue]) -> Qu
         f"There is no model {name[:_SHOWN_CHARS]!r} here. This server serves {', '.join(served[:_MAX_NAMED])}{more}.",
         param="model",
     )
-
-
-def _names(own: Sequence[str], queues: Mapping[str, Queue]) -> Iterator[tuple[str, Collection[str]]]:
-    yield own[0], own
-    yield from ((queue, (queue,)) for queue in queues)
-    yield from ((queue, seen.model.aliases) for queue, seen in queues.items() if seen.model)
 
 
 @dataclass(frozen=True, slots=True)

@@ -124,12 +124,10 @@ class RedisFacts:
 
     def _mode(self) -> Check:
         mode = self.info.get("redis_mode", self.info.get("server_mode"))  # of Redis, of Valkey
-        if mode is None:
-            return _untold("mode", "standalone")
-        if mode != "cluster":
-            return Check("mode", mode, True, mode)
-        advice = "use one without: cluster-enabled no"
-        return Check("mode", mode, False, "cluster: no script may use all keys", advice, serves=False)
+        if mode == "cluster":
+            advice = "use one without: cluster-enabled no"
+            return Check("mode", mode, False, "cluster: no script may use all keys", advice, serves=False)
+        return Check("mode", mode, True, mode) if mode else _untold("mode", "standalone")
 
     def _settings(self) -> Iterator[Check]:
         """Those with which Redis keeps what it has confirmed."""
