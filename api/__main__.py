@@ -23,7 +23,9 @@ from api.app import create_app
 from api.http_deadlines import DeadlineProtocol
 from tasks.errors import RedisUnavailable, SchemaMismatch, WrongRedis
 from tasks.ledger.client import AsyncLedger
+from tasks.ledger.heartbeat import watch
 from tasks.ledger.read import check_schema
+from tasks.ledger.redis_keys import DOCUMENTS
 from worker_config.logs import write_refusal
 from worker_config.settings import CONFIGURATION_EXIT_CODE, PREFIX, Settings, SettingsError, load_settings
 
@@ -104,6 +106,7 @@ async def _check_redis(redis_url: str) -> None:
     try:
         await ledger.require_usable()
         await ledger.run(check_schema())
+        await ledger.run(watch(DOCUMENTS))  # as each second from now on
     except WrongRedis:
         raise
     except RedisUnavailable as error:

@@ -130,9 +130,12 @@ class ServedModels:
         workers = (worker for queue in self.all() for worker in queue.workers if worker.storage_detail)
         return next((worker.storage_detail for worker in workers), "")
 
-    def loading(self, model: str = "") -> str:
-        """What a worker loads, and for how long, as the beginning of a sentence; "" for nothing. "": of any model."""
+    def why_none(self, model: str = "") -> str:
+        """What keeps workers from serving, as the beginning of a sentence; "" for nothing. "": of any model."""
         queues = [self.queue(model)] if model else list(self.known.values())
+        refused = next((queue.refused for queue in queues if queue.refused), "")
+        if refused:
+            return f"A worker gets no work: {refused}"
         first = min((one for queue in queues for one in queue.loading), key=lambda one: one.since, default=None)
         if first is None:
             return ""

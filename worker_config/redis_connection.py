@@ -350,7 +350,7 @@ _FAILURES: tuple[tuple[type[BaseException], str, str], ...] = (
     (ssl.SSLError, "", "cannot be reached by TLS; look at the files that EMBEDQ_REDIS_URL names for it (ssl_…)"),
     (TimeoutError, "handshake", _PLAIN),
     (socket.gaierror, "", "cannot be found; no address is known for the host in EMBEDQ_REDIS_URL (DNS)"),
-    (ConnectionRefusedError, "", "refuses connections; nothing listens at the host and port of EMBEDQ_REDIS_URL"),
+    (ConnectionRefusedError, "", "refuses connections; nothing listens where EMBEDQ_REDIS_URL leads"),
     (ConnectionError, "", _CLOSED),
     (RedisConnectionError, "closed by server", _CLOSED),
     (FileNotFoundError, "", "cannot be reached; a file that EMBEDQ_REDIS_URL names is not there (a socket, or ssl_…)"),
@@ -368,7 +368,7 @@ _FAILURES: tuple[tuple[type[BaseException], str, str], ...] = (
     (
         RedisTimeoutError,
         "connecting",
-        "does not answer at the host and port of EMBEDQ_REDIS_URL; a firewall, or rediss:// for a port without TLS?",
+        "does not answer at the host and port of EMBEDQ_REDIS_URL; a firewall, or a port without TLS",
     ),
     (RedisTimeoutError, "", "does not answer in time"),
     (OSError, "", "cannot be reached; look at the host and the port in EMBEDQ_REDIS_URL, and at the network"),

@@ -71,7 +71,7 @@ class ServiceInfo:
             raise NotReady(lost, param="redis", retry_after_s=2)
         workers = self._models.live_workers()
         if not workers:
-            why = self._models.loading() or "No worker with a loaded model is up"
+            why = self._models.why_none() or "No worker with a loaded model is up"
             raise NotReady(f"{why}. Submitted tasks are kept and wait for one.", param="worker", retry_after_s=5)
         storage = await self._storage.trouble() or self._models.storage_trouble() or None
         return Ready(workers=workers, storage=storage)

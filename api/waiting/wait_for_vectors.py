@@ -133,8 +133,8 @@ class SynchronousCalls:
     def _timeout(self, submission: NewTask) -> WaitTimeout:
         why = "The vectors are not ready yet"
         if self._models.redis_up and not self._models.live_workers().get(submission.queue):
-            loading = self._models.loading(submission.queue)
-            why = loading or f"No worker serves {submission.queue} now (GET /v1/models), so the vectors are not ready"
+            known = self._models.why_none(submission.queue)
+            why = known or f"No worker serves {submission.queue} now (GET /v1/models), so the vectors are not ready"
         return WaitTimeout(
             f"{why}; send the same request again to join the work that is under way.",
             retry_after_s=min(_MAX_RETRY_AFTER_S, self._models.retry_after_s(task_of(submission))),

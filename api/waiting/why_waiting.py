@@ -20,6 +20,7 @@ from tasks.ledger.read import read_tasks
 from tasks.ledger.redis_keys import DOCUMENTS
 from tasks.ledger.task import State, Task
 from tasks.records.batches import Batch, Stage
+from tasks.records.document_jobs import is_pause
 from tasks.records.ingestions import Ingestion, PageStage
 
 Record: TypeAlias = Task | Batch | Ingestion
@@ -165,7 +166,7 @@ def _of_tasks(seen: Seen, queue: Queue, task_ids: Sequence[str]) -> Waiting:
     first = min(found, key=lambda task: (task.state is State.QUEUED, before[task.id]), default=None)
     if first is None:  # it has ended in this moment, or its next step is due
         return _why("working")
-    if first.died_ms is not None and seen.now_ms - first.died_ms < _DEATH_MATTERS_MS:
+    if first.died_ms is not None and abs(seen.now_ms - first.died_ms) < _DEATH_MATTERS_MS:
         often = "" if first.deaths == 1 else f" {first.deaths} times"
         return _why("workers_died", since_ms=first.died_ms, often=often)
     code: Code = "in_line" if first.state is State.QUEUED else "working"
@@ -176,11 +177,12 @@ def _of_tasks(seen: Seen, queue: Queue, task_ids: Sequence[str]) -> Waiting:
 
 
 def _no_worker(queue: Queue) -> Waiting:
+    why = f"No worker gets work: {queue.refused}." if queue.refused else ""
     if queue.name == DOCUMENTS:
-        return _why("no_documents_worker", since_ms=queue.absent_ms)
+        return _why("no_documents_worker", since_ms=queue.absent_ms, message=why)
     if queue.loading:
         return _why("model_loading", since_ms=round(1000 * min(one.since for one in queue.loading)))
-    return _why("no_worker", since_ms=queue.absent_ms)
+    return _why("no_worker", since_ms=queue.absent_ms, message=why)
 
 
 def _of_stored(seen: Seen, queue: Queue, task_ids: Sequence[str]) -> Waiting:
@@ -193,7 +195,7 @@ def _of_stored(seen: Seen, queue: Queue, task_ids: Sequence[str]) -> Waiting:
 
 
 def _of_batch(batch: Batch, seen: Seen) -> Waiting:
-    if not _is_open(batch.stages.get(Stage.EMBED)) and batch.now_ms < batch.again_ms:
+    if not _is_open(batch.stages.get(Stage.EMBED)) and is_pause(batch.now_ms, batch.again_ms):
         return _why("workers_died")
     return _of_parts(batch, seen)
 

@@ -5,11 +5,10 @@ memory, by hand. Such a job is submitted anew a few times, before its batch, its
 """
 
 from tasks.item import TextError
+from tasks.records.document_jobs import LONGEST_PAUSE_S
 
 MAX_LOSSES = 3
 """So often a job is submitted anew; each time four workers in a row may die of it."""
-LONGEST_PAUSE_S = 60.0
-"""Between two jobs of a kind that came to nothing; the first pause is a second, each further one twice as long."""
 _LOST = "worker_lost"
 
 

@@ -123,4 +123,5 @@ class JobWorker:
             storage_error=storage_error or (StorageUnavailable.code if trouble else ""),
             storage_error_since=since or trouble_since,
             storage_detail=trouble,
+            refused=self._claims.refused,
         )

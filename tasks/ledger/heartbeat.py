@@ -37,6 +37,8 @@ class Worker:
     """Unix seconds."""
     storage_detail: str = ""
     """The same for people: what is wrong with the storage of this worker, and what to do."""
+    refused: str = ""
+    """What Redis refuses its streams, for people: it beats and gets no work."""
 
 
 @dataclass(frozen=True, slots=True)

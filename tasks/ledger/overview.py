@@ -65,7 +65,8 @@ class Queue:
     Attributes:
         name: the served name of the model, or `DOCUMENTS`.
         model: None when no worker has ever been ready.
-        workers: those that beat.
+        workers: those that beat, and get work.
+        refused: what Redis refuses others that beat, for people; "": nothing.
         loading: those that load the model.
         rate: estimated tokens per second, summed over live workers, or the last known; None when never known.
         absent_ms: since when no worker beats; None where one does, and where none ever did.
@@ -87,6 +88,7 @@ class Queue:
     name: str
     model: Model | None = None
     workers: Sequence[Worker] = ()
+    refused: str = ""
     loading: Sequence[LoadingWorker] = ()
     rate: float | None = None
     backlog_cost: Mapping[Lane, int] = field(default_factory=_nothing)
@@ -144,10 +146,12 @@ class Queue:
         for total, what in (("committed_items", "completed"), ("failed_items", "failed")):
             if number := sum(counts.get(f"items_{lane}_{what}", 0) for lane in Lane):
                 counts[total] = number
+        beating = [described(Worker, worker) for worker in workers]
         return cls(
             name=name.decode(),
             model=Model.from_json(model) if model else None,
-            workers=tuple(described(Worker, worker) for worker in workers),
+            workers=tuple(worker for worker in beating if not worker.refused),
+            refused=next((worker.refused for worker in beating if worker.refused), ""),
             rate=float(state.get("rate", 0)) or None,
             backlog_cost=_by_lane(state, "cost"),
             backlog_tasks=_by_lane(state, "open"),

@@ -16,6 +16,17 @@ KEPT_MS = 400 * 86_400_000
 """From a task's end. They are forgotten when what they belong to has ended. Until then what they hold must outlive any
 outage, and the longest window of a batch: a retention that users choose for what has ended has no part in it."""
 
+LONGEST_PAUSE_S = 60.0
+"""Between two jobs of a kind that came to nothing; the first pause is a second, each further one twice as long."""
+
+
+def is_pause(now_ms: int, until_ms: int) -> bool:
+    """Whether it is too early for a job.
+
+    What is further off than the longest pause was said before the clock of Redis went back, and is none.
+    """
+    return now_ms < until_ms <= now_ms + LONGEST_PAUSE_S * 1000
+
 
 @dataclass(frozen=True, slots=True)
 class JobCall:

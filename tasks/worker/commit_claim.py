@@ -19,6 +19,7 @@ from tasks.ledger.overview import took_counts
 from tasks.ledger.task import Outcome
 from tasks.worker.process.hangs import Progress
 from tasks.worker.process.stop import Stopping
+from worker_config.redis_connection import refusal
 from worker_config.traces import Traces
 
 T = TypeVar("T")
@@ -44,6 +45,7 @@ class Claims:
 
     Attributes:
         broken: set when the process must be replaced.
+        refused: what Redis refuses some thread, although it serves others; "": nothing.
     """
 
     def __init__(
@@ -62,6 +64,7 @@ class Claims:
         self.ledger, self.queue, self.worker, self.lease_s = ledger, queue, worker, lease_s
         self.stamp, self.breaks, self.traces = stamp, breaks, traces
         self.broken = threading.Event()
+        self.refused = ""
         self._stopping, self._send_bell = stopping, send_bell
         self._totals: Counter[str] = Counter()
         self._lock = threading.Lock()
@@ -99,6 +102,8 @@ class Claims:
             said = why in self._said
             self._away.add(threading.get_ident())
             self._said.add(why)
+            if refusal(error.__cause__ or error):
+                self.refused = why.rstrip(".")
         if not said:
             _log.warning("Redis is unavailable, this worker goes on when it is back: %s", why)
 
@@ -111,6 +116,7 @@ class Claims:
             if self._away:
                 return
             self._said.clear()
+            self.refused = ""
         _log.warning("Redis is back")
 
     @property

@@ -172,6 +172,7 @@ class ModelWorker:
             storage_error=storage_error,
             storage_error_since=since,
             storage_detail=self._storage.detail,
+            refused=self._claims.refused,
         )
 
 

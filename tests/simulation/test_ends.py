@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from tests.simulation.building import drain, sized, tasks
 from tests.simulation.listening import listening
 from tests.simulation.thin_client import ROOT, Finished, Ledger, NewTask, answers
@@ -44,7 +46,11 @@ def test_a_failed_or_cancelled_call_is_not_joined(ledger: Ledger) -> None:
     ledger.commit("w/0/1", [Finished(claim.pieces[0], b"", failed=1, extra=b"{}")])
     assert ledger.bring(NewTask("b", **SYNC)) == [b"ok", b"b"]
     ledger.cancel("b")
-    assert ledger.bring(NewTask("c", **SYNC)) == [b"ok", b"c"]
+    assert ledger.bring(NewTask("c", pieces=sized(2, 3), **SYNC)) == [b"ok", b"c"]
+    claim = ledger.claim("w/0", "w/0/2")
+    ledger.commit("w/0/2", [Finished(claim.pieces[0], b"vv", failed=1, extra=b"{}")])
+    assert ledger.known("c").state == "completed"
+    assert ledger.bring(NewTask("d", **SYNC)) == [b"ok", b"d"]
 
 
 def test_who_joins_prolongs_the_deadline_and_never_shortens_it(ledger: Ledger) -> None:
@@ -142,8 +148,10 @@ def test_a_cancelled_task_leaves_its_line_and_its_payload(ledger: Ledger) -> Non
     assert not drain(ledger, 1, 100)
 
 
-def test_a_forgotten_task_leaves_no_trace(ledger: Ledger) -> None:
-    ledger.submit(NewTask("a", listed=True, alias="k", digest="d", meta='{"a":1}'), NewTask("b", listed=True))
+@pytest.mark.parametrize("deadline_in_ms", [0, 86_400_000])
+def test_a_forgotten_task_leaves_no_trace(ledger: Ledger, deadline_in_ms: int) -> None:
+    keyed = NewTask("a", listed=True, alias="k", digest="d", meta='{"a":1}', deadline_in_ms=deadline_in_ms)
+    ledger.submit(keyed, NewTask("b", listed=True))
     ledger.finish(ledger.claim("w/0", "w/0/1", max_pieces=1))
     assert ledger.cancel("a", "b", forget=True) == ["completed", "queued"]
     left = {key.decode() for key in ledger.redis.keys("*")} - {f"{ROOT}:q:m:state", f"{ROOT}:q:m:counts"}

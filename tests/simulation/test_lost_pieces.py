@@ -4,7 +4,7 @@ from tests.simulation.building import drain, sized, tasks
 from tests.simulation.thin_client import Finished, Ledger, NewTask
 
 
-def test_a_poison_among_4096_rows_costs_six_deaths_and_no_neighbour(ledger: Ledger) -> None:
+def test_a_poison_among_4096_rows_costs_seven_deaths_and_no_neighbour(ledger: Ledger) -> None:
     ledger.submit(NewTask("job", owner="a", pieces=sized(640, 64, 64), lane="bulk"))
     poison, deaths, lonely, claims = 1234, 0, 0, 0
     while ledger.known("job").is_open:
@@ -18,19 +18,21 @@ def test_a_poison_among_4096_rows_costs_six_deaths_and_no_neighbour(ledger: Ledg
         else:
             ledger.finish(claim)
     task = ledger.known("job")
-    assert (task["completed"], task["failed"], deaths, lonely) == (4095, 1, 6, 266)
+    assert (task["completed"], task["failed"], deaths, lonely) == (4095, 1, 7, 78)
     ((at, code, _),) = task.errors[poison]["errors"]
     assert (at, code) == (poison, "worker_lost")
-    assert (task["deaths"], task["died"]) == (6, ledger.now)
-    assert ledger.counts["lost_leases"] == 6
+    assert (task["deaths"], task["died"]) == (7, ledger.now)
+    assert ledger.counts["lost_leases"] == 7
     assert ledger.counts["items_bulk_failed"] == 1
     assert ledger.counts["items_bulk_completed"] == 4095
 
 
 def test_parts_of_a_lost_piece_are_all_of_it(ledger: Ledger) -> None:
     ledger.submit(NewTask("job", pieces=[(3, 30, b"first"), (10, 103, b"second")], vector_bytes=4))
-    ledger.claim("w/0", "w/0/1", budget=10**6)
-    ledger.give_back("w/0/1", blame=True)
+    for stream in range(2):  # each alone in its claim
+        ledger.claim(f"w/{stream}", f"w/{stream}/1", max_pieces=1)
+    for stream in range(2):
+        ledger.give_back(f"w/{stream}/1", blame=True)
     found = []
     for n in range(2, 9):
         claim = ledger.claim("w/0", f"w/0/{n}", budget=10**6)
@@ -48,6 +50,25 @@ def test_parts_of_a_lost_piece_are_all_of_it(ledger: Ledger) -> None:
     assert ledger.known("job").state == "completed"
     assert not ledger.known("job").payloads
     assert ledger.state.get("bytes", 0) == 0
+
+
+def test_a_piece_that_died_beside_others_comes_back_whole_and_in_parts_when_it_dies_alone(ledger: Ledger) -> None:
+    ledger.submit(NewTask("job", pieces=sized(40, 4, 3)))
+    first = ledger.claim("w/0", "w/0/1")
+    ledger.finish(ledger.claim("v/0", "v/0/1"))
+    ledger.commit("w/0/1", [Finished(first.pieces[2], b"vvvv")])  # two are held still
+    ledger.give_back("w/0/1", blame=True)
+    assert sorted(ledger.known("job").pieces) == ["0", "1"]
+    alone = ledger.claim("w/0", "w/0/2")
+    assert [(piece.items, piece.deaths) for piece in alone.pieces] == [(4, 1)]
+    ledger.give_back("w/0/2", blame=True)
+    found = []
+    for n in range(3, 8):
+        claim = ledger.claim("w/0", f"w/0/{n}")
+        found += [(piece.items, piece.deaths) for piece in claim.pieces]
+        ledger.finish(claim)
+    assert sorted(found) == [(1, 1)] * 4 + [(4, 1)]
+    assert ledger.known("job").state == "completed"
 
 
 def test_only_a_text_that_died_alone_three_times_fails(ledger: Ledger) -> None:

@@ -2,6 +2,9 @@
 
 from typing import Any
 
+import pytest
+from redis.exceptions import ResponseError
+
 from tests.simulation.building import drain, sized, tasks
 from tests.simulation.thin_client import MODEL, Finished, Ledger, NewTask
 
@@ -36,6 +39,31 @@ def test_a_worker_lives_until_it_is_silent(ledger: Ledger) -> None:
     assert ledger.counts["model_loads"] == 2
 
 
+def test_a_worker_that_died_lives_no_longer_because_the_clock_went_back(ledger: Ledger) -> None:
+    ledger.heartbeat("join", "w", rate=100)
+    ledger.heartbeat("join", "v", rate=50)
+    ledger.heartbeat("loading", "u", entry="{}")
+    ledger.advance(-3_600_000)
+    ledger.watch()
+    for _ in range(10):  # v and u have died
+        ledger.heartbeat("beat", "w", rate=100)
+        ledger.advance(3000)
+    ledger.watch()
+    assert figures(ledger)["m"][5:7] == [[b"{}"], []]
+    assert ledger.state["rate"] == 100
+    ledger.advance(9000)
+    assert ledger.heartbeat("join", "x", stamp="another").accepted
+
+
+def test_figures_of_a_redis_that_takes_no_writes_are_refused(ledger: Ledger) -> None:
+    ledger.redis.config_set("min-replicas-to-write", 1)
+    try:
+        with pytest.raises(ResponseError, match="NOREPLICAS"):
+            figures(ledger)
+    finally:
+        ledger.redis.config_set("min-replicas-to-write", 0)
+
+
 def test_a_worker_that_loads_is_shown_and_does_not_serve(ledger: Ledger) -> None:
     assert ledger.heartbeat("loading", "w", entry='{"step":1}').accepted
     assert figures(ledger, MODEL)["m"][5:7] == [[], [b'{"step":1}']]
@@ -49,6 +77,18 @@ def test_a_worker_that_loads_is_shown_and_does_not_serve(ledger: Ledger) -> None
     ledger.heartbeat("loading", "w", entry="{}")
     ledger.heartbeat("join", "w", entry="{}")
     assert figures(ledger)["m"][5:7] == [[b"{}"], []]
+
+
+def test_what_a_worker_held_that_died_comes_back_as_soon_as_its_successor_loads(ledger: Ledger) -> None:
+    ledger.heartbeat("join", "w")
+    ledger.submit(NewTask("q"))
+    ledger.claim("w/0", "w/0/1")
+    ledger.redis.zadd("eq:q:m:lingering", {"w/1": ledger.now + 5000, "v/1": ledger.now + 5000})
+    ledger.heartbeat("loading", "w", entry='{"id":"w"}')
+    assert figures(ledger)["m"][5:8] == [[], [b'{"id":"w"}'], ledger.now]
+    assert ledger.known("q")["deaths"] == 1
+    assert ledger.redis.zrange("eq:q:m:lingering", 0, -1) == [b"v/1"]
+    assert ledger.claim("v/0", "v/0/1").pieces[0].deaths == 1
 
 
 def test_a_worker_that_stops_gives_back_what_it_holds(ledger: Ledger) -> None:

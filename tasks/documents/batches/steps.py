@@ -31,7 +31,7 @@ from tasks.records.batches import (
     read_batch,
     read_batches,
 )
-from tasks.records.document_jobs import JobCall, job_task
+from tasks.records.document_jobs import JobCall, is_pause, job_task
 from tasks.records.files import FileRecord, Purpose, put_batch_file
 from worker_config.settings import Settings
 
@@ -160,7 +160,7 @@ def step_batches(context: StepContext) -> bool:
     """
     ids = context.ledger.run(open_batches(_BATCHES_AT_ONCE))
     batches = Round(context, read_batches, step).take(ids)
-    return any(batch.now_ms < batch.again_ms for batch in batches)
+    return any(is_pause(batch.now_ms, batch.again_ms) for batch in batches)
 
 
 def step(context: StepContext, batch: Batch) -> None:
@@ -247,7 +247,7 @@ def _end_without_rows(context: StepContext, batch: Batch, to: BatchStatus) -> No
 
 
 def _submit_job(context: StepContext, batch: Batch, stage: Stage) -> None:
-    if batch.now_ms < batch.again_ms:
+    if is_pause(batch.now_ms, batch.again_ms):
         return
     task = job(batch, stage)
     bring_in(context, [task])

@@ -20,7 +20,7 @@ from tasks.ledger import cancel
 from tasks.ledger.read import read_result
 from tasks.ledger.redis_keys import DOCUMENTS
 from tasks.ledger.task import Lane, NewTask
-from tasks.records.document_jobs import JobCall, job_task
+from tasks.records.document_jobs import JobCall, is_pause, job_task
 from tasks.records.ingestion_operations import (
     Move,
     away_field,
@@ -56,7 +56,7 @@ def task_of(ingestion: Ingestion, name: str, number: int) -> NewTask:
 def waits(ingestion: Ingestion, name: str) -> bool:
     """Whether it is too early for such a job: the one before found something away, or its workers died."""
     setback = ingestion.setbacks.get(name)
-    return setback is not None and ingestion.now_ms < setback.until_ms
+    return setback is not None and is_pause(ingestion.now_ms, setback.until_ms)
 
 
 def move_on(context: StepContext, ingestion: Ingestion, move: Move, tasks: Sequence[NewTask] = ()) -> bool:

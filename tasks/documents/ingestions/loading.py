@@ -105,7 +105,7 @@ def _ready(context: StepContext, ingestion: Ingestion) -> list[PageInFlight]:
     enough = (
         sum(page.chunks for page in ready) >= min(pace.load_chunks, credit // 2)
         or len(ready) >= pace.load_pages
-        or ingestion.now_ms - begun_ms >= pace.load_every_ms
+        or not 0 <= ingestion.now_ms - begun_ms < pace.load_every_ms
     )
     if not (enough or nothing_else):
         return []

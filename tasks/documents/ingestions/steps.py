@@ -100,7 +100,7 @@ def _in_progress(context: StepContext, ingestion: Ingestion) -> None:
 
 def _sample(context: StepContext, ingestion: Ingestion) -> None:
     last = ingestion.samples[-1] if ingestion.samples else None
-    if last is not None and ingestion.now_ms - last.at_ms < _SAMPLE_EVERY_MS:
+    if last is not None and 0 <= ingestion.now_ms - last.at_ms < _SAMPLE_EVERY_MS:
         return
     now = ingestion.sample.to_text()
     older = {"s0": last.to_text()} if last else {"base": now}

@@ -35,9 +35,14 @@ local function may_serve()
   call('DEL', LINGER)                   -- nor does waking it help anybody
   return true
 end
-local function join()
-  drop_claims(of_worker, true)          -- what its predecessor held is lost now, not at the end of the lease
+local function leave(lost)              -- what it held, or its predecessor, comes back now, not at the end of the lease
+  drop_claims(of_worker, lost)
   stop_lingering()
+  call('HDEL', LOADING, worker)
+  if call('ZSCORE', WORKERS, worker) then call('ZADD', WORKERS, NOW, worker) end
+end
+local function join()
+  leave(true)
   q.bell, q.rings = 0, 0                -- rung for workers that were not there, and by now perhaps believed for half a minute
   count(QUEUE, 'model_loads', 1)
 end
@@ -48,14 +53,7 @@ local function live()
   end
   call('ZADD', WORKERS, NOW + ttl, worker)
   call('HSET', ENTRIES, worker, entry, worker .. ' rate', rate)
-  call('HDEL', LOADING, worker)
   q.absent = 0
-end
-local function stop()
-  drop_claims(of_worker, false)
-  stop_lingering()
-  call('HDEL', LOADING, worker)
-  if call('ZSCORE', WORKERS, worker) then call('ZADD', WORKERS, NOW, worker) end
 end
 local function renew()
   for i = OWN + 9, #ARGV do
@@ -92,7 +90,13 @@ local function look_at_clock()
     local leases = call('ZRANGE', LEASES, 0, -1, 'WITHSCORES')
     for i = 1, #leases, 2 do call('ZADD', LEASES, leases[i + 1] + gap - STILL_MS, leases[i]) end
   end
-  for _, token in ipairs(call('ZRANGEBYSCORE', LEASES, NOW + MAX_LEASE_MS, '+inf')) do  -- the clock went back
+  if gap < 0 then                       -- the clock went back: nobody has said by the new one that he lives
+    local ends = call('ZRANGE', WORKERS, 0, -1, 'WITHSCORES')
+    for i = 1, #ends, 2 do call('ZADD', WORKERS, ends[i + 1] + gap, ends[i]) end
+    call('DEL', LOADING)                -- it is said again soon
+  end
+  -- Leases since then are of the new clock already.
+  for _, token in ipairs(call('ZRANGEBYSCORE', LEASES, NOW + MAX_LEASE_MS, '+inf')) do
     call('ZADD', LEASES, NOW + 30000, token)
   end
   q.looked = NOW
@@ -152,8 +156,10 @@ local keeps_house = what == 'watch' or NOW < q.looked or NOW - q.looked >= EVERY
 if keeps_house then look_at_clock() end -- before a lease is renewed
 local accepted = may_serve()
 local bell, due = 0, 0
-if what == 'loading' then call('HSET', LOADING, worker, NOW + ttl .. ' ' .. entry)
-elseif what == 'stop' then stop()
+if what == 'loading' then
+  leave(true)
+  call('HSET', LOADING, worker, NOW + ttl .. ' ' .. entry)
+elseif what == 'stop' then leave(false)
 elseif accepted and what ~= 'watch' then
   if what == 'join' then join() end
   live()

@@ -1,4 +1,5 @@
--- Figures of all queues.   own: names of queues to include although no worker told of them
+-- Figures of all queues. Changes nothing, and is refused where nothing can be changed: such a Redis is of no use.
+-- own: names of queues to include although no worker told of them
 -- reply: {{bytes that Redis uses, its limit, open batches, open ingestions},
 --   {name, model (JSON or ''), state (packed, or ''), totals (flat), leases,
 --   {age in ms of the oldest waiting online task, of the oldest bulk task; -1: none}, {live worker (JSON)...},
@@ -28,6 +29,7 @@ local function of_loading(key)
   end
   return entries
 end
+allowed_when_full()
 local models, flat = {}, call('HGETALL', R .. ':models')
 for i = 1, #flat, 2 do models[flat[i]] = flat[i + 1] end
 for i = OWN, #ARGV do models[ARGV[i]] = models[ARGV[i]] or '' end

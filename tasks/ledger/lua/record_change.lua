@@ -11,6 +11,6 @@ if f[3] ~= before then return {'changed'} end
 local was = cjson.decode(f[1])
 local above = above_limits(cjson.decode(text), was, limits)
 if above then return above end
-replace_record(kind, id, was, f[1], f[2], text, change, tonumber(for_ms))
+replace_record(kind, id, was, f[2], text, f[2] + #text - #f[1], change, tonumber(for_ms))
 save_sums()
 return {'ok', id}

@@ -131,6 +131,8 @@ class Deaths(logging.Filter):
         """A child has ended: `signal 9 (SIGKILL)` or `exitcode 70`."""
         task_ids, loaded = self._shared.in_hand(), self._shared.loaded
         self._shared.forget_child()
+        if self._shared.refusal() is not None:  # it has left the reason, which is told at the end of this worker
+            return
         how = how.replace(" (", ", ").rstrip(")")
         if loaded:
             self.while_loading = 0

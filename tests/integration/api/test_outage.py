@@ -11,6 +11,8 @@ from stack.testing import RedisServer, wait_until
 from tests.integration.api.ledger_worker import LedgerWorker
 from tests.integration.api.served import MODEL, ServedApp
 
+NO_REPLICA = ("min-replicas-to-write", "1")
+
 
 @pytest.fixture
 def client(private_redis: RedisServer) -> Iterator[httpx.Client]:
@@ -78,6 +80,26 @@ def test_a_hung_redis_is_a_503_too(private_redis: RedisServer, client: httpx.Cli
     assert (answer.status_code, answer.json()["error"]["code"]) == (503, "redis_unavailable")
     assert ready.json()["error"]["param"] == "redis"
     wait_until(lambda: submit(client).status_code == 202)
+
+
+@pytest.mark.parametrize(
+    ("setting", "code"), [(("REPLICAOF", "127.0.0.1", "1"), "READONLY"), (("CONFIG SET", *NO_REPLICA), "NOREPLICAS")]
+)
+def test_a_redis_that_can_be_read_and_takes_no_writes_is_not_ready_and_says_why(
+    private_redis: RedisServer, client: httpx.Client, setting: tuple[str, ...], code: str
+) -> None:
+    with LedgerWorker(private_redis.url, MODEL) as worker:
+        worker.announce()
+    wait_until(lambda: client.get("/health/ready").status_code == 200)
+    with private_redis.client() as connection:
+        connection.execute_command(*setting)
+        ready = client.get("/health/ready")
+        wait_until(lambda: "embedq_redis_up 0.0" in client.get("/metrics").text)
+        connection.execute_command("REPLICAOF", "NO", "ONE")
+        connection.config_set("min-replicas-to-write", 0)
+    assert (ready.status_code, ready.json()["error"]["param"]) == (503, "redis"), ready.text
+    assert code in ready.json()["detail"]
+    wait_until(lambda: client.get("/health/ready").status_code == 200)
 
 
 def test_a_repetition_with_a_key_is_one_task_even_if_only_the_answer_was_lost(

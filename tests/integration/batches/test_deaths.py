@@ -6,7 +6,7 @@ import pytest
 
 from tasks.ledger.cancel import cancel
 from tasks.records.batches import Batch, BatchStatus, Stage
-from tests.integration.batches.hands import MODEL, Hands, half_way, nothing_is_left, request
+from tests.integration.batches.hands import HOUR_MS, MODEL, Hands, half_way, nothing_is_left, request
 
 DEATHS = 4
 """Of a worker in one and the same job, until the ledger gives the job up."""
@@ -46,6 +46,18 @@ def test_a_job_whose_workers_were_killed_is_tried_again_later(hands: Hands, stag
     assert finalizing in {None, batch.times[BatchStatus.FINALIZING]}, "the state was reached before"
     assert len(hands.lines(batch.output_file_id)) == ROWS
     nothing_is_left(hands, batch)
+
+
+@pytest.mark.parametrize("stage", JOBS)
+def test_a_job_is_tried_again_soon_though_the_clock_of_redis_has_gone_back(hands: Hands, stage: Stage) -> None:
+    batch_id = hands.create([request("a", "x")])
+    go_on = dying(hands, batch_id, stage)
+    while not hands.batch(batch_id).losses:
+        go_on()
+    hands.deadly_jobs.clear()
+    hands.ledger.clock_offset_ms -= HOUR_MS
+    hands.work()
+    assert hands.batch(batch_id).status is BatchStatus.COMPLETED
 
 
 @pytest.mark.parametrize("stage", JOBS)

@@ -67,6 +67,12 @@ class Driver:
         assert self.ledger.frozen_ms is not None
         return self.ledger.frozen_ms
 
+    def taken(self, part: str) -> int:
+        """Bytes of Redis that keys with this in their names have."""
+        keys = [key for key in self.client.scan_iter("eq:*") if part.encode() in key]
+        assert keys
+        return sum(self.client.memory_usage(key, samples=0) or 0 for key in keys)
+
     def advance(self, ms: int) -> None:
         """Time passes."""
         self.ledger.frozen_ms = self.now_ms + ms

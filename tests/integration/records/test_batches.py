@@ -27,7 +27,7 @@ from tasks.records.batches import (
 )
 from tasks.records.ingestion_operations import create_ingestion
 from tasks.records.ingestions import NewIngestion, new_ingestion_id
-from tasks.records.store import Room
+from tasks.records.store import Room, left_of
 from tests.integration.ledger.driver import Driver
 from tests.raises_code import raises_code
 
@@ -202,6 +202,19 @@ def test_open_batches_whose_records_are_gone_do_not_count(driver: Driver) -> Non
     passes(driver, 1)
     driver.run(create_batch(new(), one))
     assert len(driver.run(open_batches(10))) == 1
+
+
+@pytest.mark.parametrize("faults", [0, 50])
+def test_all_that_an_ended_batch_takes_is_in_the_account_of_its_owner(driver: Driver, faults: int) -> None:
+    batch_id = driver.run(create_batch(new(key=KEY, metadata={"a": "b"})))
+    move(driver, batch_id, BatchStatus.IN_PROGRESS, model="m", total=9, texts=9)
+    fault = BatchFault("invalid_value", "The field must be another one. " * 5, "body.input", 7)
+    ended: dict[str, str | int] = {"errors": faults_text([fault] * faults), "completed": 0, "failed": 9}
+    move(driver, batch_id, BatchStatus.FAILED, BatchStatus.IN_PROGRESS, **ended)
+    driver.run(close_batch(batch_id))
+    assert driver.run(left_of("anonymous")).memory_bytes >= driver.taken(batch_id)
+    passes(driver, HOUR_MS)
+    assert driver.run(left_of("anonymous")).memory_bytes == 0
 
 
 def test_metrics_count_the_ends_of_batches(driver: Driver) -> None:

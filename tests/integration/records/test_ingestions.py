@@ -36,7 +36,7 @@ from tasks.records.ingestions import (
     is_ingestion_id,
     new_ingestion_id,
 )
-from tasks.records.store import Room
+from tasks.records.store import Room, left_of
 from tests.integration.ledger.driver import Driver
 from tests.raises_code import raises_code
 
@@ -210,6 +210,21 @@ def test_an_end_gives_everything_its_life_and_a_retry_takes_it_back(driver: Driv
     assert driver.run(list_ingestions("anonymous", after=None, limit=5)) == ([], False)
     assert driver.run(find_ingestion("anonymous", KEY)) is None
     assert not [name for name in redis_client.keys("eq:*") if made.encode() in name or b"anonymous" in name]
+
+
+@pytest.mark.parametrize("end", [S.COMPLETED, S.FAILED])
+def test_all_that_an_ended_ingestion_takes_is_in_the_account_of_its_owner(driver: Driver, end: S) -> None:
+    made = created(driver, key=KEY)
+    counts = {"documents": 10_000, "bytes": 10**9, "loaded": 9_000, "failed": 1000, "chunks": 90_000}
+    entries = [WaitingPage(n, f"{n:016x}", 1000, 10**6) for n in range(100)]
+    move(driver, made, to=S.IN_PROGRESS, wait=entries, add=counts, set={"s0": "1 2 3 4", "s1": "2 3 4 5"})
+    closed = [ClosedPage(n, f"ingestions/{made}/documents/{n:08d}.0123456789abcdef.jsonl", 9, 1, 10) for n in range(99)]
+    move(driver, made, close=closed)
+    move(driver, made, to=end, set={"error": '{"code":"a","message":"b"}', "resumable": "1"})
+    driver.run(close_ingestion(made))
+    assert driver.run(left_of("anonymous")).memory_bytes >= driver.taken(made)
+    passes(driver, HOUR_MS)
+    assert driver.run(left_of("anonymous")).memory_bytes == 0
 
 
 def test_cancel_and_retry_only_where_they_make_sense(driver: Driver) -> None:

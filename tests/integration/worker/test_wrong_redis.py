@@ -50,6 +50,8 @@ def launched(roles: Roles) -> list[Process]:
     ("options", "database", "sentence"),
     [
         (("--rename-command", "PUBLISH", ""), 0, "does not know the command PUBLISH"),
+        (("--rename-command", "EVALSHA", ""), 0, "does not know the command EVALSHA"),
+        (("--rename-command", "INFO", ""), 0, "remove its rename-command"),
         (("--maxmemory-policy", "allkeys-lru"), 0, "CONFIG SET maxmemory-policy noeviction"),
         ((), 99, "has no database of this number"),
     ],
@@ -64,6 +66,7 @@ def test_a_redis_that_no_wait_mends_is_said_and_exits_78(
                 assert process.wait() == CONFIGURATION_EXIT_CODE, process.log()
                 assert sentence in process.log()
                 assert "Traceback" not in process.log()
+                assert "a new one takes over" not in process.log()
     finally:
         server.stop()
 
@@ -145,6 +148,28 @@ def test_a_worker_that_may_no_longer_subscribe_says_which_right_it_lacks(
         client.completed(client.submit(["b"]))
         wait_until(lambda: "Redis is back" in worker.log(), message="the end")
     assert worker.log().count("Redis is unavailable") == 1
+
+
+def test_a_worker_that_may_claim_nothing_is_not_ready_and_ready_and_waiting_say_why(
+    private_redis: RedisServer, secret_roles: Roles
+) -> None:
+    """As after an upgrade whose scripts call what the users of before may not: it beats, and gets no work."""
+    grant(private_redis, "+@all", "&*")
+    api = secret_roles.api()
+    secret_roles.worker(lease_s=1)
+    api.wait_ready()
+    with private_redis.client() as connection, api.client() as client:
+        connection.execute_command("ACL SETUSER", "app", "-zpopmin")
+        location = client.post("/v1/tasks", json={"input": "a"}).headers["location"]
+        wait_until(lambda: client.get("/health/ready").status_code == 503, message="not ready")
+        ready, task = client.get("/health/ready").json(), client.get(location).json()
+        connection.execute_command("ACL SETUSER", "app", "+zpopmin")
+        wait_until(lambda: client.get(location).json()["status"] == "completed", message="the work goes on")
+        api.wait_ready()
+    assert ready["error"]["param"] == "worker"
+    assert "NOPERM" in ready["detail"]
+    assert task["waiting"]["code"] == "no_worker"
+    assert "NOPERM" in task["waiting"]["message"]
 
 
 def test_a_worker_without_redis_says_why_once(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ local function forget(x, id)            -- an ended task: every trace of it goes
   local t = x.t
   tally(t, -1)
   if t[LISTED] == 1 then call('ZREM', R .. ':index:task:' .. t[OWNER], id) end
-  if t[ALIAS] ~= '' and t[DEADLINE] == 0 then  -- others end by themselves
+  if t[ALIAS] ~= '' and (t[LISTED] == 1 or t[DEADLINE] == 0) then  -- others end by themselves, soon
     local alias = R .. ':alias:' .. t[OWNER] .. ':' .. t[ALIAS]
     if string.match(call('GET', alias) or '', '^%S+') == id then call('UNLINK', alias) end
   end

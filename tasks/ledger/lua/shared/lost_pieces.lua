@@ -1,5 +1,6 @@
--- Pieces that come back without an outcome. One whose worker died comes back as marked parts. A marked piece is claimed
--- alone, and its process holds nothing else then, so a death says who did it. A single text that was alone too often fails.
+-- Pieces that come back without an outcome. One whose worker died comes back marked: whole if there were others, else in
+-- parts. A marked piece is claimed alone, and its process holds nothing else then, so a death says who did it. A single
+-- text that was alone too often fails.
 -- uses: end_task fair_turns
 local LOSSES = 3                        -- deaths alone, after the one that marked it
 local PARTS = 4                         -- with 2 a poison costs more deaths, an innocent death half the claims
@@ -27,35 +28,34 @@ local function split(x, name, p, back)  -- into parts, of which the first comes 
     back(name .. string.char(97 + k))
   end
 end
-local function piece_returns(id, name, token, lost)  -- its task; false: the token holds it no more
+local function held_piece(id, name, token)  -- its task and itself; nil: the token holds it no more
   local x, text = task(id, 'u' .. name)
   local p = x and OPEN[x.t[STATE]] and piece(text)
-  if not p or p.token ~= token then return false end
+  if p and p.token == token then return x, p end
+end
+local function piece_returns(x, name, p, lost, alone)
   local t = x.t
   local function back(part) put(x, 'u' .. part, piece_text(p)); t[BACK] = part .. ' ' .. t[BACK] end
   p.token = '-'
   if not lost then
     back(name)
     enter(x, queue(t[IN_QUEUE])['v_' .. t[LANE]])  -- its turn was paid
-    return x
+    return
   end
-  if p.items == 1 and p.deaths >= LOSSES then
-    convict(x, name, p)
-    return x
-  end
+  if p.items == 1 and p.deaths >= LOSSES then return convict(x, name, p) end
   local cost = p.cost
   p.deaths = p.items == 1 and p.deaths + 1 or 1
-  if p.items == 1 then back(name) else split(x, name, p, back) end
+  if p.items == 1 or not alone then back(name) else split(x, name, p, back) end
   -- Alone it takes a whole claim: at least .05 s of work are charged, or many of them would hold up everybody.
   enter(x, tag_of(t, math.max(cost, queue(t[IN_QUEUE]).rate / 20)))
-  return x
 end
 local function drop_claim(token, lost)  -- all that it still holds comes back
-  local held, touched = call('HGET', CLAIMS, token), {}
-  for id, name in string.gmatch(held or '', '(%S+) (%S+)') do
-    local x = piece_returns(id, name, token, lost)
-    if x then touched[x] = true end
+  local held, touched = {}, {}
+  for id, name in string.gmatch(call('HGET', CLAIMS, token) or '', '(%S+) (%S+)') do
+    local x, p = held_piece(id, name, token)
+    if x then held[#held + 1], touched[x] = {x, name, p}, true end
   end
+  for _, of in ipairs(held) do piece_returns(of[1], of[2], of[3], lost, #held == 1) end
   for x in pairs(touched) do
     if lost then x.t[DEATHS], x.t[DIED] = x.t[DEATHS] + 1, NOW end
     save_task(x)

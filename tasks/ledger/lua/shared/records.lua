@@ -90,9 +90,9 @@ local function create_record(at)
   place_record(kind, id, nil, r, tonumber(for_ms), change)
   return {'ok', id}, true
 end
--- Gives a record that is there another JSON, and its account with it. text: of `was`, as it is stored.
-local function replace_record(kind, id, was, text, bytes, new_text, change, for_ms)
-  local r, new_bytes = cjson.decode(new_text), bytes + #new_text - #text
+-- Gives a record that is there another JSON, and its account with it. bytes: that `was` counts for.
+local function replace_record(kind, id, was, bytes, new_text, new_bytes, change, for_ms)
+  local r = cjson.decode(new_text)
   tally_record(kind, was, bytes, -1)
   tally_record(kind, r, new_bytes, 1)
   call('HSET', record_key(kind, id), 's', new_text, 'change', change, 'weight', new_bytes)

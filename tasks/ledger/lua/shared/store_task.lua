@@ -46,7 +46,7 @@ local function store(n, write)
   if deadline > 0 then call('ZADD', DUE, deadline, 'task:' .. n.id) end
   if n.alias ~= '' then                 -- of a task that somebody waits for it saves work and promises nothing
     local alias = R .. ':alias:' .. n.owner .. ':' .. n.alias
-    if deadline > 0 then call('SET', alias, n.id .. ' ' .. n.digest, 'PX', n.deadline_in + n.ttl)
+    if deadline > 0 and n.listed ~= '1' then call('SET', alias, n.id .. ' ' .. n.digest, 'PX', n.deadline_in + n.ttl)
     else call('SET', alias, n.id .. ' ' .. n.digest) end
   end
   local line = lane_key(t)

@@ -63,6 +63,19 @@ def test_a_job_whose_workers_were_killed_is_tried_again_later(hands: IngestionHa
     nothing_is_left(hands, made)
 
 
+@pytest.mark.parametrize("job", MOMENTS)
+def test_a_job_is_tried_again_soon_though_the_clock_of_redis_has_gone_back(hands: IngestionHands, job: str) -> None:
+    made = hands.texts(TEXTS, mode="sync")
+    submitted(hands, made, job)
+    while die(hands):
+        pass
+    hands.step()
+    assert hands.ingestion(made).waiting_for == "worker"
+    hands.ledger.clock_offset_ms -= 3_600_000
+    hands.work()
+    assert (hands.ingestion(made).status, hands.loaded()) == (S.COMPLETED, TEXTS)
+
+
 @pytest.mark.parametrize("job", ["list", "load", "finish"])
 def test_a_job_that_kills_every_worker_ends_its_ingestion_until_it_is_tried_again(
     hands: IngestionHands, job: str
