@@ -170,17 +170,6 @@ class Ledger(_Calls):
         except RedisError as error:
             raise translate(error) from error
 
-    def run_id(self) -> str:
-        """What Redis has called itself at its start, anew each time, and the number of the database.
-
-        "" where it does not tell.
-
-        Raises:
-            RedisUnavailable: no answer.
-        """
-        run_id = self.run(Operation(lambda replies: replies[0].get("run_id"), commands=(("INFO", "server"),)))
-        return f"{run_id}/{self.client.get_connection_kwargs().get('db') or 0}" if run_id else ""
-
     def find_master(self) -> None:
         """Asks the Sentinels, if there are any. What leads to a former master is given up at its next use.
 

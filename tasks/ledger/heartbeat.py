@@ -1,9 +1,8 @@
 """Workers say that they live, and the housekeeping that comes with it: `lua/heartbeat.lua`."""
 
-import dataclasses
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import orjson
 
@@ -59,15 +58,6 @@ class LoadingWorker:
     source: str
     since: float
     step: str = ""
-
-
-D = TypeVar("D", Worker, LoadingWorker)
-
-
-def described(kind: type[D], data: bytes) -> D:
-    """What a worker has said of itself, as Redis holds it: JSON. Fields of a newer version are ignored."""
-    names = {field.name for field in dataclasses.fields(kind)}
-    return kind(**{name: value for name, value in orjson.loads(data).items() if name in names})
 
 
 @dataclass(frozen=True, slots=True)

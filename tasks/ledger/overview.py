@@ -6,12 +6,12 @@ from typing import Any, Self
 
 from tasks.errors import NotFound
 from tasks.item import DEFAULT_RATE
-from tasks.ledger.heartbeat import LoadingWorker, Worker, described
+from tasks.ledger.heartbeat import LoadingWorker, Worker
 from tasks.ledger.packed import numbers
 from tasks.ledger.redis_keys import owner_key
 from tasks.ledger.scripts import Operation
 from tasks.ledger.task import Lane
-from tasks.model import Model
+from tasks.model import Model, from_json
 
 UNKNOWN_MODEL_MAX_TOKENS = 512
 """Assumed of a model that no worker has loaded yet. It only prices texts."""
@@ -146,7 +146,7 @@ class Queue:
         for total, what in (("committed_items", "completed"), ("failed_items", "failed")):
             if number := sum(counts.get(f"items_{lane}_{what}", 0) for lane in Lane):
                 counts[total] = number
-        beating = [described(Worker, worker) for worker in workers]
+        beating = [from_json(Worker, worker) for worker in workers]
         return cls(
             name=name.decode(),
             model=Model.from_json(model) if model else None,
@@ -158,7 +158,7 @@ class Queue:
             owners=_by_lane(state, "owners"),
             backlog_bytes=int(state.get("bytes", 0)),
             leases=leases,
-            loading=tuple(described(LoadingWorker, one) for one in loading),
+            loading=tuple(from_json(LoadingWorker, one) for one in loading),
             absent_ms=int(absent_ms) or None,
             counters=counts,
             oldest_waiting_s={lane: ms / 1000 for lane, ms in zip(Lane, oldest_ms, strict=True) if ms >= 0},

@@ -66,31 +66,27 @@ class PieceCutter:
 
     Args:
         max_cost: estimated tokens of one piece.
-        max_items: texts of one piece; None: `PIECE_TEXTS`.
+        max_items: texts of one piece.
+
+    Attributes:
+        pieces: of each piece so far the number of its first text, how many it has, their cost.
     """
 
-    def __init__(self, max_cost: int, max_items: int | None = None) -> None:
-        self._max_items = max_items or PIECE_TEXTS
+    def __init__(self, max_cost: int, max_items: int = PIECE_TEXTS) -> None:
+        self._max_items = max_items
         self._max_cost = max_cost
-        self._first = self._items = self._cost = 0
-        self._full: list[tuple[int, int, int]] = []
-
-    @property
-    def pieces(self) -> list[tuple[int, int, int]]:
-        """Of each piece so far: the number of its first text, how many it has, their cost."""
-        return [*self._full, (self._first, self._items, self._cost)] if self._items else []
+        self.pieces: list[tuple[int, int, int]] = []
 
     def add(self, text_cost: int) -> None:
         """Takes the next text."""
-        if self._items and (self._items >= self._max_items or self._cost + text_cost > self._max_cost):
-            self._full.append((self._first, self._items, self._cost))
-            self._first += self._items
-            self._items = self._cost = 0
-        self._items += 1
-        self._cost += text_cost
+        first, items, spent = self.pieces[-1] if self.pieces else (0, 0, 0)
+        if items and items < self._max_items and spent + text_cost <= self._max_cost:
+            self.pieces[-1] = (first, items + 1, spent + text_cost)
+        else:
+            self.pieces.append((first + items, 1, text_cost))
 
 
-def cut_texts(texts: Sequence[str], *, max_tokens: int, max_cost: int, max_items: int | None = None) -> list[NewPiece]:
+def cut_texts(texts: Sequence[str], *, max_tokens: int, max_cost: int, max_items: int = PIECE_TEXTS) -> list[NewPiece]:
     """Pieces of consecutive texts. `max_tokens` is the most that the model reads of one text."""
     cutter = PieceCutter(max_cost, max_items)
     for text in texts:
