@@ -37,7 +37,6 @@ def take_request(owner: str, per_s: float) -> Operation[tuple[float, KeyRoom]]:
     return Operation(read, "rate_limit", "", (owner, per_s))
 
 
-_RATES = {"tokens_per_minute", "requests_per_second"}
 _USED = {
     "tokens_per_minute": ", and this request needs {:,}",
     "queued_tokens": ", and {:,} are queued",
@@ -59,7 +58,7 @@ def key_refusal(told: Sequence[bytes]) -> TooMany:
     after_s = retry_after(wait_s)
     used = _USED[limit].format(have)
     return TooMany(
-        "rate_limited" if limit in _RATES else "key_limit",
+        "rate_limited" if limit == "tokens_per_minute" else "key_limit",
         f"The limit of your key is reached: {limit} is {most:,}{used}. Try again in {after_s} s. Nothing was stored.",
         retry_after_s=after_s,
     )

@@ -66,14 +66,14 @@ class PieceCutter:
 
     Args:
         max_cost: estimated tokens of one piece.
-        max_items: texts of one piece.
+        max_items: texts of one piece; None: `PIECE_TEXTS`.
 
     Attributes:
         pieces: of each piece so far the number of its first text, how many it has, their cost.
     """
 
-    def __init__(self, max_cost: int, max_items: int = PIECE_TEXTS) -> None:
-        self._max_items = max_items
+    def __init__(self, max_cost: int, max_items: int | None = None) -> None:
+        self._max_items = max_items or PIECE_TEXTS
         self._max_cost = max_cost
         self.pieces: list[tuple[int, int, int]] = []
 
@@ -86,7 +86,7 @@ class PieceCutter:
             self.pieces.append((first + items, 1, text_cost))
 
 
-def cut_texts(texts: Sequence[str], *, max_tokens: int, max_cost: int, max_items: int = PIECE_TEXTS) -> list[NewPiece]:
+def cut_texts(texts: Sequence[str], *, max_tokens: int, max_cost: int, max_items: int | None = None) -> list[NewPiece]:
     """Pieces of consecutive texts. `max_tokens` is the most that the model reads of one text."""
     cutter = PieceCutter(max_cost, max_items)
     for text in texts:
