@@ -113,3 +113,39 @@ def test_a_script_writes_each_total_once_however_many_tasks_end(ledger: Ledger) 
     ledger.redis.config_resetstat()
     ledger.finish(claim)
     assert ledger.redis.info("commandstats")["cmdstat_hincrby"]["calls"] == 1
+
+
+def test_the_end_of_a_task_that_nobody_began_does_not_grow_with_its_pieces(ledger: Ledger) -> None:
+    def ended(number: int) -> int:
+        ledger.submit(NewTask(f"t{number}", pieces=sized(1, number=number), meta='{"a": "b"}', deadline_in_ms=1000))
+        ledger.advance(2000)
+        return commands(ledger, ledger.watch)
+
+    few, many = ended(10), ended(9000)
+    assert many <= few
+    assert ledger.redis.hkeys("eq:task:t9000") == [b"s", b"m"]
+
+
+def test_one_look_ends_few_tasks_of_many_pieces(ledger: Ledger) -> None:
+    ledger.submit(*tasks("t", 40, pieces=sized(1, number=1000), deadline_in_ms=1000))
+    drain(ledger, 40, 1, max_pieces=1)
+    ledger.advance(2000)
+    looks = 0
+    while ledger.watch().more:
+        looks += 1
+    assert looks >= 8
+    assert not any(ledger.known(f"t{n:04d}").is_open for n in range(40))
+
+
+def test_a_look_without_lists_reads_no_list(ledger: Ledger) -> None:
+    ledger.submit(*[NewTask(f"l{n}", pieces=[(8, 800, b"x" * 10_000)]) for n in range(30)])
+    ledger.redis.config_set("slowlog-log-slower-than", -1)
+    read = []
+    with ledger.redis.monitor() as monitor:
+        assert not ledger.claim("w/0", "w/0/a", online_budget=100, no_lists=True).pieces
+        ledger.redis.ping()
+        for command in monitor.listen():
+            if "PING" in command["command"]:
+                break
+            read.append(command["command"])
+    assert not [command for command in read if " d0" in command.replace('"', "")]

@@ -8,7 +8,7 @@ from tests.simulation.building import drain, sized, tasks
 from tests.simulation.listening import listening
 from tests.simulation.thin_client import ROOT, Finished, Ledger, NewTask, answers
 
-SYNC: dict[str, Any] = {"alias": "s", "digest": "s", "joins": True, "deadline_in_ms": 20_000}
+SYNC: dict[str, Any] = {"alias": "s", "digest": "s", "joins": True, "deadline_in_ms": 20_000, "answer_to": "p"}
 
 
 def test_a_key_of_idempotency_gives_the_same_task_until_it_is_forgotten(ledger: Ledger) -> None:
@@ -120,7 +120,7 @@ def test_housekeeping_ends_a_bounded_number_and_says_that_there_is_more(ledger: 
 
 
 def test_how_long_a_task_is_wanted(ledger: Ledger) -> None:
-    ledger.submit(NewTask("a", deadline_in_ms=20_000), NewTask("b"))
+    ledger.submit(NewTask("a", deadline_in_ms=20_000, answer_to="p"), NewTask("b"))
     assert ledger.want("a", 30_000)
     assert ledger.known("a")["deadline"] == ledger.now + 30_000
     assert ledger.want("a", 10_000)  # another one waits longer
@@ -319,3 +319,14 @@ def test_a_task_with_some_errors_completes_and_one_with_errors_alone_fails(ledge
     assert [ledger.known(name).state for name in "ab"] == ["completed", "failed"]
     assert (ledger.known("a")["completed"], ledger.known("a")["failed"], ledger.known("a")["tokens"]) == (2, 1, 7)
     assert ledger.known("a")["kept"] == 3 + len(error)
+
+
+def test_a_caller_who_goes_takes_nothing_from_another_who_waits_for_the_same(ledger: Ledger) -> None:
+    for process in "pq":
+        ledger.submit(
+            NewTask(f"of_{process}", alias="x", digest="d", joins=True, deadline_in_ms=60_000, answer_to=process)
+        )
+    ledger.want("of_p", 10_000, gone=True)
+    ledger.advance(11_000)
+    ledger.watch()
+    assert ledger.known("of_p").is_open

@@ -1,7 +1,11 @@
 """Workers that die: whose fault it was, and that nobody else pays for it."""
 
+from collections.abc import Callable, Sequence
+
+import pytest
+
 from tests.simulation.building import drain, sized, tasks
-from tests.simulation.thin_client import Finished, Ledger, NewTask
+from tests.simulation.thin_client import Claim, Finished, Ledger, NewTask
 
 
 def test_a_poison_among_4096_rows_costs_seven_deaths_and_no_neighbour(ledger: Ledger) -> None:
@@ -246,10 +250,11 @@ def test_a_standstill_of_redis_ends_no_lease(ledger: Ledger) -> None:
     assert ledger.watch().leases == 0
 
 
-def test_a_clock_that_went_back_keeps_no_lease_for_long(ledger: Ledger) -> None:
+@pytest.mark.parametrize("back_ms", [540_000, 3_600_000])
+def test_a_clock_that_went_back_keeps_no_lease_for_long(ledger: Ledger, back_ms: int) -> None:
     ledger.submit(NewTask("q"))
     ledger.claim("w/0", "w/0/1")
-    ledger.advance(-3_600_000)
+    ledger.advance(-back_ms)
     assert ledger.watch().leases == 1
     for _ in range(11):
         ledger.watch()
@@ -348,3 +353,56 @@ def test_a_marked_text_is_charged_at_least_a_twentieth_of_a_second(ledger: Ledge
     assert order[0].pieces[0].task == "q"
     ledger.finish(order[0])
     assert ledger.claim("w/0", "w/0/3", max_pieces=1).pieces[0].task == "suspect"
+
+
+def busy_process(ledger: Ledger, arrivals: Callable[[int], Sequence[NewTask]], turns: int) -> list[list[str]]:
+    """What each claim of two streams took that always have one, while these tasks come; their worker beats."""
+    held: dict[str, Claim] = {}
+    served = []
+    for turn in range(turns):
+        stream = f"w/{turn % 2}"
+        if stream in held:
+            ledger.finish(held.pop(stream))
+        ledger.submit(*arrivals(turn))
+        claim = ledger.claim(stream, f"{stream}/{turn}", budget=200)
+        served.append([piece.task for piece in claim.pieces])
+        if claim.pieces:
+            held[stream] = claim
+        ledger.advance(50)
+        if turn % 40 == 0:
+            ledger.heartbeat("beat", "w", tokens=[one.token for one in held.values()])
+    for claim in held.values():
+        ledger.finish(claim)
+    return served
+
+
+@pytest.mark.parametrize(("lane", "other"), [("online", "bulk"), ("bulk", "online")])
+def test_a_lone_text_is_served_beside_work_of_the_other_lane_that_never_ends(
+    ledger: Ledger, lane: str, other: str
+) -> None:
+    ledger.heartbeat("join", "w")
+    ledger.submit(NewTask("lone", lane=lane, owner="s", pieces=sized(10)), NewTask("next", lane=lane, pieces=sized(10)))
+    ledger.claim("v/0", "v/0/a", max_pieces=1)
+    ledger.give_back("v/0/a", blame=True)
+
+    def arrivals(turn: int) -> list[NewTask]:
+        return tasks(f"t{turn}_", 3, lane=other, owner="o", pieces=sized(100))
+
+    served = busy_process(ledger, arrivals, 100)
+    assert ["lone"] in served
+    assert ledger.state.get("credit", 0) <= 14 * 200, "bulk work has saved up no more than two turns"
+    assert ["next"] in served
+
+
+def test_a_process_whose_beats_were_late_runs_nothing_beside_a_lone_text(ledger: Ledger) -> None:
+    ledger.heartbeat("join", "w")
+    ledger.submit(NewTask("suspect", pieces=sized(10)))
+    ledger.claim("v/0", "v/0/a")
+    ledger.give_back("v/0/a", blame=True)
+    assert ledger.claim("w/0", "w/0/a", lease_ms=60_000).pieces[0].deaths == 1
+    ledger.submit(NewTask("innocent", pieces=sized(10)))
+    ledger.advance(20_000)  # the worker counts as gone by now
+    ledger.watch()
+    claim = ledger.claim("w/1", "w/1/a")
+    assert not claim.pieces
+    assert claim.wait_ms

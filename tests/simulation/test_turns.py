@@ -274,3 +274,22 @@ def test_more_pieces_than_a_script_may_unpack_are_stored_and_removed(ledger: Led
     assert len(ledger.claim("w/0", "w/0/1", budget=10**6, max_pieces=1000).pieces) == 1000
     ledger.cancel("large")
     assert ledger.known("large").pieces == ledger.known("large").payloads == {}
+
+
+def test_debt_is_paid_where_it_was_made_and_once(ledger: Ledger) -> None:
+    jobs = Ledger(ledger.redis, queue="@documents", scripts=ledger.scripts)
+    jobs.submit(*[NewTask(f"{o}0", owner=o, queue="@documents", lane="bulk", pieces=sized(1)) for o in "ab"])
+    claim = jobs.claim("d/0", "d/0/a")
+    jobs.finish(claim, spent=300)
+    assert [jobs.account(owner).get("debt:@documents", 0) for owner in "ab"] == [300, 0]
+
+    ledger.submit(NewTask("query", owner="a", pieces=sized(10)))
+    jobs.submit(*[NewTask(f"{o}1", owner=o, queue="@documents", lane="bulk", pieces=sized(1)) for o in "ab"])
+    assert [piece.task for piece in jobs.claim("d/0", "d/0/b", max_pieces=1).pieces] == ["b1"]
+    assert ledger.claim("w/0", "w/0/a").pieces[0].task == "query"
+
+
+def test_a_deadline_makes_a_task_of_a_list_no_later(ledger: Ledger) -> None:
+    ledger.submit(NewTask("a_short", owner="a", listed=True, deadline_in_ms=8000, pieces=sized(10)))
+    ledger.submit(*[NewTask(f"o{n:02d}", owner=f"o{n}", pieces=sized(10)) for n in range(50)])
+    assert names(drain(ledger, 1, 10)) == ["a_short"]

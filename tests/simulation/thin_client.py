@@ -279,13 +279,14 @@ class Ledger:
         linger_ms: int = 0,
         rang: bool = False,
         online_only: bool = False,
+        no_lists: bool = False,
         rate: int = 0,
         stamp: str = STAMP,
     ) -> Claim:
         """What this stream has now, or how long it may wait."""
         online = budget if online_budget is None else online_budget
         limits = (budget, online, max_pieces, lease_ms, linger_ms)
-        reply = self.call("claim", stream, token, *limits, int(rang), int(online_only), rate, stamp)
+        reply = self.call("claim", stream, token, *limits, int(rang), 2 if no_lists else int(online_only), rate, stamp)
         if reply[0] == b"changed":
             return Claim(token, changed=True)
         bell, wait_ms, more, lane, *rows = reply

@@ -7,6 +7,7 @@ local function want()
   local x = task(first)
   local t = x and x.t
   if not t or not OPEN[t[STATE]] or t[DEADLINE] == 0 then return 0 end
+  if gone == '1' and t[ANSWER] == '' then return 1 end  -- callers of several processes wait for it
   local at = NOW + for_ms
   tally(t, -1)
   t[DEADLINE] = gone == '1' and math.min(t[DEADLINE], at) or math.max(t[DEADLINE], at)

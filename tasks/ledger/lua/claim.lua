@@ -77,10 +77,10 @@ local function over(t)
     or t[MADE_BY] ~= '' and t[MADE_BY] ~= q.serves and 'model_changed'
     or purged(t) and 'cancelled'
 end
--- Its caller has gone, or goes before it can be answered: those who wait longer go first.
+-- Its caller, who waits on a connection, has gone, or goes before it can be answered: those who wait longer go first.
 local function goes_behind(x, lane)
   local t = x.t
-  return lane == 'online' and t[DEADLINE] > 0 and not x.aside and asides < MAX_ASIDE
+  return lane == 'online' and t[DEADLINE] > 0 and t[LISTED] == 0 and not x.aside and asides < MAX_ASIDE
     and t[DEADLINE] - NOW <= UNWANTED_MS + math.min(SERVED_MS, (t[DEADLINE] - t[CREATED] - UNWANTED_MS) / 4)
 end
 local function fill(lane)
@@ -107,11 +107,13 @@ local function fill(lane)
     local id, tag = head[1], tonumber(head[2])
     if not id then break end
     waiting[lane] = waiting[lane] - 1
-    local x, text, payload = task(id, 'u0', 'd0')  -- most tasks have one piece
+    local x, text, payload
+    if no_lists then x, text = task(id, 'u0')  -- lists that are passed over may be megabytes
+    else x, text, payload = task(id, 'u0', 'd0') end  -- most tasks have one piece
     local t = x and x.t
     local why = t and over(t)
     if not t or why then
-      passed = passed + 1
+      passed = passed + 1 + (t and t[PIECES] / PIECES_A_LOOK or 0)
       if t then end_task(x, why) end
     elseif goes_behind(x, lane) then
       last = last or tonumber(call('ZREVRANGE', line, 0, 0, 'WITHSCORES')[2] or tag)
@@ -147,7 +149,7 @@ end
 local lane = waiting.bulk > 0 and not online_only and (q.credit >= (BULK_SHARE - 1) * online_budget or waiting.online == 0)
   and 'bulk' or 'online'
 fill(lane)
-if #refs == 0 and not online_only then
+if #refs == 0 and not online_only and not blocked then  -- else this process would never be free for the marked piece
   lane = lane == 'online' and 'bulk' or 'online'
   fill(lane)
 end
@@ -155,7 +157,7 @@ if #refs > 0 then
   if lane == 'bulk' then                -- what it took beyond its share it owes, unless nobody else wanted it
     q.credit = q.credit - (BULK_SHARE - 1) * spent
     if not both then q.credit = math.max(0, q.credit) end
-  elseif both then q.credit = q.credit + spent end
+  elseif both then q.credit = math.min(q.credit + spent, 2 * (BULK_SHARE - 1) * online_budget) end
   call('HSET', CLAIMS, token, table.concat(refs, ' '))
   call('ZADD', LEASES, NOW + lease_ms, token)
   if marked then q[lone] = token end

@@ -63,12 +63,13 @@ local function enclose(x, outcomes)
     box.lengths[#box.lengths + 1], box.parts[#box.parts + 1] = #part, part
   end
 end
+if spent ~= '0' and touched[1] then     -- such a claim is of one task
+  local t = touched[1].t
+  local a, _, _, debt = account(t[OWNER], t[IN_QUEUE], t[LANE])
+  a[debt] = a[debt] + spent
+end
 for _, x in ipairs(touched) do
   local t, outcomes = x.t, x.set
-  if spent ~= '0' then
-    local a = account(t[OWNER], t[IN_QUEUE], t[LANE])
-    a.debt = a.debt + spent
-  end
   count(QUEUE, 'items_' .. t[LANE] .. '_completed', x.ok)
   count(QUEUE, 'items_' .. t[LANE] .. '_failed', x.items - x.ok)
   if t[COMPLETED] + t[FAILED] >= t[TOTAL] then

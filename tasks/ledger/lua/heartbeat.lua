@@ -5,7 +5,7 @@
 --   of the tokens go on. 'stop': it gives back what it holds. 'watch': nobody in particular looks.
 -- reply: {1, 0: another model is served; bell due, ready, leases, ended or forgotten, 1 there may be more, tokens not held...}
 -- uses: lost_pieces wake_worker records
-local MAX_DUE, MAX_REAPED, STILL_MS, MAX_LEASE_MS, EVERY_MS = 64, 8, 5000, 600000, 1000
+local MAX_DUE, MAX_REAPED, STILL_MS, RENEWED_MS, EVERY_MS = 64, 8, 5000, 30000, 1000
 local FORGOTTEN_AFTER_MS = 604800000
 local worker, ttl, rate, entry, model, stamp, what, lease_ms, counts = unpack(ARGV, OWN)
 local q, WORKERS, ENTRIES, LOADING, MODELS = queue(QUEUE), Q .. 'workers', Q .. 'entries', Q .. 'loading', R .. ':models'
@@ -69,7 +69,8 @@ local function prune_workers()
   for i = 1, #gone, 2 do
     call('ZREM', WORKERS, gone[i])
     call('HDEL', ENTRIES, gone[i], gone[i] .. ' rate')
-    q['lone:' .. gone[i]] = 0
+    local lone = 'lone:' .. gone[i]      -- it may live after all, while Redis stood still: its claim says so
+    if q[lone] ~= 0 and call('HEXISTS', CLAIMS, q[lone]) == 0 then q[lone] = 0 end
   end
   local left, sum = call('ZRANGE', WORKERS, 0, -1), 0
   for _, name in ipairs(left) do sum = sum + (call('HGET', ENTRIES, name .. ' rate') or 0) end
@@ -94,35 +95,34 @@ local function look_at_clock()
     local ends = call('ZRANGE', WORKERS, 0, -1, 'WITHSCORES')
     for i = 1, #ends, 2 do call('ZADD', WORKERS, ends[i + 1] + gap, ends[i]) end
     call('DEL', LOADING)                -- it is said again soon
-  end
-  -- Leases since then are of the new clock already.
-  for _, token in ipairs(call('ZRANGEBYSCORE', LEASES, NOW + MAX_LEASE_MS, '+inf')) do
-    call('ZADD', LEASES, NOW + 30000, token)
+    for _, token in ipairs(call('ZRANGE', LEASES, 0, -1)) do call('ZADD', LEASES, 'LT', NOW + RENEWED_MS, token) end
   end
   q.looked = NOW
 end
 local function reap()
   for _, token in ipairs(call('ZRANGEBYSCORE', LEASES, '-inf', NOW, 'LIMIT', 0, MAX_REAPED)) do drop_claim(token, true) end
 end
-local function end_what_is_due()        -- how many
-  local overdue = call('ZRANGEBYSCORE', DUE, '-inf', NOW, 'LIMIT', 0, MAX_DUE)
-  for _, of in ipairs(overdue) do
+local function end_what_is_due()        -- how many, and whether there may be more
+  local overdue, effort = call('ZRANGEBYSCORE', DUE, '-inf', NOW, 'LIMIT', 0, MAX_DUE), 0
+  for n, of in ipairs(overdue) do
     local id = string.sub(of, 6)        -- behind "task:"
     local x = task(id)
     if x and OPEN[x.t[STATE]] then end_task(x, 'expired')
     elseif x and not ended[id] then forget(x, id)  -- or a text was convicted just now, and it is due later
     else call('ZREM', DUE, of) end
+    effort = effort + 1 + (x and x.t[PIECES] / PIECES_A_LOOK or 0)
+    if effort >= MAX_DUE then return n, true end
   end
-  return #overdue
+  return #overdue, false
 end
-local function remove_records()         -- how many are over. A model worker has no right to any record
-  if QUEUE ~= '@documents' then return 0 end
+local function remove_records()         -- likewise those that are over. A model worker has no right to any record
+  if QUEUE ~= '@documents' then return 0, false end
   local over = call('ZRANGEBYSCORE', ENDS, '-inf', NOW, 'LIMIT', 0, MAX_DUE)
   for _, of in ipairs(over) do
     local kind, id = string.match(of, '^([^:]*):(.*)$')
     if not remove_record(kind, id) then call('ZREM', ENDS, of) end
   end
-  return #over
+  return #over, #over == MAX_DUE
 end
 local function look_at_memory()
   local info, reserved = call('INFO', 'memory'), 0
@@ -155,7 +155,7 @@ end
 local keeps_house = what == 'watch' or NOW < q.looked or NOW - q.looked >= EVERY_MS
 if keeps_house then look_at_clock() end -- before a lease is renewed
 local accepted = may_serve()
-local bell, due = 0, 0
+local bell, tasks_over, records_over, more_tasks, more_records = 0, 0, 0, false, false
 if what == 'loading' then
   leave(true)
   call('HSET', LOADING, worker, NOW + ttl .. ' ' .. entry)
@@ -167,7 +167,8 @@ elseif accepted and what ~= 'watch' then
 end
 if keeps_house then
   reap()
-  due = math.max(end_what_is_due(), remove_records())
+  tasks_over, more_tasks = end_what_is_due()
+  records_over, more_records = remove_records()
   look_at_memory()
 end
 prune_workers()
@@ -177,4 +178,5 @@ elseif keeps_house then bell = ring_if_idle(waiting, leases) end
 announce()
 save_sums()
 forget_model()
-return {accepted and 1 or 0, bell, waiting, #leases, due, due == MAX_DUE and 1 or 0, unpack(not_held)}
+return {accepted and 1 or 0, bell, waiting, #leases, tasks_over + records_over, (more_tasks or more_records) and 1 or 0,
+  unpack(not_held)}

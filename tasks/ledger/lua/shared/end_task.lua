@@ -2,6 +2,7 @@
 -- uses: task_record
 local ended, due, steps = {}, {}, false
 local garbage, due_no_more, counts = {}, {}, {}
+local PIECES_A_LOOK = 64                -- of ended tasks, which cost as much as one task more
 local function count(in_queue, name, n) -- totals of a queue for metrics, written by announce()
   if n == 0 then return end
   local of = counts[in_queue] or {}
@@ -15,7 +16,11 @@ local function finish(x, state, why)    -- the caller has taken it out of the su
   steps = steps or t[WAKES] == 1
   -- Workers count what completes; how long it took they learn from COMMIT.
   if why or state ~= 'completed' then count(t[IN_QUEUE], 'ended_' .. t[LANE] .. '_' .. (why or state), 1) end
-  if t[SPLIT] == 1 or t[COMPLETED] + t[FAILED] < t[TOTAL] or why then  -- payloads are left; O(pieces)
+  if t[COMPLETED] + t[FAILED] == 0 then -- nothing of it is kept but its metadata
+    local meta = call('HGET', task_key(x.id), 'm')
+    call('UNLINK', task_key(x.id))
+    if meta then put(x, 'm', meta) end
+  elseif t[SPLIT] == 1 or t[COMPLETED] + t[FAILED] < t[TOTAL] or why then  -- payloads are left; O(pieces)
     for _, field in ipairs(call('HKEYS', task_key(x.id))) do
       if string.find(field, '^[ud]') then x.gone[#x.gone + 1] = field end
       if #x.gone == 4000 then

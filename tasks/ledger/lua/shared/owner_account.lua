@@ -21,13 +21,13 @@ end
 -- absent (since when no worker lives), lone:{worker} (the claim beside which it runs nothing).
 local function queue(name) return numbers(R .. ':q:' .. name .. ':state') end
 
--- An owner's one account: bytes in Redis, jobs, tokens and requests (buckets), debt, and what his records count: revoked,
--- purged, stored, files. Two names more: of the cost of his tasks in this lane, and of their number.
+-- An owner's one account: bytes in Redis, jobs, tokens and requests (buckets), and what his records count: revoked, purged,
+-- stored, files. Three names more: of the cost of his tasks in this lane, of their number, and of his debt in this queue.
 --   revoked: new requests are refused, accepted work goes on.
 --   purged: open tasks end when they are met, and what is committed for them is stale.
 local function account(owner, in_queue, lane)
   local place = ':' .. in_queue .. ':' .. lane
-  return numbers(R .. ':owner:' .. owner), 'cost' .. place, 'open' .. place
+  return numbers(R .. ':owner:' .. owner), 'cost' .. place, 'open' .. place, 'debt:' .. in_queue
 end
 -- An account of buckets and debt alone goes by itself: when they are full, the debt after a minute without anything else.
 local DEBT_MS = 60000
@@ -37,7 +37,7 @@ local function save_sums()
     if h.changed then
       local stays, life = false, 0
       for field, n in pairs(h.is) do
-        local left = field == 'debt' and DEBT_MS or FULL_AT[field] and n - NOW
+        local left = string.find(field, '^debt:') and DEBT_MS or FULL_AT[field] and n - NOW
         if n == 0 or left and left <= 0 then h.is[field] = nil
         elseif left then life = math.max(life, left)
         else stays = true end
