@@ -203,7 +203,8 @@ class AsyncLedger(_Calls):
         self._answered_s = 0.0
         """When the last call was answered, by the monotonic clock."""
         self._batcher = SubmitBatcher(lambda operation: self._within(_ROUND_TRIP_S, self._perform(operation)))
-        self._usable = False
+        self._lacks: str | None = None
+        """What its user may not do: why no call is made. "": nothing; None: nobody knows yet."""
 
     @classmethod
     def connect(
@@ -237,6 +238,8 @@ class AsyncLedger(_Calls):
 
         A call with more than the usual time moves megabytes: no other one travels with it.
         """
+        if self._lacks:
+            raise RedisUnavailable(self._lacks, retry_after_s=spread(3))
         together = operation.gathers and timeout_s <= CALL_TIMEOUT_S
         asked = self._batcher.reply(operation) if together else self._perform(operation)
         return operation.read(await self._within(timeout_s, asked))
@@ -298,13 +301,20 @@ class AsyncLedger(_Calls):
     async def require_usable(self) -> None:
         """Returns once Redis was tried out with success. Until then it is tried anew with each call.
 
+        A right that is missing is told to all other calls too: some of them would hang.
+
         Raises:
             RedisUnavailable: as `try_out`.
             WrongRedis: no role can run on it.
         """
-        if not self._usable:
-            (await self.try_out()).require_usable()
-            self._usable = True
+        if self._lacks != "":
+            try:
+                (await self.try_out()).require_usable()
+            except RedisUnavailable as error:
+                code = refusal(error.__cause__) if error.__cause__ else None
+                self._lacks = error.detail if code == "NOPERM" else None
+                raise
+            self._lacks = ""
 
     async def find_master(self) -> None:
         """As of `Ledger`."""

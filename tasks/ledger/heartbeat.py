@@ -69,7 +69,6 @@ class Pulse:
         bell_due: the caller must send one bell message.
         ready: tasks with work that nobody has claimed.
         leases: claims under way.
-        ended: tasks and records that it ended or forgot because their time had come.
         more: it looked at as many as one call may, and more may be overdue.
         lost: of the tokens that were named those that hold nothing any more.
     """
@@ -78,7 +77,6 @@ class Pulse:
     bell_due: bool
     ready: int = 0
     leases: int = 0
-    ended: int = 0
     more: bool = False
     lost: frozenset[str] = frozenset()
 
@@ -152,8 +150,8 @@ def _heartbeat(
     own = (worker_id, ttl_ms, rate, orjson.dumps(entry), *served, what, lease_ms, orjson.dumps(counts or {}), *tokens)
 
     def read(reply: list[Any]) -> Pulse:
-        is_served, bell_due, ready, leases, ended, more, *lost = reply
+        is_served, bell_due, ready, leases, _, more, *lost = reply
         tokens_lost = frozenset(token.decode() for token in lost)
-        return Pulse(bool(is_served), bool(bell_due), ready, leases, ended, bool(more), tokens_lost)
+        return Pulse(bool(is_served), bool(bell_due), ready, leases, bool(more), tokens_lost)
 
     return Operation(read, "heartbeat", queue, own)

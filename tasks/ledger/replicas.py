@@ -26,7 +26,6 @@ ON_DISK_MS = 200
 IN_MEMORY_MS = 300
 FORGET_S = 300.0
 """After that a server is asked for its replica's disk again: another one may be the master, or the replica changed."""
-_RETRY_AFTER_S = 2
 _CHANNEL = f"{ROOT}:promise"
 
 
@@ -50,7 +49,7 @@ class Replicas:
         if int(in_memory) < 1:
             return NotReplicated(
                 "No replica of the queue (Redis) confirmed this in time. It may have been done.",
-                retry_after_s=_RETRY_AFTER_S,
+                retry_after_s=2,
             )
         if on_disk and (isinstance(on_disk[0], ResponseError) or int(on_disk[0][1]) < 1):
             self._in_memory_until = time.monotonic() + FORGET_S

@@ -1,6 +1,6 @@
 """The values that go into and come out of the ledger. All frozen. Times are milliseconds of Redis's clock."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
@@ -354,7 +354,10 @@ class Result:
             return self.stored_errors
         lost = _CHANGED if self.task.model_changed else _LOST
         missing = _END_ERRORS.get(self.task.state, lost)
-        return dict.fromkeys(_uncovered(self.task.total, self.pieces), missing) | dict(self.stored_errors)
+        done = np.zeros(self.task.total, dtype=bool)
+        for first, items, _ in self.pieces:
+            done[first : first + items] = True
+        return dict.fromkeys(np.flatnonzero(~done).tolist(), missing) | dict(self.stored_errors)
 
     def returned(self) -> dict[str, Any] | None:
         """What the job of this task returned; None when it has not ended, or failed."""
@@ -362,11 +365,3 @@ class Result:
             return None
         outcome: dict[str, Any] = orjson.loads(self.pieces[0].data)
         return outcome
-
-
-def _uncovered(total: int, pieces: Iterable[StoredPiece]) -> list[int]:
-    done = np.zeros(total, dtype=bool)
-    for first, items, _ in pieces:
-        done[first : first + items] = True
-    found: list[int] = np.flatnonzero(~done).tolist()
-    return found
