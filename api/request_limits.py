@@ -22,7 +22,7 @@ from api.error_responses import CallerGone
 from api.offload import offload
 from tasks.errors import Invalid, Overloaded, RedisUnavailable, Refused, TooMany
 from tasks.ledger.client import AsyncLedger, spread
-from tasks.ledger.rate_limit import KeyRoom, retry_after_of_key, take_request
+from tasks.ledger.rate_limit import KeyRoom, retry_after, take_request
 from tasks.records.api_keys import Key
 from tasks.wire.json_limits import MAX_PARTS, has_more_parts
 
@@ -312,7 +312,7 @@ class RequestRates:
             self._taken[key.owner] = per_s, until_s, left
         wait_s = until_s - self._clock()
         if wait_s > 0:
-            after_s = retry_after_of_key(wait_s)
+            after_s = retry_after(wait_s)
             raise TooMany(
                 "rate_limited",
                 f"The limit of your key is reached: requests_per_second is {per_s:g}. Try again in {after_s} s.",

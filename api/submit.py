@@ -1,5 +1,6 @@
 """From a checked body to a task in the ledger, and what callers are told for whom there is no room."""
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -12,10 +13,10 @@ from api.metrics import Metrics
 from api.request_limits import InFlight, jitter
 from api.schemas.embeddings import TaskBody
 from api.served_models import ServedModels
-from tasks.errors import BacklogFull, Invalid, NotReady, TooMany, Unavailable
+from tasks.errors import BacklogFull, Invalid, NotFound, NotReady, Refused, TooMany, Unavailable
 from tasks.item import Options, size_bytes
 from tasks.ledger.client import CALL_TIMEOUT_S, AsyncLedger
-from tasks.ledger.ids import created_ms, missing, new_task_id
+from tasks.ledger.ids import created_ms, new_task_id
 from tasks.ledger.overview import Queue
 from tasks.ledger.read import read_task
 from tasks.ledger.submit import MAX_RETRY_AFTER_S, SubmitReply, backlog_full, submit
@@ -289,3 +290,13 @@ def _described(submission: NewTask, reply: SubmitReply) -> SpanAttributes:
         "embedq.pieces": len(submission.pieces),
         "embedq.joined": reply.joined,
     }
+
+
+def missing(task_id: str, retention_s: float) -> Refused | NotFound:
+    """The error for an id that the ledger does not hold: gone when it is older than the retention, else not found."""
+    made = created_ms(task_id)
+    if made is not None and made < (time.time() - retention_s) * 1000:
+        return Refused(
+            "task_expired", "This task is past its retention; its result has been deleted. Submit the texts again."
+        )
+    return NotFound("task_not_found", "No task has this id. Use the id from the answer to POST /v1/tasks.", param="id")

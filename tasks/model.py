@@ -3,11 +3,19 @@
 import dataclasses
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Self
+from typing import Any, Self, TypeVar, cast
 
 import orjson
 
+T = TypeVar("T")
+
 _STAMP_DIGITS = 12
+
+
+def from_json(kind: type[T], data: bytes) -> T:
+    """A dataclass whose fields stand in a JSON object; those of a newer version are ignored."""
+    names = {field.name for field in dataclasses.fields(cast("Any", kind))}
+    return kind(**{name: value for name, value in orjson.loads(data).items() if name in names})
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +71,5 @@ class Model:
     @classmethod
     def from_json(cls, data: bytes) -> Self:
         """Inverse of `to_json`; fields of a newer version are ignored."""
-        names = {field.name for field in dataclasses.fields(cls)}
-        fields = {name: value for name, value in orjson.loads(data).items() if name in names}
-        return cls(**fields | {name: tuple(fields.get(name, ())) for name in ("prompts", "aliases")})
+        model = from_json(cls, data)
+        return dataclasses.replace(model, prompts=tuple(model.prompts), aliases=tuple(model.aliases))

@@ -12,7 +12,7 @@ from api.schemas.tasks import Task
 from api.served_models import UNKNOWN_MODEL_DIMENSION, ServedModels
 from api.services.embeddings import TEXT_PER_VECTOR, TextsCall
 from api.services.owned import own
-from api.submit import NewTasks, Submitter
+from api.submit import NewTasks, Submitter, missing
 from api.waiting.subscription import Subscription
 from api.waiting.wait_for_vectors import Gone, read_result
 from api.waiting.why_waiting import why_waiting
@@ -21,7 +21,7 @@ from tasks.item import FLOAT32_BYTES
 from tasks.ledger import task as ledger_task
 from tasks.ledger.cancel import cancel, forget
 from tasks.ledger.client import AsyncLedger
-from tasks.ledger.ids import created_ms, missing
+from tasks.ledger.ids import created_ms
 from tasks.ledger.overview import read_account
 from tasks.ledger.read import read_task
 from tasks.ledger.task import State

@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 
 from tasks.documents.sinks.parquet.dataset_cleanup import unnamed_parts
-from tasks.documents.sweep import SPARE_S, read_sweeper, sweeper_of
+from tasks.documents.sweep import SPARE_S, read_sweeper, run_id_of, sweeper_of
 from tasks.errors import EmbedqError, StorageUnavailable
 from tasks.ledger.client import Ledger
 from tasks.ledger.read import check_schema
@@ -76,7 +76,7 @@ def _list(storage: Storage, ledger: Ledger, *, delete: bool) -> None:
 
 def require_sweeper(storage: Storage, ledger: Ledger) -> None:
     """Raises `StorageUnavailable` unless this is the Redis that sweeps the storage."""
-    held, own = read_sweeper(storage), ledger.run_id()
+    held, own = read_sweeper(storage), run_id_of(ledger)
     if not own or sweeper_of(held) != own:
         whose = f"Another Redis sweeps this storage ({sweeper_of(held)})" if held else "No Redis has swept it yet"
         raise StorageUnavailable(

@@ -17,6 +17,7 @@ from tasks.documents.purging import sweep_late, sweep_owners
 from tasks.documents.sinks.parquet.dataset_cleanup import sweep_datasets
 from tasks.errors import NotStored, RedisUnavailable, StorageUnavailable
 from tasks.ledger.client import Ledger
+from tasks.ledger.scripts import Operation
 from tasks.records import datasets
 from tasks.records.batches import KINDS, read_batch
 from tasks.records.files import FOLDER as FILES
@@ -70,7 +71,7 @@ class SweeperLease:
         if self._renewed_at is not None and now - self._renewed_at < RENEW_S:
             return True
         self._renewed_at = None
-        run_id = ledger.run_id()
+        run_id = run_id_of(ledger)
         if not ledger.run(redis_id()):  # nothing was ever stored, and this may be the wrong place for the first object
             return False
         held = read_sweeper(storage)
@@ -106,6 +107,16 @@ def read_sweeper(storage: Storage) -> bytes:
         return storage.read(SWEEPER)
     except NotStored:
         return b""
+
+
+def run_id_of(ledger: Ledger) -> str:
+    """What Redis has called itself at its start, anew each time, and the database; "" where it does not tell.
+
+    Raises:
+        RedisUnavailable: no answer.
+    """
+    run_id = ledger.run(Operation(lambda replies: replies[0].get("run_id"), commands=(("INFO", "server"),)))
+    return f"{run_id}/{ledger.client.get_connection_kwargs().get('db') or 0}" if run_id else ""
 
 
 def sweeper_of(held: bytes) -> str:

@@ -170,17 +170,6 @@ class Ledger(_Calls):
         except RedisError as error:
             raise translate(error) from error
 
-    def run_id(self) -> str:
-        """What Redis has called itself at its start, anew each time, and the number of the database.
-
-        "" where it does not tell.
-
-        Raises:
-            RedisUnavailable: no answer.
-        """
-        run_id = self.run(Operation(lambda replies: replies[0].get("run_id"), commands=(("INFO", "server"),)))
-        return f"{run_id}/{self.client.get_connection_kwargs().get('db') or 0}" if run_id else ""
-
     def find_master(self) -> None:
         """Asks the Sentinels, if there are any. What leads to a former master is given up at its next use.
 
@@ -213,8 +202,9 @@ class AsyncLedger(_Calls):
         self._lag_s = lag_s
         self._answered_s = 0.0
         """When the last call was answered, by the monotonic clock."""
-        self._batcher = SubmitBatcher(self._gathered)
-        self._usable = False
+        self._batcher = SubmitBatcher(lambda operation: self._within(_ROUND_TRIP_S, self._perform(operation)))
+        self._lacks: str | None = None
+        """What its user may not do: why no call is made. "": nothing; None: nobody knows yet."""
 
     @classmethod
     def connect(
@@ -248,9 +238,11 @@ class AsyncLedger(_Calls):
 
         A call with more than the usual time moves megabytes: no other one travels with it.
         """
-        if operation.gathers and timeout_s <= CALL_TIMEOUT_S:
-            return operation.read(await self._within(timeout_s, self._batcher.reply(operation)))
-        return operation.read(await self._within(timeout_s, self._perform(operation)))
+        if self._lacks:
+            raise RedisUnavailable(self._lacks, retry_after_s=spread(3))
+        together = operation.gathers and timeout_s <= CALL_TIMEOUT_S
+        asked = self._batcher.reply(operation) if together else self._perform(operation)
+        return operation.read(await self._within(timeout_s, asked))
 
     async def _within(self, timeout_s: float, asked: Coroutine[Any, Any, T]) -> T:
         began_s = time.monotonic()
@@ -273,14 +265,6 @@ class AsyncLedger(_Calls):
                 "This server was too busy to read the answer in time; try again.", retry_after_s=spread(3)
             )
         return translate(error)
-
-    async def _gathered(self, operation: Operation[Any]) -> list[Any]:
-        try:
-            async with asyncio.timeout(_ROUND_TRIP_S):
-                reply: list[Any] = await self._perform(operation)
-        except TimeoutError:
-            raise RedisTimeoutError("no answer in time") from None
-        return reply
 
     async def _perform(self, operation: Operation[Any]) -> Any:
         try:
@@ -317,13 +301,20 @@ class AsyncLedger(_Calls):
     async def require_usable(self) -> None:
         """Returns once Redis was tried out with success. Until then it is tried anew with each call.
 
+        A right that is missing is told to all other calls too: some of them would hang.
+
         Raises:
             RedisUnavailable: as `try_out`.
             WrongRedis: no role can run on it.
         """
-        if not self._usable:
-            (await self.try_out()).require_usable()
-            self._usable = True
+        if self._lacks != "":
+            try:
+                (await self.try_out()).require_usable()
+            except RedisUnavailable as error:
+                code = refusal(error.__cause__) if error.__cause__ else None
+                self._lacks = error.detail if code == "NOPERM" else None
+                raise
+            self._lacks = ""
 
     async def find_master(self) -> None:
         """As of `Ledger`."""

@@ -77,11 +77,6 @@ def show_queue(client: redis.Redis, name: str) -> Shown:
     return {part: value for part, value in shown.items() if value}
 
 
-def show_owner(client: redis.Redis, owner: str) -> Shown:
-    """The account of an owner; empty where all of it is 0."""
-    return _value(client, owner_key(owner))
-
-
 def _value(client: Any, key: str) -> Shown:
     match client.type(key):
         case b"hash":
@@ -95,7 +90,7 @@ def _value(client: Any, key: str) -> Shown:
 _SHOWN: Mapping[str, Callable[[redis.Redis, str], Shown]] = {
     "task": show_task,
     "queue": show_queue,
-    "owner": show_owner,
+    "owner": lambda client, owner: _value(client, owner_key(owner)),
 }
 
 

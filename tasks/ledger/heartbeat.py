@@ -1,9 +1,8 @@
 """Workers say that they live, and the housekeeping that comes with it: `lua/heartbeat.lua`."""
 
-import dataclasses
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import orjson
 
@@ -61,15 +60,6 @@ class LoadingWorker:
     step: str = ""
 
 
-D = TypeVar("D", Worker, LoadingWorker)
-
-
-def described(kind: type[D], data: bytes) -> D:
-    """What a worker has said of itself, as Redis holds it: JSON. Fields of a newer version are ignored."""
-    names = {field.name for field in dataclasses.fields(kind)}
-    return kind(**{name: value for name, value in orjson.loads(data).items() if name in names})
-
-
 @dataclass(frozen=True, slots=True)
 class Pulse:
     """What a heartbeat found.
@@ -79,7 +69,6 @@ class Pulse:
         bell_due: the caller must send one bell message.
         ready: tasks with work that nobody has claimed.
         leases: claims under way.
-        ended: tasks and records that it ended or forgot because their time had come.
         more: it looked at as many as one call may, and more may be overdue.
         lost: of the tokens that were named those that hold nothing any more.
     """
@@ -88,7 +77,6 @@ class Pulse:
     bell_due: bool
     ready: int = 0
     leases: int = 0
-    ended: int = 0
     more: bool = False
     lost: frozenset[str] = frozenset()
 
@@ -162,8 +150,8 @@ def _heartbeat(
     own = (worker_id, ttl_ms, rate, orjson.dumps(entry), *served, what, lease_ms, orjson.dumps(counts or {}), *tokens)
 
     def read(reply: list[Any]) -> Pulse:
-        is_served, bell_due, ready, leases, ended, more, *lost = reply
+        is_served, bell_due, ready, leases, _, more, *lost = reply
         tokens_lost = frozenset(token.decode() for token in lost)
-        return Pulse(bool(is_served), bool(bell_due), ready, leases, ended, bool(more), tokens_lost)
+        return Pulse(bool(is_served), bool(bell_due), ready, leases, bool(more), tokens_lost)
 
     return Operation(read, "heartbeat", queue, own)

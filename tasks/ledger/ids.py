@@ -1,12 +1,9 @@
 """Ids of tasks and records: a prefix and a UUIDv7 (RFC 9562), whose first 48 bits are the time. So ids sort by time."""
 
 import re
-import time
 from hashlib import sha256
 
 import uuid_utils
-
-from tasks.errors import NotFound, Refused
 
 _TIME_DIGITS = 12
 
@@ -42,13 +39,3 @@ class RecordIds:
 _TASKS = RecordIds("task_")
 new_task_id = _TASKS.new
 created_ms = _TASKS.created_ms
-
-
-def missing(task_id: str, retention_s: float) -> Refused | NotFound:
-    """The error for an id that the ledger does not hold: gone when it is older than the retention, else not found."""
-    made = created_ms(task_id)
-    if made is not None and made < (time.time() - retention_s) * 1000:
-        return Refused(
-            "task_expired", "This task is past its retention; its result has been deleted. Submit the texts again."
-        )
-    return NotFound("task_not_found", "No task has this id. Use the id from the answer to POST /v1/tasks.", param="id")

@@ -1,17 +1,17 @@
 """Figures of queues (`lua/overview.lua`) and accounts of owners. All frozen."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
 from tasks.errors import NotFound
 from tasks.item import DEFAULT_RATE
-from tasks.ledger.heartbeat import LoadingWorker, Worker, described
+from tasks.ledger.heartbeat import LoadingWorker, Worker
 from tasks.ledger.packed import numbers
 from tasks.ledger.redis_keys import owner_key
 from tasks.ledger.scripts import Operation
 from tasks.ledger.task import Lane
-from tasks.model import Model
+from tasks.model import Model, from_json
 
 UNKNOWN_MODEL_MAX_TOKENS = 512
 """Assumed of a model that no worker has loaded yet. It only prices texts."""
@@ -146,7 +146,7 @@ class Queue:
         for total, what in (("committed_items", "completed"), ("failed_items", "failed")):
             if number := sum(counts.get(f"items_{lane}_{what}", 0) for lane in Lane):
                 counts[total] = number
-        beating = [described(Worker, worker) for worker in workers]
+        beating = [from_json(Worker, worker) for worker in workers]
         return cls(
             name=name.decode(),
             model=Model.from_json(model) if model else None,
@@ -158,7 +158,7 @@ class Queue:
             owners=_by_lane(state, "owners"),
             backlog_bytes=int(state.get("bytes", 0)),
             leases=leases,
-            loading=tuple(described(LoadingWorker, one) for one in loading),
+            loading=tuple(from_json(LoadingWorker, one) for one in loading),
             absent_ms=int(absent_ms) or None,
             counters=counts,
             oldest_waiting_s={lane: ms / 1000 for lane, ms in zip(Lane, oldest_ms, strict=True) if ms >= 0},
@@ -198,10 +198,11 @@ def find_queue(name: str, own: Sequence[str], queues: Mapping[str, Queue]) -> Qu
     Raises:
         NotFound: nobody serves it; with the names of those that are served.
     """
-    for wanted in (name, _LIBRARY + name):
-        for queue, names in _names(own, queues):
-            if wanted in names:
-                return queues.get(queue) or Queue(queue)
+    aliases = {alias: queue for queue, seen in queues.items() if seen.model for alias in seen.model.aliases}
+    named = {**aliases, **dict(zip(queues, queues, strict=True)), **dict.fromkeys(own, own[0])}
+    queue = named.get(name) or named.get(_LIBRARY + name)
+    if queue:
+        return queues.get(queue) or Queue(queue)
     served = [own[0], *sorted(queues.keys() - {own[0]})]
     more = f" and {len(served) - _MAX_NAMED} more, see GET /v1/models" if len(served) > _MAX_NAMED else ""
     raise NotFound(
@@ -209,12 +210,6 @@ def find_queue(name: str, own: Sequence[str], queues: Mapping[str, Queue]) -> Qu
         f"There is no model {name[:_SHOWN_CHARS]!r} here. This server serves {', '.join(served[:_MAX_NAMED])}{more}.",
         param="model",
     )
-
-
-def _names(own: Sequence[str], queues: Mapping[str, Queue]) -> Iterator[tuple[str, Collection[str]]]:
-    yield own[0], own
-    yield from ((queue, (queue,)) for queue in queues)
-    yield from ((queue, seen.model.aliases) for queue, seen in queues.items() if seen.model)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,13 +6,10 @@ import msgpack
 
 from tasks.ledger.scripts import SCRIPTS, constants
 
-_PLACES = 100
-"""Numbers below it are places in a record, in the file that names them."""
-
 _RECORD_FIELDS = tuple(
     name.lower()
     for name, place in constants((SCRIPTS / "shared/task_record.lua").read_text()).items()
-    if int(place) < _PLACES
+    if int(place) < 100  # noqa: PLR2004 - the others in that file are no places in a record
 )
 """Their names stand there alone. New ones come at the end, so a record of an older version has fewer."""
 

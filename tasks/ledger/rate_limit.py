@@ -37,7 +37,6 @@ def take_request(owner: str, per_s: float) -> Operation[tuple[float, KeyRoom]]:
     return Operation(read, "rate_limit", "", (owner, per_s))
 
 
-_RATES = {"tokens_per_minute", "requests_per_second"}
 _USED = {
     "tokens_per_minute": ", and this request needs {:,}",
     "queued_tokens": ", and {:,} are queued",
@@ -56,19 +55,19 @@ def key_refusal(told: Sequence[bytes]) -> TooMany:
         )
         never.should_retry = False
         return never
-    after_s = retry_after_of_key(wait_s)
+    after_s = retry_after(wait_s)
     used = _USED[limit].format(have)
     return TooMany(
-        "rate_limited" if limit in _RATES else "key_limit",
+        "rate_limited" if limit == "tokens_per_minute" else "key_limit",
         f"The limit of your key is reached: {limit} is {most:,}{used}. Try again in {after_s} s. Nothing was stored.",
         retry_after_s=after_s,
     )
 
 
-def retry_after_of_key(wait_s: float) -> int:
-    """Seconds of `Retry-After`, up to a quarter longer than it takes: not all callers of a key come back at once.
+def retry_after(wait_s: float, most_s: float = math.inf) -> int:
+    """Seconds of `Retry-After`, up to a quarter longer than it takes: who are refused together do not come together.
 
-    However long it is: a client that waits for less would come for nothing.
+    A time that is known is told however long it is: a client that waits for less would come for nothing.
     """
-    whole_s = max(1, math.ceil(wait_s))
+    whole_s = max(1, math.ceil(min(wait_s, most_s * 4 / 5)))
     return whole_s + random.randint(0, whole_s // 4)  # noqa: S311 - no secret

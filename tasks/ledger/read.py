@@ -37,16 +37,6 @@ def read_result(task_id: str) -> Operation[Result | None]:
     return Operation(lambda replies: result_of(task_id, replies[0]), commands=(("HGETALL", task_key(task_id)),))
 
 
-def read_results(task_ids: Sequence[str]) -> Operation[list[Result | None]]:
-    """The same of several tasks, in the order asked for; each of one moment."""
-    ids = tuple(task_ids)
-
-    def read(replies: list[Any]) -> list[Result | None]:
-        return [result_of(task_id, fields) for task_id, fields in zip(ids, replies, strict=True)]
-
-    return Operation(read, commands=tuple(("HGETALL", task_key(task_id)) for task_id in ids))
-
-
 def list_tasks(
     owner: str, *, limit: int, after: str = "", states: Sequence[State] = (), look: int = LOOK
 ) -> Operation[tuple[list[Task], str, bool]]:

@@ -20,7 +20,6 @@ from worker_config.redis_connection import OLDEST_VERSION, RedisAck
 _CLOCK_S = 1.0
 _VERSION = re.compile(r"(\d+)\.(\d+)")
 _SET = "in the file with Redis's settings, and at once with `redis-cli CONFIG SET"
-_BRPOP_S = 0.01
 LOST = (
     "Redis has lost its data: somebody emptied it, or it started without its file. What was accepted before is gone. "
     "The empty Redis belongs to this version now, and work goes on"
@@ -33,7 +32,7 @@ def questions(bells: str = "") -> list[Command]:
 
     A bell is popped from several lists at once, as kombu does it, which no server in cluster mode takes.
     """
-    popped = ("BRPOP", f"{bells}.none", f"{bells}.nothing", _BRPOP_S)
+    popped = ("BRPOP", f"{bells}.none", f"{bells}.nothing", 0.01)
     tried: list[Command] = [("EVAL", "return 1", 0), ("PUBLISH", ENDED_CHANNEL, ""), *([popped] if bells else [])]
     return [("TIME",), ("INFO",), ("CONFIG GET", "appendfsync"), *tried]
 
@@ -124,12 +123,10 @@ class RedisFacts:
 
     def _mode(self) -> Check:
         mode = self.info.get("redis_mode", self.info.get("server_mode"))  # of Redis, of Valkey
-        if mode is None:
-            return _untold("mode", "standalone")
-        if mode != "cluster":
-            return Check("mode", mode, True, mode)
-        advice = "use one without: cluster-enabled no"
-        return Check("mode", mode, False, "cluster: no script may use all keys", advice, serves=False)
+        if mode == "cluster":
+            advice = "use one without: cluster-enabled no"
+            return Check("mode", mode, False, "cluster: no script may use all keys", advice, serves=False)
+        return Check("mode", mode, True, mode) if mode else _untold("mode", "standalone")
 
     def _settings(self) -> Iterator[Check]:
         """Those with which Redis keeps what it has confirmed."""

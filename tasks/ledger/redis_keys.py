@@ -81,7 +81,6 @@ DOCUMENTS = "@documents"
 R:models."""
 
 SCHEMA = f"{ROOT}:schema"
-MODELS = f"{ROOT}:models"
 REFERENCES = f"{ROOT}:references"
 STORAGE = f"{ROOT}:storage"
 CHANGES = f"{ROOT}:changes"

@@ -13,38 +13,31 @@ with WAIT alone for the next minutes.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from redis.exceptions import RedisError, ResponseError
 
 from tasks.errors import NotReplicated
 from tasks.ledger.redis_keys import ROOT
+from tasks.ledger.scripts import Command
 
 ON_DISK_MS = 200
 IN_MEMORY_MS = 300
 FORGET_S = 300.0
 """After that a server is asked for its replica's disk again: another one may be the master, or the replica changed."""
-_RETRY_AFTER_S = 2
 _CHANNEL = f"{ROOT}:promise"
-
-Command = tuple[str | int, ...]
 
 
 class Replicas:
-    """Asks for confirmations over all connections of one process.
+    """Asks for confirmations over all connections of one process."""
 
-    Args:
-        clock: seconds, of any origin.
-    """
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
+    def __init__(self) -> None:
         self._in_memory_until = 0.0
 
     def question(self) -> list[Command]:
         """What is to be sent behind the calls, in the same round trip."""
-        on_disk: list[Command] = [("WAITAOF", 0, 1, ON_DISK_MS)] if self._clock() >= self._in_memory_until else []
+        on_disk: list[Command] = [("WAITAOF", 0, 1, ON_DISK_MS)] if time.monotonic() >= self._in_memory_until else []
         return [("PUBLISH", _CHANNEL, ""), *on_disk, ("WAIT", 1, IN_MEMORY_MS)]
 
     def doubt(self, answers: Sequence[Any]) -> Exception | None:
@@ -56,8 +49,8 @@ class Replicas:
         if int(in_memory) < 1:
             return NotReplicated(
                 "No replica of the queue (Redis) confirmed this in time. It may have been done.",
-                retry_after_s=_RETRY_AFTER_S,
+                retry_after_s=2,
             )
         if on_disk and (isinstance(on_disk[0], ResponseError) or int(on_disk[0][1]) < 1):
-            self._in_memory_until = self._clock() + FORGET_S
+            self._in_memory_until = time.monotonic() + FORGET_S
         return None

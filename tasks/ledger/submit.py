@@ -1,14 +1,12 @@
 """Tasks come in: `lua/submit.lua`, and the errors of its refusals."""
 
-import math
-import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tasks.errors import BacklogFull, Refused, StorageFull, Unauthenticated
 from tasks.item import DEFAULT_RATE
-from tasks.ledger.rate_limit import KeyRoom, key_refusal
+from tasks.ledger.rate_limit import KeyRoom, key_refusal, retry_after
 from tasks.ledger.scripts import Argument, Operation
 from tasks.ledger.task import NewTask
 
@@ -120,7 +118,7 @@ def _submitted(reply: list[Any]) -> SubmitReply:
     if outcome == b"full":
         raise backlog_full(float(told[0]), float(told[1]))
     if outcome in {b"memory", b"share"}:
-        wait_s = _retry_after(float(told[0]))
+        wait_s = retry_after(float(told[0]), MAX_RETRY_AFTER_S)
         what = "The queue's memory is full" if outcome == b"memory" else "Your share of the queue's memory is full"
         message = f"{what}; try again in {wait_s} s, or delete results that you have read. Nothing was stored."
         raise StorageFull(message, retry_after_s=wait_s)
@@ -138,15 +136,9 @@ def _submitted(reply: list[Any]) -> SubmitReply:
     return SubmitReply(task_id.decode(), outcome == b"joined", tuple(name.decode() for name in bells), room)
 
 
-def _retry_after(seconds: float) -> int:
-    """Up to a quarter longer, so that those who are refused together do not come back together."""
-    wait_s = max(1, min(MAX_RETRY_AFTER_S * 4 // 5, math.ceil(seconds)))
-    return wait_s + random.randint(0, wait_s // 4)  # noqa: S311 - no secret
-
-
 def backlog_full(wait_s: float, before_s: float) -> BacklogFull:
     """The error for a task that there is room for after `wait_s`. So much work would be done before it now."""
-    told_s = _retry_after(wait_s)
+    told_s = retry_after(wait_s, MAX_RETRY_AFTER_S)
     return BacklogFull(
         f"About {before_s:.0f} s of work would be done before this; try again in {told_s} s. Nothing was stored.",
         retry_after_s=told_s,

@@ -82,31 +82,25 @@ class SubmitBatcher:
 
     async def _exchange(self, batch: list[_Call]) -> None:
         gathers = tuple(argument for call in batch for argument in call.operation.gathers)
+        entries: list[Any]
         try:
             replies = await self._send(replace(batch[0].operation, gathers=gathers))
             entries, for_all = replies[: len(batch)], replies[len(batch) :]
         except Exception as error:  # noqa: BLE001 - those who wait would never be answered
-            for call in batch:
-                _tell(call, error)
-            return
+            entries, for_all = [error] * len(batch), []
         for call, entry in zip(batch, entries, strict=True):
-            taken = entry[0] in _TAKEN
-            if _tell(call, [entry, *for_all] if taken else [entry]) and taken:
+            if call.answer.done():
+                continue  # the caller has given up
+            if isinstance(entry, Exception):
+                call.answer.set_exception(entry)
+            elif entry[0] in _TAKEN:
+                call.answer.set_result([entry, *for_all])
                 for_all = []  # told once, to one who is there and was not refused
+            else:
+                call.answer.set_result([entry])
 
     async def close(self) -> None:
         """Ends what is under way."""
         for sender in self._senders:
             sender.cancel()
         await asyncio.gather(*self._senders, return_exceptions=True)
-
-
-def _tell(call: _Call, told: list[Any] | Exception) -> bool:
-    """False: the caller has given up."""
-    if call.answer.done():
-        return False
-    if isinstance(told, Exception):
-        call.answer.set_exception(told)
-    else:
-        call.answer.set_result(told)
-    return True

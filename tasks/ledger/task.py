@@ -1,6 +1,6 @@
 """The values that go into and come out of the ledger. All frozen. Times are milliseconds of Redis's clock."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
@@ -67,27 +67,23 @@ class PieceCutter:
     Args:
         max_cost: estimated tokens of one piece.
         max_items: texts of one piece; None: `PIECE_TEXTS`.
+
+    Attributes:
+        pieces: of each piece so far the number of its first text, how many it has, their cost.
     """
 
     def __init__(self, max_cost: int, max_items: int | None = None) -> None:
         self._max_items = max_items or PIECE_TEXTS
         self._max_cost = max_cost
-        self._first = self._items = self._cost = 0
-        self._full: list[tuple[int, int, int]] = []
-
-    @property
-    def pieces(self) -> list[tuple[int, int, int]]:
-        """Of each piece so far: the number of its first text, how many it has, their cost."""
-        return [*self._full, (self._first, self._items, self._cost)] if self._items else []
+        self.pieces: list[tuple[int, int, int]] = []
 
     def add(self, text_cost: int) -> None:
         """Takes the next text."""
-        if self._items and (self._items >= self._max_items or self._cost + text_cost > self._max_cost):
-            self._full.append((self._first, self._items, self._cost))
-            self._first += self._items
-            self._items = self._cost = 0
-        self._items += 1
-        self._cost += text_cost
+        first, items, spent = self.pieces[-1] if self.pieces else (0, 0, 0)
+        if items and items < self._max_items and spent + text_cost <= self._max_cost:
+            self.pieces[-1] = (first, items + 1, spent + text_cost)
+        else:
+            self.pieces.append((first + items, 1, text_cost))
 
 
 def cut_texts(texts: Sequence[str], *, max_tokens: int, max_cost: int, max_items: int | None = None) -> list[NewPiece]:
@@ -358,7 +354,10 @@ class Result:
             return self.stored_errors
         lost = _CHANGED if self.task.model_changed else _LOST
         missing = _END_ERRORS.get(self.task.state, lost)
-        return dict.fromkeys(_uncovered(self.task.total, self.pieces), missing) | dict(self.stored_errors)
+        done = np.zeros(self.task.total, dtype=bool)
+        for first, items, _ in self.pieces:
+            done[first : first + items] = True
+        return dict.fromkeys(np.flatnonzero(~done).tolist(), missing) | dict(self.stored_errors)
 
     def returned(self) -> dict[str, Any] | None:
         """What the job of this task returned; None when it has not ended, or failed."""
@@ -366,11 +365,3 @@ class Result:
             return None
         outcome: dict[str, Any] = orjson.loads(self.pieces[0].data)
         return outcome
-
-
-def _uncovered(total: int, pieces: Iterable[StoredPiece]) -> list[int]:
-    done = np.zeros(total, dtype=bool)
-    for first, items, _ in pieces:
-        done[first : first + items] = True
-    found: list[int] = np.flatnonzero(~done).tolist()
-    return found

@@ -23,7 +23,7 @@ from tasks.errors import Conflict
 from tasks.ledger.redis_keys import ANONYMOUS
 from tasks.ledger.scripts import Operation
 from tasks.records import store
-from tasks.records.store import ALL, AnyRecord, Created, ReadRecord, Room, Standing
+from tasks.records.store import ALL, AnyRecord, ReadRecord, Room, Standing
 
 
 class Scope(StrEnum):
@@ -263,6 +263,6 @@ def make_key(key: Key, change: str) -> Operation[bool]:
     return Operation(lambda reply: reply[0] in made, "record_create", "", arguments, promised=True)
 
 
-def make_mark(mark: Mark) -> Operation[Created]:
+def make_mark(mark: Mark) -> Operation[str]:
     """Marks an owner as purged; the mark of one who is purged stays as it is."""
     return store.create(mark, Room(part=True))  # or a revoked owner could have none

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal
 from tasks.ledger.ids import RecordIds
 from tasks.ledger.scripts import Operation
 from tasks.records import store
-from tasks.records.store import AnyRecord, Created, Order, ReadRecord, RecordPage, Room, Standing
+from tasks.records.store import AnyRecord, Order, ReadRecord, RecordPage, Room, Standing
 
 FOLDER = "files"
 """Where all of them are in the storage."""
@@ -106,7 +106,7 @@ def file_id_of(stored: str) -> str:
     return stored.removeprefix(f"{FOLDER}/").partition("/")[0]
 
 
-def put_file(record: FileRecord, room: Room = store.ANY_ROOM, *, change: str = "") -> Operation[Created]:
+def put_file(record: FileRecord, room: Room = store.ANY_ROOM, *, change: str = "") -> Operation[str]:
     """Makes the record of a file; one with this id that is there already stays as it is. Raises as `store.create`."""
     return store.create(record, room, for_ms=record.life_ms, change=change)
 

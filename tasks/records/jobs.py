@@ -66,7 +66,7 @@ def create_record(
     arguments = store.creation(kind, record.id, standing.to_json(), room, for_ms=for_ms, digest=digest, fields=stored)
 
     def read(reply: list[Any]) -> str:
-        return store.created(kind, room, reply).id
+        return store.created(kind, room, reply)
 
     return Operation(read, f"{kind}_create", "", (*own, *arguments), promised=True)
 

@@ -129,28 +129,10 @@ class Room:
 ANY_ROOM = Room()
 
 
-class Made(StrEnum):
-    """What became of a creation."""
-
-    OK = "ok"
-    JOINED = "joined"
-    """A record was there under the same alias, made by the same request."""
-    THERE = "there"
-    """Another call has made a record with this id."""
-
-
-@dataclass(frozen=True, slots=True)
-class Created:
-    """The id of the record that is there now, and how it came to be."""
-
-    how: Made
-    id: str
-
-
 def create(
     record: AnyRecord, room: Room = ANY_ROOM, *, for_ms: int = FOR_EVER, digest: str = "", change: str = ""
-) -> Operation[Created]:
-    """Stores a record, or finds the one that its alias names.
+) -> Operation[str]:
+    """Stores a record, unless one is there with its alias or its id; the id of the one that is there now.
 
     Args:
         record: the new one.
@@ -191,8 +173,8 @@ def creation(
     return (kind, record_id, text, name, digest, *own, *flat)
 
 
-def created(kind: str, room: Room, reply: Sequence[bytes]) -> Created:
-    """From the reply of such a script; raises as `create`."""
+def created(kind: str, room: Room, reply: Sequence[bytes]) -> str:
+    """The id, from the reply of such a script; raises as `create`."""
     what = reply[0].decode()
     if what == "conflict":
         raise conflict(kind)
@@ -208,7 +190,7 @@ def created(kind: str, room: Room, reply: Sequence[bytes]) -> Created:
             "Your share of the queue's memory is full; delete what you no longer need. Nothing was stored.",
             retry_after_s=_ROOM_AFTER_S,
         )
-    return Created(Made(what), reply[1].decode())
+    return reply[1].decode()
 
 
 ENDED = "While this request was sent, its API key was revoked, or all that its caller owned was deleted."

@@ -12,7 +12,7 @@ import orjson
 from tasks.documents.context import StepContext
 from tasks.documents.submitting import Rows, bring_in, rows_task
 from tasks.ledger.cancel import forget
-from tasks.ledger.read import read_results
+from tasks.ledger.read import read_result
 from tasks.ledger.redis_keys import DOCUMENTS
 from tasks.ledger.task import NewTask
 from tasks.records.ingestion_operations import Move, move_ingestion, read_ingestion
@@ -38,7 +38,7 @@ def take_in(context: StepContext, ingestion: Ingestion) -> Ingestion:
     if not ended:
         return ingestion
     taken = []
-    for result in context.ledger.run(read_results(ended)):
+    for result in [context.ledger.run(read_result(task_id)) for task_id in ended]:
         outcome = result.returned() if result is not None else None
         if result is None or outcome is None:  # it failed, or another step was faster
             continue

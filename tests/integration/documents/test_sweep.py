@@ -25,6 +25,7 @@ from tasks.documents.sweep import (
     TAKE_OVER_S,
     StorageSweep,
     SweeperLease,
+    run_id_of,
     sweep_litter,
     sweeper_of,
 )
@@ -176,9 +177,9 @@ def test_a_copy_of_the_redis_deletes_nothing_while_the_original_sweeps(
         other.sweep(RENEW_S + 1)
     assert everything(hands.storage) == there
     assert hands.storage.read(f"files/{made}")
-    assert sweeper_of(hands.storage.read(SWEEPER)) == hands.ledger.run_id()
+    assert sweeper_of(hands.storage.read(SWEEPER)) == run_id_of(hands.ledger)
     assert caplog.text.count("nothing is deleted from the storage") == 1
-    assert copy.ledger.run_id() in caplog.text
+    assert run_id_of(copy.ledger) in caplog.text
 
 
 def test_a_redis_takes_a_storage_over_that_nobody_sweeps_any_more(hands: IngestionHands, copy: Hands) -> None:
@@ -204,9 +205,9 @@ def test_of_two_that_take_a_storage_over_one_sweeps(hands: IngestionHands, copy:
         for sweeper in both:
             sweeper.sweep(TAKE_OVER_S / 10)
     (winner,) = {sweeper_of(hands.storage.read(SWEEPER))}
-    assert winner in {hands.ledger.run_id(), copy.ledger.run_id()}
+    assert winner in {run_id_of(hands.ledger), run_id_of(copy.ledger)}
     left = [batch_id for batch_id in ended if list(hands.storage.stored(f"batches/{batch_id}"))]
-    assert left == [ended[0] if winner == copy.ledger.run_id() else ended[1]]
+    assert left == [ended[0] if winner == run_id_of(copy.ledger) else ended[1]]
 
 
 def test_an_empty_redis_deletes_nothing_and_the_storage_keeps_its_datasets(
@@ -274,7 +275,7 @@ def test_a_sweep_ends_when_another_redis_has_taken_the_storage(hands: IngestionH
     def may_go_on() -> bool:
         if next(looks) == 2:  # the worker stood still for long
             sweeper.now_s += TAKE_OVER_S + 1
-            hands.storage.write(SWEEPER, orjson.dumps({"redis": copy.ledger.run_id(), "at": "now"}))
+            hands.storage.write(SWEEPER, orjson.dumps({"redis": run_id_of(copy.ledger), "at": "now"}))
         return real(sweeper.lease, context.storage, context.ledger)
 
     assert sweep_litter(hands.storage, hands.ledger, may_go_on) == 2
@@ -300,7 +301,7 @@ def test_another_database_of_the_same_redis_is_another_one(hands: IngestionHands
         ended = ended_batch(other)
         sweeper.begin()
         assert list(hands.storage.stored(f"batches/{ended}"))
-        assert other.ledger.run_id() != hands.ledger.run_id()
+        assert run_id_of(other.ledger) != run_id_of(hands.ledger)
         with pytest.raises(StorageUnavailable, match="Another Redis"):
             require_sweeper(hands.storage, other.ledger)
         client.flushdb()

@@ -27,7 +27,7 @@ from tasks.records.files import (
 )
 from tasks.records.ingestion_operations import create_ingestion
 from tasks.records.ingestions import NewIngestion, new_ingestion_id
-from tasks.records.store import MOST, Made, Order, ReadRecord, Room, left_of
+from tasks.records.store import MOST, Order, ReadRecord, Room, left_of
 from tasks.storage.storage import Storage
 from tests.integration.ledger.driver import START_MS, Driver
 from tests.raises_code import raises_code
@@ -90,7 +90,7 @@ def test_the_first_record_of_an_id_stays(driver: Driver, redis_client: redis.Red
     before = {key: redis_client.dump(key) for key in redis_client.scan_iter()}
     again = record(1, size_bytes=7, filename="other")
 
-    assert driver.run(put_file(again, QUOTA)).how is Made.THERE
+    assert driver.run(put_file(again, QUOTA)) == first.id
     assert driver.run(read_file(first.id)) == first
     assert {key: redis_client.dump(key) for key in redis_client.scan_iter()} == before
 

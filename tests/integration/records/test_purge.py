@@ -19,7 +19,7 @@ from tasks.records.batches import NewBatch, close_batch, create_batch, new_batch
 from tasks.records.files import FileRecord, Purpose, file_id_from, put_file, read_file, stored_name
 from tasks.records.ingestion_operations import close_ingestion, create_ingestion, open_ingestions, read_ingestion
 from tasks.records.ingestions import NewIngestion, new_ingestion_id
-from tasks.records.store import Made, ReadRecord, left_of
+from tasks.records.store import ReadRecord, left_of
 from tasks.storage.storage import Storage
 from tests.integration.ledger.driver import START_MS, Driver
 from tests.unit.documents.search.small_datasets import document, load
@@ -33,7 +33,7 @@ def storage(tmp_path: Path) -> Storage:
 
 
 def mark(driver: Driver, owner: str) -> None:
-    assert driver.run(make_mark(Mark(name=owner, owner=owner, purged=2.0))).how is Made.OK
+    driver.run(make_mark(Mark(name=owner, owner=owner, purged=2.0)))
 
 
 def swept(driver: Driver, owner: str) -> bool:

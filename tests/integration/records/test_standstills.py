@@ -135,7 +135,7 @@ async def lived(redis_url: str, storage: Storage, at: int, *, after: bool) -> in
     with pytest.raises(Unauthenticated):
         ledger.run(put_file(late))  # what waited somewhere all the time
     assert ledger.run(read_file(late.id)) is None
-    assert ledger.run(put_file(made_file(1, owner=now))).how == "ok"
+    assert ledger.run(put_file(made_file(1, owner=now)))
     ledger.close()
     return mortal.calls
 

@@ -15,9 +15,7 @@ from tasks.records import store
 from tasks.records.store import (
     OPEN,
     AnyRecord,
-    Created,
     Left,
-    Made,
     Order,
     ReadRecord,
     Room,
@@ -107,13 +105,13 @@ class World:
         expected: object
         if by_name:
             same = self.digests.get(by_name[0]) == digest
-            expected = Created(Made.JOINED, by_name[0]) if same else "idempotency_key_reused"
+            expected = by_name[0] if same else "idempotency_key_reused"
         elif record.id in self.there:
-            expected = Created(Made.THERE, record.id)
+            expected = record.id
         elif held + record.size > most:
             expected = "quota_exceeded"
         else:
-            expected = Created(Made.OK, record.id)
+            expected = record.id
             self.there[record.id] = (record, change, self.driver.now_ms + life if life else 0)
             self.digests[record.id] = digest
         self.call(call, expected)
@@ -165,8 +163,6 @@ class World:
             call, expected = self.calls[-1]
             if isinstance(expected, Thing):
                 expected = None  # a removal tells what it has removed, once
-            if isinstance(expected, Created) and expected.how is Made.OK and self.there[expected.id][0].name:
-                expected = Created(Made.JOINED, expected.id)
             self.call(call, expected)
 
     def call(self, call: Operation[Any], expected: object) -> None:
@@ -245,13 +241,13 @@ def test_what_is_marked_makes_nothing_new(driver: Driver) -> None:
     with raises_code("invalid_api_key"):
         driver.run(store.create(Thing(id="a")))
     part = Room(part=True)
-    assert driver.run(store.create(Thing(id="a"), part)).how is Made.OK, "accepted work goes on to its end"
+    assert driver.run(store.create(Thing(id="a"), part)) == "a", "accepted work goes on to its end"
     driver.run(store.change(ReadRecord("k", None, driver.client.hget("eq:key:k", "change").decode()),  # type: ignore[union-attr]
                             Flag(id="k", counts={"revoked": 1, "purged": 1})))  # fmt: skip
     with raises_code("invalid_api_key"):
         driver.run(store.create(Thing(id="b"), part))
-    assert driver.run(store.create(Thing(id="a"), part)).how is Made.THERE
-    assert driver.run(store.create(Thing(id="b", owner="bob"))).how is Made.OK
+    assert driver.run(store.create(Thing(id="a"), part)) == "a"
+    assert driver.run(store.create(Thing(id="b", owner="bob"))) == "b"
     assert left(driver).memory_bytes == RECORD_BYTES + len(Thing(id="a").to_json()), "a key is the operator's"
 
 
@@ -311,6 +307,6 @@ def test_one_owner_cannot_fill_redis_with_records(driver: Driver, redis_client: 
                 break
             driver.run(watch(DOCUMENTS))
         assert refused == {"share"}
-        assert driver.run(store.create(Thing(id="b", owner="bob", note=note), room)).how is Made.OK
+        assert driver.run(store.create(Thing(id="b", owner="bob", note=note), room)) == "b"
     finally:
         redis_client.config_set("maxmemory", 0)

@@ -5,6 +5,7 @@ import uuid
 
 import pytest
 
+from api.submit import missing
 from tasks.ledger import ids
 
 RETENTION_S = 3600
@@ -32,13 +33,13 @@ def test_new_ids_differ_and_sort_by_age() -> None:
 
 def test_an_id_past_its_retention_is_gone() -> None:
     old = id_of(time.time_ns() // 1_000_000 - 2 * HOUR_MS)
-    error = ids.missing(old, RETENTION_S)
+    error = missing(old, RETENTION_S)
     assert error.code == "task_expired"
     assert (error.status, error.code) == (410, "task_expired")
 
 
 def test_a_young_id_that_is_not_there_is_unknown() -> None:
-    error = ids.missing(id_of(time.time_ns() // 1_000_000 - HOUR_MS // 2), RETENTION_S)
+    error = missing(id_of(time.time_ns() // 1_000_000 - HOUR_MS // 2), RETENTION_S)
     assert error.code == "task_not_found"
     assert (error.status, error.code) == (404, "task_not_found")
 
@@ -62,8 +63,8 @@ def test_a_young_id_that_is_not_there_is_unknown() -> None:
 )
 def test_what_is_no_id_of_ours_is_unknown(text: str) -> None:
     assert ids.created_ms(text) is None
-    assert ids.missing(text, RETENTION_S).code == "task_not_found"
+    assert missing(text, RETENTION_S).code == "task_not_found"
 
 
 def test_an_id_from_the_future_is_unknown() -> None:
-    assert ids.missing(id_of(2**47), RETENTION_S).code == "task_not_found"
+    assert missing(id_of(2**47), RETENTION_S).code == "task_not_found"

@@ -19,13 +19,15 @@ class Clock:
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    monkeypatch.setattr("tasks.ledger.replicas.time.monotonic", made)
+    return made
 
 
 @pytest.fixture
-def replicas(clock: Clock) -> Replicas:
-    return Replicas(clock)
+def replicas() -> Replicas:
+    return Replicas()
 
 
 def asked(replicas: Replicas) -> list[object]:

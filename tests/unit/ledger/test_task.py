@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.item import Options, TextError
-from tasks.ledger.heartbeat import Worker, described
+from tasks.ledger.heartbeat import Worker
 from tasks.ledger.task import Outcome, Piece, PieceCutter, State, cut_texts
-from tasks.model import Model
+from tasks.model import Model, from_json
 from tests.ledger_builders import a_model, a_worker
 
 options = st.builds(
@@ -79,13 +79,13 @@ def test_errors_and_truncations_are_stored_beside_the_vectors() -> None:
 
 def test_what_workers_say_is_read_back_as_it_was() -> None:
     assert Model.from_json(MODEL.to_json()) == MODEL
-    assert described(Worker, orjson.dumps(WORKER)) == WORKER
+    assert from_json(Worker, orjson.dumps(WORKER)) == WORKER
 
 
 def test_what_workers_of_a_newer_version_say_is_read() -> None:
     novelty = {"novelty": [1]}
     assert Model.from_json(orjson.dumps(orjson.loads(MODEL.to_json()) | novelty)) == MODEL
-    assert described(Worker, orjson.dumps(orjson.loads(orjson.dumps(WORKER)) | novelty)) == WORKER
+    assert from_json(Worker, orjson.dumps(orjson.loads(orjson.dumps(WORKER)) | novelty)) == WORKER
 
 
 def test_what_changes_no_vector_has_the_same_stamp() -> None:
