@@ -75,7 +75,10 @@ class FileService:
                 "state": "stored",
             }
         )
-        await place.keep(record)
+        if not await place.keep(record):
+            with suppress(Unavailable):
+                await self._storage.delete(record.stored)  # nothing leads to it any more
+            raise _stood_still()
         return File.model_validate(record)
 
     async def list(self, key: Key, page: PagePlace, purpose: str | None, order: Order) -> Page[File]:
@@ -156,29 +159,32 @@ class Reserved:
         if not self._change:
             reserve = files.put_file(self.file, self._room, change=change)
             await self._ledger.run(replace(reserve, promised=False))  # nobody relies on it
-        else:
-            await self._put(self.file, change, self._room, promised=False)
+        elif not await self._put(self.file, change, self._room, promised=False):
+            raise _stood_still()
         self._change, self._renewed_s = change, time.monotonic()
 
-    async def keep(self, record: FileRecord) -> None:
-        """Makes it the record of a file that is there."""
+    async def keep(self, record: FileRecord) -> bool:
+        """Makes it the record of a file that is there; False where the record has gone meanwhile."""
         change = self._change
         self._change = ""  # after a lost answer it may be a file already; else it ends by itself
-        await self._put(record, new_change(), ANY_ROOM, before=change)
+        return await self._put(record, new_change(), ANY_ROOM, before=change)
 
     async def _put(
         self, record: FileRecord, change: str, room: Room, before: str = "", *, promised: bool = True
-    ) -> None:
+    ) -> bool:
         last = ReadRecord(record.id, record, before or self._change)
         put = store.change(last, record, room, for_ms=record.life_ms, name=change)
-        if not await self._ledger.run(replace(put, promised=promised)):
-            raise Overloaded("The upload stood still for too long; send the file again.", retry_after_s=1)
+        return await self._ledger.run(replace(put, promised=promised))
 
     async def give_back(self) -> None:
         """Nothing counts any more. Where Redis does not hear of it, the record ends by itself."""
         if self._change:
             with suppress(Unavailable):
                 await self._ledger.run(files.delete_file(self.file.id))
+
+
+def _stood_still() -> Overloaded:
+    return Overloaded("The upload stood still for too long; send the file again.", retry_after_s=1)
 
 
 def _check(upload: Upload, purpose: Purpose, settings: Settings) -> None:

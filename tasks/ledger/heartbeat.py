@@ -70,7 +70,6 @@ class Pulse:
         ready: tasks with work that nobody has claimed.
         leases: claims under way.
         more: it looked at as many as one call may, and more may be overdue.
-        lost: of the tokens that were named those that hold nothing any more.
     """
 
     served: bool
@@ -78,7 +77,6 @@ class Pulse:
     ready: int = 0
     leases: int = 0
     more: bool = False
-    lost: frozenset[str] = frozenset()
 
 
 def join(queue: str, worker: Worker, model: Model | None, ttl_ms: int) -> Operation[Pulse]:
@@ -150,8 +148,7 @@ def _heartbeat(
     own = (worker_id, ttl_ms, rate, orjson.dumps(entry), *served, what, lease_ms, orjson.dumps(counts or {}), *tokens)
 
     def read(reply: list[Any]) -> Pulse:
-        is_served, bell_due, ready, leases, _, more, *lost = reply
-        tokens_lost = frozenset(token.decode() for token in lost)
-        return Pulse(bool(is_served), bool(bell_due), ready, leases, bool(more), tokens_lost)
+        is_served, bell_due, ready, leases, _, more = reply
+        return Pulse(bool(is_served), bool(bell_due), ready, leases, bool(more))
 
     return Operation(read, "heartbeat", queue, own)

@@ -51,7 +51,7 @@ def list_tasks(
         tasks = (task_of(task_id.decode(), record, metadata) for task_id, record, metadata in rows)
         return [task for task in tasks if task is not None], until.decode(), bool(more)
 
-    return Operation(read, "list", "", ("task", owner, after, limit, max(look, limit + 1), " ".join(states)))
+    return Operation(read, "list", "", (owner, after, limit, max(look, limit + 1), " ".join(states)))
 
 
 def results_in(message: bytes) -> Iterator[Result]:

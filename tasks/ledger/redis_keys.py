@@ -25,7 +25,7 @@ Of a queue:
     Q:claims             hash    token -> "task piece task piece …", never changed
     Q:leases             zset    token -> deadline
     Q:state              string  packed numbers: work and open tasks of each lane, their owners, virtual times, bytes,
-                                 memory as last seen, speed, bell, the model that it serves (shared/sums.lua)
+                                 memory as last seen, speed, bell, the model that it serves (shared/owner_account.lua)
     Q:counts             hash    name -> total since the data began, for metrics
     Q:lingering          zset    stream (worker/number) -> until: those that wait for work, blocked
     Q:workers            zset    worker -> until: workers that beat

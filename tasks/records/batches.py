@@ -170,7 +170,7 @@ class Batch:
         return f"batches/{self.id}/"
 
 
-# Operations on batches: values as in `tasks.ledger.operations`, each one script and harmless when run twice.
+# Operations on batches: values as in `tasks.ledger.scripts`, each one script and harmless when run twice.
 
 
 _PATIENCE_MS = 366 * 86_400_000

@@ -1,4 +1,4 @@
-"""Operations on ingestions: values as in `tasks.ledger.operations`, each one script and harmless when run twice."""
+"""Operations on ingestions: values as in `tasks.ledger.scripts`, each one script and harmless when run twice."""
 
 import dataclasses
 from collections.abc import Collection, Mapping, Sequence

@@ -304,7 +304,7 @@ def listed_ids(
         lambda reply: ([row[0].decode() for row in reply[1:]], bool(reply[0])),
         "record_list",
         "",
-        (kind, of, after, limit, order),
+        (kind, of, after, min(limit, MOST), order),
     )
 
 

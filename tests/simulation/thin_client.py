@@ -191,7 +191,6 @@ class Beat(NamedTuple):
     leases: int
     ended: int
     more: bool
-    not_held: list[str]
 
 
 @dataclass
@@ -328,8 +327,8 @@ class Ledger:
         """`what`: join, beat, stop, watch, loading."""
         said = orjson.dumps(counts) if counts else b""
         own = (worker, ttl_ms, rate, entry, model, stamp if worker else "", what, lease_ms, said, *tokens)
-        accepted, bell, ready, leases, ended, more, *lost = self.call("heartbeat", *own)
-        return Beat(bool(accepted), bell, ready, leases, ended, bool(more), [token.decode() for token in lost])
+        accepted, bell, ready, leases, ended, more = self.call("heartbeat", *own)
+        return Beat(bool(accepted), bell, ready, leases, ended, bool(more))
 
     def watch(self) -> Beat:
         """Housekeeping."""
@@ -404,7 +403,7 @@ class Ledger:
         self, owner: str, *, after: str = "", limit: int = 20, look: int = 100, states: str = ""
     ) -> tuple[str, bool, list[str]]:
         """How far it has looked, whether there may be more, and the ids, the newest first."""
-        until, more, *rows = self.call("list", "task", owner, after, limit, look, states)
+        until, more, *rows = self.call("list", owner, after, limit, look, states)
         return until.decode(), bool(more), [row[0].decode() for row in rows]
 
 

@@ -3,13 +3,12 @@
 --   of the queue) tokens...
 --   what: 'loading': it loads its model, and is no live worker yet. 'join': the model is loaded. 'beat': it lives, and the leases
 --   of the tokens go on. 'stop': it gives back what it holds. 'watch': nobody in particular looks.
--- reply: {1, 0: another model is served; bell due, ready, leases, ended or forgotten, 1 there may be more, tokens not held...}
+-- reply: {1, 0: another model is served; bell due, ready, leases, ended or forgotten, 1 there may be more}
 -- uses: lost_pieces wake_worker records
 local MAX_DUE, MAX_REAPED, STILL_MS, RENEWED_MS, EVERY_MS = 64, 8, 5000, 30000, 1000
 local FORGOTTEN_AFTER_MS = 604800000
 local worker, ttl, rate, entry, model, stamp, what, lease_ms, counts = unpack(ARGV, OWN)
 local q, WORKERS, ENTRIES, LOADING, MODELS = queue(QUEUE), Q .. 'workers', Q .. 'entries', Q .. 'loading', R .. ':models'
-local not_held = {}
 allowed_when_full()
 
 local function of_worker(name) return string.match(name, '^[^/]*') == worker end
@@ -57,8 +56,7 @@ local function live()
 end
 local function renew()
   for i = OWN + 9, #ARGV do
-    if call('HEXISTS', CLAIMS, ARGV[i]) == 1 then call('ZADD', LEASES, 'XX', NOW + lease_ms, ARGV[i])
-    else not_held[#not_held + 1] = ARGV[i] end
+    call('ZADD', LEASES, 'XX', NOW + lease_ms, ARGV[i])
   end
 end
 
@@ -178,5 +176,4 @@ elseif keeps_house then bell = ring_if_idle(waiting, leases) end
 announce()
 save_sums()
 forget_model()
-return {accepted and 1 or 0, bell, waiting, #leases, tasks_over + records_over, (more_tasks or more_records) and 1 or 0,
-  unpack(not_held)}
+return {accepted and 1 or 0, bell, waiting, #leases, tasks_over + records_over, (more_tasks or more_records) and 1 or 0}

@@ -20,6 +20,7 @@ from tasks.ledger.client import Ledger
 from tasks.ledger.overview import read_account
 from tasks.ledger.redis_keys import ANONYMOUS, DOCUMENTS
 from tasks.records.batches import close_batch, open_batches, read_batch
+from tasks.records.files import delete_file
 from tasks.records.ingestion_operations import close_ingestion, open_ingestions, read_ingestion
 from tasks.storage.storage import Storage
 from tests.integration.api.file_uploads import problem
@@ -318,3 +319,19 @@ def test_what_is_made_without_a_key_after_a_purge_is_of_somebody_new(
         assert [one["id"] for one in everybody.client.get("/v1/tasks").json()["data"]] == [new]
         purge(ops_app, ops, ANONYMOUS)
         wait_until(lambda: nothing_of(everybody.client, {}))
+
+
+def test_an_upload_that_outlives_the_purge_leaves_no_bytes(
+    serve: Callable[..., ServedApp], tmp_path: Path, redis_client: "redis.Redis"
+) -> None:
+    root = tmp_path / "storage"
+    app = serve(storage_url=str(root))
+    before = stored(root)
+    with ThreadPoolExecutor() as threads, no_thread_for_the_storage(app):
+        form = {"content-type": "multipart/form-data; boundary=x"}
+        late = threads.submit(app.client.post, "/v1/files", content=FORM, headers=form)
+        wait_until(lambda: list(redis_client.scan_iter("eq:file:*")), message="the upload has its record")
+        for name in redis_client.scan_iter("eq:file:*"):  # as the sweep of a purged owner does
+            Ledger(redis_client).run(delete_file(bytes(name).decode().removeprefix("eq:file:")))
+    assert late.result().status_code == 503
+    assert not [name for name in stored(root) if name not in before and "file-" in name]

@@ -2,7 +2,7 @@
 -- `weight`, its bytes in Redis; further fields of its kind. Of the JSON scripts look at
 --   owner   whose account it counts in
 --   counts  name -> number: what it stands for there: {"stored": 600, "files": 1}, {"jobs": 1}, {"revoked": 1}
---   lists   names of the lists of its kind in which it stands: its owner's id, or one with an "@" (tasks/ledger/keys.py)
+--   lists   names of the lists of its kind in which it stands: its owner's id, or one with an "@" (tasks/ledger/redis_keys.py)
 --   alias   "scope:name" that leads to it, or ""
 --   litter  stored name that the sweep may delete once the record is gone, or ""
 -- The end of its life is its place in R:ends and nowhere else: whoever may look at tasks alone never looks there. Whatever
