@@ -28,8 +28,8 @@ _EVERY_MS, _STILL_MS, _MAX_REAPED = 1000, 5000, 8
 class Known:
     """What must be true of a task.
 
-    `starts`: the first item of each piece; `poison`: the item that kills workers; `answer`: the one process that waits for
-    it, "" for several and none.
+    `starts`: the first item of each piece; `poison`: the item that kills workers; `answer`: the one process that waits
+    for it, "" for several and none.
     """
 
     owner: str
