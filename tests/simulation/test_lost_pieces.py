@@ -217,7 +217,6 @@ def test_leases_end_and_are_renewed(ledger: Ledger) -> None:
     for _ in range(4):
         ledger.advance(4000)
         beat = ledger.heartbeat("beat", "w", tokens=["w/0/1", "w/9/9"])
-        assert beat.not_held == ["w/9/9"]
     assert ledger.redis.zrange("eq:q:m:leases", 0, -1) == [b"w/0/1"]
     assert beat.leases == 1
     assert drain(ledger, 9, 10**6, stream="v/0") == [("q0001", "o", 10)]
@@ -341,7 +340,7 @@ def test_a_lease_renewed_after_a_standstill_is_as_long_as_others(ledger: Ledger)
     ledger.claim("w/0", "w/0/1")
     ledger.watch()
     ledger.advance(600_000)
-    assert ledger.heartbeat("beat", "w", tokens=["w/0/1"]).not_held == []
+    ledger.heartbeat("beat", "w", tokens=["w/0/1"])
     assert ledger.redis.zscore("eq:q:m:leases", "w/0/1") == ledger.now + 15_000
 
 
