@@ -74,8 +74,11 @@ def repeat_commit(world: World, token: str, finished: Sequence[Finished], codes:
 
 
 def snapshot(world: World) -> tuple[list[tuple[bytes, Any]], dict[str, Any]]:
-    """All that Redis holds, but for what serves wake-up alone."""
+    """All that Redis holds, but for what serves wake-up alone, and what ends by itself: Redis' clock does not stand still."""
     pipe, names = world.client.pipeline(transaction=False), sorted(world.client.keys("*"))
+    for name in names:
+        pipe.pttl(name)
+    names = [name for name, ttl in zip(names, pipe.execute(), strict=True) if ttl == -1]
     for name in names:
         pipe.type(name)
     read = {

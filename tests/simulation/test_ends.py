@@ -173,6 +173,13 @@ def test_results_are_forgotten_in_time_and_their_bytes_with_them(ledger: Ledger)
     assert ledger.read("q0000") is None
 
 
+def test_equal_calls_join_one_that_comes_again_after_it_was_forgotten(ledger: Ledger) -> None:
+    ledger.submit(NewTask("a", **SYNC))
+    ledger.cancel("a", forget=True)
+    replies, _ = ledger.submit(NewTask("a", **SYNC), NewTask("b", **SYNC))
+    assert [reply[:2] for reply in replies] == [[b"ok", b"a"], [b"joined", b"a"]]
+
+
 def test_an_alias_that_a_later_task_took_over_stays(ledger: Ledger) -> None:
     ledger.submit(NewTask("a", alias="k", digest="d", ttl_ms=1000))
     ledger.cancel("a")

@@ -41,6 +41,7 @@ local function store(n, write)
       fields, write = {}, call
     end
   end
+  tasks[n.id] = nil                     -- an alias of a forgotten task was perhaps looked up by this very id
   tally(t, 1)
   if n.listed == '1' then call('ZADD', R .. ':index:task:' .. n.owner, 0, n.id) end
   if deadline > 0 then call('ZADD', DUE, deadline, 'task:' .. n.id) end
