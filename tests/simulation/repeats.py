@@ -74,7 +74,7 @@ def repeat_commit(world: World, token: str, finished: Sequence[Finished], codes:
 
 
 def snapshot(world: World) -> tuple[list[tuple[bytes, Any]], dict[str, Any]]:
-    """All that Redis holds, but for what serves wake-up alone, and what ends by itself: Redis' clock does not stand still."""
+    """All that Redis holds, but for what serves wake-up alone, and what ends by a clock of Redis that goes on."""
     pipe, names = world.client.pipeline(transaction=False), sorted(world.client.keys("*"))
     for name in names:
         pipe.pttl(name)
