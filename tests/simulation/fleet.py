@@ -43,10 +43,15 @@ def start(world: World, n: int) -> None:
     """A process that has loaded the model. What its predecessor held is lost."""
     process = Process(world.client, f"w{n}")
     world.processes[n : n + 1] = [process]
-    of_predecessor = [token for token in world.claims() if token.startswith(f"w{n}/")]
-    world.note_losses(of_predecessor)
-    world.note_expiring(of_predecessor)
+    _note_predecessor(world, process)
     world.rung(world.ledger.heartbeat("join", process.name, ttl_ms=_LIVES_MS).bell)
+
+
+def _note_predecessor(world: World, process: Process) -> None:
+    """What one of this name held before is lost when its successor is heard of."""
+    held = [token for token in world.claims() if token.startswith(f"{process.name}/")]
+    world.note_losses(held)
+    world.note_expiring(held)
 
 
 def crash(world: World, n: int) -> None:
@@ -74,10 +79,10 @@ def stop(world: World, n: int) -> None:
 
 
 def beat(world: World, n: int) -> None:
-    """A process says that it lives, and renews its leases."""
+    """A process says that it lives, and renews its leases; one that is dead says that it loads its model."""
     process = world.processes[n % PROCESSES]
     if not process.alive:
-        world.note_expiring()
+        _note_predecessor(world, process)
         world.rung(world.ledger.heartbeat("loading", process.name, ttl_ms=WORKER_TTL_MS).bell)
         return
     tokens = [stream.claim.token for stream in process.streams if stream.claim and stream.state != "hung"]
