@@ -15,8 +15,8 @@ class Figure:
 
 
 _LEDGER = {
-    "submit_us": ("submit", "us per unit"),
-    "drain_us": ("drain", "us per unit"),
+    "submit_us": ("submit", "us per piece"),
+    "drain_us": ("drain", "us per piece"),
     "queued_mib": ("Redis, all queued", "MiB"),
     "done_mib": ("Redis, all done", "MiB"),
 }
