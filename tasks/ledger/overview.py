@@ -217,7 +217,7 @@ class Account:
     """What an owner has, of all kinds.
 
     `numbers`: by name; what is not there is 0. `bytes` in Redis, `stored` bytes and number of `files` in the storage,
-    open `jobs`, `revoked` or `purged` (above 0: it is), `debt` and more.
+    open `jobs`, `revoked` or `purged` (above 0: it is), `debt:QUEUE` and more.
     """
 
     numbers: Mapping[str, int]

@@ -28,7 +28,7 @@ from tests.pg_server import PgServer
 from tests.s3_server import S3Server
 
 PRINTED_ADDRESS = "http://127.0.0.1:8000"
-TASK_ID = re.compile(r"task_[0-9a-f-]{36}")
+TASK_ID = re.compile(r"task_[0-9a-f]{32}")
 PRELUDE = 'make() { :; }; docker() { :; }; curl() { command curl --fail "$@"; }\n'
 NOT_RUN = {"", "mermaid"}
 """Outputs, and drawings."""

@@ -70,7 +70,7 @@ def test_the_owner_of_a_job_pays_for_the_time_it_took(
             streams.wake(rang=False)
             wait_until(lambda: not streams._awake, message="sleep")
             account = Ledger(redis_client).run(read_account("anonymous"))
-            assert account.numbers.get("debt", 0) == pytest.approx(debt)
+            assert account.numbers.get("debt:@documents", 0) == pytest.approx(debt)
 
 
 def send(context: JobContext, job_id: str) -> bytes:
