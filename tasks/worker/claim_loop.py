@@ -41,6 +41,7 @@ IDLE_S = 10.0
 """Without work. Until then a stream waits for its wake-up, and a lone query needs no message of Celery."""
 LINGER_S = 1.0
 """Between two looks of a stream that waits."""
+ANSWERED_S = 2.0
 MAX_PIECES = 512
 _RETRY_S = 0.2
 
@@ -127,11 +128,14 @@ class Streams:
                     self._awake[stream].start()
 
     def finish(self, patience_s: float) -> None:
-        """Ends the streams; waits so long for those at work."""
+        """Ends the streams; waits so long for those at work, and for others as long as Redis takes that does not hang."""
         self._finished = True
-        until = time.monotonic() + patience_s
-        for thread in list(self._awake.values()):
-            thread.join(max(0.0, until - time.monotonic()))
+        began = time.monotonic()
+        for stream, thread in list(self._awake.items()):
+            for wait_s in (min(ANSWERED_S, patience_s), patience_s):
+                thread.join(max(0.0, began + wait_s - time.monotonic()))
+                if stream.progress.reading() is None:
+                    break
         for stream in self._streams:
             stream.close()
 
