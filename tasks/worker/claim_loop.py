@@ -128,7 +128,7 @@ class Streams:
                     self._awake[stream].start()
 
     def finish(self, patience_s: float) -> None:
-        """Ends the streams; waits so long for those at work, and for others as long as Redis takes that does not hang."""
+        """Ends the streams; waits so long for those at work. Others end when Redis answers, if it does not hang."""
         self._finished = True
         began = time.monotonic()
         for stream, thread in list(self._awake.items()):
