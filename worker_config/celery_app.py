@@ -14,9 +14,6 @@ from worker_config.settings import Settings, forget_celery_variables
 BELL_TASK = "embedq.bell"
 """Name of the one task. The API sends it by name and never imports the code behind it."""
 
-LOAD_TIMEOUT_S = 300.0
-"""Longest time a replaced model child may take to load. Celery's default of 4 s kills every replacement for ever."""
-
 POOL_S = 0.5
 """For a free connection, when a bell is sent."""
 
@@ -39,7 +36,8 @@ _OPTIONS = {
     # A busy worker must not hoard the bell behind its work.
     "worker_disable_prefetch": True,
     "worker_prefetch_multiplier": 1,
-    "worker_proc_alive_timeout": LOAD_TIMEOUT_S,
+    # Never: a child that takes another's place waits for Redis and loads as long as that takes.
+    "worker_proc_alive_timeout": 1e9,
     # Nobody who can PUBLISH may shut workers down, and nothing is gossiped.
     "worker_enable_remote_control": False,
     "worker_send_task_events": False,

@@ -146,7 +146,7 @@ def configure_logging(level: str, log_format: LogFormat = "text", role: str = ""
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
     logging.getLogger(_POOL).handlers[:] = [handler]
-    # It repeats every second that the broker is away; the worker's parent says so once (tasks/process/parent.py).
+    # It repeats every second that the broker is away; the worker's parent says so once (worker/process/consumer.py).
     logging.getLogger("celery.worker.consumer.consumer").setLevel(logging.ERROR)
     if level != "debug":
         for name in _CHATTY:

@@ -49,7 +49,7 @@ _SENTENCES: dict[Code, str] = {
     "sink_unavailable": "The sink does not answer{since}.",
     "storage_unavailable": "The server's storage does not answer{since}.",
     "disk_full": "The server's storage is full{since}.",
-    "workers_died": "Its worker died{often}; it is tried again.",
+    "workers_died": "Its worker died or failed{often}; it is tried again.",
 }
 _AWAY: dict[str, Code] = {
     "sink": "sink_unavailable",

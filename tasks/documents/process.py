@@ -2,15 +2,14 @@
 
 import dataclasses
 import logging
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Sequence
 
 from tasks.documents.claims import JOBS_PER_S, JobWork
 from tasks.documents.context import StepContext
 from tasks.documents.jobs import JOBS
 from tasks.documents.stepper import STEPS, SWEEPS, Stepper
 from tasks.documents.sweep import SWEEP_EVERY_S
-from tasks.errors import RedisUnavailable, StorageUnavailable
+from tasks.errors import StorageUnavailable
 from tasks.ledger.client import Ledger
 from tasks.ledger.heartbeat import Worker
 from tasks.ledger.redis_keys import DOCUMENTS, STEPS_CHANNEL
@@ -21,7 +20,7 @@ from tasks.worker.idle_wait import Wakeup
 from tasks.worker.process.child import WorkerChild
 from tasks.worker.process.hangs import HangWatch
 from tasks.worker.process.heartbeat import Heartbeat
-from tasks.worker.process.register import require_usable, wait_for
+from tasks.worker.process.register import require_usable, wait_for_redis
 
 _log = logging.getLogger(__name__)
 
@@ -45,25 +44,21 @@ class JobWorker:
 
     @classmethod
     def start(cls, child: WorkerChild) -> Callable[[float], None]:
-        """Opens the storage and joins the ledger: only now do its heartbeat and its ready file exist.
-
-        Waits for both as long as it takes: neither is this worker's fault, and it harms nobody by waiting.
+        """Joins the ledger: only now do its heartbeat and its ready file exist. Waits for Redis as long as it takes.
 
         Raises:
+            StorageUnavailable: EMBEDQ_STORAGE_URL names what cannot be used here.
             SchemaMismatch: the data in Redis is another version's.
             WrongRedis: Redis cannot serve.
             Stopping: a stop was asked for while it waited.
         """
-        open_storage = partial(Storage.open, child.settings.storage_url, make=False)
-        storage = wait_for("the storage", open_storage, while_raises=StorageUnavailable, stop=child.shared.stopping)
-        worker = cls(child, storage)
+        worker = cls(child, Storage.open(child.settings.storage_url, make=False))
         worker.join()
         return worker.leave
 
     def join(self) -> None:
         """Takes over what a previous incarnation held, and says that the worker is ready."""
-        redis = f"Redis at {self._child.settings.redis_address} (EMBEDQ_REDIS_URL)"
-        wait_for(redis, self._register, while_raises=RedisUnavailable, stop=self._child.shared.stopping)
+        wait_for_redis(self._child, self._register)
         self._heartbeat.start()
         self._stepper.start()
         self._sweeper.start()
@@ -79,9 +74,10 @@ class JobWorker:
         self._heartbeat.finish()
         self._ledger.close()
 
-    def _register(self) -> None:
-        require_usable(self._ledger, DOCUMENTS)
+    def _register(self) -> Sequence[str]:
+        warnings = require_usable(self._ledger, DOCUMENTS)
         self._heartbeat.enter(None)
+        return warnings
 
     def _describe(self, worker: Worker) -> Worker:
         storage_error, since = self._work.storage_error

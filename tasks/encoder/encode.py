@@ -121,7 +121,7 @@ def encode(
             the sign that work moves.
 
     Raises:
-        EncoderBroken: this process cannot encode any more; no text is to blame.
+        EncoderBroken: this process cannot encode any more.
     """
     bad_options = {options: check_options(options, encoder.info) for options in {text.options for text in texts}}
     pairs = [(_Key(text.options.prompt_name, text.text), text.options) for text in texts]

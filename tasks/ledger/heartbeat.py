@@ -49,15 +49,12 @@ class LoadingWorker:
         model: what it loads.
         source: from where, in words.
         since: Unix seconds at which it began.
-        step: what it does just now, in words.
     """
 
     id: str
-    host: str
     model: str
     source: str
     since: float
-    step: str = ""
 
 
 @dataclass(frozen=True, slots=True)

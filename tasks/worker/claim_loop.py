@@ -16,8 +16,6 @@ from contextlib import suppress
 from functools import partial
 from typing import Protocol, TypeVar
 
-from redis.exceptions import RedisError
-
 from tasks.errors import RedisUnavailable
 from tasks.ledger.claim import Claim, ClaimRequest, claim
 from tasks.ledger.client import Ledger, reason
@@ -322,11 +320,12 @@ class Stream:
 
         Raises:
             Stopping: it is not, and a stop was asked for.
+            RedisError: a script's defect, which no wait mends.
         """
         while True:
             try:
                 result = call()
-            except (RedisUnavailable, RedisError) as error:
+            except RedisUnavailable as error:
                 self.of.unheard(error)
                 if self.of.stop():
                     raise Stopping from None

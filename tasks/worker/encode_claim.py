@@ -197,8 +197,8 @@ class _Run:
             if rows is None:
                 yield PieceTexts(piece, [Text(text, piece.options) for text in piece.texts()])
                 continue
-            items = self._rows.texts(rows, piece.items)
-            self._stream.progress.step()
+            with self._stream.progress.outside():
+                items = self._rows.texts(rows, piece.items)
             if items is not None:
                 yield PieceTexts(piece, items, rows)
                 self._between()  # a bucket may be slow
@@ -236,8 +236,8 @@ class _Run:
         # Each portion has parts of its own: one of the same name would replace what is committed already.
         run = f"{self._claim.token}/{self._portions}"
         rows = [(piece.rows, of) for piece, of in zip(pieces, vectors, strict=True) if piece.rows is not None]
-        written = iter(self._rows.write(run, rows))
-        self._stream.progress.step()
+        with self._stream.progress.outside():
+            written = iter(self._rows.write(run, rows))
         parts = [None if piece.rows is None else next(written) for piece in pieces]
         ends = [n for n, piece in enumerate(pieces) if piece.rows is None or parts[n] is not None]
         if not ends:

@@ -6,7 +6,8 @@ from collections.abc import Callable
 import redis
 from redis.exceptions import RedisError
 
-from tasks.ledger.client import Ledger
+from tasks.errors import RedisUnavailable
+from tasks.ledger.client import Ledger, translate
 
 _STOP_CHECK_S = 0.2
 
@@ -29,7 +30,7 @@ class Wakeup:
         Whoever is registered as waiting without a subscription would be passed over.
 
         Raises:
-            redis.RedisError: Redis does not answer.
+            RedisUnavailable: Redis does not answer, or refuses.
         """
         if self._moves_before != self._master.moves:
             self.close()
@@ -37,18 +38,21 @@ class Wakeup:
             return
         self._moves_before = self._master.moves
         pubsub = self._client.pubsub(ignore_subscribe_messages=False)  # type: ignore[no-untyped-call]
-        pubsub.subscribe(self._channel)
-        reply = pubsub.get_message(timeout=5)
-        if reply is None or reply["type"] != "subscribe":
+        try:
+            pubsub.subscribe(self._channel)
+            reply = pubsub.get_message(timeout=5)
+            if reply is None or reply["type"] != "subscribe":
+                raise redis.ConnectionError("no answer to SUBSCRIBE")
+        except RedisError as error:
             pubsub.close()
-            raise redis.ConnectionError("no answer to SUBSCRIBE")
+            raise translate(error) from error
         self._pubsub = pubsub
 
     def try_open(self) -> bool:
         """`open`, and whether it could: not while Redis is away."""
         try:
             self.open()
-        except RedisError:
+        except (RedisUnavailable, RedisError):
             self.close()
             return False
         return True

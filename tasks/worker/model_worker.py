@@ -2,10 +2,9 @@
 
 import dataclasses
 import logging
-import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
@@ -13,7 +12,7 @@ from tasks.encoder.encode import PassLock
 from tasks.encoder.interface import Encoder, EncoderBroken, ModelLoadError
 from tasks.encoder.load import load
 from tasks.encoder.locate import source_of
-from tasks.errors import ModelChanged, RedisUnavailable
+from tasks.errors import ModelChanged
 from tasks.ledger.client import Ledger
 from tasks.ledger.heartbeat import LoadingWorker, Worker
 from tasks.ledger.overview import overview
@@ -23,7 +22,7 @@ from tasks.worker.claim_size import Speed, measure_rate, pass_budget
 from tasks.worker.encode_claim import EncodeClaims
 from tasks.worker.process.child import WorkerChild
 from tasks.worker.process.heartbeat import Heartbeat
-from tasks.worker.process.register import require_usable, saying_what_loads, wait_for
+from tasks.worker.process.register import require_usable, saying_what_loads, wait_for_redis
 from tasks.worker.reference import check_reference
 from tasks.worker.rows import RowStore
 from tasks.worker.tokenizer_store import keep_tokenizer_stored
@@ -55,7 +54,8 @@ class ModelWorker:
             stamp=self._model.stamp,
             breaks=(EncoderBroken, ModelChanged),
         )
-        self._heartbeat = Heartbeat(self._streams, self._describe)
+        self._check_reference = partial(check_reference, ledger, encoder)
+        self._heartbeat = Heartbeat(self._streams, self._describe, also_check=self._check_reference)
 
     @classmethod
     def start(cls, child: WorkerChild) -> Callable[[float], None]:
@@ -71,18 +71,15 @@ class ModelWorker:
         """
         settings = child.settings
         ledger = Ledger.connect(settings.redis_url)
-        what = LoadingWorker(
-            child.worker_id, socket.gethostname(), settings.model_name, source_of(settings), time.time()
-        )
-        with saying_what_loads(ledger, settings.served_model_name, what):
+        what = LoadingWorker(child.worker_id, settings.model_name, source_of(settings), time.time())
+        with saying_what_loads(child, ledger, settings.served_model_name, what):
             worker = cls(child, ledger, load(settings))
         worker.join()
         return worker.leave
 
     def join(self) -> None:
         """Registers the model, takes over what a previous incarnation held, and says that the worker is ready."""
-        redis = f"Redis at {self._child.settings.redis_address} (EMBEDQ_REDIS_URL)"
-        wait_for(redis, self._register, while_raises=RedisUnavailable, stop=self._child.shared.stopping)
+        wait_for_redis(self._child, self._register)
         self._heartbeat.start()
         keep = partial(keep_tokenizer_stored, self._rows.storage, self._encoder, self._stopped)
         threading.Thread(target=keep, name="tokenizer-store", daemon=True).start()
@@ -107,15 +104,15 @@ class ModelWorker:
         self._heartbeat.finish()
         self._ledger.close()
 
-    def _register(self) -> None:
-        """Joins the workers of this model.
+    def _register(self) -> Sequence[str]:
+        """Joins the workers of this model. Returns what `require_usable` warns of.
 
         Raises:
             ModelLoadError: live workers serve another model under this name, or other vectors are known by its
                 revision: vectors of both would be mixed.
         """
-        require_usable(self._ledger, self._queue)
-        check_reference(self._ledger, self._encoder)
+        warnings = require_usable(self._ledger, self._queue)
+        self._check_reference()
         own, before = self._model, self._ledger.run(overview(self._queue))[self._queue].model
         if before:
             own = dataclasses.replace(own, created_at=before.created_at)  # it stays while the model is the same
@@ -125,10 +122,11 @@ class ModelWorker:
                 f"Live workers serve {there} as {own.id}, and this one has {own.model} revision {own.revision}. Stop "
                 "them first, or set another EMBEDQ_SERVED_NAME."
             )
+        return warnings
 
     def _describe(self, worker: Worker) -> Worker:
         done = self._streams.counted()
-        storage_error, since = self._rows.error
+        trouble = self._rows.trouble
         return dataclasses.replace(
             worker,
             rate=self._speed.tokens_per_s * self._encoder.streams,
@@ -137,9 +135,9 @@ class ModelWorker:
             tokens=done.get("tokens", 0),
             padded_tokens=done.get("padded_tokens", 0),
             streams=self._encoder.streams,
-            storage_error=storage_error,
-            storage_error_since=since,
-            storage_detail=self._rows.detail,
+            storage_error=trouble.code,
+            storage_error_since=trouble.since,
+            storage_detail=trouble.detail,
         )
 
 

@@ -7,6 +7,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import orjson
 
@@ -23,6 +24,8 @@ _log = logging.getLogger(__name__)
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 10.0
 """After the storage refused something rows of all folders wait so long; each refusal in a row doubles it. A part that
 cannot be written has cost a pass of the model."""
+TOLD_S = 120.0
+"""After the last refusal. Rows are tried again sooner, unless others have done them or nobody wants them any more."""
 _NO_TEXT = TextError("invalid_request", "This row has no text.")
 _GONE = TextError(NotStored.code, "The batch's input file was deleted before this request was executed.")
 
@@ -41,20 +44,37 @@ def row_text(row: bytes, model: HasPrompts) -> Text | TextError:
         return _NO_TEXT
 
 
-class RowStore:
-    """Rows and parts of one model's batches and ingestions, for all streams of a process.
+class Trouble(NamedTuple):
+    """What is wrong with the storage.
 
     Attributes:
-        error: code of what keeps rows waiting, and since when in Unix seconds; "" and 0.0 for nothing.
-        detail: what is wrong with the storage, for people; "" for nothing.
+        code: of what keeps rows waiting; "": none wait.
+        since: when it began, in Unix seconds; 0.0: none wait.
+        detail: for people.
     """
+
+    code: str
+    since: float
+    detail: str
+
+
+NO_TROUBLE = Trouble("", 0.0, "")
+
+
+class RowStore:
+    """Rows and parts of one model's batches and ingestions, for all streams of a process."""
 
     def __init__(self, open_storage: Callable[[], Storage], model: HasPrompts, revision: str) -> None:
         self._open, self._model, self._revision = open_storage, model, revision
         self._lock = threading.Lock()
         self._storage: Storage | None = None
-        self.error, self.detail = ("", 0.0), ""
-        self._pause_s = self._again_at = 0.0
+        self._trouble = NO_TROUBLE
+        self._told_until = self._pause_s = self._again_at = 0.0
+
+    @property
+    def trouble(self) -> Trouble:
+        """What is wrong with the storage now."""
+        return self._trouble if time.monotonic() < self._told_until else NO_TROUBLE
 
     def storage(self) -> Storage:
         """The storage, opened when it is first needed: a worker that gets no rows needs none.
@@ -68,9 +88,9 @@ class RowStore:
                 try:
                     self._storage = self._open()
                 except StorageUnavailable as error:
-                    self.detail = error.detail
+                    self._tell(error, keeps_waiting=False)
                     raise
-                self.detail = ""
+                self._told_until = 0.0
             return self._storage
 
     def texts(self, rows: RowReference, count: int) -> Sequence[Text | TextError] | None:
@@ -108,14 +128,19 @@ class RowStore:
             except Unavailable as error:
                 self._refused(error)
                 break  # each try may take as long as this one did, and callers of other claims wait
-            self.error, self.detail, self._pause_s = ("", 0.0), "", 0.0
+            self._told_until = self._pause_s = 0.0
             written |= references
         return [written.get(n) for n in range(len(outcomes))]
 
     def _refused(self, error: Unavailable) -> None:
-        code, since = self.error
-        if not code:
+        if not self.trouble.code:
             _log.warning("batches wait: %s", error.detail)
-        self.error, self.detail = (error.code, since or time.time()), error.detail
+        self._tell(error, keeps_waiting=True)
         self._pause_s = min(max(FIRST_PAUSE_S, 2 * self._pause_s), LONGEST_PAUSE_S)
         self._again_at = time.monotonic() + self._pause_s
+
+    def _tell(self, error: Unavailable, *, keeps_waiting: bool) -> None:
+        before = self.trouble
+        code, since = (error.code, before.since or time.time()) if keeps_waiting else (before.code, before.since)
+        self._trouble = Trouble(code, since, error.detail)
+        self._told_until = time.monotonic() + TOLD_S

@@ -34,7 +34,9 @@ def keep_tokenizer_stored(
             if error.detail != logged:
                 _log.warning("ingestions wait for the tokenizer to be stored: %s", error.detail)
             logged = error.detail
-        except Exception:  # noqa: BLE001 - whatever it is, the worker serves texts all the same
-            _log.exception("the tokenizer cannot be stored: documents cannot be cut for this model")
-            return
+        except Exception as error:  # noqa: BLE001 - whatever it is, the worker serves texts all the same
+            why = type(error).__name__
+            if why != logged:
+                _log.exception("the tokenizer cannot be stored: documents cannot be cut for this model")
+            logged = why
         stopped.wait(check_every_s)

@@ -4,6 +4,7 @@ The child gets ready in `worker_process_init`, before it can hear a bell. One th
 its parent and stops it: Celery swallows exceptions of that signal and would go on without it.
 """
 
+import logging
 import os
 import threading
 import time
@@ -22,9 +23,13 @@ from worker_config.redis_connection import explain
 from worker_config.settings import Settings
 from worker_config.traces import Traces, open_traces
 
+_log = logging.getLogger(__name__)
+
 LEAVE_S = 2.0
 """For all of a stop but the streams: the turn of the parent, the looks below, the last beat. Out of the time after
 which the parent kills this process."""
+LOAD_PAUSES_S = (0.0, 2.0, 10.0)
+"""Before a load, after so many in a row that ended in a death."""
 STOP_CHECK_S = 0.1
 RESULT_CHECKS = 5
 """Every 0.1 s this process looks whether its parent has read the result of the last bell. A parent that stops may have
@@ -83,6 +88,7 @@ class WorkerChild:
         billiard.pool.GUARANTEE_MESSAGE_CONSUMPTION_RETRY_LIMIT = RESULT_CHECKS
         threading.Thread(target=self._leave_if_stopped_early, daemon=True).start()
         self.folder.clear_ready()
+        time.sleep(LOAD_PAUSES_S[min(self.shared.failed_loads, len(LOAD_PAUSES_S) - 1)])
         # Not the parent's app: this one waits a second for a Redis that stands still, as the web tier does.
         self._bells = BellThread(make_celery(self.settings), lambda _queue, _sent: None)
         self.traces = open_traces(role=self._role.command, instance=self.worker_id)
@@ -93,7 +99,8 @@ class WorkerChild:
         except self._role.refusals as error:
             self.shared.refuse_in_child(str(error))
         except BaseException as error:  # noqa: BLE001 - Celery would swallow it and go on without the role
-            self.shared.refuse_in_child(f"it cannot start: {explain(error) or f'{type(error).__name__}: {error}'}")
+            _log.critical("it cannot start: %s", explain(error) or type(error).__name__)
+            os._exit(os.EX_SOFTWARE)  # a death while loading, which is tried again
         self.shared.loaded = 1
 
     def send_bell(self, queue: str) -> None:

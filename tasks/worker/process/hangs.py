@@ -1,4 +1,4 @@
-"""Who hangs? The one place that says how long a parent, its child or its work may stand still.
+"""Who hangs? How long a parent, its child or its work may stand still before it is killed.
 
 A watch compares readings: of the page that parent and child share, of the steps of streams and of the documents worker.
 The heartbeat asks the watches over the parent and the work, and the parent asks the one over the heartbeat.
@@ -19,7 +19,8 @@ class Patience:
     """How long a part of a worker may stand still before it is killed, in seconds.
 
     Attributes:
-        parent_s: without a turn of the parent's loop. Celery does not notice a half-open socket of the broker.
+        parent_s: without a turn of the parent's loop. Celery does not notice a half-open socket of the broker. A name
+            server that does not answer takes 40 s with the usual settings of a cluster.
         child_s: without a turn of the child's heartbeat: something holds its interpreter for ever. Far above the
             longest turn, that of a Redis that hangs.
         work_s: without a step of a claim or a job. Its leases ended long before; its process is replaced, which costs a
@@ -29,7 +30,7 @@ class Patience:
             back by their leases anyway.
     """
 
-    parent_s: float = 30.0
+    parent_s: float = 120.0
     child_s: float = 120.0
     work_s: float = 300.0
     stop_s: int = 15
@@ -74,6 +75,7 @@ class Progress:
         self._lock = threading.Lock()
         self._held: dict[str, Sequence[str]] = {}
         self._steps = 0
+        self._is_outside = False
 
     def step(self) -> None:
         """The stream did something."""
@@ -88,6 +90,16 @@ class Progress:
         finally:
             self._change(token, ())
 
+    @contextmanager
+    def outside(self) -> Iterator[None]:
+        """The stream waits for a storage until the block ends: no text of its claims is to blame for that."""
+        self._is_outside = True
+        try:
+            yield
+        finally:
+            self._is_outside = False
+            self._steps += 1
+
     def _change(self, token: str, task_ids: Sequence[str]) -> None:
         with self._lock:
             self._held = {held: ids for held, ids in {**self._held, token: task_ids}.items() if ids}
@@ -99,5 +111,5 @@ class Progress:
         return tuple(self._held)
 
     def reading(self) -> int | None:
-        """For a `HangWatch`: None without a claim."""
-        return self._steps if self._held else None
+        """For a `HangWatch`: None without a claim, or outside."""
+        return self._steps if self._held and not self._is_outside else None

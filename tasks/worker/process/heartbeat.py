@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import psutil
 
+from tasks.encoder.interface import ModelLoadError
 from tasks.errors import RedisUnavailable, SchemaMismatch
 from tasks.ledger.heartbeat import Worker, beat, join, stop
 from tasks.ledger.read import check_schema
@@ -36,6 +37,7 @@ class Heartbeat(threading.Thread):
     Args:
         describe: fills in what the worker says of its work now.
         also_hangs: what must move beside the streams.
+        also_check: with each beat, as Redis may have been emptied; `ModelLoadError` ends the worker.
         renewed_s: without a step of a stream, after which its leases are renewed no more: others get its texts.
     """
 
@@ -45,11 +47,12 @@ class Heartbeat(threading.Thread):
         describe: Callable[[Worker], Worker],
         also_hangs: Sequence[HangWatch] = (),
         *,
+        also_check: Callable[[], None] = lambda: None,
         renewed_s: float = RENEWED_S,
     ) -> None:
         super().__init__(name="heartbeat", daemon=True)
         self._child, self._streams, self._describe = streams.child, streams, describe
-        self._ledger, self._queue = streams.ledger, streams.queue
+        self._ledger, self._queue, self._also_check = streams.ledger, streams.queue, also_check
         shared, patience, lease_s = self._child.shared, self._child.patience, self._child.settings.lease_s
         self._lease_ms = int(lease_s * 1000)
         self._every_s = min(BEAT_S, lease_s / _BEATS_PER_LEASE)
@@ -119,7 +122,7 @@ class Heartbeat(threading.Thread):
             self._beat()
         except RedisUnavailable as error:
             self._streams.unheard(error)
-        except SchemaMismatch as error:
+        except (SchemaMismatch, ModelLoadError) as error:
             self._child.shared.refuse_in_child(str(error))
         else:
             self._streams.heard()
@@ -128,6 +131,7 @@ class Heartbeat(threading.Thread):
         self._ledger.find_master()
         if self._ledger.run(check_schema()):
             _log.warning("%s", LOST)
+        self._also_check()
         now = self._streams.counted()
         pulse = self._ledger.run(
             beat(

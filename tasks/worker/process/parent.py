@@ -42,8 +42,7 @@ _log = logging.getLogger(__name__)
 _SEMAPHORES = "/dev/shm"  # noqa: S108 - the C library has them there
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 MOST_LOADS = 3
-"""Deaths of a child while it loads, one after the other, before the worker ends: whoever supervises it has pauses of
-its own, and people look at exit codes."""
+"""Deaths of a child while it loads, one after the other, before the worker ends: people look at exit codes."""
 MOST_NAMED = 3
 _SIGNAL = re.compile(r"signal (\d+)")
 
@@ -176,8 +175,6 @@ class Deaths(logging.Filter):
     def __init__(self, shared: SharedPage) -> None:
         super().__init__()
         self._shared = shared
-        self.while_loading = 0
-        """How many children have died since one became ready."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Called with each record of their loggers; whether to log it."""
@@ -197,12 +194,12 @@ class Deaths(logging.Filter):
             return
         how = how.replace(" (", ", ").rstrip(")")
         if loaded:
-            self.while_loading = 0
+            self._shared.failed_loads = 0
         elif not self._shared.stopping():
             self._died_while_loading(how)
             return
         if not task_ids:
-            _log.error("worker process died (%s); a new one takes over", how)
+            _log.error("worker process died (%s)", how)
             return
         with about_tasks(task_ids):
             more = len(task_ids) - MOST_NAMED
@@ -210,11 +207,12 @@ class Deaths(logging.Filter):
             _log.error("worker process died (%s) while it worked on %s; its texts are tried again alone", how, named)
 
     def _died_while_loading(self, how: str) -> None:
-        self.while_loading += 1
+        self._shared.failed_loads += 1
         number = _SIGNAL.match(how)
         killed = f"was killed ({how})" if number else f"ended ({how})"
-        advice = "; out of memory? Raise the worker's memory limit, or set a smaller EMBEDQ_MODEL" if number else ""
-        if self.while_loading < MOST_LOADS:
+        by_force = number is not None and int(number[1]) == signal.SIGKILL
+        advice = "; out of memory? Raise the worker's memory limit, or set a smaller EMBEDQ_MODEL" if by_force else ""
+        if self._shared.failed_loads < MOST_LOADS:
             _log.error("worker process %s while loading%s", killed, advice)
             return
         message = f"The worker process {killed} while loading, {MOST_LOADS} times in a row{advice}."

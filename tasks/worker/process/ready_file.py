@@ -24,7 +24,9 @@ class RunFolder:
         self._folder = folder
         self._ready = folder / "ready"
         self._alive = folder / "alive"
+        self._worker = folder / "worker"
         self._facts = b""
+        self._worker_id = ""
         self._lock: int | None = None
 
     def take(self) -> str:
@@ -39,13 +41,12 @@ class RunFolder:
         self._take_lock()
         self._ready.unlink(missing_ok=True)
         self._alive.unlink(missing_ok=True)
-        file, machine = self._folder / "worker", socket.gethostname()
-        before = file.read_text(encoding="utf-8") if file.exists() else ""
-        if before.rpartition(":")[0] == machine:
-            return before
-        worker_id = f"{machine}:{secrets.token_hex(6)}"
-        file.write_text(worker_id, encoding="utf-8")
-        return worker_id
+        machine = socket.gethostname()
+        self._worker_id = self._worker.read_text(encoding="utf-8") if self._worker.exists() else ""
+        if self._worker_id.rpartition(":")[0] != machine:
+            self._worker_id = f"{machine}:{secrets.token_hex(6)}"
+            self._worker.write_text(self._worker_id, encoding="utf-8")
+        return self._worker_id
 
     def _take_lock(self) -> None:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -70,7 +71,8 @@ class RunFolder:
         """Writes the file again; nothing before `set_ready` and after `clear_ready`."""
         if self._facts:
             temporary = self._ready.with_suffix(".new")
-            with suppress(FileNotFoundError):  # the parent makes the folder again with its next turn
+            # The parent makes a missing folder again with its next turn. A full disk is no reason to stop serving.
+            with suppress(OSError):
                 temporary.write_bytes(self._facts)
                 temporary.replace(self._ready)
 
@@ -81,12 +83,14 @@ class RunFolder:
 
     def touch_alive(self) -> None:
         """The parent's event loop turned."""
-        try:
-            self._alive.touch()
-        except FileNotFoundError:
-            self.leave()
-            self._take_lock()
-            self._alive.touch()
+        with suppress(OSError):  # a file that grows old says enough
+            try:
+                self._alive.touch()
+            except FileNotFoundError:
+                self.leave()
+                self._take_lock()
+                self._worker.write_text(self._worker_id, encoding="utf-8")
+                self._alive.touch()
 
     def is_ready(self) -> bool:
         """Whether a living process says that its model is loaded. A killed one cannot take its file away."""

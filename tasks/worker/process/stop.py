@@ -9,7 +9,7 @@ from typing import NoReturn, Self
 
 from worker_config.settings import CONFIGURATION_EXIT_CODE
 
-_TEXT_BYTES, _SLOTS = 2048, 8
+_TEXT_BYTES, _SLOTS = 2048, 64
 
 
 class Stopping(Exception):
@@ -26,17 +26,22 @@ class SharedPage(ctypes.Structure):
         beats: how often the child's heartbeat turned; 0 when none is to be waited for.
         turns: how often the parent's loop did.
         dropped: how many messages since the parent's start were no bells.
+        failed_loads: how many children have died since one became ready.
     """
 
     loaded: int
     beats: int
     turns: int
     dropped: int
+    failed_loads: int
     _stop: int
     _exit_code: int
     _failure: bytes
     _fields_ = (
-        *((name, ctypes.c_int64) for name in ("loaded", "beats", "turns", "dropped", "_stop", "_exit_code")),
+        *(
+            (name, ctypes.c_int64)
+            for name in ("loaded", "beats", "turns", "dropped", "failed_loads", "_stop", "_exit_code")
+        ),
         ("_failure", ctypes.c_char * _TEXT_BYTES),
         ("_in_hand", ctypes.c_char * _TEXT_BYTES * _SLOTS),
     )

@@ -100,7 +100,7 @@ def test_a_worker_that_loads_is_told_by_ready_the_service_and_a_call_that_waits(
     serve: Callable[..., ServedApp], redis_url: str
 ) -> None:
     client = serve().client
-    notice = LoadingWorker("w:1", "here", "org/model", "huggingface.co", since=time.time())
+    notice = LoadingWorker("w:1", "org/model", "huggingface.co", since=time.time())
     with contextlib.closing(Ledger.connect(redis_url)) as ledger:
         ledger.run(loading(MODEL, notice, 60_000))
     ready = wait_until(

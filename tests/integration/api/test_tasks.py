@@ -121,7 +121,7 @@ def test_the_death_of_a_worker_is_told_while_the_texts_are_tried_again(
     worker.ledger.run(give_back(MODEL, taken.token, blame=True))
     waiting = client.get(task["links"]["self"]).json()["waiting"]
 
-    assert (waiting["code"], waiting["message"]) == ("workers_died", "Its worker died; it is tried again.")
+    assert (waiting["code"], waiting["message"]) == ("workers_died", "Its worker died or failed; it is tried again.")
     assert waiting["since"] is not None
 
 

@@ -126,7 +126,7 @@ def test_a_text_that_kills_fails_its_own_line_alone(hands: Hands) -> None:
     assert done_of(hands, batch) == ["one", "two", "many", "another one"]
     [(status, code, param, message)] = errors_of(hands, batch).values()
     assert (status, code, param) == (422, "worker_lost", "input[1]")
-    assert message.startswith("input[1]: The worker died")
+    assert message.startswith("input[1]: The worker died or failed")
 
 
 def half_way(hands: Hands, texts: Sequence[int]) -> str:

@@ -20,8 +20,8 @@ def figures(driver: Driver) -> Queue:
 
 
 def test_a_queue_has_its_model_and_those_who_serve_it(driver: Driver) -> None:
-    driver.run(loading("m", LoadingWorker("v", "host", "org/model", "the hub", 1.5, "downloads"), TTL_MS))
-    assert ([one.step for one in figures(driver).loading], figures(driver).workers) == (["downloads"], ())
+    driver.run(loading("m", LoadingWorker("v", "org/model", "the hub", 1.5), TTL_MS))
+    assert ([one.source for one in figures(driver).loading], figures(driver).workers) == (["the hub"], ())
     driver.run(join("m", a_worker("v", 100), a_model(), TTL_MS))
     driver.run(join("m", a_worker("w", 50), a_model(), TTL_MS))
     seen = figures(driver)

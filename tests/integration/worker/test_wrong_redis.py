@@ -1,5 +1,7 @@
 """Roles and a Redis on which they cannot run: exit 78 or 503 with one sentence, and work as soon as it is mended."""
 
+import signal
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,8 +12,13 @@ import redis
 
 from stack.testing import ApiProcess, Process, RedisServer, Roles, free_port, wait_until
 from tasks.ledger.client import Ledger
+from tasks.ledger.heartbeat import LoadingWorker, join
+from tasks.ledger.overview import overview
 from tasks.ledger.redis_keys import SCHEMA_VERSION
+from tasks.worker.process.register import saying_what_loads
+from tests.ledger_builders import a_model, a_worker
 from tests.ledger_client import LedgerClient
+from tests.worker_child import a_child
 from worker_config.settings import CONFIGURATION_EXIT_CODE
 
 MANY = 20
@@ -44,6 +51,30 @@ def launched(roles: Roles) -> list[Process]:
     for process in processes:
         process.launch()
     return processes
+
+
+def test_data_of_another_version_is_refused_before_the_model_is_loaded(
+    roles: Roles, redis_client: "redis.Redis"
+) -> None:
+    redis_client.set("eq:schema", SCHEMA_VERSION + 1)
+    worker = roles.worker(start=False, fake_load_s=600)
+    worker.launch()
+    assert worker.wait() == CONFIGURATION_EXIT_CODE, worker.log()
+    assert str(SCHEMA_VERSION + 1) in worker.log()
+
+
+def test_nothing_is_said_of_loading_once_the_model_is_loaded(private_redis: RedisServer) -> None:
+    ledger = Ledger.connect(private_redis.url)
+    what = LoadingWorker("w", "org/model", "the hub", 1.0)
+    private_redis.send(signal.SIGSTOP)
+    waker = threading.Timer(0.5, private_redis.send, [signal.SIGCONT])
+    waker.start()
+    with saying_what_loads(a_child(), ledger, "m", what):
+        pass
+    assert "telling" not in {thread.name for thread in threading.enumerate()}
+    ledger.run(join("m", a_worker("w"), a_model(), 60_000))
+    seen = ledger.run(overview("m"))["m"]
+    assert (len(seen.workers), seen.loading) == (1, ())
 
 
 @pytest.mark.parametrize(

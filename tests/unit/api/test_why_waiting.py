@@ -122,7 +122,7 @@ def test_the_numbers_of_a_task_in_line() -> None:
 @pytest.mark.parametrize(("deaths", "often"), [(1, ""), (3, " 3 times")])
 def test_a_worker_that_dies_is_told_for_a_minute(state: State, deaths: int, often: str) -> None:
     dying = task(state, deaths=deaths, died_ms=NOW_MS - 5000)
-    assert answer(dying, seen(t=dying)) == ("workers_died", f"Its worker died{often}; it is tried again.")
+    assert answer(dying, seen(t=dying)) == ("workers_died", f"Its worker died or failed{often}; it is tried again.")
     long_ago = task(state, deaths=deaths, died_ms=NOW_MS - HOUR_MS)
     assert answer(long_ago, seen(t=long_ago))[0] in {"in_line", "working"}
 
@@ -142,7 +142,7 @@ def test_without_a_worker_nothing_else_matters(since_ms: int | None, message: st
 
 
 def test_a_worker_that_loads_is_told() -> None:
-    loading = LoadingWorker("w", "h", "org/m", "the hub", since=(NOW_MS - HOUR_MS) / 1000)
+    loading = LoadingWorker("w", "org/m", "the hub", since=(NOW_MS - HOUR_MS) / 1000)
     queue = dataclasses.replace(absent("m"), loading=(loading,))
     assert answer(task(), seen(queue, t=task())) == (
         "model_loading",
@@ -173,7 +173,7 @@ STORAGE = Setback(3, "storage", NOW_MS + 29_001, NOW_MS - HOUR_MS)
         ),
         (
             batch(again_ms=NOW_MS + 1500), seen(),
-            "workers_died", "Its worker died; it is tried again.",
+            "workers_died", "Its worker died or failed; it is tried again.",
         ),
         (
             batch(BatchStatus.IN_PROGRESS, model="m", stages={Stage.EMBED: State.QUEUED}), seen(b_embed=task()),
@@ -232,7 +232,7 @@ STORAGE = Setback(3, "storage", NOW_MS + 29_001, NOW_MS - HOUR_MS)
         ),
         (
             ingestion(setbacks={"load": dataclasses.replace(STORAGE, what="worker")}), seen(),
-            "workers_died", "Its worker died; it is tried again.",
+            "workers_died", "Its worker died or failed; it is tried again.",
         ),
         (
             ingestion(pages=page(PageStage.EMBED, State.QUEUED)), seen(absent("m")),

@@ -58,7 +58,7 @@ def test_deaths_while_loading_end_the_worker_with_the_exit_code_of_the_signal(
     deaths = Deaths(shared)
     for number in range(1, MOST_LOADS):
         deaths.say(KILLED)
-        assert (deaths.while_loading, stops, shared.refusal()) == (number, [], None)
+        assert (shared.failed_loads, stops, shared.refusal()) == (number, [], None)
     assert "was killed (signal 9, SIGKILL) while loading; out of memory?" in lines.text
     deaths.say(KILLED)
     assert stops == [signal.SIGTERM]
@@ -66,6 +66,16 @@ def test_deaths_while_loading_end_the_worker_with_the_exit_code_of_the_signal(
     assert refusal is not None
     assert "while loading, 3 times in a row; out of memory?" in refusal[0]
     assert refusal[1] == 137
+
+
+def test_only_a_kill_looks_like_a_lack_of_memory(lines: pytest.LogCaptureFixture) -> None:
+    deaths = Deaths(SharedPage.make())
+    deaths.say("signal 4 (SIGILL)")
+    deaths.say("exitcode 70")
+    assert [line.getMessage() for line in lines.records] == [
+        "worker process was killed (signal 4, SIGILL) while loading",
+        "worker process ended (exitcode 70) while loading",
+    ]
 
 
 def test_a_load_that_succeeds_forgives_those_before(stops: list[int]) -> None:

@@ -97,6 +97,29 @@ def test_the_parent_sees_what_its_child_works_on() -> None:
     assert shared.in_hand() == ()
 
 
+def test_each_of_many_streams_has_its_place() -> None:
+    shared = SharedPage.make()
+    shared.work_on(0, ["task_1"])
+    for stream in range(1, 64):
+        shared.work_on(stream, [])
+    assert shared.in_hand() == ("task_1",)
+
+
+def test_a_stream_that_waits_for_the_storage_does_not_hang() -> None:
+    progress, clock = Progress(), Clock()
+    hangs = HangWatch(progress.reading, PATIENCE_S, clock)
+    with progress.holding("a", ["task_1"]):
+        with progress.outside():
+            for _ in range(3 * LEAST_CHECKS):
+                clock.now += PATIENCE_S
+                assert not hangs()
+            assert progress.tokens() == ("a",)
+        for _ in range(LEAST_CHECKS + 1):
+            clock.now += PATIENCE_S / LEAST_CHECKS
+            last = hangs()
+        assert last
+
+
 def test_more_ids_than_there_is_room_for_are_left_out_whole() -> None:
     shared = SharedPage.make()
     ids = [f"task_{number:026}" for number in range(1000)]

@@ -21,7 +21,7 @@ def test_ready_needs_a_living_process(tmp_path: Path) -> None:
 
 def test_what_somebody_cleans_away_is_made_again(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path / "run")
-    folder.take()
+    worker = folder.take()
     folder.set_ready({"model": "m"})
     folder.touch_alive()
     shutil.rmtree(tmp_path / "run")
@@ -30,6 +30,21 @@ def test_what_somebody_cleans_away_is_made_again(tmp_path: Path) -> None:
     folder.touch_alive()
     folder.keep_ready()
     assert (folder.is_alive(30), folder.is_ready()) == (True, True)
+    folder.leave()
+    assert RunFolder(tmp_path / "run").take() == worker
+
+
+def test_a_folder_in_which_nothing_can_be_written_ends_no_worker(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path / "run")
+    folder.take()
+    folder.touch_alive()
+    (tmp_path / "run" / "ready.new").mkdir()
+    folder.set_ready({"model": "m"})
+    assert not folder.is_ready()
+    shutil.rmtree(tmp_path / "run")
+    (tmp_path / "run").write_bytes(b"")
+    folder.touch_alive()
+    folder.keep_ready()
 
 
 def test_the_next_worker_of_a_folder_has_the_id_of_the_one_before(

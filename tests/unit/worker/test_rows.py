@@ -12,7 +12,7 @@ from tasks.errors import StorageUnavailable
 from tasks.item import Options, TextError, Vector
 from tasks.storage.row_file import RowReference, row_of
 from tasks.storage.storage import Storage
-from tasks.worker.rows import LONGEST_PAUSE_S, RowStore, row_text
+from tasks.worker.rows import LONGEST_PAUSE_S, NO_TROUBLE, TOLD_S, RowStore, row_text
 from tests.ledger_builders import a_model
 
 MODEL = a_model()
@@ -47,16 +47,18 @@ def test_rows_wait_together_and_longer_each_time(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     rows = RowStore(away, MODEL, "r1")
-    assert (rows.error, rows.detail) == (("", 0.0), "")
+    assert rows.trouble == NO_TROUBLE
     for _ in range(400):
         assert [rows.texts(reference, 4) for reference in REFERENCES] == [None] * 10
         now[0] += 0.1
     pauses = np.diff(asked)
     assert pauses[:3] == pytest.approx([1, 2, 4], abs=0.15)
     assert pauses[-1] == pytest.approx(LONGEST_PAUSE_S, abs=0.15)
-    code, since = rows.error
-    assert (code, rows.detail) == ("storage_unavailable", "It does not answer.")
+    code, since, detail = rows.trouble
+    assert (code, detail) == ("storage_unavailable", "It does not answer.")
     assert 0 <= time.time() - since < 60
+    now[0] += TOLD_S
+    assert rows.trouble == NO_TROUBLE, "others have done these rows meanwhile"
 
 
 def test_a_part_that_could_be_written_ends_the_wait(tmp_path: Path) -> None:
@@ -67,7 +69,7 @@ def test_a_part_that_could_be_written_ends_the_wait(tmp_path: Path) -> None:
     in_the_way.parent.mkdir(parents=True)
     in_the_way.write_bytes(b"")
     assert rows.write("first", done) == [None]
-    assert rows.error[0] == "storage_unavailable"
+    assert rows.trouble.code == "storage_unavailable"
     in_the_way.unlink()
     assert rows.write("second", done) != [None]
-    assert (rows.error, rows.detail) == (("", 0.0), "")
+    assert rows.trouble == NO_TROUBLE

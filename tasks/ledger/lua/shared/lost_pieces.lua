@@ -4,7 +4,7 @@
 -- uses: end_task fair_turns
 local LOSSES = 3                        -- deaths alone, after the one that marked it
 local PARTS = 4                         -- with 2 a poison costs more deaths, an innocent death half the claims
-local LOST = '{"errors":[[%d,"worker_lost","The worker died each time it tried this text alone. Leave it out."]],"truncated":[]}'
+local LOST = '{"errors":[[%d,"worker_lost","The worker died or failed each time it tried this text alone. Leave it out."]],"truncated":[]}'
 
 local function enter(x, tag) call('ZADD', lane_key(x.t), 'NX', tag, x.id) end
 local function convict(x, name, p)
