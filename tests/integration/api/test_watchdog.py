@@ -15,15 +15,15 @@ from tasks.item import Options
 from tasks.ledger.client import AsyncLedger, Ledger
 from tasks.ledger.ids import new_task_id
 from tasks.ledger.read import read_tasks
-from tasks.ledger.submit import submit
+from tasks.ledger.submit import submit_parts
 from tasks.ledger.task import Admission, Lane, NewPiece, NewTask, State
 from tests.integration.api.served import MODEL
 from worker_config.bell import BellThread
 from worker_config.celery_app import make_celery
 from worker_config.settings import load_settings
 
-OVERDUE = 200
-"""Several times what one WATCH ends."""
+OVERDUE = 5000
+"""More than one machine can bring in the second between two rounds."""
 
 
 @pytest.fixture
@@ -33,8 +33,8 @@ def ledger(redis_url: str) -> Iterator[Ledger]:
     opened.close()
 
 
-def overdue_task(ledger: Ledger) -> str:
-    submission = NewTask(
+def overdue_task() -> NewTask:
+    return NewTask(
         task_id=new_task_id(),
         queue=MODEL,
         lane=Lane.ONLINE,
@@ -44,8 +44,8 @@ def overdue_task(ledger: Ledger) -> str:
         ttl_ms=60_000,
         admission=Admission(max_backlog_s=1000),
         deadline_in_ms=1,
+        part=True,
     )
-    return ledger.run(submit(submission)).task_id
 
 
 def now_ms(connection: redis.Redis) -> int:
@@ -75,7 +75,9 @@ async def test_who_is_too_busy_for_several_rounds_knows_nothing_of_redis(private
 
 
 async def test_one_round_ends_all_that_is_overdue(redis_url: str, redis_client: redis.Redis, ledger: Ledger) -> None:
-    ids = [overdue_task(ledger) for _ in range(OVERDUE)]
+    tasks = [overdue_task() for _ in range(OVERDUE)]
+    for first in range(0, OVERDUE, 500):
+        ledger.run(submit_parts(tasks[first : first + 500]))
     submitted_ms = now_ms(redis_client)
     wait_until(lambda: now_ms(redis_client) > submitted_ms + 1)
     parts = create_app(load_settings(redis_url=redis_url, compute="fake", served_name=MODEL)).state
@@ -83,5 +85,5 @@ async def test_one_round_ends_all_that_is_overdue(redis_url: str, redis_client: 
     await parts.ledger_watch.look()
     await parts.ledger.close()
 
-    states = [task.state for task in ledger.run(read_tasks(ids)) if task]
+    states = [task.state for task in ledger.run(read_tasks([task.task_id for task in tasks])) if task]
     assert states == [State.EXPIRED] * OVERDUE
