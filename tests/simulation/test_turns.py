@@ -293,3 +293,17 @@ def test_a_deadline_makes_a_task_of_a_list_no_later(ledger: Ledger) -> None:
     ledger.submit(NewTask("a_short", owner="a", listed=True, deadline_in_ms=8000, pieces=sized(10)))
     ledger.submit(*[NewTask(f"o{n:02d}", owner=f"o{n}", pieces=sized(10)) for n in range(50)])
     assert names(drain(ledger, 1, 10)) == ["a_short"]
+
+
+def test_the_share_that_bulk_work_saves_up_is_bounded(ledger: Ledger) -> None:
+    ledger.submit(NewTask("b", lane="bulk"), *tasks("q", 40, pieces=sized(100)))
+    for n in range(30):
+        assert ledger.claim(f"w{n}/0", f"w{n}/0/1", online_budget=100, max_pieces=1, online_only=True).lane == "online"
+    assert ledger.state["credit"] == 2 * 7 * 100
+
+
+def test_a_look_without_lists_takes_lone_texts_whatever_they_cost_and_lists_below_the_size(ledger: Ledger) -> None:
+    ledger.submit(NewTask("list", pieces=[(2, 100, b"x")]), NewTask("small", pieces=[(2, 99, b"x")]))
+    ledger.submit(NewTask("long", pieces=[(1, 500, b"x")]))
+    taken = [ledger.claim("w/0", f"w/0/{n}", online_budget=100, max_pieces=1, no_lists=True).pieces for n in range(3)]
+    assert {piece.task for pieces in taken for piece in pieces} == {"small", "long"}
