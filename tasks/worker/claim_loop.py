@@ -218,6 +218,7 @@ class Streams:
             if self.left_s() and not self.stop():
                 return True
             self._awake.pop(stream, None)
+            stream.asleep = True
             return False
 
 
@@ -234,6 +235,7 @@ class Stream:
         self._wakeup = Wakeup(of.ledger, wake_channel(of.queue, self._name))
         # The time makes tokens unique over the children under one name.
         self._tokens = map(f"{self._name}/{time.time_ns():x}/{{}}".format, itertools.count())
+        self.asleep = True
         self._own = ""
         """Token of the claim that is no online work between two steps: behind its last commit the stream may wait."""
         self._ended = ""
@@ -253,7 +255,11 @@ class Stream:
             self._patiently(self._wakeup.open)
             # With 0 it is registered no more, and what it gets then it does: nobody is told of work in vain.
             linger_s = min(LINGER_S, of.left_s())
-            taken = self._claim(of.work.claim_size(), linger_ms=int(linger_s * 1000), rang=of.heard_bell())
+            # The first claim clears the bell, and the last one. In between no other is sent: claims keep it believed, or
+            # a worker at work would hear one with each claim.
+            rang = (self.asleep or not linger_s) and of.heard_bell()
+            self.asleep = False
+            taken = self._claim(of.work.claim_size(), linger_ms=int(linger_s * 1000), rang=rang)
             self._wait_ms = taken.wait_ms
             if taken.pieces:
                 self._own = taken.token

@@ -17,9 +17,11 @@ from tasks.ledger.client import Ledger
 from tasks.ledger.give_back import give_back
 from tasks.ledger.redis_keys import queue_key
 from tasks.ledger.scripts import Operation
+from tasks.ledger.submit import submit
 from tasks.ledger.task import Outcome
 from tasks.worker.claim_loop import ClaimSize, Stream, Streams
 from tasks.worker.process.stop import Stopping
+from tests.ledger_builders import new_task
 from tests.ledger_client import LedgerClient
 from tests.worker_child import a_child
 
@@ -118,6 +120,27 @@ def test_one_claim_tells_the_ledger_of_a_bell(client: LedgerClient, redis_client
     with process(client, Ears(redis_client), streams=2) as running:
         wait_until(lambda: not running.streams._awake, message="sleep")
     assert heard.count(True) == 1
+
+
+def test_a_worker_at_work_is_sent_no_bells(client: LedgerClient, redis_client: redis.Redis) -> None:
+    bells = []
+
+    class Bringing(Notes):
+        def end(self, claim: Claim, stream: Stream, /) -> None:
+            if len(self.claims) < 30:  # while this stream works, nobody lingers
+                reply = client.ledger.run(submit(new_task(task_id=f"t{len(self.claims)}", queue=client.model)))
+                bells.extend(reply.bells_due)
+                for _ in reply.bells_due:
+                    running.streams.wake(rang=True)
+            super().end(claim, stream)
+
+    with process(client, Ledger(redis_client), Bringing()) as running:
+        client.submit([TEXT])
+        wait_until(lambda: len(running.claims) == 30, message="all claims")
+        wait_until(lambda: not running.streams._awake, message="sleep")
+        reply = client.ledger.run(submit(new_task(task_id="later", queue=client.model)))
+    assert len(bells) == 1
+    assert reply.bells_due, "after the last look a bell is due again"
 
 
 def die_with(client: LedgerClient, queries: int) -> None:
