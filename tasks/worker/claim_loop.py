@@ -255,8 +255,8 @@ class Stream:
             self._patiently(self._wakeup.open)
             # With 0 it is registered no more, and what it gets then it does: nobody is told of work in vain.
             linger_s = min(LINGER_S, of.left_s())
-            # The first claim clears the bell, and the last one. In between no other is sent: claims keep it believed, or
-            # a worker at work would hear one with each claim.
+            # The first claim clears the bell, and the last one. In between claims keep it believed, or a worker at work
+            # would be sent one with each claim.
             rang = (self.asleep or not linger_s) and of.heard_bell()
             self.asleep = False
             taken = self._claim(of.work.claim_size(), linger_ms=int(linger_s * 1000), rang=rang)

@@ -123,7 +123,7 @@ def test_one_claim_tells_the_ledger_of_a_bell(client: LedgerClient, redis_client
 
 
 def test_a_worker_at_work_is_sent_no_bells(client: LedgerClient, redis_client: redis.Redis) -> None:
-    bells = []
+    bells: list[str] = []
 
     class Bringing(Notes):
         def end(self, claim: Claim, stream: Stream, /) -> None:
