@@ -14,12 +14,12 @@ from typing import Any
 
 import billiard.pool
 
+from tasks.ledger.client import reason
 from tasks.worker.process.hangs import Patience
 from tasks.worker.process.ready_file import RunFolder
 from tasks.worker.process.stop import SharedPage, Stopping
 from worker_config.bell import BellThread
 from worker_config.celery_app import make_celery
-from worker_config.redis_connection import explain
 from worker_config.settings import Settings
 from worker_config.traces import Traces, open_traces
 
@@ -99,7 +99,7 @@ class WorkerChild:
         except self._role.refusals as error:
             self.shared.refuse_in_child(str(error))
         except BaseException as error:  # noqa: BLE001 - Celery would swallow it and go on without the role
-            _log.critical("it cannot start: %s", explain(error) or type(error).__name__)
+            _log.critical("it cannot start: %s", reason(error))
             os._exit(os.EX_SOFTWARE)  # a death while loading, which is tried again
         self.shared.loaded = 1
 
