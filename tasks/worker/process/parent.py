@@ -20,7 +20,7 @@ from celery import signals
 from celery.apps import worker as celery_worker
 from celery.platforms import SecurityWarning  # type: ignore[attr-defined]  # the stubs lack it
 
-from tasks.worker.process.child import Role, WorkerChild
+from tasks.worker.process.child import LOAD_PAUSES_S, Role, WorkerChild
 from tasks.worker.process.consumer import BellConsumer
 from tasks.worker.process.hangs import DEFAULT_PATIENCE, HangWatch, Patience
 from tasks.worker.process.ready_file import RunFolder
@@ -41,7 +41,7 @@ _log = logging.getLogger(__name__)
 
 _SEMAPHORES = "/dev/shm"  # noqa: S108 - the C library has them there
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
-MOST_LOADS = 3
+MOST_LOADS = len(LOAD_PAUSES_S)
 """Deaths of a child while it loads, one after the other, before the worker ends: people look at exit codes."""
 MOST_NAMED = 3
 _SIGNAL = re.compile(r"signal (\d+)")
@@ -213,7 +213,8 @@ class Deaths(logging.Filter):
         by_force = number is not None and int(number[1]) == signal.SIGKILL
         advice = "; out of memory? Raise the worker's memory limit, or set a smaller EMBEDQ_MODEL" if by_force else ""
         if self._shared.failed_loads < MOST_LOADS:
-            _log.error("worker process %s while loading%s", killed, advice)
+            pause_s = LOAD_PAUSES_S[self._shared.failed_loads]
+            _log.error("worker process %s while loading, tried again in %.0f s%s", killed, pause_s, advice)
             return
         message = f"The worker process {killed} while loading, {MOST_LOADS} times in a row{advice}."
         # As a shell says it, and as the runbook looks for it: 137 is SIGKILL.

@@ -59,7 +59,8 @@ def test_deaths_while_loading_end_the_worker_with_the_exit_code_of_the_signal(
     for number in range(1, MOST_LOADS):
         deaths.say(KILLED)
         assert (shared.failed_loads, stops, shared.refusal()) == (number, [], None)
-    assert "was killed (signal 9, SIGKILL) while loading; out of memory?" in lines.text
+    assert "was killed (signal 9, SIGKILL) while loading, tried again in 2 s; out of memory?" in lines.text
+    assert "was killed (signal 9, SIGKILL) while loading, tried again in 10 s; out of memory?" in lines.text
     deaths.say(KILLED)
     assert stops == [signal.SIGTERM]
     refusal = shared.refusal()
@@ -73,8 +74,8 @@ def test_only_a_kill_looks_like_a_lack_of_memory(lines: pytest.LogCaptureFixture
     deaths.say("signal 4 (SIGILL)")
     deaths.say("exitcode 70")
     assert [line.getMessage() for line in lines.records] == [
-        "worker process was killed (signal 4, SIGILL) while loading",
-        "worker process ended (exitcode 70) while loading",
+        "worker process was killed (signal 4, SIGILL) while loading, tried again in 2 s",
+        "worker process ended (exitcode 70) while loading, tried again in 10 s",
     ]
 
 
