@@ -27,7 +27,7 @@ from tests.integration.ledger.driver import Driver
 from tests.integration.ledger.snapshot import Snapshot
 from tests.raises_code import raises_code
 
-RECORD_BYTES = 512
+RECORD_BYTES = 1024
 OWNERS = ("ann", "bob")
 
 
@@ -293,12 +293,12 @@ def test_a_full_redis_refuses_what_is_new_and_lets_go_what_is_there(driver: Driv
 
 
 def test_one_owner_cannot_fill_redis_with_records(driver: Driver, redis_client: redis.Redis) -> None:
-    redis_client.config_set("maxmemory", 100 * 2**20)
+    redis_client.config_set("maxmemory", 200 * 2**20)
     try:
         driver.run(watch(DOCUMENTS))
         room, note, refused = Room(max_memory_percent=3), "x" * 100_000, set()
         used = int(redis_client.info("memory")["used_memory"])
-        number = (3 * 2**20 - used) // 100_000
+        number = (6 * 2**20 - used) // 100_000
         for n in range(number + 5):
             try:
                 driver.run(store.create(Thing(id=f"t{n}", note=note), room))

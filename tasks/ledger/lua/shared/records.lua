@@ -9,7 +9,7 @@
 -- changes a record goes through this file, so an account has one place where it grows, and one where it shrinks.
 -- uses: owner_account litter
 local ENDS = R .. ':ends'
-local RECORD_BYTES = 512                -- key, entries in lists, alias
+local RECORD_BYTES = 1024               -- key, fields, entries in lists, alias
 local function record_key(kind, id) return R .. ':' .. kind .. ':' .. id end
 local function list_key(kind, list) return R .. ':index:' .. kind .. ':' .. list end
 local function alias_key_of(kind, alias) return R .. ':record-alias:' .. kind .. ':' .. alias end
