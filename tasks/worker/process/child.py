@@ -4,6 +4,7 @@ The child gets ready in `worker_process_init`, before it can hear a bell. One th
 its parent and stops it: Celery swallows exceptions of that signal and would go on without it.
 """
 
+import gc
 import logging
 import os
 import threading
@@ -101,6 +102,10 @@ class WorkerChild:
         except BaseException as error:  # noqa: BLE001 - Celery would swallow it and go on without the role
             _log.critical("it cannot start: %s", reason(error))
             os._exit(os.EX_SOFTWARE)  # a death while loading, which is tried again
+        # A full round of the garbage collector over all that a model imports stops every thread for 350 ms. What exists
+        # now lives as long as the process, so it is taken out of the rounds.
+        gc.collect()
+        gc.freeze()
         self.shared.loaded = 1
 
     def send_bell(self, queue: str) -> None:
