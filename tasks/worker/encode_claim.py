@@ -46,7 +46,16 @@ class EncodeClaims:
 
     def claim_size(self) -> ClaimSize:
         """See `Work.claim_size`. Smaller while queries come: small pieces of the online lane."""
-        return self.speed.claim_size(beside_queries=time.monotonic() - self._asked_at < QUIET_AFTER_S)
+        return self.speed.claim_size(beside_queries=self._beside_queries)
+
+    @property
+    def pass_tokens(self) -> int:
+        """Padded tokens of one pass."""
+        return self.speed.pass_tokens(beside_queries=self._beside_queries)
+
+    @property
+    def _beside_queries(self) -> bool:
+        return time.monotonic() - self._asked_at < QUIET_AFTER_S
 
     def __call__(self, claim: Claim, stream: Stream) -> None:
         """See `Work.__call__`.
@@ -210,7 +219,7 @@ class _Run:
         vectors, stats = encode(
             self._encoder,
             texts,
-            max_padded_tokens=self._work.speed.pass_tokens,
+            max_padded_tokens=self._work.pass_tokens,
             lock=self._work.lock,
             between=self._between,
             finished=self._stream.progress.step,

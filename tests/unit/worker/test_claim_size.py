@@ -33,7 +33,12 @@ def test_a_pass_is_as_large_as_suits_the_device(device: str, tokens: int) -> Non
     [("cpu", 100_000, 1024), ("cpu", 8000, 800), ("cpu", 100, 512), ("cuda:0", 80_000, 8000), ("cuda:0", 1e6, 16_384)],
 )
 def test_a_pass_that_queries_wait_for_is_short_on_any_machine(device: str, tokens_per_s: float, tokens: int) -> None:
-    assert Speed(tokens_per_s, pass_budget(device)).pass_tokens == tokens
+    assert Speed(tokens_per_s, pass_budget(device)).pass_tokens(beside_queries=True) == tokens
+
+
+@pytest.mark.parametrize(("tokens_per_s", "tokens"), [(100_000, 1024), (4000, 800), (100, 512)])
+def test_a_pass_that_nobody_waits_for_is_twice_as_long(tokens_per_s: float, tokens: int) -> None:
+    assert Speed(tokens_per_s, pass_budget("cpu")).pass_tokens(beside_queries=False) == tokens
 
 
 def test_the_rate_is_estimated_tokens_over_the_time_they_took() -> None:
