@@ -8,7 +8,8 @@ in one call for many, and numbers are added up; where they do not add up, each c
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 
-from tasks.documents.chunking.chunk import Chunk, ChunkSettings
+from tasks.chunk import Chunk
+from tasks.documents.chunking.chunk import ChunkSettings
 from tasks.documents.chunking.split import Cut, Splitter, pieces
 from tasks.documents.chunking.tokens import TokenCounter
 from tasks.documents.parsing.parsed_document import Block

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from tasks.documents.chunking.chunk import Chunk
+from tasks.chunk import Chunk
 from tasks.documents.context import JobContext, StepContext
 from tasks.documents.document_error import DocumentError
 from tasks.documents.embedded_rows import EmbeddedRow, EmbeddedRows

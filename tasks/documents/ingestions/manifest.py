@@ -5,7 +5,7 @@ from typing import Any, Literal, NamedTuple, Self
 
 import orjson
 
-from tasks.documents.chunking.chunk import Chunk
+from tasks.chunk import Chunk
 from tasks.documents.document_error import DocumentError
 from tasks.documents.sources.source import DocumentRef, ListedFault
 from tasks.ledger.task import PieceCutter

@@ -8,7 +8,8 @@ from typing import Protocol
 
 import orjson
 
-from tasks.documents.chunking.chunk import Chunk, ChunkSettings
+from tasks.chunk import Chunk
+from tasks.documents.chunking.chunk import ChunkSettings
 from tasks.documents.context import JobContext, StepContext
 from tasks.documents.ingestions.fingerprint import chunk_settings, prompt_name
 from tasks.documents.parsing.limits import ParseLimits

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from tasks.documents.chunking.chunk import Chunk
+from tasks.chunk import Chunk
 from tasks.unshown import unshown
 
 

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from tasks.documents.chunking.chunk import Chunk
+from tasks.chunk import Chunk
 from tasks.documents.sinks.sink import LoadDocument, LoadOutcome, Sink, Stamp
 
 DIMENSION = 8

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tasks.documents.chunking.chunk import Chunk, ChunkSettings
+from tasks.chunk import Chunk
+from tasks.documents.chunking.chunk import ChunkSettings
 from tasks.documents.chunking.chunker import MAX_AUTO_TOKENS, MAX_COUNTED_CHARS, MAX_TITLE_CHARS, Chunker
 from tasks.documents.chunking.split import Splitter, Stretch, pieces
 from tasks.documents.chunking.tokens import TokenCounter

@@ -9,7 +9,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
-from tasks.documents.chunking.chunk import Chunk, ChunkSettings
+from tasks.chunk import Chunk
+from tasks.documents.chunking.chunk import ChunkSettings
 from tasks.documents.chunking.chunker import Chunker
 from tasks.documents.parsing.parsed_document import Block, BlockKind
 from tests.unit.documents.chunking.tokenizers_of_kinds import TOKENIZERS

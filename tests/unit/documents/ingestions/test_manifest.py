@@ -4,7 +4,7 @@ import secrets
 
 import pytest
 
-from tasks.documents.chunking.chunk import Chunk
+from tasks.chunk import Chunk
 from tasks.documents.document_error import DocumentError
 from tasks.documents.ingestions.manifest import (
     ChunkRows,

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 
-from tasks.documents.chunking.chunk import Chunk
+from tasks.chunk import Chunk
 from tasks.documents.sinks.parquet.parquet_sink import ParquetSink
 from tasks.documents.sinks.sink import LoadDocument, Stamp
 from tasks.records import datasets

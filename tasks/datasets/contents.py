@@ -1,0 +1,126 @@
+"""What a dataset holds, as it is listed and searched. Both stores have it."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from tasks.unshown import unshown
+
+Scalar: TypeAlias = str | int | float | bool
+Filter: TypeAlias = Mapping[str, Scalar]
+"""Fields of the metadata of a document, and the value of each, with its type: 1 is not true. A list in the metadata has
+each of its values."""
+DOCUMENT_ID = "document_id"
+"""In a filter it stands for the id of the document, and not for a field of its metadata."""
+
+
+class DatasetGone(Exception):
+    """There is no dataset, or there was one and it was deleted."""
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetHead:
+    """A dataset as a whole.
+
+    Attributes:
+        id: one that is made later under the same name has another.
+        version: goes up with each change of the content.
+        created_ms, written_ms: Unix milliseconds.
+        dimension: of all vectors; 0 where there are none.
+        vectors: in words, what makes them comparable; "" where there are none.
+        model: the name under which the model of a vector was served; "" where there are none.
+        documents: with chunks or without.
+        size_bytes: on the disk.
+    """
+
+    id: str
+    name: str
+    version: int
+    created_ms: int
+    written_ms: int
+    dimension: int
+    vectors: str
+    model: str
+    documents: int
+    chunks: int
+    size_bytes: int
+
+
+@unshown("metadata", "headings")
+class StoredDocument(NamedTuple):
+    """A document that has chunks. `number`: the place in a list. `headings`: JSON, above its beginning."""
+
+    number: int
+    id: str
+    chunks: int
+    source_uri: str
+    metadata: str
+    headings: str
+
+
+@unshown("text", "headings", "metadata")
+class StoredChunk(NamedTuple):
+    """A chunk. `number`: the place in a list. `headings`, `metadata`: JSON."""
+
+    number: int
+    document_id: str
+    position: int
+    text: str
+    start: int
+    end: int
+    page: int | None
+    headings: str
+    metadata: str
+
+
+class Found(NamedTuple):
+    """A chunk and how near it is: the cosine, the rank of full text, or that of both."""
+
+    chunk: StoredChunk
+    score: float
+
+
+class DocumentPage(NamedTuple):
+    """A page. `more`: of them behind it."""
+
+    items: Sequence[StoredDocument]
+    more: bool
+
+
+class ChunkPage(NamedTuple):
+    """Likewise."""
+
+    items: Sequence[StoredChunk]
+    more: bool
+
+
+class Contents(Protocol):
+    """One dataset, as it is read. For one thread at a time.
+
+    All methods raise `DatasetGone`; `SinkUnavailable` where it cannot be read now, and `Invalid` where it never can.
+    """
+
+    def head(self) -> DatasetHead:
+        """The dataset as a whole."""
+
+    def documents(self, after: int, limit: int) -> DocumentPage:
+        """Documents that have chunks, behind the number of one, in the order in which they were loaded."""
+
+    def chunks(self, after: int, limit: int, document_id: str | None = None) -> ChunkPage:
+        """Chunks behind the number of one, in the order of documents: of the dataset, or of one document."""
+
+    def nearest(
+        self, vector: npt.NDArray[np.floating], k: int, fields: Filter | None, stopping: Callable[[], bool]
+    ) -> list[Found]:
+        """The `k` chunks nearest to a vector by cosine, best first; exact. `stopping`: nobody waits any more.
+
+        Raises:
+            ValueError: the vector has no direction, or another length than those of the dataset.
+            NotReady: nobody waits any more.
+        """
+
+    def close(self) -> None:
+        """Closes connections."""

@@ -1,0 +1,1 @@
+"""A dataset as one SQLite file, changed in place by one writer at a time."""

@@ -1,0 +1,198 @@
+"""Where the file of a dataset is, who may write it, and what its errors mean.
+
+<datasets>/<owner>/<name>.dataset/lock          taken (flock) by whoever writes, makes or deletes
+<datasets>/<owner>/<name>.dataset/<id>.sqlite   the dataset; the name is never used twice
+"""
+
+import errno
+import fcntl
+import os
+import re
+import secrets
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tasks.datasets.sqlite.schema import make_file
+from tasks.errors import Invalid, SinkUnavailable
+
+_FOLDER, _FILE, _NEW = ".dataset", ".sqlite", ".new"
+_NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
+_LOCK_S = 600.0
+_PAUSE_S, _LONGEST_PAUSE_S = 0.001, 0.02
+_SHARED = re.compile(
+    r"nfs|cifs|smb|fuse|9p|ceph|lustre|gpfs|afs|beegfs|glusterfs|vboxsf|virtiofs|ocfs2|gfs2|prl_fs|drvfs|orangefs"
+)
+"""Beginnings of names of file systems that several machines share, or a host and its virtual machine."""
+_MOUNTS = Path("/proc/self/mountinfo")
+
+
+def is_dataset_name(text: str) -> bool:
+    """Whether a dataset may be called so: 1 to 128 letters, digits, "_", "-" and "."."""
+    return _NAME.fullmatch(text) is not None
+
+
+class DatasetFile:
+    """The file of a dataset of an owner, which may not exist yet.
+
+    Args:
+        datasets: the folder of all datasets.
+        owner: an id of letters, digits, "-" and "_".
+        name: see `is_dataset_name`.
+    """
+
+    def __init__(self, datasets: Path, owner: str, name: str) -> None:
+        self.folder = datasets / owner / f"{name}{_FOLDER}"
+        self.name = name
+
+    def path(self) -> Path | None:
+        """The file; None where there is no dataset."""
+        return min(self.folder.glob(f"*{_FILE}"), default=None)
+
+    @contextmanager
+    def locked(self, progress: Callable[[], None] = lambda: None) -> Iterator[None]:
+        """One writer at a time, over all processes of this machine. Who dies lets it go.
+
+        Raises:
+            SinkUnavailable: another writer has had it for too long.
+            OSError: it cannot be had.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        lock = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            until, pause_s = time.monotonic() + _LOCK_S, _PAUSE_S
+            while not _taken(lock):
+                if time.monotonic() > until:
+                    raise SinkUnavailable(
+                        f"Another process has been writing into the dataset {self.name} for {_LOCK_S:.0f} s. If a "
+                        "documents worker stands still, restart it.", retry_after_s=10,
+                    )  # fmt: skip
+                time.sleep(pause_s)
+                pause_s = min(_LONGEST_PAUSE_S, pause_s * 1.5)
+                progress()
+            yield
+        finally:
+            os.close(lock)
+
+    def made(self) -> Path:
+        """The file, made if there is none; under the lock. Nobody finds it before it is complete.
+
+        Raises:
+            Invalid: the folder is on a file system that several machines may share.
+            sqlite3.Error, OSError: it cannot be made.
+        """
+        there = self.path()
+        if there is not None:
+            return there
+        require_local(self.folder)
+        new = self.folder / f"{secrets.token_hex(8)}{_NEW}"
+        try:
+            path = self.folder / f"{make_file(new)}{_FILE}"
+            new.rename(path)
+        finally:
+            new.unlink(missing_ok=True)
+        _flush(self.folder)
+        return path
+
+    def delete(self, progress: Callable[[], None] = lambda: None) -> bool:
+        """Deletes the dataset; whether there was one. Who reads it may finish, who writes next finds no file."""
+        if self.path() is None:
+            return False
+        with self.locked(progress):
+            path = self.path()
+            if path is None:
+                return False
+            path.unlink()
+            Path(f"{path}-journal").unlink(missing_ok=True)
+            _flush(self.folder)
+            return True
+
+
+def require_local(folder: Path, mounts: str | None = None) -> None:
+    """Refuses a folder that several machines may share: SQLite's locks do not reach over it, and the file is damaged.
+
+    Raises:
+        Invalid: it is on such a file system.
+    """
+    kind = filesystem_of(folder, mounts)
+    if _SHARED.match(kind):
+        raise Invalid(
+            "sink_refused",
+            f"Datasets cannot be on {kind}, which other machines may share. Set EMBEDQ_DATASETS to a folder on a local "
+            "disk, or, for several hosts, to a postgresql:// URL.",
+            param="sink.dataset",
+        )
+
+
+def filesystem_of(folder: Path, mounts: str | None = None) -> str:
+    """The type of a folder's file system, by the longest mount point above it; "" where nobody says."""
+    try:
+        lines = (_MOUNTS.read_text() if mounts is None else mounts).splitlines()
+    except OSError:
+        return ""
+    longest, kind, here = 0, "", f"{folder.resolve()}/"
+    for line in lines:
+        left, _, right = line.partition(" - ")
+        point = re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), left.split()[4])
+        inside = here.startswith(f"{point.rstrip('/')}/")
+        if inside and len(point) >= longest:  # of two at one place the later one hides the other
+            longest, kind = len(point), right.split()[0]
+    return kind
+
+
+@contextmanager
+def told(name: str) -> Iterator[None]:
+    """Errors of SQLite and of the folder in the words of this project.
+
+    Raises:
+        SinkUnavailable: it passes, or an operator can mend it: the disk is full, the file busy or read-only.
+        Invalid: the file is damaged, or of another format.
+    """
+    try:
+        yield
+    except sqlite3.Error as error:
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        if code in _PASSING:
+            raise SinkUnavailable(f"The file of the dataset {name} {_PASSING[code]}.", retry_after_s=10) from error
+        what = "is damaged" if code in _DAMAGED else f"cannot be used ({error})"
+        raise Invalid(
+            "sink_refused",
+            f"The file of the dataset {name} {what}. Put a backup in its place, or delete it and load all again.",
+            param="sink.dataset",
+        ) from error
+    except OSError as error:
+        reason = errno.errorcode.get(error.errno or 0, type(error).__name__)
+        raise SinkUnavailable(
+            f"The folder of the dataset {name} cannot be written ({reason}).", retry_after_s=10
+        ) from error
+
+
+_PASSING = {
+    sqlite3.SQLITE_BUSY: "is kept busy by a reader or a writer that stands still",
+    sqlite3.SQLITE_LOCKED: "is kept busy by another connection",
+    sqlite3.SQLITE_FULL: "cannot grow: the disk is full",
+    sqlite3.SQLITE_READONLY: "is read-only",
+    sqlite3.SQLITE_IOERR: "cannot be read or written: its disk reports an error, or is full",
+    sqlite3.SQLITE_CANTOPEN: "cannot be opened: look at the rights of its folder",
+    sqlite3.SQLITE_PERM: "may not be written by this user",
+    sqlite3.SQLITE_NOMEM: "needs more memory than there is",
+}
+_DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+
+
+def _taken(lock: int) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _flush(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,286 @@
+"""A dataset's file under kills, power losses, full disks, forks, and processes that stand still."""
+
+import os
+import random
+import resource
+import shutil
+import signal
+import sqlite3
+import time
+from collections.abc import Iterator
+from multiprocessing import get_context
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from stack.testing import wait_until
+from tasks.datasets.loads import Document
+from tasks.datasets.sqlite import dataset_file, schema
+from tasks.datasets.sqlite.dataset_file import DatasetFile, require_local
+from tasks.datasets.sqlite.load import SqliteStore
+from tasks.datasets.sqlite.schema import open_file
+from tasks.datasets.sqlite.search import SqliteContents, VectorMemory
+from tasks.errors import SinkUnavailable
+from tests.dataset_checks import check_whole
+from tests.integration.datasets.loads import document, load, stamp
+from tests.raises_code import raises_code
+
+pytestmark = pytest.mark.faults
+
+PAGES, PAGE = 6, 40
+_processes = get_context("fork")
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> DatasetFile:
+    return DatasetFile(tmp_path, "me", "docs")
+
+
+def page(number: int, order: int) -> list[Document]:
+    """Documents of a page, other ones for each order; a page has its documents in common with all orders."""
+    return [document(f"d{number}-{n}", f"{order} {n}", chunks=n % 4, order=order) for n in range(PAGE)]
+
+
+def load_pages(file: DatasetFile, order: int, pages: int = PAGES) -> None:
+    store = SqliteStore(file)
+    for number in range(pages):
+        load(store, *page(number, order), by=stamp(order))
+    store.close()
+
+
+def versions(file: DatasetFile) -> dict[int, set[int]]:
+    """Of each page the orders of its documents; the file is whole."""
+    path = file.path()
+    if path is None:
+        return {}
+    db = open_file(path)
+    try:
+        check_whole(db)
+        found: dict[int, set[int]] = {}
+        rows = db.execute(
+            "SELECT doc_id, decided, json_extract(metadata, '$.order') FROM documents WHERE content_hash <> ''"
+        )
+        for name, decided, order in rows:
+            assert decided == order
+            found.setdefault(int(name[1 : name.index("-")]), set()).add(decided)
+        return found
+    finally:
+        db.close()
+
+
+def start(file: DatasetFile, order: int) -> BaseProcess:
+    child = _processes.Process(target=load_pages, args=(file, order), daemon=True)
+    child.start()
+    return child
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_killed_load_leaves_nothing_half_done_and_is_repeated(file: DatasetFile, seed: int) -> None:
+    rng = random.Random(seed)  # noqa: S311 - repeatable
+    load_pages(file, 1, 3)
+    child = start(file, 2)
+    wait_until(lambda: 2 in set().union(*_peek(file).values()) or child.exitcode is not None, message="a page of it")
+    time.sleep(rng.random() * 0.03)  # anywhere in the pages that follow
+    child.kill()
+    child.join()
+    assert all(len(orders) == 1 for orders in versions(file).values())
+    load_pages(file, 2)
+    assert versions(file) == {number: {2} for number in range(PAGES)}
+
+
+def _peek(file: DatasetFile) -> dict[int, set[int]]:
+    path = file.path()
+    assert path is not None
+    with sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=60) as db:
+        rows = db.execute("SELECT doc_id, decided FROM documents").fetchall()
+    found: dict[int, set[int]] = {}
+    for name, decided in rows:
+        found.setdefault(int(name[1 : name.index("-")]), set()).add(decided)
+    return found
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_of_four_writers_the_newest_wins_whoever_is_killed(file: DatasetFile, seed: int) -> None:
+    rng = random.Random(seed)  # noqa: S311 - repeatable
+    children = [start(file, order) for order in rng.sample(range(1, 5), 4)]
+    wait_until(lambda: file.path() is not None, message="the file")
+    rng.choice(children).kill()
+    for child in children:
+        child.join()
+    load_pages(file, 4)
+    assert versions(file) == {number: {4} for number in range(PAGES)}
+
+
+def test_a_power_loss_leaves_the_version_before(
+    file: DatasetFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load_pages(file, 1)
+    path = file.path()
+    assert path is not None
+    old = path.read_bytes()
+    monkeypatch.setattr(schema, "_CACHE_KIB", 2 * schema.PAGE_BYTES // 1024)  # what is changed goes to the disk at once
+    new = journal = b""
+
+    def documents() -> Iterator[Document]:
+        nonlocal new, journal
+        for number in range(PAGES):
+            yield from page(number, 2)
+        for n in range(256):  # the next lot, before which all that was changed is written
+            yield document(f"more{n}", chunks=1)
+        new, journal = path.read_bytes(), Path(f"{path}-journal").read_bytes()
+
+    store = SqliteStore(file)
+    store.load(documents(), stamp(2), lambda: None)
+    store.close()
+    assert sum(old[at : at + 512] != new[at : at + 512] for at in range(0, len(old), 512)) > 100
+
+    rng, copy = random.Random(5), DatasetFile(tmp_path / "copy", "me", "docs")  # noqa: S311 - repeatable
+    for trial in range(60):
+        torn, whole_journal = bytearray(new), bytearray(journal)
+        if trial % 3:  # any mixture of old and new sectors, and perhaps a file that has not grown yet
+            size, share = rng.choice((512, 4096, schema.PAGE_BYTES)), rng.choice((0.1, 0.5, 0.9))
+            for at in range(0, len(old), size):
+                if rng.random() < share:
+                    torn[at : at + size] = old[at : at + size]
+            torn = torn[: rng.choice((len(new), len(old)))]
+        else:  # the journal is not whole: then nothing has been written yet
+            torn = bytearray(old)
+            at = rng.randrange(len(journal))
+            whole_journal[at:] = rng.choice((b"", bytes(len(journal) - at)))
+        shutil.rmtree(copy.folder, ignore_errors=True)
+        copy.folder.mkdir(parents=True)
+        (copy.folder / path.name).write_bytes(torn)
+        Path(f"{copy.folder / path.name}-journal").write_bytes(whole_journal)
+        assert versions(copy) == {number: {1} for number in range(PAGES)}, trial
+
+
+def test_a_full_disk_fails_a_load_as_a_whole_and_passes(file: DatasetFile) -> None:
+    load_pages(file, 1)
+    path = file.path()
+    assert path is not None
+
+    def limited() -> None:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        size = path.stat().st_size
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size + 50_000, size + 50_000))
+        with raises_code("sink_unavailable", match="disk"):
+            load(SqliteStore(file), *(document(f"x{n}", f"{n}" * 1000) for n in range(200)), by=stamp(2))
+        load(SqliteStore(file), document("small"), by=stamp(2))
+
+    child = _processes.Process(target=limited)
+    child.start()
+    child.join()
+    assert child.exitcode == 0
+    assert SqliteStore(file).known(["x1", "small"]).keys() == {"small"}
+    load(SqliteStore(file), document("x1"), by=stamp(2))
+    assert SqliteStore(file).known(["x1"])
+
+
+def test_a_child_of_a_process_that_has_it_open_loads_by_itself(file: DatasetFile) -> None:
+    load_pages(file, 1)
+    store = SqliteStore(file)
+    store.known(["d0-0"])
+
+    def in_child(order: int) -> None:
+        for number in range(PAGES):
+            load(store, *page(number, order), by=stamp(order))
+
+    children = [_processes.Process(target=in_child, args=(order,)) for order in (2, 3)]
+    for child in children:
+        child.start()
+    for number in range(PAGES):
+        load(store, *page(number, 4), by=stamp(4))
+    for child in children:
+        child.join()
+    assert [child.exitcode for child in children] == [0, 0]
+    assert versions(file) == {number: {4} for number in range(PAGES)}
+
+
+def test_a_writer_that_stands_still_is_said_and_readers_go_on(
+    file: DatasetFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load_pages(file, 1)
+    inside = _processes.Event()
+
+    def stands_still() -> None:
+        def documents() -> Iterator[Document]:
+            yield from (document(f"x{n}") for n in range(300))
+            inside.set()
+            signal.pause()
+
+        SqliteStore(file).load(documents(), stamp(2), lambda: None)
+
+    child = _processes.Process(target=stands_still, daemon=True)
+    child.start()
+    assert inside.wait(60)
+    monkeypatch.setattr(dataset_file, "_LOCK_S", 0.2)
+    with raises_code("sink_unavailable", match="stands still, restart it"):
+        load(SqliteStore(file), document("a"), by=stamp(3))
+    contents = SqliteContents(file, VectorMemory(2**20))
+    assert len(contents.nearest(np.ones(8), 5, None, lambda: False)) == 5
+    child.kill()
+    child.join()
+    load(SqliteStore(file), document("a"), by=stamp(3))
+    assert SqliteStore(file).known(["a", "x1"]).keys() == {"a"}
+
+
+def test_a_reader_that_stands_still_keeps_a_load_waiting(file: DatasetFile, monkeypatch: pytest.MonkeyPatch) -> None:
+    load_pages(file, 1)
+    inside = _processes.Event()
+
+    def stands_still() -> None:
+        with SqliteContents(file, VectorMemory(0)).version() as (db, _):
+            db.execute("SELECT count(*) FROM documents").fetchone()
+            inside.set()
+            signal.pause()
+
+    child = _processes.Process(target=stands_still, daemon=True)
+    child.start()
+    assert inside.wait(60)
+    monkeypatch.setattr(schema, "_BUSY_S", 0.2)
+    store = SqliteStore(file)
+    with pytest.raises(SinkUnavailable, match="kept busy"):
+        load(store, document("a"), by=stamp(2))
+    child.kill()
+    child.join()
+    load(store, document("a"), by=stamp(2))
+    assert store.known(["a"])
+
+
+@pytest.mark.parametrize(
+    ("kind", "refused"),
+    [(kind, True) for kind in ("nfs4", "cifs", "fuse.sshfs", "9p", "virtiofs", "ceph", "smb3", "glusterfs")]
+    + [(kind, False) for kind in ("ext4", "xfs", "btrfs", "overlay", "tmpfs", "zfs")],
+)
+def test_a_file_system_of_several_machines_is_refused(tmp_path: Path, kind: str, *, refused: bool) -> None:
+    (tmp_path / "with space").mkdir()
+    place = str(tmp_path / "with space").replace(" ", "\\040")
+    mounts = f"22 1 254:0 / / rw - ext4 /dev/vda rw\n99 22 0:44 / {place} rw - {kind} x rw\n"
+    if refused:
+        with raises_code("sink_refused", match=f"{kind}.*EMBEDQ_DATASETS"):
+            require_local(tmp_path / "with space" / "me", mounts)
+    else:
+        require_local(tmp_path / "with space" / "me", mounts)
+    require_local(tmp_path, mounts)
+
+
+def test_a_folder_that_may_not_be_written_is_said(file: DatasetFile) -> None:
+    if os.getuid():
+        pytest.skip("only root may give up its rights here")
+    load_pages(file, 1)
+
+    def as_nobody() -> None:
+        os.setgroups([])
+        os.setgid(65534)
+        os.setuid(65534)
+        with raises_code("sink_unavailable", match="folder|read-only|rights"):
+            load(SqliteStore(file), document("a"), by=stamp(2))
+
+    for folder in (file.folder, *file.folder.parents[:3]):
+        folder.chmod(0o755)
+    child = _processes.Process(target=as_nobody)
+    child.start()
+    child.join()
+    assert child.exitcode == 0

@@ -1,0 +1,270 @@
+"""What a dataset holds, as it is listed, searched and exported."""
+
+import io
+import json
+import random
+import sqlite3
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from tasks.datasets.contents import DatasetGone, Filter, StoredChunk, StoredDocument
+from tasks.datasets.export import ExportPart, write_part
+from tasks.datasets.loads import Document
+from tasks.datasets.sqlite import search
+from tasks.datasets.sqlite.dataset_file import DatasetFile
+from tasks.datasets.sqlite.load import SqliteStore
+from tasks.datasets.sqlite.search import SqliteContents, VectorMemory, filter_sql
+from tasks.errors import NotReady
+from tests.integration.datasets.conftest import rows_of
+from tests.integration.datasets.loads import Row, document, load, outcomes, stamp
+from tests.raises_code import raises_code
+
+PLENTY = 2**30
+
+
+def contents(file: DatasetFile, max_bytes: int = PLENTY) -> SqliteContents:
+    return SqliteContents(file, VectorMemory(max_bytes))
+
+
+def never() -> bool:
+    return False
+
+
+@pytest.fixture
+def store(file: DatasetFile) -> SqliteStore:
+    return SqliteStore(file)
+
+
+@pytest.mark.parametrize("limit", [1, 3, 100])
+def test_every_document_comes_once_with_its_chunks(store: SqliteStore, file: DatasetFile, limit: int) -> None:
+    given = [document(f"d{n}", f"text {n}", chunks=n % 4, n=n) for n in range(30)]
+    load(store, *given)
+    reader, found, after, more = contents(file), list[StoredDocument](), 0, True
+    while more:
+        page = reader.documents(after, limit)
+        found += page.items
+        after, more = page.items[-1].number, page.more
+    assert [(each.id, each.chunks, each.source_uri, json.loads(each.metadata)) for each in found] == [
+        (each.id, len(each.chunks), each.place, each.metadata) for each in given if each.chunks
+    ]
+    assert json.loads(found[0].headings) == ["Top", "Sub"]
+
+
+@pytest.mark.parametrize("limit", [1, 3, 100])
+@pytest.mark.parametrize("of", [None, "d3", "d4", "nobody"])
+def test_every_chunk_comes_once_in_order(store: SqliteStore, file: DatasetFile, limit: int, of: str | None) -> None:
+    given = [document(f"d{n}", f"text {n}", chunks=n % 4) for n in range(30)]
+    load(store, *given)
+    reader, found, after, more = contents(file), list[StoredChunk](), -1, True
+    while more:
+        page = reader.chunks(after, limit, of)
+        found += page.items
+        after, more = page.items[-1].number if page.items else after, page.more
+    expected = [(d.id, c.index, c.text) for d in given if of in {None, d.id} for c in d.chunks]
+    assert [(chunk.document_id, chunk.position, chunk.text) for chunk in found] == expected
+
+
+def test_a_page_goes_on_when_the_dataset_has_changed(store: SqliteStore, file: DatasetFile) -> None:
+    load(store, *(document(f"d{n}", "one") for n in range(6)))
+    reader = contents(file)
+    first = reader.documents(0, 3)
+    load(store, document("d1", "new"), document("d4", "new"), by=stamp(2))
+    second = reader.documents(first.items[-1].number, 100)
+    assert [each.id for each in second.items] == ["d3", "d5", "d1", "d4"]
+
+
+def test_the_head_says_what_there_is(store: SqliteStore, file: DatasetFile) -> None:
+    with pytest.raises(DatasetGone):
+        contents(file).head()
+    load(store, document("a"), document("b", chunks=0))
+    head = contents(file).head()
+    path = file.path()
+    assert path is not None
+    assert (head.id, head.size_bytes) == (path.stem, path.stat().st_size)
+    assert (head.dimension, head.vectors, head.model, head.documents, head.chunks) == (
+        8,
+        "a-model (rev-1)",
+        "a-model",
+        2,
+        2,
+    )
+    load(store, document("a", "new"), by=stamp(2))
+    assert contents(file).head().version == head.version + 1
+
+
+# ---- search
+
+
+def brute_force(file: DatasetFile, vector: np.ndarray, k: int, passes: Callable[[Row], bool]) -> list[tuple[str, int]]:
+    path = file.path()
+    assert path is not None
+    rows = [row for row in rows_of(path) if passes(json.loads(row["metadata"]))]
+    vectors = np.array([row["embedding"] for row in rows]).reshape(len(rows), 8)
+    cosines = vectors @ vector / np.linalg.norm(vectors, axis=1) if rows else np.empty(0)
+    return [(rows[n]["doc_id"], rows[n]["chunk_index"]) for n in np.argsort(-cosines, kind="stable")[:k]]
+
+
+@pytest.mark.parametrize("max_bytes", [PLENTY, 0])
+def test_the_nearest_are_the_same_whatever_is_held_while_the_dataset_changes(
+    store: SqliteStore, file: DatasetFile, monkeypatch: pytest.MonkeyPatch, max_bytes: int
+) -> None:
+    monkeypatch.setattr(search, "_READ_ROWS", 7)
+    monkeypatch.setattr(search, "_BLOCK_ROWS", 20)
+    rng, reader = random.Random(1), contents(file, max_bytes)  # noqa: S311 - repeatable
+    for order in range(1, 40):
+        changed = {f"d{rng.randrange(25)}" for _ in range(rng.choice((1, 5)))}
+        new = [document(name, f"{name} {order}", chunks=rng.randrange(4), team=rng.choice("ab")) for name in changed]
+        load(store, *new, by=stamp(order))
+        vector = np.random.default_rng(order).standard_normal(8)
+        for fields, passes in (({}, lambda _: True), ({"team": "a"}, lambda metadata: metadata["team"] == "a")):
+            found = reader.nearest(vector, 5, fields, never)
+            expected = brute_force(file, vector, 5, passes)
+            assert [(each.chunk.document_id, each.chunk.position) for each in found] == expected
+
+
+def test_vectors_are_read_once(store: SqliteStore, file: DatasetFile) -> None:
+    load(store, *(document(f"d{n}", f"{n}") for n in range(50)))
+    reader = contents(file)
+    vector = np.ones(8)
+    with reader.version() as (db, _):
+        statements: list[str] = []
+        db.set_trace_callback(statements.append)
+    for count in (1, 0, 0):
+        statements.clear()
+        reader.nearest(vector, 3, None, never)
+        assert sum("FROM vectors" in each for each in statements) == count
+    load(store, document("d1", "new"), by=stamp(2))
+    statements.clear()
+    reader.nearest(vector, 3, None, never)
+    (read,) = [each for each in statements if "FROM vectors" in each]
+    assert "number > -1" not in read, "those that are new alone"
+
+
+def test_a_dataset_beyond_the_memory_displaces_no_other(tmp_path: Path) -> None:
+    memory = VectorMemory(3000)
+    small, large = (DatasetFile(tmp_path, "me", name) for name in ("small", "large"))
+    load(SqliteStore(small), document("a"))
+    load(SqliteStore(large), *(document(f"d{n}", f"{n}") for n in range(50)))
+    for file, count in ((small, 1), (large, 1), (small, 1), (large, 1)):
+        SqliteContents(file, memory).nearest(np.ones(8), 3, None, never)
+        assert len(memory.held_ids()) == count
+
+
+def test_a_deleted_dataset_is_gone_and_one_made_anew_is_another(store: SqliteStore, file: DatasetFile) -> None:
+    load(store, document("a", "old"))
+    reader = contents(file)
+    before = reader.head().id
+    assert reader.nearest(np.ones(8), 3, None, never)
+    assert file.delete()
+    assert not file.delete()
+    with pytest.raises(DatasetGone):
+        reader.nearest(np.ones(8), 3, None, never)
+    load(store, document("b", "new"))
+    assert {each.chunk.document_id for each in reader.nearest(np.ones(8), 3, None, never)} == {"b"}
+    assert reader.head().id != before
+
+
+def test_nobody_waits_any_more(store: SqliteStore, file: DatasetFile) -> None:
+    load(store, document("a"))
+    with pytest.raises(NotReady):
+        contents(file).nearest(np.ones(8), 3, None, lambda: True)
+
+
+def test_a_vector_of_another_length_is_refused(store: SqliteStore, file: DatasetFile) -> None:
+    load(store, document("a"))
+    with pytest.raises(ValueError, match="another model"):
+        contents(file).nearest(np.ones(5), 3, None, never)
+
+
+def test_filters_mean_what_they_say() -> None:
+    rng = random.Random(2)  # noqa: S311 - repeatable
+    names = ["team", "a.b", "n", 'quo"te', "größe", "x y", "back\\slash", "$", "[0]", ""]
+    scalars = ["red", "1", "true", "", "é", 0, 1, 2, 1.0, 2.5, -3, 2**53, True, False, 'q"x']
+
+    def value() -> object:
+        kind = rng.random()
+        if kind < 0.6:
+            return rng.choice(scalars)
+        if kind < 0.7:
+            return rng.choice((None, {"red": 1}))
+        return [rng.choice([*scalars, None, ["red"], {"red": 1}]) for _ in range(rng.randrange(4))]
+
+    def fits(there: object, wanted: object) -> bool:
+        if isinstance(there, list):
+            return any(fits(one, wanted) for one in there if not isinstance(one, list))
+        return isinstance(there, bool) == isinstance(wanted, bool) and there == wanted
+
+    documents = [{name: value() for name in rng.sample(names, rng.randrange(1, 5))} for _ in range(1000)]
+    with sqlite3.connect(":memory:") as db:
+        db.execute("CREATE TABLE documents (number INTEGER PRIMARY KEY, doc_id TEXT, metadata TEXT)")
+        given = [(n, f"d{n}", json.dumps(each, ensure_ascii=False)) for n, each in enumerate(documents)]
+        db.executemany("INSERT INTO documents VALUES (?, ?, ?)", given)
+        for _ in range(200):
+            fields: Filter = {name: rng.choice(scalars) for name in rng.sample(names, rng.choice((1, 1, 2)))}  # type: ignore[misc]
+            where, values = filter_sql(fields)
+            rows = db.execute(f"SELECT number FROM documents d WHERE {where}", values)  # noqa: S608 - it is tried here
+            found = {number for (number,) in rows}
+            assert found == {
+                n for n, each in enumerate(documents) if all(k in each and fits(each[k], v) for k, v in fields.items())
+            }, fields
+
+
+# ---- export
+
+
+def test_the_export_is_the_dataset_and_only_what_has_changed_has_another_name(
+    store: SqliteStore, file: DatasetFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tasks.datasets.sqlite.load._RANGE_CHUNKS", 10)
+    load(store, *(document(f"d{n:02d}", f"{n}", n=n) for n in range(5)))
+    for n in range(5, 30):
+        load(store, document(f"d{n:02d}", f"{n}", n=n))
+    reader = contents(file)
+    before = reader.export_parts()
+    assert exported(reader, before) == expected(file)
+    load(store, document("d07", "new", chunks=1), by=stamp(2))
+    after = reader.export_parts()
+    assert exported(reader, after) == expected(file)
+    assert len({part.name for part in after} - {part.name for part in before}) == 2, (
+        "that of the old and of the new one"
+    )
+    changed = next(part for part in before if part.name not in {each.name for each in after})
+    assert reader.export_rows(changed) is None
+    assert ExportPart.from_name(before[0].name) == before[0]._replace(chunks=0)
+    assert ExportPart.from_name("../x") is None
+
+
+def exported(reader: SqliteContents, parts: Sequence[ExportPart]) -> list[Row]:
+    rows = list[Row]()
+    for part in parts:
+        found = reader.export_rows(part)
+        assert found is not None
+        assert len(found[1]) == part.chunks
+        data = io.BytesIO()
+        write_part(data, [found[1]], found[0])
+        rows += pq.read_table(data).to_pylist()
+    return sorted(rows, key=lambda row: (row["doc_id"], row["chunk_index"]))
+
+
+def expected(file: DatasetFile) -> list[Row]:
+    path = file.path()
+    assert path is not None
+    return [dict(row) for row in rows_of(path)]
+
+
+def test_what_is_refused_says_why(file: DatasetFile, store: SqliteStore) -> None:
+    load(store, document("a"))
+    path = file.path()
+    assert path is not None
+    data = bytearray(path.read_bytes())
+    path.write_bytes(b"no database" * 1000)
+    with raises_code("sink_refused", match="damaged.*backup"):
+        SqliteStore(file).known(["a"])
+    data[60:64] = (99).to_bytes(4, "big")  # user_version
+    path.write_bytes(bytes(data))
+    with raises_code("sink_refused", match="format 99"):
+        outcomes(SqliteStore(file), *list[Document]())

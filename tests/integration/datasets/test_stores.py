@@ -1,0 +1,384 @@
+"""What every store of datasets does, over all of them."""
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from stack.testing import PATIENCE_S
+from tasks.datasets.loads import Document, LoadOutcome, Receipt, UnreadPart, Verdict
+from tasks.datasets.store import StaleError, Store, chunk_id
+from tests.integration.datasets.loads import (
+    Place,
+    document,
+    failed,
+    finish,
+    ingestion,
+    load,
+    outcomes,
+    stamp,
+    texts,
+    unchanged,
+)
+from tests.raises_code import raises_code
+
+LOADED, REPLACED, UNCHANGED, FAILED = Verdict.LOADED, Verdict.REPLACED, Verdict.UNCHANGED, Verdict.FAILED
+DUPLICATE, SUPERSEDED, CONFLICT = Verdict.DUPLICATE, Verdict.SUPERSEDED, Verdict.CONFLICT
+
+
+def test_before_the_first_load_nothing_is_known(store: Store, place: Place) -> None:
+    assert store.known(["a"]) == {}
+    assert finish(store, stamp()) == 0
+    assert load(store) == []
+    assert place.rows() == []
+
+
+def test_a_row_holds_everything(store: Store, place: Place) -> None:
+    given = document("a", "text", chunks=2, colour="red", nested={"n": [1, None]})
+    assert outcomes(store, given) == [LoadOutcome(LOADED, 2)]
+
+    row = place.rows()[1]
+    assert given.vectors is not None
+    assert row["embedding"] == given.vectors[1].tolist()
+    assert {name: row[name] for name in row if name not in {"metadata", "embedding", "chunk_id"}} == {
+        "doc_id": "a",
+        "chunk_index": 1,
+        "text": "text 1",
+        "start": 10,
+        "end": 16,
+        "page": 2,
+        "headings": ["Top", "Sub"],
+        "token_count": 5,
+        "truncated": False,
+        "source_uri": "file:///a",
+        "content_hash": given.content_hash,
+        "model": "a-model",
+        "model_revision": "rev-1",
+    }
+    assert str(row["chunk_id"]) == chunk_id("a", "f" * 64, 1)
+    assert json.loads(row["metadata"]) == {"colour": "red", "nested": {"n": [1, None]}}
+
+
+def test_receipts_say_what_went_in(store: Store, place: Place) -> None:
+    given = document("a", chunks=3)
+    load(store, given, document("b", chunks=0))
+
+    of, here = (1, ingestion(1)), "file:///a"
+    expected = Receipt("a", given.content_hash, "f" * 64, 3, *of, *of, here, here, "", LOADED)
+    for asked in (store, place.open()):
+        assert asked.known(["a", "c"]) == {"a": expected}
+        assert asked.known(["b"])["b"].chunks == 0
+
+
+def test_receipts_say_which_file_a_record_came_from(store: Store, place: Place) -> None:
+    load(store, document("a", origin="a.csv"), document("b", origin="b.csv\0"), document("c"))
+
+    for asked in (store, place.open()):
+        assert [asked.known(["a", "b", "c"])[name].origin[:5] for name in "abc"] == ["a.csv", "b.csv", ""]
+
+
+def test_receipts_of_many_documents(store: Store) -> None:
+    load(store, *(document(f"d{i}", chunks=1) for i in range(1500)))
+
+    assert len(store.known([f"d{i}" for i in range(0, 3000, 2)])) == 750
+
+
+def test_a_repetition_changes_nothing(store: Store, place: Place) -> None:
+    given = [document("a"), document("b")]
+    load(store, *given)
+    before = place.rows()
+
+    for again in (store, place.open()):
+        assert outcomes(again, *given) == [LoadOutcome(LOADED, 2)] * 2
+        assert place.rows() == before
+
+
+def test_a_repetition_says_what_was_said_before(store: Store) -> None:
+    load(store, document("a"), document("b"))
+    given = [document("a", "new", chunks=3), unchanged("b"), failed("c"), document("d")]
+    said = [LoadOutcome(REPLACED, 3), LoadOutcome(UNCHANGED, 2), LoadOutcome(FAILED), LoadOutcome(LOADED, 2)]
+
+    for _ in range(3):
+        assert outcomes(store, *given, by=stamp(2)) == said
+
+
+def test_a_new_version_takes_the_place_of_the_old_one(store: Store, place: Place) -> None:
+    load(store, document("a", "old", chunks=5), document("b", "stays"))
+
+    load(store, document("a", "new", chunks=2), by=stamp(2))
+
+    assert texts(place.rows()) == {"a": ["new 0", "new 1"], "b": ["stays 0", "stays 1"]}
+    assert store.known(["a"])["a"].decided_by == ingestion(2)
+    assert store.known(["b"])["b"].decided_by == ingestion(1)
+
+
+def test_another_pipeline_replaces_all_chunks(store: Store, place: Place) -> None:
+    load(store, document("a", "text", chunks=3))
+
+    load(store, document("a", "text", chunks=3), by=stamp(2, fingerprint="e" * 64))
+
+    assert [str(row["chunk_id"]) for row in place.rows()] == [chunk_id("a", "e" * 64, i) for i in range(3)]
+
+
+def test_what_has_not_changed_is_not_loaded_unless_it_is_asked_for(store: Store) -> None:
+    load(store, document("a", "text"))
+
+    assert load(store, document("a", "text"), by=stamp(2)) == [UNCHANGED]
+    assert load(store, document("a", "text"), by=replace(stamp(3), reloads=True)) == [LOADED]
+
+
+def test_an_empty_document_takes_its_earlier_version_away(store: Store, place: Place) -> None:
+    load(store, document("a"), document("b"))
+
+    assert load(store, document("a", "", chunks=0), by=stamp(2)) == [REPLACED]
+    assert texts(place.rows()).keys() == {"b"}
+    assert store.known(["a"])["a"].content_hash == document("a", "").content_hash
+
+    load(store, document("b", "", chunks=0), by=stamp(2))
+    assert place.rows() == []
+    assert store.known(["a", "b"]).keys() == {"a", "b"}
+
+
+def test_the_first_of_two_documents_with_one_id_wins(store: Store, place: Place) -> None:
+    load(store, document("a", "first", place="x/1"))
+
+    assert load(store, document("a", "second", place="x/2"), document("b")) == [DUPLICATE, LOADED]
+    assert texts(place.rows())["a"] == ["first 0", "first 1"]
+
+
+def test_duplicates_within_one_call(store: Store, place: Place) -> None:
+    given = [document("a", "x", place="1"), document("a", "y", place="2"), document("a", "x", place="1")]
+
+    assert load(store, *given) == [LOADED, DUPLICATE, LOADED]
+    assert load(store, failed("b", "1"), document("b", place="2")) == [FAILED, DUPLICATE]
+    assert texts(place.rows()) == {"a": ["x 0", "x 1"]}
+
+
+def test_a_newer_ingestion_is_not_undone(store: Store, place: Place) -> None:
+    load(store, document("a", "new"), by=stamp(2))
+
+    assert load(store, document("a", "old"), document("b"), by=stamp(1)) == [SUPERSEDED, LOADED]
+    assert texts(place.rows())["a"] == ["new 0", "new 1"]
+
+
+def test_what_a_newer_ingestion_has_found_unchanged_is_not_replaced(store: Store, place: Place) -> None:
+    load(store, document("x", "100"), by=stamp(1))
+    assert load(store, unchanged("x", "100"), by=stamp(3)) == [UNCHANGED]
+
+    assert load(store, document("x", "999"), by=stamp(2)) == [SUPERSEDED]
+    assert texts(place.rows())["x"] == ["100 0", "100 1"]
+
+
+def test_what_a_newer_sync_has_deleted_does_not_come_back(store: Store, place: Place) -> None:
+    load(store, document("x"), by=stamp(1))
+    assert finish(store, stamp(3)) == 1
+
+    assert load(store, document("x"), document("new"), by=stamp(2)) == [SUPERSEDED, SUPERSEDED]
+    assert place.rows() == []
+    assert load(store, document("x"), by=stamp(4)) == [LOADED]
+
+
+def test_a_document_that_is_unchanged_no_more_leaves_nothing_of_its_load(store: Store, place: Place) -> None:
+    load(store, document("x", "100"), by=stamp(1))
+    load(store, document("x", "101"), by=stamp(2))
+
+    with pytest.raises(StaleError):
+        outcomes(store, document("a"), UnreadPart("r"), unchanged("x", "100"), document("b"), by=stamp(3))
+    assert texts(place.rows()).keys() == {"x"}
+    assert store.known(["a", "b"]) == {}
+    assert load(store, document("a"), document("x", "100"), by=stamp(3)) == [LOADED, REPLACED]
+
+
+def test_another_models_vectors_are_refused(store: Store, place: Place) -> None:
+    load(store, document("a", "old"), document("empty", chunks=0))
+
+    with raises_code(
+        "sink_model_mismatch", match=r"of a-model \(rev-1\), and .* of a-model \(rev-2\).*[Nn]ame another"
+    ) as refusal:
+        load(store, document("b"), by=stamp(2, vectors="a-model (rev-2)"))
+    assert refusal.value.code == "sink_model_mismatch"
+    assert texts(place.rows()).keys() == {"a"}
+    finish(store, stamp(3))
+    load(store, document("b"), by=stamp(4, vectors="a-model (rev-2)"))  # nothing is left that could be mixed
+    assert texts(place.rows()).keys() == {"b"}
+
+
+def test_another_dimension_is_refused(store: Store, place: Place) -> None:
+    load(store, document("a"))
+
+    with raises_code("sink_dimension_mismatch", match=r"8 dimensions.*makes 4.*[Nn]ame another"):
+        load(store, document("b", dimension=4), by=stamp(2, dimension=4))
+    with raises_code("sink_dimension_mismatch"):
+        place.open().prepare(stamp(2, dimension=4), lambda: None)
+    store.prepare(stamp(2), lambda: None)
+    assert texts(place.rows()).keys() == {"a"}
+
+
+def test_odd_ids_and_texts_come_through(store: Store, place: Place) -> None:
+    names = ["é/ü \U0001f600", "'; DROP TABLE docs; --", "x" * 1024, '"', "\\u0000", " "]
+    load(store, *(document(name, f"text of {name}", chunks=1) for name in names))
+
+    assert store.known(names).keys() == set(names)
+    assert texts(place.rows()) == {name: [f"text of {name} 0"] for name in names}
+
+
+def test_a_zero_byte_is_no_reason_to_fail(store: Store, place: Place) -> None:
+    name = "a\0b"
+    odd: dict[str, Any] = {"k\0": ["v\0", {"\\u0000": 1}]}
+    assert load(store, document(name, "x\0y", chunks=1, **odd)) == [LOADED]
+
+    assert store.known([name]).keys() == {name}
+    (row,) = place.rows()
+    assert len(row["text"]) == 5
+    metadata = json.loads(row["metadata"])
+    assert metadata in ({"k\0": ["v\0", {"\\u0000": 1}]}, {"k\ufffd": ["v\ufffd", {"\\u0000": 1}]})
+
+
+def test_a_load_that_is_stopped_leaves_nothing(store: Store, place: Place) -> None:
+    load(store, document("a", "old"))
+
+    class Stopped(Exception):
+        pass
+
+    def documents() -> Iterator[Document]:
+        yield from (document(f"d{i}") for i in range(600))
+        yield document("a", "new")
+
+    calls = iter(range(2))
+
+    def progress() -> None:
+        if next(calls, None) is None:
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        store.load(documents(), stamp(2), progress)
+    assert texts(place.rows()) == {"a": ["old 0", "old 1"]}
+    assert load(store, document("a", "new"), by=stamp(2)) == [REPLACED]
+
+
+def test_a_sync_deletes_what_nobody_has_listed_since(store: Store, place: Place) -> None:
+    load(store, *(document(f"old{i}", chunks=1) for i in range(1000)), document("empty", chunks=0))
+    load(store, document("later"), by=stamp(3))
+    load(store, document("old3", "changed", chunks=1), unchanged("old1"), failed("old2"), failed("never"), by=stamp(2))
+
+    assert finish(store, stamp(2)) == 998
+
+    there = {"old1": ["one 0"], "old2": ["one 0"], "old3": ["changed 0"], "later": ["one 0", "one 1"]}
+    assert texts(place.rows()) == there
+    assert store.known(["old1", "old4", "empty", "later"]).keys() == {"old1", "later"}
+    assert finish(store, stamp(2)) == 998, "a repetition says the same"
+    assert texts(place.rows()) == there
+
+
+def test_a_sync_keeps_what_is_of_a_part_that_could_not_be_listed(store: Store, place: Place) -> None:
+    def at(*places: str) -> list[Document]:
+        return [document(name, place=name) for name in places]
+
+    load(store, *at("r/a", "r/sub/b", "r/subject", "r/data.csv#1", "r/data.csv2", "s/c"))
+    unread = [UnreadPart("r/sub"), UnreadPart("r/data.csv"), UnreadPart("t", empty=True), UnreadPart("s/", empty=True)]
+
+    assert load(store, *unread, by=stamp(2)) == [FAILED, FAILED, UNCHANGED, FAILED]
+    assert finish(store, stamp(2)) == 3
+    assert texts(place.rows()).keys() == {"r/sub/b", "r/data.csv#1", "s/c"}
+    # What was loaded by an older one into a part that the sync has not listed comes in; elsewhere it does not.
+    older = replace(stamp(1), ingestion="another")
+    assert load(store, *at("r/sub/new", "r/new"), by=older) == [LOADED, SUPERSEDED]
+
+
+def test_everything_may_go(store: Store, place: Place) -> None:
+    load(store, document("a"), document("b"))
+
+    assert finish(store, stamp(2)) == 2
+    assert place.rows() == []
+    # Nothing of another dataset is left, and what comes next is loaded like anything else.
+    assert load(store, document("a"), by=stamp(3)) == [LOADED]
+
+
+def test_loads_at_the_same_time_lose_nothing(place: Place) -> None:
+    workers, rounds = 3, 4
+    together = threading.Barrier(workers)
+
+    def work(number: int) -> None:
+        store = place.open()
+        for turn in range(rounds):
+            together.wait(PATIENCE_S)
+            shared = document("shared", f"{number} {turn}", place=f"{number}")
+            load(store, document(f"w{number}-{turn}"), shared, by=stamp(turn + 1))
+        store.close()
+
+    _in_threads(workers, work)
+
+    found = texts(place.rows())
+    own = {f"w{number}-{turn}" for number in range(workers) for turn in range(rounds)}
+    assert found.keys() == own | {"shared"}
+    assert all(len(chunks) == 2 for chunks in found.values())
+    assert place.open().known(["shared"])["shared"].decided_by == ingestion(rounds)
+
+
+def test_the_same_load_by_two_workers_goes_in_once(place: Place) -> None:
+    given = [document(f"d{i}") for i in range(50)]
+    said: list[list[Verdict]] = []
+    together = threading.Barrier(2)
+
+    def work(_: int) -> None:
+        store = place.open()
+        together.wait(PATIENCE_S)
+        said.append(load(store, *given))
+        store.close()
+
+    _in_threads(2, work)
+
+    assert said == [[LOADED] * 50] * 2
+    assert texts(place.rows()) == {one.id: ["one 0", "one 1"] for one in given}
+
+
+def test_loads_while_others_are_deleted(place: Place) -> None:
+    load(place.open(), *(document(f"old{i}") for i in range(20)))
+
+    def work(number: int) -> None:
+        store = place.open()
+        if number:
+            load(store, document("new"), by=stamp(3))
+        else:
+            load(store, unchanged("old1"), by=stamp(2))
+            assert finish(store, stamp(2)) == 19
+        store.close()
+
+    _in_threads(2, work)
+
+    assert texts(place.rows()).keys() == {"old1", "new"}
+
+
+def test_of_two_files_with_one_id_the_first_stays_when_both_load_at_once(place: Place) -> None:
+    together = threading.Barrier(2)
+    said: list[Verdict] = []
+
+    def work(number: int) -> None:
+        store = place.open()
+        together.wait(PATIENCE_S)
+        one = document("1", f"of {number}", origin=f"{number}.csv", place=f"{number}.csv#1")
+        said.extend(load(store, one, by=replace(stamp(number), replaces_others=False)))
+        store.close()
+
+    _in_threads(2, work)
+    assert sorted(said) == [CONFLICT, LOADED]
+
+
+def test_a_document_that_another_file_has_tried_to_take_is_no_duplicate(store: Store) -> None:
+    load(store, document("1", "a", origin="a.csv", place="a.csv#1"))
+    by = replace(stamp(2), replaces_others=False)
+    other = document("1", "b", origin="b.csv", place="b.csv#1")
+    own = document("1", "a", origin="a.csv", place="a.csv#1")
+
+    assert load(store, other, own, by=by) == [CONFLICT, UNCHANGED]
+    assert finish(store, by) == 0
+
+
+def _in_threads(number: int, work: Callable[[int], None]) -> None:
+    with ThreadPoolExecutor(number) as pool:
+        for result in [pool.submit(work, i) for i in range(number)]:
+            result.result(60)
