@@ -100,6 +100,7 @@ def write_part(file: IO[bytes], rows: Iterable[Sequence[ExportRow]], dimension: 
 def _table(rows: Sequence[ExportRow], schema: pa.Schema, dimension: int) -> pa.Table:
     columns: dict[str, Any] = dict(zip(ExportRow._fields, zip(*rows, strict=True), strict=True))
     columns["chunk_id"] = [chunk_id(row.doc_id, row.fingerprint, row.chunk_index) for row in rows]
+    columns["truncated"] = [bool(flag) for flag in columns["truncated"]]
     columns["headings"] = [orjson.loads(text) for text in columns["headings"]]
     numbers = pa.array(np.frombuffer(b"".join(columns["embedding"]), "<f4"))
     vectors = pa.FixedSizeListArray.from_arrays(numbers, dimension)

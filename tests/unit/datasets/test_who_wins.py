@@ -57,7 +57,7 @@ class DictStore:
             self.unread[line.part] = Unread(line.part, by.order, floors.of(line.part))
         return LoadOutcome(Verdict.FAILED)
 
-    def finish(self, by: Stamp, progress: Callable[[], None]) -> int:
+    def finish(self, by: Stamp, progress: Callable[[], None]) -> int:  # noqa: ARG002
         if by.ingestion not in self.deleted:
             doomed = [r for r in self.receipts.values() if is_deleted(r, by.order, self.unread.values())]
             for receipt in doomed:
