@@ -41,6 +41,16 @@ def test_a_lane_that_is_twice_full_takes_no_large_task_from_who_has_his_share(le
     assert ledger.bring(NewTask("a3", owner="a", pieces=sized(RATE), **how))[0] == b"ok"
 
 
+def test_a_lane_that_is_twice_full_tells_when_there_is_room(ledger: Ledger) -> None:
+    ledger.submit(
+        NewTask("b", owner="b", pieces=sized(14 * RATE)),
+        NewTask("a", owner="a", pieces=sized(5 * RATE // 2)),
+    )
+    kind, wait_s, before_s = ledger.bring(NewTask("a2", owner="a", pieces=sized(3 * RATE // 2), max_backlog_s=7))
+    # Twice the owner's work and this, less the limit: 1 s of work, of which this task is three fifths.
+    assert (kind, round(float(wait_s), 3), float(before_s)) == (b"full", 1.667, 4.5)
+
+
 def test_a_refusal_says_how_much_work_is_before_it(ledger: Ledger) -> None:
     ledger.submit(NewTask("a", pieces=sized(4 * RATE)))
     kind, wait_s, before_s = ledger.bring(NewTask("b", pieces=sized(2 * RATE), max_backlog_s=3))
@@ -78,6 +88,23 @@ def test_owners_share_the_bytes_of_the_backlog(ledger: Ledger) -> None:
     assert bring("c", 1000)[0] == b"ok"
 
 
+def test_an_owner_with_nothing_may_fill_the_bytes_and_one_above_his_share_is_told_the_time(ledger: Ledger) -> None:
+    def bring(owner: str, name: str, size: int) -> list[Any]:
+        lane = "bulk" if name == "1" else "online"
+        task = NewTask(f"{owner}{name}", owner=owner, pieces=[(1, 3 * RATE, b"x" * size)], lane=lane)
+        return ledger.bring(task, max_bytes=10_000, share=1)
+
+    assert bring("c", "1", 20_000)[0] == b"ok", "where nothing waits any one task may"
+    ledger.cancel("c1", forget=True)
+    assert bring("b", "1", 1000)[0] == b"ok"
+    assert bring("a", "1", 8500)[0] == b"ok"
+    ledger.cancel("a1", forget=True)
+    assert bring("a", "2", 4000)[0] == bring("b", "2", 1000)[0] == b"ok"
+    kind, wait_s, work_s = bring("a", "3", 1000)
+    # With 5,024 he would have 3,024 more than is left free, and half of it must go: of 6,000 that 9 s of work have.
+    assert (kind, float(wait_s), float(work_s)) == (b"full", 2.268, 9.0)
+
+
 def test_bytes_that_are_full_without_shares_have_a_time(ledger: Ledger) -> None:
     ledger.submit(NewTask("a", pieces=[(1, 4 * RATE, b"x" * 900)]), max_bytes=1000)
     reply = ledger.bring(NewTask("b", pieces=[(1, 10, b"x" * 550)]), max_bytes=1000)
@@ -97,6 +124,17 @@ def test_memory_that_is_full_is_told_with_the_next_end_of_results(ledger: Ledger
     ledger.set_sums(f"q:{MODEL}:state", **used)
     kind, wait_s = ledger.bring(NewTask("d", vector_bytes=500_000))
     assert (kind, float(wait_s)) == (b"memory", 1e6)  # no time is known
+
+
+def test_a_share_of_the_memory_is_free_when_results_of_its_owner_have_ended(ledger: Ledger) -> None:
+    ledger.tampered = True
+    for name, owner, ttl_ms in (("b", "b", 10_000), ("a1", "a", 20_000), ("a2", "a", 30_000), ("a3", "a", 40_000)):
+        ledger.submit(NewTask(name, owner=owner, ttl_ms=ttl_ms))
+        ledger.finish(ledger.claim("w/0", f"w/0/{name}"), b"v" * 100_000)
+    ledger.submit(NewTask("open", owner="a", deadline_in_ms=5000))
+    ledger.set_sums(f"q:{MODEL}:state", rate=RATE, serves=STAMP, limit=1000_000, used=450_000)
+    kind, wait_s = ledger.bring(NewTask("a4", owner="a", vector_bytes=50_000), share=0.5)
+    assert (kind, float(wait_s)) == (b"share", 30.0)
 
 
 def test_vectors_that_are_to_come_need_room(ledger: Ledger) -> None:
@@ -175,11 +213,13 @@ def test_queued_tokens_and_open_jobs(ledger: Ledger) -> None:
     drain(ledger, 1, 100)
     assert queued("q4", 60)[0] == b"ok"
 
-    def job(name: str, *, listed: bool = True) -> list[Any]:
-        return ledger.bring(NewTask(name, owner="z", listed=listed, open_jobs=1, pieces=sized(RATE)))
+    def job(name: str, *, listed: bool = True, lane: str = "online") -> list[Any]:
+        task = NewTask(name, owner="z", listed=listed, open_jobs=1, pieces=sized(RATE), lane=lane)
+        return ledger.bring(task)
 
     assert job("j")[0] == b"ok"
-    assert job("j2")[:4] == [b"key", b"open_jobs", 1, 1]
+    assert job("j2") == [b"key", b"open_jobs", 1, 1, b"2"], "two owners take turns"
+    assert job("j2", lane="bulk") == [b"key", b"open_jobs", 1, 1, b"60"], "nothing of this lane tells a time"
     assert job("j3", listed=False)[0] == b"ok"
     ledger.cancel("j")
     assert job("j4")[0] == b"ok"

@@ -27,6 +27,15 @@ def test_a_key_of_idempotency_gives_the_same_task_until_it_is_forgotten(ledger: 
     assert ledger.bring(NewTask("f", owner="other", alias="k", digest="d1")) == [b"ok", b"f"]
 
 
+def test_an_alias_without_a_deadline_lives_as_long_as_its_task_in_a_list_or_not(ledger: Ledger) -> None:
+    ledger.submit(NewTask("a", alias="a"), NewTask("b", alias="b", listed=True, deadline_in_ms=20_000))
+    assert [ledger.redis.ttl(f"eq:alias:o:{name}") for name in "ab"] == [-1, -1]
+    drain(ledger, 2, 100)
+    ledger.advance(60_000)
+    ledger.watch()
+    assert not ledger.redis.keys("eq:alias:*")
+
+
 def test_equal_calls_join_while_one_is_open_or_its_result_lives_on(ledger: Ledger) -> None:
     both = [NewTask(name, **SYNC | {"answer_to": process}) for name, process in (("x", "p1"), ("y", "p2"))]
     assert ledger.submit(*both)[0] == [[b"ok", b"x"], [b"joined", b"x"]]

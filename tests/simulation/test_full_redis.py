@@ -44,6 +44,7 @@ def test_work_goes_on_to_its_end(ledger: Ledger) -> None:
     claim = ledger.claim("w/0", "w/0/2", max_pieces=2)
     assert ledger.commit("w/0/2", [Finished(p, b"v") for p in claim.pieces]).codes == [1, 1]
     assert ledger.heartbeat("join", "w").accepted
+    assert ledger.heartbeat("beat", "w").accepted
     assert ledger.heartbeat("loading", "v").accepted
     assert ledger.call("rate_limit", "o7", 5)[0] == 0
     ledger.cancel("t0004")

@@ -74,6 +74,9 @@ def test_a_worker_that_loads_is_shown_and_does_not_serve(ledger: Ledger) -> None
     ledger.watch()
     assert not ledger.redis.exists("eq:q:m:loading")
     ledger.heartbeat("loading", "w", entry="{}")
+    for _ in range(2):  # two looks at one moment are no clock that went back
+        ledger.watch()
+    assert figures(ledger, MODEL)["m"][6] == [b"{}"]
     ledger.heartbeat("stop", "w")
     assert figures(ledger, MODEL)["m"][6] == []
     ledger.heartbeat("loading", "w", entry="{}")
