@@ -51,6 +51,7 @@ MAY_IMPORT = {
         *_LEAVES,
     ),
     "tasks.documents": (
+        "tasks.datasets",
         "tasks.ledger",
         "tasks.records",
         "tasks.storage",
@@ -76,7 +77,7 @@ ONLY_IN = {
         "tasks/worker/**",
         "worker_config/redis_connection.py",
     ),
-    "asyncpg": ("tasks/documents/sinks/**",),
+    "asyncpg": ("tasks/datasets/postgresql/**", "tasks/documents/sinks/**"),
     "sqlite3": ("tasks/datasets/sqlite/**", "tasks/documents/**"),
     "pyarrow": ("tasks/datasets/export.py", "tasks/documents/**", "tasks/search/**", "embedq/vector_search.py"),
     "torch": ("tasks/encoder/**",),

@@ -24,6 +24,7 @@ class Stamp:
         vectors: in words, what makes vectors comparable: model, revision, dimension, prompt, normalised or not.
         replaces_others: its documents replace those of other files with the same ids.
         reloads: also what has not changed.
+        dataset_id: of the dataset as the ingestion has first seen it; "" before that.
     """
 
     ingestion: str
@@ -35,6 +36,7 @@ class Stamp:
     vectors: str
     replaces_others: bool = True
     reloads: bool = False
+    dataset_id: str = ""
 
 
 class DocumentState(StrEnum):

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from tasks.datasets.loads import Document, LoadOutcome, Receipt, Stamp, UnreadPart
+from tasks.errors import Invalid
 
 
 class StaleError(Exception):
@@ -19,8 +20,8 @@ class Store(Protocol):
     be done.
     """
 
-    def prepare(self, by: Stamp, progress: Callable[[], None]) -> None:
-        """Creates what is missing, and checks whether these vectors can be loaded."""
+    def prepare(self, by: Stamp, progress: Callable[[], None]) -> str:
+        """Creates what is missing, and checks whether these vectors can be loaded. The id of the dataset."""
 
     def known(self, document_ids: Sequence[str]) -> Mapping[str, Receipt]:
         """Receipts of the documents that the dataset knows, by id."""
@@ -39,6 +40,21 @@ class Store(Protocol):
 
     def close(self) -> None:
         """Closes connections."""
+
+
+def require_same(dataset_id: str, by: Stamp) -> None:
+    """Checks that a dataset is the one that the ingestion has seen at its beginning.
+
+    Raises:
+        Invalid: it was deleted meanwhile, and perhaps made again.
+    """
+    if by.dataset_id not in {"", dataset_id}:
+        raise Invalid(
+            "dataset_deleted",
+            "The dataset was deleted, or its table dropped or emptied, while this ingestion ran. What it had loaded "
+            "before is gone: start a new ingestion.",
+            param="sink",
+        )
 
 
 _VARIANTS = {digit: "89ab"[int(digit, 16) % 4] for digit in "0123456789abcdef"}

@@ -15,7 +15,7 @@ import orjson
 from tasks.datasets.loads import Document, LoadOutcome, Receipt, Stamp, UnreadPart, Verdict
 from tasks.datasets.sqlite.dataset_file import DatasetFile, told
 from tasks.datasets.sqlite.schema import POSITION_BITS, open_file
-from tasks.datasets.store import StaleError
+from tasks.datasets.store import StaleError, require_same
 from tasks.datasets.who_wins import Floors, Unread, holds, is_deleted, judge, receipt_after
 from tasks.errors import Invalid
 from tasks.pieces import pieces
@@ -133,13 +133,17 @@ class SqliteStore:
         self._pid = 0
         self._ingestions = _Ingestions()
 
-    def prepare(self, by: Stamp, progress: Callable[[], None]) -> None:
+    def prepare(self, by: Stamp, progress: Callable[[], None]) -> str:
         """See `Store.prepare`."""
-        progress()
         with told(self._file.name):
             path = self._file.path()
-            if path is not None:
-                _require_like(Head.read(self._opened(path)), by)
+            if path is None:
+                with self._file.locked(progress):
+                    path = self._file.made()
+            progress()
+            head = Head.read(self._opened(path))
+            _require_like(head, by)
+            return head.id
 
     def known(self, document_ids: Sequence[str]) -> Mapping[str, Receipt]:
         """See `Store.known`."""
@@ -194,6 +198,7 @@ class SqliteStore:
                 with _transaction(db, "BEGIN IMMEDIATE"):
                     self._ingestions.read(db)
                     change = _Change(db, self._ingestions, by)
+                    require_same(change.head.id, by)
                     yield change
                     change.end()
             except BaseException:

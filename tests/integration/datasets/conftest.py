@@ -8,19 +8,24 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tasks.datasets.contents import Contents
+from tasks.datasets.postgresql.load import PostgresStore
+from tasks.datasets.postgresql.search import PostgresContents
 from tasks.datasets.sqlite.dataset_file import DatasetFile
 from tasks.datasets.sqlite.load import SqliteStore
+from tasks.datasets.sqlite.search import SqliteContents, VectorMemory
 from tasks.datasets.store import Store, chunk_id
 from tests.integration.datasets.loads import OpenPlace, Place, Row
+from tests.pg_server import PgServer
 
 
 @pytest.fixture
-def opened() -> Iterator[list[Store]]:
-    """Stores to be closed."""
-    stores: list[Store] = []
-    yield stores
-    for store in stores:
-        store.close()
+def opened() -> Iterator[list[Store | Contents]]:
+    """Of datasets, to be closed."""
+    found: list[Store | Contents] = []
+    yield found
+    for each in found:
+        each.close()
 
 
 @pytest.fixture
@@ -29,19 +34,42 @@ def file(tmp_path: Path) -> DatasetFile:
 
 
 @pytest.fixture
-def sqlite(file: DatasetFile, opened: list[Store]) -> Place:
+def sqlite(file: DatasetFile, opened: list[Store | Contents]) -> Place:
     def rows() -> list[Row]:
         path = file.path()
         return [] if path is None else rows_of(path)
 
     def opening() -> Store:
-        opened.append(SqliteStore(file))
-        return opened[-1]
+        opened.append(store := SqliteStore(file))
+        return store
 
-    return OpenPlace(opening, rows)
+    def contents() -> Contents:
+        opened.append(found := SqliteContents(file, VectorMemory(2**30)))
+        return found
+
+    return OpenPlace(opening, rows, contents)
 
 
-@pytest.fixture(params=["sqlite"])
+@pytest.fixture
+def postgresql(postgres: PgServer, database: str, opened: list[Store | Contents]) -> Place:
+    def rows() -> list[Row]:
+        if not postgres.execute("SELECT 1 FROM pg_class WHERE relname = 'docs'", database):
+            return []
+        found = postgres.execute("SELECT *, embedding::real[] AS v FROM docs ORDER BY doc_id, chunk_index", database)
+        return [{name: row[name] for name in dict(row) if name != "v"} | {"embedding": list(row["v"])} for row in found]
+
+    def opening() -> Store:
+        opened.append(store := PostgresStore("here", postgres.url(database), "docs"))
+        return store
+
+    def contents() -> Contents:
+        opened.append(found := PostgresContents("here", postgres.url(database), "docs"))
+        return found
+
+    return OpenPlace(opening, rows, contents)
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
 def place(request: pytest.FixtureRequest) -> Place:
     found: Place = request.getfixturevalue(request.param)
     return found

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from tasks.chunk import Chunk
+from tasks.datasets.contents import Contents
 from tasks.datasets.loads import Document, DocumentState, LoadOutcome, Stamp, UnreadPart, Verdict
 from tasks.datasets.store import Store
 
@@ -77,11 +78,15 @@ class Place(Protocol):
     def rows(self) -> list[Row]:
         """What a reader sees, by document and chunk."""
 
+    def contents(self) -> Contents:
+        """The same as it is listed and searched."""
+
 
 @dataclass(frozen=True)
 class OpenPlace:
     open: Callable[[], Store]
     rows: Callable[[], list[Row]]
+    contents: Callable[[], Contents]
 
 
 def texts(rows: Sequence[Row]) -> dict[str, list[str]]:

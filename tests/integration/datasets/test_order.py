@@ -5,10 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from tasks.datasets.postgresql.load import PostgresStore
 from tasks.datasets.sqlite.dataset_file import DatasetFile
 from tasks.datasets.sqlite.load import SqliteStore
 from tests.dataset_checks import check_whole
 from tests.order_world import Content, walk
+from tests.pg_server import PgServer
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -28,4 +30,24 @@ def test_a_file_holds_what_the_ingestions_say_in_the_order_of_their_acceptance(t
             return {name: (content, fingerprint) for name, content, fingerprint in rows}
 
     walk(seed, store, contents, 80)
+    store.close()
+
+
+@pytest.mark.parametrize("seed", range(100, 103))
+def test_tables_hold_what_the_ingestions_say_in_the_order_of_their_acceptance(
+    postgres: PgServer, database: str, seed: int
+) -> None:
+    store = PostgresStore("here", postgres.url(database), "docs")
+
+    def contents() -> dict[str, Content]:
+        if not postgres.execute("SELECT 1 FROM pg_class WHERE relname = 'docs_dataset'", database):
+            return {}
+        rows = postgres.execute("SELECT * FROM docs_documents WHERE content_hash <> ''", database)
+        counts = postgres.execute("SELECT doc_id, count(*) AS n FROM docs GROUP BY 1", database)
+        assert {row["doc_id"]: row["n"] for row in counts} == {
+            row["doc_id"]: row["chunks"] for row in rows if row["chunks"]
+        }
+        return {row["doc_id"]: (row["content_hash"], row["fingerprint"]) for row in rows}
+
+    walk(seed, store, contents, 50)
     store.close()

@@ -3,24 +3,26 @@
 import io
 import json
 import random
-import sqlite3
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from tasks.datasets.contents import DatasetGone, Filter, StoredChunk, StoredDocument
+from tasks.datasets.contents import Contents, DatasetGone, Filter, StoredChunk, StoredDocument
 from tasks.datasets.export import ExportPart, write_part
 from tasks.datasets.loads import Document
 from tasks.datasets.sqlite import search
 from tasks.datasets.sqlite.dataset_file import DatasetFile
 from tasks.datasets.sqlite.load import SqliteStore
-from tasks.datasets.sqlite.search import SqliteContents, VectorMemory, filter_sql
+from tasks.datasets.sqlite.search import SqliteContents, VectorMemory
+from tasks.datasets.store import Store
 from tasks.errors import NotReady
 from tests.integration.datasets.conftest import rows_of
-from tests.integration.datasets.loads import Row, document, load, outcomes, stamp
+from tests.integration.datasets.loads import Place, Row, document, load, outcomes, stamp
+from tests.pg_server import PgServer
 from tests.raises_code import raises_code
 
 PLENTY = 2**30
@@ -35,15 +37,15 @@ def never() -> bool:
 
 
 @pytest.fixture
-def store(file: DatasetFile) -> SqliteStore:
+def in_file(file: DatasetFile) -> SqliteStore:
     return SqliteStore(file)
 
 
 @pytest.mark.parametrize("limit", [1, 3, 100])
-def test_every_document_comes_once_with_its_chunks(store: SqliteStore, file: DatasetFile, limit: int) -> None:
+def test_every_document_comes_once_with_its_chunks(store: Store, place: Place, limit: int) -> None:
     given = [document(f"d{n}", f"text {n}", chunks=n % 4, n=n) for n in range(30)]
     load(store, *given)
-    reader, found, after, more = contents(file), list[StoredDocument](), 0, True
+    reader, found, after, more = place.contents(), list[StoredDocument](), 0, True
     while more:
         page = reader.documents(after, limit)
         found += page.items
@@ -56,10 +58,10 @@ def test_every_document_comes_once_with_its_chunks(store: SqliteStore, file: Dat
 
 @pytest.mark.parametrize("limit", [1, 3, 100])
 @pytest.mark.parametrize("of", [None, "d3", "d4", "nobody"])
-def test_every_chunk_comes_once_in_order(store: SqliteStore, file: DatasetFile, limit: int, of: str | None) -> None:
+def test_every_chunk_comes_once_in_order(store: Store, place: Place, limit: int, of: str | None) -> None:
     given = [document(f"d{n}", f"text {n}", chunks=n % 4) for n in range(30)]
     load(store, *given)
-    reader, found, after, more = contents(file), list[StoredChunk](), -1, True
+    reader, found, after, more = place.contents(), list[StoredChunk](), -1, True
     while more:
         page = reader.chunks(after, limit, of)
         found += page.items
@@ -68,19 +70,19 @@ def test_every_chunk_comes_once_in_order(store: SqliteStore, file: DatasetFile, 
     assert [(chunk.document_id, chunk.position, chunk.text) for chunk in found] == expected
 
 
-def test_a_page_goes_on_when_the_dataset_has_changed(store: SqliteStore, file: DatasetFile) -> None:
+def test_a_page_goes_on_when_the_dataset_has_changed(store: Store, place: Place) -> None:
     load(store, *(document(f"d{n}", "one") for n in range(6)))
-    reader = contents(file)
+    reader = place.contents()
     first = reader.documents(0, 3)
     load(store, document("d1", "new"), document("d4", "new"), by=stamp(2))
     second = reader.documents(first.items[-1].number, 100)
     assert [each.id for each in second.items] == ["d3", "d5", "d1", "d4"]
 
 
-def test_the_head_says_what_there_is(store: SqliteStore, file: DatasetFile) -> None:
+def test_the_head_says_what_there_is(in_file: SqliteStore, file: DatasetFile) -> None:
     with pytest.raises(DatasetGone):
         contents(file).head()
-    load(store, document("a"), document("b", chunks=0))
+    load(in_file, document("a"), document("b", chunks=0))
     head = contents(file).head()
     path = file.path()
     assert path is not None
@@ -92,42 +94,63 @@ def test_the_head_says_what_there_is(store: SqliteStore, file: DatasetFile) -> N
         2,
         2,
     )
-    load(store, document("a", "new"), by=stamp(2))
+    load(in_file, document("a", "new"), by=stamp(2))
     assert contents(file).head().version == head.version + 1
 
 
 # ---- search
 
 
-def brute_force(file: DatasetFile, vector: np.ndarray, k: int, passes: Callable[[Row], bool]) -> list[tuple[str, int]]:
-    path = file.path()
-    assert path is not None
-    rows = [row for row in rows_of(path) if passes(json.loads(row["metadata"]))]
+def brute_force(found: Sequence[Row], vector: np.ndarray, k: int, passes: Callable[[Row], bool]) -> list[float]:
+    """Cosines of the best."""
+    rows = [row for row in found if passes(json.loads(row["metadata"]))]
     vectors = np.array([row["embedding"] for row in rows]).reshape(len(rows), 8)
-    cosines = vectors @ vector / np.linalg.norm(vectors, axis=1) if rows else np.empty(0)
-    return [(rows[n]["doc_id"], rows[n]["chunk_index"]) for n in np.argsort(-cosines, kind="stable")[:k]]
+    cosines = vectors @ vector / np.linalg.norm(vectors, axis=1) / np.linalg.norm(vector) if rows else np.empty(0)
+    best: list[float] = np.sort(cosines)[::-1][:k].tolist()
+    return best
 
 
-@pytest.mark.parametrize("max_bytes", [PLENTY, 0])
-def test_the_nearest_are_the_same_whatever_is_held_while_the_dataset_changes(
-    store: SqliteStore, file: DatasetFile, monkeypatch: pytest.MonkeyPatch, max_bytes: int
-) -> None:
-    monkeypatch.setattr(search, "_READ_ROWS", 7)
-    monkeypatch.setattr(search, "_BLOCK_ROWS", 20)
-    rng, reader = random.Random(1), contents(file, max_bytes)  # noqa: S311 - repeatable
-    for order in range(1, 40):
+def check_nearest(store: Store, place: Place, reader: Contents, rounds: int) -> None:
+    rng = random.Random(1)  # noqa: S311 - repeatable
+    for order in range(1, rounds):
         changed = {f"d{rng.randrange(25)}" for _ in range(rng.choice((1, 5)))}
         new = [document(name, f"{name} {order}", chunks=rng.randrange(4), team=rng.choice("ab")) for name in changed]
         load(store, *new, by=stamp(order))
         vector = np.random.default_rng(order).standard_normal(8)
         for fields, passes in (({}, lambda _: True), ({"team": "a"}, lambda metadata: metadata["team"] == "a")):
             found = reader.nearest(vector, 5, fields, never)
-            expected = brute_force(file, vector, 5, passes)
-            assert [(each.chunk.document_id, each.chunk.position) for each in found] == expected
+            expected = brute_force(place.rows(), vector, 5, passes)
+            assert [each.score for each in found] == pytest.approx(expected, abs=1e-6)
+            assert all(passes(json.loads(each.chunk.metadata)) for each in found)
 
 
-def test_vectors_are_read_once(store: SqliteStore, file: DatasetFile) -> None:
-    load(store, *(document(f"d{n}", f"{n}") for n in range(50)))
+def test_the_nearest_are_found_while_the_dataset_changes(store: Store, place: Place) -> None:
+    check_nearest(store, place, place.contents(), 20)
+
+
+@pytest.mark.parametrize("max_bytes", [PLENTY, 0])
+def test_the_nearest_are_the_same_whatever_is_held(
+    sqlite: Place, file: DatasetFile, monkeypatch: pytest.MonkeyPatch, max_bytes: int
+) -> None:
+    monkeypatch.setattr(search, "_READ_ROWS", 7)
+    monkeypatch.setattr(search, "_BLOCK_ROWS", 20)
+    check_nearest(sqlite.open(), sqlite, contents(file, max_bytes), 40)
+
+
+def test_an_index_over_vectors_is_used_and_a_filter_leaves_none_out(
+    postgresql: Place, postgres: PgServer, database: str
+) -> None:
+    store = postgresql.open()
+    load(store, *(document(f"d{n}", f"{n}", chunks=1, rare=n % 50 == 0) for n in range(2000)))
+    postgres.execute("CREATE INDEX ON docs USING hnsw (embedding vector_cosine_ops)", database)
+    reader = postgresql.contents()
+    found = reader.nearest(np.ones(8), 10, {"rare": True}, never)
+    assert len(found) == 10
+    assert all(json.loads(each.chunk.metadata)["rare"] for each in found)
+
+
+def test_vectors_are_read_once(in_file: SqliteStore, file: DatasetFile) -> None:
+    load(in_file, *(document(f"d{n}", f"{n}") for n in range(50)))
     reader = contents(file)
     vector = np.ones(8)
     with reader.version() as (db, _):
@@ -137,7 +160,7 @@ def test_vectors_are_read_once(store: SqliteStore, file: DatasetFile) -> None:
         statements.clear()
         reader.nearest(vector, 3, None, never)
         assert sum("FROM vectors" in each for each in statements) == count
-    load(store, document("d1", "new"), by=stamp(2))
+    load(in_file, document("d1", "new"), by=stamp(2))
     statements.clear()
     reader.nearest(vector, 3, None, never)
     (read,) = [each for each in statements if "FROM vectors" in each]
@@ -154,8 +177,8 @@ def test_a_dataset_beyond_the_memory_displaces_no_other(tmp_path: Path) -> None:
         assert len(memory.held_ids()) == count
 
 
-def test_a_deleted_dataset_is_gone_and_one_made_anew_is_another(store: SqliteStore, file: DatasetFile) -> None:
-    load(store, document("a", "old"))
+def test_a_deleted_dataset_is_gone_and_one_made_anew_is_another(in_file: SqliteStore, file: DatasetFile) -> None:
+    load(in_file, document("a", "old"))
     reader = contents(file)
     before = reader.head().id
     assert reader.nearest(np.ones(8), 3, None, never)
@@ -163,24 +186,24 @@ def test_a_deleted_dataset_is_gone_and_one_made_anew_is_another(store: SqliteSto
     assert not file.delete()
     with pytest.raises(DatasetGone):
         reader.nearest(np.ones(8), 3, None, never)
-    load(store, document("b", "new"))
+    load(in_file, document("b", "new"))
     assert {each.chunk.document_id for each in reader.nearest(np.ones(8), 3, None, never)} == {"b"}
     assert reader.head().id != before
 
 
-def test_nobody_waits_any_more(store: SqliteStore, file: DatasetFile) -> None:
-    load(store, document("a"))
+def test_nobody_waits_any_more(in_file: SqliteStore, file: DatasetFile) -> None:
+    load(in_file, document("a"))
     with pytest.raises(NotReady):
         contents(file).nearest(np.ones(8), 3, None, lambda: True)
 
 
-def test_a_vector_of_another_length_is_refused(store: SqliteStore, file: DatasetFile) -> None:
-    load(store, document("a"))
+def test_a_vector_of_another_length_is_refused(in_file: SqliteStore, file: DatasetFile) -> None:
+    load(in_file, document("a"))
     with pytest.raises(ValueError, match="another model"):
         contents(file).nearest(np.ones(5), 3, None, never)
 
 
-def test_filters_mean_what_they_say() -> None:
+def test_filters_mean_what_they_say(store: Store, place: Place) -> None:
     rng = random.Random(2)  # noqa: S311 - repeatable
     names = ["team", "a.b", "n", 'quo"te', "größe", "x y", "back\\slash", "$", "[0]", ""]
     scalars = ["red", "1", "true", "", "é", 0, 1, 2, 1.0, 2.5, -3, 2**53, True, False, 'q"x']
@@ -198,35 +221,36 @@ def test_filters_mean_what_they_say() -> None:
             return any(fits(one, wanted) for one in there if not isinstance(one, list))
         return isinstance(there, bool) == isinstance(wanted, bool) and there == wanted
 
-    documents = [{name: value() for name in rng.sample(names, rng.randrange(1, 5))} for _ in range(1000)]
-    with sqlite3.connect(":memory:") as db:
-        db.execute("CREATE TABLE documents (number INTEGER PRIMARY KEY, doc_id TEXT, metadata TEXT)")
-        given = [(n, f"d{n}", json.dumps(each, ensure_ascii=False)) for n, each in enumerate(documents)]
-        db.executemany("INSERT INTO documents VALUES (?, ?, ?)", given)
-        for _ in range(200):
-            fields: Filter = {name: rng.choice(scalars) for name in rng.sample(names, rng.choice((1, 1, 2)))}  # type: ignore[misc]
-            where, values = filter_sql(fields)
-            rows = db.execute(f"SELECT number FROM documents d WHERE {where}", values)  # noqa: S608 - it is tried here
-            found = {number for (number,) in rows}
-            assert found == {
-                n for n, each in enumerate(documents) if all(k in each and fits(each[k], v) for k, v in fields.items())
-            }, fields
+    given: list[dict[str, Any]] = [
+        {name: value() for name in rng.sample(names, rng.randrange(1, 5))} for _ in range(300)
+    ]
+    load(store, *(document(f"d{n}", f"{n}", chunks=1, **each) for n, each in enumerate(given)))
+    reader = place.contents()
+    for _ in range(100):
+        fields: Filter = {name: rng.choice(scalars) for name in rng.sample(names, rng.choice((1, 1, 2)))}  # type: ignore[misc]
+        found = {each.chunk.document_id for each in reader.nearest(np.ones(8), 300, fields, never)}
+        assert found == {
+            f"d{n}" for n, each in enumerate(given) if all(k in each and fits(each[k], v) for k, v in fields.items())
+        }, fields
+    one = reader.nearest(np.ones(8), 5, {"document_id": "d7"}, never)
+    assert [each.chunk.document_id for each in one] == ["d7"]
+    assert reader.nearest(np.ones(8), 5, {"document_id": 7}, never) == []
 
 
 # ---- export
 
 
 def test_the_export_is_the_dataset_and_only_what_has_changed_has_another_name(
-    store: SqliteStore, file: DatasetFile, monkeypatch: pytest.MonkeyPatch
+    in_file: SqliteStore, file: DatasetFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tasks.datasets.sqlite.load._RANGE_CHUNKS", 10)
-    load(store, *(document(f"d{n:02d}", f"{n}", n=n) for n in range(5)))
+    load(in_file, *(document(f"d{n:02d}", f"{n}", n=n) for n in range(5)))
     for n in range(5, 30):
-        load(store, document(f"d{n:02d}", f"{n}", n=n))
+        load(in_file, document(f"d{n:02d}", f"{n}", n=n))
     reader = contents(file)
     before = reader.export_parts()
     assert exported(reader, before) == expected(file)
-    load(store, document("d07", "new", chunks=1), by=stamp(2))
+    load(in_file, document("d07", "new", chunks=1), by=stamp(2))
     after = reader.export_parts()
     assert exported(reader, after) == expected(file)
     assert len({part.name for part in after} - {part.name for part in before}) == 2, (
@@ -256,8 +280,8 @@ def expected(file: DatasetFile) -> list[Row]:
     return [dict(row) for row in rows_of(path)]
 
 
-def test_what_is_refused_says_why(file: DatasetFile, store: SqliteStore) -> None:
-    load(store, document("a"))
+def test_what_is_refused_says_why(file: DatasetFile, in_file: SqliteStore) -> None:
+    load(in_file, document("a"))
     path = file.path()
     assert path is not None
     data = bytearray(path.read_bytes())

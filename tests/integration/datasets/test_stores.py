@@ -63,6 +63,17 @@ def test_a_row_holds_everything(store: Store, place: Place) -> None:
     assert json.loads(row["metadata"]) == {"colour": "red", "nested": {"n": [1, None]}}
 
 
+def test_an_ingestion_that_has_seen_another_dataset_is_told(store: Store) -> None:
+    seen = store.prepare(stamp(1), lambda: None)
+    assert store.prepare(stamp(2), lambda: None) == seen
+    load(store, document("a"), by=replace(stamp(1), dataset_id=seen))
+    with raises_code("dataset_deleted"):
+        load(store, document("b"), by=replace(stamp(2), dataset_id="another"))
+    with raises_code("dataset_deleted"):
+        finish(store, replace(stamp(3), dataset_id="another"))
+    assert store.known(["a", "b"]).keys() == {"a"}
+
+
 def test_receipts_say_what_went_in(store: Store, place: Place) -> None:
     given = document("a", chunks=3)
     load(store, given, document("b", chunks=0))

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from tasks.documents.sinks.postgresql.connection import Connection, know_vectors
+from tasks.datasets.postgresql.connection import Connection, know_vectors
 from tasks.documents.sinks.postgresql.schema import (
     LOCK_TIMEOUT,
     ensure_tables,

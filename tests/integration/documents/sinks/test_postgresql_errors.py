@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tasks.documents.sinks.postgresql.connection import Connection
+from tasks.datasets.postgresql.connection import Connection
 from tasks.documents.sinks.postgresql.postgresql_sink import PostgresSink
 from tasks.errors import SinkUnavailable
 from tests.integration.documents.sinks.loads import document, load

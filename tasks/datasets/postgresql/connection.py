@@ -88,11 +88,19 @@ class Connection:
 
 
 async def know_vectors(connection: Any) -> None:
-    """Makes the connection send vectors in their binary form. The extension must exist."""
-    schema = await connection.fetchval(
-        "SELECT nspname FROM pg_type JOIN pg_namespace n ON n.oid = typnamespace WHERE typname = 'vector'"
-    )
+    """Makes the connection send vectors in their binary form, and know their operators. The extension must exist."""
+    schema = await schema_of_vectors(connection)
+    path = "current_setting('search_path') || ', ' || quote_ident($1)"
+    await connection.execute(f"SELECT set_config('search_path', {path}, true)", schema)
     await connection.set_type_codec("vector", schema=schema, encoder=_packed, decoder=_unpacked, format="binary")
+
+
+async def schema_of_vectors(connection: Any) -> str:
+    """Where the extension is: perhaps on no search path."""
+    schema: str = await connection.fetchval(
+        "SELECT nspname FROM pg_extension JOIN pg_namespace n ON n.oid = extnamespace WHERE extname = 'vector'"
+    )
+    return schema
 
 
 def _packed(vector: npt.NDArray[np.float32]) -> bytes:
