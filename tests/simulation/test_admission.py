@@ -130,10 +130,10 @@ def test_a_share_of_the_memory_is_free_when_results_of_its_owner_have_ended(ledg
     ledger.tampered = True
     for name, owner, ttl_ms in (("b", "b", 10_000), ("a1", "a", 20_000), ("a2", "a", 30_000), ("a3", "a", 40_000)):
         ledger.submit(NewTask(name, owner=owner, ttl_ms=ttl_ms))
-        ledger.finish(ledger.claim("w/0", f"w/0/{name}"), b"v" * 100_000)
+        ledger.finish(ledger.claim("w/0", f"w/0/{name}"), b"v" * 100)
     ledger.submit(NewTask("open", owner="a", deadline_in_ms=5000))
-    ledger.set_sums(f"q:{MODEL}:state", rate=RATE, serves=STAMP, limit=1000_000, used=450_000)
-    kind, wait_s = ledger.bring(NewTask("a4", owner="a", vector_bytes=50_000), share=0.5)
+    ledger.set_sums(f"q:{MODEL}:state", rate=RATE, serves=STAMP, limit=100_000, used=74_000)
+    kind, wait_s = ledger.bring(NewTask("a4", owner="a"), share=0.5)
     assert (kind, float(wait_s)) == (b"share", 30.0)
 
 
