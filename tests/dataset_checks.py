@@ -13,5 +13,7 @@ def check_whole(db: sqlite3.Connection) -> None:
     for table in ("chunks", "vectors"):
         counted = db.execute(f"SELECT number >> 24, count(*) FROM {table} GROUP BY 1")  # noqa: S608 - a constant
         assert dict(counted) == chunks
+    db.execute("INSERT INTO words (words, rank) VALUES ('integrity-check', 1)")  # against the texts
+    db.rollback()
     (first,) = db.execute("SELECT min(first) FROM ranges").fetchone()
     assert all(number >= first for number in chunks)

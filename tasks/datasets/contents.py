@@ -77,7 +77,7 @@ class StoredChunk(NamedTuple):
 
 
 class Found(NamedTuple):
-    """A chunk and how near it is: the cosine, the rank of full text, or that of both."""
+    """A chunk and how well it fits, the higher the better: its cosine, its rank in full text, or that in both."""
 
     chunk: StoredChunk
     score: float
@@ -120,6 +120,12 @@ class Contents(Protocol):
         Raises:
             ValueError: the vector has no direction, or another length than those of the dataset.
             NotReady: nobody waits any more.
+        """
+
+    def words(self, text: str, k: int, fields: Filter | None, stopping: Callable[[], bool]) -> list[Found]:
+        """The `k` chunks that have most of the words of a text, best first; the rarer a word, the more it counts.
+
+        The score is the store's own: it compares chunks of one answer. Raises `NotReady`: nobody waits any more.
         """
 
     def close(self) -> None:

@@ -328,6 +328,7 @@ def _tables(table: TableName, dimension: int, schema: str) -> list[tuple[str, st
                 source_uri text NOT NULL, content_hash text NOT NULL, metadata jsonb NOT NULL,
                 embedding "{schema}".vector({dimension}) NOT NULL, model text NOT NULL, model_revision text NOT NULL);
             CREATE INDEX ON {table.chunks} (doc_id);
+            CREATE INDEX ON {table.chunks} USING gin (to_tsvector('simple', text));
             """,
         ),
         (

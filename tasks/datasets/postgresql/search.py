@@ -19,7 +19,9 @@ from tasks.datasets.contents import (
     StoredDocument,
 )
 from tasks.datasets.postgresql.connection import Connection, know_vectors
+from tasks.datasets.postgresql.load import clean
 from tasks.datasets.postgresql.schema import TableName, dataset_row, resolved, tables_exist
+from tasks.datasets.rank import searched_words
 from tasks.errors import Invalid, NotReady
 
 T = TypeVar("T")
@@ -139,6 +141,31 @@ class PostgresContents:
             # A vector of zeros has no distance.
             return [Found(StoredChunk(*row[1:]), 1 - row[0]) for row in map(tuple, rows) if row[0] == row[0]]
 
+        return self._unless(stopping, work)
+
+    def words(self, text: str, k: int, fields: Filter | None, stopping: Callable[[], bool]) -> list[Found]:
+        """See `Contents.words`: ranked by `ts_rank_cd`, for the configuration `simple`."""
+        wanted = searched_words(clean(text))
+
+        async def work(connection: Any) -> list[Found]:
+            if not wanted:
+                return []
+            t = self._table
+            where, values = filter_sql(fields or {}, first=3)
+            rows = await connection.fetch(
+                f"SELECT near.rank, {_CHUNK} FROM (SELECT c.chunk_id, ts_rank_cd(to_tsvector('simple', c.text), q) AS rank"
+                f" FROM {t.chunks} c, to_tsquery('simple', $1) q WHERE to_tsvector('simple', c.text) @@ q AND {where}"
+                f" ORDER BY rank DESC, c.chunk_id LIMIT $2) near JOIN {t.chunks} c USING (chunk_id)"
+                f" JOIN {t.documents} d ON d.doc_id = c.doc_id ORDER BY near.rank DESC, 2",
+                " | ".join(f"'{word}'" for word in wanted),
+                k,
+                *values,
+            )
+            return [Found(StoredChunk(*row[1:]), row[0]) for row in map(tuple, rows)]
+
+        return self._unless(stopping, work)
+
+    def _unless(self, stopping: Callable[[], bool], work: Callable[[Any], Awaitable[T]]) -> T:
         def progress() -> None:
             if stopping():
                 raise NotReady("This process is stopping; send the request again.", retry_after_s=1)

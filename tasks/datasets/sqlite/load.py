@@ -336,6 +336,8 @@ class _Change:
         self._db.executemany(f"INSERT OR REPLACE INTO documents VALUES ({','.join('?' * 14)})", rows)
         self._db.executemany("INSERT INTO chunks VALUES (?,?,?,?,?,?,?,?)", chunks)
         self._db.executemany("INSERT INTO vectors VALUES (?,?)", vectors)
+        first = rows[0][0] << POSITION_BITS  # all behind it is new
+        self._db.execute("INSERT INTO words (rowid, text) SELECT number, text FROM chunks WHERE number >= ?", (first,))
         if not self._ranges or self._ranges[-1][1] >= _RANGE_CHUNKS:
             self._ranges.append([rows[0][0], 0, 0])
         self._ranges[-1][1:] = self._ranges[-1][1] + len(chunks), self._version
@@ -389,6 +391,10 @@ class _Change:
         spans = [
             (row.number << POSITION_BITS, (row.number + 1 << POSITION_BITS) - 1) for row in rows if row.receipt.chunks
         ]
+        self._db.executemany(
+            "INSERT INTO words (words, rowid, text) SELECT 'delete', number, text FROM chunks WHERE number BETWEEN ? AND ?",
+            spans,
+        )
         self._db.executemany("DELETE FROM chunks WHERE number BETWEEN ? AND ?", spans)
         self._db.executemany("DELETE FROM vectors WHERE number BETWEEN ? AND ?", spans)
         self._db.executemany("INSERT INTO gone VALUES (?, ?)", [(self._version, row.number) for row in rows])

@@ -44,6 +44,8 @@ CREATE TABLE chunks (                   -- number = number of the document << 24
     number INTEGER PRIMARY KEY, text TEXT NOT NULL, start INTEGER NOT NULL, "end" INTEGER NOT NULL, page INTEGER,
     headings TEXT NOT NULL, token_count INTEGER NOT NULL, truncated INTEGER NOT NULL);
 CREATE TABLE vectors (number INTEGER PRIMARY KEY, embedding BLOB NOT NULL);  -- float32, little endian
+CREATE VIRTUAL TABLE words USING fts5(text, content='chunks', content_rowid='number',
+    tokenize='unicode61 remove_diacritics 2');
 CREATE TABLE gone (version INTEGER NOT NULL, number INTEGER NOT NULL, PRIMARY KEY (version, number)) WITHOUT ROWID;
 CREATE TABLE ranges (                   -- parts of the export, by the first document
     first INTEGER PRIMARY KEY, chunks INTEGER NOT NULL, changed INTEGER NOT NULL);

@@ -17,6 +17,7 @@ import orjson
 
 from embedq.vector_search import Ranking, row_lengths
 from tasks.datasets.contents import DOCUMENT_ID, Filter, Found
+from tasks.datasets.rank import searched_words
 from tasks.datasets.sqlite.dataset_file import DatasetFile
 from tasks.datasets.sqlite.load import Head
 from tasks.datasets.sqlite.read import SqliteReader, chunks_by_number
@@ -157,7 +158,7 @@ class SqliteContents(SqliteReader):
         after, scored = -1, list[_Hit]()
         while True:
             if stopping():
-                raise NotReady("This process is stopping; send the request again.", retry_after_s=1)
+                raise _nobody_waits()
             with self.version() as (db, head):
                 among = self._memory.numbers(db, head, fields) if fields else None
                 snapshot = self._memory.followed(db, head)
@@ -170,6 +171,27 @@ class SqliteContents(SqliteReader):
                 if len(block.numbers) < _READ_ROWS:
                     return _found(db, scored)
                 after = int(block.numbers[-1])
+
+    def words(self, text: str, k: int, fields: Filter | None, stopping: Callable[[], bool]) -> list[Found]:
+        """See `Contents.words`: ranked by BM25."""
+        wanted = " OR ".join(f'"{quoted}"' for quoted in searched_words(text))
+        if stopping():
+            raise _nobody_waits()
+        if not wanted:
+            return []
+        where, values = filter_sql(fields or {})
+        # Without a filter the index alone is read. Its ranks count downwards.
+        among = f" AND EXISTS (SELECT 1 FROM documents d WHERE d.number = words.rowid >> {POSITION_BITS} AND {where})"
+        with self.version() as (db, _):
+            rows = db.execute(
+                f"SELECT rowid, -rank FROM words WHERE words MATCH ?{among if fields else ''} ORDER BY rank LIMIT ?",
+                (wanted, *values, k),
+            )
+            return _found(db, [_Hit(*row) for row in rows.fetchall()])
+
+
+def _nobody_waits() -> NotReady:
+    return NotReady("This process is stopping; send the request again.", retry_after_s=1)
 
 
 def _found(db: sqlite3.Connection, hits: Sequence[_Hit]) -> list[Found]:
@@ -265,4 +287,4 @@ def filter_sql(fields: Filter) -> tuple[str, list[Any]]:
             f" ELSE {fits.replace('e.', 'f.')} END)"
         )
         values += [name, value, value]
-    return " AND ".join(terms), values
+    return " AND ".join(terms) or "1", values

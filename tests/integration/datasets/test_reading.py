@@ -14,6 +14,7 @@ import pytest
 from tasks.datasets.contents import Contents, DatasetGone, Filter, StoredChunk, StoredDocument
 from tasks.datasets.export import ExportPart, write_part
 from tasks.datasets.loads import Document
+from tasks.datasets.rank import hybrid
 from tasks.datasets.sqlite import search
 from tasks.datasets.sqlite.dataset_file import DatasetFile
 from tasks.datasets.sqlite.load import SqliteStore
@@ -235,6 +236,43 @@ def test_filters_mean_what_they_say(store: Store, place: Place) -> None:
     one = reader.nearest(np.ones(8), 5, {"document_id": "d7"}, never)
     assert [each.chunk.document_id for each in one] == ["d7"]
     assert reader.nearest(np.ones(8), 5, {"document_id": 7}, never) == []
+
+
+def test_full_text_finds_words_and_follows_the_dataset(store: Store, place: Place) -> None:
+    load(
+        store,
+        document("a", "queues and vectors in Zürich", chunks=1, team="x"),
+        document("b", "queues of \"quoted\" words", chunks=1, team="y"),
+        document("c", "nothing of the kind", chunks=1),
+    )
+    reader = place.contents()
+
+    def found(text: str, fields: Filter | None = None) -> list[str]:
+        return [each.chunk.document_id for each in reader.words(text, 10, fields, never)]
+
+    assert found("vectors queues") == ["a", "b"]
+    assert found("QUEUES!", {"team": "y"}) == ["b"]
+    assert found("quoted' OR text:*") == ["b"]
+    assert found("absent") == found("?!") == found("") == []
+    load(store, document("a", "something else", chunks=1), document("d", "queues again", chunks=1), by=stamp(2))
+    assert set(found("queues")) == {"b", "d"}
+    assert found("vectors") == []
+    store.finish(stamp(3), lambda: None)
+    assert found("queues kind else") == []
+    with pytest.raises(NotReady):
+        reader.words("queues", 10, None, lambda: True)
+
+
+def test_both_rankings_together_find_what_either_finds(store: Store, place: Place) -> None:
+    load(store, *(document(f"d{n}", f"common text {n}", chunks=1) for n in range(50)), document("rare", "rareword", chunks=1))
+    reader = place.contents()
+    target = document("d7", "common text 7", chunks=1)
+    near = hybrid(reader, "rareword", target.vectors[0], 5, None, never)
+    assert {"d7", "rare"} <= {each.chunk.document_id for each in near[:3]}
+    assert [each.score for each in near] == sorted((each.score for each in near), reverse=True)
+    both = hybrid(reader, "text 7", target.vectors[0], 5, None, never)
+    assert both[0].chunk.document_id == "d7"
+    assert both[0].score == pytest.approx(2 / 61)
 
 
 # ---- export
