@@ -48,6 +48,7 @@ class JobWork:
     ) -> None:
         self._ledger = ledger
         self._storage = storage
+        self._storages: dict[Progress, Storage] = {}
         self._settings = settings
         self._jobs = jobs
         self._stop = stop
@@ -102,7 +103,7 @@ class JobWork:
             raise InternalError(f"This version knows no job {call.kind!r}.")
         context = JobContext(
             ledger=self._ledger,
-            storage=self._storage.reporting(progress.step),  # a large file is sent for longer than work may stand still
+            storage=self._reporting(progress),
             settings=self._settings,
             token=token,
             progress=partial(self._moved, progress),
@@ -111,6 +112,13 @@ class JobWork:
         )
         self._moved(progress)
         return job(context, call.id)
+
+    def _reporting(self, progress: Progress) -> Storage:
+        """The storage, of which a stream hears that a large file is sent: that takes longer than work may stand still.
+
+        One for all jobs of the stream: what they remember of the storage goes with it.
+        """
+        return self._storages.setdefault(progress, self._storage.reporting(progress.step))
 
     def _moved(self, progress: Progress) -> None:
         progress.step()

@@ -12,6 +12,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 from stack.testing import wait_until
 from tasks.documents.claims import JobWork
 from tasks.documents.context import JobContext
+from tasks.documents.sinks.parquet.receipt_index import index_of
 from tasks.ledger.client import Ledger
 from tasks.ledger.overview import read_account
 from tasks.ledger.redis_keys import DOCUMENTS
@@ -73,7 +74,24 @@ def test_the_owner_of_a_job_pays_for_the_time_it_took(
             assert account.numbers.get("debt:@documents", 0) == pytest.approx(debt)
 
 
+def test_what_a_job_has_learned_of_the_storage_the_next_one_knows(
+    redis_client: "redis.Redis", documents: DocumentsClient, tmp_path: Path
+) -> None:
+    """Receipts of a dataset are learned once: with each job anew, a million documents took four times as long."""
+    storages.clear()
+    with stream(redis_client, str(tmp_path)) as streams:
+        for name in ("one", "two", "three"):
+            documents.submit_job("send", name)
+        streams.wake(rang=False)
+        wait_until(lambda: len(storages) == 3 and not streams._awake, message="three jobs")
+    assert len({id(index_of(storage, "docs")) for storage in storages}) == 1
+
+
+storages: list[Storage] = []
+
+
 def send(context: JobContext, job_id: str) -> bytes:
     """Writes one object."""
     context.storage.write(f"files/{job_id}", b"x")
+    storages.append(context.storage)
     return b"{}"
