@@ -9,8 +9,8 @@ import numpy.typing as npt
 from tasks.datasets.contents import Contents, Filter, Found
 
 _DAMPING = 60
-"""Of reciprocal rank fusion: Cormack, Clarke and Buettcher, "Reciprocal Rank Fusion outperforms Condorcet and individual
-Rank Learning Methods", SIGIR 2009."""
+"""Of reciprocal rank fusion: Cormack, Clarke and Buettcher, "Reciprocal Rank Fusion outperforms Condorcet and
+individual Rank Learning Methods", SIGIR 2009."""
 _LOOKED_AT = 5
 """So many times the chunks that are wanted are taken of each ranking."""
 _MOST_WORDS = 64
@@ -27,6 +27,7 @@ def hybrid(
     text: str,
     vector: npt.NDArray[np.floating],
     k: int,
+    *,
     fields: Filter | None,
     stopping: Callable[[], bool],
 ) -> list[Found]:

@@ -153,7 +153,8 @@ class PostgresContents:
             t = self._table
             where, values = filter_sql(fields or {}, first=3)
             rows = await connection.fetch(
-                f"SELECT near.rank, {_CHUNK} FROM (SELECT c.chunk_id, ts_rank_cd(to_tsvector('simple', c.text), q) AS rank"
+                f"SELECT near.rank, {_CHUNK} FROM"
+                " (SELECT c.chunk_id, ts_rank_cd(to_tsvector('simple', c.text), q) AS rank"
                 f" FROM {t.chunks} c, to_tsquery('simple', $1) q WHERE to_tsvector('simple', c.text) @@ q AND {where}"
                 f" ORDER BY rank DESC, c.chunk_id LIMIT $2) near JOIN {t.chunks} c USING (chunk_id)"
                 f" JOIN {t.documents} d ON d.doc_id = c.doc_id ORDER BY near.rank DESC, 2",

@@ -320,7 +320,7 @@ class _Change:
         """Documents with their chunks, whose earlier versions are removed. Their numbers are new."""
         if not documents:
             return
-        rows, chunks, vectors = [], [], []
+        first, rows, chunks, vectors = self.head.next_number, [], [], []
         for document, receipt in zip(documents, receipts, strict=True):
             wanted = (len(document.chunks), self._by.dimension)
             if document.chunks and document.vectors.shape != wanted:
@@ -336,10 +336,10 @@ class _Change:
         self._db.executemany(f"INSERT OR REPLACE INTO documents VALUES ({','.join('?' * 14)})", rows)
         self._db.executemany("INSERT INTO chunks VALUES (?,?,?,?,?,?,?,?)", chunks)
         self._db.executemany("INSERT INTO vectors VALUES (?,?)", vectors)
-        first = rows[0][0] << POSITION_BITS  # all behind it is new
-        self._db.execute("INSERT INTO words (rowid, text) SELECT number, text FROM chunks WHERE number >= ?", (first,))
+        new = (first << POSITION_BITS,)
+        self._db.execute("INSERT INTO words (rowid, text) SELECT number, text FROM chunks WHERE number >= ?", new)
         if not self._ranges or self._ranges[-1][1] >= _RANGE_CHUNKS:
-            self._ranges.append([rows[0][0], 0, 0])
+            self._ranges.append([first, 0, 0])
         self._ranges[-1][1:] = self._ranges[-1][1] + len(chunks), self._version
         self.head.documents += len(documents)
         self.head.chunks += len(chunks)
@@ -392,7 +392,8 @@ class _Change:
             (row.number << POSITION_BITS, (row.number + 1 << POSITION_BITS) - 1) for row in rows if row.receipt.chunks
         ]
         self._db.executemany(
-            "INSERT INTO words (words, rowid, text) SELECT 'delete', number, text FROM chunks WHERE number BETWEEN ? AND ?",
+            "INSERT INTO words (words, rowid, text) SELECT 'delete', number, text FROM chunks"
+            " WHERE number BETWEEN ? AND ?",
             spans,
         )
         self._db.executemany("DELETE FROM chunks WHERE number BETWEEN ? AND ?", spans)

@@ -242,7 +242,7 @@ def test_full_text_finds_words_and_follows_the_dataset(store: Store, place: Plac
     load(
         store,
         document("a", "queues and vectors in Zürich", chunks=1, team="x"),
-        document("b", "queues of \"quoted\" words", chunks=1, team="y"),
+        document("b", 'queues of "quoted" words', chunks=1, team="y"),
         document("c", "nothing of the kind", chunks=1),
     )
     reader = place.contents()
@@ -264,13 +264,17 @@ def test_full_text_finds_words_and_follows_the_dataset(store: Store, place: Plac
 
 
 def test_both_rankings_together_find_what_either_finds(store: Store, place: Place) -> None:
-    load(store, *(document(f"d{n}", f"common text {n}", chunks=1) for n in range(50)), document("rare", "rareword", chunks=1))
+    load(
+        store,
+        *(document(f"d{n}", f"common text {n}", chunks=1) for n in range(50)),
+        document("rare", "rareword", chunks=1),
+    )
     reader = place.contents()
     target = document("d7", "common text 7", chunks=1)
-    near = hybrid(reader, "rareword", target.vectors[0], 5, None, never)
+    near = hybrid(reader, "rareword", target.vectors[0], 5, fields=None, stopping=never)
     assert {"d7", "rare"} <= {each.chunk.document_id for each in near[:3]}
     assert [each.score for each in near] == sorted((each.score for each in near), reverse=True)
-    both = hybrid(reader, "text 7", target.vectors[0], 5, None, never)
+    both = hybrid(reader, "text 7", target.vectors[0], 5, fields=None, stopping=never)
     assert both[0].chunk.document_id == "d7"
     assert both[0].score == pytest.approx(2 / 61)
 
