@@ -348,10 +348,7 @@ def _tables(table: TableName, dimension: int, schema: str) -> list[tuple[str, st
         ),
         (
             table.unread,
-            f"""
-            CREATE TABLE {table.unread} (
-                part text COLLATE "C" PRIMARY KEY, listed bigint NOT NULL, floor bigint NOT NULL)
-            """,
+            f'CREATE TABLE {table.unread} (part text COLLATE "C" PRIMARY KEY, listed bigint NOT NULL, floor bigint)',
         ),
         (
             table.dataset,

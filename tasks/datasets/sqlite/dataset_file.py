@@ -9,6 +9,7 @@ import fcntl
 import os
 import re
 import secrets
+import shutil
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
@@ -59,22 +60,35 @@ class DatasetFile:
             SinkUnavailable: another writer has had it for too long.
             OSError: it cannot be had.
         """
-        self.folder.mkdir(parents=True, exist_ok=True)
-        lock = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        until, pause_s = time.monotonic() + _LOCK_S, _PAUSE_S
+        while (lock := self._lock()) is None:
+            if time.monotonic() > until:
+                raise SinkUnavailable(
+                    f"Another process has been writing into the dataset {self.name} for {_LOCK_S:.0f} s. If a "
+                    "documents worker stands still, restart it.",
+                    retry_after_s=10,
+                )
+            time.sleep(pause_s)
+            pause_s = min(_LONGEST_PAUSE_S, pause_s * 1.5)
+            progress()
         try:
-            until, pause_s = time.monotonic() + _LOCK_S, _PAUSE_S
-            while not _taken(lock):
-                if time.monotonic() > until:
-                    raise SinkUnavailable(
-                        f"Another process has been writing into the dataset {self.name} for {_LOCK_S:.0f} s. If a "
-                        "documents worker stands still, restart it.", retry_after_s=10,
-                    )  # fmt: skip
-                time.sleep(pause_s)
-                pause_s = min(_LONGEST_PAUSE_S, pause_s * 1.5)
-                progress()
             yield
         finally:
             os.close(lock)
+
+    def _lock(self) -> int | None:
+        """The file that is locked; None: by somebody else, or it was renamed with its folder meanwhile."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        place = self.folder / "lock"
+        lock = os.open(place, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            mine = place.stat().st_ino == os.fstat(lock).st_ino
+        except (BlockingIOError, FileNotFoundError):
+            mine = False
+        if not mine:
+            os.close(lock)
+        return lock if mine else None
 
     def made(self) -> Path:
         """The file, made if there is none; under the lock. Nobody finds it before it is complete.
@@ -108,6 +122,33 @@ class DatasetFile:
             Path(f"{path}-journal").unlink(missing_ok=True)
             _flush(self.folder)
             return True
+
+    def rename(self, name: str) -> bool:
+        """Gives the dataset another name; whether it has it now: not if there is none, or there is one of that name.
+
+        Whoever reads or writes it next under the old name finds none.
+        """
+        to = DatasetFile(self.folder.parent.parent, self.folder.parent.name, name)
+        if self.path() is None:
+            return False
+        with self.locked():
+            if self.path() is None or to.path() is not None:
+                return False
+            shutil.rmtree(to.folder, ignore_errors=True)  # of a deleted dataset: its lock alone
+            self.folder.rename(to.folder)
+            _flush(self.folder.parent)
+            return True
+
+
+def dataset_names(datasets: Path, owner: str) -> list[str]:
+    """Of the datasets of an owner, in order."""
+    files = (datasets / owner).glob(f"*{_FOLDER}/*{_FILE}")
+    return sorted({file.parent.name.removesuffix(_FOLDER) for file in files})
+
+
+def held_bytes(datasets: Path, owner: str) -> int:
+    """Of all datasets of an owner, on the disk."""
+    return sum(file.stat().st_size for file in (datasets / owner).glob(f"*{_FOLDER}/*{_FILE}"))
 
 
 def require_local(folder: Path, mounts: str | None = None) -> None:
@@ -180,14 +221,6 @@ _PASSING = {
     sqlite3.SQLITE_NOMEM: "needs more memory than there is",
 }
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
-
-
-def _taken(lock: int) -> bool:
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _flush(folder: Path) -> None:
