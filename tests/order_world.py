@@ -15,7 +15,7 @@ import numpy as np
 
 from tasks.chunk import Chunk
 from tasks.datasets.loads import Document, DocumentState, LoadOutcome, Receipt, Stamp, UnreadPart, Verdict
-from tasks.datasets.store import StaleError
+from tasks.datasets.who_wins import StaleError
 
 DIMENSION = 4
 ROOTS = ("r", "r/in", "s")

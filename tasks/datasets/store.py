@@ -8,10 +8,6 @@ from tasks.datasets.loads import Document, LoadOutcome, Receipt, Stamp, UnreadPa
 from tasks.errors import Invalid
 
 
-class StaleError(Exception):
-    """A document that was to be unchanged is not: the load has left nothing, and its documents are to be read again."""
-
-
 class Store(Protocol):
     """One dataset, as documents workers change it.
 
@@ -32,7 +28,7 @@ class Store(Protocol):
         """Carries out what `who_wins` says of each document, in one transaction. One outcome for each, in their order.
 
         Raises:
-            StaleError: as it says.
+            StaleError: a document is unchanged no more (who_wins.py).
         """
 
     def finish(self, by: Stamp, progress: Callable[[], None]) -> int:

@@ -8,9 +8,22 @@ alone have to be compared, and nobody keeps lists of what was seen. Pure: a stor
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from tasks.datasets.loads import Document, DocumentState, Receipt, Stamp, Verdict
+from tasks.datasets.loads import Document, DocumentState, LoadOutcome, Receipt, Stamp, Verdict
 
 _NOBODY = ""
+_BRINGS = {Verdict.LOADED, Verdict.REPLACED}
+
+
+class StaleError(Exception):
+    """A document that was to be unchanged is not: the load has left nothing, and its documents are to be read again."""
+
+
+class Decision(NamedTuple):
+    """What becomes of a document. `brings`: its content goes in. `receipt`: of the document from now on, if any."""
+
+    brings: bool
+    receipt: Receipt | None
+    outcome: LoadOutcome
 
 
 class Unread(NamedTuple):
@@ -107,6 +120,20 @@ def receipt_after(  # noqa: PLR0911 - one for each verdict
             return _listed(receipt, receipt.found, by)
         case _:
             return receipt
+
+
+def decide(document: Document, receipt: Receipt | None, by: Stamp, floor: int) -> Decision:
+    """What becomes of a document, as `judge` and `receipt_after` say.
+
+    Raises:
+        StaleError: as it says.
+    """
+    verdict = judge(document, receipt, by, floor)
+    if verdict is Verdict.STALE:
+        raise StaleError
+    after = receipt_after(verdict, document, receipt, by, floor)
+    how = after.how if after and verdict is Verdict.KEPT else verdict
+    return Decision(verdict in _BRINGS, after, LoadOutcome(how, after.chunks if after else 0))
 
 
 def is_deleted(receipt: Receipt, order: int, unread: Iterable[Unread]) -> bool:

@@ -21,8 +21,8 @@ from tasks.datasets.postgresql.schema import (
     resolved,
     tables_exist,
 )
-from tasks.datasets.store import StaleError, chunk_id, require_same
-from tasks.datasets.who_wins import Floors, Unread, holds, is_deleted, judge, receipt_after
+from tasks.datasets.store import chunk_id, require_same
+from tasks.datasets.who_wins import Floors, Unread, decide, holds, is_deleted
 from tasks.pieces import pieces, weighed
 
 ROWS = 1000
@@ -158,15 +158,11 @@ class _Change:
                 continue
             receipt = receipts.get(line.id)
             floor = 0 if receipt else Floors(self._synced, self._unread.values()).of(line.place)
-            verdict = judge(line, receipt, self._by, floor)
-            if verdict is Verdict.STALE:
-                raise StaleError
-            after = receipt_after(verdict, line, receipt, self._by, floor)
-            how = after.how if after and verdict is Verdict.KEPT else verdict
-            outcomes.append(LoadOutcome(how, after.chunks if after else 0))
+            brings, after, outcome = decide(line, receipt, self._by, floor)
+            outcomes.append(outcome)
             if after is not None:
                 receipts[line.id] = after
-            if verdict in {Verdict.LOADED, Verdict.REPLACED}:
+            if brings:
                 loaded[line.id] = line
         for few in weighed(loaded.values(), lambda document: len(document.chunks), 4 * ROWS):
             await self._replace(few)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tasks.datasets.sqlite.schema import make_file
+from tasks.datasets.sqlite.schema import OtherFormat, make_file
 from tasks.errors import Invalid, SinkUnavailable
 
 _FOLDER, _FILE, _NEW = ".dataset", ".sqlite", ".new"
@@ -193,6 +193,12 @@ def told(name: str) -> Iterator[None]:
     """
     try:
         yield
+    except OtherFormat as error:
+        raise Invalid(
+            "sink_refused",
+            f"The file of the dataset {name} has {error}. Use the version that wrote it, or load all again.",
+            param="sink.dataset",
+        ) from error
     except sqlite3.Error as error:
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
         if code in _PASSING:

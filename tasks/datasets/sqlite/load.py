@@ -15,8 +15,8 @@ import orjson
 from tasks.datasets.loads import Document, LoadOutcome, Receipt, Stamp, UnreadPart, Verdict
 from tasks.datasets.sqlite.dataset_file import DatasetFile, told
 from tasks.datasets.sqlite.schema import POSITION_BITS, open_file
-from tasks.datasets.store import StaleError, require_same
-from tasks.datasets.who_wins import Floors, Unread, holds, is_deleted, judge, receipt_after
+from tasks.datasets.store import require_same
+from tasks.datasets.who_wins import Floors, Unread, decide, holds, is_deleted
 from tasks.errors import Invalid
 from tasks.pieces import pieces
 
@@ -92,35 +92,14 @@ class _Ingestions:
         found: dict[str, _Row] = {}
         for some in pieces(sorted(document_ids), _AT_ONCE):
             marks = ",".join("?" * len(some))
-            for row in self._select(db, f"doc_id IN ({marks})", some):
-                found[row.receipt.document_id] = row
+            for number, *of in db.execute(
+                "SELECT number, doc_id, content_hash, loaded_by, chunks, decided, decided_by, listed, listed_by,"
+                f" {_PLACE}, found, origin, how FROM documents WHERE doc_id IN ({marks})",
+                some,
+            ):
+                of[2], of[5], of[7] = self._fingerprints[of[2]], self._ids[of[5]], self._ids[of[7]]
+                found[of[0]] = _Row(number, Receipt(*of)._replace(how=Verdict(of[-1])))
         return found
-
-    def _select(self, db: sqlite3.Connection, where: str, values: Sequence[str]) -> Iterator[_Row]:
-        ids, fingerprints = self._ids, self._fingerprints
-        for (
-            number,
-            name,
-            content,
-            by,
-            chunks,
-            decided,
-            decider,
-            listed,
-            lister,
-            place,
-            found,
-            origin,
-            how,
-        ) in db.execute(
-            "SELECT number, doc_id, content_hash, loaded_by, chunks, decided, decided_by, listed, listed_by,"
-            f" {_PLACE}, found, origin, how FROM documents WHERE {where}",
-            values,
-        ):
-            who = (decided, ids[decider], listed, ids[lister])
-            yield _Row(
-                number, Receipt(name, content, fingerprints[by], chunks, *who, place, found, origin, Verdict(how))
-            )
 
 
 class SqliteStore:
@@ -247,17 +226,12 @@ class _Change:
                 continue
             row = rows.get(line.id)
             receipt, floor = row and row.receipt, 0 if row else self._floors.of(line.place)
-            verdict = judge(line, receipt, self._by, floor)
-            if verdict is Verdict.STALE:
-                raise StaleError
-            after = receipt_after(verdict, line, receipt, self._by, floor)
-            outcomes.append(
-                LoadOutcome(after.how if after and verdict is Verdict.KEPT else verdict, after.chunks if after else 0)
-            )
+            brings, after, outcome = decide(line, receipt, self._by, floor)
+            outcomes.append(outcome)
             if after is None or after is receipt:
                 continue
             rows[line.id] = _Row(row.number if row else 0, after)
-            if verdict in {Verdict.LOADED, Verdict.REPLACED}:
+            if brings:
                 loaded[line.id] = line
                 doomed += [row] if row and receipt and receipt.content_hash else []
             else:

@@ -95,8 +95,11 @@ class VectorMemory:
         self._following: dict[str, threading.Lock] = {}
         self.passing: OrderedDict[tuple[str, int, bytes], Numbers] = OrderedDict()
 
-    def followed(self, db: sqlite3.Connection, head: Head) -> Snapshot | None:
-        """The vectors of this version, as far as they were read (`Snapshot.is_all`); None: it does not fit."""
+    def followed(self, db: sqlite3.Connection, head: Head, known: Snapshot | None) -> Snapshot | None:
+        """The vectors of this version, as far as they were read (`Snapshot.is_all`); None: it does not fit.
+
+        `known`: what this search has read before. Two datasets that do not fit together would push each other out.
+        """
         if head.chunks * (4 * head.dimension + _ROW_BYTES) > self._max_bytes:
             self.forget({head.id})
             return None
@@ -104,7 +107,8 @@ class VectorMemory:
             following = self._following.setdefault(head.id, threading.Lock())
         with following:  # of two threads one reads
             with self._lock:
-                before = self._held.get(head.id) or Snapshot(head.id)
+                mine = known if known and known.dataset_id == head.id else Snapshot(head.id)
+                before = self._held.get(head.id) or mine
             snapshot = before.followed(db, head)
             with self._lock:
                 self._held[head.id] = snapshot
@@ -113,11 +117,6 @@ class VectorMemory:
                     dropped, _ = self._held.popitem(last=False)
                     self._following.pop(dropped, None)
         return snapshot
-
-    def held_ids(self) -> list[str]:
-        """Of the datasets whose vectors are in memory."""
-        with self._lock:
-            return list(self._held)
 
     def numbers(self, db: sqlite3.Connection, head: Head, fields: Filter) -> Numbers:
         """Of the documents whose metadata has these fields, in order."""
@@ -155,13 +154,13 @@ class SqliteContents(SqliteReader):
         self, vector: npt.NDArray[np.floating], k: int, fields: Filter | None, stopping: Callable[[], bool]
     ) -> list[Found]:
         """See `Contents.nearest`."""
-        after, scored = -1, list[_Hit]()
+        after, scored, snapshot = -1, list[_Hit](), None
         while True:
             if stopping():
                 raise _nobody_waits()
             with self.version() as (db, head):
                 among = self._memory.numbers(db, head, fields) if fields else None
-                snapshot = self._memory.followed(db, head)
+                snapshot = self._memory.followed(db, head, snapshot)
                 if snapshot is not None:
                     if not snapshot.is_all(head):
                         continue  # the next piece in another transaction

@@ -175,7 +175,7 @@ def test_a_dataset_beyond_the_memory_displaces_no_other(tmp_path: Path) -> None:
     load(SqliteStore(large), *(document(f"d{n}", f"{n}") for n in range(50)))
     for file, count in ((small, 1), (large, 1), (small, 1), (large, 1)):
         SqliteContents(file, memory).nearest(np.ones(8), 3, None, never)
-        assert len(memory.held_ids()) == count
+        assert len(memory._held) == count
 
 
 def test_a_deleted_dataset_is_gone_and_one_made_anew_is_another(in_file: SqliteStore, file: DatasetFile) -> None:

@@ -11,7 +11,8 @@ import pytest
 
 from stack.testing import PATIENCE_S
 from tasks.datasets.loads import Document, LoadOutcome, Receipt, UnreadPart, Verdict
-from tasks.datasets.store import StaleError, Store, chunk_id
+from tasks.datasets.store import Store, chunk_id
+from tasks.datasets.who_wins import StaleError
 from tests.integration.datasets.loads import (
     Place,
     document,

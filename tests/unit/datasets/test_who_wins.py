@@ -6,8 +6,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from tasks.datasets.loads import Document, DocumentState, LoadOutcome, Receipt, Stamp, UnreadPart, Verdict
-from tasks.datasets.store import StaleError
-from tasks.datasets.who_wins import Floors, Unread, holds, is_deleted, judge, receipt_after
+from tasks.datasets.who_wins import Floors, StaleError, Unread, decide, holds, is_deleted
 from tests.order_world import Content, walk
 
 
@@ -37,15 +36,14 @@ class DictStore:
                 outcomes.append(self._part(line, by, floors))
                 continue
             receipt, floor = self.receipts.get(line.id), floors.of(line.place)
-            verdict = judge(line, receipt, by, floor)
-            if verdict is Verdict.STALE:
+            try:
+                _, after, outcome = decide(line, receipt, by, floor)
+            except StaleError:
                 self.receipts, self.unread = before
-                raise StaleError
-            after = receipt_after(verdict, line, receipt, by, floor)
+                raise
             if after is not None:
                 self.receipts[line.id] = after
-            how = after.how if after and verdict is Verdict.KEPT else verdict
-            outcomes.append(LoadOutcome(how, after.chunks if after else 0))
+            outcomes.append(outcome)
         return outcomes
 
     def _part(self, line: UnreadPart, by: Stamp, floors: Floors) -> LoadOutcome:
