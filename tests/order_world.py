@@ -14,8 +14,8 @@ from typing import Protocol, TypeAlias
 import numpy as np
 
 from tasks.chunk import Chunk
-from tasks.datasets.loads import Document, DocumentState, LoadOutcome, Receipt, Stamp, UnreadPart, Verdict
-from tasks.datasets.who_wins import StaleError
+from tasks.datasets.loads import Document, DocumentState, Finished, LoadOutcome, Receipt, Stamp, UnreadPart, Verdict
+from tasks.datasets.who_wins import StaleError, holds
 
 DIMENSION = 4
 ROOTS = ("r", "r/in", "s")
@@ -35,7 +35,7 @@ class Loads(Protocol):
     def load(
         self, documents: Sequence[Document | UnreadPart], by: Stamp, progress: Callable[[], None]
     ) -> Sequence[LoadOutcome]: ...
-    def finish(self, by: Stamp, progress: Callable[[], None]) -> int: ...
+    def finish(self, by: Stamp, roots: Sequence[str], progress: Callable[[], None]) -> Finished: ...
 
 
 @dataclass
@@ -114,9 +114,7 @@ class World:
             listed = sorted(key for key in self.source if key[0] == root)
             if root in self.bad:
                 lines.append(UnreadPart(root))
-            elif not listed:
-                lines.append(UnreadPart(root, empty=True))
-            else:
+            elif listed:
                 lines += [
                     self._read(job, f"{root}/{name}", f"{root}:{name}", self.source[root, name]) for _, name in listed
                 ]
@@ -173,8 +171,6 @@ class World:
         except StaleError:  # a later ingestion has replaced it meanwhile, and this one's answer was no lie
             return
         for line, before, after in zip(page, outcomes, again, strict=True):
-            if isinstance(line, UnreadPart):  # one that listed nothing may be missed by now
-                self._note(job, line, after)
             if isinstance(line, UnreadPart) or after.verdict is before.verdict:
                 continue
             # A later ingestion has come in between: it has decided the document, or its trace hides the first place.
@@ -192,18 +188,35 @@ class World:
             since = [other for other in self.jobs if other.order >= job.order]
             job.spared = {name for other in since for name in other.places}
             job.spared_parts = {part for other in since for part in other.unread}
-        deleted = self.store.finish(job.stamp, lambda: None)
+        missed = self._missed(job)
+        deleted, empty = self.store.finish(job.stamp, ROOTS, lambda: None)
         assert job.deleted in {None, deleted}, "a repetition says the same"
         if job.finished:
             assert len(self.contents()) == before
+        else:
+            assert missed <= set(empty)
+            hidden = {name for other in self.jobs if other.order > job.order for name in other.places}
+            seen = [place for name, place in job.places.items() if name not in hidden and name in self.contents()]
+            assert not any(holds(root, place) for root in empty for place in seen)
+            job.unread |= set(empty)
+            job.spared_parts |= set(empty)
         job.finished, job.deleted = True, deleted
 
     # ---- the model
 
+    def _missed(self, job: Job) -> set[str]:
+        """Roots of which there is content, and the ingestion has listed nothing."""
+        there = [name.replace(":", "/") for name in self.contents()]
+        listed = job.places.values()
+        return {
+            root
+            for root in ROOTS
+            if any(holds(root, place) for place in there) and not any(holds(root, place) for place in listed)
+        }
+
     def _note(self, job: Job, line: Document | UnreadPart, outcome: LoadOutcome) -> None:
         if isinstance(line, UnreadPart):
-            if not line.empty or outcome.verdict is Verdict.FAILED:
-                job.unread.add(line.part)
+            job.unread.add(line.part)
             return
         # Of an ingestion whose trace a later one has replaced, nobody can say what it has listed.
         hidden = any(line.id in other.places or other.finished for other in self.jobs if other.order > job.order)

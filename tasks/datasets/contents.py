@@ -1,8 +1,9 @@
 """What a dataset holds, as it is listed and searched. Both stores have it."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, Protocol, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +16,9 @@ Filter: TypeAlias = Mapping[str, Scalar]
 each of its values."""
 DOCUMENT_ID = "document_id"
 """In a filter it stands for the id of the document, and not for a field of its metadata."""
+
+
+_PART = re.compile(r"part-([0-9]{1,15})-([0-9]{1,15})\.parquet")
 
 
 class DatasetGone(Exception):
@@ -95,6 +99,47 @@ class ChunkPage(NamedTuple):
 
     items: Sequence[StoredChunk]
     more: bool
+
+
+class ExportPart(NamedTuple):
+    """One part: documents from number `first` on, as the dataset's version `changed` has made them."""
+
+    first: int
+    changed: int
+    chunks: int = 0
+
+    @property
+    def name(self) -> str:
+        """Within one dataset it stands for the same rows for ever."""
+        return f"part-{self.first:09d}-{self.changed}.parquet"
+
+    @classmethod
+    def from_name(cls, name: str) -> Self | None:
+        """Inverse of `name`; None: it is none."""
+        match = _PART.fullmatch(name)
+        return cls(int(match[1]), int(match[2])) if match else None
+
+
+@unshown("text", "headings", "metadata", "embedding")
+class ExportRow(NamedTuple):
+    """A chunk with all that is told of it. `headings`, `metadata`: JSON. `embedding`: float32, little endian."""
+
+    doc_id: str
+    fingerprint: str
+    chunk_index: int
+    text: str
+    start: int
+    end: int
+    page: int | None
+    headings: str
+    token_count: int
+    truncated: bool
+    source_uri: str
+    content_hash: str
+    metadata: str
+    embedding: bytes
+    model: str
+    model_revision: str
 
 
 class Contents(Protocol):

@@ -1,63 +1,20 @@
 """A dataset as Parquet: parts of some 8,192 chunks, of which only those that have changed have another name."""
 
-import re
 from collections.abc import Iterable, Sequence
-from typing import IO, Any, NamedTuple, Self
+from typing import IO, Any
 
 import numpy as np
 import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tasks.datasets.contents import ExportRow
 from tasks.datasets.store import chunk_id
-from tasks.unshown import unshown
 
 _GROUP_ROWS = 4096
 _ZSTD_LEVEL = 1
-_NAME = re.compile(r"part-([0-9]{1,15})-([0-9]{1,15})\.parquet")
 _DICTIONARY = ["doc_id", "headings.list.element", "source_uri", "content_hash", "metadata", "model", "model_revision"]
 """Columns whose values repeat. Chunk ids and texts do not, and vectors never."""
-
-
-class ExportPart(NamedTuple):
-    """One part: documents from number `first` on, as the dataset's version `changed` has made them."""
-
-    first: int
-    changed: int
-    chunks: int = 0
-
-    @property
-    def name(self) -> str:
-        """Within one dataset it stands for the same rows for ever."""
-        return f"part-{self.first:09d}-{self.changed}.parquet"
-
-    @classmethod
-    def from_name(cls, name: str) -> Self | None:
-        """Inverse of `name`; None: it is none."""
-        match = _NAME.fullmatch(name)
-        return cls(int(match[1]), int(match[2])) if match else None
-
-
-@unshown("text", "headings", "metadata", "embedding")
-class ExportRow(NamedTuple):
-    """A chunk with all that is told of it. `headings`, `metadata`: JSON. `embedding`: float32, little endian."""
-
-    doc_id: str
-    fingerprint: str
-    chunk_index: int
-    text: str
-    start: int
-    end: int
-    page: int | None
-    headings: str
-    token_count: int
-    truncated: bool
-    source_uri: str
-    content_hash: str
-    metadata: str
-    embedding: bytes
-    model: str
-    model_revision: str
 
 
 def row_schema(dimension: int) -> pa.Schema:

@@ -72,14 +72,27 @@ class Document(NamedTuple):
     vectors: npt.NDArray[np.float32] = _NO_VECTORS
 
 
-class UnreadPart(NamedTuple):
-    """A part of the source that could not be listed: what the dataset has of it stays.
+EVERYTHING = "*"
+"""As a part of a source: nobody knows where its documents were listed before, such as those of an upload."""
 
-    `empty`: it could, and lists nothing. That is trouble only if documents of it are known.
-    """
+
+class UnreadPart(NamedTuple):
+    """A part of the source that could not be listed: what the dataset has of it stays."""
 
     part: str
-    empty: bool = False
+
+
+class Finished(NamedTuple):
+    """What the end of a `sync` has come to.
+
+    Attributes:
+        deleted: documents that had content.
+        empty: roots of the source that have listed nothing while documents of them are known. These stay: a root
+            without a single document is more likely a disk that is not mounted than one that was cleared.
+    """
+
+    deleted: int
+    empty: Sequence[str] = ()
 
 
 class Verdict(StrEnum):
@@ -103,10 +116,14 @@ class Verdict(StrEnum):
 
 
 class LoadOutcome(NamedTuple):
-    """What became of a document, and how many chunks of it the dataset has. Of a part: FAILED, or UNCHANGED."""
+    """What became of a document, and how many chunks of it the dataset has. Of a part: FAILED.
+
+    `other`: the place of the document that has the id, of a duplicate or a conflict.
+    """
 
     verdict: Verdict
     chunks: int = 0
+    other: str = ""
 
 
 class Receipt(NamedTuple):

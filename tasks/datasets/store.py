@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
-from tasks.datasets.loads import Document, LoadOutcome, Receipt, Stamp, UnreadPart
+from tasks.datasets.loads import Document, Finished, LoadOutcome, Receipt, Stamp, UnreadPart
 from tasks.errors import Invalid
 
 
@@ -31,8 +31,12 @@ class Store(Protocol):
             StaleError: a document is unchanged no more (who_wins.py).
         """
 
-    def finish(self, by: Stamp, progress: Callable[[], None]) -> int:
-        """The end of a `sync`: deletes the documents that nobody has listed since; how many had content."""
+    def finish(self, by: Stamp, roots: Sequence[str], progress: Callable[[], None]) -> Finished:
+        """The end of a `sync`: deletes the documents that nobody has listed since.
+
+        `roots`: places of the source of which each is expected to list something. One that has not counts as a part
+        that could not be listed.
+        """
 
     def close(self) -> None:
         """Closes connections."""

@@ -5,13 +5,15 @@ at what it has listed and could not read, and, for all that a `sync` did not lis
 alone have to be compared, and nobody keeps lists of what was seen. Pure: a store asks it within its transaction.
 """
 
+import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from tasks.datasets.loads import Document, DocumentState, LoadOutcome, Receipt, Stamp, Verdict
+from tasks.datasets.loads import EVERYTHING, Document, DocumentState, LoadOutcome, Receipt, Stamp, Verdict
 
 _NOBODY = ""
 _BRINGS = {Verdict.LOADED, Verdict.REPLACED}
+_OF_OTHERS = {Verdict.DUPLICATE, Verdict.CONFLICT}
 
 
 class StaleError(Exception):
@@ -59,16 +61,57 @@ class Floors:
 
 def holds(part: str, place: str) -> bool:
     """Whether a URI is that of a part of a source, or of something in it."""
-    return place == part or place.startswith((f"{part.rstrip('/')}/", f"{part}#"))
+    return part in {EVERYTHING, place} or place.startswith((f"{part.rstrip('/')}/", f"{part}#"))
+
+
+class SilentRoots:
+    """Roots of a source that have listed nothing.
+
+    Args:
+        roots: URIs.
+    """
+
+    def __init__(self, roots: Iterable[str]) -> None:
+        self._silent = {root.rstrip("/"): root for root in roots}
+        self._known: set[str] = set()
+
+    def listed(self, places: Iterable[str]) -> bool:
+        """Some places that the ingestion has listed; whether there are silent roots still."""
+        for place in places:
+            for part in _parts_around(place) & self._silent.keys():
+                del self._silent[part]
+        return bool(self._silent)
+
+    def known(self, places: Iterable[str]) -> bool:
+        """Places of content, after all that was listed; whether there are roots of which nothing is known yet."""
+        for place in places:
+            self._known |= _parts_around(place) & self._silent.keys()
+        return len(self._known) < len(self._silent)
+
+    @property
+    def missed(self) -> list[str]:
+        """Those of which content is known."""
+        return [root for part, root in self._silent.items() if part in self._known]
+
+
+def _parts_around(place: str) -> set[str]:
+    """Every part that `holds` a place, without slashes at its end."""
+    return {place.rstrip("/"), *(place[: at.start()].rstrip("/") for at in _ENDS.finditer(place))}
+
+
+_ENDS = re.compile("[/#]")
 
 
 def judge(  # noqa: PLR0911 - one for each verdict
     document: Document, receipt: Receipt | None, by: Stamp, floor: int
 ) -> Verdict:
     """What becomes of a document of which the dataset has this receipt, or none. `floor`: see `Floors`."""
+    before = (receipt.content_hash, receipt.fingerprint) if receipt else None
+    same = before == (document.content_hash, by.fingerprint)
     if receipt is not None:
         mine = receipt.decided_by == by.ingestion
-        if not mine and not by.replaces_others and _of_another_file(document, receipt):
+        kept = same and not by.reloads
+        if not (mine or kept or by.replaces_others) and _of_another_file(document, receipt):
             return Verdict.CONFLICT
         # By places: an ingestion that is listed once more, since Redis has gone back, has other pages.
         listed_there = receipt.listed_by != by.ingestion or receipt.place == document.place
@@ -80,8 +123,6 @@ def judge(  # noqa: PLR0911 - one for each verdict
         return Verdict.KEPT
     if (receipt.decided if receipt else floor) > by.order:
         return Verdict.SUPERSEDED
-    before = (receipt.content_hash, receipt.fingerprint) if receipt else None
-    same = before == (document.content_hash, by.fingerprint)
     if document.state is DocumentState.UNCHANGED:
         return Verdict.UNCHANGED if same else Verdict.STALE
     if same and not by.reloads:
@@ -133,7 +174,8 @@ def decide(document: Document, receipt: Receipt | None, by: Stamp, floor: int) -
         raise StaleError
     after = receipt_after(verdict, document, receipt, by, floor)
     how = after.how if after and verdict is Verdict.KEPT else verdict
-    return Decision(verdict in _BRINGS, after, LoadOutcome(how, after.chunks if after else 0))
+    other = (receipt.found or receipt.place) if receipt and verdict in _OF_OTHERS else ""
+    return Decision(verdict in _BRINGS, after, LoadOutcome(how, after.chunks if after else 0, other))
 
 
 def is_deleted(receipt: Receipt, order: int, unread: Iterable[Unread]) -> bool:

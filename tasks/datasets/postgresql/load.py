@@ -7,7 +7,7 @@ from uuid import UUID
 
 import orjson
 
-from tasks.datasets.loads import Document, LoadOutcome, Receipt, Stamp, UnreadPart, Verdict
+from tasks.datasets.loads import Document, Finished, LoadOutcome, Receipt, Stamp, UnreadPart, Verdict
 from tasks.datasets.postgresql.connection import Connection, know_vectors
 from tasks.datasets.postgresql.schema import (
     CHUNK_COLUMNS,
@@ -22,7 +22,7 @@ from tasks.datasets.postgresql.schema import (
     tables_exist,
 )
 from tasks.datasets.store import chunk_id, require_same
-from tasks.datasets.who_wins import Floors, Unread, decide, holds, is_deleted
+from tasks.datasets.who_wins import Floors, SilentRoots, Unread, decide, is_deleted
 from tasks.pieces import pieces, weighed
 
 ROWS = 1000
@@ -95,14 +95,14 @@ class PostgresStore:
         self.prepare(by, progress)
         return self._connection.run(work, progress)
 
-    def finish(self, by: Stamp, progress: Callable[[], None]) -> int:
+    def finish(self, by: Stamp, roots: Sequence[str], progress: Callable[[], None]) -> Finished:
         """See `Store.finish`."""
 
-        async def work(connection: Any) -> int:
+        async def work(connection: Any) -> Finished:
             change = await self._begun(connection, by, progress)
-            deleted = await change.finish()
+            finished = await change.finish(roots)
             await change.end()
-            return deleted
+            return finished
 
         self.prepare(by, progress)
         return self._connection.run(work, progress)
@@ -171,12 +171,16 @@ class _Change:
         await self._acknowledge([each for each in changed if each.document_id not in loaded], renumbered=False)
         return outcomes
 
-    async def finish(self) -> int:
-        """Deletes what a `sync` deletes; how many documents with content. A repetition deletes nothing."""
+    async def finish(self, roots: Sequence[str]) -> Finished:
+        """Deletes what a `sync` deletes. A repetition deletes nothing."""
         table, me = self._table, self._by.ingestion
         before = await self._connection.fetchval(f"SELECT deleted FROM {table.ingestions} WHERE id = $1", me)
         if before is not None:
-            return int(before)
+            mine = {part for part, unread in self._unread.items() if unread.listed == self._by.order}
+            return Finished(before, [root for root in roots if root in mine])
+        empty = await self._silent(roots)
+        for root in empty:
+            await self._part(UnreadPart(root))
         deleted, last = 0, ""
         while names := await self._connection.fetch(
             f"SELECT doc_id FROM {table.documents} WHERE doc_id > $1 AND listed < $2 ORDER BY doc_id LIMIT $3",
@@ -191,7 +195,7 @@ class _Change:
             deleted += sum(bool(receipt.content_hash) for receipt in doomed)
         self._synced = max(self._synced, self._by.order)
         await self._connection.execute(f"INSERT INTO {table.ingestions} VALUES ($1, $2)", me, deleted)
-        return deleted
+        return Finished(deleted, empty)
 
     async def end(self) -> None:
         """Writes what has come of it all."""
@@ -201,8 +205,6 @@ class _Change:
 
     async def _part(self, line: UnreadPart) -> LoadOutcome:
         there = self._unread.get(line.part)
-        if line.empty and not (there and there.listed == self._by.order) and not await self._has_content_of(line.part):
-            return LoadOutcome(Verdict.UNCHANGED)
         if there is None or there.listed < self._by.order:
             floors = Floors(self._synced, self._unread.values())
             self._unread[line.part] = unread = Unread(line.part, self._by.order, floors.of(line.part))
@@ -213,14 +215,14 @@ class _Change:
             )
         return LoadOutcome(Verdict.FAILED)
 
-    async def _has_content_of(self, part: str) -> bool:
-        places = await self._connection.cursor(
-            f"SELECT place FROM {self._table.documents} WHERE content_hash <> '' AND starts_with(place, $1)", part
-        )
-        while rows := await places.fetch(ROWS):
-            if any(holds(part, place) for (place,) in rows):
-                return True
-        return False
+    async def _silent(self, roots: Sequence[str]) -> list[str]:
+        """The roots that have listed nothing while content of them is known."""
+        silent, table = SilentRoots(roots), self._table.documents
+        for where, look in (("listed_by = $1", silent.listed), ("content_hash <> '' AND $1 <> ''", silent.known)):
+            places = await self._connection.cursor(f"SELECT place FROM {table} WHERE {where}", self._by.ingestion)
+            while (some := await places.fetch(ROWS)) and look(place for (place,) in some):
+                self._progress()
+        return silent.missed
 
     async def _replace(self, documents: Sequence[Document]) -> None:
         """Replaces the chunks of documents."""

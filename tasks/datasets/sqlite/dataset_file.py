@@ -61,6 +61,7 @@ class DatasetFile:
             OSError: it cannot be had.
         """
         until, pause_s = time.monotonic() + _LOCK_S, _PAUSE_S
+        progress()  # who has lost its claim does not begin
         while (lock := self._lock()) is None:
             if time.monotonic() > until:
                 raise SinkUnavailable(

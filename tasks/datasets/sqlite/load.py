@@ -12,11 +12,11 @@ from typing import NamedTuple, Self
 import numpy as np
 import orjson
 
-from tasks.datasets.loads import Document, LoadOutcome, Receipt, Stamp, UnreadPart, Verdict
+from tasks.datasets.loads import Document, Finished, LoadOutcome, Receipt, Stamp, UnreadPart, Verdict
 from tasks.datasets.sqlite.dataset_file import DatasetFile, told
 from tasks.datasets.sqlite.schema import POSITION_BITS, open_file
 from tasks.datasets.store import require_same
-from tasks.datasets.who_wins import Floors, Unread, decide, holds, is_deleted
+from tasks.datasets.who_wins import Floors, SilentRoots, Unread, decide, is_deleted
 from tasks.errors import Invalid
 from tasks.pieces import pieces
 
@@ -147,10 +147,10 @@ class SqliteStore:
                 outcomes += change.load(some)
             return outcomes
 
-    def finish(self, by: Stamp, progress: Callable[[], None]) -> int:
+    def finish(self, by: Stamp, roots: Sequence[str], progress: Callable[[], None]) -> Finished:
         """See `Store.finish`."""
         with self._changing(by, progress) as change:
-            return change.finish(progress)
+            return change.finish(roots, progress)
 
     def close(self) -> None:
         """See `Store.close`."""
@@ -241,12 +241,16 @@ class _Change:
         self._touch(touched.values())
         return outcomes
 
-    def finish(self, progress: Callable[[], None]) -> int:
-        """Deletes what a `sync` deletes; how many documents with content. A repetition deletes nothing."""
+    def finish(self, roots: Sequence[str], progress: Callable[[], None]) -> Finished:
+        """Deletes what a `sync` deletes. A repetition deletes nothing."""
         me = (self._by.ingestion,)
         (before,) = self._db.execute("SELECT deleted FROM ingestions WHERE id = ?", me).fetchone()
         if before is not None:
-            return int(before)
+            mine = {part for part, unread in self._unread.items() if unread.listed == self._by.order}
+            return Finished(before, [root for root in roots if root in mine])
+        empty = self._silent(roots, progress)
+        for root in empty:
+            self._part(UnreadPart(root))
         deleted = last = 0
         while some := self._db.execute(
             "SELECT number, doc_id FROM documents WHERE number > ? AND listed < ? ORDER BY number LIMIT ?",
@@ -262,7 +266,7 @@ class _Change:
             deleted += len(content)
         self.head.synced = max(self.head.synced, self._by.order)
         self._db.execute("UPDATE ingestions SET deleted = ? WHERE id = ?", (deleted, *me))
-        return deleted
+        return Finished(deleted, empty)
 
     def end(self) -> None:
         """Writes what has come of it all."""
@@ -277,8 +281,6 @@ class _Change:
 
     def _part(self, line: UnreadPart) -> LoadOutcome:
         there = self._unread.get(line.part)
-        if line.empty and not (there and there.listed == self._by.order) and not self._has_content_of(line.part):
-            return LoadOutcome(Verdict.UNCHANGED)
         if there is None or there.listed < self._by.order:
             unread = Unread(line.part, self._by.order, self._floors.of(line.part))
             self._db.execute("INSERT OR REPLACE INTO unread VALUES (?, ?, ?)", unread)
@@ -286,9 +288,14 @@ class _Change:
             self._floors = Floors(self.head.synced, self._unread.values())
         return LoadOutcome(Verdict.FAILED)
 
-    def _has_content_of(self, part: str) -> bool:
-        places = self._db.execute(f"SELECT {_PLACE} FROM documents WHERE content_hash <> '' AND {_PLACE} >= ?", (part,))
-        return any(holds(part, place) for (place,) in places)
+    def _silent(self, roots: Sequence[str], progress: Callable[[], None]) -> list[str]:
+        """The roots that have listed nothing while content of them is known."""
+        silent, me = SilentRoots(roots), self._ingestions.number(self._by.ingestion)
+        for where, look in ((f"listed_by = {me}", silent.listed), ("content_hash <> ''", silent.known)):
+            rows = self._db.execute(f"SELECT {_PLACE} FROM documents WHERE {where}")
+            while (some := rows.fetchmany(_AT_ONCE)) and look(place for (place,) in some):
+                progress()
+        return silent.missed
 
     def _add(self, documents: Sequence[Document], receipts: Sequence[Receipt]) -> None:
         """Documents with their chunks, whose earlier versions are removed. Their numbers are new."""

@@ -5,8 +5,16 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from tasks.datasets.contents import ChunkPage, DatasetGone, DatasetHead, DocumentPage, StoredChunk, StoredDocument
-from tasks.datasets.export import ExportPart, ExportRow
+from tasks.datasets.contents import (
+    ChunkPage,
+    DatasetGone,
+    DatasetHead,
+    DocumentPage,
+    ExportPart,
+    ExportRow,
+    StoredChunk,
+    StoredDocument,
+)
 from tasks.datasets.sqlite.dataset_file import DatasetFile, told
 from tasks.datasets.sqlite.load import Head
 from tasks.datasets.sqlite.schema import POSITION_BITS, open_file

@@ -65,8 +65,8 @@ def load(store: Store, *documents: Document | UnreadPart, by: Stamp | None = Non
     return [outcome.verdict for outcome in outcomes(store, *documents, by=by)]
 
 
-def finish(store: Store, by: Stamp) -> int:
-    return store.finish(by, lambda: None)
+def finish(store: Store, by: Stamp, roots: Sequence[str] = ()) -> int:
+    return store.finish(by, roots, lambda: None).deleted
 
 
 class Place(Protocol):

@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from tasks.datasets.contents import Contents, DatasetGone, Filter, StoredChunk, StoredDocument
-from tasks.datasets.export import ExportPart, write_part
+from tasks.datasets.contents import Contents, DatasetGone, ExportPart, Filter, StoredChunk, StoredDocument
+from tasks.datasets.export import write_part
 from tasks.datasets.loads import Document
 from tasks.datasets.rank import hybrid
 from tasks.datasets.sqlite import search
@@ -257,7 +257,7 @@ def test_full_text_finds_words_and_follows_the_dataset(store: Store, place: Plac
     load(store, document("a", "something else", chunks=1), document("d", "queues again", chunks=1), by=stamp(2))
     assert set(found("queues")) == {"b", "d"}
     assert found("vectors") == []
-    store.finish(stamp(3), lambda: None)
+    store.finish(stamp(3), (), lambda: None)
     assert found("queues kind else") == []
     with pytest.raises(NotReady):
         reader.words("queues", 10, None, lambda: True)

@@ -291,11 +291,15 @@ def test_a_sync_keeps_what_is_of_a_part_that_could_not_be_listed(store: Store, p
         return [document(name, place=name) for name in places]
 
     load(store, *at("r/a", "r/sub/b", "r/subject", "r/data.csv#1", "r/data.csv2", "s/c"))
-    unread = [UnreadPart("r/sub"), UnreadPart("r/data.csv"), UnreadPart("t", empty=True), UnreadPart("s/", empty=True)]
 
-    assert load(store, *unread, by=stamp(2)) == [FAILED, FAILED, UNCHANGED, FAILED]
-    assert finish(store, stamp(2)) == 3
-    assert texts(place.rows()).keys() == {"r/sub/b", "r/data.csv#1", "s/c"}
+    assert load(store, UnreadPart("r/sub"), UnreadPart("r/data.csv"), *at("r/z"), by=stamp(2)) == [
+        FAILED,
+        FAILED,
+        LOADED,
+    ]
+    for _ in range(2):  # of the roots, `s/` has listed nothing, and has documents; `t` has none
+        assert store.finish(stamp(2), ("r", "s/", "t"), lambda: None) == (3, ["s/"])
+    assert texts(place.rows()).keys() == {"r/sub/b", "r/data.csv#1", "r/z", "s/c"}
     # What was loaded by an older one into a part that the sync has not listed comes in; elsewhere it does not.
     older = replace(stamp(1), ingestion="another")
     assert load(store, *at("r/sub/new", "r/new"), by=older) == [LOADED, SUPERSEDED]

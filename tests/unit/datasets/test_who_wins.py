@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from tasks.datasets.loads import Document, DocumentState, LoadOutcome, Receipt, Stamp, UnreadPart, Verdict
-from tasks.datasets.who_wins import Floors, StaleError, Unread, decide, holds, is_deleted
+from tasks.datasets.loads import Document, DocumentState, Finished, LoadOutcome, Receipt, Stamp, UnreadPart, Verdict
+from tasks.datasets.who_wins import Floors, SilentRoots, StaleError, Unread, decide, is_deleted
 from tests.order_world import Content, walk
 
 
@@ -17,7 +17,7 @@ class DictStore:
         self.receipts: dict[str, Receipt] = {}
         self.unread: dict[str, Unread] = {}
         self.synced = 0
-        self.deleted: dict[str, int] = {}
+        self.deleted: dict[str, Finished] = {}
 
     def known(self, document_ids: Sequence[str]) -> dict[str, Receipt]:
         return {name: self.receipts[name] for name in document_ids if name in self.receipts}
@@ -48,20 +48,21 @@ class DictStore:
 
     def _part(self, line: UnreadPart, by: Stamp, floors: Floors) -> LoadOutcome:
         there = self.unread.get(line.part)
-        known = any(each.content_hash and holds(line.part, each.place) for each in self.receipts.values())
-        if line.empty and not known and not (there and there.listed == by.order):
-            return LoadOutcome(Verdict.UNCHANGED)
         if there is None or there.listed < by.order:
             self.unread[line.part] = Unread(line.part, by.order, floors.of(line.part))
         return LoadOutcome(Verdict.FAILED)
 
-    def finish(self, by: Stamp, progress: Callable[[], None]) -> int:  # noqa: ARG002
+    def finish(self, by: Stamp, roots: Sequence[str], progress: Callable[[], None]) -> Finished:  # noqa: ARG002
         if by.ingestion not in self.deleted:
-            doomed = [r for r in self.receipts.values() if is_deleted(r, by.order, self.unread.values())]
+            silent, receipts = SilentRoots(roots), self.receipts.values()
+            silent.listed(r.place for r in receipts if r.listed_by == by.ingestion)
+            silent.known(r.place for r in receipts if r.content_hash)
+            self.load([UnreadPart(root) for root in silent.missed], by, lambda: None)
+            doomed = [r for r in receipts if is_deleted(r, by.order, self.unread.values())]
             for receipt in doomed:
                 del self.receipts[receipt.document_id]
             self.synced = max(self.synced, by.order)
-            self.deleted[by.ingestion] = sum(bool(receipt.content_hash) for receipt in doomed)
+            self.deleted[by.ingestion] = Finished(sum(bool(receipt.content_hash) for receipt in doomed), silent.missed)
         return self.deleted[by.ingestion]
 
     def contents(self) -> dict[str, Content]:
@@ -93,7 +94,7 @@ def new(name: str, place: str, content: str = "x") -> Document:
 def test_a_folder_that_a_sync_has_spared_stays_spared_when_all_above_it_cannot_be_listed() -> None:
     store = DictStore()
     load(store, 12, UnreadPart("r/in"))
-    store.finish(stamp(10), lambda: None)
+    store.finish(stamp(10), (), lambda: None)
     load(store, 13, UnreadPart("r"))
     assert load(store, 9, new("a", "r/in/a"), new("b", "r/b")) == [Verdict.LOADED, Verdict.SUPERSEDED]
 
@@ -103,7 +104,7 @@ def test_a_document_belongs_to_the_place_where_it_was_listed_last() -> None:
     load(store, 1, new("a", "r/a"), new("b", "r/b"))
     load(store, 2, failed("a", "s/a"))
     load(store, 3, UnreadPart("s"))
-    assert store.finish(stamp(3), lambda: None) == 1
+    assert store.finish(stamp(3), (), lambda: None) == Finished(1, [])
     assert store.contents().keys() == {"a"}
 
 
