@@ -2,12 +2,23 @@
 
 import copy
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import pytest
 
-from tasks.datasets.loads import Document, DocumentState, Finished, LoadOutcome, Receipt, Stamp, UnreadPart, Verdict
+from tasks.datasets.loads import (
+    EVERYTHING,
+    Document,
+    DocumentState,
+    Finished,
+    LoadOutcome,
+    Receipt,
+    Stamp,
+    UnreadPart,
+    Verdict,
+)
 from tasks.datasets.who_wins import Floors, SilentRoots, StaleError, Unread, decide, is_deleted
-from tests.order_world import Content, walk
+from tests.order_world import Content, content_of, walk
 
 
 class DictStore:
@@ -120,3 +131,26 @@ def test_of_two_ingestions_with_one_order_the_second_one_loads() -> None:
     load(store, 1, new("a", "r/a"))
     other = Stamp("ing_other", 1, "f", "m", "1", 4, "m 1")
     assert store.load([new("a", "r/a", "y")], other, lambda: None)[0].verdict is Verdict.LOADED
+
+
+def test_a_part_that_may_be_anywhere_keeps_everything() -> None:
+    store = DictStore()
+    load(store, 1, new("a", "file:1/a.jsonl#1"), new("b", "inline:b"))
+    load(store, 2, new("c", "file:2/a.jsonl#1"), UnreadPart(EVERYTHING))
+    assert store.finish(stamp(2), (), lambda: None).deleted == 0
+    assert store.contents().keys() == {"a", "b", "c"}
+
+
+@pytest.mark.parametrize(("reloads", "content", "verdict"), [
+    (False, "x", Verdict.UNCHANGED), (True, "x", Verdict.CONFLICT), (False, "y", Verdict.CONFLICT),
+])  # fmt: skip
+def test_the_same_content_of_another_file_is_unchanged_and_a_conflict_names_its_place(
+    content: str, verdict: Verdict, *, reloads: bool
+) -> None:
+    store = DictStore()
+    first = new("a", "monday.csv#1")._replace(chunks=content_of("a")[1], origin="monday.csv")
+    store.load([first], stamp(1), lambda: None)
+    by = replace(stamp(2), replaces_others=False, reloads=reloads)
+    (outcome,) = store.load([new("a", "tuesday.csv#1", content)._replace(origin="tuesday.csv")], by, lambda: None)
+    assert outcome.verdict is verdict
+    assert outcome.other == ("" if verdict is Verdict.UNCHANGED else "monday.csv#1")
