@@ -1,98 +1,133 @@
-"""What datasets hold, as the web tier reads it: every call in one of a few threads; the first one imports pyarrow."""
+"""What datasets hold, as the web tier reads it: every call in one of a few threads."""
 
 import asyncio
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from collections.abc import Set as AbstractSet
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, TypeVar
+from contextlib import closing, contextmanager
+from typing import TypeAlias, TypeVar
 
 from api.async_storage import AsyncStorage
-from tasks.errors import NotFound, NotReady, NotStored, Overloaded
+from tasks.datasets.contents import Contents, DatasetGone
+from tasks.datasets.places import Datasets, open_datasets
+from tasks.errors import Invalid, NotFound, Overloaded, SinkUnavailable
 from tasks.ledger.client import spread
-from tasks.records import datasets
-from tasks.records.datasets import Catalog
 from tasks.storage.storage import Storage
-
-if TYPE_CHECKING:
-    from tasks.search.contents import Contents
-    from tasks.search.parts import PartReader
+from worker_config.settings import Settings
 
 T = TypeVar("T")
+Stopping: TypeAlias = Callable[[], bool]
+"""Whether nobody waits for the answer any more."""
 
 _THREADS = 2
 """More would take the cores from the queries of everybody."""
+_SHORT_THREADS = 4
+"""For what reads no vectors."""
+_CHANGING_THREADS = 2
+_PATIENCE_S = 10.0
+"""That a change waits for a load that is writing."""
 _MAX_READS = 64
 """That run or wait. An owner gets half of them, so that there is room for others."""
 _RETRY_AFTER_S = 5
-_TRIES = 4
-"""So often a dataset that changes all the time is read anew."""
 
 
 class AsyncDatasets:
-    """Reads the datasets of callers. Its vectors in memory belong to this process alone.
+    """The datasets of this server. Vectors in memory belong to this process alone.
 
     Args:
-        storage: where they are.
-        max_bytes: of what is kept in memory of all datasets together.
+        storage: has them, where EMBEDQ_DATASETS names no other place.
+        settings: of this server.
     """
 
-    def __init__(self, storage: AsyncStorage, max_bytes: int) -> None:
+    def __init__(self, storage: AsyncStorage, settings: Settings) -> None:
         self._storage = storage
-        self._max_bytes = max_bytes
-        self.reader: PartReader | None = None
+        self._settings = settings
+        self._datasets: Datasets | None = None
         self._making = threading.Lock()
         # Not the threads of the storage: a search computes for as long as a dataset is large, and uploads would wait.
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="datasets")
+        self._short = ThreadPoolExecutor(_SHORT_THREADS, thread_name_prefix="datasets_short")
+        self._changes = ThreadPoolExecutor(_CHANGING_THREADS, thread_name_prefix="datasets_changes")
         self._reads: Counter[str] = Counter()
         self._stopping = False
 
-    async def present(self, owner: str, name: str) -> Catalog:
-        """The present version of a dataset that exists.
+    async def run(self, function: Callable[[Datasets], T]) -> T:
+        """What `function` makes of the datasets, soon.
 
         Raises:
-            NotFound: there is none.
-            StorageUnavailable: it cannot be known.
+            Invalid: nothing says where they are.
+            SinkUnavailable, StorageUnavailable: they cannot be reached now.
         """
-        if not datasets.is_dataset_name(name):
-            raise dataset_unknown()
-        catalog = (await self._storage.run(datasets.present, owner, name)).catalog
-        if not catalog.exists:
-            raise dataset_unknown()
-        return catalog
+        return await self._run(self._short, function)
 
-    async def read(self, owner: str, name: str, function: "Callable[[Contents], T]") -> T:
-        """What `function` makes of the present version of a dataset, in a thread. Cancelled, it ends at its next read.
-
-        If parts are gone, because the dataset was replaced and swept meanwhile, it is called for the next version.
+    async def delete(self, owner: str, name: str) -> bool:
+        """Deletes a dataset; whether there was one.
 
         Raises:
-            NotFound, StorageUnavailable: as `present`.
-            NotStored: a part is not in the storage, or damaged.
-            NotReady: pyarrow is not installed here, or the process stops.
+            SinkUnavailable: it may be there still; a load has it, or the place cannot be reached.
+            Invalid: nothing says where datasets are, or it cannot be deleted.
+        """
+        until = time.monotonic() + _PATIENCE_S
+
+        def progress() -> None:
+            if self._stopping or time.monotonic() > until:
+                raise SinkUnavailable("The dataset is being loaded; try again.", retry_after_s=_RETRY_AFTER_S)
+
+        return await self._run(self._changes, lambda datasets: datasets.delete(owner, name, progress))
+
+    async def held_bytes(self, owner: str) -> int:
+        """Of all datasets of an owner, on the disk; 0 where this server has none. Raises `SinkUnavailable`."""
+        try:
+            return await self.run(lambda datasets: datasets.held_bytes(owner))
+        except Invalid:
+            return 0
+
+    async def read(
+        self, owner: str, opened: Callable[[Datasets], Contents], function: Callable[[Contents, Stopping], T]
+    ) -> T:
+        """What `function` makes of a dataset, in a thread. Cancelled, it ends at its next look at `Stopping`.
+
+        Raises:
+            NotFound: there is no such dataset.
+            SinkUnavailable, Invalid: it cannot be read now, or never.
+            NotReady: the process stops.
             Overloaded: too many calls, or too many of this owner, wait for a thread.
         """
-        catalog = await self.present(owner, name)
-        for _ in range(_TRIES):
+        left = threading.Event()
+
+        def call(datasets: Datasets) -> T:
+            with closing(opened(datasets)) as contents:
+                return function(contents, lambda: left.is_set() or self._stopping)
+
+        with self._place(owner):
             try:
-                with self._place(owner):
-                    return await self._run(catalog, function)
-            except NotStored as error:
-                before, catalog, gone = catalog, await self.present(owner, name), error
-                if catalog == before:
-                    break
-        raise gone
+                return await self._run(self._threads, call)
+            except DatasetGone:
+                raise dataset_unknown() from None
+            finally:
+                left.set()
 
     def forget(self, owners: AbstractSet[str]) -> None:
         """Drops what is kept of the datasets of these owners."""
-        if self.reader is not None:
-            self.reader.forget(owners)
+        if self._datasets is not None:
+            self._datasets.forget(owners)
 
     def stop(self) -> None:
-        """Ends what runs and what waits, at its next read, so that the process need not wait for it."""
+        """Ends what runs and what waits, at its next look, so that the process need not wait for it."""
         self._stopping = True
+
+    async def _run(self, threads: ThreadPoolExecutor, function: Callable[[Datasets], T]) -> T:
+        if not self._settings.datasets:  # a disk that is away has no empty list of datasets
+            await self._storage.run(Storage.require)
+        return await asyncio.get_running_loop().run_in_executor(threads, lambda: function(self._opened()))
+
+    def _opened(self) -> Datasets:
+        with self._making:
+            self._datasets = self._datasets or open_datasets(self._settings, self._settings.search_bytes)
+        return self._datasets
 
     @contextmanager
     def _place(self, owner: str) -> Iterator[None]:
@@ -105,38 +140,11 @@ class AsyncDatasets:
             self._reads[owner] -= 1
             self._reads += Counter()  # without the zeros
 
-    async def _run(self, catalog: Catalog, function: "Callable[[Contents], T]") -> T:
-        storage = await self._storage.open()
-        left = threading.Event()
-
-        def call() -> T:
-            return function(self._contents(storage, catalog, lambda: left.is_set() or self._stopping))
-
-        try:
-            return await asyncio.get_running_loop().run_in_executor(self._threads, call)
-        finally:
-            left.set()
-
-    def _contents(self, storage: Storage, catalog: Catalog, stopping: Callable[[], bool]) -> "Contents":
-        try:
-            # 30 MB of memory, and an extra: a process that reads no dataset does without.
-            from tasks.search.parts import PartReader  # noqa: PLC0415, I001
-            from tasks.search.contents import Contents  # noqa: PLC0415
-        except ImportError:
-            raise NotReady(
-                'This server lacks pyarrow, which reads datasets: pip install "embedq[parquet]".',
-                param="pyarrow",
-                retry_after_s=120,
-            ) from None
-        with self._making:
-            self.reader = self.reader or PartReader.within(storage, self._max_bytes)
-        return Contents(self.reader.until(stopping), catalog)
-
 
 def dataset_unknown() -> NotFound:
     """The caller has no dataset of this name."""
     return NotFound(
         "dataset_not_found",
-        "You have no dataset of this name. GET /v1/datasets lists yours. A table in PostgreSQL is not a dataset.",
+        "You have no dataset of this name. GET /v1/datasets lists yours; a table of PostgreSQL is connection:table.",
         param="name",
     )

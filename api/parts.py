@@ -50,7 +50,7 @@ def add_parts(of: State, settings: Settings, process: int | None, times: Waiting
     of.stall = stall = StallProbe(metrics.stalled)
     of.ledger = ledger = AsyncLedger.connect(settings.redis_url, settings.redis_ack, lag_s=lambda: stall.recent_s)
     of.storage = storage = AsyncStorage(settings.storage_url, ledger.run)
-    of.dataset_files = dataset_files = AsyncDatasets(storage, settings.search_bytes)
+    of.dataset_files = dataset_files = AsyncDatasets(storage, settings)
     of.keys = keys = Keys(settings, ledger, dataset_files.forget)
     of.models = models = ServedModels(settings, several=lambda: keys.several)
     of.bells = bells = BellThread(make_celery(settings), metrics.count_bell)
@@ -78,10 +78,10 @@ def add_parts(of: State, settings: Settings, process: int | None, times: Waiting
         models=models,
         settings=settings,
     )
-    of.datasets = DatasetService(dataset_files, storage, models, calls, settings.max_wait_s)
+    of.datasets = DatasetService(dataset_files, models, calls, settings)
     of.files = FileService(ledger, storage, settings)
     of.batches = BatchService(ledger, models, settings)
-    of.ingestions = IngestionService(ledger, models, storage, settings)
+    of.ingestions = IngestionService(ledger, models, storage, dataset_files, settings)
     of.jobs = JobService(ledger, models)
     of.key_service = KeyService(keys, ledger)
     of.service = ServiceInfo(ledger, models, storage, settings)

@@ -17,7 +17,7 @@ from api.async_storage import AsyncStorage
 from api.error_responses import CallerGone
 from api.request_limits import Held
 from tasks.errors import EmbedqError, Invalid, NotStored, RangeNotSatisfiable, Refused
-from tasks.storage.writer import TEMPORARY, translated
+from tasks.storage.folder import TEMPORARY, translated
 
 # Downloads.
 

@@ -129,7 +129,7 @@ def check_meaning(vectors: list[list[float]]) -> None:
 def check_search(server: Server) -> None:
     """Requires that documents are ingested, and found in their dataset by meaning."""
     documents = [{"id": name, "text": text} for name, text in (("cat", CAT), ("revenue", REVENUE))]
-    body = {"source": {"documents": documents}, "sink": {"type": "parquet", "dataset": "smoke"}}
+    body = {"source": {"documents": documents}, "sink": {"type": "dataset", "dataset": "smoke"}}
     ingestion_id = server.call("POST", "/v1/ingestions", body)["id"]
     ended = server.poll(f"/v1/ingestions/{ingestion_id}", lambda one: one["status"] in {"completed", "failed"})
     require(ended["status"] == "completed", f"ended as {ended}")

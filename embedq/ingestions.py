@@ -23,6 +23,7 @@ PURPOSE = "user_data"
 UPLOAD_LIFETIME_S = 7 * 86_400
 """The server deletes uploads after so long, because the command that would delete them may be killed."""
 _JOBS_PER_PAGE = 100
+_PART_CHANGED = "part_changed"
 _ENDED = frozenset({"completed", "failed", "cancelled"})
 
 
@@ -136,24 +137,16 @@ class FailedDocument:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """One Parquet file of an output. The same `etag`: the same bytes."""
-
-    name: str
-    size_bytes: int
-    etag: str
-
-
-@dataclass(frozen=True, slots=True)
 class Listing:
     """One version of a dataset.
 
     Attributes:
         dataset_id: differs from that of another dataset of the same name; None: there is no dataset.
+        parts: names of Parquet files. Within a dataset the same name stands for the same rows.
     """
 
     dataset_id: str | None
-    parts: Sequence[Part]
+    parts: Sequence[str]
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> Self:
@@ -162,10 +155,14 @@ class Listing:
         Raises:
             KeyError, TypeError, ValueError: it is something else, or a name that leads out of a folder.
         """
-        parts = [Part(part["name"], part["bytes"], part["etag"]) for part in raw["data"]]
-        if any("/" in part.name or part.name.startswith(".") for part in parts):
+        parts = [str(part["name"]) for part in raw["data"]]
+        if any("/" in name or name.startswith(".") for name in parts):
             raise ValueError("a part has a name that leads out of its folder")
         return cls(raw["dataset_id"], parts)
+
+
+class PartChangedError(Exception):
+    """The dataset has another part in the place of one that was listed. List the output anew."""
 
 
 class Ingestions:
@@ -288,15 +285,17 @@ class Ingestions:
         query: str | Sequence[float],
         limit: int = 10,
         *,
+        mode: str | None = None,
         model: str | None = None,
         among: Mapping[str, str | float | bool] | None = None,
     ) -> list[dict[str, Any]]:
-        """The chunks of a dataset that are nearest to a text or a vector, best first, as the server describes them.
+        """The chunks of a dataset that fit a text or a vector best, best first, as the server describes them.
 
         Args:
-            name: of the dataset.
+            name: of the dataset; or CONNECTION:TABLE, a table of PostgreSQL that ingestions load into.
             query: a text, which the model of the dataset encodes; or the numbers of a vector.
             limit: 1 to 100.
+            mode: `vector` (the server's default), `text`: by the words of the text, or `hybrid`: by both.
             model: another name of that model.
             among: fields of the metadata and their values; `document_id` stands for the document.
 
@@ -305,16 +304,23 @@ class Ingestions:
             RefusedError: the query cannot be compared with it.
         """
         asked = {"query": query} if isinstance(query, str) else {"vector": list(query)}
-        optional = {"model": model, "filter": dict(among) if among else None}
+        optional = {"mode": mode, "model": model, "filter": dict(among) if among else None}
         body = {**asked, "limit": limit, **{key: value for key, value in optional.items() if value is not None}}
         response = await self._call(Call("POST", f"{_dataset_path(name)}/search", body=body))
         with reading(response, "a list of chunks"):
             return list(response.json()["data"])
 
     async def download(self, ingestion_id: str, name: str, into: BinaryIO) -> None:
-        """Writes a part into a file, from the beginning again after a broken connection."""
+        """Writes a part into a file, from the beginning again after a broken connection.
+
+        Raises:
+            PartChangedError: the dataset has another part in its place.
+        """
         path = _path(ingestion_id, f"/output/{quote(name, safe='')}")
-        await self._call(Call("GET", path, into=into))
+        try:
+            await self._call(Call("GET", path, into=into))
+        except NotFoundError as error:
+            raise PartChangedError if error.code == _PART_CHANGED else error from None
 
     async def _call(self, call: Call) -> httpx.Response:
         return await self._transport.call(call, timeout_s=self._timeout_s)

@@ -1,10 +1,10 @@
 """Nearest rows by cosine, in an array or in Parquet parts. Exact, and in blocks, so that data may exceed the memory.
 
-The server's search of a dataset (`tasks/search/`) ranks and reads with the same functions. They need numpy alone, and
-pyarrow where a Parquet file is read.
+The server's search of a dataset ranks with the same functions (`tasks/datasets/`). They need numpy alone, and pyarrow
+where a Parquet file is read.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -156,10 +156,10 @@ class NoVectorsError(Exception):
     """A Parquet file is not the output of an ingestion."""
 
 
-def read_vectors(file: Any, batch_rows: int = BATCH_ROWS, **choice: Any) -> Iterator[npt.NDArray[np.float32]]:
+def read_vectors(file: Any, batch_rows: int = BATCH_ROWS) -> Iterator[npt.NDArray[np.float32]]:
     """The vectors of a `pyarrow.parquet.ParquetFile` in its order: float32 [up to `batch_rows`, dimension].
 
-    Long vectors come in pieces of fewer rows: `BATCH_BYTES`. `choice`: further arguments of its `iter_batches`.
+    Long vectors come in pieces of fewer rows: `BATCH_BYTES`.
 
     Raises:
         NoVectorsError: it has no column of vectors.
@@ -168,7 +168,7 @@ def read_vectors(file: Any, batch_rows: int = BATCH_ROWS, **choice: Any) -> Iter
         raise NoVectorsError(f"no column {VECTOR_COLUMN!r}: not the output of `ingest`")
     width = getattr(file.schema_arrow.field(VECTOR_COLUMN).type, "list_size", 0)
     rows = min(batch_rows, max(1, BATCH_BYTES // (4 * (width or 1))))
-    for batch in file.iter_batches(rows, columns=[VECTOR_COLUMN], **choice):
+    for batch in file.iter_batches(rows, columns=[VECTOR_COLUMN]):
         column = batch.column(0)
         if not width or column.null_count:
             raise NoVectorsError(f"{VECTOR_COLUMN!r} is not a list of one fixed size")
@@ -176,27 +176,18 @@ def read_vectors(file: Any, batch_rows: int = BATCH_ROWS, **choice: Any) -> Iter
         yield np.asarray(values, dtype=np.float32).reshape(-1, width)
 
 
-def read_rows(
-    file: Any,
-    wanted: Collection[int],
-    columns: Sequence[str] | None = None,
-    read_group: Callable[[int, list[str]], Any] | None = None,
-) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """Rows of a `pyarrow.parquet.ParquetFile` by number, in its order, from the row groups alone that have them.
+def read_rows(file: Any, wanted: Collection[int]) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """Rows of a `pyarrow.parquet.ParquetFile` by number, in its order, without their vectors.
 
-    Args:
-        file: to be read.
-        wanted: the numbers.
-        columns: None: all but the vector.
-        read_group: reads columns of a row group as a table, for a caller who keeps some.
+    Row groups that have none of them are not read.
     """
-    names = [name for name in file.schema_arrow.names if name != VECTOR_COLUMN] if columns is None else list(columns)
+    names = [name for name in file.schema_arrow.names if name != VECTOR_COLUMN]
     first = 0
     for group in range(file.num_row_groups):
         after = first + file.metadata.row_group(group).num_rows
         rows = sorted(row for row in wanted if first <= row < after)
         if rows:
-            table = read_group(group, names) if read_group else file.read_row_group(group, columns=names)
+            table = file.read_row_group(group, columns=names)
             yield from zip(rows, table.take([row - first for row in rows]).to_pylist(), strict=True)
         first = after
 

@@ -80,7 +80,7 @@ def worker_roles(count: int, places: Places, run_dir: Path) -> list[Role]:
 
 def documents_role(places: Places, run_dir: Path) -> Role:
     """The documents worker."""
-    return _worker("documents-worker", "tasks.documents_worker", places, run_dir)
+    return _worker("documents-worker", "tasks.ingestion", places, run_dir)
 
 
 def _worker(name: str, module: str, places: Places, run_dir: Path) -> Role:

@@ -445,7 +445,7 @@ class Roles:
         self.processes.append(worker)
         return worker.start() if start else worker
 
-    def documents(self, module: str = "tasks.documents_worker", **settings: Any) -> WorkerProcess:
+    def documents(self, module: str = "tasks.ingestion", **settings: Any) -> WorkerProcess:
         """A documents worker, ready; `module`: with other jobs."""
         return self.worker(module=module, **settings)
 

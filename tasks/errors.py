@@ -212,6 +212,7 @@ class Refused(CodedError):
         "method_not_allowed": Code("Method not allowed", status=405),
         "request_timeout": Code("Request timeout", status=408),
         "task_expired": Code("Task is past its retention", status=410),
+        "part_changed": Code("Part of a dataset has changed", status=410),
         "body_too_large": Code("Body too large", status=413),
         "file_too_large": Code("File too large", status=413),
         "unsupported_media_type": Code("Unsupported media type", status=415),

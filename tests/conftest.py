@@ -11,6 +11,7 @@
 | `private_roles` | `roles` on that one | all stopped, then the key-leak check |
 | `s3_server` | S3 for the whole run | |
 | `s3` | the same, and the driver's environment points to it | the environment as it was |
+| `cloud` | Google's and Azure's storage, and the environment points to them | the environment as it was |
 | `pg_server` | PostgreSQL with pgvector for the whole run | |
 | `postgres` | the same, started if a test has stopped it | |
 | `database` | name of an empty database there | |
@@ -36,6 +37,7 @@ from _pytest.faulthandler import fault_handler_stderr_fd_key
 
 from stack.errors import StackError
 from stack.testing import Process, RedisServer, Roles
+from tests.cloud_server import CloudServer, cloud_server
 from tests.key_leaks import leaked_keys
 from tests.pg_server import PgServer, find_programs
 from tests.s3_server import S3Server
@@ -316,6 +318,16 @@ def s3(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> S3Server:
     for name, value in s3_server.environment().items():
         monkeypatch.setenv(name, value)
     return s3_server
+
+
+@pytest.fixture
+def cloud(monkeypatch: pytest.MonkeyPatch) -> Iterator[CloudServer]:
+    for name in [name for name in os.environ if name.startswith(("AZURE_", "GOOGLE_"))]:
+        monkeypatch.delenv(name)
+    with cloud_server() as server:
+        for name, value in server.environment().items():
+            monkeypatch.setenv(name, value)
+        yield server
 
 
 @pytest.fixture(scope="session")

@@ -18,9 +18,7 @@ from tasks.ledger.read import read_task
 from tasks.ledger.scripts import Operation
 
 # What redis_keys says of queues and of all.
-_PERMANENT = re.compile(
-    r"[^:]+:(schema|storage|litter|ingestion-order|models|references|memory|changes|q:.+:(state|counts))"
-)
+_PERMANENT = re.compile(r"[^:]+:(schema|storage|litter|job-order|models|references|memory|changes|q:.+:(state|counts))")
 # Celery's transport: declared queues, bells nobody heard, and what its killed consumers held. Bells carry no work.
 _TRANSPORT = re.compile(r"_kombu\.binding.*|embedq\.bell\..*|unacked.*", re.DOTALL)
 _TASK = re.compile(r"[^:]+:task:(?P<id>.+)")

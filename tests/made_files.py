@@ -20,6 +20,6 @@ def made_file(size_bytes: int, **changed: Any) -> FileRecord:
         "size_bytes": size_bytes,
         "created_ms": created_ms(file_id),
         "expires_ms": int(time.time() * 1000) + 24 * HOUR_MS,
-        "stored": stored_name(file_id),
+        "stored": stored_name(changed.get("owner", ANONYMOUS), file_id),
     }
     return FileRecord(**(values | changed))

@@ -14,7 +14,7 @@ from typing import Protocol, TypeAlias
 import numpy as np
 
 from tasks.chunk import Chunk
-from tasks.datasets.loads import Document, DocumentState, Finished, LoadOutcome, Receipt, Stamp, UnreadPart, Verdict
+from tasks.datasets.loads import DocumentLoad, DocumentState, Finished, LoadOutcome, Receipt, Stamp, UnreadPart, Verdict
 from tasks.datasets.who_wins import StaleError, holds
 
 DIMENSION = 4
@@ -33,7 +33,7 @@ class Loads(Protocol):
 
     def known(self, document_ids: Sequence[str]) -> Mapping[str, Receipt]: ...
     def load(
-        self, documents: Sequence[Document | UnreadPart], by: Stamp, progress: Callable[[], None]
+        self, documents: Sequence[DocumentLoad | UnreadPart], by: Stamp, progress: Callable[[], None]
     ) -> Sequence[LoadOutcome]: ...
     def finish(self, by: Stamp, roots: Sequence[str], progress: Callable[[], None]) -> Finished: ...
 
@@ -44,8 +44,8 @@ class Job:
 
     stamp: Stamp
     sync: bool
-    pages: list[list[Document | UnreadPart]] = field(default_factory=list)
-    loaded: list[tuple[list[Document | UnreadPart], Sequence[LoadOutcome]]] = field(default_factory=list)
+    pages: list[list[DocumentLoad | UnreadPart]] = field(default_factory=list)
+    loaded: list[tuple[list[DocumentLoad | UnreadPart], Sequence[LoadOutcome]]] = field(default_factory=list)
     decided: dict[str, Content | None] = field(default_factory=dict)
     """Of its documents, the first place of each: None where it failed."""
     places: dict[str, str] = field(default_factory=dict)
@@ -109,7 +109,7 @@ class World:
             reloads=self.rng.random() < 0.2,
         )
         job = Job(stamp, sync=self.rng.random() < 0.5)
-        lines: list[Document | UnreadPart] = []
+        lines: list[DocumentLoad | UnreadPart] = []
         for root in ROOTS:
             listed = sorted(key for key in self.source if key[0] == root)
             if root in self.bad:
@@ -125,15 +125,15 @@ class World:
         job.pages = [lines[at : at + size] for at in range(0, len(lines), size)]
         self.jobs.append(job)
 
-    def _read(self, job: Job, place: str, name: str, content: int) -> Document:
+    def _read(self, job: Job, place: str, name: str, content: int) -> DocumentLoad:
         if content == _BAD:
-            return Document(name, place, DocumentState.FAILED)
+            return DocumentLoad(name, place, DocumentState.FAILED)
         hashed, chunks, vectors = content_of(f"{name} {content}")
         known = self.store.known([name]).get(name)
         before = (known.content_hash, known.fingerprint) if known else None
         if before == (hashed, job.stamp.fingerprint) and not job.stamp.reloads:
-            return Document(name, place, DocumentState.UNCHANGED, hashed)
-        return Document(name, place, DocumentState.NEW, hashed, "", {"n": content}, chunks, vectors)
+            return DocumentLoad(name, place, DocumentState.UNCHANGED, hashed)
+        return DocumentLoad(name, place, DocumentState.NEW, hashed, "", {"n": content}, chunks, vectors)
 
     def _load(self) -> None:
         jobs = [job for job in self.jobs if job.pages]
@@ -153,8 +153,8 @@ class World:
             self._note(job, line, outcome)
             self.stats[outcome.verdict] += 1
 
-    def _read_again(self, line: Document | UnreadPart) -> Document | UnreadPart:
-        if not isinstance(line, Document) or line.state is not DocumentState.UNCHANGED:
+    def _read_again(self, line: DocumentLoad | UnreadPart) -> DocumentLoad | UnreadPart:
+        if not isinstance(line, DocumentLoad) or line.state is not DocumentState.UNCHANGED:
             return line
         content = next(n for n in _CONTENTS if content_of(f"{line.id} {n}")[0] == line.content_hash)
         _, chunks, vectors = content_of(f"{line.id} {content}")
@@ -214,7 +214,7 @@ class World:
             if any(holds(root, place) for place in there) and not any(holds(root, place) for place in listed)
         }
 
-    def _note(self, job: Job, line: Document | UnreadPart, outcome: LoadOutcome) -> None:
+    def _note(self, job: Job, line: DocumentLoad | UnreadPart, outcome: LoadOutcome) -> None:
         if isinstance(line, UnreadPart):
             job.unread.add(line.part)
             return

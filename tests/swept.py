@@ -1,26 +1,27 @@
-"""The sweep of a running documents worker, without its minute of grace and its ten minutes of doubt."""
+"""The sweep of a running documents worker, without its ten minutes of doubt."""
 
+import re
 from pathlib import Path
 from typing import cast
 
 import redis
 
 from stack.testing import wait_until
-from tasks.documents.sweep import SWEEPER
 from tasks.storage.storage import Storage
+from tasks.storage.sweep import SWEEPER
 
 
-def swept(client: redis.Redis, storage: Path, folder: str) -> None:
-    """Returns when nothing is left in a folder of the storage: all that would be due in a minute is due now.
+def swept(client: redis.Redis, storage: Path, folder: str, parts: str) -> None:
+    """Returns when no object below a folder has a name with one of these parts. That takes a minute.
 
-    Another Redis may have swept before, or the same one before its restart.
+    Another Redis may have swept before, or the same one before its restart. What files have left is due now.
     """
     (storage / SWEEPER).unlink(missing_ok=True)
-    place = Storage.open(str(storage))
+    place, left = Storage.open(str(storage)), re.compile(parts)
 
     def empty() -> bool:
         for entry in cast("list[bytes]", client.zrange("eq:litter", 0, -1)):
             client.zadd("eq:litter", {entry: 0}, xx=True)
-        return not any(place.stored(folder))
+        return not any(left.search(stored.name) for stored in place.stored(folder))
 
     wait_until(empty, message="the sweep")

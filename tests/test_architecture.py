@@ -17,31 +17,58 @@ from tests.source_tree import CHECKOUT, PACKAGES, SourceFile, source_files
 pytestmark = pytest.mark.no_cover  # runs nothing of ours, and syntax trees are slow to walk when that is traced
 
 _LEAVES = (
-    *("tasks.chunk", "tasks.errors", "tasks.item", "tasks.lines", "tasks.model", "tasks.pieces", "tasks.unshown"),
+    *(
+        "tasks.chunk",
+        "tasks.document_error",
+        "tasks.errors",
+        "tasks.item",
+        "tasks.lines",
+        "tasks.model",
+        "tasks.pieces",
+        "tasks.unshown",
+    ),
     "worker_config",
+)
+
+_JOBS = (
+    "tasks.batches",
+    "tasks.datasets",
+    "tasks.documents",
+    "tasks.ingestion",
+    "tasks.ledger",
+    "tasks.records",
+    "tasks.storage",
+    "tasks.wire",
+    *("tasks.worker.claim_loop", "tasks.worker.idle_wait", "tasks.worker.process"),
+    *_LEAVES,
 )
 
 # room -> what of this project it may import beside itself. The longest matching name decides.
 MAY_IMPORT = {
-    "api": ("tasks.ledger", "tasks.records", "tasks.search", "tasks.storage", "tasks.wire", *_LEAVES),
+    "api": ("tasks.datasets", "tasks.ledger", "tasks.records", "tasks.storage", "tasks.wire", *_LEAVES),
     "bench": ("api", "embedq", "stack", "tasks", "worker_config"),
     "embedq": (),
     "stack": ("worker_config",),
     "tasks": ("tasks", *_LEAVES),
+    "tasks.batches": _JOBS,
     "tasks.chunk": (),
+    "tasks.document_error": (),
     "tasks.datasets": ("embedq.vector_search", *_LEAVES),
     "tasks.errors": (),
+    "tasks.ingestion": _JOBS,
     "tasks.item": (),
     "tasks.lines": ("tasks.unshown",),
     "tasks.model": (),
     "tasks.pieces": (),
     "tasks.unshown": (),
     "tasks.storage": _LEAVES,
+    "tasks.storage.__main__": ("tasks.ledger", "tasks.records", "tasks.storage", *_LEAVES),
+    "tasks.storage.sweep": ("tasks.datasets", "tasks.ledger", "tasks.records", "tasks.storage", *_LEAVES),
+    "tasks.storage.sweep_owners": ("tasks.datasets", "tasks.ledger", "tasks.records", "tasks.storage", *_LEAVES),
     "tasks.wire": _LEAVES,
     "tasks.ledger": _LEAVES,
     "tasks.encoder": _LEAVES,
     "tasks.records": ("tasks.ledger", "tasks.storage", *_LEAVES),
-    "tasks.search": ("embedq.vector_search", "tasks.records", "tasks.storage", *_LEAVES),
     "tasks.worker": (
         "tasks.encoder",
         "tasks.ledger",
@@ -50,15 +77,7 @@ MAY_IMPORT = {
         "tasks.wire",
         *_LEAVES,
     ),
-    "tasks.documents": (
-        "tasks.datasets",
-        "tasks.ledger",
-        "tasks.records",
-        "tasks.storage",
-        "tasks.wire",
-        *("tasks.worker.claim_loop", "tasks.worker.idle_wait", "tasks.worker.process"),
-        *_LEAVES,
-    ),
+    "tasks.documents": ("tasks.datasets", "tasks.ledger", "tasks.records", "tasks.storage", "tasks.wire", *_LEAVES),
     "worker_config": (),
 }
 
@@ -77,9 +96,9 @@ ONLY_IN = {
         "tasks/worker/**",
         "worker_config/redis_connection.py",
     ),
-    "asyncpg": ("tasks/datasets/postgresql/**", "tasks/documents/sinks/**"),
+    "asyncpg": ("tasks/datasets/postgresql/**",),
     "sqlite3": ("tasks/datasets/sqlite/**", "tasks/documents/**"),
-    "pyarrow": ("tasks/datasets/export.py", "tasks/documents/**", "tasks/search/**", "embedq/vector_search.py"),
+    "pyarrow": ("tasks/datasets/export.py", "tasks/documents/**", "embedq/vector_search.py"),
     "torch": ("tasks/encoder/**",),
     "sentence_transformers": ("tasks/encoder/**",),
     "transformers": ("tasks/encoder/**",),
@@ -91,11 +110,13 @@ ONLY_IN = {
     "charset_normalizer": ("tasks/documents/**",),
     "tokenizers": ("tasks/documents/chunking/**", "tasks/encoder/**"),
     "opentelemetry": ("worker_config/opentelemetry_traces.py",),
-    "fsspec": ("tasks/storage/**", "tasks/documents/sources/**"),
+    "fsspec": ("tasks/documents/sources/**",),
+    "obstore": ("tasks/storage/bucket.py",),
 }
 
-ENVIRONMENT = {Path("worker_config/settings.py"), Path("stack/testing.py")}
-"""The second hands its own environment on to the processes that it starts, without the settings in it."""
+ENVIRONMENT = {Path("worker_config/settings.py"), Path("stack/testing.py"), Path("tasks/storage/bucket.py")}
+"""The second hands its own environment on to the processes that it starts, without the settings in it. The third reads
+what Amazon's own tools read, where the driver does not."""
 
 HEAVY = ("torch", "sentence_transformers", "transformers", "openvino")
 """Imported inside functions only: they cost seconds and hundreds of megabytes, and a process that forks must not."""
@@ -106,7 +127,6 @@ TRACES = "opentelemetry_traces"
 PRIVATE = {
     "lxml.etree._Element",  # the type of what its functions take and return
     "_pytest.faulthandler.fault_handler_stderr_fd_key",  # for tests
-    "fsspec.registry._registry",  # for tests
 }
 """Names of libraries that have an underscore in front and no other name."""
 
@@ -126,7 +146,8 @@ SMALL = 40
 """Lines. A file below them that one other file uses is a part of that file."""
 ENTRIES = {
     Path("tasks/worker/__main__.py"),
-    Path("tasks/documents_worker.py"),
+    Path("tasks/ingestion/__main__.py"),
+    *(Path("tasks/ingestion/stages") / name for name in ("finish.py", "list_documents.py")),  # a stage is a file
     Path("tasks/probe.py"),
     Path("stack/die_with_parent.py"),
     Path("tasks/ledger/give_back.py"),  # a file has the name of its script
@@ -304,7 +325,6 @@ def test_a_class_name_stands_for_one_thing_in_a_package() -> None:
         for file in source_files()
         for node in file.tree.body
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
-        if not file.module.startswith(("tasks.documents.sinks", "tasks.search"))  # tasks/datasets takes their place
     )
     assert [name for name, times in names.items() if times > 1] == []
 

@@ -90,7 +90,7 @@ def test_every_failure_of_a_document_is_described_and_nothing_else() -> None:
 
 def shown_default(name: str) -> str:
     default: Any = Settings.model_fields[name].default
-    if default in (None, ()):
+    if default in (None, (), ""):
         return "none"
     return f"`{str(default).lower() if isinstance(default, bool) else default}`"
 

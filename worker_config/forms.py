@@ -17,6 +17,8 @@ _BETWEEN_SINKS = re.compile(r",(?=[^,=/@]*=)")
 _SERVED_NAME = re.compile(r"[\w./:@+-]{1,200}")
 _HUB = re.compile(r"(https?://)?[\w-]+(\.[\w-]+)+/(?=[^/]+/[^/]+$)")
 """In front of the id of a model: the address of a hub."""
+_SCHEMES = {"s3a": "s3", "gcs": "gs", "abfs": "az", "abfss": "az"}
+"""Other names that a root of ingestion may have for the place of a storage."""
 _HOST = re.compile(r"[a-z0-9._-]{1,253}")
 _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://([a-z0-9._-]+|\[[0-9a-f:.]+\])(:\d{1,5})?")
 
@@ -30,8 +32,16 @@ def redis_url(value: str) -> str:
 def storage_url(value: str) -> str:
     """A folder, or the URL of a bucket."""
     scheme, separator, _ = value.partition("://")
-    if separator and scheme not in {"file", "s3", "memory"}:
-        raise ValueError("must be a folder, or start with file:// or s3://")
+    if separator and scheme not in {"file", "s3", "gs", "az", "memory"}:
+        raise ValueError("must be a folder, or start with file://, s3://, gs:// or az://")
+    return value
+
+
+def datasets(value: str) -> str:
+    """A folder, or the URL of a database."""
+    scheme, separator, _ = value.partition("://")
+    if separator and scheme not in {"file", "postgresql", "postgres"}:
+        raise ValueError("must be a folder on a local disk, or start with postgresql://")
     return value
 
 
@@ -67,7 +77,7 @@ def shows(root: str, place: str) -> bool:
     """
     scheme, _, path = root.partition("://") if "://" in root else ("file", "", root)
     other, _, other_path = place.partition("://") if "://" in place else ("file", "", place)
-    if scheme != other:
+    if _SCHEMES.get(scheme, scheme) != other:
         return False
     if scheme == "file":
         above, below = Path(unquote(path)).resolve(), Path(unquote(other_path)).expanduser().resolve()

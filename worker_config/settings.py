@@ -70,6 +70,8 @@ class Settings(BaseSettings):
     storage_url: Annotated[str, AfterValidator(forms.storage_url)] = Field(
         default="~/.embedq/storage", min_length=1, max_length=4096
     )
+    datasets: Annotated[str, AfterValidator(forms.datasets)] = Field(default="", max_length=4096, repr=False)
+    """A folder on a local disk, or a database of PostgreSQL; "": in the storage, where that is a folder."""
     ingest_roots: Annotated[tuple[str, ...], NoDecode, BeforeValidator(forms.roots)] = ()
     """Folders and URL prefixes that ingestion may read."""
     sinks: Annotated[tuple[tuple[str, str], ...], NoDecode, BeforeValidator(forms.sinks)] = Field(
@@ -135,8 +137,6 @@ class Settings(BaseSettings):
     """Of one file that is a document."""
     ingest_max_record_bytes: int = Field(default=16 * 2**20, ge=1024, le=2**28)
     """Of one line or row of a file of records; some hundred bytes of memory are needed for each of them at worst."""
-    ingest_credit_chunks: int = Field(default=16_384, ge=1, le=10_000_000)
-    """Chunks of one ingestion that are cut and not loaded yet."""
     parse_timeout_s: float = Field(default=15, gt=0, le=3600)
     parse_memory_bytes: int = Field(default=2**30, ge=2**28, le=2**40)
 
@@ -308,7 +308,8 @@ def _describe(problem: Mapping[str, Any]) -> str:
     if not problem["loc"]:
         return message
     field = str(problem["loc"][0])
-    shown = "" if field in {"api_keys", "redis_url", "sinks", "storage_url"} else f"={problem['input']!s:.80}"
+    secret = field in {"api_keys", "datasets", "redis_url", "sinks", "storage_url"}
+    shown = "" if secret else f"={problem['input']!s:.80}"
     return f"{PREFIX}{field.upper()}{shown}: {message}"
 
 

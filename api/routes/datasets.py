@@ -1,4 +1,4 @@
-"""Datasets of Parquet files: list, read, delete, search, documents, chunks.
+"""Datasets: list, read, delete, search, documents, chunks.
 
 Answers of the last three may be large: a thread makes their bytes, and they count as long as they are sent.
 """
@@ -20,7 +20,7 @@ DocumentId = Annotated[str | None, Query(description="Of one document alone.")]
 
 @router.get("")
 async def list_datasets(key: IngestionReader, datasets: Datasets, page: PageQuery) -> Page[Dataset]:
-    """Lists the caller's datasets of Parquet files. Their names are the places of a page."""
+    """Lists the caller's datasets. Their names are the places of a page."""
     return await datasets.list(key, page)
 
 
@@ -39,7 +39,7 @@ async def delete_dataset(key: IngestionMaker, datasets: Datasets, name: str) -> 
 
 @router.post("/{name}/search", response_model=ScoredChunks, openapi_extra=json_body(SearchBody))
 async def search_dataset(key: Reader, datasets: Datasets, name: str, body: Search, answer: LargeJSON) -> Response:
-    """Returns the chunks of a dataset that are nearest to a text or a vector, by comparing it with all of them."""
+    """Returns the chunks of a dataset that fit a text or a vector best: by meaning, by words, or both."""
     return await answer(datasets.search(key, name, body))
 
 

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Query, Response
 from pydantic import BeforeValidator
 
 from api.auth import IngestionMaker, IngestionReader
-from api.dependencies import Downloaded, IdempotencyKey, Ingestions, Jobs, LargeJSON, PageQuery, SmallBody, json_body
+from api.dependencies import IdempotencyKey, Ingestions, Jobs, LargeJSON, PageQuery, SmallBody, json_body
 from api.schemas.answer_parts import Deleted, Page, path_here
 from api.schemas.files import CONTENT
 from api.schemas.ingestions import Ingestion, IngestionDocument, Output
@@ -61,12 +61,10 @@ async def list_ingestion_output(key: IngestionReader, ingestions: Ingestions, in
     return await ingestions.output(key, ingestion_id)
 
 
-@router.get("/{ingestion_id}/output/{name}", response_class=Response, responses=CONTENT)
-async def read_ingestion_output(
-    key: IngestionReader, ingestions: Ingestions, ingestion_id: str, name: str, download: Downloaded
-) -> Response:
-    """Returns one Parquet file; with `Range`, some of its bytes."""
-    return await download(await ingestions.part(key, ingestion_id, name))
+@router.get("/{ingestion_id}/output/{name}", response_class=Response, responses={200: CONTENT[200]})
+async def read_ingestion_output(key: IngestionReader, ingestions: Ingestions, ingestion_id: str, name: str) -> Response:
+    """Returns one Parquet file; 410 where the dataset has changed since it was listed."""
+    return (await ingestions.part(key, ingestion_id, name)).response()
 
 
 @router.post("/{ingestion_id}/cancel")

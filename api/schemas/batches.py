@@ -10,7 +10,8 @@ from pydantic_core import PydanticCustomError
 
 from api.schemas.answer_parts import Counts, Metadata, Seconds, Shown
 from api.waiting.why_waiting import WAITING, Waiting
-from tasks.records.batches import BatchFault, BatchStatus
+from tasks.records.batches import BatchStatus
+from tasks.records.jobs import JobError
 
 _MAX_WINDOW_H = 31 * 24
 
@@ -91,7 +92,7 @@ class BatchUsage(BaseModel):
     total_tokens: int
 
 
-def _errors(faults: Sequence[BatchFault]) -> dict[str, Any] | None:
+def _errors(faults: Sequence[JobError]) -> dict[str, Any] | None:
     return {"data": faults} if faults else None
 
 
@@ -122,7 +123,7 @@ class Batch(Shown):
     output_file_id: str | None
     error_file_id: str | None
     created_at: Seconds = Field(validation_alias="created_ms")
-    expires_at: Seconds = Field(validation_alias="expires_ms")
+    expires_at: Seconds = Field(validation_alias="until_ms")
     failed_at: Seconds | None = _when(BatchStatus.FAILED)
     in_progress_at: Seconds | None = _when(BatchStatus.IN_PROGRESS)
     finalizing_at: Seconds | None = _when(BatchStatus.FINALIZING)

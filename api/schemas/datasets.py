@@ -1,21 +1,22 @@
 """Datasets as clients see them, what they hold, and the body of a search."""
 
-from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
 import orjson
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, computed_field
 from pydantic_core import PydanticCustomError
 
 from api.schemas.answer_parts import NoneIfEmpty, Seconds, Shown
+from tasks.datasets.contents import StoredDocument
+from tasks.records.ingestions import is_ingestion_id
 
 
 class Dataset(Shown):
-    """What ingestions have loaded into Parquet files under one name. Times are Unix seconds."""
+    """What ingestions have loaded under one name. Times are Unix seconds."""
 
     id: str = Field(description="Of this dataset: one made later under the same name has another.")
     object: Literal["dataset"] = "dataset"
-    name: str = Field(validation_alias="dataset", examples=["handbook"])
+    name: str = Field(examples=["handbook"])
     version: int
     created_at: Seconds = Field(validation_alias="created_ms")
     updated_at: Seconds = Field(validation_alias="written_ms")
@@ -23,12 +24,15 @@ class Dataset(Shown):
         description="The model, its revision and what else makes vectors comparable."
     )
     dimension: Annotated[int | None, NoneIfEmpty]
-    rows: int
+    rows: int = Field(validation_alias="chunks", description="Chunks.")
     documents: int
     bytes: int = Field(validation_alias="size_bytes")
-    of_one_ingestion: bool = Field(
-        validation_alias="anonymous", description="It has no name of its own and goes with its ingestion's record."
-    )
+
+    @computed_field(description="It has no name of its own and goes with its ingestion's record.")  # type: ignore[prop-decorator]
+    @property
+    def of_one_ingestion(self) -> bool:
+        """Its name is the id of the ingestion."""
+        return is_ingestion_id(self.name)
 
 
 class DeletedDataset(BaseModel):
@@ -42,7 +46,7 @@ class DeletedDataset(BaseModel):
 class Document(BaseModel):
     """A document that has chunks in a dataset."""
 
-    id: str = Field(validation_alias="doc_id")
+    id: str
     chunks: int
     source_uri: Annotated[str | None, NoneIfEmpty]
     title: str | None = Field(
@@ -51,24 +55,24 @@ class Document(BaseModel):
     metadata: dict[str, Any]
 
     @classmethod
-    def of(cls, chunks: int, row: Mapping[str, Any]) -> Self:
-        """The document with so many chunks; `row`: the first of them as it is stored."""
-        metadata = orjson.loads(row["metadata"])
+    def of(cls, stored: StoredDocument) -> Self:
+        """As it is stored."""
+        metadata = orjson.loads(stored.metadata)
         title = metadata.get("title")
         if not title or not isinstance(title, str):
-            title = next(iter(row["headings"]), None)
-        return cls.model_validate({**row, "chunks": chunks, "title": title, "metadata": metadata})
+            title = next(iter(orjson.loads(stored.headings)), None)
+        return cls.model_validate({**stored._asdict(), "title": title, "metadata": metadata})
 
 
-class Chunk(BaseModel):
+class Chunk(Shown):
     """A slice of a document."""
 
-    document_id: str = Field(validation_alias="doc_id")
-    chunk: int = Field(validation_alias="chunk_index", description="Its number in the document, from 0.")
+    document_id: str
+    chunk: int = Field(validation_alias="position", description="Its number in the document, from 0.")
     text: str
     start: int | None = Field(description="Its first character in the parsed document.")
     end: int | None
-    headings: list[str] = Field(description="Above it, the outermost first.")
+    headings: Annotated[list[str], BeforeValidator(orjson.loads)] = Field(description="Above it, the outermost first.")
     page: int | None
     metadata: Annotated[dict[str, Any], BeforeValidator(orjson.loads)] = Field(description="Of the document.")
 
@@ -76,7 +80,9 @@ class Chunk(BaseModel):
 class ScoredChunk(Chunk):
     """A slice of a document that is near to a query."""
 
-    score: float = Field(description="Cosine of its vector and that of the query.")
+    score: float = Field(
+        description="By vectors, the cosine of its vector and that of the query. Else it compares chunks of one answer."
+    )
 
 
 class ScoredChunks(BaseModel):
@@ -107,6 +113,8 @@ def _scalar(value: object) -> object:
     # One fault: pydantic would name each type that the value could have had.
     if not isinstance(value, str | int | float | bool):
         raise PydanticCustomError("scalar_type", "Input should be a text, a number or a boolean")
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        raise PydanticCustomError("scalar_range", "Input should be an integer of at most 64 bits")
     return value
 
 
@@ -130,6 +138,9 @@ class SearchBody(BaseModel):
     query: Annotated[str, StringConstraints(min_length=1)] | None = Field(None, description="A text; or `vector`.")
     model: Annotated[str, StringConstraints(min_length=1, max_length=200)] | None = Field(
         None, description="That encodes `query`; by default the model whose vectors the dataset holds."
+    )
+    mode: Literal["vector", "text", "hybrid"] = Field(
+        "vector", description="By meaning, by words, or both. The last two need `query`."
     )
     vector: Vector | None = Field(
         None,

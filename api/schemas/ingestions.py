@@ -1,16 +1,16 @@
 """Ingestions as clients see them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, NotRequired, Self
 
-from pydantic import AfterValidator, AliasPath, BeforeValidator, Field
+from pydantic import AfterValidator, AliasPath, BaseModel, BeforeValidator, Field
 from typing_extensions import TypedDict
 
 from api.schemas.answer_parts import Counts, NoneIfEmpty, Reason, Seconds, Shown, Usage, path_here
 from api.schemas.new_ingestion import SOURCE_KINDS, Mode, SourceKind
 from api.waiting.why_waiting import WAITING, Waiting
+from tasks.datasets.contents import DatasetHead, ExportPart
 from tasks.records import ingestions
-from tasks.records.datasets import Catalog
 
 
 class SourceShown(TypedDict):
@@ -65,7 +65,7 @@ def _source(spec: Mapping[str, Any]) -> SourceShown:
     return {**shown, "urls": spec["urls_shown"]} if "urls_shown" in spec else shown
 
 
-def _usage(counts: ingestions.Counts) -> Usage:
+def _usage(counts: ingestions.DocumentCounts) -> Usage:
     return Usage(prompt_tokens=counts.tokens, total_tokens=counts.tokens)
 
 
@@ -97,11 +97,13 @@ class Ingestion(Shown):
     eta_s: Tenths | None = Field(description="Seconds to the end; null while that is unknown.")
     estimate_s: float | None = Field(description="Of a dry run: how long the model would take.")
     error: Reason | None
-    waiting_for: str | None = Field(description="model, sink, storage or worker, while it cannot go on without.")
+    waiting_for: str | None = Field(
+        description="model, sink, storage, disk_full or worker, while it cannot go on without."
+    )
     waiting: Annotated[Waiting | None, WAITING] = None
     resumable: bool = Field(description="It has failed through no fault of its request: retry goes on where it was.")
     warnings: Annotated[list[str], BeforeValidator(lambda warning: [warning] if warning else [])] = Field(
-        validation_alias="warning", description="What its owner should know of the vectors."
+        validation_alias="warning", description="What its owner should know of the vectors, and of its end."
     )
 
 
@@ -120,34 +122,38 @@ class IngestionDocument(Shown):
 
 
 class OutputPart(Shown):
-    """One Parquet file."""
+    """One Parquet file, made when it is fetched."""
 
     object: Literal["ingestion.part"] = "ingestion.part"
-    name: str = Field(examples=["part-000003.parquet"])
-    rows: int
-    documents: int
-    bytes: int = Field(validation_alias="size_bytes")
-    etag: str
+    name: str = Field(examples=["part-000000001-4.parquet"], description="It stands for the same rows for ever.")
+    rows: int = Field(validation_alias="chunks")
     url: str = ""
 
 
-class Output(Shown):
-    """The Parquet files of a dataset as it is now."""
+class Output(BaseModel):
+    """A dataset as it is now, as Parquet files."""
 
     object: Literal["list"] = "list"
     dataset: str
-    dataset_id: Annotated[str | None, NoneIfEmpty] = Field(
-        validation_alias="id", description="Of the dataset: one made later under the same name has another."
-    )
+    dataset_id: str | None = Field(description="Of the dataset: one made later under the same name has another.")
     version: int
-    dimension: Annotated[int | None, NoneIfEmpty]
+    dimension: int | None
     rows: int
-    data: list[OutputPart] = Field(validation_alias="listed")
+    data: list[OutputPart]
 
     @classmethod
-    def of(cls, ingestion_id: str, catalog: Catalog) -> Self:
-        """One version of the dataset of an ingestion."""
-        made = cls.model_validate(catalog)
-        for part in made.data:
+    def of(cls, ingestion_id: str, name: str, head: DatasetHead | None, parts: Sequence[ExportPart]) -> Self:
+        """The dataset of an ingestion. `head`: None where there is none."""
+        data = [OutputPart.model_validate(part) for part in parts]
+        for part in data:
             part.url = path_here(f"/v1/ingestions/{ingestion_id}/output/{part.name}")
-        return made
+        if head is None:
+            return cls(dataset=name, dataset_id=None, version=0, dimension=None, rows=0, data=[])
+        return cls(
+            dataset=name,
+            dataset_id=head.id,
+            version=head.version,
+            dimension=head.dimension or None,
+            rows=head.chunks,
+            data=data,
+        )

@@ -18,8 +18,9 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from api.schemas.answer_parts import Metadata
+from tasks.datasets.names import TABLE
 from tasks.errors import Invalid
-from tasks.records.ingestions import MAX_METADATA_DEPTH, is_too_deep
+from tasks.records.ingestions import MAX_METADATA_DEPTH, is_ingestion_id, is_too_deep
 from tasks.wire.embeddings_body import ModelName, PromptName
 from tasks.wire.validation import Part
 
@@ -175,13 +176,20 @@ class UsualChunking(Part):
     type: Literal["auto", "none"]
 
 
-class ParquetSink(Part):
+class DatasetSink(Part):
     """A dataset of the server."""
 
-    type: Literal["parquet"]
+    type: Literal["dataset"]
     dataset: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.-]{1,128}$")] | None = Field(
         None, description="By default one of its own. The same again is incremental."
     )
+
+    @field_validator("dataset")
+    @classmethod
+    def _is_no_ingestion(cls, name: str | None) -> str | None:
+        if name is not None and is_ingestion_id(name):
+            raise PydanticCustomError("ingestion_name", "Input should not be the id of an ingestion: it names its own")
+        return name
 
 
 class PostgresSink(Part):
@@ -189,19 +197,17 @@ class PostgresSink(Part):
 
     type: Literal["postgresql"]
     name: Name = Field(description="Of a connection of the server (EMBEDQ_SINKS).")
-    table: Annotated[
-        str, StringConstraints(pattern=r"^([A-Za-z_][A-Za-z0-9_]{0,49}\.)?[A-Za-z_][A-Za-z0-9_]{0,49}$")
-    ] = Field(description="Made if it is not there.")
+    table: Annotated[str, StringConstraints(pattern=f"^{TABLE}$")] = Field(description="Made if it is not there.")
 
 
 Chunking = Annotated[StaticChunking | UsualChunking, Field(discriminator="type")]
-Sink = Annotated[ParquetSink | PostgresSink, Field(discriminator="type")]
+Sink = Annotated[DatasetSink | PostgresSink, Field(discriminator="type")]
 Mode: TypeAlias = Literal["skip_unchanged", "upsert", "sync"]
 
 _EXAMPLE: dict[str, Any] = {
     "source": {"documents": [{"id": "a", "text": "The cat sat on the mat."}]},
     "chunking": {"type": "static", "static": {"max_chunk_size_tokens": 200, "chunk_overlap_tokens": 20}},
-    "sink": {"type": "parquet", "dataset": "handbook"},
+    "sink": {"type": "dataset", "dataset": "handbook"},
     "mode": "skip_unchanged",
 }
 
@@ -213,7 +219,7 @@ class NewIngestion(BaseModel):
 
     source: Source
     chunking: Chunking = Field(UsualChunking(type="auto"), description="By default of the type auto.")
-    sink: Sink = Field(ParquetSink(type="parquet"), description="By default of the type parquet.")
+    sink: Sink = Field(DatasetSink(type="dataset"), description="By default of the type dataset.")
     mode: Mode = Field("skip_unchanged", description="upsert redoes, sync deletes.")
     on_conflict: Literal["fail", "replace"] | None = Field(
         None, description="Of an id that another file has brought; by default fail in the mode skip_unchanged."

@@ -4,10 +4,11 @@ import asyncio
 import time
 import unicodedata
 from codecs import BOM_UTF8
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from itertools import islice
+from typing import Any
 
 import orjson
 
@@ -17,7 +18,7 @@ from api.schemas.answer_parts import Page, PagePlace
 from api.schemas.files import File, NewFile
 from api.services.owned import own, room_of
 from api.uploads import Content, Upload, too_large
-from tasks.errors import Invalid, NotFound, Overloaded, Unavailable
+from tasks.errors import EmbedqError, Invalid, NotFound, Overloaded, Unavailable
 from tasks.ledger.client import AsyncLedger
 from tasks.records import files, store
 from tasks.records.api_keys import Key
@@ -65,7 +66,7 @@ class FileService:
         purpose, expires_in_s = Purpose(form.purpose), form.expires_in_s()
         await asyncio.to_thread(_check, upload, purpose, self._settings)
         await place.hold(upload.size_bytes, exactly=True)
-        await self._storage.store(place.file.stored, upload.file)
+        await place.during(self._storage.store(place.file.stored, upload.file))
         made_ms = place.file.created_ms
         record = place.file.model_copy(
             update={
@@ -136,7 +137,7 @@ class Reserved:
             purpose=Purpose.USER_DATA,
             size_bytes=1,  # or whoever says no size would be read although there is no room
             created_ms=created_ms(file_id) or 0,
-            stored=stored_name(file_id),
+            stored=stored_name(key.owner, file_id),
             state="uploading",
         )
         self._ledger = ledger
@@ -162,6 +163,17 @@ class Reserved:
         elif not await self._put(self.file, change, self._room, promised=False):
             raise _stood_still()
         self._change, self._renewed_s = change, time.monotonic()
+
+    async def during(self, storing: Coroutine[Any, Any, None]) -> None:
+        """Waits until the bytes are stored, however long that takes, and holds what it held."""
+        task = asyncio.create_task(storing, name="upload")
+        try:
+            while task not in (await asyncio.wait({task}, timeout=_RENEW_S))[0]:
+                with suppress(EmbedqError):  # if it has gone, `keep` says so
+                    await self.hold(self.file.size_bytes, exactly=True)
+            await task
+        finally:
+            task.cancel()
 
     async def keep(self, record: FileRecord) -> bool:
         """Makes it the record of a file that is there; False where the record has gone meanwhile."""

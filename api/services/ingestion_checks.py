@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from urllib.parse import unquote
 
 from api.schemas.new_ingestion import Chunking, NewIngestion, PostgresSink, Sink, Source, StaticChunking
+from tasks.datasets import places
 from tasks.errors import Invalid, SourceFailed
 from tasks.records.api_keys import Limits
 from tasks.records.ingestions import Ingestion
@@ -42,8 +43,9 @@ def _check_chunking(chunking: Chunking, max_tokens: int | None) -> None:
 
 
 def check_sink(sink: Sink, settings: Settings, limits: Limits) -> None:
-    """Raises `Invalid` for a connection or a table that the key may not use."""
+    """Raises `Invalid` for a connection or a table that the key may not use, and where datasets have no place."""
     if not isinstance(sink, PostgresSink):
+        places.check_sink(sink.model_dump(), settings)
         return
     named = None if limits.sinks is None else {entry.partition("/")[0] for entry in limits.sinks}
     connections = [name for name, _ in settings.sinks if named is None or name in named]
@@ -65,13 +67,13 @@ def check_again(made: Ingestion, settings: Settings, limits: Limits) -> None:
     if sink["type"] == "postgresql":
         if limits.sinks is not None:
             check_sink(PostgresSink.model_validate(sink), settings, limits)
-        if made.shares_table and not limits.shares_table(sink["name"], sink["table"]):
+        if made.record.shares_table and not limits.shares_table(sink["name"], sink["table"]):
             raise Invalid(
                 "invalid_value",
                 "The limits of your key do not name this table any more. Start a new ingestion.",
                 param="sink.table",
             )
-    if limits.roots is not None and "urls" in made.spec["source"] and made.roots != [*limits.roots]:
+    if limits.roots is not None and "urls" in made.spec["source"] and made.record.roots != tuple(limits.roots):
         raise SourceFailed("The folders and URLs that your key may read have changed. Start a new ingestion.")
 
 

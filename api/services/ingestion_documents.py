@@ -10,9 +10,11 @@ from api.schemas.answer_parts import Page, PagePlace
 from api.schemas.ingestions import IngestionDocument
 from tasks.errors import Invalid, NotStored
 from tasks.ledger.client import AsyncLedger
-from tasks.records.document_outcomes import DocumentOutcome, DocumentStatus, read_listed, read_outcomes
-from tasks.records.ingestion_operations import read_closed
-from tasks.records.ingestions import ClosedPage, Ingestion, PageInFlight, PageStage
+from tasks.records import documents
+from tasks.records.documents import Document, DocumentStatus
+from tasks.records.ingestions import Ingestion
+from tasks.records.jobs import DonePage, Stage, read_done
+from tasks.records.jobs import Page as OpenPage
 from tasks.storage.storage import Storage
 
 _LOOK, _READ = 500, 20
@@ -21,12 +23,11 @@ _BEHIND = 999_999_999
 """Behind every line of a page."""
 _CURSOR = re.compile(r"([0-9]{1,9})-([0-9]{1,9})")
 _IN_FLIGHT = {
-    PageStage.PARSE: DocumentStatus.PARSING,
-    PageStage.EMBED: DocumentStatus.EMBEDDING,
-    PageStage.READY: DocumentStatus.LOADING,
-    PageStage.LOADING: DocumentStatus.LOADING,
+    Stage.PARSE: DocumentStatus.PARSING,
+    Stage.EMBED: DocumentStatus.EMBEDDING,
+    Stage.LOAD: DocumentStatus.LOADING,
 }
-_Page: TypeAlias = ClosedPage | PageInFlight
+_Page: TypeAlias = DonePage | OpenPage
 
 
 async def read_documents(
@@ -42,10 +43,11 @@ async def read_documents(
     if cursor is None:
         raise Invalid("invalid_value", "after must be the last_id of the page before.", param="after")
     number, line = int(cursor[1]), int(cursor[2]) + 1 if place.after else 0
-    end, reads = min(ingestion.next_page, number + _LOOK), 0
-    closed = await ledger.run(read_closed(ingestion.id, number, _LOOK))
-    pages: Mapping[int, _Page] = {**{page.number: page for page in closed}, **ingestion.pages}
-    found = list[tuple[str, DocumentOutcome]]()
+    last = ingestion.record.next_page
+    end, reads = min(last, number + _LOOK), 0
+    done = await ledger.run(read_done(ingestion.id, ingestion.record.KIND, range(number, end)))
+    pages: Mapping[int, _Page] = {**done, **({} if ingestion.status.terminal else ingestion.pages)}
+    found = list[tuple[str, Document]]()
     while number < end and reads < _READ and len(found) <= place.limit:
         page = pages.get(number)
         if page is not None and _may_have(page, status):
@@ -53,34 +55,38 @@ async def read_documents(
             rows = await storage.run(_some, page, status, line, place.limit + 1 - len(found))
             found += [(f"{number}-{row}", outcome) for row, outcome in rows]
         number, line = number + 1, 0
-    shown, more = found[: place.limit], len(found) > place.limit or number < ingestion.next_page
+    shown, more = found[: place.limit], len(found) > place.limit or number < last
     until = f"{number - 1}-{_BEHIND}" if more and len(found) <= place.limit else None
-    documents = [IngestionDocument.model_validate(outcome) for _, outcome in shown]
-    return Page[IngestionDocument].of(documents, more=more, until=until or (shown[-1][0] if shown else place.after))
+    told = [IngestionDocument.model_validate(document) for _, document in shown]
+    return Page[IngestionDocument].of(told, more=more, until=until or (shown[-1][0] if shown else place.after))
 
 
 def _may_have(page: _Page, status: str | None) -> bool:
-    if isinstance(page, ClosedPage):
-        return status is None or bool(getattr(page, status, 0))
-    return status in {None, "in_progress"}
+    if isinstance(page, DonePage):
+        counted = "loaded" if status == DocumentStatus.COUNTED else status
+        return status is None or bool(getattr(page.counts, counted or "", 0))
+    return status in {None, "in_progress"} or page.was is not None
 
 
-def _some(
-    storage: Storage, page: _Page, status: str | None, first: int, limit: int
-) -> list[tuple[int, DocumentOutcome]]:
+def _some(storage: Storage, page: _Page, status: str | None, first: int, limit: int) -> list[tuple[int, Document]]:
     try:
         fitting = (
-            (number, outcome)
-            for number, outcome in enumerate(_documents(storage, page))
-            if number >= first and status in {None, "in_progress", outcome.status}
+            (number, document)
+            for number, document in enumerate(_documents(storage, page))
+            if number >= first and _fits(document, status)
         )
         return list(islice(fitting, limit))
     except NotStored:
-        return []  # closed again since the ledger was asked, or past its retention
+        return []  # done since the ledger was asked, or past its retention
 
 
-def _documents(storage: Storage, page: _Page) -> Iterable[DocumentOutcome]:
-    if isinstance(page, ClosedPage):
-        return read_outcomes(storage, page.stored)
-    stage = _IN_FLIGHT[page.stage]
-    return (DocumentOutcome(name, uri, stage) for name, uri in read_listed(storage, page.manifest))
+def _fits(document: Document, status: str | None) -> bool:
+    return status in {None, document.status} or (status == "in_progress" and document.status in _IN_FLIGHT.values())
+
+
+def _documents(storage: Storage, page: _Page) -> Iterable[Document]:
+    if isinstance(page, DonePage):
+        return documents.read_documents(storage, page.obj)
+    status = _IN_FLIGHT[page.at]
+    lines = documents.read_documents(storage, page.src)
+    return (line if line.ended else line.as_listed()._replace(status=status) for line in lines)

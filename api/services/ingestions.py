@@ -6,7 +6,9 @@ from typing import Any
 
 import orjson
 
+from api.async_datasets import AsyncDatasets, Stopping
 from api.async_storage import AsyncStorage
+from api.export_parts import MadePart, make_part
 from api.idempotency import key_digests
 from api.offload import offload
 from api.schemas.answer_parts import Page, PagePlace
@@ -15,26 +17,19 @@ from api.schemas.new_ingestion import NewIngestion, PostgresSink
 from api.served_models import ServedModels
 from api.services.ingestion_checks import check_again, check_new
 from api.services.ingestion_documents import read_documents
-from api.services.owned import own, room_of
-from api.uploads import Content
+from api.services.owned import change_job, own, room_of
 from api.waiting.why_waiting import why_waiting
-from tasks.errors import Conflict, Invalid, NotFound, RequestError, StorageFull
+from tasks.datasets.contents import Contents, ExportPart
+from tasks.errors import Conflict, Invalid, NotFound, Refused, RequestError, StorageFull
 from tasks.item import Options
 from tasks.ledger.client import AsyncLedger
 from tasks.records import ingestions
 from tasks.records.api_keys import Key
-from tasks.records.datasets import Catalog, held_bytes, present
 from tasks.records.files import read_files
-from tasks.records.ingestion_operations import (
-    cancel_ingestion,
-    create_ingestion,
-    delete_ingestion,
-    find_ingestion,
-    read_ingestion,
-    resume_ingestion,
-    retry_ingestion,
-)
-from tasks.records.ingestions import FOLDER, IngestionStatus, is_ingestion_id, new_ingestion_id
+from tasks.records.ingestions import IngestionRecord, IngestionStatus, is_ingestion_id, new_ingestion_id, read_ingestion
+from tasks.records.jobs import create_job, find_job, read_tasks_of
+from tasks.records.moves import Move, cancel_job, delete_job, retry_job
+from tasks.records.store import Room
 from tasks.wire.embeddings_body import check_options
 from tasks.wire.validation import parse_object, validated
 from worker_config.settings import Settings
@@ -48,8 +43,16 @@ _UNKNOWN = "No ingestion found with this id. Use the id from the answer to POST 
 class IngestionService:
     """The ingestions of this service. What takes an id raises `NotFound` where the caller has no such ingestion."""
 
-    def __init__(self, ledger: AsyncLedger, models: ServedModels, storage: AsyncStorage, settings: Settings) -> None:
+    def __init__(
+        self,
+        ledger: AsyncLedger,
+        models: ServedModels,
+        storage: AsyncStorage,
+        datasets: AsyncDatasets,
+        settings: Settings,
+    ) -> None:
         self._storage = storage
+        self._datasets = datasets
         self._ledger = ledger
         self._models = models
         self._settings = settings
@@ -62,21 +65,22 @@ class IngestionService:
             Refused: the key was used for another body.
             NotFound: the body names one that there is not.
             Forbidden, TooMany, StorageFull: there is no room for it.
-            StorageUnavailable, RedisUnavailable: no answer.
+            StorageUnavailable, RedisUnavailable, SinkUnavailable: no answer.
         """
         digests = await offload(len(body), key_digests, idempotency_key, body)
         # First of all: a repetition finds what it has made, whatever has become of its files and limits since.
-        made = await self._ledger.run(find_ingestion(key.owner, digests)) if digests else None
+        made = await self._ledger.run(find_job(IngestionRecord, key.owner, digests)) if digests else None
         if made is None:
-            wanted, listed = await offload(len(body), self._wanted, key, body, digests)
-            if "files" in wanted.spec["source"]:
+            name, digest = digests or ("", "")
+            wanted, listed = await offload(len(body), self._wanted, key, body, name)
+            if "files" in wanted.request["source"]:
                 await self._require_files(key, [file["id"] for file in listed])
-            made = await self._store(key, wanted, listed)
+            made = await self._store(key, wanted, listed, digest)
         return await self.read(key, made)
 
     async def read(self, key: Key, ingestion_id: str) -> Ingestion:
         """The ingestion as it is now."""
-        ingestion = await self._own(key, ingestion_id)
+        [ingestion] = await self._ledger.run(read_tasks_of([await self._own(key, ingestion_id)]))
         shown = Ingestion.model_validate(ingestion)
         [shown.waiting] = await why_waiting(self._ledger, self._models, [ingestion])
         return shown
@@ -92,26 +96,54 @@ class IngestionService:
 
         Raises:
             Invalid: its sink is no dataset.
-            StorageUnavailable: no answer.
+            SinkUnavailable: no answer.
         """
-        return Output.of(ingestion_id, await self._catalog(key, ingestion_id))
+        owner, name = await self._dataset(key, ingestion_id)
 
-    async def part(self, key: Key, ingestion_id: str, name: str) -> Content:
-        """A part of its output; raises like `output`, and `NotFound` if there is no such part."""
-        part = (await self._catalog(key, ingestion_id)).find(name)
-        gone = NotFound(
-            "file_not_found", "There is no such part (any more). GET …/output lists those there are.", param="name"
-        )
+        def listed(contents: Contents, _: Stopping) -> Output:
+            return Output.of(ingestion_id, name, contents.head(), contents.export_parts())
+
+        try:
+            return await self._datasets.read(owner, lambda datasets: datasets.contents(owner, name), listed)
+        except NotFound:
+            return Output.of(ingestion_id, name, None, ())
+
+    async def part(self, key: Key, ingestion_id: str, part_name: str) -> MadePart:
+        """A part of its output, to be closed; raises like `output`, and where there is none any more.
+
+        Raises:
+            NotFound: it is no part of this dataset.
+            Refused: the dataset has changed, and has another part in its place.
+        """
+        owner, name = await self._dataset(key, ingestion_id)
+        part = ExportPart.from_name(part_name)
+        gone = NotFound("file_not_found", "There is no such part. GET …/output lists those there are.", param="name")
         if part is None:
             raise gone
-        return Content(part.stored, part.size_bytes, part.etag, part.name, gone)
+
+        def made(contents: Contents, _: Stopping) -> MadePart | None:
+            found = contents.export_rows(part)
+            return None if found is None else make_part(part_name, found)
+
+        try:
+            found = await self._datasets.read(owner, lambda datasets: datasets.contents(owner, name), made)
+        except NotFound:
+            raise gone from None
+        if found is None:
+            raise Refused(
+                "part_changed", "The dataset has changed, and this part is gone. GET …/output lists its parts anew."
+            )
+        return found
 
     async def cancel(self, key: Key, ingestion_id: str) -> Ingestion:
         """Ends an ingestion; what is loaded stays. Raises `Conflict` if there is nothing to cancel."""
-        await self._own(key, ingestion_id)
-        status = (await self._ledger.run(cancel_ingestion(ingestion_id))).status
-        if status not in {IngestionStatus.CANCELLING, IngestionStatus.CANCELLED, None}:
-            raise Conflict("ingestion_ended", f"Cannot cancel an ingestion with status '{status}'.")
+
+        def cancelled(job: ingestions.Ingestion) -> Move | None:
+            if job.status.terminal and job.status is not IngestionStatus.CANCELLED:
+                raise Conflict("ingestion_ended", f"Cannot cancel an ingestion with status '{job.status}'.")
+            return cancel_job(job)
+
+        await change_job(self._ledger, lambda: self._own(key, ingestion_id), cancelled)
         return await self.read(key, ingestion_id)
 
     async def retry(self, key: Key, ingestion_id: str) -> Ingestion:
@@ -119,20 +151,19 @@ class IngestionService:
 
         Raises:
             Conflict: nothing of it can be tried again.
+            TooMany: there is no room for another open ingestion.
             Invalid, SourceFailed: the key may not do any more what it asks for.
         """
-        ingestion = await self._own(key, ingestion_id)
-        if ingestion.status.terminal and not ingestion.counts.failed and not ingestion.resumable:
+        before = await self._own(key, ingestion_id)
+        if before.status is IngestionStatus.COMPLETED and not before.counts.failed:
             raise Conflict("ingestion_ended", "None of its documents has failed, so there is nothing to try again.")
-        check_again(ingestion, self._settings, key.limits)
-        again = resume_ingestion if ingestion.resumable else retry_ingestion
-        move = await self._ledger.run(again(ingestion_id))
-        status = move.status
-        # Not moved by this call: by an earlier one whose answer was lost, or by somebody else in this moment.
-        going_on = ingestion.status.terminal and status is not None and not status.terminal
-        if not move.moved and status is not None and not going_on:
-            reason = "it has failed as a whole" if status is IngestionStatus.FAILED else f"its status is '{status}'"
-            advice = " Send its request again: what is loaded is not done again." if status.terminal else ""
+        check_again(before, self._settings, key.limits)
+        room = Room({name: most for name, most in self._open_limits(key).items() if most is not None})
+        job = await change_job(self._ledger, lambda: self._own(key, ingestion_id), retry_job, room)
+        # Where nothing was moved, an earlier call whose answer was lost did it, or somebody else in this moment.
+        if retry_job(job) is None and not (before.status.terminal and not job.status.terminal):
+            reason = "it has failed as a whole" if job.error else f"its status is '{job.status}'"
+            advice = " Send its request again: what is loaded is not done again." if job.status.terminal else ""
             raise Conflict(
                 "ingestion_ended", f"Only an ingestion that has completed can be tried again; {reason}.{advice}"
             )
@@ -140,17 +171,21 @@ class IngestionService:
 
     async def delete(self, key: Key, ingestion_id: str) -> None:
         """Deletes the record of an ended ingestion. What it has loaded under a name stays. Raises `Conflict`."""
-        await self._own(key, ingestion_id)
-        deleted, status = await self._ledger.run(delete_ingestion(ingestion_id))
-        if not deleted and status is not None:
-            message = f"Cannot delete an ingestion with status '{status}'. Cancel it, and delete it when it has ended."
-            raise Conflict("ingestion_not_ended", message)
+
+        def deleted(job: ingestions.Ingestion) -> Move | None:
+            if not job.status.terminal:
+                raise Conflict(
+                    "ingestion_not_ended",
+                    f"Cannot delete an ingestion with status '{job.status}'. "
+                    "Cancel it, and delete it when it has ended.",
+                )
+            return delete_job(job)
+
+        await change_job(self._ledger, lambda: self._own(key, ingestion_id), deleted)
 
     # Making one.
 
-    def _wanted(
-        self, key: Key, body: bytes, digests: tuple[str, str] | None
-    ) -> tuple[ingestions.NewIngestion, list[Any]]:
+    def _wanted(self, key: Key, body: bytes, alias: str) -> tuple[IngestionRecord, list[Any]]:
         """The record, and what its source lists."""
         asked = validated(NewIngestion, parse_object(body))
         served = self._models.served(asked.model)
@@ -158,21 +193,23 @@ class IngestionService:
         check_options(Options(asked.prompt_name, asked.dimensions), served.name, served.model)
         ingestion_id, kind, listed, sink = new_ingestion_id(), asked.source.kind, asked.source.listed(), asked.sink
         place = "inline" if kind == "documents" else "listed"
-        spec = asked.model_dump(exclude={"source"}, exclude_none=True) | {
+        request = asked.model_dump(exclude={"source"}, exclude_none=True) | {
             # Every step and every poll reads it: ten thousand ids of files have no place in it.
             "source": asked.source.options() | {kind: len(listed)},
             "model": served.name,
-            place: f"{FOLDER}/{ingestion_id}/{place}.json",
+            "label": key.name,
+            place: f"{key.owner}/{ingestion_id}/{place}.json",
         }
         if kind == "urls":
-            spec["urls_shown"] = listed[:_URLS_SHOWN]
-        record = ingestions.NewIngestion(
+            request["urls_shown"] = listed[:_URLS_SHOWN]
+        record = IngestionRecord(
             id=ingestion_id,
             owner=key.owner,
-            spec=spec,
+            request=request,
+            model=served.name,
             ttl_ms=round(self._settings.batch_ttl_s * 1000),
-            key=digests,
-            roots=key.limits.roots,
+            alias=alias,
+            roots=None if key.limits.roots is None else tuple(key.limits.roots),
             shares_table=isinstance(sink, PostgresSink) and key.limits.shares_table(sink.name, sink.table),
         )
         return record, listed
@@ -184,16 +221,15 @@ class IngestionService:
                 param = f"source.files[{index}]"
                 own(key, file, NotFound("file_not_found", f"{param} is no file of yours.", param=param))
 
-    async def _store(self, key: Key, wanted: ingestions.NewIngestion, listed: list[Any]) -> str:
+    async def _store(self, key: Key, wanted: IngestionRecord, listed: list[Any], digest: str) -> str:
         """The id of the ingestion, which another request with the same key may have made in this moment."""
+        held = await self._datasets.held_bytes(key.owner)
+        room = dataclasses.replace(room_of(key, self._settings, **self._open_limits(key)), beside={"stored": held})
         # The list before the record: whoever works on that finds it there.
-        stored = wanted.spec.get("inline") or wanted.spec["listed"]
+        stored = wanted.request.get("inline") or wanted.request["listed"]
         await self._storage.run(lambda storage: storage.write(stored, orjson.dumps(listed)))
         try:
-            held = await self._storage.run(held_bytes, key.owner)
-            limits = {"ingestions": self._settings.max_open_ingestions, "jobs": key.limits.open_jobs}
-            room = dataclasses.replace(room_of(key, self._settings, **limits), beside={"stored": held})
-            made = await self._ledger.run(create_ingestion(wanted, room))
+            made = await self._ledger.run(create_job(wanted, room, digest))
         except (RequestError, StorageFull):
             # Only where Redis said no. After a lost answer there may be a record, which must not lead to nothing.
             await self._storage.discard(stored)
@@ -201,6 +237,9 @@ class IngestionService:
         if made != wanted.id:
             await self._storage.discard(stored)
         return made
+
+    def _open_limits(self, key: Key) -> dict[str, int | None]:
+        return {"ingestions": self._settings.max_open_ingestions, "jobs": key.limits.open_jobs}
 
     # Reading.
 
@@ -212,12 +251,12 @@ class IngestionService:
         there = None if found is None or found.deleted else found
         return own(key, there, NotFound("ingestion_not_found", _UNKNOWN, param="id"))
 
-    async def _catalog(self, key: Key, ingestion_id: str) -> Catalog:
+    async def _dataset(self, key: Key, ingestion_id: str) -> tuple[str, str]:
+        """Owner and name."""
         ingestion = await self._own(key, ingestion_id)
         sink = ingestion.spec["sink"]
-        if sink["type"] != "parquet":
+        if sink["type"] != "dataset":
             raise Invalid(
                 "invalid_value", f"The vectors of this ingestion are in the table {sink['table']} of its sink."
             )
-        version = await self._storage.run(present, ingestion.owner, sink.get("dataset") or ingestion.id)
-        return version.catalog
+        return ingestion.owner, sink.get("dataset") or ingestion.id

@@ -22,14 +22,14 @@ from tasks.ledger.scripts import Operation
 from tasks.ledger.task import State
 from tasks.records import batches, ingestions
 from tasks.records.api_keys import Key
-from tasks.records.batches import BatchStatus, is_batch_id, list_batches, read_batches
-from tasks.records.ingestion_operations import list_ingestions, read_ingestions
-from tasks.records.ingestions import IngestionStatus, is_ingestion_id
+from tasks.records.batches import BatchRecord, BatchStatus, is_batch_id, read_batches
+from tasks.records.ingestions import IngestionRecord, IngestionStatus, is_ingestion_id, read_ingestions
+from tasks.records.jobs import JobRecord, list_jobs, read_tasks_of
 
 KINDS: Mapping[str, Sequence[str]] = {"task": [*State], "batch": [*BatchStatus], "ingestion": [*IngestionStatus]}
 """Kind -> states that it may be in."""
 _LIST_TIMEOUT_S = 5.0
-_LIST = {"batch": list_batches, "ingestion": list_ingestions}
+_RECORDS: Mapping[str, type[JobRecord]] = {"batch": BatchRecord, "ingestion": IngestionRecord}
 _READ: Mapping[str, Callable[[Sequence[str]], Operation[Any]]] = {"batch": read_batches, "ingestion": read_ingestions}
 _AT_ONCE = 4
 """Records that one reply of Redis has. A batch may have a thousand errors, and until a reply is read, it counts as
@@ -168,10 +168,13 @@ def _reader(
             states = [State(name) for name in names]
             read_some = list_tasks(owner, limit=most, after=behind or "", states=states, look=look)
             return ListPage(*await ledger.run(read_some))
-        ids, more = await ledger.run(_LIST[kind](owner, after=behind, limit=most))
+        ids, more = await ledger.run(list_jobs(_RECORDS[kind], owner, after=behind, limit=most))
         found = list[batches.Batch | ingestions.Ingestion]()
         for start in range(0, len(ids), _AT_ONCE):
             found += await ledger.run(_READ[kind](ids[start : start + _AT_ONCE]), timeout_s=_LIST_TIMEOUT_S)
-        return ListPage([one for one in found if one.status in names], ids[-1] if ids else None, more)
+        wanted = [one for one in found if one.status in names and not one.deleted]
+        seen: list[batches.Batch | ingestions.Ingestion] = await ledger.run(read_tasks_of(wanted))
+        records: list[Record] = [*seen]
+        return ListPage(records, ids[-1] if ids else None, more)
 
     return read

@@ -16,12 +16,11 @@ from api.served_models import ServedModels, cost_before
 from tasks.errors import DiskFull
 from tasks.ledger.client import AsyncLedger
 from tasks.ledger.overview import Account, Queue, read_account
-from tasks.ledger.read import read_tasks
 from tasks.ledger.redis_keys import DOCUMENTS
 from tasks.ledger.task import State, Task
-from tasks.records.batches import Batch, Stage
-from tasks.records.document_jobs import is_pause
-from tasks.records.ingestions import Ingestion, PageStage
+from tasks.records.batches import Batch
+from tasks.records.ingestions import Ingestion
+from tasks.records.jobs import Stage
 
 Record: TypeAlias = Task | Batch | Ingestion
 
@@ -57,7 +56,7 @@ _AWAY: dict[str, Code] = {
     "disk_full": "disk_full",
     "worker": "workers_died",
 }
-"""`Setback.what` -> code."""
+"""`Wait.what` -> code."""
 _DEATH_MATTERS_MS = 60_000
 """So long after the last one: what killed its worker is tried again within seconds, and what does not is done."""
 
@@ -102,10 +101,8 @@ async def why_waiting(
     if not still_open:
         return [None] * len(records)
     tasks = {record.id: record for record in still_open if isinstance(record, Task)}
-    ids = [one for record in still_open if record.id not in tasks for _, ids in _awaited(record) for one in ids]
-    if ids:
-        read = await ledger.run(read_tasks(ids))
-        tasks |= {task.id: task for task in read if task is not None and not task.state.terminal}
+    for record in still_open:
+        tasks |= {} if isinstance(record, Task) else record.tasks
     if account is None:
         account = await ledger.run(read_account(still_open[0].owner))
     seen = Seen(served, tasks, account, time.time() * 1000)
@@ -119,7 +116,7 @@ def waiting_of(record: Record, seen: Seen) -> Waiting | None:
     if isinstance(record, Task):
         of = _of_stored if record.queue == DOCUMENTS else _of_tasks  # texts come with the task
         return of(seen, seen.served.queue(record.queue), [record.id])
-    return _of_batch(record, seen) if isinstance(record, Batch) else _of_ingestion(record, seen)
+    return _of_job(record, seen)
 
 
 def _has_ended(record: Record) -> bool:
@@ -131,30 +128,16 @@ def _awaited(record: Record) -> Iterator[tuple[str, list[str]]]:
     if isinstance(record, Task):
         yield record.queue, [record.id]
         return
-    jobs, embeddings = list[str](), list[str]()
-    if isinstance(record, Batch):
-        for stage in record.stages:
-            if _is_open(record.stages[stage]):
-                (embeddings if stage is Stage.EMBED else jobs).append(record.task_id(stage))
-    else:
-        for page in record.pages.values():
-            if _is_open(page.state):
-                of_stage = embeddings if page.stage is PageStage.EMBED else jobs
-                of_stage.append(record.task_id(page.stage, page.number))
-        for name, state, number in (
-            ("list", record.list_state, record.list_number),
-            ("load", record.load_state, record.load_number - 1),
-            ("finish", record.finish_state, record.list_number),
-        ):
-            if _is_open(state):
-                jobs.append(record.task_id(name, number))
-    yield DOCUMENTS, jobs
+    open_ids = [task_id for task_id in record.task_ids() if _is_open(record, task_id)]
+    embeddings = [task_id for task_id in open_ids if task_id.endswith(f"-{Stage.EMBED}")]
+    yield DOCUMENTS, [task_id for task_id in open_ids if task_id not in embeddings]
     if record.model:
         yield record.model, embeddings
 
 
-def _is_open(state: State | None) -> bool:
-    return state is not None and not state.terminal
+def _is_open(record: Batch | Ingestion, task_id: str) -> bool:
+    task = record.tasks.get(task_id)
+    return task is not None and not task.state.terminal
 
 
 def _of_tasks(seen: Seen, queue: Queue, task_ids: Sequence[str]) -> Waiting:
@@ -194,24 +177,19 @@ def _of_stored(seen: Seen, queue: Queue, task_ids: Sequence[str]) -> Waiting:
     return _of_tasks(seen, queue, task_ids)
 
 
-def _of_batch(batch: Batch, seen: Seen) -> Waiting:
-    if not _is_open(batch.stages.get(Stage.EMBED)) and is_pause(batch.now_ms, batch.again_ms):
-        return _why("workers_died")
-    return _of_parts(batch, seen)
-
-
-def _of_ingestion(ingestion: Ingestion, seen: Seen) -> Waiting:
-    documents, model = seen.served.documents, seen.served.queue(ingestion.model)
-    if not documents.workers:
+def _of_job(job: Batch | Ingestion, seen: Seen) -> Waiting:
+    documents, model, wait = seen.served.documents, seen.served.queue(job.model), job.record.wait
+    if not documents.workers and isinstance(job, Ingestion):
         return _no_worker(documents)
-    if ingestion.waiting_for == "model":
+    if wait is not None and wait.what == "model":
         return _why("model_not_ready") if model.workers else _no_worker(model)
-    setback = next((one for one in ingestion.setbacks.values() if one.what in _AWAY), None)
-    if setback is not None:
-        return _why(_AWAY[setback.what], since_ms=setback.since_ms)
-    why = _of_parts(ingestion, seen)
+    if wait is not None and wait.what in _AWAY:
+        told = documents.storage_outage if wait.what in {"storage", "disk_full"} else None
+        return _why(_AWAY[wait.what], since_ms=wait.since_ms, message=told[2] if told else "")
+    why = _of_parts(job, seen)
     # The end of one page says nothing about the end of the whole.
-    return _why("working", seconds=ingestion.eta_s) if why.code == "working" else why
+    whole = isinstance(job, Ingestion) and why.code == "working"
+    return _why("working", seconds=job.eta_s) if whole else why  # type: ignore[union-attr]
 
 
 def _of_parts(record: Batch | Ingestion, seen: Seen) -> Waiting:

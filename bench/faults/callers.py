@@ -239,7 +239,7 @@ class Batch(Client):
 
 
 class Ingestion(Client):
-    """One ingestion of documents in the request, into a Parquet dataset of its own."""
+    """One ingestion of documents in the request, into a dataset of its own."""
 
     def __init__(self, addresses: Callable[[], Sequence[str]], name: str, documents: int) -> None:
         super().__init__(addresses, name)

@@ -31,7 +31,6 @@ SETTINGS: dict[str, Any] = {
     "served_name": SERVED_NAME,
     "fake_dimension": DIMENSION,
     "fake_tokens_per_s": 4_000,  # so that there is always something at work when a fault comes
-    "ingest_credit_chunks": 64,  # so that documents are parsed and loaded from the first moment to the last
 }
 
 
@@ -137,7 +136,7 @@ class Rig:
             stack.callback(self._stop_roles)
             self.api = self.roles.api(start=False, **self.settings)
             self.worker = self.roles.worker(start=False, **self.settings)
-            self.documents = self.roles.worker(start=False, module="tasks.documents_worker", **self.settings)
+            self.documents = self.roles.worker(start=False, module="tasks.ingestion", **self.settings)
             for process in (self.api, self.worker, self.documents):
                 self._wrap(process)
                 process.launch()

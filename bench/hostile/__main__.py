@@ -67,7 +67,7 @@ def _trial(server: RedisServer, folder: Path, count: int, seed: int) -> int:
 def _warm_up(client: httpx.Client) -> None:
     """Has each role do what loads libraries or makes something for ever. A first search loads 50 MiB of pyarrow."""
     _query(client)
-    body = {"source": {"documents": [{"id": "1", "text": "a"}]}, "sink": {"type": "parquet", "dataset": "warm"}}
+    body = {"source": {"documents": [{"id": "1", "text": "a"}]}, "sink": {"type": "dataset", "dataset": "warm"}}
     made = client.post("/v1/ingestions", json=body)
     path = f"/v1/ingestions/{made.json()['id']}"
     wait_until(lambda: client.get(path).json()["status"] == "completed", timeout_s=60)

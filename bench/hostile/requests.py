@@ -24,7 +24,7 @@ BODIES: Mapping[str, Any] = {
     "/v1/batches": {"input_file_id": "file_x", "endpoint": "/v1/embeddings", "completion_window": "24h"},
     "/v1/ingestions": {
         "source": {"documents": [{"id": "d", "text": "A text.", "metadata": {"n": 1}}]},
-        "sink": {"type": "parquet", "dataset": "hostile"},
+        "sink": {"type": "dataset", "dataset": "hostile"},
         "mode": "upsert",
     },
     "/v1/datasets/{name}/search": {"query": "a text", "limit": 3, "filter": {"n": 1}},

@@ -23,7 +23,7 @@ _ANSWER_S = 40.0
 _STATUS = re.compile(rb"HTTP/1\.1 (\d{3}) ")
 _ENDED = {"completed", "failed", "cancelled", "expired"}
 _NO_TTL = -1
-_OF_DATASETS = {"catalogs", "datasets"}
+_OF_DATASETS = "datasets"
 _LIVE = re.compile(rb"eq:held(-until)?|eq:q:.*:(lingering|workers|rates)")
 
 
@@ -97,7 +97,7 @@ async def _answer(port: int, request: HostileRequest) -> bytes:
 class Traces:
     """What a service has stored: keys of Redis that do not expire, and files.
 
-    Without files of datasets, which leave the storage an hour after their dataset is deleted, for those who read it.
+    Without files of datasets: the lock of a deleted one stays.
     Without the accounts of results, which end with these, and without what live workers say of themselves.
     """
 
@@ -112,7 +112,7 @@ class Traces:
         files = (Path(folder, name).relative_to(storage) for folder, _, names in walked for name in names)
         return cls(
             frozenset(key for key in keys if not _LIVE.fullmatch(key)),
-            frozenset(path for path in files if path.parts[0] not in _OF_DATASETS),
+            frozenset(path for path in files if path.parts[0] != _OF_DATASETS),
         )
 
     def added(self, later: "Traces") -> list[str]:

@@ -32,9 +32,9 @@ async def ingested(server: Ingestions, data: Retrieval, prompt: str | None = Non
     vectors: list[Vectors] = []
     with tempfile.TemporaryDirectory(prefix="embedq-eval-") as folder:
         for part in (await server.output(ingestion_id)).parts:
-            path = Path(folder) / part.name
+            path = Path(folder) / part
             with path.open("wb") as file:
-                await server.download(ingestion_id, part.name, file)
+                await server.download(ingestion_id, part, file)
             table = pq.read_table(path, columns=["doc_id", "embedding"])
             ids += table["doc_id"].to_pylist()
             vectors += [np.stack(table["embedding"].to_numpy())]

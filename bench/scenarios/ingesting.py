@@ -20,7 +20,7 @@ def records_file(path: Path, texts: Iterable[str]) -> Path:
 
 def start(client: httpx.Client, path: Path, **options: Any) -> str:
     """The id of an ingestion of a file that the server reads itself, below `EMBEDQ_INGEST_ROOTS`."""
-    body = {"source": {"urls": [f"file://{path.resolve()}"]}, "sink": {"type": "parquet"}} | options
+    body = {"source": {"urls": [f"file://{path.resolve()}"]}, "sink": {"type": "dataset"}} | options
     return str(client.post("/ingestions", json=body).raise_for_status().json()["id"])
 
 

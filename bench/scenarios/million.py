@@ -29,7 +29,7 @@ Sample = dict[str, float]
 
 
 def ingest(folder: Path, sizes: Sizes) -> Observed:
-    """Samples over time of one file's way into a Parquet dataset, with the fake encoder, and what they say."""
+    """Samples over time of one file's way into a dataset, with the fake encoder, and what they say."""
     server = RedisServer(folder / "redis", unix_socket=True, maxmemory_bytes=default_maxmemory_bytes())
     roots = folder / "roots"  # the stack refuses one that holds its data
     roots.mkdir()

@@ -42,7 +42,7 @@ class Stack(Process):
             command = child.cmdline()
             if "tasks.worker" in command:
                 found["worker"] = next((inner.pid for inner in child.children()), child.pid)
-            elif "tasks.documents_worker" in command:
+            elif "tasks.ingestion" in command:
                 found["documents"] = child.pid
             else:
                 found["api" if "api" in command else "redis"] = child.pid

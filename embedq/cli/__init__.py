@@ -28,7 +28,7 @@ _COMMANDS = (
     ("cancel", "tasks", "end tasks; what was finished stays readable"),
     ("jobs", "jobs", "list tasks, batches and ingestions, and why one is not done yet"),
     ("ingest", "ingest", "parse, cut, embed and load documents; run it again and only what changed costs anything"),
-    ("dataset", "dataset", "list and delete datasets on the server"),
+    ("dataset", "dataset", "list and delete datasets on the server; back up, check, vacuum, rename their files there"),
     ("keys", "keys", "make, limit, rotate, revoke and purge API keys of a server"),
     ("debug", "debug", "show a task, a queue or an owner as Redis holds them (needs the service's settings)"),
     ("storage", "debug", "list or remove what no record names; accept another storage (needs the service's settings)"),

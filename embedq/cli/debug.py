@@ -7,7 +7,7 @@ from embedq.cli.serve import become
 
 _COMMANDS = {
     "debug": ("tasks.ledger.debug", "task ID | queue NAME | owner ID [--data DIR]"),
-    "storage": ("tasks.documents.storage_command", "unknown [--delete] | accept [--data DIR]"),
+    "storage": ("tasks.storage", "unknown [--delete] | accept [--data DIR]"),
 }
 """Name -> the module that it becomes, and what stands behind the name."""
 

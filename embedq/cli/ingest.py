@@ -49,7 +49,7 @@ class Sink:
         out = DEFAULT_OUT if out is None else out
         if not out.startswith(_POSTGRESQL):
             folder = OutputFolder(Path(out), server)
-            return cls({"type": "parquet", "dataset": folder.dataset}, folder, out)
+            return cls({"type": "dataset", "dataset": folder.dataset}, folder, out)
         name, slash, table = out.removeprefix(_POSTGRESQL).strip("/").partition("/")
         if not (name and slash and table):
             raise UsageError(
@@ -98,7 +98,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out",
         metavar="DIR|postgresql:NAME/TABLE",
-        help=f"a folder for Parquet files (default: {DEFAULT_OUT}), or a table over a connection of the server",
+        help=f"a folder that gets the dataset as Parquet files (default: {DEFAULT_OUT}), or a table over a connection "
+        "of the server",
     )
     parser.add_argument(
         "--mode",
@@ -184,15 +185,15 @@ async def _about_existing(args: argparse.Namespace, output: Output) -> int:
             ingestion = await server.status(args.status)
         if args.out and ingestion.ended:
             sink = ingestion.raw["sink"]
-            if sink["type"] != "parquet":
-                raise UsageError("only the output of a Parquet sink can be fetched")
+            if sink["type"] != "dataset":
+                raise UsageError("only a dataset can be fetched, not a table of PostgreSQL")
             dataset = sink.get("dataset", ingestion.id)  # without a name it has that of the ingestion
             folder = OutputFolder(Path(args.out), server.url, dataset)
             await follow(server, ingestion.id, folder, args.out, output)
         if not ingestion.ended:
             output.result(describe(ingestion), ingestion.raw)
             return OK
-        if args.retry and not args.out and ingestion.raw["sink"]["type"] == "parquet":
+        if args.retry and not args.out and ingestion.raw["sink"]["type"] == "dataset":
             output.note(f"to fetch its files: embedq ingest --status {ingestion.id} --out DIR", id=ingestion.id)
         await report(server, ingestion, output)
         return OK if ingestion.succeeded or args.cancel else SOME_FAILED
@@ -348,7 +349,7 @@ async def watch(
 
 async def follow(server: Ingestions, ingestion_id: str, folder: OutputFolder, shown: str, output: Output) -> None:
     """Fetches what is new of an ingestion's dataset into a folder."""
-    listing = await server.output(ingestion_id)
-    fetched = await folder.follow(listing, lambda name, into: server.download(ingestion_id, name, into))
-    parts = len(listing.parts)
+    parts, fetched = await folder.follow(
+        lambda: server.output(ingestion_id), lambda name, into: server.download(ingestion_id, name, into)
+    )
     output.note(f"{shown} holds {counted(parts)}, {fetched} of them new", parts=parts, fetched=fetched)

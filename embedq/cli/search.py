@@ -43,7 +43,16 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="a folder of `ingest --out` or of `submit --out`, a .parquet or .npy file, or a task id (its texts are "
         "not known, only row numbers)",
     )
-    source.add_argument("--dataset", metavar="NAME", help="a dataset on the server, which searches it there")
+    source.add_argument(
+        "--dataset",
+        metavar="NAME",
+        help="a dataset on the server, which searches it there; or CONNECTION:TABLE, a table of PostgreSQL",
+    )
+    parser.add_argument(
+        "--mode",
+        choices=["vector", "text", "hybrid"],
+        help="with --dataset: by meaning (default), by the words of QUERY, or by both",
+    )
     parser.add_argument(
         "--filter",
         type=_field,
@@ -61,6 +70,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """The exit code."""
     output = Output(args.json)
+    if args.mode and args.dataset is None:
+        raise UsageError("--mode needs --dataset: files here are searched by their vectors")
     return asyncio.run(_search(args, output) if args.dataset is None else _search_dataset(args, output))
 
 
@@ -75,7 +86,7 @@ async def _search_dataset(args: argparse.Namespace, output: Output) -> int:
         raise UsageError("with --dataset, the dataset says how a text becomes a vector; leave those options out")
     async with ingestions_from_args(args, output) as server:
         chunks = await server.search_dataset(
-            args.dataset, args.query, args.k, model=args.model, among=dict(args.filter) or None
+            args.dataset, args.query, args.k, mode=args.mode, model=args.model, among=dict(args.filter) or None
         )
     for chunk in chunks:
         _print_chunk(output, chunk["document_id"], chunk, chunk)

@@ -11,7 +11,7 @@ from embedq.cli.exit_codes import UsageError
 from embedq.cli.options import count
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-ROLES = {"api": "api", "worker": "tasks.worker", "documents-worker": "tasks.documents_worker"}
+ROLES = {"api": "api", "worker": "tasks.worker", "documents-worker": "tasks.ingestion"}
 """Command -> the module that it becomes."""
 
 

@@ -142,6 +142,14 @@ class ExportRow(NamedTuple):
     model_revision: str
 
 
+class ExportedPart(NamedTuple):
+    """The rows of a part. `dataset_id`: see `DatasetHead`. `dimension`: of the vectors."""
+
+    dataset_id: str
+    dimension: int
+    rows: Sequence[ExportRow]
+
+
 class Contents(Protocol):
     """One dataset, as it is read. For one thread at a time.
 
@@ -156,6 +164,12 @@ class Contents(Protocol):
 
     def chunks(self, after: int, limit: int, document_id: str | None = None) -> ChunkPage:
         """Chunks behind the number of one, in the order of documents: of the dataset, or of one document."""
+
+    def export_parts(self) -> Sequence[ExportPart]:
+        """The parts of the dataset as it is now, in order."""
+
+    def export_rows(self, part: ExportPart) -> ExportedPart | None:
+        """The rows of a part; None: the dataset has another one in its place."""
 
     def nearest(
         self, vector: npt.NDArray[np.floating], k: int, fields: Filter | None, stopping: Callable[[], bool]

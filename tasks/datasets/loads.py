@@ -52,7 +52,7 @@ _NO_VECTORS: npt.NDArray[np.float32] = np.empty((0, 0), np.float32)
 
 
 @unshown("metadata")
-class Document(NamedTuple):
+class DocumentLoad(NamedTuple):
     """A document as an ingestion brings it: with all its chunks, or as one that is unchanged or has failed.
 
     Attributes:

@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
-from tasks.datasets.loads import Document, Finished, LoadOutcome, Receipt, Stamp, UnreadPart
+from tasks.datasets.loads import DocumentLoad, Finished, LoadOutcome, Receipt, Stamp, UnreadPart
 from tasks.errors import Invalid
 
 
@@ -12,18 +12,21 @@ class Store(Protocol):
     """One dataset, as documents workers change it.
 
     Every method may be repeated, and called by several workers at one time. All of them raise `SinkUnavailable` where
-    the store is down, full or busy: nothing was done, and the call is to be repeated; and `Invalid` where it can never
-    be done.
+    the store is down, full or busy: the call is to be repeated, whether it was done or not; and `Invalid` where it can
+    never be done.
     """
 
     def prepare(self, by: Stamp, progress: Callable[[], None]) -> str:
-        """Creates what is missing, and checks whether these vectors can be loaded. The id of the dataset."""
+        """Creates what is missing, and checks whether these vectors can be loaded. The id of the dataset.
+
+        An ingestion that has seen the dataset creates no other one: `Invalid`, as of all methods that change it.
+        """
 
     def known(self, document_ids: Sequence[str]) -> Mapping[str, Receipt]:
         """Receipts of the documents that the dataset knows, by id."""
 
     def load(
-        self, documents: Iterable[Document | UnreadPart], by: Stamp, progress: Callable[[], None]
+        self, documents: Iterable[DocumentLoad | UnreadPart], by: Stamp, progress: Callable[[], None]
     ) -> Sequence[LoadOutcome]:
         """Carries out what `who_wins` says of each document, in one transaction. One outcome for each, in their order.
 
@@ -49,12 +52,17 @@ def require_same(dataset_id: str, by: Stamp) -> None:
         Invalid: it was deleted meanwhile, and perhaps made again.
     """
     if by.dataset_id not in {"", dataset_id}:
-        raise Invalid(
-            "dataset_deleted",
-            "The dataset was deleted, or its table dropped or emptied, while this ingestion ran. What it had loaded "
-            "before is gone: start a new ingestion.",
-            param="sink",
-        )
+        raise dataset_gone()
+
+
+def dataset_gone() -> Invalid:
+    """The dataset of an ingestion went away under it."""
+    return Invalid(
+        "dataset_deleted",
+        "The dataset was deleted or renamed, or its table dropped or emptied, while this ingestion ran. What it had "
+        "loaded before went with it: start a new ingestion.",
+        param="sink",
+    )
 
 
 _VARIANTS = {digit: "89ab"[int(digit, 16) % 4] for digit in "0123456789abcdef"}

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from tasks.datasets.loads import EVERYTHING, Document, DocumentState, LoadOutcome, Receipt, Stamp, Verdict
+from tasks.datasets.loads import EVERYTHING, DocumentLoad, DocumentState, LoadOutcome, Receipt, Stamp, Verdict
 
 _NOBODY = ""
 _BRINGS = {Verdict.LOADED, Verdict.REPLACED}
@@ -94,6 +94,12 @@ class SilentRoots:
         return [root for part, root in self._silent.items() if part in self._known]
 
 
+def silent_before(roots: Iterable[str], unread: Iterable[Unread], order: int) -> list[str]:
+    """The roots that the `sync` of this order has found silent, for a repetition of its end."""
+    parts = {each.part for each in unread if each.listed == order}
+    return [root for root in roots if root in parts]
+
+
 def _parts_around(place: str) -> set[str]:
     """Every part that `holds` a place, without slashes at its end."""
     return {place.rstrip("/"), *(place[: at.start()].rstrip("/") for at in _ENDS.finditer(place))}
@@ -103,7 +109,7 @@ _ENDS = re.compile("[/#]")
 
 
 def judge(  # noqa: PLR0911 - one for each verdict
-    document: Document, receipt: Receipt | None, by: Stamp, floor: int
+    document: DocumentLoad, receipt: Receipt | None, by: Stamp, floor: int
 ) -> Verdict:
     """What becomes of a document of which the dataset has this receipt, or none. `floor`: see `Floors`."""
     before = (receipt.content_hash, receipt.fingerprint) if receipt else None
@@ -132,7 +138,7 @@ def judge(  # noqa: PLR0911 - one for each verdict
 
 
 def receipt_after(  # noqa: PLR0911 - one for each verdict
-    verdict: Verdict, document: Document, receipt: Receipt | None, by: Stamp, floor: int
+    verdict: Verdict, document: DocumentLoad, receipt: Receipt | None, by: Stamp, floor: int
 ) -> Receipt | None:
     """The receipt of the document once the verdict is carried out; None: there is none still."""
     match verdict:
@@ -163,7 +169,7 @@ def receipt_after(  # noqa: PLR0911 - one for each verdict
             return receipt
 
 
-def decide(document: Document, receipt: Receipt | None, by: Stamp, floor: int) -> Decision:
+def decide(document: DocumentLoad, receipt: Receipt | None, by: Stamp, floor: int) -> Decision:
     """What becomes of a document, as `judge` and `receipt_after` say.
 
     Raises:
@@ -191,6 +197,6 @@ def _listed(receipt: Receipt, place: str, by: Stamp) -> Receipt:
     return receipt._replace(listed=by.order, listed_by=by.ingestion, place=place)
 
 
-def _of_another_file(document: Document, receipt: Receipt) -> bool:
+def _of_another_file(document: DocumentLoad, receipt: Receipt) -> bool:
     """Whether the content is of another file with the same id, which would be lost."""
     return bool(receipt.chunks and receipt.origin and document.origin and receipt.origin != document.origin)

@@ -1,1 +1,1 @@
-"""Work that needs no model: jobs of the documents queue, and the steps that move batches on. No Celery, no loop."""
+"""Sources, parsing and chunking of documents. No Celery, no event loop."""

@@ -45,20 +45,20 @@ Of all:
     R:references         hash    revision of a model -> its vectors of a few texts, little-endian float32
     R:memory             string  packed numbers: memory as housekeeping saw it last
     R:{kind}:{id}        hash    a record (tasks.records.store): `s`: JSON; `change`: random name of its last change;
-                                 `weight`: its bytes. Of a batch and an ingestion further fields
-                                 (tasks.records.batches, .ingestion_operations)
+                                 `weight`: its bytes. Of a batch and an ingestion (tasks.records.jobs) also `created`
+                                 and `order` by the clock here, `o{page}`: JSON of an open page
+    R:{kind}-done:{id}   hash    of such a job: page -> JSON of one that is done
     R:ends               zset    "kind:id" -> the end of life of a record; whose has no end is not there
+    R:job-ends           zset    the same of jobs that have ended: the sweep deletes them, for they have left objects
     R:index:{kind}:{list}  zset  ids, all with score 0: in the order of time. `list` is an owner, of tasks too, or
-                                 begins with "@": `@all` keys and marks, `@open` jobs that need steps, `@purge` and
-                                 `@gone` marks, `@uploading:{owner}`
+                                 begins with "@": `@all` keys and marks, `@open` jobs that are driven, `@ended`
+                                 jobs that the sweep has not done with, `@purge` and `@gone` marks,
+                                 `@uploading:{owner}`, `@deleted:{owner}` jobs
     R:record-alias:{kind}:{scope}:{name}  string  "id digest": leads to a record while it is there
     R:changes            hash    kind -> random name of the last change of any record of this kind
-    R:litter             zset    "name owner" -> when the sweep may look at it: a stored object, or the folder of a job
-                                 (tasks.records.litter)
-    R:ingestion-order    string  order of the ingestion that was created last: milliseconds, or one more than before
-    R:ingestion-waiting:{id}  list  "page fence documents bytes": pages that are listed and not begun
-    R:ingestion-pages:{id}    hash  page -> JSON: pages in flight
-    R:ingestion-closed:{id}   hash  page -> JSON [stored, loaded, unchanged, failed]: pages that are done
+    R:litter             zset    stored name -> when the sweep may delete it: of files whose record is gone
+    R:job-order          string  order of the job that was made last: milliseconds x 1024, or one more than before
+    R:driver             string  the documents worker that drives jobs; with a TTL
 
 Channels (no keys):
 
@@ -67,11 +67,11 @@ Channels (no keys):
                          told of these. A line of lengths, then pieces of these lengths: of each task its id, the number
                          of names and values that follow its record, the packed record, then these
     Q:wake:{stream}      to a stream that lingers: "work". It asks for it
-    R:steps              to all documents workers: a batch or an ingestion may go on
+    R:jobs               to all documents workers: a job may go on
     R:promise            to nobody (tasks.ledger.replicas)
 """
 
-SCHEMA_VERSION = 7
+SCHEMA_VERSION = 8
 ROOT = "eq"
 ANONYMOUS = "anonymous"
 """The name of callers without an API key, and their first owner (tasks.records.api_keys.anonymous_owner)."""
@@ -85,7 +85,10 @@ REFERENCES = f"{ROOT}:references"
 STORAGE = f"{ROOT}:storage"
 CHANGES = f"{ROOT}:changes"
 ENDED_CHANNEL = f"{ROOT}:ended"
-STEPS_CHANNEL = f"{ROOT}:steps"
+JOBS_CHANNEL = f"{ROOT}:jobs"
+DRIVER = f"{ROOT}:driver"
+LITTER = f"{ROOT}:litter"
+JOB_ENDS = f"{ROOT}:job-ends"
 
 
 def queue_key(queue: str, part: str) -> str:
@@ -104,7 +107,7 @@ def owner_key(owner: str) -> str:
 
 
 def record_key(kind: str, record_id: str) -> str:
-    """The hash of a record; with a part in its kind (`ingestion-closed`) what lies beside it."""
+    """The hash of a record; with a part in its kind (`ingestion-done`) what lies beside it."""
     return f"{ROOT}:{kind}:{record_id}"
 
 

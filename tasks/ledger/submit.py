@@ -52,28 +52,10 @@ def submit(task: NewTask) -> Operation[SubmitReply]:
         "submit",
         task.queue,
         _limits(task),
-        gathers=_task_arguments(task),
+        gathers=task_arguments(task),
         # A caller that waits on its connection is promised nothing: the answer is all it wants.
         promised=task.listed,
     )
-
-
-def submit_parts(tasks: Sequence[NewTask]) -> Operation[Sequence[str]]:
-    """Stores tasks of accepted work (`NewTask.part`), those that are not there yet; queues that are due a bell.
-
-    Tasks of a purged owner are left out: nothing follows what it has left.
-
-    Raises:
-        ValueError: no tasks, one that is not a part, or one without pieces.
-    """
-    if not tasks or not all(task.part for task in tasks):
-        raise ValueError("only parts of accepted work are stored without being judged")
-
-    def read(reply: list[Any]) -> Sequence[str]:
-        return tuple(name.decode() for name in reply[len(tasks) :])
-
-    arguments = (argument for task in tasks for argument in _task_arguments(task))
-    return Operation(read, "submit", "", (*_limits(tasks[0]), *arguments))
 
 
 def _limits(task: NewTask) -> tuple[Argument, ...]:
@@ -81,7 +63,7 @@ def _limits(task: NewTask) -> tuple[Argument, ...]:
     return (DEFAULT_RATE, _MAX_BACKLOG_BYTES, task.admission.owner_share)
 
 
-def _task_arguments(task: NewTask) -> tuple[Argument, ...]:
+def task_arguments(task: NewTask) -> tuple[Argument, ...]:
     """One task, as `lua/submit.lua` reads it: how many arguments, then by position, then those of its pieces."""
     if not task.pieces:
         raise ValueError(f"{task.task_id} has no pieces: it would never end")
@@ -99,14 +81,13 @@ def _task_arguments(task: NewTask) -> tuple[Argument, ...]:
         alias.digest if alias else "",
         int(bool(alias and alias.join)),
         int(task.listed),
-        int(task.wakes_steps),
+        int(task.wakes_driver),
         task.trace,
         task.answer_to,
         limits.vector_bytes,
         limits.max_backlog_s,
         limits.max_memory_percent,
         *("" if most is None else most for most in (limits.tokens_per_minute, limits.queued_tokens, limits.open_jobs)),
-        int(task.part),
     ]
     for piece in task.pieces:
         own += (piece.items, piece.cost, piece.payload)

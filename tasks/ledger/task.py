@@ -48,8 +48,8 @@ class NewPiece:
     Attributes:
         items: number of texts in it.
         cost: estimated tokens.
-        payload: JSON array of the texts, UTF-8, or JSON object of a `row_file.RowReference`; the first byte tells. For
-            the documents queue the JSON object of a job.
+        payload: JSON array of the texts, UTF-8, or JSON object of a `rows_file.RowsReference`; the first byte tells.
+            For the documents queue the JSON object of a stage.
     """
 
     items: int
@@ -148,12 +148,10 @@ class NewTask:
         queue: the served name of its model, or `DOCUMENTS`.
         metadata: JSON object, or empty.
         listed: it appears in its owner's list.
-        wakes_steps: its end wakes the steppers of documents workers: a batch or an ingestion waits for it.
+        wakes_driver: its end wakes the driver of jobs: a batch or an ingestion waits for it.
         trace: `traceparent` of the span that submits it; empty when it is not traced.
         answer_to: the process on whose channel (`redis_keys.answers_channel`) a small result comes with the news of the
             end, which the others are not told then; "": none.
-        part: of work that was accepted as a whole. Of its `admission` only `vector_bytes` counts: what was accepted is
-            never refused for lack of room.
     """
 
     task_id: str
@@ -169,10 +167,9 @@ class NewTask:
     metadata: bytes = field(default=b"", repr=False)
     alias: Alias | None = None
     listed: bool = False
-    wakes_steps: bool = False
+    wakes_driver: bool = False
     trace: str = ""
     answer_to: str = ""
-    part: bool = False
 
 
 # ---- what a worker holds ---------------------------------------------------------------------------------------------
@@ -219,8 +216,8 @@ class Outcome:
 
     Attributes:
         data: little-endian float32 rows of all texts of the piece, NaN rows for failed ones, empty when none has a
-            vector; of a piece by reference the JSON object of a `vector_part.PartReference`; of a job what it returned,
-            a JSON object, or nothing if it failed. A reader takes one kind for granted in all pieces of a task.
+            vector; of a piece by reference the JSON object of a `vectors_file.VectorsReference`; of a stage what it
+            returned, a JSON object, or nothing if it failed. A reader takes one kind for granted in a task.
         errors: index in the task -> error.
         truncated: indexes in the task.
         tokens: sum over its texts, after truncation, special tokens included.

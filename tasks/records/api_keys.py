@@ -94,7 +94,12 @@ class Limits(BaseModel):
 
 def _names_table(entry: str, connection: str, table: str) -> bool:
     name, slash, wanted = entry.partition("/")
-    fits = table.startswith(wanted[:-1]) if wanted.endswith("*") else table == wanted
+    if wanted.endswith("*"):
+        rest = table.removeprefix(wanted[:-1])
+        # "*" alone is all tables; behind a name it stays in its schema.
+        fits = wanted == "*" or (table.startswith(wanted[:-1]) and "." not in rest)
+    else:
+        fits = table == wanted
     return name == connection and (not slash or fits)
 
 

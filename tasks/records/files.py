@@ -4,23 +4,24 @@ A file that is being uploaded has a record already, in the state `uploading`: it
 bytes are there. Nobody sees it until it is whole, and it goes ten minutes after the last bytes came.
 """
 
+import re
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from tasks.ledger.ids import RecordIds
+from tasks.ledger.redis_keys import LITTER
 from tasks.ledger.scripts import Operation
 from tasks.records import store
 from tasks.records.store import AnyRecord, Order, ReadRecord, RecordPage, Room, Standing
 
-FOLDER = "files"
-"""Where all of them are in the storage."""
 UPLOAD_MS = 600_000
 """Life of the record of an upload from which nothing comes. A reader of the storage takes no longer for a part."""
 MAX_FILES = 1_000_000
 """Of one owner. Each takes Redis's memory, however few bytes it has."""
 
 _IDS = RecordIds("file-")
+_IN_NAME = re.compile("file-[0-9a-f]{32}")
 new_file_id = _IDS.new
 file_id_from = _IDS.made_from
 """Its moment must be the record's own: the list of files relies on it."""
@@ -92,41 +93,39 @@ def uploads_of(owner: str) -> str:
     return f"@uploading:{owner}"
 
 
-def stored_name(file_id: str, fence: str = "") -> str:
-    """Where a file's bytes go.
-
-    `fence`: of the claim that writes them, so that a worker taken for dead cannot replace what its successor wrote. All
-    attempts at a file have one folder.
-    """
-    return f"{FOLDER}/{file_id}/{fence}" if fence else f"{FOLDER}/{file_id}"
+def stored_name(owner: str, file_id: str) -> str:
+    """Where the bytes of an uploaded file go. What a batch makes lies in its own folder (tasks.batches)."""
+    return f"{owner}/{file_id}"
 
 
 def file_id_of(stored: str) -> str:
-    """The id in a stored name."""
-    return stored.removeprefix(f"{FOLDER}/").partition("/")[0]
+    """The id of the file in a stored name; "" where it is no file's."""
+    found = _IN_NAME.search(stored)
+    return found[0] if found else ""
+
+
+def due_litter(now_ms: int, limit: int) -> Operation[list[str]]:
+    """Stored names of files whose records are gone for a minute, the oldest first.
+
+    Promised: where a replica does not know of that yet, nothing is deleted because of it.
+    """
+    command = ("ZRANGEBYSCORE", LITTER, "-inf", now_ms, "LIMIT", 0, limit)
+    return Operation(lambda replies: [name.decode() for name in replies[0]], commands=(command,), promised=True)
+
+
+def postpone_litter(name: str, until_ms: int) -> Operation[object]:
+    """It cannot be deleted now, and is not due before others that may be."""
+    return Operation(lambda replies: replies[0], commands=(("ZADD", LITTER, "XX", until_ms, name),))
+
+
+def litter_done(name: str) -> Operation[object]:
+    """It is deleted."""
+    return Operation(lambda replies: replies[0], commands=(("ZREM", LITTER, name),))
 
 
 def put_file(record: FileRecord, room: Room = store.ANY_ROOM, *, change: str = "") -> Operation[str]:
     """Makes the record of a file; one with this id that is there already stays as it is. Raises as `store.create`."""
     return store.create(record, room, for_ms=record.life_ms, change=change)
-
-
-def put_batch_file(record: FileRecord, batch_id: str) -> Operation[bool]:
-    """Gives a file that a batch made to its owner; False when the batch has ended or its owner is purged.
-
-    Without a quota: hours of work are not thrown away because there is no room for another file. The end is looked for
-    in the same script, because the owner may delete the file from then on, and it must not come back.
-
-    Raises on reading:
-        StorageFull: Redis is full.
-    """
-    room = Room(part=True)
-    arguments = store.creation(record.KIND, record.id, record.to_json(), room, for_ms=record.life_ms)
-
-    def read(reply: list[Any]) -> bool:
-        return reply[0] not in {b"over", b"revoked"} and bool(store.created(record.KIND, room, reply))
-
-    return Operation(read, "batch_file", "", (batch_id, *arguments), promised=True)
 
 
 def read_file(file_id: str) -> Operation[FileRecord | None]:

@@ -15,8 +15,9 @@ from tasks.ledger.redis_keys import STORAGE
 from tasks.ledger.scripts import Command, Operation
 from tasks.storage.storage import Storage
 
-OBJECT = "storage-id"
-"""The object with the storage's id."""
+FOLDER = "storage-ids"
+"""Of empty objects, whose names are the storage's ids: of several roles that come first in the same moment, each writes
+one. Redis knows one of them, and the storage is its own if that one is there."""
 
 _RETRY_AFTER_S = 10
 _ID_BYTES = 16
@@ -25,11 +26,9 @@ RunId: TypeAlias = Callable[[Operation[str]], str]
 """Runs an operation; raises `RedisUnavailable`."""
 
 
-def id_of(storage: Storage) -> str | None:
-    """The id in the storage; None before it has one. Raises `StorageUnavailable`."""
-    with suppress(NotStored):
-        return storage.read(OBJECT).decode()
-    return None
+def ids_of(storage: Storage) -> list[str]:
+    """The ids in the storage; none before it was used. Raises `StorageUnavailable`."""
+    return sorted(stored.name.removeprefix(f"{FOLDER}/") for stored in storage.stored(FOLDER))
 
 
 def redis_id(given: str = "", *, replace: bool = False) -> Operation[str]:
@@ -69,13 +68,12 @@ class StorageProof:
         self._compare(self._run(redis_id()))
 
     def _compare(self, known: str) -> None:
-        stored = id_of(self._plain) if known else ""  # nothing was ever stored
-        if stored == known:
+        if not known or self._has(known):  # "": nothing was ever stored
             if not self._made:  # once, and not before: roles that run would take an empty mount point for the disk
                 self._plain.make()
             self._made = True
         else:
-            is_what = "is empty, or was never used" if stored is None else "belongs to another Redis"
+            is_what = "belongs to another Redis" if ids_of(self._plain) else "is empty, or was never used"
             raise StorageUnavailable(
                 "The storage (EMBEDQ_STORAGE_URL) of this role is not the one that Redis (EMBEDQ_REDIS_URL) knows: it "
                 f"{is_what}. Give all roles the same EMBEDQ_STORAGE_URL; work waits meanwhile. Where this one is right "
@@ -83,20 +81,21 @@ class StorageProof:
                 retry_after_s=_RETRY_AFTER_S,
             )
 
+    def _has(self, known: str) -> bool:
+        with suppress(NotStored):
+            self._plain.size_bytes(f"{FOLDER}/{known}")
+            return True
+        return False
+
     def own_id(self) -> str:
-        """The id of the storage, which has one from now on."""
+        """An id of the storage, which has one from now on."""
         self._plain.make()
-        found = id_of(self._plain)
-        if found is None:
-            new = secrets.token_hex(_ID_BYTES).encode()
-            try:
-                self._plain.create(OBJECT, new)
-            except StorageUnavailable:
-                # A place that cannot create. Of two who come first in the same moment, one waits for `accept` then.
-                if id_of(self._plain) is None:
-                    self._plain.write(OBJECT, new)
-            found = id_of(self._plain)
-        return found or ""
+        found = ids_of(self._plain)
+        if found:
+            return found[0]
+        new = secrets.token_hex(_ID_BYTES)
+        self._plain.write(f"{FOLDER}/{new}", b"")
+        return new
 
 
 def open_proved(url: str, run: RunId) -> Storage:

@@ -22,7 +22,7 @@ from tasks.ledger.redis_keys import CHANGES, record_key
 from tasks.ledger.scripts import Argument, Operation
 
 ALL, OPEN = "@all", "@open"
-"""Lists of a kind that are nobody's: of all records of it, of those that need steps."""
+"""Lists of a kind that are nobody's: of all records of it, of those that are open."""
 MOST = 500
 """Records that one call reads: Redis serves nobody else meanwhile."""
 FOR_EVER, AS_BEFORE = 0, -1
@@ -163,14 +163,11 @@ def creation(
     for_ms: int = FOR_EVER,
     digest: str = "",
     change: str = "",
-    fields: Mapping[str, str | bytes] | None = None,
 ) -> tuple[Argument, ...]:
-    """Arguments of a script that creates a record; `fields` are stored beside its JSON."""
-    limits = [[name, most - room.beside.get(name, 0)] for name, most in room.limits.items()]
-    flat = (part for pair in (fields or {}).items() for part in pair)
-    name = change or new_change()
-    own = (for_ms, orjson.dumps(limits), int(room.part), room.max_memory_percent, _OWNER_SHARE)
-    return (kind, record_id, text, name, digest, *own, *flat)
+    """Arguments of a script that creates a record."""
+    limits = orjson.dumps([[name, most - room.beside.get(name, 0)] for name, most in room.limits.items()])
+    own = (for_ms, limits, int(room.part), room.max_memory_percent, _OWNER_SHARE)
+    return (kind, record_id, text, change or new_change(), digest, *own)
 
 
 def created(kind: str, room: Room, reply: Sequence[bytes]) -> str:
@@ -260,7 +257,7 @@ def remove(kind: type[R], record_id: str, change: str = "") -> Operation[R | Non
     """
 
     def read(text: bytes) -> R | None:
-        return _record(kind, text) if text else None
+        return record_of(kind, text) if text else None
 
     return Operation(read, "record_remove", "", (kind.KIND, record_id, change), promised=True)
 
@@ -293,7 +290,7 @@ def listed(
         more, *rows = reply
         return RecordPage(tuple(_stored(kind, i.decode(), text, last) for i, text, last in rows), bool(more))
 
-    return Operation(read, "record_list", "", (kind.KIND, of, after, min(limit, MOST), order))
+    return Operation(read, "record_list", "", (kind.KIND, of, after, min(limit, MOST), order, 1))
 
 
 def listed_ids(
@@ -304,7 +301,17 @@ def listed_ids(
         lambda reply: ([row[0].decode() for row in reply[1:]], bool(reply[0])),
         "record_list",
         "",
-        (kind, of, after, min(limit, MOST), order),
+        (kind, of, after, min(limit, MOST), order, 0),
+    )
+
+
+def listed_changes(kind: str, of: str, *, after: str = "") -> Operation[list[tuple[str, str]]]:
+    """Ids of some records of a list behind `after`, the oldest first, each with its last change; none at the end."""
+    return Operation(
+        lambda reply: [(record_id.decode(), (change or b"").decode()) for record_id, _, change in reply[1:]],
+        "record_list",
+        "",
+        (kind, of, after, MOST, Order.ASC, 0),
     )
 
 
@@ -355,10 +362,11 @@ def mapped(operation: Operation[T], then: Callable[[T], S]) -> Operation[S]:
 
 
 def _stored(kind: type[R], record_id: str, text: bytes, last: bytes) -> ReadRecord[R]:
-    return ReadRecord(record_id, _record(kind, text), last.decode(), orjson.loads(text)["alias"])
+    return ReadRecord(record_id, record_of(kind, text), last.decode(), orjson.loads(text)["alias"])
 
 
-def _record(kind: type[R], text: bytes) -> R | None:
+def record_of(kind: type[R], text: bytes) -> R | None:
+    """From what is stored; None: another version of embedq wrote it."""
     try:
         return kind.model_validate(orjson.loads(text)["record"])
     except ValidationError:

@@ -1,19 +1,18 @@
-"""Storage: the place for what is too large for Redis. Files of users, their offset indexes, parts of batches.
+"""Storage: the place for what is too large for Redis. Files of users, parts of batches, pages of ingestions.
 
-`EMBEDQ_STORAGE_URL` names it: a folder that all roles share (`file:///var/lib/embedq`), or a bucket (`s3://bucket/prefix`).
-What is written becomes visible whole and for good, or not at all. Names are ours, never a user's.
+`EMBEDQ_STORAGE_URL` names it: a folder that all roles share (`file:///var/lib/embedq`), or a bucket (`s3://bucket/prefix`,
+`gs://…`, `az://…`). What is written becomes visible whole and for good, or not at all. Names are ours, never a user's.
 """
 
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Protocol, Self
 
 from tasks.errors import NotStored
-from tasks.storage.bucket import ObjectStore
+from tasks.storage.bucket import Bucket
 from tasks.storage.folder import LocalFolder
-from tasks.storage.writer import Writer
 
 CHUNK_BYTES = 2**20
 _NOTHING = "nothing"
@@ -29,6 +28,15 @@ class Stored:
     name: str
     size_bytes: int
     modified_ms: int
+
+
+class Writer(Protocol):
+    """Appends to an object that nobody sees yet. `size_bytes`: what has been written so far."""
+
+    size_bytes: int
+
+    def write(self, data: bytes) -> None:
+        """Appends. Raises `DiskFull`, and `StorageUnavailable` for anything else that the place refuses."""
 
 
 class Proof(Protocol):
@@ -48,9 +56,12 @@ class Storage:
     one, and `ValueError` for a name that is not lowercase letters, digits, `_`, `.` and `-` in parts separated by `/`.
     """
 
-    def __init__(self, place: "LocalFolder | ObjectStore", proof: Proof | None = None) -> None:
+    def __init__(
+        self, place: LocalFolder | Bucket, proof: Proof | None = None, moved: Callable[[], None] = lambda: None
+    ) -> None:
         self._place = place
         self._proof = proof
+        self._moved = moved
 
     @classmethod
     def open(cls, url: str, *, make: bool = True) -> Self:
@@ -62,26 +73,24 @@ class Storage:
             StorageUnavailable: it cannot be, or the URL is not understood; the message names the setting.
         """
         path = LocalFolder.path_of(url)
-        return cls(ObjectStore.open(url) if path is None else LocalFolder.open(path) if make else LocalFolder(path))
+        opened = cls(Bucket.open(url) if path is None else LocalFolder(path))
+        if make:
+            opened.make()
+        return opened
 
     def make(self) -> None:
         """Creates a local folder that is not there."""
-        if isinstance(self._place, LocalFolder):
-            self._place.make()
+        self._place.make()
 
     def proved(self, proof: Proof) -> "Storage":
         """The same place, which is asked for its proof before something is written or said to be missing."""
-        return Storage(self._place, proof)
+        return Storage(self._place, proof, self._moved)
 
     def reporting(self, moved: Callable[[], None]) -> "Storage":
-        """The same place for someone who is watched: `moved` is called now and then while an object is uploaded.
+        """The same place for someone who is watched: `moved` is called now and then while an object is uploaded."""
+        return Storage(self._place, self._proof, moved)
 
-        It is called by other threads, must return at once and raise nothing.
-        """
-        return Storage(self._place.reporting(moved), self._proof)
-
-    @contextmanager
-    def writing(self, name: str) -> Iterator[Writer]:
+    def writing(self, name: str) -> AbstractContextManager[Writer]:
         """A writer of a new object, in place of an older one with this name.
 
         At the end of the block the object becomes visible, and survives a loss of power; after an exception in the
@@ -90,30 +99,14 @@ class Storage:
         Raises:
             DiskFull: there is no room; nothing is visible.
         """
-        self._before_writing()
-        with self._place.writing(_checked(name)) as writer:
-            yield writer
+        if self._proof is not None:
+            self._proof.before_writing()
+        return self._place.writing(_checked(name), self._moved)
 
     def write(self, name: str, data: bytes) -> None:
         """Stores an object whole; raises like `writing`."""
         with self.writing(name) as writer:
             writer.write(data)
-
-    def create(self, name: str, data: bytes) -> bool:
-        """Stores a small object under a name that nothing has; whether these bytes are there now: not if others are.
-
-        Of several who try at the same time one succeeds. Whoever must know that it was he puts something of his own
-        into the bytes; a repetition after a lost answer finds them.
-
-        Raises:
-            DiskFull: there is no room; nothing is visible.
-        """
-        self._before_writing()
-        if self._place.create(_checked(name), data):
-            return True
-        with suppress(NotStored):
-            return self.read(name) == data
-        return False
 
     def read(self, name: str, first: int = 0, size: int | None = None) -> bytes:
         """Bytes `first` to `first + size` (None: to the end); fewer where the object ends before.
@@ -133,17 +126,40 @@ class Storage:
         self, name: str, first: int = 0, size: int | None = None, chunk_bytes: int = CHUNK_BYTES
     ) -> Iterator[bytes]:
         """The same bytes as `read`, in pieces of at most `chunk_bytes`. `NotStored` comes with the first piece."""
-        return self._pieces(self._place.chunks(_checked(name), first, size, chunk_bytes))
+        return self._chunks(_checked(name), first, size, chunk_bytes)
 
-    def delete(self, name: str) -> None:
-        """Removes an object, or with a "/" at the end everything below. What is not there is fine."""
-        folder = name.endswith("/")
+    def _chunks(self, name: str, first: int, size: int | None, chunk_bytes: int) -> Iterator[bytes]:
+        end = float("inf") if size is None else first + size
+        while first < end:
+            wanted = int(min(chunk_bytes, end - first))
+            data = self.read(name, first, wanted)
+            if data:
+                yield data
+            if len(data) < wanted:
+                return
+            first += wanted
+
+    def delete(self, name: str, go_on: Callable[[], object] = lambda: None) -> None:
+        """Removes an object, or with a "/" at the end everything below. What is not there is fine.
+
+        `go_on` is called before each deletion below, and ends them by what it raises.
+        """
         checked = _checked(name.removesuffix("/"))
-        (self._place.delete_below if folder else self._place.delete)(checked)
+        if name.endswith("/"):
+            self._place.delete_below(checked, go_on)
+        else:
+            self._place.delete(checked)
+
+    def delete_all(self, names: Iterable[str], go_on: Callable[[], object] = lambda: None) -> None:
+        """Removes objects, in a bucket a thousand with a request. What is not there is fine.
+
+        `go_on` is called before each deletion, of one file or of a thousand objects, and ends them by what it raises.
+        """
+        self._place.delete_all(map(_checked, names), go_on)
 
     def stored(self, folder: str) -> Iterator[Stored]:
-        """Everything below a folder, in no particular order; nothing if there is no such folder."""
-        for name, size_bytes, modified_ms in self._place.below(_checked(folder.removesuffix("/"))):
+        """Everything below a folder, "" for all, in no particular order; nothing if there is no such folder."""
+        for name, size_bytes, modified_ms in self._place.below(folder and _checked(folder.removesuffix("/"))):
             yield Stored(name, size_bytes, modified_ms)
 
     def discard_unfinished(self, older_than_s: float) -> int:
@@ -156,14 +172,6 @@ class Storage:
             self._proof.before_missing()
         with suppress(NotStored):
             self.read(_NOTHING)
-
-    def _before_writing(self) -> None:
-        if self._proof is not None:
-            self._proof.before_writing()
-
-    def _pieces(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
-        with self._missing():
-            yield from pieces
 
     @contextmanager
     def _missing(self) -> Iterator[None]:
@@ -179,6 +187,3 @@ def _checked(name: str) -> str:
     if not _NAME.fullmatch(name):
         raise ValueError(f"not a name of a stored object: {name!r}")
     return name
-
-
-__all__ = ["CHUNK_BYTES", "NotStored", "Storage", "Stored", "Writer"]

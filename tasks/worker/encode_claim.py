@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -14,8 +14,8 @@ from tasks.ledger.claim import Claim
 from tasks.ledger.task import Lane, Outcome, Piece
 from tasks.model import Model
 from tasks.pieces import weighed
-from tasks.storage.row_file import RowReference
-from tasks.storage.vector_part import PartReference
+from tasks.storage.rows_file import RowsReference
+from tasks.storage.vectors_file import VectorsReference
 from tasks.worker.claim_loop import ClaimSize, Stream
 from tasks.worker.claim_size import Speed
 from tasks.worker.process.stop import Stopping
@@ -118,7 +118,7 @@ class PieceTexts:
 
     piece: Piece
     items: Sequence[Text | TextError]
-    rows: RowReference | None = None
+    rows: RowsReference | None = None
 
     @property
     def texts(self) -> list[Text]:
@@ -129,7 +129,7 @@ class PieceTexts:
         """One for each item; takes one of `encoded` for each text."""
         return [Vector.failed(item) if isinstance(item, TextError) else next(encoded) for item in self.items]
 
-    def outcome(self, vectors: Sequence[Vector], part: PartReference | None = None) -> Outcome:
+    def outcome(self, vectors: Sequence[Vector], part: VectorsReference | None = None) -> Outcome:
         """What to commit: where the vectors are, or they themselves."""
         tokens = sum(vector.tokens for vector in vectors)
         if part is not None:
@@ -202,12 +202,12 @@ class _Run:
     def _read(self) -> Iterator[PieceTexts]:
         """The pieces with their texts; without those whose rows cannot be read now."""
         for piece in self._claim.pieces:
-            rows = rows_of(piece)
+            rows = RowsReference.from_payload(piece.payload)
             if rows is None:
                 yield PieceTexts(piece, [Text(text, piece.options) for text in piece.texts()])
                 continue
             with self._stream.progress.outside():
-                items = self._rows.texts(rows, piece.items)
+                items = self._rows.texts(rows, piece.offset, piece.items)
             if items is not None:
                 yield PieceTexts(piece, items, rows)
                 self._between()  # a bucket may be slow
@@ -274,12 +274,6 @@ def _described(info: Model, texts: Sequence[Text], stats: EncodeStats) -> SpanAt
         "embedq.forward_passes": stats.forward_passes,
         "embedq.device": info.device,
     }
-
-
-def rows_of(piece: Piece) -> RowReference | None:
-    """Where its rows are, from its own first one on; None for a piece that carries its texts."""
-    reference = RowReference.from_payload(piece.payload)
-    return replace(reference, first=reference.first + piece.offset) if reference else None
 
 
 def _rows(vectors: Sequence[Vector]) -> bytes:

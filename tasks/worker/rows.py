@@ -14,9 +14,9 @@ import orjson
 from tasks.encoder.interface import Text
 from tasks.errors import NotStored, StorageUnavailable, Unavailable
 from tasks.item import Options, TextError, Vector
-from tasks.storage.row_file import RowReference, read_rows
+from tasks.storage.rows_file import RowsReference, read_rows
 from tasks.storage.storage import Storage
-from tasks.storage.vector_part import PartReference, PartWriter, part_name
+from tasks.storage.vectors_file import VectorsReference, VectorsWriter, vectors_name
 from tasks.wire.field_aliases import HasPrompts, prompt_for
 
 _log = logging.getLogger(__name__)
@@ -27,7 +27,7 @@ cannot be written has cost a pass of the model."""
 TOLD_S = 120.0
 """After the last refusal. Rows are tried again sooner, unless others have done them or nobody wants them any more."""
 _NO_TEXT = TextError("invalid_request", "This row has no text.")
-_GONE = TextError(NotStored.code, "The batch's input file was deleted before this request was executed.")
+_GONE = TextError(NotStored.code, "What was to be encoded is no longer in the storage. Send it again.")
 
 
 def row_text(row: bytes, model: HasPrompts) -> Text | TextError:
@@ -93,15 +93,15 @@ class RowStore:
                 self._told_until = 0.0
             return self._storage
 
-    def texts(self, rows: RowReference, count: int) -> Sequence[Text | TextError] | None:
-        """The texts of so many rows from a reference on, or the error of each that has none.
+    def texts(self, rows: RowsReference, offset: int, count: int) -> Sequence[Text | TextError] | None:
+        """The texts of so many rows of a piece from its row `offset` on, or the error of each that has none.
 
         None while the storage refuses what is asked of it, and for a while after it did.
         """
         if time.monotonic() < self._again_at:
             return None
         try:
-            return [row_text(row, self._model) for row in read_rows(self.storage(), rows, rows.first, count)]
+            return [row_text(row, self._model) for row in read_rows(self.storage(), rows, offset, count)]
         except NotStored:
             _log.warning("rows of %s are gone", rows.folder)
             return [_GONE] * count
@@ -109,7 +109,9 @@ class RowStore:
             self._refused(error)
             return None
 
-    def write(self, run: str, outcomes: Sequence[tuple[RowReference, Sequence[Vector]]]) -> list[PartReference | None]:
+    def write(
+        self, run: str, outcomes: Sequence[tuple[RowsReference, Sequence[Vector]]]
+    ) -> list[VectorsReference | None]:
         """Writes what became of rows, one part for each folder; where that of each reference is.
 
         None for those whose part could not be written, because the storage is away, and for those behind them. `run`
@@ -118,12 +120,12 @@ class RowStore:
         by_folder: dict[str, list[int]] = {}
         for n, (rows, _) in enumerate(outcomes):
             by_folder.setdefault(rows.folder, []).append(n)
-        written: dict[int, PartReference] = {}
+        written: dict[int, VectorsReference] = {}
         for group in by_folder.values():
-            name = part_name(outcomes[group[0]][0], run)
+            name = vectors_name(outcomes[group[0]][0], run)
             try:
                 with self.storage().writing(name) as file:
-                    part = PartWriter(name, file.write, self._revision)
+                    part = VectorsWriter(name, file.write, self._revision)
                     references = {n: part.add(outcomes[n][1]) for n in group}
             except Unavailable as error:
                 self._refused(error)

@@ -50,7 +50,7 @@ class Stack:
         storage = roles.folder / "storage"
         settings: dict[str, Any] = {"storage_url": storage}
         worker = roles.worker(start=False, fake_load_s=0, fake_tokens_per_s=20_000, **settings)
-        documents = roles.worker(start=False, module="tasks.documents_worker", **settings)
+        documents = roles.worker(start=False, module="tasks.ingestion", **settings)
         api = roles.api(start=False, **settings)
         for process in (worker, documents, api):
             process.launch()
@@ -79,7 +79,7 @@ class Stack:
         """The id of a new ingestion of these texts by their ids."""
         body = {
             "source": {"documents": [{"id": one, "text": text} for one, text in documents.items()]},
-            "sink": {"type": "parquet", "dataset": dataset},
+            "sink": {"type": "dataset", "dataset": dataset},
             "metadata": {"name": name},
         }
         return self._post("/v1/ingestions", body)

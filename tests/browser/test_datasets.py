@@ -16,7 +16,7 @@ LONG = "\n\n".join(f"Paragraph {number} of the long document. {'It goes on. ' * 
 
 def ingest(stack: Stack, dataset: str, documents: list[dict[str, object]]) -> None:
     """Loads documents into a dataset."""
-    body = {"source": {"documents": documents}, "sink": {"type": "parquet", "dataset": dataset}}
+    body = {"source": {"documents": documents}, "sink": {"type": "dataset", "dataset": dataset}}
     with stack.api.client() as client:
         ingestion = client.post("/v1/ingestions", json=body).raise_for_status().json()
     assert stack.wait_for_end(f"/v1/ingestions/{ingestion['id']}")["status"] == "completed"
@@ -105,3 +105,9 @@ def test_a_dataset_is_searched_by_keyboard(console: Console, library: str) -> No
     page.get_by_label("Value").fill("1066")
     page.keyboard.press("Enter")
     expect(page.get_by_text("No chunk of library fits.")).to_be_visible()
+    page.get_by_label("Field").fill("")
+    page.get_by_role("searchbox", name="Text").fill("umbrella parcel")
+    page.get_by_role("combobox", name="Search").select_option("by words")
+    page.get_by_role("button", name="Search").click()
+    expect(hits.first.get_by_title("Rank")).to_be_visible()
+    expect(page.get_by_role("article").filter(has_text="parcel courier")).to_have_count(10)

@@ -22,7 +22,7 @@ def manual(stack: Stack) -> str:
         for page in sorted((CHECKOUT / "docs").glob("*.md"))
     ]
     chunking = {"type": "static", "static": {"max_chunk_size_tokens": 80, "chunk_overlap_tokens": 0}}
-    sink = {"type": "parquet", "dataset": "manual"}
+    sink = {"type": "dataset", "dataset": "manual"}
     body = {"source": {"documents": documents}, "sink": sink, "model": MODEL, "chunking": chunking}
     with stack.api.client() as client:
         ingestion = client.post("/v1/ingestions", json=body).raise_for_status().json()

@@ -82,7 +82,7 @@ def test_a_large_batch_survives_every_kill(private_redis: RedisServer, private_r
         batch = bulk.ended(watcher.batch_id)
         assert_complete(bulk, batch, lines)
         with private_redis.client() as redis:
-            swept(redis, private_roles.folder / "storage", "batches")
+            swept(redis, private_roles.folder / "storage", "anonymous", "rows|vectors")
 
 
 def test_four_deaths_of_the_documents_worker_throw_nothing_away(
@@ -102,8 +102,8 @@ def test_four_deaths_of_the_documents_worker_throw_nothing_away(
             bulk.documents.kill_child()
         batch = bulk.ended(watcher.batch_id)
         assert [each["custom_id"] for each in bulk.lines(batch.output_file_id)] == [f"{n}" for n in range(len(lines))]
-        lost = "losses_assemble"
-        assert redis.hget(f"eq:batch:{batch.id}", lost) == b"1", "the kills did not hit the writing of the files"
+        lost = redis.hget(f"eq:q:{DOCUMENTS}:counts", "setbacks_worker")
+        assert lost == b"1", "the kills did not hit the writing of the files"
 
 
 def assert_complete(bulk: Bulk, batch: openai.types.Batch, lines: list[dict[str, Any]]) -> None:

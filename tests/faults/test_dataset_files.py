@@ -16,8 +16,9 @@ import numpy as np
 import pytest
 
 from stack.testing import wait_until
-from tasks.datasets.loads import Document
+from tasks.datasets.loads import DocumentLoad
 from tasks.datasets.sqlite import dataset_file, schema
+from tasks.datasets.sqlite import load as sqlite_load
 from tasks.datasets.sqlite.dataset_file import DatasetFile, require_local
 from tasks.datasets.sqlite.load import SqliteStore
 from tasks.datasets.sqlite.schema import open_file
@@ -38,7 +39,7 @@ def file(tmp_path: Path) -> DatasetFile:
     return DatasetFile(tmp_path, "me", "docs")
 
 
-def page(number: int, order: int) -> list[Document]:
+def page(number: int, order: int) -> list[DocumentLoad]:
     """Documents of a page, other ones for each order; a page has its documents in common with all orders."""
     return [document(f"d{number}-{n}", f"{order} {n}", chunks=n % 4, order=order) for n in range(PAGE)]
 
@@ -120,10 +121,13 @@ def test_a_power_loss_leaves_the_version_before(
     path = file.path()
     assert path is not None
     old = path.read_bytes()
-    monkeypatch.setattr(schema, "_CACHE_KIB", 2 * schema.PAGE_BYTES // 1024)  # what is changed goes to the disk at once
+    monkeypatch.setattr(
+        schema, "_CACHE_KIB", 2 * schema.PAGE_BYTES // 1024
+    )  # what is changed goes to the disk at once,
+    monkeypatch.setattr(sqlite_load, "_LOADS_SPILL", True)  # as in the middle of a commit
     new = journal = b""
 
-    def documents() -> Iterator[Document]:
+    def documents() -> Iterator[DocumentLoad]:
         nonlocal new, journal
         for number in range(PAGES):
             yield from page(number, 2)
@@ -154,6 +158,28 @@ def test_a_power_loss_leaves_the_version_before(
         (copy.folder / path.name).write_bytes(torn)
         Path(f"{copy.folder / path.name}-journal").write_bytes(whole_journal)
         assert versions(copy) == {number: {1} for number in range(PAGES)}, trial
+
+
+def test_a_load_writes_nothing_before_its_commit(file: DatasetFile, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schema, "_CACHE_KIB", 2 * schema.PAGE_BYTES // 1024)
+    load_pages(file, 1)
+    path = file.path()
+    assert path is not None
+    old = path.read_bytes()
+
+    def documents() -> Iterator[DocumentLoad]:
+        for number in range(PAGES):
+            yield from page(number, 2)
+        for n in range(256):
+            yield document(f"more{n}", chunks=1)
+        assert path.read_bytes() == old
+        with SqliteContents(file, VectorMemory(0)).version() as (_, head):
+            assert head.documents, "a reader is not kept out"
+
+    store = SqliteStore(file)
+    store.load(documents(), stamp(2), lambda: None)
+    store.close()
+    assert path.read_bytes() != old
 
 
 def test_a_full_disk_fails_a_load_as_a_whole_and_passes(file: DatasetFile) -> None:
@@ -205,7 +231,7 @@ def test_a_writer_that_stands_still_is_said_and_readers_go_on(
     inside = _processes.Event()
 
     def stands_still() -> None:
-        def documents() -> Iterator[Document]:
+        def documents() -> Iterator[DocumentLoad]:
             yield from (document(f"x{n}") for n in range(300))
             inside.set()
             signal.pause()
@@ -226,7 +252,9 @@ def test_a_writer_that_stands_still_is_said_and_readers_go_on(
     assert SqliteStore(file).known(["a", "x1"]).keys() == {"a"}
 
 
-def test_a_reader_that_stands_still_keeps_a_load_waiting(file: DatasetFile, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reader_that_stands_still_keeps_a_load_waiting_and_no_reader(
+    file: DatasetFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
     load_pages(file, 1)
     inside = _processes.Event()
 
@@ -239,10 +267,12 @@ def test_a_reader_that_stands_still_keeps_a_load_waiting(file: DatasetFile, monk
     child = _processes.Process(target=stands_still, daemon=True)
     child.start()
     assert inside.wait(60)
-    monkeypatch.setattr(schema, "_BUSY_S", 0.2)
+    monkeypatch.setattr(sqlite_load, "_COMMIT_S", 0.2)
     store = SqliteStore(file)
     with pytest.raises(SinkUnavailable, match="kept busy"):
         load(store, document("a"), by=stamp(2))
+    with SqliteContents(file, VectorMemory(0)).version() as (_, head):
+        assert head.documents, "others read on"
     child.kill()
     child.join()
     load(store, document("a"), by=stamp(2))
@@ -264,6 +294,34 @@ def test_a_file_system_of_several_machines_is_refused(tmp_path: Path, kind: str,
     else:
         require_local(tmp_path / "with space" / "me", mounts)
     require_local(tmp_path, mounts)
+
+
+def test_a_dataset_whose_folder_was_moved_to_such_a_file_system_is_not_written(
+    file: DatasetFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load_pages(file, 1)
+    mounts = tmp_path / "mounts"
+    mounts.write_text(f"22 1 254:0 / / rw - ext4 /dev/vda rw\n99 22 0:44 / {tmp_path} rw - nfs4 x rw\n")
+    monkeypatch.setattr(dataset_file, "_MOUNTS", mounts)
+    with raises_code("sink_refused", match="nfs4"):
+        load(SqliteStore(file), document("a"), by=stamp(2))
+
+
+def test_an_error_of_the_disk_while_it_is_read_passes(file: DatasetFile) -> None:
+    load_pages(file, 1)
+    reader = SqliteContents(file, VectorMemory(0))
+
+    def fails() -> None:
+        with reader.version() as (db, _):
+            db.execute("ROLLBACK")  # as SQLite does by itself then
+            error = sqlite3.OperationalError("disk I/O error")
+            error.sqlite_errorcode = sqlite3.SQLITE_IOERR
+            raise error
+
+    with pytest.raises(SinkUnavailable, match="its disk reports an error"):
+        fails()
+    assert reader.head().documents
+    reader.close()
 
 
 def test_a_folder_that_may_not_be_written_is_said(file: DatasetFile) -> None:

@@ -9,7 +9,7 @@ import pytest
 import redis
 
 from stack.testing import RedisServer, Roles, wait_until
-from tasks.documents.sweep import SWEEPER
+from tasks.storage.sweep import SWEEPER
 from tests.bulk import line
 from tests.faults.conftest import QUICK
 from tests.made_keys import found
@@ -25,7 +25,7 @@ def begin(client: httpx.Client) -> list[str]:
     file = client.post("/v1/files", data={"purpose": "batch"}, files={"file": ("in.jsonl", lines)}).json()["id"]
     batch = {"input_file_id": file, "endpoint": "/v1/embeddings", "completion_window": "24h"}
     documents = [{"id": f"d{n}", "text": f"Some text {n}. " * 20} for n in range(DOCUMENTS)]
-    ingestion = {"source": {"documents": documents}, "sink": {"type": "parquet", "dataset": "handbook"}}
+    ingestion = {"source": {"documents": documents}, "sink": {"type": "dataset", "dataset": "handbook"}}
     made = [
         (path, client.post(path, json=body)) for path, body in (("/v1/batches", batch), ("/v1/ingestions", ingestion))
     ]
@@ -77,7 +77,7 @@ def test_a_purge_goes_on_to_the_end_whoever_is_killed(private_redis: RedisServer
 
 def nothing_stored(redis: "redis.Redis", root: Path) -> None:
     """Returns when the sweep has removed all objects, whose minute of grace is over."""
-    kept = {"models", "storage-id", SWEEPER}
+    kept = {"models", "storage-ids", SWEEPER}
 
     def left() -> list[Path]:
         for entry in cast("list[bytes]", redis.zrange("eq:litter", 0, -1)):

@@ -23,7 +23,6 @@ class Request:
     deadline_ms: int = 0
     poison: int | None = None
     alias: int = 0
-    part: bool = False
     sent: bool = True
     together: int = 1
 
@@ -39,7 +38,7 @@ def submit(world: World, request: Request) -> None:
 
 
 def _task(world: World, request: Request) -> NewTask:
-    name = f"{request.alias:032d}" if request.alias and not request.part else ""
+    name = f"{request.alias:032d}" if request.alias else ""
     number = world.number()
     return NewTask(
         f"t{number:05d}",
@@ -55,12 +54,11 @@ def _task(world: World, request: Request) -> NewTask:
         answer_to=f"p{number % 2}" if request.deadline_ms else "",
         vector_bytes=VECTOR_BYTES,
         tokens_per_minute=10**7,
-        part=request.part,
     )
 
 
 def _note(world: World, task: NewTask, request: Request, reply: list[Any]) -> None:
-    barred = task.owner in world.purged or (task.owner in world.revoked and not task.part)
+    barred = task.owner in world.purged or task.owner in world.revoked
     assert (reply[0] == b"revoked") == barred, reply
     if barred:
         world.stats["refused"] += 1

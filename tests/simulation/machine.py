@@ -22,7 +22,6 @@ requests = st.builds(
     deadline_ms=st.sampled_from([0, 0, 0, 300, 5000, 12_000]),
     poison=st.sampled_from([None, None, None, 0, 3]),
     alias=st.sampled_from([0, 0, 1, 2]),
-    part=st.sampled_from([False, False, True]),
     sent=st.sampled_from([True, True, False]),
     together=st.sampled_from([1, 1, 3]),
 )

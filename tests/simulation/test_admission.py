@@ -245,17 +245,3 @@ def test_requests_of_a_second(ledger: Ledger) -> None:
 def test_a_refusal_writes_nothing(ledger: Ledger) -> None:
     ledger.submit(NewTask("q", pieces=sized(RATE)))
     assert not written(ledger, lambda: ledger.submit(NewTask("r", pieces=sized(10**9), max_backlog_s=1)))
-
-
-def test_a_part_of_accepted_work_is_let_in_whatever_is_full(ledger: Ledger) -> None:
-    ledger.submit(NewTask("q", pieces=sized(100 * RATE)))
-    limits: dict[str, Any] = {"max_backlog_s": 0.001, "tokens_per_minute": 1, "queued_tokens": 1, "open_jobs": 0}
-    refused, part = (NewTask(name, listed=True, pieces=sized(9), part=name == "p", **limits) for name in "rp")
-    assert ledger.submit(refused, part, refused)[0] == [
-        [b"key", b"tokens_per_minute", 1, 9, b"-1"],
-        [b"ok", b"p"],
-        [b"key", b"tokens_per_minute", 1, 9, b"-1"],
-    ]
-    assert ledger.known("p").state == "queued"
-    assert ledger.submit(part)[0] == [[b"ok", b"p"]]
-    assert ledger.account("o")["jobs"] == 1

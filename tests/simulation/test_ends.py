@@ -229,10 +229,10 @@ def test_answers_of_one_message_are_bounded(ledger: Ledger) -> None:
 
 
 def test_the_end_of_a_part_of_a_job_wakes_who_advances_it(ledger: Ledger) -> None:
-    with listening(ledger.redis, "eq:steps") as steps:
+    with listening(ledger.redis, "eq:jobs") as steps:
         ledger.submit(NewTask("a", wakes=True), NewTask("b"))
         ledger.finish(ledger.claim("w/0", "w/0/1", max_pieces=1))
-        assert steps.messages() == [b"step"]
+        assert steps.messages() == [b"job"]
         ledger.finish(ledger.claim("w/0", "w/0/2", max_pieces=1))
         assert steps.messages() == []
 

@@ -15,10 +15,9 @@ def test_revoked_refuses_what_is_new_and_lets_accepted_work_go_on(ledger: Ledger
     mark(ledger, "revoked")
     assert ledger.bring(NewTask("new")) == [b"revoked"]
     assert ledger.bring(NewTask("again", alias="k", digest="d")) == [b"revoked"]
-    assert ledger.bring(NewTask("part", part=True)) == [b"ok", b"part"]
     assert ledger.finish(claim).codes == [1]
-    assert len(drain(ledger, 9, 100)) == 3
-    assert {ledger.known(name).state for name in ("a", "b", "k", "part")} == {"completed"}
+    assert len(drain(ledger, 9, 100)) == 2
+    assert {ledger.known(name).state for name in ("a", "b", "k")} == {"completed"}
     assert ledger.bring(NewTask("other", owner="p"))[0] == b"ok"
 
 
@@ -27,7 +26,6 @@ def test_purged_ends_what_is_open_when_it_is_met_and_nothing_follows(ledger: Led
     claim = ledger.claim("w/0", "w/0/1", max_pieces=1)
     mark(ledger, "purged")
     assert ledger.bring(NewTask("new")) == [b"revoked"]
-    assert ledger.bring(NewTask("part", part=True)) == [b"revoked"]
     assert ledger.finish(claim).codes == [0]
     assert drain(ledger, 9, 100) == [("c", "p", 10)]
     assert {ledger.known(name).state for name in "ab"} == {"cancelled"}

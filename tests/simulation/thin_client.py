@@ -116,7 +116,6 @@ class NewTask:
     tokens_per_minute: int | str = ""
     queued_tokens: int | str = ""
     open_jobs: int | str = ""
-    part: bool = False
 
     def arguments(self) -> list[Any]:
         """As SUBMIT reads them: how many, then by position, then of its pieces."""
@@ -124,7 +123,7 @@ class NewTask:
             *(self.id, self.queue, self.lane, self.owner, self.deadline_in_ms, self.ttl_ms, self.options, self.meta),
             *(self.alias, self.digest, int(self.joins), int(self.listed), int(self.wakes), self.trace, self.answer_to),
             *(self.vector_bytes, self.max_backlog_s, self.max_memory_percent, self.tokens_per_minute),
-            *(self.queued_tokens, self.open_jobs, int(self.part)),
+            *(self.queued_tokens, self.open_jobs),
             *itertools.chain.from_iterable(self.pieces),
         ]
         return [len(own), *own]

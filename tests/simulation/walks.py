@@ -61,7 +61,6 @@ def _request(draw: random.Random) -> clients.Request:
         deadline_ms=draw.choice([0, 0, 0, 300, 5000, 12_000, 30_000]),
         poison=draw.choice([*[None] * 7, 0, 3]),
         alias=draw.choice([0, 0, 0, 1, 2]),
-        part=draw.random() < 0.1,
         sent=draw.random() > 0.1,
         together=draw.choice([1, 1, 1, 2, 4]),
     )

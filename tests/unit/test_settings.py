@@ -111,6 +111,8 @@ def test_roots_of_ingestion_are_absolute() -> None:
         ("s3://bucket/a", "s3://bucket/a/storage", True),
         ("s3://bucket/a/storage/files", "s3://bucket/a/storage", True),
         ("s3://bucket/a", "s3://bucket/ab", False),
+        ("gcs://bucket/a", "gs://bucket/a/storage", True),
+        ("abfs://container", "az://container/storage", True),
         ("s3://bucket", "/data", False),
         ("/data", "s3://data", False),
     ],

@@ -5,19 +5,18 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tasks.documents.ingestions.manifest import ParsedDocument
-from tasks.documents.sinks.sink import LoadDocument
+from tasks.datasets.loads import DocumentLoad, DocumentState
 from tasks.documents.sources.record_fields import Described
-from tasks.documents.sources.source import DocumentRef, Fetched
+from tasks.documents.sources.source import Fetched
 from tasks.encoder.interface import Text, Tokens
 from tasks.item import Options
 from tasks.lines import RawLine
-from tasks.records.document_outcomes import DocumentOutcome, DocumentStatus
+from tasks.records.documents import Document
 from tasks.unshown import unshown
 
 SECRET = "what somebody submitted"
 METADATA: Mapping[str, Any] = {"note": SECRET}
-REF = DocumentRef("a", "file:a", "a", 1, METADATA, SECRET, METADATA)
+REF = Document("a", "file:a", name="a", size_bytes=1, place=METADATA, record=SECRET, metadata=METADATA)
 
 
 @pytest.mark.parametrize(
@@ -29,9 +28,7 @@ REF = DocumentRef("a", "file:a", "a", 1, METADATA, SECRET, METADATA)
         REF,
         Fetched(REF, "0", data=SECRET.encode(), text=SECRET),
         Described("a", METADATA),
-        ParsedDocument("a", "file:a", "chunked", metadata=METADATA),
-        LoadDocument("a", "file:a", "0", 1, METADATA, [], None),  # type: ignore[arg-type]  # without vectors
-        DocumentOutcome("a", "file:a", DocumentStatus.FAILED, ref=REF.to_json()),
+        DocumentLoad("a", "file:a", DocumentState.NEW, "0", "", METADATA),
     ],
     ids=lambda value: type(value).__name__,
 )

@@ -6,7 +6,7 @@ import ssl
 import struct
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 import asyncpg
@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tasks.errors import InternalError, Invalid, SinkUnavailable
+from tasks.unshown import unshown
 
 T = TypeVar("T")
 
@@ -24,17 +25,34 @@ _PROGRESS_S = 0.5
 _CLOSE_S = 2.0
 
 
+@unshown("url")
+class Database(NamedTuple):
+    """A database of this server. `url`: may hold a password. `name`: in EMBEDQ_SINKS; "" is that of EMBEDQ_DATASETS."""
+
+    url: str
+    name: str = ""
+
+    @property
+    def shown(self) -> str:
+        """In words, without an article."""
+        return f"database of sink {self.name!r}" if self.name else f"database of {self.setting}"
+
+    @property
+    def setting(self) -> str:
+        """Where an operator has named it."""
+        return "EMBEDQ_SINKS" if self.name else "EMBEDQ_DATASETS"
+
+    @property
+    def param(self) -> str:
+        """Of a request, by which it was named."""
+        return "sink.name" if self.name else "sink.dataset"
+
+
 class Connection:
-    """One connection, opened when it is needed, and again after it broke. For one thread at a time.
+    """One connection, opened when it is needed, and again after it broke. For one thread at a time."""
 
-    Args:
-        name: of the sink, for messages.
-        url: `postgresql://…`; may hold a password and is never shown.
-    """
-
-    def __init__(self, name: str, url: str) -> None:
-        self._name = name
-        self._url = url
+    def __init__(self, database: Database) -> None:
+        self._database = database
         self._loop: asyncio.Runner | None = None
         self._connection: Any = None
 
@@ -47,7 +65,7 @@ class Connection:
         """
         if self._loop is None:
             self._loop = asyncio.Runner()
-        with translated(self._name):
+        with translated(self._database):
             return self._loop.run(self._watched(work, progress))
 
     def close(self) -> None:
@@ -73,10 +91,10 @@ class Connection:
 
     async def _transaction(self, work: Callable[[Any], Awaitable[T]]) -> T:
         if self._connection is None or self._connection.is_closed():
-            with opening(self._name, self._url):
+            with opening(self._database):
                 # Poolers between here and the server mix up prepared statements.
                 self._connection = await asyncpg.connect(
-                    self._url, timeout=CONNECT_S, command_timeout=COMMAND_S, statement_cache_size=0
+                    self._database.url, timeout=CONNECT_S, command_timeout=COMMAND_S, statement_cache_size=0
                 )
         async with self._connection.transaction():
             return await work(self._connection)
@@ -143,8 +161,9 @@ _REASONS = {
     "22021": "has an encoding that cannot hold these texts; use a database with the encoding UTF8",
     "22P05": "has an encoding that cannot hold these texts; use a database with the encoding UTF8",
     "23": "has a constraint or a trigger on the table that does not let these rows in; drop it, or name another table",
-    "28": "refuses the user or the password; check them in EMBEDQ_SINKS, and pg_hba.conf on the server",
-    "3D": "has no such database; create it, or mend its name in EMBEDQ_SINKS",
+    "28": "refuses the user or the password; check them in {setting}, and pg_hba.conf on the server",
+    "2BP01": "has a view or something else of yours that needs these tables; drop it first",
+    "3D": "does not exist; create it, or mend its name in {setting}",
     "3F": "has no such schema; create it, or name another one in sink.table",
     "42501": "does not allow its user to do this; grant CONNECT on the database and CREATE on the schema, or make its "
     "user the tables' owner",
@@ -152,15 +171,15 @@ _REASONS = {
     "42P01": "has lost a table that was there; retry, which makes it again",
     "42804": "has another table of this name that is not one of embedq's; name another table",
     "42809": "has a view or something else in place of the table; name another table",
+    "54": "has a limit that one of these documents is beyond; use smaller chunks",
     "58P01": "lacks a file of pgvector; install pgvector anew on the server",
 }
 _URL_REASONS = ("22023", "42602", "42704", "55P02")
 """States at the opening of a connection if the server does not know a parameter of the URL, or its value."""
-_MEND_URL = "Mend its URL in EMBEDQ_SINKS and restart the documents workers, then retry."
 
 
 @contextmanager
-def opening(sink: str, url: str) -> Iterator[None]:
+def opening(database: Database) -> Iterator[None]:
     """Refuses a connection whose description is wrong.
 
     Raises:
@@ -170,22 +189,27 @@ def opening(sink: str, url: str) -> Iterator[None]:
         yield
     except asyncpg.PostgresError as error:
         if _state(error).startswith(_URL_REASONS):
-            raise _misdescribed(sink, "has a parameter that its server does not take") from None
+            raise _misdescribed(database, "has a parameter that its server does not take") from None
         raise
     except ssl.SSLCertVerificationError:
-        raise _misdescribed(sink, "asks for a certificate that its server does not have") from None
+        raise _misdescribed(database, "asks for a certificate that its server does not have") from None
     except OSError as error:
-        if isinstance(error, FileNotFoundError | PermissionError | IsADirectoryError) and "ssl" in urlsplit(url).query:
-            raise _misdescribed(sink, "names a file of TLS that cannot be read") from None
+        if (
+            isinstance(error, FileNotFoundError | PermissionError | IsADirectoryError)
+            and "ssl" in urlsplit(database.url).query
+        ):
+            raise _misdescribed(database, "names a file of TLS that cannot be read") from None
         if type(error) is ConnectionError and "rejected SSL upgrade" in str(error):  # nothing else tells it
-            raise _misdescribed(sink, "asks for TLS (sslmode), which its server does not speak") from None
+            raise _misdescribed(database, "asks for TLS (sslmode), which its server does not speak") from None
         raise
     except (asyncpg.InterfaceError, ValueError):
-        raise _misdescribed(sink, "cannot be used: postgresql://user:password@host:port/database is expected") from None
+        raise _misdescribed(
+            database, "cannot be used: postgresql://user:password@host:port/database is expected"
+        ) from None
 
 
 @contextmanager
-def translated(sink: str) -> Iterator[None]:
+def translated(database: Database) -> Iterator[None]:
     """Raises errors of PostgreSQL and of its client as ours.
 
     Raises:
@@ -197,23 +221,22 @@ def translated(sink: str) -> Iterator[None]:
         yield
     except asyncpg.PostgresError as error:
         state = _state(error)
+        if state == "22000":  # also of the client, which has not sent it
+            raise InternalError(f"A value does not fit its place in the {database.shown}.") from None
         passing = _longest(_PASSING, state)
         if passing is not None:
-            raise _unavailable(sink, f"{passing} ({state})") from None
-        what = _longest(_REASONS, state) or "refuses; its log says why"
-        raise Invalid(
-            "sink_refused",
-            f"The database of sink {sink!r} {what} ({type(error).__name__}, {state}).",
-            param="sink.name",
-        ) from None
+            raise _unavailable(database, f"{passing} ({state})") from None
+        what = (_longest(_REASONS, state) or "refuses; its log says why").format(setting=database.setting)
+        detail = f"The {database.shown} {what} ({type(error).__name__}, {state})."
+        raise Invalid("sink_refused", detail, param=database.param) from None
     except socket.gaierror as error:
-        raise _unavailable(sink, "has a host name that cannot be resolved") from error
+        raise _unavailable(database, "has a host name that cannot be resolved") from error
     except ValueError as error:
         if not isinstance(error, asyncpg.InterfaceError):
             raise
-        raise InternalError(f"A value of a row does not fit its column in the sink {sink!r}.") from None
+        raise InternalError(f"A value of a row does not fit its column in the {database.shown}.") from None
     except (OSError, asyncpg.InterfaceError, asyncpg.InternalClientError) as error:  # a timeout, too
-        raise _unavailable(sink, "does not answer") from error
+        raise _unavailable(database, "does not answer") from error
 
 
 def _state(error: asyncpg.PostgresError) -> str:
@@ -224,11 +247,10 @@ def _longest(words: dict[str, str], state: str) -> str | None:
     return words.get(state) or words.get(state[:2])
 
 
-def _misdescribed(sink: str, what: str) -> Invalid:
-    return Invalid("sink_refused", f"The URL of the sink {sink!r} {what}. {_MEND_URL}", param="sink.name")
+def _misdescribed(database: Database, what: str) -> Invalid:
+    mend = f"Mend it in {database.setting}, restart the processes that have it, then retry."
+    return Invalid("sink_refused", f"The URL of the {database.shown} {what}. {mend}", param=database.param)
 
 
-def _unavailable(sink: str, what: str) -> SinkUnavailable:
-    return SinkUnavailable(
-        f"The database of sink {sink!r} {what}. Nothing of this load is visible; it is tried again.", retry_after_s=10
-    )
+def _unavailable(database: Database, what: str) -> SinkUnavailable:
+    return SinkUnavailable(f"The {database.shown} {what}. Nothing is half done; try again.", retry_after_s=10)

@@ -7,22 +7,24 @@ from uuid import UUID
 
 import orjson
 
-from tasks.datasets.loads import Document, Finished, LoadOutcome, Receipt, Stamp, UnreadPart, Verdict
-from tasks.datasets.postgresql.connection import Connection, know_vectors
+from tasks.datasets.loads import DocumentLoad, Finished, LoadOutcome, Receipt, Stamp, UnreadPart, Verdict
+from tasks.datasets.postgresql.connection import Connection, Database, know_vectors
 from tasks.datasets.postgresql.schema import (
     CHUNK_COLUMNS,
     RECEIPT_COLUMNS,
     RECEIPT_TYPES,
+    Access,
     TableName,
     dataset_row,
     ensure_tables,
+    entered,
     lock,
     require_alike,
     resolved,
-    tables_exist,
+    was_emptied,
 )
-from tasks.datasets.store import chunk_id, require_same
-from tasks.datasets.who_wins import Floors, SilentRoots, Unread, decide, is_deleted
+from tasks.datasets.store import chunk_id, dataset_gone, require_same
+from tasks.datasets.who_wins import Floors, SilentRoots, Unread, decide, is_deleted, silent_before
 from tasks.pieces import pieces, weighed
 
 ROWS = 1000
@@ -40,15 +42,10 @@ _Row = tuple[Any, ...]
 class PostgresStore:
     """Tables as a dataset. See `Store`. For one thread at a time; several may have one each."""
 
-    def __init__(self, sink: str, url: str, table: str, *, owner: str = "") -> None:
-        """Connects later, when it is needed. `owner`: of the documents; "" may load into a table of any owner.
-
-        Raises:
-            Invalid: `table` is not a name.
-        """
-        self._sink, self._owner = sink, owner
-        self._table = TableName.from_text(table)
-        self._connection = Connection(sink, url)
+    def __init__(self, database: Database, table: TableName, access: Access) -> None:
+        """Connects later, when it is needed."""
+        self._database, self._table, self._access = database, table, access
+        self._connection = Connection(database)
 
     def prepare(self, by: Stamp, progress: Callable[[], None]) -> str:
         """See `Store.prepare`."""
@@ -56,7 +53,9 @@ class PostgresStore:
         # A transaction of its own, so that other loads need not wait for this one to see the tables.
         async def work(connection: Any) -> str:
             self._table = await resolved(connection, self._table)
-            row = await ensure_tables(connection, self._table, by.dimension, self._sink, self._owner)
+            if by.dataset_id and await entered(connection, self._table, self._access) is None:
+                raise dataset_gone()
+            row = await ensure_tables(connection, self._table, by.dimension, self._database, self._access)
             await require_alike(connection, self._table, by.vectors)
             return row.id
 
@@ -67,9 +66,8 @@ class PostgresStore:
 
         async def work(connection: Any) -> Mapping[str, Receipt]:
             self._table = await resolved(connection, self._table)
-            if not await tables_exist(connection, self._table):
+            if await entered(connection, self._table, self._access) is None:
                 return {}
-            await dataset_row(connection, self._table, self._owner)
             ids = {clean(name): name for name in document_ids}
             found = await _receipts(connection, self._table, list(ids))
             return {ids[name]: receipt for name, receipt in found.items()}
@@ -77,7 +75,7 @@ class PostgresStore:
         return self._connection.run(work)
 
     def load(
-        self, documents: Iterable[Document | UnreadPart], by: Stamp, progress: Callable[[], None]
+        self, documents: Iterable[DocumentLoad | UnreadPart], by: Stamp, progress: Callable[[], None]
     ) -> Sequence[LoadOutcome]:
         """See `Store.load`."""
 
@@ -92,7 +90,8 @@ class PostgresStore:
             await change.end()
             return outcomes
 
-        self.prepare(by, progress)
+        if not by.dataset_id:
+            self.prepare(by, progress)
         return self._connection.run(work, progress)
 
     def finish(self, by: Stamp, roots: Sequence[str], progress: Callable[[], None]) -> Finished:
@@ -104,7 +103,8 @@ class PostgresStore:
             await change.end()
             return finished
 
-        self.prepare(by, progress)
+        if not by.dataset_id:
+            self.prepare(by, progress)
         return self._connection.run(work, progress)
 
     def close(self) -> None:
@@ -118,39 +118,40 @@ class PostgresStore:
             " WHERE name IN ('transaction_timeout', 'idle_in_transaction_session_timeout')",
             _IDLE,
         )
+        self._table = await resolved(connection, self._table)
+        if await entered(connection, self._table, self._access) is None:
+            raise dataset_gone()
         await lock(connection, self._table)
-        return await _Change.begin(connection, self._table, by, progress, self._owner)
+        row = await dataset_row(connection, self._table, self._access)
+        require_same(row.id, by)
+        if await was_emptied(connection, self._table, row):
+            raise dataset_gone()
+        change = _Change(connection, self._table, by, progress, synced=row.synced)
+        await change.begin()
+        return change
 
 
 class _Change:
     """One transaction of one ingestion; `progress` is called before each statement that may take long."""
 
-    def __init__(self, connection: Any, table: TableName, by: Stamp, progress: Callable[[], None]) -> None:
+    def __init__(
+        self, connection: Any, table: TableName, by: Stamp, progress: Callable[[], None], *, synced: int
+    ) -> None:
         self._connection, self._table, self._by, self._progress = connection, table, by, progress
-        self._synced = 0
-        self._unread: dict[str, Unread] = {}
-        self._changed = False
+        self._synced, self._unread = synced, dict[str, Unread]()
+        self._changed, self._documents, self._chunks = False, 0, 0
 
-    @classmethod
-    async def begin(
-        cls, connection: Any, table: TableName, by: Stamp, progress: Callable[[], None], owner: str
-    ) -> "_Change":
-        """Under the lock. Raises `Invalid` where the dataset is another one now."""
-        change = cls(connection, table, by, progress)
-        row = await dataset_row(connection, table, owner)
-        require_same(row.id, by)
-        change._synced = row.synced
-        unread = await connection.fetch(f"SELECT part, listed, floor FROM {table.unread}")
-        change._unread = {part: Unread(part, listed, floor) for part, listed, floor in unread}
-        await connection.execute(f"CREATE TEMP TABLE arriving (LIKE {table.chunks}) ON COMMIT DROP")
-        return change
+    async def begin(self) -> None:
+        """Reads what the dataset knows of sources."""
+        rows = await self._connection.fetch(f"SELECT part, listed, floor FROM {self._table.unread}")
+        self._unread = {row[0]: Unread(*row) for row in rows}
 
-    async def load(self, some: Sequence[Document | UnreadPart]) -> list[LoadOutcome]:
+    async def load(self, some: Sequence[DocumentLoad | UnreadPart]) -> list[LoadOutcome]:
         """Judges documents and carries it out. Raises `StaleError`."""
-        names = {line.id for line in some if isinstance(line, Document)}
+        names = {line.id for line in some if isinstance(line, DocumentLoad)}
         receipts = await _receipts(self._connection, self._table, list(names))
         before = dict(receipts)
-        loaded: dict[str, Document] = {}
+        loaded: dict[str, DocumentLoad] = {}
         outcomes = []
         for line in some:
             if isinstance(line, UnreadPart):
@@ -164,11 +165,12 @@ class _Change:
                 receipts[line.id] = after
             if brings:
                 loaded[line.id] = line
-        for few in weighed(loaded.values(), lambda document: len(document.chunks), 4 * ROWS):
-            await self._replace(few)
+        if loaded:
+            await self._delete([before[name] for name in loaded if name in before])
+            await self._insert_chunks(loaded.values())
         changed = [receipt for name, receipt in receipts.items() if receipt is not before.get(name)]
-        await self._acknowledge([each for each in changed if each.document_id in loaded], renumbered=True)
-        await self._acknowledge([each for each in changed if each.document_id not in loaded], renumbered=False)
+        await self._insert([each for each in changed if each.document_id in loaded or each.document_id not in before])
+        await self._update([each for each in changed if each.document_id in before and each.document_id not in loaded])
         return outcomes
 
     async def finish(self, roots: Sequence[str]) -> Finished:
@@ -176,8 +178,7 @@ class _Change:
         table, me = self._table, self._by.ingestion
         before = await self._connection.fetchval(f"SELECT deleted FROM {table.ingestions} WHERE id = $1", me)
         if before is not None:
-            mine = {part for part, unread in self._unread.items() if unread.listed == self._by.order}
-            return Finished(before, [root for root in roots if root in mine])
+            return Finished(before, silent_before(roots, self._unread.values(), self._by.order))
         empty = await self._silent(roots)
         for root in empty:
             await self._part(UnreadPart(root))
@@ -191,7 +192,7 @@ class _Change:
             last = names[-1][0]
             receipts = await _receipts(self._connection, table, [name for (name,) in names])
             doomed = [r for r in receipts.values() if is_deleted(r, self._by.order, self._unread.values())]
-            await self._delete([receipt.document_id for receipt in doomed])
+            await self._delete(doomed)
             deleted += sum(bool(receipt.content_hash) for receipt in doomed)
         self._synced = max(self._synced, self._by.order)
         await self._connection.execute(f"INSERT INTO {table.ingestions} VALUES ($1, $2)", me, deleted)
@@ -200,7 +201,9 @@ class _Change:
     async def end(self) -> None:
         """Writes what has come of it all."""
         await self._connection.execute(
-            f"UPDATE {self._table.dataset} SET synced = $1, version = version + $2", self._synced, int(self._changed)
+            f"UPDATE {self._table.dataset_row} SET synced = $1, version = version + $2, documents = documents + $3,"
+            " chunks = chunks + $4, written_at = CASE $2 WHEN 1 THEN now() ELSE written_at END",
+            *(self._synced, int(self._changed), self._documents, self._chunks),
         )
 
     async def _part(self, line: UnreadPart) -> LoadOutcome:
@@ -208,11 +211,8 @@ class _Change:
         if there is None or there.listed < self._by.order:
             floors = Floors(self._synced, self._unread.values())
             self._unread[line.part] = unread = Unread(line.part, self._by.order, floors.of(line.part))
-            await self._connection.execute(
-                f"INSERT INTO {self._table.unread} VALUES ($1, $2, $3)"
-                " ON CONFLICT (part) DO UPDATE SET listed = excluded.listed, floor = excluded.floor",
-                *unread,
-            )
+            await self._connection.execute(f"DELETE FROM {self._table.unread} WHERE part = $1", line.part)
+            await self._connection.execute(f"INSERT INTO {self._table.unread} VALUES ($1, $2, $3)", *unread)
         return LoadOutcome(Verdict.FAILED)
 
     async def _silent(self, roots: Sequence[str]) -> list[str]:
@@ -224,62 +224,60 @@ class _Change:
                 self._progress()
         return silent.missed
 
-    async def _replace(self, documents: Sequence[Document]) -> None:
-        """Replaces the chunks of documents."""
+    async def _insert_chunks(self, documents: Iterable[DocumentLoad]) -> None:
         self._changed = True
-
-        def coming() -> set[UUID]:
-            return {_chunk_id(document, chunk.index, self._by) for document in documents for chunk in document.chunks}
-
-        await self._delete_chunks([document.id for document in documents], keep=coming)
         rows = (row for document in documents for row in _chunk_rows(document, self._by))
         for some in weighed(rows, lambda row: max(_size_bytes(row), _BYTES // ROWS), _BYTES):
             self._progress()
-            await self._connection.copy_records_to_table("arriving", records=some, columns=CHUNK_COLUMNS)
-            await self._connection.execute(
-                f"INSERT INTO {self._table.chunks} ({_quoted(CHUNK_COLUMNS)}) SELECT {_quoted(CHUNK_COLUMNS)}"
-                f" FROM arriving ON CONFLICT (chunk_id) DO UPDATE SET {_all_new(CHUNK_COLUMNS)}"
-            )
-            await self._connection.execute("TRUNCATE arriving")
+            place = {"schema_name": self._table.schema, "columns": CHUNK_COLUMNS}
+            await self._connection.copy_records_to_table(self._table.name, records=some, **place)
 
-    async def _acknowledge(self, receipts: Sequence[Receipt], *, renumbered: bool) -> None:
-        """Writes receipts. `renumbered`: behind all others, as their content is new."""
+    async def _insert(self, receipts: Sequence[Receipt]) -> None:
+        """Receipts that are new, or of new content. Their numbers are behind all others."""
         if not receipts:
             return
         self._progress()
-        columns = (*RECEIPT_COLUMNS, "vectors")
         rows = [(*receipt, self._by.vectors) for receipt in receipts]
-        given = ", ".join(f"${n}::{kind}[]" for n, kind in enumerate((*RECEIPT_TYPES, "text"), 1))
-        # What was only listed keeps the vectors that it has.
-        new = _all_new(columns if renumbered else RECEIPT_COLUMNS) + (", number = DEFAULT" if renumbered else "")
         await self._connection.execute(
-            f"INSERT INTO {self._table.documents} ({_quoted(columns)}) SELECT * FROM unnest({given})"
-            f" ON CONFLICT (doc_id) DO UPDATE SET {new}",
+            f"INSERT INTO {self._table.documents} ({_quoted((*RECEIPT_COLUMNS, 'vectors'))})"
+            f" SELECT * FROM unnest({_arrays((*RECEIPT_TYPES, 'text'))})",
             *(list(column) for column in zip(*rows, strict=True)),
         )
+        self._documents += sum(bool(receipt.content_hash) for receipt in receipts)
+        self._chunks += sum(receipt.chunks for receipt in receipts)
 
-    async def _delete(self, document_ids: Sequence[str]) -> None:
+    async def _update(self, receipts: Sequence[Receipt]) -> None:
+        """Receipts whose content stays as it is, or that have none."""
+        if not receipts:
+            return
+        self._progress()
+        new = ", ".join(f'"{column}" = new."{column}"' for column in RECEIPT_COLUMNS)
+        await self._connection.execute(
+            f"UPDATE {self._table.documents} d SET {new} FROM unnest({_arrays(RECEIPT_TYPES)})"
+            f" AS new ({_quoted(RECEIPT_COLUMNS)}) WHERE d.doc_id = new.doc_id",
+            *(list(column) for column in zip(*receipts, strict=True)),
+        )
+
+    async def _delete(self, receipts: Sequence[Receipt]) -> None:
         """Deletes documents with all their chunks and receipts."""
-        for some in pieces(document_ids, ROWS):
+        for some in pieces(receipts, ROWS):
             self._changed = True
-            await self._delete_chunks(some, keep=set)
+            names = [receipt.document_id for receipt in some]
+            await self._delete_chunks(names)
             self._progress()
-            await self._connection.execute(f"DELETE FROM {self._table.documents} WHERE doc_id = ANY($1::text[])", some)
+            await self._connection.execute(f"DELETE FROM {self._table.documents} WHERE doc_id = ANY($1::text[])", names)
+            self._documents -= sum(bool(receipt.content_hash) for receipt in some)
+            self._chunks -= sum(receipt.chunks for receipt in some)
 
-    async def _delete_chunks(self, document_ids: Sequence[str], keep: Callable[[], set[UUID]]) -> None:
-        """Deletes chunks of documents except those of `keep`, which is only called if there are any."""
-        kept: set[UUID] | None = None
+    async def _delete_chunks(self, document_ids: Sequence[str]) -> None:
         old = await self._connection.cursor(
             f"SELECT chunk_id FROM {self._table.chunks} WHERE doc_id = ANY($1::text[])", document_ids
         )
         while rows := await old.fetch(ROWS):
-            kept = keep() if kept is None else kept
-            doomed = [row[0] for row in rows if row[0] not in kept]
-            if doomed:
-                self._progress()
-                await self._connection.execute(
-                    f"DELETE FROM {self._table.chunks} WHERE chunk_id = ANY($1::uuid[])", doomed
-                )
+            self._progress()
+            await self._connection.execute(
+                f"DELETE FROM {self._table.chunks} WHERE chunk_id = ANY($1::uuid[])", [row[0] for row in rows]
+            )
 
 
 async def _receipts(connection: Any, table: TableName, document_ids: Sequence[str]) -> dict[str, Receipt]:
@@ -294,17 +292,17 @@ def clean(text: str) -> str:
     return text.replace("\0", "\ufffd")
 
 
-def _cleaned(line: Document | UnreadPart) -> Document | UnreadPart:
+def _cleaned(line: DocumentLoad | UnreadPart) -> DocumentLoad | UnreadPart:
     if isinstance(line, UnreadPart):
         return line._replace(part=clean(line.part))
     return line._replace(id=clean(line.id), place=clean(line.place), origin=clean(line.origin))
 
 
-def _chunk_id(document: Document, index: int, by: Stamp) -> UUID:
+def _chunk_id(document: DocumentLoad, index: int, by: Stamp) -> UUID:
     return UUID(chunk_id(document.id, by.fingerprint, index))
 
 
-def _chunk_rows(document: Document, by: Stamp) -> Iterator[_Row]:
+def _chunk_rows(document: DocumentLoad, by: Stamp) -> Iterator[_Row]:
     """In the order of `CHUNK_COLUMNS`."""
     wanted = (len(document.chunks), by.dimension)
     if document.chunks and document.vectors.shape != wanted:
@@ -335,5 +333,5 @@ def _quoted(columns: Iterable[str]) -> str:
     return ", ".join(f'"{column}"' for column in columns)  # `end` is a word of its language
 
 
-def _all_new(columns: Iterable[str]) -> str:
-    return ", ".join(f'"{column}" = excluded."{column}"' for column in columns)
+def _arrays(types: Iterable[str]) -> str:
+    return ", ".join(f"${n}::{kind}[]" for n, kind in enumerate(types, 1))

@@ -1,6 +1,6 @@
 """What tables hold, as they are listed and searched: exactly, or by an HNSW index where the table has one."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -13,14 +13,17 @@ from tasks.datasets.contents import (
     DatasetGone,
     DatasetHead,
     DocumentPage,
+    ExportedPart,
+    ExportPart,
+    ExportRow,
     Filter,
     Found,
     StoredChunk,
     StoredDocument,
 )
-from tasks.datasets.postgresql.connection import Connection, know_vectors
+from tasks.datasets.postgresql.connection import Connection, Database, know_vectors
 from tasks.datasets.postgresql.load import clean
-from tasks.datasets.postgresql.schema import TableName, dataset_row, resolved, tables_exist
+from tasks.datasets.postgresql.schema import Access, TableName, dataset_row, entered, resolved, size_bytes
 from tasks.datasets.rank import searched_words
 from tasks.errors import Invalid, NotReady
 
@@ -32,16 +35,19 @@ _CHUNK = (
     f'd.number << {_POSITION_BITS} | c.chunk_index, c.doc_id, c.chunk_index, c.text, c.start, c."end", c.page,'
     " array_to_json(c.headings)::text, c.metadata::text"
 )
+_PART_DOCUMENTS, _PART_CHUNKS = 2048, 8192
+"""Of a part of the export."""
+# Numbers are never used twice, so those of a part stand for its content; 48 bits of them are a number in its name.
+_CHANGED = "('x' || substr(md5(string_agg(number::text, ',' ORDER BY number)), 1, 12))::bit(48)::bigint"
 
 
 class PostgresContents:
     """Tables as they are listed and searched. See `Contents`. For one thread at a time."""
 
-    def __init__(self, sink: str, url: str, table: str, *, owner: str = "") -> None:
-        """Connects later. `owner`: "" reads the tables of anybody. Raises `Invalid`: `table` is not a name."""
-        self._name, self._owner = table, owner
-        self._table = TableName.from_text(table)
-        self._connection = Connection(sink, url)
+    def __init__(self, name: str, database: Database, table: TableName, access: Access) -> None:
+        """Connects later. `name`: for the head."""
+        self._name, self._table, self._access = name, table, access
+        self._connection = Connection(database)
 
     def close(self) -> None:
         """See `Contents.close`."""
@@ -52,25 +58,15 @@ class PostgresContents:
 
         async def work(connection: Any) -> DatasetHead:
             t = self._table
-            row = await dataset_row(connection, t, self._owner)
-            counts = await connection.fetchrow(
-                f"SELECT count(*), coalesce(sum(chunks), 0)::bigint FROM {t.documents} WHERE content_hash <> ''"
-            )
+            row = await dataset_row(connection, t, self._access)
             made = await connection.fetchrow(
                 f"SELECT c.model, d.vectors, vector_dims(c.embedding) FROM {t.chunks} c"
                 f" JOIN {t.documents} d USING (doc_id) LIMIT 1"
             )
-            created_ms = await connection.fetchval(
-                f"SELECT (extract(epoch FROM created_at) * 1000)::bigint FROM {t.dataset}"
-            )
-            size_bytes = await connection.fetchval(
-                "SELECT sum(pg_total_relation_size(name::regclass))::bigint FROM unnest($1::text[]) name",
-                [t.chunks, t.documents],
-            )
             model, vectors, dimension = made or ("", "", 0)
             return DatasetHead(
-                *(row.id, self._name, row.version, created_ms, created_ms, dimension, vectors, model),
-                *(counts[0], counts[1], size_bytes),
+                *(row.id, self._name, row.version, row.created_ms, row.written_ms, dimension, vectors, model),
+                *(row.documents, row.chunks, await size_bytes(connection, [t])),
             )
 
         return self._run(work)
@@ -81,9 +77,11 @@ class PostgresContents:
         async def work(connection: Any) -> DocumentPage:
             t = self._table
             rows = await connection.fetch(
-                "SELECT d.number, d.doc_id, d.chunks, d.found, c.metadata::text, array_to_json(c.headings)::text"
-                f" FROM {t.documents} d JOIN {t.chunks} c ON c.doc_id = d.doc_id AND c.chunk_index = 0"
-                " WHERE d.number > $1 AND d.chunks > 0 ORDER BY d.number LIMIT $2",
+                "SELECT d.number, d.doc_id, d.chunks, c.source_uri, c.metadata::text, array_to_json(c.headings)::text"
+                f" FROM (SELECT * FROM {t.documents} WHERE number > $1 AND chunks > 0 ORDER BY number LIMIT $2) d"
+                # LIMIT: one look by the index for each, also where the server has no statistics of a new table yet.
+                f" CROSS JOIN LATERAL (SELECT * FROM {t.chunks} WHERE doc_id = d.doc_id AND chunk_index = 0 LIMIT 1) c"
+                " ORDER BY d.number",
                 after,
                 limit + 1,
             )
@@ -100,7 +98,8 @@ class PostgresContents:
             of = "d.doc_id = $4" if document_id is not None else "$4::text IS NULL"
             rows = await connection.fetch(
                 f"SELECT {_CHUNK} FROM (SELECT number, doc_id FROM {t.documents} d WHERE d.chunks > 0 AND {of}"
-                f" AND number >= $1 >> {_POSITION_BITS} ORDER BY number LIMIT $3) d JOIN {t.chunks} c USING (doc_id)"
+                f" AND number >= $1::bigint >> {_POSITION_BITS} ORDER BY number LIMIT $3) d"
+                f" JOIN {t.chunks} c USING (doc_id)"
                 f" WHERE d.number << {_POSITION_BITS} | c.chunk_index > $1 ORDER BY 1 LIMIT $2",
                 after,
                 limit + 1,
@@ -108,6 +107,48 @@ class PostgresContents:
                 document_id,
             )
             return ChunkPage([StoredChunk(*row) for row in rows[:limit]], more=len(rows) > limit)
+
+        return self._run(work)
+
+    def export_parts(self) -> Sequence[ExportPart]:
+        """See `Contents.export_parts`."""
+
+        async def work(connection: Any) -> list[ExportPart]:
+            rows = await connection.fetch(
+                f"SELECT min(number), {_CHANGED}, sum(chunks)::bigint FROM ({_pieces(self._table)}) d"
+                " GROUP BY bucket, piece ORDER BY 1"
+            )
+            return [ExportPart(*row) for row in rows]
+
+        return self._run(work)
+
+    def export_rows(self, part: ExportPart) -> ExportedPart | None:
+        """See `Contents.export_rows`."""
+
+        async def work(connection: Any) -> ExportedPart | None:
+            t = self._table
+            bucket = part.first // _PART_DOCUMENTS * _PART_DOCUMENTS
+            of = await connection.fetchrow(
+                f"SELECT array_agg(number), {_CHANGED}, sum(chunks)::bigint"
+                f" FROM ({_pieces(t, 'AND number >= $1 AND number < $2')}) d GROUP BY piece HAVING min(number) = $3",
+                *(bucket, bucket + _PART_DOCUMENTS, part.first),
+            )
+            if of is None or of[1] != part.changed:
+                return None
+            rows = await connection.fetch(
+                'SELECT c.doc_id, d.fingerprint, c.chunk_index, c.text, c.start, c."end", c.page,'
+                " array_to_json(c.headings)::text, c.token_count, c.truncated, c.source_uri, c.content_hash,"
+                " c.metadata::text, c.embedding, c.model, c.model_revision"
+                f" FROM {t.documents} d JOIN {t.chunks} c ON c.doc_id = d.doc_id"
+                " WHERE d.number = ANY($1::bigint[]) ORDER BY d.number, c.chunk_index",
+                of[0],
+            )
+            if len(rows) != of[2]:  # a load has come between, or somebody else has removed some
+                return None
+            found = [ExportRow(*row) for row in rows]
+            as_bytes = [row._replace(embedding=np.asarray(row.embedding, "<f4").tobytes()) for row in found]
+            row = await dataset_row(connection, t, self._access)
+            return ExportedPart(row.id, len(found[0].embedding), as_bytes)
 
         return self._run(work)
 
@@ -154,8 +195,8 @@ class PostgresContents:
             where, values = filter_sql(fields or {}, first=3)
             rows = await connection.fetch(
                 f"SELECT near.rank, {_CHUNK} FROM"
-                " (SELECT c.chunk_id, ts_rank_cd(to_tsvector('simple', c.text), q) AS rank"
-                f" FROM {t.chunks} c, to_tsquery('simple', $1) q WHERE to_tsvector('simple', c.text) @@ q AND {where}"
+                " (SELECT c.chunk_id, ts_rank_cd(c.words, q) AS rank"
+                f" FROM {t.chunks} c, to_tsquery('simple', $1) q WHERE c.words @@ q AND {where}"
                 f" ORDER BY rank DESC, c.chunk_id LIMIT $2) near JOIN {t.chunks} c USING (chunk_id)"
                 f" JOIN {t.documents} d ON d.doc_id = c.doc_id ORDER BY near.rank DESC, 2",
                 " | ".join(f"'{word}'" for word in wanted),
@@ -177,12 +218,22 @@ class PostgresContents:
     def _run(self, work: Callable[[Any], Awaitable[T]], progress: Callable[[], None] = lambda: None) -> T:
         async def found(connection: Any) -> T:
             self._table = await resolved(connection, self._table)
-            if not await tables_exist(connection, self._table):
+            if await entered(connection, self._table, self._access) is None:
                 raise DatasetGone
             await know_vectors(connection)
             return await work(connection)
 
         return self._connection.run(found, progress)
+
+
+def _pieces(table: TableName, among: str = "") -> str:
+    """Documents and their part of the export: by their numbers, so that a change touches one, and by their chunks."""
+    bucket = f"number / {_PART_DOCUMENTS}"
+    before = f"(sum(chunks) OVER (PARTITION BY {bucket} ORDER BY number) - chunks)::bigint"
+    return (
+        f"SELECT number, chunks, {bucket} AS bucket, {before} / {_PART_CHUNKS} AS piece"
+        f" FROM {table.documents} WHERE chunks > 0 {among}"
+    )
 
 
 def filter_sql(fields: Filter, first: int) -> tuple[str, list[Any]]:

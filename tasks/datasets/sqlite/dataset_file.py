@@ -1,5 +1,6 @@
 """Where the file of a dataset is, who may write it, and what its errors mean.
 
+<datasets>/<owner>/label                        name of the owner's key, as it was when a dataset was made
 <datasets>/<owner>/<name>.dataset/lock          taken (flock) by whoever writes, makes or deletes
 <datasets>/<owner>/<name>.dataset/<id>.sqlite   the dataset; the name is never used twice
 """
@@ -9,18 +10,16 @@ import fcntl
 import os
 import re
 import secrets
-import shutil
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from tasks.datasets.sqlite.schema import OtherFormat, make_file
+from tasks.datasets.sqlite.schema import OtherFormat, make_file, open_file
 from tasks.errors import Invalid, SinkUnavailable
 
-_FOLDER, _FILE, _NEW = ".dataset", ".sqlite", ".new"
-_NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
+_FOLDER, _FILE, _NEW, _LABEL = ".dataset", ".sqlite", ".new", "label"
 _LOCK_S = 600.0
 _PAUSE_S, _LONGEST_PAUSE_S = 0.001, 0.02
 _SHARED = re.compile(
@@ -30,23 +29,19 @@ _SHARED = re.compile(
 _MOUNTS = Path("/proc/self/mountinfo")
 
 
-def is_dataset_name(text: str) -> bool:
-    """Whether a dataset may be called so: 1 to 128 letters, digits, "_", "-" and "."."""
-    return _NAME.fullmatch(text) is not None
-
-
 class DatasetFile:
     """The file of a dataset of an owner, which may not exist yet.
 
     Args:
         datasets: the folder of all datasets.
         owner: an id of letters, digits, "-" and "_".
-        name: see `is_dataset_name`.
+        name: see `names.is_dataset_name`.
+        label: of the owner; see `Datasets.store`.
     """
 
-    def __init__(self, datasets: Path, owner: str, name: str) -> None:
+    def __init__(self, datasets: Path, owner: str, name: str, label: str = "") -> None:
         self.folder = datasets / owner / f"{name}{_FOLDER}"
-        self.name = name
+        self.name, self._label = name, label
 
     def path(self) -> Path | None:
         """The file; None where there is no dataset."""
@@ -79,9 +74,13 @@ class DatasetFile:
 
     def _lock(self) -> int | None:
         """The file that is locked; None: by somebody else, or it was renamed with its folder meanwhile."""
-        self.folder.mkdir(parents=True, exist_ok=True)
         place = self.folder / "lock"
-        lock = os.open(place, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            with suppress(FileExistsError):  # also of one that is renamed in this moment
+                self.folder.mkdir(parents=True)
+            lock = os.open(place, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        except FileNotFoundError:
+            return None
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             mine = place.stat().st_ino == os.fstat(lock).st_ino
@@ -92,23 +91,27 @@ class DatasetFile:
         return lock if mine else None
 
     def made(self) -> Path:
-        """The file, made if there is none; under the lock. Nobody finds it before it is complete.
+        """The file to be written, made if there is none; under the lock. Nobody finds it before it is complete.
 
         Raises:
             Invalid: the folder is on a file system that several machines may share.
             sqlite3.Error, OSError: it cannot be made.
         """
+        require_local(self.folder)
         there = self.path()
         if there is not None:
             return there
-        require_local(self.folder)
-        new = self.folder / f"{secrets.token_hex(8)}{_NEW}"
         try:
+            new = self.folder / f"{secrets.token_hex(8)}{_NEW}"
             path = self.folder / f"{make_file(new)}{_FILE}"
             new.rename(path)
         finally:
-            new.unlink(missing_ok=True)
-        _flush(self.folder)
+            for left in self.folder.glob(f"*{_NEW}*"):  # its journal, or of a process that was killed here
+                left.unlink()
+        if self._label:
+            (self.folder.parent / _LABEL).write_text(f"{self._label}\n")
+        for folder in (self.folder, self.folder.parent, self.folder.parent.parent):  # all may be new
+            _flush(folder)
         return path
 
     def delete(self, progress: Callable[[], None] = lambda: None) -> bool:
@@ -130,14 +133,18 @@ class DatasetFile:
         Whoever reads or writes it next under the old name finds none.
         """
         to = DatasetFile(self.folder.parent.parent, self.folder.parent.name, name)
-        if self.path() is None:
+        if self.path() is None or to.folder == self.folder:
             return False
-        with self.locked():
-            if self.path() is None or to.path() is not None:
+        first, second = sorted((self, to), key=lambda file: file.folder)  # as everybody takes both
+        with first.locked(), second.locked():
+            path = self.path()
+            if path is None or to.path() is not None:
                 return False
-            shutil.rmtree(to.folder, ignore_errors=True)  # of a deleted dataset: its lock alone
-            self.folder.rename(to.folder)
-            _flush(self.folder.parent)
+            open_file(path).close()  # undoes what somebody who was killed has left in the journal
+            path.rename(to.folder / path.name)
+            Path(f"{path}-journal").unlink(missing_ok=True)
+            for folder in (to.folder, self.folder, self.folder.parent):
+                _flush(folder)
             return True
 
 
@@ -149,7 +156,11 @@ def dataset_names(datasets: Path, owner: str) -> list[str]:
 
 def held_bytes(datasets: Path, owner: str) -> int:
     """Of all datasets of an owner, on the disk."""
-    return sum(file.stat().st_size for file in (datasets / owner).glob(f"*{_FOLDER}/*{_FILE}"))
+    held = 0
+    for file in (datasets / owner).glob(f"*{_FOLDER}/*{_FILE}"):
+        with suppress(FileNotFoundError):  # deleted in this moment
+            held += file.stat().st_size
+    return held
 
 
 def require_local(folder: Path, mounts: str | None = None) -> None:
@@ -225,7 +236,6 @@ _PASSING = {
     sqlite3.SQLITE_IOERR: "cannot be read or written: its disk reports an error, or is full",
     sqlite3.SQLITE_CANTOPEN: "cannot be opened: look at the rights of its folder",
     sqlite3.SQLITE_PERM: "may not be written by this user",
-    sqlite3.SQLITE_NOMEM: "needs more memory than there is",
 }
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 

@@ -12,15 +12,19 @@ from typing import NamedTuple, Self
 import numpy as np
 import orjson
 
-from tasks.datasets.loads import Document, Finished, LoadOutcome, Receipt, Stamp, UnreadPart, Verdict
+from tasks.datasets.loads import DocumentLoad, Finished, LoadOutcome, Receipt, Stamp, UnreadPart, Verdict
 from tasks.datasets.sqlite.dataset_file import DatasetFile, told
 from tasks.datasets.sqlite.schema import POSITION_BITS, open_file
-from tasks.datasets.store import require_same
-from tasks.datasets.who_wins import Floors, SilentRoots, Unread, decide, is_deleted
+from tasks.datasets.store import dataset_gone, require_same
+from tasks.datasets.who_wins import Floors, SilentRoots, Unread, decide, is_deleted, silent_before
 from tasks.errors import Invalid
 from tasks.pieces import pieces
 
 _AT_ONCE = 256
+_COMMIT_S = 10.0
+"""That a commit waits for readers. No other one can begin meanwhile, so one that stands still must not hold it long."""
+_LOADS_SPILL = False
+"""Pages beyond the cache would be written before the commit, and keep readers out while documents are fetched."""
 _RANGE_CHUNKS = 8192
 """A part of the export."""
 _REMEMBERED = 1000
@@ -97,8 +101,13 @@ class _Ingestions:
                 f" {_PLACE}, found, origin, how FROM documents WHERE doc_id IN ({marks})",
                 some,
             ):
-                of[2], of[5], of[7] = self._fingerprints[of[2]], self._ids[of[5]], self._ids[of[7]]
-                found[of[0]] = _Row(number, Receipt(*of)._replace(how=Verdict(of[-1])))
+                of[2], of[5], of[7], of[-1] = (
+                    self._fingerprints[of[2]],
+                    self._ids[of[5]],
+                    self._ids[of[7]],
+                    Verdict(of[-1]),
+                )
+                found[of[0]] = _Row(number, Receipt(*of))
         return found
 
 
@@ -118,7 +127,7 @@ class SqliteStore:
             path = self._file.path()
             if path is None:
                 with self._file.locked(progress):
-                    path = self._file.made()
+                    path = self._made(by)
             progress()
             head = Head.read(self._opened(path))
             _require_like(head, by)
@@ -131,15 +140,15 @@ class SqliteStore:
             if path is None:
                 return {}
             db = self._opened(path)
-            with _transaction(db, "BEGIN"):
+            with transaction(db, "BEGIN"):
                 self._ingestions.read(db)
                 return {name: row.receipt for name, row in self._ingestions.rows(db, document_ids).items()}
 
     def load(
-        self, documents: Iterable[Document | UnreadPart], by: Stamp, progress: Callable[[], None]
+        self, documents: Iterable[DocumentLoad | UnreadPart], by: Stamp, progress: Callable[[], None]
     ) -> Sequence[LoadOutcome]:
         """See `Store.load`."""
-        with self._changing(by, progress) as change:
+        with self._changing(by, progress, spills=_LOADS_SPILL) as change:
             _require_like(change.head, by)
             outcomes: list[LoadOutcome] = []
             for some in pieces(documents, _AT_ONCE):
@@ -149,7 +158,7 @@ class SqliteStore:
 
     def finish(self, by: Stamp, roots: Sequence[str], progress: Callable[[], None]) -> Finished:
         """See `Store.finish`."""
-        with self._changing(by, progress) as change:
+        with self._changing(by, progress, spills=True) as change:
             return change.finish(roots, progress)
 
     def close(self) -> None:
@@ -158,6 +167,12 @@ class SqliteStore:
             self._db.close()
         self._db = None
 
+    def _made(self, by: Stamp) -> Path:
+        """The file; made, if this ingestion has not seen one that is gone."""
+        if by.dataset_id and self._file.path() is None:
+            raise dataset_gone()
+        return self._file.made()
+
     def _opened(self, path: Path) -> sqlite3.Connection:
         if self._db is not None and self._pid != os.getpid():
             _left_to_parents.append(self._db)  # to close it here would give up the parent's locks
@@ -165,16 +180,17 @@ class SqliteStore:
         if self._path != path:  # the dataset was deleted, and made again
             self.close()
         if self._db is None:
-            self._path, self._db, self._pid = path, open_file(path), os.getpid()
+            self._path, self._db, self._pid = path, open_file(path, _COMMIT_S), os.getpid()
             self._ingestions = _Ingestions()
         return self._db
 
     @contextmanager
-    def _changing(self, by: Stamp, progress: Callable[[], None]) -> Iterator["_Change"]:
+    def _changing(self, by: Stamp, progress: Callable[[], None], *, spills: bool) -> Iterator["_Change"]:
         with told(self._file.name), self._file.locked(progress):
-            db = self._opened(self._file.made())
+            db = self._opened(self._made(by))
+            db.execute(f"PRAGMA cache_spill = {int(spills)}")
             try:
-                with _transaction(db, "BEGIN IMMEDIATE"):
+                with transaction(db, "BEGIN IMMEDIATE"):
                     self._ingestions.read(db)
                     change = _Change(db, self._ingestions, by)
                     require_same(change.head.id, by)
@@ -189,7 +205,8 @@ _left_to_parents: list[sqlite3.Connection] = []
 
 
 @contextmanager
-def _transaction(db: sqlite3.Connection, begin: str) -> Iterator[None]:
+def transaction(db: sqlite3.Connection, begin: str) -> Iterator[None]:
+    """Commits at the end, or undoes all. After some errors SQLite has undone it by itself."""
     db.execute(begin)
     try:
         yield
@@ -213,10 +230,10 @@ class _Change:
         self._ranges = [list(row) for row in db.execute("SELECT first, chunks, changed FROM ranges ORDER BY first")]
         self._changed = False
 
-    def load(self, some: Sequence[Document | UnreadPart]) -> list[LoadOutcome]:
+    def load(self, some: Sequence[DocumentLoad | UnreadPart]) -> list[LoadOutcome]:
         """Judges documents and carries it out. Raises `StaleError`."""
-        rows = self._ingestions.rows(self._db, {line.id for line in some if isinstance(line, Document)})
-        loaded: dict[str, Document] = {}
+        rows = self._ingestions.rows(self._db, {line.id for line in some if isinstance(line, DocumentLoad)})
+        loaded: dict[str, DocumentLoad] = {}
         touched: dict[str, _Row] = {}
         doomed: list[_Row] = []
         outcomes = []
@@ -233,6 +250,7 @@ class _Change:
             rows[line.id] = _Row(row.number if row else 0, after)
             if brings:
                 loaded[line.id] = line
+                touched.pop(line.id, None)
                 doomed += [row] if row and receipt and receipt.content_hash else []
             else:
                 touched[line.id] = rows[line.id]
@@ -246,8 +264,7 @@ class _Change:
         me = (self._by.ingestion,)
         (before,) = self._db.execute("SELECT deleted FROM ingestions WHERE id = ?", me).fetchone()
         if before is not None:
-            mine = {part for part, unread in self._unread.items() if unread.listed == self._by.order}
-            return Finished(before, [root for root in roots if root in mine])
+            return Finished(before, silent_before(roots, self._unread.values(), self._by.order))
         empty = self._silent(roots, progress)
         for root in empty:
             self._part(UnreadPart(root))
@@ -297,7 +314,7 @@ class _Change:
                 progress()
         return silent.missed
 
-    def _add(self, documents: Sequence[Document], receipts: Sequence[Receipt]) -> None:
+    def _add(self, documents: Sequence[DocumentLoad], receipts: Sequence[Receipt]) -> None:
         """Documents with their chunks, whose earlier versions are removed. Their numbers are new."""
         if not documents:
             return
@@ -314,7 +331,7 @@ class _Change:
                 place = (base | at, chunk.text, chunk.start, chunk.end, chunk.page)
                 chunks.append((*place, headings, chunk.token_count, chunk.truncated))
                 vectors.append((base | at, whole[at].data))
-        self._db.executemany(f"INSERT OR REPLACE INTO documents VALUES ({','.join('?' * 14)})", rows)
+        self._db.executemany(f"INSERT OR REPLACE INTO documents VALUES ({','.join('?' * 15)})", rows)
         self._db.executemany("INSERT INTO chunks VALUES (?,?,?,?,?,?,?,?)", chunks)
         self._db.executemany("INSERT INTO vectors VALUES (?,?)", vectors)
         new = (first << POSITION_BITS,)
@@ -328,24 +345,15 @@ class _Change:
             self.head.dimension, self.head.vectors = self._by.dimension, self._by.vectors
         self._changed = True
 
-    def _stored(self, number: int, receipt: Receipt, document: Document | None) -> tuple[int | str | None, ...]:
+    def _stored(self, number: int, receipt: Receipt, document: DocumentLoad | None) -> tuple[int | str | None, ...]:
         metadata = orjson.dumps(dict(document.metadata)).decode() if document and document.metadata else "{}"
         loaded_by = self._ingestions.number(self._by.ingestion) if receipt.content_hash else _NOBODY
         r, number_of = receipt, self._ingestions.number
         who = (r.decided, number_of(r.decided_by), r.listed, number_of(r.listed_by))
         place = None if r.place == r.found else r.place
         return (
-            number,
-            r.document_id,
-            r.content_hash,
-            loaded_by,
-            r.chunks,
-            *who,
-            place,
-            r.found,
-            r.origin,
-            r.how,
-            metadata,
+            *(number, r.document_id, r.content_hash, loaded_by, r.chunks),
+            *(*who, place, None, r.found, r.origin, r.how, metadata),
         )
 
     def _touch(self, rows: Iterable[_Row]) -> None:
@@ -359,11 +367,11 @@ class _Change:
                 new.append(self._stored(self.head.next_number, r, None))
                 self.head.next_number += 1
         self._db.executemany(
-            "UPDATE documents SET decided = ?, decided_by = ?, listed = ?, listed_by = ?, place = ?, found = ?, how = ?"
-            " WHERE number = ?",
+            "UPDATE documents SET decided = ?, decided_by = ?, listed = ?, listed_by = ?, place = ?,"
+            " source_uri = coalesce(source_uri, found), found = ?, how = ? WHERE number = ?",
             changed,
         )
-        self._db.executemany(f"INSERT INTO documents VALUES ({','.join('?' * 14)})", new)
+        self._db.executemany(f"INSERT INTO documents VALUES ({','.join('?' * 15)})", new)
 
     def _remove(self, rows: Sequence[_Row]) -> None:
         """Deletes the content of documents. Their rows are left to the caller."""

@@ -10,13 +10,14 @@ from tasks.datasets.contents import (
     DatasetGone,
     DatasetHead,
     DocumentPage,
+    ExportedPart,
     ExportPart,
     ExportRow,
     StoredChunk,
     StoredDocument,
 )
 from tasks.datasets.sqlite.dataset_file import DatasetFile, told
-from tasks.datasets.sqlite.load import Head
+from tasks.datasets.sqlite.load import Head, transaction
 from tasks.datasets.sqlite.schema import POSITION_BITS, open_file
 
 _LAST = (1 << POSITION_BITS) - 1
@@ -26,7 +27,7 @@ CHUNK = (
 )
 _EXPORTED = (
     f'SELECT d.doc_id, i.fingerprint, c.number & {_LAST}, c.text, c.start, c."end", c.page, c.headings, c.token_count,'
-    " c.truncated, d.found, d.content_hash, d.metadata, v.embedding, i.model, i.model_revision"
+    " c.truncated, coalesce(d.source_uri, d.found), d.content_hash, d.metadata, v.embedding, i.model, i.model_revision"
     f" FROM chunks c JOIN vectors v USING (number) JOIN documents d ON d.number = c.number >> {POSITION_BITS}"
     " JOIN ingestions i ON i.number = d.loaded_by WHERE c.number >= ? AND c.number < ? ORDER BY c.number"
 )
@@ -57,11 +58,8 @@ class SqliteReader:
                     raise DatasetGone
                 self._db = open_file(self._path)
                 self._db.execute("PRAGMA query_only = ON")
-            self._db.execute("BEGIN")
-            try:
+            with transaction(self._db, "BEGIN"):
                 yield self._db, Head.read(self._db)
-            finally:
-                self._db.execute("ROLLBACK")
 
     def close(self) -> None:
         """Closes the connection."""
@@ -94,7 +92,7 @@ class SqliteReader:
         """Those that have chunks, behind a number, in the order in which they were loaded."""
         with self.version() as (db, _):
             rows = db.execute(
-                "SELECT number, doc_id, chunks, found, metadata,"
+                "SELECT number, doc_id, chunks, coalesce(source_uri, found), metadata,"
                 f" (SELECT headings FROM chunks c WHERE c.number = d.number << {POSITION_BITS})"
                 " FROM documents d WHERE number > ? AND chunks > 0 ORDER BY number LIMIT ?",
                 (after, limit + 1),
@@ -118,8 +116,8 @@ class SqliteReader:
             rows = db.execute("SELECT first, changed, chunks FROM ranges WHERE chunks > 0 ORDER BY first").fetchall()
         return [ExportPart(*row) for row in rows]
 
-    def export_rows(self, part: ExportPart) -> tuple[int, list[ExportRow]] | None:
-        """The dimension of the vectors, and the rows of a part; None: the dataset has another one in its place."""
+    def export_rows(self, part: ExportPart) -> ExportedPart | None:
+        """See `Contents.export_rows`."""
         with self.version() as (db, head):
             at = (part.first, part.changed)
             if not db.execute("SELECT 1 FROM ranges WHERE first = ? AND changed = ? AND chunks > 0", at).fetchone():
@@ -127,7 +125,7 @@ class SqliteReader:
             (after,) = db.execute("SELECT min(first) FROM ranges WHERE first > ?", at[:1]).fetchone()
             last = head.next_number if after is None else after
             rows = db.execute(_EXPORTED, (part.first << POSITION_BITS, last << POSITION_BITS))
-            return head.dimension, [ExportRow(*row) for row in rows]
+            return ExportedPart(head.id, head.dimension, [ExportRow(*row) for row in rows])
 
 
 def chunks_by_number(db: sqlite3.Connection, numbers: Sequence[int]) -> dict[int, StoredChunk]:

@@ -16,7 +16,8 @@ PAGE_BYTES = 16_384
 POSITION_BITS = 24
 """Of a chunk's number: that of its document, and behind it its index."""
 _CACHE_KIB = 32 * 1024
-_BUSY_S = 60.0
+READ_S = 60.0
+"""That a reader waits for a commit."""
 
 _TABLES = """
 CREATE TABLE dataset (                  -- one row
@@ -39,6 +40,7 @@ CREATE TABLE documents (                -- the row is the receipt (who_wins.py)
     chunks INTEGER NOT NULL, decided INTEGER NOT NULL, decided_by INTEGER NOT NULL, listed INTEGER NOT NULL,
     listed_by INTEGER NOT NULL,
     place TEXT,                         -- NULL: `found`
+    source_uri TEXT,                    -- where the content was read; NULL: `found`
     found TEXT NOT NULL, origin TEXT NOT NULL, how TEXT NOT NULL, metadata TEXT NOT NULL);
 CREATE TABLE chunks (                   -- number = number of the document << 24 | index
     number INTEGER PRIMARY KEY, text TEXT NOT NULL, start INTEGER NOT NULL, "end" INTEGER NOT NULL, page INTEGER,
@@ -75,17 +77,21 @@ def make_file(path: Path) -> str:
     return dataset_id
 
 
-def open_file(path: Path) -> sqlite3.Connection:
+def open_file(path: Path, patience_s: float = READ_S) -> sqlite3.Connection:
     """A connection to a file that exists: for one thread at a time, in the process that has opened it.
 
     Opened for writing also by readers: after a crash somebody has to roll back what the journal has.
     The rollback journal and not the write-ahead log: SQLite 3.7.0 to 3.51.2 may damage a file in that mode ("WAL-reset
     bug"), and it needs a shared memory that folders without rights and containers do not have.
 
+    Args:
+        path: of the file.
+        patience_s: how long it waits for others who read or write.
+
     Raises:
         sqlite3.Error: it cannot be opened, or is another format.
     """
-    db = sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True, isolation_level=None, timeout=_BUSY_S,
+    db = sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True, isolation_level=None, timeout=patience_s,
                          check_same_thread=False)  # fmt: skip
     try:
         (found,) = db.execute("PRAGMA user_version").fetchone()

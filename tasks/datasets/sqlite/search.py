@@ -133,6 +133,18 @@ class VectorMemory:
                     self.passing.popitem(last=False)
         return known
 
+    @property
+    def size_bytes(self) -> int:
+        """Of all that is held."""
+        with self._lock:
+            return sum(each.size_bytes for each in self._held.values())
+
+    def clear(self) -> None:
+        """Drops everything."""
+        with self._lock:
+            ids = {*self._held, *(key[0] for key in self.passing)}
+        self.forget(ids)
+
     def forget(self, dataset_ids: AbstractSet[str]) -> None:
         """Drops what is held of these datasets."""
         with self._lock:
@@ -154,7 +166,7 @@ class SqliteContents(SqliteReader):
         self, vector: npt.NDArray[np.floating], k: int, fields: Filter | None, stopping: Callable[[], bool]
     ) -> list[Found]:
         """See `Contents.nearest`."""
-        after, scored, snapshot = -1, list[_Hit](), None
+        after, scored, snapshot, seen = -1, list[_Hit](), None, ("", -1)
         while True:
             if stopping():
                 raise _nobody_waits()
@@ -165,6 +177,9 @@ class SqliteContents(SqliteReader):
                     if not snapshot.is_all(head):
                         continue  # the next piece in another transaction
                     return _found(db, _nearest(snapshot.blocks, vector, k, among))
+                if seen != (head.id, head.version) and not _all_there(db, head, scored, seen):
+                    after, scored = -1, []
+                seen = (head.id, head.version)
                 block = _read(db, after, head.dimension)
                 scored = _merged(scored, _nearest((block,), vector, k, among), k)
                 if len(block.numbers) < _READ_ROWS:
@@ -189,6 +204,14 @@ class SqliteContents(SqliteReader):
             return _found(db, [_Hit(*row) for row in rows.fetchall()])
 
 
+def _all_there(db: sqlite3.Connection, head: Head, hits: Sequence[_Hit], seen: tuple[str, int]) -> bool:
+    """Whether hits of an earlier version are those of this one, as far as it was read: what is new comes behind."""
+    if seen[0] != head.id or head.forgotten > seen[1]:
+        return False
+    gone = {number for (number,) in db.execute("SELECT number FROM gone WHERE version > ?", seen[1:])}
+    return not any(hit.chunk >> POSITION_BITS in gone for hit in hits)
+
+
 def _nobody_waits() -> NotReady:
     return NotReady("This process is stopping; send the request again.", retry_after_s=1)
 
@@ -205,17 +228,26 @@ def _merged(one: Sequence[_Hit], other: Sequence[_Hit], k: int) -> list[_Hit]:
 def _nearest(
     blocks: Sequence[VectorBlock], vector: npt.NDArray[np.floating], k: int, among: Numbers | None
 ) -> list[_Hit]:
-    ranking, firsts = Ranking(vector, k), [0]
-    for block in blocks:
+    ranking, firsts, numbers = Ranking(vector, k), [0], list[Numbers]()
+    for each in blocks:
+        block = each if among is None or not len(each.numbers) else _of(among, each)
         if len(block.numbers):
-            there = block.there if among is None else block.there & np.isin(block.numbers >> POSITION_BITS, among)
-            ranking.add(firsts[-1], block.vectors, block.lengths, None if there.all() else there)
+            ranking.add(firsts[-1], block.vectors, block.lengths, None if block.there.all() else block.there)
+        numbers.append(block.numbers)
         firsts.append(firsts[-1] + len(block.numbers))
     hits = []
     for row, score in ranking.hits:
         at = int(np.searchsorted(firsts, row, "right")) - 1
-        hits.append(_Hit(int(blocks[at].numbers[row - firsts[at]]), score))
+        hits.append(_Hit(int(numbers[at][row - firsts[at]]), score))
     return hits
+
+
+def _of(documents: Numbers, block: VectorBlock) -> VectorBlock:
+    """The chunks of these documents alone; both are in order."""
+    near = slice(*(np.searchsorted(documents, block.numbers[[0, -1]] >> POSITION_BITS) + np.array([0, 1])))
+    spans = (np.searchsorted(block.numbers, documents[near] + at << POSITION_BITS) for at in (0, 1))
+    begun, ended = (np.bincount(each, minlength=len(block.numbers) + 1) for each in spans)
+    return _joined([block], block.there & (np.cumsum(begun - ended)[:-1] > 0))
 
 
 def _read(db: sqlite3.Connection, after: int, dimension: int) -> VectorBlock:

@@ -14,14 +14,17 @@ def backup(file: DatasetFile, target: Path) -> None:
     """Writes a copy as it is now into a new file. Loads wait for it, searches do not.
 
     Raises:
-        FileExistsError: there is something.
+        OSError: the copy cannot be made there; FileExistsError: there is something.
         DatasetGone: there is no dataset.
-        SinkUnavailable, Invalid: it cannot be read, or the copy cannot be written.
+        SinkUnavailable, Invalid: it cannot be read, or there is no room for the copy.
     """
-    if target.exists():
-        raise FileExistsError(target)
-    with _alone(file) as db:
-        db.execute("VACUUM INTO ?", (str(target),))
+    target.touch(exist_ok=False)
+    try:
+        with _alone(file) as db:
+            db.execute("VACUUM INTO ?", (str(target),))
+    except BaseException:
+        target.unlink()
+        raise
 
 
 def check(file: DatasetFile) -> list[str]:

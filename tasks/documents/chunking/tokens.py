@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 from tokenizers import Tokenizer
 
-from tasks.documents.document_error import DocumentFailed
+from tasks.document_error import DocumentFailed
 from tasks.errors import NotReady, NotStored
 from tasks.model import Model
 from tasks.storage.model_files import read_prompts, read_tokenizer

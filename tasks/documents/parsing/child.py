@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from tasks.documents.document_error import DocumentFailed
+from tasks.document_error import DocumentFailed
 from tasks.documents.parsing.frames import LENGTHS, frame, frame_from_parsed, header_from_bytes
 from tasks.documents.parsing.limits import SPENT_BYTES
 from tasks.documents.parsing.parsers import BY_MEDIA_TYPE

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
-from tasks.documents.document_error import DocumentFailed
+from tasks.document_error import DocumentFailed
 from tasks.documents.parsing.frames import ChildFailed, frame, parsed_from_frame
 from tasks.documents.parsing.limits import MAX_DOCUMENTS_PER_CHILD, ParseLimits
 from tasks.documents.parsing.parsed_document import Parsed

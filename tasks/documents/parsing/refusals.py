@@ -14,7 +14,7 @@
 | `missing_parser` | the library for its format is not installed |
 """
 
-from tasks.documents.document_error import DocumentFailed, FailureStage
+from tasks.document_error import DocumentFailed, FailureStage
 from tasks.documents.parsing.limits import ParseLimits
 
 BEYOND_LIMITS = frozenset({"parse_timeout", "parse_memory", "parser_crashed"})

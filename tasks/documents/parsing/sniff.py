@@ -8,7 +8,7 @@ Cheap and safe enough for the worker's own process: nothing is unpacked.
 
 from pathlib import PurePosixPath
 
-from tasks.documents.document_error import DocumentFailed
+from tasks.document_error import DocumentFailed
 from tasks.documents.parsing.document_format import DocumentFormat
 from tasks.documents.parsing.docx import ZIP_BEGINNINGS
 from tasks.documents.parsing.html import HTML

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, Protocol
 
-from tasks.documents.document_error import DocumentFailed
+from tasks.document_error import DocumentFailed
 from tasks.documents.sources.remote_files import answered
 from tasks.documents.sources.roots import is_within
 from tasks.errors import NotStored

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tasks.documents.document_error import DocumentError, DocumentFailed
+from tasks.document_error import DocumentError, DocumentFailed
 from tasks.documents.parsing.text_encoding import table_encoding
 from tasks.documents.sources.content import Content, changed
 from tasks.documents.sources.line_reader import decoded, read_places, text_lines

@@ -9,13 +9,14 @@ from typing import Any, Protocol
 
 import orjson
 
-from tasks.documents.document_error import DocumentError, DocumentFailed
+from tasks.document_error import DocumentError, DocumentFailed
 from tasks.documents.sources.access import SourceAccess
 from tasks.documents.sources.content import Content, changed
 from tasks.documents.sources.page import PageBuilder
 from tasks.documents.sources.record_fields import as_json
 from tasks.documents.sources.records import Record, RecordFormat
-from tasks.documents.sources.source import DocumentRef, Fetched, ListedPage, SourceRoot
+from tasks.documents.sources.source import Fetched, ListedPage, SourceRoot
+from tasks.records.documents import Document
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,7 @@ class Entry:
         key: the listing continues behind it; JSON.
         id: of the document, or the beginning of the ids of its records.
         place: with which it is opened later; JSON.
+        part: of the source, whose documents are unknown where this cannot be read; "": `uri`.
     """
 
     key: Any
@@ -36,6 +38,7 @@ class Entry:
     place: Mapping[str, Any] = field(repr=False)
     metadata: Mapping[str, Any] = field(default_factory=dict, repr=False)
     error: DocumentError | None = None
+    part: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """For a cursor. The entry must have no error."""
@@ -103,7 +106,7 @@ class FileSource:
 
     def _list_file(self, page: PageBuilder, entry: Entry) -> None:
         if entry.error is not None:
-            page.add_fault(entry.id, entry.uri, entry.error, entry.size_bytes or 0)
+            page.add_fault(entry.id, entry.uri, entry.error, entry.size_bytes or 0, part=entry.part)
             return
         limit = self._limits.max_document_bytes
         if (entry.size_bytes or 0) > limit:
@@ -114,8 +117,9 @@ class FileSource:
         except DocumentFailed as failed:
             page.add_failed(entry.id, entry.uri, failed.error, entry.size_bytes or 0)
             return
-        ref = DocumentRef(entry.id, entry.uri, entry.name, entry.size_bytes, {"at": entry.place}, metadata=metadata)
-        page.add_file(ref)
+        place = {"at": entry.place}
+        found = Document(entry.id, entry.uri, name=entry.name, size_bytes=entry.size_bytes)
+        page.add_file(found._replace(place=place, metadata=metadata))
 
     def _list_records(self, page: PageBuilder, entry: Entry, cursor: Mapping[str, Any]) -> dict[str, Any] | None:
         """Adds records to the page. When the page is full, returns the part of the cursor that continues this file."""
@@ -133,7 +137,7 @@ class FileSource:
                 position = record.then
                 self._list_record(page, entry, place, record)
         except DocumentFailed as failed:
-            page.add_fault(entry.id, entry.uri, failed.error)
+            page.add_fault(entry.id, entry.uri, failed.error, part=entry.part)
         return None
 
     def _list_record(self, page: PageBuilder, entry: Entry, place: Mapping[str, Any], record: Record) -> None:
@@ -142,7 +146,7 @@ class FileSource:
         if document is None or not document.named:
             error = record.error if document is None else document.error
             if error is not None:
-                page.add_fault(document_id, uri, error, record.source_bytes)
+                page.add_fault(document_id, uri, error, record.source_bytes, part=entry.part or entry.uri)
             return
         document_id = document.id or document_id
         if document.error is not None:
@@ -154,8 +158,8 @@ class FileSource:
             page.add_failed(document_id, uri, failed.error, record.source_bytes)
             return
         origin = entry.id if document.id else ""
-        ref = DocumentRef(document_id, uri, "", record.size_bytes, place, record.place, metadata, origin)
-        page.add_record(ref, record.source_bytes)
+        found = Document(document_id, uri, size_bytes=record.size_bytes, place=place, record=record.place)
+        page.add_record(found._replace(metadata=metadata, origin=origin), record.source_bytes)
 
     def _format_of(self, name: str) -> RecordFormat:
         record_format = self._formats(name)
@@ -165,7 +169,7 @@ class FileSource:
 
     # ---- reading
 
-    def read(self, refs: Sequence[DocumentRef]) -> Iterator[Fetched]:
+    def read(self, refs: Sequence[Document]) -> Iterator[Fetched]:
         """See `Source`."""
         for place, group in groupby(refs, attrgetter("place")):
             self._progress()
@@ -175,7 +179,7 @@ class FileSource:
                 for ref in group:
                     yield self._read_file(ref)
 
-    def _read_file(self, ref: DocumentRef) -> Fetched:
+    def _read_file(self, ref: Document) -> Fetched:
         try:
             content = self._entries.open(ref.place["at"])
             if content.size_bytes > self._limits.max_document_bytes:
@@ -185,7 +189,7 @@ class FileSource:
             return Fetched(ref, "", error=failed.error)
         return Fetched(ref, file_hash(data, ref.metadata), data=data)
 
-    def _read_records(self, place: Mapping[str, Any], refs: Sequence[DocumentRef]) -> Iterator[Fetched]:
+    def _read_records(self, place: Mapping[str, Any], refs: Sequence[Document]) -> Iterator[Fetched]:
         waiting = iter(refs)
         try:
             content = self._entries.open(place["at"])

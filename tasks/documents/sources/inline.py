@@ -5,14 +5,16 @@ from typing import Any
 
 import orjson
 
-from tasks.documents.document_error import DocumentFailed
+from tasks.datasets.loads import EVERYTHING
+from tasks.document_error import DocumentFailed
 from tasks.documents.sources.access import SourceAccess
 from tasks.documents.sources.content import gone
 from tasks.documents.sources.file_source import record_hash
 from tasks.documents.sources.page import PageBuilder
 from tasks.documents.sources.record_fields import FieldMap, listing_error
-from tasks.documents.sources.source import DocumentRef, Fetched, ListedPage, SourceRoot
+from tasks.documents.sources.source import Fetched, ListedPage, SourceRoot
 from tasks.errors import NotStored, SourceFailed
+from tasks.records.documents import Document
 
 _FIELDS = FieldMap(id="id", text=("text",))
 
@@ -23,6 +25,7 @@ class Inline:
     def __init__(self, access: SourceAccess) -> None:
         self._access = access
         self._documents: Sequence[Any] | None = None
+        self._first: dict[str, int] = {}
 
     def page(self, cursor: Mapping[str, Any] | None) -> ListedPage:
         """See `Source`."""
@@ -38,7 +41,7 @@ class Inline:
         """See `Source`: each document is named."""
         return ()
 
-    def read(self, refs: Sequence[DocumentRef]) -> Iterator[Fetched]:
+    def read(self, refs: Sequence[Document]) -> Iterator[Fetched]:
         """See `Source`."""
         try:
             documents = self._load()
@@ -53,13 +56,16 @@ class Inline:
         document_id = f"#{number + 1}"
         uri = f"inline:{document_id}"
         if not isinstance(document, Mapping):
-            page.add_fault(document_id, uri, listing_error("malformed_record", "The document is not a JSON object."))
+            error = listing_error("malformed_record", "The document is not a JSON object.")
+            page.add_fault(document_id, uri, error, part=EVERYTHING)
             return
         try:
             document_id = _FIELDS.id_of(document) or document_id
-            uri = f"inline:{document_id}"
+            # Two documents with one id are told apart by their places.
+            again = self._first.setdefault(document_id, number) != number
+            uri = f"inline:{document_id}#{number + 1}" if again else f"inline:{document_id}"
         except DocumentFailed as failed:
-            page.add_fault(document_id, uri, failed.error)
+            page.add_fault(document_id, uri, failed.error, part=EVERYTHING)
             return
         try:
             size_bytes = len(_FIELDS.text_of(document).encode())
@@ -67,7 +73,7 @@ class Inline:
         except DocumentFailed as failed:
             page.add_failed(document_id, uri, failed.error)
             return
-        page.add_record(DocumentRef(document_id, uri, "", size_bytes, {}, number, metadata), size_bytes)
+        page.add_record(Document(document_id, uri, size_bytes=size_bytes, record=number, metadata=metadata), size_bytes)
 
     def _load(self) -> Sequence[Any]:
         if self._documents is None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import orjson
 
-from tasks.documents.document_error import DocumentError
+from tasks.document_error import DocumentError
 from tasks.documents.sources.content import Content, changed
 from tasks.documents.sources.line_reader import byte_lines, read_places
 from tasks.documents.sources.record_fields import FieldMap, listing_error

@@ -3,7 +3,7 @@
 import codecs
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from tasks.documents.document_error import DocumentFailed
+from tasks.document_error import DocumentFailed
 from tasks.documents.sources.content import Content, changed, pieces
 from tasks.documents.sources.source import PAGE_RECORD_BYTES
 from tasks.lines import RawLine, split_lines

@@ -4,15 +4,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from tasks.documents.document_error import DocumentError, DocumentFailed, FailureStage
+from tasks.document_error import DocumentError, DocumentFailed, FailureStage
 from tasks.documents.sources.record_fields import require_id
-from tasks.documents.sources.source import (
-    MAX_ID_BYTES,
-    DocumentRef,
-    ListedFault,
-    ListedPage,
-    PageLimits,
-)
+from tasks.documents.sources.source import MAX_ID_BYTES, ListedPage, PageLimits
+from tasks.records.documents import Document
 
 
 def duplicate(first: str | None, stage: FailureStage = "reading") -> DocumentError:
@@ -27,8 +22,8 @@ class PageBuilder:
 
     def __init__(self, limits: PageLimits) -> None:
         self._limits = limits
-        self._documents: dict[str, DocumentRef] = {}
-        self._faults: list[ListedFault] = []
+        self._documents: dict[str, Document] = {}
+        self._faults: list[Document] = []
         self._files = self._file_bytes = self._records = self._record_bytes = 0
         self._size_bytes = 0
 
@@ -48,21 +43,23 @@ class PageBuilder:
         alone = not self._documents and not self._faults
         return alone or not (self.full or size_bytes >= self._limits.file_bytes)
 
-    def add_file(self, ref: DocumentRef) -> None:
+    def add_file(self, ref: Document) -> None:
         """Adds a file."""
         self._files += 1
         self._file_bytes += ref.size_bytes or 0
         self._add(ref, ref.size_bytes or 0)
 
-    def add_record(self, ref: DocumentRef, source_bytes: int) -> None:
+    def add_record(self, ref: Document, source_bytes: int) -> None:
         """Adds a record; `source_bytes`: its bytes in the file."""
         self._records += 1
         self._record_bytes += ref.size_bytes or 0
         self._add(ref, source_bytes)
 
-    def add_fault(self, document_id: str, uri: str, error: DocumentError, source_bytes: int = 0) -> None:
-        """Adds something that cannot be listed. Its documents are unknown, so none counts as gone."""
-        self._note(document_id, uri, replace(error, stage="listing"), source_bytes)
+    def add_fault(
+        self, document_id: str, uri: str, error: DocumentError, source_bytes: int = 0, *, part: str = ""
+    ) -> None:
+        """Adds something that cannot be listed. The documents of `part`, by default `uri`, are unknown."""
+        self._note(document_id, uri, replace(error, stage="listing"), source_bytes, part or uri)
 
     def add_failed(self, document_id: str, uri: str, error: DocumentError, source_bytes: int = 0) -> None:
         """Adds a document whose id is known and which cannot be read."""
@@ -70,14 +67,14 @@ class PageBuilder:
 
     def listed(self, cursor: Mapping[str, Any] | None) -> ListedPage:
         """The page so far."""
-        return ListedPage(list(self._documents.values()), self._faults, cursor, self._size_bytes)
+        return ListedPage([*self._documents.values(), *self._faults], cursor, self._size_bytes)
 
-    def _note(self, document_id: str, uri: str, error: DocumentError, source_bytes: int) -> None:
+    def _note(self, document_id: str, uri: str, error: DocumentError, source_bytes: int, part: str = "") -> None:
         self._size_bytes += source_bytes
         shown = document_id.encode(errors="replace")[:MAX_ID_BYTES].decode(errors="ignore").replace("\0", "")
-        self._faults.append(ListedFault(shown or "?", uri, error))
+        self._faults.append(Document(shown or "?", uri, part=part).failed(error))
 
-    def _add(self, ref: DocumentRef, source_bytes: int) -> None:
+    def _add(self, ref: Document, source_bytes: int) -> None:
         try:
             require_id(ref.id)
         except DocumentFailed as failed:  # no document in a sink can have this id

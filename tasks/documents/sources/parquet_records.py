@@ -1,5 +1,6 @@
 """Parquet: one row, one document."""
 
+import io
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -8,12 +9,11 @@ from typing import Any, ClassVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tasks.documents.document_error import DocumentError, DocumentFailed
+from tasks.document_error import DocumentError, DocumentFailed
 from tasks.documents.sources.content import Content
 from tasks.documents.sources.record_fields import FieldMap, listing_error
 from tasks.documents.sources.records import LIMIT_SETTING, Record
 from tasks.errors import EmbedqError
-from tasks.storage.range_file import RangeFile
 
 _BATCH_BYTES = 2**20
 _BATCH_ROWS = 1024
@@ -221,3 +221,43 @@ def _text_bytes(value: Any) -> int:
 
 def _is_binary(kind: pa.DataType) -> bool:
     return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind))
+
+
+class RangeFile(io.RawIOBase):
+    """A file that is read by ranges.
+
+    Args:
+        read_range: the bytes from one on, as many as are asked for; fewer where they end.
+        size_bytes: of all.
+    """
+
+    def __init__(self, read_range: Callable[[int, int], bytes], size_bytes: int) -> None:
+        super().__init__()
+        self._read_range = read_range
+        self._size_bytes = size_bytes
+        self._at = 0
+
+    def readable(self) -> bool:
+        """It is."""
+        return True
+
+    def seekable(self) -> bool:
+        """It is."""
+        return True
+
+    def tell(self) -> int:
+        """The place of the next byte."""
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Moves the place; returns it."""
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size_bytes}[whence]
+        self._at = start + offset
+        return self._at
+
+    def read(self, size: int | None = -1) -> bytes:
+        """The next bytes; all that are left for None and numbers below 0."""
+        left = max(self._size_bytes - self._at, 0)
+        data = self._read_range(self._at, left if size is None or size < 0 else min(size, left))
+        self._at += len(data)
+        return data

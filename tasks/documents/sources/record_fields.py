@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from tasks.documents.document_error import DocumentError, DocumentFailed
+from tasks.document_error import DocumentError, DocumentFailed
 from tasks.documents.sources.source import MAX_ID_BYTES
 from tasks.records.ingestions import MAX_METADATA_DEPTH, is_too_deep
 from tasks.unshown import unshown

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from tasks.documents.document_error import DocumentError
+from tasks.document_error import DocumentError
 from tasks.documents.sources.content import Content
 from tasks.documents.sources.record_fields import Described
 

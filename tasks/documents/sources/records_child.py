@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, BinaryIO
 
-from tasks.documents.document_error import DocumentError, DocumentFailed
+from tasks.document_error import DocumentError, DocumentFailed
 from tasks.documents.parsing.child import GRACE_S, confine, peak_bytes, received, send
 from tasks.documents.parsing.frames import frame
 from tasks.documents.parsing.limits import SPENT_BYTES

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from tasks.documents.document_error import DocumentError, DocumentFailed
+from tasks.document_error import DocumentError, DocumentFailed
 from tasks.documents.parsing.frames import ChildFailed, frame
 from tasks.documents.parsing.limits import ParseLimits
 from tasks.documents.parsing.parsing_process import ChildProcess

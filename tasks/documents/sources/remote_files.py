@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import fsspec
 
-from tasks.documents.document_error import DocumentFailed
+from tasks.document_error import DocumentFailed
 from tasks.errors import EmbedqError, SourceFailed, StorageUnavailable
 
 _T = TypeVar("_T")

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, Protocol
 
-from tasks.documents.document_error import DocumentError
+from tasks.document_error import DocumentError
+from tasks.records.documents import Document
 from tasks.unshown import unshown
 
 PAGE_FILES = 64
@@ -30,83 +30,18 @@ class PageLimits:
 FULL_PAGE = PageLimits()
 
 
-_NO_METADATA: Mapping[str, Any] = MappingProxyType({})
-
-
-@unshown("place", "record", "metadata")
-class DocumentRef(NamedTuple):
-    """A document as it was listed, with all that another process needs to read it later.
-
-    Attributes:
-        id: unique within its job.
-        uri: where it came from, as shown to its owner.
-        name: of the file, whose ending helps to tell its type; "" for a record, which is text already.
-        size_bytes: None if it is not known before reading.
-        place: the source's own notes on where its file is; JSON, one object for all records of a file.
-        record: the same on where it is in this file; JSON.
-        metadata: of its owner, stored with each of its chunks; JSON.
-        origin: the file within which the id of a record is unique; "" for an id that is unique by itself, as a path is.
-    """
-
-    id: str
-    uri: str
-    name: str
-    size_bytes: int | None
-    place: Mapping[str, Any]
-    record: Any = None
-    metadata: Mapping[str, Any] = _NO_METADATA
-    origin: str = ""
-
-    def to_json(self) -> dict[str, Any]:
-        """To be read later, by itself."""
-        return {
-            "id": self.id,
-            "uri": self.uri,
-            "name": self.name,
-            "size": self.size_bytes,
-            "place": dict(self.place),
-            "record": self.record,
-            "metadata": dict(self.metadata),
-            **({"origin": self.origin} if self.origin else {}),
-        }
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Self:
-        """Inverse of `to_json`."""
-        return cls(
-            values["id"],
-            values["uri"],
-            values["name"],
-            values["size"],
-            values["place"],
-            values["record"],
-            values["metadata"],
-            values.get("origin", ""),
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class ListedFault:
-    """An entry of a source that is not a document, such as a malformed line or a link that leads in a circle."""
-
-    id: str
-    uri: str
-    error: DocumentError
-
-
 @dataclass(frozen=True, slots=True)
 class ListedPage:
     """One page of a source.
 
     Attributes:
-        documents: in the source's order; ids are unique within the page.
-        faults: entries that are not documents, with ids by which their owner can find them.
+        documents: in the source's order, with ids that are unique within the page; behind them, as failed ones, entries
+            that are no documents or cannot be read, with ids by which their owner can find them.
         cursor: beginning of the next page, JSON; None: this was the last page.
         size_bytes: of the part of the source that this page covers, for progress in bytes.
     """
 
-    documents: Sequence[DocumentRef]
-    faults: Sequence[ListedFault]
+    documents: Sequence[Document]
     cursor: Mapping[str, Any] | None
     size_bytes: int
 
@@ -120,7 +55,7 @@ class Fetched(NamedTuple):
             error. Metadata of files counts too: it is stored with the chunks.
     """
 
-    ref: DocumentRef
+    ref: Document
     content_hash: str
     data: bytes | None = None
     text: str | None = None
@@ -161,7 +96,7 @@ class Source(Protocol):
     def roots(self) -> Sequence[SourceRoot]:
         """Places of which each is expected to list something; none where documents are named one by one."""
 
-    def read(self, refs: Sequence[DocumentRef]) -> Iterator[Fetched]:
+    def read(self, refs: Sequence[Document]) -> Iterator[Fetched]:
         """The contents of documents of one page, in order. A document that is gone or too large has an error.
 
         Raises:

@@ -6,6 +6,7 @@ from typing import Any, overload
 
 import orjson
 
+from tasks.datasets.loads import EVERYTHING
 from tasks.documents.sources.access import SourceAccess
 from tasks.documents.sources.content import StoredContent, gone
 from tasks.documents.sources.file_source import Entry
@@ -44,10 +45,11 @@ class Uploads:
         place = {"file": file_id}
         record = self._access.files.get(file_id)
         if record is None:
-            return Entry(number, document_id or file_id, f"file:{file_id}", "", None, place, metadata, gone().error)
+            error, name = gone().error, document_id or file_id
+            return Entry(number, name, f"file:{file_id}", "", None, place, metadata, error, part=EVERYTHING)
         uri = f"file:{file_id}/{record.filename}"
         name = document_id or record.filename or file_id
-        return Entry(number, name, uri, record.filename, record.size_bytes, place, metadata)
+        return Entry(number, name, uri, record.filename, record.size_bytes, place, metadata, part=EVERYTHING)
 
 
 class StoredList(Sequence[Any]):

@@ -7,7 +7,7 @@ from functools import cached_property
 from itertools import islice
 from typing import Any
 
-from tasks.documents.document_error import DocumentError, DocumentFailed
+from tasks.document_error import DocumentError, DocumentFailed
 from tasks.documents.sources.access import SourceAccess
 from tasks.documents.sources.content import Content, LocalContent, RemoteContent, gone, outside
 from tasks.documents.sources.file_source import Entry

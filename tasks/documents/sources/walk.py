@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from tasks.documents.document_error import DocumentError, DocumentFailed
+from tasks.document_error import DocumentError, DocumentFailed
 from tasks.documents.sources.content import failed_to_read, outside
 from tasks.documents.sources.roots import Glob, Matcher, is_within
 

@@ -115,10 +115,10 @@ local function end_what_is_due()        -- how many, and whether there may be mo
 end
 local function remove_records()         -- likewise those that are over. A model worker has no right to any record
   if QUEUE ~= '@documents' then return 0, false end
-  local over = call('ZRANGEBYSCORE', ENDS, '-inf', NOW, 'LIMIT', 0, MAX_DUE)
+  local over = call('ZRANGEBYSCORE', R .. ':ends', '-inf', NOW, 'LIMIT', 0, MAX_DUE)
   for _, of in ipairs(over) do
     local kind, id = string.match(of, '^([^:]*):(.*)$')
-    if not remove_record(kind, id) then call('ZREM', ENDS, of) end
+    if not remove_record(kind, id) then call('ZREM', R .. ':ends', of) end
   end
   return #over, #over == MAX_DUE
 end

@@ -6,11 +6,11 @@
 -- uses: admission store_task
 local JOIN_MS = 5000                    -- a completed task is joined while its result lives this much longer
 local default_rate, max_bytes, share = tonumber(ARGV[OWN]), tonumber(ARGV[OWN + 1]), tonumber(ARGV[OWN + 2])
-local joined, again, parts = {}, {}, {}
+local joined, again = {}, {}
 
 local function barred(n)
   local a = account(n.owner, n.queue, n.lane)
-  return (a.purged > 0 or a.revoked > 0 and not n.part) and {'revoked'}
+  return (a.purged > 0 or a.revoked > 0) and {'revoked'}
 end
 local function known(n)                 -- the reply, and the open task to be joined; nil: it is new
   local entry = n.alias ~= '' and call('GET', R .. ':alias:' .. n.owner .. ':' .. n.alias)
@@ -83,18 +83,13 @@ while ARGV[at] do
   local reply, x = barred(n), nil
   if not reply then reply, x = known(n) end
   if x then joined[#joined + 1] = {x, n} end
-  if not reply and n.part then
-    parts[#parts + 1], reply = n, {'ok', n.id}
-  end
   reply = reply or bring_in(n)
   if reply.err then return reply end      -- no entry: connections learn from it that they lead to the wrong place
   replies[#replies + 1] = reply
   at = n.last + 1
 end
--- A full Redis lets tasks be joined, and lets in what belongs to accepted work. After such a write it refuses nothing any more,
--- so this comes last.
-if #joined + #again + #parts > 0 then allowed_when_full() end
-for _, n in ipairs(parts) do store(n, call) end
+-- A full Redis lets tasks be joined. After such a write it refuses nothing any more, so this comes last.
+if #joined + #again > 0 then allowed_when_full() end
 for _, name in ipairs(again) do wakes[#wakes + 1] = name end
 for _, pair in ipairs(joined) do prolong(pair[1], pair[2]) end
 for _, name in ipairs(#wakes > 0 and store_rest() or {}) do replies[#replies + 1] = name end

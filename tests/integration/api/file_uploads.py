@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 
-from tasks.records.storage_identity import OBJECT
+from tasks.records.storage_identity import FOLDER
 from tests.integration.api.served import ServedApp
 
 LINES = b'{"custom_id": "1"}\n{"custom_id": "2"}\n'
@@ -38,7 +38,7 @@ def upload_with(client: httpx.Client) -> Upload:
 
 def stored(root: Path) -> list[str]:
     """Every file in the storage but its id, unfinished ones too."""
-    return sorted(name for _, _, names in os.walk(root) for name in names if name != OBJECT)
+    return sorted(name for place, _, names in os.walk(root) for name in names if Path(place).name != FOLDER)
 
 
 def spooled() -> int:

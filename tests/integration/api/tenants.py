@@ -3,18 +3,17 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import httpx
 import redis
 
-from tasks.records.batches import BatchStatus, move_batch
-from tasks.records.ingestions import IngestionStatus
-from tasks.storage.storage import Storage
-from tests.integration.api.ingestions.requests import move
+from tasks.records.jobs import JobStatus
+from tests.integration.api.ingestions.requests import FAILED, end
 from tests.integration.api.ledger_worker import LedgerWorker
 from tests.integration.api.served import MODEL
-from tests.unit.documents.search.small_datasets import document, load
+from tests.made_datasets import document, load
 
 SECRET = "hidden-word"
 """In all names, texts and metadata of Bob's."""
@@ -49,7 +48,7 @@ class Things:
         return [value for values in own for value in values]
 
 
-def make_things(client: httpx.Client, worker: LedgerWorker, storage: Storage, owner: str) -> Things:
+def make_things(client: httpx.Client, worker: LedgerWorker, root: Path, owner: str) -> Things:
     """One of each kind. `client` has the tenant's key."""
     word = SECRET if owner == "bob" else "word"
     dataset = NAME if owner == "bob" else f"{'w' * (len(NAME) - 2)}.d"
@@ -67,14 +66,14 @@ def make_things(client: httpx.Client, worker: LedgerWorker, storage: Storage, ow
     file_id = post("/v1/files", data=form, files=file)
     batch = {"input_file_id": file_id, "endpoint": "/v1/embeddings", "completion_window": "24h"}
     batch_id, failed = post("/v1/batches", json=batch, named=True), post("/v1/batches", json=batch)
-    worker.ledger.run(move_batch(failed, BatchStatus.FAILED, only_from=[BatchStatus.VALIDATING]))
+    end(worker.ledger, failed, JobStatus.FAILED)
     source = {"documents": [{"id": f"{word} doc", "text": f"{word} text"}]}
-    sink = {"type": "parquet", "dataset": dataset}
+    sink = {"type": "dataset", "dataset": dataset}
     running = post("/v1/ingestions", json={"source": source, "sink": sink}, named=True)
     ingested = post("/v1/ingestions", json={"source": source})
-    move(worker.ledger, ingested, to=IngestionStatus.COMPLETED, add={"documents": 1, "failed": 1})
+    end(worker.ledger, ingested, counts=FAILED)
     rows = document(f"{word} doc", [1, 2, 3, 4], metadata={word: word}, text=word)
-    load(storage, rows, owner=client.get("/v1/key").json()["owner"], name=dataset)
+    load(root, rows, owner=client.get("/v1/key").json()["owner"], name=dataset)
     parts = {
         "{task_id}": (ended, waiting),
         "{file_id}": (file_id,),

@@ -3,7 +3,6 @@
 import json
 import select
 import socket
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from threading import Event
@@ -13,12 +12,11 @@ import httpx
 import pytest
 
 from stack.testing import PATIENCE_S, wait_until
-from tasks.records.datasets import Catalog, delete_dataset
-from tasks.storage.storage import Storage
+from tasks.datasets.sqlite.search import SqliteContents
 from tests.integration.api.file_uploads import problem
 from tests.integration.api.ledger_worker import LedgerWorker, vector
 from tests.integration.api.served import ANN, BOB, KEYS, MODEL, ServedApp
-from tests.unit.documents.search.small_datasets import MARKUP, NAME, OWNER, VECTORS, document, load, random_documents
+from tests.made_datasets import MARKUP, NAME, OWNER, VECTORS, datasets_in, document, load, random_documents
 
 PATH = f"/v1/datasets/{NAME}/search"
 UNFIT: list[tuple[dict[str, Any], str, str]] = [
@@ -37,6 +35,7 @@ UNFIT: list[tuple[dict[str, Any], str, str]] = [
     ({"vector": [1, 0, 0, 0], "limit": 101}, "invalid_value", "limit"),
     ({"vector": [1, 0, 0, 0], "limt": 1}, "unknown_parameter", "limt"),
     ({"vector": [1, 0, 0, 0], "filter": {"a": {"b": 1}}}, "invalid_type", "filter.a"),
+    ({"vector": [1, 0, 0, 0], "filter": {"a": 2**63}}, "invalid_value", "filter.a"),
     ({"vector": [1, 0, 0, 0], "filter": {f"f{n}": 1 for n in range(17)}}, "invalid_value", "filter"),
     ({"query": "a" * (2**20 + 1)}, "input_too_large", "query"),
     ({"query": "a", "model": "nobody/knows"}, "model_not_found", "model"),
@@ -45,8 +44,8 @@ REFUNDS = "Refunds take three days."
 
 
 @pytest.fixture
-def storage(tmp_path: Path) -> Storage:
-    return Storage.open(str(tmp_path / "storage"))
+def storage(tmp_path: Path) -> Path:
+    return tmp_path / "storage"
 
 
 @pytest.fixture
@@ -58,7 +57,7 @@ def search(client: httpx.Client, **body: Any) -> httpx.Response:
     return client.post(PATH, json=body, headers=ANN)
 
 
-def test_a_text_finds_the_chunks_that_are_near_it(client: httpx.Client, worker: LedgerWorker, storage: Storage) -> None:
+def test_a_text_finds_the_chunks_that_are_near_it(client: httpx.Client, worker: LedgerWorker, storage: Path) -> None:
     assert MODEL in VECTORS
     metadata = {"team": "sales", "title": MARKUP, "deep": {"a": [1, None]}}
     load(
@@ -94,12 +93,12 @@ def test_a_text_finds_the_chunks_that_are_near_it(client: httpx.Client, worker: 
     assert search(client, vector=[1, 1, 1, 1], filter={"team": "support"}).json()["data"] == []
 
 
-def test_a_dataset_that_is_replaced_or_deleted_is_searched_as_it_is(client: httpx.Client, storage: Storage) -> None:
+def test_a_dataset_that_is_replaced_or_deleted_is_searched_as_it_is(client: httpx.Client, storage: Path) -> None:
     first = load(storage, *random_documents(9, 2))
     assert search(client, vector=[1, 0, 0, 0]).json()["rows"] == 18
     load(storage, document("new", [1, 0, 0, 0]))
     assert search(client, vector=[1, 0, 0, 0], limit=1).json()["data"][0]["document_id"] == "new"
-    assert delete_dataset(storage, OWNER, NAME)
+    assert datasets_in(storage).delete(OWNER, NAME)
     problem(search(client, vector=[1, 0, 0, 0]), 404, "dataset_not_found", "name")
     load(storage, document("other", [1, 0]), dimension=2, vectors="another (revision r9), 2 dimensions")
     problem(search(client, vector=[1, 0, 0, 0]), 400, "invalid_value", "vector")
@@ -108,28 +107,27 @@ def test_a_dataset_that_is_replaced_or_deleted_is_searched_as_it_is(client: http
     assert first.version == 1
 
 
-def test_a_version_whose_parts_are_swept_while_it_is_read_is_left_for_the_next(
-    client: httpx.Client, storage: Storage, app: ServedApp
-) -> None:
-    load(storage, document("old", [1, 0, 0, 0]))
-    present = app.process.dataset_files.present
-    seen: list[Catalog] = []
+def test_words_and_meaning_and_both(client: httpx.Client, storage: Path) -> None:
+    load(storage, document("near", [1, 0, 0, 0], text="apple"), document("word", [0, 1, 0, 0], text="pear"))
 
-    async def late(owner: str, name: str) -> Any:
-        catalog = await present(owner, name)
-        if not seen:
-            seen.append(catalog)
-            assert delete_dataset(storage, OWNER, NAME)
-            load(storage, document("new", [1, 0, 0, 0]))
-            storage.delete(catalog.parts[0].stored)
-        return catalog
+    def ids(**body: Any) -> list[str]:
+        return [row["document_id"] for row in search(client, **body).json()["data"]]
 
-    app.process.dataset_files.present = late
-    (row,) = search(client, vector=[1, 0, 0, 0]).json()["data"]
-    assert row["document_id"] == "new"
+    assert ids(query="pear", mode="text") == ["word"]
+    assert ids(query="no such", mode="text") == []
+    assert ids(vector=[1, 0, 0, 0], limit=1) == ["near"]
+    assert set(ids(query="pear", vector=[1, 0, 0, 0], mode="hybrid", limit=2)) == {"near", "word"}
+    for body, param in (
+        ({"mode": "text"}, "query"),
+        ({"mode": "hybrid", "vector": [1, 0, 0, 0]}, "query"),
+        ({"mode": "text", "query": "pear", "vector": [1, 0, 0, 0]}, "vector"),
+        ({"mode": "words", "query": "pear"}, "mode"),
+    ):
+        answer = search(client, **body)
+        assert (answer.status_code, answer.json()["error"]["param"]) == (400, param), body
 
 
-def test_what_cannot_be_searched_is_named(client: httpx.Client, storage: Storage) -> None:
+def test_what_cannot_be_searched_is_named(client: httpx.Client, storage: Path) -> None:
     load(storage, document("a", [1, 0, 0, 0]))
     for body, code, param in UNFIT:
         answer = client.post(PATH, content=json.dumps(body), headers={**ANN, "content-type": "application/json"})
@@ -137,14 +135,14 @@ def test_what_cannot_be_searched_is_named(client: httpx.Client, storage: Storage
     assert search(client, vector=[3e38, 3e38, 3e38, 0]).json()["rows"] == 1
 
 
-def test_a_dataset_without_chunks_has_nothing_near(client: httpx.Client, storage: Storage) -> None:
+def test_a_dataset_without_chunks_has_nothing_near(client: httpx.Client, storage: Path) -> None:
     load(storage, document("emptied"))
     for body in ({"query": "a"}, {"vector": [1, 2]}):
         answer = search(client, **body).json()
         assert (answer["data"], answer["rows"], answer["version"]) == ([], 0, 1)
 
 
-def test_documents_and_chunks_are_listed_page_by_page(client: httpx.Client, storage: Storage) -> None:
+def test_documents_and_chunks_are_listed_page_by_page(client: httpx.Client, storage: Path) -> None:
     metadata = {"title": MARKUP, "deep": {"a": [1, None]}}
     load(storage, *random_documents(3, 2), document(MARKUP, [1, 2, 3, 4], metadata=metadata, text=MARKUP))
     load(storage, document("plain", [1, 2, 3, 4], metadata={"title": 7}))
@@ -191,7 +189,7 @@ def test_documents_and_chunks_are_listed_page_by_page(client: httpx.Client, stor
             problem(answer, 400, "invalid_value", next(iter(query)))
 
 
-def test_nobody_reads_the_datasets_of_others(client: httpx.Client, storage: Storage) -> None:
+def test_nobody_reads_the_datasets_of_others(client: httpx.Client, storage: Path) -> None:
     load(storage, document("a", [1, 0, 0, 0]))
     body = {"vector": [1, 0, 0, 0]}
     for method, path in (
@@ -206,18 +204,18 @@ def test_nobody_reads_the_datasets_of_others(client: httpx.Client, storage: Stor
 
 
 def test_searches_of_one_caller_leave_places_for_others_and_end_when_it_leaves(
-    client: httpx.Client, storage: Storage, app: ServedApp, monkeypatch: pytest.MonkeyPatch
+    client: httpx.Client, storage: Path, app: ServedApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     load(storage, document("a", [1, 0, 0, 0]))
-    body, there, read = b'{"vector": [1, 0, 0, 0]}', Event(), Storage.read
+    body, there, nearest = b'{"vector": [1, 0, 0, 0]}', Event(), SqliteContents.nearest
     head = f"POST {PATH} HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n"
     key = "".join(f"{name}: {value}\r\n" for name, value in ANN.items())
 
-    def late(storage: Storage, name: str, *among: int) -> bytes:
-        assert not name.startswith("datasets/") or there.wait(PATIENCE_S)
-        return read(storage, name, *among)
+    def late(*of: Any) -> Any:
+        assert there.wait(PATIENCE_S)
+        return nearest(*of)
 
-    monkeypatch.setattr(Storage, "read", late)
+    monkeypatch.setattr(SqliteContents, "nearest", late)
     sockets = [socket.create_connection(("127.0.0.1", app.port), PATIENCE_S) for _ in range(33)]
     for each in sockets:
         each.sendall(f"{head}{key}\r\n".encode() + body)
@@ -228,13 +226,3 @@ def test_searches_of_one_caller_leave_places_for_others_and_end_when_it_leaves(
     wait_until(lambda: app.series("embedq_http_requests_total", status="499") == 32)
     there.set()
     assert search(client, vector=[1, 0, 0, 0]).json()["rows"] == 1
-
-
-def test_a_server_without_pyarrow_says_so(
-    client: httpx.Client, storage: Storage, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    load(storage, document("a", [1, 0, 0, 0]))
-    monkeypatch.setitem(sys.modules, "tasks.search.parts", None)
-    answer = search(client, vector=[1, 0, 0, 0])
-    problem(answer, 503, "not_ready", "pyarrow")
-    assert 'pip install "embedq[parquet]"' in answer.json()["detail"]

@@ -12,15 +12,13 @@ import httpx
 from stack.testing import RedisServer
 from tasks.ledger.client import Ledger
 from tasks.records.api_keys import Key, Mark, environment_owner, make_key, make_mark
-from tasks.records.batches import BatchStatus, move_batch
-from tasks.records.ingestions import IngestionStatus
-from tasks.storage.storage import Storage
+from tasks.records.jobs import JobStatus
 from tests.integration.api.conformance import Operation, operations
 from tests.integration.api.file_uploads import LINES, upload_with
-from tests.integration.api.ingestions.requests import create, move
+from tests.integration.api.ingestions.requests import FAILED, create, end
 from tests.integration.api.ledger_worker import LedgerWorker
 from tests.integration.api.served import ANN, KEYS, MODEL, ServedApp
-from tests.unit.documents.search.small_datasets import document, load
+from tests.made_datasets import document, load
 
 Ids = dict[str, tuple[str, ...]]
 """What can stand in the place of a part of a path; the longest ending that fits decides."""
@@ -93,7 +91,7 @@ def test_without_redis_every_answer_is_described(private_redis: RedisServer, tmp
     assert {"GET /v1/tasks", "GET /v1/tasks/{task_id}", "GET /v1/files/{file_id}", "POST /v1/tasks"} <= away
 
 
-def make_things(client: httpx.Client, worker: LedgerWorker, ledger: Ledger, storage: Storage) -> Ids:
+def make_things(client: httpx.Client, worker: LedgerWorker, ledger: Ledger, root: Path) -> Ids:
     """One of each thing that a path can name, ann's; of tasks one that has ended and one that is open."""
     ended = client.post("/v1/tasks", json={"input": "a"}).json()["id"]
     worker.work()
@@ -101,18 +99,18 @@ def make_things(client: httpx.Client, worker: LedgerWorker, ledger: Ledger, stor
     file_id = upload_with(client)().json()["id"]
     body = {"input_file_id": file_id, "endpoint": "/v1/embeddings", "completion_window": "24h"}
     batch_id = client.post("/v1/batches", json=body).json()["id"]
-    ingestion_id = create(client, sink={"type": "parquet", "dataset": "handbook"})["id"]
+    ingestion_id = create(client, sink={"type": "dataset", "dataset": "handbook"})["id"]
     load(
-        storage,
+        root,
         document("refunds", [1, 2, 3, 4], metadata={"team": "sales"}),
         owner=environment_owner("ann"),
         name="handbook",
     )
     failed, loaded = (create(client)["id"] for _ in range(2))
-    move(ledger, failed, to=IngestionStatus.COMPLETED, add={"documents": 1, "failed": 1})
-    move(ledger, loaded, to=IngestionStatus.COMPLETED)
+    end(ledger, failed, counts=FAILED)
+    end(ledger, loaded)
     refused = client.post("/v1/batches", json=body).json()["id"]
-    ledger.run(move_batch(refused, BatchStatus.FAILED, only_from=[BatchStatus.VALIDATING]))
+    end(ledger, refused, JobStatus.FAILED)
     gone = Key(name="gone", owner="owner_gone", digests=(), scopes=frozenset(), created=1, revoked=2)
     assert ledger.run(make_key(gone, "new"))
     ledger.run(make_mark(Mark(name="gone", owner="owner_gone", purged=3)))
@@ -122,7 +120,7 @@ def make_things(client: httpx.Client, worker: LedgerWorker, ledger: Ledger, stor
         "{file_id}": (file_id,),
         "{batch_id}": (batch_id, refused),
         "{ingestion_id}": (ingestion_id, failed, loaded),
-        "{ingestion_id}/output/{name}": (f"{ingestion_id}/output/part-000000.parquet",),
+        "{ingestion_id}/output/{name}": (f"{ingestion_id}/output/part-000000001-1.parquet",),
         "{name}": ("handbook",),
         "{model_id}": (MODEL,),
         "{path}": ("console.css",),
@@ -155,7 +153,7 @@ def test_every_answer_that_is_described_comes_with_its_headers(
     root = str(tmp_path / "storage")
     app = serve(storage_url=root, api_keys=KEYS, admin_keys="ann")
     app.client.headers.update(ANN)
-    ids = make_things(app.client, worker, Ledger.connect(redis_url), Storage.open(root))
+    ids = make_things(app.client, worker, Ledger.connect(redis_url), Path(root))
     known = ("/console", f"/console/{ids['{path}'][0]}")
     etag = ", ".join(app.client.get(path).headers["etag"] for path in known)
     listed, schemas = read(app.client)
@@ -187,7 +185,6 @@ def test_the_headers_that_a_route_reads_are_named(client: httpx.Client) -> None:
         "POST /v1/batches": {"idempotency-key"},
         "POST /v1/ingestions": {"idempotency-key"},
         "GET /v1/files/{file_id}/content": {"range", "if-range"},
-        "GET /v1/ingestions/{ingestion_id}/output/{name}": {"range", "if-range"},
     }
     assert {name: headers - named[name] for name, headers in needed.items()} == {name: set() for name in needed}
 

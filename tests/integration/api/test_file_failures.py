@@ -1,6 +1,7 @@
 """Files when the storage fails, callers hang up, uploads are slow, and processes die."""
 
 import errno
+import os
 import resource
 import socket
 import tempfile
@@ -8,11 +9,14 @@ import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import cast
 
 import httpx
 import pytest
+import redis
 
 from stack.testing import RedisServer, Roles, wait_until
+from tasks.ledger.redis_keys import ANONYMOUS
 from tests.integration.api.file_uploads import LINES, Upload, ids, problem, served, spooled, stored, upload_with
 from tests.integration.api.served import ServedApp
 
@@ -83,7 +87,7 @@ def test_a_storage_that_vanishes_and_comes_back(upload: Upload, client: httpx.Cl
 
 def test_content_that_somebody_removed(upload: Upload, client: httpx.Client, root: Path) -> None:
     file_id = upload().json()["id"]
-    (root / "files" / file_id).unlink()
+    (root / ANONYMOUS / file_id).unlink()
 
     problem(client.get(f"/v1/files/{file_id}/content"), 404, "file_not_found", "id")
     assert client.delete(f"/v1/files/{file_id}").status_code == 200
@@ -91,7 +95,7 @@ def test_content_that_somebody_removed(upload: Upload, client: httpx.Client, roo
 
 def test_a_storage_that_cannot_be_written(upload: Upload, client: httpx.Client, root: Path) -> None:
     kept = upload().json()["id"]
-    for part in ("files", ".incoming"):  # something else has taken the folder's place; modes do not stop root
+    for part in (ANONYMOUS, ".incoming"):  # something else has taken the folder's place; modes do not stop root
         (root / part).rename(root / "aside")
         (root / part).write_bytes(b"")
         problem(upload(), 503, "storage_unavailable")
@@ -192,8 +196,32 @@ def test_bytes_are_on_their_way_to_the_disk_while_more_come(app: ServedApp, root
         caller.sendall(chunk(b'\r\n--b\r\ncontent-disposition: form-data; name="purpose"\r\n\r\nvision\r\n--b--\r\n'))
         caller.sendall(b"0\r\n\r\n")
         assert b"HTTP/1.1 200" in caller.recv(100)
-    (stored_file,) = (root / "files").iterdir()
+    (stored_file,) = (root / ANONYMOUS).iterdir()
     assert stored_file.stat().st_size == piece * pieces
+
+
+def test_an_upload_that_the_storage_takes_slowly_keeps_its_place(
+    upload: Upload, client: httpx.Client, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("api.services.files._RENEW_S", 0.01)
+    real = os.fsync
+    renewals: list[float] = []
+
+    def end() -> float:
+        """When the record of what is uploaded would end."""
+        ends = cast("list[tuple[bytes, float]]", redis_client.zrange("eq:ends", 0, -1, withscores=True))
+        return next(score for name, score in ends if name.startswith(b"file:"))
+
+    def fsync(descriptor: int) -> None:
+        while len(renewals) < 3:
+            renewals.append(end())
+            wait_until(lambda: end() > renewals[-1], message="its end is put off")
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    answer = upload()
+    assert (answer.status_code, len(renewals)) == (200, 3)
+    assert client.get(f"/v1/files/{answer.json()['id']}/content").content == LINES
 
 
 def test_uploads_at_the_same_time(upload: Upload, client: httpx.Client) -> None:
@@ -219,4 +247,4 @@ def test_files_survive_the_web_tier(roles: Roles) -> None:
     second = roles.api()
     with second.client() as client:
         assert client.get(f"/v1/files/{file['id']}/content").content == LINES
-    assert [path.name for path in (roles.folder / ".embedq" / "storage" / "files").iterdir()] == [file["id"]]
+    assert [path.name for path in (roles.folder / ".embedq" / "storage" / ANONYMOUS).iterdir()] == [file["id"]]

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from hashlib import sha256
+from pathlib import Path
 from typing import cast
 
 import pytest
@@ -117,8 +118,10 @@ def test_an_answer_is_counted_until_it_is_read(worker: LedgerWorker, serve: Call
 
 
 @pytest.mark.parametrize("kind", ["tasks", "jobs", "batches", "ingestions", "files", "datasets"])
-def test_an_owner_who_reads_many_lists_waits_and_others_do_not(serve: Callable[..., ServedApp], kind: str) -> None:
-    app, path = serve(api_keys=KEYS), f"/v1/{kind}"
+def test_an_owner_who_reads_many_lists_waits_and_others_do_not(
+    serve: Callable[..., ServedApp], kind: str, tmp_path: Path
+) -> None:
+    app, path = serve(api_keys=KEYS, datasets=str(tmp_path)), f"/v1/{kind}"
     turns = cast("ListTurns", app.app.state.list_turns).of(environment_owner("ann"))
     taking: list[asyncio.Task[bool]] = []
     app.call_in_loop(lambda: taking.extend(asyncio.get_running_loop().create_task(turns.acquire()) for _ in range(4)))

@@ -19,9 +19,9 @@ from tasks.ledger.ids import new_task_id
 from tasks.ledger.read import LOOK
 from tasks.ledger.redis_keys import ANONYMOUS, DOCUMENTS
 from tasks.ledger.submit import submit as store
-from tasks.records.batches import BatchStatus, move_batch, new_batch_id
-from tasks.records.ingestions import IngestionStatus
-from tests.integration.api.ingestions.requests import create, move
+from tasks.records.batches import new_batch_id
+from tasks.records.jobs import JobStatus
+from tests.integration.api.ingestions.requests import create, end
 from tests.integration.api.ledger_worker import LedgerWorker
 from tests.integration.api.served import ANN, BOB, KEYS, MODEL, ServedApp
 from tests.integration.ledger.driver import commands
@@ -83,7 +83,7 @@ def test_a_row_is_the_object_itself(client: httpx.Client, worker: LedgerWorker) 
     done = submit(client, metadata={"name": "<b>night</b>", "other": "x"})
     worker.work()
     waiting = submit(client, lane="bulk")
-    batch_id, ingestion_id = batch(client), ingestion(client, sink={"type": "parquet", "dataset": "handbook"})
+    batch_id, ingestion_id = batch(client), ingestion(client, sink={"type": "dataset", "dataset": "handbook"})
     paths = {
         done: "/v1/tasks", waiting: "/v1/tasks", batch_id: "/v1/batches", ingestion_id: "/v1/ingestions",
     }  # fmt: skip
@@ -147,7 +147,7 @@ def test_kinds_and_states_are_chosen_by_name(client: httpx.Client, ledger: Ledge
     done = submit(client)
     worker.work()
     queued, batch_id, ended = submit(client), batch(client), ingestion(client)
-    move(ledger, ended, to=IngestionStatus.COMPLETED)
+    end(ledger, ended)
 
     assert ids(listed(client, kind="task")) == [queued, done]
     assert ids(listed(client, kind="ingestion,batch")) == [ended, batch_id]
@@ -208,7 +208,7 @@ def test_where_one_kind_was_not_looked_through_older_ones_of_others_wait(
 ) -> None:
     oldest, batch_id = submit(client), batch(client)
     client.post(f"/v1/tasks/{oldest}/cancel")
-    ledger.run(move_batch(batch_id, BatchStatus.CANCELLED, only_from=[BatchStatus.VALIDATING]))
+    end(ledger, batch_id, JobStatus.CANCELLED)
     newer = [new_task_id() for _ in range(LOOK + 10)]
     for task_id in newer:
         ledger.run(store(new_task(task_id=task_id, queue="other", listed=True)))

@@ -103,7 +103,7 @@ def lines_of_a_batch(redis_url: str, folder: Path, bodies: list[dict[str, Any]])
     batch_id = hands.create(lines)
     hands.work()
     batch = hands.batch(batch_id)
-    assert batch.errors == []
+    assert not batch.errors
     found = [*hands.lines(batch.output_file_id), *hands.lines(batch.error_file_id)]
     ledger.close()
     assert len(found) == len(bodies)
@@ -187,7 +187,7 @@ def test_the_url_of_a_line_may_be_any_that_the_route_takes(redis_url: str, tmp_p
     others = ["https://host/v1/embeddings", "/openai/v1/embeddings", "/v1/chat/completions", 7]
     bad = hands.create([{"custom_id": f"{url}", "method": "POST", "url": url, "body": body} for url in others])
     hands.work()
-    assert hands.batch(good).completed == len(urls)
+    assert hands.batch(good).counts.completed == len(urls)
     faults = hands.batch(bad).errors
     ledger.close()
     assert [(fault.code, fault.param) for fault in faults] == [("invalid_url", "url")] * len(others)

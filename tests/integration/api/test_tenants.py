@@ -18,13 +18,12 @@ import redis
 
 from stack.testing import PATIENCE_S
 from tasks.records.api_keys import environment_owner
-from tasks.storage.storage import Storage
 from tests.integration.api.conformance import Operation, operations
 from tests.integration.api.ingestions.requests import GOOD
 from tests.integration.api.ledger_worker import LedgerWorker
 from tests.integration.api.served import ANN, BOB, KEYS, ServedApp
 from tests.integration.api.tenants import SECRET, Things, contents, make_things
-from tests.unit.documents.search.small_datasets import document, load
+from tests.made_datasets import document, load
 
 NOBODYS = {
     "GET /", "GET /info", "GET /health", "GET /health/live", "GET /health/ready", "GET /metrics", "GET /console",
@@ -127,11 +126,10 @@ def tenants(
 ) -> Iterator[Tenants]:
     root = tmp_path / "storage"
     app = serve(api_keys=KEYS, storage_url=str(root))
-    storage = Storage.open(str(root))
     clients = [httpx.Client(base_url=app.client.base_url, headers=key, timeout=PATIENCE_S) for key in (ANN, BOB)]
     ann, bob = clients
     annas, bobs = (
-        make_things(client, worker, storage, name) for client, name in zip(clients, ("ann", "bob"), strict=True)
+        make_things(client, worker, root, name) for client, name in zip(clients, ("ann", "bob"), strict=True)
     )
     yield Tenants(ann, bob, annas, bobs, worker, redis_client, list(root.rglob("*")))
     for client in clients:
@@ -207,7 +205,7 @@ def creations(bobs: Things) -> dict[str, list[tuple[dict[str, Any], str]]]:
     (file_id,), (dataset,) = bobs.parts["{file_id}"], bobs.parts["{name}"]
     batch = {"input_file_id": file_id, "endpoint": "/v1/embeddings", "completion_window": "24h"}
     of_files = [{"files": [file_id]}, {"files": [{"id": file_id, "document_id": "d"}]}]
-    loads = [{**GOOD, "sink": {"type": "parquet", "dataset": dataset}, "mode": mode} for mode in ("upsert", "sync")]
+    loads = [{**GOOD, "sink": {"type": "dataset", "dataset": dataset}, "mode": mode} for mode in ("upsert", "sync")]
     return {
         "POST /v1/tasks": [({"input": f"{SECRET} 1", "metadata": {"a": SECRET}}, "")],
         "POST /v1/batches": [(batch, file_id)],
@@ -245,7 +243,7 @@ def test_two_datasets_of_one_name_are_two_datasets(tenants: Tenants, tmp_path: P
     (name,) = tenants.bobs.parts["{name}"]
     bobs, before = tenants.bob.get(f"/v1/datasets/{name}").json(), tenants.bobs_state()
     load(
-        Storage.open(str(tmp_path / "storage")),
+        tmp_path / "storage",
         document("own", [1, 2, 3, 4], text="own"),
         owner=environment_owner("ann"),
         name=name,

@@ -15,7 +15,7 @@ from tasks.item import Options
 from tasks.ledger.client import AsyncLedger, Ledger
 from tasks.ledger.ids import new_task_id
 from tasks.ledger.read import read_tasks
-from tasks.ledger.submit import submit_parts
+from tasks.ledger.submit import submit
 from tasks.ledger.task import Admission, Lane, NewPiece, NewTask, State
 from tests.integration.api.served import MODEL
 from worker_config.bell import BellThread
@@ -44,7 +44,6 @@ def overdue_task() -> NewTask:
         ttl_ms=60_000,
         admission=Admission(max_backlog_s=1000),
         deadline_in_ms=1,
-        part=True,
     )
 
 
@@ -76,8 +75,8 @@ async def test_who_is_too_busy_for_several_rounds_knows_nothing_of_redis(private
 
 async def test_one_round_ends_all_that_is_overdue(redis_url: str, redis_client: redis.Redis, ledger: Ledger) -> None:
     tasks = [overdue_task() for _ in range(OVERDUE)]
-    for first in range(0, OVERDUE, 500):
-        ledger.run(submit_parts(tasks[first : first + 500]))
+    for task in tasks:
+        ledger.run(submit(task))
     submitted_ms = now_ms(redis_client)
     wait_until(lambda: now_ms(redis_client) > submitted_ms + 1)
     parts = create_app(load_settings(redis_url=redis_url, compute="fake", served_name=MODEL)).state

@@ -8,12 +8,9 @@ from typing import Any
 
 import orjson
 
-from tasks.documents.batches.steps import step_batches
-from tasks.documents.claims import failed_job
-from tasks.documents.context import JobContext, Pace, Postponed, StepContext
-from tasks.documents.jobs import JOBS
-from tasks.documents.sweep import sweep_litter
-from tasks.errors import EmbedqError, Unavailable
+from tasks.ingestion.context import Pace
+from tasks.ingestion.driver import Driver
+from tasks.ingestion.job_runner import JobRunner
 from tasks.item import TextError, Vector
 from tasks.ledger.claim import Claim, ClaimRequest, claim
 from tasks.ledger.client import Ledger
@@ -22,13 +19,18 @@ from tasks.ledger.give_back import give_back
 from tasks.ledger.heartbeat import join, watch
 from tasks.ledger.overview import overview
 from tasks.ledger.redis_keys import DOCUMENTS
-from tasks.ledger.task import Outcome, Piece
-from tasks.records.batches import Batch, BatchStatus, NewBatch, create_batch, new_batch_id, open_batches, read_batch
-from tasks.records.document_jobs import JobCall
+from tasks.ledger.task import Outcome
+from tasks.records.batches import Batch, BatchRecord, BatchStatus, new_batch_id, read_batch
 from tasks.records.files import Purpose, put_file, read_file
-from tasks.storage.row_file import RowReference, read_rows
+from tasks.records.jobs import Job, create_job, list_jobs, read_tasks_of
+from tasks.records.moves import Move
+from tasks.records.stage_tasks import StageCall
+from tasks.records.storage_identity import StorageProof
+from tasks.records.store import ANY_ROOM, OPEN
+from tasks.storage.rows_file import RowsReference, read_rows
 from tasks.storage.storage import Storage
-from tasks.storage.vector_part import PartWriter, part_name
+from tasks.storage.sweep import GRACE_S, Sweep
+from tasks.storage.vectors_file import VectorsWriter, vectors_name
 from tests.integration.api.ledger_worker import DIMENSION, entry, vector
 from tests.ledger_builders import a_worker
 from tests.made_files import made_file
@@ -36,8 +38,6 @@ from worker_config.settings import load_settings
 
 MODEL = "test/model"
 HOUR_MS = 3_600_000
-GRACE_S = 61.0
-"""After it the sweep deletes what an end has left."""
 STEP_S = 0.25
 """Between two steps."""
 
@@ -51,24 +51,25 @@ def request(custom_id: str, texts: str | list[str], **body: Any) -> dict[str, An
 class Hands:
     """One Redis, one storage. `bad` maps texts to their errors. The `deadly` ones kill.
 
-    `ran`: how often each job was begun, by kind and id; those in `deadly_jobs` kill too. `asked_again`: how often steps
-    asked for the next round at once. `pace`: of jobs and steps.
-    `meanwhile`: happens once, in the middle of the next job.
+    `ran`: how often each stage was begun, as "{page} {stage}" of a job; those in `deadly_stages` kill too.
+    `pace`: how much is done at a time.
+    `meanwhile`: happens once, in the middle of the next stage.
     """
 
     def __init__(self, ledger: Ledger, folder: Path, *, storage: Storage | None = None, **settings: Any) -> None:
         self.ledger = ledger
-        self.storage = storage or Storage.open(str(folder))
-        self.settings = load_settings(**({"served_name": MODEL} | settings))
+        plain = storage or Storage.open(str(folder))
+        self.storage = plain.proved(StorageProof(plain, ledger.run))
+        self.settings = load_settings(**({"served_name": MODEL, "datasets": str(folder / "datasets")} | settings))
         self.bad: dict[str, TextError] = {}
         self.deadly: set[str] = set()
-        self.deadly_jobs: set[str] = set()
+        self.deadly_stages: set[str] = set()
         self.claims = 0
         self.ran: Counter[str] = Counter()
         self.clock_s = 0.0
-        self.postponed = Postponed(lambda: self.clock_s)
-        self.asked_again = 0
         self.pace = Pace()
+        self.driver = Driver(ledger, self.storage, self.settings, clock=lambda: self.clock_s)
+        self._sweep = Sweep(ledger, self.storage, self.settings, lambda: self.clock_s)
         self.meanwhile: Callable[[], object] | None = None
         ledger.run(join(MODEL, a_worker("hand"), entry(MODEL), HOUR_MS))
 
@@ -93,14 +94,21 @@ class Hands:
     def create_over(self, file_id: str, **changed: Any) -> str:
         """A batch over a file; its id."""
         values: dict[str, Any] = {"owner": "anonymous", "window_ms": 24 * HOUR_MS, "ttl_ms": HOUR_MS} | changed
-        batch = NewBatch(new_batch_id(), input_file_id=file_id, completion_window="24h", **values)
-        return self.ledger.run(create_batch(batch))
+        asked = {"input_file_id": file_id, "completion_window": "24h"}
+        asked |= {name: values.pop(name) for name in ("only_file_id", "output_expires_s", "metadata") if name in values}
+        return self.ledger.run(create_job(BatchRecord(id=new_batch_id(), request=asked, **values), ANY_ROOM))
 
     def batch(self, batch_id: str) -> Batch:
         """It as it is now."""
         batch = self.ledger.run(read_batch(batch_id))
         assert batch is not None
-        return batch
+        [seen] = self.ledger.run(read_tasks_of([batch]))
+        return seen
+
+    def move(self, change: Callable[[Any], Move | None], job: Job[Any]) -> bool:
+        """Makes a caller's move; whether there was one."""
+        move = change(job)
+        return move is not None and self.ledger.run(move.operation()) is not None
 
     def lines(self, file_id: str | None) -> list[dict[str, Any]]:
         """What a file holds; nothing for none."""
@@ -121,36 +129,23 @@ class Hands:
 
     # ---- workers
 
-    @property
-    def step_context(self) -> StepContext:
-        """What steps get."""
-        return StepContext(
-            self.ledger,
-            self.storage,
-            self.settings,
-            send_bell=lambda _: None,
-            stop=lambda: False,
-            again=self._again,
-            postponed=self.postponed,
-            pace=self.pace,
-        )
-
     def step(self) -> None:
-        """One step of the documents worker, a quarter of a second after the one before."""
-        self.clock_s += STEP_S
-        step_batches(self.step_context)
+        """One round of the driver, a quarter of a second after the one before."""
+        self.wait(STEP_S)
+        self.driver()
 
-    def sweep(self, after_s: float = GRACE_S) -> int:
-        """What the sweep of the documents worker deletes so much later; how many entries it looks at."""
-        self.ledger.clock_offset_ms += round(after_s * 1000)
-        try:
-            self.ledger.run(watch(DOCUMENTS))  # as somebody does all the time
-            return sweep_litter(self.storage, self.ledger)
-        finally:
-            self.ledger.clock_offset_ms -= round(after_s * 1000)
+    def wait(self, seconds: float) -> None:
+        """Lets time pass, for whoever looks at a clock."""
+        self.clock_s += seconds
+        self.ledger.clock_offset_ms += round(seconds * 1000)
 
-    def _again(self) -> None:
-        self.asked_again += 1
+    def sweep(self, after_s: float = GRACE_S + 1) -> None:
+        """What the sweep deletes of what it sees now, so much later."""
+        for _ in range(2):  # whoever takes a storage over waits for the next look
+            self._sweep()
+        self.wait(after_s)
+        self.ledger.run(watch(DOCUMENTS))  # as somebody does all the time
+        self._sweep()
 
     def round_trips(self) -> int:
         """Takes one step; how often it asked the ledger."""
@@ -160,34 +155,20 @@ class Hands:
         return sum(entry["calls"] for name, entry in stats.items() if name in {"cmdstat_evalsha", "cmdstat_eval"})
 
     def work_documents(self, limit: int = 100) -> int:
-        """Runs what jobs are ready; their number."""
+        """Runs what stages are ready; their number."""
         taken = self.claim(DOCUMENTS, limit)
+        runner = JobRunner(self.ledger, self.storage, self.settings, stop=lambda: False, pace=self.pace)
         for piece in taken.pieces:
-            call = JobCall.from_payload(piece.payload)
-            self.ran[f"{call.kind} {call.id}"] += 1
-            if f"{call.kind} {call.id}" in self.deadly_jobs:
+            call = StageCall.from_payload(piece.payload)
+            name = f"{call.number} {call.stage}"
+            self.ran[name] += 1
+            if name in self.deadly_stages:
                 self.ledger.run(give_back(DOCUMENTS, taken.token, blame=True))
                 break
-            try:
-                finished = self._run(call, piece, taken.token)
-            except Unavailable:
-                self.ledger.run(give_back(DOCUMENTS, taken.token))
-                break
+            finished = runner.outcome(piece, taken.token, self.storage, self.progress)
             self.ledger.run(commit(DOCUMENTS, taken.token, [finished]))
         self.ledger.run(give_back(DOCUMENTS, taken.token))  # one that is committed in portions ends so
         return len(taken.pieces)
-
-    def _run(self, call: JobCall, piece: Piece, token: str) -> Outcome:
-        context = JobContext(
-            self.ledger, self.storage, self.settings, token, self.progress, lambda: False, pace=self.pace
-        )
-        try:
-            outcome = JOBS[call.kind](context, call.id)
-        except Unavailable:
-            raise
-        except EmbedqError as error:
-            return failed_job(piece, error)
-        return Outcome(piece, outcome)
 
     def progress(self) -> None:
         """Called by jobs while they work."""
@@ -196,8 +177,12 @@ class Hands:
             meanwhile()
 
     def at_pace(self, **changed: Any) -> None:
-        """Jobs and steps do less at a time, or more."""
+        """Stages do less at a time, or more."""
         self.pace = replace(self.pace, **changed)
+
+    def within(self, **changed: Any) -> None:
+        """Of a job less is done at a time, or more."""
+        self.driver.limits = replace(self.driver.limits, **changed)
 
     def work_model(self, limit: int = 1000) -> int:
         """Encodes what pieces are ready; their number."""
@@ -205,17 +190,17 @@ class Hands:
         registered = self.ledger.run(overview(MODEL))[MODEL].model
         assert registered is not None
         for piece in taken.pieces:
-            reference = RowReference.from_payload(piece.payload)
+            reference = RowsReference.from_payload(piece.payload)
             assert reference is not None
-            lines = read_rows(self.storage, reference, reference.first + piece.offset, piece.items)
+            lines = read_rows(self.storage, reference, piece.offset, piece.items)
             rows = [orjson.loads(line) for line in lines]
             if any(row.get("text") in self.deadly for row in rows):
                 self.ledger.run(give_back(MODEL, taken.token, blame=True))
                 break
             outcomes = [self._encode(row) for row in rows]
-            name = f"{part_name(reference, taken.token)}{piece.first}"
+            name = f"{vectors_name(reference, taken.token)}{piece.task_id}.{piece.first}"
             with self.storage.writing(name) as file:
-                part = PartWriter(name, file.write, registered.revision).add(outcomes)
+                part = VectorsWriter(name, file.write, registered.revision).add(outcomes)
             failed = sum(outcome.error is not None for outcome in outcomes)
             tokens = sum(outcome.tokens for outcome in outcomes)
             done = Outcome(piece, part.to_json(), tokens, failed_in_part=failed)
@@ -236,6 +221,8 @@ class Hands:
             if condition():
                 return
             self.step()
+            if condition():
+                return
             if documents:
                 self.work_documents()
             if model:
@@ -272,10 +259,13 @@ class Hands:
 
 def nothing_is_left(hands: Hands, batch: Batch) -> None:
     """Fails when an ended batch has left a task, an object, or work for a step."""
-    assert batch.stages == {}
+    assert batch.pages == {}
+    assert list(hands.ledger.client.scan_iter("eq:task:*")) == []
     hands.sweep()
-    assert list(hands.storage.stored(f"batches/{batch.id}")) == []
-    assert hands.ledger.run(open_batches(10)) == []
+    left = {stored.name for stored in hands.storage.stored(f"{batch.owner}/{batch.id}")}
+    files = [hands.ledger.run(read_file(file_id)) for file_id in batch.record.files.values()]
+    assert left == {file.stored for file in files if file}
+    assert hands.ledger.run(list_jobs(BatchRecord, OPEN, limit=10))[0] == []
 
 
 def half_way(hands: Hands, **changed: Any) -> str:

@@ -11,7 +11,8 @@ import pytest
 from tasks.item import TextError
 from tasks.ledger.heartbeat import watch
 from tasks.ledger.read import read_task
-from tasks.records.batches import Batch, BatchStatus, Stage, move_batch
+from tasks.records.batches import Batch, BatchStatus
+from tasks.records.moves import cancel_job
 from tests.integration.api.ledger_worker import DIMENSION, vector
 from tests.integration.batches.hands import HOUR_MS, MODEL, Hands, nothing_is_left, request
 
@@ -35,7 +36,7 @@ def vectors_of(line: dict[str, Any]) -> list[Any]:
 
 
 def texts_done(hands: Hands, batch_id: str) -> int:
-    task = hands.ledger.run(read_task(f"{batch_id}-embed"))
+    task = hands.ledger.run(read_task(f"{batch_id}-1-embed"))
     assert task is not None
     return task.completed
 
@@ -67,7 +68,7 @@ def test_each_line_has_all_its_vectors_in_order(hands: Hands) -> None:
     hands.until(lambda: hands.batch(batch_id).status is BatchStatus.FINALIZING)
     assert texts_done(hands, batch_id) == sum(SIZES.values())
     batch = ended(hands, batch_id)
-    assert (batch.total, batch.completed, batch.failed) == (len(SIZES), len(SIZES), 0)
+    assert batch.counts == (len(SIZES), len(SIZES), 0)
     assert batch.tokens == sum(SIZES.values())
     lines = hands.lines(batch.output_file_id)
     assert [line["custom_id"] for line in lines] == list(SIZES)
@@ -101,7 +102,7 @@ def test_each_line_has_its_own_options(hands: Hands) -> None:
 def test_one_bad_text_fails_its_line_and_is_named(hands: Hands, at: int) -> None:
     hands.bad = {f"many {at}": TOO_LONG, "three 1": TextError("encoding_failed", "No."), "three 2": TOO_LONG}
     batch = ended(hands, of_all_sizes(hands))
-    assert (batch.total, batch.completed, batch.failed) == (5, 3, 2)
+    assert batch.counts == (5, 3, 2)
     assert done_of(hands, batch) == ["one", "two", "another one"]
     assert batch.tokens == 1 + 2 + 1
     assert errors_of(hands, batch) == {
@@ -113,7 +114,7 @@ def test_one_bad_text_fails_its_line_and_is_named(hands: Hands, at: int) -> None
 def test_a_line_with_an_empty_text_is_refused_and_its_neighbours_are_done(hands: Hands) -> None:
     lines = [request("a", ["x", "y"]), request("bad", ["x"] * 100 + [""]), request("b", ["z", "w"])]
     batch = ended(hands, hands.create(lines))
-    assert (batch.total, done_of(hands, batch)) == (3, ["a", "b"])
+    assert (batch.counts.total, done_of(hands, batch)) == (3, ["a", "b"])
     assert [error[:3] for error in errors_of(hands, batch).values()] == [(400, "empty_input", "input[100]")]
 
 
@@ -139,10 +140,10 @@ def half_way(hands: Hands, texts: Sequence[int]) -> str:
 
 def test_cancelling_in_the_middle_of_a_line_keeps_the_lines_that_are_whole(hands: Hands) -> None:
     batch_id = half_way(hands, [3, 4, 4, 1])
-    hands.ledger.run(move_batch(batch_id, BatchStatus.CANCELLING, only_from=[BatchStatus.IN_PROGRESS]))
+    assert hands.move(cancel_job, hands.batch(batch_id))
     hands.until(lambda: hands.batch(batch_id).status is BatchStatus.CANCELLED, model=False)
     batch = ended(hands, batch_id)
-    assert (batch.total, batch.completed, batch.failed) == (4, 2, 2)
+    assert batch.counts == (4, 2, 2)
     assert done_of(hands, batch) == ["0", "1"]
     assert {name: error[:2] for name, error in errors_of(hands, batch).items()} == dict.fromkeys(
         ("2", "3"), (None, "batch_cancelled")
@@ -155,7 +156,7 @@ def test_the_window_ends_in_the_middle_of_a_line(hands: Hands) -> None:
     hands.ledger.run(watch(MODEL))
     hands.until(lambda: hands.batch(batch_id).status is BatchStatus.EXPIRED)
     batch = ended(hands, batch_id)
-    assert (batch.total, batch.completed, batch.failed, done_of(hands, batch)) == (3, 1, 2, ["0"])
+    assert (batch.counts, done_of(hands, batch)) == ((3, 1, 2), ["0"])
     assert {error[1] for error in errors_of(hands, batch).values()} == {"batch_expired"}
 
 
@@ -163,23 +164,22 @@ def test_while_it_runs_requests_are_counted_by_the_part_of_the_texts_that_is_don
     hands.bad["0 0"] = TOO_LONG
     batch_id = half_way(hands, [14, 1, 1])
     running = hands.batch(batch_id)
-    assert (running.total, running.completed, running.failed) == (3, 3 * 7 // 16, 0)
+    assert running.counts == (3, 3 * 7 // 16, 0)
     batch = ended(hands, batch_id)
-    assert (batch.total, batch.completed, batch.failed) == (3, 2, 1)
+    assert batch.counts == (3, 2, 1)
 
 
 def test_an_input_file_that_is_deleted_on_the_way_is_answered_all_the_same(hands: Hands) -> None:
     batch_id = half_way(hands, [14, 5])
-    for found in list(hands.storage.stored("files")):
-        hands.storage.delete(found.name)
+    hands.storage.delete(f"anonymous/{hands.batch(batch_id).input_file_id}")
     batch = ended(hands, batch_id)
     assert (batch.status, done_of(hands, batch)) == (BatchStatus.COMPLETED, ["0", "1"])
 
 
 def test_a_lost_part_costs_the_lines_that_have_texts_in_it(hands: Hands) -> None:
     batch_id = hands.create([request(f"{n}", [f"{n} {i}" for i in range(size)]) for n, size in enumerate([3, 7, 2])])
-    hands.until(lambda: Stage.EMBED in hands.batch(batch_id).stages and hands.work_model(limit=1), model=False)
-    [part] = [found.name for found in hands.storage.stored(f"batches/{batch_id}/parts")]
+    hands.until(lambda: hands.work_model(limit=1), model=False)
+    [part] = [found.name for found in hands.storage.stored(f"anonymous/{batch_id}") if "/vectors." in found.name]
     hands.storage.delete(part)  # the first four texts: all of one line, and one of the next
     batch = ended(hands, batch_id)
     assert (batch.status, done_of(hands, batch)) == (BatchStatus.COMPLETED, ["2"])

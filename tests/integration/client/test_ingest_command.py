@@ -108,8 +108,9 @@ def test_an_ingestion_without_a_dataset_of_its_own_name_is_fetched_too(
     assert fetched.code == 0, fetched.err
     assert "copy holds 1 Parquet file, 1 of them new" in fetched.err
     again = command("ingest", "handbook", "--out", "copy")
-    assert again.code == 0, again.err
-    assert len(command("search", "x", "--in", "copy").lines) == 3
+    assert again.code == 3
+    assert "--out must not be the id of an ingestion" in again.err
+    assert len(command("search", "x", "--in", "copy").lines) == 1
 
 
 def test_datasets_are_listed_and_deleted(command: Command, handbook: Path) -> None:
@@ -126,6 +127,8 @@ def test_datasets_are_listed_and_deleted(command: Command, handbook: Path) -> No
         "handbook/hours.txt",
         "handbook/refunds.md > Shop",
     ]
+    words = command("search", "nine", "--dataset", name, "--mode", "text", "--json").json
+    assert [found["document_id"] for found in words] == ["handbook/hours.txt"]
     near = command("search", "x", "--dataset", name, "--filter", "document_id=handbook/refunds.md", "--json").json
     assert [(row["document_id"], row["chunk"]) for row in near] == [("handbook/refunds.md", 0)]
     assert command("search", "x", "--dataset", name, "--filter", "year=2024", "--filter", "team=sales").lines == []

@@ -9,13 +9,12 @@ import numpy as np
 import pytest
 
 from tasks.datasets.contents import Contents
-from tasks.datasets.postgresql.load import PostgresStore
-from tasks.datasets.postgresql.search import PostgresContents
 from tasks.datasets.sqlite.dataset_file import DatasetFile
 from tasks.datasets.sqlite.load import SqliteStore
 from tasks.datasets.sqlite.search import SqliteContents, VectorMemory
 from tasks.datasets.store import Store, chunk_id
 from tests.integration.datasets.loads import OpenPlace, Place, Row
+from tests.integration.datasets.tables import table_contents, table_store
 from tests.pg_server import PgServer
 
 
@@ -56,14 +55,15 @@ def postgresql(postgres: PgServer, database: str, opened: list[Store | Contents]
         if not postgres.execute("SELECT 1 FROM pg_class WHERE relname = 'docs'", database):
             return []
         found = postgres.execute("SELECT *, embedding::real[] AS v FROM docs ORDER BY doc_id, chunk_index", database)
-        return [{name: row[name] for name in dict(row) if name != "v"} | {"embedding": list(row["v"])} for row in found]
+        ours = [name for name in dict(found[0]) if name not in {"v", "words"}] if found else []
+        return [{name: row[name] for name in ours} | {"embedding": list(row["v"])} for row in found]
 
     def opening() -> Store:
-        opened.append(store := PostgresStore("here", postgres.url(database), "docs"))
+        opened.append(store := table_store(postgres, database, "docs"))
         return store
 
     def contents() -> Contents:
-        opened.append(found := PostgresContents("here", postgres.url(database), "docs"))
+        opened.append(found := table_contents(postgres, database, "docs"))
         return found
 
     return OpenPlace(opening, rows, contents)

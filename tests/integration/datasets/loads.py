@@ -9,7 +9,7 @@ import numpy as np
 
 from tasks.chunk import Chunk
 from tasks.datasets.contents import Contents
-from tasks.datasets.loads import Document, DocumentState, LoadOutcome, Stamp, UnreadPart, Verdict
+from tasks.datasets.loads import DocumentLoad, DocumentState, LoadOutcome, Stamp, UnreadPart, Verdict
 from tasks.datasets.store import Store
 
 DIMENSION = 8
@@ -37,31 +37,33 @@ def document(
     dimension: int = DIMENSION,
     origin: str = "",
     **metadata: Any,
-) -> Document:
+) -> DocumentLoad:
     """A document whose chunks and vectors follow from its text."""
     cut = [
         Chunk(i, f"{text} {i}", i * 10, i * 10 + len(f"{text} {i}"), i + 1, ("Top", "Sub"), 5) for i in range(chunks)
     ]
     digest = hashlib.sha256(text.encode()).digest()
     vectors = np.random.default_rng(digest[0]).standard_normal((chunks, dimension)).astype(np.float32)
-    return Document(name, place or f"file:///{name}", DocumentState.NEW, digest.hex(), origin, metadata, cut, vectors)
+    return DocumentLoad(
+        name, place or f"file:///{name}", DocumentState.NEW, digest.hex(), origin, metadata, cut, vectors
+    )
 
 
-def unchanged(name: str, text: str = "one") -> Document:
+def unchanged(name: str, text: str = "one") -> DocumentLoad:
     """One that was found as it is in the dataset."""
     return document(name, text)._replace(state=DocumentState.UNCHANGED, chunks=())
 
 
-def failed(name: str, place: str = "") -> Document:
+def failed(name: str, place: str = "") -> DocumentLoad:
     """One that could not be read."""
-    return Document(name, place or f"file:///{name}", DocumentState.FAILED)
+    return DocumentLoad(name, place or f"file:///{name}", DocumentState.FAILED)
 
 
-def outcomes(store: Store, *documents: Document | UnreadPart, by: Stamp | None = None) -> Sequence[LoadOutcome]:
+def outcomes(store: Store, *documents: DocumentLoad | UnreadPart, by: Stamp | None = None) -> Sequence[LoadOutcome]:
     return store.load(iter(documents), by or stamp(), lambda: None)
 
 
-def load(store: Store, *documents: Document | UnreadPart, by: Stamp | None = None) -> list[Verdict]:
+def load(store: Store, *documents: DocumentLoad | UnreadPart, by: Stamp | None = None) -> list[Verdict]:
     return [outcome.verdict for outcome in outcomes(store, *documents, by=by)]
 
 

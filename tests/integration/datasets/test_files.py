@@ -9,7 +9,8 @@ import pytest
 from stack.testing import PATIENCE_S
 from tasks.datasets.contents import DatasetGone
 from tasks.datasets.loads import Verdict
-from tasks.datasets.sqlite.dataset_file import DatasetFile, dataset_names, held_bytes, is_dataset_name
+from tasks.datasets.names import is_dataset_name
+from tasks.datasets.sqlite.dataset_file import DatasetFile, held_bytes
 from tasks.datasets.sqlite.load import SqliteStore
 from tasks.datasets.sqlite.upkeep import backup, check, vacuum
 from tests.integration.datasets.loads import document, finish, load, stamp
@@ -31,17 +32,16 @@ def known(file: DatasetFile) -> set[str]:
         store.close()
 
 
-def test_an_owner_has_his_datasets_and_their_bytes(tmp_path: Path) -> None:
-    files = [filled(tmp_path, "me", name) for name in ("docs", ".hidden", "..", "A")]
-    filled(tmp_path, "other", "theirs")
-    assert dataset_names(tmp_path, "me") == ["..", ".hidden", "A", "docs"]
-    sizes = [path.stat().st_size for file in files if (path := file.path())]
-    assert held_bytes(tmp_path, "me") == sum(sizes) > 0
-    files[0].delete()
-    assert dataset_names(tmp_path, "me") == ["..", ".hidden", "A"]
-    assert dataset_names(tmp_path, "nobody") == []
-    assert held_bytes(tmp_path, "nobody") == 0
-    assert {path.parent.parent for path in tmp_path.rglob("*.sqlite")} == {tmp_path / "me", tmp_path / "other"}
+def test_nothing_else_lies_beside_a_dataset(tmp_path: Path) -> None:
+    folder = DatasetFile(tmp_path, "me", "docs").folder
+    folder.mkdir(parents=True)
+    for name in ("0123.new", "0123.new-journal"):  # somebody was killed while he made one
+        (folder / name).write_bytes(b"half")
+    path = filled(tmp_path, "me", "docs").path()
+    assert path is not None
+    assert {each.name for each in folder.iterdir()} == {"lock", path.name, f"{path.name}-journal"}
+    assert DatasetFile(tmp_path, "me", "docs").delete()
+    assert [each.name for each in folder.iterdir()] == ["lock"]
 
 
 @pytest.mark.parametrize(
@@ -49,23 +49,6 @@ def test_an_owner_has_his_datasets_and_their_bytes(tmp_path: Path) -> None:
 )
 def test_names(name: str, *, good: bool) -> None:
     assert is_dataset_name(name) is good
-
-
-def test_a_dataset_is_renamed_with_all_that_is_in_it(tmp_path: Path) -> None:
-    old, new = filled(tmp_path, "me", "old"), DatasetFile(tmp_path, "me", "new")
-    store = SqliteStore(old)
-    store.known(["a"])
-    assert old.rename("new")
-    assert known(new) == {"a", "b"}
-    assert store.known(["a"]) == {}
-    assert not old.rename("new")
-    assert load(store, document("new"), by=stamp(2)) == [Verdict.LOADED], "one of the old name is another"
-    store.close()
-    assert not old.rename("new"), "there is one"
-    assert (known(old), known(new)) == ({"new"}, {"a", "b"})
-    assert new.delete()
-    assert old.rename("new"), "of the one that was deleted nothing is in the way"
-    assert known(new) == {"new"}
 
 
 def test_loads_while_a_dataset_is_renamed_go_into_one_of_the_two(tmp_path: Path) -> None:
@@ -94,6 +77,17 @@ def test_loads_while_a_dataset_is_renamed_go_into_one_of_the_two(tmp_path: Path)
         store.close()
         assert file.path() is None or check(file) == []
     assert sorted(found) == sorted(f"{number}-{n}" for number in range(2) for n in range(20))
+
+
+def test_a_name_under_which_a_dataset_is_being_made_is_taken(tmp_path: Path) -> None:
+    old, new = filled(tmp_path, "me", "old"), DatasetFile(tmp_path, "me", "new")
+    with ThreadPoolExecutor(1) as pool, new.locked():
+        renaming = pool.submit(old.rename, "new")
+        new.made()
+        assert not renaming.done()
+    assert not renaming.result(PATIENCE_S)
+    assert known(old) == {"a", "b"}
+    assert known(new) == set()
 
 
 def test_a_copy_is_a_dataset(tmp_path: Path) -> None:

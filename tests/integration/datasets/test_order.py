@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from tasks.datasets.postgresql.load import PostgresStore
 from tasks.datasets.sqlite.dataset_file import DatasetFile
 from tasks.datasets.sqlite.load import SqliteStore
 from tests.dataset_checks import check_whole
+from tests.integration.datasets.tables import table_store
 from tests.order_world import Content, walk
 from tests.pg_server import PgServer
 
@@ -37,7 +37,7 @@ def test_a_file_holds_what_the_ingestions_say_in_the_order_of_their_acceptance(t
 def test_tables_hold_what_the_ingestions_say_in_the_order_of_their_acceptance(
     postgres: PgServer, database: str, seed: int
 ) -> None:
-    store = PostgresStore("here", postgres.url(database), "docs")
+    store = table_store(postgres, database, "docs")
 
     def contents() -> dict[str, Content]:
         if not postgres.execute("SELECT 1 FROM pg_class WHERE relname = 'docs_dataset'", database):

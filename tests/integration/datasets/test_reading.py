@@ -13,7 +13,7 @@ import pytest
 
 from tasks.datasets.contents import Contents, DatasetGone, ExportPart, Filter, StoredChunk, StoredDocument
 from tasks.datasets.export import write_part
-from tasks.datasets.loads import Document
+from tasks.datasets.loads import DocumentLoad
 from tasks.datasets.rank import hybrid
 from tasks.datasets.sqlite import search
 from tasks.datasets.sqlite.dataset_file import DatasetFile
@@ -22,7 +22,7 @@ from tasks.datasets.sqlite.search import SqliteContents, VectorMemory
 from tasks.datasets.store import Store
 from tasks.errors import NotReady
 from tests.integration.datasets.conftest import rows_of
-from tests.integration.datasets.loads import Place, Row, document, load, outcomes, stamp
+from tests.integration.datasets.loads import Place, Row, document, load, outcomes, stamp, unchanged
 from tests.pg_server import PgServer
 from tests.raises_code import raises_code
 
@@ -69,6 +69,17 @@ def test_every_chunk_comes_once_in_order(store: Store, place: Place, limit: int,
         after, more = page.items[-1].number if page.items else after, page.more
     expected = [(d.id, c.index, c.text) for d in given if of in {None, d.id} for c in d.chunks]
     assert [(chunk.document_id, chunk.position, chunk.text) for chunk in found] == expected
+
+
+def test_pages_reach_all_of_many_documents(store: Store, place: Place) -> None:
+    names = [f"d{n:03}" for n in range(300)]
+    load(store, *(document(name, chunks=1) for name in names))
+    contents, found, after = place.contents(), list[str](), -1
+    while (page := contents.chunks(after, 70)).items:
+        found += [chunk.document_id for chunk in page.items]
+        after = page.items[-1].number
+    assert found == names
+    assert [each.id for each in contents.documents(found.index("d200"), 300).items][-1] == names[-1]
 
 
 def test_a_page_goes_on_when_the_dataset_has_changed(store: Store, place: Place) -> None:
@@ -176,6 +187,45 @@ def test_a_dataset_beyond_the_memory_displaces_no_other(tmp_path: Path) -> None:
     for file, count in ((small, 1), (large, 1), (small, 1), (large, 1)):
         SqliteContents(file, memory).nearest(np.ones(8), 3, None, never)
         assert len(memory._held) == count
+
+
+def test_a_search_that_reads_block_by_block_sees_one_version(
+    in_file: SqliteStore, file: DatasetFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tasks.datasets.sqlite.search._READ_ROWS", 2)
+    load(in_file, *(document(f"d{n}", f"{n}", chunks=1) for n in range(9)))
+    vector, looks = document("d0", "0", chunks=1).vectors[0], 0
+    reader = SqliteContents(file, VectorMemory(0))
+
+    def changes() -> bool:
+        nonlocal looks
+        looks += 1
+        if looks == 3:
+            load(in_file, document("d0", "0", chunks=1)._replace(content_hash="0" * 64), by=stamp(2))
+        return False
+
+    assert [found.chunk.document_id for found in reader.nearest(vector, 1, None, changes)] == ["d0"]
+    reader.close()
+
+
+def test_a_search_goes_on_with_another_dataset(
+    in_file: SqliteStore, file: DatasetFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tasks.datasets.sqlite.search._READ_ROWS", 2)
+    load(in_file, *(document(f"d{n}", f"{n}", chunks=1) for n in range(9)))
+    reader, looks = SqliteContents(file, VectorMemory(0)), 0
+
+    def changes() -> bool:
+        nonlocal looks
+        looks += 1
+        if looks == 3:
+            file.delete()
+            load(in_file, document("new", "0", chunks=1), by=stamp(2))
+        return False
+
+    found = reader.nearest(document("d0", "0", chunks=1).vectors[0], 9, None, changes)
+    assert [each.chunk.document_id for each in found] == ["new"]
+    reader.close()
 
 
 def test_a_deleted_dataset_is_gone_and_one_made_anew_is_another(in_file: SqliteStore, file: DatasetFile) -> None:
@@ -304,14 +354,58 @@ def test_the_export_is_the_dataset_and_only_what_has_changed_has_another_name(
     assert ExportPart.from_name("../x") is None
 
 
-def exported(reader: SqliteContents, parts: Sequence[ExportPart]) -> list[Row]:
+def test_a_part_ends_where_it_has_enough_chunks(postgresql: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tasks.datasets.postgresql.search._PART_CHUNKS", 10)
+    store, reader = postgresql.open(), postgresql.contents()
+    load(store, *(document(f"d{n}", f"{n}", chunks=4) for n in range(9)))
+    before = reader.export_parts()
+    assert [part.chunks for part in before] == [12, 8, 12, 4]
+    load(store, *(unchanged(f"d{n}", f"{n}") for n in range(9)), by=stamp(2))
+    assert reader.export_parts() == before
+    load(store, document("d9", chunks=4), by=stamp(3))
+    after = reader.export_parts()
+    assert after[:-1] == before[:-1], "what is unchanged takes no numbers"
+    assert texts_of(exported(reader, after)) == texts_of(postgresql.rows())
+
+
+def test_a_part_whose_rows_somebody_else_has_removed_is_none(
+    postgresql: Place, postgres: PgServer, database: str
+) -> None:
+    load(postgresql.open(), document("a"))
+    reader = postgresql.contents()
+    [part] = reader.export_parts()
+    postgres.execute("TRUNCATE docs", database)
+    assert reader.export_rows(part) is None
+
+
+def test_a_part_is_made_of_what_it_names_or_not_at_all(place: Place) -> None:
+    store = place.open()
+    load(store, *(document(f"d{n}", f"{n}", n=n) for n in range(5)), document("empty", chunks=0))
+    reader = place.contents()
+    before = reader.export_parts()
+    assert texts_of(exported(reader, before)) == texts_of(place.rows())
+    load(store, document("d3", "new", chunks=1), by=stamp(2))
+    after = reader.export_parts()
+    assert texts_of(exported(reader, after)) == texts_of(place.rows())
+    (changed,) = {*before} - {*after}
+    assert reader.export_rows(changed) is None
+    assert reader.export_rows(ExportPart(0, 7)) is None
+
+
+def texts_of(rows: Sequence[Row]) -> list[tuple[str, int, str, list[float]]]:
+    found = ((row["doc_id"], row["chunk_index"], row["text"], list(row["embedding"])) for row in rows)
+    return sorted(found)
+
+
+def exported(reader: Contents, parts: Sequence[ExportPart]) -> list[Row]:
     rows = list[Row]()
     for part in parts:
         found = reader.export_rows(part)
         assert found is not None
-        assert len(found[1]) == part.chunks
+        assert len(found.rows) == part.chunks
+        assert found.dataset_id == reader.head().id
         data = io.BytesIO()
-        write_part(data, [found[1]], found[0])
+        write_part(data, [found.rows], found.dimension)
         rows += pq.read_table(data).to_pylist()
     return sorted(rows, key=lambda row: (row["doc_id"], row["chunk_index"]))
 
@@ -333,4 +427,4 @@ def test_what_is_refused_says_why(file: DatasetFile, in_file: SqliteStore) -> No
     data[60:64] = (99).to_bytes(4, "big")  # user_version
     path.write_bytes(bytes(data))
     with raises_code("sink_refused", match="format 99"):
-        outcomes(SqliteStore(file), *list[Document]())
+        outcomes(SqliteStore(file), *list[DocumentLoad]())

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from stack.testing import PATIENCE_S
-from tasks.datasets.loads import Document, LoadOutcome, Receipt, UnreadPart, Verdict
+from tasks.datasets.loads import DocumentLoad, LoadOutcome, Receipt, UnreadPart, Verdict
 from tasks.datasets.store import Store, chunk_id
 from tasks.datasets.who_wins import StaleError
 from tests.integration.datasets.loads import (
@@ -256,7 +256,7 @@ def test_a_load_that_is_stopped_leaves_nothing(store: Store, place: Place) -> No
     class Stopped(Exception):
         pass
 
-    def documents() -> Iterator[Document]:
+    def documents() -> Iterator[DocumentLoad]:
         yield from (document(f"d{i}") for i in range(600))
         yield document("a", "new")
 
@@ -287,7 +287,7 @@ def test_a_sync_deletes_what_nobody_has_listed_since(store: Store, place: Place)
 
 
 def test_a_sync_keeps_what_is_of_a_part_that_could_not_be_listed(store: Store, place: Place) -> None:
-    def at(*places: str) -> list[Document]:
+    def at(*places: str) -> list[DocumentLoad]:
         return [document(name, place=name) for name in places]
 
     load(store, *at("r/a", "r/sub/b", "r/subject", "r/data.csv#1", "r/data.csv2", "s/c"))
@@ -398,3 +398,51 @@ def _in_threads(number: int, work: Callable[[int], None]) -> None:
     with ThreadPoolExecutor(number) as pool:
         for result in [pool.submit(work, i) for i in range(number)]:
             result.result(60)
+
+
+def test_a_document_that_is_read_after_it_has_failed_is_loaded(store: Store, place: Place) -> None:
+    assert load(store, failed("a"), document("a")) == [Verdict.FAILED, LOADED]
+    assert texts(place.rows()).keys() == {"a"}
+
+
+def test_a_document_that_is_found_elsewhere_keeps_its_place_in_what_readers_see(store: Store, place: Place) -> None:
+    load(store, document("a", place="file:///one/a"))
+    reader = place.contents()
+    [part] = reader.export_parts()
+    load(store, unchanged("a")._replace(place="file:///two/a"), by=stamp(2))
+    load(store, unchanged("a")._replace(place="file:///three/a"), by=stamp(3))
+    assert store.known(["a"])["a"].found == "file:///three/a"
+    found = reader.export_rows(part)
+    assert found is not None
+    assert {row.source_uri for row in found.rows} == {"file:///one/a"}
+    assert [each.source_uri for each in reader.documents(-1, 9).items] == ["file:///one/a"]
+
+
+def test_long_texts_and_places_are_no_reason_to_fail(store: Store, place: Place) -> None:
+    words = " ".join(f"word{n}" for n in range(150_000))
+    long = document("long", chunks=1)
+    long = long._replace(chunks=[replace(long.chunks[0], text=words)])
+    part = "file:///" + "".join(f"{n}/" for n in range(2000))
+    assert load(store, long, document("short"), UnreadPart(part), UnreadPart(part)) == [
+        LOADED,
+        LOADED,
+        *[Verdict.FAILED] * 2,
+    ]
+    assert texts(place.rows())["long"] == [words]
+    assert [each.chunk.document_id for each in place.contents().words("word7", 9, None, lambda: False)] == ["long"]
+
+
+def test_the_head_counts_what_is_there(store: Store, place: Place) -> None:
+    contents = place.contents()
+    for number in range(1, 5):
+        load(
+            store,
+            *(document(f"d{n}", f"{number} {n}", chunks=n) for n in range(number, 5)),
+            failed("f"),
+            by=stamp(number),
+        )
+        head = contents.head()
+        assert head.chunks == len(place.rows())
+        assert head.documents == 4
+    finish(store, stamp(4))
+    assert (contents.head().documents, contents.head().chunks) == (1, len(place.rows()))

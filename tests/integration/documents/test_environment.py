@@ -7,7 +7,7 @@ from tests.source_tree import CHECKOUT
 
 PROGRAM = """
 import ctypes, os, subprocess, sys
-from tasks.documents_worker import hide_environment
+from tasks.ingestion.__main__ import hide_environment
 
 PR_GET_DUMPABLE = 3
 ask = ctypes.CDLL(None).prctl

@@ -9,7 +9,7 @@ import pytest
 from stack.testing import Roles, wait_until
 from tasks.ledger.task import State
 from tasks.storage.storage import Storage
-from tasks.storage.vector_part import fence
+from tasks.storage.vectors_file import fence
 from tests.integration.documents.conftest import TRIAL, DocumentsClient, runs
 
 QUICK: dict[str, Any] = {"lease_s": 2}
@@ -38,7 +38,7 @@ def test_a_job_that_has_ended_does_not_wait_for_the_next_one(
 
 def test_a_job_that_cannot_be_done_fails_with_its_code(roles: Roles, documents: DocumentsClient) -> None:
     roles.documents(module=TRIAL)
-    codes = {"refused": "invalid_file_format", "unheard-of": "internal_error", "listed": "internal_error"}
+    codes = {"refused": "invalid_file_format"}
     for kind, code in codes.items():
         task = documents.ended(documents.submit_job(kind, kind))
         assert (task.state, task.failed) == (State.FAILED, 1)
@@ -60,16 +60,13 @@ def test_a_job_that_fails_unforeseen_is_given_up_after_three_more_tries(
     assert "secret-text" not in worker.log()
 
 
-def test_a_job_waits_for_what_is_away(roles: Roles, documents: DocumentsClient, storage: Storage) -> None:
-    roles.documents(module=TRIAL, **QUICK)
-    task = documents.submit_job("away", "job")
-    wait_until(lambda: runs(storage, "job") >= 2, message="a second try")
-    assert not documents.task(task).state.terminal
-    wait_until(lambda: documents.overview().storage_outage, message="it says why the job waits")
-    storage.write("go/job", b"1")
-    assert documents.ended(task).state is State.COMPLETED
-    assert documents.counter("lost_leases") == 0
+def test_what_is_away_is_what_a_job_comes_to(roles: Roles, documents: DocumentsClient) -> None:
+    worker = roles.documents(module=TRIAL, **QUICK)
+    assert documents.answer(documents.submit_job("away", "job")) == {"away": "storage"}
+    wait_until(lambda: documents.overview().storage_outage, message="the worker says so")
+    documents.answer(documents.submit_job("echo", "job"))
     wait_until(lambda: documents.overview().storage_outage is None, message="that it goes on")
+    assert "a job waits: The storage is away." in worker.log()
 
 
 @pytest.mark.parametrize("whole", [False, True])

@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from stack.testing import wait_until
-from tasks.documents.document_error import DocumentFailed
+from tasks.document_error import DocumentFailed
 from tasks.documents.parsing.limits import ParseLimits
 from tasks.documents.parsing.parsed_document import Parsed
 from tasks.documents.parsing.parser import Parser, ParserNotStarted

@@ -7,15 +7,14 @@ from typing import Any
 
 import pytest
 import redis
-from fsspec.implementations.memory import MemoryFileSystem
 
 from stack.testing import wait_until
-from tasks.documents.claims import JobWork
-from tasks.documents.context import JobContext
-from tasks.documents.sinks.parquet.receipt_index import index_of
+from tasks.ingestion.context import StageContext
+from tasks.ingestion.job_runner import STAGES, JobRunner
 from tasks.ledger.client import Ledger
 from tasks.ledger.overview import read_account
 from tasks.ledger.redis_keys import DOCUMENTS
+from tasks.records.jobs import Stage
 from tasks.storage.storage import Storage
 from tasks.worker.claim_loop import Streams
 from tasks.worker.process.hangs import HangWatch
@@ -30,7 +29,7 @@ def stream(redis_client: "redis.Redis", storage: str, **changed: Any) -> Iterato
     """One stream of jobs."""
     ledger, child = Ledger(redis_client), a_child("hand")
     stop = child.shared.stopping
-    work = JobWork(ledger, Storage.open(storage), child.settings, jobs={"send": send}, stop=stop, **changed)
+    work = JobRunner(ledger, Storage.open(storage), child.settings, stop=stop, **changed)
     streams = Streams(child, ledger, DOCUMENTS, work, idle_s=0.1)
     try:
         yield streams
@@ -44,21 +43,23 @@ def test_each_piece_of_an_upload_counts_as_progress(
 ) -> None:
     now, seen = 0.0, []
 
-    def slow(_: MemoryFileSystem, lpath: str, rpath: str, callback: Any, **__: Any) -> None:
-        nonlocal now
-        for _ in range(PIECES):
+    class Slow:
+        def write(self, _: bytearray) -> None:
+            nonlocal now
             seen.append(hangs())
             now += PIECE_S
-            callback.relative_update(1)
 
-    monkeypatch.setattr(MemoryFileSystem, "put_file", slow)
-    task_id = documents.submit_job("send", "file")
+        def close(self) -> None:
+            pass
+
+    monkeypatch.setattr("obstore.open_writer", lambda *_, **__: Slow())
+    task_id = documents.submit_job("send", "large")
     with stream(redis_client, "memory://slow") as streams:
         hangs = HangWatch(streams.progress[0].reading, PATIENCE_S, lambda: now)
         streams.wake(rang=False)
         wait_until(lambda: not streams._awake, message="sleep")
     assert documents.answer(task_id) == {}
-    assert seen == [False] * PIECES
+    assert seen == [False] * (PIECES + 1)  # the last one ends it
 
 
 def test_the_owner_of_a_job_pays_for_the_time_it_took(
@@ -74,24 +75,14 @@ def test_the_owner_of_a_job_pays_for_the_time_it_took(
             assert account.numbers.get("debt:@documents", 0) == pytest.approx(debt)
 
 
-def test_what_a_job_has_learned_of_the_storage_the_next_one_knows(
-    redis_client: "redis.Redis", documents: DocumentsClient, tmp_path: Path
-) -> None:
-    """Receipts of a dataset are learned once: with each job anew, a million documents took four times as long."""
-    storages.clear()
-    with stream(redis_client, str(tmp_path)) as streams:
-        for name in ("one", "two", "three"):
-            documents.submit_job("send", name)
-        streams.wake(rang=False)
-        wait_until(lambda: len(storages) == 3 and not streams._awake, message="three jobs")
-    assert len({id(index_of(storage, "docs")) for storage in storages}) == 1
+@pytest.fixture(autouse=True)
+def _send(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each stage writes one object."""
 
+    def send(context: StageContext) -> dict[str, Any]:
+        with context.storage.writing(context.name("x")) as writer:
+            for _ in range(PIECES):
+                writer.write(bytes(2**20 if context.job.record.request["name"] == "large" else 1))
+        return {}
 
-storages: list[Storage] = []
-
-
-def send(context: JobContext, job_id: str) -> bytes:
-    """Writes one object."""
-    context.storage.write(f"files/{job_id}", b"x")
-    storages.append(context.storage)
-    return b"{}"
+    monkeypatch.setitem(STAGES, ("batch", Stage.PARSE), send)

@@ -17,26 +17,18 @@ from embedq.cli.doctor import Finding, examine
 from embedq.transport import Transport
 from stack.testing import RedisServer, Roles, WorkerProcess, wait_until
 from tasks.documents.sources.source import PageLimits
-from tasks.documents.storage_command import main, require_sweeper, unknown_objects
-from tasks.documents.sweep import (
-    RARELY_S,
-    RENEW_S,
-    SWEEPER,
-    TAKE_OVER_S,
-    StorageSweep,
-    SweeperLease,
-    run_id_of,
-    sweep_litter,
-    sweeper_of,
-)
 from tasks.errors import NotStored, StorageUnavailable
 from tasks.ledger.client import Ledger
-from tasks.records.batches import BatchStatus, Stage
+from tasks.ledger.redis_keys import DRIVER
+from tasks.records.batches import BatchRecord, BatchStatus
 from tasks.records.ingestions import IngestionStatus
-from tasks.records.litter import due_litter
+from tasks.records.jobs import Stage, ended_jobs
 from tasks.records.storage_identity import open_proved
+from tasks.storage.__main__ import main, require_sweeper, unknown_objects
 from tasks.storage.folder import LocalFolder
 from tasks.storage.storage import Storage
+from tasks.storage.sweep import GRACE_S, RENEW_S, SWEEPER, TAKE_OVER_S, Sweep, run_id_of, sweeper_of
+from tasks.storage.sweep_owners import RARELY_S
 from tests.bulk import line
 from tests.integration.batches.hands import Hands, request
 from tests.integration.documents.ingestions.hands import IngestionHands
@@ -47,7 +39,7 @@ Keys = dict[bytes, tuple[bytes, int]]
 
 def kept(client: redis.Redis) -> Keys:
     """All that a Redis holds, as a backup has it."""
-    keys = cast("list[bytes]", client.keys("eq:*"))
+    keys = [key for key in cast("list[bytes]", client.keys("eq:*")) if key != DRIVER.encode()]  # which ends in seconds
     return {key: (cast("bytes", client.dump(key)), max(0, client.pttl(key))) for key in keys}
 
 
@@ -66,19 +58,19 @@ class Sweeper:
     def __init__(self, hands: Hands) -> None:
         self.now_s = 0.0
         self._hands = hands
-        self.lease = SweeperLease(lambda: self.now_s)
-        self._sweep = StorageSweep(lambda: self.now_s)
+        self._sweep = Sweep(hands.ledger, hands.storage, hands.settings, lambda: self.now_s)
 
     def sweep(self, after_s: float = 0.0) -> None:
         """Once, so much later by the clocks of its host and of Redis."""
         self.now_s += after_s
         self._hands.ledger.clock_offset_ms += round(after_s * 1000)
-        self._sweep(self._hands.step_context)
+        self._sweep()
 
     def begin(self) -> None:
-        """Twice: whoever takes a storage waits for the next look."""
+        """Twice, because whoever takes a storage waits for the next look; and once more: what was seen is due then."""
         self.sweep()
         self.sweep(RENEW_S + 1)
+        self.sweep(GRACE_S + 1)
 
 
 @pytest.fixture
@@ -89,13 +81,17 @@ def storage(redis_url: str, tmp_path: Path) -> Iterator[Storage]:
 
 
 @pytest.fixture
-def hands(redis_client: redis.Redis, storage: Storage) -> IngestionHands:
-    return IngestionHands(Ledger(redis_client), Path("unused"), storage=storage)
+def hands(redis_client: redis.Redis, storage: Storage, tmp_path: Path) -> IngestionHands:
+    return IngestionHands(Ledger(redis_client), tmp_path, storage=storage)
 
 
 def everything(storage: Storage) -> set[str]:
-    folders = ("files", "batches", "ingestions", "datasets", "catalogs")
-    return {found.name for folder in folders for found in storage.stored(folder)}
+    return {found.name for folder in ("anonymous", "datasets") for found in storage.stored(folder)}
+
+
+def work_of(storage: Storage, job_id: str) -> list[str]:
+    """What lies in the storage of a job that made no file."""
+    return sorted(found.name for found in storage.stored(f"anonymous/{job_id}") if "file-" not in found.name)
 
 
 # ---- Redis goes back
@@ -106,17 +102,17 @@ def test_a_batch_whose_end_redis_forgets_ends_again_with_the_same_lines(
 ) -> None:
     hands = Hands(Ledger(redis_client), Path("unused"), storage=storage)
     batch_id = hands.create([request(f"{n}", f"text {n}") for n in range(9)])
-    hands.until(lambda: hands.batch(batch_id).stages.get(Stage.ASSEMBLE) is not None)
+    hands.until(lambda: [page.at for page in hands.batch(batch_id).pages.values()] == [Stage.LOAD])
     before = kept(redis_client)
     hands.work()
     first = hands.lines(hands.batch(batch_id).output_file_id)
-    assert hands.sweep(after_s=50) == 0
+    hands.sweep(after_s=50)
 
     go_back(redis_client, before)
     assert hands.batch(batch_id).status is BatchStatus.FINALIZING
     hands.work()
     again = hands.batch(batch_id)
-    assert (again.status, again.completed, again.failed) == (BatchStatus.COMPLETED, 9, 0)
+    assert (again.status, *again.counts) == (BatchStatus.COMPLETED, 9, 9, 0)
     assert hands.lines(again.output_file_id) == first
 
 
@@ -124,14 +120,14 @@ def test_a_batch_whose_end_redis_forgets_ends_again_with_the_same_lines(
 def test_an_ingestion_whose_end_redis_forgets_ends_again(
     loads: int, redis_client: redis.Redis, hands: IngestionHands
 ) -> None:
-    hands.at_pace(page=PageLimits(records=10), load_pages=1, load_every_ms=0)
+    hands.at_pace(page=PageLimits(records=10))
     lines = b"".join(b'{"id": "d%d", "text": "text %d"}\n' % (n, n) for n in range(40))
     made = hands.ingest({"files": [hands.file("a.jsonl", lines)]})
-    hands.until(lambda: hands.ingestion(made).load_number >= loads)
+    hands.until(lambda: hands.ingestion(made).record.done_pages >= loads)
     before = kept(redis_client)
     hands.work()
     assert hands.ingestion(made).status is IngestionStatus.COMPLETED
-    assert hands.sweep(after_s=50) == 0
+    hands.sweep(after_s=50)
 
     go_back(redis_client, before)
     hands.work()
@@ -143,12 +139,11 @@ def test_an_ingestion_whose_end_redis_forgets_ends_again(
 # ---- one Redis sweeps a storage
 
 
-def ended_batch(at: Hands) -> str:
-    """The id of one whose index and parts are still there."""
-    hands = Hands(at.ledger, Path("unused"), storage=at.storage)
+def ended_batch(hands: Hands) -> str:
+    """The id of one whose rows and vectors are still there."""
     batch_id = hands.create([request("a", "x")])
     hands.until(lambda: hands.batch(batch_id).status.terminal)
-    assert list(hands.storage.stored(f"batches/{batch_id}"))
+    assert work_of(hands.storage, batch_id)
     return batch_id
 
 
@@ -176,7 +171,7 @@ def test_a_copy_of_the_redis_deletes_nothing_while_the_original_sweeps(
         original.sweep(RENEW_S + 1)
         other.sweep(RENEW_S + 1)
     assert everything(hands.storage) == there
-    assert hands.storage.read(f"files/{made}")
+    assert hands.storage.read(f"anonymous/{made}")
     assert sweeper_of(hands.storage.read(SWEEPER)) == run_id_of(hands.ledger)
     assert caplog.text.count("nothing is deleted from the storage") == 1
     assert run_id_of(copy.ledger) in caplog.text
@@ -188,11 +183,12 @@ def test_a_redis_takes_a_storage_over_that_nobody_sweeps_any_more(hands: Ingesti
     other = Sweeper(copy)
     other.sweep()
     other.sweep(TAKE_OVER_S - 1)
-    assert list(hands.storage.stored(f"batches/{batch_id}"))
     other.sweep(2)
-    assert list(hands.storage.stored(f"batches/{batch_id}")), "another one may have taken it in the same moment"
+    assert sweeper_of(hands.storage.read(SWEEPER)) == run_id_of(copy.ledger)
     other.sweep(RENEW_S)
-    assert list(hands.storage.stored(f"batches/{batch_id}")) == []
+    assert work_of(hands.storage, batch_id), "it has seen the end in this moment"
+    other.sweep(GRACE_S + 1)
+    assert work_of(hands.storage, batch_id) == []
 
 
 def test_of_two_that_take_a_storage_over_one_sweeps(hands: IngestionHands, copy: Hands) -> None:
@@ -206,7 +202,7 @@ def test_of_two_that_take_a_storage_over_one_sweeps(hands: IngestionHands, copy:
             sweeper.sweep(TAKE_OVER_S / 10)
     (winner,) = {sweeper_of(hands.storage.read(SWEEPER))}
     assert winner in {run_id_of(hands.ledger), run_id_of(copy.ledger)}
-    left = [batch_id for batch_id in ended if list(hands.storage.stored(f"batches/{batch_id}"))]
+    left = [batch_id for batch_id in ended if work_of(hands.storage, batch_id)]
     assert left == [ended[0] if winner == run_id_of(copy.ledger) else ended[1]]
 
 
@@ -217,7 +213,9 @@ def test_an_empty_redis_deletes_nothing_and_the_storage_keeps_its_datasets(
     hands.work()
     there = everything(hands.storage)
     redis_client.flushall()
-    again = IngestionHands(Ledger(redis_client), Path("unused"), storage=hands.storage)
+    again = IngestionHands(
+        Ledger(redis_client), Path("unused"), storage=hands.storage, datasets=hands.settings.datasets
+    )
     sweeper = Sweeper(again)
     sweeper.begin()
     for _ in range(5):
@@ -229,56 +227,74 @@ def test_an_empty_redis_deletes_nothing_and_the_storage_keeps_its_datasets(
 def test_the_sweep_goes_on_beside_what_cannot_be_deleted(
     hands: IngestionHands, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ended = [ended_batch(hands) for _ in range(30)]
-    real, tried = Storage.delete, list[str]()
+    ended = [ended_batch(hands) for _ in range(9)]
+    real = LocalFolder.delete
 
-    def delete(self: Storage, name: str) -> None:
-        tried.append(name)
-        if name == f"batches/{ended[3]}/" or away:
+    def delete(self: LocalFolder, name: str) -> None:
+        if away or ended[3] in name:
             raise StorageUnavailable("It denies deleting.", retry_after_s=10)
         real(self, name)
 
-    monkeypatch.setattr(Storage, "delete", delete)
-    away = True
-    assert hands.sweep() == 0
-    assert len(tried) == 20, "each may take many seconds"
+    monkeypatch.setattr(LocalFolder, "delete", delete)
+    sweeper, away = Sweeper(hands), True
+    sweeper.begin()
+    assert all(work_of(hands.storage, batch_id) for batch_id in ended)
     away = False
-    assert hands.sweep(after_s=2 * RARELY_S) == 29
-    assert {found.name.split("/")[1] for found in hands.storage.stored("batches")} == {ended[3]}
-    assert (hands.sweep(), len(hands.ledger.run(due_litter(100)))) == (0, 0), "it is in nobody's way"
+    sweeper.sweep(RARELY_S)
+    assert [batch_id for batch_id in ended if work_of(hands.storage, batch_id)] == [ended[3]]
+    assert [job_id for job_id, _ in hands.ledger.run(ended_jobs(BatchRecord))] == [ended[3]]
 
 
 def test_an_object_that_nobody_understands_keeps_no_other(hands: IngestionHands, redis_client: redis.Redis) -> None:
     hands.texts({"a": "first"})
     hands.work()
-    redis_client.zadd("eq:litter", {"batches/no-batch/ ann": 1, "ingestions/x/y/ ann": 2, "": 3})
+    redis_client.zadd("eq:litter", {"Batches/no batch": 1, "ingestions/x/y": 2, "": 3})
     ended = ended_batch(hands)
-    hands.storage.write("datasets/x/y", b"")
-    sweeper = Sweeper(hands)
-    sweeper.begin()
-    sweeper.sweep(RENEW_S)
-    assert not list(hands.storage.stored(f"batches/{ended}"))
+    Sweeper(hands).begin()
+    assert work_of(hands.storage, ended) == []
     assert hands.loaded() == {"a": "first"}
 
 
 def test_a_sweep_ends_when_another_redis_has_taken_the_storage(hands: IngestionHands, copy: Hands) -> None:
     ended = [ended_batch(hands) for _ in range(5)]
-    sweeper = Sweeper(hands)
-    real, context = SweeperLease.holds, hands.step_context
-    sweeper.begin()
-    assert not [name for name in ended if list(hands.storage.stored(f"batches/{name}"))]
+    sweeper, looks, real = Sweeper(hands), iter(range(100)), LocalFolder.delete
 
-    ended = [ended_batch(hands) for _ in range(5)]
-    looks = iter(range(100))
-    hands.ledger.clock_offset_ms += 120_000
-
-    def may_go_on() -> bool:
+    def delete(self: LocalFolder, name: str) -> None:
         if next(looks) == 2:  # the worker stood still for long
             sweeper.now_s += TAKE_OVER_S + 1
             hands.storage.write(SWEEPER, orjson.dumps({"redis": run_id_of(copy.ledger), "at": "now"}))
-        return real(sweeper.lease, context.storage, context.ledger)
+        real(self, name)
 
-    assert sweep_litter(hands.storage, hands.ledger, may_go_on) == 2
+    sweeper.sweep()
+    sweeper.sweep(RENEW_S + 1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(LocalFolder, "delete", delete)
+        sweeper.sweep(GRACE_S + 1)
+    assert len([name for name in ended if work_of(hands.storage, name)]) >= 3
+
+
+def test_a_sweep_ends_between_any_two_objects_when_another_redis_has_taken_the_storage(
+    hands: IngestionHands, copy: Hands
+) -> None:
+    ended = ended_batch(hands)
+    for n in range(20):
+        hands.storage.write(f"anonymous/{ended}/late.{n}", b"x")
+    sweeper, looks, real = Sweeper(hands), iter(range(100)), LocalFolder.delete
+
+    def delete(self: LocalFolder, name: str) -> None:
+        if next(looks) == 2:  # the worker stood still for long
+            sweeper.now_s += TAKE_OVER_S + 1
+            hands.storage.write(SWEEPER, orjson.dumps({"redis": run_id_of(copy.ledger), "at": "now"}))
+        real(self, name)
+
+    sweeper.sweep()
+    sweeper.sweep(RENEW_S + 1)
+    there = len(work_of(hands.storage, ended))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(LocalFolder, "delete", delete)
+        sweeper.sweep(GRACE_S + 1)
+    assert len(work_of(hands.storage, ended)) == there - 3
+    assert ended in [job_id for job_id, _ in hands.ledger.run(ended_jobs(BatchRecord))]
 
 
 @pytest.mark.parametrize("held", [b"{}", b"[]", b"null", b"x", b'{"redis": null}'])
@@ -287,9 +303,9 @@ def test_what_no_sweeper_has_written_is_taken_over(hands: IngestionHands, held: 
     hands.storage.write(SWEEPER, held)
     sweeper = Sweeper(hands)
     sweeper.sweep()
-    for _ in range(3):
+    for _ in range(4):
         sweeper.sweep(TAKE_OVER_S)
-    assert not list(hands.storage.stored(f"batches/{ended}"))
+    assert work_of(hands.storage, ended) == []
 
 
 def test_another_database_of_the_same_redis_is_another_one(hands: IngestionHands, redis_client: redis.Redis) -> None:
@@ -300,12 +316,51 @@ def test_another_database_of_the_same_redis_is_another_one(hands: IngestionHands
         sweeper = Sweeper(other)
         ended = ended_batch(other)
         sweeper.begin()
-        assert list(hands.storage.stored(f"batches/{ended}"))
+        assert work_of(hands.storage, ended)
         assert run_id_of(other.ledger) != run_id_of(hands.ledger)
         with pytest.raises(StorageUnavailable, match="Another Redis"):
             require_sweeper(hands.storage, other.ledger)
         client.flushdb()
-    assert hands.storage.read(f"files/{made}")
+    assert hands.storage.read(f"anonymous/{made}")
+
+
+# ---- records of another version of embedq
+
+
+def of_another_version(client: redis.Redis, kind: str, record_id: str) -> None:
+    """It has what scripts look at, and nothing that this version reads."""
+    text = cast("bytes", client.hget(f"eq:{kind}:{record_id}", "s"))
+    client.hset(f"eq:{kind}:{record_id}", "s", orjson.dumps(orjson.loads(text) | {"record": {"new": 1}}))
+
+
+def test_an_output_whose_record_nobody_understands_stays(
+    hands: IngestionHands, redis_client: redis.Redis, caplog: pytest.LogCaptureFixture
+) -> None:
+    batch_id = ended_batch(hands)
+    of_another_version(redis_client, "file", hands.batch(batch_id).output_file_id or "")
+    there = everything(hands.storage)
+    sweeper = Sweeper(hands)
+    sweeper.begin()
+    sweeper.sweep(RARELY_S)
+    assert everything(hands.storage) == there
+    assert caplog.text.count(f"{batch_id} could not be deleted") == 2
+
+
+def test_an_object_is_known_by_a_record_that_nobody_understands(
+    hands: IngestionHands, redis_client: redis.Redis
+) -> None:
+    made = hands.texts({"a": "first"})
+    hands.work()
+    batch_id, file_id = ended_batch(hands), hands.file("b.txt", b"text")
+    hands.storage.write("anonymous/ing_x/listed.json", b"x")
+    for kind, record_id in (
+        ("file", hands.batch(batch_id).output_file_id or ""),
+        ("file", file_id),
+        ("batch", batch_id),
+        ("ingestion", made),
+    ):
+        of_another_version(redis_client, kind, record_id)
+    assert [found.name for found in unknown_objects(hands.storage, hands.ledger)] == ["anonymous/ing_x/listed.json"]
 
 
 # ---- what no record names
@@ -321,12 +376,10 @@ def test_unknown_objects_are_listed_and_removed_by_a_person(
     hands.texts({"a": "first"})
     hands.work()
     batch_id = ended_batch(hands)
-    known = everything(hands.storage)
-    lost = {"files/file-x", "batches/batch_x/index", "ingestions/ing_x/listed.json"}
+    lost = {"anonymous/file-x", "anonymous/batch_x/1.rows.x", "anonymous/ing_x/listed.json"}
     for name in lost:
         hands.storage.write(name, b"x")
-    inline = {name for name in known if name.endswith("inline.json")}  # its folder is of no ingestion in this test
-    assert {found.name for found in unknown_objects(hands.storage, hands.ledger)} == lost | inline
+    assert {found.name for found in unknown_objects(hands.storage, hands.ledger)} == lost
     sweeper = Sweeper(hands)
     for name, value in (("REDIS_URL", redis_url), ("STORAGE_URL", str(tmp_path / "storage"))):
         monkeypatch.setenv(f"EMBEDQ_{name}", value)
@@ -334,7 +387,7 @@ def test_unknown_objects_are_listed_and_removed_by_a_person(
     assert main(["unknown", "--delete"]) == 1
     assert "No Redis has swept it" in capsys.readouterr().err, "nobody has said whose storage it is"
     sweeper.begin()
-    needed = everything(hands.storage) - lost - inline
+    needed = everything(hands.storage) - lost
     assert main(["unknown"]) == 0
     printed = capsys.readouterr().out
     assert [name for name in sorted(lost | {batch_id}) if name in printed] == sorted(lost)
@@ -362,7 +415,7 @@ def test_a_role_that_starts_makes_nothing_below_a_mount_point(hands: IngestionHa
         hands.file("b.txt", b"below the mount point")
     disk.rmdir()
     away.rename(disk)
-    assert open_proved(str(disk), hands.ledger.run).read(f"files/{made}") == b"on the disk"
+    assert open_proved(str(disk), hands.ledger.run).read(f"anonymous/{made}") == b"on the disk"
 
 
 @pytest.mark.parametrize("wrong", ["documents", "worker"])
@@ -413,9 +466,9 @@ def test_a_redis_that_has_stored_something_takes_no_empty_storage_by_itself(
     shutil.rmtree(tmp_path / "storage")  # its disk was lost, and an empty one is mounted
     Storage.open(str(tmp_path / "storage"))
     for use in (
-        lambda: hands.storage.read(f"files/{file_id}"),
-        lambda: hands.storage.size_bytes(f"files/{file_id}"),
-        lambda: list(hands.storage.chunks(f"files/{file_id}")),
+        lambda: hands.storage.read(f"anonymous/{file_id}"),
+        lambda: hands.storage.size_bytes(f"anonymous/{file_id}"),
+        lambda: list(hands.storage.chunks(f"anonymous/{file_id}")),
         lambda: open_proved(str(tmp_path / "storage"), hands.ledger.run),
     ):
         with pytest.raises(StorageUnavailable, match="embedq storage accept"):
@@ -424,8 +477,8 @@ def test_a_redis_that_has_stored_something_takes_no_empty_storage_by_itself(
     monkeypatch.setenv("EMBEDQ_STORAGE_URL", str(tmp_path / "storage"))
     assert main(["accept"]) == 0
     with pytest.raises(NotStored):
-        hands.storage.read(f"files/{file_id}")
-    hands.storage.write(f"files/{file_id}", b"text again")
+        hands.storage.read(f"anonymous/{file_id}")
+    hands.storage.write(f"anonymous/{file_id}", b"text again")
 
 
 def test_of_two_storages_that_are_used_first_in_one_moment_one_is_refused(redis_url: str, tmp_path: Path) -> None:

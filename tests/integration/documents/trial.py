@@ -1,104 +1,102 @@
-"""A documents worker with jobs and steps for trials: `python -m tests.integration.documents.trial`, and
+"""A documents worker with stages and rounds for trials: `python -m tests.integration.documents.trial`, and
 after how many seconds what stands still hangs.
 
-Each job appends a line to the stored object `journal`'s folder by its own fence, so that a test sees every run.
+Each stage leaves an object with the name of its own run, so that a test sees every run.
 """
 
 import sys
 import threading
 import time
+from collections.abc import Callable
+from typing import Any
 
-import orjson
-
-from tasks import documents_worker
-from tasks.documents.context import JobContext, StepContext
-from tasks.documents.jobs import JOBS
-from tasks.documents.stepper import STEPS, SWEEPS
 from tasks.errors import Invalid, StorageUnavailable
+from tasks.ingestion import __main__ as documents_worker
+from tasks.ingestion.context import StageContext
+from tasks.ingestion.driver import Driver
+from tasks.ingestion.job_runner import STAGES
+from tasks.records.jobs import Stage
+from tasks.storage.sweep import Sweep
+from tasks.storage.vectors_file import fence
 from tasks.worker.process.hangs import DEFAULT_PATIENCE, Patience
 
 
-def echo(context: JobContext, job_id: str) -> bytes:
+def echo(context: StageContext, name: str) -> dict[str, Any]:
     """Says under which fence it ran."""
-    return orjson.dumps({"id": job_id, "fence": context.fence})
+    return {"id": name, "fence": fence(context.token)}
 
 
-def slow(context: JobContext, job_id: str) -> bytes:
-    """Leaves a mark, then moves until the object `go/{id}` is there."""
-    context.storage.write(f"runs/{job_id}/{context.fence}", b"1")
-    while not _there(context, f"go/{job_id}"):
+def slow(context: StageContext, name: str) -> dict[str, Any]:
+    """Leaves a mark, then moves until the object `go/{name}` is there."""
+    _mark(context, name)
+    while not any(found.name == f"go/{name}" for found in context.storage.stored("go")):
         context.progress()
         time.sleep(0.01)
-    return orjson.dumps({"fence": context.fence})
+    return {"fence": fence(context.token)}
 
 
-def hang(context: JobContext, job_id: str) -> bytes:
+def hang(context: StageContext, name: str) -> dict[str, Any]:
     """Stands still in its first run."""
-    context.storage.write(f"runs/{job_id}/{context.fence}", b"1")
-    if len(list(context.storage.stored(f"runs/{job_id}"))) == 1:
+    _mark(context, name)
+    if len(list(context.storage.stored(f"runs/{name}"))) == 1:
         threading.Event().wait()
-    return b"{}"
+    return {}
 
 
-def refused(_: JobContext, __: str) -> bytes:
+def refused(_: StageContext, __: str) -> dict[str, Any]:
     """Fails as foreseen."""
     raise Invalid("invalid_file_format", "This file is no good.")
 
 
-def listed(_: JobContext, __: str) -> bytes:
-    """Returns no JSON object."""
-    return b"[]"
-
-
-def broken(context: JobContext, job_id: str) -> bytes:
+def broken(context: StageContext, name: str) -> dict[str, Any]:
     """Fails as nobody foresaw."""
-    context.storage.write(f"runs/{job_id}/{context.fence}", b"1")
-    raise ZeroDivisionError(job_id)
+    _mark(context, name)
+    raise ZeroDivisionError(name)
 
 
-def away(context: JobContext, job_id: str) -> bytes:
-    """Finds the storage away until the object `go/{id}` is there."""
-    context.storage.write(f"runs/{job_id}/{context.fence}", b"1")
-    if not _there(context, f"go/{job_id}"):
-        raise StorageUnavailable("The storage is away.")
-    return b"{}"
+def away(_: StageContext, __: str) -> dict[str, Any]:
+    """Finds the storage away."""
+    raise StorageUnavailable("The storage is away.")
 
 
-def count(context: StepContext) -> None:
-    """Writes how often the steps were taken, and asks Redis something."""
-    count.taken += 1  # type: ignore[attr-defined]
-    context.ledger.client.ping()
-    context.storage.write("steps", str(count.taken).encode())  # type: ignore[attr-defined]
+TRIALS: dict[str, Callable[[StageContext, str], dict[str, Any]]] = {
+    function.__name__: function for function in (echo, slow, hang, refused, broken, away)
+}
 
 
-def fail(_: StepContext) -> None:
-    """A step that always fails."""
+def _mark(context: StageContext, name: str) -> None:
+    context.storage.write(f"runs/{name}/{fence(context.token)}", b"1")
+
+
+def run(context: StageContext) -> dict[str, Any]:
+    """What the request of the job names."""
+    request = context.job.record.request
+    return TRIALS[request["trial"]](context, request["name"])
+
+
+def drive(driver: Driver) -> None:
+    """Writes how often it was called, and asks Redis something. Hangs once, when the object `hang/driver` is there."""
+    drive.taken += 1  # type: ignore[attr-defined]
+    driver.ledger.client.ping()
+    driver.storage.write("rounds", str(drive.taken).encode())  # type: ignore[attr-defined]
+    if any(driver.storage.stored("hang")):
+        driver.storage.delete("hang/")
+        threading.Event().wait()
     raise ZeroDivisionError
 
 
-def stand_still(context: StepContext) -> None:
-    """A step that hangs once, when the object `hang/steps` is there."""
-    if any(context.storage.stored("hang")):
-        context.storage.delete("hang/")
-        threading.Event().wait()
+drive.taken = 0  # type: ignore[attr-defined]
 
 
-def sweep_for_ever(context: StepContext) -> None:
+def sweep_for_ever(sweep: Sweep) -> None:
     """A sweep that never ends."""
-    context.storage.write("sweeps/1", b"1")
+    sweep._storage.write("sweeps/1", b"1")
     threading.Event().wait()
 
 
-count.taken = 0  # type: ignore[attr-defined]
-
-
-def _there(context: JobContext, name: str) -> bool:
-    return any(found.name == name for found in context.storage.stored("go"))
-
-
 if __name__ == "__main__":
-    JOBS.update(echo=echo, slow=slow, hang=hang, refused=refused, listed=listed, broken=broken, away=away)
-    STEPS[:] = [fail, count, stand_still]
-    SWEEPS[:] = [sweep_for_ever]
+    STAGES["batch", Stage.PARSE] = run
+    Driver.__call__ = drive  # type: ignore[method-assign,assignment]
+    Sweep.__call__ = sweep_for_ever  # type: ignore[method-assign,assignment]
     patience = Patience(work_s=float(sys.argv[1])) if sys.argv[1:] else DEFAULT_PATIENCE
     sys.exit(documents_worker.main(patience))

@@ -25,6 +25,7 @@ NOT_NEEDED = {"client|setinfo", "client", "config|get", "config"}
 """What clients ask for in passing: redis-py names itself, and the API looks whether Redis keeps what it confirms."""
 
 ENDED = {"completed", "failed", "cancelled"}
+_BACK = "Redis is back"
 
 
 def ended(guarded: Guarded, path: str) -> str:
@@ -56,7 +57,7 @@ def test_every_kind_of_work_is_done_with_the_rights_of_its_roles(guarded: Guarde
     ).json()["id"]
     documents = {
         "source": {"documents": [{"id": "1", "text": "a document"}]},
-        "sink": {"type": "parquet", "dataset": "kept"},
+        "sink": {"type": "dataset", "dataset": "kept"},
     }
     ingestion = client.post("/v1/ingestions", json=documents).json()["id"]
     limits = {"requests_per_second": 50, "tokens_per_minute": 1000, "open_jobs": 5}
@@ -115,6 +116,7 @@ def test_a_right_that_scripts_lack_is_an_outage_until_it_is_granted(guarded: Gua
     """As after an upgrade: what a new script calls is missing in users that were written before."""
     client, children = guarded.client, [guarded.worker.child_pid, guarded.documents.child_pid]
     roles = ("api", "worker", "documents")
+    back = guarded.worker.log().count(_BACK)
     with guarded.server.client() as connection:
         for role in roles:
             connection.execute_command("ACL", "SETUSER", role, "-time")
@@ -126,6 +128,8 @@ def test_a_right_that_scripts_lack_is_an_outage_until_it_is_granted(guarded: Gua
     assert (refused.status_code, refused.json()["error"]["code"]) == (503, "redis_unavailable"), refused.text
     assert "NOPERM" in refused.json()["detail"]
     assert "NOPERM" in probe.json()["detail"]  # `embedq doctor` prints it
+    # Until then its next heartbeat still says that it is refused, and the service would be ready for a moment only.
+    wait_until(lambda: guarded.worker.log().count(_BACK) > back, message=_BACK)
     wait_until(lambda: client.get("/health/ready").status_code == 200)
     wait_until(lambda: client.post("/v1/embeddings", json={"input": "with it"}).status_code == 200)
     assert [guarded.worker.child_pid, guarded.documents.child_pid] == children

@@ -5,67 +5,95 @@ from typing import Any
 
 import pytest
 
-from tasks.ledger.task import Lane
-from tasks.records.batches import (
-    BatchStatus,
-    NewBatch,
-    close_batch,
-    create_batch,
-    list_batches,
-    move_batch,
-    new_batch_id,
-    open_batches,
-    read_batch,
-    read_batches,
-)
-from tasks.records.store import Room
-from tests.integration.ledger.driver import Driver, commands
+from tasks.records.batches import Batch, BatchRecord, read_batch, read_batches
+from tasks.records.jobs import JobStatus, Page, Stage, list_jobs, read_tasks_of
+from tasks.records.moves import Move, delete_job
+from tasks.records.stage_tasks import embed_task
+from tasks.records.store import OPEN, Room
+from tests.integration.ledger.driver import MODEL, Driver, commands, new_pieces
+from tests.integration.records.jobs import batch, create, make, new_batch
 
 ROOM = Room({"batches": 100_000}, max_memory_percent=70)
 PAGE = 10
 UNITS = 500
 
 
-def new() -> NewBatch:
-    return NewBatch(new_batch_id(), "o", "file-1", "24h", window_ms=86_400_000, ttl_ms=3_600_000, key=("a", "b"))
+def new(**changed: Any) -> BatchRecord:
+    return new_batch("o", **changed)
 
 
-def efforts(driver: Driver) -> dict[str, int]:
+def begins(move: Move, units: int) -> None:
+    """Its rows wait for the model."""
+    move.set(status=JobStatus.IN_PROGRESS, model=MODEL, next_page=2)
+    move.pages[1] = Page(Stage.EMBED, True, documents=units, chunks=units)
+    move.new_tasks.append(embed_task(move.record, 1, new_pieces(*[(1, 10)] * units), None))
+
+
+def stops(move: Move) -> None:
+    """What is done of its rows is kept."""
+    move.cancel.append(move.record.task_id(1, Stage.EMBED))
+    move.put(1, at=Stage.LOAD, under_way=False)
+
+
+def ends(move: Move) -> None:
+    """Nothing of its tasks is left."""
+    move.forget.append(move.record.task_id(1, Stage.EMBED))
+    move.pages.clear()
+    move.end(JobStatus.COMPLETED)
+
+
+def efforts(driver: Driver, units: int = UNITS) -> dict[str, int]:
     """Commands of each call about one batch whose rows are a task of many units."""
-    batch = new()
+    record = new(alias="a")
+
+    def moved(how: Callable[[Move], object]) -> Callable[[], Any]:
+        def run() -> None:
+            move = Move(batch(driver, record.id))
+            how(move)
+            assert make(driver, move)
+
+        return run
+
     calls: dict[str, Callable[[], Any]] = {
-        "create": lambda: driver.run(create_batch(batch, ROOM)),
-        "repeat": lambda: driver.run(create_batch(batch, ROOM)),
-        "read": lambda: driver.run(read_batch(batch.id)),
-        "open": lambda: driver.run(open_batches(PAGE)),
-        "list": lambda: driver.run(list_batches("o", after=None, limit=PAGE)),
-        "move": lambda: _move(driver, batch.id, BatchStatus.IN_PROGRESS),
-        "end": lambda: _move(driver, batch.id, BatchStatus.COMPLETED),
-        "close": lambda: driver.run(close_batch(batch.id)),
+        "create": lambda: create(driver, record, ROOM),
+        "repeat": lambda: create(driver, record, ROOM),
+        "begin": moved(lambda move: begins(move, units)),
+        "read": lambda: driver.run(read_batch(record.id)),
+        "open": lambda: driver.run(list_jobs(BatchRecord, OPEN, limit=PAGE))[0],
+        "list": lambda: driver.run(list_jobs(BatchRecord, "o", after=None, limit=PAGE)),
+        "stop": moved(stops),
+        "end": moved(ends),
+        "delete": lambda: make(driver, delete_job(batch(driver, record.id))),
     }
-    driver.client.delete("eq:record-alias:batch:o:a")
-    driver.submit(*[(1, 10)] * UNITS, lane=Lane.BULK, task_id=f"{batch.id}-embed")
     return {name: sum(commands(driver.client, call).values()) for name, call in calls.items()}
 
 
-def _move(driver: Driver, batch_id: str, to: BatchStatus) -> None:
-    moved, _ = driver.run(move_batch(batch_id, to, only_from=[BatchStatus.VALIDATING, BatchStatus.IN_PROGRESS]))
-    assert moved
-
-
-def test_no_call_grows_with_the_number_of_batches_or_their_units(driver: Driver) -> None:
+def test_no_call_grows_with_the_number_of_batches(driver: Driver) -> None:
     for _ in range(PAGE + 1):
-        driver.run(create_batch(NewBatch(new_batch_id(), "o", "f", "24h", 86_400_000, 3_600_000)))
+        create(driver, new())
     efforts(driver)  # Redis knows the scripts now
     few = efforts(driver)
     for _ in range(1000):
-        driver.run(create_batch(NewBatch(new_batch_id(), "o", "f", "24h", 86_400_000, 3_600_000)))
+        create(driver, new())
     assert efforts(driver) == few
-    assert max(few.values()) <= 3 * PAGE, few
+
+
+def test_only_the_end_of_a_task_grows_with_its_units(driver: Driver) -> None:
+    for _ in range(PAGE + 1):
+        create(driver, new())
+    efforts(driver)
+    one, many = efforts(driver, units=1), efforts(driver)
+    assert {name for name in one if one[name] != many[name]} <= {"stop"}
+    assert max(many.values()) <= 4 * PAGE, many
 
 
 @pytest.mark.parametrize("number", [1, 20])
 def test_reading_costs_a_few_commands_for_each_batch(driver: Driver, number: int) -> None:
-    ids = [driver.run(create_batch(NewBatch(new_batch_id(), "o", "f", "24h", 86_400_000, 1000))) for _ in range(number)]
+    ids = [create(driver, new()) for _ in range(number)]
     driver.run(read_batches(ids))
-    assert sum(commands(driver.client, lambda: driver.run(read_batches(ids))).values()) == 2 + 5 * number
+
+    def read() -> None:
+        found: list[Batch] = driver.run(read_batches(ids))
+        driver.run(read_tasks_of(found))
+
+    assert sum(commands(driver.client, read).values()) <= 4 + 2 * number

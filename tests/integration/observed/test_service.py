@@ -122,15 +122,15 @@ def test_the_jobs_of_a_batch_are_below_the_request_that_created_it(observed: Obs
     request = named(spans, "POST /v1/batches")
     claims = [span for span in spans if span.name == "claim"]
     assert {span.parent_id for span in claims} == {request.span_id}
-    tasks = [f"{batch_id}-{stage}" for stage in ("validate", "embed", "assemble")]
+    tasks = [f"{batch_id}-1-{stage}" for stage in ("parse", "embed", "load")]
     assert [span.attributes["messaging.message.id"] for span in claims] == tasks
     jobs = [span.attributes["embedq.job.kind"] for span in spans if span.name == "job"]
-    assert (jobs, named(spans, "encode").attributes["embedq.texts"]) == (["validate_batch", "assemble_batch"], 1)
+    assert (jobs, named(spans, "encode").attributes["embedq.texts"]) == (["batch parse", "batch load"], 1)
 
 
 def test_the_first_jobs_of_an_ingestion_are_below_the_request_that_created_it(observed: Observed) -> None:
     trace_id, headers = new_trace()
-    body = {"source": {"documents": [{"id": "1", "text": "a document"}]}, "sink": {"type": "parquet"}}
+    body = {"source": {"documents": [{"id": "1", "text": "a document"}]}, "sink": {"type": "dataset"}}
     assert observed.client.post("/v1/ingestions", json=body, headers=headers).status_code == 202
 
     def done() -> bool:
@@ -139,7 +139,7 @@ def test_the_first_jobs_of_an_ingestion_are_below_the_request_that_created_it(ob
         names = {span.name for span in spans}
         if not names >= {"encode", "commit", "POST /v1/ingestions"}:
             return False
-        return jobs >= {"list_page", "parse_page", "load_pages"}
+        return jobs >= {"ingestion list", "ingestion parse", "ingestion load"}
 
     wait_until(done)
 

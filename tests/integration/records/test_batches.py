@@ -1,228 +1,219 @@
-"""The record of a batch: created once, moved only as named, listed by owner, gone in time."""
+"""The record of a batch: created once, read as it is, listed by owner, gone in time."""
 
-import dataclasses
-from typing import Any
+from pathlib import Path
 
 import pytest
 
 from tasks.errors import StorageFull
-from tasks.ledger.heartbeat import watch
 from tasks.ledger.overview import overview
 from tasks.ledger.redis_keys import DOCUMENTS
-from tasks.ledger.task import State
-from tasks.records.batches import (
-    Batch,
-    BatchFault,
-    BatchStatus,
-    NewBatch,
-    Stage,
-    close_batch,
-    create_batch,
-    faults_text,
-    list_batches,
-    move_batch,
-    new_batch_id,
-    open_batches,
-    read_batch,
-)
-from tasks.records.ingestion_operations import create_ingestion
-from tasks.records.ingestions import NewIngestion, new_ingestion_id
+from tasks.records.batches import BatchCounts, BatchRecord, BatchStatus
+from tasks.records.jobs import JobError, JobStatus, Page, Stage, list_jobs
+from tasks.records.moves import Move
+from tasks.records.stage_tasks import embed_task
 from tasks.records.store import Room, left_of
-from tests.integration.ledger.driver import Driver
+from tests.integration.ledger.driver import MODEL, Driver, new_pieces
+from tests.integration.records.jobs import (
+    DAY_MS,
+    HOUR_MS,
+    NAME,
+    Sweeper,
+    batch,
+    change,
+    create,
+    end,
+    new_batch,
+    new_ingestion,
+    open_jobs,
+    passes,
+    seen,
+)
 from tests.raises_code import raises_code
 
-HOUR_MS = 3_600_000
-YEAR_MS = 365 * 24 * HOUR_MS
-"""So long, and a day, an open batch waits for its workers behind its window."""
-KEY = ("a" * 32, "d" * 32)
+YEAR_MS = 365 * DAY_MS
 
 
-def new(owner: str = "anonymous", **changed: Any) -> NewBatch:
-    batch = NewBatch(new_batch_id(), owner, "file-1", "24h", window_ms=24 * HOUR_MS, ttl_ms=HOUR_MS)
-    return dataclasses.replace(batch, **changed)
-
-
-def ingestion() -> NewIngestion:
-    return NewIngestion(new_ingestion_id(), "anonymous", {"model": "m"}, HOUR_MS)
-
-
-def read(driver: Driver, batch_id: str) -> Batch:
-    batch = driver.run(read_batch(batch_id))
-    assert batch is not None
-    return batch
-
-
-def move(driver: Driver, batch_id: str, to: BatchStatus, *only_from: BatchStatus, **fields: str | int) -> bool:
-    return driver.run(move_batch(batch_id, to, only_from=only_from or [BatchStatus.VALIDATING], fields=fields))[0]
+def begins(move: Move) -> None:
+    """Its lines are checked, and ten texts of five requests wait for the model."""
+    move.set(status=JobStatus.IN_PROGRESS, model=MODEL, next_page=2)
+    move.pages[1] = Page(at=Stage.EMBED, under_way=True, documents=5, chunks=10)
+    move.new_tasks.append(embed_task(move.record, 1, new_pieces((10, 10)), None))
 
 
 def test_a_new_batch(driver: Driver) -> None:
-    new_batch = new(metadata={"a": "b"}, output_expires_s=3600)
-    assert driver.run(create_batch(new_batch)) == new_batch.id
-    batch = read(driver, new_batch.id)
-    assert (batch.status, batch.total, batch.model, batch.tokens) == (BatchStatus.VALIDATING, 0, None, None)
-    assert (batch.metadata, batch.output_expires_s, batch.input_file_id) == ({"a": "b"}, 3600, "file-1")
-    assert (batch.created_ms, batch.expires_ms) == (driver.now_ms, driver.now_ms + 24 * HOUR_MS)
-    assert driver.run(open_batches(10)) == [new_batch.id]
+    record = new_batch(request={"metadata": {"a": "b"}, "output_expires_s": 3600})
+    assert create(driver, record) == record.id
+    made = batch(driver, record.id)
+    assert (made.status, made.counts, made.model, made.tokens) == (
+        BatchStatus.VALIDATING,
+        BatchCounts(0, 0, 0),
+        "",
+        None,
+    )
+    assert (made.metadata, made.output_expires_s, made.input_file_id) == ({"a": "b"}, 3600, "file-1")
+    assert (made.created_ms, made.until_ms, made.expires_ms) == (driver.now_ms, driver.now_ms + DAY_MS, None)
+    assert open_jobs(driver, BatchRecord) == {record.id}
 
 
 def test_creating_again_changes_nothing(driver: Driver) -> None:
-    new_batch = new()
-    driver.run(create_batch(new_batch))
-    move(driver, new_batch.id, BatchStatus.IN_PROGRESS)
-    assert driver.run(create_batch(new_batch)) == new_batch.id
-    assert read(driver, new_batch.id).status is BatchStatus.IN_PROGRESS
+    record = new_batch()
+    create(driver, record)
+    change(driver, record.id, begins)
+    assert create(driver, record) == record.id
+    assert batch(driver, record.id).status is BatchStatus.IN_PROGRESS
 
 
 def test_a_key_finds_its_batch_and_refuses_another_request(driver: Driver) -> None:
-    first = new(key=KEY)
-    driver.run(create_batch(first))
-    assert driver.run(create_batch(new(key=KEY))) == first.id
+    first = create(driver, new_batch(alias=NAME))
+    assert create(driver, new_batch(alias=NAME)) == first
     with raises_code("idempotency_key_reused"):
-        driver.run(create_batch(new(key=(KEY[0], "e" * 32))))
-    assert driver.run(create_batch(new("somebody", key=(KEY[0], "e" * 32)))) != first.id
+        create(driver, new_batch(alias=NAME), digest="e" * 32)
+    assert create(driver, new_batch("somebody", alias=NAME), digest="e" * 32) != first
 
 
-def test_a_move_names_where_it_may_start(driver: Driver) -> None:
-    new_batch = new()
-    driver.run(create_batch(new_batch))
+def test_a_state_has_the_time_at_which_it_was_reached(driver: Driver) -> None:
+    made = create(driver, new_batch())
     driver.advance(5)
-    assert move(driver, new_batch.id, BatchStatus.IN_PROGRESS, model="m", total=7)
-    assert not move(driver, new_batch.id, BatchStatus.FAILED)
-    batch = read(driver, new_batch.id)
-    assert (batch.status, batch.model, batch.total) == (BatchStatus.IN_PROGRESS, "m", 7)
+    change(driver, made, begins)
     reached = {BatchStatus.IN_PROGRESS: driver.now_ms}
-    assert batch.times == reached
+    assert batch(driver, made).times == reached
     driver.advance(5)
-    assert move(driver, new_batch.id, BatchStatus.IN_PROGRESS, BatchStatus.IN_PROGRESS, total=8)
-    assert read(driver, new_batch.id).times == reached, "it was there before"
-    assert driver.run(move_batch("batch_none", BatchStatus.FAILED, only_from=list(BatchStatus))) == (False, None)
+    change(driver, made, lambda move: move.put(1, losses=1))
+    assert batch(driver, made).times == reached, "it was there before"
+    end(driver, made)
+    assert batch(driver, made).times == reached | {BatchStatus.COMPLETED: driver.now_ms}
 
 
-def passes(driver: Driver, ms: int) -> None:
-    """So much time, and somebody keeps house."""
-    driver.advance(ms)
-    driver.run(watch(DOCUMENTS))
-
-
-def test_faults_and_states_of_tasks_are_read(driver: Driver) -> None:
-    new_batch = new()
-    driver.run(create_batch(new_batch))
-    driver.submit((3, 10), task_id=f"{new_batch.id}-embed")
-    faults = [BatchFault("invalid_json_line", "x", None, 2), BatchFault("empty_file", "y")]
-    move(driver, new_batch.id, BatchStatus.FAILED, errors=faults_text(faults), total=2, texts=3)
-    batch = read(driver, new_batch.id)
-    assert (list(batch.errors), batch.stages) == (faults, {Stage.EMBED: State.QUEUED})
+def test_requests_are_counted_while_the_model_works(driver: Driver) -> None:
+    made = create(driver, new_batch())
+    change(driver, made, begins)
+    assert batch(driver, made).counts == BatchCounts(5, 0, 0)
     driver.work_off()
-    assert (read(driver, new_batch.id).completed, read(driver, new_batch.id).failed) == (2, 0)
+    assert batch(driver, made).counts == BatchCounts(5, 5, 0)
 
 
-def test_a_batch_expires_after_its_end_and_its_key_with_it(driver: Driver) -> None:
-    new_batch = new(key=KEY)
-    driver.run(create_batch(new_batch))
-    move(driver, new_batch.id, BatchStatus.FAILED)
-    assert driver.run(open_batches(10)) == [new_batch.id], "its traces are still to be removed"
-    driver.run(close_batch(new_batch.id))
-    assert driver.run(open_batches(10)) == []
-    passes(driver, HOUR_MS - 1)
-    assert driver.run(create_batch(new(key=KEY))) == new_batch.id
-    passes(driver, 1)
-    assert driver.run(read_batch(new_batch.id)) is None
-    assert driver.run(create_batch(new(key=KEY))) != new_batch.id
+def test_why_a_batch_failed_is_read(driver: Driver) -> None:
+    made = create(driver, new_batch())
+    errors = (JobError("invalid_json_line", "x", None, 2), JobError("empty_file", "y"))
+    change(driver, made, lambda move: move.stop(JobStatus.FAILED, *errors))
+    assert batch(driver, made).errors == errors
 
 
-def test_a_list_is_by_owner_and_paged(driver: Driver) -> None:
-    ids = [driver.run(create_batch(new())) for _ in range(7)]
-    foreign = driver.run(create_batch(new("somebody")))
-    assert driver.run(list_batches("anonymous", after=None, limit=3)) == (ids[:3:-1], True)
-    assert driver.run(list_batches("anonymous", after=ids[4], limit=4)) == (ids[3::-1], False)
-    assert driver.run(list_batches("anonymous", after=ids[0], limit=4)) == ([], False)
-    assert driver.run(list_batches("somebody", after=None, limit=3)) == ([foreign], False)
-    still_open = driver.run(open_batches(100))
-    assert set(still_open) == {foreign, *ids}
+def test_a_batch_expires_after_its_end_and_its_key_with_it(driver: Driver, tmp_path: Path) -> None:
+    sweeper = Sweeper(driver, tmp_path)
+    made = end(driver, create(driver, new_batch(alias=NAME)), JobStatus.FAILED)
+    assert open_jobs(driver, BatchRecord) == set()
+    assert batch(driver, made).expires_ms == driver.now_ms + HOUR_MS
+    sweeper.passes(HOUR_MS / 1000 - 1)
+    sweeper()
+    assert create(driver, new_batch(alias=NAME)) == made
+    sweeper.passes(1)
+    sweeper()
+    assert batch(driver, made).deleted
+    assert create(driver, new_batch(alias=NAME)) != made
+    sweeper.to_the_end()
+    assert seen(driver, made) is None
+
+
+def test_a_list_is_by_owner_and_paged(driver: Driver, tmp_path: Path) -> None:
+    sweeper = Sweeper(driver, tmp_path)
+    ids = [create(driver, new_batch()) for _ in range(7)]
+    foreign = create(driver, new_batch("somebody"))
+
+    def listed(owner: str, after: str | None, limit: int) -> tuple[list[str], bool]:
+        return driver.run(list_jobs(BatchRecord, owner, after=after, limit=limit))
+
+    assert listed("anonymous", None, 3) == (ids[:3:-1], True)
+    assert listed("anonymous", ids[4], 4) == (ids[3::-1], False)
+    assert listed("anonymous", ids[0], 4) == ([], False)
+    assert listed("somebody", None, 3) == ([foreign], False)
+    assert open_jobs(driver, BatchRecord) == {foreign, *ids}
+    end(driver, ids[2])
+    assert listed("anonymous", ids[3], 4) == ([ids[2], ids[1], ids[0]], False), "it has ended, and is there"
+    sweeper.passes(HOUR_MS / 1000)
+    sweeper()
+    assert listed("anonymous", ids[3], 4) == ([ids[1], ids[0]], False), "it has expired"
 
 
 def test_a_full_redis_refuses_new_batches_and_moves_old_ones(driver: Driver) -> None:
-    new_batch = new()
-    driver.run(create_batch(new_batch))
+    made = create(driver, new_batch())
     driver.client.config_set("maxmemory", 1)
     try:
         with pytest.raises(StorageFull):
-            driver.run(create_batch(new()))
-        assert move(driver, new_batch.id, BatchStatus.IN_PROGRESS)
-        assert driver.run(open_batches(10)) == [new_batch.id]
+            create(driver, new_batch())
+        assert change(driver, made, begins)
+        assert batch(driver, made).tasks
+        assert open_jobs(driver, BatchRecord) == {made}
     finally:
         driver.client.config_set("maxmemory", 256 * 2**20)
 
 
 def test_an_owner_has_so_many_open_batches_at_a_time(driver: Driver) -> None:
     two = Room({"batches": 2})
-    first = driver.run(create_batch(new(key=KEY), two))
-    driver.run(create_batch(new(), two))
+    first = create(driver, new_batch(alias=NAME), two)
+    create(driver, new_batch(), two)
     with raises_code("too_many_batches", match=r"2 batches .* 2 are allowed") as refused:
-        driver.run(create_batch(new(), two))
+        create(driver, new_batch(), two)
     assert refused.value.retry_after_s == 60
-    assert len(driver.run(open_batches(10))) == 2
-    assert driver.run(create_batch(new(key=KEY), two)) == first, "a repetition is no new one"
-    driver.run(create_batch(new("somebody"), two))
-    move(driver, first, BatchStatus.CANCELLED)
-    driver.run(create_batch(new(), two))
+    assert len(open_jobs(driver, BatchRecord)) == 2
+    assert create(driver, new_batch(alias=NAME), two) == first, "a repetition is no new one"
+    create(driver, new_batch("somebody"), two)
+    end(driver, first, JobStatus.CANCELLED)
+    create(driver, new_batch(), two)
     with raises_code("too_many_batches"):
-        driver.run(create_batch(new(), two))
+        create(driver, new_batch(), two)
 
 
 def test_open_jobs_of_a_key_are_tasks_batches_and_ingestions(driver: Driver) -> None:
     three = Room({"jobs": 3})
-    batch = driver.run(create_batch(new(key=KEY), three))
-    driver.run(create_ingestion(ingestion(), three))
+    made = create(driver, new_batch(alias=NAME), three)
+    create(driver, new_ingestion(), three)
     task = driver.submit(listed=True).task_id
-    for create in (create_batch(new(), three), create_ingestion(ingestion(), three)):
+    for record in (new_batch(), new_ingestion()):
         with raises_code("key_limit", match="open_jobs is 3, and 3 have not ended") as refused:
-            driver.run(create)
+            create(driver, record, three)
         assert refused.value.retry_after_s is not None
-    assert driver.run(create_batch(new(key=KEY), three)) == batch, "a repetition is no new one"
+    assert create(driver, new_batch(alias=NAME), three) == made, "a repetition is no new one"
     driver.cancel(task)
-    driver.run(create_ingestion(ingestion(), three))
-    move(driver, batch, BatchStatus.CANCELLED)
-    driver.run(create_batch(new(), three))
+    create(driver, new_ingestion(), three)
+    end(driver, made, JobStatus.CANCELLED)
+    create(driver, new_batch(), three)
 
 
 def test_an_open_batch_is_kept_however_short_it_is_kept_afterwards(driver: Driver) -> None:
-    batch_id = driver.run(create_batch(new(window_ms=1, ttl_ms=1, key=KEY)))
+    made = create(driver, new_batch(window_ms=1, ttl_ms=1, alias=NAME))
     passes(driver, YEAR_MS)
-    assert driver.run(create_batch(new(key=KEY))) == batch_id
-
-
-def test_open_batches_whose_records_are_gone_do_not_count(driver: Driver) -> None:
-    one = Room({"batches": 1})
-    driver.run(create_batch(new(), one))
-    passes(driver, 48 * HOUR_MS + YEAR_MS - 1)
-    with raises_code("too_many_batches"):
-        driver.run(create_batch(new(), one))
-    passes(driver, 1)
-    driver.run(create_batch(new(), one))
-    assert len(driver.run(open_batches(10))) == 1
+    assert create(driver, new_batch(alias=NAME)) == made
 
 
 @pytest.mark.parametrize("faults", [0, 50])
-def test_all_that_an_ended_batch_takes_is_in_the_account_of_its_owner(driver: Driver, faults: int) -> None:
-    batch_id = driver.run(create_batch(new(key=KEY, metadata={"a": "b"})))
-    move(driver, batch_id, BatchStatus.IN_PROGRESS, model="m", total=9, texts=9)
-    fault = BatchFault("invalid_value", "The field must be another one. " * 5, "body.input", 7)
-    ended: dict[str, str | int] = {"errors": faults_text([fault] * faults), "completed": 0, "failed": 9}
-    move(driver, batch_id, BatchStatus.FAILED, BatchStatus.IN_PROGRESS, **ended)
-    driver.run(close_batch(batch_id))
-    assert driver.run(left_of("anonymous")).memory_bytes >= driver.taken(batch_id)
-    passes(driver, HOUR_MS)
-    assert driver.run(left_of("anonymous")).memory_bytes == 0
+def test_all_that_an_ended_batch_takes_is_in_the_account_of_its_owner(
+    driver: Driver, tmp_path: Path, faults: int
+) -> None:
+    sweeper = Sweeper(driver, tmp_path)
+    made = create(driver, new_batch(alias=NAME, request={"metadata": {"a": "b"}}))
+    change(driver, made, begins)
+    fault = JobError("invalid_value", "The field must be another one. " * 5, "body.input", 7)
+
+    def ends(move: Move) -> None:
+        move.forget.append(move.record.task_id(1, Stage.EMBED))
+        move.pages.clear()
+        move.stop(JobStatus.FAILED, *[fault] * faults)
+        move.end(JobStatus.FAILED)
+
+    change(driver, made, ends)
+    assert driver.run(left_of("anonymous")).memory_bytes >= driver.taken(made)
+    sweeper.passes(HOUR_MS / 1000)
+    sweeper.to_the_end()
+    assert not driver.run(left_of("anonymous"))
 
 
 def test_metrics_count_the_ends_of_batches(driver: Driver) -> None:
-    one, two, three = (driver.run(create_batch(new())) for _ in range(3))
-    move(driver, one, BatchStatus.IN_PROGRESS)
-    for batch_id in (one, one, two):
-        move(driver, batch_id, BatchStatus.FAILED, *BatchStatus)
-    move(driver, three, BatchStatus.CANCELLED)
+    one, two, three, _ = (create(driver, new_batch()) for _ in range(4))
+    change(driver, one, begins)
+    for batch_id in (one, two):
+        end(driver, batch_id, JobStatus.FAILED)
+    end(driver, three, JobStatus.CANCELLED)
     documents = driver.run(overview(DOCUMENTS))[DOCUMENTS]
     assert documents.counters == {"batches_failed": 2, "batches_cancelled": 1}
-    assert documents.redis.open_batches == 3, "their traces are still to be removed"
+    assert documents.redis.open_batches == 1

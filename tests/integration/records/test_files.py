@@ -1,17 +1,14 @@
 """Records of files: an owner's account, pages, expiry, and the sweep."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 import redis
 
-from tasks.documents.sweep import sweep_litter
 from tasks.errors import StorageFull
 from tasks.ledger.heartbeat import watch
 from tasks.ledger.redis_keys import DOCUMENTS
 from tasks.records import store
-from tasks.records.batches import NewBatch, create_batch, new_batch_id
 from tasks.records.files import (
     UPLOAD_MS,
     FileRecord,
@@ -25,11 +22,9 @@ from tasks.records.files import (
     read_files,
     stored_name,
 )
-from tasks.records.ingestion_operations import create_ingestion
-from tasks.records.ingestions import NewIngestion, new_ingestion_id
 from tasks.records.store import MOST, Order, ReadRecord, Room, left_of
-from tasks.storage.storage import Storage
 from tests.integration.ledger.driver import START_MS, Driver
+from tests.integration.records.jobs import NAME, Sweeper, create, new_batch, new_ingestion
 from tests.raises_code import raises_code
 
 QUOTA = Room({"stored": 1000})
@@ -47,7 +42,7 @@ def record(number: int, *, owner: str = "ann", expires_in_ms: int | None = None,
         "created_ms": made_ms,
         "expires_ms": None if expires_in_ms is None else made_ms + expires_in_ms,
     } | changes
-    return FileRecord(stored=stored_name(str(fields["id"])), **fields)
+    return FileRecord(stored=stored_name(owner, str(fields["id"])), **fields)
 
 
 def put(driver: Driver, *numbers: int, **changes: object) -> list[FileRecord]:
@@ -124,27 +119,18 @@ def test_the_quota(driver: Driver, held: tuple[int, ...], size_bytes: int, *, fi
 
 
 def test_whoever_has_stored_too_much_makes_nothing_new(driver: Driver) -> None:
-    admission = QUOTA
-
-    def batch(**changed: Any) -> NewBatch:
-        values: dict[str, Any] = {"owner": "ann", "window_ms": 1000, "ttl_ms": 1000} | changed
-        return NewBatch(new_batch_id(), input_file_id="file-1", completion_window="1h", **values)
-
-    def ingestion() -> NewIngestion:
-        return NewIngestion(new_ingestion_id(), "ann", {"model": "m"}, 1000)
-
     put(driver, 1, size_bytes=1000)
-    first = driver.ledger.run(create_batch(batch(key=("a", "d")), admission))
-    driver.ledger.run(create_ingestion(ingestion(), QUOTA))
+    first = create(driver, new_batch("ann", alias=NAME), QUOTA)
+    create(driver, new_ingestion("ann"), QUOTA)
     put(driver, 2, size_bytes=1)  # as an output is, without a quota
     with raises_code("quota_exceeded", match="hold 1,001 bytes"):
-        driver.ledger.run(create_batch(batch(), admission))
+        create(driver, new_batch("ann"), QUOTA)
     with raises_code("quota_exceeded"):
-        driver.ledger.run(create_ingestion(ingestion(), QUOTA))
-    assert driver.ledger.run(create_batch(batch(key=("a", "d")), admission)) == first, "a repetition is no new one"
-    driver.ledger.run(create_batch(batch(owner="bob"), admission))
+        create(driver, new_ingestion("ann"), QUOTA)
+    assert create(driver, new_batch("ann", alias=NAME), QUOTA) == first, "a repetition is no new one"
+    create(driver, new_batch("bob"), QUOTA)
     driver.ledger.run(delete_file(record(2).id))
-    driver.ledger.run(create_batch(batch(), admission))
+    create(driver, new_batch("ann"), QUOTA)
 
 
 def test_deleting_makes_room(driver: Driver) -> None:
@@ -204,7 +190,7 @@ def test_an_upload_from_which_nothing_comes_ends_by_itself(driver: Driver) -> No
     passes(driver, UPLOAD_MS)
     assert not driver.run(left_of("ann"))
     assert not driver.run(store.change(ReadRecord(coming.id, coming, "one"), coming))
-    assert driver.client.zrange("eq:litter", 0, -1) == [f"{coming.stored} ann".encode()], "some of it may be there"
+    assert driver.client.zrange("eq:litter", 0, -1) == [coming.stored.encode()], "some of it may be there"
 
 
 def pages(driver: Driver, **wish: object) -> list[list[int]]:
@@ -263,41 +249,41 @@ def test_a_full_redis_takes_no_file_and_deletes_one(driver: Driver, redis_client
 
 
 @pytest.fixture
-def storage(driver: Driver, tmp_path: Path) -> Storage:
-    return Storage.open(str(tmp_path / "storage"))
+def sweeper(driver: Driver, tmp_path: Path) -> Sweeper:
+    return Sweeper(driver, tmp_path)
 
 
-def stored(storage: Storage) -> list[str]:
-    return sorted(stored.name for stored in storage.stored("files"))
-
-
-def test_the_sweep_deletes_a_file_a_minute_after_it_has_expired(driver: Driver, storage: Storage) -> None:
+def test_the_sweep_deletes_a_file_a_minute_after_it_has_expired(driver: Driver, sweeper: Sweeper) -> None:
     kept, deleted = put(driver, 1, 2)
     expiring, early = put(driver, 3, 4, expires_in_ms=5_000)
-    unknown = stored_name(new_file_id())
-    for name in (kept.stored, deleted.stored, expiring.stored, unknown):
-        storage.write(name, b"x")
+    unknown = stored_name("ann", new_file_id())
+    names = [kept.stored, deleted.stored, expiring.stored, early.stored, unknown]
+    for name in names:
+        sweeper.storage.write(name, b"x")
     for file in (deleted, early):
         driver.ledger.run(delete_file(file.id))
 
-    passes(driver, 5_000)
-    driver.advance(54_000)
-    assert sweep_litter(storage, driver.ledger) == 0
-    driver.advance(2_000)
-    assert sweep_litter(storage, driver.ledger) == 2
-    driver.advance(4_000)
-    assert sweep_litter(storage, driver.ledger) == 1
-    driver.advance(10**9)
-    assert sweep_litter(storage, driver.ledger) == 0
-    assert stored(storage) == sorted([kept.stored, unknown])
+    def go(*files: FileRecord) -> None:
+        sweeper()
+        names[:] = [name for name in names if name not in {file.stored for file in files}]
+        assert sweeper.names("ann") == sorted(names)
+
+    sweeper.passes(5)
+    sweeper.passes(54)
+    go()
+    sweeper.passes(2)
+    go(deleted, early)
+    sweeper.passes(4)
+    go(expiring)
+    sweeper.passes(10**6)
+    go()
 
 
-def test_the_sweep_works_off_many(driver: Driver, storage: Storage) -> None:
+def test_the_sweep_works_off_many(driver: Driver, sweeper: Sweeper) -> None:
     held, expired = put(driver, *range(5)), put(driver, *range(5, 255), expires_in_ms=5_000)
     for file in (*held, *expired):
-        storage.write(file.stored, b"")
+        sweeper.storage.write(file.stored, b"")
     passes(driver, 6_000)
-    driver.advance(60_000)
-
-    assert sweep_litter(storage, driver.ledger) == 250
-    assert stored(storage) == sorted(file.stored for file in held)
+    sweeper.passes(60)
+    sweeper()
+    assert sweeper.names("ann") == sorted(file.stored for file in held)

@@ -1,35 +1,57 @@
 """The sweep of purged owners: what they have goes, a little in each round, and of others nothing does."""
 
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 import redis
 
-from tasks.documents.purging import sweep_late, sweep_owners
-from tasks.errors import NotStored
+from tasks.datasets.sqlite.datasets import SqliteDatasets
+from tasks.errors import NotStored, StorageUnavailable
+from tasks.ingestion.driver import Driver as JobDriver
 from tasks.ledger.commit import CommitCode
 from tasks.ledger.read import read_task
-from tasks.ledger.redis_keys import DOCUMENTS
-from tasks.ledger.submit import submit
-from tasks.ledger.task import Lane
-from tasks.records import datasets, store
+from tasks.ledger.redis_keys import DOCUMENTS, DRIVER
+from tasks.records import store
 from tasks.records.api_keys import Mark, anonymous_owner, make_mark
-from tasks.records.batches import NewBatch, close_batch, create_batch, new_batch_id, open_batches, read_batch
 from tasks.records.files import FileRecord, Purpose, file_id_from, put_file, read_file, stored_name
-from tasks.records.ingestion_operations import close_ingestion, create_ingestion, open_ingestions, read_ingestion
-from tasks.records.ingestions import NewIngestion, new_ingestion_id
 from tasks.records.store import ReadRecord, left_of
 from tasks.storage.storage import Storage
-from tests.integration.ledger.driver import START_MS, Driver
-from tests.unit.documents.search.small_datasets import document, load
+from tasks.storage.sweep_owners import OwnerSweep, Stopped
+from tests.integration.datasets.loads import document, load
+from tests.integration.ledger.driver import START_MS, Driver, commands
+from tests.integration.records.jobs import NAME, Sweeper, create, end, job, new_batch, new_ingestion, seen
 
-DAY_MS = 86_400_000
+
+def sweep_owners(
+    storage: Storage, datasets: SqliteDatasets | None, driver: Driver, go_on: Callable[[], object] = lambda: None
+) -> None:
+    """One round."""
+    with suppress(Stopped):
+        OwnerSweep(storage, lambda: datasets, driver.ledger, go_on).sweep(driver.now_ms)
+
+
+def steps(number: int) -> Callable[[], object]:
+    """Lets the sweep delete so much."""
+    left = iter(range(number))
+
+    def go_on() -> None:
+        if next(left, None) is None:
+            raise Stopped
+
+    return go_on
 
 
 @pytest.fixture
 def storage(tmp_path: Path) -> Storage:
     return Storage.open(str(tmp_path / "storage"))
+
+
+@pytest.fixture
+def datasets(tmp_path: Path) -> SqliteDatasets:
+    return SqliteDatasets(tmp_path / "datasets")
 
 
 def mark(driver: Driver, owner: str) -> None:
@@ -50,7 +72,7 @@ def file_of(driver: Driver, storage: Storage, owner: str, number: int = 1) -> Fi
         purpose=Purpose.BATCH,
         size_bytes=1,
         created_ms=START_MS,
-        stored=stored_name(file_id),
+        stored=stored_name(owner, file_id),
     )
     storage.write(record.stored, b"x")
     driver.run(put_file(record))
@@ -58,65 +80,88 @@ def file_of(driver: Driver, storage: Storage, owner: str, number: int = 1) -> Fi
 
 
 def batch_of(driver: Driver, owner: str) -> str:
-    batch = NewBatch(new_batch_id(), owner, "file-1", "24h", window_ms=DAY_MS, ttl_ms=DAY_MS, key=("k" * 32, "d" * 32))
-    return driver.run(create_batch(batch))
+    return create(driver, new_batch(owner, alias=NAME))
 
 
-def close_all(driver: Driver) -> None:
-    """What the steps of batches and ingestions do, after the sweep of their objects."""
-    driver.client.delete("eq:litter")
-    for batch_id in driver.run(open_batches(100)):
-        driver.run(close_batch(batch_id, deleted=True))
-    for ingestion_id in driver.run(open_ingestions(100)):
-        driver.run(close_ingestion(ingestion_id, deleted=True))
+@pytest.fixture
+def sweeper(driver: Driver, tmp_path: Path) -> Sweeper:
+    return Sweeper(driver, tmp_path)
 
 
-def test_all_that_a_purged_owner_has_goes_and_nothing_of_others(driver: Driver, storage: Storage) -> None:
+def drive(sweeper: Sweeper) -> None:
+    """A round of whoever drives jobs."""
+    JobDriver(sweeper.driver.ledger, sweeper.storage, sweeper.settings)()
+    sweeper.driver.client.delete(DRIVER)
+
+
+def test_all_that_a_purged_owner_has_goes_and_nothing_of_others(
+    driver: Driver, sweeper: Sweeper, datasets: SqliteDatasets
+) -> None:
     kept: list[Any] = []
     for owner in ("ann", "bob", "ann2"):
         task = driver.submit(owner=owner, listed=True).task_id
-        batch, file = batch_of(driver, owner), file_of(driver, storage, owner)
-        ingestion = driver.run(create_ingestion(NewIngestion(new_ingestion_id(), owner, {"model": "m"}, DAY_MS)))
-        load(storage, document("a", [1, 2, 3, 4]), owner=owner, name="d")
-        kept.append((task, batch, file, ingestion))
+        jobs = [batch_of(driver, owner), create(driver, new_ingestion(owner))]
+        jobs.append(end(driver, create(driver, new_ingestion(owner))))
+        for job_id in jobs:
+            sweeper.storage.write(f"{owner}/{job_id}/1.list", b"x")
+        load(datasets.store(owner, "d"), document("a"))
+        kept.append((task, jobs, file_of(driver, sweeper.storage, owner)))
     mark(driver, "bob")
     assert driver.run(left_of("bob")).files == 1
 
-    sweep_owners(storage, driver.ledger)
+    sweeper()
 
-    assert not swept(driver, "bob"), "its batch and its ingestion wait for their steps"
-    task, batch, file, ingestion = kept[1]
+    assert not swept(driver, "bob"), "its batch and its ingestion wait for whoever drives them"
+    task, jobs, file = kept[1]
     assert driver.run(read_task(task)) is None
     assert driver.run(read_file(file.id)) is None
     with pytest.raises(NotStored):
-        storage.read(file.stored)
-    assert not list(datasets.datasets_of(storage, "bob"))
-    for one in (driver.run(read_batch(batch)), driver.run(read_ingestion(ingestion))):
-        assert one is not None
-        assert one.deleted
-        assert str(one.status) == "cancelled"
-    close_all(driver)
-    sweep_owners(storage, driver.ledger)
-    assert swept(driver, "bob")
+        sweeper.storage.read(file.stored)
+    assert not datasets.names("bob")
+    for job_id in jobs[:2]:
+        assert job(driver, job_id).deleted
+        assert str(job(driver, job_id).status) == "cancelling"
+    drive(sweeper)
+    sweeper(rounds=2)
+    assert swept(driver, "bob"), "of a purged owner nothing waits"
     assert not driver.run(left_of("bob"))
-    for owner, (task, batch, file, ingestion) in zip(("ann", "ann2"), (kept[0], kept[2]), strict=True):
+    assert sweeper.names("bob") == []
+    for owner, (task, jobs, file) in zip(("ann", "ann2"), (kept[0], kept[2]), strict=True):
         assert driver.task(task).owner == owner
-        assert not driver.run(read_batch(batch)).deleted  # type: ignore[union-attr]
         assert driver.run(read_file(file.id)) == file
-        assert storage.read(file.stored)
-        assert not driver.run(read_ingestion(ingestion)).deleted  # type: ignore[union-attr]
-        assert list(datasets.datasets_of(storage, owner))
+        assert not any(job(driver, job_id).deleted for job_id in jobs)
+        assert sweeper.names(owner) == sorted([file.stored, *(f"{owner}/{job_id}/1.list" for job_id in jobs)])
+        assert datasets.names(owner) == ["d"]
 
 
-def test_a_worker_that_has_a_job_of_it_commits_nothing(driver: Driver, storage: Storage) -> None:
+def test_a_worker_that_has_a_stage_of_it_commits_nothing(driver: Driver, sweeper: Sweeper) -> None:
     batch_id = batch_of(driver, "ann")
+    drive(sweeper)
     documents = Driver(driver.client, DOCUMENTS)
-    job = driver.new_task(task_id=f"{batch_id}-validate", queue=DOCUMENTS, lane=Lane.BULK, owner="ann", listed=True)
-    driver.run(submit(job))
     claim = documents.claim()
+    assert claim.pieces
     mark(driver, "ann")
-    sweep_owners(storage, driver.ledger)
+    sweeper()
+    drive(sweeper)
     assert documents.commit(claim) == [CommitCode.STALE]
+    sweeper(rounds=2)
+    assert seen(driver, batch_id) is None
+    assert swept(driver, "ann")
+
+
+def test_nothing_of_a_purged_owner_begins(driver: Driver, sweeper: Sweeper) -> None:
+    batch_id = batch_of(driver, "ann")
+    mark(driver, "ann")
+    drive(sweeper)
+    assert not driver.run(read_task(f"{batch_id}-1-parse"))
+    assert not Driver(driver.client, DOCUMENTS).claim().pieces
+
+
+def test_a_job_of_a_purged_owner_keeps_nobody_busy_until_the_sweep_comes(driver: Driver, sweeper: Sweeper) -> None:
+    batch_of(driver, "ann")
+    mark(driver, "ann")
+    drive(sweeper)
+    assert commands(driver.client, lambda: drive(sweeper)).get("publish", 0) <= 1, "each move wakes whoever drives"
 
 
 def test_many_files_go_in_several_rounds_and_any_may_be_the_last_of_its_process(
@@ -124,13 +169,12 @@ def test_many_files_go_in_several_rounds_and_any_may_be_the_last_of_its_process(
 ) -> None:
     files = [file_of(driver, storage, "ann", number) for number in range(130)]
     mark(driver, "ann")
-    steps = iter(range(7))
-    sweep_owners(storage, driver.ledger, lambda: next(steps, None) is not None)
+    sweep_owners(storage, None, driver, steps(7))
     assert driver.run(left_of("ann")).files == 123
     storage.delete(files[0].stored)  # whoever died had deleted this one, and not its record
     while not swept(driver, "ann"):
-        sweep_owners(storage, driver.ledger)
-    assert not list(storage.stored("files"))
+        sweep_owners(storage, None, driver)
+    assert not list(storage.stored("ann"))
 
 
 def test_what_is_being_uploaded_ends(driver: Driver, storage: Storage) -> None:
@@ -142,40 +186,100 @@ def test_what_is_being_uploaded_ends(driver: Driver, storage: Storage) -> None:
         purpose=Purpose.USER_DATA,
         size_bytes=1,
         created_ms=START_MS,
-        stored=stored_name(file_id),
+        stored=stored_name("ann", file_id),
         state="uploading",
     )
     driver.run(put_file(coming, change="one"))
     mark(driver, "ann")
-    sweep_owners(storage, driver.ledger)
+    sweep_owners(storage, None, driver)
     assert swept(driver, "ann")
     done = coming.model_copy(update={"state": "stored"})
     assert not driver.run(store.change(ReadRecord(file_id, coming, "one"), done, for_ms=done.life_ms))
 
 
-def test_what_a_worker_writes_long_after_the_end_goes_too(driver: Driver, storage: Storage) -> None:
-    mark(driver, "bob")
-    mark(driver, anonymous_owner(0))
-    sweep_owners(storage, driver.ledger)
+def test_what_a_worker_writes_long_after_the_end_goes_too(
+    driver: Driver, storage: Storage, datasets: SqliteDatasets
+) -> None:
+    owners = ("ann", "bob", anonymous_owner(0))
+    for owner in owners[1:]:
+        mark(driver, owner)
+    sweep_owners(storage, datasets, driver)
     assert swept(driver, "bob")
-    for owner in ("ann", "bob", anonymous_owner(0)):
-        load(storage, document("a", [1, 2, 3, 4]), owner=owner, name="d")
-    sweep_late(storage, driver.ledger)
-    assert list(datasets.datasets_of(storage, "ann"))
-    assert not list(datasets.datasets_of(storage, "bob"))
-    assert not list(datasets.datasets_of(storage, anonymous_owner(0)))
+    for owner in owners:
+        load(datasets.store(owner, "d"), document("a"))
+        storage.write(f"{owner}/batch_1/1.rows", b"x")
+    OwnerSweep(storage, lambda: datasets, driver.ledger).sweep_late(driver.now_ms)
+    assert datasets.owners() == ["ann"]
+    assert [stored.name for stored in storage.stored("")] == ["ann/batch_1/1.rows"]
 
 
-def test_a_full_redis_is_purged(driver: Driver, storage: Storage, redis_client: redis.Redis) -> None:
+def test_a_dataset_that_cannot_be_deleted_now_keeps_nobody_elses(
+    driver: Driver, storage: Storage, datasets: SqliteDatasets, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tasks.datasets.sqlite.dataset_file._LOCK_S", 0.05)
+    for owner in ("ann", "bob", "eve"):
+        load(datasets.store(owner, "d"), document("a"))
+        mark(driver, owner)
+    with datasets.file("bob", "d").locked():  # as a worker that stands still has it
+        sweep_owners(storage, datasets, driver)
+        assert [swept(driver, owner) for owner in ("ann", "bob", "eve")] == [True, False, True]
+        assert datasets.owners() == ["bob"]
+    sweep_owners(storage, datasets, driver)
+    assert swept(driver, "bob")
+    assert datasets.owners() == []
+
+
+def test_an_owner_whose_objects_cannot_be_deleted_now_keeps_nobody_elses(
+    driver: Driver, storage: Storage, datasets: SqliteDatasets, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = Storage.delete
+
+    def delete(self: Storage, name: str, *rest: Any) -> None:
+        if name.startswith("bob/"):
+            raise StorageUnavailable("It denies deleting.")
+        real(self, name, *rest)
+
+    owners = ("ann", "bob", "eve")
+    for owner in owners:
+        file_of(driver, storage, owner)
+        mark(driver, owner)
+    with monkeypatch.context() as patch:
+        patch.setattr(Storage, "delete", delete)
+        sweep_owners(storage, datasets, driver)
+        assert [swept(driver, owner) for owner in owners] == [True, False, True]
+    sweep_owners(storage, datasets, driver)
+    assert swept(driver, "bob")
+    for owner in owners:
+        storage.write(f"{owner}/batch_1/1.rows", b"x")
+    monkeypatch.setattr(Storage, "delete", delete)
+    OwnerSweep(storage, lambda: datasets, driver.ledger).sweep_late(driver.now_ms)
+    assert [stored.name for stored in storage.stored("")] == ["bob/batch_1/1.rows"]
+
+
+def test_a_purge_ends_between_any_two_objects(driver: Driver, storage: Storage) -> None:
+    mark(driver, "ann")
+    names = sorted(f"ann/batch_1/{n}.rows" for n in range(9))
+    for name in names:
+        storage.write(name, b"x")
+    sweep_owners(storage, None, driver, steps(4))
+    assert len(list(storage.stored("ann"))) == 5
+    assert not swept(driver, "ann")
+    sweep_owners(storage, None, driver)
+    assert list(storage.stored("ann")) == []
+    assert swept(driver, "ann")
+
+
+def test_a_full_redis_is_purged(driver: Driver, sweeper: Sweeper, redis_client: redis.Redis) -> None:
     driver.submit(owner="ann", listed=True)
-    file_of(driver, storage, "ann")
+    file_of(driver, sweeper.storage, "ann")
     batch_of(driver, "ann")
+    drive(sweeper)
     redis_client.config_set("maxmemory", 1)
     try:
         mark(driver, "ann")
-        sweep_owners(storage, driver.ledger)
-        close_all(driver)
-        sweep_owners(storage, driver.ledger)
+        sweeper()
+        drive(sweeper)
+        sweeper(rounds=2)
         assert swept(driver, "ann")
     finally:
         redis_client.config_set("maxmemory", 0)

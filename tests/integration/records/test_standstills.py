@@ -12,16 +12,22 @@ import redis
 from api.auth import Keys
 from api.schemas.keys import NewKey
 from api.services.keys import KeyService
-from tasks.documents.purging import sweep_owners
 from tasks.errors import Conflict, NotFound, Unauthenticated
 from tasks.ledger.client import AsyncLedger, Ledger
 from tasks.records import store
 from tasks.records.api_keys import Key
 from tasks.records.files import put_file, read_file
+from tasks.records.jobs import clock
 from tasks.records.store import ALL, left_of
 from tasks.storage.storage import Storage
+from tasks.storage.sweep_owners import OwnerSweep
 from tests.made_files import made_file
 from worker_config.settings import load_settings
+
+
+def sweep_owners(storage: Storage, ledger: Ledger) -> None:
+    """One round."""
+    OwnerSweep(storage, lambda: None, ledger).sweep(ledger.run(clock()))
 
 
 class Died(BaseException):

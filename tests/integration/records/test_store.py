@@ -179,8 +179,8 @@ class World:
 
     def forget(self, record_id: str) -> None:
         if record_id in self.there:
-            record, _, _ = self.there.pop(record_id)
-            self.litter.add(f"things/{record_id} {record.owner}")
+            self.there.pop(record_id)
+            self.litter.add(f"things/{record_id}")
 
     def check(self) -> None:
         client: Any = self.driver.client

@@ -43,7 +43,7 @@ class LocalStack(Process):
         marks = {
             "redis-server": "redis",
             "-m tasks.worker": "worker",
-            "-m tasks.documents_worker": "documents-worker",
+            "-m tasks.ingestion": "documents-worker",
             "-m api": "api",
         }
         roles: dict[str, psutil.Process] = {}

@@ -2,26 +2,29 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import httpx
+import obstore
 import pytest
 
 from stack.testing import Roles
-from tasks.documents.sinks.parquet.dataset_cleanup import sweep_datasets
-from tasks.documents.sinks.parquet.parquet_sink import Dataset, ParquetSink
-from tasks.documents.storage_command import unknown_objects
+from tasks.datasets.places import check_sink
+from tasks.errors import Invalid, StorageUnavailable
 from tasks.ledger.client import Ledger
-from tasks.records.datasets import datasets_of, delete_dataset, present
+from tasks.ledger.redis_keys import ANONYMOUS
+from tasks.records.files import file_id_of, new_file_id, stored_name
 from tasks.records.storage_identity import open_proved
-from tasks.search.nearest_chunks import nearest_chunks
-from tasks.search.parts import PartReader
+from tasks.storage.__main__ import unknown_objects
 from tasks.storage.storage import Storage
 from tests.bulk import Bulk, line
+from tests.cloud_server import cloud_server
 from tests.integration.api.file_uploads import LINES, ids, problem, upload_with
 from tests.integration.api.served import ServedApp
 from tests.integration.batches.hands import Hands
-from tests.integration.documents.sinks.loads import document, load, stamp
+from tests.integration.guarded.certificates import Authority
 from tests.s3_server import S3Server
+from worker_config.settings import load_settings
 
 CONTENT = bytes(range(256)) * 10_000
 
@@ -32,8 +35,8 @@ def url(s3: S3Server) -> str:
 
 
 def names(url: str) -> list[str]:
-    """Of all files in the bucket."""
-    return [stored.name for stored in Storage.open(url).stored("files")]
+    """Of all files in the bucket, uploaded ones and those that batches have made."""
+    return [stored.name for stored in Storage.open(url).stored(ANONYMOUS) if file_id_of(stored.name)]
 
 
 def test_a_file_is_uploaded_read_and_deleted(serve: Callable[..., ServedApp], url: str) -> None:
@@ -41,7 +44,7 @@ def test_a_file_is_uploaded_read_and_deleted(serve: Callable[..., ServedApp], ur
     file = upload_with(client)(CONTENT, purpose="vision").json()
     path = f"/v1/files/{file['id']}"
 
-    assert (file["bytes"], names(url)) == (len(CONTENT), [f"files/{file['id']}"])
+    assert (file["bytes"], names(url)) == (len(CONTENT), [stored_name(ANONYMOUS, file["id"])])
     assert client.get(f"{path}/content").content == CONTENT
     for wanted, part in (
         ("bytes=5-9", CONTENT[5:10]),
@@ -68,7 +71,7 @@ def test_a_refused_upload_leaves_nothing(serve: Callable[..., ServedApp], url: s
 def test_content_that_somebody_removed(serve: Callable[..., ServedApp], url: str) -> None:
     client = serve(storage_url=url).client
     file_id = upload_with(client)().json()["id"]
-    Storage.open(url).delete(f"files/{file_id}")
+    Storage.open(url).delete(stored_name(ANONYMOUS, file_id))
 
     problem(client.get(f"/v1/files/{file_id}/content"), 404, "file_not_found", "id")
     assert client.delete(f"/v1/files/{file_id}").status_code == 200
@@ -81,6 +84,21 @@ def test_a_bucket_that_is_not_there(serve: Callable[..., ServedApp], s3: S3Serve
     assert "bucket" in answer.json()["detail"]
     assert int(answer.headers["retry-after"]) > 0
     assert ids(client.get("/v1/files")) == []
+
+
+@pytest.mark.parametrize("name", ["AWS_CA_BUNDLE", "SSL_CERT_FILE"])
+def test_a_certificate_authority(s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    authority = Authority(tmp_path, "own")
+    with cloud_server(authority.server()) as server:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", server.endpoint)
+        stranger = Storage.open("s3://one")
+        for size_bytes in (1, 9 * 2**20):
+            with pytest.raises(StorageUnavailable, match="certificate that is not trusted here"):
+                stranger.write("files/a", bytes(size_bytes))
+        monkeypatch.setenv(name, str(authority.file))
+        storage = Storage.open("s3://one")
+        storage.write("files/a", b"x")
+        assert storage.read("files/a") == b"x"
 
 
 def test_a_batch_on_a_bucket(roles: Roles, url: str) -> None:
@@ -103,39 +121,35 @@ def test_a_batch_on_a_bucket(roles: Roles, url: str) -> None:
     assert names(url) == []
 
 
-def test_the_sweep_of_a_bucket(redis_url: str, url: str) -> None:
+def test_the_sweep_of_a_bucket(redis_url: str, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     ledger = Ledger.connect(redis_url)
     storage = open_proved(url, ledger.run)
     hands = Hands(ledger, Path("unused"), storage=storage)
     ended = hands.create_over("file-none")
     hands.until(lambda: hands.batch(ended).status.terminal, model=False)
-    storage.write(f"batches/{ended}/index", LINES)
-    storage.write("files/file-x", LINES)
-    assert hands.sweep(after_s=0) == 0
-    assert hands.sweep() == 1
-    assert list(storage.stored("batches")) == []
-    assert [found.name for found in unknown_objects(storage, ledger)] == ["files/file-x"]
+    folder, unknown = hands.batch(ended).record.folder, stored_name(ANONYMOUS, new_file_id())
+    rows = [f"{folder}{n}.rows" for n in range(1, 4)]
+    for name in (*rows, unknown):
+        storage.write(name, LINES)
+    hands.sweep(after_s=0)
+    assert sorted(found.name for found in storage.stored(folder)) == rows
+    real, requests = obstore.delete, list[list[str]]()
+
+    def delete(store: Any, paths: list[str]) -> None:
+        requests.append(paths)
+        real(store, paths)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(obstore, "delete", delete)
+        hands.sweep()
+    assert [sorted(paths) for paths in requests] == [rows], "a million objects are no million requests"
+    assert list(storage.stored(folder)) == []
+    assert [found.name for found in unknown_objects(storage, ledger)] == [unknown]
     ledger.close()
 
 
-def test_a_dataset_in_a_bucket(url: str) -> None:
-    storage = Storage.open(url)
-    sink = ParquetSink(storage, "alice", "handbook")
-    late = Dataset(storage, "alice", "handbook")
-    before = late.present()
-    load(sink, document("a", "old"), document("b"))
-    assert not late.move(before, [], 8, "")
-    load(ParquetSink(Storage.open(url), "alice", "handbook"), document("a", "new"), by=stamp(2))
-
-    assert {name: found.order for name, found in sink.known(["a", "b", "c"]).items()} == {"a": 2, "b": 1}
-    assert [each.dataset for each in datasets_of(storage, "alice")] == ["handbook"]
-    reader, catalog = PartReader.within(storage, 2**20), present(storage, "alice", "handbook").catalog
-    for _ in range(2):
-        (row,) = nearest_chunks(reader, catalog, document("a", "new").vectors[1], 1)
-        assert (row.fields["doc_id"], row.fields["text"]) == ("a", "new 1")
-        assert row.score == pytest.approx(1)
-    assert delete_dataset(storage, "alice", "handbook")
-    assert list(datasets_of(storage, "alice")) == []
-    sweep_datasets(storage, grace_s=-5)
-    sweep_datasets(storage, grace_s=-5)
-    assert [*storage.stored("datasets"), *storage.stored("catalogs")] == []
+def test_a_dataset_is_not_in_a_bucket(url: str) -> None:
+    settings = load_settings(storage_url=url)
+    with pytest.raises(Invalid, match="EMBEDQ_DATASETS"):
+        check_sink({"type": "dataset", "dataset": "handbook"}, settings)
+    check_sink({"type": "dataset", "dataset": "handbook"}, settings.model_copy(update={"datasets": "/data/datasets"}))

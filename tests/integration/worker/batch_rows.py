@@ -1,22 +1,24 @@
 """A batch's embed task as the documents worker would submit it, and what became of its rows."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from tasks.ingestion.rows_writer import new_pieces, writing_rows
 from tasks.item import Options, Vector
 from tasks.ledger.ids import new_task_id
 from tasks.ledger.read import read_result
 from tasks.ledger.submit import submit
-from tasks.ledger.task import Admission, Lane, NewPiece, NewTask
-from tasks.storage.row_file import RowReference, row_of, writing_rows
+from tasks.ledger.task import Admission, Lane, NewTask
+from tasks.storage.rows_file import row_of
 from tasks.storage.storage import Storage
-from tasks.storage.vector_part import PartReference, read_part
+from tasks.storage.vectors_file import VectorsReference, read_vectors
 from tests.ledger_client import LedgerClient
 
-BATCH = "batches/batch_1"
+BATCH = "anonymous/batch_1"
 
 
 def submit_rows(
@@ -26,19 +28,17 @@ def submit_rows(
     *,
     unit_rows: int = 4,
     cost: int = 100,
+    written: Callable[[], object] = lambda: None,
 ) -> str:
-    """Stores rows of texts, some with options, and a task of units that refer to them; its id."""
-    with writing_rows(storage, "files/file-1", f"{BATCH}/index.0") as rows:
+    """Stores rows of texts, some with options, and a task of units that refer to them; its id.
+
+    `written`: happens before there is a task.
+    """
+    with writing_rows(storage, f"{BATCH}/1.rows.0") as rows:
         for text in texts:
-            rows.add(row_of(text, {}) if isinstance(text, str) else row_of(*text))
-    pieces = [
-        NewPiece(
-            items=min(unit_rows, len(texts) - first),
-            cost=cost,
-            payload=RowReference("files/file-1", f"{BATCH}/index.0", first).to_payload(),
-        )
-        for first in range(0, len(texts), unit_rows)
-    ]
+            rows.add(row_of(text, {}) if isinstance(text, str) else row_of(*text), 1, unit_rows)
+    written()
+    pieces = [replace(piece, cost=cost) for piece in new_pieces(f"{BATCH}/1.rows.0", rows.pieces)]
     submission = NewTask(
         task_id=new_task_id(),
         queue=client.model,
@@ -58,7 +58,7 @@ def outcomes(client: LedgerClient, storage: Storage, task_id: str) -> dict[int, 
     assert committed is not None
     rows: dict[int, Vector] = {}
     for piece in committed.pieces:
-        part = read_part(storage, PartReference.from_json(piece.data))
+        part = read_vectors(storage, VectorsReference.from_json(piece.data))
         assert len(part) == piece.items
         for number, row in enumerate(part, piece.first):
             assert number not in rows

@@ -44,7 +44,7 @@ def vector(http: httpx.Client, **asked: Any) -> np.ndarray:
 def ingested(http: httpx.Client, dataset: str = NAME, **asked: Any) -> dict[str, Any]:
     """The ended ingestion of one document."""
     source = {"documents": [{"id": "one", "text": TEXT}]}
-    body = {"source": source, "sink": {"type": "parquet", "dataset": dataset}} | asked
+    body = {"source": source, "sink": {"type": "dataset", "dataset": dataset}} | asked
     path = f"/v1/ingestions/{http.post('/v1/ingestions', json=body).json()['id']}"
     wait_until(lambda: http.get(path).json()["finished_at"], message="the end of the ingestion")
     ended: dict[str, Any] = http.get(path).json()

@@ -13,7 +13,7 @@ from tasks.item import Options, Vector
 from tasks.ledger.read import read_result
 from tasks.ledger.task import Lane, State
 from tasks.storage.storage import Storage
-from tasks.storage.vector_part import PartReference
+from tasks.storage.vectors_file import VectorsReference
 from tests.integration.worker.batch_rows import BATCH, inline, outcomes, submit_rows
 from tests.ledger_client import LedgerClient
 
@@ -66,7 +66,7 @@ def test_a_claim_of_many_megabytes_is_done_in_portions(roles: Roles, client: Led
     assert client.told("claims") == 1
     committed = client.ledger.run(read_result(task_id))
     assert committed is not None
-    assert len({PartReference.from_json(piece.data).part for piece in committed.pieces}) == 3
+    assert len({VectorsReference.from_json(piece.data).vectors for piece in committed.pieces}) == 3
     rows = outcomes(client, storage, task_id)
     for number, vectors in enumerate(inline(client, [text[:5_000] for text in texts])):
         assert np.array_equal(vector_of(rows[number]), vectors)
@@ -142,15 +142,16 @@ def test_a_storage_that_is_away_costs_nothing_but_time(
 def test_a_part_that_cannot_be_written_waits(
     roles: Roles, client: LedgerClient, storage: Storage, tmp_path: Path
 ) -> None:
-    task_id = submit_rows(client, storage, [f"text {n}" for n in range(8)])
-    in_the_way = tmp_path / ".embedq" / "storage" / BATCH / "parts"
-    in_the_way.write_bytes(b"")
     worker = roles.worker()
+    client.ended(submit_rows(client, storage, ["the storage is open"]))
+    folder = tmp_path / ".embedq" / "storage" / ".incoming"
+    in_the_way = folder.with_name("elsewhere")  # rows can be read, and nothing can be written
+    task_id = submit_rows(client, storage, [f"text {n}" for n in range(8)], written=lambda: folder.rename(in_the_way))
     wait_until(lambda: client.overview().storage_outage, message="a worker says that it is away")
     for n in range(3):  # rows are tried again meanwhile
         client.completed(client.submit([f"bulk {n}"], lane=Lane.BULK))
     assert client.task(task_id).completed == 0
-    in_the_way.unlink()
+    in_the_way.rename(folder)
     assert client.ended(task_id).completed == 8
     wait_until(lambda: client.overview().storage_outage is None, message="that they go on")
     assert worker.log().count("batches wait: ") == 1
@@ -159,9 +160,10 @@ def test_a_part_that_cannot_be_written_waits(
 
 def test_rows_that_were_deleted_fail(roles: Roles, client: LedgerClient, storage: Storage) -> None:
     task_id = submit_rows(client, storage, ["a text"])
-    storage.delete("files/file-1")
+    storage.delete(f"{BATCH}/1.rows.0")
     roles.worker()
     assert client.ended(task_id).failed == 1
     row = outcomes(client, storage, task_id)[0]
     assert row.error is not None
     assert row.error.code == "not_stored"
+    assert "no longer in the storage" in row.error.message

@@ -46,7 +46,7 @@ def launched(roles: Roles) -> list[Process]:
     processes = [
         roles.api(start=False),
         roles.worker(start=False),
-        roles.worker(start=False, module="tasks.documents_worker"),
+        roles.worker(start=False, module="tasks.ingestion"),
     ]
     for process in processes:
         process.launch()

@@ -4,11 +4,12 @@ from typing import Any
 
 import pytest
 
-from api.schemas.new_ingestion import ParquetSink, PostgresSink, Source
+from api.schemas.new_ingestion import DatasetSink, PostgresSink, Source
 from api.services.ingestion_checks import check_again, check_sink, check_source
 from tasks.errors import SourceFailed
 from tasks.records.api_keys import NO_LIMITS, Limits
-from tasks.records.ingestions import Counts, Ingestion, IngestionStatus
+from tasks.records.ingestions import Ingestion, IngestionRecord
+from tasks.records.jobs import JobStatus
 from tests.raises_code import raises_code
 from worker_config.settings import Settings, load_settings
 
@@ -24,8 +25,16 @@ def limits(**given: Any) -> Limits:
 
 def made(source: dict[str, Any], **rights: Any) -> Ingestion:
     sink = {"type": "postgresql", "name": "main", "table": "t"}
-    spec = {"source": source, "sink": sink}
-    return Ingestion("ing_1", "ann", IngestionStatus.FAILED, spec, 0, 0, Counts(), True, **rights)
+    record = IngestionRecord(
+        id="ing_1",
+        owner="ann",
+        ttl_ms=1,
+        request={"source": source, "sink": sink},
+        status=JobStatus.FAILED,
+        listed=True,
+        **rights,
+    )
+    return Ingestion(record, change="c", created_ms=0, now_ms=0)
 
 
 @pytest.mark.parametrize(
@@ -58,7 +67,7 @@ def test_a_key_hears_nothing_of_connections_that_it_may_not_use(settings: Settin
     with raises_code("invalid_value") as refused:
         check_sink(PostgresSink(type="postgresql", name="other", table="t"), settings, limits(sinks=("main/t",)))
     assert "other" not in refused.value.detail
-    check_sink(ParquetSink(type="parquet", dataset="mine"), settings, limits(sinks=()))
+    check_sink(DatasetSink(type="dataset", dataset="mine"), settings, limits(sinks=()))
 
 
 @pytest.mark.parametrize(
@@ -106,7 +115,7 @@ def test_a_table_of_another_key_is_loaded_into_again_while_the_limits_name_it(se
     ],
 )
 def test_what_is_tried_again_is_checked_again(settings: Settings, changed: dict[str, Any], allowed: bool) -> None:
-    ingestion = made({"urls": 1}, roots=["/srv/docs/a"])
+    ingestion = made({"urls": 1}, roots=("/srv/docs/a",))
     if allowed:
         check_again(ingestion, settings, limits(**changed))
     else:

@@ -7,13 +7,16 @@ import pytest
 
 from api.served_models import ServedModels
 from api.waiting.why_waiting import Record, Seen, waiting_of
+from tasks.errors import Unavailable
+from tasks.ingestion.job_runner import away as what_is_away
 from tasks.item import Options
 from tasks.ledger.heartbeat import LoadingWorker
 from tasks.ledger.overview import Account, Queue
 from tasks.ledger.redis_keys import DOCUMENTS
 from tasks.ledger.task import Lane, State, Task
-from tasks.records.batches import Batch, BatchStatus, Stage
-from tasks.records.ingestions import Counts, Ingestion, IngestionStatus, PageInFlight, PageStage, Setback
+from tasks.records.batches import Batch, BatchRecord
+from tasks.records.ingestions import Ingestion, IngestionRecord
+from tasks.records.jobs import JobStatus, Page, Stage, Wait
 from tests.ledger_builders import a_worker
 from worker_config.settings import load_settings
 
@@ -33,38 +36,51 @@ def task(state: State = State.QUEUED, **changed: Any) -> Task:
     return dataclasses.replace(made, **changed)
 
 
-def batch(status: BatchStatus = BatchStatus.VALIDATING, **changed: Any) -> Batch:
-    made = Batch(
-        id="b", owner="ann", status=status, input_file_id="f", completion_window="24h", created_ms=NOW_MS,
-        expires_ms=NOW_MS, metadata=None, output_expires_s=None, model=None, total=0, completed=0, failed=0,
-        tokens=None,
-        output_file_id=None, error_file_id=None, errors=[], ends_as=BatchStatus.COMPLETED, times={}, stages={},
-        now_ms=NOW_MS, losses={}, again_ms=0,
-    )  # fmt: skip
-    return dataclasses.replace(made, **changed)
+def batch(at: Stage = Stage.PARSE, state: State | None = None, of: Task | None = None, **changed: Any) -> Batch:
+    """Its page is at this stage, whose task is in this state; None: it has none."""
+    asked = {"input_file_id": "f", "completion_window": "24h"}
+    values = {"model": "" if at is Stage.PARSE else "m", "status": JobStatus.IN_PROGRESS} | changed
+    record = BatchRecord(id="b", owner="ann", ttl_ms=1, window_ms=1, request=asked, **values)
+    pages = {1: Page(at=at, under_way=state is not None)}
+    made = Batch(record, "c", NOW_MS, NOW_MS, pages=pages)
+    return made.with_tasks([_task_at(record.task_id(1, at), at, state, of)])
 
 
-def ingestion(status: IngestionStatus = IngestionStatus.IN_PROGRESS, **changed: Any) -> Ingestion:
-    made = Ingestion(
-        id="i", owner="ann", status=status, spec={"model": "m"}, created_ms=NOW_MS, now_ms=NOW_MS, counts=Counts(),
-        listing_complete=False,
-    )  # fmt: skip
-    return dataclasses.replace(made, **changed)
+def ingestion(
+    *pages: tuple[Stage, State | None], of: Task | None = None, waits: Wait | None = None, **changed: Any
+) -> Ingestion:
+    """Its pages are at these stages, whose tasks are in these states. `waits`: for what is away."""
+    values = {"status": JobStatus.IN_PROGRESS, "model": "m", "wait": waits} | changed
+    record = IngestionRecord(id="i", owner="ann", ttl_ms=1, request={"model": "m"}, **values)
+    found = {n: Page(at=at, under_way=state is not None, documents=3) for n, (at, state) in enumerate(pages, 1)}
+    made = Ingestion(record, "c", NOW_MS, NOW_MS, pages=found)
+    tasks = [_task_at(record.task_id(n, at), at, state, of) for n, (at, state) in enumerate(pages, 1)]
+    head = [_task_at(record.task_id(0, Stage.LIST), Stage.LIST, State.QUEUED, None)] if record.head_task else []
+    return made.with_tasks(tasks + head)
 
 
-def page(stage: PageStage, state: State | None, number: int = 0) -> dict[int, PageInFlight]:
-    return {number: PageInFlight(number, stage, "manifest.0", 3, 100, state=state)}
+def _task_at(task_id: str, at: Stage, state: State | None, of: Task | None) -> Task | None:
+    queue = "m" if at is Stage.EMBED else DOCUMENTS
+    return None if state is None else dataclasses.replace(of or task(), id=task_id, state=state, queue=queue)
 
 
-def seen(*queues: Queue, account: dict[str, int] | None = None, **tasks: Task) -> Seen:
+def away(what: str, since_ms: int = NOW_MS - HOUR_MS) -> Wait:
+    return Wait(what=what, stage=Stage.LIST, tries=3, until_ms=NOW_MS + 29_001, since_ms=since_ms)
+
+
+def seen(*queues: Queue, account: dict[str, int] | None = None) -> Seen:
     served = ServedModels(load_settings(served_name="m"))
     served.update({queue.name: queue for queue in (SERVED, DOCUMENTS_SERVED, *queues)})
-    found = {name.replace("_", "-"): one for name, one in tasks.items()}
-    return Seen(served, found, Account({f"{name}:m:bulk": n for name, n in (account or {}).items()}), NOW_MS)
+    return Seen(served, {}, Account({f"{name}:m:bulk": n for name, n in (account or {}).items()}), NOW_MS)
+
+
+def with_tasks(record: Record, known: Seen) -> Seen:
+    tasks = {record.id: record} if isinstance(record, Task) else record.tasks
+    return dataclasses.replace(known, tasks=tasks)
 
 
 def answer(record: Record, known: Seen) -> tuple[str, str]:
-    waiting = waiting_of(record, known)
+    waiting = waiting_of(record, with_tasks(record, known))
     assert waiting is not None
     return waiting.code, waiting.message
 
@@ -105,11 +121,11 @@ MINE = {"cost": 2500, "open": 1}
 )
 def test_the_sentence_of_a_task_that_is_served(one: Task, queue: Queue, message: str) -> None:
     code = "working" if one.state is State.IN_PROGRESS else "in_line"
-    assert answer(one, seen(queue, account=MINE, t=one)) == (code, message)
+    assert answer(one, seen(queue, account=MINE)) == (code, message)
 
 
 def test_the_numbers_of_a_task_in_line() -> None:
-    waiting = waiting_of(task(), seen(BUSY, account=MINE, t=task()))
+    waiting = waiting_of(task(), with_tasks(task(), seen(BUSY, account=MINE)))
     assert waiting is not None
     assert waiting.model_dump() == {
         "code": "in_line",
@@ -122,9 +138,9 @@ def test_the_numbers_of_a_task_in_line() -> None:
 @pytest.mark.parametrize(("deaths", "often"), [(1, ""), (3, " 3 times")])
 def test_a_worker_that_dies_is_told_for_a_minute(state: State, deaths: int, often: str) -> None:
     dying = task(state, deaths=deaths, died_ms=NOW_MS - 5000)
-    assert answer(dying, seen(t=dying)) == ("workers_died", f"Its worker died or failed{often}; it is tried again.")
+    assert answer(dying, seen()) == ("workers_died", f"Its worker died or failed{often}; it is tried again.")
     long_ago = task(state, deaths=deaths, died_ms=NOW_MS - HOUR_MS)
-    assert answer(long_ago, seen(t=long_ago))[0] in {"in_line", "working"}
+    assert answer(long_ago, seen())[0] in {"in_line", "working"}
 
 
 @pytest.mark.parametrize(
@@ -135,7 +151,7 @@ def test_a_worker_that_dies_is_told_for_a_minute(state: State, deaths: int, ofte
     ],
 )
 def test_without_a_worker_nothing_else_matters(since_ms: int | None, message: str) -> None:
-    waiting = waiting_of(WORKED_ON, seen(absent("m", since_ms), t=WORKED_ON))
+    waiting = waiting_of(WORKED_ON, seen(absent("m", since_ms)))
     assert waiting is not None
     assert (waiting.code, waiting.message) == ("no_worker", message)
     assert waiting.since == (since_ms and since_ms // 1000)
@@ -144,19 +160,32 @@ def test_without_a_worker_nothing_else_matters(since_ms: int | None, message: st
 def test_a_worker_that_loads_is_told() -> None:
     loading = LoadingWorker("w", "org/m", "the hub", since=(NOW_MS - HOUR_MS) / 1000)
     queue = dataclasses.replace(absent("m"), loading=(loading,))
-    assert answer(task(), seen(queue, t=task())) == (
+    assert answer(task(), seen(queue)) == (
         "model_loading",
         "A worker loads the model since 2026-11-20 17:16 UTC.",
     )
 
 
 def test_what_has_ended_waits_for_nothing() -> None:
-    for record in (task(State.COMPLETED), batch(BatchStatus.FAILED), ingestion(IngestionStatus.CANCELLED)):
+    for record in (task(State.COMPLETED), batch(status=JobStatus.FAILED), ingestion(status=JobStatus.CANCELLED)):
         assert waiting_of(record, seen()) is None
 
 
-IN_DOCUMENTS = task(queue=DOCUMENTS)
-STORAGE = Setback(3, "storage", NOW_MS + 29_001, NOW_MS - HOUR_MS)
+DYING = task(deaths=1, died_ms=NOW_MS - 5000)
+QUEUED = JobStatus.QUEUED
+EMBEDS, PARSES = (Stage.EMBED, State.QUEUED), (Stage.PARSE, State.IN_PROGRESS)
+
+
+def subclasses(kind: type[Unavailable]) -> set[type[Unavailable]]:
+    return {kind, *(found for below in kind.__subclasses__() for found in subclasses(below))}
+
+
+@pytest.mark.parametrize("kind", sorted(subclasses(Unavailable), key=repr))
+def test_whatever_a_stage_finds_away_has_a_reason(kind: type[Unavailable]) -> None:
+    what = what_is_away(kind("No."))
+    assert what in {"model", "sink", "storage", "disk_full", "worker"}
+    code, _ = answer(ingestion(PARSES, waits=away(what)), seen())
+    assert code in {"model_not_ready", "sink_unavailable", "storage_unavailable", "disk_full", "workers_died"}
 
 
 @pytest.mark.parametrize(
@@ -167,90 +196,70 @@ STORAGE = Setback(3, "storage", NOW_MS + 29_001, NOW_MS - HOUR_MS)
             "no_documents_worker", "No documents worker runs since 2026-11-20 17:16 UTC.",
         ),
         (batch(), seen(), "working", "Being worked on."),
+        (batch(Stage.PARSE, State.QUEUED), seen(), "in_line", "Waits for its turn."),
         (
-            batch(stages={Stage.VALIDATE: State.QUEUED}), seen(b_validate=IN_DOCUMENTS),
-            "in_line", "Waits for its turn.",
-        ),
-        (
-            batch(again_ms=NOW_MS + 1500), seen(),
+            batch(Stage.PARSE, State.QUEUED, DYING), seen(),
             "workers_died", "Its worker died or failed; it is tried again.",
         ),
         (
-            batch(BatchStatus.IN_PROGRESS, model="m", stages={Stage.EMBED: State.QUEUED}), seen(b_embed=task()),
-            "in_line", IN_LINE,
+            batch(wait=away("worker")), seen(),
+            "workers_died", "Its worker died or failed; it is tried again.",
         ),
         (
-            batch(BatchStatus.IN_PROGRESS, model="m", stages={Stage.EMBED: State.IN_PROGRESS}),
-            seen(stuck(SERVED), b_embed=task()),
+            batch(wait=away("storage")), seen(),
+            "storage_unavailable", "The server's storage does not answer since 2026-11-20 17:16 UTC.",
+        ),
+        (batch(Stage.EMBED, State.QUEUED), seen(), "in_line", IN_LINE),
+        (
+            batch(Stage.EMBED, State.IN_PROGRESS), seen(stuck(SERVED)),
             "storage_unavailable", "The server's storage does not answer since 2026-11-20 17:16 UTC.",
         ),
         (
-            batch(stages={Stage.VALIDATE: State.QUEUED}), seen(stuck(DOCUMENTS_SERVED, "disk_full")),
+            batch(Stage.PARSE, State.QUEUED), seen(stuck(DOCUMENTS_SERVED, "disk_full")),
             "disk_full", "The server's storage is full since 2026-11-20 17:16 UTC.",
         ),
         (
-            ingestion(pages=page(PageStage.EMBED, State.QUEUED) | page(PageStage.PARSE, State.IN_PROGRESS, 1)),
-            seen(stuck(SERVED), i_0_embed=task()),
+            ingestion(EMBEDS, PARSES), seen(stuck(SERVED)),
             "storage_unavailable", "The server's storage does not answer since 2026-11-20 17:16 UTC.",
         ),
+        (task(), seen(stuck(SERVED)), "in_line", IN_LINE),
         (
-            task(), seen(stuck(SERVED), t=task()),
-            "in_line", IN_LINE,
+            batch(Stage.EMBED, State.IN_PROGRESS), seen(absent("m"), absent(DOCUMENTS)),
+            "no_worker", "No worker serves this model since 2026-11-20 17:16 UTC.",
         ),
+        (batch(Stage.LOAD), seen(absent("m")), "working", "Being worked on."),
+        (ingestion(status=QUEUED), seen(absent(DOCUMENTS, None)), "no_documents_worker", "No documents worker runs."),
         (
-            batch(BatchStatus.IN_PROGRESS, model="m", stages={Stage.EMBED: State.IN_PROGRESS}),
-            seen(absent("m"), absent(DOCUMENTS)),
+            ingestion(status=QUEUED, waits=away("model")), seen(absent("m")),
             "no_worker", "No worker serves this model since 2026-11-20 17:16 UTC.",
         ),
         (
-            batch(BatchStatus.FINALIZING, model="m", stages={Stage.EMBED: State.COMPLETED}), seen(absent("m")),
-            "working", "Being worked on.",
-        ),
-        (
-            ingestion(IngestionStatus.QUEUED), seen(absent(DOCUMENTS, None)),
-            "no_documents_worker", "No documents worker runs.",
-        ),
-        (
-            ingestion(IngestionStatus.QUEUED, waiting_for="model"), seen(absent("m")),
-            "no_worker", "No worker serves this model since 2026-11-20 17:16 UTC.",
-        ),
-        (
-            ingestion(IngestionStatus.QUEUED, waiting_for="model"), seen(),
+            ingestion(status=QUEUED, waits=away("model")), seen(),
             "model_not_ready", "The files of the model are not in the storage; a worker that starts puts them there.",
         ),
         (
-            ingestion(setbacks={"list": STORAGE}), seen(),
+            ingestion(waits=away("storage")), seen(),
             "storage_unavailable", "The server's storage does not answer since 2026-11-20 17:16 UTC.",
         ),
         (
-            ingestion(setbacks={"load": dataclasses.replace(STORAGE, what="sink", until_ms=NOW_MS - 1, since_ms=None)}),
-            seen(), "sink_unavailable", "The sink does not answer.",
+            ingestion(waits=away("sink")), seen(),
+            "sink_unavailable", "The sink does not answer since 2026-11-20 17:16 UTC.",
         ),
         (
-            ingestion(setbacks={"parse": dataclasses.replace(STORAGE, what="disk_full")}), seen(),
+            ingestion(waits=away("disk_full")), seen(),
             "disk_full", "The server's storage is full since 2026-11-20 17:16 UTC.",
         ),
         (
-            ingestion(setbacks={"load": dataclasses.replace(STORAGE, what="worker")}), seen(),
+            ingestion(waits=away("worker")), seen(),
             "workers_died", "Its worker died or failed; it is tried again.",
         ),
         (
-            ingestion(pages=page(PageStage.EMBED, State.QUEUED)), seen(absent("m")),
+            ingestion(EMBEDS), seen(absent("m")),
             "no_worker", "No worker serves this model since 2026-11-20 17:16 UTC.",
         ),
-        (
-            ingestion(pages=page(PageStage.EMBED, State.QUEUED) | page(PageStage.PARSE, State.IN_PROGRESS, 1)),
-            seen(i_0_embed=task(), i_1_parse=task(State.IN_PROGRESS, queue=DOCUMENTS)),
-            "working", "Being worked on.",
-        ),
-        (
-            ingestion(pages=page(PageStage.EMBED, State.QUEUED)), seen(i_0_embed=task()),
-            "in_line", IN_LINE,
-        ),
-        (
-            ingestion(list_state=State.QUEUED), seen(i_list_0=IN_DOCUMENTS),
-            "in_line", "Waits for its turn.",
-        ),
+        (ingestion(EMBEDS, PARSES), seen(), "working", "Being worked on."),
+        (ingestion(EMBEDS), seen(), "in_line", IN_LINE),
+        (ingestion(head_task=True), seen(), "in_line", "Waits for its turn."),
         (ingestion(), seen(), "working", "Being worked on."),
     ],
 )  # fmt: skip
@@ -259,6 +268,6 @@ def test_what_a_batch_or_an_ingestion_waits_for(record: Record, known: Seen, cod
 
 
 def test_no_sentence_repeats_what_the_caller_has_sent() -> None:
-    waiting = waiting_of(task(), seen(t=task()))
+    waiting = waiting_of(task(), with_tasks(task(), seen()))
     assert waiting is not None
     assert "script" not in str(waiting)

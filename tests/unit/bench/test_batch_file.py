@@ -2,8 +2,8 @@
 
 from bench import texts
 from bench.scenarios.batch import requests_file
-from tasks.documents.batches.check import FileCheck, split_lines
-from tests.unit.documents.batches.batch_lines import LIMITS, MODEL, models
+from tasks.batches.check_lines import FileCheck, split_lines
+from tests.unit.batches.batch_lines import LIMITS, MODEL, models
 
 
 def test_a_batch_would_take_every_line_of_it() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from tasks.datasets.loads import (
     EVERYTHING,
-    Document,
+    DocumentLoad,
     DocumentState,
     Finished,
     LoadOutcome,
@@ -35,7 +35,7 @@ class DictStore:
 
     def load(
         self,
-        documents: Sequence[Document | UnreadPart],
+        documents: Sequence[DocumentLoad | UnreadPart],
         by: Stamp,
         progress: Callable[[], None],  # noqa: ARG002
     ) -> Sequence[LoadOutcome]:
@@ -86,20 +86,20 @@ def test_a_dataset_holds_what_the_ingestions_say_in_the_order_of_their_acceptanc
     walk(seed, store, store.contents, 120)
 
 
-def failed(name: str, place: str) -> Document:
-    return Document(name, place, DocumentState.FAILED)
+def failed(name: str, place: str) -> DocumentLoad:
+    return DocumentLoad(name, place, DocumentState.FAILED)
 
 
 def stamp(order: int) -> Stamp:
     return Stamp(f"ing_{order}", order, "f", "m", "1", 4, "m 1")
 
 
-def load(store: DictStore, order: int, *lines: Document | UnreadPart) -> list[Verdict]:
+def load(store: DictStore, order: int, *lines: DocumentLoad | UnreadPart) -> list[Verdict]:
     return [outcome.verdict for outcome in store.load(lines, stamp(order), lambda: None)]
 
 
-def new(name: str, place: str, content: str = "x") -> Document:
-    return Document(name, place, DocumentState.NEW, content)
+def new(name: str, place: str, content: str = "x") -> DocumentLoad:
+    return DocumentLoad(name, place, DocumentState.NEW, content)
 
 
 def test_a_folder_that_a_sync_has_spared_stays_spared_when_all_above_it_cannot_be_listed() -> None:

@@ -6,7 +6,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib import metadata
 from pathlib import Path
 
@@ -16,7 +16,7 @@ import pytest
 import embedq
 from embedq import EmbedqClientError, RefusedError, UnavailableError, UnreachableError, WaitTimeoutError
 from embedq.atomic_file import atomic_file
-from embedq.cli import main, parser, serve
+from embedq.cli import dataset, main, parser, serve
 from embedq.cli.exit_codes import HELP, UsageError, exit_code
 from embedq.cli.options import within
 from embedq.cli.output import Output, digits
@@ -47,6 +47,8 @@ def closed_url() -> Iterator[str]:
         ["embed", "x", "--timeout", "inf"],
         ["search", "x"],
         ["search", "x", "--in", "d", "-k", "0"],
+        ["search", "x", "--dataset", "d", "--mode", "fuzzy"],
+        ["dataset", "backup", "d"],
         ["submit", "f", "--lane", "fast"],
         ["keys"],
         ["keys", "create"],
@@ -73,6 +75,7 @@ def test_wrong_usage_is_2(arguments: list[str], capsys: pytest.CaptureFixture[st
         (["doctor", "--url", "nonsense"], "address"),
         (["submit", "missing.txt"], "missing.txt: No such file"),
         (["search", "x", "--in", "missing"], "submit FILE --out missing"),
+        (["search", "x", "--in", "d", "--mode", "text"], "--mode needs --dataset"),
         (["result", "task_1", "-o", "out.csv"], ".npy or .jsonl"),
         (["embed", "x", "-o", "x.txt"], "x.txt: the name must end with .npy"),
         (["ingest", "x", "--chunk-tokens", "5"], "--chunk-tokens 5: at least 16"),
@@ -394,6 +397,29 @@ def test_a_role_runs_from_the_checkout_whatever_the_working_directory_holds() ->
 def test_a_client_alone_has_no_server() -> None:
     with pytest.raises(UsageError, match="clone the repository"):
         serve.command_for("no_such_part")
+
+
+@pytest.mark.parametrize(
+    ("words", "passed"),
+    [
+        (("backup", "d", "f"), ("backup", "--owner=anonymous", "--", "d", "f")),
+        (("check", "-d", "--owner=o"), None),
+        (("vacuum", "d", "--data=x", "--owner=o"), ("vacuum", "--owner=o", "--data=x", "--", "d")),
+        (("rename", "--", "-d", "e"), ("rename", "--owner=anonymous", "--", "-d", "e")),
+    ],
+)
+def test_upkeep_of_datasets_is_the_servers(
+    words: Sequence[str], passed: Sequence[str] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    became: list[Sequence[str]] = []
+    monkeypatch.setattr(dataset, "become", lambda *arguments: became.append(arguments))
+    if passed is None:
+        with pytest.raises(SystemExit):
+            parser().parse_args(["dataset", *words])
+        return
+    args = parser().parse_args(["dataset", *words])
+    args.run(args)
+    assert became == [("tasks.datasets.upkeep_command", *passed)]
 
 
 def test_a_filter_has_texts_numbers_and_booleans_and_ids_of_documents_are_texts() -> None:

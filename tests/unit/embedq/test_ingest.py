@@ -23,7 +23,7 @@ from tests.unit.embedq.scripted import Answer, Request, problem, scripted
 
 BODY = {"mode": "skip_unchanged", "chunking": {"type": "auto"}}
 PART_NAME = "part-000000.parquet"
-PART = {"name": PART_NAME, "bytes": 4, "etag": "e"}
+PART = {"name": PART_NAME, "rows": 1}
 
 
 @dataclass
@@ -49,6 +49,7 @@ class Server:
     dataset_id: str | None = "an id"
     ends: str = "completed"
     parts: list[Mapping[str, Any]] = field(default_factory=lambda: [PART])
+    changes: int = 0
     interrupts: "asyncio.Task[int] | None" = None
 
     def __call__(self, request: Request) -> Answer:  # noqa: PLR0911 - a route each
@@ -68,7 +69,8 @@ class Server:
                 Answer(200, {"id": self.dataset_id}) if self.dataset_id else problem(404, "dataset_not_found", "None.")
             )
         if path.endswith(PART_NAME):
-            return Answer(200, b"PAR1")
+            self.changes -= 1
+            return Answer(200, b"PAR1") if self.changes < 0 else problem(410, "part_changed", "List it anew.")
         if request.method == "POST":
             if self.refuses:
                 return problem(400, self.refuses, self.message)
@@ -143,7 +145,7 @@ async def run(
 ) -> int:
     async with scripted(server) as script, Ingestions(script.url) as client:
         folder = OutputFolder(out, script.url)
-        sink = Sink({"type": "parquet", "dataset": folder.dataset}, folder, str(out))
+        sink = Sink({"type": "dataset", "dataset": folder.dataset}, folder, str(out))
         plan = Plan([str(source) for source in sources], fields or {}, body, sink, **more)
         return await ingest(client, plan, Output(json_lines=False), show)
 
@@ -289,6 +291,11 @@ async def test_after_a_refusal_no_upload_is_left_and_no_trace_of_it_in_the_folde
         await run(server, out, handbook)
     assert json.loads((out / "_embedq.json").read_text())["dataset"] == dataset
     assert (out / PART_NAME).exists()
+
+
+async def test_a_part_that_has_changed_is_listed_anew(tmp_path: Path, handbook: Path) -> None:
+    assert await run(Server(changes=2), tmp_path / "out", handbook) == OK
+    assert (tmp_path / "out" / PART_NAME).read_bytes() == b"PAR1"
 
 
 async def test_more_files_than_one_ingestion_takes_are_counted_before_the_first_is_sent(

@@ -16,7 +16,7 @@ from tasks.ledger.overview import TOOK_BOUNDS_S, find_queue, overview, took_coun
 from tasks.ledger.packed import record_of
 from tasks.ledger.read import check_schema, read_result, read_task, read_tasks, results_in
 from tasks.ledger.redis_keys import SCHEMA_VERSION
-from tasks.ledger.submit import submit, submit_parts
+from tasks.ledger.submit import submit
 from tasks.ledger.task import Lane, NewPiece, Outcome, Piece, Result, State, Task
 from tests.ledger_builders import a_model, a_worker, new_task
 from tests.raises_code import raises_code
@@ -210,13 +210,6 @@ def test_a_task_without_pieces_is_a_mistake() -> None:
 def test_pieces_follow_the_other_arguments_of_a_task() -> None:
     count, *own = submit(new_task(pieces=(NewPiece(2, 20, b"x"), NewPiece(1, 5, b"y")))).gathers
     assert (count, own[0], own[-6:]) == (len(own), "t", [2, 20, b"x", 1, 5, b"y"])
-
-
-def test_parts_of_accepted_work_are_stored_together_and_nothing_else_is() -> None:
-    parts = [new_task(task_id=name, part=True) for name in "ab"]
-    assert submit_parts(parts).read([[b"ok", b"a"], [b"revoked"], b"m", b"n"]) == ("m", "n")
-    with pytest.raises(ValueError, match="parts"):
-        submit_parts([*parts, new_task()])
 
 
 # ---- workers

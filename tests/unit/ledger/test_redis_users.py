@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.ledger.redis_keys import REFERENCES, SCHEMA, STORAGE
+from tasks.ledger.redis_keys import DRIVER, JOB_ENDS, REFERENCES, SCHEMA, STORAGE
 from tasks.ledger.scripts import SCRIPTS, source
 from tasks.records.api_keys import Key
 from tests.source_tree import CHECKOUT
@@ -22,11 +22,12 @@ OPEN_JOBS = {"eq:index:batch:@open", "eq:index:ingestion:@open"}
 KINDS = ("batch", "file", "ingestion", "mark")
 """Of records that are no API keys."""
 OF_A_KIND = {":", ":index:", ":record-alias:"}
-OF_RECORDS = re.compile(r"eq:(batch|changes|ends|file|index:(?!task)|ingestion|litter|mark|record-alias)")
+OF_JOBS = {"eq:batch-done:*", "eq:ingestion-done:*", DRIVER, JOB_ENDS}
+OF_RECORDS = re.compile(r"eq:(batch|changes|ends|file|index:(?!task)|ingestion|job-order|litter|mark|record-alias)")
 CALL = re.compile(r"\bcall\('([A-Z]+)'")
 KEY = re.compile(r"R \.\. '(:[a-z@:-]*)'")
-CHANNELS = {"eq:answers:*", "eq:ended", "eq:steps"}
-WITHOUT_SCRIPTS = {"get", "hget", "hgetall", "hmget", "hsetnx", "set", "zrank"}
+CHANNELS = {"eq:answers:*", "eq:ended", "eq:jobs"}
+WITHOUT_SCRIPTS = {"del", "get", "hget", "hgetall", "hmget", "hsetnx", "pexpire", "set", "zrangebyscore", "zrank"}
 """Commands of operations that need none."""
 
 
@@ -63,7 +64,7 @@ def test_a_role_has_the_keys_of_its_scripts_and_no_others() -> None:
     of_models = set[str]().union(*(keys_in(source(script)) for script in OF_MODELS))
 
     assert granted_keys("api") == {"eq:*"}
-    assert granted_keys("documents") == used | {SCHEMA, STORAGE}
+    assert granted_keys("documents") == used | OF_JOBS | {SCHEMA, STORAGE}
     of_tasks = {key for key in of_models if not OF_RECORDS.match(key)}
     assert granted_keys("worker") == of_tasks | OPEN_JOBS | {SCHEMA, STORAGE, REFERENCES}
 

@@ -31,6 +31,6 @@ def test_other_ids_are_told(foreign: str) -> None:
 def test_a_stored_name_leads_back_to_its_file() -> None:
     file_id = new_file_id()
 
-    assert file_id_of(stored_name(file_id)) == file_id
-    assert file_id_of(stored_name(file_id, "0123abcd")) == file_id
-    assert stored_name(file_id) != stored_name(file_id, "0123abcd")
+    assert file_id_of(stored_name("ann", file_id)) == file_id
+    assert stored_name("ann", file_id) == f"ann/{file_id}"
+    assert file_id_of(f"ann/batch_{'0' * 32}/1.rows") == ""

@@ -28,5 +28,11 @@ def test_a_table_is_shared_with_a_key_whose_limits_name_it(sinks: list[str], sha
     assert limits.shares_table("store", "chunks") is shares
 
 
+@pytest.mark.parametrize(("entry", "shares"), [("*", True), ("chu*", False), ("chunks.*", True), ("chunks.d*", True)])
+def test_a_star_behind_a_name_stays_in_its_schema(entry: str, *, shares: bool) -> None:
+    limits = Limits.model_validate({"sinks": [f"store/{entry}"]})
+    assert limits.shares_table("store", "chunks.docs") is shares
+
+
 def test_a_connection_alone_shares_no_table() -> None:
     assert not NO_LIMITS.shares_table("store", "chunks")

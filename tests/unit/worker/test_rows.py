@@ -10,7 +10,7 @@ import pytest
 from tasks.encoder.interface import Text
 from tasks.errors import StorageUnavailable
 from tasks.item import Options, TextError, Vector
-from tasks.storage.row_file import RowReference, row_of
+from tasks.storage.rows_file import RowsReference, row_of
 from tasks.storage.storage import Storage
 from tasks.worker.rows import LONGEST_PAUSE_S, NO_TROUBLE, TOLD_S, RowStore, row_text
 from tests.ledger_builders import a_model
@@ -35,7 +35,7 @@ def test_what_has_no_text_is_an_error(row: bytes) -> None:
     assert isinstance(row_text(row, MODEL), TextError)
 
 
-REFERENCES = [RowReference("files/f", f"batches/batch_{n}/index.0", 0) for n in range(10)]
+REFERENCES = [RowsReference(f"anonymous/batch_{n}/1.rows.0", 0, 9) for n in range(10)]
 
 
 def test_rows_wait_together_and_longer_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,7 +49,7 @@ def test_rows_wait_together_and_longer_each_time(monkeypatch: pytest.MonkeyPatch
     rows = RowStore(away, MODEL, "r1")
     assert rows.trouble == NO_TROUBLE
     for _ in range(400):
-        assert [rows.texts(reference, 4) for reference in REFERENCES] == [None] * 10
+        assert [rows.texts(reference, 0, 4) for reference in REFERENCES] == [None] * 10
         now[0] += 0.1
     pauses = np.diff(asked)
     assert pauses[:3] == pytest.approx([1, 2, 4], abs=0.15)
@@ -65,7 +65,7 @@ def test_a_part_that_could_be_written_ends_the_wait(tmp_path: Path) -> None:
     storage = Storage.open(str(tmp_path))
     rows = RowStore(lambda: storage, MODEL, "r1")
     done = [(REFERENCES[0], [Vector(np.ones(2, np.float32), 1, truncated=False)])]
-    in_the_way = tmp_path / REFERENCES[0].folder / "parts"
+    in_the_way = tmp_path / REFERENCES[0].folder
     in_the_way.parent.mkdir(parents=True)
     in_the_way.write_bytes(b"")
     assert rows.write("first", done) == [None]

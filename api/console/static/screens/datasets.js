@@ -13,7 +13,7 @@ const DOCUMENTS_PAGE = 25;
 const FIRST_CHARACTERS = 2000;
 const EXAMPLE = {
   source: { documents: [{ id: "refunds", text: "Refunds are paid within ten days.", metadata: { topic: "billing" } }] },
-  sink: { type: "parquet", dataset: "handbook" },
+  sink: { type: "dataset", dataset: "handbook" },
 };
 const VIEWS = { search: ["Search", Search], documents: ["Documents", Documents] };
 const COLUMNS = [
@@ -26,6 +26,7 @@ const COLUMNS = [
   { label: "Changed", number: true, show: (dataset) => html`<${Time} at=${dataset.updated_at} />` },
   { label: "Actions", show: (dataset) => html`<${Delete} dataset=${dataset} />` },
 ];
+const MODES = { vector: "by meaning", text: "by words", hybrid: "by both" };
 const pathOf = (name) => `v1/datasets/${encodeURIComponent(name)}`;
 
 export function Datasets({ query }) {
@@ -83,16 +84,16 @@ export function Dataset({ name, query }) {
 
 // ---- search ---------------------------------------------------------------------------------------------------------
 
-// Searching by meaning, with a filter on the metadata.
+// Searching by meaning, by words or by both, with a filter on the metadata.
 function Search({ dataset: { name } }) {
   const path = `${pathOf(name)}/search`;
-  const [form, setForm] = useState({ query: "", limit: 10, field: "", value: "" });
+  const [form, setForm] = useState({ query: "", mode: "vector", limit: 10, field: "", value: "" });
   const [sent, setSent] = useState(null);
   const [hits, setHits] = useState(null);
   const { busy, error, run } = useAct();
   const set = (field) => (event) => setForm({ ...form, [field]: event.target.value });
   const searchFor = async (value) => {
-    const body = { query: form.query, limit: Number(form.limit), ...(form.field && { filter: { [form.field]: value } }) };
+    const body = { query: form.query, mode: form.mode, limit: Number(form.limit), ...(form.field && { filter: { [form.field]: value } }) };
     setSent(body);
     return call(path, { method: "POST", body });
   };
@@ -111,6 +112,10 @@ function Search({ dataset: { name } }) {
       <div class="filters">
         <label class="grow">Text
           <input type="search" class="grow" value=${form.query} onInput=${set("query")} placeholder="How do I get my money back?" /></label>
+        <label>Search
+          <select value=${form.mode} onChange=${set("mode")}>
+            ${Object.entries(MODES).map(([mode, label]) => html`<option value=${mode}>${label}</option>`)}
+          </select></label>
         <label>Results <input type="number" class="short" min="1" max="100" required value=${form.limit} onInput=${set("limit")} /></label>
         <button type="submit" class="primary" disabled=${busy}>Search</button>
       </div>
@@ -123,7 +128,7 @@ function Search({ dataset: { name } }) {
       </details>
     </form>
     <${ErrorBox} error=${error} title="The dataset cannot be searched" />
-    ${hits && !error && html`<${Hits} hits=${hits} />`}
+    ${hits && !error && html`<${Hits} hits=${hits} mode=${sent.mode} />`}
     ${sent && html`<h2>The same search as code</h2><${Code} text=${curl(path, sent)} label="curl command" />`}`;
 }
 
@@ -133,12 +138,12 @@ function scalar(text) {
   return text.trim() && Number.isFinite(Number(text)) ? Number(text) : null;
 }
 
-function Hits({ hits: { data, rows, took_ms: took, dataset } }) {
+function Hits({ hits: { data, rows, took_ms: took, dataset }, mode }) {
   if (!data.length) return html`<p>No chunk of ${dataset} fits.</p>`;
-  return html`<p class="muted">${count(data.length)} of ${count(rows)} chunks of ${dataset}, compared in ${took} ms.</p>
+  return html`<p class="muted">${count(data.length)} of ${count(rows)} chunks of ${dataset}, found in ${took} ms.</p>
     <ol class="hits">
       ${data.map((chunk) => html`<li key=${`${chunk.document_id} ${chunk.chunk}`}>
-        <${Chunk} chunk=${chunk}><span class="score" title="Cosine similarity">${chunk.score.toFixed(3)}</span><//>
+        <${Chunk} chunk=${chunk}><span class="score" title=${mode === "vector" ? "Cosine similarity" : "Rank: it compares chunks of this answer"}>${chunk.score.toFixed(3)}</span><//>
       </li>`)}
     </ol>`;
 }

@@ -1,6 +1,6 @@
 // One task, batch or ingestion: how it stands, what failed, its files, and what can be done to it.
 import { announce, call, reload, useFetch } from "../api.js";
-import { address, bytes, count, duration, rate, Time } from "../format.js";
+import { address, count, duration, rate, Time } from "../format.js";
 import { html, useEffect, useRef, useState } from "../html.js";
 import { ErrorBox, Reading, Waiting } from "../parts/banner.js";
 import { ConfirmButton, Download } from "../parts/dialog.js";
@@ -61,7 +61,7 @@ const KINDS = {
     facts: ingestionFacts,
     stages: ingestionStages,
     failed: failedDocuments,
-    Files: ({ job }) => job.sink.type === "parquet" && !job.dry_run && job.ended && job.chunks.loaded > 0
+    Files: ({ job }) => job.sink.type === "dataset" && !job.dry_run && job.ended && job.chunks.loaded > 0
       && html`<h2>Files of its dataset</h2><${Parts} path=${`${job.path}/output`} />`,
   },
 };
@@ -271,7 +271,7 @@ function ingestionFacts({ source, sink, file_counts: { unchanged, emptied, cance
   return [
     ["Source", `${count(source.count)} ${source.type}`],
     ["Sink", sink.dataset
-      ? html`Parquet: <a href=${address("datasets", sink.dataset)}>${sink.dataset}</a>`
+      ? html`dataset <a href=${address("datasets", sink.dataset)}>${sink.dataset}</a>`
       : [sink.type, sink.name, sink.table].filter(Boolean).join(" ")],
     ["Mode", dry ? "dry run" : mode],
     ["Speed", rate(job.rate?.chunks_per_s, "chunks/s")],
@@ -299,8 +299,6 @@ function Parts({ path }) {
   const columns = [
     { label: "File", wide: true, show: ({ name }) => html`<code>${name}</code>` },
     { label: "Chunks", number: true, show: ({ rows }) => count(rows) },
-    { label: "Documents", number: true, show: ({ documents }) => count(documents) },
-    { label: "Size", number: true, show: (part) => bytes(part.bytes) },
     { label: "Download", show: ({ name }) => html`<${Download} path=${`${path}/${encodeURIComponent(name)}`} name=${name} />` },
   ];
   return html`<${Table} caption="Parquet files" columns=${columns} rows=${read.data.data} rowKey=${({ name }) => name} />`;

@@ -1,6 +1,6 @@
 -- The end of tasks, and what is told of them.
 -- uses: task_record
-local ended, due, steps = {}, {}, false
+local ended, due, wakes_driver = {}, {}, false
 local garbage, due_no_more, counts = {}, {}, {}
 local PIECES_A_LOOK = 64                -- of ended tasks, which cost as much as one task more
 local function count(in_queue, name, n) -- totals of a queue for metrics, written by announce()
@@ -13,7 +13,7 @@ local function finish(x, state, why)    -- the caller has taken it out of the su
   t[STATE], t[FINISHED], t[BACK] = state, NOW, ''
   due[#due + 1], due[#due + 2] = NOW + t[TTL], 'task:' .. x.id  -- it is forgotten then, by housekeeping
   ended[x.id] = true
-  steps = steps or t[WAKES] == 1
+  wakes_driver = wakes_driver or t[WAKES] == 1
   -- Workers count what completes; how long it took they learn from COMMIT.
   if why or state ~= 'completed' then count(t[IN_QUEUE], 'ended_' .. t[LANE] .. '_' .. (why or state), 1) end
   if t[COMPLETED] + t[FAILED] == 0 then -- nothing of it is kept but its metadata
@@ -66,5 +66,5 @@ local function announce()
   local ids = {}
   for id in pairs(ended) do ids[#ids + 1] = id end
   if #ids > 0 then call('PUBLISH', R .. ':ended', table.concat(ids, ' ')) end
-  if steps then call('PUBLISH', R .. ':steps', 'step') end
+  if wakes_driver then call('PUBLISH', R .. ':jobs', 'job') end
 end

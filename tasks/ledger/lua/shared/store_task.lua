@@ -3,17 +3,16 @@
 -- Arguments of one, from ARGV[at] on: how many there are, then these, then for each piece: items cost payload.
 --   joins: an equal task may be joined. listed: in its owner's list. wakes: its end wakes who advances jobs. answer: the process
 --   that waits for its result, or ''. vector: bytes to keep room for, an item. per_minute queued jobs: limits of the key, or ''.
---   part: 1: of work that was accepted before, so it is let in.
-local NAMED = 22
+local NAMED = 21
 local function task_from(at)
   local n = tonumber(ARGV[at])
   local id, queue, lane, owner, deadline_in, ttl, options, meta, alias, digest, joins, listed, wakes, trace, answer, vector,
-    max_s, max_memory, per_minute, queued, jobs, part = unpack(ARGV, at + 1, at + NAMED)
+    max_s, max_memory, per_minute, queued, jobs = unpack(ARGV, at + 1, at + NAMED)
   -- Made at once, not field by field, which is slow.
   local t = {id = id, queue = queue, lane = lane, owner = owner, deadline_in = tonumber(deadline_in), ttl = ttl,
     options = options, meta = meta, alias = alias, digest = digest, joins = joins, listed = listed, wakes = wakes, trace = trace,
     answer = answer, vector = tonumber(vector), max_s = max_s, max_memory = max_memory, per_minute = per_minute,
-    queued = queued, jobs = jobs, part = part == '1', first_piece = at + NAMED + 1, last = at + n, pieces = (n - NAMED) / 3,
+    queued = queued, jobs = jobs, first_piece = at + NAMED + 1, last = at + n, pieces = (n - NAMED) / 3,
     total = 0, cost = 0, bytes = 0, full = false}
   for i = t.first_piece, t.last, 3 do
     t.total, t.cost, t.bytes = t.total + ARGV[i], t.cost + ARGV[i + 1], t.bytes + #ARGV[i + 2]

@@ -1,36 +1,39 @@
 """The routes of an ingestion's documents and of its output."""
 
+import io
+import sys
+from pathlib import Path
+
 import httpx
+import pyarrow.parquet as pq
 import pytest
 
-from tasks.errors import NotStored
 from tasks.ledger.client import Ledger
-from tasks.records.datasets import Catalog, DatasetPart, advance, present
-from tasks.records.document_outcomes import DocumentOutcome, DocumentStatus
-from tasks.records.ingestion_operations import read_ingestion
-from tasks.records.ingestions import ClosedPage, PageInFlight, PageStage
+from tasks.records.documents import Document, DocumentStatus, write_documents
+from tasks.records.ingestions import new_ingestion_id, read_ingestion
+from tasks.records.jobs import Counts, DonePage, Page, Stage
 from tasks.storage.storage import Storage
-from tests.integration.api.ingestions.requests import create, move
+from tests.integration.api.ingestions.requests import begin, create
+from tests.made_datasets import datasets_in, document, load, random_documents
 
 
-def close_pages(ledger: Ledger, storage: Storage, ingestion_id: str, pages: list[list[DocumentOutcome]]) -> None:
-    """As the pipeline does it; the last page stays in flight."""
+def close_pages(ledger: Ledger, storage: Storage, ingestion_id: str, pages: list[list[Document]]) -> None:
+    """As the pipeline does it; the last page is still with the model."""
     found = ledger.run(read_ingestion(ingestion_id))
     assert found is not None
-    closed = []
-    for number, outcomes in enumerate(pages):
-        name = found.outcomes_name(number, "f")
-        storage.write(name, b"".join(outcome.to_line() for outcome in outcomes))
-        of = [sum(outcome.status == status for outcome in outcomes) for status in ("loaded", "unchanged", "failed")]
-        closed.append(ClosedPage(number, name, *of))
-    manifest = found.manifest_name(len(pages), "f")
-    storage.write(manifest, b'["late","inline:late","",null,{},0,{},""]\n')
-    flying = PageInFlight(len(pages), PageStage.EMBED, manifest, 1, 10)
-    move(ledger, ingestion_id, close=closed, put=[flying], set={"next_page": len(pages) + 1})
+    done = []
+    for number, documents in enumerate(pages, 1):
+        name = f"{found.record.folder}{number}.done"
+        write_documents(storage, name, documents)
+        of = {s: sum(document.status == s for document in documents) for s in ("loaded", "unchanged", "failed")}
+        done.append(DonePage(name, Counts(documents=len(documents), **of)))
+    late = f"{found.record.folder}{len(pages) + 1}.list"
+    write_documents(storage, late, [Document("late", "inline:late", record=0)])
+    begin(ledger, ingestion_id, Page(Stage.EMBED, src=late, documents=1, size_bytes=10), done=done)
 
 
-def outcome(name: str, status: str = "loaded") -> DocumentOutcome:
-    found = DocumentOutcome(name, f"inline:{name}", DocumentStatus(status))
+def outcome(name: str, status: str = "loaded") -> Document:
+    found = Document(name, f"inline:{name}", DocumentStatus(status), ended=status != "failed")
     if status != "failed":
         return found
     return found._replace(stage="parsing", code="corrupt_document", message="It is broken.")
@@ -101,8 +104,8 @@ def test_a_query_that_cannot_be(client: httpx.Client, name: str, value: str) -> 
     assert (answer.status_code, answer.json()["error"]["param"]) == (400, name)
 
 
-def test_the_parts_of_the_output(client: httpx.Client, ledger: Ledger, storage: Storage) -> None:
-    made = create(client, sink={"type": "parquet", "dataset": "handbook"})
+def test_the_parts_of_the_output(client: httpx.Client, ledger: Ledger, root: Path) -> None:
+    made = create(client, sink={"type": "dataset", "dataset": "handbook"})
     path = f"/v1/ingestions/{made['id']}/output"
     nothing = client.get(path).json()
     assert nothing == {
@@ -115,46 +118,56 @@ def test_the_parts_of_the_output(client: httpx.Client, ledger: Ledger, storage: 
         "data": [],
     }
 
-    storage.write("datasets/x/part.1", b"PAR1 bytes")
-    part = DatasetPart(3, "datasets/x/part.1", "datasets/x/receipts.1", rows=7, documents=2, size_bytes=10)
     found = ledger.run(read_ingestion(made["id"]))
     assert found is not None
-    before = present(storage, found.owner, "handbook")
-    assert advance(storage, before, Catalog(found.owner, "handbook", dimension=4, next_part=4, parts=(part,)))
-
+    load(root, *random_documents(3, 2), owner=found.owner)
     listed = client.get(path).json()
-    assert (listed["rows"], listed["dimension"], listed["version"]) == (7, 4, 1)
-    assert listed["dataset_id"] == present(storage, found.owner, "handbook").catalog.id
+    assert (listed["rows"], listed["dimension"], listed["version"]) == (6, 4, 1)
     (shown,) = listed["data"]
-    assert (shown["name"], shown["rows"], shown["documents"], shown["bytes"]) == ("part-000003.parquet", 7, 2, 10)
-    whole = client.get(shown["url"])
-    assert (whole.status_code, whole.content) == (200, b"PAR1 bytes")
-    assert whole.headers["etag"] == f'"{shown["etag"]}"'
-    some = client.get(shown["url"], headers={"Range": "bytes=5-7"})
-    assert (some.status_code, some.content, some.headers["content-range"]) == (206, b"byt", "bytes 5-7/10")
-    assert client.get(shown["url"], headers={"Range": "bytes=99-"}).status_code == 416
-    storage.delete("datasets/x/part.1")
-    for gone in (shown["url"], f"{path}/part-000009.parquet", f"{path}/nothing"):
-        assert client.get(gone).json()["error"]["code"] == "file_not_found"
+    assert shown["rows"] == 6
+    whole, again = client.get(shown["url"]), client.get(shown["url"])
+    rows = pq.read_table(io.BytesIO(whole.content)).to_pylist()
+    assert [(row["doc_id"], row["chunk_index"]) for row in rows] == [
+        (f"d000{n}", at) for n in range(3) for at in (0, 1)
+    ]
+    assert whole.headers["etag"] == again.headers["etag"]
+    assert int(whole.headers["content-length"]) == len(whole.content)
+
+    load(root, document("new", [1, 2, 3, 4]), owner=found.owner)
+    gone = client.get(shown["url"])
+    assert (gone.status_code, gone.json()["error"]["code"]) == (410, "part_changed")
+    assert [part["rows"] for part in client.get(path).json()["data"]] == [7]
+    assert client.get(f"{path}/nothing").json()["error"]["code"] == "file_not_found"
+    assert datasets_in(root).delete(found.owner, "handbook")
+    assert client.get(shown["url"]).json()["error"]["code"] == "file_not_found"
+    assert client.get(path).json()["data"] == []
 
 
 def test_an_output_that_cannot_be_read_is_no_empty_one(
-    client: httpx.Client, ledger: Ledger, storage: Storage, monkeypatch: pytest.MonkeyPatch
+    client: httpx.Client, ledger: Ledger, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = create(client, sink={"type": "parquet", "dataset": "handbook"})
+    made = create(client, sink={"type": "dataset", "dataset": "handbook"})
     found = ledger.run(read_ingestion(made["id"]))
     assert found is not None
-    assert advance(storage, present(storage, found.owner, "handbook"), Catalog(found.owner, "handbook"))
+    load(root, document("a", [1, 2, 3, 4]), owner=found.owner)
+    path = f"/v1/ingestions/{made['id']}/output"
+    (part,) = client.get(path).json()["data"]
+    (root / ".incoming").rename(root / ".aside")  # as an unmounted disk looks
+    for url in (path, part["url"]):
+        answer = client.get(url)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (503, "storage_unavailable")
+    (root / ".aside").rename(root / ".incoming")
+    monkeypatch.setitem(sys.modules, "tasks.datasets.export", None)
+    answer = client.get(part["url"])
+    assert (answer.status_code, answer.json()["error"]["param"]) == (503, "pyarrow")
+    assert 'pip install "embedq[parquet]"' in answer.json()["detail"]
 
-    def gone(*_: object) -> bytes:
-        raise NotStored("This object is not in the storage.")
 
-    with monkeypatch.context() as patch:
-        patch.setattr(Storage, "read", gone)
-        for path in ("output", "output/part-000000.parquet"):
-            answer = client.get(f"/v1/ingestions/{made['id']}/{path}")
-            assert (answer.status_code, answer.json()["error"]["code"]) == (503, "storage_unavailable")
-    assert client.get(f"/v1/ingestions/{made['id']}/output").json()["version"] == 1
+def test_a_dataset_is_not_named_like_an_ingestion(client: httpx.Client) -> None:
+    sink = {"type": "dataset", "dataset": new_ingestion_id()}
+    body = {"source": {"documents": [{"id": "a", "text": "b"}]}, "sink": sink}
+    answer = client.post("/v1/ingestions", json=body)
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, "sink.dataset")
 
 
 def test_a_database_has_no_parts(client: httpx.Client) -> None:

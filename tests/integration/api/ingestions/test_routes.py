@@ -11,17 +11,17 @@ import pytest
 from stack.link import Link
 from stack.testing import RedisServer
 from tasks.ledger.client import Ledger
-from tasks.records.ingestion_operations import read_ingestion
-from tasks.records.ingestions import IngestionStatus
+from tasks.records.ingestions import read_ingestion
+from tasks.records.jobs import Counts, DonePage, JobError, JobStatus, Page, Wait
 from tasks.storage.storage import Storage
 from tests.integration.api.file_uploads import upload_with
-from tests.integration.api.ingestions.requests import GOOD, create, move
+from tests.integration.api.ingestions.requests import FAILED, GOOD, LOADED, begin, create, end
 from tests.integration.api.served import ANN, BOB, KEYS, ServedApp
 from tests.made_keys import found
 
 
 def test_a_new_ingestion_has_every_field(client: httpx.Client, ledger: Ledger, storage: Storage) -> None:
-    made = create(client, metadata={"job": "42"}, sink={"type": "parquet", "dataset": "handbook"})
+    made = create(client, metadata={"job": "42"}, sink={"type": "dataset", "dataset": "handbook"})
     assert made["id"].startswith("ing_")
     assert {name: value for name, value in made.items() if name not in {"id", "created_at"}} == {
         "object": "ingestion",
@@ -32,7 +32,7 @@ def test_a_new_ingestion_has_every_field(client: httpx.Client, ledger: Ledger, s
         "model": "test/model",
         "source": {"type": "documents", "count": 1},
         "chunking": {"type": "auto"},
-        "sink": {"type": "parquet", "dataset": "handbook"},
+        "sink": {"type": "dataset", "dataset": "handbook"},
         "mode": "skip_unchanged",
         "dry_run": False,
         "metadata": {"job": "42"},
@@ -69,6 +69,7 @@ def test_a_new_ingestion_has_every_field(client: httpx.Client, ledger: Ledger, s
     kept = ledger.run(read_ingestion(made["id"]))
     assert kept is not None
     assert json.loads(storage.read(kept.spec["inline"])) == [{"id": "a", "text": "Some text."}]
+    assert kept.spec["label"] == "anonymous", "the name of the key"
     assert "Some text." not in json.dumps(dict(kept.spec)), "texts do not belong into Redis"
 
 
@@ -135,8 +136,8 @@ REFUSED: list[tuple[str, dict[str, Any], str, str]] = [
     ("no table", {"sink": {"type": "postgresql", "name": "store"}}, "missing_required_parameter", "sink.table"),
     ("bad table", {"sink": {"type": "postgresql", "name": "store", "table": "a;b"}}, "invalid_value", "sink.table"),
     ("unknown connection", {"sink": {"type": "postgresql", "name": "x", "table": "t"}}, "invalid_value", "sink.name"),
-    ("a table for Parquet", {"sink": {"type": "parquet", "table": "t"}}, "unknown_parameter", "sink.table"),
-    ("a dataset that is a path", {"sink": {"type": "parquet", "dataset": "../x"}}, "invalid_value", "sink.dataset"),
+    ("a table for Parquet", {"sink": {"type": "dataset", "table": "t"}}, "unknown_parameter", "sink.table"),
+    ("a dataset that is a path", {"sink": {"type": "dataset", "dataset": "../x"}}, "invalid_value", "sink.dataset"),
     ("mode", {"mode": "replace"}, "invalid_value", "mode"),
     ("on_conflict", {"on_conflict": "ignore"}, "invalid_value", "on_conflict"),
     ("dimensions", {"dimensions": 100_000}, "invalid_value", "dimensions"),
@@ -237,7 +238,8 @@ def test_a_repetition_finds_the_same_ingestion(client: httpx.Client, storage: St
     headers = {"Idempotency-Key": "k"}
     first, again = (client.post("/v1/ingestions", json=GOOD, headers=headers).json()["id"] for _ in range(2))
     assert first == again
-    assert [one.name for one in storage.stored("ingestions")] == [f"ingestions/{first}/inline.json"]
+    [stored] = [one.name for one in storage.stored("") if "ing_" in one.name]
+    assert stored.endswith(f"/{first}/inline.json")
     other = client.post("/v1/ingestions", json=GOOD | {"mode": "sync"}, headers=headers)
     assert (other.status_code, other.json()["error"]["code"]) == (422, "idempotency_key_reused")
 
@@ -271,23 +273,24 @@ def test_a_repetition_finds_its_ingestion_although_the_file_is_gone(client: http
 
 def test_null_counts_as_absent_at_any_depth(client: httpx.Client) -> None:
     source = {"documents": DOCUMENTS, "files": None, "urls": None, "format": None, "fields": {"id": None}}
-    made = create(client, source=source, sink={"type": "parquet", "dataset": None, "table": None}, chunking=None)
+    made = create(client, source=source, sink={"type": "dataset", "dataset": None, "table": None}, chunking=None)
     assert (made["source"]["type"], made["sink"], made["chunking"]) == (
-        "documents", {"type": "parquet"}, {"type": "auto"},
+        "documents", {"type": "dataset"}, {"type": "auto"},
     )  # fmt: skip
 
 
 def test_what_is_shown_while_it_runs_and_at_its_end(client: httpx.Client, ledger: Ledger) -> None:
     made = create(client)
-    numbers = {"documents": 10, "loaded": 4, "unchanged": 3, "failed": 2, "chunks": 40, "tokens": 99}
-    move(ledger, made["id"], to=IngestionStatus.IN_PROGRESS, add=numbers, set={"waiting_for": "sink"})
+    done = DonePage("", Counts(documents=9, loaded=4, unchanged=3, failed=2, chunks=40, tokens=99))
+    waits = Wait(what="sink", stage="load", tries=1, until_ms=0, since_ms=0)
+    begin(ledger, made["id"], Page(documents=1), done=[done], wait=waits)
     running = client.get(f"/v1/ingestions/{made['id']}").json()
     assert (running["status"], running["waiting_for"], running["finished_at"]) == ("in_progress", "sink", None)
     counts = running["file_counts"]
     assert counts == counts | {"total": 10, "completed": 7, "unchanged": 3, "failed": 2, "in_progress": 1}
     assert counts["total"] == sum(counts[name] for name in ("in_progress", "completed", "failed", "cancelled"))
     assert running["usage"]["prompt_tokens"] == 99
-    move(ledger, made["id"], to=IngestionStatus.COMPLETED)
+    end(ledger, made["id"])
     ended = client.get(f"/v1/ingestions/{made['id']}").json()
     assert ended["expires_at"] > ended["finished_at"] >= ended["started_at"] >= ended["created_at"]
 
@@ -301,21 +304,40 @@ def test_cancel_and_retry(client: httpx.Client, ledger: Ledger) -> None:
     assert client.post(f"{path}/cancel").json() == first.json()
 
     other = create(client)["id"]
-    move(ledger, other, to=IngestionStatus.COMPLETED, add={"documents": 1, "failed": 1})
+    end(ledger, other, counts=FAILED)
     late = client.post(f"/v1/ingestions/{other}/cancel")
     assert (late.status_code, late.headers["x-should-retry"]) == (409, "false")
     again = client.post(f"/v1/ingestions/{other}/retry")
     assert (again.status_code, again.json()["status"]) == (200, "in_progress")
 
     lost = create(client)["id"]
-    fault = {"error": '{"code":"worker_lost","message":"No."}', "resumable": "1"}
-    move(ledger, lost, to=IngestionStatus.FAILED, set=fault, add={"documents": 2, "cancelled": 2})
+    begin(ledger, lost, Page(documents=2))
+    end(ledger, lost, JobStatus.FAILED, errors=[JobError("worker_lost", "No.")])
     resumed = client.post(f"/v1/ingestions/{lost}/retry").json()
     assert (resumed["status"], resumed["error"], resumed["file_counts"]["in_progress"]) == ("in_progress", None, 2)
 
     clean = create(client)["id"]
-    move(ledger, clean, to=IngestionStatus.COMPLETED, add={"documents": 1, "loaded": 1})
+    end(ledger, clean, counts=LOADED)
     assert "nothing to try again" in client.post(f"/v1/ingestions/{clean}/retry").json()["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("status", "errors", "why"),
+    [
+        (JobStatus.FAILED, [JobError("source_failed", "No.")], "it has failed as a whole"),
+        (JobStatus.CANCELLED, [], "its status is 'cancelled'"),
+    ],
+)
+def test_one_that_ended_before_its_documents_says_why_it_is_not_tried_again(
+    client: httpx.Client, ledger: Ledger, status: JobStatus, errors: list[JobError], why: str
+) -> None:
+    made = create(client)["id"]
+    begin(ledger, made, Page(documents=1000))
+    end(ledger, made, status, errors=errors)
+    answer = client.post(f"/v1/ingestions/{made}/retry")
+    error = answer.json()["error"]
+    assert (answer.status_code, error["code"]) == (409, "ingestion_ended")
+    assert f"{why}. Send its request again" in error["message"]
 
 
 def test_only_an_ended_ingestion_is_deleted_and_then_it_is_gone(client: httpx.Client, ledger: Ledger) -> None:
@@ -323,7 +345,7 @@ def test_only_an_ended_ingestion_is_deleted_and_then_it_is_gone(client: httpx.Cl
     path = f"/v1/ingestions/{made}"
     early = client.delete(path)
     assert (early.status_code, early.json()["error"]["code"]) == (409, "ingestion_not_ended")
-    move(ledger, made, to=IngestionStatus.COMPLETED, add={"documents": 1, "failed": 1})
+    end(ledger, made, counts=FAILED)
 
     assert client.delete(path).json() == {"id": made, "object": "ingestion", "deleted": True}
 
@@ -340,7 +362,7 @@ def test_a_retry_whose_reply_redis_lost_was_made(
     with Link(redis_server.endpoint.port) as link, ServedApp(link.url, storage_url=str(root)) as served:
         first, second = (create(served.client)["id"] for _ in range(2))
         for each in (first, second):
-            move(ledger, each, to=IngestionStatus.COMPLETED, add={"documents": 1, "failed": 1})
+            end(ledger, each, counts=FAILED)
         served.client.post(f"/v1/ingestions/{first}/retry").raise_for_status()
         link.lose = b"retry"
         again = served.client.post(f"/v1/ingestions/{second}/retry")
@@ -396,7 +418,7 @@ def test_an_ingestion_knows_whether_its_key_may_load_into_a_table_of_others(
         assert answer.json()["sink"] == sink
         ingestion = ledger.run(read_ingestion(answer.json()["id"]))
         assert ingestion is not None
-        assert ingestion.shares_table is bool(shares), name
+        assert ingestion.record.shares_table is bool(shares), name
 
 
 def test_too_many_open_ingestions_are_429_and_nothing_is_stored(
@@ -404,14 +426,14 @@ def test_too_many_open_ingestions_are_429_and_nothing_is_stored(
 ) -> None:
     client = serve(storage_url=str(root), max_open_ingestions=1).client
     first = create(client)
-    before = sorted(stored.name for stored in storage.stored("ingestions/"))
+    before = sorted(stored.name for stored in storage.stored(""))
     answer = client.post("/v1/ingestions", json=GOOD)
     error = answer.json()["error"]
     assert (answer.status_code, error["code"], error["type"]) == (429, "too_many_ingestions", "rate_limit_error")
     assert answer.headers["retry-after"] == "60"
     assert "Wait for one to end, or cancel one" in error["message"]
     assert [made["id"] for made in client.get("/v1/ingestions").json()["data"]] == [first["id"]]
-    assert sorted(stored.name for stored in storage.stored("ingestions/")) == before
+    assert sorted(stored.name for stored in storage.stored("")) == before
 
 
 def test_a_full_redis_takes_no_new_ingestion_and_nothing_is_stored(
@@ -419,9 +441,9 @@ def test_a_full_redis_takes_no_new_ingestion_and_nothing_is_stored(
 ) -> None:
     with ServedApp(private_redis.url, storage_url=str(root)) as served:
         create(served.client)
-        before = sorted(stored.name for stored in storage.stored("ingestions/"))
+        before = sorted(stored.name for stored in storage.stored(""))
         with private_redis.client() as connection:
             connection.config_set("maxmemory", 1)
         answer = served.client.post("/v1/ingestions", json=GOOD)
     assert (answer.status_code, answer.json()["error"]["code"]) == (503, "storage_full")
-    assert sorted(stored.name for stored in storage.stored("ingestions/")) == before
+    assert sorted(stored.name for stored in storage.stored("")) == before

@@ -1,25 +1,26 @@
 """Both workers of an ingestion by hand, in the test's process: real ledger, storage, sources, parsers and sinks."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import orjson
-import pyarrow as pa
-import pyarrow.parquet as pq
 
-from tasks.documents.ingestions.steps import IngestionSteps
-from tasks.documents.ingestions.tools import TOOLS
+from tasks.datasets.contents import DatasetGone
+from tasks.datasets.places import Datasets, open_datasets
 from tasks.encoder.fake import FakeEncoder
 from tasks.ledger.client import Ledger
 from tasks.ledger.redis_keys import DOCUMENTS
-from tasks.records.datasets import present
-from tasks.records.document_outcomes import DocumentOutcome, DocumentStatus, read_outcomes
+from tasks.records.documents import Document, DocumentStatus, read_documents
 from tasks.records.files import put_file
-from tasks.records.ingestion_operations import create_ingestion, open_ingestions, read_closed, read_ingestion
-from tasks.records.ingestions import Ingestion, NewIngestion, new_ingestion_id
+from tasks.records.ingestions import Ingestion, IngestionRecord, new_ingestion_id, read_ingestion
+from tasks.records.jobs import all_done, create_job, list_jobs, read_tasks_of
+from tasks.records.moves import retry_job
+from tasks.records.store import ANY_ROOM, OPEN
 from tasks.storage.model_files import Prompts, write_model_files
-from tests.integration.batches.hands import HOUR_MS, MODEL, STEP_S, Hands
+from tests.integration.batches.hands import HOUR_MS, MODEL, Hands
 from tests.made_files import made_file
 
 DATASET = "books"
@@ -30,19 +31,13 @@ class IngestionHands(Hands):
 
     def __init__(self, ledger: Ledger, folder: Path, **settings: Any) -> None:
         super().__init__(ledger, folder, **settings)
-        self.steps = IngestionSteps(TOOLS)
         rules = FakeEncoder("fake").text_rules()
         write_model_files(self.storage, "r1", rules.tokenizer, Prompts(rules.prompts))
 
-    def step(self) -> None:
-        """One step of the documents worker, a quarter of a second after the one before."""
-        self.wait(STEP_S)
-        self.steps(self.step_context)
-
-    def wait(self, seconds: float) -> None:
-        """Lets time pass, for steps and for the ledger."""
-        self.clock_s += seconds
-        self.ledger.clock_offset_ms += round(seconds * 1000)
+    @property
+    def datasets(self) -> Datasets:
+        """Those that the ingestions load."""
+        return open_datasets(self.settings)
 
     def work(self) -> None:
         """Steps and works until nothing moves any more."""
@@ -53,20 +48,31 @@ class IngestionHands(Hands):
 
     def ingest(self, source: Mapping[str, Any], *, owner: str = "anonymous", **asked: Any) -> str:
         """An ingestion; its id."""
-        spec: dict[str, Any] = {
+        roots, shares = asked.pop("roots", None), asked.pop("shares_table", False)
+        made = asked.pop("made", None) or new_ingestion_id()
+        request: dict[str, Any] = {
             "source": dict(source),
-            "sink": {"type": "parquet", "dataset": DATASET},
+            "sink": {"type": "dataset", "dataset": DATASET},
             "mode": "skip_unchanged",
             "model": MODEL,
         }
-        made = NewIngestion(new_ingestion_id(), owner, spec | asked, HOUR_MS)
-        return self.ledger.run(create_ingestion(made))
+        record = IngestionRecord(
+            id=made,
+            owner=owner,
+            request=request | asked,
+            model=asked.get("model", MODEL),
+            ttl_ms=HOUR_MS,
+            roots=roots,
+            shares_table=shares,
+        )
+        return self.ledger.run(create_job(record, ANY_ROOM))
 
     def documents(self, documents: Sequence[Mapping[str, Any]], **asked: Any) -> str:
         """An ingestion of documents that came with the request; its id."""
-        name = f"ingestions/{new_ingestion_id()}/inline.json"
+        made = new_ingestion_id()
+        name = f"anonymous/{made}/inline.json"
         self.storage.write(name, orjson.dumps(documents))
-        return self.ingest({"documents": {"count": len(documents)}}, inline=name, **asked)
+        return self.ingest({"documents": {"count": len(documents)}}, inline=name, made=made, **asked)
 
     def texts(self, texts: Mapping[str, str], **asked: Any) -> str:
         """The same, by id and text."""
@@ -83,26 +89,39 @@ class IngestionHands(Hands):
         """It as it is now."""
         found = self.ledger.run(read_ingestion(ingestion_id))
         assert found is not None
-        return found
+        [seen] = self.ledger.run(read_tasks_of([found]))
+        return seen
 
-    def outcomes(self, ingestion_id: str) -> dict[str, DocumentOutcome]:
+    def retry(self, ingestion_id: str) -> bool:
+        """Tries it again, as its owner does; whether there was anything to try."""
+        return self.move(retry_job, self.ingestion(ingestion_id))
+
+    def outcomes(self, ingestion_id: str) -> dict[str, Document]:
         """What became of each document that has ended."""
-        pages = self.ledger.run(read_closed(ingestion_id, 0, 1000))
-        found = [outcome for page in pages for outcome in read_outcomes(self.storage, page.stored)]
-        assert len({outcome.id for outcome in found}) == len(found)
+        found = self._documents(ingestion_id)
+        assert len({outcome.id for outcome in found}) == len(found), found
         return {outcome.id: outcome for outcome in found}
 
-    def failed(self, ingestion_id: str) -> list[DocumentOutcome]:
+    def failed(self, ingestion_id: str) -> list[Document]:
         """Documents that have failed, in the order of pages; ids may come twice."""
-        pages = self.ledger.run(read_closed(ingestion_id, 0, 1000))
-        found = [outcome for page in pages for outcome in read_outcomes(self.storage, page.stored)]
-        return [outcome for outcome in found if outcome.status is DocumentStatus.FAILED]
+        return [document for document in self._documents(ingestion_id) if document.status is DocumentStatus.FAILED]
+
+    def _documents(self, ingestion_id: str) -> list[Document]:
+        done = self.ledger.run(all_done(ingestion_id, "ingestion"))
+        return [line for _, page in sorted(done.items()) for line in read_documents(self.storage, page.obj)]
 
     def rows(self, owner: str = "anonymous", dataset: str = DATASET) -> list[dict[str, Any]]:
         """What the dataset holds, by document and chunk."""
-        parts = present(self.storage, owner, dataset).catalog.listed
+        with closing(self.datasets.contents(owner, dataset)) as contents:
+            try:
+                parts = [contents.export_rows(part) for part in contents.export_parts()]
+            except DatasetGone:
+                return []
         rows = [
-            row for part in parts for row in pq.read_table(pa.BufferReader(self.storage.read(part.stored))).to_pylist()
+            row._asdict() | {"embedding": np.frombuffer(row.embedding, "<f4").tolist()}
+            for part in parts
+            if part
+            for row in part.rows
         ]
         return sorted(rows, key=lambda row: (row["doc_id"], row["chunk_index"]))
 
@@ -126,8 +145,12 @@ class IngestionHands(Hands):
 def nothing_is_left(hands: IngestionHands, ingestion_id: str) -> None:
     """Fails when an ended ingestion has left a task, an object of its work, or work for a step."""
     hands.step()
-    assert hands.ingestion(ingestion_id).pages == {}
     hands.sweep()
-    assert list(hands.storage.stored(f"ingestions/{ingestion_id}/work")) == []
-    assert hands.ledger.run(open_ingestions(10)) == []
+    ingestion = hands.ingestion(ingestion_id)
+    assert not any(page.under_way for page in ingestion.pages.values())
+    named: set[str | None] = {page.obj for page in hands.ledger.run(all_done(ingestion_id, "ingestion")).values()}
+    if retry_job(ingestion) is not None:
+        named |= {page.src for page in ingestion.pages.values()} | {ingestion.spec.get("inline")}
+    assert {one.name for one in hands.storage.stored(f"anonymous/{ingestion_id}")} == named - {None}
+    assert hands.ledger.run(list_jobs(IngestionRecord, OPEN, limit=10))[0] == []
     assert hands.open_tasks() == []

@@ -3,9 +3,9 @@
 import pytest
 
 from tasks.documents.parsing import parsed_document
-from tasks.records.datasets import delete_dataset
-from tasks.records.document_outcomes import DocumentStatus
-from tasks.records.ingestions import IngestionStatus, PageStage
+from tasks.records.documents import DocumentStatus
+from tasks.records.ingestions import IngestionStatus
+from tasks.records.jobs import Stage
 from tests.integration.documents.ingestions.hands import DATASET, IngestionHands
 
 
@@ -53,7 +53,7 @@ def test_a_part_of_the_documents_with_other_vectors_is_refused_and_mixes_nothing
     assert hands.rows() == before
     assert not ingestion.resumable
 
-    delete_dataset(hands.storage, "anonymous", DATASET)
+    hands.datasets.delete("anonymous", DATASET)
     hands.texts({"b": "second", "c": "third"}, normalize=False)
     hands.work()
     assert set(hands.loaded()) == {"b", "c"}
@@ -66,11 +66,11 @@ def test_a_dataset_that_is_deleted_under_an_ingestion_ends_it(when: str, hands: 
     made = hands.texts({"a": "first", "b": "second"})
 
     def reached() -> bool:
-        stages = [page.stage for page in hands.ingestion(made).pages.values()]
-        return stages != [] and (when == "listed" or stages != [PageStage.PARSE])
+        stages = [page.at for page in hands.ingestion(made).pages.values()]
+        return stages != [] and (when == "listed" or stages != [Stage.PARSE])
 
     hands.until(reached, model=False)
-    assert delete_dataset(hands.storage, "anonymous", DATASET)
+    assert hands.datasets.delete("anonymous", DATASET)
     hands.work()
     ingestion = hands.ingestion(made)
     assert ingestion.error is not None

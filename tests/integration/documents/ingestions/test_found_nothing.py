@@ -9,7 +9,7 @@ import pytest
 import redis
 
 from tasks.ledger.client import Ledger
-from tasks.records.document_outcomes import DocumentStatus
+from tasks.records.documents import DocumentStatus
 from tasks.records.ingestions import IngestionStatus
 from tests.document_files import archive, docx, paragraph, pdf
 from tests.integration.documents.ingestions.hands import IngestionHands
@@ -123,7 +123,7 @@ def sync(hands: IngestionHands, urls: list[str]) -> tuple[IngestionStatus, int, 
     made = hands.ingest({"urls": urls}, mode="sync")
     hands.work()
     ingestion = hands.ingestion(made)
-    return ingestion.status, ingestion.counts.deleted, ingestion.error.message if ingestion.error else ""
+    return ingestion.status, ingestion.counts.deleted, ingestion.error.message if ingestion.error else ingestion.warning
 
 
 def test_sync_deletes_nothing_of_a_root_that_lists_nothing(
@@ -139,15 +139,39 @@ def test_sync_deletes_nothing_of_a_root_that_lists_nothing(
     roots["wiki"].mkdir()  # the mount point
     (roots["handbook"] / "0.txt").unlink()
     status, deleted, message = sync(hands, urls)
-    assert (status, deleted) == (IngestionStatus.FAILED, 0)
+    assert (status, deleted) == (IngestionStatus.COMPLETED, 1)
     assert "source.urls[1] lists nothing" in message
-    assert hands.loaded() == before
+    assert before.keys() - hands.loaded().keys() == {"docs/handbook/0.txt"}
 
     roots["wiki"].rmdir()
+    (roots["handbook"] / "1.txt").unlink()
     status, deleted, message = sync(hands, urls)  # a root that cannot be read
-    assert (status, deleted, hands.loaded()) == (IngestionStatus.FAILED, 0, before)
+    assert (status, deleted) == (IngestionStatus.FAILED, 0)
     away.rename(roots["wiki"])
-    assert sync(hands, urls)[:2] == (IngestionStatus.COMPLETED, 1)
+    assert sync(hands, urls) == (IngestionStatus.COMPLETED, 1, "")
+    assert len(hands.loaded()) == 4
+
+
+def test_sync_keeps_what_is_of_a_file_that_cannot_be_listed_and_deletes_the_rest(
+    redis_client: redis.Redis, tmp_path: Path
+) -> None:
+    hands = IngestionHands(Ledger(redis_client), tmp_path / "storage", ingest_roots=str(tmp_path / "docs"))
+    (tmp_path / "docs").mkdir()
+    for name in ("a", "b"):
+        (tmp_path / "docs" / f"{name}.txt").write_text(GOOD)
+    records = tmp_path / "docs" / "r.csv"
+    records.write_text(f"id,text\nr1,{GOOD}\nr2,{GOOD}\n")
+    urls = [f"file://{tmp_path}/docs/**"]
+    fields = {"id": "id", "text": "text"}
+    for _ in range(2):
+        made = hands.ingest({"urls": urls, "fields": fields}, mode="sync")
+        hands.work()
+        records.write_text("id,id\n")
+        (tmp_path / "docs" / "b.txt").unlink(missing_ok=True)
+    ingestion = hands.ingestion(made)
+    assert (ingestion.status, ingestion.warning) == (IngestionStatus.COMPLETED, "")
+    assert (ingestion.counts.deleted, ingestion.counts.failed) == (1, 1)
+    assert set(hands.loaded()) == {"docs/a.txt", "r1", "r2"}
 
 
 def test_sync_deletes_nothing_of_a_root_that_lies_in_another_one(redis_client: redis.Redis, tmp_path: Path) -> None:
@@ -160,7 +184,7 @@ def test_sync_deletes_nothing_of_a_root_that_lies_in_another_one(redis_client: r
     assert sync(hands, urls)[0] is IngestionStatus.COMPLETED
     before = hands.loaded()
     (inner / "b.txt").unlink()
-    assert sync(hands, urls)[:2] == (IngestionStatus.FAILED, 0)
+    assert sync(hands, urls)[:2] == (IngestionStatus.COMPLETED, 0)
     assert hands.loaded() == before
     assert sync(hands, urls[:1])[:2] == (IngestionStatus.COMPLETED, 1)
 
@@ -187,6 +211,30 @@ def test_sync_deletes_no_record_that_may_be_of_an_empty_root(redis_client: redis
     assert sync(hands, urls)[0] is IngestionStatus.COMPLETED
     (folders[1] / "r.jsonl").unlink()
     status, deleted, message = sync(hands, urls)
-    assert (status, deleted) == (IngestionStatus.FAILED, 0)
+    assert (status, deleted) == (IngestionStatus.COMPLETED, 0)
     assert "source.urls[1]" in message
     assert set(hands.loaded()) == {"record of a", "record of b"}
+
+
+def test_another_try_says_once_which_place_lists_nothing(
+    redis_client: redis.Redis, tmp_path: Path, roots: dict[str, Path]
+) -> None:
+    hands = IngestionHands(Ledger(redis_client), tmp_path / "storage", ingest_roots=str(tmp_path / "docs"))
+    urls = [f"file://{folder}/**" for folder in roots.values()]
+    sync(hands, urls)
+    for path in roots["wiki"].iterdir():
+        path.unlink()
+    (roots["handbook"] / "0.txt").write_bytes(b"\x00\x01\x02" * 50)
+    made = hands.ingest({"urls": urls}, mode="sync")
+    hands.work()
+    assert hands.ingestion(made).counts.failed == 1
+    for _ in range(2):
+        assert hands.ingestion(made).warning.count("lists nothing") == 1
+        assert hands.retry(made)
+        hands.work()
+
+    (roots["handbook"] / "0.txt").write_text("handbook 0")
+    assert hands.retry(made)
+    hands.work()
+    assert hands.ingestion(made).counts.failed == 0
+    assert hands.ingestion(made).warning.count("lists nothing") == 1

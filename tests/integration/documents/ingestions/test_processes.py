@@ -2,19 +2,26 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from typing import Any
 
 import orjson
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from stack.testing import Roles, WorkerProcess, wait_until
+from tasks.datasets.sqlite.datasets import SqliteDatasets
 from tasks.ledger.client import Ledger
-from tasks.records.datasets import present
 from tasks.records.files import put_file
-from tasks.records.ingestion_operations import cancel_ingestion, create_ingestion, open_ingestions, read_ingestion
-from tasks.records.ingestions import Ingestion, IngestionStatus, NewIngestion, PageStage, new_ingestion_id
+from tasks.records.ingestions import (
+    Ingestion,
+    IngestionRecord,
+    IngestionStatus,
+    new_ingestion_id,
+    read_ingestion,
+)
+from tasks.records.jobs import Stage, create_job, list_jobs
+from tasks.records.moves import cancel_job
+from tasks.records.store import ANY_ROOM, OPEN
 from tasks.storage.storage import Storage
 from tests.made_files import made_file
 from tests.swept import swept
@@ -43,19 +50,25 @@ class Pair:
         record = made_file(len(data), owner="a")
         self.storage.write(record.stored, data)
         self.ledger.run(put_file(record))
-        spec: dict[str, Any] = {
+        request: dict[str, Any] = {
             "source": {"files": [record.id]},
-            "sink": {"type": "parquet", "dataset": "d"},
+            "sink": {"type": "dataset", "dataset": "d"},
             "mode": "skip_unchanged",
             "model": DEFAULT_MODEL,
         }
-        return self.ledger.run(create_ingestion(NewIngestion(new_ingestion_id(), "a", spec, HOUR_MS)))
+        made = IngestionRecord(id=new_ingestion_id(), owner="a", request=request, model=DEFAULT_MODEL, ttl_ms=HOUR_MS)
+        return self.ledger.run(create_job(made, ANY_ROOM))
 
     def ingestion(self, ingestion_id: str) -> Ingestion:
         """It as it is now."""
         found = self.ledger.run(read_ingestion(ingestion_id))
         assert found is not None
         return found
+
+    def cancel(self, ingestion_id: str) -> bool:
+        """Whether nothing has moved it since it was read."""
+        move = cancel_job(self.ingestion(ingestion_id))
+        return move is not None and self.ledger.run(move.operation()) is not None
 
     def until(self, ingestion_id: str, moment: Callable[[Ingestion], bool]) -> None:
         """Returns when it is so, or too late for it."""
@@ -67,19 +80,17 @@ class Pair:
         wait_until(there, message="the moment for a kill")
 
     def ended(self, ingestion_id: str) -> Ingestion:
-        """It, once it has ended and is tidied up."""
-        wait_until(
-            lambda: self.ingestion(ingestion_id).status.terminal and not self.ledger.run(open_ingestions(9)),
-            message="the end of an ingestion",
-        )
+        """It, once it has ended."""
+        wait_until(lambda: self.ingestion(ingestion_id).status.terminal, message="the end of an ingestion")
+        assert self.ledger.run(list_jobs(IngestionRecord, OPEN, limit=9))[0] == []
         return self.ingestion(ingestion_id)
 
     def chunks(self) -> Counter[tuple[str, int]]:
         """Document and number of each chunk in the dataset."""
         found: Counter[tuple[str, int]] = Counter()
-        for part in present(self.storage, "a", "d").catalog.listed:
-            table = pq.read_table(pa.BufferReader(self.storage.read(part.stored)), columns=["doc_id", "chunk_index"])
-            found.update((row["doc_id"], row["chunk_index"]) for row in table.to_pylist())
+        with closing(SqliteDatasets(self.folder / "datasets").contents("a", "d")) as contents:
+            chunks = contents.chunks(-1, 1_000_000).items
+        found.update((chunk.document_id, chunk.position) for chunk in chunks)
         return found
 
 
@@ -98,7 +109,6 @@ def everything_is_loaded_once(pair: Pair, ingestion_id: str, records: int) -> No
     assert set(found.values()) == {1}
     assert {name for name, _ in found} == {f"d{n}" for n in range(records)}
     assert counts.chunks == counts.chunks_loaded == len(found)
-    swept(pair.ledger.client, pair.folder, f"ingestions/{ingestion_id}/work")
 
 
 def test_from_a_file_to_a_dataset_and_again_without_the_model(pair: Pair) -> None:
@@ -110,25 +120,26 @@ def test_from_a_file_to_a_dataset_and_again_without_the_model(pair: Pair) -> Non
 
 
 def listing(ingestion: Ingestion) -> bool:
-    return ingestion.list_state is not None
+    return ingestion.record.head_task
 
 
-def at(stage: PageStage) -> Callable[[Ingestion], bool]:
-    return lambda ingestion: any(page.stage is stage for page in ingestion.pages.values())
+def at(stage: Stage) -> Callable[[Ingestion], bool]:
+    return lambda ingestion: any(page.at is stage for page in ingestion.pages.values())
 
 
 def test_the_documents_worker_is_killed_while_it_lists_parses_and_loads(pair: Pair) -> None:
     made = pair.ingest(RECORDS)
-    for moment in (listing, at(PageStage.PARSE), at(PageStage.LOADING)):
+    for moment in (listing, at(Stage.PARSE), at(Stage.LOAD)):
         pair.until(made, moment)
         pair.documents.kill_child()
     everything_is_loaded_once(pair, made, RECORDS)
+    swept(pair.ledger.client, pair.folder, f"a/{made}", "rows|parsed|vectors|listed[^.]")
 
 
 def test_cancelled_on_the_way(pair: Pair) -> None:
     made = pair.ingest(RECORDS)
-    pair.until(made, at(PageStage.EMBED))
-    pair.ledger.run(cancel_ingestion(made))
+    pair.until(made, at(Stage.EMBED))
+    wait_until(lambda: pair.cancel(made), message="a move that was not too late")
     ingestion = pair.ended(made)
     counts = ingestion.counts
     assert ingestion.status is IngestionStatus.CANCELLED

@@ -1,10 +1,17 @@
 """Documents that share an id: within one ingestion, and with what another source has brought into the sink."""
 
+from contextlib import closing
+
+import numpy as np
 import pytest
 
-from tasks.documents.ingestions import listed_ids
+from tasks.chunk import Chunk
+from tasks.datasets.loads import DocumentLoad, DocumentState, Stamp, Verdict
 from tasks.documents.sources.source import PageLimits
-from tests.integration.documents.ingestions.hands import IngestionHands
+from tasks.records.jobs import Stage
+from tasks.records.moves import cancel_job
+from tests.integration.batches.hands import MODEL
+from tests.integration.documents.ingestions.hands import DATASET, IngestionHands, nothing_is_left
 
 ONE = b'{"id": "x", "text": "version A"}\n{"id": "y", "text": "of y"}\n{"id": "x", "text": "version B"}\n'
 
@@ -14,28 +21,27 @@ def small_pages(hands: IngestionHands) -> None:
     hands.at_pace(page=PageLimits(records=1))
 
 
-@pytest.mark.parametrize(("pages_of_a_listing", "forgetful"), [(1, False), (1, True), (16, False)])
-def test_the_second_document_with_an_id_fails_on_every_run(
-    hands: IngestionHands, pages_of_a_listing: int, *, forgetful: bool
-) -> None:
+@pytest.mark.parametrize("pages_of_a_listing", [1, 16])
+def test_the_second_document_with_an_id_fails_on_every_run(hands: IngestionHands, pages_of_a_listing: int) -> None:
     hands.at_pace(listing_pages=pages_of_a_listing)
     file_id = hands.file("a.jsonl", ONE)
     for run in range(3):
         made = hands.ingest({"files": [file_id]})
-        while not hands.ingestion(made).status.terminal:
-            if forgetful:  # another process lists on
-                listed_ids._known.clear()
-            hands.step()
-            hands.work_documents(limit=1)
-            hands.work_model()
+        hands.work()
         counts = hands.ingestion(made).counts
         assert (counts.loaded, counts.unchanged, counts.failed) == ((2, 0, 1) if run == 0 else (0, 2, 1))
         (failed,) = hands.failed(made)
         assert (failed.code, failed.uri) == ("duplicate_document_id", f"file:{file_id}/a.jsonl#3")
         assert f"file:{file_id}/a.jsonl#1" in (failed.message or "")
         assert hands.loaded() == {"x": "version A", "y": "of y"}
-        hands.sweep()
-        assert list(hands.storage.stored(f"ingestions/{made}/ids")) == []
+
+
+def test_also_of_documents_that_came_with_the_request(hands: IngestionHands) -> None:
+    made = hands.documents([{"id": "x", "text": "A"}, {"id": "y", "text": "B"}, {"id": "x", "text": "C"}])
+    hands.work()
+    (failed,) = hands.failed(made)
+    assert (failed.code, failed.uri) == ("duplicate_document_id", "inline:x#3")
+    assert hands.loaded() == {"x": "A", "y": "B"}
 
 
 def test_a_redis_that_goes_back_makes_no_document_its_own_duplicate(hands: IngestionHands) -> None:
@@ -43,15 +49,9 @@ def test_a_redis_that_goes_back_makes_no_document_its_own_duplicate(hands: Inges
     client = hands.ledger.client
     lines = b"".join(b'{"id": "d%d", "text": "text %d"}\n' % (n, n) for n in range(6))
     made = hands.ingest({"files": [hands.file("a.jsonl", lines + ONE)]})
-
-    def work_until_read(listing: int) -> None:
-        while not (listed_ids._known.get(made) and listed_ids._known[made].last.partition(f"{listing:08d}.")[1]):
-            hands.step()
-            hands.work_documents(limit=1)
-
-    work_until_read(1)
+    hands.until(lambda: hands.ingestion(made).counts.loaded >= 2)
     then = {key: (client.dump(key) or b"", max(client.pttl(key), 0)) for key in client.scan_iter()}
-    work_until_read(3)
+    hands.until(lambda: hands.ingestion(made).counts.loaded >= 5)
     client.flushdb()
     for key, (value, ttl_ms) in then.items():
         client.restore(key, ttl_ms, value)
@@ -61,14 +61,27 @@ def test_a_redis_that_goes_back_makes_no_document_its_own_duplicate(hands: Inges
     assert (counts.loaded, counts.failed) == (8, 1)
 
 
-def test_many_pages_with_one_id_name_the_first_and_read_few(hands: IngestionHands) -> None:
-    lines = b"".join(b'{"id": "d%d", "text": "text %d"}\n' % (n % 20, n) for n in range(40))
-    made = hands.ingest({"files": [hands.file("a.jsonl", lines)]})
+def test_what_an_older_ingestion_changes_under_a_newer_one_is_read_again(hands: IngestionHands) -> None:
+    hands.texts({"a": "first", "b": "second"})
     hands.work()
-    counts = hands.ingestion(made).counts
-    assert (counts.loaded, counts.failed) == (20, 20)
-    named = [failed for failed in hands.failed(made) if "a.jsonl#" in (failed.message or "")]
-    assert 16 <= len(named) <= 20
+    older = hands.ingestion(hands.texts({"a": "other"}))
+    assert hands.move(cancel_job, older)
+    newer = hands.texts({"a": "first", "b": "second", "c": "third"})
+    hands.until(lambda: [page.at for page in hands.ingestion(newer).pages.values()][:1] == [Stage.LOAD])
+    # The one that was accepted before it is slow: it loads only now.
+    with closing(hands.datasets.contents("anonymous", DATASET)) as contents:
+        vectors = contents.head().vectors
+    stamp = Stamp(older.id, older.order, "0" * 64, MODEL, "r1", 4, vectors)
+    with closing(hands.datasets.store("anonymous", DATASET)) as store:
+        chunks, numbers = [Chunk(0, "other", 0, 5, None, (), 3)], np.ones((1, 4), np.float32)
+        other = DocumentLoad("a", "inline:a", DocumentState.NEW, "1" * 64, chunks=chunks, vectors=numbers)
+        assert store.load([other], stamp, lambda: None)[0].verdict is Verdict.REPLACED
+    hands.work()
+    counts = hands.ingestion(newer).counts
+    assert hands.loaded() == {"a": "first", "b": "second", "c": "third"}
+    assert (counts.loaded, counts.unchanged, counts.replaced) == (2, 1, 1)
+    assert counts.chunks == counts.chunks_embedded == counts.chunks_loaded == 2
+    nothing_is_left(hands, newer)
 
 
 def csv(hands: IngestionHands, name: str, *texts: str) -> dict[str, list[str]]:
@@ -84,9 +97,9 @@ def test_records_of_another_file_do_not_take_the_place_of_those_there(hands: Ing
     counts = hands.ingestion(other).counts
     assert (counts.failed, counts.unchanged, counts.loaded, counts.replaced) == (1, 1, 1, 0)
     (failed,) = hands.failed(other)
-    assert (failed.id, failed.code, failed.stage) == ("1", "id_conflict", "reading")
-    assert "'customers.csv'" in (failed.message or "")
-    assert "'products.csv'" in (failed.message or "")
+    assert (failed.id, failed.code, failed.stage) == ("1", "id_conflict", "loading")
+    assert "customers.csv#1'" in (failed.message or "")
+    assert "products.csv#1'" in (failed.message or "")
     assert hands.loaded() == {"1": "Ann", "2": "Bob", "3": "ink"}
 
     again = hands.ingest(csv(hands, "customers.csv", "Anna", "Bob"))
@@ -102,9 +115,7 @@ def test_nor_when_both_run_at_the_same_time(hands: IngestionHands) -> None:
     counts = [hands.ingestion(each).counts for each in made]
     assert sorted((each.loaded, each.failed, each.replaced) for each in counts) == [(0, 1, 0), (1, 0, 0)]
     ((lost, failed),) = [(each, failed) for each in made for failed in hands.failed(each)]
-    assert (failed.id, failed.code, failed.stage) == ("1", "id_conflict", "loading"), (
-        "neither was there when it was read"
-    )
+    assert (failed.id, failed.code, failed.stage) == ("1", "id_conflict", "loading")
     assert hands.loaded() == {"1": "Ann" if lost == made[1] else "pen"}
 
 
@@ -144,3 +155,16 @@ def test_records_without_ids_of_their_own_meet_nobody(hands: IngestionHands) -> 
         hands.work()
         assert (hands.ingestion(made).counts.failed, hands.ingestion(made).counts.replaced) == (0, 0)
     assert hands.loaded() == {"a.jsonl#1": "of a.jsonl", "b.jsonl#1": "of b.jsonl"}
+
+
+@pytest.mark.parametrize("parsing_s", [3.0, -1.0], ids=["fast", "slow"])
+def test_of_two_with_one_id_the_first_of_the_source_wins_however_fast_the_machine_is(
+    hands: IngestionHands, parsing_s: float
+) -> None:
+    hands.at_pace(page=PageLimits(records=2), parsing_s=parsing_s)
+    ids = ["a", "x", "x", "b", "c", "x"]
+    lines = b"".join(b'{"id": "%s", "text": "text %d"}\n' % (name.encode(), n) for n, name in enumerate(ids))
+    made = hands.ingest({"files": [hands.file("a.jsonl", lines)]}, mode="upsert")
+    hands.work()
+    assert hands.ingestion(made).counts.loaded == 4
+    assert hands.loaded()["x"] == "text 1"

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from tasks.ledger.client import Ledger
-from tasks.records.ingestion_operations import Moved, cancel_ingestion, resume_ingestion
 from tasks.records.ingestions import IngestionStatus
+from tasks.records.moves import cancel_job
 from tests.integration.api.ledger_worker import vector
 from tests.integration.documents.ingestions.hands import IngestionHands, nothing_is_left
 from tests.pg_server import PgServer
@@ -61,7 +61,8 @@ def test_after_a_refusal_is_mended_it_goes_on_where_it_was(
     assert (ingestion.error.code, ingestion.resumable) == ("sink_refused", True)
 
     postgres.execute("DROP TABLE docs", database)
-    assert hands.ledger.run(resume_ingestion(made)) == Moved(True, IngestionStatus.IN_PROGRESS)
+    assert hands.retry(made)
+    assert hands.ingestion(made).status is IngestionStatus.IN_PROGRESS
     hands.work()
     assert (hands.ingestion(made).status, hands.ingestion(made).counts.loaded) == (IngestionStatus.COMPLETED, 2)
     assert len(postgres.execute(QUERY, database)) == 2
@@ -81,10 +82,7 @@ def test_what_the_last_job_came_to_is_not_taken_for_that_of_the_next_one(
 
     postgres.execute("DROP TABLE docs", database)
     postgres.execute("ALTER TABLE away RENAME TO docs", database)
-    # Before it is tidied up.
-    assert hands.ledger.run(resume_ingestion(sync)) == Moved(
-        True, IngestionStatus.IN_PROGRESS
-    )  # before it is tidied up
+    assert hands.retry(sync)
     hands.work()
     ingestion = hands.ingestion(sync)
     assert (ingestion.status, ingestion.error, ingestion.counts.deleted) == (IngestionStatus.COMPLETED, None, 1)
@@ -100,13 +98,14 @@ def test_a_database_that_dies_is_waited_for_and_the_last_job_can_be_cancelled(
     hands.until(lambda: hands.ingestion(sync).status is IngestionStatus.FINALIZING)
     postgres.kill()
     other = hands.texts({"c": "third"}, sink=SINK)
-    hands.until(lambda: hands.ingestion(sync).setbacks and hands.ingestion(other).setbacks)
-    assert hands.ingestion(sync).waiting_for == hands.ingestion(other).waiting_for == "sink"
+    hands.until(lambda: hands.ingestion(sync).waiting_for == hands.ingestion(other).waiting_for == "sink")
 
-    assert hands.ledger.run(cancel_ingestion(sync)) == Moved(True, IngestionStatus.CANCELLING)
+    assert hands.move(cancel_job, hands.ingestion(sync))
+    assert hands.ingestion(sync).status is IngestionStatus.CANCELLING
     for _ in range(4):
         hands.step()
         hands.work_documents()
+    hands.step()
     cancelled = hands.ingestion(sync)
     assert (cancelled.status, cancelled.counts.unchanged, cancelled.counts.deleted) == (IngestionStatus.CANCELLED, 1, 0)
 

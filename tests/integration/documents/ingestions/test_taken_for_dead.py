@@ -4,8 +4,9 @@ from collections.abc import Callable
 
 from tasks.ledger.give_back import give_back
 from tasks.ledger.redis_keys import DOCUMENTS
-from tasks.records.ingestion_operations import cancel_ingestion
-from tasks.records.ingestions import IngestionStatus, PageStage
+from tasks.records.ingestions import IngestionStatus
+from tasks.records.jobs import Stage
+from tasks.records.moves import cancel_job
 from tests.integration.documents.ingestions.hands import IngestionHands, nothing_is_left
 
 S = IngestionStatus
@@ -19,14 +20,16 @@ def load_as_zombie(hands: IngestionHands, meanwhile: Callable[[], None]) -> None
         hands.ledger.run(give_back(DOCUMENTS, f"hand/0/{hands.claims}", blame=True))
         meanwhile()
 
-    hands.meanwhile = taken_for_dead
+    def begins() -> None:  # it has read nothing; it has read all that it needs when it is about to lock the dataset
+        hands.meanwhile = taken_for_dead
+
+    hands.meanwhile = begins
     hands.work_documents()
     assert hands.meanwhile is None
 
 
 def loading(hands: IngestionHands, ingestion_id: str) -> None:
-    hands.until(lambda: [page.stage for page in hands.ingestion(ingestion_id).pages.values()] == [PageStage.READY])
-    hands.until(lambda: hands.ingestion(ingestion_id).load_state is not None, documents=False)
+    hands.until(lambda: [page.at for page in hands.ingestion(ingestion_id).pages.values()] == [Stage.LOAD])
 
 
 def test_a_load_that_ends_after_its_repetition(hands: IngestionHands) -> None:
@@ -41,7 +44,7 @@ def test_a_load_that_ends_after_its_repetition(hands: IngestionHands) -> None:
     load_as_zombie(hands, repeated)
     hands.work()
     counts = hands.ingestion(made).counts
-    assert hands.ran[f"load_pages {made}/0"] == 2
+    assert hands.ran["1 load"] == 2
     assert (hands.ingestion(made).status, counts.loaded, counts.chunks_loaded) == (S.COMPLETED, 2, 2)
     assert hands.loaded() == TEXTS
     assert set(hands.outcomes(made)) == set(TEXTS)
@@ -53,17 +56,42 @@ def test_a_load_that_ends_after_its_ingestion_was_cancelled(hands: IngestionHand
     loading(hands, made)
 
     def cancelled() -> None:
-        hands.ledger.run(cancel_ingestion(made))
+        assert hands.move(cancel_job, hands.ingestion(made))
         while not hands.ingestion(made).status.terminal:
             hands.work_documents()
             hands.step()
 
     load_as_zombie(hands, cancelled)
     counts = hands.ingestion(made).counts
-    assert (hands.ingestion(made).status, counts.loaded, counts.cancelled) == (S.CANCELLED, 0, 2)
+    assert (hands.ingestion(made).status, counts.loaded, counts.cancelled) == (S.CANCELLED, 2, 0), "it had begun"
+    assert hands.loaded() == TEXTS
     nothing_is_left(hands, made)
-    assert hands.loaded() == TEXTS, "it was in the middle of it"
 
     again = hands.texts(TEXTS)
     hands.work()
     assert (hands.ingestion(again).counts.unchanged, hands.loaded()) == (2, TEXTS)
+
+
+def test_a_load_that_ends_after_its_ingestion_has_failed_and_was_tried_again(hands: IngestionHands) -> None:
+    made = hands.texts(TEXTS)
+    loading(hands, made)
+
+    def failed_and_tried_again() -> None:
+        hands.deadly_stages.add("1 load")
+        while not hands.ingestion(made).status.terminal:
+            hands.wait(60)
+            hands.step()
+            hands.work_documents()
+        hands.deadly_stages.clear()
+        hands.sweep()
+        assert hands.retry(made)
+        hands.step()
+        hands.work_documents()
+
+    load_as_zombie(hands, failed_and_tried_again)
+    hands.work()
+    counts = hands.ingestion(made).counts
+    assert (hands.ingestion(made).status, counts.documents, counts.loaded, counts.cancelled) == (S.COMPLETED, 2, 2, 0)
+    assert counts.chunks == counts.chunks_loaded == 2
+    assert hands.loaded() == TEXTS
+    nothing_is_left(hands, made)

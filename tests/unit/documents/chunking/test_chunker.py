@@ -5,11 +5,11 @@ from collections.abc import Iterator
 import pytest
 
 from tasks.chunk import Chunk
+from tasks.document_error import DocumentFailed
 from tasks.documents.chunking.chunk import ChunkSettings
 from tasks.documents.chunking.chunker import MAX_AUTO_TOKENS, MAX_COUNTED_CHARS, MAX_TITLE_CHARS, Chunker
 from tasks.documents.chunking.split import Splitter, Stretch, pieces
 from tasks.documents.chunking.tokens import TokenCounter
-from tasks.documents.document_error import DocumentFailed
 from tasks.documents.parsing.parsed_document import Block, BlockKind
 from tasks.item import UNLIMITED_TOKENS
 from tests.raises_code import raises_code

@@ -6,7 +6,7 @@ import zipfile
 import docx as python_docx
 import pytest
 
-from tasks.documents.document_error import DocumentFailed
+from tasks.document_error import DocumentFailed
 from tasks.documents.parsing.docx import MAX_ENTRIES, parse_docx
 from tests.document_files import CONTENT_TYPES, W, archive, docx, paragraph, shown
 

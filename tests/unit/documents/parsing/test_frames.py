@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tasks.documents.document_error import DocumentFailed
+from tasks.document_error import DocumentFailed
 from tasks.documents.parsing.docx import parse_docx
 from tasks.documents.parsing.frames import (
     LENGTHS,

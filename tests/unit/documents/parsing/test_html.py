@@ -2,7 +2,7 @@
 
 import pytest
 
-from tasks.documents.document_error import DocumentFailed
+from tasks.document_error import DocumentFailed
 from tasks.documents.parsing.html import parse_html
 from tests.document_files import shown
 

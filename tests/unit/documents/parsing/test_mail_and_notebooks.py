@@ -6,7 +6,7 @@ from email.message import EmailMessage
 
 import pytest
 
-from tasks.documents.document_error import DocumentFailed
+from tasks.document_error import DocumentFailed
 from tasks.documents.parsing.eml import EML, parse_eml
 from tasks.documents.parsing.notebook import NOTEBOOK, parse_notebook
 from tasks.documents.parsing.sniff import sniff

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tasks.documents.document_error import DocumentFailed
+from tasks.document_error import DocumentFailed
 from tasks.documents.parsing.pdf import parse_pdf
 from tests.document_files import pdf, shown
 

@@ -5,7 +5,7 @@ import hashlib
 
 import pytest
 
-from tasks.documents.document_error import DocumentFailed
+from tasks.document_error import DocumentFailed
 from tasks.documents.parsing.document_format import DocumentFormat
 from tasks.documents.parsing.docx import DOCX
 from tasks.documents.parsing.eml import EML

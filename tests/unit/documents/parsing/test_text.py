@@ -4,7 +4,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tasks.documents.document_error import DocumentFailed
+from tasks.document_error import DocumentFailed
 from tasks.documents.parsing.markdown import parse_markdown
 from tasks.documents.parsing.parsed_document import MAX_BLOCKS, MAX_TEXT_CHARS, clean
 from tasks.documents.parsing.plain_text import parse_text

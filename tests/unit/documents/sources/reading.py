@@ -8,10 +8,13 @@ import orjson
 
 from tasks.documents.sources.access import SourceAccess, SourceLimits, StoredFile
 from tasks.documents.sources.records_process import RecordProcesses
-from tasks.documents.sources.source import FULL_PAGE, DocumentRef, Fetched, ListedFault, ListedPage, PageLimits
+from tasks.documents.sources.source import FULL_PAGE, Fetched, ListedPage, PageLimits
 from tasks.documents.sources.source_kinds import open_source
 from tasks.documents.sources.walk import WINDOW, SortedNames
+from tasks.records.documents import Document, DocumentStatus, read_documents, write_documents
 from tasks.storage.storage import Storage
+
+_LINES = Storage.open("memory://lines")
 
 
 def pages(spec: Mapping[str, Any], access: SourceAccess) -> list[ListedPage]:
@@ -26,27 +29,38 @@ def pages(spec: Mapping[str, Any], access: SourceAccess) -> list[ListedPage]:
     return found
 
 
-def documents(spec: Mapping[str, Any], access: SourceAccess) -> list[DocumentRef]:
+def refs_of(page: ListedPage) -> list[Document]:
+    """The documents of a page."""
+    return [line for line in page.documents if line.status is DocumentStatus.QUEUED]
+
+
+def faults_of(page: ListedPage) -> list[Document]:
+    """What a page has that is none."""
+    return [line for line in page.documents if line.status is not DocumentStatus.QUEUED]
+
+
+def documents(spec: Mapping[str, Any], access: SourceAccess) -> list[Document]:
     """Every document."""
-    return [ref for page in pages(spec, access) for ref in page.documents]
+    return [line for page in pages(spec, access) for line in refs_of(page)]
 
 
-def faults(spec: Mapping[str, Any], access: SourceAccess) -> list[ListedFault]:
+def faults(spec: Mapping[str, Any], access: SourceAccess) -> list[Document]:
     """Everything that is none."""
-    return [fault for page in pages(spec, access) for fault in page.faults]
+    return [line for page in pages(spec, access) for line in faults_of(page)]
 
 
 def codes(spec: Mapping[str, Any], access: SourceAccess) -> dict[str, str]:
     """Codes of faults by id."""
-    return {fault.id: fault.error.code for fault in faults(spec, access)}
+    return {fault.id: fault.code or "" for fault in faults(spec, access)}
 
 
 def contents(spec: Mapping[str, Any], access: SourceAccess) -> list[Fetched]:
-    """Every document's content, read from manifests."""
+    """Every document's content, read from stored lines."""
     found = []
     for page in pages(spec, access):
-        refs = [DocumentRef.from_json(orjson.loads(orjson.dumps(ref.to_json()))) for ref in page.documents]
-        found += list(open_source(spec, access).read(refs))
+        write_documents(_LINES, "page", page.documents)
+        lines = [line for line in read_documents(_LINES, "page") if line.is_to_read]
+        found += list(open_source(spec, access).read(lines))
     return found
 
 

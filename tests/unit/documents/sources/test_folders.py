@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from tasks.documents.sources.access import SourceAccess
 from tasks.documents.sources.roots import document_id
-from tasks.documents.sources.source import DocumentRef
 from tasks.documents.sources.source_kinds import open_source
 from tasks.errors import SourceFailed
+from tasks.records.documents import Document
 from tasks.storage.storage import Storage
-from tests.unit.documents.sources.reading import below, codes, contents, documents, pages, tree
+from tests.unit.documents.sources.reading import below, codes, contents, documents, pages, refs_of, tree
 
 SMALL = {"window": 3, "files": 2}
 """Sizes of windows and pages."""
@@ -112,8 +112,8 @@ def test_every_file_comes_once_whatever_the_sizes_of_pages_and_windows(
     made = {f"{one}/{name}.txt" for one in folders for name in names} | {f"{name}.txt" for name in names}
     tree(folder, *made)
     found = pages({"urls": [f"{folder}/**"]}, below(folder, window=window, files=files))
-    assert all(len(one.documents) <= files for one in found)
-    listed = [within(folder, ref.id) for one in found for ref in one.documents]
+    assert all(len(refs_of(one)) <= files for one in found)
+    listed = [within(folder, ref.id) for one in found for ref in refs_of(one)]
     assert len(listed) == len(made)
     assert set(listed) == made
 
@@ -152,7 +152,7 @@ def test_a_large_file_is_a_page_of_its_own(tmp_path: Path) -> None:
     (tmp_path / "c").write_bytes(b"x" * 11)
     tree(tmp_path, "d", "e")
     found = pages({"urls": [f"{tmp_path}/**"]}, below(tmp_path, file_bytes=10))
-    assert [[within(tmp_path, ref.id) for ref in one.documents] for one in found] == [["a", "b"], ["c"], ["d", "e"]]
+    assert [[within(tmp_path, ref.id) for ref in refs_of(one)] for one in found] == [["a", "b"], ["c"], ["d", "e"]]
     assert [one.size_bytes for one in found] == [2, 11, 2]
 
 
@@ -250,7 +250,7 @@ def test_what_happens_between_listing_and_reading(tmp_path: Path) -> None:
     tree(tmp_path, "secret.md")
     root = tmp_path / "root"
     source = open_source({"urls": [f"{root}/**"]}, below(root, limit=1024))
-    refs = source.page(None).documents
+    refs = refs_of(source.page(None))
     (root / "gone.md").unlink()
     (root / "grown.md").write_bytes(b"x" * 1025)
     (root / "other.md").write_text("another version")
@@ -284,7 +284,7 @@ def test_what_may_not_be_read_is_a_fault(tmp_path: Path) -> None:
 def test_the_roots_are_asked_again_when_reading(tmp_path: Path) -> None:
     tree(tmp_path, "a/a.md", "b/b.md")
     spec = {"urls": [f"{tmp_path}/a/**"]}
-    refs = open_source(spec, below(tmp_path)).page(None).documents
+    refs = refs_of(open_source(spec, below(tmp_path)).page(None))
     elsewhere = open_source({"urls": [f"{tmp_path}/b/**"]}, below(tmp_path / "b"))
     assert [one.error and one.error.code for one in elsewhere.read(refs)] == ["outside_roots"]
 
@@ -297,7 +297,9 @@ def test_what_is_hidden_is_not_read_by_its_name_either(tmp_path: Path, url: str)
     with pytest.raises(SourceFailed):
         ids(root, f"{root}/{url}")
     place = {"at": {"url": f"file://{root}/.git/config"}}
-    (fetched,) = open_source({"urls": [f"{root}/*.md"]}, below(root)).read([DocumentRef("x", "x", "x", 1, place)])
+    (fetched,) = open_source({"urls": [f"{root}/*.md"]}, below(root)).read(
+        [Document("x", "x", name="x", size_bytes=1, place=place)]
+    )
     assert fetched.error is not None
     assert fetched.error.code == "outside_roots"
 

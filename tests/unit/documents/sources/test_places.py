@@ -12,15 +12,26 @@ import pytest
 from botocore.exceptions import ClientError
 from s3fs.errors import translate_boto_error
 
-from tasks.documents.document_error import DocumentFailed
+from tasks.document_error import DocumentFailed
 from tasks.documents.sources.access import SourceAccess
 from tasks.documents.sources.remote_files import answered
-from tasks.documents.sources.source import DocumentRef, PageLimits
+from tasks.documents.sources.source import PageLimits
 from tasks.documents.sources.source_kinds import open_source
 from tasks.documents.sources.walk import SortedNames
 from tasks.errors import SourceFailed, StorageUnavailable
+from tasks.records.documents import Document
 from tasks.storage.storage import Storage
-from tests.unit.documents.sources.reading import below, codes, contents, documents, pages, texts, uploaded
+from tests.unit.documents.sources.reading import (
+    below,
+    codes,
+    contents,
+    documents,
+    faults_of,
+    pages,
+    refs_of,
+    texts,
+    uploaded,
+)
 
 # ---- drivers ---------------------------------------------------------------------------------------------------------
 
@@ -52,7 +63,7 @@ def test_an_upload_that_was_deleted_is_a_fault(tmp_path: Path) -> None:
     access = uploaded(tmp_path, a_txt=b"a", b_jsonl=b'{"text":"b"}', c_txt=b"c", d_jsonl=b'{"text":"d"}')
     spec = {"files": ["a_txt", "nowhere", "b_jsonl", "c_txt", "d_jsonl"]}
     source = open_source(spec, access)
-    refs = source.page(None).documents
+    refs = refs_of(source.page(None))
     assert codes(spec, access) == {"nowhere": "gone"}
     access.storage.delete("files/a_txt")
     access.storage.delete("files/b_jsonl")
@@ -91,7 +102,7 @@ def test_progress_is_told_while_listing_and_reading(tmp_path: Path) -> None:
 
     for spec in ({"files": ["a_txt"]}, {"files": ["b_csv"]}):
         access = uploaded(tmp_path, a_txt=b"a", b_csv=b"text\nx\n")
-        refs = open_source(spec, access).page(None).documents
+        refs = refs_of(open_source(spec, access).page(None))
         stopping = open_source(spec, replace(access, progress=stop))
         with pytest.raises(Stopped):
             stopping.page(None)
@@ -128,7 +139,7 @@ def test_inline_documents_and_what_is_wrong_with_them(tmp_path: Path) -> None:
 def test_inline_documents_that_are_gone(tmp_path: Path) -> None:
     access = inline(tmp_path, {"id": "a", "text": "A"})
     source = open_source({"documents": []}, access)
-    refs = source.page(None).documents
+    refs = refs_of(source.page(None))
     access.storage.delete("ingestions/inline.json")
     with pytest.raises(SourceFailed, match="no longer in the storage"):
         open_source({"documents": []}, access).page(None)
@@ -147,11 +158,11 @@ def test_a_record_file_that_changes_is_not_read_at_places_that_no_longer_hold(tm
     spec = {"urls": [f"{tmp_path}/*.jsonl"]}
     first = open_source(spec, access).page(None)
     path.write_text('{"text":"another one"}\n{"text":"two"}\n')
-    assert [one.error and one.error.code for one in open_source(spec, access).read(first.documents)] == ["changed"]
+    assert [one.error and one.error.code for one in open_source(spec, access).read(refs_of(first))] == ["changed"]
     second = open_source(spec, access).page(first.cursor)
-    assert [(fault.id, fault.error.code) for fault in second.faults] == [(f"{tmp_path.name}/a.jsonl", "changed")]
+    assert [(fault.id, fault.code) for fault in faults_of(second)] == [(f"{tmp_path.name}/a.jsonl", "changed")]
     third = open_source(spec, access).page(second.cursor)
-    assert [ref.id for ref in third.documents] == [f"{tmp_path.name}/b.jsonl#1"]
+    assert [ref.id for ref in refs_of(third)] == [f"{tmp_path.name}/b.jsonl#1"]
 
 
 def test_a_record_file_that_vanishes_between_pages(tmp_path: Path) -> None:
@@ -161,7 +172,7 @@ def test_a_record_file_that_vanishes_between_pages(tmp_path: Path) -> None:
     first = open_source(spec, access).page(None)
     (tmp_path / "a.csv").unlink()
     second = open_source(spec, access).page(first.cursor)
-    assert [(fault.id, fault.error.code) for fault in second.faults] == [(f"{tmp_path.name}/a.csv", "gone")]
+    assert [(fault.id, fault.code) for fault in faults_of(second)] == [(f"{tmp_path.name}/a.csv", "gone")]
     assert second.cursor is None
 
 
@@ -217,7 +228,7 @@ def test_other_parts_of_a_bucket_are_not(bucket: str, path: str) -> None:
 
 def test_an_object_that_went_and_one_that_changed(bucket: str) -> None:
     source = open_source({"urls": [f"memory://{bucket}/in/**"]}, remote(bucket))
-    refs = source.page(None).documents
+    refs = refs_of(source.page(None))
     files = fsspec.filesystem("memory")
     files.rm(f"/{bucket}/in/a.md")
     files.pipe(f"/{bucket}/in/a/b.jsonl", b'{"text":"another"}\n{"text":"two"}')
@@ -239,7 +250,7 @@ def test_a_driver_that_fails_makes_the_job_wait_and_tells_no_secret(
     bucket: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = open_source({"urls": [f"memory://{bucket}/in/**"]}, remote(bucket))
-    refs: list[DocumentRef] = list(source.page(None).documents)
+    refs: list[Document] = refs_of(source.page(None))
 
     def down(*_: Any, **__: Any) -> None:
         raise ConnectionError("https://user:SECRET@host")

@@ -21,7 +21,7 @@ from tasks.documents.sources.records_process import RecordProcesses
 from tasks.documents.sources.source import PageLimits
 from tasks.documents.sources.source_kinds import open_source
 from tests.unit.documents.sources.formats import files, jsonl, parquet, table
-from tests.unit.documents.sources.reading import codes, contents, documents, pages, texts, uploaded
+from tests.unit.documents.sources.reading import codes, contents, documents, faults_of, pages, refs_of, texts, uploaded
 
 LETTERS = st.characters(exclude_categories=["Cs"], exclude_characters="\0\r")
 TEXTS = st.text(LETTERS, min_size=1, max_size=20).filter(lambda text: bool(text.strip()))
@@ -72,10 +72,10 @@ def test_every_record_comes_once_whatever_the_sizes(
         patch.setattr(parquet_records, "_BATCH_ROWS", records + 1)
         found = pages(files(*made), access)
         read = contents(files(*made), access)
-    assert [fault for one in found for fault in one.faults] == []
-    assert [ref.id for one in found for ref in one.documents] == [one["id"] for one in listed]
+    assert [fault for one in found for fault in faults_of(one)] == []
+    assert [ref.id for one in found for ref in refs_of(one)] == [one["id"] for one in listed]
     assert [one.text for one in read] == rows
-    assert all(len(one.documents) <= records for one in found)
+    assert all(len(refs_of(one)) <= records for one in found)
 
 
 @pytest.mark.parametrize("kind", ["jsonl", "csv", "parquet"])
@@ -85,7 +85,7 @@ def test_pages_over_several_files_and_documents_between_them(tmp_path: Path, kin
     made = {f"a_{kind}": data, "b_txt": b"plain", f"c_{kind}": data}
     access = uploaded(tmp_path, made, page=PageLimits(records=2))
     found = pages(files(*made), access)
-    assert [ref.id for one in found for ref in one.documents] == [
+    assert [ref.id for one in found for ref in refs_of(one)] == [
         *(f"a.{kind}#{n}" for n in (1, 2, 3)), "b.txt", *(f"c.{kind}#{n}" for n in (1, 2, 3))
     ]  # fmt: skip
     assert [one.text or one.data for one in contents(files(*made), access)] == [
@@ -99,7 +99,7 @@ def test_neighbours_are_read_in_one_go(tmp_path: Path, monkeypatch: pytest.Monke
     rows = {"jsonl": jsonl(*({"text": f"text {n}"} for n in range(500))), "csv": b"text\n" + b"some\n" * 500}
     access = uploaded(tmp_path, {f"a_{kind}": rows[kind]})
     source = open_source(files(f"a_{kind}"), access)
-    refs = source.page(None).documents
+    refs = refs_of(source.page(None))
     asked: list[int] = []
     read = content.StoredContent.read
 
@@ -237,7 +237,7 @@ def test_metadata_of_any_depth_fails_alone_or_can_be_written(tmp_path: Path) -> 
     access = uploaded(tmp_path, a_jsonl=b"\n".join(deep))
     found = documents(files("a_jsonl"), access)
     assert [ref.id for ref in found] == [str(n) for n in range(1, 33)]
-    assert all(orjson.dumps(ref.to_json()) for ref in found)
+    assert all(ref.to_line() for ref in found)
     assert codes(files("a_jsonl"), access) == {str(n): "invalid_metadata" for n in range(33, 301)}
 
 
@@ -255,7 +255,7 @@ def test_a_bad_line_is_named_and_its_neighbours_stay(
 
 def test_bad_lines_alone_make_pages_of_bounded_size(tmp_path: Path) -> None:
     access = uploaded(tmp_path, page=PageLimits(records=4), a_jsonl=b"bad\n" * 10)
-    assert [len(one.faults) for one in pages(files("a_jsonl"), access)] == [4, 4, 2]
+    assert [len(faults_of(one)) for one in pages(files("a_jsonl"), access)] == [4, 4, 2]
 
 
 def test_an_id_twice_in_a_page_is_a_fault(tmp_path: Path) -> None:
@@ -304,7 +304,7 @@ def test_rows_that_are_empty_are_documents_and_those_too_large_are_faults(tmp_pa
 def test_messages_name_no_text(tmp_path: Path) -> None:
     lines = [line for line, _ in BAD_LINES] + [b'{"text": "SECRET', b'{"SECRET": 1}', b'{"text": {"a": "SECRET"}}']
     access = uploaded(tmp_path, limit=2000, a_jsonl=b"\n".join(lines), b_csv=b'text\n"SECRET"x\n', c_csv=b"SECRET\n1\n")
-    found = [fault for one in pages(files("a_jsonl", "b_csv", "c_csv"), access) for fault in one.faults]
+    found = [fault for one in pages(files("a_jsonl", "b_csv", "c_csv"), access) for fault in faults_of(one)]
     assert len(found) == len(lines) + 2
-    assert [fault for fault in found if "SECRET" in fault.error.message] == []
-    assert {fault.error.stage for fault in found} == {"listing", "reading"}
+    assert [fault for fault in found if "SECRET" in (fault.message or "")] == []
+    assert {fault.stage for fault in found} == {"listing", "reading"}

@@ -18,7 +18,7 @@ from tasks.documents.sources.records_process import RecordProcesses
 from tasks.documents.sources.source import PageLimits
 from tasks.documents.sources.source_kinds import open_source
 from tests.unit.documents.sources.formats import files, jsonl, parquet
-from tests.unit.documents.sources.reading import codes, contents, documents, pages, texts, uploaded
+from tests.unit.documents.sources.reading import codes, contents, documents, pages, refs_of, texts, uploaded
 
 MIB = 2**20
 MEMORY_BYTES = 400 * MIB
@@ -51,9 +51,9 @@ def test_a_text_that_many_rows_share_is_in_memory_once(tmp_path: Path, processes
     assert len(data) < 10_000
     access = uploaded(tmp_path, limit=16 * MIB, apart=processes, a_parquet=data)
     found = pages(files("a_parquet"), access)
-    assert sum(len(one.documents) for one in found) == 110
+    assert sum(len(refs_of(one)) for one in found) == 110
     assert 110 * 4 * MIB > MEMORY_BYTES
-    [first] = list(open_source(files("a_parquet"), access).read(found[0].documents))
+    [first] = list(open_source(files("a_parquet"), access).read(refs_of(found[0])))
     assert first.text == "x" * (4 * MIB)
 
 

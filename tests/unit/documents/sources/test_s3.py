@@ -6,7 +6,7 @@ import fsspec
 import pytest
 from fsspec.asyn import sync_wrapper
 
-from tasks.documents.document_error import DocumentFailed
+from tasks.document_error import DocumentFailed
 from tasks.documents.sources import urls
 from tasks.documents.sources.access import SourceAccess
 from tasks.documents.sources.source import PageLimits

@@ -1,1 +1,0 @@
-"""Batches: checking a file of requests, moving it through its stages, and writing down what came of it."""

@@ -1,1 +1,0 @@
-"""The places to which vectors are loaded, with receipts of the documents in them."""

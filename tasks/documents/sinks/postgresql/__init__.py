@@ -1,1 +1,0 @@
-"""The PostgreSQL sink: a table of chunks with pgvector, and one of receipts."""

@@ -1,0 +1,167 @@
+"""What the stages of an ingestion work with: its source, a parser, a chunker and its dataset. Made here alone.
+
+Their libraries are extras, imported when a stage needs them.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import orjson
+
+from tasks.documents.chunking.chunk import ChunkSettings
+from tasks.documents.parsing.limits import ParseLimits
+from tasks.documents.sources.access import StoredFile
+from tasks.documents.sources.records_process import RecordProcesses
+from tasks.errors import ModelChanged, NotReady, Unavailable
+from tasks.ingestion.context import StageContext
+from tasks.ingestion.skip_unchanged import chunk_settings, prompt_name
+from tasks.ledger.client import Ledger
+from tasks.ledger.overview import Queue, overview
+from tasks.model import Model
+from tasks.records.files import read_file
+from tasks.records.ingestions import IngestionRecord
+from tasks.storage.storage import Storage
+
+if TYPE_CHECKING:
+    from tasks.datasets.store import Store
+    from tasks.documents.chunking.chunker import Chunker
+    from tasks.documents.parsing.parser import Parser
+    from tasks.documents.sources.source import Source
+
+_CHUNKERS = 4
+"""Kept: making one takes longer than a small page, and it remembers words."""
+
+
+class OwnedFiles(Mapping[str, StoredFile]):
+    """An owner's uploaded files by id; those of others are not there. Raises `RedisUnavailable` whenever it is asked.
+
+    Looked up when they are asked for: a request may name many, and a page needs few.
+    """
+
+    def __init__(self, ledger: Ledger, owner: str) -> None:
+        self._ledger = ledger
+        self._owner = owner
+        self._known: dict[str, StoredFile] = {}
+
+    def __getitem__(self, file_id: str) -> StoredFile:
+        if file_id not in self._known:
+            record = self._ledger.run(read_file(file_id))
+            if record is None or record.owner != self._owner:
+                raise KeyError(file_id)
+            self._known[file_id] = StoredFile(file_id, record.stored, record.filename, record.size_bytes)
+        return self._known[file_id]
+
+    def __iter__(self) -> Iterator[str]:
+        """Those that were asked for."""
+        return iter(self._known)
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+
+def open_source(context: StageContext) -> "Source":
+    """The source of an ingestion. Raises `SourceFailed`."""
+    from tasks.documents.sources import source_kinds  # noqa: PLC0415 - as above
+    from tasks.documents.sources.access import SourceAccess, SourceLimits  # noqa: PLC0415 - as above
+
+    settings, record = context.settings, record_of(context)
+    access = SourceAccess(
+        storage=context.storage,
+        files=OwnedFiles(context.ledger, record.owner),
+        inline=record.request.get("inline"),
+        listed=record.request.get("listed"),
+        roots=settings.ingest_roots,
+        within=record.roots,
+        limits=SourceLimits(settings.ingest_max_document_bytes, settings.ingest_max_record_bytes),
+        apart=_record_processes(ParseLimits(settings.parse_timeout_s, settings.parse_memory_bytes)),
+        progress=context.progress,
+        page=context.pace.page,
+    )
+    return source_kinds.open_source(record.request["source"], access)
+
+
+@lru_cache(maxsize=1)
+def _record_processes(limits: ParseLimits) -> RecordProcesses:
+    return RecordProcesses(limits)
+
+
+@contextmanager
+def open_parser(context: StageContext) -> "Iterator[Parser]":
+    """A parser for one run of a stage."""
+    from tasks.documents.parsing.parser import Parser, ParserNotStarted  # noqa: PLC0415 - as above
+
+    settings = context.settings
+    try:
+        with Parser(ParseLimits(settings.parse_timeout_s, settings.parse_memory_bytes), context.progress) as parser:
+            yield parser
+    except ParserNotStarted:  # the machine is short of something: no document's fault
+        raise Unavailable("No process can be started that parses documents.", retry_after_s=5) from None
+
+
+def make_chunker(storage: Storage, record: IngestionRecord, model: Model) -> "Chunker":
+    """The chunker for an ingestion and the model it is for.
+
+    Raises:
+        NotReady: the model's tokenizer is not in the storage.
+        Invalid: no chunk can be cut as asked.
+        StorageUnavailable: no answer.
+    """
+    from tasks.documents.chunking.tokens import load_prompt, load_tokenizer  # noqa: PLC0415 - as above
+
+    prompt = load_prompt(storage, model, prompt_name(record.request, model))
+    settings = orjson.dumps(chunk_settings(record.request).to_json())
+    return _made(load_tokenizer(storage, model), model.max_tokens, prompt, settings)
+
+
+@lru_cache(maxsize=_CHUNKERS)
+def _made(tokenizer_json: bytes, window: int, prompt: str, settings: bytes) -> "Chunker":
+    from tasks.documents.chunking.chunker import Chunker  # noqa: PLC0415 - as above
+
+    return Chunker(tokenizer_json, window, prompt, ChunkSettings.from_json(orjson.loads(settings)))
+
+
+def open_dataset(context: StageContext) -> "Store":
+    """The dataset of an ingestion, to be closed. Raises `Invalid`."""
+    from tasks.datasets.places import open_store  # noqa: PLC0415 - as above
+
+    record = record_of(context)
+    return open_store(
+        record.request["sink"],
+        context.settings,
+        owner=record.owner,
+        ingestion=record.id,
+        shares_table=record.shares_table,
+        label=record.request.get("label", ""),
+    )
+
+
+def served_model(context: StageContext) -> tuple[Queue, Model]:
+    """The queue of an ingestion's model, and the model that is served now: the one with which it began.
+
+    Raises:
+        NotReady: no worker has loaded it yet.
+        ModelChanged: it is another one.
+    """
+    record = record_of(context)
+    queue = context.ledger.run(overview(record.model))[record.model]
+    if queue.model is None:
+        raise NotReady("No worker has loaded this model yet.")
+    require_revision(record, queue.model.revision)
+    return queue, queue.model
+
+
+def require_revision(record: IngestionRecord, revision: str) -> None:
+    """Receipts name the revision with which an ingestion began. Raises `ModelChanged` if this is another one."""
+    if revision != record.revision:
+        raise ModelChanged(
+            "The model was replaced while this ingestion ran. Start it again into another dataset or table; or delete "
+            "this one before, and all is done anew."
+        )
+
+
+def record_of(context: StageContext) -> IngestionRecord:
+    """Of the ingestion."""
+    record: IngestionRecord = context.job.record
+    return record

@@ -1,0 +1,221 @@
+"""PARSE: turns the documents of a page into chunks, and says of each document what became of it."""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
+
+from tasks.chunk import Chunk
+from tasks.datasets.loads import Receipt
+from tasks.document_error import DocumentError, DocumentFailed
+from tasks.documents.parsing.parsed_document import Block, check_chars
+from tasks.documents.parsing.refusals import no_text
+from tasks.documents.sources.source import Fetched
+from tasks.errors import SourceFailed
+from tasks.ingestion.context import StageContext
+from tasks.ingestion.dry_run import counted
+from tasks.ingestion.pipeline import make_chunker, open_dataset, open_parser, open_source, record_of, served_model
+from tasks.ingestion.rows_writer import RowsWriter, writing_rows
+from tasks.ingestion.skip_unchanged import row_options
+from tasks.records.documents import Document, DocumentStatus, read_documents, write_documents
+from tasks.records.jobs import Counts, Page
+from tasks.storage.rows_file import row_of
+
+_EMPTY = DocumentError("empty_document", "The document has no text. Leave it out.", "chunking")
+_NOTE = "The document has no text any more: its earlier chunks were deleted."
+_PROGRESS_EVERY = 64
+
+
+def parse_page(context: StageContext) -> dict[str, Any]:
+    """The lines (`obj`) and chunks (`rows`, `pieces`) of a page; what its turn left over is the `rest`.
+
+    A page of a dry run is done with that: its lines and its `counts`.
+
+    Raises:
+        ModelChanged: workers serve another revision than the one that its receipts would name.
+        NotStored: its lines are gone.
+        Unavailable: not now.
+    """
+    page, record = context.job.pages[context.number], record_of(context)
+    queue, model = served_model(context)
+    lines = list(read_documents(context.storage, page.src))
+    todo = [line.as_listed() for line in lines if line.is_to_read]
+    cuts, known = make_chunker(context.storage, record, model), _known(context, [line.id for line in todo])
+    rows_name = context.name("rows")
+    with open_parser(context) as parser, writing_rows(context.storage, rows_name) as writer:
+        rows = _Rows(None if record.dry_run else writer, row_options(record.request, model), queue.piece_cost)
+        parsed = _in_turn(context, _Cutting(context, known, parser, cuts, rows), todo)
+    if not writer.rows:
+        context.storage.delete(rows_name)
+    done = list(_merged(lines, parsed))
+    rest = _rest(context, page, lines, len(parsed)) if len(parsed) < len(todo) else {}
+    if record.dry_run:
+        return rest | counted(context, done, rest.get("bytes", page.size_bytes))
+    obj = context.name("parsed")
+    write_documents(context.storage, obj, done)
+    return rest | {
+        "obj": obj,
+        "rows": rows_name if writer.rows else "",
+        "chunks": writer.rows,
+        "chunk_tokens": sum(line.tokens for line in parsed),
+        "pieces": writer.pieces,
+    }
+
+
+def _merged(lines: Sequence[Document], parsed: Sequence[Document]) -> Iterator[Document]:
+    """All lines of the page, in order, without those that are left over."""
+    found = iter(parsed)
+    for line in lines:
+        if not line.is_to_read:
+            yield line
+        elif (now := next(found, None)) is not None:
+            yield now
+
+
+def _known(context: StageContext, ids: Sequence[str]) -> Mapping[str, Receipt]:
+    if not ids:
+        return {}
+    with closing(open_dataset(context)) as store:
+        return store.known(ids)
+
+
+def _in_turn(context: StageContext, cutting: "_Cutting", todo: Sequence[Document]) -> list[Document]:
+    """Documents as they are done, as many as there is time for."""
+    parsed, began = list[Document](), time.monotonic()
+    for line in cutting.each(todo):
+        parsed.append(line)
+        if time.monotonic() - began > context.pace.parsing_s:
+            break
+    return parsed
+
+
+def _rest(context: StageContext, page: Page, lines: Sequence[Document], read: int) -> dict[str, Any]:
+    """The page is divided: what it has now, and the page of what is left. Both keep their lines as they were.
+
+    `counts`: of the rest, where the page is done and tried again.
+    """
+    left = [line for line in lines if line.is_to_read][read:]
+    rest, src = context.name("rest"), context.name("listed")
+    write_documents(context.storage, rest, left)
+    write_documents(context.storage, src, _first_read(lines, read))
+    counts = Counts(
+        documents=len(left),
+        failed=len(left),
+        chunks=sum(line.chunks for line in left),
+        chunk_tokens=sum(line.tokens for line in left),
+        bytes=page.size_bytes * len(left) // len(lines),
+    )
+    return {
+        "rest": {"obj": rest, "documents": counts.documents, "bytes": counts.bytes, "counts": [*counts]},
+        "src": src,
+        "documents": len(lines) - counts.documents,
+        "bytes": page.size_bytes - counts.bytes,
+    }
+
+
+def _first_read(lines: Sequence[Document], number: int) -> Iterator[Document]:
+    """The first so many of the lines to be read, and all others."""
+    to_read = count()
+    return (line for line in lines if not line.is_to_read or next(to_read) < number)
+
+
+@dataclass
+class _Rows:
+    """Where chunks go; nowhere in a dry run, which only counts."""
+
+    writer: RowsWriter | None
+    options: Mapping[str, Any]
+    piece_cost: int
+
+    @property
+    def number(self) -> int:
+        return self.writer.rows if self.writer else 0
+
+    def add(self, chunk: Chunk) -> None:
+        if self.writer is not None:
+            place = [
+                chunk.index,
+                chunk.start,
+                chunk.end,
+                chunk.page,
+                chunk.headings,
+                chunk.token_count,
+                chunk.truncated,
+            ]
+            row = row_of(chunk.text, self.options, place=place)
+            self.writer.add(row, max(1, chunk.token_count), self.piece_cost)
+
+
+@dataclass
+class _Cutting:
+    """What there is to decide on each document of a run."""
+
+    context: StageContext
+    known: Mapping[str, Receipt]
+    parser: Any
+    cuts: Any
+    rows: _Rows
+
+    def each(self, todo: Sequence[Document]) -> Iterator[Document]:
+        """Each document as it is done, in order."""
+        try:
+            source = open_source(self.context) if todo else None
+        except SourceFailed as failed:  # such as a root that is allowed no more
+            error = DocumentError(failed.code, failed.detail, "reading")
+            yield from (line.failed(error) for line in todo)
+            return
+        for fetched in source.read(todo) if source else ():
+            self.context.progress()
+            yield self._settled(fetched) or self._cut(fetched)
+
+    def _settled(self, fetched: Fetched) -> Document | None:
+        """A document that goes no further, for what can be told without its text; None: it is to be cut."""
+        line, error = fetched.ref, fetched.error
+        if error is not None:
+            return line.failed(error)
+        receipt, record = self.known.get(line.id), record_of(self.context)
+        if receipt is None or record.request.get("mode") == "upsert":
+            return None
+        if (receipt.content_hash, receipt.fingerprint) != (fetched.content_hash, record.fingerprint):
+            return None
+        return line._replace(status=DocumentStatus.UNCHANGED, content_hash=fetched.content_hash)
+
+    def _cut(self, fetched: Fetched) -> Document:
+        """Parses and cuts a document, chunk by chunk into the rows."""
+        line, first = fetched.ref, self.rows.number
+        chunks = tokens = 0
+        try:
+            for chunk in self.cuts.chunks(*self._parsed(fetched)):
+                self.rows.add(chunk)
+                chunks, tokens = chunks + 1, tokens + chunk.token_count
+                if chunks % _PROGRESS_EVERY == 0:
+                    self.context.progress()
+        except DocumentFailed as failed:  # rows that it has already are nobody's
+            if failed.error.code == _EMPTY.code:
+                return self._empty(fetched, failed.error)
+            return line.failed(failed.error, fetched.content_hash)
+        if not chunks:
+            if fetched.text is None:  # a parser has found text in it, and the chunker none: that empties no document
+                return line.failed(no_text().error, fetched.content_hash)
+            return self._empty(fetched, _EMPTY)
+        cut = line._replace(status=DocumentStatus.PARSING, content_hash=fetched.content_hash)
+        return cut._replace(first=first, chunks=chunks, tokens=tokens)
+
+    def _empty(self, fetched: Fetched, error: DocumentError) -> Document:
+        """A document without text fails; where the dataset has an earlier version, it takes that one's place."""
+        line = fetched.ref
+        receipt = self.known.get(line.id)
+        if receipt is None or not receipt.content_hash:
+            return line.failed(error, fetched.content_hash)
+        cut = line._replace(status=DocumentStatus.PARSING, content_hash=fetched.content_hash)
+        return cut._replace(code="emptied", message=_NOTE)
+
+    def _parsed(self, fetched: Fetched) -> tuple[str, Sequence[Block], Sequence[int]]:
+        """The text, its blocks and its pages."""
+        if fetched.text is not None:
+            check_chars(len(fetched.text))  # cutting takes time and memory by the character, of whatever it is
+            return fetched.text, (), ()
+        parsed = self.parser.parse(fetched.data or b"", fetched.ref.name)
+        return parsed.text, parsed.blocks, parsed.pages

@@ -1,0 +1,170 @@
+"""The documents of a page: one stored JSON line each, from LIST to LOAD. Each stage writes the lines anew."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from enum import StrEnum
+from typing import Any, NamedTuple, Self
+
+import orjson
+
+from tasks.document_error import DocumentError
+from tasks.records.jobs import JobError
+from tasks.storage.storage import Storage
+from tasks.unshown import unshown
+
+_NOTHING: Mapping[str, Any] = {}
+
+
+class DocumentStatus(StrEnum):
+    """States of a document; the last four are ends."""
+
+    QUEUED = "queued"
+    PARSING = "parsing"
+    EMBEDDING = "embedding"
+    LOADING = "loading"
+    LOADED = "loaded"
+    UNCHANGED = "unchanged"
+    FAILED = "failed"
+    COUNTED = "counted"
+    """By a dry run, which loads nothing."""
+
+
+@unshown("place", "record", "metadata")
+class Document(NamedTuple):
+    """A document on its way, with all that the next stage needs to know.
+
+    Attributes:
+        id: unique within its job.
+        uri: where it came from, as shown to its owner; unique within one listing.
+        status: QUEUED as listed; PARSING: it is cut, as rows `first` to `first + chunks` of its page.
+        stage, code, message: of a failed one why; of another one a note.
+        content_hash: 64 hexadecimal digits; "" where it was not read.
+        tokens: of its chunks.
+        name: of the file, whose ending helps to tell its type; "" for a record, which is text already.
+        size_bytes: None if it is not known before reading.
+        place: the source's own notes on where its file is; JSON, equal for all records of a file.
+        record: the same on where it is in this file; JSON.
+        metadata: of its owner, stored with each of its chunks; JSON.
+        origin: the file within which the id of a record is unique; "" for an id that is unique by itself, as a path is.
+        part: of a failed one that is no document: the URI of what could not be listed, such as the file of a line. The
+            documents of it are unknown, and count as there.
+        ended: nothing is tried again with it.
+    """
+
+    id: str
+    uri: str
+    status: DocumentStatus = DocumentStatus.QUEUED
+    stage: str | None = None
+    code: str | None = None
+    message: str | None = None
+    content_hash: str = ""
+    first: int = 0
+    chunks: int = 0
+    tokens: int = 0
+    name: str = ""
+    size_bytes: int | None = None
+    place: Mapping[str, Any] = _NOTHING
+    record: Any = None
+    metadata: Mapping[str, Any] = _NOTHING
+    origin: str = ""
+    part: str = ""
+    ended: bool = False
+
+    @property
+    def fault(self) -> JobError | None:
+        """Why it has failed, or what is to be said of it."""
+        return JobError(self.code, self.message or "") if self.code else None
+
+    @property
+    def is_to_read(self) -> bool:
+        """Whether it is to be read, or read again; a fault of the listing leads to nothing."""
+        return not self.ended and (bool(self.place) or self.record is not None)
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether it is on its way into the dataset."""
+        return self.status is DocumentStatus.PARSING
+
+    @property
+    def emptied(self) -> bool:
+        """Whether it has no text any more, and takes the place of an earlier version that had."""
+        return self.is_cut and not self.chunks
+
+    def failed(self, error: DocumentError, content_hash: str = "") -> Self:
+        """It goes no further."""
+        return self._replace(
+            status=DocumentStatus.FAILED,
+            stage=error.stage,
+            code=error.code,
+            message=error.message,
+            content_hash=content_hash or self.content_hash,
+        )
+
+    def as_listed(self) -> Self:
+        """To be tried again: without what became of it."""
+        return self._replace(
+            status=DocumentStatus.QUEUED,
+            stage=None,
+            code=None,
+            message=None,
+            content_hash="",
+            first=0,
+            chunks=0,
+            tokens=0,
+        )
+
+    def done(self, status: DocumentStatus) -> Self:
+        """It has ended well: what leads to it is needed no more."""
+        return self._replace(status=status, first=0, place=_NOTHING, record=None, metadata=_NOTHING, ended=True)
+
+    def to_line(self, before: Mapping[str, Any] = _NOTHING) -> bytes:
+        """With its line break; absent means the default. A `place` that equals `before` is written as `true`."""
+        fields = {name: value for name, value, usual in zip(self._fields, self, _USUAL, strict=True) if value != usual}
+        if "place" in fields:
+            fields["place"] = self.place == before or dict(self.place)
+        if "metadata" in fields:
+            fields["metadata"] = dict(self.metadata)
+        return orjson.dumps(fields, option=orjson.OPT_APPEND_NEWLINE)
+
+
+_USUAL = Document("", "")
+
+
+def write_documents(storage: Storage, name: str, documents: Iterable[Document]) -> int:
+    """Stores the lines of a page; how many they are. Raises like `Storage.writing`."""
+    count, place = 0, _NOTHING
+    with storage.writing(name) as file:
+        for document in documents:
+            file.write(document.to_line(place))
+            place = document.place or place
+            count += 1
+    return count
+
+
+def read_documents(storage: Storage, name: str) -> Iterator[Document]:
+    """The documents of a page, in order; constant memory but for the longest line.
+
+    Raises:
+        NotStored: nothing has this name.
+        StorageUnavailable: the storage does not answer.
+    """
+    place = _NOTHING
+    for line in read_lines(storage, name):
+        fields = orjson.loads(line)
+        if "place" in fields:
+            place = fields["place"] = place if fields["place"] is True else fields["place"]
+        if "status" in fields:
+            fields["status"] = _STATUS[fields["status"]]
+        yield Document(**{"id": "", "uri": "", **fields})
+
+
+_STATUS = {str(status): status for status in DocumentStatus}
+
+
+def read_lines(storage: Storage, name: str) -> Iterator[bytes]:
+    """Lines of a stored object, without their line breaks; raises like `read_documents`."""
+    rest = b""
+    for piece in storage.chunks(name):  # far longer than a line: what is left of the one before is hardly anything
+        *lines, rest = (rest + piece).split(b"\n")
+        yield from filter(None, lines)
+    if rest:
+        yield rest

@@ -1,1 +1,0 @@
-"""Reading what datasets hold: exact search, pages of documents and chunks. Needs pyarrow; no Redis."""

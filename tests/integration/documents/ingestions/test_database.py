@@ -1,0 +1,93 @@
+"""A server whose datasets are in PostgreSQL (EMBEDQ_DATASETS), over HTTP and real processes."""
+
+import io
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pyarrow.parquet as pq
+import pytest
+
+from stack.testing import Roles, wait_until
+from tests.pg_server import PgServer
+
+ENDED = {"completed", "failed", "cancelled"}
+
+
+@pytest.fixture
+def client(roles: Roles, postgres: PgServer, database: str) -> Iterator[httpx.Client]:
+    settings: dict[str, Any] = {
+        "storage_url": str(roles.folder / "storage"),
+        "datasets": postgres.url(database),
+        "lease_s": 3,
+    }
+    roles.worker(**settings)
+    roles.documents(**settings)
+    api = roles.api(**settings)
+    api.wait_ready()
+    with api.client() as client:
+        yield client
+
+
+def ingest(client: httpx.Client, texts: dict[str, str], **more: Any) -> dict[str, Any]:
+    documents = [{"id": name, "text": text} for name, text in texts.items()]
+    body = {"source": {"documents": documents}, "sink": {"type": "dataset"}} | more
+    made = client.post("/v1/ingestions", json=body)
+    made.raise_for_status()
+
+    def now() -> dict[str, Any]:
+        found: dict[str, Any] = client.get(f"/v1/ingestions/{made.json()['id']}").json()
+        return found
+
+    wait_until(lambda: now()["status"] in ENDED, message="the end of an ingestion")
+    return now()
+
+
+def files_of(roles: Roles) -> set[Path]:
+    return {path for path in (roles.folder / "storage").rglob("*") if path.is_file()}
+
+
+def test_they_are_filled_listed_searched_exported_and_deleted(client: httpx.Client) -> None:
+    named = {"type": "dataset", "dataset": "handbook"}
+    texts = {"refunds": "Refunds take three days", "hours": "We open at nine", "old": "Fax us"}
+    assert ingest(client, texts, sink=named)["status"] == "completed"
+    del texts["old"]
+    counts = ingest(client, texts, sink=named, mode="sync")["file_counts"]
+    assert (counts["unchanged"], counts["deleted"]) == (2, 1)
+    own = ingest(client, {"a": "alone"})["id"]
+
+    assert {each["name"] for each in client.get("/v1/datasets").json()["data"]} == {"handbook", own}
+    documents = client.get("/v1/datasets/handbook/documents").json()["data"]
+    assert [each["id"] for each in documents] == ["refunds", "hours"]
+    for mode, fitting in (("vector", {"refunds", "hours"}), ("text", {"refunds"}), ("hybrid", {"refunds", "hours"})):
+        body = {"query": "what of refunds", "mode": mode}
+        found = client.post("/v1/datasets/handbook/search", json=body).json()["data"]
+        assert {each["document_id"] for each in found} == fitting
+
+    [part] = client.get(f"/v1/ingestions/{own}/output").json()["data"]
+    content = client.get(f"/v1/ingestions/{own}/output/{part['name']}").raise_for_status().content
+    assert pq.read_table(io.BytesIO(content)).column("text").to_pylist() == ["alone"]
+
+    for name in ("handbook", own):
+        assert client.delete(f"/v1/datasets/{name}").json()["deleted"] is True
+    assert client.get("/v1/datasets").json()["data"] == []
+    assert client.get("/v1/datasets/handbook/documents").status_code == 404
+
+
+def test_one_that_is_away_is_told_and_accepts_nothing_by_halves(
+    client: httpx.Client, postgres: PgServer, roles: Roles
+) -> None:
+    sink = {"type": "dataset", "dataset": "d"}
+    assert ingest(client, {"a": "first"}, sink=sink)["status"] == "completed"
+    before = files_of(roles)
+    postgres.kill()
+    body = {"source": {"documents": [{"id": "b", "text": "second"}]}, "sink": sink}
+    for answer in (client.get("/v1/datasets/d"), client.post("/v1/ingestions", json=body)):
+        error = answer.json()["error"]
+        assert (answer.status_code, error["code"]) == (503, "sink_unavailable")
+        assert "The database of EMBEDQ_DATASETS" in error["message"]
+    assert files_of(roles) <= before
+    postgres.start()
+    assert ingest(client, {"b": "second"}, sink=sink)["status"] == "completed"
+    assert client.get("/v1/datasets/d").json()["documents"] == 2

@@ -1,0 +1,23 @@
+"""Batches and ingestions come to what was asked for, whatever dies, goes away or goes back, and in whatever order.
+
+More of it by hand: `python -m tests.simulation.jobs 0 100`.
+"""
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from tests.simulation.jobs.walks import MODES, walk
+
+pytestmark = pytest.mark.no_cover  # what runs here is covered without it, and is slower when it is traced
+
+STEPS = 150
+SEEDS = 2 * len(MODES)
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_walks_of_jobs(empty_redis: Any, seed: int) -> None:
+    stats = Counter[str]()
+    walk(empty_redis, seed, STEPS, stats=stats)
+    assert stats["claims"]

@@ -1,0 +1,74 @@
+"""Lines of the documents of a page: as each stage writes them, and as the next one reads them."""
+
+import secrets
+
+import pytest
+
+from tasks.document_error import DocumentError
+from tasks.records.documents import Document, DocumentStatus, read_documents, write_documents
+from tasks.records.jobs import JobError
+from tasks.storage.storage import Storage
+
+ERROR = DocumentError("malformed_record", "The line is not JSON.", "listing")
+S = DocumentStatus
+
+
+@pytest.fixture
+def storage() -> Storage:
+    return Storage.open(f"memory://{secrets.token_hex(4)}")
+
+
+def test_a_page_gives_back_its_documents(storage: Storage) -> None:
+    file, other = {"at": {"path": "a"}, "in": "a.jsonl", "version": "1"}, {"at": {"path": "b"}}
+    documents = [
+        Document("a#1", "file:a#1", size_bytes=10, place=file, record=[0, 10], metadata={"tag": ["x"]}, origin="a"),
+        Document("a#2", "file:a#2", part="file:a").failed(ERROR),
+        Document("a#3", "file:a#3", size_bytes=10, place=file, record=[20, 10]),
+        Document("b", "file:b", name="b.txt", place=other, metadata={"é": {"n": None}}),
+        Document("c", "file:c", name="c.txt", size_bytes=1, place=dict(other)),
+        Document("d", "file:d", S.PARSING, place=other, content_hash="0" * 64, first=3, chunks=2, tokens=40),
+        Document("e", "file:e", S.UNCHANGED, content_hash="1" * 64, ended=True),
+        Document("f", "file:f", S.LOADED, code="emptied", message="why"),
+        Document("g", "file:g", record="text"),
+    ]
+    assert write_documents(storage, "page", iter(documents)) == len(documents)
+    found = list(read_documents(storage, "page"))
+    assert found == documents
+    assert found[0].place is found[2].place  # once for a file, and not once for a record
+
+
+def test_a_line_holds_nothing_that_is_absent() -> None:
+    loaded = Document("a", "file:a", S.LOADED, content_hash="0", chunks=1, tokens=2)
+    assert loaded.to_line() == b'{"id":"a","uri":"file:a","status":"loaded","content_hash":"0","chunks":1,"tokens":2}\n'
+
+
+def test_what_has_ended_well_says_nothing_more_of_where_it_came_from() -> None:
+    made = Document(
+        "a", "file:a", S.PARSING, place={"at": 1}, record=[1], metadata={"a": 1}, first=7, chunks=3, tokens=9
+    )
+    assert made.done(S.LOADED) == Document("a", "file:a", S.LOADED, chunks=3, tokens=9, ended=True)
+    assert not made.done(S.LOADED).is_to_read
+
+
+def test_what_has_failed_can_be_read_again_without_what_became_of_it() -> None:
+    listed = Document("a", "file:a", place={"at": 1}, record=[1], metadata={"a": 1}, origin="o")
+    failed = listed._replace(first=7, chunks=3, tokens=9).failed(ERROR, "0" * 64)
+    assert (failed.status, failed.stage, failed.content_hash) == (S.FAILED, "listing", "0" * 64)
+    assert failed.fault == JobError("malformed_record", "The line is not JSON.")
+    assert failed.is_to_read
+    assert failed.as_listed() == listed
+
+
+@pytest.mark.parametrize(
+    ("document", "to_read", "cut", "emptied"),
+    [
+        (Document("a", "u", place={"at": 1}), True, False, False),
+        (Document("a", "u", record="text"), True, False, False),
+        (Document("a", "u").failed(ERROR), False, False, False),
+        (Document("a", "u", S.PARSING, place={"at": 1}, chunks=1), True, True, False),
+        (Document("a", "u", S.PARSING, place={"at": 1}), True, True, True),
+        (Document("a", "u", S.LOADED, ended=True), False, False, False),
+    ],
+)
+def test_what_is_left_to_do_with_a_document(document: Document, to_read: bool, cut: bool, emptied: bool) -> None:
+    assert (document.is_to_read, document.is_cut, document.emptied) == (to_read, cut, emptied)

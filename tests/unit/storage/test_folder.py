@@ -1,0 +1,360 @@
+"""Storage in a folder: on the disk before it is done, full disks, disks that are away, what dead writers left."""
+
+import contextlib
+import errno
+import os
+import stat
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from stack.testing import PATIENCE_S
+from tasks.errors import DiskFull, NotStored, StorageUnavailable
+from tasks.storage.folder import INCOMING
+from tasks.storage.storage import Storage
+from tests.source_tree import CHECKOUT
+
+BYTES = bytes(range(256))
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "root"
+
+
+@pytest.fixture
+def local(root: Path) -> Storage:
+    return Storage.open(str(root))
+
+
+def unfinished(root: Path) -> list[str]:
+    return [path.name for path in (root / INCOMING).iterdir()]
+
+
+def test_a_folder_is_made_for_its_owner_only(root: Path, local: Storage) -> None:
+    local.write("files/a", BYTES)
+
+    assert root.stat().st_mode & 0o777 == 0o700
+    assert (root / "files").stat().st_mode & 0o777 == 0o700
+    assert (root / "files/a").stat().st_mode & 0o777 == 0o600
+
+
+def test_file_and_folder_are_on_the_disk_before_it_is_done(local: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[str] = []
+    real = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        synced.append(str(Path(f"/proc/self/fd/{descriptor}").readlink()))
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    local.write("files/a", BYTES)
+    assert [Path(path).name for path in synced if INCOMING not in path] == ["root", "files"]
+    assert [path for path in synced if INCOMING in path] == synced[:1]
+
+
+@pytest.mark.parametrize("number", [errno.EINVAL, errno.ENOTSUP])
+def test_a_file_system_without_fsync_of_folders_is_borne(
+    local: Storage, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """As CIFS and FUSE answer. A file must be on the disk all the same."""
+    real = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(number, os.strerror(number))
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    local.write("batches/a/parts/1", BYTES)
+    assert local.read("batches/a/parts/1") == BYTES
+
+    def no_fsync(_: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "fsync", no_fsync)
+    with pytest.raises(StorageUnavailable):
+        local.write("files/a", BYTES)
+
+
+def test_no_hard_links_are_needed(local: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+    def link(*_: object) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", link)
+    monkeypatch.setattr(Path, "hardlink_to", link)
+    local.write("files/a", BYTES)
+    assert local.read("files/a") == BYTES
+
+
+def test_a_folder_is_removed_while_somebody_else_removes_it(
+    local: Storage, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a", "b", "c"):
+        local.write(f"batches/one/{name}", BYTES)
+    real = os.unlink
+
+    def unlink(path: str, **where: int) -> None:
+        for another in {"a", "b", "c"} - {path}:
+            with contextlib.suppress(FileNotFoundError):
+                real(root / "batches/one" / another)
+        real(path, **where)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "unlink", unlink)
+        local.delete("batches/one/")
+    assert not (root / "batches/one").exists()
+    local.delete("batches/one/")
+
+
+def test_a_folder_that_cannot_be_read_is_not_empty(local: Storage, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("batches/one/a", "files/a"):
+        local.write(name, BYTES)
+    real = os.scandir
+
+    def scandir(path: str) -> object:
+        if str(path).endswith("/one"):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    for folder in ("", "batches", "batches/one"):
+        with pytest.raises(StorageUnavailable):
+            list(local.stored(folder))
+    assert [stored.name for stored in local.stored("files")] == ["files/a"]
+    assert list(local.stored("files/a")) == list(local.stored("nothing")) == []
+
+
+def test_a_disk_that_vanishes_while_it_is_listed_is_not_empty(
+    local: Storage, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    local.write("files/a", BYTES)
+    real = os.scandir
+
+    def scandir(path: Path) -> object:
+        with contextlib.suppress(FileNotFoundError):
+            root.rename(root.with_name("away"))
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    with pytest.raises(StorageUnavailable):
+        list(local.stored("files"))
+
+
+def test_what_a_file_system_keeps_for_itself_is_in_nobodys_way(
+    local: Storage, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    local.write("files/a", BYTES)
+    (root / "lost+found").mkdir()
+    real = os.scandir
+
+    def scandir(path: str) -> object:
+        if str(path).endswith("lost+found"):  # which is root's alone
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    assert [stored.name for stored in local.stored("")] == ["files/a"]
+
+
+def test_a_full_disk_is_told_apart_and_leaves_nothing(
+    root: Path, local: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_space(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "no space")
+
+    monkeypatch.setattr(os, "fsync", no_space)
+    with pytest.raises(DiskFull) as caught:
+        local.write("files/a", BYTES)
+    assert str(root) not in caught.value.detail
+    assert unfinished(root) == []
+    with pytest.raises(NotStored):
+        local.read("files/a")
+
+
+def test_a_write_over_the_limit_of_the_system_is_a_full_disk(root: Path) -> None:
+    # A real refusal by the kernel, in a process of its own: RLIMIT_FSIZE makes a write fail with EFBIG.
+    script = f"""
+import resource, signal, sys
+from tasks.errors import DiskFull
+from tasks.storage.storage import Storage
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+storage = Storage.open({str(root)!r})
+resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+try:
+    with storage.writing("files/a") as writer:
+        for _ in range(20):
+            writer.write(bytes(10_000))
+except DiskFull:
+    sys.exit(7)
+"""
+    done = subprocess.run([sys.executable, "-c", script], cwd=CHECKOUT, check=False, timeout=PATIENCE_S)
+    assert done.returncode == 7
+    assert unfinished(root) == []
+    assert not (root / "files" / "a").exists()
+
+
+@pytest.mark.parametrize("mount_point_stays", [False, True])
+def test_a_folder_that_vanished_is_not_made_anew(root: Path, local: Storage, *, mount_point_stays: bool) -> None:
+    local.write("files/a", BYTES)
+    away = root.rename(root.with_name("away"))
+    if mount_point_stays:
+        root.mkdir()
+
+    for ask in (
+        local.read,
+        local.size_bytes,
+        local.delete,
+        lambda n: next(local.chunks(n)),
+        lambda n: local.write(n, b""),
+    ):
+        with pytest.raises(StorageUnavailable) as caught:
+            ask("files/a")
+        assert "EMBEDQ_STORAGE_URL" in caught.value.detail
+    with pytest.raises(StorageUnavailable):
+        list(local.stored("files"))
+    assert root.exists() == mount_point_stays
+    if mount_point_stays:
+        assert list(root.iterdir()) == []
+        root.rmdir()
+
+    away.rename(root)
+    assert local.read("files/a") == BYTES
+    local.write("files/b", BYTES)
+
+
+def test_what_died_while_writing_is_discarded_when_it_is_old(root: Path, local: Storage) -> None:
+    (root / INCOMING / "new").write_bytes(BYTES)
+    (root / INCOMING / "old").write_bytes(BYTES)
+    os.utime(root / INCOMING / "old", (0, 0))
+
+    assert local.discard_unfinished(3600) == 1
+    assert unfinished(root) == ["new"]
+
+
+def test_the_last_part_of_a_batch_takes_its_folders_along(root: Path, local: Storage) -> None:
+    for name in ("batches/a/parts/1", "batches/a/parts/2", "batches/b/parts/1", "batches/b/index", "files/a"):
+        local.write(name, BYTES)
+    local.delete("batches/a/parts/1")
+    assert (root / "batches/a/parts").is_dir()
+    for name in ("batches/a/parts/2", "batches/b/parts/1", "files/a"):
+        local.delete(name)
+    assert sorted(str(path.relative_to(root)) for path in root.rglob("[!.]*")) == [
+        "batches",
+        "batches/b",
+        "batches/b/index",
+        "files",
+    ]
+
+
+def test_a_folder_that_vanishes_before_the_rename_is_made_again(
+    local: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = Path.mkdir
+    lost: list[Path] = []
+
+    def mkdir(path: Path, mode: int = 0o777) -> None:
+        if path.name == "parts" and not lost:
+            lost.append(path)
+            path.parent.rmdir()  # as whoever deletes the last part does
+        real(path, mode)
+
+    monkeypatch.setattr(Path, "mkdir", mkdir)
+    local.write("batches/a/parts/1", BYTES)
+    assert lost
+    assert local.read("batches/a/parts/1") == BYTES
+
+
+def test_what_dead_writers_left_goes_although_some_of_it_stays(
+    root: Path, local: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for n in range(5):
+        (root / INCOMING / f"{n}").write_bytes(BYTES)
+    (stuck, *_) = unfinished(root)
+    real = Path.unlink
+
+    def unlink(path: Path) -> None:
+        if path.name == stuck:
+            raise PermissionError(errno.EPERM, "no")
+        real(path)
+
+    monkeypatch.setattr(Path, "unlink", unlink)
+    with pytest.raises(StorageUnavailable):
+        local.discard_unfinished(-5)
+    assert unfinished(root) == [stuck]
+
+
+# ---- two users
+
+AS_USER = """
+import os, sys
+from tasks.errors import EmbedqError
+from tasks.storage.storage import Storage
+user, root, *names = sys.argv[1:]
+os.umask(0o022)
+os.setgroups([7777])
+os.setgid(int(user))
+os.setuid(int(user))
+try:
+    storage = Storage.open(root)
+    for name in names:
+        if name.startswith("-"):
+            storage.delete(name[1:])
+        else:
+            storage.write(name, b"x")
+    read = [storage.read(stored.name) for folder in ("files", "batches") for stored in storage.stored(folder)]
+    print(len(read), storage.discard_unfinished(-5))
+except EmbedqError as error:
+    print(error.detail)
+"""
+
+
+def as_user(user: int, root: Path, *names: str) -> str:
+    """What a role says that runs as this user, whose own group has the same number, and who is in group 7777."""
+    command = [sys.executable, "-c", AS_USER, str(user), str(root), *names]
+    done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
+    assert done.stderr == ""
+    return done.stdout.strip()
+
+
+@pytest.fixture
+def volume() -> Iterator[Path]:
+    """A folder that every user can get to: pytest's own ones are for one."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can become somebody else")
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        made = Path(folder, "volume")
+        made.mkdir()
+        yield made
+
+
+@pytest.mark.parametrize("inside", ["", "embedq"])
+def test_users_of_a_group_share_a_volume(volume: Path, inside: str) -> None:
+    os.chown(volume, 0, 7777)
+    volume.chmod(0o2770)
+    root = volume / inside
+    assert as_user(5001, root, "files/a", "batches/one/parts/1") == "2 0"
+    assert as_user(5002, root, "files/b", "batches/one/parts/2", "-batches/one/parts/1") == "3 0"
+    (root / INCOMING / "dead").write_bytes(b"")
+    assert as_user(5001, root, "-batches/one/", "files/b") == "2 1"
+    for path in root.rglob("*"):
+        assert path.stat().st_mode & 0o777 == (0o770 if path.is_dir() else 0o660)
+
+
+@pytest.mark.parametrize(("mode", "group"), [(0o755, 0), (0o700, 7777), (0o750, 7777)])
+def test_users_who_share_nothing_are_told_whose_it_is(volume: Path, mode: int, group: int) -> None:
+    os.chown(volume, 5001, group)
+    volume.chmod(mode)
+    assert as_user(5001, volume, "files/a") == "1 0"
+    assert (volume / "files").stat().st_mode & 0o777 == 0o700
+    said = as_user(5002, volume, "files/b")
+    assert "EMBEDQ_STORAGE_URL" in said
+    assert f"user 5001's and group {group}'s (mode 0{mode:o})" in said
+    assert "this role runs as user 5002" in said
+    assert "chmod" in said
+    assert str(volume) not in said
