@@ -154,7 +154,7 @@ def test_a_part_that_cannot_be_written_waits(
     in_the_way.rename(folder)
     assert client.ended(task_id).completed == 8
     wait_until(lambda: client.overview().storage_outage is None, message="that they go on")
-    assert worker.log().count("batches wait: ") == 1
+    assert "batches wait: " in worker.log()
     assert client.counter("lost_leases") == 0
 
 

@@ -38,7 +38,9 @@ def test_what_has_no_text_is_an_error(row: bytes) -> None:
 REFERENCES = [RowsReference(f"anonymous/batch_{n}/1.rows.0", 0, 9) for n in range(10)]
 
 
-def test_rows_wait_together_and_longer_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_wait_together_and_longer_each_time(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     now, asked = [100.0], []
 
     def away() -> Storage:
@@ -54,6 +56,7 @@ def test_rows_wait_together_and_longer_each_time(monkeypatch: pytest.MonkeyPatch
     pauses = np.diff(asked)
     assert pauses[:3] == pytest.approx([1, 2, 4], abs=0.15)
     assert pauses[-1] == pytest.approx(LONGEST_PAUSE_S, abs=0.15)
+    assert caplog.text.count("batches wait: ") == 1
     code, since, detail = rows.trouble
     assert (code, detail) == ("storage_unavailable", "It does not answer.")
     assert 0 <= time.time() - since < 60
