@@ -1,0 +1,77 @@
+"""What reading a document gives: its text, clean and bounded, and what could not be read of it."""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from tasks.document_error import DocumentWarning
+from tasks.ingestion.parsing.refusals import too_large
+
+Structure: TypeAlias = Literal["markdown", "paragraphs"]
+
+MAX_TEXT_CHARS = 20_000_000
+"""Of one document."""
+
+_MAX_TITLE_CHARS = 500
+_LINE_END = re.compile(r"\r\n?|[\v\f\x85\u2028\u2029]")
+# Control characters, lone surrogates, byte order marks and non-characters: nobody searches for them, PostgreSQL takes
+# no NUL, and UTF-8 has no surrogates. PDFium marks a hyphen at the end of a line by U+0002: the word's halves meet.
+# Soft hyphens, zero-width spaces and word joiners stand within words. Zero-width joiners stay: Persian and emoji need
+# them.
+_REMOVED = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\xad\u200b\u2060\ud800-\udfff\ufeff\ufffe\uffff]")
+
+
+@dataclass(frozen=True, slots=True)
+class Extracted:
+    """The text of a document.
+
+    Attributes:
+        text: what is cut into chunks; made by `clean`, or by `join_pages`, which cleans it.
+        structure: `markdown`: headings, lists, tables and fences mean what they mean in Markdown. `paragraphs`: blank
+            lines divide it, and nothing else means anything.
+        title: if the document says it.
+        pages: offsets into `text` at which pages 1, 2, … begin; empty for a document without pages.
+        warnings: what could not be read.
+    """
+
+    text: str = field(repr=False)
+    structure: Structure
+    title: str | None = field(default=None, repr=False)
+    pages: Sequence[int] = ()
+    warnings: Sequence[DocumentWarning] = ()
+
+
+def clean(text: str) -> str:
+    """The text with one kind of line end, without control characters, invalid ones, and invisible ones within words."""
+    return _REMOVED.sub("", _LINE_END.sub("\n", text))
+
+
+def join_pages(pages: Iterable[str]) -> tuple[str, list[int]]:
+    """The text of all pages, cleaned, a blank line between two of them; and the offset at which each begins.
+
+    Raises:
+        DocumentFailed: `document_too_large`.
+    """
+    parts, starts, chars = list[str](), list[int](), 0
+    for page in pages:
+        text = clean(page).strip("\n")
+        if text and chars:
+            parts.append("\n\n")
+            chars += 2
+        starts.append(chars)
+        parts.append(text)
+        chars += len(text)
+        check_chars(chars)
+    return "".join(parts), starts
+
+
+def check_chars(chars: int) -> None:
+    """Raises DocumentFailed for more text than one document may have."""
+    if chars > MAX_TEXT_CHARS:
+        raise too_large(f"has more than {MAX_TEXT_CHARS:,} characters of text")
+
+
+def title_of(title: str | None) -> str | None:
+    """A title on one line, of reasonable length; None for a blank one."""
+    return " ".join(clean(title).split())[:_MAX_TITLE_CHARS] or None if title else None
