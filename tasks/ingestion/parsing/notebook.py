@@ -46,7 +46,8 @@ def _cell(cell: dict[str, Any], kernel: str) -> str:
             return f"{fence}{_named(cell.get('language')) or kernel}\n{text}\n{fence}"
         case "heading":  # of nbformat 3
             level = cell.get("level")
-            return f"{'#' * int(level if level in _LEVELS else 1)} {' '.join(text.split())}"
+            number = int(level) if isinstance(level, float) and level in _LEVELS else 1
+            return f"{'#' * number} {' '.join(text.split())}"
         case _:
             return without_embedded(text)
 
