@@ -99,9 +99,8 @@ def test_a_row_without_end_is_cut_within_the_limit(name: str, cell: str) -> None
 
 
 def test_a_header_gives_way_to_a_character_that_needs_all_of_a_chunk() -> None:
-    unigram = Chunker(TOKENIZERS["unigram"], 1000, "", AUTO)
-    window = unigram.count("\ufdfa")  # 18 letters when it is written out
-    chunks = chunks_of("a|b\n-|-\n" + "|\ufdfa\n" * 5, window, name="unigram")
-    alone = [chunk for chunk in chunks if chunk.text == "\ufdfa"]
-    assert [chunk.token_count for chunk in alone] == [window] * 5
+    tokenizer, prompt = TOKENIZERS["byte-level"], "of a long prompt " * 9
+    window = Chunker(tokenizer, 1000, prompt, AUTO).count("\U0001f469")
+    chunks = list(Chunker(tokenizer, window, prompt, AUTO).chunks("|a\n|-\n" + "|\U0001f469\n" * 5, "markdown"))
+    assert [chunk.token_count for chunk in chunks if chunk.text == "\U0001f469"] == [window] * 5
     assert not any(chunk.truncated for chunk in chunks)
