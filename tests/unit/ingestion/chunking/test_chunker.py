@@ -8,8 +8,8 @@ from tasks.chunk import Chunk
 from tasks.document_error import DocumentFailed
 from tasks.ingestion.chunking.chunk_settings import ChunkSettings
 from tasks.ingestion.chunking.chunker import MAX_AUTO_TOKENS, MAX_COUNTED_CHARS, MAX_TITLE_CHARS, Chunker
-from tasks.ingestion.chunking.split_text import Piece, Splitter, pieces
 from tasks.ingestion.chunking.count_tokens import TokenCounter
+from tasks.ingestion.chunking.split_text import Piece, Splitter, pieces
 from tasks.ingestion.parsing.extracted import Structure
 from tasks.item import UNLIMITED_TOKENS
 from tests.raises_code import raises_code

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tasks.ingestion.chunking.count_tokens import load_prompt, load_tokenizer
 from tasks.errors import NotReady, StorageUnavailable
+from tasks.ingestion.chunking.count_tokens import load_prompt, load_tokenizer
 from tasks.model import Model
 from tasks.storage.model_files import Prompts, write_model_files
 from tasks.storage.storage import Storage

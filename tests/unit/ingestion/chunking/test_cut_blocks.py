@@ -56,7 +56,7 @@ def test_a_header_that_takes_more_than_a_quarter_is_left_out() -> None:
 
 @pytest.mark.parametrize("opening", ["```py", "~~~~ {.python}", " ```"])
 def test_each_part_of_code_is_fenced(opening: str) -> None:
-    mark = opening.split()[0].rstrip("py") if opening != " ```" else " ```"
+    mark = opening.split(maxsplit=1)[0].rstrip("py") if opening != " ```" else " ```"
     lines = [f"    call({n}) # and so on" for n in range(30)]
     text = "\n".join(["# Title", "", opening, *lines, mark, "", "Behind."])
     chunks = chunks_of(text, 40)
