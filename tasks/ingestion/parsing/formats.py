@@ -149,7 +149,7 @@ def sniff(data: bytes, name: str) -> Format:
         raise misnamed("a pointer of Git LFS", _promise(ending))
     found = _binary_format(data, start, ending)
     if found is not None:
-        if ending in _HELD and ending not in found.endings:
+        if ending in _HELD and _BY_ENDING.get(ending, found) is not found:
             raise misnamed(found.name, _promise(ending))
         return found
     if not _is_text(head):
