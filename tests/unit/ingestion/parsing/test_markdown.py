@@ -1,5 +1,7 @@
 """Plain text and Markdown: the text stays as it is written, and its blocks cover it, in time linear in its size."""
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -99,7 +101,7 @@ def test_pictures_within_markdown_are_left_out() -> None:
 
 @pytest.mark.parametrize("data", [b" ", b"\r\n\t\n", b"\xef\xbb\xbf", "\u2003\n".encode("utf-16")])
 @pytest.mark.parametrize("read", [read_text, read_markdown])
-def test_nothing_but_white_space_is_empty(read: type[Extracted], data: bytes) -> None:
+def test_nothing_but_white_space_is_empty(read: Callable[[bytes], Extracted], data: bytes) -> None:
     with pytest.raises(DocumentFailed) as failed:
         read(data)
     assert failed.value.error.code == "empty_document"
