@@ -1,0 +1,388 @@
+"""Packs pieces of a text into chunks: as full as the limit allows, cut at the best place in reach."""
+
+import re
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from itertools import islice
+from typing import NamedTuple
+
+from tasks.ingestion.chunking.count_tokens import TokenCounter
+from tasks.ingestion.parsing.markdown import Block
+
+# ---- pieces of a text, each with the value of its beginning as a place for a cut -------------------------------------
+
+PIECE_CHARS = 1024
+"""Longest piece. Sentences are far shorter; a line of a megabyte comes in many pieces, so that memory stays bounded."""
+
+
+class Break(IntEnum):
+    """Places for a cut; a higher value is better. Headings of a higher level have a higher value."""
+
+    INSIDE = 0
+    """Inside of a word."""
+    HEADING = 1
+    """Behind a heading, or the header of a table, which belongs to what comes after it."""
+    WORD = 2
+    LINE = 3
+    SENTENCE = 4
+    BLOCK = 5
+    SECTION = 6
+
+
+_LEVELS = 6
+_SENTENCE = (
+    r"(?P<sentence>[.!?…](?<!\n\d\.)(?<!\n\d\d\.)['\"”’»)\]]*+(?=\s)(?!\s++[a-z])"  # noqa: RUF001 - as texts have them
+    r"|[。！？｡][」』”’）]*+)"  # noqa: RUF001
+)
+"""A full stop behind a number at the beginning of a line belongs to a list."""
+_ROW = r"(?P<row>\n)"
+_TEXT = re.compile(rf"(?P<block>\n[^\S\n]*+\n)|{_SENTENCE}|(?P<line>\n)")
+"""For a text without known structure: a line break may end a paragraph, or only the width of a screen."""
+_ENDS = {
+    "paragraph": re.compile(_SENTENCE),
+    "list": re.compile(rf"{_SENTENCE}|{_ROW}"),
+    "table": re.compile(_ROW),
+    "code": re.compile(_ROW),
+    "heading": None,
+}
+_VALUES = {"sentence": Break.SENTENCE, "row": Break.SENTENCE, "block": Break.BLOCK, "line": Break.LINE}
+_WORD = re.compile(r"\S+")
+_HEADER = re.compile(r"[^\n]*+\n[^\n]*+\n")
+_OPENING = re.compile(r"( {0,3}(`{3,}+|~{3,}+))[^\n]*+\n")
+
+
+class Frame(NamedTuple):
+    """What makes sense of a part of a table or of code: the header, or the fences.
+
+    Attributes:
+        head: put before a chunk that begins within the block's body, `text[start:stop]`.
+        tail: put behind a chunk that ends before `end`, which is the block's.
+    """
+
+    head: str
+    tail: str
+    start: int
+    stop: int
+    end: int
+
+
+@dataclass(slots=True)
+class Piece:
+    """A slice of a text, without white space around it.
+
+    Attributes:
+        value: of its beginning as a place for a cut: a `Break`, or more than `SECTION` for a heading.
+        frame: of the table or code that it is in.
+        tokens: of its text alone; set by the splitter.
+    """
+
+    text: str = field(repr=False)
+    start: int
+    value: int
+    frame: Frame | None = field(default=None, repr=False)
+    tokens: int = 0
+
+    @property
+    def end(self) -> int:
+        """Offset behind its last character."""
+        return self.start + len(self.text)
+
+
+def pieces(text: str, blocks: Sequence[Block], *, structured: bool) -> Iterator[Piece]:
+    """The pieces of a text in order, which hold all of it but white space.
+
+    Args:
+        text: of a document.
+        blocks: its structure, as far as it is known.
+        structured: whether blocks and headings are places for a cut. False: sentences and words alone.
+    """
+    for span in _spans(text, blocks):
+        for piece in _divided(text, span):
+            if not structured:
+                piece.value = min(piece.value, Break.SENTENCE)
+            yield piece
+
+
+def words(piece: Piece) -> list[Piece]:
+    """The words of a piece; the two halves of a single word; a single character as it is."""
+    places = [match.span() for match in _WORD.finditer(piece.text)]
+    value = Break.WORD
+    if len(places) == 1 and len(piece.text) > 1:
+        half, value = len(piece.text) // 2, Break.INSIDE
+        places = [(0, half), (half, len(piece.text))]
+    parts = [Piece(piece.text[start:end], piece.start + start, value, piece.frame) for start, end in places]
+    parts[0].value = piece.value
+    return parts
+
+
+class _Span(NamedTuple):
+    """A block, or the text between two: the pattern of the ends within it, and the value of its start."""
+
+    start: int
+    stop: int
+    ends: re.Pattern[str] | None
+    value: int
+    frame: Frame | None = None
+
+
+def _spans(text: str, blocks: Sequence[Block]) -> Iterator[_Span]:
+    end, behind_heading = 0, False
+    for block in blocks:
+        if text[end : block.start].strip():
+            yield _Span(end, block.start, _TEXT, Break.HEADING if behind_heading else Break.BLOCK)
+            behind_heading = False
+        value: int = Break.SECTION + _LEVELS - block.level if block.kind == "heading" else Break.BLOCK
+        value = Break.HEADING if behind_heading else value
+        yield _Span(block.start, block.end, _ENDS[block.kind], value, _frame(text, block))
+        end, behind_heading = block.end, block.kind == "heading"
+    yield _Span(end, len(text), _TEXT, Break.HEADING if behind_heading else Break.BLOCK)
+
+
+def _frame(text: str, block: Block) -> Frame | None:
+    if block.kind == "table" and (header := _HEADER.match(text, block.start, block.end)):
+        return Frame(header[0], "", header.end(), block.end, block.end)
+    if block.kind == "code" and (opening := _OPENING.match(text, block.start, block.end)):
+        last = text.rfind("\n", opening.end(), block.end) + 1 or opening.end()
+        closed = text[last : block.end].strip()
+        stop = last if closed and not closed.strip(opening[2][0]) else block.end
+        return Frame(opening[0], f"\n{opening[1]}", opening.end(), stop, block.end)
+    return None
+
+
+def _divided(text: str, span: _Span) -> Iterator[Piece]:
+    at, value, frame = span.start, span.value, span.frame
+    for match in span.ends.finditer(text, span.start, span.stop) if span.ends else ():
+        if frame and match.end() == frame.stop:
+            break  # the fence that closes code stays with its last line
+        if parts := _stripped(text, at, match.end(), value, frame):
+            yield from parts
+            value = Break.INSIDE  # until the match says more
+        found = Break.HEADING if frame and match.end() <= frame.start else _VALUES[match.lastgroup or "line"]
+        # The best of the places between two pieces: an empty line may follow the end of a sentence.
+        value, at = max(value, found), match.end()
+    yield from _stripped(text, at, span.stop, value, frame)
+
+
+def _stripped(text: str, start: int, stop: int, value: int, frame: Frame | None) -> list[Piece]:
+    """The slice without white space around it, as pieces that are not too long; none if it is blank."""
+    stripped: list[Piece] = []
+    while start < stop:
+        raw = text[start:stop] if stop - start <= PIECE_CHARS else text[start : _end_of_words(text, start)]
+        kept = raw.strip()
+        if raw[0].isspace():
+            value = max(value, Break.WORD)
+        if kept:
+            before = len(raw) - len(raw.lstrip())
+            stripped.append(Piece(kept, start + before, value, frame))
+            value = Break.WORD if raw[-1].isspace() else Break.INSIDE
+        start += len(raw)
+    return stripped
+
+
+def _end_of_words(text: str, start: int) -> int:
+    """Behind the last white space within the length of a piece; that length where there is none."""
+    stop = start + PIECE_CHARS
+    return next((at for at in range(stop, start, -1) if text[at - 1].isspace()), stop)
+
+
+# ---- chunks of these pieces ------------------------------------------------------------------------------------------
+
+_READ_PIECES = 512
+"""Pieces tokenized in one call: enough to make calls cheap, and at most half a megabyte."""
+_CHARS_PER_TOKEN = 64
+"""A chunk has no more: for a tokenizer, a megabyte of one letter may be a single unknown word."""
+_FULL_ENOUGH = 0.5
+_FULL_ENOUGH_FOR_SECTION = 0.25
+"""Shares of the limit. A better place that leaves a smaller chunk is not worth it."""
+_SMALL_CHARS = 16
+"""A stretch without white space is not divided further than this to fill a chunk up."""
+_FRAME_SHARE = 4
+"""A frame that takes more than one part in so many of the limit is left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Where a chunk is, what is put before and behind it, and its tokens: exactly as the model counts them."""
+
+    start: int
+    end: int
+    tokens: int
+    head: str = field(default="", repr=False)
+    tail: str = field(default="", repr=False)
+
+
+class Splitter:
+    """Divides one text.
+
+    Args:
+        text: what the pieces are of.
+        pieces: all of it, in order.
+        counter: of the model.
+        limit: tokens of a chunk, more than `counter.overhead`, which is included.
+        overlap: tokens at the end of a chunk that the next one begins with, at most.
+    """
+
+    def __init__(self, text: str, pieces: Iterator[Piece], counter: TokenCounter, limit: int, overlap: int) -> None:
+        self._text = text
+        self._source = pieces
+        self._counter = counter
+        self._limit = limit
+        self._room = limit - counter.overhead
+        self._overlap = overlap
+        self._ahead: deque[Piece] = deque()
+        self._taken: list[Piece] = []
+        self._repeated = 0
+        """So many of `_taken` are the overlap. A chunk has more than these."""
+        self._framing: dict[str, int] = {"": 0}
+        """Tokens of heads and tails."""
+
+    def cuts(self) -> Iterator[Cut]:
+        """The chunks in order. Only a character of more tokens than the limit makes one above it."""
+        while number := self._fill():
+            cut, number = self._verified(number)
+            yield cut
+            self._ahead.extendleft(reversed(self._taken[number:]))
+            self._taken = self._to_repeat(self._taken[:number])
+            self._repeated = len(self._taken)
+
+    def _fill(self) -> int:
+        """Takes pieces up to the limit; how many of them should be the next chunk, 0 at the end of the text."""
+        used = self._used()
+        while (piece := self._next()) is not None:
+            head = 0 if self._taken else self._framing[self._head(piece)]
+            needed = head + piece.tokens + self._framing[self._tail(piece)]
+            if used + needed <= self._room and self._is_near(piece):
+                self._taken.append(self._ahead.popleft())
+                used += head + piece.tokens
+                continue
+            value, number = self._best_place(len(self._taken), piece)
+            # To divide a sentence pays only where none has ended for half a chunk.
+            if number and value >= Break.SENTENCE:
+                return number
+            if parts := self._divided(piece, may_halve=not self._has_new() or piece.value == Break.INSIDE):
+                self._ahead.popleft()
+                self._ahead.extendleft(reversed(parts))
+            elif number:
+                return number
+            elif self._repeated:
+                self._forget_first()
+                used = self._used()
+            else:
+                self._taken.append(self._ahead.popleft())
+                return 1
+        return len(self._taken) if self._has_new() else 0
+
+    def _used(self) -> int:
+        head = self._framing[self._head(self._taken[0])] if self._taken else 0
+        return head + sum(piece.tokens for piece in self._taken)
+
+    def _next(self) -> Piece | None:
+        if not self._ahead:
+            self._ahead.extend(self._counted(list(islice(self._source, _READ_PIECES))))
+        return self._ahead[0] if self._ahead else None
+
+    def _counted(self, parts: Sequence[Piece]) -> Sequence[Piece]:
+        for piece, tokens in zip(parts, self._counter.parts([piece.text for piece in parts]), strict=True):
+            piece.tokens = tokens
+        return parts
+
+    def _has_new(self) -> bool:
+        return len(self._taken) > self._repeated
+
+    def _is_near(self, piece: Piece) -> bool:
+        return not self._taken or piece.end - self._taken[0].start <= _CHARS_PER_TOKEN * self._limit
+
+    def _forget_first(self) -> None:
+        self._repeated -= 1
+        self._taken.pop(0)
+
+    def _divided(self, piece: Piece, *, may_halve: bool) -> Sequence[Piece]:
+        """A piece in words, or one word in halves; nothing if it is as small as it should be."""
+        parts = words(piece)
+        halves = len(parts) > 1 and parts[1].value == Break.INSIDE
+        if len(parts) == 1 or (halves and not may_halve):
+            return ()
+        if halves and self._has_new() and len(piece.text) <= _SMALL_CHARS:
+            return ()
+        return self._counted(parts)
+
+    def _best_place(self, number: int, following: Piece | None = None) -> tuple[int, int]:
+        """The best of the places up to the one behind the first `number` pieces: its value, and how many are before it.
+
+        (0, 0) if there is nothing new before any of them.
+        """
+        best = (False, Break.INSIDE.value, 0)
+        used = sum(piece.tokens for piece in self._taken[: self._repeated])
+        for place in range(self._repeated + 1, number + 1):
+            used += self._taken[place - 1].tokens
+            behind = self._taken[place] if place < len(self._taken) else following
+            value = behind.value if behind is not None else Break.INSIDE
+            share = _FULL_ENOUGH_FOR_SECTION if value >= Break.SECTION else _FULL_ENOUGH
+            best = max(best, (used >= share * self._room, value, place))
+        full_enough, value, place = best
+        return (value if full_enough else Break.INSIDE), place
+
+    def _verified(self, number: int) -> tuple[Cut, int]:
+        """The chunk of so many pieces, or of as many of them as truly fit, and how many these are."""
+        while True:
+            cut = self._cut(self._taken[0], self._taken[number - 1])
+            if cut.tokens > self._limit:
+                if number > self._repeated + 1:
+                    # By proportion: one piece after another, a chunk would be tokenized a hundred times.
+                    fitting = max(self._repeated + 1, number * self._limit // cut.tokens)
+                    number = self._best_place(min(number - 1, fitting))[1]
+                    continue
+                if self._repeated:
+                    self._forget_first()
+                    number -= 1
+                    continue
+                if parts := self._divided(self._taken[0], may_halve=True):
+                    self._taken[:1] = parts
+                    number = max(1, len(parts) * self._limit // cut.tokens)
+                    continue
+                if cut.head or cut.tail:
+                    self._taken[0].frame = None
+                    continue
+            return cut, number
+
+    def _cut(self, first: Piece, last: Piece) -> Cut:
+        head, tail = self._head(first), self._tail(last)
+        tokens = self._counter.count(f"{head}{self._text[first.start : last.end]}{tail}")
+        return Cut(first.start, last.end, tokens, head, tail)
+
+    def _head(self, first: Piece) -> str:
+        """What is put before a chunk that begins with this piece; its tokens are known then."""
+        frame = first.frame
+        return frame.head if frame and frame.start <= first.start < frame.stop and self._is_short(frame) else ""
+
+    def _tail(self, last: Piece) -> str:
+        """What is put behind a chunk that ends with this piece."""
+        frame = last.frame
+        return frame.tail if frame and last.end < frame.end and self._is_short(frame) else ""
+
+    def _is_short(self, frame: Frame) -> bool:
+        if _FRAME_SHARE * len(frame.head) > _CHARS_PER_TOKEN * self._limit:
+            return False
+        for text in (frame.head, frame.tail):
+            if text not in self._framing:
+                self._framing[text] = self._counter.parts([text])[0]
+        return _FRAME_SHARE * (self._framing[frame.head] + self._framing[frame.tail]) <= self._limit
+
+    def _to_repeat(self, chosen: list[Piece]) -> list[Piece]:
+        """The end of a chunk, in whole sentences, or in words where its last sentence is too long; never all of it."""
+        if not self._overlap:
+            return []
+        if chosen[-1].tokens > self._overlap:
+            chosen[-1:] = self._divided(chosen[-1], may_halve=False) or chosen[-1:]
+        first, tokens = len(chosen), 0
+        while first > 1 and tokens + chosen[first - 1].tokens <= self._overlap:
+            first -= 1
+            tokens += chosen[first].tokens
+        while first < len(chosen) and self._alone(chosen[first:]) > self._overlap:
+            first += 1
+        return chosen[first:]
+
+    def _alone(self, chosen: Sequence[Piece]) -> int:
+        return self._counter.count(self._text[chosen[0].start : chosen[-1].end]) - self._counter.overhead

@@ -1,0 +1,279 @@
+"""The sandbox: a real process that hangs, crashes, lies and runs out of memory, alone."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+import psutil
+import pytest
+
+from stack.testing import wait_until
+from tasks.document_error import DocumentFailed, DocumentWarning
+from tasks.ingestion.parsing.extracted import Extracted
+from tasks.ingestion.parsing.limits import ParseLimits
+from tasks.ingestion.parsing.sandbox import MAX_HARMLESS_BYTES, ParserNotStarted, Sandbox
+from tests.source_tree import CHECKOUT
+
+MODULE = "tests.integration.documents.sandbox_that_misbehaves"
+LIMITS = ParseLimits(timeout_s=20, memory_bytes=2**28)
+IMPATIENT = ParseLimits(timeout_s=1)
+GOOD = {
+    "title": " A  title ",
+    "structure": "markdown",
+    "pages": [0, 1, 1],
+    "warnings": [["pages_without_text", "Page 2 has no text.", [2]]],
+}
+
+
+@pytest.fixture
+def sandbox() -> Iterator[Sandbox]:
+    with Sandbox(LIMITS, module=MODULE) as sandbox:
+        yield sandbox
+
+
+def say(sandbox: Sandbox, what: str) -> Extracted:
+    return sandbox.read(what.encode(), "a.html")
+
+
+def code(sandbox: Sandbox, what: str | bytes, name: str = "a.html") -> str:
+    with pytest.raises(DocumentFailed) as failed:
+        sandbox.read(what.encode() if isinstance(what, str) else what, name)
+    assert "secret" not in failed.value.error.message
+    assert failed.value.error.stage == "parsing"
+    return failed.value.error.code
+
+
+def answered(header: Any, body: str) -> str:
+    return f"answer {orjson.dumps([header, body]).decode()}"
+
+
+def gone(pid: int | None) -> bool:
+    return pid is not None and not psutil.pid_exists(pid)
+
+
+def test_documents_of_several_formats_in_one_process() -> None:
+    with Sandbox(ParseLimits()) as sandbox:
+        assert sandbox.read("wörter".encode("cp1252"), "x.txt") == Extracted(
+            "wörter", "paragraphs", pages=[], warnings=[]
+        )
+        pid = sandbox.child_pid
+        found = sandbox.read(b"# a\n\n" + b"x" * MAX_HARMLESS_BYTES, "x.md")
+        assert (found.title, found.structure, len(found.text)) == ("a", "markdown", MAX_HARMLESS_BYTES + 5)
+        cells = b'{"cells": [{"cell_type": "code", "source": "x", "outputs": [NaN]}]}'
+        assert sandbox.read(cells, "x.ipynb").text == "```\nx\n```"
+        assert code(sandbox, b'{"cells": []}', "x.ipynb") == "no_text"
+        assert code(sandbox, b" " * 2 * MAX_HARMLESS_BYTES, "x.txt") == "empty_document"
+        assert sandbox.child_pid == pid
+    assert gone(pid)
+
+
+def test_small_text_needs_no_process(sandbox: Sandbox) -> None:
+    assert sandbox.read(b"# words", "a.md").structure == "markdown"
+    assert code(sandbox, b"") == "empty_document"
+    assert code(sandbox, b"%PDF", "a.docx") == "corrupt_document"
+    assert sandbox.child_pid is None
+
+
+@pytest.mark.parametrize(
+    ("what", "expected"),
+    [
+        ("eat", "parse_memory"),
+        ("abort", "parser_crashed"),
+        ("leave", "parser_crashed"),
+        ("raise", "parser_crashed"),
+    ],
+)
+def test_a_process_that_breaks_down_is_replaced(sandbox: Sandbox, what: str, expected: str) -> None:
+    say(sandbox, "nothing")
+    first = sandbox.child_pid
+    assert code(sandbox, what) == expected
+    assert gone(first)
+    assert say(sandbox, "nothing").text == "done"
+    assert sandbox.child_pid != first
+
+
+def test_a_document_that_takes_for_ever_is_stopped() -> None:
+    with Sandbox(IMPATIENT, module=MODULE) as sandbox:
+        say(sandbox, "nothing")
+        first = sandbox.child_pid
+        assert code(sandbox, "hang") == "parse_timeout"
+        assert gone(first)
+        assert say(sandbox, "nothing").text == "done"
+
+
+def test_killed_in_the_middle_of_a_document() -> None:
+    def shoot() -> None:
+        if victim.child_pid:
+            os.kill(victim.child_pid, signal.SIGTERM)
+
+    with Sandbox(LIMITS, shoot, module=MODULE) as victim:
+        assert code(victim, "hang") == "parser_crashed"
+
+
+def test_progress_is_called_and_may_end_it() -> None:
+    class Stopping(Exception):
+        pass
+
+    pids: list[int | None] = []
+
+    def stop_the_second_time() -> None:
+        if stopping.child_pid:
+            pids.append(stopping.child_pid)
+        if len(pids) > 1:
+            raise Stopping
+
+    with Sandbox(LIMITS, stop_the_second_time, module=MODULE) as stopping:
+        with pytest.raises(Stopping):
+            say(stopping, "hang")
+        assert stopping.child_pid is None
+        assert gone(pids[0])
+
+
+def test_an_answer_arrives_as_it_was(sandbox: Sandbox) -> None:
+    found = say(sandbox, answered(GOOD, "ab"))
+    assert found == Extracted(
+        "ab", "markdown", "A title", [0, 1, 1], [DocumentWarning("pages_without_text", "Page 2 has no text.", (2,))]
+    )
+    assert say(sandbox, answered(GOOD, "a\0\r\nb\xef\xbb\xbf")).text == "a\nb"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"pages": [9]},
+        {"pages": [-1]},
+        {"pages": [1, 0]},
+        {"pages": ["x"]},
+        {"pages": [True]},
+        {"pages": [0.0]},
+        {"pages": None},
+        {"title": 1},
+        {"structure": "html"},
+        {"structure": None},
+        {"warnings": None},
+        {"warnings": [[]]},
+        {"warnings": [["code", "message", [0]]]},
+        {"warnings": [["code", "message", list(range(1, 102))]]},
+        {"warnings": [["Not a code", "message", []]]},
+        {"warnings": [["code", 5, []]]},
+        {"warnings": [["code", "message", []]] * 101},
+        {"code": "x" * 100},
+        {"code": 5},
+        {"code": "code", "message": 5},
+    ],
+)
+def test_an_answer_that_makes_no_sense_is_refused(sandbox: Sandbox, change: dict[str, Any]) -> None:
+    assert code(sandbox, answered({**GOOD, **change}, "ab")) == "parser_crashed"
+    assert sandbox.child_pid is None
+
+
+@pytest.mark.parametrize("body", ["\xff", "a\xed\xa0\x80"])
+def test_what_is_no_utf_8_is_refused(sandbox: Sandbox, body: str) -> None:
+    assert code(sandbox, answered(GOOD, body)) == "parser_crashed"
+
+
+def test_words_of_the_process_are_bounded(sandbox: Sandbox) -> None:
+    with pytest.raises(DocumentFailed) as failed:
+        say(sandbox, answered({"code": "odd", "message": "a\n\0b " + "x" * 10_000}, ""))
+    assert failed.value.error.message.startswith("a b xxx")
+    assert len(failed.value.error.message) <= 1000
+    assert len(say(sandbox, answered({**GOOD, "title": "t" * 10_000}, "ab")).title or "") == 500
+
+
+def test_a_reader_that_finds_nothing_empties_no_document(sandbox: Sandbox) -> None:
+    assert code(sandbox, answered({**GOOD, "pages": []}, " \n")) == "no_text"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"nonsense\n",
+        b"[]\n",
+        b"{}\n",
+        b'{"bytes": -1}\n',
+        b'{"bytes": 1e9}\n',
+        b'{"bytes": 999999999999}\n',
+        b'{"bytes": 1}\nab',
+        b'{"bytes": 0}\n{"bytes": 0}\n',
+        b"x" * (10 * 2**20),
+    ],
+)
+def test_what_is_no_answer_is_refused_at_once(sandbox: Sandbox, answer: bytes) -> None:
+    assert code(sandbox, b"raw " + answer) == "parser_crashed"
+
+
+def test_what_a_library_prints_does_no_harm(sandbox: Sandbox) -> None:
+    assert say(sandbox, "print").text == "done"
+    assert say(sandbox, "nothing").text == "done"
+
+
+def test_another_request_in_the_same_process(sandbox: Sandbox) -> None:
+    say(sandbox, "nothing")
+    pid = sandbox.child_pid
+    header, body = sandbox.ask({"type": "echo", "say": ["ä", 1]}, b"abc" * 10**6)
+    assert (header["said"], body) == (["ä", 1], b"cba" * 10**6)
+    assert sandbox.ask({"type": "echo", "say": None})[1] == b""
+    assert sandbox.child_pid == pid
+    with pytest.raises(DocumentFailed) as failed:
+        sandbox.ask({"type": "unknown"}, stage="listing")
+    assert (failed.value.error.code, failed.value.error.stage) == ("parser_crashed", "listing")
+
+
+def test_it_knows_no_secret_and_writes_no_file(
+    sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EMBEDQ_REDIS_URL", "redis://:secret@nowhere")
+    own = {"OPENBLAS_NUM_THREADS", "OMP_WAIT_POLICY"}  # of tests/__init__.py, which the child imports
+    assert set(say(sandbox, "environment").text.split()) <= {"PATH", "LANG", "LC_CTYPE", *own}
+    assert code(sandbox, f"write {tmp_path}/file") == "parser_crashed"
+    assert [file.read_bytes() for file in tmp_path.iterdir()] in ([], [b""])
+
+
+def test_a_process_is_replaced_after_many_documents() -> None:
+    pids = []
+    with Sandbox(LIMITS, module=MODULE, max_documents=2) as sandbox:
+        for _ in range(4):
+            say(sandbox, "nothing")
+            pids.append(sandbox.child_pid)
+    assert [pid is None for pid in pids] == [False, True, False, True]
+    assert pids[0] != pids[2]
+
+
+def test_a_process_that_has_grown_is_replaced() -> None:
+    with Sandbox(ParseLimits(), module=MODULE) as sandbox:
+        say(sandbox, "nothing")
+        assert sandbox.child_pid is not None
+        say(sandbox, "grow")
+        assert sandbox.child_pid is None
+
+
+def test_a_file_that_cannot_fit_is_not_read() -> None:
+    with Sandbox(ParseLimits(memory_bytes=400)) as sandbox:
+        assert code(sandbox, b"%PDF-" + b"x" * 100) == "document_too_large"
+        assert sandbox.child_pid is None
+
+
+def test_a_machine_that_starts_no_process_is_no_fault_of_a_document() -> None:
+    with Sandbox(LIMITS, module="tests.no_such_module") as sandbox, pytest.raises(ParserNotStarted):
+        say(sandbox, "nothing")
+
+
+def test_it_dies_with_its_worker() -> None:
+    script = f"""
+from tasks.ingestion.parsing.limits import ParseLimits
+from tasks.ingestion.parsing.sandbox import Sandbox
+sandbox = Sandbox(ParseLimits(), lambda: print(sandbox.child_pid, flush=True), module={MODULE!r})
+sandbox.read(b"hang", "a.html")
+"""
+    command = [sys.executable, "-c", script]
+    with subprocess.Popen(command, cwd=CHECKOUT, stdout=subprocess.PIPE, text=True) as worker:
+        assert worker.stdout
+        pid = next(int(line) for line in worker.stdout if line.strip() != "None")
+        assert psutil.pid_exists(pid)
+        worker.kill()
+    wait_until(lambda: gone(pid), message="the parsing process outlives its worker")
