@@ -145,7 +145,8 @@ def receipt_after(  # noqa: PLR0911 - one for each verdict
         case Verdict.LOADED | Verdict.REPLACED:
             content = Receipt(
                 *(document.id, document.content_hash, by.fingerprint, len(document.chunks), by.order, by.ingestion),
-                *(by.order, by.ingestion, document.place, document.place, document.origin, verdict, document.warnings),
+                *(by.order, by.ingestion, document.place, document.place, document.origin, verdict),
+                warnings=document.warnings,
             )
             if receipt is None or receipt.listed <= by.order:
                 return content
