@@ -37,6 +37,7 @@ class Ingestion:
         done: how many of those have ended in any way.
         unchanged: how many of those were in the dataset already.
         cancelled: how many of those were left when it was cancelled.
+        warned: how many of those loaded or unchanged have warnings: not all of them could be read.
         chunks: made so far; `embedded` of them have their vectors.
         chunks_per_s: recently embedded per second; 0 while that is unknown.
         eta_s: seconds to the end as the server estimates it; None while it cannot.
@@ -58,6 +59,7 @@ class Ingestion:
     eta_s: float | None
     error: tuple[str, str] | None
     chunks_per_s: float = 0.0
+    warned: int = 0
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     @property
@@ -99,6 +101,7 @@ class Ingestion:
             eta_s=raw.get("eta_s"),
             error=(error["code"], error["message"]) if error else None,
             chunks_per_s=(raw.get("rate") or {}).get("chunks_per_s", 0.0),
+            warned=counts.get("warned", 0),
             raw=raw,
         )
 
@@ -134,6 +137,38 @@ class FailedDocument:
         uri, error = str(raw["source_uri"]), raw["last_error"]
         file_id = uri.removeprefix("file:").partition("/")[0] if uri.startswith("file:file-") else ""
         return cls(raw["id"], error["code"], error["message"], raw["stage"] or "", file_id)
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentWarning:
+    """What could not be read of a document, of which the rest was read.
+
+    Attributes:
+        code: stable.
+        pages: where, counted from 1, the first 100 of them; empty: the document as a whole.
+    """
+
+    code: str
+    message: str
+    pages: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class WarnedDocument:
+    """A document of which not all could be read."""
+
+    id: str
+    warnings: tuple[DocumentWarning, ...]
+
+    @classmethod
+    def from_json(cls, raw: Mapping[str, Any]) -> Self:
+        """From the server's JSON.
+
+        Raises:
+            KeyError, TypeError: it is something else.
+        """
+        warnings = (DocumentWarning(each["code"], each["message"], tuple(each["pages"])) for each in raw["warnings"])
+        return cls(raw["id"], tuple(warnings))
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,6 +276,11 @@ class Ingestions:
         """Its failed documents, in the order of the source."""
         path = _path(ingestion_id, "/documents")
         return self._listed(path, "a list of documents", FailedDocument.from_json, filter="failed", limit="100")
+
+    def warned(self, ingestion_id: str) -> AsyncGenerator[WarnedDocument, None]:
+        """Those of its documents that have warnings, in the order of the source."""
+        path = _path(ingestion_id, "/documents")
+        return self._listed(path, "a list of documents", WarnedDocument.from_json, filter="warned", limit="100")
 
     async def output(self, ingestion_id: str) -> Listing:
         """Its dataset as it is now."""

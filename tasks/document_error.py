@@ -1,7 +1,10 @@
 """What is wrong with one document. A document that fails stops neither its neighbours nor its job."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, Self, TypeAlias
+
+import orjson
 
 FailureStage: TypeAlias = Literal["listing", "reading", "parsing", "chunking", "embedding", "loading"]
 
@@ -42,6 +45,21 @@ class DocumentWarning(NamedTuple):
     message: str
     pages: tuple[int, ...] = ()
 
+    @classmethod
+    def of(cls, stored: Iterable[Any]) -> tuple[Self, ...]:
+        """From lists of the fields of each."""
+        return tuple(cls(code, message, tuple(pages)) for code, message, pages in stored)
+
 
 MAX_WARNED_PAGES = 100
 """Of one warning. The message says how many there are in all."""
+
+
+def warnings_to_json(warnings: Iterable[DocumentWarning]) -> str:
+    """As a dataset stores them."""
+    return orjson.dumps([[*warning] for warning in warnings]).decode()
+
+
+def warnings_from_json(text: str) -> tuple[DocumentWarning, ...]:
+    """Inverse of `warnings_to_json`."""
+    return DocumentWarning.of(orjson.loads(text))

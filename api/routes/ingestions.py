@@ -15,9 +15,9 @@ from api.schemas.new_ingestion import NewIngestion
 router = APIRouter(prefix="/v1/ingestions", tags=["ingestions"])
 
 FilterQuery = Annotated[
-    Literal["loaded", "unchanged", "failed", "in_progress"] | None,
+    Literal["loaded", "unchanged", "failed", "in_progress", "warned"] | None,
     BeforeValidator(lambda value: value or None),
-    Query(alias="filter", description="Documents in this state only."),
+    Query(alias="filter", description="Documents in this state only; warned: those with warnings."),
 ]
 
 

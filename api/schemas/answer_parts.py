@@ -120,6 +120,14 @@ class Reason(Shown):
     message: str
 
 
+class DocumentWarning(Shown):
+    """What could not be read of a document, of which the rest was read; `code` is stable."""
+
+    code: str
+    message: str
+    pages: list[int] = Field(description="The first 100 of them, counted from 1; none: the document as a whole.")
+
+
 def unix_seconds(milliseconds: int | None) -> int | None:
     """Whole seconds, as clients read times; None stays None."""
     return None if milliseconds is None else milliseconds // 1000

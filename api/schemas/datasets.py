@@ -6,8 +6,9 @@ import orjson
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, computed_field
 from pydantic_core import PydanticCustomError
 
-from api.schemas.answer_parts import NoneIfEmpty, Seconds, Shown
+from api.schemas.answer_parts import DocumentWarning, NoneIfEmpty, Seconds, Shown
 from tasks.datasets.contents import StoredDocument
+from tasks.document_error import warnings_from_json
 from tasks.records.ingestions import is_ingestion_id
 
 
@@ -43,7 +44,7 @@ class DeletedDataset(BaseModel):
     deleted: Literal[True] = True
 
 
-class Document(BaseModel):
+class Document(Shown):
     """A document that has chunks in a dataset."""
 
     id: str
@@ -53,6 +54,7 @@ class Document(BaseModel):
         description="The field `title` of its metadata, or the first heading above its beginning."
     )
     metadata: dict[str, Any]
+    warnings: list[DocumentWarning] = Field(description="What could not be read of it.")
 
     @classmethod
     def of(cls, stored: StoredDocument) -> Self:
@@ -61,7 +63,8 @@ class Document(BaseModel):
         title = metadata.get("title")
         if not title or not isinstance(title, str):
             title = next(iter(orjson.loads(stored.headings)), None)
-        return cls.model_validate({**stored._asdict(), "title": title, "metadata": metadata})
+        warnings = warnings_from_json(stored.warnings)
+        return cls.model_validate({**stored._asdict(), "title": title, "metadata": metadata, "warnings": warnings})
 
 
 class Chunk(Shown):

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, NotRequired, Self
 from pydantic import AfterValidator, AliasPath, BaseModel, BeforeValidator, Field
 from typing_extensions import TypedDict
 
-from api.schemas.answer_parts import Counts, NoneIfEmpty, Reason, Seconds, Shown, Usage, path_here
+from api.schemas.answer_parts import Counts, DocumentWarning, NoneIfEmpty, Reason, Seconds, Shown, Usage, path_here
 from api.schemas.new_ingestion import SOURCE_KINDS, Mode, SourceKind
 from api.waiting.why_waiting import WAITING, Waiting
 from tasks.datasets.contents import DatasetHead, ExportPart
@@ -36,6 +36,7 @@ class DocumentCounts(Shown):
     deleted: int = Field(description="Of earlier ingestions, taken away by the mode sync; not in total.")
     replaced: int = Field(description="Of the completed ones: an earlier ingestion had another content under this id.")
     emptied: int = Field(description="Of the completed ones: they have no text any more, and lost their chunks.")
+    warned: int = Field(description="Of the completed ones: not all of them could be read.")
 
 
 class ChunkCounts(Shown):
@@ -119,6 +120,7 @@ class IngestionDocument(Shown):
     content_hash: Annotated[str | None, NoneIfEmpty]
     chunks: int
     tokens: int
+    warnings: list[DocumentWarning] = Field(description="What could not be read of it; none of a failed one.")
 
 
 class OutputPart(Shown):

@@ -33,7 +33,9 @@ _Page: TypeAlias = DonePage | OpenPage
 async def read_documents(
     ledger: AsyncLedger, storage: AsyncStorage, ingestion: Ingestion, status: str | None, place: PagePlace
 ) -> Page[IngestionDocument]:
-    """Documents in this state, or all, in the order of the source; maybe fewer than asked for, and then it says so.
+    """Documents in this state, or with warnings, or all, in the order of the source.
+
+    Maybe fewer than asked for, and then it says so.
 
     Raises:
         Invalid: the page begins behind no place.
@@ -81,6 +83,8 @@ def _some(storage: Storage, page: _Page, status: str | None, first: int, limit: 
 
 
 def _fits(document: Document, status: str | None) -> bool:
+    if status == "warned":
+        return bool(document.warnings)
     return status in {None, document.status} or (status == "in_progress" and document.status in _IN_FLIGHT.values())
 
 

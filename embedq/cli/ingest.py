@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from embedq.cli.exit_codes import INTERRUPTED, OK, SOME_FAILED, UsageError
-from embedq.cli.ingest_report import describe, in_options, list_failures, progress_details, report
+from embedq.cli.ingest_report import describe, in_options, list_failures, list_warnings, progress_details, report
 from embedq.cli.options import count, encoding_from_args, encoding_options, ingestions_from_args, server_options, within
 from embedq.cli.output import Output
 from embedq.cli.progress import Progress, showing
@@ -123,7 +123,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     about = parser.add_mutually_exclusive_group()
     about.add_argument("--status", metavar="ING", help="print where an ingestion is; with --out fetch its output")
     about.add_argument("--cancel", metavar="ING", help="end an ingestion; what is loaded stays")
-    about.add_argument("--errors", metavar="ING", help="print every document that has failed, and why")
+    about.add_argument("--errors", metavar="ING", help="print every document that has failed or has warnings, and why")
     about.add_argument("--retry", metavar="ING", help="try its failed documents again")
     about.add_argument("--delete", metavar="ING", help="delete the record of one that has ended; a named dataset stays")
     encoding_options(parser, truncating=False)
@@ -170,7 +170,9 @@ async def _ingest_from_args(args: argparse.Namespace, output: Output) -> int:
 async def _about_existing(args: argparse.Namespace, output: Output) -> int:
     async with ingestions_from_args(args, output) as server:
         if args.errors:
-            return SOME_FAILED if await list_failures(server, args.errors, output) else OK
+            failed = await list_failures(server, args.errors, output)
+            await list_warnings(server, args.errors, output)
+            return SOME_FAILED if failed else OK
         if args.delete:
             await server.delete(args.delete)
             output.result(f"{args.delete} deleted", {"id": args.delete, "deleted": True})

@@ -1,15 +1,20 @@
 """What `embedq ingest` prints of an ingestion: its state in one line, its failures, and its end."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
+from dataclasses import asdict
+from typing import Any, TypeVar
 
 from embedq.cli.output import Output
 from embedq.cli.progress import Details, shown_rate
 from embedq.errors import EmbedqClientError
-from embedq.ingestions import FailedDocument, Ingestion, Ingestions
+from embedq.ingestions import DocumentWarning, FailedDocument, Ingestion, Ingestions, WarnedDocument
+
+T = TypeVar("T")
 
 SHOWN_FAILURES = 10
+"""And as many documents with warnings."""
 _WAITS = {
     "disk_full": "room in the server's storage, which is full",
     "model": "a worker that has loaded the model",
@@ -55,6 +60,7 @@ def describe(ingestion: Ingestion) -> str:
     parts += [f"{replaced:,} replaced"] if replaced else []
     emptied = ingestion.raw["file_counts"].get("emptied")
     parts += [f"{emptied:,} emptied"] if emptied else []
+    parts += [f"{ingestion.warned:,} with warnings"] if ingestion.warned else []
     parts += [f"{ingestion.failed:,} failed"] if ingestion.failed else []
     parts += [f"{ingestion.cancelled:,} cancelled"] if ingestion.cancelled else []
     deleted = ingestion.raw["file_counts"].get("deleted")
@@ -114,25 +120,53 @@ def _failure(document: FailedDocument) -> str:
     return f"{document.id} failed: {document.code}: {as_options(document.message)}"
 
 
+async def list_warnings(server: Ingestions, ingestion_id: str, output: Output) -> None:
+    """Prints every document that could not be read whole."""
+    async with aclosing(server.warned(ingestion_id)) as documents:
+        async for document in documents:
+            output.result(_warned(document), _warned_fields(document))
+
+
+def _warned_fields(document: WarnedDocument) -> dict[str, Any]:
+    return {"document": document.id, "warnings": [asdict(warning) for warning in document.warnings]}
+
+
+def _warned(document: WarnedDocument) -> str:
+    return f"{document.id}: {' '.join(map(_warning, document.warnings))}"
+
+
+def _warning(warning: DocumentWarning) -> str:
+    pages = f"{'page' if len(warning.pages) == 1 else 'pages'} {_ranges(warning.pages)}: " if warning.pages else ""
+    return f"{warning.code}: {pages}{warning.message}"
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """Such as 2-10, 14."""
+    spans = list[list[int]]()
+    for number in sorted(set(numbers)):
+        if spans and number == spans[-1][1] + 1:
+            spans[-1][1] = number
+        else:
+            spans.append([number, number])
+    return ", ".join(f"{first}" if first == last else f"{first}-{last}" for first, last in spans)
+
+
 async def report(
     server: Ingestions, ended: Ingestion, output: Output, *, not_sent: Sequence[FailedDocument] = ()
 ) -> None:
-    """Prints the first of the failures, and the end of the whole.
+    """Prints the first of the failures and of the warnings, and the end of the whole.
 
     `not_sent`: documents that failed on this side, and that the server does not know of.
     """
     failed = [*not_sent[:SHOWN_FAILURES]]
-    if ended.failed and len(failed) < SHOWN_FAILURES:
-        async with aclosing(server.failed(ended.id)) as documents:
-            async for document in documents:
-                failed.append(document)
-                if len(failed) == SHOWN_FAILURES:
-                    break
+    if ended.failed:
+        failed += await _first(SHOWN_FAILURES - len(failed), server.failed(ended.id))
     for document in failed:
         output.note(_failure(document), document=document.id, code=document.code)
     more = ended.failed + len(not_sent) - len(failed)
     if more > 0:
         output.note(f"{more:,} more documents failed; all of them: embedq ingest --errors {ended.id}", more=more)
+    await _report_warned(server, ended, output)
     for warning in _warnings(ended):
         output.note(warning)
     if ended.error:
@@ -141,6 +175,22 @@ async def report(
         output.note(f"when that is mended it goes on where it was: embedq ingest --retry {ended.id}", id=ended.id)
     unsent = f", and {len(not_sent):,} more not sent" if not_sent else ""
     output.result(describe(ended) + unsent, {**ended.raw, "not_sent": len(not_sent)})
+
+
+async def _first(number: int, documents: AsyncGenerator[T, None]) -> list[T]:
+    found = list[T]()
+    async with aclosing(documents):
+        while len(found) < number and (document := await anext(documents, None)) is not None:
+            found.append(document)
+    return found
+
+
+async def _report_warned(server: Ingestions, ended: Ingestion, output: Output) -> None:
+    warned = await _first(SHOWN_FAILURES, server.warned(ended.id)) if ended.warned else []
+    for document in warned:
+        output.note(_warned(document), **_warned_fields(document))
+    if (more := ended.warned - len(warned)) > 0:
+        output.note(f"{more:,} more documents have warnings; all of them: embedq ingest --errors {ended.id}", more=more)
 
 
 def _warnings(ended: Ingestion) -> Iterator[str]:

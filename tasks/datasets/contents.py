@@ -55,7 +55,13 @@ class DatasetHead:
 
 @unshown("metadata", "headings")
 class StoredDocument(NamedTuple):
-    """A document that has chunks. `number`: the place in a list. `headings`: JSON, above its beginning."""
+    """A document that has chunks.
+
+    Attributes:
+        number: the place in a list.
+        headings: JSON, above its beginning.
+        warnings: JSON, as of `DocumentLoad`.
+    """
 
     number: int
     id: str
@@ -63,6 +69,7 @@ class StoredDocument(NamedTuple):
     source_uri: str
     metadata: str
     headings: str
+    warnings: str
 
 
 @unshown("text", "headings", "metadata")

@@ -48,6 +48,7 @@ class DocumentState(StrEnum):
     FAILED = "failed"
 
 
+NO_WARNINGS = "[]"
 _NO_VECTORS: npt.NDArray[np.float32] = np.empty((0, 0), np.float32)
 
 
@@ -60,6 +61,7 @@ class DocumentLoad(NamedTuple):
         content_hash: 64 hexadecimal digits; "" of one that could not be read.
         origin: the file within which the id of a record is unique; "" for an id that is unique by itself.
         vectors: float32 [number of chunks, dimension].
+        warnings: JSON, as of `warnings_to_json`; stored with the content.
     """
 
     id: str
@@ -70,6 +72,7 @@ class DocumentLoad(NamedTuple):
     metadata: Mapping[str, Any] = {}
     chunks: Sequence[Chunk] = ()
     vectors: npt.NDArray[np.float32] = _NO_VECTORS
+    warnings: str = NO_WARNINGS
 
 
 EVERYTHING = "*"
@@ -139,6 +142,7 @@ class Receipt(NamedTuple):
         found: where `decided_by` has found the content.
         origin: the file of the content; "" for an id that is unique by itself.
         how: what became of it for `decided_by`.
+        warnings: of the content; JSON, as of `DocumentLoad`.
     """
 
     document_id: str
@@ -153,3 +157,4 @@ class Receipt(NamedTuple):
     found: str
     origin: str
     how: Verdict
+    warnings: str = NO_WARNINGS

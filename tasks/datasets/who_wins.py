@@ -146,6 +146,7 @@ def receipt_after(  # noqa: PLR0911 - one for each verdict
             content = Receipt(
                 *(document.id, document.content_hash, by.fingerprint, len(document.chunks), by.order, by.ingestion),
                 *(by.order, by.ingestion, document.place, document.place, document.origin, verdict),
+                warnings=document.warnings,
             )
             if receipt is None or receipt.listed <= by.order:
                 return content

@@ -20,6 +20,7 @@ def counted(context: StageContext, lines: Sequence[Document], size_bytes: int) -
         unchanged=became[DocumentStatus.UNCHANGED],
         failed=became[DocumentStatus.FAILED],
         emptied=sum(line.code == "emptied" for line in done),
+        warned=sum(bool(line.warnings) for line in done),
         chunks=sum(line.chunks for line in done),
         chunk_tokens=sum(line.tokens for line in done),
         bytes=size_bytes,

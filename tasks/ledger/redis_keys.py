@@ -71,7 +71,7 @@ Channels (no keys):
     R:promise            to nobody (tasks.ledger.replicas)
 """
 
-SCHEMA_VERSION = 8
+SCHEMA_VERSION = 9
 ROOT = "eq"
 ANONYMOUS = "anonymous"
 """The name of callers without an API key, and their first owner (tasks.records.api_keys.anonymous_owner)."""

@@ -1,17 +1,19 @@
 """The documents of a page: one stored JSON line each, from LIST to LOAD. Each stage writes the lines anew."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
+from itertools import islice
 from typing import Any, NamedTuple, Self
 
 import orjson
 
-from tasks.document_error import DocumentError
+from tasks.document_error import MAX_WARNED_PAGES, DocumentError, DocumentWarning
 from tasks.records.jobs import JobError
 from tasks.storage.storage import Storage
 from tasks.unshown import unshown
 
 _NOTHING: Mapping[str, Any] = {}
+_MAX_WARNINGS, _MAX_WARNING_CHARS = 10, 500
 
 
 class DocumentStatus(StrEnum):
@@ -48,6 +50,7 @@ class Document(NamedTuple):
         part: of a failed one that is no document: the URI of what could not be listed, such as the file of a line. The
             documents of it are unknown, and count as there.
         ended: nothing is tried again with it.
+        warnings: what could not be read of it; none of one that failed.
     """
 
     id: str
@@ -68,6 +71,7 @@ class Document(NamedTuple):
     origin: str = ""
     part: str = ""
     ended: bool = False
+    warnings: Sequence[DocumentWarning] = ()
 
     @property
     def fault(self) -> JobError | None:
@@ -97,7 +101,16 @@ class Document(NamedTuple):
             code=error.code,
             message=error.message,
             content_hash=content_hash or self.content_hash,
+            warnings=(),
         )
+
+    def warned(self, warnings: Iterable[DocumentWarning]) -> Self:
+        """With so much of these warnings as there is room for."""
+        some = (
+            DocumentWarning(code[:_MAX_WARNING_CHARS], message[:_MAX_WARNING_CHARS], tuple(pages[:MAX_WARNED_PAGES]))
+            for code, message, pages in islice(warnings, _MAX_WARNINGS)
+        )
+        return self._replace(warnings=tuple(some))
 
     def as_listed(self) -> Self:
         """To be tried again: without what became of it."""
@@ -110,6 +123,7 @@ class Document(NamedTuple):
             first=0,
             chunks=0,
             tokens=0,
+            warnings=(),
         )
 
     def done(self, status: DocumentStatus) -> Self:
@@ -123,6 +137,8 @@ class Document(NamedTuple):
             fields["place"] = self.place == before or dict(self.place)
         if "metadata" in fields:
             fields["metadata"] = dict(self.metadata)
+        if "warnings" in fields:
+            fields["warnings"] = [[*warning] for warning in self.warnings]
         return orjson.dumps(fields, option=orjson.OPT_APPEND_NEWLINE)
 
 
@@ -154,6 +170,8 @@ def read_documents(storage: Storage, name: str) -> Iterator[Document]:
             place = fields["place"] = place if fields["place"] is True else fields["place"]
         if "status" in fields:
             fields["status"] = _STATUS[fields["status"]]
+        if "warnings" in fields:
+            fields["warnings"] = DocumentWarning.of(fields["warnings"])
         yield Document(**{"id": "", "uri": "", **fields})
 
 

@@ -93,7 +93,7 @@ class DocumentCounts(NamedTuple):
     Attributes:
         documents: listed so far; `loaded`, `unchanged`, `failed` and `cancelled` of them have ended.
         deleted: documents of earlier ingestions that `sync` took away.
-        replaced, emptied: as of `Counts`.
+        replaced, emptied, warned: as of `Counts`.
         chunks: cut so far.
         tokens: that the model has read.
         chunk_tokens: of all chunks, counted before.
@@ -107,6 +107,7 @@ class DocumentCounts(NamedTuple):
     deleted: int
     replaced: int
     emptied: int
+    warned: int
     chunks: int
     chunks_embedded: int
     chunks_loaded: int
@@ -219,6 +220,7 @@ class Ingestion(Job[IngestionRecord]):
             deleted=self.record.deleted_documents,
             replaced=done.replaced,
             emptied=done.emptied,
+            warned=done.warned,
             chunks=so_far.chunks,
             chunks_embedded=0 if self.dry_run else done.chunks + sum(self.embedded_of(*each) for each in new),
             chunks_loaded=done.loaded_chunks,

@@ -78,6 +78,7 @@ class Counts(NamedTuple):
         documents: all of them.
         replaced, emptied: of those loaded: in whose place an earlier ingestion had brought another content; without
             text now.
+        warned: of those loaded or unchanged: not all of them could be read.
         chunks: cut, and with a vector or without one. Of a batch: its texts.
         loaded_chunks: of the documents that were loaded.
         tokens, chunk_tokens: that the model has read; that were counted before.
@@ -90,6 +91,7 @@ class Counts(NamedTuple):
     failed: int = 0
     replaced: int = 0
     emptied: int = 0
+    warned: int = 0
     chunks: int = 0
     loaded_chunks: int = 0
     tokens: int = 0

@@ -33,9 +33,9 @@ CHUNK_COLUMNS = (
 )
 RECEIPT_COLUMNS = (
     *("doc_id", "content_hash", "fingerprint", "chunks", "decided", "decided_by", "listed", "listed_by"),
-    *("place", "found", "origin", "how"),
+    *("place", "found", "origin", "how", "warnings"),
 )
-RECEIPT_TYPES = ("text", "text", "text", "bigint", "bigint", "text", "bigint", "text", "text", "text", "text", "text")
+RECEIPT_TYPES = (*("text", "text", "text", "bigint", "bigint", "text", "bigint", "text"), *5 * ("text",))
 _INDEXED_CHARS = 100_000
 """Of a chunk's text, for words: an entry of the index has at most 1 MiB."""
 _PREFIX = "embedq_"
@@ -494,7 +494,7 @@ def _tables(table: TableName, dimension: int, schema: str) -> list[tuple[str, st
                 content_hash text NOT NULL, fingerprint text NOT NULL, chunks bigint NOT NULL, decided bigint NOT NULL,
                 decided_by text COLLATE "C" NOT NULL, listed bigint NOT NULL, listed_by text COLLATE "C" NOT NULL,
                 place text COLLATE "C" NOT NULL, found text COLLATE "C" NOT NULL, origin text NOT NULL,
-                how text NOT NULL, vectors text NOT NULL)
+                how text NOT NULL, warnings text NOT NULL, vectors text NOT NULL)
             """,
         ),
         *(

@@ -77,7 +77,8 @@ class PostgresContents:
         async def work(connection: Any) -> DocumentPage:
             t = self._table
             rows = await connection.fetch(
-                "SELECT d.number, d.doc_id, d.chunks, c.source_uri, c.metadata::text, array_to_json(c.headings)::text"
+                "SELECT d.number, d.doc_id, d.chunks, c.source_uri, c.metadata::text, array_to_json(c.headings)::text,"
+                " d.warnings"
                 f" FROM (SELECT * FROM {t.documents} WHERE number > $1 AND chunks > 0 ORDER BY number LIMIT $2) d"
                 # LIMIT: one look by the index for each, also where the server has no statistics of a new table yet.
                 f" CROSS JOIN LATERAL (SELECT * FROM {t.chunks} WHERE doc_id = d.doc_id AND chunk_index = 0 LIMIT 1) c"

@@ -31,6 +31,8 @@ _REMEMBERED = 1000
 """Versions whose deletions a search can still follow; an older one reads everything anew."""
 _NOBODY = 0
 _PLACE = "coalesce(place, found)"
+_MARKS = ",".join("?" * 16)
+"""One for each column of a document."""
 
 
 @dataclass(slots=True)
@@ -98,14 +100,14 @@ class _Ingestions:
             marks = ",".join("?" * len(some))
             for number, *of in db.execute(
                 "SELECT number, doc_id, content_hash, loaded_by, chunks, decided, decided_by, listed, listed_by,"
-                f" {_PLACE}, found, origin, how FROM documents WHERE doc_id IN ({marks})",
+                f" {_PLACE}, found, origin, how, warnings FROM documents WHERE doc_id IN ({marks})",
                 some,
             ):
-                of[2], of[5], of[7], of[-1] = (
+                of[2], of[5], of[7], of[11] = (
                     self._fingerprints[of[2]],
                     self._ids[of[5]],
                     self._ids[of[7]],
-                    Verdict(of[-1]),
+                    Verdict(of[11]),
                 )
                 found[of[0]] = _Row(number, Receipt(*of))
         return found
@@ -331,7 +333,7 @@ class _Change:
                 place = (base | at, chunk.text, chunk.start, chunk.end, chunk.page)
                 chunks.append((*place, headings, chunk.token_count, chunk.truncated))
                 vectors.append((base | at, whole[at].data))
-        self._db.executemany(f"INSERT OR REPLACE INTO documents VALUES ({','.join('?' * 15)})", rows)
+        self._db.executemany(f"INSERT OR REPLACE INTO documents VALUES ({_MARKS})", rows)
         self._db.executemany("INSERT INTO chunks VALUES (?,?,?,?,?,?,?,?)", chunks)
         self._db.executemany("INSERT INTO vectors VALUES (?,?)", vectors)
         new = (first << POSITION_BITS,)
@@ -353,7 +355,7 @@ class _Change:
         place = None if r.place == r.found else r.place
         return (
             *(number, r.document_id, r.content_hash, loaded_by, r.chunks),
-            *(*who, place, None, r.found, r.origin, r.how, metadata),
+            *(*who, place, None, r.found, r.origin, r.how, metadata, r.warnings),
         )
 
     def _touch(self, rows: Iterable[_Row]) -> None:
@@ -371,7 +373,7 @@ class _Change:
             " source_uri = coalesce(source_uri, found), found = ?, how = ? WHERE number = ?",
             changed,
         )
-        self._db.executemany(f"INSERT INTO documents VALUES ({','.join('?' * 15)})", new)
+        self._db.executemany(f"INSERT INTO documents VALUES ({_MARKS})", new)
 
     def _remove(self, rows: Sequence[_Row]) -> None:
         """Deletes the content of documents. Their rows are left to the caller."""

@@ -93,7 +93,7 @@ class SqliteReader:
         with self.version() as (db, _):
             rows = db.execute(
                 "SELECT number, doc_id, chunks, coalesce(source_uri, found), metadata,"
-                f" (SELECT headings FROM chunks c WHERE c.number = d.number << {POSITION_BITS})"
+                f" (SELECT headings FROM chunks c WHERE c.number = d.number << {POSITION_BITS}), warnings"
                 " FROM documents d WHERE number > ? AND chunks > 0 ORDER BY number LIMIT ?",
                 (after, limit + 1),
             ).fetchall()

@@ -9,7 +9,7 @@ import sqlite3
 import time
 from pathlib import Path
 
-FORMAT = 1
+FORMAT = 2
 """`PRAGMA user_version`. It goes up with each change of the tables."""
 PAGE_BYTES = 16_384
 """Vectors of 384 and 768 numbers fill it to 94 %; with 4,096 bytes those of 1,024 numbers would be cut in two."""
@@ -41,7 +41,8 @@ CREATE TABLE documents (                -- the row is the receipt (who_wins.py)
     listed_by INTEGER NOT NULL,
     place TEXT,                         -- NULL: `found`
     source_uri TEXT,                    -- where the content was read; NULL: `found`
-    found TEXT NOT NULL, origin TEXT NOT NULL, how TEXT NOT NULL, metadata TEXT NOT NULL);
+    found TEXT NOT NULL, origin TEXT NOT NULL, how TEXT NOT NULL, metadata TEXT NOT NULL,
+    warnings TEXT NOT NULL);            -- of its content, JSON
 CREATE TABLE chunks (                   -- number = number of the document << 24 | index
     number INTEGER PRIMARY KEY, text TEXT NOT NULL, start INTEGER NOT NULL, "end" INTEGER NOT NULL, page INTEGER,
     headings TEXT NOT NULL, token_count INTEGER NOT NULL, truncated INTEGER NOT NULL);

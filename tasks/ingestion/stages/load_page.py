@@ -12,7 +12,7 @@ import orjson
 from tasks.chunk import Chunk
 from tasks.datasets.loads import DocumentLoad, DocumentState, LoadOutcome, UnreadPart, Verdict
 from tasks.datasets.who_wins import StaleError
-from tasks.document_error import DocumentError
+from tasks.document_error import DocumentError, warnings_to_json
 from tasks.documents.sources.page import duplicate
 from tasks.errors import ModelChanged
 from tasks.ingestion.context import StageContext
@@ -125,7 +125,8 @@ def _load(line: Document, rows: Iterator[EmbeddedRow], dimension: int) -> Docume
             break
     if error is not None:
         return error
-    return DocumentLoad(line.id, line.uri, DocumentState.NEW, *same, line.metadata, chunks, _joined(vectors, dimension))
+    read = DocumentLoad(line.id, line.uri, DocumentState.NEW, *same, line.metadata, chunks, _joined(vectors, dimension))
+    return read._replace(warnings=warnings_to_json(line.warnings))
 
 
 def _failed(line: Document) -> DocumentLoad:
@@ -179,7 +180,8 @@ def _became(line: Document, outcome: LoadOutcome, failure: DocumentError | None)
     if error is not None:
         return line.failed(error)
     if outcome.verdict is Verdict.SUPERSEDED:  # the newer version stays as it is
-        return line._replace(code="superseded", message=_SUPERSEDED).done(DocumentStatus.UNCHANGED)
+        superseded = line._replace(code="superseded", message=_SUPERSEDED, warnings=())
+        return superseded.done(DocumentStatus.UNCHANGED)
     if outcome.verdict is Verdict.UNCHANGED:
         return line.done(DocumentStatus.UNCHANGED)
     return line._replace(chunks=outcome.chunks).done(DocumentStatus.LOADED)
@@ -209,6 +211,7 @@ def _counts(page: Page, lines: Sequence[Document], replaced: int) -> Counts:
         failed=became[DocumentStatus.FAILED],
         replaced=was.replaced + replaced,
         emptied=sum(line.code == "emptied" for line in loaded),
+        warned=sum(bool(line.warnings) for line in lines),
         chunks=was.loaded_chunks + page.chunks,
         loaded_chunks=sum(line.chunks for line in loaded),
         tokens=was.tokens + page.tokens,

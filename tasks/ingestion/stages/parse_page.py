@@ -9,7 +9,7 @@ from typing import Any
 
 from tasks.chunk import Chunk
 from tasks.datasets.loads import Receipt
-from tasks.document_error import DocumentError, DocumentFailed
+from tasks.document_error import DocumentError, DocumentFailed, warnings_from_json
 from tasks.documents.parsing.parsed_document import Block, check_chars
 from tasks.documents.parsing.refusals import no_text
 from tasks.documents.sources.source import Fetched
@@ -180,7 +180,8 @@ class _Cutting:
             return None
         if (receipt.content_hash, receipt.fingerprint) != (fetched.content_hash, record.fingerprint):
             return None
-        return line._replace(status=DocumentStatus.UNCHANGED, content_hash=fetched.content_hash)
+        same = line._replace(status=DocumentStatus.UNCHANGED, content_hash=fetched.content_hash)
+        return same.warned(warnings_from_json(receipt.warnings))
 
     def _cut(self, fetched: Fetched) -> Document:
         """Parses and cuts a document, chunk by chunk into the rows."""

@@ -7,7 +7,7 @@
 -- reply: {'ok', queues for which a bell is due...} | {'changed'}: another move was first, or it is gone
 --   | {'full', name, what the account would come to}
 -- uses: end_task store_task records
-local PAGE_BYTES = 80                   -- beside its JSON
+local PAGE_BYTES = 96                   -- beside its JSON
 local kind, id, before, change, text, for_ms, puts, drops, closes, forgets, cancels, files, counters, wakes, limits =
   unpack(ARGV, OWN, OWN + 14)
 local key, at = record_key(kind, id), OWN + 15

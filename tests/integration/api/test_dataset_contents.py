@@ -13,6 +13,7 @@ import pytest
 
 from stack.testing import PATIENCE_S, wait_until
 from tasks.datasets.sqlite.search import SqliteContents
+from tasks.document_error import DocumentWarning, warnings_to_json
 from tests.integration.api.file_uploads import problem
 from tests.integration.api.ledger_worker import LedgerWorker, vector
 from tests.integration.api.served import ANN, BOB, KEYS, MODEL, ServedApp
@@ -144,7 +145,9 @@ def test_a_dataset_without_chunks_has_nothing_near(client: httpx.Client, storage
 
 def test_documents_and_chunks_are_listed_page_by_page(client: httpx.Client, storage: Path) -> None:
     metadata = {"title": MARKUP, "deep": {"a": [1, None]}}
-    load(storage, *random_documents(3, 2), document(MARKUP, [1, 2, 3, 4], metadata=metadata, text=MARKUP))
+    warned = document(MARKUP, [1, 2, 3, 4], metadata=metadata, text=MARKUP)
+    warned = warned._replace(warnings=warnings_to_json([DocumentWarning("xfa_form", MARKUP, (2,))]))
+    load(storage, *random_documents(3, 2), warned)
     load(storage, document("plain", [1, 2, 3, 4], metadata={"title": 7}))
 
     def pages(path: str, **query: str) -> list[dict[str, Any]]:
@@ -171,7 +174,9 @@ def test_documents_and_chunks_are_listed_page_by_page(client: httpx.Client, stor
         "source_uri": f"file:///{MARKUP}",
         "title": MARKUP,
         "metadata": metadata,
+        "warnings": [{"code": "xfa_form", "message": MARKUP, "pages": [2]}],
     }
+    assert documents[4]["warnings"] == []
     assert [documents[at]["title"] for at in (0, 4)] == ["Top", "Top"]
     chunks = pages("chunks")
     assert [(one["document_id"], one["chunk"]) for one in chunks] == [

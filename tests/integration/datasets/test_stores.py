@@ -93,6 +93,23 @@ def test_receipts_say_which_file_a_record_came_from(store: Store, place: Place) 
         assert [asked.known(["a", "b", "c"])[name].origin[:5] for name in "abc"] == ["a.csv", "b.csv", ""]
 
 
+def test_warnings_stay_with_the_content(store: Store, place: Place) -> None:
+    def told() -> tuple[list[str], dict[str, str]]:
+        receipts, contents = place.open().known(["a", "b"]), place.contents()
+        listed = contents.documents(0, 10).items
+        contents.close()
+        return [receipts[name].warnings for name in "ab"], {document.id: document.warnings for document in listed}
+
+    warning = '[["unread_parts","Two parts of it are not read.",[2,3]]]'
+    load(store, document("a")._replace(warnings=warning), document("b"))
+    assert told() == ([warning, "[]"], {"a": warning, "b": "[]"})
+    load(store, unchanged("a"), document("b"), by=stamp(2))
+    load(store, failed("a"), by=stamp(3))
+    assert told() == ([warning, "[]"], {"a": warning, "b": "[]"}), "the content is the same"
+    load(store, document("a", "two"), document("b", "two")._replace(warnings=warning), by=stamp(4))
+    assert told() == (["[]", warning], {"a": "[]", "b": warning})
+
+
 def test_receipts_of_many_documents(store: Store) -> None:
     load(store, *(document(f"d{i}", chunks=1) for i in range(1500)))
 

@@ -136,7 +136,7 @@ def test_pages_are_read_as_they_were_written(driver: Driver) -> None:
         2: Page(Stage.EMBED, True, "s", 3, 100, "o", "r", 40, 400, 0, 2),
         10: Page(Stage.LOAD, src="s", documents=3, size_bytes=100, tokens=9, fault=fault, was=was),
     }
-    done = DonePage("d", Counts(*range(11)))
+    done = DonePage("d", Counts(*range(12)))
 
     def moves(move: Move) -> None:
         move.set(**BEGUN)
@@ -198,7 +198,7 @@ def test_all_that_an_ended_ingestion_takes_is_in_the_account_of_its_owner(
 
     def closes(move: Move) -> None:
         for n in range(1, 100):
-            move.close(n, DonePage(f"anonymous/{made}/{n:08d}.0123456789abcdef", Counts(*range(10**6, 10**6 + 11))))
+            move.close(n, DonePage(f"anonymous/{made}/{n:08d}.0123456789abcdef", Counts(*range(10**6, 10**6 + 12))))
 
     for move in (lists, closes, lambda move: move.stop(JobStatus.FAILED, JobError("a", "b"))):
         change(driver, made, move)

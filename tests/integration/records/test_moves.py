@@ -28,7 +28,7 @@ from tests.integration.records.jobs import KINDS, Sweeper, change, create, job, 
 from tests.made_files import made_file
 
 New = Callable[..., JobRecord]
-RECORD_BYTES, PAGE_BYTES = 1024, 80
+RECORD_BYTES, PAGE_BYTES = 1024, 96
 both_kinds = pytest.mark.parametrize("new", KINDS, ids=["batch", "ingestion"])
 
 
@@ -267,7 +267,7 @@ def test_the_account_is_exact_after_any_moves_and_nothing_at_the_end(
                 if rng.random() < 0.5:
                     move.put(number, under_way=False)
                 else:
-                    move.close(number, DonePage("d" * rng.randrange(99), Counts(*range(11))))
+                    move.close(number, DonePage("d" * rng.randrange(99), Counts(*range(12))))
             elif rng.random() < 0.7:
                 move.put(number, under_way=True, losses=rng.randrange(99))
                 move.new_tasks.append(stage_task(move.record, number, Stage.PARSE))

@@ -11,8 +11,10 @@ from typing import Any
 
 import pytest
 
+from embedq.cli import main
 from embedq.cli.exit_codes import OK, SOME_FAILED, UsageError
 from embedq.cli.ingest import Plan, Show, Sink, ingest
+from embedq.cli.ingest_report import SHOWN_FAILURES
 from embedq.cli.output import Output
 from embedq.cli.progress import Progress, Sample, showing
 from embedq.cli.uploads import UPLOADS_IN_FLIGHT
@@ -23,6 +25,9 @@ from tests.unit.embedq.scripted import Answer, Request, problem, scripted
 
 BODY = {"mode": "skip_unchanged", "chunking": {"type": "auto"}}
 PART_NAME = "part-000000.parquet"
+PAGES = [*range(2, 11), 14, 99, 100]
+FORM = {"code": "xfa_form", "message": "It is a form.", "pages": []}
+SAID = "pages_without_text: pages 2-10, 14, 99-100: Run OCR. xfa_form: It is a form."
 PART = {"name": PART_NAME, "rows": 1}
 
 
@@ -34,6 +39,7 @@ class Server:
     """
 
     failed: int = 0
+    warned: int = 0
     resumable: bool = False
     refuses: str = ""
     stage: str = "parsing"
@@ -61,7 +67,7 @@ class Server:
         if path == "/v1/files":
             return self._upload(request)
         if path.endswith("/documents"):
-            return self._documents("after=0-0" in request.target)
+            return self._documents("after=0-0" in request.target, warned="filter=warned" in request.target)
         if path.endswith("/output"):
             return Answer(200, {"dataset_id": "an id", "data": self.parts})
         if "/datasets/" in path:
@@ -83,6 +89,7 @@ class Server:
 
     def ingestion(self, status: str) -> dict[str, Any]:
         counts = {"total": 2, "completed": 2 - self.failed, "failed": self.failed, "cancelled": 0, "unchanged": 1}
+        counts["warned"] = self.warned
         return {
             "id": "ing_1",
             "status": status,
@@ -92,16 +99,20 @@ class Server:
             "resumable": self.resumable,
         }
 
-    def _documents(self, second: bool) -> Answer:
+    def _documents(self, second: bool, *, warned: bool) -> Answer:
         if not second:  # as for an ingestion of many pages, of which the first ones hold nothing that failed
             return Answer(200, {"data": [], "last_id": "0-0", "has_more": True})
+        if warned:
+            warnings = [{"code": "pages_without_text", "message": "Run OCR.", "pages": PAGES}, FORM]
+            listed = [{"id": f"h/{number}.pdf", "warnings": warnings} for number in range(self.warned)]
+            return Answer(200, {"data": listed, "last_id": "1-0", "has_more": False})
         failed = {
             "id": "h/b.md",
             "source_uri": "file:file-2/b.md",
             "stage": self.stage,
             "last_error": {"code": "no_text", "message": self.message},
         }
-        return Answer(200, {"data": [failed], "last_id": "1-0", "has_more": False})
+        return Answer(200, {"data": [failed] * self.failed, "last_id": "1-0", "has_more": False})
 
     def _held(self, second: bool) -> Answer:
         """All files on the second page; file-1 ends soon, if it is to."""
@@ -198,6 +209,35 @@ async def test_failed_documents_are_named_and_the_exit_code_says_so(
 ) -> None:
     assert await run(Server(failed=1), tmp_path / "out", handbook) == SOME_FAILED
     assert "h/b.md failed: no_text: Run OCR first." in capsys.readouterr().err
+
+
+async def test_documents_that_were_read_in_part_are_named_and_have_not_failed(
+    tmp_path: Path, handbook: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert await run(Server(warned=1), tmp_path / "out", handbook) == OK
+    shown = capsys.readouterr()
+    assert "ing_1 completed: 2/2 documents, 1 unchanged, 1 with warnings, 5 chunks" in shown.out
+    assert f"embedq: h/0.pdf: {SAID}\n" in shown.err
+    await run(Server(warned=12), tmp_path / "out", handbook)
+    shown = capsys.readouterr()
+    assert shown.err.count(SAID) == SHOWN_FAILURES == 10
+    assert "2 more documents have warnings; all of them: embedq ingest --errors ing_1" in shown.err
+
+
+@pytest.mark.parametrize(("failed", "code"), [(0, OK), (1, SOME_FAILED)])
+async def test_what_failed_and_what_was_read_in_part_is_listed(
+    capsys: pytest.CaptureFixture[str], failed: int, code: int
+) -> None:
+    async with scripted(Server(failed=failed, warned=2)) as script:
+        asked = ["ingest", "--errors", "ing_1", "--url", script.url]
+        assert await asyncio.to_thread(main, asked) == code
+        lines = capsys.readouterr().out.splitlines()
+        assert lines[:failed] == ["h/b.md failed: no_text: Run OCR first."][:failed]
+        assert lines[failed:] == [f"h/{n}.pdf: {SAID}" for n in (0, 1)]
+        assert await asyncio.to_thread(main, [*asked, "--json"]) == code
+    told = [json.loads(line) for line in capsys.readouterr().out.splitlines()][-1]
+    scanned = {"code": "pages_without_text", "message": "Run OCR.", "pages": PAGES}
+    assert told == {"document": "h/1.pdf", "warnings": [scanned, FORM]}
 
 
 async def test_uploads_of_what_can_go_on_stay_and_the_way_is_told(

@@ -4,12 +4,13 @@ import secrets
 
 import pytest
 
-from tasks.document_error import DocumentError
+from tasks.document_error import MAX_WARNED_PAGES, DocumentError, DocumentWarning
 from tasks.records.documents import Document, DocumentStatus, read_documents, write_documents
 from tasks.records.jobs import JobError
 from tasks.storage.storage import Storage
 
 ERROR = DocumentError("malformed_record", "The line is not JSON.", "listing")
+SCANNED = DocumentWarning("pages_without_text", "2 pages have no text: run OCR.", (2, 3))
 S = DocumentStatus
 
 
@@ -30,6 +31,7 @@ def test_a_page_gives_back_its_documents(storage: Storage) -> None:
         Document("e", "file:e", S.UNCHANGED, content_hash="1" * 64, ended=True),
         Document("f", "file:f", S.LOADED, code="emptied", message="why"),
         Document("g", "file:g", record="text"),
+        Document("h", "file:h", S.LOADED, ended=True).warned([SCANNED, DocumentWarning("xfa_form", "It is a form.")]),
     ]
     assert write_documents(storage, "page", iter(documents)) == len(documents)
     found = list(read_documents(storage, "page"))
@@ -57,6 +59,20 @@ def test_what_has_failed_can_be_read_again_without_what_became_of_it() -> None:
     assert failed.fault == JobError("malformed_record", "The line is not JSON.")
     assert failed.is_to_read
     assert failed.as_listed() == listed
+
+
+def test_warnings_go_with_a_document_that_was_read_and_with_no_other() -> None:
+    listed = Document("a", "file:a", place={"at": 1})
+    read = listed._replace(status=S.PARSING, chunks=1).warned([SCANNED])
+    assert read.done(S.LOADED).warnings == (SCANNED,)
+    assert read.failed(ERROR).warnings == ()
+    assert read.as_listed() == listed._replace(status=S.QUEUED)
+
+
+def test_a_document_takes_only_so_much_room_for_its_warnings() -> None:
+    long = DocumentWarning("c" * 2000, "m" * 2000, tuple(range(1, 2000)))
+    warnings = Document("a", "file:a").warned([long] * 2000).warnings
+    assert warnings == (DocumentWarning("c" * 500, "m" * 500, tuple(range(1, MAX_WARNED_PAGES + 1))),) * 10
 
 
 @pytest.mark.parametrize(

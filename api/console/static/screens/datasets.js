@@ -172,8 +172,9 @@ function Documents({ dataset: { name }, query }) {
 }
 
 const documentColumns = (to) => [
-  { label: "Document", wide: true, show: ({ id, title, source_uri: uri }) => html`<a class="job-name" href=${to({ document: id })}>${id}</a>
-      ${title && html`<span class="sub">${title}</span>`}${uri && html`<span class="sub">${uri}</span>`}` },
+  { label: "Document", wide: true, show: ({ id, title, source_uri: uri, warnings }) => html`<a class="job-name" href=${to({ document: id })}>${id}</a>
+      ${title && html`<span class="sub">${title}</span>`}${uri && html`<span class="sub">${uri}</span>`}
+      ${warnings.map(({ code, message }) => html`<span class="sub" key=${code}><code>${code}</code> ${message}</span>`)}` },
   { label: "Chunks", number: true, show: ({ chunks }) => count(chunks) },
   { label: "Metadata", wide: true, show: ({ metadata }) => html`<${Metadata} metadata=${metadata} />` },
 ];

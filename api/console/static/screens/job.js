@@ -61,6 +61,7 @@ const KINDS = {
     facts: ingestionFacts,
     stages: ingestionStages,
     failed: failedDocuments,
+    warned: warnedDocuments,
     Files: ({ job }) => job.sink.type === "dataset" && !job.dry_run && job.ended && job.chunks.loaded > 0
       && html`<h2>Files of its dataset</h2><${Parts} path=${`${job.path}/output`} />`,
   },
@@ -102,8 +103,8 @@ function Known({ id }) {
   if (!data) return html`<h1 tabindex="-1">Job ${id}</h1><${Reading} of=${read} what="the job" />`;
   const job = jobOf(data);
   const { kind, ended, counts } = job;
-  const { stages, failed, Files } = KINDS[kind];
-  const failures = failed(job);
+  const { stages, failed, warned, Files } = KINDS[kind];
+  const faults = [failed(job), warned?.(job)].filter(Boolean);
   return html`<div class="heading">
       <h1 tabindex="-1">${job.name ?? `${kind} ${id}`}</h1>
       <${Badge} state=${job.status} />
@@ -119,7 +120,7 @@ function Known({ id }) {
     </section>
     ${job.errors?.data.length > 0 && html`<h2>Errors of the file</h2>
       <${Shown} caption="Errors of the file" what="Line" rows=${job.errors.data.map(errorOfFile)} />`}
-    ${failures && html`<h2>${failures.caption}</h2><${Failed} key=${counts.failed} ...${failures} />`}
+    ${faults.map((some) => html`<section key=${`${some.caption} ${some.all}`}><h2>${some.caption}</h2><${Failed} ...${some} /></section>`)}
     <${Files} job=${job} />`;
 }
 
@@ -240,6 +241,27 @@ function failedDocuments({ path, file_counts: { failed } }) {
   return failed > 0 && { caption: "Failed documents", what: "Document", path: `${path}/documents?filter=failed&limit=${PAGE}`, rows, all: failed };
 }
 
+function warnedDocuments({ path, file_counts: { warned } }) {
+  const told = (warnings, one) => warnings.map(one).join(" ");
+  const rows = ({ data }) => data.map(({ id, warnings }) => ({
+    name: id,
+    code: told(warnings, ({ code }) => code),
+    message: told(warnings, ({ message, pages }) => pagesOf(pages) + message),
+  }));
+  return warned > 0 && { caption: "Documents with warnings", what: "Document", path: `${path}/documents?filter=warned&limit=${PAGE}`, rows, all: warned };
+}
+
+// Such as "Pages 2-10, 14: ".
+function pagesOf(pages) {
+  const spans = [];
+  for (const page of pages) {
+    if (spans.length && page === spans.at(-1)[1] + 1) spans.at(-1)[1] = page;
+    else spans.push([page, page]);
+  }
+  const shown = spans.map(([first, last]) => (first === last ? first : `${first}-${last}`)).join(", ");
+  return shown && `${pages.length > 1 ? "Pages" : "Page"} ${shown}: `;
+}
+
 // ---- batches --------------------------------------------------------------------------------------------------------
 
 function batchStages({ ended, counts, errors, in_progress_at: encoding, finalizing_at: writing }) {
@@ -267,7 +289,7 @@ function BatchFiles({ job }) {
 
 // ---- ingestions -----------------------------------------------------------------------------------------------------
 
-function ingestionFacts({ source, sink, file_counts: { unchanged, emptied, cancelled }, dry_run: dry, mode, ...job }) {
+function ingestionFacts({ source, sink, file_counts: { unchanged, emptied, warned, cancelled }, dry_run: dry, mode, ...job }) {
   return [
     ["Source", `${count(source.count)} ${source.type}`],
     ["Sink", sink.dataset
@@ -277,6 +299,7 @@ function ingestionFacts({ source, sink, file_counts: { unchanged, emptied, cance
     ["Speed", rate(job.rate?.chunks_per_s, "chunks/s")],
     unchanged > 0 && ["Unchanged", count(unchanged)],
     emptied > 0 && ["Emptied", count(emptied)],
+    warned > 0 && ["With warnings", count(warned)],
     cancelled > 0 && ["Cancelled", count(cancelled)],
     ["Tokens", count(job.usage.total_tokens)],
     ["Warning", job.warnings.join(" ")],

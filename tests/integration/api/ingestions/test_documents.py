@@ -8,6 +8,7 @@ import httpx
 import pyarrow.parquet as pq
 import pytest
 
+from tasks.document_error import DocumentWarning
 from tasks.ledger.client import Ledger
 from tasks.records.documents import Document, DocumentStatus, write_documents
 from tasks.records.ingestions import new_ingestion_id, read_ingestion
@@ -15,6 +16,11 @@ from tasks.records.jobs import Counts, DonePage, Page, Stage
 from tasks.storage.storage import Storage
 from tests.integration.api.ingestions.requests import begin, create
 from tests.made_datasets import datasets_in, document, load, random_documents
+
+WARNINGS = [
+    DocumentWarning("pages_without_text", "2 pages have no text.", (2, 3)),
+    DocumentWarning("xfa_form", "It is a form."),
+]
 
 
 def close_pages(ledger: Ledger, storage: Storage, ingestion_id: str, pages: list[list[Document]]) -> None:
@@ -26,6 +32,7 @@ def close_pages(ledger: Ledger, storage: Storage, ingestion_id: str, pages: list
         name = f"{found.record.folder}{number}.done"
         write_documents(storage, name, documents)
         of = {s: sum(document.status == s for document in documents) for s in ("loaded", "unchanged", "failed")}
+        of["warned"] = sum(bool(document.warnings) for document in documents)
         done.append(DonePage(name, Counts(documents=len(documents), **of)))
     late = f"{found.record.folder}{len(pages) + 1}.list"
     write_documents(storage, late, [Document("late", "inline:late", record=0)])
@@ -42,8 +49,8 @@ def outcome(name: str, status: str = "loaded") -> Document:
 def test_documents_by_page_and_by_state(client: httpx.Client, ledger: Ledger, storage: Storage) -> None:
     ingestion_id = create(client)["id"]
     pages = [
-        [outcome("a"), outcome("b", "failed"), outcome("c")],
-        [outcome("d", "unchanged")],
+        [outcome("a"), outcome("b", "failed"), outcome("c").warned(WARNINGS)],
+        [outcome("d", "unchanged").warned(WARNINGS[1:])],
         [outcome("e", "failed"), outcome("f", "failed")],
     ]
     close_pages(ledger, storage, ingestion_id, pages)
@@ -65,6 +72,13 @@ def test_documents_by_page_and_by_state(client: httpx.Client, ledger: Ledger, st
     assert walk(filter="loaded") == ["a", "c"]
     assert walk(filter="unchanged") == ["d"]
     assert walk(filter="in_progress") == ["late"]
+    assert walk(filter="warned") == walk(filter="warned", limit=1) == ["c", "d"]
+    scanned, form = client.get(path, params={"filter": "warned"}).json()["data"]
+    assert scanned["warnings"] == [
+        {"code": "pages_without_text", "message": "2 pages have no text.", "pages": [2, 3]},
+        {"code": "xfa_form", "message": "It is a form.", "pages": []},
+    ]
+    assert (form["status"], form["warnings"]) == ("unchanged", scanned["warnings"][1:])
     failed = client.get(path, params={"filter": "failed", "limit": 1}).json()["data"][0]
     assert failed == {
         "id": "b",
@@ -76,6 +90,7 @@ def test_documents_by_page_and_by_state(client: httpx.Client, ledger: Ledger, st
         "content_hash": None,
         "chunks": 0,
         "tokens": 0,
+        "warnings": [],
     }
 
 

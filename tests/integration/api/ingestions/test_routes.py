@@ -47,6 +47,7 @@ def test_a_new_ingestion_has_every_field(client: httpx.Client, ledger: Ledger, s
             "deleted": 0,
             "replaced": 0,
             "emptied": 0,
+            "warned": 0,
         },
         "listing_complete": False,
         "chunks": {"total": 0, "embedded": 0, "loaded": 0, "tokens": 0},
