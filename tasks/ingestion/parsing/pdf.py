@@ -75,7 +75,8 @@ def read_pdf(data: bytes) -> Extracted:
     except PdfiumError as error:
         raise (protected if getattr(error, "err_code", None) in _PASSWORD_ERRORS else corrupt)("PDF") from None
     # Not `PdfDocument.init_forms`: with it every page draws its fields anew, in time that is quadratic in their number.
-    form = raw.FPDFDOC_InitFormFillEnvironment(document, raw.FPDF_FORMFILLINFO(version=2))
+    interface = raw.FPDF_FORMFILLINFO(version=2)  # PDFium keeps its address
+    form = raw.FPDFDOC_InitFormFillEnvironment(document, interface)
     try:
         pages = list(_pages(raw, document, form, PdfiumError))
         xfa = document.get_formtype() in {raw.FORMTYPE_XFA_FULL, raw.FORMTYPE_XFA_FOREGROUND}
@@ -181,8 +182,11 @@ def _field(raw: Any, form: Any, widget: Any) -> str:
             if not raw.FPDFAnnot_GetFormFieldFlags(form, widget) & raw.FPDF_FORMFLAG_TEXT_PASSWORD:
                 value = text(raw.FPDFAnnot_GetFormFieldValue)
         case raw.FPDF_FORMFIELD_CHECKBOX | raw.FPDF_FORMFIELD_RADIOBUTTON:
-            if raw.FPDFAnnot_IsChecked(form, widget):
-                value = text(raw.FPDFAnnot_GetFormFieldExportValue)
+            # Not FPDFAnnot_IsChecked: it knows only what `init_forms` has drawn.
+            choice = text(raw.FPDFAnnot_GetFormFieldExportValue)
+            state = _string(raw, raw.FPDFAnnot_GetStringValue, widget, b"AS")
+            if state != "Off" and (state or choice == text(raw.FPDFAnnot_GetFormFieldValue)):
+                value = choice or state
         case raw.FPDF_FORMFIELD_COMBOBOX | raw.FPDF_FORMFIELD_LISTBOX:
             options = min(raw.FPDFAnnot_GetOptionCount(form, widget), _MAX_OPTIONS)
             chosen = [n for n in range(options) if raw.FPDFAnnot_IsOptionSelected(form, widget, n)]
@@ -266,7 +270,8 @@ def _on_pages(code: str, flags: Sequence[bool], what: str) -> Iterator[DocumentW
 def _left_out(*, xfa: bool, attachments: int) -> Iterator[DocumentWarning]:
     if xfa:
         yield DocumentWarning(
-            "xfa_form", "What the XFA form shows in Adobe Acrobat or Reader may be missing; print it to a new PDF there."
+            "xfa_form",
+            "What the XFA form shows in Adobe Acrobat or Reader may be missing; print it to a new PDF there.",
         )
     if attachments > 0:
         message = f"{attachments:,} files within the PDF were left out; save them from it and ingest them as well."
