@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from tasks.document_error import MAX_WARNED_PAGES, DocumentFailed, DocumentWarning
-from tasks.ingestion.parsing.extracted import Extracted, check_chars, join_pages, title_of
+from tasks.ingestion.parsing.extracted import Extracted, check_chars, clean, join_pages, title_of
 from tasks.ingestion.parsing.refusals import corrupt, missing, protected, refused
 
 _HEADER = b"%PDF-"
@@ -22,6 +22,7 @@ _PASSWORD_ERRORS = {4, 5}  # of fpdfview.h: FPDF_ERR_PASSWORD, and FPDF_ERR_SECU
 _SAMPLED = 7  # every seventh character is asked whether it is mapped: asking costs more than extracting it
 _FEW_UNMAPPED = 10  # bullets and signs of formulas: nobody misses them
 _UNMAPPED = "\ufffd"
+_UNMAPPED_RUN = re.compile(r"\ufffd\s*+(?=\ufffd)")
 _STAMP_CHARS = 100  # "Scanned with …", a Bates number: no more than that is written on a picture of a page
 _STAMPED_PAGES = 3
 _DRAWN_SEGMENTS = 100  # of paths: letters as outlines have more, backgrounds and borders have less
@@ -43,10 +44,6 @@ class _Page(NamedTuple):
     unmapped: int = 0
     pictured: bool = False
     damaged: bool = False
-
-    @property
-    def words(self) -> str:
-        return _NO_WORDS.sub("", self.text)
 
 
 def is_pdf(data: bytes) -> bool:
@@ -110,8 +107,8 @@ def _pages(raw: Any, document: Any, form: Any, error: type[Exception]) -> Iterat
         added = "\n".join(dict.fromkeys(_added(raw, page, form)))
         chars += len(text) + len(added)
         check_chars(chars)
-        short = len(text) < 2 * _STAMP_CHARS and len(_NO_WORDS.sub("", text)) <= _STAMP_CHARS
-        yield _Page(text, added, drawn_chars, unmapped, short and not unmapped and _is_drawn(raw, page))
+        short = not unmapped and len(_words(text)) <= _STAMP_CHARS
+        yield _Page(text, added, drawn_chars, unmapped, short and _is_drawn(raw, page))
         page.close()
 
 
@@ -123,7 +120,7 @@ def _text_of(raw: Any, page: Any) -> tuple[str, int, int]:
         is_unmapped = raw.FPDFText_HasUnicodeMapError
         if not any(is_unmapped(text_page, index) == 1 for index in range(0, count, _SAMPLED)):
             # Not get_text_bounded: it joins what PDFium has found to stand on lines of their own (`2\n4`: `24`).
-            return str(text_page.get_text_range()), count, 0
+            return clean(text_page.get_text_range()), count, 0
         chars = [
             _UNMAPPED if is_unmapped(text_page, index) == 1 else chr(raw.FPDFText_GetUnicode(text_page, index))
             for index in range(count)
@@ -131,7 +128,11 @@ def _text_of(raw: Any, page: Any) -> tuple[str, int, int]:
     finally:
         text_page.close()
     text = "".join(chars).encode("utf-16-le", "surrogatepass").decode("utf-16-le", "ignore")
-    return re.sub(rf"(?:{_UNMAPPED}\s*)+(?={_UNMAPPED})", "", text), count, chars.count(_UNMAPPED)
+    return _UNMAPPED_RUN.sub("", clean(text)), count, chars.count(_UNMAPPED)
+
+
+def _words(text: str) -> str:
+    return _NO_WORDS.sub("", text)
 
 
 def _is_drawn(raw: Any, page: Any) -> bool:
@@ -164,8 +165,8 @@ def _added(raw: Any, page: Any, form: Any) -> Iterator[str]:
                 text = _field(raw, form, annotation)
             else:
                 text = _string(raw, raw.FPDFAnnot_GetStringValue, annotation, b"Contents")
-            if text.strip():
-                yield text.strip()
+            if text := clean(text).strip():
+                yield text
         finally:
             raw.FPDFPage_CloseAnnot(annotation)
 
@@ -232,8 +233,10 @@ def _unread(pages: Sequence[_Page]) -> Iterator[DocumentWarning]:
     Raises:
         DocumentFailed: `no_text`, `corrupt_document`: most of it is not read.
     """
-    stamps = Counter(page.words for page in pages if page.pictured)
-    pictures = [page.pictured and (not page.words or stamps[page.words] >= _STAMPED_PAGES) for page in pages]
+    stamps = Counter(_words(page.text) for page in pages if page.pictured)
+    pictures = [
+        page.pictured and (not _words(page.text) or stamps[_words(page.text)] >= _STAMPED_PAGES) for page in pages
+    ]
     silent = sum(is_picture and not page.added for page, is_picture in zip(pages, pictures, strict=True))
     blank = sum(not (page.text.strip() or page.added or page.pictured) for page in pages)
     if all(page.damaged for page in pages):
