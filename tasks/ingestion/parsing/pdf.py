@@ -99,16 +99,21 @@ def _pages(raw: Any, document: Any, form: Any, error: type[Exception]) -> Iterat
     chars = 0
     for number in range(len(document)):
         try:
-            page = document[number]
+            page = _page(raw, document[number], form)
         except error:
-            yield _Page(damaged=True)
-            continue
-        text, drawn_chars, unmapped = _text_of(raw, page)
-        added = "\n".join(dict.fromkeys(_added(raw, page, form)))
-        chars += len(text) + len(added)
+            page = _Page(damaged=True)
+        chars += len(page.text) + len(page.added)
         check_chars(chars)
+        yield page
+
+
+def _page(raw: Any, page: Any, form: Any) -> _Page:
+    try:
+        text, chars, unmapped = _text_of(raw, page)
+        added = "\n".join(dict.fromkeys(_added(raw, page, form)))
         short = not unmapped and len(_words(text)) <= _STAMP_CHARS
-        yield _Page(text, added, drawn_chars, unmapped, short and _is_drawn(raw, page))
+        return _Page(text, added, chars, unmapped, short and _is_drawn(raw, page))
+    finally:
         page.close()
 
 
