@@ -11,6 +11,7 @@ were sent (`format=flowed` too). Left out and counted: attachments, calendars, w
 
 import binascii
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -18,13 +19,14 @@ from tasks.document_error import DocumentFailed, DocumentWarning
 from tasks.ingestion.parsing.extracted import Extracted, check_chars, clean, title_of
 from tasks.ingestion.parsing.html import html_to_markdown
 from tasks.ingestion.parsing.refusals import no_text, refused, too_large
-from tasks.ingestion.parsing.text_encoding import decode
+from tasks.ingestion.parsing.text_encoding import table_encoding
 
 _MAX_FIELD_BYTES = 10_000
 _MAX_DEPTH = 30
 _MAX_PARTS = 5_000  # of one message
 _SHORT_CHARS = 300  # of plain text: less may be "please view this in HTML"
 _TIMES_LONGER = 3
+_MAX_GUESSES = 100  # of encodings in one file, each some 20 ms; what follows is taken for what was found most
 
 _FIELD = re.compile(rb"([!-9;-~]{1,80}+)[ \t]*+:([^\n]*+(?:\n[ \t][^\n]*+)*+)(?:\n|\Z)")
 _FROM_LINE = re.compile(rb"(?:^|(?<=\n))From [^\n]{0,300}?\d\d:\d\d[^\n]{0,100}\n(?=>?From[ :]|[!-9;-~]{1,80}+:)")
@@ -35,19 +37,21 @@ _META_CHARSET = re.compile(rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?([\w.:+-]+)",
 _META_WITHIN = 2048
 _BOUNDARY = re.compile(rb"boundary\s*=\s*(?:\"([^\"]+)\"|([^\s;]+))", re.IGNORECASE)
 _FIRST_BOUNDARY = re.compile(rb"\s*--([^\s-][^\n]{0,200})\n")
-_NO_BASE64 = re.compile(rb"[^\s]{1,80} [^\s]{1,80}")
+_BEFORE_HEADER = re.compile(rb"[ \t\n]*+(?:>?From [^\n]*+\n)?")
+_CUT_OFF = re.compile(rb"[!-9;-~]{0,80}|\n.*+", re.DOTALL)  # behind a header: nothing, half a name, or a blank line
+_WORDS = re.compile(rb"\S \S")
 _PGP_SIGNATURE = re.compile(r"-----BEGIN PGP SIGNATURE-----[^-]*+-----END PGP SIGNATURE-----")
 _PGP_MESSAGE = "-----BEGIN PGP MESSAGE-----"
 # What Markdown takes for a heading, a line under one, or a fence.
 _MARKS = re.compile(r"^( {0,3}+)(?=#{1,6}+(?:[ \t]|$)|`{3}|~{3}|(?:=++|-++)[ \t]*+$)", re.MULTILINE)
 
-_STATEFUL = ("iso-2022-", "iso2022", "utf-7", "hz")  # of bytes below 128: they would pass as UTF-8
+_LIKE_UTF8 = ("iso-2022-", "iso2022", "utf-7", "hz", "utf-16", "utf-32")  # bytes of these may pass as UTF-8
 # Names of the mail world that Python lacks, and names that in truth mean the larger encoding.
 _REALLY = {
     "iso-8859-8-i": "iso-8859-8", "iso-8859-8-e": "iso-8859-8", "iso-8859-6-i": "iso-8859-6", "gb2312": "gb18030",
     "gbk": "gb18030", "x-gbk": "gb18030", "shift_jis": "cp932", "x-sjis": "cp932", "euc-kr": "cp949",
     "ks_c_5601-1987": "cp949", "x-mac-roman": "mac_roman", "unicode-1-1-utf-7": "utf-7", "x-euc-jp": "euc_jp",
-    "iso-2022-jp": "iso2022_jp_ext",
+    "iso-2022-jp": "iso2022_jp_ext", "iso-8859-1": "cp1252", "latin1": "cp1252", "us-ascii": "cp1252",
 }  # fmt: skip
 _PLAIN = {
     "text", "text/plain", "text/enriched", "text/richtext", "text/markdown", "text/x-markdown", "text/x-patch",
@@ -71,31 +75,30 @@ _Fields = Mapping[bytes, bytes]
 
 @dataclass(slots=True)
 class _Seen:
-    """Of one message: parts so far, those that were left out, and whether it is encrypted."""
+    """Of a file: parts that were left out, and the encodings that were guessed; of a message: parts, and a secret."""
 
-    parts: int = 0
     left_out: int = 0
+    guesses: Counter[str] = field(default_factory=Counter)
+    parts: int = 0
     encrypted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class _Body:
-    """A part that is text, or a message within the message, which is Markdown already."""
+    """A part that is text; or a message within the message, which is Markdown already and of no media type."""
 
     media_type: str
     data: bytes = field(repr=False)
     charset: str | None = None
-    message: str | None = field(default=None, repr=False)
+    message: str = field(default="", repr=False)
 
-    def read(self) -> tuple[str, str | None]:
+    def read(self, seen: _Seen) -> tuple[str, str | None]:
         """As Markdown, and the title of a page."""
-        if self.message is not None:
-            return self.message, None
         if self.media_type in _HTML:
             meta = _META_CHARSET.search(self.data, 0, _META_WITHIN)
-            return html_to_markdown(_decoded(self.data, self.charset or (meta and meta[1].decode()) or None))
-        text = _decoded(self.data, self.charset)
-        return _MARKS.sub(r"\1\\", _PGP_SIGNATURE.sub("", text)).strip("\n"), None
+            return html_to_markdown(_decoded(self.data, self.charset or (meta[1].decode() if meta else ""), seen))
+        text = _PGP_SIGNATURE.sub("", _decoded(self.data, self.charset, seen))
+        return self.message or _MARKS.sub(r"\1\\", text).strip("\n"), None
 
 
 def is_mail(head: bytes) -> bool:
@@ -105,11 +108,12 @@ def is_mail(head: bytes) -> bool:
     while match := _FIELD.match(head, end):
         fields.append((match[1], match[2]))
         end = match.end()
-    if len(fields) < 2 or not (end == len(head) or head[end:].startswith((b"\n", b"\r"))):  # noqa: PLR2004
+    if not _CUT_OFF.fullmatch(head, end):
         return False
-    sure = any(name.lower() in _SURE or _is_hop(name, value) for name, value in fields)
-    often = len({name for name, _ in fields} & _OFTEN)
-    return sure or (often > 1 and any(b"@" in value for name, value in fields if name in _OFTEN))
+    if any(name.lower() in _SURE or _is_hop(name, value) for name, value in fields):
+        return len(fields) > 1
+    often = [(name, value) for name, value in fields if name in _OFTEN]
+    return len({name for name, _ in often}) > 1 and any(b"@" in value for _, value in often)
 
 
 def is_mbox(head: bytes) -> bool:
@@ -121,8 +125,8 @@ def read_mail(data: bytes) -> Extracted:
     """A message: its subject as heading, sender, recipients and date, its text. A saved page is the page alone.
 
     Raises:
-        DocumentFailed: `no_text`, `password_protected`, `unknown_encoding`, `document_too_large`, `missing_parser`, and
-            what `html_to_markdown` raises.
+        DocumentFailed: `no_text`, `password_protected`, `document_too_large`, `missing_parser`, and what
+            `html_to_markdown` raises.
     """
     if is_mbox(data[:_MAX_FIELD_BYTES]):
         return read_mbox(data)
@@ -138,24 +142,24 @@ def read_mbox(data: bytes) -> Extracted:
     Raises:
         DocumentFailed: as `read_mail`, if no message can be read; `document_too_large`.
     """
-    bare = _bare(data)
-    starts = list(_FROM_LINE.finditer(bare))
-    texts, chars, left_out, failed = list[str](), 0, 0, list[DocumentFailed]()
-    for number, match in enumerate(starts):
-        end = starts[number + 1].start() if number + 1 < len(starts) else len(bare)
-        message, seen = _ESCAPED_FROM.sub(rb"\1", bare[match.end() : end]), _Seen()
+    bare, seen = _bare(data), _Seen()
+    begins = list(_FROM_LINE.finditer(bare))
+    ends = [*(match.start() for match in begins[1:]), len(bare)]
+    texts, chars, failed = list[str](), 0, list[DocumentFailed]()
+    for match, end in zip(begins, ends, strict=bool(begins)):
+        message = _ESCAPED_FROM.sub(rb"\1", bare[match.end() : end])
+        seen.parts, seen.encrypted = 0, False
         try:
             text, title = _message(message, 0, len(message), seen, 1)
         except DocumentFailed as failure:
             failed.append(failure)
             continue
         texts.append(text if title else f"# (no subject)\n\n{text}")
-        left_out += seen.left_out
         chars += len(texts[-1])
         check_chars(chars)
     if not texts:
         raise failed[0] if failed else no_text()
-    warnings = list(_warnings(left_out, len(failed)))
+    warnings = list(_warnings(seen.left_out, len(failed)))
     return Extracted(clean("\n\n".join(texts)), "markdown", warnings=warnings)
 
 
@@ -178,18 +182,17 @@ def _warnings(left_out: int, messages: int) -> Iterator[DocumentWarning]:
         yield DocumentWarning("messages_left_out", message)
 
 
-def _message(data: bytes, start: int, end: int, seen: _Seen, level: int) -> tuple[str, str | None]:
-    """Its Markdown and its subject.
+def _message(data: bytes, start: int, end: int, seen: _Seen, depth: int) -> tuple[str, str | None]:
+    """Its Markdown and its title.
 
     Raises:
-        DocumentFailed: `no_text`, `password_protected`, and what reading a part raises.
+        DocumentFailed: `no_text`, `password_protected`, and what reading a part raises if there is no other text.
     """
     fields, _ = _fields(data, start, end)
     charset = _charset_of(fields)
-    shown = {name: _header(fields.get(name.lower().encode(), b""), charset) for name in ("From", "To", "Date")}
-    subject = title_of(_header(fields.get(b"subject", b""), charset))
-    bodies = [body.read() for body in _bodies(data, start, end, seen, level)]
-    texts = [text for text, _ in bodies if text.strip()]
+    shown = {name: _header(fields.get(name.lower().encode(), b""), charset, seen) for name in ("From", "To", "Date")}
+    subject = title_of(_header(fields.get(b"subject", b""), charset, seen))
+    texts, page_title = _texts(_bodies(data, start, end, seen, depth), seen)
     if seen.encrypted and not texts:
         raise refused(
             "password_protected",
@@ -198,11 +201,30 @@ def _message(data: bytes, start: int, end: int, seen: _Seen, level: int) -> tupl
         )
     if not texts and not subject:
         raise no_text()
-    if texts and level == 1 and _media_type(fields) in {"multipart/related", *_HTML} and "@" not in shown["From"]:
-        return "\n\n".join(texts), bodies[0][1] or subject  # MHTML: browsers write no address
+    is_page = _media_type(fields) == "multipart/related" or b"content-location" in fields
+    if depth == 1 and is_page and texts and "@" not in shown["From"]:  # MHTML: browsers write no address
+        return "\n\n".join(texts), page_title or subject
     head = "\n".join(f"{name}: {value}" for name, value in shown.items() if value)
-    heading = f"{'#' * min(level, 6)} {subject}" if subject else ""
+    heading = f"{'#' if depth == 1 else '##'} {subject}" if subject else ""
     return "\n\n".join(filter(None, (heading, head, *texts))), subject
+
+
+def _texts(bodies: list[_Body], seen: _Seen) -> tuple[list[str], str | None]:
+    """Those that have text, as Markdown, and the title of the first page."""
+    texts, title, failed = list[str](), None, list[DocumentFailed]()
+    for body in bodies:
+        try:
+            text, title_here = body.read(seen)
+        except DocumentFailed as failure:
+            failed.append(failure)
+            continue
+        title = title or title_here
+        if text.strip():
+            texts.append(text)
+    if failed and not texts:
+        raise failed[0]
+    seen.left_out += len(failed)
+    return texts, title
 
 
 def _fields(data: bytes, start: int, end: int) -> tuple[_Fields, int]:
@@ -241,12 +263,7 @@ def _bodies(data: bytes, start: int, end: int, seen: _Seen, depth: int, default:
         if kind.startswith("multipart/") and (parts := _parts(data, body, end, fields)):
             return _of_parts(data, parts, kind, seen, depth)
         if kind == "message/rfc822":
-            message = _unpacked(data[body:end], fields)
-            try:
-                text, _ = _message(_bare(message), 0, len(_bare(message)), seen, depth + 1)
-            except DocumentFailed:
-                text = ""
-            return [_Body(kind, b"", message=text)]
+            return _forwarded(data, body, end, fields, seen, depth)
         if not attached and (kind in _PLAIN or kind in _HTML or kind.startswith("multipart/")):
             text = _unpacked(data[body:end], fields)
             if not text.lstrip().startswith(_PGP_MESSAGE.encode()):
@@ -254,6 +271,20 @@ def _bodies(data: bytes, start: int, end: int, seen: _Seen, depth: int, default:
             seen.encrypted = True
     seen.left_out += 1
     return []
+
+
+def _forwarded(data: bytes, start: int, end: int, fields: _Fields, seen: _Seen, depth: int) -> list[_Body]:
+    """A message within the message, with its own head."""
+    if fields.get(b"content-transfer-encoding", b"").lower() in {b"base64", b"quoted-printable"}:
+        data = _bare(_unpacked(data[start:end], fields))
+        start, end = 0, len(data)
+    begin = _BEFORE_HEADER.match(data, start, end)
+    try:
+        text, _ = _message(data, begin.end() if begin else start, end, seen, depth + 1)
+    except DocumentFailed:
+        seen.left_out += 1
+        return []
+    return [_Body("", b"", message=text)]
 
 
 def _parts(data: bytes, start: int, end: int, fields: _Fields) -> list[tuple[int, int]]:
@@ -278,39 +309,34 @@ def _parts(data: bytes, start: int, end: int, fields: _Fields) -> list[tuple[int
 
 
 def _of_parts(data: bytes, parts: list[tuple[int, int]], kind: str, seen: _Seen, depth: int) -> list[_Body]:
-    default = "message/rfc822" if kind == "multipart/digest" else "text/plain"
-    before = seen.left_out
     if kind == "multipart/related":
         root, *others = parts
-        bodies = _bodies(data, *root, seen, depth + 1)
-        for part in others:  # pictures, styles and frames of the root have a name by which it calls them
-            if not {b"content-id", b"content-location"} & _fields(data, *part)[0].keys():
-                bodies += _bodies(data, *part, seen, depth + 1)
-        return bodies
+        # Pictures, styles and frames of the root have a name by which it calls them.
+        named = {b"content-id", b"content-location"}
+        parts = [root, *(part for part in others if not named & _fields(data, *part)[0].keys())]
+    default = "message/rfc822" if kind == "multipart/digest" else "text/plain"
+    before = seen.left_out
     found = [_bodies(data, *part, seen, depth + 1, default) for part in parts]
-    if kind != "multipart/alternative":
+    if kind != "multipart/alternative" or not any(found):
         return [body for bodies in found for body in bodies]
-    texts = [bodies for bodies in found if bodies]
-    if len(texts) > 0:
-        seen.left_out = before + sum(False for _ in texts)
-    return _best(texts)
+    seen.left_out = max(before, seen.left_out - found.count([]))  # calendars and the like say the same once more
+    return _best([bodies for bodies in found if bodies], seen)
 
 
-def _best(versions: list[list[_Body]]) -> list[_Body]:
-    """Of versions of the same text the first one that is plain, or the last one, if that says much more."""
-    plain = next((bodies for bodies in versions if all(body.media_type not in _HTML for body in bodies)), None)
-    length = _length(plain) if plain else 0
-    if plain and length > _SHORT_CHARS:
-        return plain
-    for bodies in reversed(versions):
-        if bodies is not plain and _length(bodies) > _TIMES_LONGER * length:
-            return bodies
-    return plain or []
+def _best(versions: list[list[_Body]], seen: _Seen) -> list[_Body]:
+    """Of versions of the same text the first one that is plain; or the last one, if that says much more."""
+    plain = next((bodies for bodies in versions if all(body.media_type not in _HTML for body in bodies)), [])
+    length = _length(plain, seen)
+    if length <= _SHORT_CHARS:
+        for bodies in reversed(versions):
+            if _length(bodies, seen) > _TIMES_LONGER * length:
+                return bodies
+    return plain
 
 
-def _length(bodies: list[_Body]) -> int:
+def _length(bodies: list[_Body], seen: _Seen) -> int:
     try:
-        return sum(len(body.read()[0].strip()) for body in bodies)
+        return sum(len(body.read(seen)[0].strip()) for body in bodies)
     except DocumentFailed:
         return 0
 
@@ -320,7 +346,7 @@ def _unpacked(body: bytes, fields: _Fields) -> bytes:
     match fields.get(b"content-transfer-encoding", b"").lower():
         case b"quoted-printable":
             return binascii.a2b_qp(body)
-        case b"base64" if not _NO_BASE64.search(body, 0, _META_WITHIN):
+        case b"base64" if not _WORDS.search(body, 0, _META_WITHIN):
             return _from_base64(body)
     return body
 
@@ -334,27 +360,34 @@ def _from_base64(text: bytes) -> bytes:
     return b""
 
 
-def _header(value: bytes, charset: str | None) -> str:
+def _header(value: bytes, charset: str | None, seen: _Seen) -> str:
     """A field as text: encoded words (RFC 2047) decoded, other bytes as the body of the message."""
     out, waiting, waiting_charset, end = list[str](), b"", "", 0
     for match in _ENCODED_WORD.finditer(value):
         between, name = value[end : match.start()], match[1].decode("latin-1").lower()
         if between.strip() or name != waiting_charset:  # a character may be divided between two words
-            out.append(_decoded(waiting, waiting_charset))
-            waiting = b""
-            if between.strip() or not end:
-                out.append(_decoded(between, charset))
-        waiting_charset, end = name, match.end()
+            out.append(_decoded(waiting, waiting_charset, seen))
+            waiting, waiting_charset = b"", name
+        if between.strip():
+            out.append(_decoded(between, charset, seen))
         waiting += _from_base64(match[3]) if match[2] in b"bB" else binascii.a2b_qp(match[3], header=True)
-    return " ".join("".join((*out, _decoded(waiting, waiting_charset), _decoded(value[end:], charset))).split())
+        end = match.end()
+    out += [_decoded(waiting, waiting_charset, seen), _decoded(value[end:], charset, seen)]
+    return " ".join("".join(out).split())
 
 
-def _decoded(data: bytes, charset: str | None) -> str:
+def _decoded(data: bytes, charset: str | None, seen: _Seen) -> str:
+    """As declared unless UTF-8 itself says otherwise, else as guessed."""
     name = (charset or "").lower()
     name = _REALLY.get(name, name)
-    if name.startswith(_STATEFUL):
+    for candidate in (name, "utf-8") if name.startswith(_LIKE_UTF8) else ("utf-8", name):
         try:
-            return clean(data.decode(name))
+            return clean(data.decode(candidate))
         except (LookupError, ValueError):
-            name = ""
-    return decode(data, name or None)
+            continue
+    if seen.guesses.total() < _MAX_GUESSES:
+        name, _ = table_encoding(data)
+        seen.guesses[name] += 1
+    else:
+        name = seen.guesses.most_common(1)[0][0]
+    return clean(data.decode(name, errors="replace"))
