@@ -5,8 +5,8 @@ every line against every open boundary, and both raise what they do not promise.
 each level of nesting.
 
 What is read: subject, sender, recipients, date; of `multipart/alternative` the plain text, or the HTML where that says
-much more; all other text that is not attached; messages within the message, with a head of their own. Lines stay as they
-were sent (`format=flowed` too). Left out and counted: attachments, calendars, what is encrypted among what is not.
+much more; all other text that is not attached; messages within the message, with a head of their own. Lines stay as
+they were sent (`format=flowed` too). Left out and counted: attachments, calendars, what is encrypted beside other text.
 """
 
 import binascii
@@ -14,6 +14,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from tasks.document_error import DocumentFailed, DocumentWarning
 from tasks.ingestion.parsing.extracted import Extracted, check_chars, clean, title_of
@@ -41,7 +42,7 @@ _BEFORE_HEADER = re.compile(rb"[ \t\n]*+(?:>?From [^\n]*+\n)?")
 _CUT_OFF = re.compile(rb"[!-9;-~]{0,80}|\n.*+", re.DOTALL)  # behind a header: nothing, half a name, or a blank line
 _WORDS = re.compile(rb"\S \S")
 _PGP_SIGNATURE = re.compile(r"-----BEGIN PGP SIGNATURE-----[^-]*+-----END PGP SIGNATURE-----")
-_PGP_MESSAGE = "-----BEGIN PGP MESSAGE-----"
+_PGP_MESSAGE = b"-----BEGIN PGP MESSAGE-----"
 # What Markdown takes for a heading, a line under one, or a fence.
 _MARKS = re.compile(r"^( {0,3}+)(?=#{1,6}+(?:[ \t]|$)|`{3}|~{3}|(?:=++|-++)[ \t]*+$)", re.MULTILINE)
 
@@ -70,7 +71,38 @@ _KEPT = {
     b"subject", b"from", b"to", b"date", b"content-type", b"content-transfer-encoding", b"content-disposition",
     b"content-id", b"content-location",
 }  # fmt: skip
-_Fields = Mapping[bytes, bytes]
+
+
+class _Part(NamedTuple):
+    """A message or a part of one: where it ends, where its body begins, and what its header says, unfolded."""
+
+    data: bytes
+    body: int
+    end: int
+    fields: Mapping[bytes, bytes]
+
+    def says(self, name: bytes) -> bytes:
+        return self.fields.get(name, b"")
+
+    @property
+    def media_type(self) -> str:
+        words = self.says(b"content-type").partition(b";")[0].split()
+        return words[0].decode("latin-1").lower() if words else ""
+
+    @property
+    def charset(self) -> str:
+        match = _CHARSET.search(self.says(b"content-type"))
+        return match[1].decode() if match else ""
+
+    def unpacked(self) -> bytes:
+        """Its body without base64 or quoted-printable. What is declared as base64 and has words in it is not."""
+        body = self.data[self.body : self.end]
+        match self.says(b"content-transfer-encoding").lower():
+            case b"quoted-printable":
+                return binascii.a2b_qp(body)
+            case b"base64" if not _WORDS.search(body, 0, _META_WITHIN):
+                return _from_base64(body)
+        return body
 
 
 @dataclass(slots=True)
@@ -89,7 +121,7 @@ class _Body:
 
     media_type: str
     data: bytes = field(repr=False)
-    charset: str | None = None
+    charset: str = ""
     message: str = field(default="", repr=False)
 
     def read(self, seen: _Seen) -> tuple[str, str | None]:
@@ -131,7 +163,7 @@ def read_mail(data: bytes) -> Extracted:
     if is_mbox(data[:_MAX_FIELD_BYTES]):
         return read_mbox(data)
     bare, seen = _bare(data), _Seen()
-    text, title = _message(bare, 0, len(bare), seen, 1)
+    text, title = _message(_part(bare, 0, len(bare)), seen, 1)
     check_chars(len(text))
     return Extracted(clean(text), "markdown", title_of(title), warnings=list(_warnings(seen.left_out, 0)))
 
@@ -150,7 +182,7 @@ def read_mbox(data: bytes) -> Extracted:
         message = _ESCAPED_FROM.sub(rb"\1", bare[match.end() : end])
         seen.parts, seen.encrypted = 0, False
         try:
-            text, title = _message(message, 0, len(message), seen, 1)
+            text, title = _message(_part(message, 0, len(message)), seen, 1)
         except DocumentFailed as failure:
             failed.append(failure)
             continue
@@ -182,26 +214,24 @@ def _warnings(left_out: int, messages: int) -> Iterator[DocumentWarning]:
         yield DocumentWarning("messages_left_out", message)
 
 
-def _message(data: bytes, start: int, end: int, seen: _Seen, depth: int) -> tuple[str, str | None]:
+def _message(part: _Part, seen: _Seen, depth: int) -> tuple[str, str | None]:
     """Its Markdown and its title.
 
     Raises:
         DocumentFailed: `no_text`, `password_protected`, and what reading a part raises if there is no other text.
     """
-    fields, _ = _fields(data, start, end)
-    charset = _charset_of(fields)
-    shown = {name: _header(fields.get(name.lower().encode(), b""), charset, seen) for name in ("From", "To", "Date")}
-    subject = title_of(_header(fields.get(b"subject", b""), charset, seen))
-    texts, page_title = _texts(_bodies(data, start, end, seen, depth), seen)
+    shown = {name: _header(part, name.encode(), seen) for name in ("From", "To", "Date")}
+    subject = title_of(_header(part, b"Subject", seen))
+    texts, page_title = _texts(_bodies(part, seen, depth), seen)
     if seen.encrypted and not texts:
         raise refused(
             "password_protected",
-            "The message is encrypted, or packed into an S/MIME signature. Save a copy of what your mail program shows, "
-            "and ingest that.",
+            "The message is encrypted, or packed into an S/MIME signature. Save a copy of what your mail program "
+            "shows, and ingest that.",
         )
     if not texts and not subject:
         raise no_text()
-    is_page = _media_type(fields) == "multipart/related" or b"content-location" in fields
+    is_page = part.media_type == "multipart/related" or b"content-location" in part.fields
     if depth == 1 and is_page and texts and "@" not in shown["From"]:  # MHTML: browsers write no address
         return "\n\n".join(texts), page_title or subject
     head = "\n".join(f"{name}: {value}" for name, value in shown.items() if value)
@@ -227,96 +257,82 @@ def _texts(bodies: list[_Body], seen: _Seen) -> tuple[list[str], str | None]:
     return texts, title
 
 
-def _fields(data: bytes, start: int, end: int) -> tuple[_Fields, int]:
-    """What the header says, each field unfolded and cut to a reasonable length; and where the body begins."""
+def _part(data: bytes, start: int, end: int) -> _Part:
     fields = dict[bytes, bytes]()
     while match := _FIELD.match(data, start, end):
         name = match[1].lower()
         if name in _KEPT:
             fields.setdefault(name, match[2][:_MAX_FIELD_BYTES].replace(b"\n", b"").strip())
         start = match.end()
-    return fields, min(start + data.startswith(b"\n", start, end), end)
+    return _Part(data, min(start + data.startswith(b"\n", start, end), end), end, fields)
 
 
-def _media_type(fields: _Fields, default: str = "text/plain") -> str:
-    words = fields.get(b"content-type", b"").partition(b";")[0].split()
-    return words[0].decode("latin-1").lower() if words else default
-
-
-def _charset_of(fields: _Fields) -> str | None:
-    match = _CHARSET.search(fields.get(b"content-type", b""))
-    return match[1].decode() if match else None
-
-
-def _bodies(data: bytes, start: int, end: int, seen: _Seen, depth: int, default: str = "text/plain") -> list[_Body]:
-    """The parts that are read, in their order."""
+def _bodies(part: _Part, seen: _Seen, depth: int, default: str = "text/plain") -> list[_Body]:
+    """What is read of the part, in its order."""
     seen.parts += 1
     if seen.parts > _MAX_PARTS:
         raise too_large(f"has more than {_MAX_PARTS:,} parts in one message")
-    fields, body = _fields(data, start, end)
-    kind = _media_type(fields, default)
-    attached = seen.parts > 1 and fields.get(b"content-disposition", b"").lower().startswith(b"attachment")
+    kind = part.media_type or default
+    attached = seen.parts > 1 and part.says(b"content-disposition").lower().startswith(b"attachment")
     seen.encrypted = seen.encrypted or kind in _ENCRYPTED
     if kind in _SILENT:
         return []
     if depth <= _MAX_DEPTH and kind not in _ENCRYPTED:
-        if kind.startswith("multipart/") and (parts := _parts(data, body, end, fields)):
-            return _of_parts(data, parts, kind, seen, depth)
+        if kind.startswith("multipart/") and (parts := _parts(part)):
+            return _of_parts(parts, kind, seen, depth)
         if kind == "message/rfc822":
-            return _forwarded(data, body, end, fields, seen, depth)
+            return _forwarded(part, seen, depth)
         if not attached and (kind in _PLAIN or kind in _HTML or kind.startswith("multipart/")):
-            text = _unpacked(data[body:end], fields)
-            if not text.lstrip().startswith(_PGP_MESSAGE.encode()):
-                return [_Body(kind, text, _charset_of(fields))]
+            text = part.unpacked()
+            if not text.lstrip().startswith(_PGP_MESSAGE):
+                return [_Body(kind, text, part.charset)]
             seen.encrypted = True
     seen.left_out += 1
     return []
 
 
-def _forwarded(data: bytes, start: int, end: int, fields: _Fields, seen: _Seen, depth: int) -> list[_Body]:
+def _forwarded(part: _Part, seen: _Seen, depth: int) -> list[_Body]:
     """A message within the message, with its own head."""
-    if fields.get(b"content-transfer-encoding", b"").lower() in {b"base64", b"quoted-printable"}:
-        data = _bare(_unpacked(data[start:end], fields))
+    data, start, end = part.data, part.body, part.end
+    if part.says(b"content-transfer-encoding").lower() in {b"base64", b"quoted-printable"}:
+        data = _bare(part.unpacked())
         start, end = 0, len(data)
     begin = _BEFORE_HEADER.match(data, start, end)
     try:
-        text, _ = _message(data, begin.end() if begin else start, end, seen, depth + 1)
+        text, _ = _message(_part(data, begin.end() if begin else start, end), seen, depth + 1)
     except DocumentFailed:
         seen.left_out += 1
         return []
     return [_Body("", b"", message=text)]
 
 
-def _parts(data: bytes, start: int, end: int, fields: _Fields) -> list[tuple[int, int]]:
-    """Where the parts of a multipart body begin and end; none if no boundary is found."""
-    declared = _BOUNDARY.search(fields.get(b"content-type", b""))
-    names = [(declared[1] or declared[2]).rstrip()] if declared else []
-    if guess := _FIRST_BOUNDARY.match(data, start, end):
-        names.append(guess[1].rstrip())
+def _parts(whole: _Part) -> list[_Part]:
+    """The parts of a multipart body; none if no boundary is found, neither the declared one nor another."""
+    names = list[bytes]()
+    if declared := _BOUNDARY.search(whole.says(b"content-type")):
+        names.append(declared[1] or declared[2])
+    if found := _FIRST_BOUNDARY.match(whole.data, whole.body, whole.end):
+        names.append(found[1])
     for name in names:
-        found = list[tuple[int, int]]()
-        opened = None
-        line = re.compile(rb"\n--" + re.escape(name) + rb"(--)?[ \t]*+(?:(?=\n)|\Z)")
-        for match in line.finditer(data, max(start - 1, 0), end):
-            if opened is not None:
-                found.append((opened, match.start()))
-            opened = min(match.end() + 1, end)
-            if match[1]:
-                return found
-        if opened is not None:
-            return [*found, (opened, end)]
+        line = re.compile(rb"\n--" + re.escape(name.rstrip()) + rb"(--)?[ \t]*+(?=\n|\Z)")
+        lines = list(line.finditer(whole.data, max(whole.body - 1, 0), whole.end))
+        last = next((number for number, match in enumerate(lines) if match[1]), len(lines))
+        ends = [*(match.start() for match in lines), whole.end]
+        if last:
+            return [
+                _part(whole.data, min(match.end() + 1, end), end)
+                for match, end in zip(lines[:last], ends[1:], strict=False)
+            ]
     return []
 
 
-def _of_parts(data: bytes, parts: list[tuple[int, int]], kind: str, seen: _Seen, depth: int) -> list[_Body]:
-    if kind == "multipart/related":
-        root, *others = parts
-        # Pictures, styles and frames of the root have a name by which it calls them.
+def _of_parts(parts: list[_Part], kind: str, seen: _Seen, depth: int) -> list[_Body]:
+    if kind == "multipart/related":  # pictures, styles and frames of the root have a name by which it calls them
         named = {b"content-id", b"content-location"}
-        parts = [root, *(part for part in others if not named & _fields(data, *part)[0].keys())]
+        parts = [parts[0], *(part for part in parts[1:] if not named & part.fields.keys())]
     default = "message/rfc822" if kind == "multipart/digest" else "text/plain"
     before = seen.left_out
-    found = [_bodies(data, *part, seen, depth + 1, default) for part in parts]
+    found = [_bodies(part, seen, depth + 1, default) for part in parts]
     if kind != "multipart/alternative" or not any(found):
         return [body for bodies in found for body in bodies]
     seen.left_out = max(before, seen.left_out - found.count([]))  # calendars and the like say the same once more
@@ -341,16 +357,6 @@ def _length(bodies: list[_Body], seen: _Seen) -> int:
         return 0
 
 
-def _unpacked(body: bytes, fields: _Fields) -> bytes:
-    """Without base64 or quoted-printable. What is declared as base64 and has words in it is not."""
-    match fields.get(b"content-transfer-encoding", b"").lower():
-        case b"quoted-printable":
-            return binascii.a2b_qp(body)
-        case b"base64" if not _WORDS.search(body, 0, _META_WITHIN):
-            return _from_base64(body)
-    return body
-
-
 def _from_base64(text: bytes) -> bytes:
     for cut in (text, text.rstrip(b"= \n")[:-1]):  # broken off, or a letter too many
         try:
@@ -360,8 +366,9 @@ def _from_base64(text: bytes) -> bytes:
     return b""
 
 
-def _header(value: bytes, charset: str | None, seen: _Seen) -> str:
+def _header(part: _Part, field_name: bytes, seen: _Seen) -> str:
     """A field as text: encoded words (RFC 2047) decoded, other bytes as the body of the message."""
+    value, charset = part.says(field_name.lower()), part.charset
     out, waiting, waiting_charset, end = list[str](), b"", "", 0
     for match in _ENCODED_WORD.finditer(value):
         between, name = value[end : match.start()], match[1].decode("latin-1").lower()
@@ -376,10 +383,9 @@ def _header(value: bytes, charset: str | None, seen: _Seen) -> str:
     return " ".join("".join(out).split())
 
 
-def _decoded(data: bytes, charset: str | None, seen: _Seen) -> str:
+def _decoded(data: bytes, charset: str, seen: _Seen) -> str:
     """As declared unless UTF-8 itself says otherwise, else as guessed."""
-    name = (charset or "").lower()
-    name = _REALLY.get(name, name)
+    name = _REALLY.get(charset.lower(), charset.lower())
     for candidate in (name, "utf-8") if name.startswith(_LIKE_UTF8) else ("utf-8", name):
         try:
             return clean(data.decode(candidate))
