@@ -23,11 +23,12 @@ FIELD = re.compile(rb"([!-9;-~]{1,80}+)[ \t]*+:([^\n]*+(?:\n[ \t][^\n]*+)*+)(?:\
 _ENCODED_WORD = re.compile(rb"=\?([^?\s*]{1,60})(?:\*[\w-]{0,20})?\?([bBqQ])\?((?:[^?]|\?(?!=)){0,1000}+)\?=")
 _CHARSET = re.compile(rb"charset\*?\s*=\s*[\"']?(?:[\w-]*'[\w-]*')?([\w.:+-]+)", re.IGNORECASE)
 _BOUNDARY = re.compile(rb"boundary\s*=\s*(?:\"([^\"]+)\"|([^\s;]+))", re.IGNORECASE)
-_FIRST_BOUNDARY = re.compile(rb"\s*+--(\S[^\n]{0,200})\n")
+_FIRST_BOUNDARY = re.compile(rb"\n--(\S[^\n]{0,200})\n(?=\n|[!-9;-~]{1,80}+:)")
 _WORDS = re.compile(rb"\S \S")
 
 _NO_CHARSETS = {"idna", "punycode"}  # codecs of Python for names of hosts, quadratic
-_LIKE_UTF8 = ("iso-2022-", "iso2022", "utf-7", "hz", "utf-16", "utf-32")  # bytes of these may pass as UTF-8
+_WIDE = ("utf-16", "utf-32")
+_LIKE_UTF8 = ("iso-2022-", "iso2022", "utf-7", "hz", *_WIDE)  # bytes of these may pass as UTF-8
 # Names of the mail world that Python lacks, and names that in truth mean the larger encoding.
 _REALLY = {
     "iso-8859-8-i": "iso-8859-8", "iso-8859-8-e": "iso-8859-8", "iso-8859-6-i": "iso-8859-6", "gb2312": "gb18030",
@@ -103,7 +104,7 @@ def parts_of(whole: Part) -> list[Part]:
     names = list[bytes]()
     if declared := _BOUNDARY.search(whole.says(b"content-type")):
         names.append(declared[1] or declared[2])
-    if found := _FIRST_BOUNDARY.match(whole.data, whole.body, whole.end):
+    if found := _FIRST_BOUNDARY.search(whole.data, max(whole.body - 1, 0), whole.end):
         names.append(found[1])
     for name in names:
         line = re.compile(rb"\n--" + re.escape(name.rstrip()) + rb"(--)?[ \t]*+(?=\n|\Z)")
@@ -129,7 +130,8 @@ def _from_base64(text: bytes) -> bytes:
 
 def header(part: Part, field_name: bytes, guesses: Counter[str]) -> str:
     """A field as text: encoded words (RFC 2047) decoded, other bytes as the body of the message."""
-    value, charset = part.says(field_name.lower()), part.charset
+    value = part.says(field_name.lower())
+    charset = "" if part.charset.lower().startswith(_WIDE) else part.charset
     out, waiting, waiting_charset, end = list[str](), b"", "", 0
     for match in _ENCODED_WORD.finditer(value):
         between, name = value[end : match.start()], match[1].decode("latin-1").lower()

@@ -1,7 +1,6 @@
 """E-mail as other programs write it: encodings, parts, archives, saved pages, and what only looks like mail."""
 
 import base64
-import codecs
 from email.message import EmailMessage
 
 import pytest
@@ -52,7 +51,8 @@ def html(text: str) -> str:
 
 def attached(kind: str = "image/png", how: str = "attachment") -> str:
     data = base64.encodebytes(bytes(range(256))).decode()
-    return f"Content-Type: {kind}; name=a\nContent-Disposition: {how}; filename=a\nContent-Transfer-Encoding: base64\n\n{data}"
+    fields = f"Content-Type: {kind}; name=a\nContent-Disposition: {how}; filename=a\n"
+    return f"{fields}Content-Transfer-Encoding: base64\n\n{data}"
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def attached(kind: str = "image/png", how: str = "attachment") -> str:
         ("Content-Type: text/plain; charset=ISO-2022-JP", "iso2022_jp", JAPANESE),
         ("Content-Type: text/plain; charset=Shift_JIS", "cp932", JAPANESE),
         ("Content-Type: text/plain; charset=x-sjis", "cp932", JAPANESE),
-        ("Content-Type: text/plain; charset=gb2312", "gb18030", "合同五月到期，費用為五€"),
+        ("Content-Type: text/plain; charset=gb2312", "gb18030", "合同五月到期 費用為五€"),
         ("Content-Type: text/plain; charset=ks_c_5601-1987", "cp949", "계약은 오월에 끝납니다"),
         ("Content-Type: text/plain; charset=iso-8859-8-i", "iso-8859-8", HEBREW),
         ("Content-Type: text/plain; charset=windows-1255", "cp1255", HEBREW),
@@ -424,6 +424,6 @@ def test_too_many_parts_are_refused() -> None:
     assert code(HEAD + b"Content-Type: multipart/mixed; boundary=b\n\n" + b"--b\n\nx\n" * 5_001) == "document_too_large"
 
 
-@pytest.mark.parametrize("name", sorted({"utf-8-sig", "cp037", *codecs.encode("nfpvv", "rot13").split()}))
+@pytest.mark.parametrize("name", ["utf-8-sig", "cp037", "hex", "undefined", "../x", "unicode_escape"])
 def test_any_codec_of_python_may_be_declared(name: str) -> None:
     assert MAY in read(HEAD + f"Content-Type: text/plain; charset={name}\n\n{MAY}".encode())
