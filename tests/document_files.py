@@ -5,8 +5,6 @@ import io
 import zipfile
 from collections.abc import Mapping, Sequence
 
-from tasks.documents.parsing.parsed_document import Parsed
-
 W = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
 CONTENT_TYPES = "[Content_Types].xml"
 _PAD = bytes.fromhex("28BF4E5E4E758A4164004E56FFFA01082E2E00B6D0683E802F0CA9FE6453697A")  # PDF 1.7, 7.6.3.3
@@ -71,20 +69,6 @@ def paragraph(text: str, style: str = "") -> str:
     """Of WordprocessingML."""
     properties = f'<w:pPr><w:pStyle w:val="{style}"/></w:pPr>' if style else ""
     return f'<w:p>{properties}<w:r><w:t xml:space="preserve">{text}</w:t></w:r></w:p>'
-
-
-def shown(parsed: Parsed) -> list[tuple[str, str]]:
-    """Kind and text of every block, after a check that blocks and pages are what they promise."""
-    position = 0
-    for block in parsed.blocks:
-        assert position <= block.start < block.end <= len(parsed.text)
-        assert not parsed.text[position : block.start].strip()
-        assert parsed.text[block.start : block.end].strip()
-        position = block.end
-    assert not parsed.text[position:].strip()
-    assert list(parsed.pages) == sorted(parsed.pages)
-    assert all(0 <= page <= len(parsed.text) for page in parsed.pages)
-    return [(f"{b.kind}{b.level or ''}", parsed.text[b.start : b.end]) for b in parsed.blocks]
 
 
 def _encryption(password: bytes) -> str:

@@ -12,10 +12,10 @@ from typing import Any, TypeAlias
 
 import orjson
 
-from tasks.documents.parsing.parsed_document import PARSER_VERSION
 from tasks.errors import EmbedqError, RedisUnavailable, Unavailable
 from tasks.ingestion.advance import USUAL, JobLimits, StageOutcome, advance
 from tasks.ingestion.job_runner import away, place_of
+from tasks.ingestion.parsing.formats import PARSER_VERSION
 from tasks.ingestion.pipeline import make_chunker
 from tasks.ingestion.skip_unchanged import noted
 from tasks.ledger.client import Ledger

@@ -1,4 +1,4 @@
-"""What the stages of an ingestion work with: its source, a parser, a chunker and its dataset. Made here alone.
+"""What the stages of an ingestion work with: its source, a sandbox, a chunker and its dataset. Made here alone.
 
 Their libraries are extras, imported when a stage needs them.
 """
@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from tasks.documents.chunking.chunk import ChunkSettings
-from tasks.documents.parsing.limits import ParseLimits
 from tasks.documents.sources.access import StoredFile
 from tasks.documents.sources.records_process import RecordProcesses
 from tasks.errors import ModelChanged, NotReady, Unavailable
+from tasks.ingestion.chunking.chunk_settings import ChunkSettings
 from tasks.ingestion.context import StageContext
+from tasks.ingestion.parsing.limits import ParseLimits
 from tasks.ingestion.skip_unchanged import chunk_settings, prompt_name
 from tasks.ledger.client import Ledger
 from tasks.ledger.overview import Queue, overview
@@ -26,9 +26,9 @@ from tasks.storage.storage import Storage
 
 if TYPE_CHECKING:
     from tasks.datasets.store import Store
-    from tasks.documents.chunking.chunker import Chunker
-    from tasks.documents.parsing.parser import Parser
     from tasks.documents.sources.source import Source
+    from tasks.ingestion.chunking.chunker import Chunker
+    from tasks.ingestion.parsing.sandbox import Sandbox
 
 _CHUNKERS = 4
 """Kept: making one takes longer than a small page, and it remembers words."""
@@ -88,14 +88,14 @@ def _record_processes(limits: ParseLimits) -> RecordProcesses:
 
 
 @contextmanager
-def open_parser(context: StageContext) -> "Iterator[Parser]":
-    """A parser for one run of a stage."""
-    from tasks.documents.parsing.parser import Parser, ParserNotStarted  # noqa: PLC0415 - as above
+def open_sandbox(context: StageContext) -> "Iterator[Sandbox]":
+    """What reads documents, for one run of a stage."""
+    from tasks.ingestion.parsing.sandbox import ParserNotStarted, Sandbox  # noqa: PLC0415 - as above
 
     settings = context.settings
     try:
-        with Parser(ParseLimits(settings.parse_timeout_s, settings.parse_memory_bytes), context.progress) as parser:
-            yield parser
+        with Sandbox(ParseLimits(settings.parse_timeout_s, settings.parse_memory_bytes), context.progress) as sandbox:
+            yield sandbox
     except ParserNotStarted:  # the machine is short of something: no document's fault
         raise Unavailable("No process can be started that parses documents.", retry_after_s=5) from None
 
@@ -108,7 +108,7 @@ def make_chunker(storage: Storage, record: IngestionRecord, model: Model) -> "Ch
         Invalid: no chunk can be cut as asked.
         StorageUnavailable: no answer.
     """
-    from tasks.documents.chunking.tokens import load_prompt, load_tokenizer  # noqa: PLC0415 - as above
+    from tasks.ingestion.chunking.count_tokens import load_prompt, load_tokenizer  # noqa: PLC0415 - as above
 
     prompt = load_prompt(storage, model, prompt_name(record.request, model))
     settings = orjson.dumps(chunk_settings(record.request).to_json())
@@ -117,7 +117,7 @@ def make_chunker(storage: Storage, record: IngestionRecord, model: Model) -> "Ch
 
 @lru_cache(maxsize=_CHUNKERS)
 def _made(tokenizer_json: bytes, window: int, prompt: str, settings: bytes) -> "Chunker":
-    from tasks.documents.chunking.chunker import Chunker  # noqa: PLC0415 - as above
+    from tasks.ingestion.chunking.chunker import Chunker  # noqa: PLC0415 - as above
 
     return Chunker(tokenizer_json, window, prompt, ChunkSettings.from_json(orjson.loads(settings)))
 

@@ -7,8 +7,8 @@ from typing import Any
 import orjson
 
 from tasks.datasets.loads import Stamp
-from tasks.documents.chunking.chunk import CHUNKER_VERSION, ChunkSettings
 from tasks.errors import Invalid
+from tasks.ingestion.chunking.chunk_settings import CHUNKER_VERSION, ChunkSettings
 from tasks.item import Options
 from tasks.model import Model
 from tasks.records.ingestions import IngestionRecord

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from tasks.document_error import DocumentError, DocumentFailed
-from tasks.documents.parsing.text_encoding import table_encoding
 from tasks.documents.sources.content import Content, changed
 from tasks.documents.sources.line_reader import decoded, read_places, text_lines
 from tasks.documents.sources.record_fields import FieldMap, listing_error
 from tasks.documents.sources.records import LIMIT_SETTING, Record
+from tasks.ingestion.parsing.text_encoding import table_encoding
 
 _HEAD_BYTES = 64 * 1024
 _DELIMITERS = ",;\t|"

@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, BinaryIO
 
 from tasks.document_error import DocumentError, DocumentFailed
-from tasks.documents.parsing.child import GRACE_S, confine, peak_bytes, received, send
-from tasks.documents.parsing.frames import frame
-from tasks.documents.parsing.limits import SPENT_BYTES
+from tasks.documents.sources.child import GRACE_S, confine, peak_bytes, received, send
+from tasks.documents.sources.frames import frame
 from tasks.documents.sources.parquet_records import Parquet
 from tasks.documents.sources.record_fields import FieldMap
 from tasks.documents.sources.records_process import MAX_READ_BYTES, frame_from_texts, record_to_values
+from tasks.ingestion.parsing.limits import SPENT_BYTES
 
 _BATCH_BYTES = 2**20
 """Texts in one answer; a longer text is an answer of its own."""

@@ -12,14 +12,14 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from tasks.document_error import DocumentError, DocumentFailed
-from tasks.documents.parsing.frames import ChildFailed, frame
-from tasks.documents.parsing.limits import ParseLimits
-from tasks.documents.parsing.parsing_process import ChildProcess
-from tasks.documents.parsing.refusals import BEYOND_LIMITS, beyond_limits
 from tasks.documents.sources.content import Content
+from tasks.documents.sources.frames import ChildFailed, frame
+from tasks.documents.sources.parsing_process import ChildProcess
 from tasks.documents.sources.record_fields import Described, FieldMap, require_storable
 from tasks.documents.sources.records import Record
 from tasks.errors import Unavailable
+from tasks.ingestion.parsing.limits import ParseLimits
+from tasks.ingestion.parsing.refusals import BEYOND_LIMITS, beyond_limits
 
 T = TypeVar("T")
 

@@ -9,14 +9,14 @@ from typing import Any
 
 from tasks.chunk import Chunk
 from tasks.datasets.loads import Receipt
-from tasks.document_error import DocumentError, DocumentFailed, warnings_from_json
-from tasks.documents.parsing.parsed_document import Block, check_chars
-from tasks.documents.parsing.refusals import no_text
+from tasks.document_error import DocumentError, DocumentFailed, DocumentWarning, warnings_from_json
 from tasks.documents.sources.source import Fetched
 from tasks.errors import SourceFailed
 from tasks.ingestion.context import StageContext
 from tasks.ingestion.dry_run import counted
-from tasks.ingestion.pipeline import make_chunker, open_dataset, open_parser, open_source, record_of, served_model
+from tasks.ingestion.parsing.extracted import Extracted, Structure, check_chars
+from tasks.ingestion.parsing.refusals import no_text
+from tasks.ingestion.pipeline import make_chunker, open_dataset, open_sandbox, open_source, record_of, served_model
 from tasks.ingestion.rows_writer import RowsWriter, writing_rows
 from tasks.ingestion.skip_unchanged import row_options
 from tasks.records.documents import Document, DocumentStatus, read_documents, write_documents
@@ -44,9 +44,9 @@ def parse_page(context: StageContext) -> dict[str, Any]:
     todo = [line.as_listed() for line in lines if line.is_to_read]
     cuts, known = make_chunker(context.storage, record, model), _known(context, [line.id for line in todo])
     rows_name = context.name("rows")
-    with open_parser(context) as parser, writing_rows(context.storage, rows_name) as writer:
+    with open_sandbox(context) as sandbox, writing_rows(context.storage, rows_name) as writer:
         rows = _Rows(None if record.dry_run else writer, row_options(record.request, model), queue.piece_cost)
-        parsed = _in_turn(context, _Cutting(context, known, parser, cuts, rows), todo)
+        parsed = _in_turn(context, _Cutting(context, known, sandbox, cuts, rows), todo)
     if not writer.rows:
         context.storage.delete(rows_name)
     done = list(_merged(lines, parsed))
@@ -154,7 +154,7 @@ class _Cutting:
 
     context: StageContext
     known: Mapping[str, Receipt]
-    parser: Any
+    sandbox: Any
     cuts: Any
     rows: _Rows
 
@@ -184,11 +184,12 @@ class _Cutting:
         return same.warned(warnings_from_json(receipt.warnings))
 
     def _cut(self, fetched: Fetched) -> Document:
-        """Parses and cuts a document, chunk by chunk into the rows."""
+        """Reads and cuts a document, chunk by chunk into the rows."""
         line, first = fetched.ref, self.rows.number
         chunks = tokens = 0
         try:
-            for chunk in self.cuts.chunks(*self._parsed(fetched)):
+            text, structure, pages, warnings = self._text(fetched)
+            for chunk in self.cuts.chunks(text, structure, pages):
                 self.rows.add(chunk)
                 chunks, tokens = chunks + 1, tokens + chunk.token_count
                 if chunks % _PROGRESS_EVERY == 0:
@@ -198,11 +199,11 @@ class _Cutting:
                 return self._empty(fetched, failed.error)
             return line.failed(failed.error, fetched.content_hash)
         if not chunks:
-            if fetched.text is None:  # a parser has found text in it, and the chunker none: that empties no document
+            if fetched.text is None:  # a reader has found text in it, and the chunker none: that empties no document
                 return line.failed(no_text().error, fetched.content_hash)
             return self._empty(fetched, _EMPTY)
         cut = line._replace(status=DocumentStatus.PARSING, content_hash=fetched.content_hash)
-        return cut._replace(first=first, chunks=chunks, tokens=tokens)
+        return cut._replace(first=first, chunks=chunks, tokens=tokens).warned(warnings)
 
     def _empty(self, fetched: Fetched, error: DocumentError) -> Document:
         """A document without text fails; where the dataset has an earlier version, it takes that one's place."""
@@ -213,10 +214,10 @@ class _Cutting:
         cut = line._replace(status=DocumentStatus.PARSING, content_hash=fetched.content_hash)
         return cut._replace(code="emptied", message=_NOTE)
 
-    def _parsed(self, fetched: Fetched) -> tuple[str, Sequence[Block], Sequence[int]]:
-        """The text, its blocks and its pages."""
+    def _text(self, fetched: Fetched) -> tuple[str, Structure | None, Sequence[int], Sequence[DocumentWarning]]:
+        """See `Extracted`. Of a record nobody knows the structure."""
         if fetched.text is not None:
             check_chars(len(fetched.text))  # cutting takes time and memory by the character, of whatever it is
-            return fetched.text, (), ()
-        parsed = self.parser.parse(fetched.data or b"", fetched.ref.name)
-        return parsed.text, parsed.blocks, parsed.pages
+            return fetched.text, None, (), ()
+        read: Extracted = self.sandbox.read(fetched.data or b"", fetched.ref.name)
+        return read.text, read.structure, read.pages, read.warnings

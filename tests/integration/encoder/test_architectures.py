@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer
 
-from tasks.documents.chunking.tokens import TokenCounter
 from tasks.encoder.encode import encode
 from tasks.encoder.interface import Encoder, Float32Array, ModelLoadError, Text
 from tasks.encoder.load import load
 from tasks.encoder.self_test import worst_cosine
+from tasks.ingestion.chunking.count_tokens import TokenCounter
 from tasks.item import UNLIMITED_TOKENS, Options, Vector
 from tests.heavy import sentence_transformers, torch
 from tests.integration.encoder.architectures import ARCHITECTURES, MAX_TOKENS, Architecture, save_router

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tasks.documents.chunking.tokens import TokenCounter
 from tasks.encoder.encode import encode
 from tasks.encoder.interface import Encoder, Float32Array, ModelLoadError, Text, WayUnusable
 from tasks.encoder.load import load
@@ -22,6 +21,7 @@ from tasks.encoder.openvino import CompiledTransformer, cpu_precisions
 from tasks.encoder.self_test import worst_cosine
 from tasks.encoder.tokenize import Tokenizer
 from tasks.encoder.transformer import TransformerEncoder
+from tasks.ingestion.chunking.count_tokens import TokenCounter
 from tasks.item import Options, Vector
 from tests.heavy import sentence_transformers
 from tests.integration.encoder.tiny_model import MAX_TOKENS, TinyModel

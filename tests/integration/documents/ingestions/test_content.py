@@ -2,7 +2,7 @@
 
 import pytest
 
-from tasks.documents.parsing import parsed_document
+from tasks.ingestion.parsing import extracted
 from tasks.records.documents import DocumentStatus
 from tasks.records.ingestions import IngestionStatus
 from tasks.records.jobs import Stage
@@ -10,7 +10,7 @@ from tests.integration.documents.ingestions.hands import DATASET, IngestionHands
 
 
 def test_a_record_has_no_more_text_than_a_file_may_have(hands: IngestionHands, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parsed_document, "MAX_TEXT_CHARS", 100)
+    monkeypatch.setattr(extracted, "MAX_TEXT_CHARS", 100)
     made = hands.texts({"a": "x " * 51, "b": "x " * 50})
     hands.work()
     failed = hands.outcomes(made)["a"]

@@ -346,7 +346,7 @@ def test_files_of_a_model_that_are_missing_are_looked_for_now_and_then(
         looked += 1
         return read_tokenizer(storage, revision)
 
-    monkeypatch.setattr("tasks.documents.chunking.tokens.read_tokenizer", read)
+    monkeypatch.setattr("tasks.ingestion.chunking.count_tokens.read_tokenizer", read)
     files = hands.storage.read("models/r1/tokenizer.json")
     hands.storage.delete("models/r1/tokenizer.json")
     made = [hands.texts({f"d{n}": "first"}) for n in range(3)]
@@ -371,7 +371,7 @@ def test_a_silent_storage_takes_little_of_the_drivers_time_however_many_wait_for
         hands.clock_s += look_s
         raise StorageUnavailable("It does not answer.")
 
-    monkeypatch.setattr("tasks.documents.chunking.tokens.read_tokenizer", silent)
+    monkeypatch.setattr("tasks.ingestion.chunking.count_tokens.read_tokenizer", silent)
     made = [hands.texts({f"d{n}": "first"}) for n in range(5)]
     for _ in range(400):
         hands.step()

@@ -3,8 +3,8 @@
 import os
 import sys
 
-from tasks.documents.parsing.child import received, send
-from tasks.documents.parsing.frames import frame
+from tasks.documents.sources.child import received, send
+from tasks.documents.sources.frames import frame
 
 if __name__ == "__main__":
     answers = os.fdopen(os.dup(1), "wb")

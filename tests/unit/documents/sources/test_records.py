@@ -15,11 +15,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks.documents.parsing.limits import ParseLimits
 from tasks.documents.sources import content, parquet_records
 from tasks.documents.sources.records_process import RecordProcesses
 from tasks.documents.sources.source import PageLimits
 from tasks.documents.sources.source_kinds import open_source
+from tasks.ingestion.parsing.limits import ParseLimits
 from tests.unit.documents.sources.formats import files, jsonl, parquet, table
 from tests.unit.documents.sources.reading import codes, contents, documents, faults_of, pages, refs_of, texts, uploaded
 

@@ -12,11 +12,11 @@ import psutil
 import pytest
 
 from stack.testing import PATIENCE_S
-from tasks.documents.parsing.limits import ParseLimits
 from tasks.documents.sources import content
 from tasks.documents.sources.records_process import RecordProcesses
 from tasks.documents.sources.source import PageLimits
 from tasks.documents.sources.source_kinds import open_source
+from tasks.ingestion.parsing.limits import ParseLimits
 from tests.unit.documents.sources.formats import files, jsonl, parquet
 from tests.unit.documents.sources.reading import codes, contents, documents, pages, refs_of, texts, uploaded
 

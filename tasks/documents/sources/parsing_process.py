@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from tasks.documents.parsing.frames import LENGTHS, ChildFailed, header_from_bytes, lengths
-from tasks.documents.parsing.limits import ParseLimits
+from tasks.documents.sources.frames import LENGTHS, ChildFailed, header_from_bytes, lengths
+from tasks.ingestion.parsing.limits import ParseLimits
 
 _ROOT = Path(__file__).resolve().parents[3]
 # Nothing of the worker's own: that holds keys and passwords, and a parser may be taken over by what it reads.
