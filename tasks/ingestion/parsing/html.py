@@ -15,8 +15,8 @@ What differs from a browser, on purpose:
 import re
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
 from html import unescape
+from typing import NamedTuple
 
 from tasks.ingestion.parsing.extracted import Extracted, check_chars, clean, title_of
 from tasks.ingestion.parsing.html_to_markdown import BLOCKS, HEADINGS, Block, MarkdownWriter, markdown
@@ -78,7 +78,7 @@ _TOKEN = re.compile(
 )
 """No way back in it, and it always succeeds: what does not end, ends with the page."""
 _ATTRIBUTE = re.compile(r"""([^\s=/>"']+)(?:\s*+=\s*+(?:"([^"]*+)"?|'([^']*+)'?|([^\s>]*+)))?+""")
-_TELLING = re.compile(r"hidden|role|display|visib|span|start|value|lang|highlight|aria-|class", re.IGNORECASE)
+_TELLING = re.compile(r"hidden|role|display|visib|span|start|value|lang|note|highlight|aria-|accord|collap|toggle|faq", re.IGNORECASE)
 """In attributes that mean something here; those of most tags do not."""
 _UNPARSED = frozenset({"script", "style", "textarea", "title", "iframe", "noscript", "noembed", "noframes", "xmp"})
 _UNPARSED_ENDS = {tag: re.compile(rf"</{tag}(?=[\s/>])", re.IGNORECASE) for tag in _UNPARSED}
@@ -90,12 +90,11 @@ _DOCTYPE = re.compile(r"<!doctype[^<>\[]*\[.*?\]\s*>", re.DOTALL | re.IGNORECASE
 _HEAD_CHARS = 8192
 
 
-@dataclass(frozen=True, slots=True)
-class _Tag:
+class _Tag(NamedTuple):  # made quicker than a dataclass, and there are a million
     name: str
     begins: bool
     ends: bool
-    attributes: str = ""
+    attributes: str
 
 
 def _tokens(markup: str) -> Iterator[_Tag | str]:
@@ -105,20 +104,26 @@ def _tokens(markup: str) -> Iterator[_Tag | str]:
     doctype = _DOCTYPE.search(markup, 0, _HEAD_CHARS)  # with declarations in it, that browsers would show
     at = doctype.end() if doctype else 0
     while found := _TOKEN.search(markup, at):
-        if found.start() > at:
-            yield _unescaped(markup[at : found.start()])
-        at = found.end()
-        if literal := found["literal"]:
-            yield clean(literal)
-        elif name := found["tag"]:
-            name = name.lower()
-            closed = name in _VOID or bool(found["empty"])
-            yield _Tag(name, not found["end"], bool(found["end"]) or closed, found["attributes"])
-            if name in _UNPARSED and not found["end"] and not closed:
-                end = _UNPARSED_ENDS[name].search(markup, at)
-                start, at = at, end.start() if end else len(markup)
-                if name in {"title", "xmp"}:
-                    yield _unescaped(markup[start:at])
+        start, end = found.span()
+        if start > at:
+            yield _unescaped(markup[at:start])
+        at = end
+        literal, closing, name, attributes, empty = found.groups()
+        if name is None:
+            if literal:
+                yield clean(literal)
+            continue
+        name = name.lower()
+        if closing:
+            yield _Tag(name, False, True, "")
+            continue
+        ends = bool(empty) or name in _VOID
+        yield _Tag(name, True, ends, attributes)
+        if name in _UNPARSED and not ends:
+            close = _UNPARSED_ENDS[name].search(markup, at)
+            start, at = at, close.start() if close else len(markup)
+            if name in {"title", "xmp"}:
+                yield _unescaped(markup[start:at])
     yield _unescaped(markup[at:])
 
 
@@ -145,29 +150,42 @@ _AROUND = frozenset({"nav", "aside", "footer", "header"})
 """Elements around the content. Within the content a header holds a title, an aside a note, a footer an author."""
 _CONTENT = frozenset({"main", "article", "blockquote"})
 _ROLES = frozenset({"navigation", "banner", "contentinfo", "complementary", "search"})
+_PANELS = frozenset({"tabpanel", "region"})
 _POPUPS = frozenset({"dialog", "alertdialog", "alert", "status", "tooltip", "progressbar"})
 _UNSEEN = re.compile(r"(?:display\s*:\s*none|visibility\s*:\s*hidden)", re.IGNORECASE)
+_NO_PANEL = re.compile(
+    r"modal|pop|overlay|cookie|consent|lightbox|drop|menu|nav|tooltip|toast|load|share|login|sign|search|flyout|banner|\bads?\b",
+    re.IGNORECASE,
+)
 _OPENER = re.compile(r"accordion|collaps|toggle|faq", re.IGNORECASE)
 _LABELS = frozenset({*HEADINGS, "summary", "dt", "th", "legend"})
 """What a button in them says is a heading; other buttons are for hands."""
 
-_LISTS = ("ul", "ol", "menu", "dir")
 _TABLE_PARTS = frozenset("caption col colgroup tbody thead tfoot tr td th".split())
 _WALLS = frozenset({"table", "td", "th", "caption", "template", "object"})
 """An end tag within them ends nothing outside of them."""
 _ROWS = ("tr", "td", "th", "caption")
-_ENDED_BY: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    **{block: (("p",), ()) for block in BLOCKS},
-    **{heading: (("p", *HEADINGS), ()) for heading in HEADINGS},
-    "li": (("p", "li"), _LISTS),
-    **dict.fromkeys(("dt", "dd"), (("p", "dt", "dd"), ("dl",))),
-    **dict.fromkeys(("td", "th"), (("td", "th", "caption"), ("table",))),
-    "tr": (_ROWS, ("table",)),
-    **dict.fromkeys(("tbody", "thead", "tfoot"), ((*_ROWS, "tbody", "thead", "tfoot"), ("table",))),
-    **dict.fromkeys(("rt", "rp", "rb", "rtc"), (("rt", "rp", "rb"), ("ruby",))),
-    "button": (("button",), ()),
+_ENDED_BY: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(BLOCKS, ("p",)),
+    **dict.fromkeys(HEADINGS, ("p", *HEADINGS)),
+    "li": ("p", "li"),
+    **dict.fromkeys(("dt", "dd"), ("p", "dt", "dd")),
+    **dict.fromkeys(("td", "th"), ("td", "th", "caption")),
+    "tr": _ROWS,
+    **dict.fromkeys(("tbody", "thead", "tfoot"), (*_ROWS, "tbody", "thead", "tfoot")),
+    **dict.fromkeys(("rt", "rp", "rb"), ("rt", "rp", "rb")),
+    "button": ("button",),
 }
-"""Tag -> what it ends where it begins, unless one of the others has been opened since."""
+"""Tag -> what it ends where it begins."""
+_KEPT_BY = {
+    "li": ("ul", "ol", "menu", "dir"),
+    **dict.fromkeys(("dt", "dd"), ("dl",)),
+    **dict.fromkeys(("rt", "rp", "rb"), ("ruby",)),
+}
+"""Unless one of these has been opened since."""
+_KNOWN = frozenset({
+    *BLOCKS, *_NEVER, *_ENDED_BY, *_TABLE_PARTS, "a", "br", "code", "math", "ruby", "sub", "sup", "html", "body", "head"
+})  # fmt: skip
 
 
 class _Page:
@@ -222,38 +240,51 @@ class _Page:
 
     def _begin(self, tag: _Tag) -> None:
         name = tag.name
-        ended, unless = _ENDED_BY.get(name, ((), ()))
-        for other in ended:
-            limit = self._last("table") if name in _TABLE_PARTS else max(self._walls[-1], *map(self._last, unless), -1)
-            if self._last(other) > limit:
-                self._pop_to(self._last(other))
+        telling = bool(tag.attributes) and _TELLING.search(tag.attributes) is not None
+        if name not in _KNOWN and not telling and not self._where["math"] and not self._where[name]:
+            return  # of a piece of a line; nor does its end mean anything
+        for other in _ENDED_BY.get(name, ()):
+            if self._where[other] and self._where[other][-1] > self._limit(name):
+                self._pop_to(self._where[other][-1])
         if name in {"html", "body", "head"}:
             return
         if name in _TABLE_PARTS and not self._where["table"]:
             name = "div"
-        attributes = _parsed(tag.attributes)
+        attributes = _parsed(tag.attributes) if telling else {}
+        role = attributes.get("role")
+        written = _heading_of_role(attributes) if role == "heading" else name
         place = len(self._open)
-        written = _heading_of_role(attributes) if attributes.get("role") == "heading" else name
-        is_main = attributes.get("role") == "main"
         if self._left_out is None:
             if self._is_left_out(name, attributes):
                 self._left_out = place
             else:
                 self._writer.enter(written, attributes)
-                kind = "main" if is_main else name
-                if kind in self._spans:
-                    self._begun[place] = (kind, self._writer.position())
-        self._open.append((name, written))
-        self._where[name].append(place)
-        for places, belongs in (
-            (self._walls, name in _WALLS),
-            (self._blocks, name in BLOCKS),
-            (self._contents, is_main or name in _CONTENT),
-        ):
-            if belongs:
-                places.append(place)
+                if name in self._spans or role == "main":
+                    self._begun[place] = ("main" if role == "main" else name, self._writer.position())
+        self._push(name, written, is_content=name in _CONTENT or role == "main")
         if tag.ends:
             self._pop_to(place)
+
+    def _push(self, name: str, written: str, *, is_content: bool) -> None:
+        place = len(self._open)
+        self._open.append((name, written))
+        self._where[name].append(place)
+        if name in BLOCKS:
+            self._blocks.append(place)
+            if name in _WALLS:
+                self._walls.append(place)
+        elif name in _WALLS:
+            self._walls.append(place)
+        if is_content:
+            self._contents.append(place)
+
+    def _limit(self, name: str) -> int:
+        """The place of the innermost element within which `name` begins or ends nothing outside."""
+        if name in _TABLE_PARTS:
+            return self._last("table")
+        if name == "table":
+            return -1
+        return max(self._walls[-1], *map(self._last, _KEPT_BY.get(name, ())), -1)
 
     def _end(self, name: str) -> None:
         if name in HEADINGS:  # whichever it is
@@ -263,14 +294,7 @@ class _Page:
             if name in {"p", "br"} and self._left_out is None:
                 self._writer.enter(name, {})
             return
-        if name in _TABLE_PARTS:
-            limit = self._last("table")
-        elif name == "table":
-            limit = -1
-        elif name in BLOCKS or name in _NEVER or name == "button":
-            limit = self._walls[-1]
-        else:
-            limit = max(self._walls[-1], self._blocks[-1])
+        limit = self._limit(name) if name in _KNOWN else max(self._walls[-1], self._blocks[-1])
         if place >= limit:
             self._pop_to(place)
 
@@ -279,9 +303,12 @@ class _Page:
             name, written = self._open.pop()
             at = len(self._open)
             self._where[name].pop()
-            for places in (self._walls, self._blocks, self._contents):
-                if places and places[-1] == at:
-                    places.pop()
+            if self._blocks[-1] == at:
+                self._blocks.pop()
+            if self._walls[-1] == at:
+                self._walls.pop()
+            if self._contents and self._contents[-1] == at:
+                self._contents.pop()
             if self._left_out is None:
                 self._writer.leave(written)
                 if begun := self._begun.pop(at, None):
@@ -303,7 +330,13 @@ class _Page:
             or attributes.get("aria-hidden") == "true"
             or _UNSEEN.search(attributes.get("style", "")) is not None
         )
-        if hidden and (role in _POPUPS or name == "dialog" or (name not in BLOCKS and "-" not in name)):
+        names = f"{attributes.get('class')} {attributes.get('id')}"
+        if hidden and (
+            role in _POPUPS
+            or name == "dialog"
+            or (name not in BLOCKS and "-" not in name)
+            or (role not in _PANELS and _NO_PANEL.search(names))
+        ):
             return True
         if name == "button" and not self._is_told(attributes):
             return True
