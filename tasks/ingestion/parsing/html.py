@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from tasks.ingestion.parsing.extracted import Extracted, check_chars, clean, title_of
 from tasks.ingestion.parsing.html_to_markdown import BLOCKS, HEADINGS, Block, MarkdownWriter, markdown
-from tasks.ingestion.parsing.refusals import no_text
+from tasks.ingestion.parsing.refusals import no_text, too_large
 from tasks.ingestion.parsing.text_encoding import decode
 
 _DECLARED = re.compile(rb"""<meta[^>]{0,500}?charset\s*=\s*["']?\s*([\w.:-]{1,40})""", re.IGNORECASE)
@@ -50,7 +50,7 @@ def html_to_markdown(markup: str) -> tuple[str, str | None]:
     page = _Page(all_of_it=False)
     page.read(markup)
     text = page.main_content()
-    if not text:  # a page that is nothing but a header is better than none
+    if not text and page.left_out_something:  # a page that is nothing but a header is better than none
         page = _Page(all_of_it=True)
         page.read(markup)
         text = page.main_content()
@@ -88,6 +88,8 @@ _VOID = frozenset(
 _PREFIX = re.compile(r"""\sxmlns:(\w+)\s*=\s*["']http://www\.w3\.org/1999/xhtml["']""")
 _DOCTYPE = re.compile(r"<!doctype[^<>\[]*\[.*?\]\s*>", re.DOTALL | re.IGNORECASE)
 _HEAD_CHARS = 8192
+_FEW_TAGS = 50_000
+_MIN_CHARS_PER_TAG = 8  # a tag takes some 10 µs; pages have one for 20 characters and more
 
 
 class _Tag(NamedTuple):  # made quicker than a dataclass, and there are a million
@@ -154,7 +156,7 @@ _PANELS = frozenset({"tabpanel", "region"})
 _POPUPS = frozenset({"dialog", "alertdialog", "alert", "status", "tooltip", "progressbar"})
 _UNSEEN = re.compile(r"(?:display\s*:\s*none|visibility\s*:\s*hidden)", re.IGNORECASE)
 _NO_PANEL = re.compile(
-    r"modal|pop|overlay|cookie|consent|lightbox|drop|menu|nav|tooltip|toast|load|share|login|sign|search|flyout|banner|\bads?\b",
+    r"modal|popup|popover|overlay|cookie|consent|lightbox|dropdown|menu|tooltip|toast|loading|spinner|banner|\bads?\b",
     re.IGNORECASE,
 )
 _OPENER = re.compile(r"accordion|collaps|toggle|faq", re.IGNORECASE)
@@ -199,12 +201,18 @@ class _Page:
         self._blocks = [-1]
         self._contents: list[int] = []
         self._left_out: int | None = None  # the place of the outermost element that is
+        self.left_out_something = False
         self._headline = ""
         self._begun: dict[int, tuple[str, int]] = {}
         self._spans: dict[str, list[tuple[int, int]]] = {"main": [], "article": []}
 
     def read(self, markup: str) -> None:
-        """The whole page, once."""
+        """The whole page, once.
+
+        Raises:
+            DocumentFailed: `document_too_large`.
+        """
+        left = max(_FEW_TAGS, len(markup) // _MIN_CHARS_PER_TAG)
         for token in _tokens(markup):
             if isinstance(token, str):
                 if self._left_out is None:
@@ -212,6 +220,9 @@ class _Page:
                 else:
                     self._left_out_text(token)
             elif token.begins:
+                left -= 1
+                if left < 0:
+                    raise too_large("is too complicated: it has more tags than text")
                 self._begin(token)
             else:
                 self._end(token.name)
@@ -257,6 +268,7 @@ class _Page:
         if self._left_out is None:
             if self._is_left_out(name, attributes):
                 self._left_out = place
+                self.left_out_something = True
             else:
                 self._writer.enter(written, attributes)
                 if name in self._spans or role == "main":
@@ -322,27 +334,14 @@ class _Page:
         return places[-1] if places else -1
 
     def _is_left_out(self, name: str, attributes: dict[str, str]) -> bool:
-        role = attributes.get("role")
-        if name in _NEVER:
+        if name in _NEVER or (name == "button" and not self._is_told(attributes)):
             return True
-        hidden = (
-            "hidden" in attributes
-            or attributes.get("aria-hidden") == "true"
-            or _UNSEEN.search(attributes.get("style", "")) is not None
-        )
-        names = f"{attributes.get('class')} {attributes.get('id')}"
-        if hidden and (
-            role in _POPUPS
-            or name == "dialog"
-            or (name not in BLOCKS and "-" not in name)
-            or (role not in _PANELS and _NO_PANEL.search(names))
-        ):
-            return True
-        if name == "button" and not self._is_told(attributes):
+        if attributes and _is_hidden(name, attributes):
             return True
         if self._all:
             return False
-        return (name in _AROUND and (name == "nav" or not self._contents)) or role in _ROLES
+        around = name in _AROUND and (name == "nav" or not self._contents)
+        return around or attributes.get("role") in _ROLES
 
     def _is_told(self, attributes: dict[str, str]) -> bool:
         """Whether a button is the heading of something that it opens."""
@@ -352,6 +351,20 @@ class _Page:
             or attributes.get("role") == "tab"
             or _OPENER.search(attributes.get("class", "")) is not None
         )
+
+
+def _is_hidden(name: str, attributes: dict[str, str]) -> bool:
+    """Hidden, and no block that somebody may open to read it."""
+    if not (
+        "hidden" in attributes
+        or attributes.get("aria-hidden") == "true"
+        or _UNSEEN.search(attributes.get("style", ""))
+    ):
+        return False
+    role = attributes.get("role")
+    if role in _POPUPS or name == "dialog" or (name not in BLOCKS and "-" not in name):
+        return True
+    return role not in _PANELS and bool(_NO_PANEL.search(f"{attributes.get('class')} {attributes.get('id')}"))
 
 
 def _heading_of_role(attributes: dict[str, str]) -> str:
