@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from tasks.ingestion.parsing.extracted import check_chars
+from tasks.ingestion.parsing.pipe_table import pipe_table
 
-BlockKind: TypeAlias = Literal["heading", "paragraph", "list", "table", "code"]
+BlockKind: TypeAlias = Literal["heading", "paragraph", "list", "table", "code", "markdown"]
 
 # What the scanner of Markdown would take for a heading, for what makes one of the line above, or for a fence.
 _MARK = re.compile(r"^(?=#{1,6}(?:[ \t]|$)|(?:=+|-+)[ \t]*$|`{3}|~{3})", re.MULTILINE)
 _MAX_COLUMNS = 100
-_PIPE = r"\|"
 _MAX_CELL_CHARS = 1000
 
 
@@ -25,7 +25,7 @@ class Block:
     """A part of a document.
 
     Attributes:
-        text: Markdown; of a heading its words, of code its lines.
+        text: Markdown, but for the words of a heading or a paragraph and the lines of code.
         level: of a heading, 1 to 6.
         language: of code.
         words: of a table, without its lines.
@@ -57,7 +57,6 @@ class Cell:
     """Of a table, with its blocks; it is as wide and as high as so many others."""
 
     blocks: Sequence[Block] = ()
-    is_heading: bool = False
     columns: int = 1
     rows: int = 1
 
@@ -79,15 +78,8 @@ def table(rows: Sequence[Sequence[Cell]]) -> list[Block]:
     )
     if places_only or not blocks:
         return blocks
-    kinds = {cell.is_heading for cell in next(row for row in rows if any(cell.words for cell in row)) if cell.words}
-    grid = [row for row in _grid(rows) if any(row)]
-    if len(kinds) > 1:  # headings of rows: there is none of columns
-        grid.insert(0, [])
-    width = max(map(len, grid))
-    grid[0] = grid[0] + [""] * (width - len(grid[0]))
-    lines = [f"| {' | '.join(cell.replace('|', _PIPE) for cell in row)} |" for row in grid]
-    lines.insert(1, "|" + " --- |" * width)
-    return [Block("table", "\n".join(lines), words=" ".join(cell for row in grid for cell in row if cell))]
+    grid = _grid(rows)
+    return [Block("table", pipe_table(grid), words=" ".join(cell for row in grid for cell in row if cell))]
 
 
 def _grid(rows: Sequence[Sequence[Cell]]) -> list[list[str]]:
@@ -110,9 +102,7 @@ def _grid(rows: Sequence[Sequence[Cell]]) -> list[list[str]]:
                 from_above[len(row)] = (words, cell.rows - 1)
             row += [words] + [""] * (min(cell.columns, _MAX_COLUMNS) - 1)
         span()
-        while row and not row[-1]:
-            row.pop()
-        chars += sum(map(len, row)) + 3 * len(row)
+        chars += sum(map(len, row))
         check_chars(chars)
         grid.append(row)
     return grid
@@ -281,7 +271,7 @@ class MarkdownWriter:
             return
         rows = self._tables[-1] or [[]]
         self._tables[-1] = rows
-        rows[-1].append(Cell(blocks, tag == "th", _span(attributes, "colspan"), _span(attributes, "rowspan")))
+        rows[-1].append(Cell(blocks, _span(attributes, "colspan"), _span(attributes, "rowspan")))
 
     def _enter_list(self, tag: str, attributes: Mapping[str, str]) -> None:
         lists = self._flows[-1].lists
