@@ -115,7 +115,7 @@ def _related(archive: Archive, part: str) -> _Related:
 
 
 def _xml(archive: Archive, name: str) -> "_Element | None":
-    """A part, its names as nearly all programs write them: "Strict" documents have others, and differ in little else."""
+    """A part, its names as nearly all programs write them. Strict documents differ in little else."""
     root = read_xml(archive, name)
     if root is None or not any(_STRICT.decode() in space for space in root.nsmap.values()):
         return root
@@ -328,7 +328,7 @@ _EQUATIONS = frozenset({f"{_M}f", f"{_M}d", f"{_M}nary", f"{W}ruby", *_SCRIPTS})
 _SPACES = {f"{W}tab": "\t", f"{W}br": "\n", f"{W}cr": "\n", f"{W}noBreakHyphen": "-", f"{W}ptab": "\t"}
 _SYMBOLS = dict(zip(
     "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ\xa3\xa5\xae\xb0\xb1\xb3\xb4\xb7\xb9\xbb\xd7",
-    "αβχδεφγηιϕκλμνοπθρστυϖωξψζΑΒΧΔΕΦΓΗΙϑΚΛΜΝΟΠΘΡΣΤΥςΩΞΨΖ≤∞→°±≥×•≠≈⋅",
+    "αβχδεφγηιϕκλμνοπθρστυϖωξψζΑΒΧΔΕΦΓΗΙϑΚΛΜΝΟΠΘΡΣΤΥςΩΞΨΖ≤∞→°±≥\u00d7•≠≈⋅",
     strict=True,
 ))  # fmt: skip
 """Of the font Symbol."""
@@ -383,11 +383,10 @@ def _of_file(data: bytes, name: str, unread: Counter[str], depth: int) -> list[B
         return _blocks(open_archive(data, _NAME), unread, depth)
     if head.startswith(b"{\\rtf"):
         return [Block("markdown", read_rtf(data).text)]
-    if ending in {".htm", ".html", ".xhtml"} or head.startswith((b"<!doctype html", b"<html")) or b"<html" in head:
-        if not is_mail(data[:_HEAD_BYTES]):
-            return [Block("markdown", read_html(data).text)]
     if ending in {".mht", ".mhtml", ".eml"} or is_mail(data[:_HEAD_BYTES]):
         return [Block("markdown", read_mail(data).text)]
+    if ending in {".htm", ".html", ".xhtml"} or b"<html" in head or head.startswith(b"<!doctype html"):
+        return [Block("markdown", read_html(data).text)]
     if ending == ".txt" or (is_plain_utf8(data) and not head.startswith(b"<")):
         paragraphs = re.split(r"\n\s*\n", decode(data))
         return [Block("paragraph", text.strip()) for text in paragraphs if text.strip()]

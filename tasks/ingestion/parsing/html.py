@@ -78,13 +78,15 @@ _TOKEN = re.compile(
 )
 """No way back in it, and it always succeeds: what does not end, ends with the page."""
 _ATTRIBUTE = re.compile(r"""([^\s=/>"']+)(?:\s*+=\s*+(?:"([^"]*+)"?|'([^']*+)'?|([^\s>]*+)))?+""")
-_TELLING = re.compile(r"hidden|role|display|visib|span|start|value|lang|note|highlight|aria-|accord|collap|toggle|faq", re.IGNORECASE)
+_TELLING = re.compile(
+    r"hidden|role|display|visib|span|start|value|lang|note|highlight|aria-|accord|collap|toggle|faq",
+    re.IGNORECASE,
+)
 """In attributes that mean something here; those of most tags do not."""
 _UNPARSED = frozenset({"script", "style", "textarea", "title", "iframe", "noscript", "noembed", "noframes", "xmp"})
 _UNPARSED_ENDS = {tag: re.compile(rf"</{tag}(?=[\s/>])", re.IGNORECASE) for tag in _UNPARSED}
-_VOID = frozenset(
-    "area base basefont bgsound br col embed frame hr img input keygen link meta param source track wbr".split()
-)
+_EMPTY = "area base basefont bgsound br col embed frame hr img input keygen link meta param source track wbr"
+_VOID = frozenset(_EMPTY.split())
 _PREFIX = re.compile(r"""\sxmlns:(\w+)\s*=\s*["']http://www\.w3\.org/1999/xhtml["']""")
 _DOCTYPE = re.compile(r"<!doctype[^<>\[]*\[.*?\]\s*>", re.DOTALL | re.IGNORECASE)
 _HEAD_CHARS = 8192
@@ -144,10 +146,11 @@ def _parsed(attributes: str) -> dict[str, str]:
 
 # ---- which elements are open, and which of them are content ----------------------------------------------------------
 
-_NEVER = frozenset(
-    "script style noscript template svg canvas iframe object embed audio video select textarea noembed noframes "
-    "title datalist annotation annotation-xml rp".split()
+_NOT_TEXT = (
+    "script style noscript template svg canvas iframe object embed audio video select textarea noembed noframes title "
+    "datalist annotation annotation-xml rp"
 )
+_NEVER = frozenset(_NOT_TEXT.split())
 _AROUND = frozenset({"nav", "aside", "footer", "header"})
 """Elements around the content. Within the content a header holds a title, an aside a note, a footer an author."""
 _CONTENT = frozenset({"main", "article", "blockquote"})
@@ -163,7 +166,7 @@ _OPENER = re.compile(r"accordion|collaps|toggle|faq", re.IGNORECASE)
 _LABELS = frozenset({*HEADINGS, "summary", "dt", "th", "legend"})
 """What a button in them says is a heading; other buttons are for hands."""
 
-_TABLE_PARTS = frozenset("caption col colgroup tbody thead tfoot tr td th".split())
+_TABLE_PARTS = frozenset({"caption", "col", "colgroup", "tbody", "thead", "tfoot", "tr", "td", "th"})
 _WALLS = frozenset({"table", "td", "th", "caption", "template", "object"})
 """An end tag within them ends nothing outside of them."""
 _ROWS = ("tr", "td", "th", "caption")
@@ -200,6 +203,7 @@ class _Page:
         self._walls = [-1]  # places too
         self._blocks = [-1]
         self._contents: list[int] = []
+        self._labels = 0  # how many are open
         self._left_out: int | None = None  # the place of the outermost element that is
         self.left_out_something = False
         self._headline = ""
@@ -264,6 +268,8 @@ class _Page:
         attributes = _parsed(tag.attributes) if telling else {}
         role = attributes.get("role")
         written = _heading_of_role(attributes) if role == "heading" else name
+        if name == "button" and not self._labels:
+            written = "div"
         place = len(self._open)
         if self._left_out is None:
             if self._is_left_out(name, attributes):
@@ -280,6 +286,7 @@ class _Page:
     def _push(self, name: str, written: str, *, is_content: bool) -> None:
         place = len(self._open)
         self._open.append((name, written))
+        self._labels += written in _LABELS
         self._where[name].append(place)
         if name in BLOCKS:
             self._blocks.append(place)
@@ -315,6 +322,7 @@ class _Page:
             name, written = self._open.pop()
             at = len(self._open)
             self._where[name].pop()
+            self._labels -= written in _LABELS
             if self._blocks[-1] == at:
                 self._blocks.pop()
             if self._walls[-1] == at:
@@ -346,7 +354,7 @@ class _Page:
     def _is_told(self, attributes: dict[str, str]) -> bool:
         """Whether a button is the heading of something that it opens."""
         return (
-            any(self._where[label] for label in _LABELS)
+            self._labels > 0
             or not attributes.keys().isdisjoint({"aria-expanded", "aria-controls"})
             or attributes.get("role") == "tab"
             or _OPENER.search(attributes.get("class", "")) is not None
@@ -356,9 +364,7 @@ class _Page:
 def _is_hidden(name: str, attributes: dict[str, str]) -> bool:
     """Hidden, and no block that somebody may open to read it."""
     if not (
-        "hidden" in attributes
-        or attributes.get("aria-hidden") == "true"
-        or _UNSEEN.search(attributes.get("style", ""))
+        "hidden" in attributes or attributes.get("aria-hidden") == "true" or _UNSEEN.search(attributes.get("style", ""))
     ):
         return False
     role = attributes.get("role")

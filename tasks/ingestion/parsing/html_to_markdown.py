@@ -115,17 +115,16 @@ _LISTS = frozenset({"ul", "ol", "dl", "menu", "dir"})
 _ITEMS = frozenset({"li", "dt", "dd"})
 _CELLS = frozenset({"td", "th", "caption"})
 _CODE = frozenset({"pre", "listing", "xmp"})
-BLOCKS = frozenset({
-    *HEADINGS, *_LISTS, *_ITEMS, *_CELLS, *_CODE, "table", "tr",
-    *(
-        "address article aside blockquote body center details dialog div fieldset figcaption figure footer form frameset "
-        "header hgroup hr html legend main nav optgroup option p search section summary tbody tfoot thead"
-    ).split(),
-})  # fmt: skip
+_OTHER_BLOCKS = (
+    "address article aside blockquote body center details dialog div fieldset figcaption figure footer form frameset "
+    "header hgroup hr html legend main nav optgroup option p search section summary table tbody tfoot thead tr"
+)
+BLOCKS = frozenset({*HEADINGS, *_LISTS, *_ITEMS, *_CELLS, *_CODE, *_OTHER_BLOCKS.split()})
 """Everything else goes on within its line."""
 _MAX_INDENT = 16
 _MAX_TABLES = 8  # within each other; each of them takes the text of those within it once more
 _LANGUAGE = re.compile(r"(?:^|\s)(?:language|lang|highlight(?:-source)?)-([\w+#.]+)")
+_NATURAL = re.compile("[0-9]{1,8}")
 _NO_LANGUAGES = frozenset({"default", "none", "text", "plaintext", "plain"})
 _ELEMENT_SYMBOL = re.compile(r"(?:[^a-z]|^)(?:[A-Z][a-z]?\)?|[\])])$")
 _ORDINAL = re.compile(r"(?:st|nd|rd|th|er|re|ère|ème)", re.IGNORECASE)
@@ -227,23 +226,25 @@ class MarkdownWriter:
         elif tag in _CODE:
             self._pre += 1
             self._language = _language(attributes) or self._language
-        elif tag == "table":
-            if self._pre or self._deep or len(self._tables) == _MAX_TABLES:
-                self._deep += 1
-            else:
-                self._tables.append([])
+        elif tag == "table" or (self._tables and not self._deep and tag in {"tr", *_CELLS}):
+            self._enter_table(tag, attributes)
         elif tag == "div" and "highlight-" in attributes.get("class", ""):
             self._language = _language(attributes)
         elif tag in _LISTS:
             self._enter_list(tag, attributes)
         elif tag in _ITEMS:
             self._enter_item(tag, attributes)
-        elif self._tables and not self._deep:
-            if tag == "tr":
-                self._tables[-1].append([])
-            elif tag in _CELLS:
-                self._flows.append(_Flow())
-                self._spans.append(attributes)
+
+    def _enter_table(self, tag: str, attributes: Mapping[str, str]) -> None:
+        if tag == "table" and (self._pre or self._deep or len(self._tables) == _MAX_TABLES):
+            self._deep += 1
+        elif tag == "table":
+            self._tables.append([])
+        elif tag == "tr":
+            self._tables[-1].append([])
+        else:
+            self._flows.append(_Flow())
+            self._spans.append(attributes)
 
     def _leave_block(self, tag: str) -> None:
         if tag in _CODE and self._pre == 1:
@@ -271,12 +272,11 @@ class MarkdownWriter:
             return
         rows = self._tables[-1] or [[]]
         self._tables[-1] = rows
-        rows[-1].append(Cell(blocks, _span(attributes, "colspan"), _span(attributes, "rowspan")))
+        rows[-1].append(Cell(blocks, *(max(1, _natural(attributes, name, 1)) for name in ("colspan", "rowspan"))))
 
     def _enter_list(self, tag: str, attributes: Mapping[str, str]) -> None:
         lists = self._flows[-1].lists
-        start = attributes.get("start", "")
-        first = int(start) if start.isascii() and start.isdigit() and len(start) < 9 else 1
+        first = _natural(attributes, "start", 1)
         indent = min(lists[-1].content, _MAX_INDENT) if lists else 0
         lists.append(_List(indent, first - 1 if tag == "ol" else None, indent + 2))
 
@@ -286,8 +286,7 @@ class MarkdownWriter:
             return
         here = lists[-1]
         if here.number is not None:
-            value = attributes.get("value", "")
-            here.number = int(value) if value.isascii() and value.isdigit() and len(value) < 9 else here.number + 1
+            here.number = _natural(attributes, "value", here.number + 1)
         here.marker = "- " if here.number is None else f"{here.number}. "
         here.content = here.indent + len(here.marker)
 
@@ -366,6 +365,6 @@ def _language(attributes: Mapping[str, str]) -> str:
     return found[1] if found else ""
 
 
-def _span(attributes: Mapping[str, str], name: str) -> int:
-    value = attributes.get(name, "").strip()
-    return max(1, int(value)) if value.isascii() and value.isdigit() and len(value) < 6 else 1
+def _natural(attributes: Mapping[str, str], name: str, otherwise: int) -> int:
+    number = attributes.get(name, "").strip()
+    return int(number) if _NATURAL.fullmatch(number) else otherwise
