@@ -1,0 +1,215 @@
+"""What styles and numbering of a DOCX say of a paragraph: whether it is a heading or an item, and its number.
+
+Word writes no numbers into the text: it counts paragraphs of a list, level by level, when it shows them.
+"""
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from lxml.etree import _Element
+
+W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
+_HEADING = re.compile(r"heading ([1-9])")
+_MAX_HEADING = 6
+_MAX_LEVEL = 8
+_MAX_BASES = 20  # a style is based on another one, and a damaged one on itself
+_MAX_NUMBER = 100_000
+_PLACE = re.compile(r"%([1-9])")
+_ROMAN = ((1000, "m"), (900, "cm"), (500, "d"), (400, "cd"), (100, "c"), (90, "xc"), (50, "l"), (40, "xl"), (10, "x"))
+_ROMAN_UNITS = ("", "i", "ii", "iii", "iv", "v", "vi", "vii", "viii", "ix")
+
+
+def value(parent: "_Element | None", *path: str) -> str:
+    """The value of an element below another one, named without its namespace; empty: there is none."""
+    for name in path:
+        parent = parent.find(f"{W}{name}") if parent is not None else None
+    return str(parent.get(f"{W}val", "")) if parent is not None else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Of a paragraph in its document.
+
+    Attributes:
+        heading: 1 to 6; 0: it is none.
+        level: of a list, from 0; None: it is no item.
+        label: `1.2`, `(a)`; empty: a bullet, or no item.
+    """
+
+    heading: int = 0
+    level: int | None = None
+    label: str = ""
+
+
+@dataclass(slots=True)
+class _Style:
+    based_on: str
+    heading: int
+    number: str  # of a list; "0": of none
+    level: str
+    is_list: bool
+
+
+class Styles:
+    """Looks styles up by id. Their names are English in every language of Word; their ids are not."""
+
+    def __init__(self, styles: "_Element | None", numbering: "_Element | None") -> None:
+        self._styles = {
+            str(style.get(f"{W}styleId", "")): _style(style)
+            for style in (styles.iter(f"{W}style") if styles is not None else ())
+        }
+        self._numbering = _Numbering(numbering, self._styles)
+
+    def place(self, paragraph: "_Element") -> Place:
+        """Where it stands; to be asked once for each paragraph, in their order, because it counts them."""
+        properties = paragraph.find(f"{W}pPr")
+        if properties is None:
+            return Place()
+        chain = self._chain(value(properties, "pStyle"))
+        heading = _outline(properties) or next((style.heading for _, style in chain if style.heading), 0)
+        number = value(properties, "numPr", "numId") or next((style.number for _, style in chain if style.number), "")
+        level = value(properties, "numPr", "ilvl")
+        if not level:  # of the style, which the list may name too
+            levels = (self._numbering.level_of(number, name) or style.level for name, style in chain)
+            level = next((found for found in levels if found), "0")
+        if number and number != "0":
+            depth = min(int(level), _MAX_LEVEL) if level.isdecimal() else 0
+            label = self._numbering.next_label(number, depth)
+            return Place(heading, None if label is None else depth, label or "")
+        listed = not number and any(style.is_list for _, style in chain)
+        return Place(heading, 0 if listed else None)
+
+    def _chain(self, name: str) -> list[tuple[str, _Style]]:
+        chain = list[tuple[str, _Style]]()
+        while name in self._styles and len(chain) < _MAX_BASES:
+            chain.append((name, self._styles[name]))
+            name = self._styles[name].based_on
+        return chain
+
+
+def _style(style: "_Element") -> _Style:
+    name = value(style, "name").lower()
+    properties = style.find(f"{W}pPr")
+    heading = _HEADING.fullmatch(name)
+    level = min(int(heading[1]), _MAX_HEADING) if heading else int(name == "title") or _outline(properties)
+    return _Style(
+        value(style, "basedOn"),
+        level,
+        value(properties, "numPr", "numId"),
+        value(properties, "numPr", "ilvl"),
+        name.startswith("list") and name != "list paragraph",  # which Word gives to all that is indented
+    )
+
+
+def _outline(properties: "_Element | None") -> int:
+    level = value(properties, "outlineLvl")
+    return int(level) + 1 if level in {"0", "1", "2", "3", "4", "5"} else 0  # 9 is body text
+
+
+# ---- numbers ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Level:
+    start: int = 1
+    form: str = "decimal"
+    text: str = ""
+    style: str = ""
+    legal: bool = False  # all of its numbers in digits
+
+
+@dataclass(slots=True)
+class _Numbers:
+    """A list: what its levels look like. Lists of one `abstract` go on counting where the other one stopped."""
+
+    abstract: str
+    levels: dict[int, _Level]
+    restarts: dict[int, int] = field(default_factory=dict)  # level -> number, once
+
+
+class _Numbering:
+    def __init__(self, numbering: "_Element | None", styles: dict[str, _Style]) -> None:
+        self._lists: dict[str, _Numbers] = {}
+        self._counts: dict[str, list[int | None]] = {}
+        if numbering is None:
+            return
+        abstracts = {str(each.get(f"{W}abstractNumId", "")): each for each in numbering.iter(f"{W}abstractNum")}
+        numbers = {str(each.get(f"{W}numId", "")): each for each in numbering.iter(f"{W}num")}
+        for name, number in numbers.items():
+            abstract = value(number, "abstractNumId")
+            link = value(abstracts.get(abstract), "numStyleLink")  # a style of lists, which names the true one
+            if link in styles:
+                abstract = value(numbers.get(styles[link].number), "abstractNumId")
+            self._lists[name] = _numbers(abstract, abstracts.get(abstract), number)
+
+    def level_of(self, number: str, style: str) -> str:
+        """The level of a list that belongs to a style; empty: none."""
+        levels = self._lists[number].levels if number in self._lists else {}
+        return next((str(index) for index, level in levels.items() if level.style == style), "")
+
+    def next_label(self, number: str, depth: int) -> str | None:
+        """Counts a paragraph; the label that Word shows, empty for a bullet; None: it shows none."""
+        if number not in self._lists:
+            return ""
+        numbers = self._lists[number]
+        level = numbers.levels.get(depth, _Level(form="bullet"))
+        counts = self._counts.setdefault(numbers.abstract, [None] * (_MAX_LEVEL + 1))
+        restart, before = numbers.restarts.pop(depth, None), counts[depth]
+        counts[depth] = restart if restart is not None else level.start if before is None else before + 1
+        counts[depth + 1 :] = [None] * (_MAX_LEVEL - depth)
+        if level.form == "bullet":
+            return ""
+        if level.form == "none" or not level.text:
+            return None
+
+        def shown(found: re.Match[str]) -> str:
+            at = int(found[1]) - 1
+            other = numbers.levels.get(at, _Level())
+            count = counts[at]
+            if count is None:  # a level that no paragraph has been on yet
+                count = counts[at] = other.start
+            return _formatted(count, "decimal" if level.legal else other.form)
+
+        return _PLACE.sub(shown, level.text).strip() or None
+
+
+def _numbers(abstract: str, definition: "_Element | None", number: "_Element") -> _Numbers:
+    levels, restarts = dict[int, _Level](), dict[int, int]()
+    overrides = number.findall(f"{W}lvlOverride")
+    for level in [
+        *(definition.findall(f"{W}lvl") if definition is not None else ()),
+        *(level for override in overrides for level in override.findall(f"{W}lvl")),
+    ]:
+        levels[_number(str(level.get(f"{W}ilvl", "")))] = _Level(
+            _number(value(level, "start"), 1),
+            value(level, "numFmt") or "decimal",
+            value(level, "lvlText"),
+            value(level, "pStyle"),
+            level.find(f"{W}isLgl") is not None,
+        )
+    for override in overrides:
+        if start := value(override, "startOverride"):
+            restarts[_number(str(override.get(f"{W}ilvl", "")))] = _number(start, 1)
+    return _Numbers(abstract, levels, restarts)
+
+
+def _number(text: str, otherwise: int = 0) -> int:
+    return min(int(text), _MAX_NUMBER) if text.isascii() and text.isdigit() and len(text) < 10 else otherwise  # noqa: PLR2004 - digits
+
+
+def _formatted(number: int, form: str) -> str:
+    if number < 1 or number > _MAX_NUMBER or form in {"none", "bullet"}:
+        return "" if form in {"none", "bullet"} else str(number)
+    if form in {"lowerLetter", "upperLetter"}:  # a, b, … z, aa, bb, …
+        letter = chr(ord("a") + (number - 1) % 26) * min((number - 1) // 26 + 1, 5)
+        return letter if form == "lowerLetter" else letter.upper()
+    if form in {"lowerRoman", "upperRoman"} and number < 5000:  # noqa: PLR2004 - beyond are rows of m
+        roman, left = "", number
+        for size, sign in _ROMAN:
+            roman += sign * (left // size)
+            left %= size
+        roman += _ROMAN_UNITS[left]
+        return roman if form == "lowerRoman" else roman.upper()
+    return f"{number:02}" if form == "decimalZero" else str(number)
