@@ -1,0 +1,257 @@
+"""Rich Text Format (RTF): headings, paragraphs, tables, notes and text boxes.
+
+Not by striprtf, the library for it: it takes minutes for a few kilobytes of links or fonts that were made for that,
+loses what follows a binary picture, footnotes and text boxes, and halves characters beyond U+FFFF.
+"""
+
+import codecs
+import re
+from dataclasses import dataclass
+
+from tasks.ingestion.parsing.extracted import Extracted, check_chars, clean, title_of
+from tasks.ingestion.parsing.pipe_table import pipe_table
+from tasks.ingestion.parsing.refusals import corrupt, no_text
+
+_NAME = "RTF"
+_TOKEN = re.compile(
+    rb"\\([a-zA-Z]{1,32})(-?\d{1,10})? ?|\\'([0-9a-fA-F]{2})|\\([^a-zA-Z])|([{}])|[\r\n]+|([^\\{}\r\n]+)"
+)
+_MAX_DEPTH = 1000
+_MAX_LEVEL = 6
+_BODY = 9  # the outline level of what is no heading
+# What is no text, is on each page the same, repeats what another group says, or says what is not shown.
+_SKIPPED = {
+    *("colortbl", "stylesheet", "info", "pict", "header", "headerl", "headerr", "headerf", "footer", "footerl"),
+    *("footerr", "footerf", "fldinst", "objdata", "shprslt", "sp", "nonesttables", "xe", "tc", "listtable", "filetbl"),
+    *("annotation", "atnid", "atnauthor", "generator", "themedata", "datastore", "ftnsep", "ftnsepc", "aftnsep"),
+    *("listoverridetable", "revtbl", "rsidtbl", "template", "falt", "panose", "fname", "bkmkstart", "bkmkend"),
+}
+_ASIDES = {"footnote", "shptxt"}
+_READ_THOUGH_MARKED = {"footnote", "shpinst", "shptxt"}  # `\*`: programs that do not know the word skip the group
+_CHARS = {
+    **{"tab": "\t", "line": "\n", "emdash": "—", "endash": "–", "emspace": " ", "enspace": " ", "bullet": "•"},
+    **{"lquote": "‘", "rquote": "’", "ldblquote": "“", "rdblquote": "”", "nestcell": " ", "nestrow": " "},
+}
+_SYMBOLS = {"~": " ", "_": "-", "{": "{", "}": "}", "\\": "\\", "\n": "\n", "\r": "\n"}
+_ENCODINGS = {
+    **{77: "mac_roman", 128: "cp932", 129: "cp949", 130: "johab", 134: "gbk", 136: "cp950", 161: "cp1253"},
+    **{162: "cp1254", 163: "cp1258", 177: "cp1255", 178: "cp1256", 186: "cp1257", 204: "cp1251", 222: "cp874"},
+    **{238: "cp1250"},
+}
+_DEFAULTS = {"mac": "mac_roman", "pc": "cp437", "pca": "cp850"}
+_BULLET = re.compile(r"^[•·▪◦‣§\uf0b7\uf0a7o-]\t\s*")
+_NUMBER = re.compile(r"^(\w{1,5}[.)])\t\s*")
+
+
+def read_rtf(data: bytes) -> Extracted:
+    """Markdown.
+
+    Raises:
+        DocumentFailed: `corrupt_document`, `document_too_large`, `no_text`.
+    """
+    data = data.lstrip()
+    if not data.startswith(b"{\\rtf"):
+        raise corrupt(_NAME)
+    reader = _Reader()
+    reader.read(data)
+    blocks = reader.blocks()
+    if not blocks:
+        raise no_text()
+    text = clean("\n\n".join(blocks))
+    check_chars(len(text))
+    return Extracted(text, "markdown", title_of(_joined(reader.title)))
+
+
+@dataclass(slots=True)
+class _Group:
+    """What holds within braces.
+
+    Attributes:
+        into: where its text goes; None: nowhere.
+        fallback: bytes that stand for a character in old programs, after each.
+    """
+
+    into: list[str] | None
+    encoding: str = ""
+    fallback: int = 1
+    fonts: bool = False
+    deleted: bool = False
+
+
+class _Reader:
+    """Reads token by token."""
+
+    def __init__(self) -> None:
+        self.title: list[str] = []
+        self._text: list[str] = []
+        self._asides: list[list[str]] = []
+        self._blocks: list[str] = []
+        self._cells: list[str] = []
+        self._rows: list[list[str]] = []
+        self._group = _Group(self._text)
+        self._open: list[_Group] = []
+        self._bytes = bytearray()
+        self._default = "cp1252"
+        self._fonts: dict[int, str] = {}
+        self._font = self._font_by_default = self._notes = 0
+        self._level, self._in_table, self._marked, self._skip = 0, False, False, 0
+
+    def read(self, data: bytes) -> None:
+        at = 0
+        while match := _TOKEN.match(data, at):
+            at = match.end()
+            word, number, code, symbol, brace, text = match.groups()
+            if text or code:
+                self._add_bytes(text or bytes([int(code, 16)]))
+                continue
+            self._decode()
+            if word == b"bin":
+                at += max(int(number or 0), 0)
+            elif word:
+                self._word(word.decode(), int(number) if number else None)
+            elif symbol == b"*":
+                self._marked = True
+            elif symbol:
+                self._put(_SYMBOLS.get(symbol.decode("latin-1"), ""))
+            elif brace and not self._brace(brace):
+                break
+
+    def blocks(self) -> list[str]:
+        """What was read, in Markdown."""
+        self._decode()
+        self._in_table = False
+        self._paragraph()
+        return self._blocks
+
+    def _brace(self, brace: bytes) -> bool:
+        """Whether the document goes on."""
+        self._skip = 0
+        if brace == b"{":
+            if len(self._open) == _MAX_DEPTH:
+                raise corrupt(_NAME)
+            group = self._group
+            self._open.append(group)
+            self._group = _Group(group.into, group.encoding, group.fallback, group.fonts, group.deleted)
+        elif self._open:
+            self._group = self._open.pop()
+        return bool(self._open)
+
+    def _word(self, word: str, number: int | None) -> None:
+        group, marked, self._marked = self._group, self._marked, False
+        if group.fonts or word == "fonttbl":
+            self._of_fonts(word, number)
+        elif word == "title":
+            group.into = self.title
+        elif group.into is None or word in _SKIPPED or (marked and word not in _READ_THOUGH_MARKED):
+            group.into = None
+        elif word in _ASIDES:
+            self._aside(word)
+        elif group.into is self._text and self._of_paragraph(word, number):
+            pass
+        else:
+            self._of_characters(word, number)
+
+    def _of_fonts(self, word: str, number: int | None) -> None:
+        self._group.into, self._group.fonts = None, True
+        if word == "f":
+            self._font = number or 0
+        elif word == "fcharset":
+            self._fonts[self._font] = _ENCODINGS.get(number or 0, "")
+
+    def _aside(self, word: str) -> None:
+        """A note or a text box: its text follows the paragraph that it is tied to."""
+        self._notes += word == "footnote"
+        mark = f"[{self._notes}]" if word == "footnote" else ""
+        self._put(mark)
+        self._group.into = [f"{mark} "]
+        self._asides.append(self._group.into)
+
+    def _of_paragraph(self, word: str, number: int | None) -> bool:
+        match word:
+            case "par" | "sect" | "page":
+                self._paragraph()
+            case "pard":
+                self._level, self._in_table = 0, False
+            case "intbl":
+                self._in_table = True
+            case "outlinelevel":
+                self._level = min(number + 1, _MAX_LEVEL) if number in range(_BODY) else 0
+            case "cell":
+                self._cells.append(_joined(self._text))
+                self._text.clear()
+            case "row":
+                self._rows.append(self._cells)
+                self._cells = []
+            case _:
+                return False
+        return True
+
+    def _of_characters(self, word: str, number: int | None) -> None:
+        group = self._group
+        match word:
+            case "u":
+                self._put(chr(min((number or 0) % 0x10000 if (number or 0) < 0 else number or 0, 0x10FFFF)))
+                self._skip = group.fallback
+            case "uc":
+                group.fallback = max(number or 0, 0)
+            case "f":
+                group.encoding = self._fonts.get(number or 0, "")
+            case "plain":
+                group.encoding, group.deleted = "", False
+            case "deleted":
+                group.deleted = number != 0
+            case "deff":
+                self._font_by_default = number or 0
+            case "ansicpg":
+                self._default = _codec(f"cp{number}") or self._default
+            case "mac" | "pc" | "pca":
+                self._default = _DEFAULTS[word]
+            case "par" | "cell" | "row":  # of a note
+                self._put("\n")
+            case _:
+                self._put(_CHARS.get(word, ""))
+
+    def _add_bytes(self, raw: bytes) -> None:
+        skipped = min(self._skip, len(raw))
+        self._skip -= skipped
+        self._bytes += raw[skipped:]
+
+    def _decode(self) -> None:
+        """Bytes become text where a run ends: a character may be two bytes, the second of them a letter."""
+        self._skip = 0
+        if self._bytes:
+            encoding = self._group.encoding or self._fonts.get(self._font_by_default, "") or self._default
+            self._put(self._bytes.decode(encoding, "replace"))
+            self._bytes.clear()
+
+    def _put(self, text: str) -> None:
+        if text and self._group.into is not None and not self._group.deleted:
+            self._group.into.append(text)
+
+    def _paragraph(self) -> None:
+        if self._in_table:
+            self._text.append("\n")
+            return
+        rows = [*self._rows, self._cells]
+        self._rows, self._cells = [], []
+        text = _joined(self._text).strip()
+        self._text.clear()
+        if self._level:
+            text = f"{'#' * self._level} {' '.join(text.split())}" if text else ""
+        else:
+            text = _NUMBER.sub(r"\1 ", _BULLET.sub("- ", text))
+        asides = [_joined(aside).strip() for aside in self._asides]
+        self._asides.clear()
+        self._blocks += [block for block in (pipe_table(rows), text, *asides) if block]
+
+
+def _codec(name: str) -> str | None:
+    try:
+        return codecs.lookup(name).name
+    except LookupError:
+        return None
+
+
+def _joined(parts: list[str]) -> str:
+    """Their text; characters beyond U+FFFF come as two halves."""
+    return "".join(parts).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
