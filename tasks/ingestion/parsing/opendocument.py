@@ -87,6 +87,9 @@ class _Reader:
         self._objects = 0
 
     def blocks(self, parent: "_Element") -> Iterator[str]:
+        return (block for block in self._read(parent) if block)
+
+    def _read(self, parent: "_Element") -> Iterator[str]:
         for child in parent:
             match local_name(child):
                 case "h":
@@ -96,14 +99,11 @@ class _Reader:
                 case "p":
                     yield from self._paragraph(child)
                 case "list" if next(child.iter("{*}h"), None) is None:  # numbered headings may stand in lists
-                    if items := "\n".join(self._items(child, 1, "")):
-                        yield items
+                    yield "\n".join(self._items(child, 1, ""))
                 case "table":
-                    if table := pipe_table(self._rows(child)):
-                        yield table
+                    yield pipe_table(self._rows(child))
                 case "object":
-                    if formula := self._formula(attribute(child, "href")):
-                        yield formula
+                    yield self._formula(attribute(child, "href"))
                 case name if name not in _LEFT_OUT:  # body, sections, indexes, frames
                     yield from self.blocks(child)
 

@@ -4,7 +4,7 @@ By olefile alone: python-oxmsg, which stands on it, reads all attachments into m
 is not in the encoding that the message names.
 """
 
-import datetime
+import datetime as dt
 import io
 import struct
 from typing import TYPE_CHECKING
@@ -25,7 +25,7 @@ _SENDER, _ADDRESSES, _TO, _CC = "0C1A", ("5D01", "0C1F"), "0E04", "0E03"
 _ATTACHED_TYPE, _CONTENT_ID = "370E", "3712"
 _SENT, _RECEIVED, _CODEPAGES = 0x00390040, 0x0E060040, (0x3FFD0003, 0x3FDE0003)
 _HEADER_BYTES = 32
-_EPOCH = datetime.datetime(1601, 1, 1, tzinfo=datetime.UTC)
+_EPOCH = dt.datetime(1601, 1, 1, tzinfo=dt.UTC)
 _CODECS = {20127: "ascii", 20866: "koi8_r", 21866: "koi8_u", 50220: "iso2022_jp", 51932: "euc_jp", 51949: "euc_kr",
            54936: "gb18030", 10000: "mac_roman"}  # fmt: skip
 _ISO_8859 = 28590  # and the number of its part
@@ -91,7 +91,7 @@ def _warnings(ole: "OleFileIO", properties: dict[int, bytes], body: str) -> list
 def _properties(ole: "OleFileIO") -> dict[int, bytes]:
     """Tag and type -> the eight bytes of a value of fixed size."""
     stream = ole.openstream("__properties_version1.0").read()[_HEADER_BYTES:]
-    return {tag: value for tag, value in struct.iter_unpack("<I4x8s", stream[: len(stream) // 16 * 16])}
+    return dict(struct.iter_unpack("<I4x8s", stream[: len(stream) // 16 * 16]))
 
 
 def _stream(tag: str, kind: str, folder: str) -> list[str]:
@@ -123,5 +123,5 @@ def _date(properties: dict[int, bytes]) -> str:
     raw = properties.get(_SENT) or properties.get(_RECEIVED)
     if raw is None:
         return ""
-    sent = _EPOCH + datetime.timedelta(microseconds=int.from_bytes(raw, "little") // 10)
+    sent = _EPOCH + dt.timedelta(microseconds=int.from_bytes(raw, "little") // 10)
     return sent.isoformat(" ", "minutes").replace("+00:00", " UTC")

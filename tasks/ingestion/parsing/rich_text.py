@@ -29,14 +29,15 @@ _SKIPPED = {
 _ASIDES = {"footnote", "shptxt"}
 _READ_THOUGH_MARKED = {"footnote", "shpinst", "shptxt"}  # `\*`: programs that do not know the word skip the group
 _CHARS = {
-    **{"tab": "\t", "line": "\n", "emdash": "—", "endash": "–", "emspace": " ", "enspace": " ", "bullet": "•"},
-    **{"lquote": "‘", "rquote": "’", "ldblquote": "“", "rdblquote": "”", "nestcell": " ", "nestrow": " "},
+    **dict.fromkeys(("emspace", "enspace", "qmspace", "nestcell", "nestrow"), " "),
+    **dict(zip(("tab", "line", "bullet", "emdash", "endash"), "\t\n\u2022\u2014\u2013", strict=True)),
+    **dict(zip(("lquote", "rquote", "ldblquote", "rdblquote"), "\u2018\u2019\u201c\u201d", strict=True)),
 }
 _SYMBOLS = {"~": " ", "_": "-", "{": "{", "}": "}", "\\": "\\", "\n": "\n", "\r": "\n"}
-_ENCODINGS = {
-    **{77: "mac_roman", 128: "cp932", 129: "cp949", 130: "johab", 134: "gbk", 136: "cp950", 161: "cp1253"},
-    **{162: "cp1254", 163: "cp1258", 177: "cp1255", 178: "cp1256", 186: "cp1257", 204: "cp1251", 222: "cp874"},
-    **{238: "cp1250"},
+# Code pages of the numbers of character sets; 0 and 1 mean that of the document.
+_CP = {161: 1253, 162: 1254, 163: 1258, 177: 1255, 178: 1256, 186: 1257, 204: 1251, 222: 874, 238: 1250}
+_ENCODINGS = {77: "mac_roman", 128: "cp932", 129: "cp949", 130: "johab", 134: "gbk", 136: "cp950"} | {
+    charset: f"cp{page}" for charset, page in _CP.items()
 }
 _DEFAULTS = {"mac": "mac_roman", "pc": "cp437", "pca": "cp850"}
 _BULLET = re.compile(r"^[•·▪◦‣§\uf0b7\uf0a7o-]\t\s*")
@@ -175,7 +176,7 @@ class _Reader:
             case "intbl":
                 self._in_table = True
             case "outlinelevel":
-                self._level = min(number + 1, _MAX_LEVEL) if number in range(_BODY) else 0
+                self._level = 0 if number is None or number >= _BODY else min(max(number, 0) + 1, _MAX_LEVEL)
             case "cell":
                 self._cells.append(_joined(self._text))
                 self._text.clear()
@@ -190,7 +191,7 @@ class _Reader:
         group = self._group
         match word:
             case "u":
-                self._put(chr(min((number or 0) % 0x10000 if (number or 0) < 0 else number or 0, 0x10FFFF)))
+                self._put(chr((number or 0) % 0x10000))  # which is signed
                 self._skip = group.fallback
             case "uc":
                 group.fallback = max(number or 0, 0)

@@ -18,7 +18,8 @@ _MAIN = "ppt/presentation.xml"
 _TITLES = {"title", "ctrTitle"}
 _REPEATED = {"sldNum", "dt", "ftr", "hdr", "sldImg"}  # on each slide the same
 _NO_BULLETS = {*_TITLES, "subTitle", "none"}
-_SHAPES = {"sp", "tbl", "relIds", "chart", "oleObj", "pic"}
+_LEFT_OUT = {"chart": "charts_left_out", "oleObj": "objects_left_out", "pic": "pages_without_text"}
+_SHAPES = {"sp", "tbl", "relIds", *_LEFT_OUT}
 _LEVELS = set("012345678")
 _LISTED = {"buChar", "buAutoNum", "buBlip"}
 _WARNINGS = {
@@ -78,25 +79,19 @@ def _slide(archive: Archive, name: str) -> tuple[list[str], set[str]]:
     related = _related(archive, name)
     titles, blocks, left_out = list[str](), list[str](), set[str]()
     for shape in _shapes(root) if root is not None else ():
-        match local_name(shape):
-            case "sp":
-                kind = _placeholder(shape)
-                if kind in _TITLES:
-                    titles += [" ".join(text.split()) for text in _paragraphs(shape, bullets=False)]
-                elif kind not in _REPEATED:
-                    blocks += _paragraphs(shape, bullets=kind not in _NO_BULLETS)
-            case "tbl":
-                blocks.append(pipe_table([" ".join(_paragraphs(cell, bullets=False)) for cell in row.iter("{*}tc")]
-                                         for row in shape.iter("{*}tr")))  # fmt: skip
-            case "relIds":
-                diagram = read_xml(archive, related.get(attribute(shape, "dm"), ("", ""))[1])
-                blocks += _paragraphs(diagram, bullets=True) if diagram is not None else []
-            case "chart":
-                left_out.add("charts_left_out")
-            case "oleObj":
-                left_out.add("objects_left_out")
-            case "pic":
-                left_out.add("pages_without_text")
+        name = local_name(shape)
+        if name in _LEFT_OUT:
+            left_out.add(_LEFT_OUT[name])
+        elif name == "tbl":
+            cells = ([" ".join(_paragraphs(cell)) for cell in row.iter("{*}tc")] for row in shape.iter("{*}tr"))
+            blocks.append(pipe_table(cells))
+        elif name == "relIds":  # SmartArt
+            diagram = read_xml(archive, related.get(attribute(shape, "dm"), ("", ""))[1])
+            blocks += _paragraphs(diagram, bullets=True) if diagram is not None else []
+        elif (kind := _placeholder(shape)) in _TITLES:
+            titles += [" ".join(text.split()) for text in _paragraphs(shape)]
+        elif kind not in _REPEATED:
+            blocks += _paragraphs(shape, bullets=kind not in _NO_BULLETS)
     blocks = [f"## {title}" for title in [" ".join(titles)] if title] + [block for block in blocks if block]
     if blocks:
         left_out.discard("pages_without_text")
@@ -120,7 +115,7 @@ def _placeholder(shape: "_Element") -> str:
     return "none" if place is None else attribute(place, "type") or "body"
 
 
-def _paragraphs(shape: "_Element", *, bullets: bool) -> list[str]:
+def _paragraphs(shape: "_Element", *, bullets: bool = False) -> list[str]:
     """Of a shape: paragraphs, and lists. The layout gives the bullets of a body of several paragraphs."""
     texts = [(paragraph, _text(paragraph)) for paragraph in shape.iter("{*}p")]
     texts = [(paragraph, text) for paragraph, text in texts if text]
@@ -166,4 +161,4 @@ def _notes(archive: Archive, related: dict[str, tuple[str, str]]) -> list[str]:
     root = read_xml(archive, name) if name else None
     shapes = root.iter("{*}sp") if root is not None else ()
     return [text for shape in shapes if _placeholder(shape) not in _REPEATED
-            for text in _paragraphs(shape, bullets=False)]  # fmt: skip
+            for text in _paragraphs(shape)]  # fmt: skip

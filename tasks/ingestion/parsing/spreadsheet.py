@@ -1,6 +1,6 @@
 """Spreadsheets (XLSX, XLSM, XLSB, XLS, ODS): a heading for each sheet, and its cells as a table."""
 
-import datetime
+import datetime as dt
 import io
 import re
 from collections.abc import Iterator
@@ -64,9 +64,9 @@ def _shown(value: object) -> str:
             return str(value).upper()
         case float():
             return str(int(value)) if value.is_integer() and abs(value) < _WHOLE else f"{value:.15g}"
-        case datetime.datetime():
-            return value.date().isoformat() if value.time() == datetime.time() else value.isoformat(" ", "seconds")
-        case datetime.time():
+        case dt.datetime():
+            return value.date().isoformat() if value.time() == dt.time() else value.isoformat(" ", "seconds")
+        case dt.time():
             return value.isoformat("seconds")
         case _:
             return str(value)
