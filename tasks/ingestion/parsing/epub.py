@@ -44,7 +44,7 @@ def read_epub(data: bytes) -> Extracted:
         raise no_text()
     warnings = []
     if missing:
-        message = f"{missing} chapters that the book names are not in the file: get it from its publisher again."
+        message = f"Chapters that the book names are not in the file ({missing}): get it from its publisher again."
         warnings.append(DocumentWarning("chapters_missing", message))
     return Extracted(text, "markdown", title_of(first_text(package, "title")), warnings=warnings)
 

@@ -111,7 +111,7 @@ class _Reader:
         """Of what was left out."""
         if not self._objects:
             return []
-        message = f"{self._objects} charts or embedded documents were not read: ingest them as files of their own."
+        message = f"Charts and embedded documents ({self._objects}) were not read: ingest them as files of their own."
         return [DocumentWarning("objects_left_out", message)]
 
     def _paragraph(self, paragraph: "_Element", mark: str = "") -> Iterator[str]:
@@ -127,6 +127,8 @@ class _Reader:
         parts = [element.text or ""]
         for child in element:
             match local_name(child):
+                case name if name in _LEFT_OUT:
+                    pass
                 case "s":
                     parts.append(" " * _number(attribute(child, "c")))
                 case "tab":
@@ -139,7 +141,7 @@ class _Reader:
                     parts.append(self._note(child))
                 case _ if next(child.iterchildren("{*}p", "{*}h", "{*}list", "{*}table"), None) is not None:
                     boxes.append(child)
-                case name if name not in _LEFT_OUT:
+                case _:
                     parts.append(self._text(child, boxes))
             parts.append(child.tail or "")
         return "".join(parts)

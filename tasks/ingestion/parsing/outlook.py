@@ -83,7 +83,7 @@ def _warnings(ole: "OleFileIO", properties: dict[int, bytes], body: str) -> list
         if not (_exists(ole, _CONTENT_ID, name) and _text(ole, properties, _ATTACHED_TYPE, name).startswith("image/"))
     }
     if attached:
-        message = f"{len(attached)} attachments were left out: save them and ingest them as files of their own."
+        message = f"Attachments were left out ({len(attached)}): save them and ingest them as files of their own."
         warnings.append(DocumentWarning("attachments_left_out", message))
     return warnings
 
@@ -120,8 +120,8 @@ def _codec(properties: dict[int, bytes], tag: str) -> str | None:
 
 
 def _date(properties: dict[int, bytes]) -> str:
-    raw = properties.get(_SENT) or properties.get(_RECEIVED)
-    if raw is None:
+    times = [int.from_bytes(properties.get(tag, b""), "little") for tag in (_SENT, _RECEIVED)]
+    if not any(times):
         return ""
-    sent = _EPOCH + dt.timedelta(microseconds=int.from_bytes(raw, "little") // 10)
+    sent = _EPOCH + dt.timedelta(microseconds=(times[0] or times[1]) // 10)
     return sent.isoformat(" ", "minutes").replace("+00:00", " UTC")

@@ -90,7 +90,7 @@ class _Reader:
         while self._at < len(self._lines):
             line = self._lines[self._at]
             if not line.strip():
-                self.out.append("")
+                self._blank()
                 self._at += 1
                 continue
             indent = _indent(line)
@@ -104,6 +104,10 @@ class _Reader:
             elif not (indent == 0 and self._heading()):
                 self._paragraph_line(line, indent)
 
+    def _blank(self) -> None:
+        if self.out and self.out[-1]:
+            self.out.append("")
+
     def _heading(self) -> bool:
         """Whether a heading begins here, which is then read."""
         lines = [line.rstrip() for line in self._lines[self._at : self._at + 3]]
@@ -116,7 +120,8 @@ class _Reader:
         style = rule[0] * (1 + over)
         if style not in self._styles:
             self._styles.append(style)
-        self.out += [f"{'#' * min(self._styles.index(style) + 1, _MAX_LEVEL)} {title}", ""]
+        self.out.append(f"{'#' * min(self._styles.index(style) + 1, _MAX_LEVEL)} {title}")
+        self._blank()
         self.title = self.title or title
         self._at += 2 + over
         return True
@@ -152,7 +157,8 @@ class _Reader:
             self._fence(argument, self._body(indent))
             return
         label = f"{name.capitalize()}: {argument}" if name in _LABELLED else argument if name not in _SILENT else ""
-        self.out += [label.strip(), ""]
+        if label.strip():
+            self.out.append(label.strip())
         first = next((line for line in self._lines[self._at : self._at + 3] if line.strip()), "")
         if _indent(first) > max(indent, self._bases[-1]):
             self._bases.append(_indent(first))
@@ -171,7 +177,8 @@ class _Reader:
         code = textwrap.dedent("\n".join(lines)).strip("\n")
         if code.strip():
             marks = max((len(found) for found in re.findall(r"`{3,}", code)), default=2) + 1
-            self.out += ["", "`" * marks + language, code, "`" * marks, ""]
+            self._blank()
+            self.out += ["`" * marks + language, code, "`" * marks, ""]
 
 
 def _indent(line: str) -> int:

@@ -33,7 +33,7 @@ _CHARS = {
     **dict(zip(("tab", "line", "bullet", "emdash", "endash"), "\t\n\u2022\u2014\u2013", strict=True)),
     **dict(zip(("lquote", "rquote", "ldblquote", "rdblquote"), "\u2018\u2019\u201c\u201d", strict=True)),
 }
-_SYMBOLS = {"~": " ", "_": "-", "{": "{", "}": "}", "\\": "\\", "\n": "\n", "\r": "\n"}
+_SYMBOLS = {"~": " ", "_": "-", "{": "{", "}": "}", "\\": "\\"}
 # Code pages of the numbers of character sets; 0 and 1 mean that of the document.
 _CP = {161: 1253, 162: 1254, 163: 1258, 177: 1255, 178: 1256, 186: 1257, 204: 1251, 222: 874, 238: 1250}
 _ENCODINGS = {77: "mac_roman", 128: "cp932", 129: "cp949", 130: "johab", 134: "gbk", 136: "cp950"} | {
@@ -50,7 +50,7 @@ def read_rtf(data: bytes) -> Extracted:
     Raises:
         DocumentFailed: `corrupt_document`, `document_too_large`, `no_text`.
     """
-    data = data.lstrip()
+    data = data.removeprefix(codecs.BOM_UTF8).lstrip()
     if not data.startswith(b"{\\rtf"):
         raise corrupt(_NAME)
     reader = _Reader()
@@ -112,6 +112,8 @@ class _Reader:
                 self._word(word.decode(), int(number) if number else None)
             elif symbol == b"*":
                 self._marked = True
+            elif symbol in {b"\n", b"\r"}:
+                self._word("par", None)
             elif symbol:
                 self._put(_SYMBOLS.get(symbol.decode("latin-1"), ""))
             elif brace and not self._brace(brace):

@@ -23,9 +23,9 @@ _SHAPES = {"sp", "tbl", "relIds", *_LEFT_OUT}
 _LEVELS = set("012345678")
 _LISTED = {"buChar", "buAutoNum", "buBlip"}
 _WARNINGS = {
-    "pages_without_text": "%d slides have pictures and no text: what the pictures show was not read.",
-    "charts_left_out": "Charts of %d slides were not read: give their numbers in a table or in the notes.",
-    "objects_left_out": "Embedded documents of %d slides were not read: ingest them as files of their own.",
+    "pages_without_text": "Slides with pictures and no text (%d): what the pictures show was not read.",
+    "charts_left_out": "Slides with charts (%d): what these show was not read. Give their numbers in a table or in the notes.",
+    "objects_left_out": "Slides with embedded documents (%d): these were not read. Ingest them as files of their own.",
 }
 
 

@@ -16,10 +16,16 @@ _ZIP = b"PK"
 _WHOLE = 1e15  # beyond this a float has no digits after its point, nor all of those before it
 _MAX_CELLS = 16 * 2**20  # the library holds a sheet from its first cell to its last, 32 bytes for each between them
 
+# XLS: the first record of a workbook is followed by that of its password. Other files of Office: a part of this name.
+_LOCKED = re.compile(
+    b"\\x09\\x08(?:\\x08\\0.{8}|\\x10\\0.{16})(?:\\x86\\0\\0\\0)?\\x2f\\0.\\0|"
+    + "EncryptedPackage".encode("utf-16-le"),
+    re.DOTALL,
+)
 _ENCRYPTED_ODS = b"encryption-data"
 _SHEET = re.compile(r"xl/worksheets/[^/]+\.xml")
 _DIMENSION = re.compile(rb'<(?:\w+:)?dimension ref="[A-Z]+\d+:([A-Z]+)(\d+)"')
-_FILLED = re.compile(rb'<(?:\w+:)?c r="([A-Z]{1,3})(\d{1,7})"[^<>]*>\s*<')
+_FILLED = re.compile(rb'<(?:\w+:)?c r="([A-Z]{1,3})(\d{1,7})"[^<>]*(?<!/)>\s*<[^/]')
 _UNCALCULATED = re.compile(rb"(?:</f>|<f [^<>]*/>)\s*(?:<v ?/>|<v>\s*</v>)?\s*</c>")
 _CELL_BEGIN, _CELL_BYTES = b"<c ", 16_384
 
@@ -31,23 +37,23 @@ def read_spreadsheet(data: bytes) -> Extracted:
         DocumentFailed: `corrupt_document`, `document_too_large`, `password_protected`, `no_text`, `missing_parser`.
     """
     try:
-        from python_calamine import CalamineError, CalamineWorkbook, PasswordError  # noqa: PLC0415 - an extra
+        from python_calamine import CalamineError, CalamineWorkbook, SheetTypeEnum  # noqa: PLC0415 - an extra
     except ImportError:
         raise missing("python-calamine") from None
+    if _LOCKED.search(data):  # the library takes it for damaged
+        raise protected(_NAME)
     warnings = _checked(open_archive(data, _NAME)) if data.startswith(_ZIP) else []
     parts, chars = list[str](), 0
     try:
         with CalamineWorkbook.from_filelike(io.BytesIO(data)) as book:
             for number, sheet in enumerate(book.sheets_metadata):
-                if sheet.typ.name not in {"WorkSheet", "MacroSheet"}:
+                if sheet.typ not in (SheetTypeEnum.WorkSheet, SheetTypeEnum.MacroSheet):
                     continue
                 rows = book.get_sheet_by_index(number).iter_rows()
                 if table := clean(pipe_table([_shown(value) for value in row] for row in rows)):
                     parts.append(f"## {' '.join(clean(sheet.name).split())}\n\n{table}")
                     chars += len(parts[-1])
                     check_chars(chars)
-    except PasswordError:
-        raise protected(_NAME) from None
     except (CalamineError, ValueError, OSError, OverflowError):
         raise corrupt(_NAME) from None
     if not parts:
@@ -68,6 +74,9 @@ def _shown(value: object) -> str:
             return value.date().isoformat() if value.time() == dt.time() else value.isoformat(" ", "seconds")
         case dt.time():
             return value.isoformat("seconds")
+        case dt.timedelta():
+            minutes, seconds = divmod(round(value.total_seconds()), 60)
+            return f"{minutes // 60}:{minutes % 60:02}:{seconds:02}"
         case _:
             return str(value)
 
