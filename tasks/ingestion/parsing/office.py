@@ -1,34 +1,10 @@
-"""Stands in for the reader that is written elsewhere."""
+"""Readers of office documents, one file for each format."""
 
-from tasks.ingestion.parsing.extracted import Extracted
-from tasks.ingestion.parsing.refusals import corrupt
+from tasks.ingestion.parsing.epub import read_epub
+from tasks.ingestion.parsing.opendocument import read_odt
+from tasks.ingestion.parsing.outlook import read_msg
+from tasks.ingestion.parsing.restructured import read_rst
+from tasks.ingestion.parsing.rich_text import read_rtf
+from tasks.ingestion.parsing.slides import read_pptx
 
-
-def read_pptx(data: bytes) -> Extracted:
-    """Nothing."""
-    raise corrupt(f"{len(data)} bytes")
-
-
-def read_epub(data: bytes) -> Extracted:
-    """Nothing."""
-    raise corrupt(f"{len(data)} bytes")
-
-
-def read_odt(data: bytes) -> Extracted:
-    """Nothing."""
-    raise corrupt(f"{len(data)} bytes")
-
-
-def read_rtf(data: bytes) -> Extracted:
-    """Nothing."""
-    raise corrupt(f"{len(data)} bytes")
-
-
-def read_msg(data: bytes) -> Extracted:
-    """Nothing."""
-    raise corrupt(f"{len(data)} bytes")
-
-
-def read_rst(data: bytes) -> Extracted:
-    """Nothing."""
-    raise corrupt(f"{len(data)} bytes")
+__all__ = ["read_epub", "read_msg", "read_odt", "read_pptx", "read_rst", "read_rtf"]

@@ -1,9 +1,130 @@
-"""Stands in for the reader that is written elsewhere."""
+"""Spreadsheets (XLSX, XLSM, XLSB, XLS, ODS): a heading for each sheet, and its cells as a table."""
 
-from tasks.ingestion.parsing.extracted import Extracted
-from tasks.ingestion.parsing.refusals import corrupt
+import datetime as dt
+import io
+import re
+from collections.abc import Iterator
+
+from tasks.document_error import DocumentWarning
+from tasks.ingestion.parsing.archive import Archive, open_archive, read_member
+from tasks.ingestion.parsing.extracted import Extracted, check_chars, clean
+from tasks.ingestion.parsing.pipe_table import pipe_table
+from tasks.ingestion.parsing.refusals import corrupt, missing, no_text, protected, too_large
+
+_NAME = "spreadsheet"
+_ZIP = b"PK"
+_WHOLE = 1e15  # beyond this a float has no digits after its point, nor all of those before it
+_MAX_CELLS = 16 * 2**20  # the library holds a sheet from its first cell to its last, 32 bytes for each between them
+
+# XLS: the first record of a workbook is followed by that of its password. Other files of Office: a part of this name.
+_LOCKED = re.compile(
+    b"\\x09\\x08(?:\\x08\\0.{8}|\\x10\\0.{16})(?:\\x86\\0\\0\\0)?\\x2f\\0.\\0|"
+    + "EncryptedPackage".encode("utf-16-le"),
+    re.DOTALL,
+)
+_ENCRYPTED_ODS = b"encryption-data"
+_SHEET = re.compile(r"xl/worksheets/[^/]+\.xml")
+_DIMENSION = re.compile(rb'<(?:\w+:)?dimension ref="[A-Z]+\d+:([A-Z]+)(\d+)"')
+_FILLED = re.compile(rb'<(?:\w+:)?c r="([A-Z]{1,3})(\d{1,7})"[^<>]*(?<!/)>\s*<[^/]')
+_UNCALCULATED = re.compile(rb"(?:</f>|<f [^<>]*/>)\s*(?:<v ?/>|<v>\s*</v>)?\s*</c>")
+_CELL_BEGIN, _CELL_BYTES = b"<c ", 16_384
 
 
 def read_spreadsheet(data: bytes) -> Extracted:
-    """Nothing."""
-    raise corrupt(f"{len(data)} bytes")
+    """Tables in Markdown, one for each sheet with text, hidden ones too.
+
+    Raises:
+        DocumentFailed: `corrupt_document`, `document_too_large`, `password_protected`, `no_text`, `missing_parser`.
+    """
+    try:
+        from python_calamine import CalamineError, CalamineWorkbook, SheetTypeEnum  # noqa: PLC0415 - an extra
+    except ImportError:
+        raise missing("python-calamine") from None
+    if _LOCKED.search(data):  # the library takes it for damaged
+        raise protected(_NAME)
+    warnings = _checked(open_archive(data, _NAME)) if data.startswith(_ZIP) else []
+    parts, chars = list[str](), 0
+    try:
+        with CalamineWorkbook.from_filelike(io.BytesIO(data)) as book:
+            for number, sheet in enumerate(book.sheets_metadata):
+                if sheet.typ not in (SheetTypeEnum.WorkSheet, SheetTypeEnum.MacroSheet):
+                    continue
+                rows = book.get_sheet_by_index(number).iter_rows()
+                if table := clean(pipe_table([_shown(value) for value in row] for row in rows)):
+                    parts.append(f"## {' '.join(clean(sheet.name).split())}\n\n{table}")
+                    chars += len(parts[-1])
+                    check_chars(chars)
+    except (CalamineError, ValueError, OSError, OverflowError):
+        raise corrupt(_NAME) from None
+    if not parts:
+        raise no_text()
+    return Extracted("\n\n".join(parts), "markdown", warnings=warnings)
+
+
+def _shown(value: object) -> str:
+    """As people see it, but for formats of their own."""
+    match value:
+        case str():
+            return value
+        case bool():
+            return str(value).upper()
+        case float():
+            return str(int(value)) if value.is_integer() and abs(value) < _WHOLE else f"{value:.15g}"
+        case dt.datetime():
+            return value.date().isoformat() if value.time() == dt.time() else value.isoformat(" ", "seconds")
+        case dt.time():
+            return value.isoformat("seconds")
+        case dt.timedelta():
+            minutes, seconds = divmod(round(value.total_seconds()), 60)
+            return f"{minutes // 60}:{minutes % 60:02}:{seconds:02}"
+        case _:
+            return str(value)
+
+
+def _checked(archive: Archive) -> list[DocumentWarning]:
+    """Unpacks, with bounds, all that the library is going to unpack without; looks at XLSX for what it cannot tell."""
+    uncalculated = False
+    for name in archive.file.namelist():
+        if not name.endswith((".xml", ".bin", ".rels")):
+            continue
+        member = read_member(archive, name) or b""
+        if name == "META-INF/manifest.xml" and _ENCRYPTED_ODS in member:
+            raise protected(_NAME)
+        if _SHEET.fullmatch(name):
+            _check_extent(member)
+            uncalculated = uncalculated or any(_formulas_without_value(member))
+    if not uncalculated:
+        return []
+    message = (
+        "The file has formulas and not their results, so that their cells are missing: open it in a spreadsheet "
+        "program and save it again."
+    )
+    return [DocumentWarning("uncalculated_formulas", message)]
+
+
+def _formulas_without_value(sheet: bytes) -> Iterator[bool]:
+    """True for each; a formula whose result is the empty string has none either, and says that it is a string."""
+    for match in _UNCALCULATED.finditer(sheet):
+        begin = sheet.rfind(_CELL_BEGIN, max(0, match.start() - _CELL_BYTES), match.start())
+        yield begin >= 0 and b't="str"' not in sheet[begin : sheet.find(b">", begin, match.end())]
+
+
+def _check_extent(sheet: bytes) -> None:
+    """Refuses a sheet that says it is large, and whose cells with something in them do lie far apart."""
+    dimension = _DIMENSION.search(sheet, 0, 4096)
+    if dimension is None or _column(dimension[1]) * int(dimension[2]) <= _MAX_CELLS:
+        return
+    columns = rows = 0
+    for cell in _FILLED.finditer(sheet):
+        columns, rows = max(columns, _column(cell[1])), max(rows, int(cell[2]))
+    if columns * rows > _MAX_CELLS:
+        raise too_large(
+            f"has a sheet of {rows:,} rows and {columns:,} columns, counted to the last cells that are used"
+        )
+
+
+def _column(letters: bytes) -> int:
+    number = 0
+    for letter in letters:
+        number = number * 26 + letter - 64
+    return number

@@ -1,0 +1,185 @@
+"""reStructuredText -> Markdown, as far as it says more than plain text: headings, code, and what directives hold.
+
+Not by docutils: its directives read files and run for minutes, and its tree would have to be written down again.
+"""
+
+import re
+import textwrap
+from collections.abc import Callable
+
+from tasks.ingestion.parsing.extracted import Extracted, title_of
+from tasks.ingestion.parsing.refusals import empty
+from tasks.ingestion.parsing.text_encoding import decode
+
+_RULE = re.compile(r"([!-/:-@\[-`{-~])\1+")
+_SHORT_RULE = 4  # and shorter than its title: too short is taken for none
+_DIRECTIVE = re.compile(r"\.\.[ ]+(?:\|[^|]*\|[ ]+)?([\w:+.-]+)::(?:[ ]+(.*))?")
+_FOOTNOTE = re.compile(r"\.\.[ ]+(\[[^\]\s]+\])[ ]*(.*)")
+_OPTION = re.compile(r":[\w-]+:(?:[ ].*)?")
+_CODE = {"code", "code-block", "sourcecode", "parsed-literal", "literalinclude", "prompt"}
+_NO_TEXT = {
+    *(
+        "image",
+        "include",
+        "toctree",
+        "raw",
+        "contents",
+        "automodule",
+        "autoclass",
+        "autofunction",
+        "highlight",
+        "index",
+    ),
+    *("default-role", "role", "sectnum", "currentmodule", "module", "target-notes", "meta", "replace", "unicode"),
+}
+_LABELLED = {
+    *(
+        "note",
+        "warning",
+        "tip",
+        "important",
+        "caution",
+        "danger",
+        "attention",
+        "hint",
+        "error",
+        "seealso",
+        "deprecated",
+    ),
+    *("versionadded", "versionchanged"),
+}
+_SILENT = {
+    "figure",
+    "only",
+    "ifconfig",
+    "container",
+    "rst-class",
+    "tab-set",
+    "grid",
+    "parsed-literal",
+}  # whose argument is no text
+_MAX_LEVEL = 6
+
+
+def read_rst(data: bytes) -> Extracted:
+    """Markdown: `#` for the underlines in the order in which they come, fences for code; all else as it is written.
+
+    Raises:
+        DocumentFailed: `empty_document`, and what `decode` raises.
+    """
+    text = decode(data)
+    if not text.strip():
+        raise empty()
+    reader = _Reader(text.expandtabs().split("\n"))
+    reader.read()
+    return Extracted("\n".join(reader.out).strip("\n"), "markdown", title_of(reader.title))
+
+
+class _Reader:
+    """Reads line by line; each line is looked at a fixed number of times."""
+
+    def __init__(self, lines: list[str]) -> None:
+        self.out: list[str] = []
+        self.title: str | None = None
+        self._lines = lines
+        self._at = 0
+        self._styles: list[str] = []
+        self._bases = [0]  # the indents of the directives that the line stands in
+
+    def read(self) -> None:
+        while self._at < len(self._lines):
+            line = self._lines[self._at]
+            if not line.strip():
+                self._blank()
+                self._at += 1
+                continue
+            indent = _indent(line)
+            while indent < self._bases[-1]:
+                self._bases.pop()
+            text = line.strip()
+            if text == ".." or text.startswith(".. "):
+                self._explicit(text, indent)
+            elif text.startswith(">>> "):
+                self._fence("python", self._taken(lambda following: bool(following.strip())))
+            elif not (indent == 0 and self._heading()):
+                self._paragraph_line(line, indent)
+
+    def _blank(self) -> None:
+        if self.out and self.out[-1]:
+            self.out.append("")
+
+    def _heading(self) -> bool:
+        """Whether a heading begins here, which is then read."""
+        lines = [line.rstrip() for line in self._lines[self._at : self._at + 3]]
+        over = len(lines) > 2 and _RULE.fullmatch(lines[0]) is not None and lines[2] == lines[0]  # noqa: PLR2004
+        title, rule = (lines[1].strip(), lines[2]) if over else (lines[0], lines[1] if len(lines) > 1 else "")
+        if not title or not _RULE.fullmatch(rule) or _RULE.fullmatch(title):
+            return False
+        if len(rule) < min(len(title), _SHORT_RULE) or (not over and self.out and self.out[-1]):
+            return False
+        style = rule[0] * (1 + over)
+        if style not in self._styles:
+            self._styles.append(style)
+        self.out.append(f"{'#' * min(self._styles.index(style) + 1, _MAX_LEVEL)} {title}")
+        self._blank()
+        self.title = self.title or title
+        self._at += 2 + over
+        return True
+
+    def _paragraph_line(self, line: str, indent: int) -> None:
+        line = line.rstrip()
+        self._at += 1
+        ends = self._at == len(self._lines) or not self._lines[self._at].strip()
+        if not (ends and line.endswith("::")):
+            self.out.append(line[self._bases[-1] :])
+            return
+        if before := line.removesuffix("::")[self._bases[-1] :].rstrip():
+            self.out.append(before + ":")
+        self._fence("", self._body(indent))
+
+    def _explicit(self, text: str, indent: int) -> None:
+        """A directive, a footnote, a target or a comment."""
+        self._at += 1
+        if footnote := _FOOTNOTE.fullmatch(text):
+            self.out.append(f"{footnote[1]} {footnote[2]}")
+            return
+        directive = _DIRECTIVE.fullmatch(text)
+        name, argument = (directive[1].lower(), directive[2] or "") if directive else ("", "")
+        if not name or name in _NO_TEXT:
+            if text != ".." or (self._at < len(self._lines) and self._lines[self._at].strip()):
+                self._body(indent)
+            return
+        following = self._lines[self._at] if self._at < len(self._lines) else ""
+        while _indent(following) > indent and _OPTION.fullmatch(following.strip()):
+            self._at += 1
+            following = self._lines[self._at] if self._at < len(self._lines) else ""
+        if name in _CODE:
+            self._fence(argument, self._body(indent))
+            return
+        label = f"{name.capitalize()}: {argument}" if name in _LABELLED else argument if name not in _SILENT else ""
+        if label.strip():
+            self.out.append(label.strip())
+        first = next((line for line in self._lines[self._at : self._at + 3] if line.strip()), "")
+        if _indent(first) > max(indent, self._bases[-1]):
+            self._bases.append(_indent(first))
+
+    def _body(self, indent: int) -> list[str]:
+        """The lines that follow and are indented more."""
+        return self._taken(lambda line: not line.strip() or _indent(line) > indent)
+
+    def _taken(self, belongs: Callable[[str], bool]) -> list[str]:
+        begin = self._at
+        while self._at < len(self._lines) and belongs(self._lines[self._at]):
+            self._at += 1
+        return self._lines[begin : self._at]
+
+    def _fence(self, language: str, lines: list[str]) -> None:
+        code = textwrap.dedent("\n".join(lines)).strip("\n")
+        if code.strip():
+            marks = max((len(found) for found in re.findall(r"`{3,}", code)), default=2) + 1
+            self._blank()
+            self.out += ["`" * marks + language, code, "`" * marks, ""]
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip())
