@@ -7,7 +7,7 @@ import pytest
 from tasks.document_error import MAX_WARNED_PAGES, DocumentError, DocumentWarning
 from tasks.records.documents import Document, DocumentStatus, read_documents, write_documents
 from tasks.records.jobs import JobError
-from tasks.storage.storage import Storage
+from tasks.storage.storage import CHUNK_BYTES, Storage
 
 ERROR = DocumentError("malformed_record", "The line is not JSON.", "listing")
 SCANNED = DocumentWarning("pages_without_text", "2 pages have no text: run OCR.", (2, 3))
@@ -37,6 +37,16 @@ def test_a_page_gives_back_its_documents(storage: Storage) -> None:
     found = list(read_documents(storage, "page"))
     assert found == documents
     assert found[0].place is found[2].place  # once for a file, and not once for a record
+
+
+def test_a_page_of_equal_failures_is_small_and_is_read_in_pieces(storage: Storage) -> None:
+    failed = [Document(f"a.parquet#{n}", f"file:{'0' * 32}/a.parquet#{n}", record=[0, n]) for n in range(20_000)]
+    failed = [document.failed(ERROR, "0" * 64) for document in failed]
+    write_documents(storage, "page", failed)
+    lines = sum(len(document.to_line()) for document in failed)
+    assert lines > 4 * CHUNK_BYTES
+    assert lines > 20 * len(storage.read("page"))
+    assert list(read_documents(storage, "page")) == failed
 
 
 def test_a_line_holds_nothing_that_is_absent() -> None:
