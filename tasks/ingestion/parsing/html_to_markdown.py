@@ -116,8 +116,8 @@ _ITEMS = frozenset({"li", "dt", "dd"})
 _CELLS = frozenset({"td", "th", "caption"})
 _CODE = frozenset({"pre", "listing", "xmp"})
 _DIVIDER_TAGS = (
-    "address article aside blockquote body center details dialog fieldset figcaption figure footer form frameset header "
-    "hgroup hr html legend main nav optgroup option p search section summary tbody tfoot thead"
+    "address article aside blockquote body center details dialog fieldset figcaption figure footer form frameset "
+    "header hgroup hr html legend main nav optgroup option p search section summary tbody tfoot thead"
 )
 _DIVIDERS = frozenset(_DIVIDER_TAGS.split())
 """They end a line, and nothing else."""
