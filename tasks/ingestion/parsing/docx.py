@@ -240,12 +240,14 @@ class _Reader:
 
     def _inserted(self, name: str) -> None:
         """A file within the file, which Word shows in its place."""
-        data = read_member(self._archive, name) if name else None
-        if name in self._seen:
+        if name and name in self._seen:
             return
         self._seen.add(name)
+        data = read_member(self._archive, name)
         try:
-            self.blocks += _of_file(data or b"", name, self._unread, self._depth + 1)
+            if data is None:
+                raise no_text()
+            self.blocks += _of_file(data, name, self._unread, self._depth + 1)
         except DocumentFailed:  # the rest of the document is read
             self._unread["inserted file"] += 1
 

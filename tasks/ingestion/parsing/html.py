@@ -153,6 +153,7 @@ _NOT_TEXT = (
 _NEVER = frozenset(_NOT_TEXT.split())
 _AROUND = frozenset({"nav", "aside", "footer", "header"})
 """Elements around the content. Within the content a header holds a title, an aside a note, a footer an author."""
+_OFTEN_LEFT_OUT = _NEVER | _AROUND | {"button"}
 _CONTENT = frozenset({"main", "article", "blockquote"})
 _ROLES = frozenset({"navigation", "banner", "contentinfo", "complementary", "search"})
 _PANELS = frozenset({"tabpanel", "region"})
@@ -258,9 +259,7 @@ class _Page:
         telling = bool(tag.attributes) and _TELLING.search(tag.attributes) is not None
         if name not in _KNOWN and not telling and not self._where["math"] and not self._where[name]:
             return  # of a piece of a line; nor does its end mean anything
-        for other in _ENDED_BY.get(name, ()):
-            if self._where[other] and self._where[other][-1] > self._limit(name):
-                self._pop_to(self._where[other][-1])
+        self._make_way(name)
         if name in {"html", "body", "head"}:
             return
         if name in _TABLE_PARTS and not self._where["table"]:
@@ -272,7 +271,7 @@ class _Page:
             written = "div"
         place = len(self._open)
         if self._left_out is None:
-            if self._is_left_out(name, attributes):
+            if (attributes or name in _OFTEN_LEFT_OUT) and self._is_left_out(name, attributes):
                 self._left_out = place
                 self.left_out_something = True
             else:
@@ -283,6 +282,11 @@ class _Page:
         if tag.ends:
             self._pop_to(place)
 
+    def _make_way(self, name: str) -> None:
+        for other in _ENDED_BY.get(name, ()):
+            if self._where[other] and self._where[other][-1] > self._limit(name):
+                self._pop_to(self._where[other][-1])
+
     def _push(self, name: str, written: str, *, is_content: bool) -> None:
         place = len(self._open)
         self._open.append((name, written))
@@ -290,9 +294,7 @@ class _Page:
         self._where[name].append(place)
         if name in BLOCKS:
             self._blocks.append(place)
-            if name in _WALLS:
-                self._walls.append(place)
-        elif name in _WALLS:
+        if name in _WALLS:
             self._walls.append(place)
         if is_content:
             self._contents.append(place)

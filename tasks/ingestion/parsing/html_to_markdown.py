@@ -5,7 +5,7 @@ a table only to place things, is what its cells hold.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
@@ -115,11 +115,13 @@ _LISTS = frozenset({"ul", "ol", "dl", "menu", "dir"})
 _ITEMS = frozenset({"li", "dt", "dd"})
 _CELLS = frozenset({"td", "th", "caption"})
 _CODE = frozenset({"pre", "listing", "xmp"})
-_OTHER_BLOCKS = (
-    "address article aside blockquote body center details dialog div fieldset figcaption figure footer form frameset "
-    "header hgroup hr html legend main nav optgroup option p search section summary table tbody tfoot thead tr"
+_DIVIDER_TAGS = (
+    "address article aside blockquote body center details dialog fieldset figcaption figure footer form frameset "
+    "header hgroup hr html legend main nav optgroup option p search section summary tbody tfoot thead"
 )
-BLOCKS = frozenset({*HEADINGS, *_LISTS, *_ITEMS, *_CELLS, *_CODE, *_OTHER_BLOCKS.split()})
+_DIVIDERS = frozenset(_DIVIDER_TAGS.split())
+"""They end a line, and nothing else."""
+BLOCKS = frozenset({*HEADINGS, *_LISTS, *_ITEMS, *_CELLS, *_CODE, *_DIVIDERS, "div", "table", "tr"})
 """Everything else goes on within its line."""
 _MAX_INDENT = 16
 _MAX_TABLES = 8  # within each other; each of them takes the text of those within it once more
@@ -163,7 +165,7 @@ class MarkdownWriter:
         self._script: tuple[str, int] | None = None
         self._noted = False
         self._readings: list[str] = []
-        self._math: list[tuple[str, list[None]]] = []  # open elements of an equation, a mark for each child so far
+        self._math: list[Iterator[str]] = []  # of open elements of an equation: what stands before their children
 
     def position(self) -> int:
         """How many blocks there are; 0 within a list or a table, whose block does not end here."""
@@ -183,9 +185,13 @@ class MarkdownWriter:
 
     def enter(self, tag: str, attributes: Mapping[str, str]) -> None:
         """An element begins."""
+        if self._math:
+            self._inline.append(next(self._math[-1], ""))
         if self._math or tag == "math":
-            self._enter_math(tag)
-        if tag in BLOCKS:
+            self._math.append(iter(["", *_BETWEEN.get(tag, "")]))
+        if tag in _DIVIDERS:
+            self._end_line()
+        elif tag in BLOCKS:
             self._enter_block(tag, attributes)
         elif tag == "br":
             self._inline.append("\n")
@@ -202,7 +208,9 @@ class MarkdownWriter:
         """It ends. Elements without content begin and end too."""
         if self._math:
             self._math.pop()
-        if tag in BLOCKS:
+        if tag in _DIVIDERS:
+            self._end_line()
+        elif tag in BLOCKS:
             self._leave_block(tag)
         elif tag == "a":
             self._links -= 1
@@ -211,13 +219,6 @@ class MarkdownWriter:
         elif tag == "ruby" and self._readings:
             self._inline.append(f"({''.join(self._readings)})")
             self._readings = []
-
-    def _enter_math(self, tag: str) -> None:
-        if self._math:
-            parent, children = self._math[-1]
-            children.append(None)
-            self._inline.append(_BETWEEN.get(parent, "")[len(children) - 2 : len(children) - 1] if children[1:] else "")
-        self._math.append((tag, []))
 
     def _enter_block(self, tag: str, attributes: Mapping[str, str]) -> None:
         self._end_line()
