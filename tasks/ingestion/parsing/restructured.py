@@ -4,14 +4,14 @@ Not by docutils: its directives read files and run for minutes, and its tree wou
 """
 
 import re
+import string
 import textwrap
 from collections.abc import Callable
 
 from tasks.ingestion.parsing.extracted import Extracted, title_of
-from tasks.ingestion.parsing.refusals import empty
+from tasks.ingestion.parsing.refusals import empty, no_text
 from tasks.ingestion.parsing.text_encoding import decode
 
-_RULE = re.compile(r"([!-/:-@\[-`{-~])\1+")
 _SHORT_RULE = 4  # and shorter than its title: too short is taken for none
 _DIRECTIVE = re.compile(r"\.\.[ ]+(?:\|[^|]*\|[ ]+)?([\w:+.-]+)::(?:[ ]+(.*))?")
 _FOOTNOTE = re.compile(r"\.\.[ ]+(\[[^\]\s]+\])[ ]*(.*)")
@@ -65,14 +65,17 @@ def read_rst(data: bytes) -> Extracted:
     """Markdown: `#` for the underlines in the order in which they come, fences for code; all else as it is written.
 
     Raises:
-        DocumentFailed: `empty_document`, and what `decode` raises.
+        DocumentFailed: `empty_document`, `no_text`, and what `decode` raises.
     """
     text = decode(data)
     if not text.strip():
         raise empty()
     reader = _Reader(text.expandtabs().split("\n"))
     reader.read()
-    return Extracted("\n".join(reader.out).strip("\n"), "markdown", title_of(reader.title))
+    text = "\n".join(reader.out).strip("\n")
+    if not text:
+        raise no_text()  # of comments and pictures
+    return Extracted(text, "markdown", title_of(reader.title))
 
 
 class _Reader:
@@ -111,9 +114,9 @@ class _Reader:
     def _heading(self) -> bool:
         """Whether a heading begins here, which is then read."""
         lines = [line.rstrip() for line in self._lines[self._at : self._at + 3]]
-        over = len(lines) > 2 and _RULE.fullmatch(lines[0]) is not None and lines[2] == lines[0]  # noqa: PLR2004
+        over = len(lines) > 2 and _is_rule(lines[0]) and lines[2] == lines[0]  # noqa: PLR2004
         title, rule = (lines[1].strip(), lines[2]) if over else (lines[0], lines[1] if len(lines) > 1 else "")
-        if not title or not _RULE.fullmatch(rule) or _RULE.fullmatch(title):
+        if not title or not _is_rule(rule) or _is_rule(title):
             return False
         if len(rule) < min(len(title), _SHORT_RULE) or (not over and self.out and self.out[-1]):
             return False
@@ -179,6 +182,10 @@ class _Reader:
             marks = max((len(found) for found in re.findall(r"`{3,}", code)), default=2) + 1
             self._blank()
             self.out += ["`" * marks + language, code, "`" * marks, ""]
+
+
+def _is_rule(line: str) -> bool:
+    return len(line) > 1 and line[0] in string.punctuation and line == line[0] * len(line)
 
 
 def _indent(line: str) -> int:

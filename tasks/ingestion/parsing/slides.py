@@ -24,7 +24,7 @@ _LEVELS = set("012345678")
 _LISTED = {"buChar", "buAutoNum", "buBlip"}
 _WARNINGS = {
     "pages_without_text": "Slides with pictures and no text (%d): what the pictures show was not read.",
-    "charts_left_out": "Slides with charts (%d): what these show was not read. Give their numbers in a table or in the notes.",
+    "charts_left_out": "Slides with charts (%d): these were not read. Give their numbers in a table or in the notes.",
     "objects_left_out": "Slides with embedded documents (%d): these were not read. Ingest them as files of their own.",
 }
 

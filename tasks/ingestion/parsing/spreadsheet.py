@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from tasks.document_error import DocumentWarning
-from tasks.ingestion.parsing.archive import Archive, open_archive, read_member
+from tasks.ingestion.parsing.archive import MAX_MEMBERS, Archive, open_archive, read_member
 from tasks.ingestion.parsing.extracted import Extracted, check_chars, clean
 from tasks.ingestion.parsing.pipe_table import pipe_table
 from tasks.ingestion.parsing.refusals import corrupt, missing, no_text, protected, too_large
@@ -36,48 +36,58 @@ def read_spreadsheet(data: bytes) -> Extracted:
     Raises:
         DocumentFailed: `corrupt_document`, `document_too_large`, `password_protected`, `no_text`, `missing_parser`.
     """
-    try:
-        from python_calamine import CalamineError, CalamineWorkbook, SheetTypeEnum  # noqa: PLC0415 - an extra
-    except ImportError:
-        raise missing("python-calamine") from None
     if _LOCKED.search(data):  # the library takes it for damaged
         raise protected(_NAME)
     warnings = _checked(open_archive(data, _NAME)) if data.startswith(_ZIP) else []
     parts, chars = list[str](), 0
-    try:
-        with CalamineWorkbook.from_filelike(io.BytesIO(data)) as book:
-            for number, sheet in enumerate(book.sheets_metadata):
-                if sheet.typ not in (SheetTypeEnum.WorkSheet, SheetTypeEnum.MacroSheet):
-                    continue
-                rows = book.get_sheet_by_index(number).iter_rows()
-                if table := clean(pipe_table([_shown(value) for value in row] for row in rows)):
-                    parts.append(f"## {' '.join(clean(sheet.name).split())}\n\n{table}")
-                    chars += len(parts[-1])
-                    check_chars(chars)
-    except (CalamineError, ValueError, OSError, OverflowError):
-        raise corrupt(_NAME) from None
+    for name, table in _tables(data):
+        if text := clean(table):
+            parts.append(f"## {' '.join(clean(name).split())}\n\n{text}")
+            chars += len(parts[-1])
+            check_chars(chars)
     if not parts:
         raise no_text()
     return Extracted("\n\n".join(parts), "markdown", warnings=warnings)
 
 
+def _tables(data: bytes) -> Iterator[tuple[str, str]]:
+    """Name and table of each sheet."""
+    try:
+        from python_calamine import CalamineError, CalamineWorkbook, SheetTypeEnum  # noqa: PLC0415 - an extra
+    except ImportError:
+        raise missing("python-calamine") from None
+    try:
+        with CalamineWorkbook.from_filelike(io.BytesIO(data)) as book:
+            sheets = book.sheets_metadata
+            if len(sheets) > MAX_MEMBERS:  # many may be the same member
+                raise too_large(f"has {len(sheets):,} sheets, more than {MAX_MEMBERS:,}")  # noqa: TRY301 - goes on below
+            for number, sheet in enumerate(sheets):
+                if sheet.typ in (SheetTypeEnum.WorkSheet, SheetTypeEnum.MacroSheet):
+                    rows = book.get_sheet_by_index(number).iter_rows()
+                    yield sheet.name, pipe_table([_shown(value) for value in row] for row in rows)
+    except (CalamineError, ValueError, OSError, OverflowError):
+        raise corrupt(_NAME) from None
+    except BaseException as error:
+        if (
+            type(error).__name__ != "PanicException"
+        ):  # of Rust, for a file cut off: no Exception, and not to be imported
+            raise
+        raise corrupt(_NAME) from None
+
+
 def _shown(value: object) -> str:
     """As people see it, but for formats of their own."""
     match value:
-        case str():
-            return value
         case bool():
             return str(value).upper()
         case float():
             return str(int(value)) if value.is_integer() and abs(value) < _WHOLE else f"{value:.15g}"
         case dt.datetime():
-            return value.date().isoformat() if value.time() == dt.time() else value.isoformat(" ", "seconds")
-        case dt.time():
-            return value.isoformat("seconds")
+            return str(value.replace(microsecond=0)).removesuffix(" 00:00:00")
         case dt.timedelta():
             minutes, seconds = divmod(round(value.total_seconds()), 60)
             return f"{minutes // 60}:{minutes % 60:02}:{seconds:02}"
-        case _:
+        case _:  # texts, dates, times
             return str(value)
 
 
@@ -110,9 +120,9 @@ def _formulas_without_value(sheet: bytes) -> Iterator[bool]:
 
 
 def _check_extent(sheet: bytes) -> None:
-    """Refuses a sheet that says it is large, and whose cells with something in them do lie far apart."""
+    """Refuses a sheet whose cells with something in them lie far apart, unless it says that it is small."""
     dimension = _DIMENSION.search(sheet, 0, 4096)
-    if dimension is None or _column(dimension[1]) * int(dimension[2]) <= _MAX_CELLS:
+    if dimension is not None and _column(dimension[1]) * int(dimension[2]) <= _MAX_CELLS:
         return
     columns = rows = 0
     for cell in _FILLED.finditer(sheet):

@@ -60,7 +60,7 @@ def _next(name: str, top: list[str], children: dict[str, list[str]]) -> str | No
     return family[at] if at < len(family) else None
 
 
-def _entry(
+def _entry(  # noqa: PLR0917 - the fields in their order
     name: str, names: list[str], inside: list[str], starts: dict[str, int], sizes: dict[str, int], right: str | None
 ) -> bytes:
     label = name.rpartition("/")[2].encode("utf-16-le")

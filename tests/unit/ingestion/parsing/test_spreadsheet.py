@@ -39,8 +39,10 @@ def _xlsx(
             "[Content_Types].xml": f'<Types xmlns="{_PACKAGE}/content-types"/>',
             "_rels/.rels": f'<Relationships xmlns="{_PACKAGE}/relationships"><Relationship Id="a" '
             f'Type="{_RELATIONS}/officeDocument" Target="xl/workbook.xml"/></Relationships>',
-            "xl/workbook.xml": f'<workbook xmlns="{_MAIN}" xmlns:r="{_RELATIONS}"><sheets>{entries}</sheets></workbook>',
-            "xl/_rels/workbook.xml.rels": f'<Relationships xmlns="{_PACKAGE}/relationships">{relations}</Relationships>',
+            "xl/workbook.xml": f'<workbook xmlns="{_MAIN}" xmlns:r="{_RELATIONS}"><sheets>{entries}</sheets>'
+            "</workbook>",
+            "xl/_rels/workbook.xml.rels": f'<Relationships xmlns="{_PACKAGE}/relationships">{relations}'
+            "</Relationships>",
             "xl/styles.xml": _DATE_STYLES,
         }
         | parts
@@ -69,7 +71,7 @@ def _ods(body: str, extra: dict[str, str | bytes] | None = None) -> bytes:
     )
     kind = "application/vnd.oasis.opendocument.spreadsheet"
     manifest = f'<manifest:manifest xmlns:manifest="{office}:manifest:1.0"/>'
-    return zipped({"mimetype": kind, "META-INF/manifest.xml": manifest, "content.xml": content} | (extra or {}))
+    return zipped({"mimetype": kind, "META-INF/manifest.xml": manifest, "content.xml": content, **(extra or {})})
 
 
 def _record(kind: int, data: bytes) -> bytes:
@@ -211,8 +213,17 @@ def _many() -> bytes:
 
 
 def _far_apart() -> bytes:
-    dimension = '<dimension ref="A1:XFD1048576"/>'
-    return _xlsx({"S": dimension + _rows(_row(1, A="first"), _row(1_048_576, XFD="last"))})
+    return _xlsx({"S": _rows(_row(1, A="first"), _row(1_048_576, XFD="last"))})
+
+
+def _same_sheet_often() -> bytes:
+    """A hundred thousand sheets that are one member."""
+    data = _xlsx({"S": _rows(_row(1, A="x"))})
+    with zipfile.ZipFile(BytesIO(data)) as archive:
+        members = {name: archive.read(name).decode() for name in archive.namelist()}
+    more = "".join(f'<sheet name="n{number}" sheetId="{number + 9}" r:id="r1"/>' for number in range(100_000))
+    members["xl/workbook.xml"] = members["xl/workbook.xml"].replace("</sheets>", f"{more}</sheets>")
+    return zipped(members)
 
 
 def _long() -> bytes:
@@ -220,7 +231,7 @@ def _long() -> bytes:
     return _xlsx({"S": _rows(*(_row(number, A=f"{number}{word}") for number in range(1, 701)))})
 
 
-@pytest.mark.parametrize("make", [_bomb, _many, _far_apart, _long])
+@pytest.mark.parametrize("make", [_bomb, _many, _far_apart, _same_sheet_often, _long])
 def test_too_large(make: Callable[[], bytes]) -> None:
     assert _code(make()) == "document_too_large"
 
@@ -235,7 +246,18 @@ def test_damage_anywhere_is_a_refusal_in_our_words() -> None:
     data = _xlsx({"S": _rows(_row(1, A="Item", B="Price"), _row(2, A="Tea", B="3"))})
     for at in range(0, len(data), 37):
         damaged = data[:at] + bytes([data[at] ^ 0xFF]) + data[at + 1 :]
-        try:
-            read_spreadsheet(damaged)
-        except DocumentFailed as failed:
-            assert failed.error.code in {"corrupt_document", "no_text", "password_protected", "document_too_large"}
+        assert _outcome(damaged) in {"read", "corrupt_document", "no_text", "password_protected", "document_too_large"}
+
+
+def _outcome(data: bytes) -> str:
+    try:
+        read_spreadsheet(data)
+    except DocumentFailed as failed:
+        return failed.error.code
+    return "read"
+
+
+def test_an_old_workbook_that_is_cut_off_is_damaged() -> None:
+    whole = _xls()
+    for size in range(8, len(whole), 499):
+        assert _outcome(whole[:size]) in {"read", "corrupt_document"}
