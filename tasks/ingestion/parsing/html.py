@@ -91,7 +91,7 @@ _PREFIX = re.compile(r"""\sxmlns:(\w+)\s*=\s*["']http://www\.w3\.org/1999/xhtml[
 _DOCTYPE = re.compile(r"<!doctype[^<>\[]*\[.*?\]\s*>", re.DOTALL | re.IGNORECASE)
 _HEAD_CHARS = 8192
 _FEW_TAGS = 50_000
-_MIN_CHARS_PER_TAG = 8  # a tag takes some 10 µs; pages have one for 20 characters and more
+_MIN_CHARS_PER_TAG = 10  # a tag takes some 20 µs; pages have one for 20 characters and more
 
 
 class _Tag(NamedTuple):  # made quicker than a dataclass, and there are a million
