@@ -9,7 +9,7 @@ import posixpath
 import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING
@@ -211,8 +211,8 @@ class _Reader:
             self.blocks.append(Block("list", "\n".join(lines)))
 
     def _rows(self, rows: "_Element") -> list[list[Cell]]:
-        """Of a table. A cell that continues the one above it says the same."""
-        found, above = list[list[Cell]](), dict[int, Cell]()
+        """Of a table."""
+        found, above = list[list[Cell]](), dict[int, tuple[list[Cell], int]]()
         for row in _within(rows, f"{W}tr"):
             if row.find(f"{W}trPr/{W}del") is not None:
                 continue
@@ -220,13 +220,16 @@ class _Reader:
             for cell in _within(row, f"{W}tc"):
                 properties = cell.find(f"{W}tcPr")
                 merged = properties.find(f"{W}vMerge") if properties is not None else None
-                columns = value(properties, "gridSpan")
-                width = int(columns) if re.fullmatch("[1-9][0-9]?", columns) else 1
+                span = value(properties, "gridSpan")
+                width = int(span) if re.fullmatch("[1-9][0-9]?", span) else 1
                 blocks = self._cell(cell)
-                if merged is not None and merged.get(f"{W}val") != "restart" and column in above:
-                    blocks = blocks or list(above[column].blocks)
-                above[column] = Cell(blocks, width)
-                cells.append(above[column])
+                goes_on = merged is not None and merged.get(f"{W}val") != "restart" and not blocks
+                if goes_on and column in above:
+                    others, at = above[column]
+                    others[at] = replace(others[at], rows=others[at].rows + 1)
+                else:
+                    above[column] = (cells, len(cells))
+                    cells.append(Cell(blocks, width))
                 column += width
             found.append(cells)
         return found

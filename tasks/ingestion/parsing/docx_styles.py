@@ -16,6 +16,7 @@ _MAX_HEADING = 6
 _MAX_LEVEL = 8
 _MAX_BASES = 20  # a style is based on another one, and a damaged one on itself
 _MAX_NUMBER = 100_000
+_MAX_LABEL_CHARS = 100  # it is written before each paragraph
 _PLACE = re.compile(r"%([1-9])")
 _ROMAN = ((1000, "m"), (900, "cm"), (500, "d"), (400, "cd"), (100, "c"), (90, "xc"), (50, "l"), (40, "xl"), (10, "x"))
 _ROMAN_UNITS = ("", "i", "ii", "iii", "iv", "v", "vi", "vii", "viii", "ix")
@@ -185,7 +186,7 @@ def _numbers(abstract: str, definition: "_Element | None", number: "_Element") -
         levels[_number(str(level.get(f"{W}ilvl", "")))] = _Level(
             _number(value(level, "start"), 1),
             value(level, "numFmt") or "decimal",
-            value(level, "lvlText"),
+            value(level, "lvlText")[:_MAX_LABEL_CHARS],
             value(level, "pStyle"),
             level.find(f"{W}isLgl") is not None,
         )

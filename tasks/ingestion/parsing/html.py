@@ -1,15 +1,16 @@
 """HTML: the main content as Markdown. Navigation, banners, scripts and other things around the content are left out.
 
-Our own reading of the tags rather than a tree. selectolax (lexbor 1.0) does what browsers do and takes time by the
-square of a page for `<main>` or `</b>` a hundred thousand times, or as many attributes of one tag; to know beforehand
-whether it will means to follow each of its rules. Here a page costs time by its length, however it is made.
+Our own reading of the tags rather than a tree. selectolax (lexbor, 1.0) does what browsers do, and takes time by the
+square of a page of `<main>` or `<div><table><td></div></table>`, or of the attributes of one tag. A count of open
+elements that cannot be fooled has to follow the rules of its parser, so it is a parser. This one takes time by the
+length of a page, however it is made; a page that is nothing but tags is refused.
 
 What differs from a browser, on purpose:
 
 * An element that is written as empty is empty, as in XML: `<title/>`, `<script/>` and `<div/>` swallow nothing.
-* Blocks that are hidden, in whatever way, are read: an accordion's answer, a tab, a page that a script will show. A
-  script opens them for readers, and nothing tells them from junk. Hidden pieces of a line (icons, anchors) and hidden
-  dialogs are left out.
+* Blocks that are hidden, be it by `hidden`, `aria-hidden` or `display: none`, are read: the answer of an accordion, a
+  tab, a page that a script will show. Left out are hidden pieces of a line (icons, anchors), and hidden dialogs, menus
+  and their like, known by their role or by the names of their classes.
 """
 
 import re
@@ -91,7 +92,7 @@ _PREFIX = re.compile(r"""\sxmlns:(\w+)\s*=\s*["']http://www\.w3\.org/1999/xhtml[
 _DOCTYPE = re.compile(r"<!doctype[^<>\[]*\[.*?\]\s*>", re.DOTALL | re.IGNORECASE)
 _HEAD_CHARS = 8192
 _FEW_TAGS = 50_000
-_MIN_CHARS_PER_TAG = 8  # a tag takes some 10 µs; pages have one for 20 characters and more
+_MIN_CHARS_PER_TAG = 10  # a tag takes some 20 µs; pages have one for 20 characters and more
 
 
 class _Tag(NamedTuple):  # made quicker than a dataclass, and there are a million

@@ -85,24 +85,23 @@ def table(rows: Sequence[Sequence[Cell]]) -> list[Block]:
 def _grid(rows: Sequence[Sequence[Cell]]) -> list[list[str]]:
     """The words of each place. What spans columns stands in the first of them, what spans rows in each of them."""
     grid = list[list[str]]()
-    from_above = dict[int, tuple[str, int]]()  # column -> words, rows that are left
+    above = dict[int, tuple[str, int]]()  # column -> words, rows that are left
     chars = 0
     for cells in rows:
         row = list[str]()
-
-        def span(row: list[str] = row) -> None:
-            while (above := from_above.get(len(row), ("", 0)))[1]:
-                from_above[len(row)] = (above[0], above[1] - 1)
-                row.append(above[0])
-
-        for cell in cells:
-            span()
-            words = cell.words
-            if cell.rows > 1:
-                from_above[len(row)] = (words, cell.rows - 1)
-            row += [words] + [""] * (min(cell.columns, _MAX_COLUMNS) - 1)
-        span()
-        chars += sum(map(len, row))
+        for cell in [*cells, None]:
+            while len(row) in above:
+                words, left = above.pop(len(row))
+                if left > 1:
+                    above[len(row)] = (words, left - 1)
+                row.append(words)
+            if cell is None:
+                break
+            spanned = [cell.words] + [""] * min(cell.columns - 1, max(0, _MAX_COLUMNS - len(row)))
+            if cell.rows > 1 and len(row) < _MAX_COLUMNS:
+                above |= {len(row) + at: (words, cell.rows - 1) for at, words in enumerate(spanned)}
+            row += spanned
+        chars += sum(map(len, row)) + len(row)
         check_chars(chars)
         grid.append(row)
     return grid

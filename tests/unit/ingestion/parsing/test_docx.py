@@ -432,3 +432,11 @@ def test_depth_is_bounded() -> None:
     for _ in range(50):
         inner = table(cell(paragraph("a") + inner) + cell(paragraph("b")))
     assert "x" in text(docx(inner))
+
+
+def test_what_is_said_once_is_not_written_a_thousand_times() -> None:
+    long = "word " * 20_000
+    rows = cell(paragraph(long), '<w:vMerge w:val="restart"/>') + cell(paragraph("a"))
+    below = cell(paragraph(""), "<w:vMerge/>") + cell(paragraph("b"))
+    assert len(text(docx(table(rows, *[below] * 2000)))) < 2 * len(long)
+    assert len(numbered(item("x") * 2000, level(0, "decimal", "long " * 20_000))) < 20_000 * 20
