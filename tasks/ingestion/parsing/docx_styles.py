@@ -5,10 +5,8 @@ Word writes no numbers into the text: it counts paragraphs of a list, level by l
 
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from lxml.etree import _Element
+from tasks.ingestion.parsing.archive import Element
 
 W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _HEADING = re.compile(r"heading ([1-9])")
@@ -22,7 +20,7 @@ _ROMAN = ((1000, "m"), (900, "cm"), (500, "d"), (400, "cd"), (100, "c"), (90, "x
 _ROMAN_UNITS = ("", "i", "ii", "iii", "iv", "v", "vi", "vii", "viii", "ix")
 
 
-def value(parent: "_Element | None", *path: str) -> str:
+def value(parent: Element | None, *path: str) -> str:
     """The value of an element below another one, named without its namespace; empty: there is none."""
     for name in path:
         parent = parent.find(f"{W}{name}") if parent is not None else None
@@ -56,14 +54,14 @@ class _Style:
 class Styles:
     """Looks styles up by id. Their names are English in every language of Word; their ids are not."""
 
-    def __init__(self, styles: "_Element | None", numbering: "_Element | None") -> None:
+    def __init__(self, styles: Element | None, numbering: Element | None) -> None:
         self._styles = {
             str(style.get(f"{W}styleId", "")): _style(style)
             for style in (styles.iter(f"{W}style") if styles is not None else ())
         }
         self._numbering = _Numbering(numbering, self._styles)
 
-    def place(self, paragraph: "_Element") -> Place:
+    def place(self, paragraph: Element) -> Place:
         """Where it stands; to be asked once for each paragraph, in their order, because it counts them."""
         properties = paragraph.find(f"{W}pPr")
         if properties is None:
@@ -90,7 +88,7 @@ class Styles:
         return chain
 
 
-def _style(style: "_Element") -> _Style:
+def _style(style: Element) -> _Style:
     name = value(style, "name").lower()
     properties = style.find(f"{W}pPr")
     heading = _HEADING.fullmatch(name)
@@ -104,7 +102,7 @@ def _style(style: "_Element") -> _Style:
     )
 
 
-def _outline(properties: "_Element | None") -> int:
+def _outline(properties: Element | None) -> int:
     level = value(properties, "outlineLvl")
     return int(level) + 1 if level in {"0", "1", "2", "3", "4", "5"} else 0  # 9 is body text
 
@@ -116,7 +114,7 @@ def _outline(properties: "_Element | None") -> int:
 class _Level:
     start: int = 1
     form: str = "decimal"
-    text: str = ""
+    pattern: str = ""
     style: str = ""
     legal: bool = False  # all of its numbers in digits
 
@@ -131,7 +129,7 @@ class _Numbers:
 
 
 class _Numbering:
-    def __init__(self, numbering: "_Element | None", styles: dict[str, _Style]) -> None:
+    def __init__(self, numbering: Element | None, styles: dict[str, _Style]) -> None:
         self._lists: dict[str, _Numbers] = {}
         self._counts: dict[str, list[int | None]] = {}
         if numbering is None:
@@ -162,7 +160,7 @@ class _Numbering:
         counts[depth + 1 :] = [None] * (_MAX_LEVEL - depth)
         if level.form == "bullet":
             return ""
-        if level.form == "none" or not level.text:
+        if level.form == "none" or not level.pattern:
             return None
 
         def shown(found: re.Match[str]) -> str:
@@ -173,10 +171,10 @@ class _Numbering:
                 count = counts[at] = other.start
             return _formatted(count, "decimal" if level.legal else other.form)
 
-        return _PLACE.sub(shown, level.text).strip() or None
+        return _PLACE.sub(shown, level.pattern).strip() or None
 
 
-def _numbers(abstract: str, definition: "_Element | None", number: "_Element") -> _Numbers:
+def _numbers(abstract: str, definition: Element | None, number: Element) -> _Numbers:
     levels, restarts = dict[int, _Level](), dict[int, int]()
     overrides = number.findall(f"{W}lvlOverride")
     for level in [

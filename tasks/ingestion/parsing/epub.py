@@ -2,18 +2,14 @@
 
 import posixpath
 import re
-from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from tasks.document_error import DocumentWarning
-from tasks.ingestion.parsing.archive import Archive, attribute, first_text, open_archive, read_member, read_xml
+from tasks.ingestion.parsing.archive import Archive, Element, attribute, first_text, open_archive, read_member, read_xml
 from tasks.ingestion.parsing.extracted import Extracted, check_chars, clean, title_of
 from tasks.ingestion.parsing.html import html_to_markdown
 from tasks.ingestion.parsing.refusals import corrupt, no_text, protected
 from tasks.ingestion.parsing.text_encoding import decode
-
-if TYPE_CHECKING:
-    from lxml.etree import _Element
 
 _NAME = "EPUB"
 _PAGES = {"application/xhtml+xml", "text/html", "application/x-dtbook+xml", "text/x-oeb1-document"}
@@ -49,7 +45,7 @@ def read_epub(data: bytes) -> Extracted:
     return Extracted(text, "markdown", title_of(first_text(package, "title")), warnings=warnings)
 
 
-def _chapters(package: "_Element", folder: str) -> list[str]:
+def _chapters(package: Element, folder: str) -> list[str]:
     """The names of their members, in order; the table of contents repeats their headings and is left out."""
     items = {attribute(item, "id"): item for item in package.iter("{*}item")}
     chapters = []

@@ -15,14 +15,19 @@ from typing import NamedTuple
 
 from tasks.document_error import DocumentFailed
 from tasks.ingestion.parsing.docx import read_docx
+from tasks.ingestion.parsing.epub import read_epub
 from tasks.ingestion.parsing.extracted import Extracted
 from tasks.ingestion.parsing.html import read_html
 from tasks.ingestion.parsing.mail import is_mail, is_mbox, read_mail, read_mbox
 from tasks.ingestion.parsing.markdown import read_markdown, read_text
 from tasks.ingestion.parsing.notebook import read_notebook
-from tasks.ingestion.parsing.office import read_epub, read_msg, read_odt, read_pptx, read_rst, read_rtf
+from tasks.ingestion.parsing.opendocument import read_odt
+from tasks.ingestion.parsing.outlook import read_msg
 from tasks.ingestion.parsing.pdf import holds_pdf, is_pdf, read_pdf
 from tasks.ingestion.parsing.refusals import corrupt, misnamed, protected, refused
+from tasks.ingestion.parsing.restructured import read_rst
+from tasks.ingestion.parsing.rich_text import read_rtf
+from tasks.ingestion.parsing.slides import read_pptx
 from tasks.ingestion.parsing.spreadsheet import read_spreadsheet
 from tasks.ingestion.parsing.text_encoding import utf16_without_mark
 

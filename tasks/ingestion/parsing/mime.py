@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from tasks.ingestion.parsing.extracted import clean
 from tasks.ingestion.parsing.text_encoding import table_encoding
+from tasks.unshown import unshown
 
 _MAX_FIELD_BYTES = 10_000
 _MAX_GUESSES = 100  # of encodings in one file, each some 20 ms; what follows is taken for what was found most
@@ -42,6 +43,7 @@ _KEPT = {
 }  # fmt: skip
 
 
+@unshown("data", "fields")
 class Part(NamedTuple):
     """A message or a part of one: where it ends, where its body begins, and what its header says, unfolded."""
 

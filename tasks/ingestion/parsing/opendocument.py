@@ -1,11 +1,11 @@
 """Texts of OpenDocument (ODT): headings, paragraphs, lists and tables in the order of the document, then its notes."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from tasks.document_error import DocumentWarning
 from tasks.ingestion.parsing.archive import (
     Archive,
+    Element,
     attribute,
     first_text,
     local_name,
@@ -16,9 +16,6 @@ from tasks.ingestion.parsing.archive import (
 from tasks.ingestion.parsing.extracted import Extracted, check_chars, clean, title_of
 from tasks.ingestion.parsing.pipe_table import pipe_table
 from tasks.ingestion.parsing.refusals import corrupt, no_text, protected
-
-if TYPE_CHECKING:
-    from lxml.etree import _Element
 
 _NAME = "ODT"
 _ENCRYPTED = b"encryption-data"
@@ -60,7 +57,7 @@ def read_odt(data: bytes) -> Extracted:
     return Extracted(text, "markdown", title, warnings=reader.warnings())
 
 
-def _numbered(parts: "list[_Element | None]") -> set[tuple[str, int]]:
+def _numbered(parts: list[Element | None]) -> set[tuple[str, int]]:
     """The styles of lists, and their levels, that are numbers and not bullets."""
     return {
         (attribute(style, "name"), _number(attribute(level, "level")))
@@ -86,10 +83,10 @@ class _Reader:
         self._numbered = numbered
         self._objects = 0
 
-    def blocks(self, parent: "_Element") -> Iterator[str]:
+    def blocks(self, parent: Element) -> Iterator[str]:
         return (block for block in self._read(parent) if block)
 
-    def _read(self, parent: "_Element") -> Iterator[str]:
+    def _read(self, parent: Element) -> Iterator[str]:
         for child in parent:
             match local_name(child):
                 case "h":
@@ -114,16 +111,16 @@ class _Reader:
         message = f"Charts and embedded documents ({self._objects}) were not read: ingest them as files of their own."
         return [DocumentWarning("objects_left_out", message)]
 
-    def _paragraph(self, paragraph: "_Element", mark: str = "") -> Iterator[str]:
+    def _paragraph(self, paragraph: Element, mark: str = "") -> Iterator[str]:
         """Its text, and what floats beside it."""
-        boxes = list["_Element"]()
+        boxes = list[Element]()
         text = self._text(paragraph, boxes).strip()
         if text:
             yield mark + (" ".join(text.split()) if mark else text)
         for box in boxes:
             yield from self.blocks(box)
 
-    def _text(self, element: "_Element", boxes: "list[_Element]") -> str:
+    def _text(self, element: Element, boxes: list[Element]) -> str:
         parts = [element.text or ""]
         for child in element:
             match local_name(child):
@@ -146,7 +143,7 @@ class _Reader:
             parts.append(child.tail or "")
         return "".join(parts)
 
-    def _note(self, note: "_Element") -> str:
+    def _note(self, note: Element) -> str:
         """Puts its text among the notes; what stands for it in the text."""
         mark = next((self._text(part, []) for part in note.iter("{*}note-citation")), "")
         texts = [text for part in note.iter("{*}note-body") for text in self.blocks(part)]
@@ -161,7 +158,7 @@ class _Reader:
             return ""
         return " ".join((first_text(root, "annotation") or "".join(map(str, root.itertext()))).split())
 
-    def _items(self, parent: "_Element", level: int, style: str) -> Iterator[str]:
+    def _items(self, parent: Element, level: int, style: str) -> Iterator[str]:
         style = attribute(parent, "style-name") or style
         number = 0
         for item in parent:
@@ -180,10 +177,10 @@ class _Reader:
             yield f"{number}. {lines[0]}" if (style, level) in self._numbered else f"- {lines[0]}"
             yield from (line if line.startswith(" ") else f"   {line}" for line in lines[1:])
 
-    def _one(self, child: "_Element") -> Iterator[str]:
+    def _one(self, child: Element) -> Iterator[str]:
         return self._paragraph(child) if local_name(child) in {"p", "h"} else self.blocks(child)
 
-    def _rows(self, table: "_Element") -> Iterator[list[str]]:
+    def _rows(self, table: Element) -> Iterator[list[str]]:
         for row in table:
             if local_name(row) == "table-row":
                 yield [" ".join(self.blocks(cell)) for cell in row]

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from tasks.document_error import MAX_WARNED_PAGES, DocumentFailed, DocumentWarning
 from tasks.ingestion.parsing.extracted import Extracted, check_chars, clean, join_pages, title_of
 from tasks.ingestion.parsing.refusals import corrupt, missing, protected, refused
+from tasks.unshown import unshown
 
 _HEADER = b"%PDF-"
 _HEADER_WITHIN = 1024  # readers accept junk before the header, and so do we
@@ -35,6 +36,7 @@ _SHELL_CHARS = 2000
 _KEPT = "An earlier version of the document is kept."
 
 
+@unshown("text", "added")
 class _Page(NamedTuple):
     """Text that the page draws, text that lies on it, its numbers of characters, and whether it is a picture."""
 

@@ -2,16 +2,12 @@
 
 import posixpath
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from tasks.document_error import MAX_WARNED_PAGES, DocumentWarning
-from tasks.ingestion.parsing.archive import Archive, attribute, first_text, local_name, open_archive, read_xml
+from tasks.ingestion.parsing.archive import Archive, Element, attribute, first_text, local_name, open_archive, read_xml
 from tasks.ingestion.parsing.extracted import Extracted, join_pages, title_of
 from tasks.ingestion.parsing.pipe_table import pipe_table
 from tasks.ingestion.parsing.refusals import corrupt, no_text
-
-if TYPE_CHECKING:
-    from lxml.etree import _Element
 
 _NAME = "PPTX"
 _MAIN = "ppt/presentation.xml"
@@ -98,7 +94,7 @@ def _slide(archive: Archive, name: str) -> tuple[list[str], set[str]]:
     return blocks + _notes(archive, related), left_out
 
 
-def _shapes(root: "_Element") -> Iterator["_Element"]:
+def _shapes(root: Element) -> Iterator[Element]:
     """Whatever has content of its own, in the order of the slide, out of groups and frames too."""
     open_elements = [root]
     while open_elements:
@@ -109,13 +105,13 @@ def _shapes(root: "_Element") -> Iterator["_Element"]:
             open_elements += reversed(element)
 
 
-def _placeholder(shape: "_Element") -> str:
+def _placeholder(shape: Element) -> str:
     """What the layout has this shape for: `body` unless it says more, and `none` outside the layout."""
     place = next(shape.iter("{*}ph"), None)
     return "none" if place is None else attribute(place, "type") or "body"
 
 
-def _paragraphs(shape: "_Element", *, bullets: bool = False) -> list[str]:
+def _paragraphs(shape: Element, *, bullets: bool = False) -> list[str]:
     """Of a shape: paragraphs, and lists. The layout gives the bullets of a body of several paragraphs."""
     texts = [(paragraph, _text(paragraph)) for paragraph in shape.iter("{*}p")]
     texts = [(paragraph, text) for paragraph, text in texts if text]
@@ -138,7 +134,7 @@ def _paragraphs(shape: "_Element", *, bullets: bool = False) -> list[str]:
     return blocks + (["\n".join(items)] if items else [])
 
 
-def _text(paragraph: "_Element") -> str:
+def _text(paragraph: Element) -> str:
     """Of its runs, fields and equations."""
     parts = list[str]()
     open_elements = [paragraph]

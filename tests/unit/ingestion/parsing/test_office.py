@@ -11,8 +11,13 @@ from collections.abc import Callable, Mapping
 import pytest
 
 from tasks.document_error import DocumentFailed
+from tasks.ingestion.parsing.epub import read_epub
 from tasks.ingestion.parsing.extracted import Extracted
-from tasks.ingestion.parsing.office import read_epub, read_msg, read_odt, read_pptx, read_rst, read_rtf
+from tasks.ingestion.parsing.opendocument import read_odt
+from tasks.ingestion.parsing.outlook import read_msg
+from tasks.ingestion.parsing.restructured import read_rst
+from tasks.ingestion.parsing.rich_text import read_rtf
+from tasks.ingestion.parsing.slides import read_pptx
 from tests.unit.ingestion.parsing.compound_file import compound_file
 from tests.unit.ingestion.parsing.zipped import zipped
 
