@@ -115,12 +115,16 @@ def _opened(path: str, real_roots: Sequence[str]) -> int:
         raise failed_to_read(error) from None
     try:
         require_same(path, real)
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise DocumentFailed("unreadable", "This is not a regular file.", "reading")
+        _require_regular(descriptor)
     except BaseException:
         os.close(descriptor)
         raise
     return descriptor
+
+
+def _require_regular(descriptor: int) -> None:
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        raise DocumentFailed("unreadable", "This is not a regular file.", "reading")
 
 
 def require_same(path: str, real: str) -> None:
@@ -154,7 +158,7 @@ _copies: dict[tuple[str, str, int], IO[bytes]] = {}
 
 def _copied(content: Content, progress: Callable[[], None]) -> IO[bytes]:
     """A file that has no name where that is possible: nothing is left of it when this process is killed."""
-    copy: Any = tempfile.TemporaryFile() if _OPEN_FILES.is_dir() else tempfile.NamedTemporaryFile()
+    copy: Any = tempfile.TemporaryFile() if _OPEN_FILES.is_dir() else tempfile.NamedTemporaryFile()  # noqa: SIM115 - kept
     try:
         for first in range(0, content.size_bytes, _COPY_BYTES):
             progress()

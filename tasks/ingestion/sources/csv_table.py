@@ -13,7 +13,7 @@ from tasks.ingestion.parsing.text_encoding import table_encoding
 from tasks.ingestion.sources.field_mapping import Described, FieldMap
 from tasks.ingestion.sources.record import LIMIT_SETTING, Record, Request, bad, range_of, refused
 
-HEAD_BYTES = 2**20
+HEAD_BYTES = 2**16
 """Of a table: they tell its encoding and its columns."""
 _DELIMITERS = ",;\t|"
 _SEPARATOR = re.compile(r'"?sep=(.)"?[,;\t|]*[\r\n]*', re.IGNORECASE)
@@ -64,6 +64,7 @@ def cut_rows(request: Request, head: bytes, block: bytes) -> dict[str, Any]:
 
 
 def csv_records(request: Request, head: bytes, block: bytes) -> Iterator[Record]:
+    """The records of a range. Numbers are those of records behind the header."""
     layout, fields = _layout_of(request, head), FieldMap.from_json(request["fields"])
     start, number = request["at"], request["number"]
     for row in _rows(block, layout, request["limit"], whole=True):
@@ -283,7 +284,3 @@ def _decoded(line: bytes, encoding: str) -> str:
         return line.decode(encoding, "surrogateescape")
     except UnicodeDecodeError:
         return line.decode(encoding, "replace").replace("\ufffd", "\udcff")
-
-
-def refused(code: str, message: str) -> DocumentFailed:
-    return DocumentFailed(code, message, "reading")

@@ -48,10 +48,9 @@ def into(pattern: Sequence[str], places: Collection[int], name: str) -> set[int]
 def from_here(pattern: Sequence[str], places: Collection[int] = (0,)) -> set[int]:
     """These places and all that can be reached without a name: `**` is no folder, too."""
     found = set(places)
-    for place in places:
-        while place < len(pattern) and pattern[place] == "**":
-            place += 1
-            found.add(place)
+    for number, part in enumerate(pattern):
+        if part == "**" and number in found:
+            found.add(number + 1)
     return found
 
 

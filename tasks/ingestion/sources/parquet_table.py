@@ -120,7 +120,7 @@ def _corrupt_if_refused() -> Iterator[None]:
         raise
     except ImportError:
         raise missing("pyarrow") from None
-    except Exception:
+    except Exception:  # noqa: BLE001 - what a library in C++ says of a damaged file
         raise _corrupt() from None
 
 
