@@ -172,7 +172,7 @@ def _child(info: Any, folder: str) -> str:
     name, is_folder = str(info["name"]), info.get("type") == "directory"
     if name.strip("/") == folder.strip("/"):
         return "/" if is_folder and name.endswith("//") else ""
-    return name.rstrip("/").rpartition("/")[2] + "/" * is_folder
+    return f"{name.rstrip('/').rpartition('/')[2]}{'/' if is_folder else ''}"
 
 
 def _no_name() -> DocumentError:

@@ -25,6 +25,9 @@ _WIDE = ("utf-16", "utf-32")
 _WHOLE_FLOAT = re.compile(r"(-?\d+)\.0")
 
 
+_OPEN = "A quote in it is never closed."
+
+
 class _Layout(NamedTuple):
     """`columns`: index and name of each that is wanted; `width`: how many there are; `first`: where rows begin."""
 
@@ -106,11 +109,12 @@ def _layout(head: bytes, delimiter: str | None, fields_json: bytes, limit: int) 
     if not head[first:].strip(b"\0\r\n"):
         raise refused("empty_document", "The file is empty.")
     readable = {each: rows for each, rows in tops.items() if rows and rows[0].cells}
-    if not readable:
-        problem = next((rows[0].problem[1] for rows in tops.values() if rows), "A quote in it is never closed.")
+    best = max(readable, key=lambda each: (_has_wanted(fields, readable[each][0]), _width(readable[each][0])), default="")
+    alone = best and _width(readable[best][0]) == 1 and not _has_wanted(fields, readable[best][0])
+    if not best or (alone and len(readable) < len(tops)):
+        problem = next((rows[0].problem[1] for rows in tops.values() if rows and not rows[0].cells), _OPEN)
         raise refused("malformed_record", f"The header line cannot be read. {problem}")
-    delimiter = max(readable, key=lambda each: (_has_wanted(fields, readable[each][0]), _width(readable[each][0])))
-    header = readable[delimiter][0]
+    header = readable[best][0]
     names = _names(header)
     try:
         wanted = fields.columns(names)
@@ -122,7 +126,7 @@ def _layout(head: bytes, delimiter: str | None, fields_json: bytes, limit: int) 
             message = f"Columns {one} and {other} have the same name, which is asked for. Rename one."
             raise refused("invalid_header", message)
     columns = [(at, name) for at, name in enumerate(names) if name and name in {*wanted}]
-    return _Layout(encoding, delimiter, columns, len(names), first + header.length)
+    return _Layout(encoding, best, columns, len(names), first + header.length)
 
 
 def _top(data: bytes, layout: _Layout, limit: int) -> list[_Row]:

@@ -182,9 +182,9 @@ _NUL = re.compile(rb"(?<!\\)((?:\\\\)*)(?:\\u0000)+")
 
 def number_as_id(value: float | Decimal) -> str:
     """A number as an id: 1.0 is 1, as Excel and pandas write whole numbers of a column in which one is missing."""
-    if isinstance(value, int) or not math.isfinite(value) or abs(value) > _LAST_WHOLE or value != int(value):
+    if isinstance(value, int) or not math.isfinite(value) or not -_LAST_WHOLE <= value <= _LAST_WHOLE:
         return str(value)
-    return str(int(value))
+    return str(int(value) if int(value) == value else value)
 
 
 def require_id(value: str) -> None:

@@ -95,6 +95,8 @@ class RecordFile:
         """
         if self._kind == "parquet":
             return self._cut_rows(content, position or (0, 0, 1), room, progress)
+        if not content.size_bytes and self._kind != "jsonl":
+            raise DocumentFailed("empty_document", "The file is empty, without a header.", "listing")
         at, number, skip = position or (0, 1, False)
         size = _BLOCK_BYTES
         while at < content.size_bytes:

@@ -421,8 +421,8 @@ def rest_of(line: Document, left: Range) -> Document | None:
         return None
     rest = Range(left.start, there.end - left.start, left.number, there.group)
     place, records = line.place, max(1, line.records - (left.number - there.number))
-    called = {"id": f"{place['id']}#{rest.number}", "uri": f"{place['uri']}#{rest.number}"}
-    return line._replace(**called, record=[*rest], records=records)
+    called = line._replace(id=f"{place['id']}#{rest.number}", uri=f"{place['uri']}#{rest.number}")
+    return called._replace(record=[*rest], records=records)
 
 
 def _together(lines: Sequence[Document], limits: PageLimits) -> Sequence[Document]:

@@ -31,6 +31,7 @@ from tasks.lines import encoding_fault
 from tasks.wire.json_limits import MAX_PARTS, has_more_parts
 
 _NEWLINE = 10
+_CRLF = b"\r\n"
 
 
 def cut(request: Request, body: bytes) -> Answer:
@@ -65,9 +66,9 @@ def _cut_lines(request: Request, _: bytes, block: bytes) -> dict[str, Any]:
     numbers = min(request["records"], int(np.searchsorted(ends, request["bytes"], "right")))
     taken = ends[: max(numbers, 1)]
     lengths = np.diff(taken, prepend=0)
-    blank = np.count_nonzero(lengths == 1)
-    blank += sum(block[end - 2 : end] == b"\r\n" for end in taken[lengths == 2].tolist())
-    return range_of(0, int(taken[-1]), len(taken), len(taken) - int(blank))
+    blank = int(np.count_nonzero(lengths == 1))
+    blank += sum(block[end - len(_CRLF) : end] == _CRLF for end in taken[lengths == len(_CRLF)].tolist())
+    return range_of(0, int(taken[-1]), len(taken), len(taken) - blank)
 
 
 def _json_records(request: Request, _: bytes, block: bytes) -> Iterator[Record]:

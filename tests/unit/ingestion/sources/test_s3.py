@@ -1,0 +1,99 @@
+"""Buckets of S3, over a socket: every object once, and a prefix of many keys a page at a time."""
+
+from typing import Any, ClassVar
+
+import fsspec
+import pytest
+from fsspec.asyn import sync_wrapper
+
+from tasks.document_error import DocumentFailed
+from tasks.ingestion.sources import urls
+from tasks.ingestion.sources.source import SourceAccess
+from tasks.ingestion.sources.source import PageLimits
+from tasks.ingestion.sources.open_source import open_source
+from tasks.ingestion.sources.walk import WINDOW, SortedNames
+from tasks.errors import SourceFailed
+from tasks.storage.storage import Storage
+from tests.s3_server import S3Server
+from tests.unit.ingestion.sources.reading import documents
+
+
+@pytest.fixture
+def s3_root(s3: S3Server) -> str:
+    """The URL of a new bucket; drivers of earlier servers are forgotten."""
+    fsspec.filesystem("s3").clear_instance_cache()
+    return s3.bucket()
+
+
+def s3_access(root: str, *, window: int = WINDOW, keys: int = 1000, files: int = 64) -> SourceAccess:
+    storage, page = Storage.open("memory://unused"), PageLimits(files=files)
+    return SourceAccess(storage, roots=[root], page=page, names=SortedNames(window), s3_keys=keys)
+
+
+@pytest.mark.parametrize(("window", "keys", "files"), [(1, 1, 1), (2, 3, 2), (3, 1, 5), (100, 100, 100)])
+def test_every_object_comes_once_whatever_the_sizes_of_pages(s3_root: str, window: int, keys: int, files: int) -> None:
+    names = ["a.md", "a/b.md", "a/c/d.md", "a/é.md", "a b.md", "a+b.md", "b.md", "c/.hidden", "c/x.md", "日/本.md"]
+    fsspec.filesystem("s3").pipe({f"{s3_root}/in/{name}": name.encode() for name in names})
+    fsspec.filesystem("s3").touch(f"{s3_root}/in/c/")
+    access = s3_access(s3_root, window=window, keys=keys, files=files)
+    found = [ref.id for ref in documents({"urls": [f"{s3_root}/in/**"]}, access)]
+    bucket = s3_root.rpartition("/")[2]
+    assert sorted(found) == sorted(f"{bucket}/in/{name}" for name in names if name != "c/.hidden")
+
+
+class Answers:
+    """Of a bucket, one after the other."""
+
+    req_kw: ClassVar[dict[str, Any]] = {}
+
+    def __init__(self, *answers: dict[str, Any]) -> None:
+        self.left = list(answers)
+
+    def split_path(self, path: str) -> tuple[str, str, None]:
+        bucket, _, key = path.partition("/")
+        return bucket, key, None
+
+    def call_s3(self, _name: str, **_asked: Any) -> dict[str, Any]:
+        return self.left.pop(0)
+
+
+EMPTY = {"KeyCount": 0, "IsTruncated": False}
+MORE = {"KeyCount": 0, "IsTruncated": True, "NextContinuationToken": "t"}
+ONE = {"KeyCount": 1, "IsTruncated": True, "NextContinuationToken": "t", "Contents": [{"Key": "in/a.md", "Size": 1}]}
+
+
+@pytest.mark.parametrize("answers", [(MORE, ONE, EMPTY), (ONE, EMPTY), (MORE, MORE, ONE, MORE, EMPTY)])
+def test_an_empty_answer_is_no_end_where_more_was_said_to_follow(answers: tuple[dict[str, Any], ...]) -> None:
+    found = urls.S3Tree(Answers(*answers), 1000).first(10, "bucket/in", "", lambda: None)
+    assert [child.name for child in found] == ["a.md"]
+
+
+def test_a_prefix_without_keys_is_gone() -> None:
+    with pytest.raises(DocumentFailed, match="gone"):
+        urls.S3Tree(Answers(EMPTY), 1000).first(10, "bucket/in", "", lambda: None)
+
+
+def test_a_large_prefix_is_taken_in_pages_and_gone_on_with(s3_root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    fsspec.filesystem("s3").pipe({f"{s3_root}/{n:03}.txt": b"x" for n in range(100)})
+    answers: list[int] = []
+    driver = type(fsspec.filesystem("s3"))
+    call = driver._call_s3
+
+    async def noted(self: Any, method: str, *arguments: Any, **named: Any) -> Any:
+        answer = await call(self, method, *arguments, **named)
+        if method.startswith("list_objects"):
+            answers.append(len(answer.get("Contents", ())))
+        return answer
+
+    monkeypatch.setattr(driver, "_call_s3", noted)
+    monkeypatch.setattr(driver, "call_s3", sync_wrapper(noted))
+    access = s3_access(s3_root, window=40, keys=20, files=10)
+    assert len(documents({"urls": [f"{s3_root}/**"]}, access)) == 100
+    assert max(answers) == 20
+    assert sum(answers) == 100, "no window begins at the beginning again"
+
+
+def test_what_is_not_on_s3_is_said(s3_root: str) -> None:
+    for path in ("nothing", "nothing/**"):
+        with pytest.raises(SourceFailed, match=r"no such file|no longer there"):
+            open_source({"urls": [f"{s3_root}/{path}"]}, s3_access(s3_root)).page(None)
