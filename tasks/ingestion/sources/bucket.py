@@ -86,14 +86,13 @@ def kind(driver: Any, path: str) -> str | None:
 
 
 def objects(
-    driver: Any, base: str, pattern: Sequence[str], after: str, keys: int, progress: Callable[[], None]
+    driver: Any, wanted: tuple[str, Sequence[str]], after: str, keys: int, progress: Callable[[], None]
 ) -> Iterator[Found]:
     """The objects below a prefix that fit a pattern, in order, behind a key; hidden ones are passed over.
 
     Args:
         driver: from `open_bucket`.
-        base: without a slash at its end.
-        pattern: see `folder.into`.
+        wanted: the prefix, without a slash at its end, and the pattern of what is below it, see `folder.into`.
         after: below the base; "" for all of them.
         keys: that S3 gives in one answer.
         progress: to be called about once a second.
@@ -102,8 +101,9 @@ def objects(
         DocumentFailed: there is nothing at the base, or it may not be read.
         StorageUnavailable: it does not answer now.
     """
+    base, pattern = wanted
     if not hasattr(driver, "call_s3"):
-        yield from _in_folder(driver, base, "", (pattern, from_here(pattern)), after, progress)
+        yield from _in_folder(driver, wanted, ("", from_here(pattern)), after, progress)
         return
     for path, size in _in_order(driver, base, after, keys, progress):
         # A key that ends with a slash is the marker of a folder that was made by hand.
@@ -137,16 +137,12 @@ def _in_order(driver: Any, base: str, after: str, keys: int, progress: Callable[
 
 
 def _in_folder(
-    driver: Any,
-    base: str,
-    above: str,
-    fitting: tuple[Sequence[str], set[int]],
-    after: str,
-    progress: Callable[[], None],
+    driver: Any, wanted: tuple[str, Sequence[str]], at: tuple[str, set[int]], after: str, progress: Callable[[], None]
 ) -> Iterator[Found]:
     """The same of drivers that list a folder whole: its names are in memory."""
     progress()
-    folder, (pattern, places) = f"{base}/{above}".rstrip("/"), fitting
+    (base, pattern), (above, places) = wanted, at
+    folder = f"{base}/{above}".rstrip("/")
     infos = {_child(info, folder): info for info in answered(lambda: driver.ls(folder, detail=True))}
     for name in sorted(infos):
         path, there = above + name, into(pattern, places, name.rstrip("/"))
@@ -162,7 +158,7 @@ def _in_folder(
                 yield Found(path, int(infos[name].get("size") or 0))
         elif leads_on(pattern, there):
             try:
-                yield from _in_folder(driver, base, path, (pattern, there), after, progress)
+                yield from _in_folder(driver, wanted, (path, there), after, progress)
             except DocumentFailed as failed:
                 yield Found(path, error=failed.error)
 

@@ -3,6 +3,7 @@
 import os
 import stat
 import tempfile
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -145,15 +146,16 @@ def open_path(content: Content, progress: Callable[[], None]) -> Iterator[str]:
         content.require_unchanged()
         return
     key = (content.name, content.version, content.size_bytes)
-    if key not in _copies:
-        copy = _copied(content, progress)
-        _copies.clear()
-        _copies[key] = copy
-    copy = _copies[key]
-    yield f"/proc/{os.getpid()}/fd/{copy.fileno()}" if _OPEN_FILES.is_dir() else copy.name
+    if getattr(_last, "key", None) != key:
+        if hasattr(_last, "copy"):
+            _last.copy.close()
+        _last.key, _last.copy = None, _copied(content, progress)
+        _last.key = key
+    yield f"/proc/{os.getpid()}/fd/{_last.copy.fileno()}" if _OPEN_FILES.is_dir() else _last.copy.name
 
 
-_copies: dict[tuple[str, str, int], IO[bytes]] = {}
+# Of each thread: a number by which one reads must not become that of another's file.
+_last = threading.local()
 
 
 def _copied(content: Content, progress: Callable[[], None]) -> IO[bytes]:

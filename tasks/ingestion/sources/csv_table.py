@@ -109,8 +109,9 @@ def _layout(head: bytes, delimiter: str | None, fields_json: bytes, limit: int) 
     if not head[first:].strip(b"\0\r\n"):
         raise refused("empty_document", "The file is empty.")
     readable = {each: rows for each, rows in tops.items() if rows and rows[0].cells}
-    best = max(readable, key=lambda each: (_has_wanted(fields, readable[each][0]), _width(readable[each][0])), default="")
-    alone = best and _width(readable[best][0]) == 1 and not _has_wanted(fields, readable[best][0])
+    widths = {each: (_has_wanted(fields, rows[0]), len(rows[0].cells or ())) for each, rows in readable.items()}
+    best = max(widths, key=widths.__getitem__, default="")
+    alone = best and widths[best] == (False, 1)
     if not best or (alone and len(readable) < len(tops)):
         problem = next((rows[0].problem[1] for rows in tops.values() if rows and not rows[0].cells), _OPEN)
         raise refused("malformed_record", f"The header line cannot be read. {problem}")
@@ -144,10 +145,6 @@ def _top(data: bytes, layout: _Layout, limit: int) -> list[_Row]:
 
 def _names(row: _Row) -> list[str]:
     return [name.strip("\ufeff \t") for name in row.cells or ()]
-
-
-def _width(row: _Row) -> int:
-    return len(row.cells or ())
 
 
 def _has_wanted(fields: FieldMap, row: _Row) -> bool:

@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from itertools import groupby
+from itertools import chain, groupby
 from operator import attrgetter
 from typing import Any, NamedTuple, Protocol
 
@@ -263,6 +263,7 @@ class Source:
     def __init__(self, entries: Entries, formats: Callable[[str], RecordFile | None], access: SourceAccess) -> None:
         self._entries, self._formats = entries, formats
         self._limits, self._page, self._progress = access.limits, access.page, access.progress
+        self._going_on: tuple[Any, Iterator[Entry]] = (None, iter(()))
 
     def roots(self) -> Sequence[SourceRoot]:
         """Places of which each is expected to list something; none where documents are named one by one."""
@@ -282,15 +283,19 @@ class Source:
                 then = self._list_ranges(page, Entry(**cursor["entry"]), cursor)
                 if then is not None:
                     return page.listed({**cursor, **then})
-        for entry in self._entries.after(key):
+        entries = self._going_on[1] if key is not None and self._going_on[0] == key else self._entries.after(key)
+        self._going_on = (None, iter(()))
+        for entry in entries:
             self._progress()
             of_records = entry.error is None and self._formats(entry.name) is not None
             if not page.takes_file(0 if of_records else entry.size_bytes):
+                self._going_on = (key, chain([entry], entries))  # the next page is mostly listed at once
                 return page.listed({"after": key})
             key = entry.key
             if not of_records:
                 self._list_file(page, entry)
             elif (then := self._list_ranges(page, entry, {})) is not None:
+                self._going_on = (key, entries)
                 return page.listed({"after": key, "entry": asdict(entry), **then})
         return page.listed(None)
 
@@ -356,12 +361,14 @@ class Source:
         Raises:
             StorageUnavailable: it does not answer now.
         """
+        first: dict[str, str] = {}
         for place, group in groupby(lines, attrgetter("place")):
             self._progress()
-            if "in" in place:
-                yield from self._read_records(place, list(group))
-            else:
-                yield from map(self._read_file, group)
+            of_records = "in" in place
+            for found in self._read_records(place, list(group)) if of_records else map(self._read_file, group):
+                there = first.setdefault(found.ref.id, found.ref.uri) if found.error is None else found.ref.uri
+                again = there != found.ref.uri
+                yield Fetched(found.ref, "", error=duplicate(there)) if again else found
 
     def _too_large(self) -> DocumentError:
         limit = self._limits.max_document_bytes

@@ -132,7 +132,7 @@ class Urls:
     def _found(self, glob: Glob, path: str, listing: str) -> Iterator[Found]:
         if glob.scheme != "file":
             driver, access = self._driver(glob.scheme), self._access
-            yield from objects(driver, glob.base, glob.pattern, path, access.s3_keys, access.progress)
+            yield from objects(driver, (glob.base, glob.pattern), path, access.s3_keys, access.progress)
             return
         top = root_around("file", glob.base, self._tops) or ""
         walk = Walk(glob.base or "/", top, glob.pattern, self._real_tops, listing, self._access.progress)

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tasks.ingestion.sources.source import SourceAccess
-from tasks.ingestion.sources import folder as folder_module
-from tasks.ingestion.sources.roots import document_id
-from tasks.ingestion.sources.open_source import open_source
 from tasks.errors import SourceFailed
+from tasks.ingestion.sources import folder as folder_module
+from tasks.ingestion.sources.open_source import open_source
+from tasks.ingestion.sources.roots import document_id
+from tasks.ingestion.sources.source import SourceAccess
 from tasks.records.documents import Document
 from tasks.storage.storage import Storage
-from tests.unit.ingestion.sources.reading import ask, below, codes, contents, documents, pages, lines_of, tree
+from tests.unit.ingestion.sources.reading import ask, below, codes, contents, documents, lines_of, pages, tree
 
 SMALL = {"files": 2}
 

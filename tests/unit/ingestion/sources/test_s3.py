@@ -7,15 +7,13 @@ import pytest
 from fsspec.asyn import sync_wrapper
 
 from tasks.document_error import DocumentFailed
-from tasks.ingestion.sources import urls
-from tasks.ingestion.sources.source import SourceAccess
-from tasks.ingestion.sources.source import PageLimits
-from tasks.ingestion.sources.open_source import open_source
-from tasks.ingestion.sources.walk import WINDOW, SortedNames
 from tasks.errors import SourceFailed
+from tasks.ingestion.sources import bucket
+from tasks.ingestion.sources.open_source import open_source
+from tasks.ingestion.sources.source import PageLimits, SourceAccess
 from tasks.storage.storage import Storage
 from tests.s3_server import S3Server
-from tests.unit.ingestion.sources.reading import documents
+from tests.unit.ingestion.sources.reading import ask, documents
 
 
 @pytest.fixture
@@ -25,17 +23,17 @@ def s3_root(s3: S3Server) -> str:
     return s3.bucket()
 
 
-def s3_access(root: str, *, window: int = WINDOW, keys: int = 1000, files: int = 64) -> SourceAccess:
+def s3_access(root: str, *, keys: int = 1000, files: int = 64) -> SourceAccess:
     storage, page = Storage.open("memory://unused"), PageLimits(files=files)
-    return SourceAccess(storage, roots=[root], page=page, names=SortedNames(window), s3_keys=keys)
+    return SourceAccess(storage, ask, roots=[root], page=page, s3_keys=keys)
 
 
-@pytest.mark.parametrize(("window", "keys", "files"), [(1, 1, 1), (2, 3, 2), (3, 1, 5), (100, 100, 100)])
-def test_every_object_comes_once_whatever_the_sizes_of_pages(s3_root: str, window: int, keys: int, files: int) -> None:
+@pytest.mark.parametrize(("keys", "files"), [(1, 1), (3, 2), (1, 5), (100, 100)])
+def test_every_object_comes_once_whatever_the_sizes_of_pages(s3_root: str, keys: int, files: int) -> None:
     names = ["a.md", "a/b.md", "a/c/d.md", "a/é.md", "a b.md", "a+b.md", "b.md", "c/.hidden", "c/x.md", "日/本.md"]
     fsspec.filesystem("s3").pipe({f"{s3_root}/in/{name}": name.encode() for name in names})
     fsspec.filesystem("s3").touch(f"{s3_root}/in/c/")
-    access = s3_access(s3_root, window=window, keys=keys, files=files)
+    access = s3_access(s3_root, keys=keys, files=files)
     found = [ref.id for ref in documents({"urls": [f"{s3_root}/in/**"]}, access)]
     bucket = s3_root.rpartition("/")[2]
     assert sorted(found) == sorted(f"{bucket}/in/{name}" for name in names if name != "c/.hidden")
@@ -64,13 +62,13 @@ ONE = {"KeyCount": 1, "IsTruncated": True, "NextContinuationToken": "t", "Conten
 
 @pytest.mark.parametrize("answers", [(MORE, ONE, EMPTY), (ONE, EMPTY), (MORE, MORE, ONE, MORE, EMPTY)])
 def test_an_empty_answer_is_no_end_where_more_was_said_to_follow(answers: tuple[dict[str, Any], ...]) -> None:
-    found = urls.S3Tree(Answers(*answers), 1000).first(10, "bucket/in", "", lambda: None)
-    assert [child.name for child in found] == ["a.md"]
+    found = bucket.objects(Answers(*answers), ("bucket/in", ("**",)), "", 1000, lambda: None)
+    assert [each.path for each in found] == ["a.md"]
 
 
 def test_a_prefix_without_keys_is_gone() -> None:
     with pytest.raises(DocumentFailed, match="gone"):
-        urls.S3Tree(Answers(EMPTY), 1000).first(10, "bucket/in", "", lambda: None)
+        list(bucket.objects(Answers(EMPTY), ("bucket/in", ("**",)), "", 1000, lambda: None))
 
 
 def test_a_large_prefix_is_taken_in_pages_and_gone_on_with(s3_root: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,7 +85,7 @@ def test_a_large_prefix_is_taken_in_pages_and_gone_on_with(s3_root: str, monkeyp
 
     monkeypatch.setattr(driver, "_call_s3", noted)
     monkeypatch.setattr(driver, "call_s3", sync_wrapper(noted))
-    access = s3_access(s3_root, window=40, keys=20, files=10)
+    access = s3_access(s3_root, keys=20, files=10)
     assert len(documents({"urls": [f"{s3_root}/**"]}, access)) == 100
     assert max(answers) == 20
     assert sum(answers) == 100, "no window begins at the beginning again"
