@@ -13,7 +13,7 @@ from tasks.ingestion.sources.open_source import open_source
 from tasks.ingestion.sources.source import PageLimits, SourceAccess
 from tasks.storage.storage import Storage
 from tests.s3_server import S3Server
-from tests.unit.ingestion.sources.reading import ask, documents
+from tests.unit.ingestion.sources.reading import ask, codes, contents, documents
 
 
 @pytest.fixture
@@ -86,12 +86,33 @@ def test_a_large_prefix_is_taken_in_pages_and_gone_on_with(s3_root: str, monkeyp
     monkeypatch.setattr(driver, "_call_s3", noted)
     monkeypatch.setattr(driver, "call_s3", sync_wrapper(noted))
     access = s3_access(s3_root, keys=20, files=10)
-    assert len(documents({"urls": [f"{s3_root}/**"]}, access)) == 100
+    source, cursor, listed = open_source({"urls": [f"{s3_root}/**"]}, access), None, 0
+    while listed == 0 or cursor is not None:
+        page = source.page(cursor)
+        cursor, listed = page.cursor, listed + page.documents
+    assert listed == 100
     assert max(answers) == 20
-    assert sum(answers) == 100, "no window begins at the beginning again"
+    assert sum(answers) == 100, "no page begins at the beginning again"
 
 
 def test_what_is_not_on_s3_is_said(s3_root: str) -> None:
     for path in ("nothing", "nothing/**"):
         with pytest.raises(SourceFailed, match=r"no such file|no longer there"):
             open_source({"urls": [f"{s3_root}/{path}"]}, s3_access(s3_root)).page(None)
+
+
+def test_every_key_is_a_name_and_a_bad_one_is_a_fault_of_its_own(s3_root: str) -> None:
+    files = fsspec.filesystem("s3")
+    bucket_name = s3_root.rpartition("/")[2]
+    good = ["docs/a.md", "docs/a//b.md", "docs/sub/c.md", "docs/[1].md", "docs/e//.md"]
+    for key in [*good, "docs/", "docs/sub/", "docs//", "docs/../up.md", "docs/./x.md", "docs/.hidden/y.md"]:
+        files.call_s3("put_object", Bucket=bucket_name, Key=key, Body=key.encode())
+    spec, access = {"urls": [f"{s3_root}/docs"]}, s3_access(s3_root, files=2)
+    assert {one.ref.id: one.data for one in contents(spec, access)} == {
+        f"{bucket_name}/{key}": key.encode() for key in good if key != "docs/e//.md"
+    }
+    assert codes(spec, access) == {f"{bucket_name}/docs/{key}": "invalid_name" for key in ("../up.md", "./x.md")}
+    [literal] = documents({"urls": [f"{s3_root}/docs/[1].md"]}, access)
+    assert literal.id == f"{bucket_name}/docs/[1].md"
+    [odd] = documents({"urls": [f"{s3_root}/docs/a//b.md"]}, access)
+    assert odd.id == f"{bucket_name}/docs/a//b.md"
