@@ -118,7 +118,7 @@ def objects(
 def _in_order(driver: Any, base: str, after: str, keys: int, progress: Callable[[], None]) -> Iterator[tuple[str, int]]:
     """Keys of S3 below a prefix, and their sizes. S3 gives them in order, and from any key on."""
     bucket, key, _ = driver.split_path(base)
-    prefix = f"{key.strip('/')}/" if key.strip("/") else ""
+    prefix = f"{key}/" if key else ""
     request: dict[str, Any] = {"Bucket": bucket, "Prefix": prefix, "MaxKeys": keys}
     if after:
         request["StartAfter"] = prefix + after

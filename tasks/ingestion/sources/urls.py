@@ -139,7 +139,7 @@ class Urls:
         yield from walk.after(path)
 
     def _entry(self, key: Any, glob: Glob, found: Found) -> Entry:
-        url = f"{glob.url.rstrip('/')}/{found.path}"
+        url = f"{glob.url}/{found.path}"
         error = found.error
         if not is_encodable(url):
             error = DocumentError("invalid_name", "The file's name is not UTF-8. Rename the file.", "listing")
@@ -265,5 +265,5 @@ def _unescaped(part: str) -> str:
 
 
 def _matches(earlier: Glob, glob: Glob, path: str) -> bool:
-    url, base = f"{glob.url.rstrip('/')}/{path}", f"{earlier.url.rstrip('/')}/"
+    url, base = f"{glob.url}/{path}", f"{earlier.url}/"
     return earlier.error is None and url.startswith(base) and fits(earlier.pattern, url[len(base) :])
