@@ -139,13 +139,13 @@ class RecordFile:
                 answer = self._asked("records", content, block, {"at": wanted.start, "number": wanted.number})
             found = _values(answer[1])
             for values in found:
-                record, described = _record(values, wanted)
-                yield record, described
-                wanted = wanted.behind(record)
+                last = _record(values, wanted)
+                yield last
             if self._kind != "parquet":
                 return
             if not found:
                 raise _nonsense()
+            wanted = wanted.behind(last[0])
 
     def _cut_rows(
         self, content: Content, position: Any, room: tuple[int, int], progress: Callable[[], None]
@@ -230,17 +230,13 @@ def _record(values: Sequence[Any], within: Range) -> tuple[Range, Described]:
     if len(values) != _FIELDS:
         raise _nonsense()
     start, length, number, own_id, text, metadata, code, message, named = values
-    fit = (
-        all(type(each) is int for each in (start, length, number))
-        and within.start <= start < start + length <= within.end
-        and number >= within.number
-        and isinstance(own_id, str | None)
-        and all(isinstance(each, str) for each in (text, code, message))
-        and isinstance(metadata, dict)
-        and "\0" not in text
-        and not (metadata and is_too_deep(metadata))
-    )
-    if not fit:
+    if type(start) is not int or type(length) is not int or type(number) is not int:
+        raise _nonsense()
+    if not (within.start <= start < start + length <= within.end and number >= within.number):
+        raise _nonsense()
+    if type(text) is not str or type(code) is not str or type(message) is not str or type(metadata) is not dict:
+        raise _nonsense()
+    if "\0" in text or not isinstance(own_id, str | None) or (metadata and is_too_deep(metadata)):
         raise _nonsense()
     if own_id is not None:
         try:

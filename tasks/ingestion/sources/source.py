@@ -2,41 +2,21 @@
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from itertools import chain, groupby
 from operator import attrgetter
 from typing import Any, NamedTuple, Protocol
 
 import orjson
 
-from tasks.document_error import DocumentError, DocumentFailed, FailureStage
+from tasks.document_error import DocumentError, DocumentFailed
 from tasks.ingestion.sources.content import Content, changed
-from tasks.ingestion.sources.field_mapping import MAX_ID_BYTES, Described, as_json, require_id
+from tasks.ingestion.sources.field_mapping import Described, as_json
+from tasks.ingestion.sources.page import FULL_PAGE, ListedPage, PageBuilder, PageLimits, duplicate
 from tasks.ingestion.sources.ranges import Ask, Cut, Range, RecordFile
 from tasks.records.documents import Document
 from tasks.storage.storage import Storage
 from tasks.unshown import unshown
-
-PAGE_FILES = 64
-PAGE_FILE_BYTES = 4 * 2**20
-"""A page of files ends with the file that reaches one of the two. A larger file is a page of its own."""
-PAGE_RECORDS = 2048
-PAGE_RECORD_BYTES = 2 * 2**20
-"""A page of records ends before the range that would exceed one of the two."""
-_NO_PART = ""
-
-
-@dataclass(frozen=True, slots=True)
-class PageLimits:
-    """The limits of one page: files, their bytes, records, their bytes."""
-
-    files: int = PAGE_FILES
-    file_bytes: int = PAGE_FILE_BYTES
-    records: int = PAGE_RECORDS
-    record_bytes: int = PAGE_RECORD_BYTES
-
-
-FULL_PAGE = PageLimits()
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,28 +119,6 @@ class Entries(Protocol):
         """Places of which each is expected to list something; none where documents are named one by one."""
 
 
-@dataclass(frozen=True, slots=True)
-class ListedPage:
-    """One page of a source.
-
-    Attributes:
-        lines: in the source's order, with ids that are unique within the page, a line for each range of records; behind
-            them, as failed ones, entries that are no documents or cannot be read, with ids by which their owner can
-            find them.
-        cursor: beginning of the next page, JSON; None: this was the last page.
-        size_bytes: of the part of the source that this page covers, for progress in bytes.
-    """
-
-    lines: Sequence[Document]
-    cursor: Mapping[str, Any] | None
-    size_bytes: int
-
-    @property
-    def documents(self) -> int:
-        """How many there seem to be."""
-        return sum(line.records or 1 for line in self.lines)
-
-
 @unshown("ref", "data", "text")
 class Fetched(NamedTuple):
     """A document's content. Exactly one of `data` (a file's bytes), `text` (a record's) and `error` is set.
@@ -176,85 +134,6 @@ class Fetched(NamedTuple):
     data: bytes | None = None
     text: str | None = None
     error: DocumentError | None = None
-
-
-# ---- pages -----------------------------------------------------------------------------------------------------------
-
-
-def duplicate(first: str | None, stage: FailureStage = "reading") -> DocumentError:
-    """The error for an id that another document of the ingestion has; `first`: the place of that one, if known."""
-    other = f"The document at {first}" if first else "Another document of this ingestion"
-    message = f"{other} has the same id. Give each its own, with source.fields.id or document_id."
-    return DocumentError("duplicate_document_id", message, stage)
-
-
-class _Page:
-    """Takes lines until it is full. Faults count too, because a file may hold nothing else."""
-
-    def __init__(self, limits: PageLimits) -> None:
-        self.limits = limits
-        self._lines: dict[str, Document] = {}
-        self._faults: list[Document] = []
-        self._files = self._file_bytes = self.records = self.record_bytes = self._size_bytes = 0
-
-    @property
-    def empty(self) -> bool:
-        """Whether it takes anything."""
-        return not self._lines and not self._faults
-
-    @property
-    def full(self) -> bool:
-        """Whether it takes nothing more."""
-        limits = self.limits
-        return (
-            self._files >= limits.files
-            or self._file_bytes >= limits.file_bytes
-            or self.records + len(self._faults) >= limits.records
-            or self.record_bytes >= limits.record_bytes
-        )
-
-    def takes_file(self, size_bytes: int) -> bool:
-        """Whether it takes one more file. A large file needs a page of its own."""
-        return self.empty or not (self.full or size_bytes >= self.limits.file_bytes)
-
-    def takes_range(self, found: Cut) -> bool:
-        """Whether it takes one more range."""
-        more = self.records + len(self._faults) + found.records, self.record_bytes + found.source_bytes
-        return self.empty or (more[0] <= self.limits.records and more[1] <= self.limits.record_bytes)
-
-    def add_file(self, line: Document) -> None:
-        """Adds a file."""
-        self._files += 1
-        self._file_bytes += line.size_bytes or 0
-        try:
-            require_id(line.id)
-        except DocumentFailed as failed:  # no document in a sink can have this id
-            self.add_failed(line, failed.error)
-        else:
-            if line.id in self._lines:
-                self.add_failed(line, duplicate(self._lines[line.id].uri))
-                return
-            self._size_bytes += line.size_bytes or 0
-            self._lines[line.id] = line
-
-    def add_range(self, line: Document, found: Cut) -> None:
-        """Adds a range of records. Its id is that of no document."""
-        self.records += found.records
-        self.record_bytes += found.source_bytes
-        self._size_bytes += found.source_bytes
-        self._lines[line.uri] = line
-
-    def add_failed(self, line: Document, error: DocumentError, *, part: str = _NO_PART) -> None:
-        """Adds a document that cannot be read; with a `part`, something that is none: documents of it are unknown."""
-        self._size_bytes += line.size_bytes or 0
-        shown_id = line.id.encode(errors="replace")[:MAX_ID_BYTES].decode(errors="ignore").replace("\0", "")
-        stage: FailureStage = "listing" if part else "reading"
-        failed = Document(shown_id or "?", line.uri, part=part).failed(replace(error, stage=stage))
-        self._faults.append(failed)
-
-    def listed(self, cursor: Mapping[str, Any] | None) -> ListedPage:
-        """The page so far."""
-        return ListedPage([*self._lines.values(), *self._faults], cursor, self._size_bytes)
 
 
 class Source:
@@ -276,7 +155,7 @@ class Source:
             SourceFailed: the job cannot continue, because something that it names is gone, or is of another kind.
             StorageUnavailable: it does not answer now.
         """
-        page, key = _Page(self._page), None
+        page, key = PageBuilder(self._page), None
         if cursor is not None:
             key = cursor["after"]
             if "entry" in cursor:
@@ -299,7 +178,7 @@ class Source:
                 return page.listed({"after": key, "entry": asdict(entry), **then})
         return page.listed(None)
 
-    def _list_file(self, page: _Page, entry: Entry) -> None:
+    def _list_file(self, page: PageBuilder, entry: Entry) -> None:
         line = Document(entry.id, entry.uri, name=entry.name, size_bytes=entry.size_bytes, place={"at": entry.place})
         if entry.error is not None:
             # A name that is not fit is that of a document; what cannot be listed may be any number of them.
@@ -312,7 +191,7 @@ class Source:
             except DocumentFailed as failed:
                 page.add_failed(line, failed.error)
 
-    def _list_ranges(self, page: _Page, entry: Entry, cursor: Mapping[str, Any]) -> dict[str, Any] | None:
+    def _list_ranges(self, page: PageBuilder, entry: Entry, cursor: Mapping[str, Any]) -> dict[str, Any] | None:
         """Adds ranges to the page. When it is full, returns the part of the cursor that continues this file."""
         version, position = cursor.get("version"), cursor.get("position")
         line = Document(entry.id, entry.uri)
@@ -339,7 +218,7 @@ class Source:
             page.add_failed(line, failed.error, part=entry.part or entry.uri)
         return None
 
-    def _list_range(self, page: _Page, place: Mapping[str, Any], found: Cut) -> None:
+    def _list_range(self, page: PageBuilder, place: Mapping[str, Any], found: Cut) -> None:
         number = found.range.number
         line = Document(f"{place['id']}#{number}", f"{place['uri']}#{number}", size_bytes=found.source_bytes)
         if found.error is not None:
@@ -401,15 +280,14 @@ class Source:
 
     def _read_together(self, content: Content, records: RecordFile, lines: Sequence[Document]) -> Iterator[Fetched]:
         """The records of lines whose ranges follow each other."""
-        first, last = Range(*lines[0].record), Range(*lines[-1].record)
-        left = first._replace(length=last.end - first.start)
+        first, record = Range(*lines[0].record), None
+        whole = first._replace(length=Range(*lines[-1].record).end - first.start)
         try:
-            for record, described in records.read(content, left, self._progress):
-                left = left.behind(record)
+            for record, described in records.read(content, whole, self._progress):
                 yield _fetched(lines[0].place, record, described)
         except DocumentFailed as failed:
             for line in lines:
-                rest = rest_of(line, left)
+                rest = rest_of(line, whole.behind(record) if record else whole)
                 if rest is not None:
                     yield _unread(rest, failed.error)
 

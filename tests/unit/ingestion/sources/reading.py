@@ -9,15 +9,8 @@ import orjson
 from tasks.document_error import DocumentError, FailureStage
 from tasks.ingestion.sources import tabular
 from tasks.ingestion.sources.open_source import open_source
-from tasks.ingestion.sources.source import (
-    FULL_PAGE,
-    Fetched,
-    ListedPage,
-    PageLimits,
-    SourceAccess,
-    SourceLimits,
-    StoredFile,
-)
+from tasks.ingestion.sources.page import FULL_PAGE, ListedPage, PageLimits
+from tasks.ingestion.sources.source import Fetched, SourceAccess, SourceLimits, StoredFile
 from tasks.records.documents import Document, DocumentStatus, read_documents, write_documents
 from tasks.storage.storage import Storage
 

@@ -122,13 +122,18 @@ def test_numbers_as_ids(tmp_path: Path, literal: str, expected: str) -> None:
 def test_big_ids_do_not_collide_and_the_same_number_is_one_id(tmp_path: Path) -> None:
     data = f'{{"id": {BIG}, "text": "a"}}\n{{"id": {BIG[:-1]}1, "text": "b"}}\n'.encode()
     assert list(texts(files("a_jsonl"), uploaded(tmp_path, a_jsonl=data)).values()) == ["a", "b"]
-    rows = [{"id": 1.0, "text": "a"}, {"id": 2.5, "text": "b"}, {"id": None, "text": "c"}, {"id": 2.0**60, "text": "d"}]
+    rows: list[dict[str, Any]] = [
+        {"id": 1.0, "text": "a"},
+        {"id": 2.5, "text": "b"},
+        {"id": None, "text": "c"},
+        {"id": 2.0**60, "text": "d"},
+    ]
     access = uploaded(tmp_path, a_parquet=parquet(rows))
     assert list(texts(files("a_parquet"), access)) == ["1", "2.5", "a.parquet#3", str(2.0**60)]
 
 
 def test_nul_is_left_out_of_texts_and_metadata_and_no_id_has_one(tmp_path: Path) -> None:
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"id": "r1", "text": "a\0b"},
         {"id": "r2", "text": "fine", "metadata": {"a": "x\0y", "b": "\\u0000", "c": "\\\0", "d": ["\0"]}},
         {"id": "r3\0", "text": "id"},

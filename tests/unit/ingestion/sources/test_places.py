@@ -15,7 +15,8 @@ from tasks.document_error import DocumentFailed
 from tasks.errors import SourceFailed, StorageUnavailable
 from tasks.ingestion.sources.bucket import answered
 from tasks.ingestion.sources.open_source import open_source
-from tasks.ingestion.sources.source import PageLimits, SourceAccess
+from tasks.ingestion.sources.page import PageLimits
+from tasks.ingestion.sources.source import SourceAccess
 from tasks.records.documents import Document
 from tasks.storage.storage import Storage
 from tests.unit.ingestion.sources.formats import jsonl

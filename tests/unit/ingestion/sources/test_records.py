@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from tasks.ingestion.parsing.extracted import clean
 from tasks.ingestion.sources import parquet_table, ranges
-from tasks.ingestion.sources.source import PageLimits
+from tasks.ingestion.sources.page import PageLimits
 from tests.unit.ingestion.sources.formats import files, jsonl, parquet, table
 from tests.unit.ingestion.sources.reading import codes, contents, documents, faults_of, fetched, pages, texts, uploaded
 

@@ -10,7 +10,8 @@ from tasks.document_error import DocumentFailed
 from tasks.errors import SourceFailed
 from tasks.ingestion.sources import bucket
 from tasks.ingestion.sources.open_source import open_source
-from tasks.ingestion.sources.source import PageLimits, SourceAccess
+from tasks.ingestion.sources.page import PageLimits
+from tasks.ingestion.sources.source import SourceAccess
 from tasks.storage.storage import Storage
 from tests.s3_server import S3Server
 from tests.unit.ingestion.sources.reading import ask, codes, contents, documents
