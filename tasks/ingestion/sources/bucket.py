@@ -13,7 +13,7 @@ import fsspec
 from tasks.document_error import DocumentError, DocumentFailed
 from tasks.errors import EmbedqError, SourceFailed, StorageUnavailable
 from tasks.ingestion.sources.content import changed, gone
-from tasks.ingestion.sources.folder import Found, fits, from_here, into, leads_on
+from tasks.ingestion.sources.folder import FoundFile, fits, from_here, into, leads_on
 from tasks.ingestion.sources.roots import is_hidden
 
 _T = TypeVar("_T")
@@ -87,7 +87,7 @@ def kind(driver: Any, path: str) -> str | None:
 
 def objects(
     driver: Any, wanted: tuple[str, Sequence[str]], after: str, keys: int, progress: Callable[[], None]
-) -> Iterator[Found]:
+) -> Iterator[FoundFile]:
     """The objects below a prefix that fit a pattern, in order, behind a key; hidden ones are passed over.
 
     Args:
@@ -110,9 +110,9 @@ def objects(
         if not path or path.endswith("/") or not fits(pattern, path):
             continue
         if {".", ".."} & {*path.split("/")}:
-            yield Found(path, size, _no_name())
+            yield FoundFile(path, size, _no_name())
         elif not is_hidden(path):
-            yield Found(path, size)
+            yield FoundFile(path, size)
 
 
 def _in_order(driver: Any, base: str, after: str, keys: int, progress: Callable[[], None]) -> Iterator[tuple[str, int]]:
@@ -138,7 +138,7 @@ def _in_order(driver: Any, base: str, after: str, keys: int, progress: Callable[
 
 def _in_folder(
     driver: Any, wanted: tuple[str, Sequence[str]], at: tuple[str, set[int]], after: str, progress: Callable[[], None]
-) -> Iterator[Found]:
+) -> Iterator[FoundFile]:
     """The same of drivers that list a folder whole: its names are in memory."""
     progress()
     (base, pattern), (above, places) = wanted, at
@@ -150,17 +150,17 @@ def _in_folder(
             continue
         if name in {"/", "./", "../", ".", ".."} or above.count("/") > _MAX_DEPTH:
             if there:
-                yield Found(path, error=_no_name())
+                yield FoundFile(path, error=_no_name())
         elif not name or name.startswith("."):
             continue
         elif not name.endswith("/"):
             if len(pattern) in there:
-                yield Found(path, int(infos[name].get("size") or 0))
+                yield FoundFile(path, int(infos[name].get("size") or 0))
         elif leads_on(pattern, there):
             try:
                 yield from _in_folder(driver, wanted, (path, there), after, progress)
             except DocumentFailed as failed:
-                yield Found(path, error=failed.error)
+                yield FoundFile(path, error=failed.error)
 
 
 def _child(info: Any, folder: str) -> str:

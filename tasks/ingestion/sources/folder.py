@@ -19,7 +19,7 @@ _TICK = 10_000
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-class Found(NamedTuple):
+class FoundFile(NamedTuple):
     """A file that fits, or the error of a place. `path`: below the base; that of a folder ends with "/"."""
 
     path: str
@@ -89,7 +89,7 @@ class Walk:
     listing: str
     progress: Callable[[], None]
 
-    def after(self, path: str) -> Iterator[Found]:
+    def after(self, path: str) -> Iterator[FoundFile]:
         """The files behind a path, all of them for "". Hidden ones are passed over, and links to folders are faults.
 
         Raises:
@@ -101,7 +101,7 @@ class Walk:
 
     def _below(
         self, folder: int, names: Sequence[str], above: str, places: Collection[int], after: str
-    ) -> Iterator[Found]:
+    ) -> Iterator[FoundFile]:
         for name in names:
             path = above + name
             if path <= after and not (name.endswith("/") and after.startswith(path) and after != path):
@@ -112,7 +112,7 @@ class Walk:
             elif leads_on(self.pattern, there):
                 yield from self._entered(folder, path, there, after)
 
-    def _entered(self, folder: int, path: str, places: Collection[int], after: str) -> Iterator[Found]:
+    def _entered(self, folder: int, path: str, places: Collection[int], after: str) -> Iterator[FoundFile]:
         """What is in a folder. It is opened from the one around it: no link that comes in between leads elsewhere."""
         try:
             if path.count("/") > _MAX_DEPTH:
@@ -120,20 +120,20 @@ class Walk:
             below = os.open(path[:-1].rpartition("/")[2], _FOLDER, dir_fd=folder)
         except OSError as error:
             became = error.errno in {errno.ENOTDIR, errno.ELOOP}
-            yield Found(path, error=(changed() if became else failed_to_read(error)).error)
+            yield FoundFile(path, error=(changed() if became else failed_to_read(error)).error)
             return
         except DocumentFailed as failed:
-            yield Found(path, error=failed.error)
+            yield FoundFile(path, error=failed.error)
             return
         try:
             names = self._names(below, path)
             yield from self._below(below, names, path, places, after)
         except DocumentFailed as failed:
-            yield Found(path, error=failed.error)
+            yield FoundFile(path, error=failed.error)
         finally:
             os.close(below)
 
-    def _file(self, folder: int, path: str, places: Collection[int]) -> Iterator[Found]:
+    def _file(self, folder: int, path: str, places: Collection[int]) -> Iterator[FoundFile]:
         if not places:
             return
         fit = len(self.pattern) in places
@@ -145,13 +145,13 @@ class Walk:
                     raise _unlisted("link_to_folder", "Links to folders are not followed. Name the folder itself.")
         except OSError as error:
             if fit:
-                yield Found(path, error=failed_to_read(error).error)
+                yield FoundFile(path, error=failed_to_read(error).error)
         except DocumentFailed as failed:
             if fit or failed.error.code in {"link_to_folder", "outside_roots"}:
-                yield Found(path, error=failed.error)
+                yield FoundFile(path, error=failed.error)
         else:
             if fit and stat.S_ISREG(state.st_mode):
-                yield Found(path, state.st_size)
+                yield FoundFile(path, state.st_size)
 
     def _target(self, path: str) -> os.stat_result:
         # Where it leads is checked first: outside of the roots a caller must not learn what exists.

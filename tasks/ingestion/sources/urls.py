@@ -12,7 +12,7 @@ from tasks.document_error import DocumentError, DocumentFailed
 from tasks.errors import SourceFailed
 from tasks.ingestion.sources.bucket import RemoteContent, kind, objects, open_bucket
 from tasks.ingestion.sources.content import Content, LocalContent, gone, outside
-from tasks.ingestion.sources.folder import Found, Walk, fits, real_folder
+from tasks.ingestion.sources.folder import FoundFile, Walk, fits, real_folder
 from tasks.ingestion.sources.roots import (
     SETTING,
     document_id,
@@ -129,7 +129,7 @@ class Urls:
             for glob in self._globs
         ]
 
-    def _found(self, glob: Glob, path: str, listing: str) -> Iterator[Found]:
+    def _found(self, glob: Glob, path: str, listing: str) -> Iterator[FoundFile]:
         if glob.scheme != "file":
             driver, access = self._driver(glob.scheme), self._access
             yield from objects(driver, (glob.base, glob.pattern), path, access.s3_keys, access.progress)
@@ -138,7 +138,7 @@ class Urls:
         walk = Walk(glob.base or "/", top, glob.pattern, self._real_tops, listing, self._access.progress)
         yield from walk.after(path)
 
-    def _entry(self, key: Any, glob: Glob, found: Found) -> Entry:
+    def _entry(self, key: Any, glob: Glob, found: FoundFile) -> Entry:
         url = f"{glob.url}/{found.path}"
         error = found.error
         if not is_encodable(url):
