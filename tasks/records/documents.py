@@ -52,6 +52,7 @@ class Document(NamedTuple):
         origin: the file within which the id of a record is unique; "" for an id that is unique by itself, as a path is.
         part: of a failed one that is no document: the URI of what could not be listed, such as the file of a line. The
             documents of it are unknown, and count as there.
+        records: how many documents there seem to be in the range of a file for which it stands; 0: it is a document.
         ended: nothing is tried again with it.
         warnings: what could not be read of it; none of one that failed.
     """
@@ -73,6 +74,7 @@ class Document(NamedTuple):
     metadata: Mapping[str, Any] = _NOTHING
     origin: str = ""
     part: str = ""
+    records: int = 0
     ended: bool = False
     warnings: Sequence[DocumentWarning] = ()
 

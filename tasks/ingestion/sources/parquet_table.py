@@ -1,0 +1,133 @@
+"""Parquet, in the sandbox: one row, one document. See `tabular.py`.
+
+The library that reads it is in C++ and believes what a file says of itself: one of 550 bytes, whose rows share a text,
+made a worker hold 4 GB.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import orjson
+
+from tasks.document_error import DocumentFailed
+from tasks.ingestion.parsing.refusals import missing
+from tasks.ingestion.sources.field_mapping import FieldMap
+from tasks.ingestion.sources.record import LIMIT_SETTING, Answer, Record, Request, bad, refused
+
+_BATCH_BYTES = 2**20
+_BATCH_ROWS = 1024
+_ANSWER_BYTES = 2 * 2**20
+_BUFFER_BYTES = 2**18
+_MAX_GROUPS = 2**20
+_MAX_ROWS = 2**40
+
+
+def row_groups(request: Request, _: bytes) -> Answer:
+    """Rows and bytes of each group. Raises `DocumentFailed`: it is no Parquet, or lacks the columns asked for."""
+    table = _Table(request["path"], FieldMap.from_json(request["fields"]))
+    return {}, orjson.dumps(table.groups)
+
+
+def rows(request: Request, _: bytes) -> Answer:
+    """The first rows of a range, as many as go into an answer, at least one. Raises `DocumentFailed`."""
+    fields, at = FieldMap.from_json(request["fields"]), request["at"]
+    table = _tables.pop(request["key"], None)
+    if table is None or (request["group"], at) < table.earliest:
+        table = _Table(request["path"], fields)
+    found, size = list[bytes](), 0
+    for number in range(request["number"], request["number"] + request["rows"]):
+        record = table.row(request["group"], at, request["limit"])
+        if record is None:
+            message = f"The row has more than {request['limit']:,} bytes ({LIMIT_SETTING}). Split it."
+            described = bad("document_too_large", message)
+        else:
+            described = fields.described(record)
+        found.append(Record(at, 1, number, described).to_json())
+        at, size = at + 1, size + len(found[-1])
+        if size > _ANSWER_BYTES:
+            break
+    # A group can only be read from its beginning: the next pages, mostly of the same process, go on here.
+    _tables.clear()
+    _tables[request["key"]] = table
+    return {}, b"[" + b",".join(found) + b"]"
+
+
+_tables: dict[str, "_Table"] = {}
+
+
+class _Table:
+    """A file of Parquet that is read forwards, batch by batch, and only the columns that are needed.
+
+    Attributes:
+        groups: rows and bytes of each.
+        earliest: group and row of the earliest row that can still be reached.
+    """
+
+    def __init__(self, path: str, fields: FieldMap) -> None:
+        with _corrupt_if_refused():
+            import pyarrow as pa  # noqa: PLC0415 - slow to import
+            import pyarrow.parquet as pq  # noqa: PLC0415 - as above
+
+            schema = pq.read_schema(path)
+            kinds = {name: schema.field(name).type for name in schema.names if schema.names.count(name) == 1}
+            texts = [name for name, kind in kinds.items() if pa.types.is_string(kind) or pa.types.is_large_string(kind)]
+            # Without pre_buffer: it would hold a whole row group, and a file may be a single one. Text columns as
+            # dictionaries: a text that a thousand rows share is in memory once, as in the file.
+            self._file = pq.ParquetFile(path, pre_buffer=False, buffer_size=_BUFFER_BYTES, read_dictionary=texts)
+            meta = self._file.metadata
+            groups = [meta.row_group(n) for n in range(min(meta.num_row_groups, _MAX_GROUPS + 1))]
+            self.groups = [(group.num_rows, group.total_byte_size) for group in groups]
+            if len(groups) > _MAX_GROUPS or any(not 0 <= n <= _MAX_ROWS for n, _ in self.groups):
+                raise _corrupt()
+        binary = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary)
+        self._columns = fields.columns(
+            [name for name, kind in kinds.items() if not any(is_it(kind) for is_it in binary)]
+        )
+        self._batches: Iterator[Any] = iter(())
+        self._values: Mapping[str, Any] = {}
+        self._length = 0
+        self.earliest = (-1, 0)
+
+    def row(self, group: int, row: int, limit: int) -> dict[str, Any] | None:
+        """A row; None if its texts have more than `limit` bytes: no objects are made of them."""
+        with _corrupt_if_refused():
+            if self.earliest[0] != group:
+                self._begin(group)
+            while row >= self.earliest[1] + self._length:
+                batch = next(self._batches)
+                self.earliest = (group, self.earliest[1] + self._length)
+                self._length = batch.num_rows
+                self._values = dict(zip(batch.schema.names, batch.columns, strict=True))
+            values = {name: column[row - self.earliest[1]] for name, column in self._values.items()}
+            if sum(map(_text_bytes, values.values())) > limit:
+                return None
+            return {name: value.as_py() for name, value in values.items()}
+
+    def _begin(self, group: int) -> None:
+        count, size = self.groups[group]
+        batch = max(1, min(_BATCH_ROWS, _BATCH_BYTES // (size // max(count, 1) + 1)))
+        self._batches = self._file.iter_batches(batch, row_groups=[group], columns=self._columns, use_threads=False)
+        self.earliest, self._length, self._values = (group, 0), 0, {}
+
+
+@contextmanager
+def _corrupt_if_refused() -> Iterator[None]:
+    """Turns the library's errors about a damaged file into the failure of a document."""
+    try:
+        yield
+    except (DocumentFailed, MemoryError):
+        raise
+    except ImportError:
+        raise missing("pyarrow") from None
+    except Exception:  # noqa: BLE001 - what a library in C++ says of a damaged file
+        raise _corrupt() from None
+
+
+def _corrupt() -> DocumentFailed:
+    return refused("corrupt_document", "The file is damaged, or is not Parquet. Write it again.")
+
+
+def _text_bytes(value: Any) -> int:
+    scalar = getattr(value, "value", value)
+    return scalar.as_buffer().size if hasattr(scalar, "as_buffer") and scalar.is_valid else 0

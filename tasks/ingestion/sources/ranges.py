@@ -1,0 +1,248 @@
+"""Ranges of a file of records: the worker's side of `tabular.py`. It trusts no answer of the sandbox."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol, cast
+
+import orjson
+
+from tasks.document_error import DocumentError, DocumentFailed, FailureStage
+from tasks.ingestion.parsing.limits import ParseLimits
+from tasks.ingestion.parsing.refusals import beyond_limits
+from tasks.ingestion.sources.content import Content, changed, open_path
+from tasks.ingestion.sources.csv_table import HEAD_BYTES
+from tasks.ingestion.sources.field_mapping import Described, FieldMap, require_id
+from tasks.ingestion.sources.record import LIMIT_SETTING
+from tasks.records.ingestions import is_too_deep
+
+_BLOCK_BYTES = 2**18
+"""That are read to find a range. A page of short records needs half of it."""
+
+
+class Ask(Protocol):
+    """`Sandbox.ask`."""
+
+    def __call__(
+        self, header: Mapping[str, Any], body: bytes = b"", *, stage: FailureStage
+    ) -> tuple[dict[str, Any], bytes]:
+        """Header and body of the answer. Raises `DocumentFailed`."""
+
+
+class Range(NamedTuple):
+    """Records that follow each other, or a single one. See the room's docstring.
+
+    Attributes:
+        start, length: bytes of a text file, or rows of a row group.
+        number: of the first record, as its owner would count, from 1.
+        group: of Parquet.
+    """
+
+    start: int
+    length: int
+    number: int
+    group: int = 0
+
+    @property
+    def end(self) -> int:
+        """Where the next one begins."""
+        return self.start + self.length
+
+    def behind(self, record: "Range") -> "Range":
+        """What is left of it behind one of its records."""
+        return Range(record.end, self.end - record.end, record.number + 1, self.group)
+
+
+class Cut(NamedTuple):
+    """A range as it is listed.
+
+    Attributes:
+        records: how many there seem to be in it.
+        source_bytes: of the file.
+        then: where the next one is cut; JSON.
+        error: why nothing of it can be read.
+    """
+
+    range: Range
+    records: int
+    source_bytes: int
+    then: Any
+    error: DocumentError | None = None
+
+
+class RecordFile:
+    """How the files of a request are divided and read that are of one format.
+
+    Args:
+        kind: `jsonl`, `csv`, `tsv` or `parquet`.
+        fields: of the request.
+        limit: bytes of a record.
+        ask: the sandbox.
+    """
+
+    def __init__(self, kind: str, fields: FieldMap, limit: int, ask: Ask) -> None:
+        self._kind, self._limit, self._ask = kind, limit, ask
+        self._request = {"format": kind, "fields": fields.to_json(), "limit": limit}
+        self._known: tuple[Any, Any] = (None, None)
+
+    def cut(self, content: Content, position: Any, room: tuple[int, int], progress: Callable[[], None]) -> Cut | None:
+        """The range at a position, None: at the beginning; of so many records and bytes, but one record at least.
+
+        Returns:
+            None at the end of the file.
+
+        Raises:
+            DocumentFailed: the file is not of this format.
+            StorageUnavailable: it does not answer now.
+        """
+        if self._kind == "parquet":
+            return self._cut_rows(content, position or (0, 0, 1), room, progress)
+        if not content.size_bytes and self._kind != "jsonl":
+            raise DocumentFailed("empty_document", "The file is empty, without a header.", "listing")
+        at, number, skip = position or (0, 1, False)
+        size = _BLOCK_BYTES
+        while at < content.size_bytes:
+            progress()
+            block = _read(content, at, min(size, content.size_bytes - at))
+            whole = at + len(block) >= content.size_bytes
+            wanted = {"at": at, "whole": whole, "skip": skip, "records": max(room[0], 1), "bytes": max(room[1], 1)}
+            answer, _ = self._asked("cut", content, block, wanted)
+            start, length, numbers, records = (
+                _number(answer, name) for name in ("start", "length", "numbers", "records")
+            )
+            skip = bool(answer.get("skip"))
+            if length:
+                found = Range(at + start, length, number)
+                error = self._too_long() if skip else None
+                return Cut(found, records, length, (found.end, number + numbers, skip), error)
+            if not start:
+                if whole:
+                    raise _nonsense()
+                size *= 2
+            at += start
+        return None
+
+    def read(self, content: Content, wanted: Range, progress: Callable[[], None]) -> Iterator[tuple[Range, Described]]:
+        """The records of a range, each with the range of it alone.
+
+        Raises:
+            DocumentFailed: the rest of it cannot be read.
+            StorageUnavailable: it does not answer now.
+        """
+        while wanted.length > 0:
+            progress()
+            if self._kind == "parquet":
+                with open_path(content, progress) as path:
+                    key = f"{content.name} {content.version} {content.size_bytes} {self._request['fields']}"
+                    rows = {"path": path, "key": key, "group": wanted.group, "rows": wanted.length}
+                    answer = self._asked("rows", content, b"", {**rows, "at": wanted.start, "number": wanted.number})
+            else:
+                block = _read(content, wanted.start, wanted.length)
+                answer = self._asked("records", content, block, {"at": wanted.start, "number": wanted.number})
+            found = _values(answer[1])
+            for values in found:
+                last = _record(values, wanted)
+                yield last
+            if self._kind != "parquet":
+                return
+            if not found:
+                raise _nonsense()
+            wanted = wanted.behind(last[0])
+
+    def _cut_rows(
+        self, content: Content, position: Any, room: tuple[int, int], progress: Callable[[], None]
+    ) -> Cut | None:
+        group, row, number = position
+        groups = self._row_groups(content, progress)
+        all_rows = sum(rows for rows, _ in groups)
+        while group < len(groups):
+            rows, size = groups[group]
+            if row < rows:
+                least = max(1, min(room[0], room[1] // (size // rows + 1), rows - row))
+                found = Range(row, least, number, group)
+                source_bytes = content.size_bytes * least // all_rows
+                return Cut(found, least, source_bytes, (group, found.end, number + least))
+            group, row = group + 1, 0
+        return None
+
+    def _row_groups(self, content: Content, progress: Callable[[], None]) -> Sequence[tuple[int, int]]:
+        def asked() -> Sequence[tuple[int, int]]:
+            with open_path(content, progress) as path:
+                _, body = self._asked("row_groups", content, b"", {"path": path})
+            groups = _values(body)
+            return [(_number(dict(enumerate(group)), 0), _number(dict(enumerate(group)), 1)) for group in groups]
+
+        return cast("Sequence[tuple[int, int]]", self._once(content, asked))
+
+    def _asked(
+        self, what: str, content: Content, block: bytes, more: Mapping[str, Any]
+    ) -> tuple[dict[str, Any], bytes]:
+        head = b""
+        if self._kind in {"csv", "tsv"}:
+            head = cast("bytes", self._once(content, lambda: content.read(0, HEAD_BYTES)))
+        request = {"type": what, **self._request, **more, "head": len(head)}
+        return self._ask(request, head + block, stage="reading")
+
+    def _once(self, content: Content, make: Callable[[], Any]) -> Any:
+        """What is the same for all ranges of a file; only that of the last one is kept."""
+        key = (content.name, content.version, content.size_bytes)
+        if self._known[0] != key:
+            self._known = (key, make())
+        return self._known[1]
+
+    def _too_long(self) -> DocumentError:
+        message = f"The line has more than {self._limit:,} bytes ({LIMIT_SETTING}). Split it."
+        return DocumentError("document_too_large", message, "listing")
+
+
+def _read(content: Content, first: int, size: int) -> bytes:
+    data = content.read(first, size)
+    if len(data) != size:
+        raise changed()
+    return data
+
+
+# ---- answers ---------------------------------------------------------------------------------------------------------
+
+_FIELDS = 9
+
+
+def _nonsense() -> DocumentFailed:
+    return beyond_limits("parser_crashed", ParseLimits(), "reading")
+
+
+def _number(answer: Mapping[Any, Any], name: str | int) -> int:
+    value = answer.get(name)
+    if type(value) is not int or value < 0:
+        raise _nonsense()
+    return value
+
+
+def _values(body: bytes) -> Sequence[Sequence[Any]]:
+    try:
+        values = orjson.loads(body)
+    except ValueError:
+        raise _nonsense() from None
+    if not isinstance(values, list) or not all(isinstance(each, list) for each in values):
+        raise _nonsense()
+    return values
+
+
+def _record(values: Sequence[Any], within: Range) -> tuple[Range, Described]:
+    if len(values) != _FIELDS:
+        raise _nonsense()
+    start, length, number, own_id, text, metadata, code, message, named = values
+    if type(start) is not int or type(length) is not int or type(number) is not int:
+        raise _nonsense()
+    if not (within.start <= start < start + length <= within.end and number >= within.number):
+        raise _nonsense()
+    if type(text) is not str or type(code) is not str or type(message) is not str or type(metadata) is not dict:
+        raise _nonsense()
+    if "\0" in text or not isinstance(own_id, str | None) or (metadata and is_too_deep(metadata)):
+        raise _nonsense()
+    if own_id is not None:
+        try:
+            require_id(own_id)
+        except DocumentFailed:
+            raise _nonsense() from None
+    error = (code[:64], message[:1000]) if code else None
+    record = Range(start, length, number, within.group)
+    return record, Described(own_id, text, metadata, error, named=bool(named))

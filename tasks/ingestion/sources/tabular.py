@@ -1,0 +1,128 @@
+"""Files of records: CSV, TSV, JSON lines and Parquet. Runs in the sandbox; pure functions of a request and its bytes.
+
+A request to cut a file (`cut`) has bytes that begin where a record does, and is answered with the length of a range of
+whole records; what comes behind it is the next request. A request for records (`records`) has the bytes of a range.
+Both find the same records, since they are cut by the same code. Rows of Parquet are read from a path.
+
+    {"type": "cut", "format", "fields", "limit", "head", "at", "whole", "skip", "records", "bytes"}
+        -> {"start", "length", "numbers", "records", "skip"}, in front of "start" is a header or what was skipped
+    {"type": "records", "format", "fields", "limit", "head", "at", "number"} -> [values of each record]
+    {"type": "row_groups", "fields", "path"} -> [[rows, bytes] of each group]
+    {"type": "rows", "fields", "limit", "path", "key", "at", "group", "rows", "number"} -> [values of each record]
+
+`limit`: bytes of a record; `at`: where the bytes begin in the file, whose first `head` bytes come before them; `whole`:
+they end where the file does; `skip`: they begin within a line that is too long.
+"""
+
+import io
+import re
+from collections.abc import Callable, Iterator, Mapping
+from json import loads
+from typing import Any
+
+import numpy as np
+import orjson
+
+from tasks.ingestion.sources.csv_table import csv_records, cut_rows
+from tasks.ingestion.sources.field_mapping import Described, FieldMap
+from tasks.ingestion.sources.parquet_table import row_groups, rows
+from tasks.ingestion.sources.record import LIMIT_SETTING, Answer, Record, Request, bad, range_of
+from tasks.lines import encoding_fault
+from tasks.wire.json_limits import MAX_PARTS, has_more_parts
+
+_NEWLINE = 10
+_CRLF = b"\r\n"
+
+
+def cut(request: Request, body: bytes) -> Answer:
+    """The next range. Its `records` are what there seems to be in it; `numbers` are counted on by.
+
+    Raises:
+        DocumentFailed: the file is not of this format.
+    """
+    head, block = body[: request["head"]], body[request["head"] :]
+    return (_cut_lines if request["format"] == "jsonl" else cut_rows)(request, head, block), b""
+
+
+def records(request: Request, body: bytes) -> Answer:
+    """The records of a range; blank lines are none."""
+    head, block = body[: request["head"]], body[request["head"] :]
+    found = (_json_records if request["format"] == "jsonl" else csv_records)(request, head, block)
+    return {}, b"[" + b",".join(map(Record.to_json, found)) + b"]"
+
+
+# ---- JSON lines ------------------------------------------------------------------------------------------------------
+
+
+def _cut_lines(request: Request, _: bytes, block: bytes) -> dict[str, Any]:
+    """Numbers are those of lines, blank ones too, as an editor counts."""
+    ends = np.flatnonzero(np.frombuffer(block, np.uint8) == _NEWLINE) + 1
+    if request["skip"]:
+        return range_of(int(ends[0])) if len(ends) else range_of(len(block), skip=True)
+    if request["whole"] and block and not block.endswith(b"\n"):
+        ends = np.append(ends, len(block))
+    if not len(ends):
+        return range_of(0, len(block), 1, 1, skip=True) if len(block) > request["limit"] else range_of(0)
+    numbers = min(request["records"], int(np.searchsorted(ends, request["bytes"], "right")))
+    taken = ends[: max(numbers, 1)]
+    lengths = np.diff(taken, prepend=0)
+    blank = int(np.count_nonzero(lengths == 1))
+    blank += sum(block[end - len(_CRLF) : end] == _CRLF for end in taken[lengths == len(_CRLF)].tolist())
+    return range_of(0, int(taken[-1]), len(taken), len(taken) - blank)
+
+
+def _json_records(request: Request, _: bytes, block: bytes) -> Iterator[Record]:
+    fields, start = FieldMap.from_json(request["fields"]), request["at"]
+    for number, line in enumerate(io.BytesIO(block), request["number"]):
+        if line.strip():
+            yield Record(start, len(line), number, _json_record(fields, line, request["limit"]))
+        start += len(line)
+
+
+def _json_record(fields: FieldMap, line: bytes, limit: int) -> Described:
+    if len(line) > limit + 1:
+        return bad("document_too_large", f"The line has more than {limit:,} bytes ({LIMIT_SETTING}). Split it.")
+    if has_more_parts(line):
+        return bad("document_too_large", f"The line has more than {MAX_PARTS:,} lists, objects and fields. Split it.")
+    line = line.removeprefix(b"\xef\xbb\xbf")
+    try:
+        record = _from_json(line)
+    except (ValueError, RecursionError) as error:
+        where = f" (column {error.colno})" if isinstance(error, orjson.JSONDecodeError) else ""
+        message = f"The line is not JSON{where}. Write each record as one object on a line of its own."
+        return bad("malformed_record", encoding_fault(line) or message)
+    if not isinstance(record, dict):
+        message = "The line is not a JSON object. Write each record as one object on a line of its own."
+        return bad("malformed_record", message)
+    own = fields.name_of_id(record)
+    if own and isinstance(record[own], float):
+        # The exact number as it was written: two of thirty digits are one float.
+        literal = loads(line, parse_int=str, parse_float=_as_written, parse_constant=str)[own]
+        record[own] = literal
+    return fields.described(record)
+
+
+def _from_json(line: bytes) -> Any:
+    try:
+        return orjson.loads(line)
+    except ValueError:
+        # Python and pandas write what JSON has no word for. It is nothing, as orjson writes it, too.
+        if not re.search(rb"\b(?:NaN|Infinity)\b", line):
+            raise
+    try:
+        return loads(line, parse_constant=lambda _: None)
+    except (ValueError, RecursionError):
+        return orjson.loads(line)  # for its error
+
+
+def _as_written(number: str) -> str:
+    return re.sub(r"^(-?\d+)\.0+$", r"\1", number)
+
+
+HANDLERS: Mapping[str, Callable[[Request, bytes], Answer]] = {
+    "cut": cut,
+    "records": records,
+    "row_groups": row_groups,
+    "rows": rows,
+}
+"""By the `type` of a request."""

@@ -1,0 +1,92 @@
+"""What a request names one by one: uploaded files, and documents in the request itself."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import orjson
+
+from tasks.datasets.loads import EVERYTHING
+from tasks.errors import NotStored, SourceFailed
+from tasks.ingestion.sources.content import StoredContent, gone
+from tasks.ingestion.sources.roots import name_of, shown
+from tasks.ingestion.sources.source import Entry, SourceAccess, SourceRoot
+
+
+def read_listed(access: SourceAccess, param: str) -> list[Any]:
+    """What the request lists, which is kept as JSON lines. Raises `SourceFailed` and `StorageUnavailable`."""
+    try:
+        return [orjson.loads(line) for line in access.storage.read(access.listed).splitlines()]
+    except NotStored:
+        raise _no_list(param) from None
+
+
+class Uploads:
+    """`{"files": [id or {"id", "document_id", "metadata"}]}`. A file that was deleted meanwhile is a fault.
+
+    Args:
+        listed: gives them.
+        access: what may be used.
+    """
+
+    def __init__(self, listed: Callable[[], Sequence[Any]], access: SourceAccess) -> None:
+        self._listed, self._access = listed, access
+
+    def after(self, key: Any) -> Iterator[Entry]:
+        """See `Entries`; the key is the place in the request."""
+        files = self._listed()
+        for number in range(0 if key is None else key + 1, len(files)):
+            file = files[number] if isinstance(files[number], Mapping) else {"id": files[number]}
+            yield self._entry(number, str(file["id"]), file.get("document_id"), file.get("metadata") or {})
+
+    def open(self, place: Mapping[str, Any]) -> StoredContent:
+        """See `Entries`."""
+        record = self._access.files.get(place["file"])
+        if record is None:
+            raise gone()
+        return StoredContent(self._access.storage, record.stored, record.size_bytes)
+
+    def roots(self) -> Sequence[SourceRoot]:
+        """See `Entries`: each file is named."""
+        return ()
+
+    def _entry(self, number: int, file_id: str, document_id: str | None, metadata: Mapping[str, Any]) -> Entry:
+        record = self._access.files.get(file_id)
+        if record is None:
+            called = document_id or file_id
+            return Entry(number, called, f"file:{file_id}", error=gone().error, part=EVERYTHING)
+        name = record.filename
+        called = document_id or name_of(name) or file_id
+        uri = f"file:{file_id}/{shown(name)}"
+        return Entry(number, called, uri, name, record.size_bytes, {"file": file_id}, metadata, part=EVERYTHING)
+
+
+class Documents:
+    """`{"documents": [{"id", "text", "metadata"}]}`, kept as JSON lines: a file of records like any other."""
+
+    def __init__(self, access: SourceAccess) -> None:
+        self._access = access
+
+    def after(self, key: Any) -> Iterator[Entry]:
+        """See `Entries`."""
+        if key is None:
+            try:
+                size_bytes = self._access.storage.size_bytes(self._access.listed)
+            except NotStored:
+                raise _no_list("source.documents") from None
+            yield Entry(0, "", "inline:", "documents.jsonl", size_bytes, {"plain": True}, part=EVERYTHING)
+
+    def open(self, place: Mapping[str, Any]) -> StoredContent:  # noqa: ARG002 - there is one
+        """See `Entries`."""
+        try:
+            size_bytes = self._access.storage.size_bytes(self._access.listed)
+        except NotStored:
+            raise gone() from None
+        return StoredContent(self._access.storage, self._access.listed, size_bytes)
+
+    def roots(self) -> Sequence[SourceRoot]:
+        """See `Entries`: each document is named."""
+        return ()
+
+
+def _no_list(param: str) -> SourceFailed:
+    return SourceFailed("The list of what the request named is no longer in the storage.", param=param)

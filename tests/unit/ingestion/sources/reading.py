@@ -1,0 +1,124 @@
+"""Listing and reading a whole source, as its jobs would: each page in a source of its own, cursors through JSON."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from tasks.document_error import DocumentError, FailureStage
+from tasks.ingestion.sources import tabular
+from tasks.ingestion.sources.open_source import open_source
+from tasks.ingestion.sources.page import FULL_PAGE, ListedPage, PageLimits
+from tasks.ingestion.sources.source import Fetched, SourceAccess, SourceLimits, StoredFile
+from tasks.records.documents import Document, DocumentStatus, read_documents, write_documents
+from tasks.storage.storage import Storage
+
+_LINES = Storage.open("memory://lines")
+
+
+def ask(header: Mapping[str, Any], body: bytes = b"", *, stage: FailureStage) -> tuple[dict[str, Any], bytes]:
+    """What the sandbox answers, in this process."""
+    assert stage == "reading"
+    request = orjson.loads(orjson.dumps(header))
+    answer, data = tabular.HANDLERS[request["type"]](request, body)
+    return orjson.loads(orjson.dumps(answer)), data
+
+
+def pages(spec: Mapping[str, Any], access: SourceAccess) -> list[ListedPage]:
+    """Every page."""
+    found: list[ListedPage] = []
+    cursor: Any = None
+    while not found or cursor is not None:
+        page = open_source(spec, access).page(cursor)
+        found.append(page)
+        cursor = orjson.loads(orjson.dumps(page.cursor))
+        assert len(found) < 10_000
+    return found
+
+
+def lines_of(page: ListedPage) -> list[Document]:
+    """The lines of a page that can be read."""
+    return [line for line in page.lines if line.status is DocumentStatus.QUEUED]
+
+
+def faults_of(page: ListedPage) -> list[Document]:
+    """What a page has that cannot be."""
+    return [line for line in page.lines if line.status is not DocumentStatus.QUEUED]
+
+
+def fetched(spec: Mapping[str, Any], access: SourceAccess) -> list[Fetched]:
+    """Every document, read from stored lines, and all that is none, in order."""
+    found: list[Fetched] = []
+    for page in pages(spec, access):
+        write_documents(_LINES, "page", page.lines)
+        lines = list(read_documents(_LINES, "page"))
+        found += open_source(spec, access).read([line for line in lines if line.is_to_read])
+        for line in lines:
+            if not line.is_to_read:
+                error = DocumentError(line.code or "", line.message or "", "listing")
+                found.append(Fetched(line, "", error=error))
+    return found
+
+
+def contents(spec: Mapping[str, Any], access: SourceAccess) -> list[Fetched]:
+    """Every document's content."""
+    return [one for one in fetched(spec, access) if one.error is None]
+
+
+def documents(spec: Mapping[str, Any], access: SourceAccess) -> list[Document]:
+    """The line of every document."""
+    return [one.ref for one in contents(spec, access)]
+
+
+def faults(spec: Mapping[str, Any], access: SourceAccess) -> list[Fetched]:
+    """Everything that is none."""
+    return [one for one in fetched(spec, access) if one.error is not None]
+
+
+def codes(spec: Mapping[str, Any], access: SourceAccess) -> dict[str, str]:
+    """Codes of faults by id."""
+    return {one.ref.id: one.error.code for one in faults(spec, access) if one.error}
+
+
+def texts(spec: Mapping[str, Any], access: SourceAccess) -> dict[str, str | None]:
+    """Texts of records by id."""
+    return {one.ref.id: one.text for one in contents(spec, access)}
+
+
+def uploaded(
+    tmp_path: Path,
+    files: Mapping[str, bytes] | None = None,
+    /,
+    *,
+    limit: int = 2**20,
+    page: PageLimits = FULL_PAGE,
+    **more: bytes,
+) -> SourceAccess:
+    """Files as uploads: `a_csv=b"…"` is the file `a.csv` with the id `a_csv`."""
+    storage = Storage.open(f"file://{tmp_path}/storage")
+    stored = {}
+    for file_id, data in {**(files or {}), **more}.items():
+        storage.write(f"files/{file_id}", data)
+        stored[file_id] = StoredFile(file_id, f"files/{file_id}", file_id.replace("_", ".", 1), len(data))
+    return SourceAccess(storage, ask, stored, limits=SourceLimits(limit, limit), page=page)
+
+
+def below(folder: Path | str, *, limit: int = 2**20, **page: int) -> SourceAccess:
+    """A folder or bucket as the only root. `page`: see `PageLimits`."""
+    return SourceAccess(
+        Storage.open("memory://unused"),
+        ask,
+        roots=[str(folder)],
+        limits=SourceLimits(limit, limit),
+        page=PageLimits(**page),
+    )
+
+
+def tree(folder: Path, *names: str) -> Path:
+    """Files that hold their own names."""
+    for name in names:
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(name)
+    return folder

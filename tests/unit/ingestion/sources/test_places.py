@@ -1,0 +1,283 @@
+"""Uploads that are gone, documents in the request, buckets, and record files that change under the job."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import pytest
+from botocore.exceptions import ClientError
+from s3fs.errors import translate_boto_error
+
+from tasks.document_error import DocumentFailed
+from tasks.errors import SourceFailed, StorageUnavailable
+from tasks.ingestion.sources.bucket import answered
+from tasks.ingestion.sources.open_source import open_source
+from tasks.ingestion.sources.page import PageLimits
+from tasks.ingestion.sources.source import SourceAccess
+from tasks.records.documents import Document
+from tasks.storage.storage import Storage
+from tests.unit.ingestion.sources.formats import jsonl
+from tests.unit.ingestion.sources.reading import (
+    ask,
+    below,
+    codes,
+    contents,
+    documents,
+    faults_of,
+    lines_of,
+    pages,
+    texts,
+    uploaded,
+)
+
+# ---- drivers ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "kind"),
+    [
+        ("400", 400, DocumentFailed),  # encrypted with a key of the customer's own
+        ("KMS.DisabledException", 400, DocumentFailed),
+        ("SlowDown", 503, StorageUnavailable),
+        ("RequestTimeout", 408, StorageUnavailable),
+        ("InternalError", 500, StorageUnavailable),
+    ],
+)
+def test_what_a_bucket_will_never_give_does_not_hold_up_the_rest(code: str, status: int, kind: type[Exception]) -> None:
+    def ask() -> None:
+        said = {"Error": {"Code": code, "Message": "a-secret"}, "ResponseMetadata": {"HTTPStatusCode": status}}
+        raise translate_boto_error(ClientError(said, "HeadObject"))
+
+    with pytest.raises(kind) as raised:
+        answered(ask)
+    assert "a-secret" not in str(raised.value)
+
+
+# ---- uploads ---------------------------------------------------------------------------------------------------------
+
+
+def test_an_upload_that_was_deleted_is_a_fault(tmp_path: Path) -> None:
+    access = uploaded(tmp_path, a_txt=b"a", b_jsonl=b'{"text":"b"}', c_txt=b"c", d_jsonl=b'{"text":"d"}')
+    spec = {"files": ["a_txt", "nowhere", "b_jsonl", "c_txt", "d_jsonl"]}
+    source = open_source(spec, access)
+    refs = lines_of(source.page(None))
+    assert codes(spec, access) == {"nowhere": "gone"}
+    access.storage.delete("files/a_txt")
+    access.storage.delete("files/b_jsonl")
+    without_c = {name: file for name, file in access.files.items() if name != "c_txt"}
+    again = open_source(spec, replace(access, files=without_c))
+    assert [one.error.code if one.error else one.text for one in again.read(refs)] == ["gone", "gone", "gone", "d"]
+
+
+def test_documents_keep_the_ids_that_they_were_given(tmp_path: Path) -> None:
+    access = uploaded(tmp_path, a_txt=b"a", b_txt=b"b")
+    spec = {"files": [{"id": "a_txt", "document_id": "folder/a.txt"}, {"id": "b_txt"}]}
+    assert [(ref.id, ref.uri, ref.name) for ref in documents(spec, access)] == [
+        ("folder/a.txt", "file:a_txt/a.txt", "a.txt"),
+        ("b.txt", "file:b_txt/b.txt", "b.txt"),
+    ]
+
+
+@pytest.mark.parametrize("spec", [{}, {"files": []}, {"urls": []}])
+def test_a_request_without_a_source_is_refused(tmp_path: Path, spec: dict[str, Any]) -> None:
+    with pytest.raises(SourceFailed, match="Name `files`, `urls` or `documents`"):
+        open_source(spec, uploaded(tmp_path))
+
+
+def test_an_unknown_format_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SourceFailed, match="jsonl, csv, tsv, parquet") as refused:
+        open_source({"files": ["a"], "format": "xlsx"}, uploaded(tmp_path))
+    assert refused.value.param == "source.format"
+
+
+def test_progress_is_told_while_listing_and_reading(tmp_path: Path) -> None:
+    class Stopped(Exception):
+        pass
+
+    def stop() -> None:
+        raise Stopped
+
+    for spec in ({"files": ["a_txt"]}, {"files": ["b_csv"]}):
+        access = uploaded(tmp_path, a_txt=b"a", b_csv=b"text\nx\n")
+        refs = lines_of(open_source(spec, access).page(None))
+        stopping = open_source(spec, replace(access, progress=stop))
+        with pytest.raises(Stopped):
+            stopping.page(None)
+        with pytest.raises(Stopped):
+            list(stopping.read(refs))
+
+
+# ---- documents in the request ----------------------------------------------------------------------------------------
+
+
+def inline(tmp_path: Path, *given: Any) -> SourceAccess:
+    access = uploaded(tmp_path, page=PageLimits(records=2))
+    access = replace(access, listed="ingestions/listed.jsonl")
+    access.storage.write("ingestions/listed.jsonl", jsonl(*given))
+    return access
+
+
+def test_inline_documents_and_what_is_wrong_with_them(tmp_path: Path) -> None:
+    good = [{"id": "a", "text": "A", "metadata": {"k": 1}}, {"id": 2, "text": "B"}, {"id": "c", "text": "C"}]
+    bad = [{"id": "d"}, {"id": "e", "text": 5}, "f", {"text": "no id"}]
+    access = inline(tmp_path, *good, *bad)
+    spec: dict[str, Any] = {"documents": 7}
+    found = contents(spec, access)
+    assert [(one.ref.id, one.text, one.ref.metadata) for one in found] == [
+        ("a", "A", {"k": 1}), ("2", "B", {}), ("c", "C", {})
+    ]  # fmt: skip
+    assert codes(spec, access) == {
+        "d": "missing_field", "e": "invalid_field", "#6": "malformed_record", "#7": "missing_field"
+    }  # fmt: skip
+    assert found[0].ref.uri == "inline:a#1"
+    assert len(pages(spec, access)) == 4
+
+
+def test_inline_documents_that_are_gone(tmp_path: Path) -> None:
+    access = inline(tmp_path, {"id": "a", "text": "A"})
+    source = open_source({"documents": 7}, access)
+    refs = lines_of(source.page(None))
+    access.storage.delete("ingestions/listed.jsonl")
+    with pytest.raises(SourceFailed, match="no longer in the storage"):
+        open_source({"documents": 7}, access).page(None)
+    again = open_source({"documents": 7}, access).read(refs)
+    assert [one.error and one.error.code for one in again] == ["gone"]
+
+
+# ---- record files that change ----------------------------------------------------------------------------------------
+
+
+def test_a_record_file_that_changes_is_not_read_at_places_that_no_longer_hold(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"text":"one"}\n{"text":"two"}\n')
+    (tmp_path / "b.jsonl").write_text('{"text":"fine"}')
+    access = below(tmp_path, records=1)
+    spec = {"urls": [f"{tmp_path}/*.jsonl"]}
+    first = open_source(spec, access).page(None)
+    path.write_text('{"text":"another one"}\n{"text":"two"}\n')
+    assert [one.error and one.error.code for one in open_source(spec, access).read(lines_of(first))] == ["changed"]
+    second = open_source(spec, access).page(first.cursor)
+    assert [(fault.id, fault.code) for fault in faults_of(second)] == [(f"{tmp_path.name}/a.jsonl", "changed")]
+    third = open_source(spec, access).page(second.cursor)
+    assert [ref.id for ref in lines_of(third)] == [f"{tmp_path.name}/b.jsonl#1"]
+
+
+def test_a_record_file_that_vanishes_between_pages(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("text\none\ntwo\n")
+    access = below(tmp_path, records=1)
+    spec = {"urls": [str(tmp_path)]}
+    first = open_source(spec, access).page(None)
+    (tmp_path / "a.csv").unlink()
+    second = open_source(spec, access).page(first.cursor)
+    assert [(fault.id, fault.code) for fault in faults_of(second)] == [(f"{tmp_path.name}/a.csv", "gone")]
+    assert second.cursor is None
+
+
+# ---- buckets, behind fsspec's drivers --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def bucket() -> Iterator[Any]:
+    files = fsspec.filesystem("memory")
+    name = f"bucket-{os.getpid()}"
+    files.pipe({
+        f"/{name}/in/a.md": b"A",
+        f"/{name}/in/a/b.jsonl": b'{"text":"one"}\n{"text":"two"}',
+        f"/{name}/in/.hidden": b"no",
+        f"/{name}/in/c/d/e.txt": b"E",
+        f"/{name}/other/secret": b"no",
+    })  # fmt: skip
+    yield name
+    files.rm(f"/{name}", recursive=True)
+
+
+def remote(name: str) -> SourceAccess:
+    return SourceAccess(Storage.open("memory://unused"), ask, roots=[f"memory://{name}/in"])
+
+
+@pytest.mark.parametrize(
+    ("glob", "expected"),
+    [
+        ("in/**", ["a.md", "a/b.jsonl#1", "a/b.jsonl#2", "c/d/e.txt"]),
+        ("in", ["a.md", "a/b.jsonl#1", "a/b.jsonl#2", "c/d/e.txt"]),
+        ("in/*", ["a.md"]),
+        ("in/c/d/e.txt", ["c/d/e.txt"]),
+        ("in/**/*.txt", ["c/d/e.txt"]),
+    ],
+)
+def test_globs_in_a_bucket(bucket: str, glob: str, expected: list[str]) -> None:
+    spec = {"urls": [f"memory://{bucket}/{glob}"]}
+    access = replace(remote(bucket), page=PageLimits(files=1, records=1))
+    assert [ref.id for ref in documents(spec, access)] == [f"in/{name}" for name in expected]
+
+
+def test_a_bucket_is_read(bucket: str) -> None:
+    found = contents({"urls": [f"memory://{bucket}/in/**"]}, remote(bucket))
+    assert [one.text or one.data for one in found] == [b"A", "one", "two", b"E"]
+    assert found[0].ref.uri == f"memory://{bucket}/in/a.md"
+
+
+@pytest.mark.parametrize("path", ["other/**", "in/../other/**", "in/%2e%2e/other/*", "inside/*", ""])
+def test_other_parts_of_a_bucket_are_not(bucket: str, path: str) -> None:
+    with pytest.raises(SourceFailed, match="EMBEDQ_INGEST_ROOTS"):
+        open_source({"urls": [f"memory://{bucket}/{path}"]}, remote(bucket))
+
+
+def test_an_object_that_went_and_one_that_changed(bucket: str) -> None:
+    source = open_source({"urls": [f"memory://{bucket}/in/**"]}, remote(bucket))
+    refs = lines_of(source.page(None))
+    files = fsspec.filesystem("memory")
+    files.rm(f"/{bucket}/in/a.md")
+    files.pipe(f"/{bucket}/in/a/b.jsonl", b'{"text":"another"}\n{"text":"two"}')
+    assert [one.error.code if one.error else one.data for one in source.read(refs)] == [
+        "gone",
+        "changed",
+        b"E",
+    ]
+
+
+def test_what_is_not_in_a_bucket_is_said(bucket: str) -> None:
+    for path in ("in/nothing", "in/nothing/**"):
+        with pytest.raises(SourceFailed, match=r"no such file|no longer there"):
+            open_source({"urls": [f"memory://{bucket}/{path}"]}, remote(bucket)).page(None)
+
+
+def test_a_driver_that_fails_makes_the_job_wait_and_tells_no_secret(
+    bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = open_source({"urls": [f"memory://{bucket}/in/**"]}, remote(bucket))
+    refs: list[Document] = lines_of(source.page(None))
+
+    def down(*_: Any, **__: Any) -> None:
+        raise ConnectionError("https://user:SECRET@host")
+
+    for name in ("ls", "info", "cat_file"):
+        monkeypatch.setattr(fsspec.implementations.memory.MemoryFileSystem, name, down)
+    with pytest.raises(StorageUnavailable) as listing:
+        open_source({"urls": [f"memory://{bucket}/in/**"]}, remote(bucket)).page(None)
+    with pytest.raises(StorageUnavailable):
+        list(source.read(refs))
+    assert "SECRET" not in listing.value.detail
+
+
+@pytest.mark.parametrize(
+    ("root", "said"),
+    [
+        ("https://example.org/docs", "is not read"),
+        ("nosuchscheme://bucket", "is not known"),
+        ("oci://bucket", "pip install"),
+    ],
+)
+def test_a_root_that_cannot_be_read_says_why(root: str, said: str) -> None:
+    access = SourceAccess(Storage.open("memory://unused"), ask, roots=[root])
+    with pytest.raises(SourceFailed, match=said):
+        open_source({"urls": [f"{root}/a.txt"]}, access).page(None)
+
+
+def test_texts_come_from_a_folder_of_records(tmp_path: Path) -> None:
+    (tmp_path / "part-0.csv").write_text("id,text\n1,a\n")
+    (tmp_path / "part-1.csv").write_text("id,text\n2,b\n")
+    assert texts({"urls": [f"{tmp_path}/part-*.csv"]}, below(tmp_path)) == {"1": "a", "2": "b"}

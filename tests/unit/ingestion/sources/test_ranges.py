@@ -1,0 +1,92 @@
+"""Ranges of record files: what is left of them, what is tried again, and a sandbox that lies or dies."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from tasks.document_error import DocumentFailed, FailureStage
+from tasks.ingestion.sources import content
+from tasks.ingestion.sources.open_source import open_source
+from tasks.ingestion.sources.ranges import Range
+from tasks.ingestion.sources.source import rest_of
+from tests.unit.ingestion.sources.formats import files, jsonl, parquet
+from tests.unit.ingestion.sources.reading import ask, codes, fetched, lines_of, texts, uploaded
+
+ROWS = [{"id": str(n), "text": f"text {n}"} for n in range(10)]
+MADE = {
+    "jsonl": jsonl(*ROWS[:5]) + b"\n\nbad\n" + jsonl(*ROWS[5:]),
+    "csv": b"id,text\n" + b"".join(f"{r['id']},{r['text']}\n".encode() for r in ROWS),
+    "parquet": parquet(ROWS, 4),
+}
+
+
+@pytest.mark.parametrize("kind", MADE)
+@pytest.mark.parametrize("read", range(1, 11))
+def test_what_is_left_of_a_range_is_read_from_where_it_was_left(tmp_path: Path, kind: str, read: int) -> None:
+    access = uploaded(tmp_path, {f"a_{kind}": MADE[kind]})
+    source = open_source(files(f"a_{kind}"), access)
+    lines = lines_of(source.page(None))
+    whole = list(source.read(lines))
+    last = Range(*whole[read - 1].ref.record)
+    there = next(line for line in lines if last.end <= Range(*line.record).end and line.record[3:] == [last.group])
+    left = Range(*there.record).behind(last)
+    rest = [one for one in (rest_of(line, left) for line in lines[lines.index(there) :]) if one is not None]
+    assert [one.ref for one in source.read(rest)] == [one.ref for one in whole[read:]]
+
+
+@pytest.mark.parametrize("kind", MADE)
+def test_documents_are_read_again_by_their_own_lines(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    access = uploaded(tmp_path, {f"a_{kind}": MADE[kind]})
+    source = open_source(files(f"a_{kind}"), access)
+    whole = list(source.read(lines_of(source.page(None))))
+    asked: list[int] = []
+    read = content.StoredContent.read
+
+    def noted(self: content.StoredContent, first: int, size: int) -> bytes:
+        asked.append(size)
+        return read(self, first, size)
+
+    monkeypatch.setattr(content.StoredContent, "read", noted)
+    assert list(source.read([one.ref for one in whole])) == whole
+    assert len(asked) <= 3, "neighbours are read together"
+    assert list(source.read([one.ref for one in whole][::3])) == whole[::3]
+
+
+def test_what_a_sandbox_does_to_a_range_stays_with_it(tmp_path: Path) -> None:
+    def dying(header: Mapping[str, Any], body: bytes = b"", *, stage: FailureStage) -> tuple[dict[str, Any], bytes]:
+        if header["type"] == "records" and b"bomb" in body:
+            raise DocumentFailed("parse_memory", "Too much.", stage)
+        return ask(header, body, stage=stage)
+
+    access = replace(uploaded(tmp_path, a_jsonl=jsonl({"text": "bomb"}), b_jsonl=jsonl({"text": "b"})), ask=dying)
+    spec = files("a_jsonl", "b_jsonl")
+    assert texts(spec, access) == {"b.jsonl#1": "b"}
+    assert codes(spec, access) == {"a.jsonl#1": "parse_memory"}
+    assert [one.ref.part for one in fetched(spec, access) if one.error] == ["*"]
+
+
+LIES: list[tuple[str, Any]] = [
+    ("records", 5), ("records", [[]]), ("records", {}), ("records", [[0, 1, 1, "x", 7, {}, "", "", True]]),
+    ("records", [[0, 999, 1, "x", "t", {}, "", "", True]]), ("records", [[0, 1, 1, "\0", "t", {}, "", "", True]]),
+    ("records", [[0, 1, 1, "x", "t\0", {}, "", "", True]]), ("cut", {}), ("cut", {"start": -1}),
+    ("cut", {"start": 0, "length": 0, "numbers": 0, "records": 0, "skip": False}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("what", "answer"), LIES)
+def test_no_answer_is_trusted(tmp_path: Path, what: str, answer: Any) -> None:
+    def lying(header: Mapping[str, Any], body: bytes = b"", *, stage: FailureStage) -> tuple[dict[str, Any], bytes]:
+        if header["type"] == what:
+            return (answer, b"") if what == "cut" else ({}, orjson.dumps(answer))
+        return ask(header, body, stage=stage)
+
+    access = replace(uploaded(tmp_path, a_jsonl=jsonl({"text": "a"}), b_txt=b"b"), ask=lying)
+    found = fetched(files("a_jsonl", "b_txt"), access)
+    assert [one.error.code for one in found if one.error] == ["parser_crashed"]
+    assert [one.data for one in found if one.data] == [b"b"]
