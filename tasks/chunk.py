@@ -8,7 +8,7 @@ class Chunk:
     """A slice of a document's text, `[start:end]` of it. It does not change.
 
     Attributes:
-        text: the slice; that of a table that is cut has the table's header before it, that of code its fences around it.
+        text: the slice; a part of a table has the table's header before it, a part of code its fences around it.
         index: from 0, within the document.
         page: on which it begins, from 1; None for a document without pages.
         headings: of the sections around it, the outermost first.

@@ -69,7 +69,7 @@ class Frame(NamedTuple):
 
 
 @dataclass(slots=True)
-class Piece:
+class Stretch:
     """A slice of a text, without white space around it.
 
     Attributes:
@@ -90,7 +90,7 @@ class Piece:
         return self.start + len(self.text)
 
 
-def pieces(text: str, blocks: Sequence[Block], *, structured: bool) -> Iterator[Piece]:
+def pieces(text: str, blocks: Sequence[Block], *, structured: bool) -> Iterator[Stretch]:
     """The pieces of a text in order, which hold all of it but white space.
 
     Args:
@@ -105,14 +105,14 @@ def pieces(text: str, blocks: Sequence[Block], *, structured: bool) -> Iterator[
             yield piece
 
 
-def words(piece: Piece) -> list[Piece]:
+def words(piece: Stretch) -> list[Stretch]:
     """The words of a piece; the two halves of a single word; a single character as it is."""
     places = [match.span() for match in _WORD.finditer(piece.text)]
     value = Break.WORD
     if len(places) == 1 and len(piece.text) > 1:
         half, value = len(piece.text) // 2, Break.INSIDE
         places = [(0, half), (half, len(piece.text))]
-    parts = [Piece(piece.text[start:end], piece.start + start, value, piece.frame) for start, end in places]
+    parts = [Stretch(piece.text[start:end], piece.start + start, value, piece.frame) for start, end in places]
     parts[0].value = piece.value
     return parts
 
@@ -151,7 +151,7 @@ def _frame(text: str, block: Block) -> Frame | None:
     return None
 
 
-def _divided(text: str, span: _Span) -> Iterator[Piece]:
+def _divided(text: str, span: _Span) -> Iterator[Stretch]:
     at, value, frame = span.start, span.value, span.frame
     for match in span.ends.finditer(text, span.start, span.stop) if span.ends else ():
         if frame and match.end() == frame.stop:
@@ -165,9 +165,9 @@ def _divided(text: str, span: _Span) -> Iterator[Piece]:
     yield from _stripped(text, at, span.stop, value, frame)
 
 
-def _stripped(text: str, start: int, stop: int, value: int, frame: Frame | None) -> list[Piece]:
+def _stripped(text: str, start: int, stop: int, value: int, frame: Frame | None) -> list[Stretch]:
     """The slice without white space around it, as pieces that are not too long; none if it is blank."""
-    stripped: list[Piece] = []
+    stripped: list[Stretch] = []
     while start < stop:
         raw = text[start:stop] if stop - start <= PIECE_CHARS else text[start : _end_of_words(text, start)]
         kept = raw.strip()
@@ -175,7 +175,7 @@ def _stripped(text: str, start: int, stop: int, value: int, frame: Frame | None)
             value = max(value, Break.WORD)
         if kept:
             before = len(raw) - len(raw.lstrip())
-            stripped.append(Piece(kept, start + before, value, frame))
+            stripped.append(Stretch(kept, start + before, value, frame))
             value = Break.WORD if raw[-1].isspace() else Break.INSIDE
         start += len(raw)
     return stripped
@@ -224,15 +224,15 @@ class Splitter:
         overlap: tokens at the end of a chunk that the next one begins with, at most.
     """
 
-    def __init__(self, text: str, pieces: Iterator[Piece], counter: TokenCounter, limit: int, overlap: int) -> None:
+    def __init__(self, text: str, pieces: Iterator[Stretch], counter: TokenCounter, limit: int, overlap: int) -> None:
         self._text = text
         self._source = pieces
         self._counter = counter
         self._limit = limit
         self._room = limit - counter.overhead
         self._overlap = overlap
-        self._ahead: deque[Piece] = deque()
-        self._taken: list[Piece] = []
+        self._ahead: deque[Stretch] = deque()
+        self._taken: list[Stretch] = []
         self._repeated = 0
         """So many of `_taken` are the overlap. A chunk has more than these."""
         self._framing: dict[str, int] = {"": 0}
@@ -278,12 +278,12 @@ class Splitter:
         head = self._framing[self._head(self._taken[0])] if self._taken else 0
         return head + sum(piece.tokens for piece in self._taken)
 
-    def _next(self) -> Piece | None:
+    def _next(self) -> Stretch | None:
         if not self._ahead:
             self._ahead.extend(self._counted(list(islice(self._source, _READ_PIECES))))
         return self._ahead[0] if self._ahead else None
 
-    def _counted(self, parts: Sequence[Piece]) -> Sequence[Piece]:
+    def _counted(self, parts: Sequence[Stretch]) -> Sequence[Stretch]:
         for piece, tokens in zip(parts, self._counter.parts([piece.text for piece in parts]), strict=True):
             piece.tokens = tokens
         return parts
@@ -291,14 +291,14 @@ class Splitter:
     def _has_new(self) -> bool:
         return len(self._taken) > self._repeated
 
-    def _is_near(self, piece: Piece) -> bool:
+    def _is_near(self, piece: Stretch) -> bool:
         return not self._taken or piece.end - self._taken[0].start <= _CHARS_PER_TOKEN * self._limit
 
     def _forget_first(self) -> None:
         self._repeated -= 1
         self._taken.pop(0)
 
-    def _divided(self, piece: Piece, *, may_halve: bool) -> Sequence[Piece]:
+    def _divided(self, piece: Stretch, *, may_halve: bool) -> Sequence[Stretch]:
         """A piece in words, or one word in halves; nothing if it is as small as it should be."""
         parts = words(piece)
         halves = len(parts) > 1 and parts[1].value == Break.INSIDE
@@ -308,7 +308,7 @@ class Splitter:
             return ()
         return self._counted(parts)
 
-    def _best_place(self, number: int, following: Piece | None = None) -> tuple[int, int]:
+    def _best_place(self, number: int, following: Stretch | None = None) -> tuple[int, int]:
         """The best of the places up to the one behind the first `number` pieces: its value, and how many are before it.
 
         (0, 0) if there is nothing new before any of them.
@@ -347,17 +347,17 @@ class Splitter:
                     continue
             return cut, number
 
-    def _cut(self, first: Piece, last: Piece) -> Cut:
+    def _cut(self, first: Stretch, last: Stretch) -> Cut:
         head, tail = self._head(first), self._tail(last)
         tokens = self._counter.count(f"{head}{self._text[first.start : last.end]}{tail}")
         return Cut(first.start, last.end, tokens, head, tail)
 
-    def _head(self, first: Piece) -> str:
+    def _head(self, first: Stretch) -> str:
         """What is put before a chunk that begins with this piece; its tokens are known then."""
         frame = first.frame
         return frame.head if frame and frame.start <= first.start < frame.stop and self._is_short(frame) else ""
 
-    def _tail(self, last: Piece) -> str:
+    def _tail(self, last: Stretch) -> str:
         """What is put behind a chunk that ends with this piece."""
         frame = last.frame
         return frame.tail if frame and last.end < frame.end and self._is_short(frame) else ""
@@ -370,7 +370,7 @@ class Splitter:
                 self._framing[text] = self._counter.parts([text])[0]
         return _FRAME_SHARE * (self._framing[frame.head] + self._framing[frame.tail]) <= self._limit
 
-    def _to_repeat(self, chosen: list[Piece]) -> list[Piece]:
+    def _to_repeat(self, chosen: list[Stretch]) -> list[Stretch]:
         """The end of a chunk, in whole sentences, or in words where its last sentence is too long; never all of it."""
         if not self._overlap:
             return []
@@ -384,5 +384,5 @@ class Splitter:
             first += 1
         return chosen[first:]
 
-    def _alone(self, chosen: Sequence[Piece]) -> int:
+    def _alone(self, chosen: Sequence[Stretch]) -> int:
         return self._counter.count(self._text[chosen[0].start : chosen[-1].end]) - self._counter.overhead

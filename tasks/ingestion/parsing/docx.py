@@ -26,7 +26,7 @@ from tasks.ingestion.parsing.archive import (
 from tasks.ingestion.parsing.docx_styles import Place, Styles, W, value
 from tasks.ingestion.parsing.extracted import Extracted, check_chars, clean, title_of
 from tasks.ingestion.parsing.html import read_html
-from tasks.ingestion.parsing.html_to_markdown import Block, Cell, markdown, script, table
+from tasks.ingestion.parsing.html_to_markdown import Cell, Passage, markdown, script, table
 from tasks.ingestion.parsing.mail import is_mail, read_mail
 from tasks.ingestion.parsing.refusals import corrupt, no_text
 from tasks.ingestion.parsing.rich_text import read_rtf
@@ -74,7 +74,7 @@ def _warning(unread: Counter[str]) -> DocumentWarning:
     )
 
 
-def _blocks(archive: Archive, unread: Counter[str], depth: int) -> list[Block]:
+def _blocks(archive: Archive, unread: Counter[str], depth: int) -> list[Passage]:
     main = _related(archive, "").of_kind("officeDocument") or _DOCUMENT
     document = _xml(archive, main)
     if document is None:
@@ -150,7 +150,7 @@ class _Reader:
     """Adds blocks. lxml has bounded the depth, so recursion ends."""
 
     def __init__(self, archive: Archive, styles: Styles, related: _Related, unread: Counter[str], depth: int) -> None:
-        self.blocks: list[Block] = []
+        self.blocks: list[Passage] = []
         self.related = related
         self._archive = archive
         self._styles = styles
@@ -158,7 +158,7 @@ class _Reader:
         self._depth = depth
         self._seen: set[str] = set()  # parts: each is read once, however often it is named
         self._items: list[tuple[int, str]] = []  # indent and text of lines
-        self._beside: list[Element | Block] = []  # boxes and drawings: they float beside a paragraph
+        self._beside: list[Element | Passage] = []  # boxes and drawings: they float beside a paragraph
 
     def read(self, part: Element) -> None:
         """All of a part: the document, or its notes; or of a cell."""
@@ -190,7 +190,7 @@ class _Reader:
             self._add(text, place)
         beside, self._beside = self._beside, []
         for each in beside:
-            if isinstance(each, Block):
+            if isinstance(each, Passage):
                 self._end_list()
                 self.blocks.append(each)
             else:
@@ -200,10 +200,10 @@ class _Reader:
         if place.heading or place.level is None:
             self._end_list()
             text = f"{place.label} {text}" if place.label else text
-            self.blocks.append(Block("heading" if place.heading else "paragraph", text, place.heading))
+            self.blocks.append(Passage("heading" if place.heading else "paragraph", text, place.heading))
             return
         marker = place.label if _NUMBERED.fullmatch(place.label) else f"- {place.label}".strip()
-        first, *others = Block("paragraph", text).markdown().split("\n")
+        first, *others = Passage("paragraph", text).markdown().split("\n")
         self._items.append((place.level, f"{marker} {first}"))
         self._items += [(place.level + 1, line) for line in others]
 
@@ -212,7 +212,7 @@ class _Reader:
         if items:
             least = items[0][0]  # the first one is not indented: it would be code
             lines = [f"{'  ' * max(0, level - least)}{text}" for level, text in items]
-            self.blocks.append(Block("list", "\n".join(lines)))
+            self.blocks.append(Passage("list", "\n".join(lines)))
 
     def _rows(self, rows: Element) -> list[list[Cell]]:
         """Of a table."""
@@ -238,7 +238,7 @@ class _Reader:
             found.append(cells)
         return found
 
-    def _cell(self, cell: Element) -> list[Block]:
+    def _cell(self, cell: Element) -> list[Passage]:
         outer, self.blocks = self.blocks, []
         beside, self._beside = self._beside, []
         self.read(cell)
@@ -322,7 +322,7 @@ class _Reader:
                 return True
             self._seen.add(part)
             if texts := _drawn(read_xml(self._archive, part)):
-                self._beside.append(Block("paragraph", "\n".join(texts)))
+                self._beside.append(Passage("paragraph", "\n".join(texts)))
             else:
                 self._unread["chart" if name == "chart" else "diagram"] += 1
         else:
@@ -384,19 +384,19 @@ def _within(parent: Element, tag: str) -> Iterator[Element]:
 _AROUND = frozenset(f"{W}{name}" for name in ("sdt", "sdtContent", "customXml", "smartTag", "ins", "moveTo"))
 
 
-def _of_file(data: bytes, name: str, unread: Counter[str], depth: int) -> list[Block]:
+def _of_file(data: bytes, name: str, unread: Counter[str], depth: int) -> list[Passage]:
     """Of an inserted file, known by its beginning, or by its name."""
     ending = posixpath.splitext(name.lower())[1]
     head = data[:_HEAD_BYTES].replace(b"\0", b"").lstrip(b"\xef\xbb\xbf\xff\xfe \t\r\n").lower()
     if head.startswith(b"pk\x03\x04") and depth <= _MAX_INSERTED:
         return _blocks(open_archive(data, _NAME), unread, depth)
     if head.startswith(b"{\\rtf"):
-        return [Block("markdown", read_rtf(data).text)]
+        return [Passage("markdown", read_rtf(data).text)]
     if ending in {".mht", ".mhtml", ".eml"} or is_mail(data[:_HEAD_BYTES]):
-        return [Block("markdown", read_mail(data).text)]
+        return [Passage("markdown", read_mail(data).text)]
     if ending in {".htm", ".html", ".xhtml"} or b"<html" in head or head.startswith(b"<!doctype html"):
-        return [Block("markdown", read_html(data).text)]
+        return [Passage("markdown", read_html(data).text)]
     if ending == ".txt" or (is_plain_utf8(data) and not head.startswith(b"<")):
         paragraphs = re.split(r"\n\s*\n", decode(data))
-        return [Block("paragraph", text.strip()) for text in paragraphs if text.strip()]
+        return [Passage("paragraph", text.strip()) for text in paragraphs if text.strip()]
     raise no_text()

@@ -20,7 +20,7 @@ from html import unescape
 from typing import NamedTuple
 
 from tasks.ingestion.parsing.extracted import Extracted, check_chars, clean, title_of
-from tasks.ingestion.parsing.html_to_markdown import BLOCKS, HEADINGS, Block, MarkdownWriter, markdown
+from tasks.ingestion.parsing.html_to_markdown import BLOCKS, HEADINGS, MarkdownWriter, Passage, markdown
 from tasks.ingestion.parsing.refusals import no_text, too_large
 from tasks.ingestion.parsing.text_encoding import decode
 
@@ -245,7 +245,7 @@ class _Page:
                 continue
             headline = " ".join(self._headline.split())
             titled = not headline or any(block.level == 1 for block in blocks[start:end])
-            return markdown([*([] if titled else [Block("heading", headline, 1)]), *blocks[start:end]])
+            return markdown([*([] if titled else [Passage("heading", headline, 1)]), *blocks[start:end]])
         return markdown(blocks)
 
     def _left_out_text(self, text: str) -> None:

@@ -21,7 +21,7 @@ _MAX_CELL_CHARS = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class Passage:
     """A part of a document.
 
     Attributes:
@@ -47,7 +47,7 @@ class Block:
         return _MARK.sub(r"\\", self.text) if self.kind == "paragraph" else self.text
 
 
-def markdown(blocks: Sequence[Block]) -> str:
+def markdown(blocks: Sequence[Passage]) -> str:
     """A text of these blocks."""
     return "\n\n".join(block.markdown() for block in blocks)
 
@@ -56,7 +56,7 @@ def markdown(blocks: Sequence[Block]) -> str:
 class Cell:
     """Of a table, with its blocks; it is as wide and as high as so many others."""
 
-    blocks: Sequence[Block] = ()
+    blocks: Sequence[Passage] = ()
     columns: int = 1
     rows: int = 1
 
@@ -66,7 +66,7 @@ class Cell:
         return " ".join(" ".join((block.words or block.text).split()) for block in self.blocks)
 
 
-def table(rows: Sequence[Sequence[Cell]]) -> list[Block]:
+def table(rows: Sequence[Sequence[Cell]]) -> list[Passage]:
     """A block of a table, or those of its cells if the table is there only to place them.
 
     Raises:
@@ -79,7 +79,7 @@ def table(rows: Sequence[Sequence[Cell]]) -> list[Block]:
     if places_only or not blocks:
         return blocks
     grid = _grid(rows)
-    return [Block("table", pipe_table(grid), words=" ".join(cell for row in grid for cell in row if cell))]
+    return [Passage("table", pipe_table(grid), words=" ".join(cell for row in grid for cell in row if cell))]
 
 
 def _grid(rows: Sequence[Sequence[Cell]]) -> list[list[str]]:
@@ -145,7 +145,7 @@ class _List:
 class _Flow:
     """Blocks one below the other: the page, or a cell of a table."""
 
-    blocks: list[Block] = field(default_factory=list)
+    blocks: list[Passage] = field(default_factory=list)
     lists: list[_List] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
 
@@ -296,7 +296,7 @@ class MarkdownWriter:
             flow.lists.pop()
         if not flow.lists and flow.lines:
             lines, flow.lines = flow.lines, []
-            flow.blocks.append(Block("list", "\n".join(lines).lstrip(" ")))
+            flow.blocks.append(Passage("list", "\n".join(lines).lstrip(" ")))
 
     def _end_script(self) -> None:
         kind, at = self._script or ("", 0)
@@ -315,7 +315,7 @@ class MarkdownWriter:
         text = "\n".join(line.rstrip() for line in lines).strip("\n")
         if text.strip():
             language = "" if self._language in _NO_LANGUAGES else self._language
-            self._place(Block("code", text, language=language))
+            self._place(Passage("code", text, language=language))
         self._language = ""
 
     def _end_line(self) -> None:
@@ -329,15 +329,15 @@ class MarkdownWriter:
         self._inline, self._script = [], None
         text = re.sub("\n{2,}", "\n\n", "\n".join(lines)).strip("\n")
         if text:
-            self._place(Block("heading" if self._heading else "paragraph", text, self._heading))
+            self._place(Passage("heading" if self._heading else "paragraph", text, self._heading))
 
-    def _place(self, block: Block) -> None:
+    def _place(self, block: Passage) -> None:
         flow = self._flows[-1]
         if not flow.lists:
             flow.blocks.append(block)
             return
         here = flow.lists[-1]
-        text = Block("paragraph", block.text) if block.kind == "heading" else block
+        text = Passage("paragraph", block.text) if block.kind == "heading" else block
         lines = [line for line in text.markdown().split("\n") if line or block.kind == "code"]
         prefix = " " * here.content
         marker, here.marker = " " * here.indent + here.marker if here.marker else prefix, ""

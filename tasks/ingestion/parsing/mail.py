@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from tasks.document_error import DocumentFailed, DocumentWarning
 from tasks.ingestion.parsing.extracted import Extracted, check_chars, clean, title_of
 from tasks.ingestion.parsing.html import html_to_markdown
-from tasks.ingestion.parsing.mime import FIELD, Part, bare, decoded, header, part_of, parts_of
+from tasks.ingestion.parsing.mime import FIELD, MimePart, bare, decoded, header, part_of, parts_of
 from tasks.ingestion.parsing.refusals import no_text, refused, too_large
 
 _HEAD_BYTES = 10_000
@@ -152,7 +152,7 @@ def _warnings(left_out: int, messages: int) -> Iterator[DocumentWarning]:
         yield DocumentWarning("messages_left_out", message)
 
 
-def _message(part: Part, seen: _Seen, depth: int) -> tuple[str, str | None]:
+def _message(part: MimePart, seen: _Seen, depth: int) -> tuple[str, str | None]:
     """Its Markdown and its title.
 
     Raises:
@@ -195,7 +195,7 @@ def _texts(bodies: list[_Body], seen: _Seen) -> tuple[list[str], str | None]:
     return texts, title
 
 
-def _bodies(part: Part, seen: _Seen, depth: int, default: str = "text/plain") -> list[_Body]:
+def _bodies(part: MimePart, seen: _Seen, depth: int, default: str = "text/plain") -> list[_Body]:
     """What is read of the part, in its order."""
     seen.parts += 1
     if seen.parts > _MAX_PARTS:
@@ -219,7 +219,7 @@ def _bodies(part: Part, seen: _Seen, depth: int, default: str = "text/plain") ->
     return []
 
 
-def _forwarded(part: Part, seen: _Seen, depth: int) -> list[_Body]:
+def _forwarded(part: MimePart, seen: _Seen, depth: int) -> list[_Body]:
     """A message within the message, with its own head."""
     data, start, end = part.data, part.body, part.end
     if part.encoding in {b"base64", b"quoted-printable"}:
@@ -234,7 +234,7 @@ def _forwarded(part: Part, seen: _Seen, depth: int) -> list[_Body]:
     return [_Body("", b"", message=text)]
 
 
-def _of_parts(parts: list[Part], kind: str, seen: _Seen, depth: int) -> list[_Body]:
+def _of_parts(parts: list[MimePart], kind: str, seen: _Seen, depth: int) -> list[_Body]:
     if kind == "multipart/related":  # pictures, styles and frames of the root have a name by which it calls them
         named = {b"content-id", b"content-location"}
         parts = [parts[0], *(part for part in parts[1:] if not named & part.fields.keys())]

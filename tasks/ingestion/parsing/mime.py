@@ -44,7 +44,7 @@ _KEPT = {
 
 
 @unshown("data", "fields")
-class Part(NamedTuple):
+class MimePart(NamedTuple):
     """A message or a part of one: where it ends, where its body begins, and what its header says, unfolded."""
 
     data: bytes
@@ -90,7 +90,7 @@ def bare(data: bytes) -> bytes:
     return unmarked.replace(b"\r", b"\n").lstrip(b" \t\n")
 
 
-def part_of(data: bytes, start: int, end: int) -> Part:
+def part_of(data: bytes, start: int, end: int) -> MimePart:
     """What lies between the two offsets. A header that ends without a blank line ends where lines are no fields."""
     fields = dict[bytes, bytes]()
     while match := FIELD.match(data, start, end):
@@ -98,10 +98,10 @@ def part_of(data: bytes, start: int, end: int) -> Part:
         if name in _KEPT:
             fields.setdefault(name, match[2][:_MAX_FIELD_BYTES].replace(b"\n", b"").strip())
         start = match.end()
-    return Part(data, min(start + data.startswith(b"\n", start, end), end), end, fields)
+    return MimePart(data, min(start + data.startswith(b"\n", start, end), end), end, fields)
 
 
-def parts_of(whole: Part) -> list[Part]:
+def parts_of(whole: MimePart) -> list[MimePart]:
     """The parts of a multipart body; none if no boundary is found, neither the declared one nor another."""
     names = list[bytes]()
     if declared := _BOUNDARY.search(whole.says(b"content-type")):
@@ -130,7 +130,7 @@ def _from_base64(text: bytes) -> bytes:
     return b""
 
 
-def header(part: Part, field_name: bytes, guesses: Counter[str]) -> str:
+def header(part: MimePart, field_name: bytes, guesses: Counter[str]) -> str:
     """A field as text: encoded words (RFC 2047) decoded, other bytes as the body of the message."""
     value = part.says(field_name.lower())
     charset = "" if part.charset.lower().startswith(_WIDE) else part.charset

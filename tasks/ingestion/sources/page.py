@@ -6,7 +6,7 @@ from typing import Any
 
 from tasks.document_error import DocumentError, DocumentFailed, FailureStage
 from tasks.ingestion.sources.field_mapping import MAX_ID_BYTES, require_id
-from tasks.ingestion.sources.ranges import Cut
+from tasks.ingestion.sources.ranges import CutBlock
 from tasks.records.documents import Document
 
 PAGE_FILES = 64
@@ -89,7 +89,7 @@ class PageBuilder:
         """Whether it takes one more file. A large file needs a page of its own."""
         return self.empty or not (self.full or size_bytes >= self.limits.file_bytes)
 
-    def takes_range(self, found: Cut) -> bool:
+    def takes_range(self, found: CutBlock) -> bool:
         """Whether it takes one more range."""
         more = self.records + len(self._faults) + found.records, self.record_bytes + found.source_bytes
         return self.empty or (more[0] <= self.limits.records and more[1] <= self.limits.record_bytes)
@@ -109,7 +109,7 @@ class PageBuilder:
             self._size_bytes += line.size_bytes or 0
             self._lines[line.id] = line
 
-    def add_range(self, line: Document, found: Cut) -> None:
+    def add_range(self, line: Document, found: CutBlock) -> None:
         """Adds a range of records. Its id is that of no document."""
         self.records += found.records
         self.record_bytes += found.source_bytes

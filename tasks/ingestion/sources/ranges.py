@@ -51,7 +51,7 @@ class Range(NamedTuple):
         return Range(record.end, self.end - record.end, record.number + 1, self.group)
 
 
-class Cut(NamedTuple):
+class CutBlock(NamedTuple):
     """A range as it is listed.
 
     Attributes:
@@ -83,7 +83,11 @@ class RecordFile:
         self._request = {"format": kind, "fields": fields.to_json(), "limit": limit}
         self._known: tuple[Any, Any] = (None, None)
 
-    def cut(self, content: Content, position: Any, room: tuple[int, int], progress: Callable[[], None]) -> Cut | None:
+    def cut(
+        self, content: Content, position: Any, room: tuple[int, int], progress: Callable[[], None]
+    ) -> CutBlock | None:
+        self, content: Content, position: Any, room: tuple[int, int], progress: Callable[[], None]
+    ) -> CutBlock | None:
         """The range at a position, None: at the beginning; of so many records and bytes, but one record at least.
 
         Returns:
@@ -112,7 +116,7 @@ class RecordFile:
             if length:
                 found = Range(at + start, length, number)
                 error = self._too_long() if skip else None
-                return Cut(found, records, length, (found.end, number + numbers, skip), error)
+                return CutBlock(found, records, length, (found.end, number + numbers, skip), error)
             if not start:
                 if whole:
                     raise _nonsense()
@@ -149,7 +153,7 @@ class RecordFile:
 
     def _cut_rows(
         self, content: Content, position: Any, room: tuple[int, int], progress: Callable[[], None]
-    ) -> Cut | None:
+    ) -> CutBlock | None:
         group, row, number = position
         groups = self._row_groups(content, progress)
         all_rows = sum(rows for rows, _ in groups)
@@ -159,7 +163,7 @@ class RecordFile:
                 least = max(1, min(room[0], room[1] // (size // rows + 1), rows - row))
                 found = Range(row, least, number, group)
                 source_bytes = content.size_bytes * least // all_rows
-                return Cut(found, least, source_bytes, (group, found.end, number + least))
+                return CutBlock(found, least, source_bytes, (group, found.end, number + least))
             group, row = group + 1, 0
         return None
 

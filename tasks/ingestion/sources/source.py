@@ -13,7 +13,7 @@ from tasks.document_error import DocumentError, DocumentFailed
 from tasks.ingestion.sources.content import Content, changed
 from tasks.ingestion.sources.field_mapping import Described, as_json
 from tasks.ingestion.sources.page import FULL_PAGE, ListedPage, PageBuilder, PageLimits, duplicate
-from tasks.ingestion.sources.ranges import Ask, Cut, Range, RecordFile
+from tasks.ingestion.sources.ranges import Ask, CutBlock, Range, RecordFile
 from tasks.records.documents import Document
 from tasks.storage.storage import Storage
 from tasks.unshown import unshown
@@ -218,7 +218,7 @@ class Source:
             page.add_failed(line, failed.error, part=entry.part or entry.uri)
         return None
 
-    def _list_range(self, page: PageBuilder, place: Mapping[str, Any], found: Cut) -> None:
+    def _list_range(self, page: PageBuilder, place: Mapping[str, Any], found: CutBlock) -> None:
         number = found.range.number
         line = Document(f"{place['id']}#{number}", f"{place['uri']}#{number}", size_bytes=found.source_bytes)
         if found.error is not None:

@@ -9,7 +9,7 @@ from tasks.document_error import DocumentFailed
 from tasks.ingestion.chunking.chunk_settings import ChunkSettings
 from tasks.ingestion.chunking.chunker import MAX_AUTO_TOKENS, MAX_COUNTED_CHARS, MAX_TITLE_CHARS, Chunker
 from tasks.ingestion.chunking.count_tokens import TokenCounter
-from tasks.ingestion.chunking.split_text import Piece, Splitter, pieces
+from tasks.ingestion.chunking.split_text import Splitter, Stretch, pieces
 from tasks.ingestion.parsing.extracted import Structure
 from tasks.item import UNLIMITED_TOKENS
 from tests.raises_code import raises_code
@@ -145,7 +145,7 @@ def test_a_model_without_a_maximum_gets_chunks_that_have_one() -> None:
 def test_a_long_text_is_read_little_by_little() -> None:
     text, read = "Some words. " * 10_000, 0
 
-    def counted() -> Iterator[Piece]:
+    def counted() -> Iterator[Stretch]:
         nonlocal read
         for piece in pieces(text, (), structured=True):
             read += 1
