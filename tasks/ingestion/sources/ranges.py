@@ -86,8 +86,6 @@ class RecordFile:
     def cut(
         self, content: Content, position: Any, room: tuple[int, int], progress: Callable[[], None]
     ) -> CutBlock | None:
-        self, content: Content, position: Any, room: tuple[int, int], progress: Callable[[], None]
-    ) -> CutBlock | None:
         """The range at a position, None: at the beginning; of so many records and bytes, but one record at least.
 
         Returns:
