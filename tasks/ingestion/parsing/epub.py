@@ -41,7 +41,7 @@ def read_epub(data: bytes) -> Extracted:
     warnings = []
     if missing:
         message = f"Chapters that the book names are not in the file ({missing}): get it from its publisher again."
-        warnings.append(DocumentWarning("chapters_missing", message))
+        warnings.append(DocumentWarning("unread_parts", message))
     return Extracted(text, "markdown", title_of(first_text(package, "title")), warnings=warnings)
 
 

@@ -116,11 +116,11 @@ _CELLS = frozenset({"td", "th", "caption"})
 _CODE = frozenset({"pre", "listing", "xmp"})
 _DIVIDER_TAGS = (
     "address article aside blockquote body center details dialog fieldset figcaption figure footer form frameset "
-    "header hgroup hr html legend main nav optgroup option p search section summary tbody tfoot thead"
+    "header hgroup hr html legend main nav optgroup option p search section tbody tfoot thead"
 )
 _DIVIDERS = frozenset(_DIVIDER_TAGS.split())
 """They end a line, and nothing else."""
-BLOCKS = frozenset({*HEADINGS, *_LISTS, *_ITEMS, *_CELLS, *_CODE, *_DIVIDERS, "div", "table", "tr"})
+BLOCKS = frozenset({*HEADINGS, *_LISTS, *_ITEMS, *_CELLS, *_CODE, *_DIVIDERS, "div", "summary", "table", "tr"})
 """Everything else goes on within its line."""
 _MAX_INDENT = 16
 _MAX_TABLES = 8  # within each other; each of them takes the text of those within it once more
@@ -159,7 +159,7 @@ class MarkdownWriter:
         self._tables: list[list[list[Cell]]] = []
         self._spans: list[Mapping[str, str]] = []  # attributes of the cells that are open
         self._inline: list[str] = []
-        self._heading = self._pre = self._links = self._deep = 0
+        self._heading = self._below = self._pre = self._links = self._deep = 0
         self._language = ""
         self._script: tuple[str, int] | None = None
         self._noted = False
@@ -223,6 +223,8 @@ class MarkdownWriter:
         self._end_line()
         if tag in HEADINGS:
             self._heading = HEADINGS[tag]
+        elif tag == "summary":  # what it opens is below it
+            self._heading = min(self._below + 1, len(HEADINGS))
         elif tag in _CODE:
             self._pre += 1
             self._language = _language(attributes) or self._language
@@ -250,7 +252,8 @@ class MarkdownWriter:
         if tag in _CODE and self._pre == 1:
             self._end_code()
         self._end_line()
-        if tag in HEADINGS:
+        if tag in HEADINGS or tag == "summary":
+            self._below = self._heading if tag in HEADINGS else self._below
             self._heading = 0
         elif tag in _CODE:
             self._pre -= 1

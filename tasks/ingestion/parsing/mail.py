@@ -149,7 +149,7 @@ def _warnings(left_out: int, messages: int) -> Iterator[DocumentWarning]:
         yield DocumentWarning("attachments_left_out", message)
     if messages:
         message = f"{messages:,} messages of the archive were left out: they are encrypted, or no text was found."
-        yield DocumentWarning("messages_left_out", message)
+        yield DocumentWarning("unread_parts", message)
 
 
 def _message(part: MimePart, seen: _Seen, depth: int) -> tuple[str, str | None]:

@@ -74,7 +74,7 @@ def _warnings(ole: "OleFileIO", properties: dict[int, bytes], body: str) -> list
     warnings = []
     if not body and (_exists(ole, _RTF) or "SMIME" in _text(ole, properties, _CLASS).upper()):
         message = "The message is encrypted, signed or rich text only, and was not read: save it as HTML or plain text."
-        warnings.append(DocumentWarning("body_unread", message))
+        warnings.append(DocumentWarning("unread_parts", message))
     attached = {path[0] for path in ole.listdir(streams=True) if path[0].startswith("__attach")}
     # Pictures within the text, such as a logo under it, are named by it.
     attached = {

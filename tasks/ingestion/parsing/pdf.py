@@ -62,8 +62,8 @@ def read_pdf(data: bytes) -> Extracted:
     """The text of its pages, with warnings of pages without text, unmapped characters, XFA forms and attachments.
 
     Raises:
-        DocumentFailed: `password_protected`, `corrupt_document`, `no_text` (also if most of it cannot be read),
-            `document_too_large`, `missing_parser`.
+        DocumentFailed: `password_protected`, `corrupt_document`, `xfa_form`, `document_too_large`, `missing_parser`,
+            `no_text` (also if most of it cannot be read).
     """
     try:
         from pypdfium2 import PdfDocument, PdfiumError, raw  # noqa: PLC0415 - an extra
@@ -227,7 +227,7 @@ def _without_shell(pages: list[_Page], *, regenerated: bool) -> list[_Page]:
         return [first._replace(text="")] if _XFA_SHELL.search(first.text) else pages
     if regenerated or _XFA_SHELL.search(first.text):
         raise refused(
-            "no_text",
+            "xfa_form",
             f"The PDF is an XFA form, which only Adobe Acrobat and Reader show. {_KEPT} Print it to a new PDF there, "
             "and ingest that.",
         )
@@ -259,7 +259,7 @@ def _unread(pages: Sequence[_Page]) -> Iterator[DocumentWarning]:
     yield from _on_pages("pages_without_text", pictures, "are pictures without text; run OCR over the PDF")
     bad = [page.unmapped > min(_FEW_UNMAPPED, page.chars // 20) for page in pages]
     yield from _on_pages("unmapped_characters", bad, "have characters without a Unicode value, which are left out")
-    yield from _on_pages("damaged_pages", [page.damaged for page in pages], "are damaged; save the PDF again")
+    yield from _on_pages("unread_parts", [page.damaged for page in pages], "are damaged; save the PDF again")
 
 
 def _pictures_only(count: int, of: int) -> DocumentFailed:

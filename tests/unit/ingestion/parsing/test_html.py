@@ -209,7 +209,9 @@ def test_what_is_folded_away_is_read(label: str, expected: str, panel: str) -> N
 
 
 def test_details_are_read() -> None:
-    assert text(f"<details><summary>{QUESTION}</summary>{ANSWER}</details>") == f"{QUESTION}\n\n{ANSWER}"
+    one = f"<details><summary>{QUESTION}</summary>{ANSWER}</details>"
+    assert text(one) == f"# {QUESTION}\n\n{ANSWER}"
+    assert text(f"<h2>FAQ</h2>{one}{one}") == f"## FAQ\n\n### {QUESTION}\n\n{ANSWER}\n\n### {QUESTION}\n\n{ANSWER}"
 
 
 @pytest.mark.parametrize("around", ["<body hidden>", "<body style='display:none'>", "<html style='visibility:hidden'>"])

@@ -323,7 +323,7 @@ def test_messages_of_an_archive_that_cannot_be_read_are_counted() -> None:
     secret = "Content-Type: application/pkcs7-mime\n\nMIAG\n"
     archive = read_mbox(f"{FROM}Subject: One\n\nfirst\n\n{FROM}{secret}\n{FROM}Subject: Three\n\nthird\n".encode())
     assert archive.text == "# One\n\nfirst\n\n# Three\n\nthird"
-    assert ("messages_left_out", "1") in warnings(archive)
+    assert ("unread_parts", "1") in warnings(archive)
     assert code(f"{FROM}{secret}".encode()) == "password_protected"
 
 

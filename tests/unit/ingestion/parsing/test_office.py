@@ -317,7 +317,7 @@ def test_epub_says_that_chapters_are_missing() -> None:
     assert not found.warnings
     data = _epub({"a.xhtml": _page("First"), "b.xhtml": _page("Second")})
     kept = {name: text for name, text in _unzipped(data).items() if not name.endswith("b.xhtml")}
-    assert [warning.code for warning in read_epub(zipped(dict(kept))).warnings] == ["chapters_missing"]
+    assert [warning.code for warning in read_epub(zipped(dict(kept))).warnings] == ["unread_parts"]
 
 
 def test_epub_with_scrambled_fonts_is_read_and_a_locked_one_is_not() -> None:
@@ -426,7 +426,7 @@ def test_msg_says_what_is_left_out() -> None:
     assert [(warning.code, "(1)" in warning.message) for warning in found.warnings] == [("attachments_left_out", True)]
     for tag, value in (("001A", "IPM.Note.SMIME"), ("1009", b"LZFu")):
         assert [warning.code for warning in read_msg(_msg({"0037": "Contract", tag: value})).warnings] == [
-            "body_unread"
+            "unread_parts"
         ]
     assert not read_msg(_msg({"0037": "Contract"})).warnings
 

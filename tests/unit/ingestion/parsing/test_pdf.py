@@ -265,7 +265,7 @@ RENDERED = "/NeedsRendering true"
 )
 def test_an_xfa_form_that_is_a_shell_is_refused(drawn: str, catalog: str) -> None:
     data = made([drawn], form="/XFA [(datasets) 7 0 R]", catalog=catalog)
-    assert error(data).code == "no_text"
+    assert error(data).code == "xfa_form"
     assert "XFA" in error(data).message
 
 
@@ -298,7 +298,7 @@ def test_a_damaged_page_is_warned_and_the_others_are_read() -> None:
     whole = made([WORDS, lines_at("second")])
     second = whole.rindex(b"<< /Type /Page /Parent")
     broken = whole[:second] + b"null".ljust(22) + whole[second + 22 :]
-    assert warned(broken) == [("damaged_pages", (2,))]
+    assert warned(broken) == [("unread_parts", (2,))]
     assert read_pdf(broken).text == "Refunds are paid within three days."
 
 
