@@ -323,16 +323,17 @@ def test_nesting_costs_no_stack(tag: str) -> None:
     assert "deep" in text(f"<{tag}>" * depth + "deep")
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize(
     "page",
     [
-        "<ul><li>" * 100_000,
-        "<main>" * 100_000,
+        "<ul><li>" * 50_000,
+        "<main>" * 50_000,
         "<table><tr><td colspan=100 rowspan=60000>" + "x<td rowspan=60000>y" * 20_000,
-        "<p " + " ".join(f"a{n}=1" for n in range(200_000)) + " hidden>x",
-        "<!--" * 100_000,
-        "<a b='" * 100_000,
-        "<![CDATA[" * 100_000,
+        "<p " + " ".join(f"a{n}=1" for n in range(50_000)) + " hidden>x",
+        "<!--" * 50_000,
+        "<a b='" * 50_000,
+        "<![CDATA[" * 50_000,
         "<title>" * 40_000,
         "<div><table><td></div></table>" * 20_000,
         "<b><div></b>" * 40_000,
