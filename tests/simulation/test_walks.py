@@ -14,7 +14,7 @@ from tests.simulation.walks import walk
 pytestmark = pytest.mark.no_cover  # what runs here is covered without it, and is slower when it is traced
 
 STEPS = 150
-WALKS = 8
+WALKS = 5
 EXAMPLES = 12
 STEPS_OF_EXAMPLE = 40
 

@@ -1,4 +1,4 @@
-"""A thousand connections that mean harm, without nginx: memory stays bounded, and the service answers afterwards."""
+"""Hundreds of connections that mean harm, without nginx: memory stays bounded, and the service answers afterwards."""
 
 import contextlib
 import socket
@@ -9,7 +9,7 @@ import psutil
 
 from stack.testing import PATIENCE_S, ApiProcess, Roles, wait_until
 
-CONNECTIONS = 1000
+CONNECTIONS = 400
 MOST_BYTES = 250_000
 """Of memory for one of them: what the protocol and the event loop keep of a head or of a body that nobody takes."""
 _HEAD = b"POST /v1/embeddings HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"

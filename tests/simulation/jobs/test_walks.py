@@ -12,7 +12,7 @@ from tests.simulation.jobs.walks import MODES, walk
 
 pytestmark = pytest.mark.no_cover  # what runs here is covered without it, and is slower when it is traced
 
-STEPS = 150
+STEPS = 75
 SEEDS = 2 * len(MODES)
 
 
