@@ -22,7 +22,7 @@ pytestmark = pytest.mark.faults
 LINES = 10_000
 LONG_ASSEMBLY = 6_000
 """Lines with vectors of full length: their file takes some seconds."""
-SETTINGS: dict[str, Any] = QUICK | {"fake_tokens_per_s": 9_000}
+SETTINGS: dict[str, Any] = QUICK | {"fake_tokens_per_s": 4_500}
 
 
 class Watcher:

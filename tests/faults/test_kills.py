@@ -13,7 +13,7 @@ pytestmark = pytest.mark.faults
 KILLS = 3
 BETWEEN = 60
 """Texts accepted between two kills: the fault falls into running work, however fast the machine is."""
-SLOW = QUICK | {"fake_tokens_per_s": 400}
+SLOW = QUICK | {"fake_tokens_per_s": 150}
 """Texts are encoded slower than they come in, also on a slow machine: the worker is at work when it is killed."""
 
 

@@ -18,7 +18,7 @@ SOMEBODY_ELSES = {
     "host": "203.0.113.1",
     "port": "80",
 }
-TIMEOUT_S = 150
+TIMEOUT_S = 300
 
 
 @pytest.fixture
