@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tasks.ingestion.parsing.sandbox import Sandbox
 
 _CHUNKERS = 4
-"""Kept: making one takes longer than a small page, and it remembers words."""
+"""Kept: making one takes longer than a small page."""
 
 
 class OwnedFiles(Mapping[str, StoredFile]):

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from tasks.ingestion.parsing.extracted import clean
-from tasks.ingestion.parsing.text_encoding import table_encoding
+from tasks.ingestion.parsing.text_encoding import NO_CHARSETS, table_encoding
 from tasks.unshown import unshown
 
 _MAX_FIELD_BYTES = 10_000
@@ -27,7 +27,6 @@ _BOUNDARY = re.compile(rb"boundary\s*=\s*(?:\"([^\"]+)\"|([^\s;]+))", re.IGNOREC
 _FIRST_BOUNDARY = re.compile(rb"\n--(\S[^\n]{0,200})\n(?=\n|[!-9;-~]{1,80}+:)")
 _WORDS = re.compile(rb"\S \S")
 
-_NO_CHARSETS = {"idna", "punycode"}  # codecs of Python for names of hosts, quadratic
 _WIDE = ("utf-16", "utf-32")
 _LIKE_UTF8 = ("iso-2022-", "iso2022", "utf-7", "hz", *_WIDE)  # bytes of these may pass as UTF-8
 # Names of the mail world that Python lacks, and names that in truth mean the larger encoding.
@@ -151,7 +150,7 @@ def header(part: MimePart, field_name: bytes, guesses: Counter[str]) -> str:
 def decoded(data: bytes, charset: str, guesses: Counter[str]) -> str:
     """As declared unless UTF-8 itself says otherwise, else as guessed."""
     name = _REALLY.get(charset.lower(), charset.lower())
-    name = "" if name.strip("-_. ") in _NO_CHARSETS else name
+    name = "" if name.strip("-_. ") in NO_CHARSETS else name
     for candidate in (name, "utf-8") if name.startswith(_LIKE_UTF8) else ("utf-8", name):
         try:
             return clean(data.decode(candidate))

@@ -18,6 +18,8 @@ _SAMPLE_BYTES = 32 * 1024  # charset-normalizer tries dozens of encodings on wha
 _MAX_BYTES_PER_CHAR = 4
 # In HTML and in mail these names have always meant Windows-1252 (WHATWG Encoding Standard).
 _REALLY_CP1252 = {"ascii", "iso8859-1", "latin-1"}
+NO_CHARSETS = {"idna", "punycode"}
+"""Codecs of Python for names of hosts, in time by the square of a text."""
 _WESTERN = {"cp1252", "cp1250", "iso8859_2", "cp1254", "cp1257"}
 # Guesses are limited to what is in use: a few bytes fit a hundred encodings. UTF-16 without a mark is seen before.
 # In all of these byte 10 is a line break and nothing else: a table is cut into lines before it is decoded.
@@ -105,6 +107,8 @@ def _is_utf8(data: bytes) -> bool:
 def _as_declared(data: bytes, declared: str) -> str | None:
     try:
         name = codecs.lookup(declared).name
+        if name in NO_CHARSETS:
+            return None
         name = "cp1252" if name in _REALLY_CP1252 else name
         data.decode(name)
     except (LookupError, ValueError):  # also names of codecs that make no text, and bytes that break the promise

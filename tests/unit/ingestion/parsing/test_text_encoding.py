@@ -53,3 +53,9 @@ def test_a_declared_encoding_wins_over_a_guess_and_a_wrong_one_does_not() -> Non
 
 def test_lines_end_in_one_way_and_control_characters_go() -> None:
     assert clean("a\r\nb\rc\x00\x07\ufeff\ud800\x0cd\u2028e") == "a\nb\nc\nd\ne"
+
+
+def test_a_codec_of_names_of_hosts_is_no_encoding() -> None:
+    """It takes time by the square of what it is given: the suite's time limit would end this."""
+    data = b"xn--" + b"z9a" * 2_000_000 + b".\xff"
+    assert decode(data, "idna") == decode(data)
