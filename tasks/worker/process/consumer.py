@@ -46,8 +46,12 @@ class BellConsumer(Consumer):
         self.connection_errors = (Exception,)
         self._turned, self._shared, self._address = turned, shared, address
         self._said_s = {"outage": -math.inf, "dropped": -math.inf}
-        turned()
-        self.timer.call_repeatedly(ALIVE_EVERY_S, turned)
+
+    def start(self) -> None:
+        """Called by Celery once signals are handled: from the first turn on, a SIGTERM is a stop and no death."""
+        self._turned()
+        self.timer.call_repeatedly(ALIVE_EVERY_S, self._turned)
+        super().start()
 
     def connect(self) -> Any:
         """The connection, whose messages are read one by one."""
