@@ -76,7 +76,7 @@ def away(error: Unavailable) -> str:
 
 
 class JobRunner:
-    """Runs the stages of claims, one after the other. One thread; a `Work` of a stream."""
+    """Runs the stages of claims. A `Work` of streams, which run theirs at the same time."""
 
     def __init__(
         self,

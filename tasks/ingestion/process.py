@@ -1,4 +1,4 @@
-"""One process of a documents worker: a stream of jobs, the driver, the sweep and the heartbeat. No Celery."""
+"""One process of a documents worker: streams of jobs, the driver, the sweep and the heartbeat. No Celery."""
 
 import contextlib
 import dataclasses
@@ -27,10 +27,12 @@ _log = logging.getLogger(__name__)
 DRIVE_EVERY_S = 1.0
 """Between two rounds when nobody wakes the driver. A wake-up may be lost with a connection, and a worker may load the
 model that an ingestion waits for."""
+STREAMS = 2
+"""One works for any owner, and one is kept for another than that."""
 
 
 class JobWorker:
-    """The storage, a heartbeat, threads that drive and sweep, one stream of jobs. Lives in the Celery child."""
+    """The storage, a heartbeat, threads that drive and sweep, streams of jobs. Lives in the Celery child."""
 
     def __init__(self, child: WorkerChild, storage: Storage) -> None:
         self._child = child
@@ -42,7 +44,7 @@ class JobWorker:
         sweep = Sweep(ledger, storage, settings)
         self._sweeper = Repeating("sweep", lambda _: sweep(), every_s=SWEEP_EVERY_S)
         self._work = JobRunner(ledger, storage, settings, stop=stop)
-        self._streams = Streams(child, ledger, DOCUMENTS, self._work)
+        self._streams = Streams(child, ledger, DOCUMENTS, self._work, number=STREAMS, keeps_one=True)
         drive_hangs = HangWatch(lambda: self._driving.moves, child.patience.work_s)
         renewed_s = child.patience.work_s  # nothing interrupts a stage
         self._heartbeat = Heartbeat(self._streams, self._describe, [drive_hangs], renewed_s=renewed_s)

@@ -29,6 +29,7 @@ class ClaimRequest:
         rate: the caller's own tokens per second. It takes no more of a lane than its part of the speed of all live
             workers. 0: whatever the budget allows.
         stamp: of the caller's model (`Model.stamp`); "" for a queue that needs no model.
+        passes: an owner whose work is passed over, as if it were not there; "": nobody.
     """
 
     stream: str
@@ -43,6 +44,7 @@ class ClaimRequest:
     online_budget: int | None = None
     rate: float = 0
     stamp: str = ""
+    passes: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,7 @@ class Claim:
         token: the fence; every later operation on these pieces presents it.
         pieces: empty when there was nothing to take.
         lane: of the pieces; None when there are none.
-        more: ready work was left behind.
+        more: ready work was left behind, which is not only of the owner that was passed over.
         wait_ms: the caller must wait this long, or until it is woken, and then ask again; 0: at once, or for a bell.
         bell_due: the caller must send one bell message.
         trace: its spans; None unless one of its tasks is traced.
@@ -94,6 +96,7 @@ def claim(queue: str, request: ClaimRequest) -> Operation[Claim]:
         2 if r.no_lists else int(r.online_only),
         r.rate,
         r.stamp,
+        r.passes,
     )
 
     def read(reply: list[Any]) -> Claim:

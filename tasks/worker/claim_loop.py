@@ -11,8 +11,8 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Protocol, TypeVar
 
@@ -84,6 +84,8 @@ class Streams:
         number: of streams.
         stamp: of the model, as in `ClaimRequest`.
         breaks: what says that this process must be replaced.
+        keeps_one: for work that takes long. A stream whose neighbours all work for one owner takes no more of his, so
+            another owner finds a free stream.
     """
 
     def __init__(
@@ -96,10 +98,11 @@ class Streams:
         number: int = 1,
         stamp: str = "",
         breaks: tuple[type[Exception], ...] = (),
+        keeps_one: bool = False,
         idle_s: float = IDLE_S,
     ) -> None:
         self.child, self.ledger, self.queue, self.work = child, ledger, queue, work
-        self.stamp, self.breaks, self._idle_s = stamp, breaks, idle_s
+        self.stamp, self.breaks, self._keeps_one, self._idle_s = stamp, breaks, keeps_one, idle_s
         self.broken = threading.Event()
         """This process must be replaced: the heartbeat ends it."""
         self._lock = threading.Lock()
@@ -110,6 +113,7 @@ class Streams:
         self.refused = ""
         """What Redis refuses some thread, although it serves others; "": nothing."""
         self._streams = [Stream(self, n, each) for n, each in enumerate(self.progress)]
+        self._claiming = threading.Lock()
         self._awake: dict[Stream, threading.Thread] = {}
         self._rang = self._finished = False
         self._until = 0.0
@@ -159,6 +163,16 @@ class Streams:
         """Sends a bell if the ledger has said that one is due."""
         if due:
             self.child.send_bell(self.queue)
+
+    @contextmanager
+    def choosing(self, stream: "Stream") -> Iterator[str]:
+        """Around a claim of this stream: the owner whose work it passes over; "": nobody's."""
+        if not self._keeps_one:
+            yield ""
+            return
+        with self._claiming:  # two that claim at once would take the last stream
+            owners = {other.works_for for other in self._streams if other is not stream}
+            yield owners.pop() if len(owners) == 1 else ""
 
     def count(self, done: Mapping[str, int]) -> None:
         """So much more is done."""
@@ -236,6 +250,8 @@ class Stream:
         # The time makes tokens unique over the children under one name.
         self._tokens = map(f"{self._name}/{time.time_ns():x}/{{}}".format, itertools.count())
         self.asleep = True
+        self.works_for = ""
+        """The owner of its claim, until that is done. Where one stream is kept, a claim is of one task."""
         self._own = ""
         """Token of the claim that is no online work between two steps: behind its last commit the stream may wait."""
         self._ended = ""
@@ -290,6 +306,8 @@ class Stream:
         """
         of = self.of
         lingers = last and claim.token == self._own and not of.stop()
+        if last:  # now: a neighbour that is woken as soon as this is committed takes the owner's next piece
+            self.works_for = ""
         linger_ms = int(LINGER_S * 1000) if lingers else 0
         operation = commit(of.queue, claim.token, outcomes, spent=spent, stream=self._name, linger_ms=linger_ms)
         began_ns = time.time_ns()
@@ -313,6 +331,7 @@ class Stream:
         if claim.trace is not None and blame:
             claim.trace.add("lose", time.time_ns(), {}, error="worker_lost")
         self._ended = claim.token
+        self.works_for = ""
         operation = give_back(self.of.queue, claim.token, blame=blame)
         with suppress(Stopping):  # it comes back when its lease ends
             self.of.ring_if(self._patiently(lambda: self.of.ledger.run(operation)))
@@ -371,28 +390,32 @@ class Stream:
         no_lists: bool = False,
     ) -> Claim:
         of = self.of
-        request = ClaimRequest(
-            stream=self._name,
-            token=next(self._tokens),
-            budget=size.bulk_cost,
-            online_budget=size.online_cost,
-            max_pieces=MAX_PIECES,
-            lease_ms=int(of.child.settings.lease_s * 1000),
-            linger_ms=linger_ms,
-            rang=rang,
-            online_only=online_only,
-            no_lists=no_lists,
-            rate=size.rate,
-            stamp=of.stamp,
-        )
-        began_ns = time.time_ns()
-        # With the same token: the reply to a claim that was made may be lost.
-        try:
-            taken = self._patiently(lambda: of.ledger.run(claim(of.queue, request)))
-        except MemoryError:
-            _log.error("a claim did not fit into memory; its texts are tried alone")
-            taken = Claim(request.token, (), None, more=False, wait_ms=0, bell_due=False)
-            self.give_back(taken, blame=True)
+        with of.choosing(self) as passes:
+            request = ClaimRequest(
+                stream=self._name,
+                token=next(self._tokens),
+                budget=size.bulk_cost,
+                online_budget=size.online_cost,
+                max_pieces=MAX_PIECES,
+                lease_ms=int(of.child.settings.lease_s * 1000),
+                linger_ms=linger_ms,
+                rang=rang,
+                online_only=online_only,
+                no_lists=no_lists,
+                rate=size.rate,
+                stamp=of.stamp,
+                passes=passes,
+            )
+            began_ns = time.time_ns()
+            # With the same token: the reply to a claim that was made may be lost.
+            try:
+                taken = self._patiently(lambda: of.ledger.run(claim(of.queue, request)))
+            except MemoryError:
+                _log.error("a claim did not fit into memory; its texts are tried alone")
+                taken = Claim(request.token, (), None, more=False, wait_ms=0, bell_due=False)
+                self.give_back(taken, blame=True)
+            if taken.pieces:
+                self.works_for = taken.pieces[0].owner
         of.ring_if(taken.bell_due)
         if taken.pieces:
             of.count({"claims": 1})

@@ -280,11 +280,13 @@ class Ledger:
         no_lists: bool = False,
         rate: int = 0,
         stamp: str = STAMP,
+        passes: str = "",
     ) -> Claim:
         """What this stream has now, or how long it may wait."""
         online = budget if online_budget is None else online_budget
         limits = (budget, online, max_pieces, lease_ms, linger_ms)
-        reply = self.call("claim", stream, token, *limits, int(rang), 2 if no_lists else int(online_only), rate, stamp)
+        looks = 2 if no_lists else int(online_only)
+        reply = self.call("claim", stream, token, *limits, int(rang), looks, rate, stamp, passes)
         if reply[0] == b"changed":
             return Claim(token, changed=True)
         bell, wait_ms, more, lane, *rows = reply

@@ -1,12 +1,13 @@
 -- Takes pieces of one lane under a lease, or registers the stream as lingering, in one step.
--- own: stream ("worker/number") token budget online_budget max_pieces lease_ms linger_ms rang online_only rate stamp
+-- own: stream ("worker/number") token budget online_budget max_pieces lease_ms linger_ms rang online_only rate stamp passes
 --   online_only: '1', or '2': of that lane no lists, pieces of several texts that alone reach online_budget
+--   passes: '', or the owner whose work is passed over. Where there is no other, the stream lingers
 -- reply: {'changed'}: another model is served; or {bell due, ms to wait, more, lane,
 --   {id, piece, first, items, cost, deaths, offset, options, payload, trace, owner}...}
 -- A claim is one value that never changes: what of it is still held, the pieces say, which name its token.
 -- A stream that stops asks with linger_ms 0, so it is registered no more; it is idle when it gets nothing.
 -- uses: lost_pieces wake_worker
-local stream, token, budget, online_budget, max_pieces, lease_ms, linger_ms, rang, online_only, rate, stamp =
+local stream, token, budget, online_budget, max_pieces, lease_ms, linger_ms, rang, online_only, rate, stamp, passes =
   unpack(ARGV, OWN)
 local BULK_SHARE = 8                    -- bulk work gets one part in eight while it waits
 local MAX_PASSED, MAX_ASIDE, MAX_BYTES = 64, 32, 16777216
@@ -69,7 +70,7 @@ if rate > 0 and rate < q.rate then
 end
 local waiting = {online = call('ZCARD', Q .. 'online'), bulk = call('ZCARD', Q .. 'bulk')}
 local both = waiting.online > 0 and waiting.bulk > 0
-local refs, spent, asides, passed, marked, blocked = {}, 0, 0, 0, false, false
+local refs, spent, asides, passed, spared, marked, blocked = {}, 0, 0, 0, false, false, false
 
 -- Why a task must not be begun or go on; nil: it may.
 local function over(t)
@@ -115,6 +116,9 @@ local function fill(lane)
     if not t or why then
       passed = passed + 1 + (t and t[PIECES] / PIECES_A_LOOK or 0)
       if t then end_task(x, why) end
+    elseif t[OWNER] == passes then
+      goes_back(tag, id)
+      passed, spared = passed + 1, true
     elseif goes_behind(x, lane) then
       last = last or tonumber(call('ZREVRANGE', line, 0, 0, 'WITHSCORES')[2] or tag)
       x.aside, asides, waiting[lane] = true, asides + 1, waiting[lane] + 1
@@ -164,11 +168,16 @@ if #refs > 0 then
   out[4] = lane
 end
 announce()
-if blocked and #refs == 0 then out[2] = LONE_MS
-elseif waiting.online + waiting.bulk > 0 then out[1], out[3] = not wake_lingerer(QUEUE) and bell_due(QUEUE) or 0, 1
-elseif #refs == 0 and linger_ms > 0 and not online_only then
-  call('ZADD', LINGER, NOW + linger_ms + 250, stream)  -- outlasts the wait: never blocked without being registered
-  out[2] = linger_ms
+local left, nothing = waiting.online + waiting.bulk > 0, #refs == 0
+if blocked and nothing then out[2] = LONE_MS
+elseif left and not (spared and nothing) then out[1], out[3] = not wake_lingerer(QUEUE) and bell_due(QUEUE) or 0, 1
+elseif nothing then
+  -- Nobody is woken for what was passed over: streams of two processes that do so would wake each other for ever.
+  if left then out[1] = bell_due(QUEUE) end
+  if linger_ms > 0 and not online_only then
+    call('ZADD', LINGER, NOW + linger_ms + 250, stream)  -- outlasts the wait: never blocked without being registered
+    out[2] = linger_ms
+  end
 end
 save_sums()
 return out
