@@ -31,6 +31,7 @@ class Turn:
     deed: str = "commit"
     sent: bool = True
     online_only: bool = False
+    passes: str = ""
 
 
 def populate(world: World) -> None:
@@ -139,6 +140,7 @@ def ask(world: World, stream: Stream, turn: Turn) -> None:
         "rang": stream.rang,
         "lease_ms": LEASE_MS,
         "online_only": turn.online_only,
+        "passes": turn.passes,
     }
     claim = world.ledger.claim(stream.name, f"{stream.name}/{world.number()}", **how)
     world.stats["claims"] += 1
@@ -176,6 +178,7 @@ def _check_claim(world: World, claim: Claim, turn: Turn, beside: Sequence[str], 
         assert not (known.deadline and known.deadline <= world.ledger.now), "overdue work was begun"
         assert (known.lane, known.owner) == (claim.lane, piece.owner)
         assert known.owner not in world.purged, "work of a purged owner was begun"
+        assert known.owner != turn.passes, "work of an owner that is passed over"
         root = int(piece.name.rstrip("abcd"))
         assert piece.first - piece.offset == known.starts[root], "a part that begins elsewhere in its payload"
         assert piece.payload == b"p%d" % root * (root + 1)

@@ -34,6 +34,7 @@ turns = st.builds(
     deed=st.sampled_from(fleet.DEEDS),
     sent=st.sampled_from([True] * 9 + [False]),
     online_only=st.sampled_from([False] * 5 + [True]),
+    passes=st.sampled_from([""] * 6 + [*OWNERS]),
 )
 
 

@@ -3,6 +3,7 @@
 from collections import Counter
 
 from tests.simulation.building import counting, drain, names, sized, tasks
+from tests.simulation.listening import listening
 from tests.simulation.thin_client import RATE, Claim, Ledger, NewTask
 
 
@@ -316,3 +317,63 @@ def test_a_look_without_lists_takes_lone_texts_whatever_they_cost_and_lists_belo
     ledger.submit(NewTask("long", pieces=[(1, 500, b"x")]))
     taken = [ledger.claim("w/0", f"w/0/{n}", online_budget=100, max_pieces=1, no_lists=True).pieces for n in range(3)]
     assert {piece.task for pieces in taken for piece in pieces} == {"small", "long"}
+
+
+def test_an_owner_that_is_passed_over_keeps_its_turns(ledger: Ledger) -> None:
+    for lane in ("online", "bulk"):
+        ledger.submit(*tasks(f"a_{lane}", 3, owner="a", lane=lane), NewTask(f"b_{lane}", owner="b", lane=lane))
+    ledger.submit(NewTask("late", owner="a", deadline_in_ms=1))
+    ledger.advance(1)
+    assert sorted(names(drain(ledger, 9, 10, passes="a"))) == ["b_bulk", "b_online"]
+    assert ledger.known("late").state == "expired"
+    assert sorted(names(drain(ledger, 9, 10))) == [f"a_{lane}{n:04d}" for lane in ("bulk", "online") for n in range(3)]
+
+
+def test_who_has_work_of_nobody_else_lingers_and_wakes_nobody(ledger: Ledger) -> None:
+    with listening(ledger.redis, "eq:q:m:wake:w/1", "eq:q:m:wake:v/0") as wakes:
+        assert ledger.claim("v/0", "v/0/1", linger_ms=500).wait_ms == 500
+        ledger.redis.zrem("eq:q:m:lingering", "v/0")
+        ledger.submit(*tasks("a", 2, owner="a"))
+        ledger.claim("w/0", "w/0/1", max_pieces=1, rang=True)
+        ledger.redis.zadd("eq:q:m:lingering", {"v/0": ledger.now + 750})
+        spare = ledger.claim("w/1", "w/1/1", linger_ms=1000, rang=True, passes="a")
+        assert (spare.pieces, spare.wait_ms, spare.more) == ([], 1000, False)
+        assert spare.bell == 1, "a process that sleeps may take it"
+        assert wakes.messages() == []
+        assert ledger.claim("w/1", "w/1/2", linger_ms=1000, passes="a").bell == 0, "one is out"
+        ledger.submit(NewTask("b", owner="b"))
+        assert wakes.messages() == [b"work"]
+        assert names(drain(ledger, 9, 10, stream="w/1", passes="a")) == ["b"]
+
+
+def test_who_passes_over_an_owner_and_is_about_to_sleep_lingers_not(ledger: Ledger) -> None:
+    ledger.submit(NewTask("a", owner="a"))
+    for linger_ms, online_only in ((0, False), (1000, True)):
+        claim = ledger.claim("w/0", "w/0/1", passes="a", linger_ms=linger_ms, online_only=online_only)
+        assert (claim.pieces, claim.wait_ms, claim.more) == ([], 0, False)
+    assert not ledger.redis.exists("eq:q:m:lingering")
+
+
+def test_what_is_passed_over_beside_other_work_is_told(ledger: Ledger) -> None:
+    ledger.submit(NewTask("a", owner="a"), NewTask("b", owner="b"))
+    claim = ledger.claim("w/0", "w/0/1", passes="a", rang=True)
+    assert ([piece.task for piece in claim.pieces], claim.bell, claim.more) == (["b"], 1, True)
+
+
+def test_a_claim_passes_over_so_many_and_no_more(ledger: Ledger) -> None:
+    ledger.submit(*tasks("a", 65, owner="a"))
+    ledger.redis.zadd("eq:q:m:online", {f"a{n:04d}": -1 for n in range(65)})
+    ledger.submit(NewTask("b", owner="b"))
+    assert ledger.claim("w/0", "w/0/1", linger_ms=1000, passes="a").wait_ms == 1000
+    ledger.cancel("a0000", "a0001")
+    assert [piece.task for piece in ledger.claim("w/0", "w/0/2", passes="a").pieces] == ["b"]
+
+
+def test_a_marked_piece_of_an_owner_that_is_passed_over_holds_up_nobody(ledger: Ledger) -> None:
+    ledger.submit(NewTask("a", owner="a"))
+    ledger.claim("w/0", "w/0/1")
+    ledger.give_back("w/0/1", blame=True)
+    ledger.submit(NewTask("a2", owner="a"), NewTask("b", owner="b"))
+    ledger.redis.zadd("eq:q:m:online", {"a2": -1})
+    assert [piece.task for piece in ledger.claim("w/0", "w/0/2", max_pieces=1).pieces] == ["a2"]
+    assert [piece.task for piece in ledger.claim("w/1", "w/1/1", passes="a").pieces] == ["b"]

@@ -74,6 +74,7 @@ def _turn(draw: random.Random) -> fleet.Turn:
         linger_ms=draw.choice([0, 800, 800, 800, 800]),
         deed=draw.choice(fleet.DEEDS),
         sent=draw.random() > 0.05,
+        passes=draw.choice([""] * 6 + [*OWNERS]),
     )
 
 

@@ -57,7 +57,9 @@ def commit(claim: Claim, stream: Stream) -> None:
 class Process:
     """Streams as a worker process has them, and a stop."""
 
-    def __init__(self, client: LedgerClient, ledger: Ledger, work: Notes, *, streams: int, idle_s: float) -> None:
+    def __init__(
+        self, client: LedgerClient, ledger: Ledger, work: Notes, *, streams: int, keeps_one: bool, idle_s: float
+    ) -> None:
         child = a_child()
         self.claims, self.stop = work.claims, child.shared.stop
         self.streams = Streams(
@@ -67,16 +69,23 @@ class Process:
             work,
             number=streams,
             breaks=(ZeroDivisionError,),
+            keeps_one=keeps_one,
             idle_s=idle_s,
         )
 
 
 @contextmanager
 def process(
-    client: LedgerClient, ledger: Ledger, work: Notes | None = None, *, streams: int = 1, idle_s: float = 0.5
+    client: LedgerClient,
+    ledger: Ledger,
+    work: Notes | None = None,
+    *,
+    streams: int = 1,
+    keeps_one: bool = False,
+    idle_s: float = 0.5,
 ) -> Iterator[Process]:
     """Woken at once; ended at the end."""
-    started = Process(client, ledger, work or Notes(), streams=streams, idle_s=idle_s)
+    started = Process(client, ledger, work or Notes(), streams=streams, keeps_one=keeps_one, idle_s=idle_s)
     started.streams.wake(rang=True)
     try:
         yield started
@@ -329,3 +338,58 @@ def test_whatever_work_raises_its_texts_are_tried_alone(client: LedgerClient, re
         for task in tasks:
             client.completed(task)
     assert deaths(running.claims) == [0, 0, 1, 1]
+
+
+ONE = ClaimSize(bulk_cost=1, online_cost=1, rate=0)
+
+
+class Held(Notes):
+    """Work of one text, which for one owner does not end before it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.go = threading.Event()
+
+    def claim_size(self) -> ClaimSize:
+        return ONE
+
+    def end(self, claim: Claim, stream: Stream) -> None:
+        if claim.pieces[0].owner == "a":
+            assert self.go.wait(PATIENCE_S)
+        super().end(claim, stream)
+
+
+def owners(running: Process) -> list[str]:
+    return [claim.pieces[0].owner for claim in running.claims]
+
+
+@pytest.mark.parametrize("streams", [2, 3])
+def test_the_last_free_stream_is_kept_for_another_owner(
+    client: LedgerClient, redis_client: redis.Redis, streams: int
+) -> None:
+    work = Held()
+    mine = [client.submit([f"{n}"], owner="a") for n in range(4)]
+    with process(client, Ledger(redis_client), work, streams=streams, keeps_one=True, idle_s=60) as running:
+        wait_until(lambda: owners(running).count("a") == streams - 1, message="the others at work")
+        for _ in range(3):
+            client.completed(client.submit(["other"], owner="b"))
+        assert owners(running).count("a") == streams - 1
+        work.go.set()
+        for task in mine:
+            client.completed(task)
+
+
+def test_neighbours_that_work_for_two_owners_keep_no_stream(client: LedgerClient, redis_client: redis.Redis) -> None:
+    class HeldForAll(Held):
+        def end(self, claim: Claim, stream: Stream) -> None:
+            assert self.go.wait(PATIENCE_S)
+            commit(claim, stream)
+
+    work = HeldForAll()
+    tasks = [client.submit([f"{n}"], owner=owner) for n in range(2) for owner in "ab"]
+    with process(client, Ledger(redis_client), work, streams=3, keeps_one=True, idle_s=60) as running:
+        wait_until(lambda: len(running.claims) == 3, message="three streams at work")
+        assert set(owners(running)) == {"a", "b"}
+        work.go.set()
+        for task in tasks:
+            client.completed(task)

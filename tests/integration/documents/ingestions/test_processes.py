@@ -1,14 +1,15 @@
 """Ingestions over real processes: a documents worker that may be killed at any time, and a model worker."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from typing import Any
 
 import orjson
+import psutil
 import pytest
 
-from stack.testing import Roles, WorkerProcess, wait_until
+from stack.testing import PATIENCE_S, Roles, WorkerProcess, wait_until
 from tasks.datasets.sqlite.datasets import SqliteDatasets
 from tasks.ledger.client import Ledger
 from tasks.records.files import put_file
@@ -35,9 +36,9 @@ WORDS = 3
 class Pair:
     """A documents worker and a model worker on one storage."""
 
-    def __init__(self, roles: Roles, ledger: Ledger) -> None:
+    def __init__(self, roles: Roles, ledger: Ledger, **changed: Any) -> None:
         self.folder = folder = roles.folder / "storage"
-        settings: dict[str, Any] = {"storage_url": str(folder), "lease_s": 3}
+        settings: dict[str, Any] = {"storage_url": str(folder), "lease_s": 3} | changed
         self.ledger = ledger
         self.model: WorkerProcess = roles.worker(**settings)
         self.documents: WorkerProcess = roles.documents(**settings)
@@ -46,17 +47,21 @@ class Pair:
     def ingest(self, records: int) -> str:
         """An ingestion of a file of so many records; its id."""
         lines = [orjson.dumps({"id": f"d{n}", "text": f"document number {n} " * WORDS}) for n in range(records)]
-        data = b"\n".join(lines)
-        record = made_file(len(data), owner="a")
-        self.storage.write(record.stored, data)
-        self.ledger.run(put_file(record))
+        return self.ingest_files({"d.jsonl": b"\n".join(lines)})
+
+    def ingest_files(self, files: Mapping[str, bytes], owner: str = "a") -> str:
+        """An ingestion of these files; its id."""
+        records = [made_file(len(data), owner=owner, filename=name) for name, data in files.items()]
+        for record, data in zip(records, files.values(), strict=True):
+            self.storage.write(record.stored, data)
+            self.ledger.run(put_file(record))
         request: dict[str, Any] = {
-            "source": {"files": [record.id]},
+            "source": {"files": [record.id for record in records]},
             "sink": {"type": "dataset", "dataset": "d"},
             "mode": "skip_unchanged",
             "model": DEFAULT_MODEL,
         }
-        made = IngestionRecord(id=new_ingestion_id(), owner="a", request=request, model=DEFAULT_MODEL, ttl_ms=HOUR_MS)
+        made = IngestionRecord(id=new_ingestion_id(), owner=owner, request=request, model=DEFAULT_MODEL, ttl_ms=HOUR_MS)
         return self.ledger.run(create_job(made, ANY_ROOM))
 
     def ingestion(self, ingestion_id: str) -> Ingestion:
@@ -144,3 +149,30 @@ def test_cancelled_on_the_way(pair: Pair) -> None:
     counts = ingestion.counts
     assert ingestion.status is IngestionStatus.CANCELLED
     assert counts.loaded + counts.cancelled == counts.documents
+
+
+LONG = {"long.html": b"<main>" * 100_000}
+"""Its parser is busy for a second or so."""
+
+
+def parsers(pair: Pair) -> list[psutil.Process]:
+    """The processes that parse documents."""
+    found = psutil.Process(pair.documents.child_pid).children()
+    return [child for child in found if child.is_running() and "sandbox_child" in " ".join(child.cmdline())]
+
+
+def test_one_owners_page_that_does_not_end_delays_nobody_else(roles: Roles, redis_url: str) -> None:
+    with closing(Ledger.connect(redis_url)) as ledger:
+        pair = Pair(roles, ledger, parse_timeout_s=PATIENCE_S)
+        hostile = [pair.ingest_files(LONG, owner="hostile") for _ in range(3)]
+        [parser] = wait_until(lambda: parsers(pair), message="a page is parsed")
+        parser.suspend()
+        for n in range(3):
+            small = pair.ingest_files({f"{n}.txt": b"a short text"}, owner="small")
+            pair.until(small, lambda _: False)
+            assert pair.ingestion(small).status is IngestionStatus.COMPLETED
+        assert parsers(pair) == [parser], "its owner has one stream of two"
+        assert not any(pair.ingestion(each).status.terminal for each in hostile)
+        parser.resume()
+        for each in hostile:
+            pair.until(each, lambda _: False)
