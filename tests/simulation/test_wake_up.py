@@ -64,6 +64,13 @@ def test_a_look_for_online_work_does_not_linger(ledger: Ledger) -> None:
     assert not ledger.redis.exists("eq:q:m:lingering")
 
 
+def test_a_stream_that_takes_all_there_is_does_not_linger(ledger: Ledger) -> None:
+    ledger.submit(NewTask("a"))
+    claim = ledger.claim("w/0", "w/0/1", linger_ms=1000)
+    assert (len(claim.pieces), claim.wait_ms) == (1, 0)
+    assert not ledger.redis.exists("eq:q:m:lingering")
+
+
 def test_work_that_a_claim_leaves_is_told(ledger: Ledger) -> None:
     ledger.submit(*tasks("q", 2))
     claim = ledger.claim("w/0", "w/0/1", max_pieces=1, rang=True)
