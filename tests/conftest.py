@@ -37,6 +37,7 @@ from _pytest.faulthandler import fault_handler_stderr_fd_key
 
 from stack.errors import StackError
 from stack.testing import Process, RedisServer, Roles
+from tests import preloaded
 from tests.cloud_server import CloudServer, cloud_server
 from tests.key_leaks import leaked_keys
 from tests.pg_server import PgServer, find_programs
@@ -83,6 +84,7 @@ def pytest_configure() -> None:
     for name in [name for name in os.environ if name.startswith(PREFIX)]:
         del os.environ[name]
     Settings.model_config["env_file"] = None
+    Process.popen = staticmethod(preloaded.popen)
     # As in the Makefile, for a pytest that somebody runs without it: the tests start hundreds of Pythons.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     sys.dont_write_bytecode = False

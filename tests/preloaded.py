@@ -1,0 +1,147 @@
+"""Starts roles by a fork of a process that has imported them: most of a start's processor time is imports.
+
+`popen` takes the place of `subprocess.Popen` for `python -m MODULE …`. What it starts has its own session, environment,
+folder and files, runs the module as `__main__`, and was otherwise started by nobody else.
+"""
+
+import atexit
+import contextlib
+import functools
+import gc
+import importlib
+import json
+import os
+import runpy
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+from tests.source_tree import CHECKOUT
+
+_IMPORTED = ("api.app", "uvicorn.supervisors", "tasks.worker.model_worker", "tasks.ingestion.process", "celery.apps.worker")
+_MAX_REQUEST = 2**20
+_turn = threading.Lock()
+
+
+class Forked:
+    """A process that was started so, with those methods of `subprocess.Popen` that tests need."""
+
+    def __init__(self, pid: int, ended: int) -> None:
+        self.pid = pid
+        self.returncode: int | None = None
+        self._ended = ended
+
+    def poll(self) -> int | None:
+        """Its exit code as `subprocess` has it; None: it runs."""
+        return self._look(0)
+
+    def wait(self, timeout: float | None = None) -> int:
+        """The same, once it has ended. Raises `subprocess.TimeoutExpired`."""
+        if self._look(timeout) is None:
+            raise subprocess.TimeoutExpired(str(self.pid), timeout or 0)
+        assert self.returncode is not None
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        """Nothing happens to one that has ended."""
+        if self.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+    def _look(self, timeout: float | None) -> int | None:
+        if self.returncode is None and select.select([self._ended], [], [], timeout)[0]:
+            self.returncode = int(os.read(self._ended, 16) or b"-9")
+            os.close(self._ended)
+        return self.returncode
+
+
+def popen(
+    command: Sequence[str], *, cwd: Path, env: Mapping[str, str], stdout: IO[bytes], stderr: IO[bytes], **options: Any
+) -> Any:
+    """Starts a command in a session of its own, without standard input; of Python's modules by a fork."""
+    if list(command[:2]) != [sys.executable, "-m"]:
+        return subprocess.Popen(command, cwd=cwd, env=env, stdout=stdout, stderr=stderr, **options)
+    ended, tells = os.pipe()
+    request = json.dumps({"arguments": command[2:], "cwd": str(cwd), "env": dict(env)}).encode()
+    with _turn:
+        socket.send_fds(_server(), [request], [stdout.fileno(), stderr.fileno(), tells])
+        pid = int(_server().recv(16))
+    os.close(tells)
+    return Forked(pid, ended)
+
+
+@functools.cache
+def _server() -> socket.socket:
+    """The connection to the process that forks, one for each process of a run."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    process = subprocess.Popen(
+        [sys.executable, "-m", __name__, str(theirs.fileno())],
+        cwd=CHECKOUT,
+        env={**os.environ, "PYTHONPATH": str(CHECKOUT), "HF_HUB_OFFLINE": "1"},
+        pass_fds=[theirs.fileno()],
+        start_new_session=True,
+    )
+    theirs.close()
+    atexit.register(process.wait)
+    atexit.register(ours.close)  # which ends it; called before the wait
+    return ours
+
+
+def _serve(connection: socket.socket) -> None:
+    for name in _IMPORTED:
+        importlib.import_module(name)
+    gc.collect()
+    gc.freeze()
+    tells: dict[int, tuple[int, int]] = {}
+    while True:
+        for ready in select.select([connection, *tells], [], [])[0]:
+            if ready is connection:
+                request, fds, _, _ = socket.recv_fds(connection, _MAX_REQUEST, 3)
+                if not request:
+                    return
+                pid = os.fork()
+                if not pid:
+                    connection.close()
+                    for fd, (_, ended) in tells.items():
+                        os.close(fd)
+                        os.close(ended)
+                    _become(json.loads(request), *fds)
+                for fd in fds[:2]:
+                    os.close(fd)
+                tells[os.pidfd_open(pid)] = (pid, fds[2])
+                connection.send(str(pid).encode())
+            else:
+                pid, ended = tells.pop(ready)
+                os.close(ready)
+                with contextlib.suppress(BrokenPipeError):
+                    os.write(ended, str(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])).encode())
+                os.close(ended)
+
+
+def _become(request: Mapping[str, Any], stdout: int, stderr: int, ended: int) -> None:
+    """Runs a module in this process, as `python -m` does, and does not return."""
+    os.close(ended)
+    os.setsid()
+    os.chdir(request["cwd"])
+    os.environ.clear()
+    os.environ.update(request["env"])
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    for fd, place in ((nothing, 0), (stdout, 1), (stderr, 2)):
+        os.dup2(fd, place)
+        os.close(fd)
+    module, *arguments = request["arguments"]
+    sys.argv = [module, *arguments]
+    sys.path[0] = request["cwd"]
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
+    sys.exit(0)
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    _serve(socket.socket(fileno=int(sys.argv[1])))
