@@ -24,7 +24,9 @@ from typing import IO, Any
 
 from tests.source_tree import CHECKOUT
 
-_IMPORTED = ("api.app", "uvicorn.supervisors", "tasks.worker.model_worker", "tasks.ingestion.process", "celery.apps.worker")
+_ROLES = ("api.app", "uvicorn.supervisors", "tasks.worker.model_worker", "tasks.ingestion.process", "celery.apps.worker")
+_REAL_MODELS = (*_ROLES, "sentence_transformers")
+"""Importing torch and its library starts no thread, so that a fork of it is whole."""
 _MAX_REQUEST = 2**20
 _turn = threading.Lock()
 
@@ -70,18 +72,19 @@ def popen(
     ended, tells = os.pipe()
     request = json.dumps({"arguments": command[2:], "cwd": str(cwd), "env": dict(env)}).encode()
     with _turn:
-        socket.send_fds(_server(), [request], [stdout.fileno(), stderr.fileno(), tells])
-        pid = int(_server().recv(16))
+        server = _server(env.get("EMBEDQ_COMPUTE", "fake") == "fake")
+        socket.send_fds(server, [request], [stdout.fileno(), stderr.fileno(), tells])
+        pid = int(server.recv(16))
     os.close(tells)
     return Forked(pid, ended)
 
 
 @functools.cache
-def _server() -> socket.socket:
-    """The connection to the process that forks, one for each process of a run."""
+def _server(fake: bool) -> socket.socket:
+    """The connection to the process that forks; a process of a run has one for either kind of encoder."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     process = subprocess.Popen(
-        [sys.executable, "-m", __name__, str(theirs.fileno())],
+        [sys.executable, "-m", __name__, str(theirs.fileno()), *(_ROLES if fake else _REAL_MODELS)],
         cwd=CHECKOUT,
         env={**os.environ, "PYTHONPATH": str(CHECKOUT), "HF_HUB_OFFLINE": "1"},
         pass_fds=[theirs.fileno()],
@@ -93,8 +96,8 @@ def _server() -> socket.socket:
     return ours
 
 
-def _serve(connection: socket.socket) -> None:
-    for name in _IMPORTED:
+def _serve(connection: socket.socket, modules: Sequence[str]) -> None:
+    for name in modules:
         importlib.import_module(name)
     gc.collect()
     gc.freeze()
@@ -144,4 +147,4 @@ def _become(request: Mapping[str, Any], stdout: int, stderr: int, ended: int) ->
 
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    _serve(socket.socket(fileno=int(sys.argv[1])))
+    _serve(socket.socket(fileno=int(sys.argv[1])), sys.argv[2:])

@@ -44,7 +44,7 @@ WORDS = [
     "🦆",
 ]
 CPU_TOKENS = 1024
-COUNTS = [1, 2, 500, 2048]
+COUNTS = [1, 2, 500]
 EDGES = [
     "",
     "a",
