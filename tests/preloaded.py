@@ -24,7 +24,13 @@ from typing import IO, Any
 
 from tests.source_tree import CHECKOUT
 
-_ROLES = ("api.app", "uvicorn.supervisors", "tasks.worker.model_worker", "tasks.ingestion.process", "celery.apps.worker")
+_ROLES = (
+    "api.app",
+    "uvicorn.supervisors",
+    "tasks.worker.model_worker",
+    "tasks.ingestion.process",
+    "celery.apps.worker",
+)
 _REAL_MODELS = (*_ROLES, "sentence_transformers")
 """Importing torch and its library starts no thread, so that a fork of it is whole."""
 _MAX_REQUEST = 2**20
