@@ -107,35 +107,38 @@ def _serve(connection: socket.socket, modules: Sequence[str]) -> None:
         importlib.import_module(name)
     gc.collect()
     gc.freeze()
-    tells: dict[int, tuple[int, int]] = {}
+    asks = connection.fileno()
+    children: dict[int, tuple[int, int]] = {}
     while True:
-        for ready in select.select([connection, *tells], [], [])[0]:
-            if ready is connection:
-                request, fds, _, _ = socket.recv_fds(connection, _MAX_REQUEST, 3)
-                if not request:
-                    return
-                pid = os.fork()
-                if not pid:
-                    connection.close()
-                    for fd, (_, ended) in tells.items():
-                        os.close(fd)
-                        os.close(ended)
-                    _become(json.loads(request), *fds)
-                for fd in fds[:2]:
+        for ready in select.select([asks, *children], [], [])[0]:
+            if ready in children:
+                _tell(ready, *children.pop(ready))
+                continue
+            request, fds, _, _ = socket.recv_fds(connection, _MAX_REQUEST, 3)
+            if not request:
+                return
+            stdout, stderr, tells = fds
+            pid = os.fork()
+            if not pid:
+                for fd in (asks, tells, *children, *(tells for _, tells in children.values())):
                     os.close(fd)
-                tells[os.pidfd_open(pid)] = (pid, fds[2])
-                connection.send(str(pid).encode())
-            else:
-                pid, ended = tells.pop(ready)
-                os.close(ready)
-                with contextlib.suppress(BrokenPipeError):
-                    os.write(ended, str(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])).encode())
-                os.close(ended)
+                _become(json.loads(request), stdout, stderr)
+            os.close(stdout)
+            os.close(stderr)
+            children[os.pidfd_open(pid)] = (pid, tells)
+            connection.send(str(pid).encode())
 
 
-def _become(request: Mapping[str, Any], stdout: int, stderr: int, ended: int) -> None:
+def _tell(child: int, pid: int, tells: int) -> None:
+    """A child has ended: its exit code goes to whoever waits."""
+    os.close(child)
+    with contextlib.suppress(BrokenPipeError):
+        os.write(tells, str(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])).encode())
+    os.close(tells)
+
+
+def _become(request: Mapping[str, Any], stdout: int, stderr: int) -> None:
     """Runs a module in this process, as `python -m` does, and does not return."""
-    os.close(ended)
     os.setsid()
     os.chdir(request["cwd"])
     os.environ.clear()

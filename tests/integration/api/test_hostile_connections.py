@@ -11,7 +11,7 @@ from stack.testing import PATIENCE_S, ApiProcess, Roles, wait_until
 
 CONNECTIONS = 150
 MOST_BYTES = 400_000
-"""Of memory for one of them: what the protocol and the event loop keep of it, and its part of the bodies that are held."""
+"""Of memory for one of them: what protocol and event loop keep of it, and its part of the bodies that are held."""
 BODY_BYTES = 2_000_000
 """The largest body that is taken. A few of them are held, and the others refused."""
 _HEAD = b"POST /v1/embeddings HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
