@@ -20,7 +20,7 @@ PIP_INSTALL := PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.t
 	PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/pip install -qq
 
 .DEFAULT_GOAL := help
-.PHONY: help install check test architectures demo up bench overload faults simulation hostile eval smoke clean
+.PHONY: help install check test thorough demo up bench overload faults simulation hostile eval smoke clean
 
 help:
 	@sed -n 's/^\([a-z]*\):.*## /make \1	/p' Makefile | expand -t 16
@@ -48,8 +48,8 @@ test: $(STAMP) ## every test: real Redis, real worker, real model
 	$(BIN)/pytest --numprocesses $(JOBS) --dist loadgroup --no-loadscope-reorder --max-worker-restart=0 $(if $(ARGS),,--cov --cov-report=) $(ARGS)
 
 # Most of them take more than a second to compile: `make test` compares a part of the table.
-architectures: $(STAMP) ## each kind of model in docs/models.md against the library
-	$(BIN)/pytest -q -m model tests/integration/encoder/test_architectures.py $(ARGS)
+thorough: $(STAMP) ## what `make test` leaves out: each kind of model in docs/models.md, the demo with its model
+	$(BIN)/pytest -q -m thorough $(ARGS)
 
 demo: $(STAMP) ## local stack, this project's documentation embedded, two searches
 	@$(BIN)/embedq demo

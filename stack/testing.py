@@ -16,7 +16,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 import httpx
 import psutil
@@ -89,7 +89,13 @@ def _pause(waited_s: float) -> float:
 
 
 class Process:
-    """One child process, its environment free of the developer's own settings, its output in `log_file`."""
+    """One child process, its environment free of the developer's own settings, its output in `log_file`.
+
+    Attributes:
+        popen: starts it, as `subprocess.Popen` does.
+    """
+
+    popen: ClassVar[Callable[..., Any]] = staticmethod(subprocess.Popen)
 
     def __init__(self, name: str, command: list[str], folder: Path, **settings: Any) -> None:
         self.name = name
@@ -97,14 +103,14 @@ class Process:
         self.folder = folder
         self.settings = settings
         self.log_file = self.stdout_file = folder / f"{name}.log"
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Any = None
         folder.mkdir(parents=True, exist_ok=True)
 
     @property
     def pid(self) -> int:
         """Of the process that was started last."""
         assert self._process is not None, f"{self.name} was never started"
-        return self._process.pid
+        return int(self._process.pid)
 
     @property
     def running(self) -> bool:
@@ -115,7 +121,7 @@ class Process:
         """Starts the process and returns at once."""
         assert not self.running, f"{self.name} runs already"
         with self.log_file.open("ab") as log, self.stdout_file.open("ab") as stdout:
-            self._process = subprocess.Popen(
+            self._process = self.popen(
                 self.command,
                 cwd=self.folder,  # not the checkout: a developer's .env must not reach the test
                 env=_environment({"storage_url": self.folder / ".embedq" / "storage"} | self.settings),
@@ -133,7 +139,7 @@ class Process:
     def wait(self, timeout_s: float = STOP_TIMEOUT_S) -> int:
         """The exit code: negative when a signal ended it."""
         assert self._process is not None
-        return self._process.wait(timeout_s)
+        return int(self._process.wait(timeout_s))
 
     def kill(self) -> None:
         """`kill -9` of this one process; its children are left to their own devices."""

@@ -37,6 +37,7 @@ from _pytest.faulthandler import fault_handler_stderr_fd_key
 
 from stack.errors import StackError
 from stack.testing import Process, RedisServer, Roles
+from tests import preloaded
 from tests.cloud_server import CloudServer, cloud_server
 from tests.key_leaks import leaked_keys
 from tests.pg_server import PgServer, find_programs
@@ -57,7 +58,7 @@ _NAME_IN_CACHE = "9b5ad71b2ce5302211f9c61530b329a4922fc6a4"
 _EXPENSIVE = ("pg_server", "s3_server", "guarded")
 _TURNS = {"expensive": 0, "faults": 1, "integration": 1, "other": 2}
 """Kinds of tests, and when they have their turn."""
-_TORCH = ("tests/integration/encoder/", "tests/integration/worker/test_real_model.py")
+_ENCODER = "tests/integration/encoder/"
 _BROWSER_FOLDER = "tests/browser/"
 _CONTRACT_FOLDER = "tests/contract/"
 _OTHER_PROCESSES = (
@@ -83,6 +84,7 @@ def pytest_configure() -> None:
     for name in [name for name in os.environ if name.startswith(PREFIX)]:
         del os.environ[name]
     Settings.model_config["env_file"] = None
+    Process.popen = staticmethod(preloaded.popen)
     # As in the Makefile, for a pytest that somebody runs without it: the tests start hundreds of Pythons.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     sys.dont_write_bytecode = False
@@ -117,9 +119,9 @@ def pytest_make_parametrize_id(val: object) -> str | None:
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Says for `--dist loadgroup` which tests share a process.
 
-    The tests of a file share one, for the fixtures of its module. All files that import torch, use the browser, or use
-    a server that takes seconds to start, share one too: each process would otherwise have its own. Fault tests are as
-    long as files and go alone.
+    The tests of a file share one, for the fixtures of its module. All files that import torch, start workers that do,
+    use the browser, or use a server that takes seconds to start, share one too: each process would otherwise have its
+    own. Fault tests are as long as files and go alone.
     """
     group = _group(item)
     if group is not None:  # now, because xdist reads it before the list is sorted
@@ -148,8 +150,8 @@ def _unit(item: pytest.Item) -> str:
 def _group(item: pytest.Item) -> str | None:
     if item.get_closest_marker("faults"):
         return None
-    if item.get_closest_marker("model") and item.nodeid.startswith(_TORCH):
-        return "model"
+    if item.get_closest_marker("model"):
+        return "encoder" if item.nodeid.startswith(_ENCODER) else "model"
     if _BROWSER_FOLDER in item.nodeid:
         return "browser"
     servers = [server for server in _EXPENSIVE if server in getattr(item, "fixturenames", ())]
@@ -159,7 +161,7 @@ def _group(item: pytest.Item) -> str | None:
 def _kind(item: pytest.Item) -> str:
     if item.get_closest_marker("faults"):
         return "faults"
-    if _group(item) in {"browser", "model", *_EXPENSIVE}:
+    if _group(item) in {"browser", "encoder", "model", *_EXPENSIVE}:
         return "expensive"
     return "integration" if "/integration/" in item.nodeid else "other"
 

@@ -25,7 +25,7 @@ CHECKS = (
     "use_after_free",
     "ensure_resource_availability",
 )
-EXAMPLES = 8
+EXAMPLES = 4
 MUST_SUCCEED = {
     "POST /v1/embeddings",
     "POST /v1/tasks",

@@ -22,9 +22,9 @@ from tests.swept import swept
 
 pytestmark = pytest.mark.faults
 
-NUMBER = 2_000
+NUMBER = 1_200
 """Of documents, and of lines."""
-LAG = 300
+LAG = 200
 """What the replica does not know of: so many vectors of each job, and the moves of documents workers beside them."""
 SETTINGS: dict[str, Any] = QUICK | {"fake_tokens_per_s": 4_000, "streams": 1}
 

@@ -54,6 +54,7 @@ def test_the_demo_runs_beside_another_configuration_and_leaves_nothing(tmp_path:
     assert list(temporary.iterdir()) == []
 
 
+@pytest.mark.thorough
 @pytest.mark.model
 @pytest.mark.usefixtures("temporary")
 def test_its_questions_find_their_answers(tmp_path: Path) -> None:
@@ -70,7 +71,7 @@ def test_its_questions_find_their_answers(tmp_path: Path) -> None:
         assert any(hit.startswith(answer) for hit in hits(out, question)), out
 
 
-@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM])
 def test_a_signal_stops_its_stack_too(tmp_path: Path, temporary: Path, number: int) -> None:
     process = demo(tmp_path, compute="fake", fake_load_s="600")
     process.launch()

@@ -1,6 +1,6 @@
 """Every kind of model in the table of `docs/models.md` is served as the library serves it, or refused as it says there.
 
-`make architectures` runs the whole table, and all other runs a part of it: compiling a model takes a second.
+`make thorough` runs the whole table, and all other runs a part of it: compiling a model takes a second.
 """
 
 from __future__ import annotations
@@ -47,9 +47,7 @@ LARGEST_DIFFERENCE = 1e-4
 
 def parameters() -> list[Any]:
     return [
-        pytest.param(
-            kind, id=kind.name, marks=[pytest.mark.model, *(() if kind.routine else (pytest.mark.architectures,))]
-        )
+        pytest.param(kind, id=kind.name, marks=[pytest.mark.model, *(() if kind.routine else (pytest.mark.thorough,))])
         for kind in ARCHITECTURES
     ]
 

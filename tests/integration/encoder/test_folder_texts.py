@@ -29,6 +29,7 @@ from tests.integration.encoder.folders import (
     vectors_of,
     warnings_of,
 )
+from tests.thorough import some
 
 pytestmark = pytest.mark.model
 
@@ -49,7 +50,7 @@ LEARNED: Mapping[str, tuple[str, Sequence[str], Mapping[str, Any], int | None]] 
 }
 
 
-@pytest.mark.parametrize("name", LEARNED)
+@pytest.mark.parametrize("name", some(LEARNED, "BERT", "GPT-2", "RoBERTa"))
 def test_texts_are_cut_where_the_positions_of_the_network_end(
     name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -77,7 +78,7 @@ def test_a_network_without_a_table_of_positions_keeps_its_maximum(tmp_path: Path
     ("kind", "sizes"),
     [
         ("T5Encoder", made.T5),
-        ("XLNet", {"d_inner": 64, "d_head": 8}),
+        pytest.param("XLNet", {"d_inner": 64, "d_head": 8}, marks=pytest.mark.thorough),
     ],
 )
 def test_a_network_of_any_length_has_a_maximum_all_the_same(
@@ -150,7 +151,9 @@ PADDED = (
 
 
 @pytest.mark.parametrize("compute", ["auto", "torch"])
-@pytest.mark.parametrize("kind", ["XLMRoberta", "Roberta", "Camembert", "MPNet", "XLMRobertaXL", "Bert"])
+@pytest.mark.parametrize(
+    "kind", some(["XLMRoberta", "Roberta", "Camembert", "MPNet", "XLMRobertaXL", "Bert"], "Roberta", "Bert")
+)
 def test_texts_may_hold_special_tokens(kind: str, compute: str, tmp_path: Path) -> None:
     special = BERT if kind == "Bert" else ROBERTA
     pad, start, end, mask = (special[at] for at in ((0, 2, 3, 4) if special is BERT else (1, 0, 2, 4)))
@@ -184,7 +187,7 @@ PROMPT_SETS: Mapping[str, tuple[dict[str, str], str | None, str, str]] = {
 }
 
 
-@pytest.mark.parametrize("name", PROMPT_SETS)
+@pytest.mark.parametrize("name", some(PROMPT_SETS, "none", "all", "corpus alone", "query is the default"))
 def test_the_prompts_of_queries_and_of_documents_are_known(name: str, broken: Broken) -> None:
     prompts, default, query, document = PROMPT_SETS[name]
     folder = broken(made.changed(PROMPTS, prompts=prompts, default_prompt_name=default))

@@ -10,7 +10,6 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from bench.texts import passages, queries
 from tasks.encoder.encode import encode
 from tasks.encoder.interface import Encoder, Float32Array, Text
 from tasks.encoder.load import load
@@ -44,7 +43,7 @@ WORDS = [
     "🦆",
 ]
 CPU_TOKENS = 1024
-COUNTS = [1, 2, 500, 2048]
+COUNTS = [1, 2, 500]
 EDGES = [
     "",
     "a",
@@ -129,14 +128,6 @@ def test_a_mixed_corpus_is_mostly_not_padding(minilm: Encoder) -> None:
     assert stats.tokens == sum(outcome.tokens for outcome in outcomes)
     assert 1 - stats.tokens / stats.padded_tokens < 0.1
     assert stats.forward_passes < 500 / 20
-
-
-def test_the_mixed_corpus_of_the_benchmark_is_mostly_not_padding(minilm: Encoder) -> None:
-    corpus = passages(80, seed=3) + queries(80, seed=3)
-    random.Random(3).shuffle(corpus)  # noqa: S311 - a fixed corpus, not a secret
-    _, stats = encode(minilm, [Text(text) for text in corpus], max_padded_tokens=CPU_TOKENS)
-    assert stats.tokens > 80 * 100
-    assert 1 - stats.tokens / stats.padded_tokens < 0.1
 
 
 def test_edges_equal_the_library(minilm: Encoder, library_vectors: dict[str, Float32Array]) -> None:

@@ -55,7 +55,7 @@ def built(config_class: Any, *, tokenizer: Any, folder: Path) -> Any:
     )
 
 
-@pytest.mark.parametrize("kind", [TinyModel.CLS, TinyModel.DENSE, TinyModel.PROMPTED, TinyModel.INSTRUCTED])
+@pytest.mark.parametrize("kind", [TinyModel.CLS, TinyModel.INSTRUCTED])
 def test_vectors_of_texts_in_shared_rows_equal_the_library(kind: TinyModel, tiny_folders: Folders) -> None:
     model = library(tiny_folders[kind])
     expected = np.asarray(model.encode(TEXTS, show_progress_bar=False), dtype=np.float32)

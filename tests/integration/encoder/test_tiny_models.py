@@ -25,6 +25,7 @@ from tasks.ingestion.chunking.count_tokens import TokenCounter
 from tasks.item import Options, Vector
 from tests.heavy import sentence_transformers
 from tests.integration.encoder.tiny_model import MAX_TOKENS, TinyModel
+from tests.thorough import some
 from worker_config.settings import load_settings
 
 TEXTS = [
@@ -67,7 +68,7 @@ def library(folder: Path, **options: object) -> Float32Array:
 
 @pytest.mark.model
 @pytest.mark.parametrize("compute", COMPUTES)
-@pytest.mark.parametrize("kind", TinyModel)
+@pytest.mark.parametrize("kind", some(TinyModel, TinyModel.DENSE, TinyModel.CAUSAL))
 def test_vectors_equal_the_library(kind: TinyModel, compute: str, tiny_folders: Folders) -> None:
     encoder = loaded(tiny_folders[kind], compute)
     assert encoder.info.compute == compute
@@ -77,7 +78,7 @@ def test_vectors_equal_the_library(kind: TinyModel, compute: str, tiny_folders: 
 
 
 @pytest.mark.model
-@pytest.mark.parametrize("kind", TinyModel)
+@pytest.mark.parametrize("kind", some(TinyModel, TinyModel.CAUSAL))
 def test_vectors_beside_other_passes_equal_the_library(kind: TinyModel, tiny_folders: Folders) -> None:
     settings = load_settings(
         model=str(tiny_folders[kind]), compute="openvino", precision="float32", device="cpu", streams=2, threads=2
@@ -122,7 +123,7 @@ def test_cut_and_normalised_vectors_equal_the_library(kind: TinyModel, tiny_fold
 @pytest.mark.model
 @pytest.mark.parametrize("kind", [TinyModel.PROMPTED, TinyModel.INSTRUCTED])
 @pytest.mark.parametrize("prompt_name", ["query", "passage", None])
-@pytest.mark.parametrize("compute", COMPUTES)
+@pytest.mark.parametrize("compute", some(COMPUTES, "torch"))
 def test_prompts_are_those_of_the_library(
     kind: TinyModel, prompt_name: str | None, compute: str, tiny_folders: Folders
 ) -> None:
@@ -248,7 +249,7 @@ def test_a_folder_that_does_not_say_how_its_vectors_are_made_is_a_warning(
 
 
 @pytest.mark.model
-@pytest.mark.parametrize("kind", TinyModel)
+@pytest.mark.parametrize("kind", some(TinyModel, TinyModel.PROMPTED))
 def test_the_default_serves_every_kind(kind: TinyModel, tiny_folders: Folders) -> None:
     encoder = load(load_settings(model=str(tiny_folders[kind]), device="cpu"))
     assert encoder.info.compute == "openvino"

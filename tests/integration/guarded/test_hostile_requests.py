@@ -7,7 +7,7 @@ from bench.hostile.trial import Outcome, Traces, clean_up, send_all, wait_clean
 from stack.testing import PATIENCE_S
 from tests.integration.guarded.conftest import OTHER_KEY, Guarded
 
-REQUESTS = 120
+REQUESTS = 60
 
 
 def test_hostile_requests_are_refused_and_leave_nothing(guarded: Guarded) -> None:

@@ -81,7 +81,7 @@ def test_an_ingested_document_is_a_document_and_what_is_searched_for_a_query(rol
     ("prompts", "default", "purposes"),
     [
         ({"query": "query: ", "passage": "a passage: "}, None, ("query", "passage")),
-        ({"query": "tell me: "}, "query", ("query", "document")),
+        pytest.param({"query": "tell me: "}, "query", ("query", "document"), marks=pytest.mark.thorough),
         ({"search_query": "q: ", "search_document": "d: "}, None, ("search_query", "search_document")),
     ],
 )
