@@ -33,7 +33,6 @@ _LEAVES = (
 _JOBS = (
     "tasks.batches",
     "tasks.datasets",
-    "tasks.documents",
     "tasks.ingestion",
     "tasks.ledger",
     "tasks.records",
@@ -77,15 +76,6 @@ MAY_IMPORT = {
         "tasks.wire",
         *_LEAVES,
     ),
-    "tasks.documents": (
-        "tasks.datasets",
-        "tasks.ingestion.parsing",
-        "tasks.ledger",
-        "tasks.records",
-        "tasks.storage",
-        "tasks.wire",
-        *_LEAVES,
-    ),
     "worker_config": (),
 }
 
@@ -105,8 +95,8 @@ ONLY_IN = {
         "worker_config/redis_connection.py",
     ),
     "asyncpg": ("tasks/datasets/postgresql/**",),
-    "sqlite3": ("tasks/datasets/sqlite/**", "tasks/documents/**", "tasks/ingestion/**"),
-    "pyarrow": ("tasks/datasets/export.py", "tasks/documents/**", "tasks/ingestion/**", "embedq/vector_search.py"),
+    "sqlite3": ("tasks/datasets/sqlite/**",),
+    "pyarrow": ("tasks/datasets/export.py", "tasks/ingestion/sources/**", "embedq/vector_search.py"),
     "torch": ("tasks/encoder/**",),
     "sentence_transformers": ("tasks/encoder/**",),
     "transformers": ("tasks/encoder/**",),
@@ -114,10 +104,10 @@ ONLY_IN = {
     "pypdfium2": ("tasks/ingestion/parsing/**",),
     "lxml": ("tasks/ingestion/parsing/**",),
     "python_calamine": ("tasks/ingestion/parsing/**",),
-    "charset_normalizer": ("tasks/documents/**", "tasks/ingestion/**"),
+    "charset_normalizer": ("tasks/ingestion/parsing/**",),
     "tokenizers": ("tasks/ingestion/chunking/**", "tasks/encoder/**"),
     "opentelemetry": ("worker_config/opentelemetry_traces.py",),
-    "fsspec": ("tasks/documents/sources/**", "tasks/ingestion/sources/**"),
+    "fsspec": ("tasks/ingestion/sources/**",),
     "obstore": ("tasks/storage/bucket.py", "tasks/ingestion/sources/**"),
 }
 
@@ -332,7 +322,6 @@ def test_a_class_name_stands_for_one_thing_in_a_package() -> None:
         for file in source_files()
         for node in file.tree.body
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
-        if not file.module.startswith("tasks.documents.")  # it goes when `tasks.ingestion.sources` takes its place
     )
     assert [name for name, times in names.items() if times > 1] == []
 

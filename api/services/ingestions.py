@@ -192,13 +192,12 @@ class IngestionService:
         check_new(asked, self._settings, key.limits, served.model.max_tokens if served.model else None)
         check_options(Options(asked.prompt_name, asked.dimensions), served.name, served.model)
         ingestion_id, kind, listed, sink = new_ingestion_id(), asked.source.kind, asked.source.listed(), asked.sink
-        place = "inline" if kind == "documents" else "listed"
         request = asked.model_dump(exclude={"source"}, exclude_none=True) | {
             # Every step and every poll reads it: ten thousand ids of files have no place in it.
             "source": asked.source.options() | {kind: len(listed)},
             "model": served.name,
             "label": key.name,
-            place: f"{key.owner}/{ingestion_id}/{place}.json",
+            "listed": f"{key.owner}/{ingestion_id}/listed.jsonl",
         }
         if kind == "urls":
             request["urls_shown"] = listed[:_URLS_SHOWN]
@@ -226,8 +225,9 @@ class IngestionService:
         held = await self._datasets.held_bytes(key.owner)
         room = dataclasses.replace(room_of(key, self._settings, **self._open_limits(key)), beside={"stored": held})
         # The list before the record: whoever works on that finds it there.
-        stored = wanted.request.get("inline") or wanted.request["listed"]
-        await self._storage.run(lambda storage: storage.write(stored, orjson.dumps(listed)))
+        stored = wanted.request["listed"]
+        lines = b"".join(orjson.dumps(each, option=orjson.OPT_APPEND_NEWLINE) for each in listed)
+        await self._storage.run(lambda storage: storage.write(stored, lines))
         try:
             made = await self._ledger.run(create_job(wanted, room, digest))
         except (RequestError, StorageFull):

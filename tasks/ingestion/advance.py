@@ -245,8 +245,9 @@ def _parsed(move: Move, number: int, made: Mapping[str, Any]) -> None:
     if made.get("errors"):  # of the file of a batch
         move.stop(JobStatus.FAILED, *(JobError(**error) for error in made["errors"]))
         return
+    page = move.put(number, documents=made["documents"])  # it knows; LIST has estimated
     if made.get("rest"):  # the stage had its turn: its other documents are another page
-        page = move.put(number, src=made["src"], documents=made["documents"], size_bytes=made["bytes"])
+        page = move.put(number, src=made["src"], size_bytes=made["bytes"])
         _divide(move, number, page, made["rest"])
     if move.record.dry_run:
         move.close(number, DonePage(made["obj"], Counts(*made["counts"])))
@@ -254,7 +255,6 @@ def _parsed(move: Move, number: int, made: Mapping[str, Any]) -> None:
     told = {name: made[name] for name in ("obj", "rows", "chunks", "chunk_tokens")}
     if move.record.is_batch:
         move.set(model=made["model"])
-        told["documents"] = made["documents"]
         if move.record.stop is not None:  # none of its requests was begun
             move.close(number, DonePage("", Counts(documents=made["documents"])))
             return

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from tasks.documents.sources.source import FULL_PAGE, PageLimits
+from tasks.ingestion.sources.page import FULL_PAGE, PageLimits
 from tasks.ledger.client import Ledger
 from tasks.records.jobs import Job
 from tasks.storage.storage import Storage

@@ -1,7 +1,7 @@
 """A dry run: documents are read and cut, and nothing is embedded or loaded."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from tasks.ingestion.context import StageContext
@@ -9,13 +9,21 @@ from tasks.records.documents import Document, DocumentStatus, write_documents
 from tasks.records.jobs import Counts
 
 
+def count_by_status(lines: Iterable[Document]) -> Counter[DocumentStatus]:
+    """How many documents there are in each state."""
+    found = Counter[DocumentStatus]()
+    for line in lines:
+        found[line.status] += line.documents
+    return found
+
+
 def counted(context: StageContext, lines: Sequence[Document], size_bytes: int) -> dict[str, Any]:
     """The lines (`obj`) and `counts` of a page of a dry run that is done, whether it was cut or has failed."""
     done = [line.done(DocumentStatus.COUNTED) if line.is_cut else line for line in lines]
-    became, obj = Counter(line.status for line in done), context.name("counted")
+    became, obj = count_by_status(done), context.name("counted")
     write_documents(context.storage, obj, done)
     counts = Counts(
-        documents=len(done),
+        documents=became.total(),
         loaded=became[DocumentStatus.COUNTED],
         unchanged=became[DocumentStatus.UNCHANGED],
         failed=became[DocumentStatus.FAILED],

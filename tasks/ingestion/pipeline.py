@@ -3,6 +3,7 @@
 Their libraries are extras, imported when a stage needs them.
 """
 
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
@@ -10,13 +11,12 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from tasks.documents.sources.access import StoredFile
-from tasks.documents.sources.records_process import RecordProcesses
 from tasks.errors import ModelChanged, NotReady, Unavailable
 from tasks.ingestion.chunking.chunk_settings import ChunkSettings
 from tasks.ingestion.context import StageContext
 from tasks.ingestion.parsing.limits import ParseLimits
 from tasks.ingestion.skip_unchanged import chunk_settings, prompt_name
+from tasks.ingestion.sources.source import StoredFile
 from tasks.ledger.client import Ledger
 from tasks.ledger.overview import Queue, overview
 from tasks.model import Model
@@ -26,12 +26,15 @@ from tasks.storage.storage import Storage
 
 if TYPE_CHECKING:
     from tasks.datasets.store import Store
-    from tasks.documents.sources.source import Source
     from tasks.ingestion.chunking.chunker import Chunker
     from tasks.ingestion.parsing.sandbox import Sandbox
+    from tasks.ingestion.sources.source import Source
 
 _CHUNKERS = 4
 """Kept: making one takes longer than a small page."""
+
+
+_last = threading.local()
 
 
 class OwnedFiles(Mapping[str, StoredFile]):
@@ -61,41 +64,44 @@ class OwnedFiles(Mapping[str, StoredFile]):
         return len(self._known)
 
 
-def open_source(context: StageContext) -> "Source":
-    """The source of an ingestion. Raises `SourceFailed`."""
-    from tasks.documents.sources import source_kinds  # noqa: PLC0415 - as above
-    from tasks.documents.sources.access import SourceAccess, SourceLimits  # noqa: PLC0415 - as above
+def open_source(context: StageContext, sandbox: "Sandbox") -> "Source":
+    """The source of an ingestion, whose records are read in this sandbox. Raises `SourceFailed`."""
+    from tasks.ingestion.sources import open_source  # noqa: PLC0415 - as above
+    from tasks.ingestion.sources.source import SourceAccess, SourceLimits  # noqa: PLC0415 - as above
 
     settings, record = context.settings, record_of(context)
     access = SourceAccess(
         storage=context.storage,
+        ask=sandbox.ask,
         files=OwnedFiles(context.ledger, record.owner),
-        inline=record.request.get("inline"),
-        listed=record.request.get("listed"),
+        listed=record.request.get("listed", "missing"),
         roots=settings.ingest_roots,
         within=record.roots,
         limits=SourceLimits(settings.ingest_max_document_bytes, settings.ingest_max_record_bytes),
-        apart=_record_processes(ParseLimits(settings.parse_timeout_s, settings.parse_memory_bytes)),
         progress=context.progress,
         page=context.pace.page,
     )
-    return source_kinds.open_source(record.request["source"], access)
-
-
-@lru_cache(maxsize=1)
-def _record_processes(limits: ParseLimits) -> RecordProcesses:
-    return RecordProcesses(limits)
+    return open_source.open_source(record.request["source"], access)
 
 
 @contextmanager
 def open_sandbox(context: StageContext) -> "Iterator[Sandbox]":
-    """What reads documents, for one run of a stage."""
+    """What reads documents, and keeps the table that it has begun to read for the next page.
+
+    The thread keeps it until another owner has work: a document that has taken its parser over reads nobody else's.
+    """
     from tasks.ingestion.parsing.sandbox import ParserNotStarted, Sandbox  # noqa: PLC0415 - as above
 
-    settings = context.settings
+    limits = ParseLimits(context.settings.parse_timeout_s, context.settings.parse_memory_bytes)
+    key = (record_of(context).owner, limits)
+    if getattr(_last, "key", None) != key:
+        if hasattr(_last, "sandbox"):
+            _last.sandbox.close()
+        _last.key, _last.sandbox = key, Sandbox(limits)
+    sandbox: Sandbox = _last.sandbox
+    sandbox.progress = context.progress
     try:
-        with Sandbox(ParseLimits(settings.parse_timeout_s, settings.parse_memory_bytes), context.progress) as sandbox:
-            yield sandbox
+        yield sandbox
     except ParserNotStarted:  # the machine is short of something: no document's fault
         raise Unavailable("No process can be started that parses documents.", retry_after_s=5) from None
 

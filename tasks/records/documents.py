@@ -89,6 +89,11 @@ class Document(NamedTuple):
         return not self.ended and (bool(self.place) or self.record is not None)
 
     @property
+    def documents(self) -> int:
+        """How many it stands for."""
+        return self.records or 1
+
+    @property
     def is_cut(self) -> bool:
         """Whether it is on its way into the dataset."""
         return self.status is DocumentStatus.PARSING
@@ -99,8 +104,9 @@ class Document(NamedTuple):
         return self.is_cut and not self.chunks
 
     def failed(self, error: DocumentError, content_hash: str = "") -> Self:
-        """It goes no further."""
+        """It goes no further. Of a range nobody knows which documents they were."""
         return self._replace(
+            part=self.place["part"] if self.records else self.part,
             status=DocumentStatus.FAILED,
             stage=error.stage,
             code=error.code,

@@ -50,8 +50,8 @@ class IngestionRecord(JobRecord):
     """The head of an ingestion.
 
     Attributes:
-        request: `source`, `inline` or `listed` (stored name of the source's `documents`, or of its `files` or `urls`:
-            every round reads it, so it holds no more than their number), `chunking`, `sink`, `mode`, `model` (served
+        request: `source`, `listed` (stored name of the source's `files`, `urls` or `documents`, as JSON lines: every
+            round reads the request, so it holds no more than their number), `chunking`, `sink`, `mode`, `model` (served
             name), `label`, and where they were given `urls_shown`, `dimensions`, `normalize`, `prompt_name`,
             `input_type`, `dry_run`, `metadata`, `on_conflict`.
         roots: folders and URLs that the owner's key might read when it was made; None: all that the server may.

@@ -276,5 +276,5 @@ class Sweep:
         names: set[str | None] = {page.obj for page in self._ledger.run(all_done(job.id, record.KIND)).values()}
         if retry_job(job) is not None:
             names |= {page.src for page in job.pages.values()}
-            names |= {record.request.get("inline"), record.request.get("listed")}
+            names.add(record.request.get("listed"))
         return {name for name in names if name}

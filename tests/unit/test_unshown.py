@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from tasks.datasets.loads import DocumentLoad, DocumentState
-from tasks.documents.sources.record_fields import Described
-from tasks.documents.sources.source import Fetched
 from tasks.encoder.interface import Text, Tokens
+from tasks.ingestion.sources.field_mapping import Described
+from tasks.ingestion.sources.source import Fetched
 from tasks.item import Options
 from tasks.lines import RawLine
 from tasks.records.documents import Document
@@ -27,7 +27,7 @@ REF = Document("a", "file:a", name="a", size_bytes=1, place=METADATA, record=SEC
         RawLine(SECRET, 5),
         REF,
         Fetched(REF, "0", data=SECRET.encode(), text=SECRET),
-        Described("a", METADATA),
+        Described("a", SECRET, METADATA),
         DocumentLoad("a", "file:a", DocumentState.NEW, "0", "", METADATA),
     ],
     ids=lambda value: type(value).__name__,

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self, cast, get_args
+from typing import Any, Final, Self, TypeVar, cast, get_args
 
 import orjson
 
@@ -43,6 +43,9 @@ _END_S = 5
 _CHUNK_BYTES = 2**20
 _CODE = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _MAX_MESSAGE_CHARS = 1000
+
+
+T = TypeVar("T")
 
 
 class ParserNotStarted(Exception):
@@ -111,34 +114,36 @@ class Sandbox:
         found = sniff(data, name)
         if found.harmless and len(data) <= MAX_HARMLESS_BYTES and is_plain_utf8(data):
             return found.read(data)
-        try:
-            extracted = _extracted(*self._exchange({"type": found.media_type}, data))
-        except ChildFailed as failed:
-            self.close()
-            raise beyond_limits(failed.code, self._limits) from None
+        extracted = self.ask({"type": found.media_type}, data, _extracted)
         if not extracted.text.strip():
             raise no_text()
         return extracted
 
     def ask(
-        self, header: Mapping[str, Any], body: bytes = b"", *, stage: FailureStage = "parsing"
-    ) -> tuple[dict[str, Any], bytes]:
-        """Header and body of the answer to another request, whose `type` names it in `sandbox_child.HANDLERS`.
+        self,
+        header: Mapping[str, Any],
+        body: bytes,
+        read: Callable[[dict[str, Any], bytes], T],
+        *,
+        stage: FailureStage = "parsing",
+    ) -> T:
+        """What `read` makes of header and body of the answer to a request, whose `type` is in `sandbox_child.HANDLERS`.
 
-        The caller checks them, and closes the sandbox if they make no sense.
+        It raises `ChildFailed` for an answer that makes no sense: then the process is replaced.
 
         Raises:
             DocumentFailed: at this stage.
             ParserNotStarted: no process could be started.
         """
         try:
-            return self._exchange(header, body, stage)
+            return read(*self._exchange(header, body, stage))
         except ChildFailed as failed:
+            self.close()
             raise beyond_limits(failed.code, self._limits, stage) from None
 
-    def _exchange(
-        self, header: Mapping[str, Any], body: bytes, stage: FailureStage = "parsing"
-    ) -> tuple[dict[str, Any], bytes]:
+    def _exchange(self, header: Mapping[str, Any], body: bytes, stage: FailureStage) -> tuple[dict[str, Any], bytes]:
+        if self._child and not self._child.alive:  # killed since its last answer: no document's fault
+            self.close()
         try:
             child = self._child or self._start()
             answer, answered = child.ask(header, body, self._limits.timeout_s, self.progress)
@@ -210,6 +215,11 @@ class _Child:
     def pid(self) -> int:
         """Its process id, which is its session's too."""
         return self._popen.pid
+
+    @property
+    def alive(self) -> bool:
+        """Whether it runs."""
+        return self._popen.poll() is None
 
     def ask(
         self, header: Mapping[str, Any] | None, body: bytes, timeout_s: float, progress: Callable[[], None]

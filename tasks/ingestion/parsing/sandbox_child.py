@@ -23,6 +23,7 @@ from tasks.document_error import DocumentFailed
 from tasks.ingestion.parsing.extracted import Extracted
 from tasks.ingestion.parsing.formats import FORMATS
 from tasks.ingestion.parsing.limits import SPENT_BYTES
+from tasks.ingestion.sources import tabular
 
 Handler: TypeAlias = Callable[[Mapping[str, Any], bytes], tuple[dict[str, Any], bytes]]
 """Header and body of a request -> those of its answer. Raises `DocumentFailed`."""
@@ -44,7 +45,7 @@ def _read(read: Callable[[bytes], Extracted], _: Mapping[str, Any], data: bytes)
     return header, found.text.encode()
 
 
-HANDLERS: dict[str, Handler] = {one.media_type: partial(_read, one.read) for one in FORMATS}
+HANDLERS: dict[str, Handler] = {**{one.media_type: partial(_read, one.read) for one in FORMATS}, **tabular.HANDLERS}
 """By the `type` of a request."""
 
 

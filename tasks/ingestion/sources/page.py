@@ -15,7 +15,7 @@ PAGE_FILE_BYTES = 4 * 2**20
 PAGE_RECORDS = 2048
 PAGE_RECORD_BYTES = 2 * 2**20
 """A page of records ends before the range that would exceed one of the two."""
-_NO_PART = ""
+_NO_PART = _OF_FILE = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class ListedPage:
     @property
     def documents(self) -> int:
         """How many there seem to be."""
-        return sum(line.records or 1 for line in self.lines)
+        return sum(line.documents for line in self.lines)
 
 
 def duplicate(first: str | None, stage: FailureStage = "reading") -> DocumentError:
@@ -65,7 +65,7 @@ class PageBuilder:
 
     def __init__(self, limits: PageLimits) -> None:
         self.limits = limits
-        self._lines: dict[str, Document] = {}
+        self._lines: dict[tuple[str, str], Document] = {}
         self._faults: list[Document] = []
         self._files = self._file_bytes = self.records = self.record_bytes = self._size_bytes = 0
 
@@ -103,18 +103,19 @@ class PageBuilder:
         except DocumentFailed as failed:  # no document in a sink can have this id
             self.add_failed(line, failed.error)
         else:
-            if line.id in self._lines:
-                self.add_failed(line, duplicate(self._lines[line.id].uri))
+            key = (line.id, _OF_FILE)
+            if key in self._lines:
+                self.add_failed(line, duplicate(self._lines[key].uri))
                 return
             self._size_bytes += line.size_bytes or 0
-            self._lines[line.id] = line
+            self._lines[key] = line
 
     def add_range(self, line: Document, found: CutBlock) -> None:
         """Adds a range of records. Its id is that of no document."""
         self.records += found.records
         self.record_bytes += found.source_bytes
         self._size_bytes += found.source_bytes
-        self._lines[line.uri] = line
+        self._lines[line.id, line.uri] = line
 
     def add_failed(self, line: Document, error: DocumentError, *, part: str = _NO_PART) -> None:
         """Adds a document that cannot be read; with a `part`, something that is none: documents of it are unknown."""

@@ -1,19 +1,20 @@
 """Ranges of a file of records: the worker's side of `tabular.py`. It trusts no answer of the sandbox."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, cast
+from functools import partial
+from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
 import orjson
 
 from tasks.document_error import DocumentError, DocumentFailed, FailureStage
-from tasks.ingestion.parsing.limits import ParseLimits
-from tasks.ingestion.parsing.refusals import beyond_limits
+from tasks.ingestion.parsing.sandbox import ChildFailed
 from tasks.ingestion.sources.content import Content, changed, open_path
 from tasks.ingestion.sources.csv_table import HEAD_BYTES
 from tasks.ingestion.sources.field_mapping import Described, FieldMap, require_id
 from tasks.ingestion.sources.record import LIMIT_SETTING
 from tasks.records.ingestions import is_too_deep
 
+T = TypeVar("T")
 _BLOCK_BYTES = 2**18
 """That are read to find a range. A page of short records needs half of it."""
 
@@ -22,9 +23,14 @@ class Ask(Protocol):
     """`Sandbox.ask`."""
 
     def __call__(
-        self, header: Mapping[str, Any], body: bytes = b"", *, stage: FailureStage
-    ) -> tuple[dict[str, Any], bytes]:
-        """Header and body of the answer. Raises `DocumentFailed`."""
+        self,
+        header: Mapping[str, Any],
+        body: bytes,
+        read: Callable[[dict[str, Any], bytes], T],
+        *,
+        stage: FailureStage,
+    ) -> T:
+        """What `read` makes of the answer. Raises `DocumentFailed`."""
 
 
 class Range(NamedTuple):
@@ -106,18 +112,14 @@ class RecordFile:
             block = _read(content, at, min(size, content.size_bytes - at))
             whole = at + len(block) >= content.size_bytes
             wanted = {"at": at, "whole": whole, "skip": skip, "records": max(room[0], 1), "bytes": max(room[1], 1)}
-            answer, _ = self._asked("cut", content, block, wanted)
-            start, length, numbers, records = (
-                _number(answer, name) for name in ("start", "length", "numbers", "records")
+            start, length, numbers, records, skip = self._asked(
+                "cut", content, block, wanted, partial(_cut, len(block), whole)
             )
-            skip = bool(answer.get("skip"))
             if length:
                 found = Range(at + start, length, number)
                 error = self._too_long() if skip else None
                 return CutBlock(found, records, length, (found.end, number + numbers, skip), error)
             if not start:
-                if whole:
-                    raise _nonsense()
                 size *= 2
             at += start
         return None
@@ -135,19 +137,16 @@ class RecordFile:
                 with open_path(content, progress) as path:
                     key = f"{content.name} {content.version} {content.size_bytes} {self._request['fields']}"
                     rows = {"path": path, "key": key, "group": wanted.group, "rows": wanted.length}
-                    answer = self._asked("rows", content, b"", {**rows, "at": wanted.start, "number": wanted.number})
+                    rows |= {"at": wanted.start, "number": wanted.number}
+                    found = self._asked("rows", content, b"", rows, partial(_records, wanted, 1))
             else:
                 block = _read(content, wanted.start, wanted.length)
-                answer = self._asked("records", content, block, {"at": wanted.start, "number": wanted.number})
-            found = _values(answer[1])
-            for values in found:
-                last = _record(values, wanted)
-                yield last
+                place = {"at": wanted.start, "number": wanted.number}
+                found = self._asked("records", content, block, place, partial(_records, wanted, 0))
+            yield from found
             if self._kind != "parquet":
                 return
-            if not found:
-                raise _nonsense()
-            wanted = wanted.behind(last[0])
+            wanted = wanted.behind(found[-1][0])
 
     def _cut_rows(
         self, content: Content, position: Any, room: tuple[int, int], progress: Callable[[], None]
@@ -168,20 +167,23 @@ class RecordFile:
     def _row_groups(self, content: Content, progress: Callable[[], None]) -> Sequence[tuple[int, int]]:
         def asked() -> Sequence[tuple[int, int]]:
             with open_path(content, progress) as path:
-                _, body = self._asked("row_groups", content, b"", {"path": path})
-            groups = _values(body)
-            return [(_number(dict(enumerate(group)), 0), _number(dict(enumerate(group)), 1)) for group in groups]
+                return self._asked("row_groups", content, b"", {"path": path}, _groups)
 
         return cast("Sequence[tuple[int, int]]", self._once(content, asked))
 
     def _asked(
-        self, what: str, content: Content, block: bytes, more: Mapping[str, Any]
-    ) -> tuple[dict[str, Any], bytes]:
+        self,
+        what: str,
+        content: Content,
+        block: bytes,
+        more: Mapping[str, Any],
+        read: Callable[[dict[str, Any], bytes], T],
+    ) -> T:
         head = b""
         if self._kind in {"csv", "tsv"}:
             head = cast("bytes", self._once(content, lambda: content.read(0, HEAD_BYTES)))
         request = {"type": what, **self._request, **more, "head": len(head)}
-        return self._ask(request, head + block, stage="reading")
+        return self._ask(request, head + block, read, stage="reading")
 
     def _once(self, content: Content, make: Callable[[], Any]) -> Any:
         """What is the same for all ranges of a file; only that of the last one is kept."""
@@ -204,47 +206,56 @@ def _read(content: Content, first: int, size: int) -> bytes:
 
 # ---- answers ---------------------------------------------------------------------------------------------------------
 
-_FIELDS = 9
+
+def _cut(size: int, whole: bool, answer: Mapping[str, Any], _: bytes) -> tuple[int, int, int, int, bool]:
+    start, length, numbers, records = (_number(answer.get(name)) for name in ("start", "length", "numbers", "records"))
+    if (length and start + length > size) or (whole and not start + length):
+        raise ChildFailed
+    return start, length, numbers, records, bool(answer.get("skip"))
 
 
-def _nonsense() -> DocumentFailed:
-    return beyond_limits("parser_crashed", ParseLimits(), "reading")
+def _groups(_: Mapping[str, Any], body: bytes) -> Sequence[tuple[int, int]]:
+    return [(_number(rows), _number(size)) for rows, size in _values(body, 2)]
 
 
-def _number(answer: Mapping[Any, Any], name: str | int) -> int:
-    value = answer.get(name)
+def _records(within: Range, least: int, _: Mapping[str, Any], body: bytes) -> Sequence[tuple[Range, Described]]:
+    found = [_record(values, within) for values in _values(body, 9)]
+    if len(found) < least:
+        raise ChildFailed
+    return found
+
+
+def _number(value: Any) -> int:
     if type(value) is not int or value < 0:
-        raise _nonsense()
+        raise ChildFailed
     return value
 
 
-def _values(body: bytes) -> Sequence[Sequence[Any]]:
+def _values(body: bytes, length: int) -> Sequence[Sequence[Any]]:
     try:
         values = orjson.loads(body)
     except ValueError:
-        raise _nonsense() from None
-    if not isinstance(values, list) or not all(isinstance(each, list) for each in values):
-        raise _nonsense()
+        raise ChildFailed from None
+    if not isinstance(values, list) or not all(isinstance(each, list) and len(each) == length for each in values):
+        raise ChildFailed
     return values
 
 
 def _record(values: Sequence[Any], within: Range) -> tuple[Range, Described]:
-    if len(values) != _FIELDS:
-        raise _nonsense()
     start, length, number, own_id, text, metadata, code, message, named = values
     if type(start) is not int or type(length) is not int or type(number) is not int:
-        raise _nonsense()
+        raise ChildFailed
     if not (within.start <= start < start + length <= within.end and number >= within.number):
-        raise _nonsense()
+        raise ChildFailed
     if type(text) is not str or type(code) is not str or type(message) is not str or type(metadata) is not dict:
-        raise _nonsense()
+        raise ChildFailed
     if "\0" in text or not isinstance(own_id, str | None) or (metadata and is_too_deep(metadata)):
-        raise _nonsense()
+        raise ChildFailed
     if own_id is not None:
         try:
             require_id(own_id)
         except DocumentFailed:
-            raise _nonsense() from None
+            raise ChildFailed from None
     error = (code[:64], message[:1000]) if code else None
     record = Range(start, length, number, within.group)
     return record, Described(own_id, text, metadata, error, named=bool(named))

@@ -276,7 +276,7 @@ class Source:
                     yield from self._read_together(content, records, together)
                     del waiting[: len(together)]
         except DocumentFailed as failed:
-            yield from (_unread(line, failed.error) for line in waiting)
+            yield from (Fetched(line, "", error=failed.error) for line in waiting)
 
     def _read_together(self, content: Content, records: RecordFile, lines: Sequence[Document]) -> Iterator[Fetched]:
         """The records of lines whose ranges follow each other."""
@@ -287,27 +287,39 @@ class Source:
                 yield _fetched(lines[0].place, record, described)
         except DocumentFailed as failed:
             for line in lines:
-                rest = rest_of(line, whole.behind(record) if record else whole)
+                rest = divided(line, whole.behind(record) if record else whole)[1]
                 if rest is not None:
-                    yield _unread(rest, failed.error)
+                    yield Fetched(rest, "", error=failed.error)
 
 
-def rest_of(line: Document, left: Range) -> Document | None:
-    """A line of what is left of the records that it stands for; None: nothing is.
+def holds(line: Document, document: Document) -> bool:
+    """Whether a document was read by a line."""
+    if line.record is None:
+        return line.id == document.id
+    if document.record is None or line.place != document.place:
+        return False
+    there, found = Range(*line.record), Range(*document.record)
+    return there.group == found.group and there.start <= found.start < there.end
+
+
+def divided(line: Document, left: Range) -> tuple[Document | None, Document | None]:
+    """Lines of what was read of the records that a line stands for, and of what is left of them; None: nothing is.
 
     Args:
         line: of a range, or of one record.
         left: what has not been read, of the file or of some of it.
     """
     there = Range(*line.record)
-    if there.start >= left.start or there.group != left.group:
-        return line
-    if there.end <= left.start:
-        return None
+    if (there.group, there.start) >= (left.group, left.start):
+        return None, line
+    if (there.group, there.end) <= (left.group, left.start):
+        return line, None
     rest = Range(left.start, there.end - left.start, left.number, there.group)
     place, records = line.place, max(1, line.records - (left.number - there.number))
     called = line._replace(id=f"{place['id']}#{rest.number}", uri=f"{place['uri']}#{rest.number}")
-    return called._replace(record=[*rest], records=records)
+    read = there._replace(length=rest.start - there.start)
+    front = line._replace(record=[*read], records=max(1, line.records - records))
+    return front, called._replace(record=[*rest], records=records)
 
 
 def _together(lines: Sequence[Document], limits: PageLimits) -> Sequence[Document]:
@@ -336,11 +348,6 @@ def _fetched(place: Mapping[str, Any], record: Range, described: Described) -> F
     metadata = {**place["metadata"], **described.metadata}
     line = line._replace(metadata=metadata, origin=place["id"] if own_id and not place["at"].get("plain") else "")
     return Fetched(line, record_hash(described.text, metadata), text=described.text)
-
-
-def _unread(line: Document, error: DocumentError) -> Fetched:
-    """What cannot be read, which is one document, or any number of documents of a part."""
-    return Fetched(line._replace(part=line.place["part"]) if line.records else line, "", error=error)
 
 
 def file_hash(data: bytes, metadata: Mapping[str, Any]) -> str:

@@ -20,7 +20,6 @@ from collections.abc import Callable, Iterator, Mapping
 from json import loads
 from typing import Any
 
-import numpy as np
 import orjson
 
 from tasks.ingestion.sources.csv_table import csv_records, cut_rows
@@ -29,9 +28,6 @@ from tasks.ingestion.sources.parquet_table import row_groups, rows
 from tasks.ingestion.sources.record import LIMIT_SETTING, Answer, Record, Request, bad, range_of
 from tasks.lines import encoding_fault
 from tasks.wire.json_limits import MAX_PARTS, has_more_parts
-
-_NEWLINE = 10
-_CRLF = b"\r\n"
 
 
 def cut(request: Request, body: bytes) -> Answer:
@@ -56,19 +52,18 @@ def records(request: Request, body: bytes) -> Answer:
 
 def _cut_lines(request: Request, _: bytes, block: bytes) -> dict[str, Any]:
     """Numbers are those of lines, blank ones too, as an editor counts."""
-    ends = np.flatnonzero(np.frombuffer(block, np.uint8) == _NEWLINE) + 1
     if request["skip"]:
-        return range_of(int(ends[0])) if len(ends) else range_of(len(block), skip=True)
-    if request["whole"] and block and not block.endswith(b"\n"):
-        ends = np.append(ends, len(block))
-    if not len(ends):
-        return range_of(0, len(block), 1, 1, skip=True) if len(block) > request["limit"] else range_of(0)
-    numbers = min(request["records"], int(np.searchsorted(ends, request["bytes"], "right")))
-    taken = ends[: max(numbers, 1)]
-    lengths = np.diff(taken, prepend=0)
-    blank = int(np.count_nonzero(lengths == 1))
-    blank += sum(block[end - len(_CRLF) : end] == _CRLF for end in taken[lengths == len(_CRLF)].tolist())
-    return range_of(0, int(taken[-1]), len(taken), len(taken) - blank)
+        end = block.find(b"\n") + 1
+        return range_of(end) if end else range_of(len(block), skip=True)
+    length = numbers = count = 0
+    for line in io.BytesIO(block):
+        full = numbers and (numbers >= request["records"] or length + len(line) > request["bytes"])
+        if full or not (request["whole"] or line.endswith(b"\n")):
+            break
+        length, numbers, count = length + len(line), numbers + 1, count + bool(line.strip())
+    if not numbers and len(block) > request["limit"]:
+        return range_of(0, len(block), 1, 1, skip=True)
+    return range_of(0, length, numbers, count)
 
 
 def _json_records(request: Request, _: bytes, block: bytes) -> Iterator[Record]:

@@ -4,7 +4,7 @@ from contextlib import closing
 from typing import Any
 
 from tasks.ingestion.context import StageContext
-from tasks.ingestion.pipeline import open_dataset, open_source
+from tasks.ingestion.pipeline import open_dataset, open_sandbox, open_source
 from tasks.ingestion.skip_unchanged import stamp
 
 
@@ -18,7 +18,8 @@ def finish(context: StageContext) -> dict[str, Any]:
         Invalid: it cannot be done.
         Unavailable: not now.
     """
-    roots = {root.uri: root.param for root in open_source(context).roots()}
+    with open_sandbox(context) as sandbox:
+        roots = {root.uri: root.param for root in open_source(context, sandbox).roots()}
     with closing(open_dataset(context)) as store:
         finished = store.finish(stamp(context.job), list(roots), context.progress)
     return {"deleted": finished.deleted, "empty_roots": [roots[root] for root in finished.empty]}

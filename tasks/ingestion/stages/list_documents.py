@@ -5,7 +5,7 @@ from contextlib import closing
 from typing import Any
 
 from tasks.ingestion.context import StageContext
-from tasks.ingestion.pipeline import open_dataset, open_source, record_of
+from tasks.ingestion.pipeline import open_dataset, open_sandbox, open_source, record_of
 from tasks.ingestion.skip_unchanged import stamp
 from tasks.records.documents import write_documents
 
@@ -19,20 +19,22 @@ def list_documents(context: StageContext) -> dict[str, Any]:
         Unavailable: not now.
     """
     record = record_of(context)
-    source, cursor, dataset_id = open_source(context), record.cursor, record.dataset_id
+    cursor, dataset_id = record.cursor, record.dataset_id
     if cursor is None and not record.dry_run:  # what is wrong with it should not show after the embedding
         with closing(open_dataset(context)) as store:
             dataset_id = store.prepare(stamp(context.job), context.progress)
     pages: list[dict[str, Any]] = []
     began = time.monotonic()
-    while True:
-        context.progress()
-        listed = source.page(cursor)
-        cursor = dict(listed.cursor) if listed.cursor is not None else None
-        if listed.documents:
-            name = context.name(f"listed{len(pages)}")
-            count = write_documents(context.storage, name, listed.documents)
-            pages.append({"obj": name, "documents": count, "bytes": listed.size_bytes})
-        enough = len(pages) >= context.pace.listing_pages or time.monotonic() - began > context.pace.listing_s
-        if cursor is None or enough:
-            return {"pages": pages, "cursor": cursor, "dataset_id": dataset_id}
+    with open_sandbox(context) as sandbox:
+        source = open_source(context, sandbox)
+        while True:
+            context.progress()
+            listed = source.page(cursor)
+            cursor = dict(listed.cursor) if listed.cursor is not None else None
+            if listed.lines:
+                name = context.name(f"listed{len(pages)}")
+                write_documents(context.storage, name, listed.lines)
+                pages.append({"obj": name, "documents": listed.documents, "bytes": listed.size_bytes})
+            enough = len(pages) >= context.pace.listing_pages or time.monotonic() - began > context.pace.listing_s
+            if cursor is None or enough:
+                return {"pages": pages, "cursor": cursor, "dataset_id": dataset_id}

@@ -1,6 +1,5 @@
 """LOAD: puts a page into the dataset, in one transaction, and says what became of each document."""
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from typing import Any
@@ -13,13 +12,13 @@ from tasks.chunk import Chunk
 from tasks.datasets.loads import DocumentLoad, DocumentState, LoadOutcome, UnreadPart, Verdict
 from tasks.datasets.who_wins import StaleError
 from tasks.document_error import DocumentError, warnings_to_json
-from tasks.documents.sources.page import duplicate
 from tasks.errors import ModelChanged
 from tasks.ingestion.context import StageContext
-from tasks.ingestion.dry_run import counted
+from tasks.ingestion.dry_run import count_by_status, counted
 from tasks.ingestion.embedded_rows import EmbeddedRow, EmbeddedRows
 from tasks.ingestion.pipeline import open_dataset, record_of, require_revision
 from tasks.ingestion.skip_unchanged import stamp
+from tasks.ingestion.sources.page import duplicate
 from tasks.item import TextError, Vector
 from tasks.ledger.read import read_result
 from tasks.ledger.task import Result
@@ -201,11 +200,11 @@ def _refused(line: Document, outcome: LoadOutcome) -> DocumentError | None:
 
 
 def _counts(page: Page, lines: Sequence[Document], replaced: int) -> Counts:
-    became = Counter(line.status for line in lines)
+    became = count_by_status(lines)
     loaded = [line for line in lines if line.status is DocumentStatus.LOADED]
     was = page.was.counts if page.was else Counts()
     return Counts(
-        documents=len(lines),
+        documents=became.total(),
         loaded=became[DocumentStatus.LOADED],
         unchanged=became[DocumentStatus.UNCHANGED],
         failed=became[DocumentStatus.FAILED],

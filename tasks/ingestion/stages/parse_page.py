@@ -1,16 +1,15 @@
 """PARSE: turns the documents of a page into chunks, and says of each document what became of it."""
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
-from itertools import count
+from dataclasses import dataclass, field
 from typing import Any
 
 from tasks.chunk import Chunk
 from tasks.datasets.loads import Receipt
 from tasks.document_error import DocumentError, DocumentFailed, DocumentWarning, warnings_from_json
-from tasks.documents.sources.source import Fetched
 from tasks.errors import SourceFailed
 from tasks.ingestion.context import StageContext
 from tasks.ingestion.dry_run import counted
@@ -19,6 +18,9 @@ from tasks.ingestion.parsing.refusals import no_text
 from tasks.ingestion.pipeline import make_chunker, open_dataset, open_sandbox, open_source, record_of, served_model
 from tasks.ingestion.rows_writer import RowsWriter, writing_rows
 from tasks.ingestion.skip_unchanged import row_options
+from tasks.ingestion.sources.page import PAGE_RECORDS
+from tasks.ingestion.sources.ranges import Range
+from tasks.ingestion.sources.source import Fetched, divided, holds
 from tasks.records.documents import Document, DocumentStatus, read_documents, write_documents
 from tasks.records.jobs import Counts, Page
 from tasks.storage.rows_file import row_of
@@ -26,6 +28,8 @@ from tasks.storage.rows_file import row_of
 _EMPTY = DocumentError("empty_document", "The document has no text. Leave it out.", "chunking")
 _NOTE = "The document has no text any more: its earlier chunks were deleted."
 _PROGRESS_EVERY = 64
+_TOGETHER_CHARS = 4 * 2**20
+"""Of records that are in memory at once; one may have more."""
 
 
 def parse_page(context: StageContext) -> dict[str, Any]:
@@ -42,20 +46,21 @@ def parse_page(context: StageContext) -> dict[str, Any]:
     queue, model = served_model(context)
     lines = list(read_documents(context.storage, page.src))
     todo = [line.as_listed() for line in lines if line.is_to_read]
-    cuts, known = make_chunker(context.storage, record, model), _known(context, [line.id for line in todo])
-    rows_name = context.name("rows")
+    cuts, rows_name = make_chunker(context.storage, record, model), context.name("rows")
     with open_sandbox(context) as sandbox, writing_rows(context.storage, rows_name) as writer:
         rows = _Rows(None if record.dry_run else writer, row_options(record.request, model), queue.piece_cost)
-        parsed = _in_turn(context, _Cutting(context, known, sandbox, cuts, rows), todo)
+        parsed, over = _in_turn(context, _Cutting(context, sandbox, cuts, rows), todo)
     if not writer.rows:
         context.storage.delete(rows_name)
     done = list(_merged(lines, parsed))
-    rest = _rest(context, page, lines, len(parsed)) if len(parsed) < len(todo) else {}
+    read, left = _parts(lines, parsed[-1]) if over else (lines, ())
+    made = _divided(context, page, read, left) if left else {}
+    made["documents"] = sum(line.documents for line in done)
     if record.dry_run:
-        return rest | counted(context, done, rest.get("bytes", page.size_bytes))
+        return made | counted(context, done, made.get("bytes", page.size_bytes))
     obj = context.name("parsed")
     write_documents(context.storage, obj, done)
-    return rest | {
+    return made | {
         "obj": obj,
         "rows": rows_name if writer.rows else "",
         "chunks": writer.rows,
@@ -65,13 +70,13 @@ def parse_page(context: StageContext) -> dict[str, Any]:
 
 
 def _merged(lines: Sequence[Document], parsed: Sequence[Document]) -> Iterator[Document]:
-    """All lines of the page, in order, without those that are left over."""
-    found = iter(parsed)
+    """All lines of the page, in order, without those that are left over: for a range of records all that were in it."""
+    found = deque(parsed)
     for line in lines:
         if not line.is_to_read:
             yield line
-        elif (now := next(found, None)) is not None:
-            yield now
+        while line.is_to_read and found and holds(line, found[0]):
+            yield found.popleft()
 
 
 def _known(context: StageContext, ids: Sequence[str]) -> Mapping[str, Receipt]:
@@ -81,44 +86,56 @@ def _known(context: StageContext, ids: Sequence[str]) -> Mapping[str, Receipt]:
         return store.known(ids)
 
 
-def _in_turn(context: StageContext, cutting: "_Cutting", todo: Sequence[Document]) -> list[Document]:
-    """Documents as they are done, as many as there is time for."""
+def _in_turn(context: StageContext, cutting: "_Cutting", todo: Sequence[Document]) -> tuple[list[Document], bool]:
+    """Documents as they are done, as many as there is time for; whether it was over before their end."""
     parsed, began = list[Document](), time.monotonic()
-    for line in cutting.each(todo):
-        parsed.append(line)
+    for document in cutting.each(todo):
+        parsed.append(document)
         if time.monotonic() - began > context.pace.parsing_s:
-            break
-    return parsed
+            return parsed, True
+    return parsed, False
 
 
-def _rest(context: StageContext, page: Page, lines: Sequence[Document], read: int) -> dict[str, Any]:
+def _parts(lines: Sequence[Document], last: Document) -> tuple[list[Document], list[Document]]:
+    """Lines of what has been read, up to a document, and of what is not to be read; lines of what is left."""
+    read, left, passed = list[Document](), list[Document](), False
+    for line in lines:
+        if not line.is_to_read:
+            read.append(line)
+        elif passed:
+            left.append(line)
+        elif passed := holds(line, last):
+            parts: tuple[Document | None, Document | None] = (line, None)
+            if last.record is not None:
+                parts = divided(line, Range(*line.record).behind(Range(*last.record)))
+            read += filter(None, parts[:1])
+            left += filter(None, parts[1:])
+        else:
+            read.append(line)
+    return read, left
+
+
+def _divided(context: StageContext, page: Page, read: Sequence[Document], left: Sequence[Document]) -> dict[str, Any]:
     """The page is divided: what it has now, and the page of what is left. Both keep their lines as they were.
 
     `counts`: of the rest, where the page is done and tried again.
     """
-    left = [line for line in lines if line.is_to_read][read:]
     rest, src = context.name("rest"), context.name("listed")
     write_documents(context.storage, rest, left)
-    write_documents(context.storage, src, _first_read(lines, read))
+    write_documents(context.storage, src, read)
+    documents = sum(line.documents for line in left)
     counts = Counts(
-        documents=len(left),
-        failed=len(left),
+        documents=documents,
+        failed=documents,
         chunks=sum(line.chunks for line in left),
         chunk_tokens=sum(line.tokens for line in left),
-        bytes=page.size_bytes * len(left) // len(lines),
+        bytes=page.size_bytes * documents // sum(line.documents for line in (*read, *left)),
     )
     return {
-        "rest": {"obj": rest, "documents": counts.documents, "bytes": counts.bytes, "counts": [*counts]},
+        "rest": {"obj": rest, "documents": documents, "bytes": counts.bytes, "counts": [*counts]},
         "src": src,
-        "documents": len(lines) - counts.documents,
         "bytes": page.size_bytes - counts.bytes,
     }
-
-
-def _first_read(lines: Sequence[Document], number: int) -> Iterator[Document]:
-    """The first so many of the lines to be read, and all others."""
-    to_read = count()
-    return (line for line in lines if not line.is_to_read or next(to_read) < number)
 
 
 @dataclass
@@ -148,27 +165,44 @@ class _Rows:
             self.writer.add(row, max(1, chunk.token_count), self.piece_cost)
 
 
+def _together(found: Iterable[Fetched]) -> Iterator[list[Fetched]]:
+    """Records that are looked up at once; no more than one file, which may be large."""
+    some, chars = list[Fetched](), 0
+    for fetched in found:
+        some.append(fetched)
+        chars += len(fetched.text or "")
+        if fetched.text is None or chars > _TOGETHER_CHARS or len(some) == PAGE_RECORDS:
+            yield some
+            some, chars = [], 0
+    if some:
+        yield some
+
+
 @dataclass
 class _Cutting:
     """What there is to decide on each document of a run."""
 
     context: StageContext
-    known: Mapping[str, Receipt]
     sandbox: Any
     cuts: Any
     rows: _Rows
+    known: Mapping[str, Receipt] = field(default_factory=dict)
 
     def each(self, todo: Sequence[Document]) -> Iterator[Document]:
         """Each document as it is done, in order."""
         try:
-            source = open_source(self.context) if todo else None
+            source = open_source(self.context, self.sandbox) if todo else None
         except SourceFailed as failed:  # such as a root that is allowed no more
             error = DocumentError(failed.code, failed.detail, "reading")
             yield from (line.failed(error) for line in todo)
             return
-        for fetched in source.read(todo) if source else ():
-            self.context.progress()
-            yield self._settled(fetched) or self._cut(fetched)
+        files = _known(self.context, [line.id for line in todo if line.record is None])
+        for found in _together(source.read(todo) if source else ()):
+            records = _known(self.context, [one.ref.id for one in found if one.ref.record is not None])
+            self.known = {**files, **records}
+            for fetched in found:
+                self.context.progress()
+                yield self._settled(fetched) or self._cut(fetched)
 
     def _settled(self, fetched: Fetched) -> Document | None:
         """A document that goes no further, for what can be told without its text; None: it is to be cut."""

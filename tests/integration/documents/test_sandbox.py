@@ -52,6 +52,10 @@ def answered(header: Any, body: str) -> str:
     return f"answer {orjson.dumps([header, body]).decode()}"
 
 
+def both(header: Any, body: bytes) -> tuple[Any, bytes]:
+    return header, body
+
+
 def gone(pid: int | None) -> bool:
     return pid is not None and not psutil.pid_exists(pid)
 
@@ -104,6 +108,14 @@ def test_a_document_that_takes_for_ever_is_stopped() -> None:
         assert code(sandbox, "hang") == "parse_timeout"
         assert gone(first)
         assert say(sandbox, "nothing").text == "done"
+
+
+def test_one_that_was_killed_between_two_documents_is_no_fault_of_the_next(sandbox: Sandbox) -> None:
+    say(sandbox, "nothing")
+    assert sandbox.child_pid is not None
+    os.kill(sandbox.child_pid, signal.SIGKILL)
+    os.waitid(os.P_PID, sandbox.child_pid, os.WEXITED | os.WNOWAIT)
+    assert say(sandbox, "nothing").text == "done"
 
 
 def test_killed_in_the_middle_of_a_document() -> None:
@@ -215,12 +227,12 @@ def test_what_a_library_prints_does_no_harm(sandbox: Sandbox) -> None:
 def test_another_request_in_the_same_process(sandbox: Sandbox) -> None:
     say(sandbox, "nothing")
     pid = sandbox.child_pid
-    header, body = sandbox.ask({"type": "echo", "say": ["ä", 1]}, b"abc" * 10**6)
+    header, body = sandbox.ask({"type": "echo", "say": ["ä", 1]}, b"abc" * 10**6, both)
     assert (header["said"], body) == (["ä", 1], b"cba" * 10**6)
-    assert sandbox.ask({"type": "echo", "say": None})[1] == b""
+    assert sandbox.ask({"type": "echo", "say": None}, b"", both)[1] == b""
     assert sandbox.child_pid == pid
     with pytest.raises(DocumentFailed) as failed:
-        sandbox.ask({"type": "unknown"}, stage="listing")
+        sandbox.ask({"type": "unknown"}, b"", both, stage="listing")
     assert (failed.value.error.code, failed.value.error.stage) == ("parser_crashed", "listing")
 
 

@@ -16,8 +16,8 @@ import redis
 from embedq.cli.doctor import Finding, examine
 from embedq.transport import Transport
 from stack.testing import RedisServer, Roles, WorkerProcess, wait_until
-from tasks.documents.sources.source import PageLimits
 from tasks.errors import NotStored, StorageUnavailable
+from tasks.ingestion.sources.page import PageLimits
 from tasks.ledger.client import Ledger
 from tasks.ledger.redis_keys import DRIVER
 from tasks.records.batches import BatchRecord, BatchStatus

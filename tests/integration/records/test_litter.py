@@ -133,11 +133,11 @@ def test_what_is_tried_again_is_no_litter_until_it_has_ended_again(driver: Drive
 def test_pages_that_a_retry_opens_again_are_there_after_the_sweep(driver: Driver, tmp_path: Path) -> None:
     sweeper = Sweeper(driver, tmp_path)
     made = with_parts(sweeper, new_ingestion)
-    change(driver, made, lambda move: move.set(request={**move.record.request, "inline": f"ann/{made}/inline"}))
-    sweeper.storage.write(f"ann/{made}/inline", b"x")
+    change(driver, made, lambda move: move.set(request={**move.record.request, "listed": f"ann/{made}/listed"}))
+    sweeper.storage.write(f"ann/{made}/listed", b"x")
     end(driver, made, JobStatus.FAILED)
     sweeper.to_the_end()
-    assert sweeper.names(f"ann/{made}") == [f"ann/{made}/{name}" for name in ("1.list", "2.done", "inline")]
+    assert sweeper.names(f"ann/{made}") == [f"ann/{made}/{name}" for name in ("1.list", "2.done", "listed")]
 
 
 @pytest.mark.parametrize(
@@ -154,14 +154,13 @@ def test_what_was_to_be_loaded_stays_only_where_somebody_may_try_it_again(
 ) -> None:
     sweeper = Sweeper(driver, tmp_path)
     made = with_parts(sweeper, new_ingestion)
-    request: dict[str, Any] = {**SPEC, "inline": f"ann/{made}/inline", "listed": f"ann/{made}/listed"}
+    request: dict[str, Any] = {**SPEC, "listed": f"ann/{made}/listed"}
     change(driver, made, lambda move: move.set(request=request, revision="r"))
-    for name in ("inline", "listed"):
-        sweeper.storage.write(request[name], b"x")
+    sweeper.storage.write(request["listed"], b"x")
     change(driver, made, lambda move: move.stop(status, *([JobError(code, "No.")] if code else [])))
     end(driver, made, status)
     sweeper.to_the_end()
-    left = ("1.list", "2.done", "inline", "listed") if again else ("2.done",)
+    left = ("1.list", "2.done", "listed") if again else ("2.done",)
     assert sweeper.names(f"ann/{made}") == [f"ann/{made}/{name}" for name in left]
 
 

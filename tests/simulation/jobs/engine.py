@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from tasks.documents.sources.source import PageLimits
 from tasks.errors import EmbedqError, Unavailable
 from tasks.ingestion.advance import JobLimits
 from tasks.ingestion.context import Pace
 from tasks.ingestion.driver import Driver
 from tasks.ingestion.job_runner import JobRunner
+from tasks.ingestion.sources.page import PageLimits
 from tasks.item import TextError, Vector
 from tasks.ledger.cancel import forget
 from tasks.ledger.claim import ClaimRequest, claim
@@ -135,8 +135,8 @@ class Engine:
         if urls:
             asked["source"] = {"urls": list(urls)}
         else:
-            asked |= {"source": {"documents": {"count": len(documents)}}, "inline": f"{owner}/{job}/inline.json"}
-            self._storage.write(asked["inline"], orjson.dumps(list(documents)))
+            asked |= {"source": {"documents": len(documents)}, "listed": f"{owner}/{job}/listed.jsonl"}
+            self._storage.write(asked["listed"], b"".join(orjson.dumps(one) + b"\n" for one in documents))
         record = IngestionRecord(id=job, owner=owner, request=asked, model=MODEL, ttl_ms=_LONG_MS)
         return self._ledger.run(create_job(record, ANY_ROOM))
 

@@ -142,7 +142,7 @@ class JobWorld:
             ids = self.rng.choices(["src/a/s.txt", "src/b/y.txt", "inline", "other"], k=self.rng.randint(1, 4))
             documents = [{"id": name, "text": f"inline {self.rng.randint(1, 3)}"} for name in ids]
             job = self.engine.begin_ingestion(OWNER, mode, dry_run=dry, documents=documents)
-            there = {f"inline:{name}" for name in ids}
+            there = {f"inline:{name}#{line}" for line, name in enumerate(ids, 1)}
         self._begun(job, JobSeen(mode, dry, there))
         self.witness.roots[job] = [f"file://{self.source}/{root}" for root in roots]
         if dry:

@@ -69,7 +69,7 @@ def test_a_new_ingestion_has_every_field(client: httpx.Client, ledger: Ledger, s
     assert client.get(f"/v1/ingestions/{made['id']}").json() == made
     kept = ledger.run(read_ingestion(made["id"]))
     assert kept is not None
-    assert json.loads(storage.read(kept.spec["inline"])) == [{"id": "a", "text": "Some text."}]
+    assert storage.read(kept.spec["listed"]) == b'{"id":"a","text":"Some text."}\n'
     assert kept.spec["label"] == "anonymous", "the name of the key"
     assert "Some text." not in json.dumps(dict(kept.spec)), "texts do not belong into Redis"
 
@@ -84,7 +84,7 @@ def test_long_lists_stay_out_of_what_every_step_reads(client: httpx.Client, ledg
         kept = ledger.run(read_ingestion(made["id"]))
         assert kept is not None
         assert len(json.dumps(dict(kept.spec))) < 1000
-        assert json.loads(storage.read(kept.spec["listed"])) == asked
+        assert [json.loads(line) for line in storage.read(kept.spec["listed"]).splitlines()] == asked
     assert made["source"]["urls"] == urls[:10]
 
 
@@ -240,7 +240,7 @@ def test_a_repetition_finds_the_same_ingestion(client: httpx.Client, storage: St
     first, again = (client.post("/v1/ingestions", json=GOOD, headers=headers).json()["id"] for _ in range(2))
     assert first == again
     [stored] = [one.name for one in storage.stored("") if "ing_" in one.name]
-    assert stored.endswith(f"/{first}/inline.json")
+    assert stored.endswith(f"/{first}/listed.jsonl")
     other = client.post("/v1/ingestions", json=GOOD | {"mode": "sync"}, headers=headers)
     assert (other.status_code, other.json()["error"]["code"]) == (422, "idempotency_key_reused")
 

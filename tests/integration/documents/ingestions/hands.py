@@ -70,9 +70,9 @@ class IngestionHands(Hands):
     def documents(self, documents: Sequence[Mapping[str, Any]], **asked: Any) -> str:
         """An ingestion of documents that came with the request; its id."""
         made = new_ingestion_id()
-        name = f"anonymous/{made}/inline.json"
-        self.storage.write(name, orjson.dumps(documents))
-        return self.ingest({"documents": {"count": len(documents)}}, inline=name, made=made, **asked)
+        name = f"anonymous/{made}/listed.jsonl"
+        self.storage.write(name, b"".join(orjson.dumps(one) + b"\n" for one in documents))
+        return self.ingest({"documents": len(documents)}, listed=name, made=made, **asked)
 
     def texts(self, texts: Mapping[str, str], **asked: Any) -> str:
         """The same, by id and text."""
@@ -150,7 +150,7 @@ def nothing_is_left(hands: IngestionHands, ingestion_id: str) -> None:
     assert not any(page.under_way for page in ingestion.pages.values())
     named: set[str | None] = {page.obj for page in hands.ledger.run(all_done(ingestion_id, "ingestion")).values()}
     if retry_job(ingestion) is not None:
-        named |= {page.src for page in ingestion.pages.values()} | {ingestion.spec.get("inline")}
+        named |= {page.src for page in ingestion.pages.values()} | {ingestion.spec.get("listed")}
     assert {one.name for one in hands.storage.stored(f"anonymous/{ingestion_id}")} == named - {None}
     assert hands.ledger.run(list_jobs(IngestionRecord, OPEN, limit=10))[0] == []
     assert hands.open_tasks() == []

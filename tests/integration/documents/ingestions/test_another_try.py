@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.documents.sources.source import PageLimits
+from tasks.ingestion.sources.page import PageLimits
 from tasks.item import TextError
 from tasks.ledger.overview import overview
 from tasks.ledger.redis_keys import DOCUMENTS

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from tasks.documents.sources.source import PageLimits
+from tasks.ingestion.sources.page import PageLimits
 from tasks.ledger.give_back import give_back
 from tasks.ledger.redis_keys import DOCUMENTS
 from tasks.records.documents import DocumentStatus

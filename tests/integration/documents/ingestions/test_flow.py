@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tasks.documents.sources.source import PageLimits
 from tasks.errors import StorageUnavailable
+from tasks.ingestion.sources.page import PageLimits
 from tasks.item import TextError
 from tasks.ledger.client import Ledger
 from tasks.ledger.give_back import give_back

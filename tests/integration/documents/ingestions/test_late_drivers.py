@@ -2,7 +2,7 @@
 
 import pytest
 
-from tasks.documents.sources.source import PageLimits
+from tasks.ingestion.sources.page import PageLimits
 from tasks.ledger.task import State
 from tasks.records.ingestions import Ingestion, IngestionStatus
 from tasks.records.jobs import JobError, JobStatus, Stage

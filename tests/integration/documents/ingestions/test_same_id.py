@@ -7,7 +7,7 @@ import pytest
 
 from tasks.chunk import Chunk
 from tasks.datasets.loads import DocumentLoad, DocumentState, Stamp, Verdict
-from tasks.documents.sources.source import PageLimits
+from tasks.ingestion.sources.page import PageLimits
 from tasks.records.jobs import Stage
 from tasks.records.moves import cancel_job
 from tests.integration.batches.hands import MODEL

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from stack.testing import free_port
-from tasks.documents.sources.source import PageLimits
+from tasks.ingestion.sources.page import PageLimits
 from tasks.ledger.client import Ledger
 from tasks.records.ingestions import IngestionStatus
 from tasks.records.jobs import Stage

@@ -1,8 +1,8 @@
 """Listing and reading a whole source, as its jobs would: each page in a source of its own, cursors through JSON."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 
@@ -14,15 +14,18 @@ from tasks.ingestion.sources.source import Fetched, SourceAccess, SourceLimits, 
 from tasks.records.documents import Document, DocumentStatus, read_documents, write_documents
 from tasks.storage.storage import Storage
 
+T = TypeVar("T")
 _LINES = Storage.open("memory://lines")
 
 
-def ask(header: Mapping[str, Any], body: bytes = b"", *, stage: FailureStage) -> tuple[dict[str, Any], bytes]:
+def ask(
+    header: Mapping[str, Any], body: bytes, read: Callable[[dict[str, Any], bytes], T], *, stage: FailureStage
+) -> T:
     """What the sandbox answers, in this process."""
     assert stage == "reading"
     request = orjson.loads(orjson.dumps(header))
     answer, data = tabular.HANDLERS[request["type"]](request, body)
-    return orjson.loads(orjson.dumps(answer)), data
+    return read(orjson.loads(orjson.dumps(answer)), data)
 
 
 def pages(spec: Mapping[str, Any], access: SourceAccess) -> list[ListedPage]:

@@ -1,21 +1,23 @@
 """Ranges of record files: what is left of them, what is tried again, and a sandbox that lies or dies."""
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 import pytest
 
 from tasks.document_error import DocumentFailed, FailureStage
+from tasks.ingestion.parsing.sandbox import ChildFailed
 from tasks.ingestion.sources import content
 from tasks.ingestion.sources.open_source import open_source
 from tasks.ingestion.sources.ranges import Range
-from tasks.ingestion.sources.source import rest_of
+from tasks.ingestion.sources.source import divided, holds
 from tests.unit.ingestion.sources.formats import files, jsonl, parquet
 from tests.unit.ingestion.sources.reading import ask, codes, fetched, lines_of, texts, uploaded
 
+T = TypeVar("T")
 ROWS = [{"id": str(n), "text": f"text {n}"} for n in range(10)]
 MADE = {
     "jsonl": jsonl(*ROWS[:5]) + b"\n\nbad\n" + jsonl(*ROWS[5:]),
@@ -34,8 +36,10 @@ def test_what_is_left_of_a_range_is_read_from_where_it_was_left(tmp_path: Path, 
     last = Range(*whole[read - 1].ref.record)
     there = next(line for line in lines if last.end <= Range(*line.record).end and line.record[3:] == [last.group])
     left = Range(*there.record).behind(last)
-    rest = [one for one in (rest_of(line, left) for line in lines[lines.index(there) :]) if one is not None]
-    assert [one.ref for one in source.read(rest)] == [one.ref for one in whole[read:]]
+    parts = [divided(line, left) for line in lines]
+    assert [one.ref for one in source.read([rest for _, rest in parts if rest])] == [one.ref for one in whole[read:]]
+    assert list(source.read([front for front, _ in parts if front])) == whole[:read]
+    assert all(holds(line, whole[read - 1].ref) == (line is there) for line in lines)
 
 
 @pytest.mark.parametrize("kind", MADE)
@@ -59,16 +63,16 @@ def test_documents_are_read_again_by_their_own_lines(
 
 
 def test_what_a_sandbox_does_to_a_range_stays_with_it(tmp_path: Path) -> None:
-    def dying(header: Mapping[str, Any], body: bytes = b"", *, stage: FailureStage) -> tuple[dict[str, Any], bytes]:
+    def dying(header: Any, body: bytes, read: Callable[..., T], *, stage: FailureStage) -> T:
         if header["type"] == "records" and b"bomb" in body:
             raise DocumentFailed("parse_memory", "Too much.", stage)
-        return ask(header, body, stage=stage)
+        return ask(header, body, read, stage=stage)
 
     access = replace(uploaded(tmp_path, a_jsonl=jsonl({"text": "bomb"}), b_jsonl=jsonl({"text": "b"})), ask=dying)
     spec = files("a_jsonl", "b_jsonl")
     assert texts(spec, access) == {"b.jsonl#1": "b"}
     assert codes(spec, access) == {"a.jsonl#1": "parse_memory"}
-    assert [one.ref.part for one in fetched(spec, access) if one.error] == ["*"]
+    assert [one.ref.failed(one.error).part for one in fetched(spec, access) if one.error] == ["*"]
 
 
 LIES: list[tuple[str, Any]] = [
@@ -76,15 +80,18 @@ LIES: list[tuple[str, Any]] = [
     ("records", [[0, 999, 1, "x", "t", {}, "", "", True]]), ("records", [[0, 1, 1, "\0", "t", {}, "", "", True]]),
     ("records", [[0, 1, 1, "x", "t\0", {}, "", "", True]]), ("cut", {}), ("cut", {"start": -1}),
     ("cut", {"start": 0, "length": 0, "numbers": 0, "records": 0, "skip": False}),
+    ("cut", {"start": 0, "length": 99, "numbers": 0, "records": 0, "skip": False}),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("what", "answer"), LIES)
 def test_no_answer_is_trusted(tmp_path: Path, what: str, answer: Any) -> None:
-    def lying(header: Mapping[str, Any], body: bytes = b"", *, stage: FailureStage) -> tuple[dict[str, Any], bytes]:
-        if header["type"] == what:
-            return (answer, b"") if what == "cut" else ({}, orjson.dumps(answer))
-        return ask(header, body, stage=stage)
+    def lying(header: Any, body: bytes, read: Callable[..., T], *, stage: FailureStage) -> T:
+        if header["type"] != what:
+            return ask(header, body, read, stage=stage)
+        with pytest.raises(ChildFailed):
+            return read(answer, b"") if what == "cut" else read({}, orjson.dumps(answer))
+        raise DocumentFailed("parser_crashed", "It lies.", stage)
 
     access = replace(uploaded(tmp_path, a_jsonl=jsonl({"text": "a"}), b_txt=b"b"), ask=lying)
     found = fetched(files("a_jsonl", "b_txt"), access)

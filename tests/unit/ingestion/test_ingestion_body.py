@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from api.schemas.new_ingestion import SOURCE_KINDS, NewIngestion
-from tasks.documents.sources.source_kinds import SOURCES
+from tasks.ingestion.sources.open_source import SOURCES
 from tests.raises_code import raises_code
 
 GIVEN: dict[str, tuple[list[Any], list[Any]]] = {

@@ -1,1 +1,0 @@
-"""Sources, parsing and chunking of documents. No Celery, no event loop."""
