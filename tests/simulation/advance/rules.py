@@ -84,6 +84,7 @@ class Rules:
         """A client tries again what has failed."""
         self.places = {number: place for number, place in self.places.items() if number in pages}
         self.again = {number for number, page in self.done.items() if page.counts.failed}
+        self.lines |= {page.obj: (page.counts.documents, page.counts.bytes) for page in self.done.values()}
         self.facts["finished"] = False
 
     # ---- what a move is told
@@ -156,9 +157,9 @@ class Rules:
         if made.get("errors"):
             told.causes.append((JobStatus.FAILED, tuple(error["code"] for error in made["errors"])))
             return
+        if not job.record.is_batch:
+            self._found(job, number, made)
         if "rest" in made:
-            self.lines[made["rest"]["obj"]] = (made["rest"]["documents"], made["rest"]["bytes"])
-            self.lines[made["src"]] = (made["documents"], made["bytes"])
             self.places[self.next] = self.places.get(number, number)
             if number in self.done:  # each part is what it was
                 rest = Counts(*made["rest"]["counts"])
@@ -177,6 +178,15 @@ class Rules:
                 self._closed(number, DonePage("", Counts(documents=made["documents"])))
                 return
         self.parsed[number] = made
+
+    def _found(self, job: Job[Any], number: int, made: Mapping[str, Any]) -> None:
+        """LIST has estimated how many documents there are. Of a page that was done it counts when it is done again."""
+        src, rest = job.pages[number].src, made.get("rest")
+        if number not in self.done:
+            self.listed += made["documents"] - self.lines[src][0] + (rest["documents"] if rest else 0)
+        self.lines[made.get("src", src)] = (made["documents"], made.get("bytes", self.lines[src][1]))
+        if rest:
+            self.lines[rest["obj"]] = (rest["documents"], rest["bytes"])
 
     def _embed(self, job: Job[Any], told: Told, number: int, made: Mapping[str, Any]) -> None:
         if job.record.is_batch and made["model_changed"] and not self._is_stopped(job, told):
@@ -214,6 +224,7 @@ class Rules:
     def _closed(self, number: int, page: DonePage) -> None:
         before = self.done[number].counts if number in self.done else Counts()
         self.sums = self.sums.plus(before, -1).plus(page.counts)
+        self.listed += page.counts.documents - before.documents if number in self.done else 0
         self.done[number] = page
         self.again.discard(number)
         self._forgets(number)
@@ -438,8 +449,7 @@ class Rules:
         if page.was is not None:
             was = self.done[number]
             assert page.was == was
-            lines = (was.obj, was.counts.documents, was.counts.bytes)
-            assert (page.src, page.documents, page.size_bytes) == lines
+            assert (page.src, page.documents, page.size_bytes) == (was.obj, *self.lines[was.obj])
         elif record.is_batch:
             assert not made or page.documents == made["documents"]
         else:

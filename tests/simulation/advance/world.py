@@ -235,16 +235,18 @@ class DrivenWorld:
                 return StageOutcome({"errors": [{"code": "empty_file", "message": "It is empty."}]})
             made = {"obj": "", "rows": self._name(), "model": "m", "documents": 5, "chunks": 9, "chunk_tokens": 0}
             return StageOutcome(made | {"pieces": [(4, 9, 0, 9), (5, 9, 9, 9)]})
-        made, documents, size = {}, page.documents, page.size_bytes
-        most = documents if page.was is None else page.was.counts.failed
+        size = page.size_bytes
+        most = page.documents if page.was is None else page.was.counts.failed
         left = self.rng.randrange(most) if most and self.rng.random() < 0.2 else 0
+        documents = max(0, page.documents - left + self.rng.choice([0, 0, -1, 3]))  # LIST has estimated
+        made: dict[str, Any] = {"documents": documents}
         if left:
-            documents, size = documents - left, size - 10 * left
+            size -= 10 * left
             rest = Counts(documents=left, failed=left, bytes=10 * left)
             made["rest"] = {"obj": self._name(), "documents": left, "bytes": 10 * left, "counts": [*rest]}
-            made |= {"src": self._name(), "documents": documents, "bytes": size}
+            made |= {"src": self._name(), "bytes": size}
         if self.record.dry_run:
-            failed = self.rng.randint(1, documents) if self._happens("failed") else 0
+            failed = self.rng.randint(min(1, documents), documents) if self._happens("failed") else 0
             counts = Counts(documents=documents, loaded=documents - failed, failed=failed, bytes=size)
             return StageOutcome(made | {"obj": self._name(), "counts": [*counts]})
         chunks = self.rng.choice([0, 1, documents, 2 * documents, 3 * documents])
