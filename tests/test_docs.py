@@ -62,7 +62,7 @@ def commands(document: str, program: str) -> set[str]:
 def failures_in_code() -> set[str]:
     """Codes that are written where a document is made to fail."""
     raised = set()
-    for file in (CHECKOUT / "tasks/documents").glob("**/*.py"):
+    for file in (CHECKOUT / "tasks/ingestion").glob("**/*.py"):
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.args:
                 code = node.args[0]

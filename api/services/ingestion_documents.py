@@ -92,5 +92,5 @@ def _documents(storage: Storage, page: _Page) -> Iterable[Document]:
     if isinstance(page, DonePage):
         return documents.read_documents(storage, page.obj)
     status = _IN_FLIGHT[page.at]
-    lines = documents.read_documents(storage, page.src)
-    return (line if line.ended else line.as_listed()._replace(status=status) for line in lines)
+    lines = documents.read_documents(storage, page.obj or page.src)  # what PARSE knows; of a range nobody knows yet
+    return (line if line.ended else line.as_listed()._replace(status=status) for line in lines if not line.records)

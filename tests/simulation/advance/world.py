@@ -233,8 +233,8 @@ class DrivenWorld:
         if self.record.is_batch:
             if self._happens("fault"):
                 return StageOutcome({"errors": [{"code": "empty_file", "message": "It is empty."}]})
-            made = {"obj": "", "rows": self._name(), "model": "m", "documents": 5, "chunks": 9, "chunk_tokens": 0}
-            return StageOutcome(made | {"pieces": [(4, 9, 0, 9), (5, 9, 9, 9)]})
+            file = {"obj": "", "rows": self._name(), "model": "m", "documents": 5, "chunks": 9, "chunk_tokens": 0}
+            return StageOutcome(file | {"pieces": [(4, 9, 0, 9), (5, 9, 9, 9)]})
         size = page.size_bytes
         most = page.documents if page.was is None else page.was.counts.failed
         left = self.rng.randrange(most) if most and self.rng.random() < 0.2 else 0

@@ -205,8 +205,8 @@ def test_a_page_of_a_dry_run_that_kills_every_worker_fails_and_says_so(hands: In
         hands.work_documents(limit=1)
     hands.work()
     outcomes = hands.outcomes(made)
-    assert [str(outcomes[f"d{n}"].status) for n in range(3)] == ["failed", "counted", "counted"]
-    assert outcomes["d0"].code == "worker_lost"
+    assert [str(outcomes[name].status) for name in ("a.jsonl#1", "d1", "d2")] == ["failed", "counted", "counted"]
+    assert outcomes["a.jsonl#1"].code == "worker_lost"
     counts = hands.ingestion(made).counts
     assert (hands.ingestion(made).status, counts.loaded, counts.failed, counts.chunks) == (S.COMPLETED, 2, 1, 2)
     nothing_is_left(hands, made)
