@@ -23,7 +23,7 @@ LUA = "\n".join(file.read_text() for file in (CHECKOUT / "tasks/ledger/lua").rgl
 
 CLIENT_SETTINGS = {f"{PREFIX}URL", f"{PREFIX}API_KEY"}
 MUST_NOT_EXIST = "utils.py"
-MAKE_FAILURES = {"DocumentFailed", "DocumentError", "listing_error", "failed"}
+MAKE_FAILURES = {"DocumentFailed", "DocumentError", "refused", "bad", "_failed", "_unlisted"}
 PLACES = (".", "docs", "tests", "tests/integration", "tasks/ledger")
 FAMILIES_OF_SERIES = {"embedq_http_", "embedq_submitted_", "embedq_bell", "embedq_loop_"}
 

@@ -38,7 +38,7 @@ BACK_MS = 30_000
 """So far a Redis goes back at most: nothing is removed for a minute."""
 CODES = frozenset(
     {"gone", "changed", "unreadable", "binary_file", "no_text", "empty_document", "emptied", "unknown_encoding"}
-    | {"not_embedded", "worker_lost", "duplicate_document_id", "superseded", "sick"}
+    | {"not_embedded", "worker_lost", "duplicate_document_id", "superseded", "sick", "no_match"}
 )
 """Of documents."""
 
