@@ -36,7 +36,7 @@ def read_html(data: bytes) -> Extracted:
     Raises:
         DocumentFailed: `no_text`, `document_too_large`, `unknown_encoding`, `missing_parser`.
     """
-    text, title = html_to_markdown(decode(data, _declared(data)))
+    text, title = html_to_markdown(decode(data, declared_charset(data)))
     if not text:
         raise no_text()
     return Extracted(text, "markdown", title)
@@ -59,11 +59,12 @@ def html_to_markdown(markup: str) -> tuple[str, str | None]:
     return text, title_of(page.title)
 
 
-def _declared(data: bytes) -> str | None:
+def declared_charset(data: bytes) -> str:
+    """What a page says of its bytes; empty if it does not. UTF-16 could not have been read as far as this."""
     head = data[:_DECLARED_WITHIN]
     declaration = _DECLARED.search(head) or _DECLARED_XML.search(head)
     name = declaration[1].decode("ascii", errors="replace") if declaration else ""
-    return None if not name or name.lower().startswith("utf-16") else name  # UTF-16 could not have been read here
+    return "" if name.lower().startswith("utf-16") else name
 
 
 # ---- tags and texts, in the order of the page ------------------------------------------------------------------------

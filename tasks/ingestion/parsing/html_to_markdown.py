@@ -15,7 +15,7 @@ from tasks.ingestion.parsing.pipe_table import pipe_table
 BlockKind: TypeAlias = Literal["heading", "paragraph", "list", "table", "code", "markdown"]
 
 # What the scanner of Markdown would take for a heading, for what makes one of the line above, or for a fence.
-_MARK = re.compile(r"^(?=#{1,6}(?:[ \t]|$)|(?:=+|-+)[ \t]*$|`{3}|~{3})", re.MULTILINE)
+_MARK = re.compile(r"^( {0,3}+)(?=#{1,6}+(?:[ \t]|$)|(?:=++|-++)[ \t]*+$|`{3}|~{3})", re.MULTILINE)
 _MAX_COLUMNS = 100
 _MAX_CELL_CHARS = 1000
 
@@ -44,7 +44,12 @@ class Passage:
         if self.kind == "code":
             fence = "`" * max(3, 1 + max(map(len, re.findall("`{3,}", self.text)), default=0))
             return f"{fence}{self.language}\n{self.text}\n{fence}"
-        return _MARK.sub(r"\\", self.text) if self.kind == "paragraph" else self.text
+        return without_marks(self.text) if self.kind == "paragraph" else self.text
+
+
+def without_marks(text: str) -> str:
+    """Plain text as Markdown, in which no line is a heading or a fence."""
+    return _MARK.sub(r"\1\\", text)
 
 
 def markdown(blocks: Sequence[Passage]) -> str:
