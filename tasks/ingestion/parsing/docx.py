@@ -26,7 +26,7 @@ from tasks.ingestion.parsing.archive import (
     related,
 )
 from tasks.ingestion.parsing.docx_styles import Place, Styles, value
-from tasks.ingestion.parsing.extracted import Extracted, check_chars, clean, title_of
+from tasks.ingestion.parsing.extracted import Extracted, joined
 from tasks.ingestion.parsing.html_to_markdown import Cell, Passage, markdown, script, table
 from tasks.ingestion.parsing.refusals import corrupt, no_text
 
@@ -45,15 +45,11 @@ def read_docx(data: bytes) -> Extracted:
     """
     unread = Counter[str]()
     archive = open_archive(data, _NAME)
-    text = clean(markdown(_blocks(archive, unread, 0)))
-    check_chars(len(text))
-    if not text:
-        raise no_text()
+    text = markdown(_blocks(archive, unread, 0))
     if len(text) >= _FEW_CHARS * unread["picture"]:
         del unread["picture"]  # an illustration
     warnings = [_warning(unread)] if unread else []
-    title = first_text(read_xml(archive, "docProps/core.xml"), "title")
-    return Extracted(text, "markdown", title_of(title), warnings=warnings)
+    return joined([text], first_text(read_xml(archive, "docProps/core.xml"), "title"), warnings)
 
 
 def _warning(unread: Counter[str]) -> DocumentWarning:

@@ -168,7 +168,6 @@ class MarkdownWriter:
         self._language = ""
         self._script: tuple[str, int] | None = None
         self._noted = False
-        self._readings: list[str] = []
         self._math: list[Iterator[str]] = []  # of open elements of an equation: what stands before their children
 
     def position(self) -> int:
@@ -202,7 +201,7 @@ class MarkdownWriter:
         elif tag == "a":
             self._links += 1
             self._noted = True
-        elif tag in {"sup", "sub", "rt"} and self._script is None:
+        elif tag in {"sup", "sub"} and self._script is None:
             self._script = (tag, len(self._inline))
             self._noted = self._links > 0 or "note" in attributes.get("role", "") + attributes.get("class", "")
         elif tag == "code" and self._pre:
@@ -220,9 +219,6 @@ class MarkdownWriter:
             self._links -= 1
         elif self._script and self._script[0] == tag:
             self._end_script()
-        elif tag == "ruby" and self._readings:
-            self._inline.append(f"({''.join(self._readings)})")
-            self._readings = []
 
     def _enter_block(self, tag: str, attributes: Mapping[str, str]) -> None:
         self._end_line()
@@ -312,9 +308,7 @@ class MarkdownWriter:
         base = "".join(self._inline[max(0, at - 3) : at])[-4:]
         del self._inline[at:]
         self._script = None
-        if kind == "rt":
-            self._readings.append(text)
-        elif text:
+        if text:
             self._inline.append(" " + text if self._noted and base else script(kind == "sup", base, text))
 
     def _end_code(self) -> None:

@@ -12,9 +12,9 @@ from tasks.ingestion.parsing.archive import (
     read_member,
     read_xml,
 )
-from tasks.ingestion.parsing.extracted import Extracted, check_chars, clean, title_of
+from tasks.ingestion.parsing.extracted import Extracted, joined
 from tasks.ingestion.parsing.html_to_markdown import Cell, MarkdownWriter, Passage, markdown
-from tasks.ingestion.parsing.refusals import corrupt, no_text, protected
+from tasks.ingestion.parsing.refusals import corrupt, protected
 
 _NAME = "ODT"
 _ENCRYPTED = b"encryption-data"
@@ -45,12 +45,8 @@ def read_odt(data: bytes) -> Extracted:
         raise corrupt(_NAME)
     reader = _Reader(_numbered([content, read_xml(archive, "styles.xml")]))
     reader.read(body)
-    text = clean(markdown([*reader.end(), *reader.notes]))
-    if not text:
-        raise no_text()
-    check_chars(len(text))
-    title = title_of(first_text(read_xml(archive, "meta.xml"), "title"))
-    return Extracted(text, "markdown", title, warnings=_warnings(reader.objects))
+    title = first_text(read_xml(archive, "meta.xml"), "title")
+    return joined([markdown([*reader.end(), *reader.notes])], title, _warnings(reader.objects))
 
 
 def _warnings(objects: int) -> list[DocumentWarning]:

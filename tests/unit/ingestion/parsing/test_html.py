@@ -263,7 +263,7 @@ def test_a_page_that_is_nothing_but_a_header_is_read() -> None:
         ("word<a href=#1><sup>12</sup></a> there", "word 12 there"),
         ("word<sup class=footnote-ref>[3]</sup>.", "word [3]."),
         ("<sup>1</sup> See there. <sup></sup>Name<sup>®</sup>", "1 See there. Name®"),
-        ("<ruby>漢<rp>(</rp><rt>かん</rt><rp>)</rp>字<rt>じ</ruby>。", "漢字(かんじ)。"),
+        ("<ruby>漢<rp>(</rp><rt>かん</rt><rp>)</rp>字<rt>じ</ruby>。", "漢字。"),
         (
             "Donau&shy;dampf\u00adschiff super&ZeroWidthSpace;cali&#8203;x long<wbr>word",
             "Donaudampfschiff supercalix longword",
