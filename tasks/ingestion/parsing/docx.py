@@ -5,6 +5,7 @@ inserted files, or python-docx, which leaves out text boxes, content controls an
 are left out: they are the same on each page.
 """
 
+import posixpath
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -27,12 +28,17 @@ from tasks.ingestion.parsing.archive import (
 )
 from tasks.ingestion.parsing.docx_styles import Place, Styles, value
 from tasks.ingestion.parsing.extracted import Extracted, joined
+from tasks.ingestion.parsing.html import read_html
 from tasks.ingestion.parsing.html_to_markdown import Cell, Passage, markdown, script, table
+from tasks.ingestion.parsing.mail import is_mail, read_mail
 from tasks.ingestion.parsing.refusals import corrupt, no_text
+from tasks.ingestion.parsing.rich_text import read_rtf
+from tasks.ingestion.parsing.text_encoding import decode, is_plain_utf8
 
 _NAME = "DOCX"
 _DOCUMENT = "word/document.xml"
 _NOTES = ("footnotes", "endnotes", "comments")
+_HEAD_BYTES = 2048
 _MAX_INSERTED = 3  # documents within each other
 _FEW_CHARS = 100  # beside each picture
 
@@ -277,13 +283,17 @@ def _within(parent: Element, name: str) -> Iterator[Element]:
 
 
 def _of_file(data: bytes, name: str, unread: Counter[str], depth: int) -> list[Passage]:
-    """Of an inserted file."""
-    from tasks.ingestion.parsing.formats import DOCX, TEXT, sniff  # noqa: PLC0415 - which imports this
-
-    found = sniff(data, name)
-    if found is DOCX and depth <= _MAX_INSERTED:
+    """Of an inserted file, known by its beginning, or by its name."""
+    ending = posixpath.splitext(name.lower())[1]
+    head = data[:_HEAD_BYTES].replace(b"\0", b"").lstrip(b"\xef\xbb\xbf\xff\xfe \t\r\n").lower()
+    if head.startswith(b"pk\x03\x04") and depth <= _MAX_INSERTED:
         return _blocks(open_archive(data, _NAME), unread, depth)
-    if found is DOCX or (found is TEXT and data.lstrip().startswith(b"<")):  # XML of Word
-        raise no_text()
-    read = found.read(data)
-    return [Passage("paragraph" if read.structure == "paragraphs" else "markdown", read.text)]
+    if head.startswith(b"{\\rtf"):
+        return [Passage("markdown", read_rtf(data).text)]
+    if ending in {".mht", ".mhtml", ".eml"} or is_mail(data[:_HEAD_BYTES]):
+        return [Passage("markdown", read_mail(data).text)]
+    if ending in {".htm", ".html", ".xhtml"} or b"<html" in head or head.startswith(b"<!doctype html"):
+        return [Passage("markdown", read_html(data).text)]
+    if ending == ".txt" or (is_plain_utf8(data) and not head.startswith(b"<")):
+        return [Passage("paragraph", decode(data).strip())]
+    raise no_text()
