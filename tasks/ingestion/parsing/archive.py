@@ -1,6 +1,7 @@
 """Files that are ZIP archives of XML (Office, OpenDocument, EPUB), unpacked with bounds: bombs are refused."""
 
 import io
+import posixpath
 import zipfile
 import zlib
 from dataclasses import dataclass
@@ -92,6 +93,24 @@ def read_xml(archive: Archive, name: str) -> Element | None:
     if dtd is not None and next(dtd.iterentities(), None) is not None:  # within attributes they are put in place
         raise corrupt(archive.format_name)
     return root
+
+
+def related(archive: Archive, part: str) -> dict[str, tuple[str, str]]:
+    """What a part of an Office file is tied to within the file: id -> kind and name of the other part."""
+    folder, name = posixpath.split(part)
+    root = read_xml(archive, posixpath.join(folder, "_rels", f"{name}.rels"))
+    found = {}
+    for entry in root.iter("{*}Relationship") if root is not None else ():
+        if attribute(entry, "TargetMode") != "External":
+            target = posixpath.join("/", folder, attribute(entry, "Target").replace("\\", "/"))
+            kind = attribute(entry, "Type").rpartition("/")[2]
+            found[attribute(entry, "Id")] = (kind, posixpath.normpath(target).lstrip("/"))
+    return found
+
+
+def of_kind(parts: dict[str, tuple[str, str]], kind: str) -> str | None:
+    """The name of the first part of this kind; None if there is none."""
+    return next((name for found, name in parts.values() if found == kind), None)
 
 
 def local_name(element: Element) -> str:

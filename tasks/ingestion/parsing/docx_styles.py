@@ -6,9 +6,8 @@ Word writes no numbers into the text: it counts paragraphs of a list, level by l
 import re
 from dataclasses import dataclass, field
 
-from tasks.ingestion.parsing.archive import Element
+from tasks.ingestion.parsing.archive import Element, attribute
 
-W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _HEADING = re.compile(r"heading ([1-9])")
 _MAX_HEADING = 6
 _MAX_LEVEL = 8
@@ -16,15 +15,18 @@ _MAX_BASES = 20  # a style is based on another one, and a damaged one on itself
 _MAX_NUMBER = 100_000
 _MAX_LABEL_CHARS = 100  # it is written before each paragraph
 _PLACE = re.compile(r"%([1-9])")
-_ROMAN = ((1000, "m"), (900, "cm"), (500, "d"), (400, "cd"), (100, "c"), (90, "xc"), (50, "l"), (40, "xl"), (10, "x"))
-_ROMAN_UNITS = ("", "i", "ii", "iii", "iv", "v", "vi", "vii", "viii", "ix")
+_ROMAN = (
+    *((1000, "m"), (900, "cm"), (500, "d"), (400, "cd"), (100, "c"), (90, "xc"), (50, "l"), (40, "xl"), (10, "x")),
+    *((9, "ix"), (5, "v"), (4, "iv"), (1, "i")),
+)
+_MAX_ROMAN = 5000  # beyond are rows of m
 
 
 def value(parent: Element | None, *path: str) -> str:
     """The value of an element below another one, named without its namespace; empty: there is none."""
     for name in path:
-        parent = parent.find(f"{W}{name}") if parent is not None else None
-    return str(parent.get(f"{W}val", "")) if parent is not None else ""
+        parent = parent.find(f"{{*}}{name}") if parent is not None else None
+    return attribute(parent, "val") if parent is not None else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,14 +58,14 @@ class Styles:
 
     def __init__(self, styles: Element | None, numbering: Element | None) -> None:
         self._styles = {
-            str(style.get(f"{W}styleId", "")): _style(style)
-            for style in (styles.iter(f"{W}style") if styles is not None else ())
+            attribute(style, "styleId"): _style(style)
+            for style in (styles.iter("{*}style") if styles is not None else ())
         }
-        self._numbering = _Numbering(numbering, self._styles)
+        self._numbering = _Numbering(numbering)
 
     def place(self, paragraph: Element) -> Place:
         """Where it stands; to be asked once for each paragraph, in their order, because it counts them."""
-        properties = paragraph.find(f"{W}pPr")
+        properties = paragraph.find("{*}pPr")
         if properties is None:
             return Place()
         chain = self._chain(value(properties, "pStyle"))
@@ -90,7 +92,7 @@ class Styles:
 
 def _style(style: Element) -> _Style:
     name = value(style, "name").lower()
-    properties = style.find(f"{W}pPr")
+    properties = style.find("{*}pPr")
     heading = _HEADING.fullmatch(name)
     level = min(int(heading[1]), _MAX_HEADING) if heading else int(name == "title") or _outline(properties)
     return _Style(
@@ -129,19 +131,15 @@ class _Numbers:
 
 
 class _Numbering:
-    def __init__(self, numbering: Element | None, styles: dict[str, _Style]) -> None:
+    def __init__(self, numbering: Element | None) -> None:
         self._lists: dict[str, _Numbers] = {}
         self._counts: dict[str, list[int | None]] = {}
         if numbering is None:
             return
-        abstracts = {str(each.get(f"{W}abstractNumId", "")): each for each in numbering.iter(f"{W}abstractNum")}
-        numbers = {str(each.get(f"{W}numId", "")): each for each in numbering.iter(f"{W}num")}
-        for name, number in numbers.items():
+        abstracts = {attribute(each, "abstractNumId"): each for each in numbering.iter("{*}abstractNum")}
+        for number in numbering.iter("{*}num"):
             abstract = value(number, "abstractNumId")
-            link = value(abstracts.get(abstract), "numStyleLink")  # a style of lists, which names the true one
-            if link in styles:
-                abstract = value(numbers.get(styles[link].number), "abstractNumId")
-            self._lists[name] = _numbers(abstract, abstracts.get(abstract), number)
+            self._lists[attribute(number, "numId")] = _numbers(abstract, abstracts.get(abstract), number)
 
     def level_of(self, number: str, style: str) -> str:
         """The level of a list that belongs to a style; empty: none."""
@@ -176,21 +174,21 @@ class _Numbering:
 
 def _numbers(abstract: str, definition: Element | None, number: Element) -> _Numbers:
     levels, restarts = dict[int, _Level](), dict[int, int]()
-    overrides = number.findall(f"{W}lvlOverride")
+    overrides = number.findall("{*}lvlOverride")
     for level in [
-        *(definition.findall(f"{W}lvl") if definition is not None else ()),
-        *(level for override in overrides for level in override.findall(f"{W}lvl")),
+        *(definition.findall("{*}lvl") if definition is not None else ()),
+        *(level for override in overrides for level in override.findall("{*}lvl")),
     ]:
-        levels[_number(str(level.get(f"{W}ilvl", "")))] = _Level(
+        levels[_number(attribute(level, "ilvl"))] = _Level(
             _number(value(level, "start"), 1),
             value(level, "numFmt") or "decimal",
             value(level, "lvlText")[:_MAX_LABEL_CHARS],
             value(level, "pStyle"),
-            level.find(f"{W}isLgl") is not None,
+            level.find("{*}isLgl") is not None,
         )
     for override in overrides:
         if start := value(override, "startOverride"):
-            restarts[_number(str(override.get(f"{W}ilvl", "")))] = _number(start, 1)
+            restarts[_number(attribute(override, "ilvl"))] = _number(start, 1)
     return _Numbers(abstract, levels, restarts)
 
 
@@ -199,16 +197,16 @@ def _number(text: str, otherwise: int = 0) -> int:
 
 
 def _formatted(number: int, form: str) -> str:
-    if number < 1 or number > _MAX_NUMBER or form in {"none", "bullet"}:
-        return "" if form in {"none", "bullet"} else str(number)
-    if form in {"lowerLetter", "upperLetter"}:  # a, b, … z, aa, bb, …
-        letter = chr(ord("a") + (number - 1) % 26) * min((number - 1) // 26 + 1, 5)
-        return letter if form == "lowerLetter" else letter.upper()
-    if form in {"lowerRoman", "upperRoman"} and number < 5000:  # noqa: PLR2004 - beyond are rows of m
-        roman, left = "", number
+    text = str(number)
+    if form in {"none", "bullet"}:
+        return ""
+    if form == "decimalZero":
+        return f"{number:02}"
+    if form in {"lowerLetter", "upperLetter"} and number > 0:  # a, b, … z, aa, bb, …
+        text = chr(ord("a") + (number - 1) % 26) * min((number - 1) // 26 + 1, 5)
+    elif form in {"lowerRoman", "upperRoman"} and 0 < number < _MAX_ROMAN:
+        text = ""
         for size, sign in _ROMAN:
-            roman += sign * (left // size)
-            left %= size
-        roman += _ROMAN_UNITS[left]
-        return roman if form == "lowerRoman" else roman.upper()
-    return f"{number:02}" if form == "decimalZero" else str(number)
+            text += sign * (number // size)
+            number %= size
+    return text.upper() if form.startswith("upper") else text

@@ -1,19 +1,17 @@
 """Books (EPUB): the chapters in the order of reading, each a page of XHTML."""
 
 import posixpath
-import re
 from urllib.parse import unquote
 
 from tasks.document_error import DocumentWarning
 from tasks.ingestion.parsing.archive import Archive, Element, attribute, first_text, open_archive, read_member, read_xml
 from tasks.ingestion.parsing.extracted import Extracted, check_chars, clean, title_of
-from tasks.ingestion.parsing.html import html_to_markdown
+from tasks.ingestion.parsing.html import declared_charset, html_to_markdown
 from tasks.ingestion.parsing.refusals import corrupt, no_text, protected
 from tasks.ingestion.parsing.text_encoding import decode
 
 _NAME = "EPUB"
 _PAGES = {"application/xhtml+xml", "text/html", "application/x-dtbook+xml", "text/x-oeb1-document"}
-_ENCODING = re.compile(rb"""<\?xml[^<>]*?\sencoding=["']([\w.:-]{1,40})["']""")
 
 
 def read_epub(data: bytes) -> Extracted:
@@ -69,8 +67,7 @@ def _text(archive: Archive, chapters: list[str]) -> tuple[str, int]:
         if data is None:
             missing += 1
             continue
-        declared = _ENCODING.search(data, 0, 1024)
-        markup = decode(data, declared[1].decode() if declared else None) if data else ""
+        markup = decode(data, declared_charset(data)) if data else ""
         if text := clean(html_to_markdown(markup)[0]).strip():
             parts.append(text)
             chars += len(text) + 2

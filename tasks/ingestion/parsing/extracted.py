@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from tasks.document_error import DocumentWarning
-from tasks.ingestion.parsing.refusals import too_large
+from tasks.ingestion.parsing.refusals import no_text, too_large
 
 Structure: TypeAlias = Literal["markdown", "paragraphs"]
 
@@ -45,6 +45,23 @@ class Extracted:
 def clean(text: str) -> str:
     """The text with one kind of line end, without control characters, invalid ones, and invisible ones within words."""
     return _REMOVED.sub("", _LINE_END.sub("\n", text))
+
+
+def joined(blocks: Iterable[str], title: str | None = None, warnings: Sequence[DocumentWarning] = ()) -> Extracted:
+    """A document of these blocks of Markdown, cleaned; those without text are left out.
+
+    Raises:
+        DocumentFailed: `no_text`, `document_too_large`.
+    """
+    parts, chars = list[str](), 0
+    for block in blocks:
+        if text := clean(block).strip("\n"):
+            parts.append(text)
+            chars += len(text) + 2
+            check_chars(chars)
+    if not parts:
+        raise no_text()
+    return Extracted("\n\n".join(parts), "markdown", title_of(title), warnings=warnings)
 
 
 def join_pages(pages: Iterable[str]) -> tuple[str, list[int]]:

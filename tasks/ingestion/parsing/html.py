@@ -19,9 +19,9 @@ from collections.abc import Iterator
 from html import unescape
 from typing import NamedTuple
 
-from tasks.ingestion.parsing.extracted import Extracted, check_chars, clean, title_of
+from tasks.ingestion.parsing.extracted import Extracted, check_chars, clean, joined, title_of
 from tasks.ingestion.parsing.html_to_markdown import BLOCKS, HEADINGS, MarkdownWriter, Passage, markdown
-from tasks.ingestion.parsing.refusals import no_text, too_large
+from tasks.ingestion.parsing.refusals import too_large
 from tasks.ingestion.parsing.text_encoding import decode
 
 _DECLARED = re.compile(rb"""<meta[^>]{0,500}?charset\s*=\s*["']?\s*([\w.:-]{1,40})""", re.IGNORECASE)
@@ -36,10 +36,8 @@ def read_html(data: bytes) -> Extracted:
     Raises:
         DocumentFailed: `no_text`, `document_too_large`, `unknown_encoding`, `missing_parser`.
     """
-    text, title = html_to_markdown(decode(data, _declared(data)))
-    if not text:
-        raise no_text()
-    return Extracted(text, "markdown", title)
+    text, title = html_to_markdown(decode(data, declared_charset(data)))
+    return joined([text], title)
 
 
 def html_to_markdown(markup: str) -> tuple[str, str | None]:
@@ -59,11 +57,12 @@ def html_to_markdown(markup: str) -> tuple[str, str | None]:
     return text, title_of(page.title)
 
 
-def _declared(data: bytes) -> str | None:
+def declared_charset(data: bytes) -> str:
+    """What a page says of its bytes; empty if it does not. UTF-16 could not have been read as far as this."""
     head = data[:_DECLARED_WITHIN]
     declaration = _DECLARED.search(head) or _DECLARED_XML.search(head)
     name = declaration[1].decode("ascii", errors="replace") if declaration else ""
-    return None if not name or name.lower().startswith("utf-16") else name  # UTF-16 could not have been read here
+    return "" if name.lower().startswith("utf-16") else name
 
 
 # ---- tags and texts, in the order of the page ------------------------------------------------------------------------
@@ -149,7 +148,7 @@ def _parsed(attributes: str) -> dict[str, str]:
 
 _NOT_TEXT = (
     "script style noscript template svg canvas iframe object embed audio video select textarea noembed noframes title "
-    "datalist annotation annotation-xml rp"
+    "datalist annotation annotation-xml rt rp"
 )
 _NEVER = frozenset(_NOT_TEXT.split())
 _AROUND = frozenset({"nav", "aside", "footer", "header"})
@@ -180,14 +179,12 @@ _ENDED_BY: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("td", "th"), ("td", "th", "caption")),
     "tr": _ROWS,
     **dict.fromkeys(("tbody", "thead", "tfoot"), (*_ROWS, "tbody", "thead", "tfoot")),
-    **dict.fromkeys(("rt", "rp", "rb"), ("rt", "rp", "rb")),
     "button": ("button",),
 }
 """Tag -> what it ends where it begins."""
 _KEPT_BY = {
     "li": ("ul", "ol", "menu", "dir"),
     **dict.fromkeys(("dt", "dd"), ("dl",)),
-    **dict.fromkeys(("rt", "rp", "rb"), ("ruby",)),
 }
 """Unless one of these has been opened since."""
 _KNOWN = frozenset({

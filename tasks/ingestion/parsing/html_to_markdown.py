@@ -15,7 +15,7 @@ from tasks.ingestion.parsing.pipe_table import pipe_table
 BlockKind: TypeAlias = Literal["heading", "paragraph", "list", "table", "code", "markdown"]
 
 # What the scanner of Markdown would take for a heading, for what makes one of the line above, or for a fence.
-_MARK = re.compile(r"^(?=#{1,6}(?:[ \t]|$)|(?:=+|-+)[ \t]*$|`{3}|~{3})", re.MULTILINE)
+_MARK = re.compile(r"^( {0,3}+)(?=#{1,6}+(?:[ \t]|$)|(?:=++|-++)[ \t]*+$|`{3}|~{3})", re.MULTILINE)
 _MAX_COLUMNS = 100
 _MAX_CELL_CHARS = 1000
 
@@ -44,7 +44,12 @@ class Passage:
         if self.kind == "code":
             fence = "`" * max(3, 1 + max(map(len, re.findall("`{3,}", self.text)), default=0))
             return f"{fence}{self.language}\n{self.text}\n{fence}"
-        return _MARK.sub(r"\\", self.text) if self.kind == "paragraph" else self.text
+        return without_marks(self.text) if self.kind == "paragraph" else self.text
+
+
+def without_marks(text: str) -> str:
+    """Plain text as Markdown, in which no line is a heading or a fence."""
+    return _MARK.sub(r"\1\\", text)
 
 
 def markdown(blocks: Sequence[Passage]) -> str:
@@ -163,7 +168,6 @@ class MarkdownWriter:
         self._language = ""
         self._script: tuple[str, int] | None = None
         self._noted = False
-        self._readings: list[str] = []
         self._math: list[Iterator[str]] = []  # of open elements of an equation: what stands before their children
 
     def position(self) -> int:
@@ -197,7 +201,7 @@ class MarkdownWriter:
         elif tag == "a":
             self._links += 1
             self._noted = True
-        elif tag in {"sup", "sub", "rt"} and self._script is None:
+        elif tag in {"sup", "sub"} and self._script is None:
             self._script = (tag, len(self._inline))
             self._noted = self._links > 0 or "note" in attributes.get("role", "") + attributes.get("class", "")
         elif tag == "code" and self._pre:
@@ -215,9 +219,6 @@ class MarkdownWriter:
             self._links -= 1
         elif self._script and self._script[0] == tag:
             self._end_script()
-        elif tag == "ruby" and self._readings:
-            self._inline.append(f"({''.join(self._readings)})")
-            self._readings = []
 
     def _enter_block(self, tag: str, attributes: Mapping[str, str]) -> None:
         self._end_line()
@@ -307,9 +308,7 @@ class MarkdownWriter:
         base = "".join(self._inline[max(0, at - 3) : at])[-4:]
         del self._inline[at:]
         self._script = None
-        if kind == "rt":
-            self._readings.append(text)
-        elif text:
+        if text:
             self._inline.append(" " + text if self._noted and base else script(kind == "sup", base, text))
 
     def _end_code(self) -> None:

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 
 from tasks.document_error import DocumentFailed, DocumentWarning
 from tasks.ingestion.parsing.extracted import Extracted, check_chars, clean, title_of
-from tasks.ingestion.parsing.html import html_to_markdown
+from tasks.ingestion.parsing.html import declared_charset, html_to_markdown
+from tasks.ingestion.parsing.html_to_markdown import without_marks
 from tasks.ingestion.parsing.mime import FIELD, MimePart, bare, decoded, header, part_of, parts_of
 from tasks.ingestion.parsing.refusals import no_text, refused, too_large
 
@@ -24,14 +25,10 @@ _TIMES_LONGER = 3
 
 _FROM_LINE = re.compile(rb"(?:^|(?<=\n))From [^\n]{0,300}?\d\d:\d\d[^\n]{0,100}\n(?=>?From[ :]|[!-9;-~]{1,80}+:)")
 _ESCAPED_FROM = re.compile(rb"^>(>*+From )", re.MULTILINE)
-_META_CHARSET = re.compile(rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?([\w.:+-]+)", re.IGNORECASE)
-_META_WITHIN = 2048
 _BEFORE_HEADER = re.compile(rb"[ \t\n]*+(?:>?From [^\n]*+\n)?")
 _CUT_OFF = re.compile(rb"[!-9;-~]{0,80}|\n.*+", re.DOTALL)  # behind a header: nothing, half a name, or a blank line
 _PGP_SIGNATURE = re.compile(r"-----BEGIN PGP SIGNATURE-----(?:[^-]|-(?!-))*+-----END PGP SIGNATURE-----")
 _PGP_MESSAGE = b"-----BEGIN PGP MESSAGE-----"
-# What Markdown takes for a heading, a line under one, or a fence.
-_MARKS = re.compile(r"^( {0,3}+)(?=#{1,6}+(?:[ \t]|$)|`{3}|~{3}|(?:=++|-++)[ \t]*+$)", re.MULTILINE)
 
 _PLAIN = {
     "text", "text/plain", "text/enriched", "text/richtext", "text/markdown", "text/x-markdown", "text/x-patch",
@@ -70,11 +67,10 @@ class _Body:
     def read(self, seen: _Seen) -> tuple[str, str | None]:
         """As Markdown, and the title of a page."""
         if self.media_type in _HTML:
-            meta = _META_CHARSET.search(self.data, 0, _META_WITHIN)
-            charset = self.charset or (meta[1].decode() if meta else "")
+            charset = self.charset or declared_charset(self.data)
             return html_to_markdown(decoded(self.data, charset, seen.guesses))
         text = _PGP_SIGNATURE.sub("", decoded(self.data, self.charset, seen.guesses))
-        return self.message or _MARKS.sub(r"\1\\", text).strip("\n"), None
+        return self.message or without_marks(text).strip("\n"), None
 
 
 def is_mail(head: bytes) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from tasks.ingestion.parsing.extracted import clean
-from tasks.ingestion.parsing.text_encoding import NO_CHARSETS, table_encoding
+from tasks.ingestion.parsing.text_encoding import as_declared, table_encoding
 from tasks.unshown import unshown
 
 _MAX_FIELD_BYTES = 10_000
@@ -28,14 +28,6 @@ _FIRST_BOUNDARY = re.compile(rb"\n--(\S[^\n]{0,200})\n(?=\n|[!-9;-~]{1,80}+:)")
 _WORDS = re.compile(rb"\S \S")
 
 _WIDE = ("utf-16", "utf-32")
-_LIKE_UTF8 = ("iso-2022-", "iso2022", "utf-7", "hz", *_WIDE)  # bytes of these may pass as UTF-8
-# Names of the mail world that Python lacks, and names that in truth mean the larger encoding.
-_REALLY = {
-    "iso-8859-8-i": "iso-8859-8", "iso-8859-8-e": "iso-8859-8", "iso-8859-6-i": "iso-8859-6", "gb2312": "gb18030",
-    "gbk": "gb18030", "x-gbk": "gb18030", "shift_jis": "cp932", "x-sjis": "cp932", "euc-kr": "cp949",
-    "ks_c_5601-1987": "cp949", "x-mac-roman": "mac_roman", "unicode-1-1-utf-7": "utf-7", "x-euc-jp": "euc_jp",
-    "iso-2022-jp": "iso2022_jp_ext", "iso-8859-1": "cp1252", "latin1": "cp1252", "us-ascii": "cp1252",
-}  # fmt: skip
 _KEPT = {
     b"subject", b"from", b"to", b"date", b"content-type", b"content-transfer-encoding", b"content-disposition",
     b"content-id", b"content-location",
@@ -149,13 +141,8 @@ def header(part: MimePart, field_name: bytes, guesses: Counter[str]) -> str:
 
 def decoded(data: bytes, charset: str, guesses: Counter[str]) -> str:
     """As declared unless UTF-8 itself says otherwise, else as guessed."""
-    name = _REALLY.get(charset.lower(), charset.lower())
-    name = "" if name.strip("-_. ") in NO_CHARSETS else name
-    for candidate in (name, "utf-8") if name.startswith(_LIKE_UTF8) else ("utf-8", name):
-        try:
-            return clean(data.decode(candidate))
-        except (LookupError, ValueError):
-            continue
+    if declared := as_declared(data, charset):
+        return clean(data.decode(declared))
     if guesses.total() < _MAX_GUESSES:
         name, _ = table_encoding(data)
         guesses[name] += 1

@@ -3,13 +3,14 @@
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
-from tasks.ingestion.parsing.extracted import Extracted, check_chars, clean
+from tasks.ingestion.parsing.extracted import Extracted, joined
+from tasks.ingestion.parsing.html_to_markdown import Passage
 from tasks.ingestion.parsing.markdown import first_heading, without_embedded
-from tasks.ingestion.parsing.refusals import corrupt, no_text
+from tasks.ingestion.parsing.refusals import corrupt
 
-_BACKTICKS = re.compile(r"`++")
 _LANGUAGE = re.compile(r"[\w+#.-]{1,40}")
 _LEVELS = range(1, 7)
 
@@ -29,11 +30,8 @@ def read_notebook(data: bytes) -> Extracted:
         cells = [text for sheet in sheets for cell in sheet["cells"] if (text := _cell(cell, kernel)).strip()]
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         raise corrupt("a Jupyter notebook") from None
-    if not cells:
-        raise no_text()
-    text = clean("\n\n".join(cells))
-    check_chars(len(text))
-    return Extracted(text, "markdown", first_heading(text))
+    found = joined(cells)
+    return replace(found, title=first_heading(found.text))
 
 
 def _cell(cell: dict[str, Any], kernel: str) -> str:
@@ -41,9 +39,7 @@ def _cell(cell: dict[str, Any], kernel: str) -> str:
     text = (source if isinstance(source, str) else "".join(source)).strip("\r\n")
     match cell.get("cell_type"):
         case "code" if text.strip():
-            longest = max(map(len, _BACKTICKS.findall(text)), default=0)
-            fence = "`" * max(3, longest + 1)
-            return f"{fence}{_named(cell.get('language')) or kernel}\n{text}\n{fence}"
+            return Passage("code", text, language=_named(cell.get("language")) or kernel).markdown()
         case "heading":  # of nbformat 3
             level = cell.get("level")
             number = int(level) if isinstance(level, float) and level in _LEVELS else 1

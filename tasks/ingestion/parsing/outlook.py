@@ -10,7 +10,7 @@ import struct
 from typing import TYPE_CHECKING
 
 from tasks.document_error import DocumentWarning
-from tasks.ingestion.parsing.extracted import Extracted, check_chars, clean, title_of
+from tasks.ingestion.parsing.extracted import Extracted, clean, joined
 from tasks.ingestion.parsing.html import html_to_markdown
 from tasks.ingestion.parsing.refusals import corrupt, missing, no_text
 from tasks.ingestion.parsing.text_encoding import decode
@@ -65,9 +65,7 @@ def _read(ole: "OleFileIO") -> Extracted:
     if not subject and not body:
         raise no_text()
     heading = f"# {' '.join(subject.split())}" if subject else ""
-    text = "\n\n".join(part for part in (heading, head, clean(body)) if part)
-    check_chars(len(text))
-    return Extracted(text, "markdown", title_of(subject), warnings=_warnings(ole, properties, body))
+    return joined([heading, head, body], subject, _warnings(ole, properties, body))
 
 
 def _warnings(ole: "OleFileIO", properties: dict[int, bytes], body: str) -> list[DocumentWarning]:

@@ -9,6 +9,7 @@ import textwrap
 from collections.abc import Callable
 
 from tasks.ingestion.parsing.extracted import Extracted, title_of
+from tasks.ingestion.parsing.html_to_markdown import Passage
 from tasks.ingestion.parsing.refusals import empty, no_text
 from tasks.ingestion.parsing.text_encoding import decode
 
@@ -18,46 +19,9 @@ _FOOTNOTE = re.compile(r"\.\.[ ]+(\[[^\]\s]+\])[ ]*(.*)")
 _OPTION = re.compile(r":[\w-]+:(?:[ ].*)?")
 _CODE = {"code", "code-block", "sourcecode", "parsed-literal", "literalinclude", "prompt"}
 _NO_TEXT = {
-    *(
-        "image",
-        "include",
-        "toctree",
-        "raw",
-        "contents",
-        "automodule",
-        "autoclass",
-        "autofunction",
-        "highlight",
-        "index",
-    ),
-    *("default-role", "role", "sectnum", "currentmodule", "module", "target-notes", "meta", "replace", "unicode"),
-}
-_LABELLED = {
-    *(
-        "note",
-        "warning",
-        "tip",
-        "important",
-        "caution",
-        "danger",
-        "attention",
-        "hint",
-        "error",
-        "seealso",
-        "deprecated",
-    ),
-    *("versionadded", "versionchanged"),
-}
-_SILENT = {
-    "figure",
-    "only",
-    "ifconfig",
-    "container",
-    "rst-class",
-    "tab-set",
-    "grid",
-    "parsed-literal",
-}  # whose argument is no text
+    "image", "include", "toctree", "raw", "contents", "automodule", "autoclass", "autofunction", "highlight", "index",
+    "default-role", "role", "sectnum", "currentmodule", "module", "target-notes", "meta", "replace", "unicode",
+}  # fmt: skip
 _MAX_LEVEL = 6
 
 
@@ -87,7 +51,6 @@ class _Reader:
         self._lines = lines
         self._at = 0
         self._styles: list[str] = []
-        self._bases = [0]  # the indents of the directives that the line stands in
 
     def read(self) -> None:
         while self._at < len(self._lines):
@@ -97,8 +60,6 @@ class _Reader:
                 self._at += 1
                 continue
             indent = _indent(line)
-            while indent < self._bases[-1]:
-                self._bases.pop()
             text = line.strip()
             if text == ".." or text.startswith(".. "):
                 self._explicit(text, indent)
@@ -134,9 +95,9 @@ class _Reader:
         self._at += 1
         ends = self._at == len(self._lines) or not self._lines[self._at].strip()
         if not (ends and line.endswith("::")):
-            self.out.append(line[self._bases[-1] :])
+            self.out.append(line)
             return
-        if before := line.removesuffix("::")[self._bases[-1] :].rstrip():
+        if before := line.removesuffix("::").rstrip():
             self.out.append(before + ":")
         self._fence("", self._body(indent))
 
@@ -159,12 +120,7 @@ class _Reader:
         if name in _CODE:
             self._fence(argument, self._body(indent))
             return
-        label = f"{name.capitalize()}: {argument}" if name in _LABELLED else argument if name not in _SILENT else ""
-        if label.strip():
-            self.out.append(label.strip())
-        first = next((line for line in self._lines[self._at : self._at + 3] if line.strip()), "")
-        if _indent(first) > max(indent, self._bases[-1]):
-            self._bases.append(_indent(first))
+        self.out.append(f"{name.capitalize()}: {argument}".strip() if ":" not in name else argument)
 
     def _body(self, indent: int) -> list[str]:
         """The lines that follow and are indented more."""
@@ -179,9 +135,8 @@ class _Reader:
     def _fence(self, language: str, lines: list[str]) -> None:
         code = textwrap.dedent("\n".join(lines)).strip("\n")
         if code.strip():
-            marks = max((len(found) for found in re.findall(r"`{3,}", code)), default=2) + 1
             self._blank()
-            self.out += ["`" * marks + language, code, "`" * marks, ""]
+            self.out += [Passage("code", code, language=language).markdown(), ""]
 
 
 def _is_rule(line: str) -> bool:

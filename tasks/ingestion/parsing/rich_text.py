@@ -8,9 +8,9 @@ import codecs
 import re
 from dataclasses import dataclass
 
-from tasks.ingestion.parsing.extracted import Extracted, check_chars, clean, title_of
+from tasks.ingestion.parsing.extracted import Extracted, joined
 from tasks.ingestion.parsing.pipe_table import pipe_table
-from tasks.ingestion.parsing.refusals import corrupt, no_text
+from tasks.ingestion.parsing.refusals import corrupt
 
 _NAME = "RTF"
 _TOKEN = re.compile(
@@ -55,12 +55,7 @@ def read_rtf(data: bytes) -> Extracted:
         raise corrupt(_NAME)
     reader = _Reader()
     reader.read(data)
-    blocks = reader.blocks()
-    if not blocks:
-        raise no_text()
-    text = clean("\n\n".join(blocks))
-    check_chars(len(text))
-    return Extracted(text, "markdown", title_of(_joined(reader.title)))
+    return joined(reader.blocks(), _whole(reader.title))
 
 
 @dataclass(slots=True)
@@ -180,7 +175,7 @@ class _Reader:
             case "outlinelevel":
                 self._level = 0 if number is None or number >= _BODY else min(max(number, 0) + 1, _MAX_LEVEL)
             case "cell":
-                self._cells.append(_joined(self._text))
+                self._cells.append(_whole(self._text))
                 self._text.clear()
             case "row":
                 self._rows.append(self._cells)
@@ -237,13 +232,13 @@ class _Reader:
             return
         rows = [*self._rows, self._cells]
         self._rows, self._cells = [], []
-        text = _joined(self._text).strip()
+        text = _whole(self._text).strip()
         self._text.clear()
         if self._level:
             text = f"{'#' * self._level} {' '.join(text.split())}" if text else ""
         else:
             text = _NUMBER.sub(r"\1 ", _BULLET.sub("- ", text))
-        asides = [_joined(aside).strip() for aside in self._asides]
+        asides = [_whole(aside).strip() for aside in self._asides]
         self._asides.clear()
         self._blocks += [block for block in (pipe_table(rows), text, *asides) if block]
 
@@ -255,6 +250,6 @@ def _codec(name: str) -> str | None:
         return None
 
 
-def _joined(parts: list[str]) -> str:
+def _whole(parts: list[str]) -> str:
     """Their text; characters beyond U+FFFF come as two halves."""
     return "".join(parts).encode("utf-16", "surrogatepass").decode("utf-16", "replace")

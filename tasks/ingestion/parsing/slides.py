@@ -1,10 +1,19 @@
 """Presentations (PPTX): a section for each slide, with its title as heading, and the notes of the speaker."""
 
-import posixpath
 from collections.abc import Iterator
 
 from tasks.document_error import MAX_WARNED_PAGES, DocumentWarning
-from tasks.ingestion.parsing.archive import Archive, Element, attribute, first_text, local_name, open_archive, read_xml
+from tasks.ingestion.parsing.archive import (
+    Archive,
+    Element,
+    attribute,
+    first_text,
+    local_name,
+    of_kind,
+    open_archive,
+    read_xml,
+    related,
+)
 from tasks.ingestion.parsing.extracted import Extracted, join_pages, title_of
 from tasks.ingestion.parsing.pipe_table import pipe_table
 from tasks.ingestion.parsing.refusals import corrupt, no_text
@@ -32,11 +41,11 @@ def read_pptx(data: bytes) -> Extracted:
         DocumentFailed: `corrupt_document`, `document_too_large`, `password_protected`, `no_text`, `missing_parser`.
     """
     archive = open_archive(data, _NAME)
-    main = next((target for kind, target in _related(archive, "").values() if kind == "officeDocument"), _MAIN)
+    main = of_kind(related(archive, ""), "officeDocument") or _MAIN
     presentation = read_xml(archive, main)
     if presentation is None:
         raise corrupt(_NAME)
-    parts = _related(archive, main)
+    parts = related(archive, main)
     slides, seen = list[str](), dict[str, list[int]]()
     for number, entry in enumerate(presentation.iter("{*}sldId"), 1):
         part = parts.get(next((str(value) for key, value in entry.items() if key.endswith("}id")), ""))
@@ -58,21 +67,10 @@ def read_pptx(data: bytes) -> Extracted:
     return Extracted(text, "markdown", title, pages, warnings)
 
 
-def _related(archive: Archive, part: str) -> dict[str, tuple[str, str]]:
-    """What a part is tied to: id -> kind and name of the other part."""
-    folder, name = posixpath.split(part)
-    root = read_xml(archive, posixpath.join(folder, "_rels", f"{name}.rels"))
-    related = {}
-    for entry in root if root is not None else ():
-        target = posixpath.normpath(posixpath.join("/", folder, attribute(entry, "Target"))).lstrip("/")
-        related[attribute(entry, "Id")] = (attribute(entry, "Type").rpartition("/")[2], target)
-    return related
-
-
 def _slide(archive: Archive, name: str) -> tuple[list[str], set[str]]:
     """Its blocks, the title first, and the codes of what could not be read of it."""
     root = read_xml(archive, name)
-    related = _related(archive, name)
+    parts = related(archive, name)
     titles, blocks, left_out = list[str](), list[str](), set[str]()
     for shape in _shapes(root) if root is not None else ():
         name = local_name(shape)
@@ -82,7 +80,7 @@ def _slide(archive: Archive, name: str) -> tuple[list[str], set[str]]:
             cells = ([" ".join(_paragraphs(cell)) for cell in row.iter("{*}tc")] for row in shape.iter("{*}tr"))
             blocks.append(pipe_table(cells))
         elif name == "relIds":  # SmartArt
-            diagram = read_xml(archive, related.get(attribute(shape, "dm"), ("", ""))[1])
+            diagram = read_xml(archive, parts.get(attribute(shape, "dm"), ("", ""))[1])
             blocks += _paragraphs(diagram, bullets=True) if diagram is not None else []
         elif (kind := _placeholder(shape)) in _TITLES:
             titles += [" ".join(text.split()) for text in _paragraphs(shape)]
@@ -91,7 +89,7 @@ def _slide(archive: Archive, name: str) -> tuple[list[str], set[str]]:
     blocks = [f"## {title}" for title in [" ".join(titles)] if title] + [block for block in blocks if block]
     if blocks:
         left_out.discard("pages_without_text")
-    return blocks + _notes(archive, related), left_out
+    return blocks + _notes(archive, parts), left_out
 
 
 def _shapes(root: Element) -> Iterator[Element]:
@@ -152,8 +150,8 @@ def _text(paragraph: Element) -> str:
     return "".join(parts).strip()
 
 
-def _notes(archive: Archive, related: dict[str, tuple[str, str]]) -> list[str]:
-    name = next((target for kind, target in related.values() if kind == "notesSlide"), None)
+def _notes(archive: Archive, parts: dict[str, tuple[str, str]]) -> list[str]:
+    name = of_kind(parts, "notesSlide")
     root = read_xml(archive, name) if name else None
     shapes = root.iter("{*}sp") if root is not None else ()
     return [text for shape in shapes if _placeholder(shape) not in _REPEATED

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 from tasks.document_error import DocumentWarning
 from tasks.ingestion.parsing.archive import MAX_MEMBERS, Archive, open_archive, read_member
-from tasks.ingestion.parsing.extracted import Extracted, check_chars, clean
+from tasks.ingestion.parsing.extracted import Extracted, clean, joined
 from tasks.ingestion.parsing.pipe_table import pipe_table
-from tasks.ingestion.parsing.refusals import corrupt, missing, no_text, protected, too_large
+from tasks.ingestion.parsing.refusals import corrupt, missing, protected, too_large
 
 _NAME = "spreadsheet"
 _ZIP = b"PK"
@@ -39,15 +39,8 @@ def read_spreadsheet(data: bytes) -> Extracted:
     if _LOCKED.search(data):  # the library takes it for damaged
         raise protected(_NAME)
     warnings = _checked(open_archive(data, _NAME)) if data.startswith(_ZIP) else []
-    parts, chars = list[str](), 0
-    for name, table in _tables(data):
-        if text := clean(table):
-            parts.append(f"## {' '.join(clean(name).split())}\n\n{text}")
-            chars += len(parts[-1])
-            check_chars(chars)
-    if not parts:
-        raise no_text()
-    return Extracted("\n\n".join(parts), "markdown", warnings=warnings)
+    tables = (f"## {' '.join(clean(name).split())}\n\n{table}" for name, table in _tables(data) if clean(table))
+    return joined(tables, warnings=warnings)
 
 
 def _tables(data: bytes) -> Iterator[tuple[str, str]]:

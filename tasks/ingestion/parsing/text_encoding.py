@@ -16,10 +16,14 @@ _MARKS = (
 )
 _SAMPLE_BYTES = 32 * 1024  # charset-normalizer tries dozens of encodings on what it is given
 _MAX_BYTES_PER_CHAR = 4
-# In HTML and in mail these names have always meant Windows-1252 (WHATWG Encoding Standard).
-_REALLY_CP1252 = {"ascii", "iso8859-1", "latin-1"}
-NO_CHARSETS = {"idna", "punycode"}
-"""Codecs of Python for names of hosts, in time by the square of a text."""
+# In HTML and in mail these names have always meant the larger encoding (WHATWG Encoding Standard).
+_REALLY = {
+    "ascii": "cp1252", "iso8859-1": "cp1252", "gb2312": "gb18030", "gbk": "gb18030", "shift_jis": "cp932",
+    "euc_kr": "cp949", "iso2022_jp": "iso2022_jp_ext",
+}  # fmt: skip
+_ODD_NAME = re.compile(r"^x-|-[ie]$")  # x-sjis; iso-8859-8-i, which says in which order its letters are shown
+_NO_CHARSETS = {"idna", "punycode"}  # codecs of Python for names of hosts, in time by the square of a text
+_LIKE_UTF8 = ("iso2022", "utf-7", "hz", "utf-16", "utf-32")  # bytes of these may pass as UTF-8
 _WESTERN = {"cp1252", "cp1250", "iso8859_2", "cp1254", "cp1257"}
 # Guesses are limited to what is in use: a few bytes fit a hundred encodings. UTF-16 without a mark is seen before.
 # In all of these byte 10 is a line break and nothing else: a table is cut into lines before it is decoded.
@@ -66,7 +70,7 @@ def table_encoding(head: bytes) -> tuple[str, int]:
 
 def is_plain_utf8(data: bytes) -> bool:
     """Whether nothing needs to be guessed."""
-    return _is_utf8(data) and b"\0" not in data
+    return _is_of(data, "utf-8") and b"\0" not in data
 
 
 def utf16_without_mark(head: bytes, *, zero_share: float = 0.4, other_share: float = 0.02) -> str | None:
@@ -91,29 +95,31 @@ def _encoding(data: bytes, wide: str | None, declared: str | None = None) -> tup
             return encoding, len(mark)
     if wide:
         return wide, 0
-    if _is_utf8(data):
-        return "utf-8", 0
-    return (_as_declared(data, declared) if declared else None) or _guessed(data), 0
+    return as_declared(data, declared or "") or _guessed(data), 0
 
 
-def _is_utf8(data: bytes) -> bool:
+def as_declared(data: bytes, charset: str) -> str | None:
+    """UTF-8 where the bytes are that, else the codec that a charset's name means; None if they are not of it either."""
+    name = _codec(charset)
+    likely = (name, "utf-8") if name.startswith(_LIKE_UTF8) else ("utf-8", name)
+    return next((codec for codec in likely if codec and _is_of(data, codec)), None)
+
+
+def _codec(charset: str) -> str:
+    """Empty for a name that is none."""
     try:
-        data.decode()
-    except UnicodeDecodeError:
+        name = codecs.lookup(_ODD_NAME.sub("", charset.lower())).name
+    except (LookupError, ValueError):
+        return ""
+    return "" if name in _NO_CHARSETS else _REALLY.get(name, name)
+
+
+def _is_of(data: bytes, codec: str) -> bool:
+    try:
+        data.decode(codec)
+    except (LookupError, ValueError):  # also codecs that make no text
         return False
     return True
-
-
-def _as_declared(data: bytes, declared: str) -> str | None:
-    try:
-        name = codecs.lookup(declared).name
-        if name in NO_CHARSETS:
-            return None
-        name = "cp1252" if name in _REALLY_CP1252 else name
-        data.decode(name)
-    except (LookupError, ValueError):  # also names of codecs that make no text, and bytes that break the promise
-        return None
-    return name
 
 
 def _guessed(data: bytes) -> str | None:

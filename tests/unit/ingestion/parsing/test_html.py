@@ -263,7 +263,7 @@ def test_a_page_that_is_nothing_but_a_header_is_read() -> None:
         ("word<a href=#1><sup>12</sup></a> there", "word 12 there"),
         ("word<sup class=footnote-ref>[3]</sup>.", "word [3]."),
         ("<sup>1</sup> See there. <sup></sup>Name<sup>®</sup>", "1 See there. Name®"),
-        ("<ruby>漢<rp>(</rp><rt>かん</rt><rp>)</rp>字<rt>じ</ruby>。", "漢字(かんじ)。"),
+        ("<ruby>漢<rp>(</rp><rt>かん</rt><rp>)</rp>字<rt>じ</ruby>。", "漢字。"),
         (
             "Donau&shy;dampf\u00adschiff super&ZeroWidthSpace;cali&#8203;x long<wbr>word",
             "Donaudampfschiff supercalix longword",
@@ -283,6 +283,9 @@ def test_characters(markup: str, expected: str) -> None:
         ("<meta charset=windows-1251>", "cp1251", "слово"),
         ("<?xml version='1.0' encoding='iso-8859-7'?>", "iso8859-7", "λόγος"),
         ("<meta http-equiv=Content-Type content='text/html; charset=shift_jis'>", "shift_jis", "言葉"),
+        ("<meta charset=ISO-2022-JP>", "iso2022_jp", "契約"),
+        ("<meta charset=x-sjis>", "shift_jis", "言葉"),
+        ("<meta charset=gb2312>", "gb18030", "合同五月到期 費用為五€"),
         ("", "utf-16", "слово"),
         ("<meta charset=utf-16>", "cp1252", "Größe"),
         ("<meta charset=nonsense>", "utf-8", "слово"),
