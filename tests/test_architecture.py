@@ -44,7 +44,10 @@ _JOBS = (
 
 # room -> what of this project it may import beside itself. The longest matching name decides.
 MAY_IMPORT = {
-    "api": ("tasks.datasets", "tasks.ledger", "tasks.records", "tasks.storage", "tasks.wire", *_LEAVES),
+    "api": (
+        *("tasks.datasets", "tasks.ingestion.skip_unchanged", "tasks.ledger", "tasks.records", "tasks.storage"),
+        *("tasks.wire", *_LEAVES),
+    ),
     "bench": ("api", "embedq", "stack", "tasks", "worker_config"),
     "embedq": (),
     "stack": ("worker_config",),

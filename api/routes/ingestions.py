@@ -9,7 +9,7 @@ from api.auth import IngestionMaker, IngestionReader
 from api.dependencies import IdempotencyKey, Ingestions, Jobs, LargeJSON, PageQuery, SmallBody, json_body
 from api.schemas.answer_parts import Deleted, Page, path_here
 from api.schemas.files import CONTENT
-from api.schemas.ingestions import Ingestion, IngestionDocument, Output
+from api.schemas.ingestions import Ingestion, IngestionDocument, KnownDocuments, Output
 from api.schemas.new_ingestion import NewIngestion
 
 router = APIRouter(prefix="/v1/ingestions", tags=["ingestions"])
@@ -33,6 +33,12 @@ async def create_ingestion(
     made = await ingestions.create(key, body, idempotency_key)
     response.headers.update({"location": path_here(f"/v1/ingestions/{made.id}"), "retry-after": "1"})
     return made
+
+
+@router.post("/known", openapi_extra=json_body(NewIngestion))
+async def read_known_documents(key: IngestionReader, ingestions: Ingestions, body: SmallBody) -> KnownDocuments:
+    """Lists the files that this ingestion, which does not start, names by `sha256` and would find unchanged."""
+    return await ingestions.known(key, body)
 
 
 @router.get("", response_model=Page[Ingestion])

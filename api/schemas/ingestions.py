@@ -123,6 +123,13 @@ class IngestionDocument(Shown):
     warnings: list[DocumentWarning] = Field(description="What could not be read of it; none of a failed one.")
 
 
+class KnownDocuments(BaseModel):
+    """Documents that need not be sent."""
+
+    object: Literal["list"] = "list"
+    data: list[str] = Field(description="Their ids.")
+
+
 class OutputPart(Shown):
     """One Parquet file, made when it is fetched."""
 

@@ -52,11 +52,26 @@ DocumentMetadata = Annotated[dict[str, Any], AfterValidator(_shallow)]
 
 
 class FileReference(Part):
-    """An uploaded file as a document, or as many if it is of records."""
+    """An uploaded file as a document, or as many if it is of records; or one that is not sent, as it is unchanged."""
 
-    id: Name = Field(description="Of a file from POST /v1/files.")
-    document_id: DocumentId | None = Field(None, description="By default the file's name.")
-    metadata: DocumentMetadata | None = Field(None, description="Goes with each of its chunks.")
+    sha256: Annotated[str, StringConstraints(pattern="^[0-9a-f]{64}$")] | None = Field(
+        None, description="Of the bytes of a file that is not sent. It fails with not_sent if it is not unchanged."
+    )
+    id: Name | None = Field(None, validate_default=True, description="Of a file from POST /v1/files; or `sha256`.")
+    document_id: DocumentId | None = Field(
+        None, validate_default=True, description="By default the file's name. Beside `sha256` it is needed."
+    )
+    metadata: DocumentMetadata | None = Field(None, description="Goes with each of its chunks. Not beside `sha256`.")
+
+    @field_validator("id", "document_id", "metadata")
+    @classmethod
+    def _fits_the_digest(cls, value: Any, others: ValidationInfo) -> Any:
+        unsent, name = others.data.get("sha256") is not None, others.field_name
+        if value is None and name == ("document_id" if unsent else "id"):
+            raise PydanticCustomError("missing", "Field required")
+        if value is not None and unsent and name != "document_id":
+            raise PydanticCustomError("beside_sha256", "Input should be left out beside sha256")
+        return value
 
 
 _File = Annotated[

@@ -1,7 +1,8 @@
 """Ingestions: documents in, vectors in a store out."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping
+from contextlib import closing
 from typing import Any
 
 import orjson
@@ -12,7 +13,7 @@ from api.export_parts import MadePart, make_part
 from api.idempotency import key_digests
 from api.offload import offload
 from api.schemas.answer_parts import Page, PagePlace
-from api.schemas.ingestions import Ingestion, IngestionDocument, Output
+from api.schemas.ingestions import Ingestion, IngestionDocument, KnownDocuments, Output
 from api.schemas.new_ingestion import NewIngestion, PostgresSink
 from api.served_models import ServedModels
 from api.services.ingestion_checks import check_again, check_new
@@ -20,7 +21,10 @@ from api.services.ingestion_documents import read_documents
 from api.services.owned import change_job, own, room_of
 from api.waiting.why_waiting import why_waiting
 from tasks.datasets.contents import Contents, ExportPart
+from tasks.datasets.loads import Receipt
+from tasks.datasets.places import Datasets, open_store
 from tasks.errors import Conflict, Invalid, NotFound, Refused, RequestError, StorageFull
+from tasks.ingestion.skip_unchanged import fingerprint
 from tasks.item import Options
 from tasks.ledger.client import AsyncLedger
 from tasks.records import ingestions
@@ -74,9 +78,31 @@ class IngestionService:
             name, digest = digests or ("", "")
             wanted, listed = await offload(len(body), self._wanted, key, body, name)
             if "files" in wanted.request["source"]:
-                await self._require_files(key, [file["id"] for file in listed])
+                await self._require_files(key, {index: file["id"] for index, file in enumerate(listed) if "id" in file})
             made = await self._store(key, wanted, listed, digest)
         return await self.read(key, made)
+
+    async def known(self, key: Key, body: bytes) -> KnownDocuments:
+        """What this ingestion would find unchanged of the files that it names by `sha256`; raises as `create`.
+
+        Nothing where no worker has loaded the model yet, or there is no dataset.
+        """
+        wanted, listed = await offload(len(body), self._wanted, key, body, "")
+        files = listed if "files" in wanted.request["source"] else ()
+        digests = {file["document_id"]: file["sha256"] for file in files if "sha256" in file}
+        model = self._models.served(wanted.model).model
+        if model is None or not digests or wanted.request["mode"] == "upsert":
+            return KnownDocuments(data=[])
+
+        def read(_: Datasets) -> Mapping[str, Receipt]:
+            sink, shares = wanted.request["sink"], wanted.shares_table
+            made = open_store(sink, self._settings, owner=key.owner, ingestion=wanted.id, shares_table=shares)
+            with closing(made) as store:
+                return store.known(list(digests))
+
+        receipts, mark = await self._datasets.run(read), fingerprint(wanted.request, model)
+        found = {name: (receipt.content_hash, receipt.fingerprint) for name, receipt in receipts.items()}
+        return KnownDocuments(data=[name for name, digest in digests.items() if found.get(name) == (digest, mark)])
 
     async def read(self, key: Key, ingestion_id: str) -> Ingestion:
         """The ingestion as it is now."""
@@ -213,10 +239,12 @@ class IngestionService:
         )
         return record, listed
 
-    async def _require_files(self, key: Key, ids: Sequence[str]) -> None:
-        for first in range(0, len(ids), _FILES_AT_ONCE):
-            files = await self._ledger.run(read_files(ids[first : first + _FILES_AT_ONCE]))
-            for index, file in enumerate(files, start=first):
+    async def _require_files(self, key: Key, ids: Mapping[int, str]) -> None:
+        places = list(ids)
+        for first in range(0, len(places), _FILES_AT_ONCE):
+            some = places[first : first + _FILES_AT_ONCE]
+            files = await self._ledger.run(read_files([ids[index] for index in some]))
+            for index, file in zip(some, files, strict=True):
                 param = f"source.files[{index}]"
                 own(key, file, NotFound("file_not_found", f"{param} is no file of yours.", param=param))
 

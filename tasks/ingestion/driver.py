@@ -15,7 +15,6 @@ import orjson
 from tasks.errors import EmbedqError, RedisUnavailable, Unavailable
 from tasks.ingestion.advance import USUAL, JobLimits, StageOutcome, advance
 from tasks.ingestion.job_runner import away, place_of
-from tasks.ingestion.parsing.formats import PARSER_VERSION
 from tasks.ingestion.pipeline import make_chunker
 from tasks.ingestion.skip_unchanged import noted
 from tasks.ledger.client import Ledger
@@ -208,7 +207,7 @@ class Driver:
         if began < until:
             return what
         try:
-            fields = noted(job.record, model, PARSER_VERSION)
+            fields = noted(job.record, model)
             make_chunker(self.storage, job.record, model)
         except RedisUnavailable:
             raise

@@ -9,6 +9,7 @@ import orjson
 from tasks.datasets.loads import Stamp
 from tasks.errors import Invalid
 from tasks.ingestion.chunking.chunk_settings import CHUNKER_VERSION, ChunkSettings
+from tasks.ingestion.parsing.extracted import PARSER_VERSION
 from tasks.item import Options
 from tasks.model import Model
 from tasks.records.ingestions import IngestionRecord
@@ -56,13 +57,13 @@ def dimension(spec: Mapping[str, Any], entry: Model) -> int:
     return dimensions
 
 
-def fingerprint(spec: Mapping[str, Any], entry: Model, parser_version: str) -> str:
+def fingerprint(spec: Mapping[str, Any], entry: Model) -> str:
     """64 hexadecimal digits that change with whatever changes vectors or chunks of an unchanged document.
 
     Device and precision do not: their vectors differ by rounding, and another GPU must not mean doing all again.
     """
     determining = {
-        "parser": parser_version,
+        "parser": PARSER_VERSION,
         "chunker": CHUNKER_VERSION,
         "chunking": chunk_settings(spec).to_json(),
         "model": entry.id,
@@ -129,7 +130,7 @@ def stamp(job: Job[IngestionRecord]) -> Stamp:
     )
 
 
-def noted(record: IngestionRecord, model: Model, parser_version: str) -> dict[str, Any]:
+def noted(record: IngestionRecord, model: Model) -> dict[str, Any]:
     """What an ingestion notes of its model and its pipeline when it begins.
 
     Raises:
@@ -139,7 +140,7 @@ def noted(record: IngestionRecord, model: Model, parser_version: str) -> dict[st
     return {
         "revision": model.revision,
         "dimension": dimension(request, model),
-        "fingerprint": fingerprint(request, model, parser_version),
+        "fingerprint": fingerprint(request, model),
         "vectors": vectors(request, model),
         "warning": warning(request, model),
     }

@@ -31,9 +31,6 @@ from tasks.ingestion.parsing.slides import read_pptx
 from tasks.ingestion.parsing.spreadsheet import read_spreadsheet
 from tasks.ingestion.parsing.text_encoding import utf16_without_mark
 
-PARSER_VERSION = "4"
-"""Part of the fingerprint: to be changed with anything that changes the text or the structure of a document."""
-
 
 class Format(NamedTuple):
     """A format of documents.

@@ -178,6 +178,14 @@ def gone() -> DocumentFailed:
     return DocumentFailed("gone", "The file is no longer there.", "reading")
 
 
+def not_sent() -> DocumentFailed:
+    """The error for a file of which the request has only the digest, where the dataset does not have it."""
+    message = (
+        "Only its SHA-256 came, and under this id the sink does not have this content, processed like this. Send it."
+    )
+    return DocumentFailed("not_sent", message, "reading")
+
+
 def changed() -> DocumentFailed:
     """The error for a file that is not the version that was listed."""
     message = "The file changed while it was being ingested. Run the ingestion again when it no longer changes."

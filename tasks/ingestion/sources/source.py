@@ -126,7 +126,7 @@ class Fetched(NamedTuple):
     Attributes:
         ref: its line, from now on; for a line of a range there are as many as it has records.
         content_hash: 64 hexadecimal digits of SHA-256 over the bytes, or over text and metadata of a record; "" with an
-            error. Metadata of files counts too: it is stored with the chunks.
+            error, but for a file that was not sent. Metadata of files counts too: it is stored with the chunks.
     """
 
     ref: Document
@@ -261,7 +261,7 @@ class Source:
                     return Fetched(line, "", error=self._too_large())
                 data = content.read(0, content.size_bytes)
         except DocumentFailed as failed:
-            return Fetched(line, "", error=failed.error)
+            return Fetched(line, line.place["at"].get("sha256", ""), error=failed.error)
         return Fetched(line, file_hash(data, line.metadata), data=data)
 
     def _read_records(self, place: Mapping[str, Any], lines: Sequence[Document]) -> Iterator[Fetched]:

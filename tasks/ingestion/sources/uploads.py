@@ -7,7 +7,7 @@ import orjson
 
 from tasks.datasets.loads import EVERYTHING
 from tasks.errors import NotStored, SourceFailed
-from tasks.ingestion.sources.content import StoredContent, gone
+from tasks.ingestion.sources.content import StoredContent, gone, not_sent
 from tasks.ingestion.sources.roots import name_of, shown
 from tasks.ingestion.sources.source import Entry, SourceAccess, SourceRoot
 
@@ -21,7 +21,9 @@ def read_listed(access: SourceAccess, param: str) -> list[Any]:
 
 
 class Uploads:
-    """`{"files": [id or {"id", "document_id", "metadata"}]}`. A file that was deleted meanwhile is a fault.
+    """`{"files": [id, {"id", "document_id", "metadata"} or {"sha256", "document_id"}]}`.
+
+    A file that was deleted meanwhile is a fault. One with `sha256` was not sent: its owner takes it to be unchanged.
 
     Args:
         listed: gives them.
@@ -36,10 +38,18 @@ class Uploads:
         files = self._listed()
         for number in range(0 if key is None else key + 1, len(files)):
             file = files[number] if isinstance(files[number], Mapping) else {"id": files[number]}
-            yield self._entry(number, str(file["id"]), file.get("document_id"), file.get("metadata") or {})
+            if "sha256" in file:
+                called, place = file["document_id"], {"sha256": file["sha256"]}
+                yield Entry(
+                    number, called, f"sha256:{file['sha256']}/{shown(called)}", called, place=place, part=EVERYTHING
+                )
+            else:
+                yield self._entry(number, str(file["id"]), file.get("document_id"), file.get("metadata") or {})
 
     def open(self, place: Mapping[str, Any]) -> StoredContent:
         """See `Entries`."""
+        if "sha256" in place:
+            raise not_sent()
         record = self._access.files.get(place["file"])
         if record is None:
             raise gone()

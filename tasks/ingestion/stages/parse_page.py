@@ -206,16 +206,13 @@ class _Cutting:
 
     def _settled(self, fetched: Fetched) -> Document | None:
         """A document that goes no further, for what can be told without its text; None: it is to be cut."""
-        line, error = fetched.ref, fetched.error
-        if error is not None:
-            return line.failed(error)
-        receipt, record = self.known.get(line.id), record_of(self.context)
-        if receipt is None or record.request.get("mode") == "upsert":
-            return None
-        if (receipt.content_hash, receipt.fingerprint) != (fetched.content_hash, record.fingerprint):
-            return None
-        same = line._replace(status=DocumentStatus.UNCHANGED, content_hash=fetched.content_hash)
-        return same.warned(warnings_from_json(receipt.warnings))
+        line, receipt, record = fetched.ref, self.known.get(fetched.ref.id), record_of(self.context)
+        before = (receipt.content_hash, receipt.fingerprint) if receipt else None
+        same = before == (fetched.content_hash or None, record.fingerprint)  # both may be without one
+        if receipt is not None and same and record.request.get("mode") != "upsert":
+            unchanged = line._replace(status=DocumentStatus.UNCHANGED, content_hash=fetched.content_hash)
+            return unchanged.warned(warnings_from_json(receipt.warnings))
+        return line.failed(fetched.error) if fetched.error is not None else None
 
     def _cut(self, fetched: Fetched) -> Document:
         """Reads and cuts a document, chunk by chunk into the rows."""
