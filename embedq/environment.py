@@ -1,4 +1,4 @@
-"""The environment of the client: address and key of the server, cache folder, path of Python."""
+"""The environment of the client: address and key of the server, path of Python."""
 
 import os
 from pathlib import Path
@@ -14,11 +14,6 @@ def server_url() -> str:
 def api_key() -> str | None:
     """`EMBEDQ_API_KEY`, or None. There is no option for it: every user of a machine can see arguments."""
     return os.environ.get("EMBEDQ_API_KEY") or None
-
-
-def cache_folder() -> Path:
-    """Where the command keeps files that it can do without."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "embedq"
 
 
 def with_python_path(folder: Path) -> dict[str, str]:

@@ -1,7 +1,5 @@
 """Bulk ingestion over HTTP: the client of the server's ingestions, and what the server says of them."""
 
-import math
-import time
 import uuid
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
@@ -234,18 +232,6 @@ class Ingestions:
         with reading(response, "a file"):
             return str(response.json()["id"])
 
-    async def uploads(self, longer_than_s: float) -> set[str]:
-        """Ids of the caller's uploads that the server will keep for so long."""
-        until = time.time() + longer_than_s
-        files = self._listed(
-            "/v1/files",
-            "a list of files",
-            lambda file: (file["id"], file["expires_at"] or math.inf),
-            purpose=PURPOSE,
-            limit="10000",
-        )
-        return {file_id async for file_id, expires_at in files if expires_at > until}
-
     async def delete_upload(self, file_id: str) -> None:
         """Deletes an uploaded file. A file that is gone already is no error."""
         with suppress(NotFoundError):
@@ -255,6 +241,12 @@ class Ingestions:
         """Starts an ingestion. A repetition after a lost answer does not start another one."""
         headers = {"Idempotency-Key": uuid.uuid4().hex}
         return _read_ingestion(await self._call(Call("POST", "/v1/ingestions", body=body, headers=headers)))
+
+    async def known(self, body: Mapping[str, Any]) -> set[str]:
+        """Ids of the documents that the ingestion of this body names by `sha256` and would find unchanged."""
+        response = await self._call(Call("POST", "/v1/ingestions/known", body=body))
+        with reading(response, "a list of ids"):
+            return set(response.json()["data"])
 
     async def status(self, ingestion_id: str) -> Ingestion:
         """The ingestion as it is now."""

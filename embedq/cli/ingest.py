@@ -74,7 +74,6 @@ class Plan:
     body: Mapping[str, Any]
     sink: Sink
     detach: bool = False
-    keep_uploads: bool = False
     stays: bool = True
     max_files: int = MAX_FILES
 
@@ -114,11 +113,6 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     _chunking_options(parser)
     parser.add_argument("--dry-run", action="store_true", help="count documents, chunks and tokens; load nothing")
-    parser.add_argument(
-        "--keep-uploads",
-        action="store_true",
-        help="leave the uploads on the server for seven days: the next run with this option sends only what is new",
-    )
     parser.add_argument("--detach", action="store_true", help="start it, print its id, and leave")
     about = parser.add_mutually_exclusive_group()
     about.add_argument("--status", metavar="ING", help="print where an ingestion is; with --out fetch its output")
@@ -163,7 +157,7 @@ def run(args: argparse.Namespace) -> int:
 async def _ingest_from_args(args: argparse.Namespace, output: Output) -> int:
     body, fields = body_from_args(args), fields_from_args(args)
     async with ingestions_from_args(args, output) as server:
-        plan = Plan(args.sources, fields, body, Sink.from_option(args.out, server.url), args.detach, args.keep_uploads)
+        plan = Plan(args.sources, fields, body, Sink.from_option(args.out, server.url), args.detach)
         return await ingest(server, plan, output)
 
 
@@ -304,11 +298,13 @@ async def _start(server: Ingestions, plan: Plan, source: Mapping[str, Any], uplo
 async def _upload(
     plan: Plan, files: Sequence[LocalFile], uploads: Uploads, output: Output, show: Show
 ) -> dict[str, Any]:
-    """Uploads the files; returns the source for the request."""
-    if plan.keep_uploads:
-        await uploads.keep()
+    """Uploads the files that the server does not have; returns the source for the request."""
+    asked = None if plan.body["mode"] == "upsert" else {**plan.body, "sink": plan.sink.body}
     with show("uploading", len(files), json_lines=output.json_lines) as progress:
-        await uploads.send(files, progress.update)
+        await uploads.send(files, progress.update, asked)
+    if asked is not None:
+        known, sent = sum("sha256" in document for document in uploads.documents), len(uploads.ids)
+        output.note(f"{known:,} known, {sent:,} sent", known=known, sent=sent)
     if uploads.not_sent and (plan.body["mode"] == "sync" or not uploads.documents):
         first = uploads.not_sent[0]
         reason = "with --mode sync it would be deleted" if uploads.documents else "nothing is left to ingest"
