@@ -37,7 +37,7 @@ async def create_ingestion(
 
 @router.post("/known", openapi_extra=json_body(NewIngestion))
 async def read_known_documents(key: IngestionReader, ingestions: Ingestions, body: SmallBody) -> KnownDocuments:
-    """Lists the files that this ingestion, which does not start, names by `sha256` and would find unchanged."""
+    """Lists the files that an ingestion names by `sha256` and would find unchanged. It is not started."""
     return await ingestions.known(key, body)
 
 

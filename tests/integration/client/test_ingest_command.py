@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from stack.testing import PATIENCE_S, ApiProcess, Roles, wait_until
 from tests.integration.client.command import TIMEOUT_S, Command
@@ -146,30 +147,41 @@ def test_datasets_are_listed_and_deleted(command: Command, handbook: Path) -> No
     assert len(command("search", "x", "--in", "mine").lines) == 2
 
 
-def test_uploads_that_are_kept_are_read_again(
-    command: Command, handbook: Path, api: ApiProcess, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(command.folder / "cache"))
+def test_only_what_the_server_does_not_have_is_sent(command: Command, handbook: Path, api: ApiProcess) -> None:
+    (handbook / "prices.csv").write_text("id,text\n1,one\n")
     (handbook / "again").mkdir()
-    (handbook / "again" / "hours.txt").write_text("We open at nine.\n")  # one upload for two documents, later
+    (handbook / "again" / "hours.txt").write_text("We open at nine.\n")
 
-    def held() -> list[str]:
+    def uploaded() -> float:
         with api.client() as client:
-            return [file["id"] for file in client.get("/v1/files").json()["data"]]
+            series = [
+                sample.value
+                for family in text_string_to_metric_families(client.get("/metrics").text)
+                for sample in family.samples
+                if sample.name == "embedq_http_requests_total"
+                and (sample.labels["method"], sample.labels["route"]) == ("POST", "/v1/files")
+            ]
+        return sum(series)
 
-    def ingest(*more: str) -> str:
-        ran = command("ingest", "handbook", "--out", "out", "--mode", "sync", *more)
+    def ingest(*more: str) -> tuple[str, float, str]:
+        before = uploaded()
+        ran = command("ingest", "handbook", "--out", "out", *more)
         assert ran.code == 0, ran.err
-        return ran.lines[-1].partition(": ")[2]
+        notes = [line for line in ran.err.splitlines() if line.endswith(" sent")]
+        assert len(notes) <= 1
+        return "".join(notes).removeprefix("embedq: "), uploaded() - before, ran.lines[-1].partition(": ")[2]
 
-    assert ingest("--keep-uploads") == "3/3 documents, 3 chunks"
-    kept = held()
-    assert len(kept) == 3
-    assert ingest("--keep-uploads") == "3/3 documents, 3 unchanged, 0 chunks"
-    assert held() == kept
-    with api.client() as client:
-        for file_id in kept:
-            client.delete(f"/v1/files/{file_id}")
+    assert ingest() == ("0 known, 4 sent", 4, "4/4 documents, 4 chunks")
+    (handbook / "prices.csv").unlink()
+    assert ingest() == ("3 known, 0 sent", 0, "3/3 documents, 3 unchanged, 0 chunks")
+    (handbook / "refunds.md").write_text("# Shop\n\nNo refunds.\n")
+    assert ingest() == ("2 known, 1 sent", 1, "3/3 documents, 2 unchanged, 1 replaced, 1 chunks")
+    (handbook / "again" / "hours.txt").unlink()
+    # the record of the table is gone as well
+    assert ingest("--mode", "sync") == ("2 known, 0 sent", 0, "2/2 documents, 2 unchanged, 2 deleted, 0 chunks")
+    assert ingest("--chunk-tokens", "100")[:2] == ("0 known, 2 sent", 2)
+    assert ingest("--chunk-tokens", "100", "--mode", "upsert")[:2] == ("", 2)
+    assert ingest("--chunk-tokens", "100", "--dry-run")[:2] == ("2 known, 0 sent", 0)
 
 
 def test_a_dry_run_counts(command: Command, handbook: Path) -> None:

@@ -2,8 +2,8 @@
 
 import asyncio
 import contextlib
+import hashlib
 import json
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -45,7 +45,7 @@ class Server:
     stage: str = "parsing"
     message: str = "Run OCR first."
     room: int = 100
-    ending: set[str] = field(default_factory=set)
+    known: list[str] = field(default_factory=list)
     waits: list[str] = field(default_factory=list)
     files: dict[str, bytes] = field(default_factory=dict)
     started: list[Any] = field(default_factory=list)
@@ -62,8 +62,9 @@ class Server:
         path = request.target.partition("?")[0]
         if request.method == "DELETE":
             return Answer(200, {"deleted": self.files.pop(path.rpartition("/")[2]) is not None})
-        if path == "/v1/files" and request.method == "GET":
-            return self._held("after=" in request.target)
+        if path == "/v1/ingestions/known":
+            asked = [file["document_id"] for file in request.json()["source"]["files"]]
+            return Answer(200, {"data": [name for name in asked if name in self.known]})
         if path == "/v1/files":
             return self._upload(request)
         if path.endswith("/documents"):
@@ -114,16 +115,9 @@ class Server:
         }
         return Answer(200, {"data": [failed] * self.failed, "last_id": "1-0", "has_more": False})
 
-    def _held(self, second: bool) -> Answer:
-        """All files on the second page; file-1 ends soon, if it is to."""
-        soon, late = time.time() + 3600, time.time() + 6 * 86_400
-        ends = {file_id: soon if file_id in self.ending else late for file_id in self.files}
-        page = [{"id": file_id, "expires_at": at} for file_id, at in ends.items()] if second else []
-        return Answer(200, {"data": page, "has_more": not second, "last_id": "file-0"})
-
     def _upload(self, request: Request) -> Answer:
         self.sent += 1
-        if self.interrupts:
+        if self.interrupts and self.sent == 1:
             self.interrupts.cancel()
         if self.removes:
             self.removes.unlink(missing_ok=True)
@@ -389,49 +383,17 @@ async def test_interrupted_while_it_sends_it_leaves_no_upload(tmp_path: Path, ha
     assert (server.sent > 0, server.started, server.files) == (True, [], {})
 
 
-async def test_uploads_that_are_kept_are_not_sent_again(
-    tmp_path: Path, handbook: Path, monkeypatch: pytest.MonkeyPatch
+async def test_what_the_server_knows_is_not_sent(
+    tmp_path: Path, handbook: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    server = Server()
-    async with scripted(server) as script, Ingestions(script.url) as client:
-
-        async def ids(body: Mapping[str, Any] = BODY) -> dict[str, str]:
-            sink = Sink({"type": "postgresql", "name": "s", "table": "t"}, None, "postgresql:s/t")
-            plan = Plan([str(handbook)], {}, body, sink, keep_uploads=True)
-            assert await ingest(client, plan, Output(json_lines=False)) == OK
-            return {file["document_id"]: file["id"] for file in server.started[-1]["source"]["files"]}
-
-        assert set((first := await ids()).values()) == {"file-1", "file-2"} == set(server.files)
-        assert await ids() == first
-        assert server.sent == 2
-
-        (handbook / "a.md").write_text("text of x.md")  # of the same length
-        (handbook / "b.md").rename(handbook / "c.md")  # the name tells what a file is
-        (handbook / "sub").mkdir()
-        (handbook / "sub" / "a.md").write_text("text of a.md")  # where it lies does not
-        changed = await ids(BODY | {"mode": "sync"})
-        assert changed["h/sub/a.md"] == first["h/a.md"]
-        assert {changed["h/a.md"], changed["h/c.md"]} == {"file-3", "file-4"}
-
-
-async def test_kept_uploads_that_end_soon_or_are_gone_are_sent_again(
-    tmp_path: Path, handbook: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    server = Server()
-    async with scripted(server) as script, Ingestions(script.url) as client:
-        sink = Sink({"type": "postgresql", "name": "s", "table": "t"}, None, "postgresql:s/t")
-        plan = Plan([str(handbook)], {}, BODY, sink, keep_uploads=True)
-        for _ in range(2):
-            assert await ingest(client, plan, Output(json_lines=False)) == OK
-        assert server.sent == 2
-        server.ending.add("file-1")
-        assert await ingest(client, plan, Output(json_lines=False)) == OK
-        assert server.sent == 3
-        server.files.clear()
-        assert await ingest(client, plan, Output(json_lines=False)) == OK
-        assert server.sent == 5
+    (handbook / "c.JSONL").write_text("{}")
+    server = Server(known=["h/a.md", "h/c.JSONL"])
+    assert await run(server, tmp_path / "out", handbook) == OK
+    digest = hashlib.sha256((handbook / "a.md").read_bytes()).hexdigest()
+    [first, *sent] = server.started[0]["source"]["files"]
+    assert first == {"sha256": digest, "document_id": "h/a.md"}
+    assert [file["document_id"] for file in sent if "id" in file] == ["h/b.md", "h/c.JSONL"]
+    assert "1 known, 2 sent" in capsys.readouterr().err
 
 
 async def test_detached_it_prints_the_id_and_leaves_the_uploads(

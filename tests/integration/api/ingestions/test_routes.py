@@ -2,6 +2,8 @@
 
 import json
 from collections.abc import Callable
+from contextlib import closing
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +12,17 @@ import pytest
 
 from stack.link import Link
 from stack.testing import RedisServer
+from tasks.datasets.loads import Stamp
+from tasks.ingestion.skip_unchanged import fingerprint
 from tasks.ledger.client import Ledger
+from tasks.ledger.overview import overview
 from tasks.records.ingestions import read_ingestion
 from tasks.records.jobs import Counts, DonePage, JobError, JobStatus, Page, Wait
 from tasks.storage.storage import Storage
 from tests.integration.api.file_uploads import upload_with
 from tests.integration.api.ingestions.requests import FAILED, GOOD, LOADED, begin, create, end
-from tests.integration.api.served import ANN, BOB, KEYS, ServedApp
+from tests.integration.api.served import ANN, BOB, KEYS, MODEL, ServedApp
+from tests.made_datasets import DIMENSION, OWNER, VECTORS, datasets_in, document
 from tests.made_keys import found
 
 
@@ -97,6 +103,8 @@ def static(size: Any, overlap: Any = 0) -> dict[str, Any]:
 
 
 DOCUMENTS = [{"id": "a", "text": "x"}]
+DIGEST = sha256(b"x").hexdigest()
+UNSENT = {"sha256": DIGEST, "document_id": "a"}
 REFUSED: list[tuple[str, dict[str, Any], str, str]] = [
     ("no source", {"source": None}, "missing_required_parameter", "source"),
     ("empty source", of_source(), "missing_required_parameter", "source"),
@@ -116,6 +124,17 @@ REFUSED: list[tuple[str, dict[str, Any], str, str]] = [
         "source.documents[1].txt",
     ),
     ("a file of a number", of_source(files=[5]), "invalid_type", "source.files[0]"),
+    ("no file", of_source(files=[{"document_id": "a"}]), "missing_required_parameter", "source.files[0].id"),
+    ("two files in one", of_source(files=[UNSENT | {"id": "file-1"}]), "invalid_value", "source.files[0].id"),
+    (
+        "a digest of nothing",
+        of_source(files=[UNSENT, {"sha256": DIGEST}]),
+        "missing_required_parameter",
+        "source.files[1].document_id",
+    ),
+    ("a short digest", of_source(files=[UNSENT | {"sha256": "ab"}]), "invalid_value", "source.files[0].sha256"),
+    ("other digits", of_source(files=[UNSENT | {"sha256": "x" * 64}]), "invalid_value", "source.files[0].sha256"),
+    ("metadata not hashed", of_source(files=[UNSENT | {"metadata": {}}]), "invalid_value", "source.files[0].metadata"),
     ("outside", of_source(urls=["/srv/docs/a", "/etc/passwd"]), "source_failed", "source.urls[1]"),
     ("a neighbour", of_source(urls=["/srv/docs2/a"]), "source_failed", "source.urls[0]"),
     ("hidden", of_source(urls=["/srv/docs/a", "/srv/docs/b/.ssh/id_rsa"]), "source_failed", "source.urls[1]"),
@@ -151,9 +170,10 @@ REFUSED: list[tuple[str, dict[str, Any], str, str]] = [
 def test_what_is_wrong_with_the_request_is_refused_at_once(
     client: httpx.Client, root: Path, changed: dict[str, Any], code: str, param: str
 ) -> None:
-    answer = client.post("/v1/ingestions", json=GOOD | changed)
-    error = answer.json()["error"]
-    assert (answer.status_code, error["code"], error["param"]) == (400, code, param), error
+    for path in ("/v1/ingestions", "/v1/ingestions/known"):
+        answer = client.post(path, json=GOOD | changed)
+        error = answer.json()["error"]
+        assert (answer.status_code, error["code"], error["param"]) == (400, code, param), error
     assert "secret-password" not in answer.text
     assert client.get("/v1/ingestions").json()["data"] == []
     assert not [path for path in root.rglob("*") if path.is_file() and "ingestions" in path.parts]
@@ -403,6 +423,35 @@ def test_nobody_sees_an_ingestion_of_somebody_else(serve: Callable[..., ServedAp
     form, file = {"purpose": "user_data"}, {"file": ("a.txt", b"text")}
     file_id = client.post("/v1/files", data=form, files=file, headers=ANN).json()["id"]
     assert client.post("/v1/ingestions", json=of_source(files=[file_id]), headers=BOB).status_code == 404
+
+
+def test_what_is_known_of_files_by_their_digests(
+    worker: object, serve: Callable[..., ServedApp], root: Path, ledger: Ledger
+) -> None:
+    client = serve(api_keys=KEYS, storage_url=str(root)).client
+    model = ledger.run(overview(MODEL))[MODEL].model
+    assert model
+    of_text = document("a", [1.0, 0.0, 0.0, 0.0])._replace(content_hash=DIGEST)
+    stamp = Stamp("ing_1", 1, fingerprint({}, model), MODEL, model.revision, DIMENSION, VECTORS)
+    with closing(datasets_in(root).store(OWNER, "handbook")) as store:
+        store.load([of_text, of_text._replace(id="b", place="file:///b", content_hash="0" * 64)], stamp, lambda: None)
+
+    def known(headers: dict[str, str] = ANN, files: object = None, dataset: str = "handbook", **more: Any) -> Any:
+        named = files or [{"sha256": DIGEST, "document_id": name} for name in ("a", "b", "c")]
+        sink = {"type": "dataset", "dataset": dataset}
+        answer = client.post(
+            "/v1/ingestions/known", json={"source": {"files": named}, "sink": sink, **more}, headers=headers
+        )
+        assert answer.status_code == 200, answer.text
+        return answer.json()["data"]
+
+    assert known() == known(mode="sync") == ["a"]
+    assert known(files=["file-nobody-has", UNSENT]) == ["a"]
+    assert known(mode="upsert") == known(chunking={"type": "none"}) == known(normalize=False) == []
+    assert known(dataset="another") == known(BOB) == known(files=["file-1"]) == []
+    assert client.post("/v1/ingestions/known", json=GOOD, headers=ANN).json()["data"] == []
+    assert client.get("/v1/ingestions", headers=ANN).json()["data"] == []
+    assert [each["name"] for each in client.get("/v1/datasets", headers=ANN).json()["data"]] == ["handbook"]
 
 
 def test_an_ingestion_knows_whether_its_key_may_load_into_a_table_of_others(

@@ -1,5 +1,9 @@
 """What makes a document another one, and how much of it there may be."""
 
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import Any
+
 import pytest
 
 from tasks.ingestion.parsing import extracted
@@ -36,6 +40,38 @@ def test_other_metadata_of_the_same_text_is_written(hands: IngestionHands) -> No
     assert run(b"two", b"two", "two") == 1
     kept = {row["doc_id"]: row["metadata"] for row in hands.rows()}
     assert kept == {"a.txt": '{"url":"two"}', "b": '{"title":"two"}', "c": '{"team":"two"}'}
+
+
+def test_a_file_that_is_not_sent_is_unchanged_or_fails_alone_and_deletes_nothing(hands: IngestionHands) -> None:
+    table = b"id,text\n1,one\n"
+    sent = [
+        hands.file(name, data) for name, data in (("a.txt", b"a"), ("b.txt", b"b"), ("t.csv", table), ("z.txt", b"z"))
+    ]
+    hands.ingest({"files": sent})
+    hands.work()
+    before = hands.loaded()
+
+    def run(files: Mapping[str, bytes], **asked: Any) -> tuple[int, set[str], int]:
+        named = [{"sha256": sha256(data).hexdigest(), "document_id": name} for name, data in files.items()]
+        made = hands.ingest({"files": named}, **asked)
+        hands.work()
+        ingestion = hands.ingestion(made)
+        failed = hands.failed(made)
+        all_failed = len(failed) == len(files)
+        assert ingestion.status is (IngestionStatus.FAILED if all_failed else IngestionStatus.COMPLETED)
+        assert {(line.code, line.stage) for line in failed} <= {("not_sent", "reading"), ("not_sent", "listing")}
+        return ingestion.counts.unchanged, {line.id for line in failed}, ingestion.counts.deleted
+
+    both = {"a.txt": b"a", "b.txt": b"b"}
+    assert run(both) == (2, set(), 0)
+    assert run(both, dry_run=True) == (2, set(), 0)
+    assert run({"a.txt": b"a", "b.txt": b"other", "new.txt": b"a"}) == (1, {"b.txt", "new.txt"}, 0)
+    assert run(both, mode="upsert") == (0, {"a.txt", "b.txt"}, 0)
+    assert run(both, chunking={"type": "none"}) == (0, {"a.txt", "b.txt"}, 0)
+    assert run({**both, "t.csv": table}, mode="sync") == (2, {"t.csv"}, 0), "nobody knows which records it has"
+    assert hands.loaded() == before
+    assert run({"a.txt": b"a", "b.txt": b"other"}, mode="sync") == (1, {"b.txt"}, 2)
+    assert hands.loaded() == {"a.txt": "a", "b.txt": "b"}
 
 
 def test_a_part_of_the_documents_with_other_vectors_is_refused_and_mixes_nothing(hands: IngestionHands) -> None:
