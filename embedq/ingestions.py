@@ -244,7 +244,7 @@ class Ingestions:
 
     async def known(self, body: Mapping[str, Any]) -> set[str]:
         """Ids of the documents that the ingestion of this body names by `sha256` and would find unchanged."""
-        response = await self._call(Call("POST", "/v1/ingestions/known", body=body))
+        response = await self._call(Call("POST", "/v1/ingestions/files/known", body=body))
         with reading(response, "a list of ids"):
             return set(response.json()["data"])
 

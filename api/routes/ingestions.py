@@ -35,7 +35,7 @@ async def create_ingestion(
     return made
 
 
-@router.post("/known", openapi_extra=json_body(NewIngestion))
+@router.post("/files/known", openapi_extra=json_body(NewIngestion))
 async def read_known_documents(key: IngestionReader, ingestions: Ingestions, body: SmallBody) -> KnownDocuments:
     """Lists the files that an ingestion names by `sha256` and would find unchanged. It is not started."""
     return await ingestions.known(key, body)

@@ -62,7 +62,7 @@ class Server:
         path = request.target.partition("?")[0]
         if request.method == "DELETE":
             return Answer(200, {"deleted": self.files.pop(path.rpartition("/")[2]) is not None})
-        if path == "/v1/ingestions/known":
+        if path == "/v1/ingestions/files/known":
             asked = [file["document_id"] for file in request.json()["source"]["files"]]
             return Answer(200, {"data": [name for name in asked if name in self.known]})
         if path == "/v1/files":

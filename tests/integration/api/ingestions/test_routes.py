@@ -170,7 +170,7 @@ REFUSED: list[tuple[str, dict[str, Any], str, str]] = [
 def test_what_is_wrong_with_the_request_is_refused_at_once(
     client: httpx.Client, root: Path, changed: dict[str, Any], code: str, param: str
 ) -> None:
-    for path in ("/v1/ingestions", "/v1/ingestions/known"):
+    for path in ("/v1/ingestions", "/v1/ingestions/files/known"):
         answer = client.post(path, json=GOOD | changed)
         error = answer.json()["error"]
         assert (answer.status_code, error["code"], error["param"]) == (400, code, param), error
@@ -440,7 +440,7 @@ def test_what_is_known_of_files_by_their_digests(
         named = files or [{"sha256": DIGEST, "document_id": name} for name in ("a", "b", "c")]
         sink = {"type": "dataset", "dataset": dataset}
         answer = client.post(
-            "/v1/ingestions/known", json={"source": {"files": named}, "sink": sink, **more}, headers=headers
+            "/v1/ingestions/files/known", json={"source": {"files": named}, "sink": sink, **more}, headers=headers
         )
         assert answer.status_code == 200, answer.text
         return answer.json()["data"]
@@ -449,7 +449,7 @@ def test_what_is_known_of_files_by_their_digests(
     assert known(files=["file-nobody-has", UNSENT]) == ["a"]
     assert known(mode="upsert") == known(chunking={"type": "none"}) == known(normalize=False) == []
     assert known(dataset="another") == known(BOB) == known(files=["file-1"]) == []
-    assert client.post("/v1/ingestions/known", json=GOOD, headers=ANN).json()["data"] == []
+    assert client.post("/v1/ingestions/files/known", json=GOOD, headers=ANN).json()["data"] == []
     assert client.get("/v1/ingestions", headers=ANN).json()["data"] == []
     assert [each["name"] for each in client.get("/v1/datasets", headers=ANN).json()["data"]] == ["handbook"]
 
