@@ -115,6 +115,9 @@ class IngestionDocument(Shown):
     object: Literal["ingestion.document"] = "ingestion.document"
     source_uri: str = Field(validation_alias="uri")
     status: Literal["queued", "parsing", "embedding", "loading", "loaded", "unchanged", "failed", "counted"]
+    documents: int = Field(
+        description="How many it stands for: of several records that failed alike the first is named."
+    )
     stage: str | None = Field(description="Of a failed one: where.")
     last_error: Reason | None = Field(validation_alias="fault")
     content_hash: Annotated[str | None, NoneIfEmpty]

@@ -177,15 +177,22 @@ class IngestionService:
 
         Raises:
             Conflict: nothing of it can be tried again.
-            TooMany: there is no room for another open ingestion.
+            TooMany, Forbidden: there is no room for another open ingestion, or for what it stores.
             Invalid, SourceFailed: the key may not do any more what it asks for.
         """
         before = await self._own(key, ingestion_id)
         if before.status is IngestionStatus.COMPLETED and not before.counts.failed:
             raise Conflict("ingestion_ended", "None of its documents has failed, so there is nothing to try again.")
         check_again(before, self._settings, key.limits)
-        room = Room({name: most for name, most in self._open_limits(key).items() if most is not None})
-        job = await change_job(self._ledger, lambda: self._own(key, ingestion_id), retry_job, room)
+        room = await self._room(key)
+
+        def again(job: ingestions.Ingestion) -> Move | None:
+            move = retry_job(job)
+            if move is not None:
+                move.set(most_stored=_most_stored(room))
+            return move
+
+        job = await change_job(self._ledger, lambda: self._own(key, ingestion_id), again, room)
         # Where nothing was moved, an earlier call whose answer was lost did it, or somebody else in this moment.
         if retry_job(job) is None and not (before.status.terminal and not job.status.terminal):
             reason = "it has failed as a whole" if job.error else f"its status is '{job.status}'"
@@ -250,14 +257,14 @@ class IngestionService:
 
     async def _store(self, key: Key, wanted: IngestionRecord, listed: list[Any], digest: str) -> str:
         """The id of the ingestion, which another request with the same key may have made in this moment."""
-        held = await self._datasets.held_bytes(key.owner)
-        room = dataclasses.replace(room_of(key, self._settings, **self._open_limits(key)), beside={"stored": held})
+        room = await self._room(key)
         # The list before the record: whoever works on that finds it there.
         stored = wanted.request["listed"]
         lines = b"".join(orjson.dumps(each, option=orjson.OPT_APPEND_NEWLINE) for each in listed)
         await self._storage.run(lambda storage: storage.write(stored, lines))
         try:
-            made = await self._ledger.run(create_job(wanted, room, digest))
+            record = wanted.model_copy(update={"most_stored": _most_stored(room)})
+            made = await self._ledger.run(create_job(record, room, digest))
         except (RequestError, StorageFull):
             # Only where Redis said no. After a lost answer there may be a record, which must not lead to nothing.
             await self._storage.discard(stored)
@@ -266,8 +273,11 @@ class IngestionService:
             await self._storage.discard(stored)
         return made
 
-    def _open_limits(self, key: Key) -> dict[str, int | None]:
-        return {"ingestions": self._settings.max_open_ingestions, "jobs": key.limits.open_jobs}
+    async def _room(self, key: Key) -> Room:
+        """Of one more that is open. What it keeps counts later, up to `_most_stored`."""
+        limits = {"ingestions": self._settings.max_open_ingestions, "jobs": key.limits.open_jobs}
+        held = await self._datasets.held_bytes(key.owner)
+        return dataclasses.replace(room_of(key, self._settings, **limits), beside={"stored": held})
 
     # Reading.
 
@@ -288,3 +298,7 @@ class IngestionService:
                 "invalid_value", f"The vectors of this ingestion are in the table {sink['table']} of its sink."
             )
         return ingestion.owner, sink.get("dataset") or ingestion.id
+
+
+def _most_stored(room: Room) -> int:
+    return room.limits["stored"] - room.beside["stored"]

@@ -248,7 +248,7 @@ def _parsed(move: Move, number: int, made: Mapping[str, Any]) -> None:
     page = move.put(number, documents=made["documents"])  # it knows; LIST has estimated
     if made.get("rest"):  # the stage had its turn: its other documents are another page
         page = move.put(number, src=made["src"], size_bytes=made["bytes"])
-        _divide(move, number, page, made["rest"])
+        _divide(move, number, page, made)
     if move.record.dry_run:
         move.close(number, DonePage(made["obj"], Counts(*made["counts"])))
         return
@@ -269,15 +269,16 @@ def _parsed(move: Move, number: int, made: Mapping[str, Any]) -> None:
         move.put(number, under_way=True)
 
 
-def _divide(move: Move, number: int, page: Page, rest: Mapping[str, Any]) -> None:
+def _divide(move: Move, number: int, page: Page, made: Mapping[str, Any]) -> None:
     """What is left of a page is another page. Of one that is done and tried again both are done, as they were."""
-    after, was = move.record.next_page, None
+    rest, after, was = made["rest"], move.record.next_page, None
     if page.was is not None:
         was = DonePage(rest["obj"], Counts(*rest["counts"]))
-        move.done[after] = was
-        move.done[number] = DonePage(page.src, page.was.counts.plus(was.counts, -1))
+        front = page.was.counts.plus(was.counts, -1)._replace(kept=made["src_kept"])
+        sums = move.record.sums.plus(page.was.counts, -1).plus(front).plus(was.counts)
+        move.done[after], move.done[number] = was, DonePage(page.src, front)
         move.put(number, was=move.done[number])
-        move.set(done_pages=move.record.done_pages + 1)
+        move.set(done_pages=move.record.done_pages + 1, sums=sums)
     left = {"src": rest["obj"], "documents": rest["documents"], "size_bytes": rest["bytes"]}
     move.pages[after] = Page(place=page.place or number, **left, was=was)
     move.set(next_page=after + 1)

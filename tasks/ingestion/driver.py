@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 import orjson
 
-from tasks.errors import EmbedqError, RedisUnavailable, Unavailable
+from tasks.errors import EmbedqError, Forbidden, RedisUnavailable, Unavailable
 from tasks.ingestion.advance import USUAL, JobLimits, StageOutcome, advance
 from tasks.ingestion.job_runner import away, place_of
 from tasks.ingestion.pipeline import make_chunker
@@ -25,7 +25,7 @@ from tasks.ledger.task import Task
 from tasks.records.batches import BatchRecord, read_batches
 from tasks.records.ingestions import SAMPLE_EVERY_MS, Ingestion, IngestionRecord, IngestionStatus, read_ingestions
 from tasks.records.jobs import DonePage, Job, JobError, JobStatus, Stage, list_jobs, read_done, read_tasks_of
-from tasks.records.moves import Move
+from tasks.records.moves import Move, no_room
 from tasks.records.store import OPEN
 from tasks.storage.storage import Storage
 from worker_config.settings import Settings
@@ -166,7 +166,12 @@ class Driver:
         move = self._noting(job, advance(job, outcomes, start, self.limits))
         if move is None:
             return False
-        for queue in self.ledger.run(move.operation(wakes=False)) or ():
+        try:
+            bells = self.ledger.run(move.operation(move.room, wakes=False))
+        except Forbidden:  # nothing of the move was made
+            move = no_room(job)
+            bells = self.ledger.run(move.operation(wakes=False))
+        for queue in bells or ():
             self.send_bell(queue)
         return move.has_moved
 

@@ -21,7 +21,6 @@ def counted(context: StageContext, lines: Sequence[Document], size_bytes: int) -
     """The lines (`obj`) and `counts` of a page of a dry run that is done, whether it was cut or has failed."""
     done = [line.done(DocumentStatus.COUNTED) if line.is_cut else line for line in lines]
     became, obj = count_by_status(done), context.name("counted")
-    write_documents(context.storage, obj, done)
     counts = Counts(
         documents=became.total(),
         loaded=became[DocumentStatus.COUNTED],
@@ -32,5 +31,6 @@ def counted(context: StageContext, lines: Sequence[Document], size_bytes: int) -
         chunks=sum(line.chunks for line in done),
         chunk_tokens=sum(line.tokens for line in done),
         bytes=size_bytes,
+        kept=write_documents(context.storage, obj, done),
     )
     return {"obj": obj, "counts": [*counts]}

@@ -52,7 +52,8 @@ class Document(NamedTuple):
         origin: the file within which the id of a record is unique; "" for an id that is unique by itself, as a path is.
         part: of a failed one that is no document: the URI of what could not be listed, such as the file of a line. The
             documents of it are unknown, and count as there.
-        records: how many documents there seem to be in the range of a file for which it stands; 0: it is a document.
+        records: how many documents there seem to be in the range of a file for which it stands, or how many there were
+            that failed alike; 0: it is a document.
         ended: nothing is tried again with it.
         warnings: what could not be read of it; none of one that failed.
     """
@@ -80,8 +81,9 @@ class Document(NamedTuple):
 
     @property
     def fault(self) -> JobError | None:
-        """Why it has failed, or what is to be said of it."""
-        return JobError(self.code, self.message or "") if self.code else None
+        """Why it has failed, or what is to be said of it; of how many, where it stands for more than one."""
+        alike = f" It stands for {self.records:,} records that failed alike." if self.records > 1 else ""
+        return JobError(self.code, f"{self.message or ''}{alike}") if self.code else None
 
     @property
     def is_to_read(self) -> bool:
@@ -157,18 +159,17 @@ _USUAL = Document("", "")
 
 
 def write_documents(storage: Storage, name: str, documents: Iterable[Document]) -> int:
-    """Stores the lines of a page, compressed; how many they are. Raises like `Storage.writing`.
+    """Stores the lines of a page, compressed; their bytes in the storage. Raises like `Storage.writing`.
 
     A file of a kilobyte may have a million rows of which each fails, for the same reason.
     """
-    count, place, deflate = 0, _NOTHING, zlib.compressobj(_LEVEL)
+    place, deflate = _NOTHING, zlib.compressobj(_LEVEL)
     with storage.writing(name) as file:
         for document in documents:
             file.write(deflate.compress(document.to_line(place)))
             place = document.place or place
-            count += 1
         file.write(deflate.flush())
-    return count
+        return file.size_bytes
 
 
 def read_documents(storage: Storage, name: str) -> Iterator[Document]:

@@ -16,8 +16,8 @@ SAMPLE_EVERY_MS = 10_000
 _IDS = RecordIds("ing_")
 new_ingestion_id = _IDS.new
 is_ingestion_id = _IDS.fits
-_OURS = {"worker_lost", "not_stored", "internal_error", "sink_refused"}
-"""Faults of the installation, not of the request: somebody mends them, and it goes on."""
+_OURS = {"worker_lost", "not_stored", "internal_error", "sink_refused", "quota_exceeded"}
+"""Faults of the installation or of the account, not of the request: somebody mends them, and it goes on."""
 
 
 class IngestionStatus(StrEnum):
@@ -54,6 +54,8 @@ class IngestionRecord(JobRecord):
             round reads the request, so it holds no more than their number), `chunking`, `sink`, `mode`, `model` (served
             name), `label`, and where they were given `urls_shown`, `dimensions`, `normalize`, `prompt_name`,
             `input_type`, `dry_run`, `metadata`, `on_conflict`.
+        most_stored: what the owner's account may come to: the quota without the datasets, as both were when it was made
+            or tried again; None: anything.
         roots: folders and URLs that the owner's key might read when it was made; None: all that the server may.
         shares_table: the key might load into a table that another owner has made.
         revision, dimension, fingerprint, vectors: of the model and the pipeline; None while it is queued.
@@ -68,6 +70,7 @@ class IngestionRecord(JobRecord):
     KIND: ClassVar = "ingestion"
     PLURAL: ClassVar = "ingestions"
 
+    most_stored: int | None = None
     roots: tuple[str, ...] | None = None
     shares_table: bool = False
     revision: str | None = None

@@ -83,6 +83,7 @@ class Counts(NamedTuple):
         loaded_chunks: of the documents that were loaded.
         tokens, chunk_tokens: that the model has read; that were counted before.
         bytes: of the source.
+        kept: bytes of their lines in the storage, in the owner's account until the sweep removes the record.
     """
 
     documents: int = 0
@@ -97,6 +98,7 @@ class Counts(NamedTuple):
     tokens: int = 0
     chunk_tokens: int = 0
     bytes: int = 0
+    kept: int = 0
 
     def plus(self, other: "Counts", sign: int = 1) -> "Counts":
         """The sum; with the sign -1 the difference."""
@@ -279,13 +281,14 @@ class JobRecord(AnyRecord):
         raise NotImplementedError
 
     def standing(self) -> Standing:
-        """An open job counts for its owner; a deleted one is seen by the sweep alone."""
+        """An open job counts for its owner, and what it keeps; a deleted one is seen by the sweep alone."""
+        counts = {"stored": self.sums.kept}
         if not self.status.terminal:
-            counts: dict[str, int] = {"jobs": 1, self.PLURAL: 1}
+            counts |= {"jobs": 1, self.PLURAL: 1}
             return Standing(self.owner, counts, (self.owner, OPEN), alias=self._alias)
         if self.status is JobStatus.DELETED:
-            return Standing(self.owner, {}, (ENDED, deleted_of(self.owner)))
-        return Standing(self.owner, {}, (self.owner,) if self.swept else (self.owner, ENDED), alias=self._alias)
+            return Standing(self.owner, counts, (ENDED, deleted_of(self.owner)))
+        return Standing(self.owner, counts, (self.owner,) if self.swept else (self.owner, ENDED), alias=self._alias)
 
     @property
     def _alias(self) -> str:

@@ -85,6 +85,13 @@ class Move:
         for name in ("loaded", "unchanged", "failed"):
             self.counters[f"ingested_{name}"] += 0 if self.record.is_batch else max(0, getattr(new, name))
 
+    @property
+    def room(self) -> Room:
+        """What its job keeps more must fit into the account, unless it stops: then its end is noted in any case."""
+        grows = self.record.sums.kept > self.job.record.sums.kept
+        most = None if self.record.is_batch or self.job.record.stop or not grows else self.record.most_stored
+        return ANY_ROOM if most is None else Room({"stored": most})
+
     def end(self, status: JobStatus) -> None:
         """Nothing is under way any more."""
         if status is not JobStatus.DELETED:
@@ -111,7 +118,7 @@ class Move:
         counters = {name: number for name, number in self.counters.items() if number}
         arguments: list[Argument] = [before.KIND, job.id, job.change, store.new_change(), self.record.to_json()]
         arguments += [self._life_ms(), len(puts), len(drops), len(done), len(self.forget), len(self.cancel)]
-        arguments += [len(self.files), orjson.dumps(counters), int(wakes), orjson.dumps(list(room.limits.items()))]
+        arguments += [len(self.files), orjson.dumps(counters), int(wakes), room.to_json()]
         for pairs in (puts, done):
             arguments += [part for pair in pairs.items() for part in pair]
         arguments += [*drops, *self.forget, *self.cancel]
@@ -135,6 +142,11 @@ class Move:
 
 
 _OF_JOB = Room(part=True)
+_NO_ROOM = JobError(
+    "quota_exceeded",
+    "What becomes of documents is stored too, and your files, datasets and ingestions leave no room. Delete "
+    "files or ended ingestions, wait two minutes, then try this one again. What is loaded stays.",
+)
 
 
 def cancel_job(job: Job[R]) -> Move | None:
@@ -143,6 +155,13 @@ def cancel_job(job: Job[R]) -> Move | None:
         return None
     move = Move(job)
     move.stop(JobStatus.CANCELLED)
+    return move
+
+
+def no_room(job: Job[R]) -> Move:
+    """Stops one whose next move keeps more than its owner's account has room for. What is loaded stays."""
+    move = Move(job)
+    move.stop(JobStatus.FAILED, _NO_ROOM)
     return move
 
 

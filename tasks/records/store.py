@@ -125,6 +125,10 @@ class Room:
     beside: Mapping[str, int] = field(default_factory=dict)
     part: bool = False
 
+    def to_json(self) -> bytes:
+        """The limits of the account, as scripts read them."""
+        return orjson.dumps([[name, most - self.beside.get(name, 0)] for name, most in self.limits.items()])
+
 
 ANY_ROOM = Room()
 
@@ -165,8 +169,7 @@ def creation(
     change: str = "",
 ) -> tuple[Argument, ...]:
     """Arguments of a script that creates a record."""
-    limits = orjson.dumps([[name, most - room.beside.get(name, 0)] for name, most in room.limits.items()])
-    own = (for_ms, limits, int(room.part), room.max_memory_percent, _OWNER_SHARE)
+    own = (for_ms, room.to_json(), int(room.part), room.max_memory_percent, _OWNER_SHARE)
     return (kind, record_id, text, change or new_change(), digest, *own)
 
 
@@ -205,8 +208,8 @@ def _above(name: str, comes_to: int, most: int) -> Exception:
     if name == "stored":
         return Forbidden(
             "quota_exceeded",
-            f"Your files and datasets hold {comes_to:,} bytes with what you send, and {most:,} are allowed. Delete "
-            "some first, or send less.",
+            f"Your files, datasets and ingestions hold {comes_to:,} bytes with this, and {most:,} are allowed. "
+            "Delete some first, or send less.",
         )
     if name == "files":
         return Forbidden("quota_exceeded", f"You have {most:,} files, and no more are allowed. Delete some first.")
@@ -241,8 +244,7 @@ def change(
     Raises on reading:
         Forbidden, TooMany: as `create`.
     """
-    limits = orjson.dumps(list(room.limits.items()))
-    own = (record.KIND, before.id, before.change, name or new_change(), record.to_json(), for_ms, limits)
+    own = (record.KIND, before.id, before.change, name or new_change(), record.to_json(), for_ms, room.to_json())
 
     def read(reply: list[Any]) -> bool:
         return reply[0] != b"changed" and bool(created(record.KIND, room, reply))

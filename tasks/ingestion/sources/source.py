@@ -14,9 +14,12 @@ from tasks.ingestion.sources.content import Content, changed
 from tasks.ingestion.sources.field_mapping import Described, as_json
 from tasks.ingestion.sources.page import FULL_PAGE, ListedPage, PageBuilder, PageLimits, duplicate
 from tasks.ingestion.sources.ranges import Ask, CutBlock, Range, RecordFile
-from tasks.records.documents import Document
+from tasks.records.documents import Document, DocumentStatus
 from tasks.storage.storage import Storage
 from tasks.unshown import unshown
+
+OWN_OUTCOMES = 10_000
+"""So many records of a file have an outcome each, however many fail."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,6 +303,22 @@ def holds(line: Document, document: Document) -> bool:
         return False
     there, found = Range(*line.record), Range(*document.record)
     return there.group == found.group and there.start <= found.start < there.end
+
+
+def alike(document: Document, behind: Document) -> Document | None:
+    """One outcome for two records of a file that follow each other and failed alike; None: each has its own.
+
+    The first records of a file have theirs in any case. A kilobyte of Parquet may have a million behind them that all
+    fail. What stands for several is a range: it can be read again, and nobody knows which documents they were.
+    """
+    if {document.status, behind.status} != {DocumentStatus.FAILED} or not (document.record and behind.record):
+        return None
+    why = [(each.stage, each.code, each.message, each.place) for each in (document, behind)]
+    there, found = Range(*document.record), Range(*behind.record)
+    if there.number <= OWN_OUTCOMES or there.group != found.group or there.end > found.start or why[0] != why[1]:
+        return None
+    record, records = [*there._replace(length=found.end - there.start)], document.documents + behind.documents
+    return document._replace(record=record, records=records, part=document.place["part"], content_hash="")
 
 
 def divided(line: Document, left: Range) -> tuple[Document | None, Document | None]:

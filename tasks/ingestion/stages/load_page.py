@@ -168,8 +168,8 @@ def _loaded(
         outcome = next(found)
         replaced += outcome.verdict is Verdict.REPLACED and at not in failures
         became.append(_became(line, outcome, failures.get(at)))
-    write_documents(context.storage, obj, became)
-    return {"obj": obj, "counts": [*_counts(page, became, replaced)]}
+    kept = write_documents(context.storage, obj, became)
+    return {"obj": obj, "counts": [*_counts(page, became, replaced)._replace(kept=kept)]}
 
 
 def _became(line: Document, outcome: LoadOutcome, failure: DocumentError | None) -> Document:

@@ -20,7 +20,7 @@ from tasks.ingestion.rows_writer import RowsWriter, writing_rows
 from tasks.ingestion.skip_unchanged import row_options
 from tasks.ingestion.sources.page import PAGE_RECORDS
 from tasks.ingestion.sources.ranges import Range
-from tasks.ingestion.sources.source import Fetched, divided, holds
+from tasks.ingestion.sources.source import Fetched, alike, divided, holds
 from tasks.records.documents import Document, DocumentStatus, read_documents, write_documents
 from tasks.records.jobs import Counts, Page
 from tasks.storage.rows_file import row_of
@@ -49,11 +49,11 @@ def parse_page(context: StageContext) -> dict[str, Any]:
     cuts, rows_name = make_chunker(context.storage, record, model), context.name("rows")
     with open_sandbox(context) as sandbox, writing_rows(context.storage, rows_name) as writer:
         rows = _Rows(None if record.dry_run else writer, row_options(record.request, model), queue.piece_cost)
-        parsed, over = _in_turn(context, _Cutting(context, sandbox, cuts, rows), todo)
+        parsed, last = _in_turn(context, _Cutting(context, sandbox, cuts, rows), todo)
     if not writer.rows:
         context.storage.delete(rows_name)
     done = list(_merged(lines, parsed))
-    read, left = _parts(lines, parsed[-1]) if over else (lines, ())
+    read, left = _parts(lines, last) if last else (lines, ())
     made = _divided(context, page, read, left) if left else {}
     made["documents"] = sum(line.documents for line in done)
     if record.dry_run:
@@ -86,14 +86,17 @@ def _known(context: StageContext, ids: Sequence[str]) -> Mapping[str, Receipt]:
         return store.known(ids)
 
 
-def _in_turn(context: StageContext, cutting: "_Cutting", todo: Sequence[Document]) -> tuple[list[Document], bool]:
-    """Documents as they are done, as many as there is time for; whether it was over before their end."""
+def _in_turn(
+    context: StageContext, cutting: "_Cutting", todo: Sequence[Document]
+) -> tuple[list[Document], Document | None]:
+    """Documents as they are done, as many as there is time for; the last of them, if that was over before their end."""
     parsed, began = list[Document](), time.monotonic()
     for document in cutting.each(todo):
-        parsed.append(document)
+        both = alike(parsed[-1], document) if parsed else None
+        parsed[len(parsed) - bool(both) :] = [both or document]
         if time.monotonic() - began > context.pace.parsing_s:
-            return parsed, True
-    return parsed, False
+            return parsed, document
+    return parsed, None
 
 
 def _parts(lines: Sequence[Document], last: Document) -> tuple[list[Document], list[Document]]:
@@ -121,8 +124,7 @@ def _divided(context: StageContext, page: Page, read: Sequence[Document], left: 
     `counts`: of the rest, where the page is done and tried again.
     """
     rest, src = context.name("rest"), context.name("listed")
-    write_documents(context.storage, rest, left)
-    write_documents(context.storage, src, read)
+    kept = {name: write_documents(context.storage, name, lines) for name, lines in ((rest, left), (src, read))}
     documents = sum(line.documents for line in left)
     counts = Counts(
         documents=documents,
@@ -130,10 +132,12 @@ def _divided(context: StageContext, page: Page, read: Sequence[Document], left: 
         chunks=sum(line.chunks for line in left),
         chunk_tokens=sum(line.tokens for line in left),
         bytes=page.size_bytes * documents // sum(line.documents for line in (*read, *left)),
+        kept=kept[rest],
     )
     return {
         "rest": {"obj": rest, "documents": documents, "bytes": counts.bytes, "counts": [*counts]},
         "src": src,
+        "src_kept": kept[src],
         "bytes": page.size_bytes - counts.bytes,
     }
 
