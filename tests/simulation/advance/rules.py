@@ -164,7 +164,9 @@ class Rules:
             if number in self.done:  # each part is what it was
                 rest = Counts(*made["rest"]["counts"])
                 self.done[self.next] = DonePage(made["rest"]["obj"], rest)
-                self.done[number] = DonePage(made["src"], self.done[number].counts.plus(rest, -1))
+                front = self.done[number].counts.plus(rest, -1)._replace(kept=made["src_kept"])
+                self.sums = self.sums.plus(self.done[number].counts, -1).plus(front).plus(rest)
+                self.done[number] = DonePage(made["src"], front)
                 self.again.add(self.next)
             else:
                 self.src[number] = made["src"]
@@ -415,6 +417,7 @@ class Rules:
         assert needed | kept <= tasks | self.lost, "it waits for a task that is not there"
         assert done == self.done
         assert (record.sums, record.done_pages) == (self.sums, len(done))
+        assert record.standing().counts["stored"] == sum(page.counts.kept for page in done.values())
         assert {name: getattr(record, name) for name in self.facts} == self.facts
         numbers = {*pages, *done}
         assert numbers == set(range(1, record.next_page)) or (record.is_batch and not numbers and record.next_page == 2)

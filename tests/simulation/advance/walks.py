@@ -36,7 +36,13 @@ def _walk_with_faults(world: DrivenWorld) -> None:
     rng, often = world.rng, 5 if world.record.is_batch else 1
     haste = rng.choice([0.15, 0.45, 0.8])  # of the driver: how much comes to it at once
     clients, redis, strikes = rng.choice([0, 0.01, 0.04]) * often, rng.choice([0, 0.05, 0.2]), rng.choice([0, 0.03])
-    deeds = {world.drive: haste, world.work: 1 - haste, world.cancel: clients, world.delete: clients / 4}
+    deeds = {
+        world.drive: haste,
+        world.work: 1 - haste,
+        world.cancel: clients,
+        world.delete: clients / 4,
+        world.fill: clients / 4,
+    }
     deeds |= {world.retry: 0.04, world.lose: redis, world.strike: strikes, world.settle: 0.1, world.wait_a_while: 0.08}
     for deed in rng.choices([*deeds], [*deeds.values()], k=STEPS):
         deed()

@@ -14,7 +14,7 @@ from tasks.records.batches import Batch, BatchRecord
 from tasks.records.files import FileRecord, Purpose
 from tasks.records.ingestions import Ingestion, IngestionRecord
 from tasks.records.jobs import Counts, DonePage, Job, JobError, JobStatus, Page, Stage
-from tasks.records.moves import Move, cancel_job, delete_job, retry_job
+from tasks.records.moves import Move, cancel_job, delete_job, no_room, retry_job
 from tests.simulation.advance.rules import Rules
 
 NOW_MS = 1_900_000_000_000
@@ -161,6 +161,11 @@ class DrivenWorld:
         """Its owner does."""
         self.make(delete_job(self.job))
 
+    def fill(self) -> None:
+        """Its owner's account has no room for what the next move keeps."""
+        if not self.record.is_batch and not self.record.status.terminal:
+            self.make(no_room(self.job))
+
     def retry(self) -> bool:
         """Its owner tries an ingestion again; whether there is anything to try."""
         move = retry_job(self.job) if isinstance(self.job, Ingestion) else None
@@ -242,12 +247,13 @@ class DrivenWorld:
         made: dict[str, Any] = {"documents": documents}
         if left:
             size -= 10 * left
-            rest = Counts(documents=left, failed=left, bytes=10 * left)
+            rest = Counts(documents=left, failed=left, bytes=10 * left, kept=self.rng.randint(1, 99))
             made["rest"] = {"obj": self._name(), "documents": left, "bytes": 10 * left, "counts": [*rest]}
-            made |= {"src": self._name(), "bytes": size}
+            made |= {"src": self._name(), "src_kept": self.rng.randint(1, 99), "bytes": size}
         if self.record.dry_run:
             failed = self.rng.randint(min(1, documents), documents) if self._happens("failed") else 0
-            counts = Counts(documents=documents, loaded=documents - failed, failed=failed, bytes=size)
+            kept = self.rng.randint(1, 99)
+            counts = Counts(documents=documents, loaded=documents - failed, failed=failed, bytes=size, kept=kept)
             return StageOutcome(made | {"obj": self._name(), "counts": [*counts]})
         chunks = self.rng.choice([0, 1, documents, 2 * documents, 3 * documents])
         pieces = [(chunks, chunks, 0, 9)] if chunks else []
@@ -271,7 +277,7 @@ class DrivenWorld:
         failed = page.documents if all_fail else self.rng.randint(0, page.documents) if self._happens("failed") else 0
         counts = Counts(
             documents=page.documents, loaded=page.documents - failed, failed=failed, chunks=page.chunks,
-            loaded_chunks=page.chunks, tokens=page.tokens, bytes=page.size_bytes,
+            loaded_chunks=page.chunks, tokens=page.tokens, bytes=page.size_bytes, kept=self.rng.randint(1, 99),
         )  # fmt: skip
         made = {"obj": self._name(), "counts": [*counts]}
         return StageOutcome(made | {"files": self._files()} if record.is_batch else made)

@@ -85,6 +85,7 @@ def test_documents_by_page_and_by_state(client: httpx.Client, ledger: Ledger, st
         "object": "ingestion.document",
         "source_uri": "inline:b",
         "status": "failed",
+        "documents": 1,
         "stage": "parsing",
         "last_error": {"code": "corrupt_document", "message": "It is broken."},
         "content_hash": None,

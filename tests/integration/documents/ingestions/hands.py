@@ -49,7 +49,7 @@ class IngestionHands(Hands):
     def ingest(self, source: Mapping[str, Any], *, owner: str = "anonymous", **asked: Any) -> str:
         """An ingestion; its id."""
         roots, shares = asked.pop("roots", None), asked.pop("shares_table", False)
-        made = asked.pop("made", None) or new_ingestion_id()
+        made, most_stored = asked.pop("made", None) or new_ingestion_id(), asked.pop("most_stored", None)
         request: dict[str, Any] = {
             "source": dict(source),
             "sink": {"type": "dataset", "dataset": DATASET},
@@ -62,6 +62,7 @@ class IngestionHands(Hands):
             request=request | asked,
             model=asked.get("model", MODEL),
             ttl_ms=HOUR_MS,
+            most_stored=most_stored,
             roots=roots,
             shares_table=shares,
         )
