@@ -75,7 +75,9 @@ class Limits(BaseModel):
     open_jobs: int | None = Field(
         None, strict=True, ge=1, le=10**9, description="Tasks, batches and ingestions that have not ended."
     )
-    stored_bytes: int | None = Field(None, strict=True, ge=0, le=10**18, description="Of files, outputs and datasets.")
+    stored_bytes: int | None = Field(
+        None, strict=True, ge=0, le=10**18, description="Of files, outputs, outcomes and datasets."
+    )
     sinks: tuple[Named, ...] | None = Field(
         None, max_length=MAX_NAMED, description="Names of `EMBEDQ_SINKS`, or `name/table`; a table may end with `*`."
     )

@@ -26,11 +26,11 @@ from tasks.ledger.redis_keys import DOCUMENTS
 from tasks.ledger.task import Outcome, Piece
 from tasks.records.batches import Batch, read_batch
 from tasks.records.documents import read_documents
-from tasks.records.files import file_id_of, read_file
+from tasks.records.files import file_id_of, list_files, read_file
 from tasks.records.ingestions import Ingestion, IngestionRecord, new_ingestion_id, read_ingestion
 from tasks.records.jobs import all_done, create_job
 from tasks.records.moves import cancel_job, delete_job, retry_job
-from tasks.records.store import ANY_ROOM
+from tasks.records.store import ANY_ROOM, left_of
 from tasks.storage.rows_file import RowsReference, read_rows
 from tasks.storage.storage import Storage
 from tasks.storage.sweep import Sweep
@@ -258,6 +258,20 @@ class Engine:
         assert found is not None
         names = ("documents", "loaded", "unchanged", "failed", "cancelled", "deleted", "chunks", "tokens")
         return {name: getattr(found.counts, name) for name in names}
+
+    def kept(self, job: str) -> tuple[int, int]:
+        """Bytes of what became of its documents: as it says, and as they are in the storage."""
+        found = self._ingestion(job)
+        assert found is not None
+        pages = self._ledger.run(all_done(job, "ingestion")).values()
+        return found.record.standing().counts["stored"], sum(len(self._storage.read(page.obj)) for page in pages)
+
+    def unexplained(self, owner: str) -> int:
+        """Bytes in the account of an owner that are of no file."""
+        files = self._ledger.run(list_files(owner)).records
+        return self._ledger.run(left_of(owner)).stored_bytes - sum(
+            file.record.size_bytes for file in files if file.record
+        )
 
     def documents(self, job: str) -> Sequence[ListedDocument]:
         return [

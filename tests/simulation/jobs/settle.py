@@ -7,7 +7,7 @@ import numpy as np
 
 from tests.integration.api.ledger_worker import vector
 from tests.simulation.jobs.engine import DOCUMENTS_QUEUE, MODEL_QUEUE, ListedDocument
-from tests.simulation.jobs.world import CODES, MINUTE_MS, WORKERS, JobSeen, JobWorld
+from tests.simulation.jobs.world import CODES, MINUTE_MS, OWNER, WORKERS, JobSeen, JobWorld
 
 _ROUNDS = 200
 
@@ -74,6 +74,7 @@ def _remove(world: JobWorld) -> None:
     left = [name for name in objects if name not in world.orphans and not any(job in name for job in lost)]
     world.stats["objects_of_forgotten_jobs"] += len(objects) - len(left)
     assert not left, f"objects are left: {left}"
+    assert not world.engine.unexplained(OWNER), "bytes are left in the account"
 
 
 def check_ingestion(world: JobWorld, job: str, status: str) -> None:
@@ -83,6 +84,8 @@ def check_ingestion(world: JobWorld, job: str, status: str) -> None:
     sums = {name: counts[name] for name in ("unchanged", "failed")}
     assert sums == {name: found[name] for name in sums}, f"{job} {status}: {counts}, documents {found}"
     assert counts["loaded"] == found["loaded"] + found["counted"], f"{job} {status}: {counts}, documents {found}"
+    said, stored = world.engine.kept(job)
+    assert said == stored, f"{job} {status}: {stored} bytes are kept, and {said} in the account"
     ended = sum(counts[name] for name in ("loaded", "unchanged", "failed", "cancelled"))
     if status != "failed":
         assert counts["documents"] == ended, f"{job} {status}: {counts}"

@@ -22,6 +22,7 @@ from tasks.storage.storage import Storage
 from tests.integration.api.file_uploads import upload_with
 from tests.integration.api.ingestions.requests import FAILED, GOOD, LOADED, begin, create, end
 from tests.integration.api.served import ANN, BOB, KEYS, MODEL, ServedApp
+from tests.integration.records.jobs import change
 from tests.made_datasets import DIMENSION, OWNER, VECTORS, datasets_in, document
 from tests.made_keys import found
 
@@ -375,6 +376,27 @@ def test_only_an_ended_ingestion_is_deleted_and_then_it_is_gone(client: httpx.Cl
     assert {answer.json()["error"]["code"] for answer in answers} == {"ingestion_not_found"}
     for listing in ("/v1/ingestions", "/v1/jobs"):
         assert client.get(listing).json()["data"] == []
+
+
+def test_a_retry_needs_room_for_what_it_stores(serve: Callable[..., ServedApp], root: Path, ledger: Ledger) -> None:
+    client = serve(storage_url=str(root), file_quota_bytes=1000).client
+    big, small = create(client)["id"], create(client)["id"]
+    for each, kept in ((big, 900), (small, 100)):
+        end(ledger, each, counts=FAILED._replace(kept=kept))
+    assert client.post(f"/v1/ingestions/{small}/retry").status_code == 200, (
+        "it has room for nothing more, and needs none"
+    )
+    job = ledger.run(read_ingestion(small))
+    assert job is not None
+    assert job.record.most_stored == 1000
+    client.post(f"/v1/ingestions/{small}/cancel").raise_for_status()
+
+    more = client.post("/v1/files", files={"file": ("a.txt", b"x")}, data={"purpose": "user_data"})
+    assert (more.status_code, more.json()["error"]["code"]) == (403, "quota_exceeded")
+    assert "hold 1,001 bytes" in more.json()["error"]["message"]
+    assert change(ledger, big, lambda move: move.set(sums=move.record.sums._replace(kept=901)))
+    again = client.post(f"/v1/ingestions/{big}/retry")
+    assert (again.status_code, again.json()["error"]["code"]) == (403, "quota_exceeded")
 
 
 def test_a_retry_whose_reply_redis_lost_was_made(
