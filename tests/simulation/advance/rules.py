@@ -228,6 +228,7 @@ class Rules:
         self.sums = self.sums.plus(before, -1).plus(page.counts)
         self.listed += page.counts.documents - before.documents if number in self.done else 0
         self.done[number] = page
+        self.lines[page.obj] = (page.counts.documents, page.counts.bytes)  # a retry may open it, also this very one
         self.again.discard(number)
         self._forgets(number)
         self.src.pop(number, None)
@@ -291,7 +292,7 @@ class Rules:
                     src=page.src, documents=page.documents, size_bytes=page.size_bytes, place=page.place
                 )
                 self._forgets(number)
-        for number in set(job.pages) - set(pages) - set(move.done):
+        for number in set(job.pages) - set(pages):
             assert not writes or number not in self.parsed, "what was encoded is written"
             self._forgets(number)
         assert not record.head_task or record.head_stage is Stage.FINISH

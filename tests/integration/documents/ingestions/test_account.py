@@ -53,14 +53,14 @@ def retried(hands: IngestionHands, ingestion_id: str, most_stored: int | None) -
 
 
 def test_a_small_file_of_many_failures_leaves_little_and_the_account_says_how_much(hands: IngestionHands) -> None:
-    data = nulls(200_000)
+    data = nulls(40_000)
     assert len(data) < 1000
     made = hands.ingest({"files": [hands.file("nulls.parquet", data)]})
     hands.work()
     ingestion = hands.ingestion(made)
-    assert (ingestion.status, ingestion.counts.documents, ingestion.counts.failed) == (S.FAILED, 200_000, 200_000)
+    assert (ingestion.status, ingestion.counts.documents, ingestion.counts.failed) == (S.FAILED, 40_000, 40_000)
     failed = hands.failed(made)
-    assert sum(document.documents for document in failed) == 200_000
+    assert sum(document.documents for document in failed) == 40_000
     assert 10_000 < len(failed) < 10_200, "the first ones each, and one for a page"
     first, last = failed[0], failed[-1]
     assert (first.records, first.message) == (0, first.fault and first.fault.message)
