@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tasks.errors import SourceFailed
-from tasks.ingestion.sources.field_mapping import FieldMap
 from tasks.ingestion.sources.ranges import RecordFile
 from tasks.ingestion.sources.source import Entries, Source, SourceAccess
 from tasks.ingestion.sources.uploads import Documents, Uploads, read_listed
@@ -13,7 +12,7 @@ from tasks.ingestion.sources.urls import Urls
 RECORD_FORMATS = ("jsonl", "csv", "tsv", "parquet")
 """Values of `source.format`: what every file is then taken for, whatever its name."""
 _BY_ENDING = {".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv", ".tsv": "tsv", ".parquet": "parquet"}
-_OWN_FIELDS = FieldMap(id="id", text=("text",))
+_OWN_FIELDS = {"id": "id", "text": "text"}
 
 
 def open_source(spec: Mapping[str, Any], access: SourceAccess) -> Source:
@@ -25,7 +24,7 @@ def open_source(spec: Mapping[str, Any], access: SourceAccess) -> Source:
     """
     for name, make in SOURCES.items():
         if spec.get(name):
-            fields = _OWN_FIELDS if name == "documents" else FieldMap.from_request(spec.get("fields") or {})
+            fields = _OWN_FIELDS if name == "documents" else spec.get("fields") or {}
             return Source(make(spec, access), _formats(spec, fields, access), access)
     names = [f"`{name}`" for name in SOURCES]
     raise SourceFailed(f"Name {', '.join(names[:-1])} or {names[-1]}.", param="source")
@@ -37,13 +36,15 @@ def _listed(spec: Mapping[str, Any], kind: str, access: SourceAccess) -> Callabl
     return lambda: read_listed(access, f"source.{kind}") if isinstance(names, int) else names
 
 
-def _formats(spec: Mapping[str, Any], fields: FieldMap, access: SourceAccess) -> Callable[[str], RecordFile | None]:
+def _formats(
+    spec: Mapping[str, Any], fields: Mapping[str, Any], access: SourceAccess
+) -> Callable[[str], RecordFile | None]:
     """From a file's name to the format of its records; None: it is one document."""
     chosen = "jsonl" if spec.get("documents") else spec.get("format")
     if chosen is not None and chosen not in RECORD_FORMATS:
         message = f"There is no such format. Use one of {', '.join(RECORD_FORMATS)}, or leave it out."
         raise SourceFailed(message, param="source.format")
-    limit = access.limits.max_record_bytes
+    limit = access.max_record_bytes
     formats = {kind: RecordFile(kind, fields, limit, access.ask) for kind in RECORD_FORMATS}
 
     def format_of(name: str) -> RecordFile | None:

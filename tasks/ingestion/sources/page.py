@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tasks.document_error import DocumentError, DocumentFailed, FailureStage
-from tasks.ingestion.sources.field_mapping import MAX_ID_BYTES, require_id
 from tasks.ingestion.sources.ranges import CutBlock
+from tasks.ingestion.sources.record import MAX_ID_BYTES, require_id
 from tasks.records.documents import Document
 
 PAGE_FILES = 64

@@ -120,14 +120,7 @@ class Urls:
 
     def roots(self) -> list[SourceRoot]:
         """See `Entries`."""
-        return [
-            SourceRoot(
-                f"source.urls[{glob.number}]",
-                shown(glob.url),
-                document_id(glob.scheme, glob.base, self._access.roots),
-            )
-            for glob in self._globs
-        ]
+        return [SourceRoot(f"source.urls[{glob.number}]", shown(glob.url)) for glob in self._globs]
 
     def _found(self, glob: Glob, path: str, listing: str) -> Iterator[FoundFile]:
         if glob.scheme != "file":

@@ -43,8 +43,8 @@ def test_dialects(tmp_path: Path, data: bytes, spec: dict[str, Any], expected: d
 @pytest.mark.parametrize(
     ("data", "spec", "said"),
     [
-        (b"Report of May\n\nid,text\n1,a\n", {}, "Row 2 seems to name the columns"),
-        (b'"Report, of May";;\r\nby me;;\r\nid;text;\r\n1;a;\r\n', {}, "Row 3 seems to name the columns"),
+        (b"Report of May\n\nid,text\n1,a\n", {}, "delete what is above it, such as a title"),
+        (b'"Report, of May";;\r\nby me;;\r\nid;text;\r\n1;a;\r\n', {}, "delete what is above it, such as a title"),
         (b"1,a\n2,b\n", {}, "The first line of the file must name its columns"),
         (b"id,text,text\n1,a,b\n", {}, "Columns 2 and 3 have the same name"),
         (b"id,text,n,n\n1,a,b,c\n", {"fields": {"metadata": "*"}}, "Columns 3 and 4 have the same name"),
