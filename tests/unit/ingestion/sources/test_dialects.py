@@ -1,5 +1,6 @@
 """Files of records as Excel, pandas and others write them: a file, its documents, and what is said of the rest."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +86,10 @@ def test_a_line_that_is_too_long_costs_itself_alone(
     for name, bad in (("a_csv", "a.csv#2"), ("c_jsonl", "c.jsonl#2"), ("d_csv", "d.csv#2")):
         assert texts(files(name), access) == {"1": "a", "3": "c"}
         assert codes(files(name), access) == {bad: "document_too_large"}
+    lines = uploaded(
+        tmp_path, a_csv=b'id,text\n1,"' + b"x" * 1500 + b"\n" + b"y" * 400 + b'",' + b"z" * 200 + b"\n2,b\n"
+    )
+    assert codes(files("a_csv"), replace(lines, max_record_bytes=2000)) == {"a.csv#1": "document_too_large"}
     found = [one.error.code if one.error else one.text for one in fetched(files("b_csv"), access)]
     assert (found[:2], found[-1], len(found)) == (["a", "malformed_record"], "c", 1002)
 
