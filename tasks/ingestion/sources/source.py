@@ -34,7 +34,6 @@ class SourceAccess:
         within: those of them that the owner's key may read; None: all.
         progress: to be called about once a second; its exceptions are passed on.
         page: when a page of a listing is full.
-        s3_keys: keys in one answer of S3, which gives a thousand at most.
     """
 
     storage: Storage
@@ -46,7 +45,6 @@ class SourceAccess:
     max_record_bytes: int = 16 * 2**20
     progress: Callable[[], None] = lambda: None
     page: PageLimits = FULL_PAGE
-    s3_keys: int = 1000
     within: Sequence[str] | None = None
 
 
