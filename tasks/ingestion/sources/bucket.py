@@ -6,13 +6,13 @@ such as `a//b` or `../a`, and cannot read such keys.
 
 from collections.abc import Callable, Iterator, Sequence
 from http import HTTPStatus
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 import fsspec
 
 from tasks.document_error import DocumentError, DocumentFailed
 from tasks.errors import EmbedqError, SourceFailed, StorageUnavailable
-from tasks.ingestion.sources.content import changed, gone
+from tasks.ingestion.sources.content import Content, changed, gone
 from tasks.ingestion.sources.folder import FoundFile, fits, from_here, into, leads_on
 from tasks.ingestion.sources.roots import is_hidden
 
@@ -46,7 +46,7 @@ def open_bucket(scheme: str) -> Any:
         raise SourceFailed(f"{scheme}:// is not known.", param="source.urls") from None
 
 
-class RemoteContent:
+class RemoteContent(Content):
     """An object behind a driver, which is that of `scheme`. See `Content`."""
 
     def __init__(self, driver: Any, scheme: str, path: str) -> None:
@@ -69,11 +69,6 @@ class RemoteContent:
         if len(data) != end - first:
             raise changed()
         return bytes(data)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None: ...
 
 
 def kind(driver: Any, path: str) -> str | None:

@@ -36,12 +36,15 @@ class Content(Protocol):
             StorageUnavailable: it does not answer now.
         """
 
-    def __enter__(self) -> Self: ...
+    def __enter__(self) -> Self:
+        return self
 
-    def __exit__(self, *_: object) -> None: ...
+    def __exit__(self, *_: object) -> None:
+        """Closes it, if it is open."""
+        return None  # noqa: RET501 - without a body it would be abstract
 
 
-class StoredContent:
+class StoredContent(Content):
     """An object of the storage. It never changes."""
 
     version = ""
@@ -58,13 +61,8 @@ class StoredContent:
         except NotStored:
             raise gone() from None
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(self, *_: object) -> None: ...
-
-
-class LocalContent:
+class LocalContent(Content):
     """A regular file below one of the roots, opened once; a link counts as what it leads to."""
 
     def __init__(self, path: str, real_roots: Sequence[str]) -> None:
@@ -101,9 +99,6 @@ class LocalContent:
     def _state(self) -> tuple[int, str]:
         state = os.fstat(self.descriptor)
         return state.st_size, f"{state.st_size} {state.st_mtime_ns}"
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         os.close(self.descriptor)
