@@ -26,7 +26,7 @@ _S3_KEYS = 1000
 
 
 def open_bucket(scheme: str) -> Any:
-    """The driver for a scheme. Credentials come from its own environment.
+    """The driver for a scheme, which fsspec keeps. Credentials come from its own environment.
 
     Raises:
         SourceFailed: there is no driver, its package is missing, or the scheme is refused.

@@ -70,7 +70,6 @@ class Urls:
     def __init__(self, urls: Sequence[str], access: SourceAccess) -> None:
         self._access = access
         self._urls = urls
-        self._drivers: dict[str, Any] = {}
         for number, url in enumerate(urls):
             self._require_allowed(url, number)
 
@@ -116,7 +115,7 @@ class Urls:
             raise outside()
         if scheme == "file":
             return LocalContent(path, self._real_tops)
-        return RemoteContent(self._driver(scheme), scheme, path)
+        return RemoteContent(open_bucket(scheme), scheme, path)
 
     def roots(self) -> list[SourceRoot]:
         """See `Entries`."""
@@ -125,7 +124,7 @@ class Urls:
     def _found(self, glob: Glob, path: str, listing: str) -> Iterator[FoundFile]:
         if glob.scheme != "file":
             wanted = (glob.base, glob.pattern)
-            yield from objects(self._driver(glob.scheme), wanted, path, self._access.progress)
+            yield from objects(open_bucket(glob.scheme), wanted, path, self._access.progress)
             return
         top = root_around("file", glob.base, self._tops) or ""
         walk = Walk(glob.base or "/", top, glob.pattern, self._real_tops, listing, self._access.progress)
@@ -200,7 +199,7 @@ class Urls:
         if not self._allows(scheme, path):
             return None
         if scheme != "file":
-            return kind(self._driver(scheme), path)
+            return kind(open_bucket(scheme), path)
         top = root_around("file", path, self._tops) or ""
         folder = path if path in {top, ""} else path.rpartition("/")[0]
         # Outside of the roots a caller must not learn what exists.
@@ -221,11 +220,6 @@ class Urls:
     def _require_below(self, scheme: str, path: str) -> None:
         if not self._allows(scheme, path):
             raise outside()
-
-    def _driver(self, scheme: str) -> Any:
-        if scheme not in self._drivers:
-            self._drivers[scheme] = open_bucket(scheme)
-        return self._drivers[scheme]
 
 
 _ENDED = "\xff\xff"
