@@ -16,11 +16,10 @@ from tasks.ingestion.chunking.chunk_settings import ChunkSettings
 from tasks.ingestion.context import StageContext
 from tasks.ingestion.parsing.limits import ParseLimits
 from tasks.ingestion.skip_unchanged import chunk_settings, prompt_name
-from tasks.ingestion.sources.source import StoredFile
 from tasks.ledger.client import Ledger
 from tasks.ledger.overview import Queue, overview
 from tasks.model import Model
-from tasks.records.files import read_file
+from tasks.records.files import FileRecord, read_file
 from tasks.records.ingestions import IngestionRecord
 from tasks.storage.storage import Storage
 
@@ -37,7 +36,7 @@ _CHUNKERS = 4
 _last = threading.local()
 
 
-class OwnedFiles(Mapping[str, StoredFile]):
+class OwnedFiles(Mapping[str, FileRecord]):
     """An owner's uploaded files by id; those of others are not there. Raises `RedisUnavailable` whenever it is asked.
 
     Looked up when they are asked for: a request may name many, and a page needs few.
@@ -46,14 +45,14 @@ class OwnedFiles(Mapping[str, StoredFile]):
     def __init__(self, ledger: Ledger, owner: str) -> None:
         self._ledger = ledger
         self._owner = owner
-        self._known: dict[str, StoredFile] = {}
+        self._known: dict[str, FileRecord] = {}
 
-    def __getitem__(self, file_id: str) -> StoredFile:
+    def __getitem__(self, file_id: str) -> FileRecord:
         if file_id not in self._known:
             record = self._ledger.run(read_file(file_id))
             if record is None or record.owner != self._owner:
                 raise KeyError(file_id)
-            self._known[file_id] = StoredFile(file_id, record.stored, record.filename, record.size_bytes)
+            self._known[file_id] = record
         return self._known[file_id]
 
     def __iter__(self) -> Iterator[str]:
@@ -67,7 +66,7 @@ class OwnedFiles(Mapping[str, StoredFile]):
 def open_source(context: StageContext, sandbox: "Sandbox") -> "Source":
     """The source of an ingestion, whose records are read in this sandbox. Raises `SourceFailed`."""
     from tasks.ingestion.sources import open_source  # noqa: PLC0415 - as above
-    from tasks.ingestion.sources.source import SourceAccess, SourceLimits  # noqa: PLC0415 - as above
+    from tasks.ingestion.sources.source import SourceAccess  # noqa: PLC0415 - as above
 
     settings, record = context.settings, record_of(context)
     access = SourceAccess(
@@ -77,7 +76,8 @@ def open_source(context: StageContext, sandbox: "Sandbox") -> "Source":
         listed=record.request.get("listed", "missing"),
         roots=settings.ingest_roots,
         within=record.roots,
-        limits=SourceLimits(settings.ingest_max_document_bytes, settings.ingest_max_record_bytes),
+        max_document_bytes=settings.ingest_max_document_bytes,
+        max_record_bytes=settings.ingest_max_record_bytes,
         progress=context.progress,
         page=context.pace.page,
     )

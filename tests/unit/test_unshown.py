@@ -7,7 +7,7 @@ import pytest
 
 from tasks.datasets.loads import DocumentLoad, DocumentState
 from tasks.encoder.interface import Text, Tokens
-from tasks.ingestion.sources.field_mapping import Described
+from tasks.ingestion.sources.record import Described
 from tasks.ingestion.sources.source import Fetched
 from tasks.item import Options
 from tasks.lines import RawLine

@@ -29,7 +29,7 @@ from tasks.ingestion.parsing.text_encoding import is_plain_utf8
 
 MAX_HARMLESS_BYTES = 256 * 1024
 """Of a document that is read in this process: about 0.1 s."""
-MAX_HEADER_BYTES = 8 * 2**20
+MAX_HEADER_BYTES = 2 * 2**20
 MAX_BODY_BYTES = 4 * MAX_TEXT_CHARS
 MAX_WARNINGS = 100
 
@@ -84,6 +84,10 @@ class Sandbox:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        """With the thread that has kept it."""
         self.close()
 
     @property
@@ -204,7 +208,6 @@ class _Child:
             raise AssertionError
         self._requests, self._answers = self._popen.stdin.fileno(), self._popen.stdout.fileno()
         os.set_blocking(self._requests, False)
-        os.set_blocking(self._answers, False)
         try:
             self.ask(None, b"", _START_S, progress)
         except BaseException:
@@ -232,22 +235,22 @@ class _Child:
         deadline = time.monotonic() + timeout_s
         line = orjson.dumps({**header, "bytes": len(body)}) + b"\n" if header is not None else b""
         rest = [memoryview(piece) for piece in (line, body) if piece]  # the body is not copied
-        answer = _Answer()
+        answer = bytearray()
         with selectors.DefaultSelector() as selector:
             selector.register(self._answers, selectors.EVENT_READ)
             if rest:
                 selector.register(self._requests, selectors.EVENT_WRITE)
-            while not answer.complete:
+            while (whole := _whole(answer)) is None:
                 left = deadline - time.monotonic()
                 if left <= 0:
                     raise ChildFailed("parse_timeout")
                 progress()
                 for key, _ in selector.select(min(left, _TICK_S)):
                     if key.fd == self._answers:
-                        self._read(answer)
+                        answer += self._read()
                     elif not self._write(rest):
                         selector.unregister(self._requests)
-        return answer.header, bytes(answer.data)
+        return whole
 
     def kill(self) -> None:
         """Ends it and all that it may have started, at once."""
@@ -259,14 +262,11 @@ class _Child:
                 pipe.close()
         self._popen.wait()
 
-    def _read(self, answer: "_Answer") -> None:
-        try:
-            data = os.read(self._answers, _CHUNK_BYTES)
-        except BlockingIOError:
-            return
+    def _read(self) -> bytes:
+        data = os.read(self._answers, _CHUNK_BYTES)
         if not data:
             raise ChildFailed("parse_memory" if self._died_hungry() else "parser_crashed")
-        answer.add(data)
+        return data
 
     def _write(self, rest: list[memoryview]) -> bool:
         """Writes as much as the pipe takes; False: nothing is left, or the reader is gone, which `_read` will find."""
@@ -292,41 +292,21 @@ class _Child:
 # ---- answers ---------------------------------------------------------------------------------------------------------
 
 
-class _Answer:
-    """What has arrived of one: first in `data` alone, then the line as `header` and the bytes behind it in `data`."""
-
-    def __init__(self) -> None:
-        self.data = bytearray()
-        self.header: dict[str, Any] = {}
-        self._size = -1
-
-    @property
-    def complete(self) -> bool:
-        return len(self.data) == self._size
-
-    def add(self, data: bytes) -> None:
-        """Raises ChildFailed for what is no answer, or more than one."""
-        self.data += data
-        if self._size < 0:
-            if (end := data.find(b"\n")) >= 0:
-                end += len(self.data) - len(data)
-                self.header = _line(bytes(self.data[:end]))
-                self._size = _within(self.header.get("bytes"), 0, MAX_BODY_BYTES)
-                del self.data[: end + 1]
-            elif len(self.data) > MAX_HEADER_BYTES:
-                raise ChildFailed
-        if 0 <= self._size < len(self.data):
-            raise ChildFailed
-
-
-def _line(data: bytes) -> dict[str, Any]:
+def _whole(answer: bytearray) -> tuple[dict[str, Any], bytes] | None:
+    """Header and body, once all of it has arrived. Raises ChildFailed for what is no answer, or more than one."""
+    end = answer.find(b"\n", 0, MAX_HEADER_BYTES) + 1
+    if not end and len(answer) < MAX_HEADER_BYTES:
+        return None
     try:
-        header = orjson.loads(data)
+        header = orjson.loads(answer[:end])
     except ValueError:
         raise ChildFailed from None
     if not isinstance(header, dict):
         raise ChildFailed
-    return cast("dict[str, Any]", header)
+    left = end + _within(header.get("bytes"), 0, MAX_BODY_BYTES) - len(answer)
+    if left < 0:
+        raise ChildFailed
+    return (header, bytes(answer[end:])) if left == 0 else None
 
 
 def _extracted(answer: Mapping[str, Any], body: bytes) -> Extracted:

@@ -10,7 +10,7 @@ PARSE reads each range forwards, once. A *fault* names the *part* of the source 
 | `uploads.py`, `urls.py` | the entries of a request: files and documents of it; URLs, by `folder.py` and `bucket.py` |
 | `roots.py` | what may be read, and what a file is called |
 | `content.py` | the bytes of one file |
-| `tabular.py`, `field_mapping.py` | records: pure functions over bytes, which run in the sandbox of `parsing` |
+| `tabular.py`, `record.py` | records: pure functions over bytes, which run in the sandbox of `parsing` |
 
 May import `tasks.ingestion.parsing`, `tasks.records` and `tasks.storage`.
 

@@ -6,13 +6,13 @@ such as `a//b` or `../a`, and cannot read such keys.
 
 from collections.abc import Callable, Iterator, Sequence
 from http import HTTPStatus
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 import fsspec
 
 from tasks.document_error import DocumentError, DocumentFailed
 from tasks.errors import EmbedqError, SourceFailed, StorageUnavailable
-from tasks.ingestion.sources.content import changed, gone
+from tasks.ingestion.sources.content import Content, changed, gone
 from tasks.ingestion.sources.folder import FoundFile, fits, from_here, into, leads_on
 from tasks.ingestion.sources.roots import is_hidden
 
@@ -21,10 +21,12 @@ _REFUSED = frozenset({"http", "https", "ftp", "sftp", "ssh", "smb", "data", "git
 _PACKAGES = {"s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "az": "adlfs", "abfs": "adlfs"}
 _VERSIONS = ("ETag", "etag", "md5Hash", "version_id", "LastModified", "last_modified", "mtime", "created")
 _MAX_DEPTH = 100
+_S3_KEYS = 1000
+"""In one answer; it gives no more."""
 
 
 def open_bucket(scheme: str) -> Any:
-    """The driver for a scheme. Credentials come from its own environment.
+    """The driver for a scheme, which fsspec keeps. Credentials come from its own environment.
 
     Raises:
         SourceFailed: there is no driver, its package is missing, or the scheme is refused.
@@ -44,7 +46,7 @@ def open_bucket(scheme: str) -> Any:
         raise SourceFailed(f"{scheme}:// is not known.", param="source.urls") from None
 
 
-class RemoteContent:
+class RemoteContent(Content):
     """An object behind a driver, which is that of `scheme`. See `Content`."""
 
     def __init__(self, driver: Any, scheme: str, path: str) -> None:
@@ -68,11 +70,6 @@ class RemoteContent:
             raise changed()
         return bytes(data)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None: ...
-
 
 def kind(driver: Any, path: str) -> str | None:
     """`file`, `folder` or None. Raises like `answered`."""
@@ -86,7 +83,7 @@ def kind(driver: Any, path: str) -> str | None:
 
 
 def objects(
-    driver: Any, wanted: tuple[str, Sequence[str]], after: str, keys: int, progress: Callable[[], None]
+    driver: Any, wanted: tuple[str, Sequence[str]], after: str, progress: Callable[[], None]
 ) -> Iterator[FoundFile]:
     """The objects below a prefix that fit a pattern, in order, behind a key; hidden ones are passed over.
 
@@ -94,7 +91,6 @@ def objects(
         driver: from `open_bucket`.
         wanted: the prefix, without a slash at its end, and the pattern of what is below it, see `folder.into`.
         after: below the base; "" for all of them.
-        keys: that S3 gives in one answer.
         progress: to be called about once a second.
 
     Raises:
@@ -105,7 +101,7 @@ def objects(
     if not hasattr(driver, "call_s3"):
         yield from _in_folder(driver, wanted, ("", from_here(pattern)), after, progress)
         return
-    for path, size in _in_order(driver, base, after, keys, progress):
+    for path, size in _in_order(driver, base, after, progress):
         # A key that ends with a slash is the marker of a folder that was made by hand.
         if not path or path.endswith("/") or not fits(pattern, path):
             continue
@@ -115,11 +111,11 @@ def objects(
             yield FoundFile(path, size)
 
 
-def _in_order(driver: Any, base: str, after: str, keys: int, progress: Callable[[], None]) -> Iterator[tuple[str, int]]:
+def _in_order(driver: Any, base: str, after: str, progress: Callable[[], None]) -> Iterator[tuple[str, int]]:
     """Keys of S3 below a prefix, and their sizes. S3 gives them in order, and from any key on."""
     bucket, key, _ = driver.split_path(base)
     prefix = f"{key}/" if key else ""
-    request: dict[str, Any] = {"Bucket": bucket, "Prefix": prefix, "MaxKeys": keys}
+    request: dict[str, Any] = {"Bucket": bucket, "Prefix": prefix, "MaxKeys": _S3_KEYS}
     if after:
         request["StartAfter"] = prefix + after
     exists = bool(after)

@@ -6,8 +6,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
-from typing import IO, Any, Protocol, Self
+from typing import IO, Protocol, Self
 
 from tasks.document_error import DocumentFailed
 from tasks.errors import NotStored, StorageUnavailable
@@ -15,8 +14,6 @@ from tasks.ingestion.sources.roots import is_within
 from tasks.storage.storage import Storage
 
 _COPY_BYTES = 2**20
-# Another process of this user opens by it what this one has open, whatever has become of its name.
-_OPEN_FILES = Path("/proc/self/fd")
 
 
 class Content(Protocol):
@@ -39,12 +36,15 @@ class Content(Protocol):
             StorageUnavailable: it does not answer now.
         """
 
-    def __enter__(self) -> Self: ...
+    def __enter__(self) -> Self:
+        return self
 
-    def __exit__(self, *_: object) -> None: ...
+    def __exit__(self, *_: object) -> None:
+        """Closes it, if it is open."""
+        return None  # noqa: RET501 - without a body it would be abstract
 
 
-class StoredContent:
+class StoredContent(Content):
     """An object of the storage. It never changes."""
 
     version = ""
@@ -61,18 +61,20 @@ class StoredContent:
         except NotStored:
             raise gone() from None
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(self, *_: object) -> None: ...
-
-
-class LocalContent:
+class LocalContent(Content):
     """A regular file below one of the roots, opened once; a link counts as what it leads to."""
 
     def __init__(self, path: str, real_roots: Sequence[str]) -> None:
         self.name = path
-        self.descriptor = _opened(path, real_roots)
+        real = os.path.realpath(path)
+        if not any(is_within(real, root) for root in real_roots):
+            raise outside()
+        # Without O_NONBLOCK, opening a pipe without a writer waits for ever.
+        self.descriptor = open_real(real, os.O_NONBLOCK)
+        if not stat.S_ISREG(os.fstat(self.descriptor).st_mode):
+            os.close(self.descriptor)
+            raise DocumentFailed("unreadable", "This is not a regular file.", "reading")
         self.size_bytes, self.version = self._state()
 
     def read(self, first: int, size: int) -> bytes:
@@ -98,40 +100,21 @@ class LocalContent:
         state = os.fstat(self.descriptor)
         return state.st_size, f"{state.st_size} {state.st_mtime_ns}"
 
-    def __enter__(self) -> Self:
-        return self
-
     def __exit__(self, *_: object) -> None:
         os.close(self.descriptor)
 
 
-def _opened(path: str, real_roots: Sequence[str]) -> int:
+def open_real(real: str, flags: int) -> int:
+    """A file descriptor of a path that has no links, which is also true once it is open. Raises `DocumentFailed`."""
     try:
-        real = os.path.realpath(path, strict=True)
-        if not any(is_within(real, root) for root in real_roots):
-            raise outside()
-        # Without O_NONBLOCK, opening a pipe without a writer waits for ever.
-        descriptor = os.open(real, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except (OSError, ValueError) as error:
+        descriptor = os.open(real, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | flags)
+    except OSError as error:
         raise failed_to_read(error) from None
-    try:
-        require_same(path, real)
-        _require_regular(descriptor)
-    except BaseException:
+    # A folder on the path may have become a link between check and opening.
+    if os.readlink(path_of(descriptor)) != real:  # noqa: PTH115 - the name need not be UTF-8
         os.close(descriptor)
-        raise
-    return descriptor
-
-
-def _require_regular(descriptor: int) -> None:
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        raise DocumentFailed("unreadable", "This is not a regular file.", "reading")
-
-
-def require_same(path: str, real: str) -> None:
-    """A folder on a path may have become a link between check and opening. Raises `DocumentFailed`."""
-    if os.path.realpath(path) != real:
         raise changed()
+    return descriptor
 
 
 @contextmanager
@@ -140,9 +123,9 @@ def open_path(content: Content, progress: Callable[[], None]) -> Iterator[str]:
 
     A file of this machine is opened as it is. Any other is copied first; the last copy is kept for the next pages.
     """
-    if isinstance(content, LocalContent) and _OPEN_FILES.is_dir():
+    if isinstance(content, LocalContent):
         content.require_unchanged()
-        yield f"/proc/{os.getpid()}/fd/{content.descriptor}"
+        yield path_of(content.descriptor)
         content.require_unchanged()
         return
     key = (content.name, content.version, content.size_bytes)
@@ -151,7 +134,12 @@ def open_path(content: Content, progress: Callable[[], None]) -> Iterator[str]:
             _last.copy.close()
         _last.key, _last.copy = None, _copied(content, progress)
         _last.key = key
-    yield f"/proc/{os.getpid()}/fd/{_last.copy.fileno()}" if _OPEN_FILES.is_dir() else _last.copy.name
+    yield path_of(_last.copy.fileno())
+
+
+def path_of(descriptor: int) -> str:
+    """By it another process of this user opens what this one has open, whatever has become of its name."""
+    return f"/proc/{os.getpid()}/fd/{descriptor}"
 
 
 # Of each thread: a number by which one reads must not become that of another's file.
@@ -159,8 +147,8 @@ _last = threading.local()
 
 
 def _copied(content: Content, progress: Callable[[], None]) -> IO[bytes]:
-    """A file that has no name where that is possible: nothing is left of it when this process is killed."""
-    copy: Any = tempfile.TemporaryFile() if _OPEN_FILES.is_dir() else tempfile.NamedTemporaryFile()  # noqa: SIM115 - kept
+    """A file that has no name: nothing is left of it when this process is killed."""
+    copy = tempfile.TemporaryFile()  # noqa: SIM115 - kept
     try:
         for first in range(0, content.size_bytes, _COPY_BYTES):
             progress()
@@ -170,7 +158,7 @@ def _copied(content: Content, progress: Callable[[], None]) -> IO[bytes]:
         copy.close()
         message = "The documents worker has no room for a copy of the file in its folder for temporary files (TMPDIR)."
         raise StorageUnavailable(message, retry_after_s=60) from None
-    return copy  # type: ignore[no-any-return]
+    return copy
 
 
 def gone() -> DocumentFailed:
@@ -198,9 +186,9 @@ def outside() -> DocumentFailed:
     return DocumentFailed("outside_roots", message, "reading")
 
 
-def failed_to_read(error: OSError | ValueError) -> DocumentFailed:
+def failed_to_read(error: OSError) -> DocumentFailed:
     """An error of the operating system as the error of a document."""
     if isinstance(error, FileNotFoundError | NotADirectoryError):
         return gone()
-    reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else "it has no valid name"
-    return DocumentFailed("unreadable", f"The file cannot be read on the server: {reason}.", "reading")
+    message = f"The file cannot be read on the server: {os.strerror(error.errno or 0)}."
+    return DocumentFailed("unreadable", message, "reading")

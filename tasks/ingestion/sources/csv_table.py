@@ -2,40 +2,32 @@
 
 import csv
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import orjson
 
 from tasks.document_error import DocumentFailed
+from tasks.ingestion.parsing.refusals import refused
 from tasks.ingestion.parsing.text_encoding import table_encoding
-from tasks.ingestion.sources.field_mapping import Described, FieldMap
-from tasks.ingestion.sources.record import LIMIT_SETTING, Record, Request, bad, range_of, refused
+from tasks.ingestion.sources.record import Described, FieldMap, Record, Request, range_of, too_long, whole_number
+from tasks.ingestion.sources.roots import is_encodable
 
 HEAD_BYTES = 2**16
 """Of a table: they tell its encoding and its columns."""
 _DELIMITERS = ",;\t|"
-_SEPARATOR = re.compile(r'"?sep=(.)"?[,;\t|]*[\r\n]*', re.IGNORECASE)
-_TITLES = 20
-"""Rows of a table in which its header is looked for, to say so."""
-_LINE = re.compile(rb"[^\r\n]*(?:\r\n?|\n)|[^\r\n]+")
-_TEXT_LINE = re.compile(r"[^\r\n]*(?:\r\n?|\n)|[^\r\n]+")
-_WIDE = ("utf-16", "utf-32")
-_WHOLE_FLOAT = re.compile(r"(-?\d+)\.0")
-
-
-_OPEN = "A quote in it is never closed."
+_SEPARATOR = re.compile(r'"?sep=([,;:|^~\t])"?[,;\t|]*[\r\n]+', re.IGNORECASE)
 
 
 class _Layout(NamedTuple):
-    """`columns`: index and name of each that is wanted; `width`: how many there are; `first`: where rows begin."""
+    """`columns`: index of each that is wanted; `width`: how many there are; `first`: where rows begin."""
 
     encoding: str
     delimiter: str
-    columns: Sequence[tuple[int, str]]
-    width: int
-    first: int
+    columns: Mapping[str, int] = {}
+    width: int = 0
+    first: int = 0
 
 
 class _Row(NamedTuple):
@@ -48,27 +40,26 @@ class _Row(NamedTuple):
 
 def cut_rows(request: Request, head: bytes, block: bytes) -> dict[str, Any]:
     """Numbers are those of records behind the header."""
-    layout = _layout_of(request, head)
+    layout, whole = _layout_of(request, head), request["whole"]
     start = max(layout.first - request["at"], 0)
     if request["skip"]:
-        source = _source(block, layout.encoding, whole=request["whole"])
-        line = next(_lines(source, layout.encoding, whole=request["whole"]), None)
-        return range_of(line[1]) if line else range_of(_even(block, layout.encoding), skip=True)
+        ends = _line_ends(block, layout.encoding, whole=whole)
+        return range_of(ends[1]) if len(ends) > 1 else range_of(len(block), skip=True)
     length = count = 0
-    for row in _rows(block[start:], layout, request["limit"], whole=request["whole"]):
+    for row in _rows(block[start:], layout, request["limit"], whole=whole):
         full = count >= request["records"] or length + row.length > request["bytes"]
         if count and row.cells != [] and full:
             break
         length += row.length
         count += row.cells != []
-    if not length and not request["whole"] and len(block) - start > request["limit"] + 2:
-        return range_of(start, _even(block, layout.encoding) - start, 1, 1, skip=True)
+    if not length and not whole and len(block) - start > request["limit"] + 2:
+        return range_of(start, len(block) - start, 1, 1, skip=True)
     return range_of(start, length, count, count)
 
 
 def csv_records(request: Request, head: bytes, block: bytes) -> Iterator[Record]:
     """The records of a range. Numbers are those of records behind the header."""
-    layout, fields = _layout_of(request, head), FieldMap.from_json(request["fields"])
+    layout, fields = _layout_of(request, head), FieldMap.from_request(request["fields"])
     start, number = request["at"], request["number"]
     for row in _rows(block, layout, request["limit"], whole=True):
         if row.cells != []:
@@ -78,87 +69,88 @@ def csv_records(request: Request, head: bytes, block: bytes) -> Iterator[Record]
 
 
 def _csv_record(fields: FieldMap, layout: _Layout, row: _Row) -> Described:
-    if row.cells is None:
-        return bad(*row.problem)
-    if any(row.cells[layout.width :]):
-        message = "The row has more fields than the header has names. Quote fields with separators in them."
-        return bad("malformed_record", message)
     cells = row.cells
-    record = {name: cells[at] for at, name in layout.columns if at < len(cells)}
-    own = fields.name_of_id(record)
-    # A column of whole numbers in which one was missing, as pandas and Excel write it.
-    if own and (whole := _WHOLE_FLOAT.fullmatch(record[own])):
-        record[own] = whole[1]
+    if cells is None:
+        return Described(error=row.problem)
+    if any(cells[layout.width :]):
+        message = "The row has more fields than the header has names. Quote fields with separators in them."
+        return Described(error=("malformed_record", message))
+    record = {name: cells[at] for name, at in layout.columns.items() if at < len(cells)}
+    if own := fields.name_of_id(record):
+        record[own] = whole_number(record[own])
     return fields.described(record)
 
 
+# ---- the header ------------------------------------------------------------------------------------------------------
+
+
 def _layout_of(request: Request, head: bytes) -> _Layout:
-    delimiter = "\t" if request["format"] == "tsv" else None
-    return _layout(head, delimiter, orjson.dumps(request["fields"]), request["limit"])
+    delimiters = "\t" if request["format"] == "tsv" else _DELIMITERS
+    return _layout(head, delimiters, orjson.dumps(request["fields"]), request["limit"])
 
 
 @lru_cache(maxsize=4)
-def _layout(head: bytes, delimiter: str | None, fields_json: bytes, limit: int) -> _Layout:
+def _layout(head: bytes, delimiters: str, fields_json: bytes, limit: int) -> _Layout:
     """What the head of a table says of it. Raises `DocumentFailed`."""
-    fields = FieldMap.from_json(orjson.loads(fields_json))
+    fields = FieldMap.from_request(orjson.loads(fields_json))
     encoding, first = table_encoding(head)
-    line = next(_lines(_source(head[first:], encoding, whole=False), encoding, whole=True), ("", 0, 0))
-    if told := _SEPARATOR.fullmatch(line[0]):  # by Excel
-        delimiter, first = told[1], first + line[1]
-    tops = {each: _top(head[first:], _Layout(encoding, each, (), 0, 0), limit) for each in delimiter or _DELIMITERS}
+    if told := _SEPARATOR.match(_decoded(head[first:], encoding)):  # by Excel
+        delimiters, first = told[1], first + len(told[0].encode(encoding))
     if not head[first:].strip(b"\0\r\n"):
         raise refused("empty_document", "The file is empty.")
-    readable = {each: rows for each, rows in tops.items() if rows and rows[0].cells}
-    widths = {each: (_has_wanted(fields, rows[0]), len(rows[0].cells or ())) for each, rows in readable.items()}
-    best = max(widths, key=widths.__getitem__, default="")
-    alone = best and widths[best] == (False, 1)
-    if not best or (alone and len(readable) < len(tops)):
-        problem = next((rows[0].problem[1] for rows in tops.values() if rows and not rows[0].cells), _OPEN)
-        raise refused("malformed_record", f"The header line cannot be read. {problem}")
-    header = readable[best][0]
-    names = _names(header)
+    whole = len(head) < HEAD_BYTES
+    headers = {each: _header(head[first:], _Layout(encoding, each), limit, whole=whole) for each in delimiters}
+    fits = {each: (_has_wanted(fields, row), len(row.cells)) for each, row in headers.items() if row.cells}
+    best = max(fits, key=fits.__getitem__, default="")
+    unread = [row.problem[1] for row in headers.values() if row.cells is None]
+    if unread and (not best or fits[best] == (False, 1)):
+        raise refused("malformed_record", f"The header line cannot be read. {unread[0]}")
+    names = _names(headers[best])
+    return _Layout(encoding, best, _columns(fields, names), len(names), first + headers[best].length)
+
+
+def _header(data: bytes, layout: _Layout, limit: int, *, whole: bool) -> _Row:
+    """The first row that is not blank; its length is with the blank ones before it."""
+    blank = 0
+    for row in _rows(data, layout, limit, whole=whole):
+        if row.cells != []:
+            return row._replace(length=blank + row.length)
+        blank += row.length
+    return _Row(None, 0, ("malformed_record", f"It has more than {HEAD_BYTES:,} bytes, or a quote is never closed."))
+
+
+def _names(header: _Row) -> list[str]:
+    return [name.strip("\ufeff \t") for name in header.cells or ()]
+
+
+def _has_wanted(fields: FieldMap, header: _Row) -> bool:
     try:
-        wanted = fields.columns(names)
-    except DocumentFailed as failed:
-        raise refused(failed.error.code, f"{failed.error.message} {_where(fields, tops)}") from None
-    for name in {*wanted} - {""}:
-        if names.count(name) > 1:
-            one, other = [number for number, each in enumerate(names, 1) if each == name][:2]
-            message = f"Columns {one} and {other} have the same name, which is asked for. Rename one."
-            raise refused("invalid_header", message)
-    columns = [(at, name) for at, name in enumerate(names) if name and name in {*wanted}]
-    return _Layout(encoding, best, columns, len(names), first + header.length)
-
-
-def _top(data: bytes, layout: _Layout, limit: int) -> list[_Row]:
-    """The first rows that are not blank; the length of the first is with the blank ones before it."""
-    found, blank = list[_Row](), 0
-    for row in _rows(data, layout, limit, whole=len(data) < HEAD_BYTES // 2):
-        if row.cells == []:
-            blank += row.length
-            continue
-        found.append(row._replace(length=row.length + (0 if found else blank)))
-        if len(found) == _TITLES:
-            break
-    return found
-
-
-def _names(row: _Row) -> list[str]:
-    return [name.strip("\ufeff \t") for name in row.cells or ()]
-
-
-def _has_wanted(fields: FieldMap, row: _Row) -> bool:
-    try:
-        return bool(fields.columns(_names(row)))
+        return bool(fields.columns(_names(header)))
     except DocumentFailed:
         return False
 
 
-def _where(fields: FieldMap, tops: Mapping[str, Sequence[_Row]]) -> str:
-    numbers = [n for rows in tops.values() for n, row in enumerate(rows, 1) if _has_wanted(fields, row)]
-    if not numbers:
-        return "The first line of the file must name its columns."
-    return f"Row {min(numbers)} seems to name the columns: delete what is above it, such as a title."
+def _columns(fields: FieldMap, names: list[str]) -> Mapping[str, int]:
+    """Where the columns are that are asked for. Raises `DocumentFailed`."""
+    try:
+        wanted = {*fields.columns(names)} - {""}
+    except DocumentFailed as failed:
+        if not all(map(is_encodable, names)):
+            message = "The header line is not valid in the encoding as which the file begins. Save it as UTF-8."
+            raise refused("invalid_encoding", message) from None
+        where = "The first line of the file must name its columns: delete what is above it, such as a title."
+        raise refused(failed.error.code, f"{failed.error.message} {where}") from None
+    columns = dict[str, int]()
+    for at, name in enumerate(names):
+        if name in columns:
+            message = f"Columns {columns[name] + 1} and {at + 1} have the same name, which is asked for. Rename one."
+            raise refused("invalid_header", message)
+        if name in wanted:
+            columns[name] = at
+    return columns
+
+
+# ---- rows ------------------------------------------------------------------------------------------------------------
 
 
 def _rows(data: bytes, layout: _Layout, limit: int, *, whole: bool) -> Iterator[_Row]:
@@ -166,121 +158,48 @@ def _rows(data: bytes, layout: _Layout, limit: int, *, whole: bool) -> Iterator[
 
     Not `whole`: a row that may go on behind the end is left out, unless it is too long already.
     """
-    # The library's own limit of 131,072 characters holds for the whole process.
-    csv.field_size_limit(max(csv.field_size_limit(), limit + 3))
-    source, at, left = _source(data, layout.encoding, whole=whole), 0, len(data)
-    while True:
-        tape = _Tape(_lines(source, layout.encoding, at, whole=whole), limit)
+    # It also bounds what is read in search of the end of a quote. It holds for the whole process.
+    csv.field_size_limit(limit)
+    ends = _line_ends(data, layout.encoding, whole=whole)
+    at, last = 0, len(ends) - 1
+    while at < last:
+        first = at
+        lines = (_decoded(data[ends[n] : ends[n + 1]], layout.encoding) for n in range(first, last))
+        reader = csv.reader(lines, delimiter=layout.delimiter, strict=True)
         try:
-            for row in csv.reader(tape, delimiter=layout.delimiter, strict=True):
-                left -= tape.length
-                yield _Row(row, tape.taken())
-        except (csv.Error, _TooLong):
-            if tape.ended and not whole and (not tape.first or left <= limit + 2):
+            for cells in reader:
+                length = ends[first + reader.line_num] - ends[at]
+                at = first + reader.line_num
+                yield _Row(None, length, too_long("row", limit)) if length > limit + 2 else _Row(cells, length)
+        except csv.Error as error:
+            goes_on = not whole and first + reader.line_num == last
+            if goes_on and len(data) - ends[at] <= limit + 2:
                 return
-        else:
-            return
-        at, left = tape.first_end, left - tape.first
-        yield _Row(None, tape.first, _problem(tape, limit))
+            length = ends[at + 1] - ends[at]
+            yield _Row(None, length, too_long("row", limit) if length > limit else _problem(error))
+            at += 1
 
 
-def _problem(tape: "_Tape", limit: int) -> tuple[str, str]:
-    if tape.length > limit + 2 and tape.length == tape.first:
-        return "document_too_large", f"The row has more than {limit:,} bytes ({LIMIT_SETTING}). Split it."
-    if tape.ended or tape.length > limit + 2:
-        message = f"A quote in the row is never closed, or the row has more than {limit:,} bytes ({LIMIT_SETTING})."
-        return "malformed_record", message
-    return "malformed_record", 'A quote within a quoted field is not doubled. Write it as "".'
+def _problem(error: csv.Error) -> tuple[str, str]:
+    if "expected after" in str(error):
+        return "malformed_record", 'A quote within a quoted field is not doubled. Write it as "".'
+    return "malformed_record", "A quote in the row is never closed, or only far behind it."
 
 
-class _TooLong(Exception):
-    """A record is longer than allowed; perhaps its quote is never closed."""
-
-
-class _Tape:
-    """Gives lines to the reader, and counts the bytes of each record, so that the offset of the next one is known.
-
-    Attributes:
-        length: of the lines since the last record.
-        first, first_end: length of the first of them, and where in the source it ends.
-        ended: there are no more.
-    """
-
-    def __init__(self, lines: Iterator["_Line"], limit: int) -> None:
-        self._lines = lines
-        self._limit = limit
-        self.length = self.first = self.first_end = 0
-        self.ended = False
-
-    def __iter__(self) -> "_Tape":
-        return self
-
-    def __next__(self) -> str:
-        try:
-            text, length, end = next(self._lines)
-        except StopIteration:
-            self.ended = True
-            raise
-        if not self.first:
-            self.first, self.first_end = length, end
-        self.length += length
-        if self.length > self._limit + 2:
-            raise _TooLong
-        return text
-
-    def taken(self) -> int:
-        """`length`, which begins anew."""
-        length, self.length, self.first = self.length, 0, 0
-        return length
-
-
-_Line: TypeAlias = tuple[str, int, int]
-"""A line with its end, its length in bytes, and where in the source it ends."""
-
-
-def _source(data: bytes, encoding: str, *, whole: bool) -> bytes | str:
-    """What is divided into lines: bytes, but in wide encodings the text.
-
-    Raises:
-        DocumentFailed: the file begins like UTF-16 or UTF-32, and is something else later.
-    """
-    if not encoding.startswith(_WIDE):
-        return data
-    data = data[: _even(data, encoding)]
-    try:
-        return data.decode(encoding, "surrogatepass")
-    except UnicodeDecodeError as error:
-        if error.start < len(data) - 3 or whole:  # else half of a character at the end
-            message = f"The file is not valid {encoding.upper()}, as which it begins. Save it as UTF-8."
-            raise DocumentFailed("invalid_encoding", message, "reading") from None
-        return data[: error.start].decode(encoding, "surrogatepass")
-
-
-def _lines(source: bytes | str, encoding: str, at: int = 0, *, whole: bool) -> Iterator[_Line]:
-    """Lines, from a place in the source on, whatever ends them. Not `whole`: the last needs an end.
-
-    Bytes that are wrong in the encoding become lone surrogates.
-    """
-    if isinstance(source, bytes):
-        # In every supported encoding that is not wide, bytes 10 and 13 are line breaks and nothing else.
-        for match in _LINE.finditer(source, at):
-            line = match[0]
-            if whole or line[-1] in b"\r\n":
-                yield _decoded(line, encoding), len(line), match.end()
-        return
-    for found in _TEXT_LINE.finditer(source, at):
-        text = found[0]
-        if whole or text[-1] in "\r\n":
-            yield text, len(text.encode(encoding, "surrogatepass")), found.end()
-
-
-def _even(data: bytes, encoding: str) -> int:
-    """Bytes of the whole units of an encoding in some data."""
-    unit = 4 if encoding.startswith("utf-32") else 2 if encoding.startswith("utf-16") else 1
-    return len(data) - len(data) % unit
+def _line_ends(data: bytes, encoding: str, *, whole: bool) -> list[int]:
+    """0, and where each line ends, whatever ends it. Not `whole`: the last one needs an end."""
+    # In every supported encoding that is not wide, bytes 10 and 13 are line breaks and nothing else.
+    cr, lf = (re.escape(letter.encode(encoding)) for letter in "\r\n")
+    unit = len("\n".encode(encoding))
+    found = re.finditer(cr + b"(?:" + lf + b")?|" + lf, data)
+    ends = [0, *(match.end() for match in found if match.start() % unit == 0)]
+    if whole and ends[-1] < len(data):
+        ends.append(len(data))
+    return ends
 
 
 def _decoded(line: bytes, encoding: str) -> str:
+    """Bytes that are wrong in the encoding become lone surrogates."""
     try:
         return line.decode(encoding, "surrogateescape")
     except UnicodeDecodeError:

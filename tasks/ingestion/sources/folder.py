@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from tasks.document_error import DocumentError, DocumentFailed
-from tasks.ingestion.sources.content import changed, failed_to_read, outside, require_same
+from tasks.ingestion.sources.content import changed, failed_to_read, open_real, outside
 from tasks.ingestion.sources.roots import is_within
 
 _MAX_DEPTH = 100
@@ -206,13 +206,8 @@ def real_folder(path: str, top: str, real_tops: Sequence[str]) -> str:
 
 @contextmanager
 def _opened(path: str, top: str, real_tops: Sequence[str]) -> Iterator[int]:
-    real = real_folder(path, top, real_tops) or path
+    folder = open_real(real_folder(path, top, real_tops) or path, os.O_DIRECTORY)
     try:
-        folder = os.open(real, _FOLDER)
-    except OSError as error:
-        raise failed_to_read(error) from None
-    try:
-        require_same(path, real)
         yield folder
     finally:
         os.close(folder)

@@ -1,34 +1,29 @@
 """From a request's `source` to what lists and reads it. A new kind is one more entry of `SOURCES`."""
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import PurePosixPath
 from typing import Any
 
-from tasks.errors import SourceFailed
-from tasks.ingestion.sources.field_mapping import FieldMap
 from tasks.ingestion.sources.ranges import RecordFile
 from tasks.ingestion.sources.source import Entries, Source, SourceAccess
 from tasks.ingestion.sources.uploads import Documents, Uploads, read_listed
 from tasks.ingestion.sources.urls import Urls
 
 RECORD_FORMATS = ("jsonl", "csv", "tsv", "parquet")
-"""Values of `source.format`: what every file is then taken for, whatever its name."""
+"""Values of `source.format`: what every file is then taken for, whatever its name. The API allows no others."""
 _BY_ENDING = {".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv", ".tsv": "tsv", ".parquet": "parquet"}
-_OWN_FIELDS = FieldMap(id="id", text=("text",))
+_OWN_FIELDS = {"id": "id", "text": "text"}
 
 
 def open_source(spec: Mapping[str, Any], access: SourceAccess) -> Source:
     """The source that a request names, by one of the fields in `SOURCES`; with `fields`, `format` and `records`.
 
     Raises:
-        SourceFailed: a URL lies outside of what may be read, or the request names no source or an unknown format.
+        SourceFailed: a URL lies outside of what may be read.
         StorageUnavailable: it does not answer now.
     """
-    for name, make in SOURCES.items():
-        if spec.get(name):
-            fields = _OWN_FIELDS if name == "documents" else FieldMap.from_request(spec.get("fields") or {})
-            return Source(make(spec, access), _formats(spec, fields, access), access)
-    names = [f"`{name}`" for name in SOURCES]
-    raise SourceFailed(f"Name {', '.join(names[:-1])} or {names[-1]}.", param="source")
+    make = next(make for name, make in SOURCES.items() if spec.get(name))
+    return Source(make(spec, access), _formats(spec, access), access)
 
 
 def _listed(spec: Mapping[str, Any], kind: str, access: SourceAccess) -> Callable[[], Sequence[Any]]:
@@ -37,22 +32,15 @@ def _listed(spec: Mapping[str, Any], kind: str, access: SourceAccess) -> Callabl
     return lambda: read_listed(access, f"source.{kind}") if isinstance(names, int) else names
 
 
-def _formats(spec: Mapping[str, Any], fields: FieldMap, access: SourceAccess) -> Callable[[str], RecordFile | None]:
+def _formats(spec: Mapping[str, Any], access: SourceAccess) -> Callable[[str], RecordFile | None]:
     """From a file's name to the format of its records; None: it is one document."""
-    chosen = "jsonl" if spec.get("documents") else spec.get("format")
-    if chosen is not None and chosen not in RECORD_FORMATS:
-        message = f"There is no such format. Use one of {', '.join(RECORD_FORMATS)}, or leave it out."
-        raise SourceFailed(message, param="source.format")
-    limit = access.limits.max_record_bytes
-    formats = {kind: RecordFile(kind, fields, limit, access.ask) for kind in RECORD_FORMATS}
-
-    def format_of(name: str) -> RecordFile | None:
-        if spec.get("records") is False and not spec.get("documents"):
-            return None
-        kind = chosen or _BY_ENDING.get("." + name.rpartition(".")[2].lower())
-        return formats[kind] if kind else None
-
-    return format_of
+    fields, chosen = spec.get("fields") or {}, spec.get("format")
+    if spec.get("documents"):
+        fields, chosen = _OWN_FIELDS, "jsonl"
+    elif spec.get("records") is False:
+        return lambda _: None
+    formats = {kind: RecordFile(kind, fields, access.max_record_bytes, access.ask) for kind in RECORD_FORMATS}
+    return lambda name: formats.get(chosen or _BY_ENDING.get(PurePosixPath(name).suffix.lower(), ""))
 
 
 SOURCES: Mapping[str, Callable[[Mapping[str, Any], SourceAccess], Entries]] = {

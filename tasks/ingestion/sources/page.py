@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tasks.document_error import DocumentError, DocumentFailed, FailureStage
-from tasks.ingestion.sources.field_mapping import MAX_ID_BYTES, require_id
 from tasks.ingestion.sources.ranges import CutBlock
+from tasks.ingestion.sources.record import MAX_ID_BYTES, require_id
 from tasks.records.documents import Document
 
 PAGE_FILES = 64
@@ -15,7 +15,6 @@ PAGE_FILE_BYTES = 4 * 2**20
 PAGE_RECORDS = 2048
 PAGE_RECORD_BYTES = 2 * 2**20
 """A page of records ends before the range that would exceed one of the two."""
-_NO_PART = _OF_FILE = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +64,7 @@ class PageBuilder:
 
     def __init__(self, limits: PageLimits) -> None:
         self.limits = limits
-        self._lines: dict[tuple[str, str], Document] = {}
+        self._lines: dict[tuple[str, str], Document] = {}  # files by their ids, ranges by their places too
         self._faults: list[Document] = []
         self._files = self._file_bytes = self.records = self.record_bytes = self._size_bytes = 0
 
@@ -103,7 +102,7 @@ class PageBuilder:
         except DocumentFailed as failed:  # no document in a sink can have this id
             self.add_failed(line, failed.error)
         else:
-            key = (line.id, _OF_FILE)
+            key = (line.id, "")
             if key in self._lines:
                 self.add_failed(line, duplicate(self._lines[key].uri))
                 return
@@ -117,7 +116,7 @@ class PageBuilder:
         self._size_bytes += found.source_bytes
         self._lines[line.id, line.uri] = line
 
-    def add_failed(self, line: Document, error: DocumentError, *, part: str = _NO_PART) -> None:
+    def add_failed(self, line: Document, error: DocumentError, *, part: str = "") -> None:
         """Adds a document that cannot be read; with a `part`, something that is none: documents of it are unknown."""
         self._size_bytes += line.size_bytes or 0
         shown_id = line.id.encode(errors="replace")[:MAX_ID_BYTES].decode(errors="ignore").replace("\0", "")

@@ -11,38 +11,31 @@ from typing import Any
 import orjson
 
 from tasks.document_error import DocumentFailed
-from tasks.ingestion.parsing.refusals import missing
-from tasks.ingestion.sources.field_mapping import FieldMap
-from tasks.ingestion.sources.record import LIMIT_SETTING, Answer, Record, Request, bad, refused
+from tasks.ingestion.parsing.refusals import missing, refused
+from tasks.ingestion.sources.record import Answer, Described, FieldMap, Record, Request, too_long
 
 _BATCH_BYTES = 2**20
 _BATCH_ROWS = 1024
 _ANSWER_BYTES = 2 * 2**20
 _BUFFER_BYTES = 2**18
-_MAX_GROUPS = 2**20
-_MAX_ROWS = 2**40
 
 
 def row_groups(request: Request, _: bytes) -> Answer:
     """Rows and bytes of each group. Raises `DocumentFailed`: it is no Parquet, or lacks the columns asked for."""
-    table = _Table(request["path"], FieldMap.from_json(request["fields"]))
+    table = _Table(request["path"], FieldMap.from_request(request["fields"]))
     return {}, orjson.dumps(table.groups)
 
 
 def rows(request: Request, _: bytes) -> Answer:
     """The first rows of a range, as many as go into an answer, at least one. Raises `DocumentFailed`."""
-    fields, at = FieldMap.from_json(request["fields"]), request["at"]
+    fields, at = FieldMap.from_request(request["fields"]), request["at"]
     table = _tables.pop(request["key"], None)
     if table is None or (request["group"], at) < table.earliest:
         table = _Table(request["path"], fields)
     found, size = list[bytes](), 0
     for number in range(request["number"], request["number"] + request["rows"]):
         record = table.row(request["group"], at, request["limit"])
-        if record is None:
-            message = f"The row has more than {request['limit']:,} bytes ({LIMIT_SETTING}). Split it."
-            described = bad("document_too_large", message)
-        else:
-            described = fields.described(record)
+        described = Described(error=too_long("row", request["limit"])) if record is None else fields.described(record)
         found.append(Record(at, 1, number, described).to_json())
         at, size = at + 1, size + len(found[-1])
         if size > _ANSWER_BYTES:
@@ -76,10 +69,8 @@ class _Table:
             # dictionaries: a text that a thousand rows share is in memory once, as in the file.
             self._file = pq.ParquetFile(path, pre_buffer=False, buffer_size=_BUFFER_BYTES, read_dictionary=texts)
             meta = self._file.metadata
-            groups = [meta.row_group(n) for n in range(min(meta.num_row_groups, _MAX_GROUPS + 1))]
+            groups = map(meta.row_group, range(meta.num_row_groups))
             self.groups = [(group.num_rows, group.total_byte_size) for group in groups]
-            if len(groups) > _MAX_GROUPS or any(not 0 <= n <= _MAX_ROWS for n, _ in self.groups):
-                raise _corrupt()
         binary = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary)
         self._columns = fields.columns(
             [name for name, kind in kinds.items() if not any(is_it(kind) for is_it in binary)]

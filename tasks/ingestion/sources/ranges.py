@@ -10,13 +10,12 @@ from tasks.document_error import DocumentError, DocumentFailed, FailureStage
 from tasks.ingestion.parsing.sandbox import ChildFailed
 from tasks.ingestion.sources.content import Content, changed, open_path
 from tasks.ingestion.sources.csv_table import HEAD_BYTES
-from tasks.ingestion.sources.field_mapping import Described, FieldMap, require_id
-from tasks.ingestion.sources.record import LIMIT_SETTING
+from tasks.ingestion.sources.record import Described, require_id, too_long
 from tasks.records.ingestions import is_too_deep
 
 T = TypeVar("T")
 _BLOCK_BYTES = 2**18
-"""That are read to find a range. A page of short records needs half of it."""
+"""That are read to find a range. A page of short records needs half of it. All units of UTF-32 in it are whole."""
 
 
 class Ask(Protocol):
@@ -84,9 +83,9 @@ class RecordFile:
         ask: the sandbox.
     """
 
-    def __init__(self, kind: str, fields: FieldMap, limit: int, ask: Ask) -> None:
+    def __init__(self, kind: str, fields: Mapping[str, Any], limit: int, ask: Ask) -> None:
         self._kind, self._limit, self._ask = kind, limit, ask
-        self._request = {"format": kind, "fields": fields.to_json(), "limit": limit}
+        self._request = {"format": kind, "fields": fields, "limit": limit}
         self._known: tuple[Any, Any] = (None, None)
 
     def cut(
@@ -117,7 +116,7 @@ class RecordFile:
             )
             if length:
                 found = Range(at + start, length, number)
-                error = self._too_long() if skip else None
+                error = DocumentError(*too_long("line", self._limit), "listing") if skip else None
                 return CutBlock(found, records, length, (found.end, number + numbers, skip), error)
             if not start:
                 size *= 2
@@ -191,10 +190,6 @@ class RecordFile:
         if self._known[0] != key:
             self._known = (key, make())
         return self._known[1]
-
-    def _too_long(self) -> DocumentError:
-        message = f"The line has more than {self._limit:,} bytes ({LIMIT_SETTING}). Split it."
-        return DocumentError("document_too_large", message, "listing")
 
 
 def _read(content: Content, first: int, size: int) -> bytes:

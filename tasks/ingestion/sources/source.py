@@ -11,33 +11,16 @@ import orjson
 
 from tasks.document_error import DocumentError, DocumentFailed
 from tasks.ingestion.sources.content import Content, changed
-from tasks.ingestion.sources.field_mapping import Described, as_json
 from tasks.ingestion.sources.page import FULL_PAGE, ListedPage, PageBuilder, PageLimits, duplicate
 from tasks.ingestion.sources.ranges import Ask, CutBlock, Range, RecordFile
+from tasks.ingestion.sources.record import Described, as_json
 from tasks.records.documents import Document, DocumentStatus
+from tasks.records.files import FileRecord
 from tasks.storage.storage import Storage
 from tasks.unshown import unshown
 
 OWN_OUTCOMES = 10_000
 """So many records of a file have an outcome each, however many fail."""
-
-
-@dataclass(frozen=True, slots=True)
-class StoredFile:
-    """An uploaded file: its id, its name in the storage, what its owner called it, its size."""
-
-    id: str
-    stored: str
-    filename: str
-    size_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class SourceLimits:
-    """Limits of one document. `max_document_bytes`: of a file; `max_record_bytes`: of a line, or the texts of a row."""
-
-    max_document_bytes: int = 100 * 2**20
-    max_record_bytes: int = 16 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,21 +32,22 @@ class SourceAccess:
         files: the owner's uploads that the request names, by id; an upload that is not here was deleted.
         listed: name in the storage of what the request lists, as JSON lines.
         roots: folders and URL prefixes that may be read.
+        max_document_bytes: of a file.
+        max_record_bytes: of a line, or the texts of a row.
         within: those of them that the owner's key may read; None: all.
         progress: to be called about once a second; its exceptions are passed on.
         page: when a page of a listing is full.
-        s3_keys: keys in one answer of S3, which gives a thousand at most.
     """
 
     storage: Storage
     ask: Ask
-    files: Mapping[str, StoredFile] = field(default_factory=dict)
+    files: Mapping[str, FileRecord] = field(default_factory=dict)
     listed: str = "missing"
     roots: Sequence[str] = ()
-    limits: SourceLimits = SourceLimits()
+    max_document_bytes: int = 100 * 2**20
+    max_record_bytes: int = 16 * 2**20
     progress: Callable[[], None] = lambda: None
     page: PageLimits = FULL_PAGE
-    s3_keys: int = 1000
     within: Sequence[str] | None = None
 
 
@@ -89,24 +73,16 @@ class Entry:
     part: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class SourceRoot:
+class SourceRoot(NamedTuple):
     """One of the places that a request names.
 
     Attributes:
         param: where the request names it.
         uri: how URIs of what is listed there begin, or the URI itself.
-        document_id: the same of ids, as far as a file is one document.
     """
 
     param: str
     uri: str
-    document_id: str
-
-    @staticmethod
-    def holds(place: str, name: str) -> bool:
-        """Whether a URI or an id is that of a place, or of something below it."""
-        return name == place or name.startswith((f"{place.rstrip('/')}/", f"{place}#"))
 
 
 class Entries(Protocol):
@@ -144,7 +120,7 @@ class Source:
 
     def __init__(self, entries: Entries, formats: Callable[[str], RecordFile | None], access: SourceAccess) -> None:
         self._entries, self._formats = entries, formats
-        self._limits, self._page, self._progress = access.limits, access.page, access.progress
+        self._max_bytes, self._page, self._progress = access.max_document_bytes, access.page, access.progress
         self._going_on: tuple[Any, Iterator[Entry]] = (None, iter(()))
 
     def roots(self) -> Sequence[SourceRoot]:
@@ -186,7 +162,7 @@ class Source:
         if entry.error is not None:
             # A name that is not fit is that of a document; what cannot be listed may be any number of them.
             page.add_failed(line, entry.error, part=entry.part or entry.uri)
-        elif entry.size_bytes > self._limits.max_document_bytes:
+        elif entry.size_bytes > self._max_bytes:
             page.add_failed(line, self._too_large())
         else:
             try:
@@ -253,14 +229,14 @@ class Source:
                 yield Fetched(found.ref, "", error=duplicate(there)) if again else found
 
     def _too_large(self) -> DocumentError:
-        limit = self._limits.max_document_bytes
+        limit = self._max_bytes
         message = f"The file has more than {limit:,} bytes (EMBEDQ_INGEST_MAX_DOCUMENT_BYTES). It was not read."
         return DocumentError("document_too_large", message, "reading")
 
     def _read_file(self, line: Document) -> Fetched:
         try:
             with self._entries.open(line.place["at"]) as content:
-                if content.size_bytes > self._limits.max_document_bytes:
+                if content.size_bytes > self._max_bytes:
                     return Fetched(line, "", error=self._too_large())
                 data = content.read(0, content.size_bytes)
         except DocumentFailed as failed:

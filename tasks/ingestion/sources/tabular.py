@@ -17,15 +17,24 @@ they end where the file does; `skip`: they begin within a line that is too long.
 import io
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from json import loads
 from typing import Any
 
 import orjson
 
 from tasks.ingestion.sources.csv_table import csv_records, cut_rows
-from tasks.ingestion.sources.field_mapping import Described, FieldMap
 from tasks.ingestion.sources.parquet_table import row_groups, rows
-from tasks.ingestion.sources.record import LIMIT_SETTING, Answer, Record, Request, bad, range_of
+from tasks.ingestion.sources.record import (
+    Answer,
+    Described,
+    FieldMap,
+    Record,
+    Request,
+    range_of,
+    too_long,
+    whole_number,
+)
 from tasks.lines import encoding_fault
 from tasks.wire.json_limits import MAX_PARTS, has_more_parts
 
@@ -67,7 +76,7 @@ def _cut_lines(request: Request, _: bytes, block: bytes) -> dict[str, Any]:
 
 
 def _json_records(request: Request, _: bytes, block: bytes) -> Iterator[Record]:
-    fields, start = FieldMap.from_json(request["fields"]), request["at"]
+    fields, start = FieldMap.from_request(request["fields"]), request["at"]
     for number, line in enumerate(io.BytesIO(block), request["number"]):
         if line.strip():
             yield Record(start, len(line), number, _json_record(fields, line, request["limit"]))
@@ -76,24 +85,24 @@ def _json_records(request: Request, _: bytes, block: bytes) -> Iterator[Record]:
 
 def _json_record(fields: FieldMap, line: bytes, limit: int) -> Described:
     if len(line) > limit + 1:
-        return bad("document_too_large", f"The line has more than {limit:,} bytes ({LIMIT_SETTING}). Split it.")
+        return Described(error=too_long("line", limit))
     if has_more_parts(line):
-        return bad("document_too_large", f"The line has more than {MAX_PARTS:,} lists, objects and fields. Split it.")
+        message = f"The line has more than {MAX_PARTS:,} lists, objects and fields. Split it."
+        return Described(error=("document_too_large", message))
     line = line.removeprefix(b"\xef\xbb\xbf")
     try:
         record = _from_json(line)
     except (ValueError, RecursionError) as error:
         where = f" (column {error.colno})" if isinstance(error, orjson.JSONDecodeError) else ""
         message = f"The line is not JSON{where}. Write each record as one object on a line of its own."
-        return bad("malformed_record", encoding_fault(line) or message)
+        return Described(error=("malformed_record", encoding_fault(line) or message))
     if not isinstance(record, dict):
         message = "The line is not a JSON object. Write each record as one object on a line of its own."
-        return bad("malformed_record", message)
+        return Described(error=("malformed_record", message))
     own = fields.name_of_id(record)
     if own and isinstance(record[own], float):
         # The exact number as it was written: two of thirty digits are one float.
-        literal = loads(line, parse_int=str, parse_float=_as_written, parse_constant=str)[own]
-        record[own] = literal
+        record[own] = loads(line, parse_int=str, parse_float=whole_number, parse_constant=str)[own]
     return fields.described(record)
 
 
@@ -102,16 +111,10 @@ def _from_json(line: bytes) -> Any:
         return orjson.loads(line)
     except ValueError:
         # Python and pandas write what JSON has no word for. It is nothing, as orjson writes it, too.
-        if not re.search(rb"\b(?:NaN|Infinity)\b", line):
-            raise
-    try:
-        return loads(line, parse_constant=lambda _: None)
-    except (ValueError, RecursionError):
-        return orjson.loads(line)  # for its error
-
-
-def _as_written(number: str) -> str:
-    return re.sub(r"^(-?\d+)\.0+$", r"\1", number)
+        if re.search(rb"\b(?:NaN|Infinity)\b", line):
+            with suppress(ValueError, RecursionError):
+                return loads(line, parse_constant=lambda _: None)
+        raise
 
 
 HANDLERS: Mapping[str, Callable[[Request, bytes], Answer]] = {

@@ -70,7 +70,6 @@ class Urls:
     def __init__(self, urls: Sequence[str], access: SourceAccess) -> None:
         self._access = access
         self._urls = urls
-        self._drivers: dict[str, Any] = {}
         for number, url in enumerate(urls):
             self._require_allowed(url, number)
 
@@ -116,23 +115,16 @@ class Urls:
             raise outside()
         if scheme == "file":
             return LocalContent(path, self._real_tops)
-        return RemoteContent(self._driver(scheme), scheme, path)
+        return RemoteContent(open_bucket(scheme), scheme, path)
 
     def roots(self) -> list[SourceRoot]:
         """See `Entries`."""
-        return [
-            SourceRoot(
-                f"source.urls[{glob.number}]",
-                shown(glob.url),
-                document_id(glob.scheme, glob.base, self._access.roots),
-            )
-            for glob in self._globs
-        ]
+        return [SourceRoot(f"source.urls[{glob.number}]", shown(glob.url)) for glob in self._globs]
 
     def _found(self, glob: Glob, path: str, listing: str) -> Iterator[FoundFile]:
         if glob.scheme != "file":
-            driver, access = self._driver(glob.scheme), self._access
-            yield from objects(driver, (glob.base, glob.pattern), path, access.s3_keys, access.progress)
+            wanted = (glob.base, glob.pattern)
+            yield from objects(open_bucket(glob.scheme), wanted, path, self._access.progress)
             return
         top = root_around("file", glob.base, self._tops) or ""
         walk = Walk(glob.base or "/", top, glob.pattern, self._real_tops, listing, self._access.progress)
@@ -203,40 +195,31 @@ class Urls:
         return None if magic else decoded
 
     def _kind(self, scheme: str, path: str) -> str | None:
+        """`file`, `folder`, or None: it is not there. Raises `DocumentFailed`."""
         if not self._allows(scheme, path):
             return None
         if scheme != "file":
-            return kind(self._driver(scheme), path)
-        folder = path.rpartition("/")[0]
+            return kind(open_bucket(scheme), path)
+        top = root_around("file", path, self._tops) or ""
+        folder = path if path in {top, ""} else path.rpartition("/")[0]
         # Outside of the roots a caller must not learn what exists.
-        if not real_folder(folder, root_around("file", path, self._tops) or "", self._real_tops):
+        if not real_folder(folder or "/", top, self._real_tops):
             return None
-        return "folder" if os.path.isdir(path) else "file" if os.path.lexists(path) else None  # noqa: PTH112
+        return "folder" if os.path.isdir(path or "/") else "file" if os.path.lexists(path) else None  # noqa: PTH112
 
     def _named(self, number: int, scheme: str, path: str) -> Glob:
         self._require_below(scheme, path)
-        folder, _, name = path.rpartition("/")
-        if scheme != "file":
-            what = kind(self._driver(scheme), path)
-        else:
-            tops = root_around("file", path, self._tops) or ""
-            what = "folder" if path in {tops, ""} else self._kind(scheme, path)
-            if what == "folder":
-                what = "folder" if real_folder(path or "/", tops, self._real_tops) else None
+        what = self._kind(scheme, path)
         if what is None:
             raise gone()
         if what == "folder":
             return Glob(number, scheme, path, ("**",), named=True)
+        folder, _, name = path.rpartition("/")
         return Glob(number, scheme, folder, (_as_pattern(name),), named=True)
 
     def _require_below(self, scheme: str, path: str) -> None:
         if not self._allows(scheme, path):
             raise outside()
-
-    def _driver(self, scheme: str) -> Any:
-        if scheme not in self._drivers:
-            self._drivers[scheme] = open_bucket(scheme)
-        return self._drivers[scheme]
 
 
 _ENDED = "\xff\xff"

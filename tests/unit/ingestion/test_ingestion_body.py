@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from api.schemas.new_ingestion import SOURCE_KINDS, NewIngestion
-from tasks.ingestion.sources.open_source import SOURCES
+from tasks.ingestion.sources.open_source import RECORD_FORMATS, SOURCES
 from tests.raises_code import raises_code
 
 GIVEN: dict[str, tuple[list[Any], list[Any]]] = {
@@ -20,6 +20,11 @@ GIVEN: dict[str, tuple[list[Any], list[Any]]] = {
 
 def test_each_kind_of_source_can_be_opened() -> None:
     assert set(SOURCE_KINDS) == set(SOURCES) == set(GIVEN)
+
+
+@pytest.mark.parametrize("kind", RECORD_FORMATS)
+def test_each_format_can_be_asked_for(kind: str) -> None:
+    assert NewIngestion.model_validate({"source": {"urls": ["/a"], "format": kind}}).source.format == kind
 
 
 @pytest.mark.parametrize("kind", SOURCE_KINDS)

@@ -10,8 +10,9 @@ from tasks.document_error import DocumentError, FailureStage
 from tasks.ingestion.sources import tabular
 from tasks.ingestion.sources.open_source import open_source
 from tasks.ingestion.sources.page import FULL_PAGE, ListedPage, PageLimits
-from tasks.ingestion.sources.source import Fetched, SourceAccess, SourceLimits, StoredFile
+from tasks.ingestion.sources.source import Fetched, SourceAccess
 from tasks.records.documents import Document, DocumentStatus, read_documents, write_documents
+from tasks.records.files import FileRecord, Purpose
 from tasks.storage.storage import Storage
 
 T = TypeVar("T")
@@ -103,8 +104,16 @@ def uploaded(
     stored = {}
     for file_id, data in {**(files or {}), **more}.items():
         storage.write(f"files/{file_id}", data)
-        stored[file_id] = StoredFile(file_id, f"files/{file_id}", file_id.replace("_", ".", 1), len(data))
-    return SourceAccess(storage, ask, stored, limits=SourceLimits(limit, limit), page=page)
+        stored[file_id] = FileRecord(
+            id=file_id,
+            owner="owner",
+            filename=file_id.replace("_", ".", 1),
+            purpose=Purpose.USER_DATA,
+            size_bytes=len(data),
+            created_ms=0,
+            stored=f"files/{file_id}",
+        )
+    return SourceAccess(storage, ask, stored, max_document_bytes=limit, max_record_bytes=limit, page=page)
 
 
 def below(folder: Path | str, *, limit: int = 2**20, **page: int) -> SourceAccess:
@@ -113,7 +122,8 @@ def below(folder: Path | str, *, limit: int = 2**20, **page: int) -> SourceAcces
         Storage.open("memory://unused"),
         ask,
         roots=[str(folder)],
-        limits=SourceLimits(limit, limit),
+        max_document_bytes=limit,
+        max_record_bytes=limit,
         page=PageLimits(**page),
     )
 

@@ -1,5 +1,6 @@
 """Files of records as Excel, pandas and others write them: a file, its documents, and what is said of the rest."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -43,8 +44,8 @@ def test_dialects(tmp_path: Path, data: bytes, spec: dict[str, Any], expected: d
 @pytest.mark.parametrize(
     ("data", "spec", "said"),
     [
-        (b"Report of May\n\nid,text\n1,a\n", {}, "Row 2 seems to name the columns"),
-        (b'"Report, of May";;\r\nby me;;\r\nid;text;\r\n1;a;\r\n', {}, "Row 3 seems to name the columns"),
+        (b"Report of May\n\nid,text\n1,a\n", {}, "delete what is above it, such as a title"),
+        (b'"Report, of May";;\r\nby me;;\r\nid;text;\r\n1;a;\r\n', {}, "delete what is above it, such as a title"),
         (b"1,a\n2,b\n", {}, "The first line of the file must name its columns"),
         (b"id,text,text\n1,a,b\n", {}, "Columns 2 and 3 have the same name"),
         (b"id,text,n,n\n1,a,b,c\n", {"fields": {"metadata": "*"}}, "Columns 3 and 4 have the same name"),
@@ -85,6 +86,10 @@ def test_a_line_that_is_too_long_costs_itself_alone(
     for name, bad in (("a_csv", "a.csv#2"), ("c_jsonl", "c.jsonl#2"), ("d_csv", "d.csv#2")):
         assert texts(files(name), access) == {"1": "a", "3": "c"}
         assert codes(files(name), access) == {bad: "document_too_large"}
+    lines = uploaded(
+        tmp_path, a_csv=b'id,text\n1,"' + b"x" * 1500 + b"\n" + b"y" * 400 + b'",' + b"z" * 200 + b"\n2,b\n"
+    )
+    assert codes(files("a_csv"), replace(lines, max_record_bytes=2000)) == {"a.csv#1": "document_too_large"}
     found = [one.error.code if one.error else one.text for one in fetched(files("b_csv"), access)]
     assert (found[:2], found[-1], len(found)) == (["a", "malformed_record"], "c", 1002)
 

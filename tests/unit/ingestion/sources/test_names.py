@@ -119,7 +119,7 @@ def test_characters_that_nobody_sees_are_escaped(tmp_path: Path, letter: str) ->
     for one in found:
         assert letter not in one.ref.id + one.ref.uri + one.ref.name
     access = uploaded(tmp_path, {"x": b"x"})
-    named = replace(access, files={"x": replace(access.files["x"], filename=f"a{letter}b.txt")})
+    named = replace(access, files={"x": access.files["x"].model_copy(update={"filename": f"a{letter}b.txt"})})
     [upload] = contents({"files": ["x"]}, named)
     assert upload.data == b"x"
     assert letter not in upload.ref.id + upload.ref.uri

@@ -81,18 +81,6 @@ def test_documents_keep_the_ids_that_they_were_given(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("spec", [{}, {"files": []}, {"urls": []}])
-def test_a_request_without_a_source_is_refused(tmp_path: Path, spec: dict[str, Any]) -> None:
-    with pytest.raises(SourceFailed, match="Name `files`, `urls` or `documents`"):
-        open_source(spec, uploaded(tmp_path))
-
-
-def test_an_unknown_format_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(SourceFailed, match="jsonl, csv, tsv, parquet") as refused:
-        open_source({"files": ["a"], "format": "xlsx"}, uploaded(tmp_path))
-    assert refused.value.param == "source.format"
-
-
 def test_progress_is_told_while_listing_and_reading(tmp_path: Path) -> None:
     class Stopped(Exception):
         pass

@@ -24,20 +24,21 @@ def s3_root(s3: S3Server) -> str:
     return s3.bucket()
 
 
-def s3_access(root: str, *, keys: int = 1000, files: int = 64) -> SourceAccess:
-    storage, page = Storage.open("memory://unused"), PageLimits(files=files)
-    return SourceAccess(storage, ask, roots=[root], page=page, s3_keys=keys)
+def s3_access(root: str, *, files: int = 64) -> SourceAccess:
+    return SourceAccess(Storage.open("memory://unused"), ask, roots=[root], page=PageLimits(files=files))
 
 
 @pytest.mark.parametrize(("keys", "files"), [(1, 1), (3, 2), (1, 5), (100, 100)])
-def test_every_object_comes_once_whatever_the_sizes_of_pages(s3_root: str, keys: int, files: int) -> None:
+def test_every_object_comes_once_whatever_the_sizes_of_pages(
+    s3_root: str, monkeypatch: pytest.MonkeyPatch, keys: int, files: int
+) -> None:
+    monkeypatch.setattr(bucket, "_S3_KEYS", keys)
     names = ["a.md", "a/b.md", "a/c/d.md", "a/é.md", "a b.md", "a+b.md", "b.md", "c/.hidden", "c/x.md", "日/本.md"]
     fsspec.filesystem("s3").pipe({f"{s3_root}/in/{name}": name.encode() for name in names})
     fsspec.filesystem("s3").touch(f"{s3_root}/in/c/")
-    access = s3_access(s3_root, keys=keys, files=files)
-    found = [ref.id for ref in documents({"urls": [f"{s3_root}/in/**"]}, access)]
-    bucket = s3_root.rpartition("/")[2]
-    assert sorted(found) == sorted(f"{bucket}/in/{name}" for name in names if name != "c/.hidden")
+    found = [ref.id for ref in documents({"urls": [f"{s3_root}/in/**"]}, s3_access(s3_root, files=files))]
+    bucket_name = s3_root.rpartition("/")[2]
+    assert sorted(found) == sorted(f"{bucket_name}/in/{name}" for name in names if name != "c/.hidden")
 
 
 class Answers:
@@ -63,13 +64,13 @@ ONE = {"KeyCount": 1, "IsTruncated": True, "NextContinuationToken": "t", "Conten
 
 @pytest.mark.parametrize("answers", [(MORE, ONE, EMPTY), (ONE, EMPTY), (MORE, MORE, ONE, MORE, EMPTY)])
 def test_an_empty_answer_is_no_end_where_more_was_said_to_follow(answers: tuple[dict[str, Any], ...]) -> None:
-    found = bucket.objects(Answers(*answers), ("bucket/in", ("**",)), "", 1000, lambda: None)
+    found = bucket.objects(Answers(*answers), ("bucket/in", ("**",)), "", lambda: None)
     assert [each.path for each in found] == ["a.md"]
 
 
 def test_a_prefix_without_keys_is_gone() -> None:
     with pytest.raises(DocumentFailed, match="gone"):
-        list(bucket.objects(Answers(EMPTY), ("bucket/in", ("**",)), "", 1000, lambda: None))
+        list(bucket.objects(Answers(EMPTY), ("bucket/in", ("**",)), "", lambda: None))
 
 
 def test_a_large_prefix_is_taken_in_pages_and_gone_on_with(s3_root: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,8 +87,8 @@ def test_a_large_prefix_is_taken_in_pages_and_gone_on_with(s3_root: str, monkeyp
 
     monkeypatch.setattr(driver, "_call_s3", noted)
     monkeypatch.setattr(driver, "call_s3", sync_wrapper(noted))
-    access = s3_access(s3_root, keys=20, files=10)
-    source, cursor, listed = open_source({"urls": [f"{s3_root}/**"]}, access), None, 0
+    monkeypatch.setattr(bucket, "_S3_KEYS", 20)
+    source, cursor, listed = open_source({"urls": [f"{s3_root}/**"]}, s3_access(s3_root, files=10)), None, 0
     while listed == 0 or cursor is not None:
         page = source.page(cursor)
         cursor, listed = page.cursor, listed + page.documents

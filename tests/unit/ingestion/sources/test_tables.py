@@ -73,3 +73,10 @@ def test_a_broken_byte_in_a_table_spoils_its_row_alone(tmp_path: Path) -> None:
     access = uploaded(tmp_path, a_csv=data.replace(b"x,", b"3,", 1).replace(b"x,", b"4,", 1).replace(b"x,", b"5,", 1))
     assert texts(files("a_csv"), access) == {"1": GERMAN[1][1], "3": "größer", "4": "größer", "5": "größer"}
     assert codes(files("a_csv"), access) == {"2": "invalid_encoding"}
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-32"])
+def test_a_table_that_is_cut_off_in_a_character_loses_its_last_row(tmp_path: Path, encoding: str) -> None:
+    access = uploaded(tmp_path, a_csv=table([["id", "text"], ["1", "a"], ["2", "b"]], encoding)[:-1])
+    assert texts(files("a_csv"), access) == {"1": "a"}
+    assert codes(files("a_csv"), access) == {"2": "invalid_encoding"}
