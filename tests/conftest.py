@@ -65,8 +65,10 @@ _OTHER_PROCESSES = (
     _BROWSER_FOLDER,
     "tests/faults/",
     *(f"tests/integration/{name}/" for name in ("guarded", "observed", "worker")),
+    "tests/unit/encoder/test_long_text.py",
+    "tests/unit/ingestion/chunking/test_properties.py",
 )
-"""Tests of processes of their own."""
+"""Tests of processes of their own, and those that run for long over a few lines which others cover too."""
 _MEMORY, _ROOM_BYTES = Path("/dev/shm"), 4 * 2**30  # noqa: S108 - a folder of our own is made in it
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -52,6 +52,7 @@ def client(redis_url: str, tmp_path: Path) -> Iterator[httpx.Client]:
             yield served.client
 
 
+@pytest.mark.thorough
 def test_the_document_is_true(client: httpx.Client, tmp_path: Path) -> None:
     document = str(client.base_url.join("/openapi.json"))
     command = [sys.executable, "-m", "schemathesis.cli", "run", document, "--no-color"]

@@ -58,6 +58,7 @@ class Watcher:
         return batch.request_counts.completed + batch.request_counts.failed
 
 
+@pytest.mark.thorough
 def test_a_large_batch_survives_every_kill(private_redis: RedisServer, private_roles: Roles) -> None:
     with Bulk(private_roles, **SETTINGS) as bulk:
         lines = list(many(LINES))
@@ -85,6 +86,7 @@ def test_a_large_batch_survives_every_kill(private_redis: RedisServer, private_r
             swept(redis, private_roles.folder / "storage", "anonymous", "rows|vectors")
 
 
+@pytest.mark.thorough
 def test_four_deaths_of_the_documents_worker_throw_nothing_away(
     private_redis: RedisServer, private_roles: Roles
 ) -> None:

@@ -74,6 +74,7 @@ def test_sentinels_fail_over_under_load_and_nothing_accepted_is_lost(
         ledger.close()
 
 
+@pytest.mark.thorough
 def test_jobs_go_on_from_what_a_replica_knows_that_lags(private_redis: RedisServer, tmp_path: Path) -> None:
     documents = [{"id": f"d{n}", "text": f"text {n}"} for n in range(NUMBER)]
     lines = [line(f"{n}", f"line {n}") for n in range(NUMBER)]

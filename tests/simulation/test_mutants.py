@@ -6,7 +6,7 @@ from tests.simulation.mutants import EQUIVALENT, RULES, judged, mutants, sample
 
 pytestmark = pytest.mark.no_cover
 
-NUMBER, SEED, JOBS = 12, 1, 1
+NUMBER, SEED, JOBS = 6, 1, 1
 
 
 def test_a_broken_script_is_noticed() -> None:

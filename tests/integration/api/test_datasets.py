@@ -150,5 +150,5 @@ def test_datasets_count_for_those_who_start_an_ingestion(serve: Callable[..., Se
         again = alice.post("/v1/ingestions", json=body, headers={"idempotency-key": "k"})
         others = bob.post("/v1/ingestions", json=body)
     assert (refused.status_code, refused.json()["error"]["code"]) == (403, "quota_exceeded")
-    assert "Your files and datasets hold" in refused.json()["detail"]
+    assert "Your files, datasets and ingestions hold" in refused.json()["detail"]
     assert (first.status_code, again.json()["id"], others.status_code) == (202, first.json()["id"], 202)

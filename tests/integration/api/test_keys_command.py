@@ -196,6 +196,7 @@ def test_an_import_gives_no_owner_back_who_was_purged(
     assert keys("list", key=acme["key"]) == (3, "invalid_api_key")
 
 
+@pytest.mark.thorough
 def test_a_purged_owner_is_one_in_an_empty_redis_too(
     keys: Keys, tmp_path: Path, redis_client: redis.Redis, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -221,6 +222,7 @@ def test_a_purged_owner_is_one_in_an_empty_redis_too(
     keys("delete", "acme", key=ops["key"])
 
 
+@pytest.mark.thorough
 def test_no_owner_and_no_name_of_the_environment_is_given_to_another_key(
     keys: Keys,
     tmp_path: Path,

@@ -260,6 +260,7 @@ def test_the_document_covers_every_route(client: httpx.Client) -> None:
         "/v1/batches/{batch_id}/cancel",
         "/v1/batches/{batch_id}/retry",
         "/v1/ingestions",
+        "/v1/ingestions/files/known",
         "/v1/ingestions/{ingestion_id}",
         "/v1/ingestions/{ingestion_id}/documents",
         "/v1/ingestions/{ingestion_id}/output",

