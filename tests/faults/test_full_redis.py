@@ -90,6 +90,7 @@ def test_an_idle_worker_finds_work_that_a_full_redis_rings_no_bell_for(
         assert connection.llen(bell_queue(client.model)) == 0, "it was a bell"
 
 
+@pytest.mark.thorough
 def test_an_idle_worker_is_called_when_a_full_redis_refuses_its_bell(small_redis: RedisServer, tmp_path: Path) -> None:
     with Roles(tmp_path, small_redis.url) as roles, small_redis.client() as connection:
         client = LedgerClient(Ledger(connection))

@@ -21,6 +21,7 @@ def _is_working(client: LedgerClient) -> None:
     wait_until(lambda: client.overview().leases > 0, message="a claim in flight")
 
 
+@pytest.mark.thorough
 def test_the_model_child_is_killed(private_roles: Roles, client: LedgerClient) -> None:
     api, worker = private_roles.api(), private_roles.worker(**SLOW)
     with Load(api, name="child") as load:
@@ -33,6 +34,7 @@ def test_the_model_child_is_killed(private_roles: Roles, client: LedgerClient) -
     assert client.counter("lost_leases") > 0, "no kill fell into work"
 
 
+@pytest.mark.thorough
 def test_the_worker_parent_is_killed(private_roles: Roles, client: LedgerClient) -> None:
     api, worker = private_roles.api(), private_roles.worker(**SLOW)
     with Load(api, name="parent") as load:

@@ -26,6 +26,7 @@ def lengths(items: Sequence[dict[str, Any]]) -> set[int]:
     return {len(item["embedding"]) for item in items}
 
 
+@pytest.mark.thorough
 def test_a_model_exchanged_under_load(private_roles: Roles, client: LedgerClient) -> None:
     with Bulk(private_roles, fake_dimension=BEFORE, **SETTINGS) as bulk, bulk.api.client() as http:
         tasks = [  # more than one claim takes

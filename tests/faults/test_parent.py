@@ -27,6 +27,7 @@ FOREIGN = {f"foreign:{number}": os.urandom(8192) for number in range(2000)}
 """Of a size that Redis answers LOADING several times: it looks at its connections after every 2 MiB."""
 
 
+@pytest.mark.thorough
 def test_the_parent_outlives_what_redis_does(private_redis: RedisServer, tmp_path: Path) -> None:
     with Link(private_redis.endpoint.port) as link, Roles(tmp_path, link.url) as roles:
         worker = roles.worker(**QUICK)

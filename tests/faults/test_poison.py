@@ -7,11 +7,12 @@ from tasks.ledger.task import State
 from tasks.worker.process.hangs import Patience
 from tests.faults.conftest import QUICK, with_patience
 from tests.ledger_client import LedgerClient
+from tests.thorough import some
 
 pytestmark = pytest.mark.faults
 
 
-@pytest.mark.parametrize("trigger", ["!!kill!!", "!!hang!!", "!!break!!"])
+@pytest.mark.parametrize("trigger", some(["!!kill!!", "!!hang!!", "!!break!!"], "!!kill!!"))
 def test_neighbours_of_a_poison_text_complete(private_roles: Roles, client: LedgerClient, trigger: str) -> None:
     settings = QUICK | ({"lease_s": 0.5} if trigger == "!!hang!!" else {})
     texts = [f"good text {n}" for n in range(12)]

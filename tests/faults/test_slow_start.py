@@ -13,6 +13,7 @@ from tests.ledger_client import LedgerClient
 pytestmark = pytest.mark.faults
 
 
+@pytest.mark.thorough
 def test_a_replaced_child_may_load_slowly(private_roles: Roles, client: LedgerClient) -> None:
     worker = private_roles.worker(**(QUICK | {"fake_load_s": 4.5}))
     client.completed(client.submit(["before"]))

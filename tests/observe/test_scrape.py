@@ -84,6 +84,7 @@ def watching(prometheus: str, roles: Roles, api: ApiProcess, tmp_path: Path) -> 
     return server
 
 
+@pytest.mark.thorough
 def test_prometheus_pages_when_work_waits_for_a_worker_that_was_killed(
     watching: Prometheus, api: ApiProcess, worker: WorkerProcess
 ) -> None:

@@ -10,6 +10,7 @@ import psutil
 import pytest
 
 from stack.testing import PATIENCE_S, ApiProcess, Roles, wait_until
+from tests.thorough import some
 
 PROCESSES = 2
 
@@ -43,6 +44,7 @@ def _process_that_answers(api: ApiProcess) -> str:
     return str(name)
 
 
+@pytest.mark.thorough
 def test_every_process_serves(api: ApiProcess) -> None:
     seen: set[str] = set()
 
@@ -66,7 +68,7 @@ def test_queues_are_the_same_in_every_process_and_have_no_label(api: ApiProcess)
     assert not [line for line in lines if line.startswith("embedq_redis_up ")]
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", some([signal.SIGTERM, signal.SIGINT], signal.SIGTERM))
 def test_a_stop_ends_all(api: ApiProcess, number: int) -> None:
     children = _children(api)
     api.send(number)

@@ -114,6 +114,7 @@ def test_an_ingestion_without_a_dataset_of_its_own_name_is_fetched_too(
     assert len(command("search", "x", "--in", "copy").lines) == 1
 
 
+@pytest.mark.thorough
 def test_datasets_are_listed_and_deleted(command: Command, handbook: Path) -> None:
     assert command("ingest", "handbook", "--out", "mine").code == 0
     name = json.loads((command.folder / "mine" / "_embedq.json").read_text())["dataset"]

@@ -137,6 +137,7 @@ def test_data_outlives_a_killed_stack_and_no_orphan_does_and_each_line_is_json(
     assert {line["role"] for line in logged} == {"stack", "redis", "worker", "documents-worker", "api"}
 
 
+@pytest.mark.thorough
 def test_whoever_owns_the_data_makes_the_first_key(
     make_stack: Callable[..., LocalStack], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -72,6 +72,7 @@ def test_a_redis_that_was_emptied_knows_the_vectors_again(
     assert "cosine -1.0" in worker.log()
 
 
+@pytest.mark.thorough
 def test_workers_of_one_revision_serve_together(roles: Roles, client: LedgerClient) -> None:
     vectors = stored(client)
     # As a worker in float16 on another machine may have stored it: nearly the same.

@@ -139,6 +139,7 @@ def test_a_storage_that_is_away_costs_nothing_but_time(
     assert client.counter("lost_leases") == 0
 
 
+@pytest.mark.thorough
 def test_a_part_that_cannot_be_written_waits(
     roles: Roles, client: LedgerClient, storage: Storage, tmp_path: Path
 ) -> None:

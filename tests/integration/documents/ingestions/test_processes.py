@@ -132,6 +132,7 @@ def at(stage: Stage) -> Callable[[Ingestion], bool]:
     return lambda ingestion: any(page.at is stage for page in ingestion.pages.values())
 
 
+@pytest.mark.thorough
 def test_the_documents_worker_is_killed_while_it_lists_parses_and_loads(pair: Pair) -> None:
     made = pair.ingest(RECORDS)
     for moment in (listing, at(Stage.PARSE), at(Stage.LOAD)):
