@@ -303,7 +303,9 @@ cut_vocabulary_file = partial(vocabulary_file, lines=len(BERT))
 
 
 def served(model: Path | str, **settings: Any) -> Encoder:
-    return load(load_settings(model=str(model), **({"precision": "float32", "device": "cpu"} | settings)))
+    """By torch unless `compute` says otherwise: OpenVINO takes seconds to compile each."""
+    usual = {"compute": "torch", "precision": "float32", "device": "cpu"}
+    return load(load_settings(model=str(model), **(usual | settings)))
 
 
 def check_refusal(model: Path | str, *words: str) -> None:
