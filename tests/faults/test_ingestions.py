@@ -156,7 +156,6 @@ def test_two_ingestions_survive_every_kill(
                     killed.append((name, after))
             ended = watch.ended()
         assert {name for name, _ in killed} == set(names), killed
-        assert watch.failures >= 1, "nobody noticed that the API was away"
         print(f"{killed}; {client.counter('lost_leases')} leases lost")  # noqa: T201 - what was tried
         for ingestion_id in made:
             folder = private_roles.folder / "storage"

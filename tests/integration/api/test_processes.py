@@ -24,10 +24,14 @@ def api(roles: Roles) -> Iterator[ApiProcess]:
 
 
 def _children(api: ApiProcess) -> list[psutil.Process]:
+    def serves(child: psutil.Process) -> bool:
+        try:
+            return child.status() != psutil.STATUS_ZOMBIE and "spawn_main" in " ".join(child.cmdline())
+        except psutil.NoSuchProcess:  # it has ended since it was listed
+            return False
+
     def serving() -> list[psutil.Process] | None:
-        children = psutil.Process(api.pid).children()
-        alive = [child for child in children if child.status() != psutil.STATUS_ZOMBIE]
-        found = [child for child in alive if "spawn_main" in " ".join(child.cmdline())]  # not the resource tracker
+        found = [child for child in psutil.Process(api.pid).children() if serves(child)]  # not the resource tracker
         return found if len(found) == PROCESSES else None
 
     return wait_until(serving, message="all processes run")
