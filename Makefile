@@ -47,8 +47,8 @@ check: $(STAMP) ## lint, format, types, architecture
 test: $(STAMP) ## every test: real Redis, real worker, real model
 	$(BIN)/pytest --numprocesses $(JOBS) --dist loadgroup --no-loadscope-reorder --max-worker-restart=0 $(if $(ARGS),,--cov --cov-report=) $(ARGS)
 
-# Most of them take more than a second to compile: `make test` compares a part of the table.
-thorough: $(STAMP) ## what `make test` leaves out: each kind of model in docs/models.md, the demo with its model
+# Neither `make test` nor CI runs them.
+thorough: $(STAMP) ## what `make test` leaves out: each kind of model in docs/models.md, the longest trials
 	$(BIN)/pytest -q -m thorough $(ARGS)
 
 demo: $(STAMP) ## local stack, this project's documentation embedded, two searches

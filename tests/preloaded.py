@@ -1,7 +1,7 @@
 """Starts roles by a fork of a process that has imported them: most of a start's processor time is imports.
 
 `popen` takes the place of `subprocess.Popen` for `python -m MODULE …`. What it starts has its own session, environment,
-folder and files, runs the module as `__main__`, and was otherwise started by nobody else.
+folder and files, and runs the module as `__main__`.
 """
 
 import atexit
