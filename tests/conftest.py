@@ -37,13 +37,12 @@ from _pytest.faulthandler import fault_handler_stderr_fd_key
 
 from stack.errors import StackError
 from stack.testing import Process, RedisServer, Roles
-from tests import preloaded
+from tests import preloaded, tracing
 from tests.cloud_server import CloudServer, cloud_server
 from tests.key_leaks import leaked_keys
 from tests.pg_server import PgServer, find_programs
 from tests.s3_server import S3Server
 from tests.source_tree import CHECKOUT
-from tests.tracing import untraced
 from worker_config.settings import PREFIX, Settings
 
 if TYPE_CHECKING:
@@ -105,8 +104,10 @@ def pytest_collection(session: pytest.Session) -> Generator[None, object, object
     """
     first = getattr(session.config, "workerinput", {"workerid": "gw0"})["workerid"] == "gw0"
     gc.disable()
-    with contextlib.nullcontext() if first else untraced(threads=True):
-        result = yield
+    tracing.remember()
+    tracing.trace(main=first, threads=first)
+    result = yield
+    tracing.trace(main=True, threads=True)
     gc.collect()
     gc.freeze()
     gc.enable()
@@ -176,19 +177,19 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
     code, or that is stopped once more while it cleans up.
     """
     _end_if_hung(item)
+    _trace_as_needed(item)
     try:
-        with _traced_as_needed(item):
-            return (yield)
+        return (yield)
     finally:
+        tracing.trace(main=True, threads=True)
         faulthandler.cancel_dump_traceback_later()
 
 
-def _traced_as_needed(item: pytest.Item) -> contextlib.AbstractContextManager[None]:
+def _trace_as_needed(item: pytest.Item) -> None:
     """Traces for coverage what the test is about, where that is in this process: its client is not."""
-    if item.nodeid.startswith(_OTHER_PROCESSES):
-        return untraced(threads=True)
+    apart = item.nodeid.startswith(_OTHER_PROCESSES)
     served = item.nodeid.startswith(_CONTRACT_FOLDER) or "serve" in getattr(item, "fixturenames", ())
-    return untraced(threads=False) if served else contextlib.nullcontext()
+    tracing.trace(main=not apart and not served, threads=not apart)
 
 
 @pytest.hookimpl(trylast=True)

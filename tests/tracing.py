@@ -6,29 +6,34 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+_of_coverage = (None, None)
+"""Trace functions of the main thread and of threads that start."""
 
-@contextmanager
-def untraced(*, threads: bool) -> Iterator[None]:
-    """Coverage does not see what this thread does meanwhile. `threads`: nor the threads that it starts."""
-    trace, trace_of_threads = sys.gettrace(), threading.gettrace()
-    sys.settrace(None)
-    if threads:
-        threading.settrace(None)
-    try:
-        yield
-    finally:
-        sys.settrace(trace)
-        threading.settrace(trace_of_threads)
+
+def remember() -> None:
+    """Coverage has begun: these are its trace functions."""
+    global _of_coverage  # noqa: PLW0603
+    _of_coverage = (sys.gettrace(), threading.gettrace())  # type: ignore[assignment]
+
+
+def trace(*, main: bool, threads: bool) -> None:
+    """Coverage sees what the main thread does from here on, and what threads do that start from here on.
+
+    Whatever was set before: a trace function that was lost would be missed by all tests that follow, and nobody told.
+    """
+    sys.settrace(_of_coverage[0] if main else None)
+    threading.settrace(_of_coverage[1] if threads else None)
 
 
 @contextmanager
 def importing() -> Iterator[None]:
     """For imports of others' libraries: untraced, and without rounds of the garbage collector over what stays."""
-    collects = gc.isenabled()
+    traced, collects = sys.gettrace(), gc.isenabled()
     gc.disable()
+    sys.settrace(None)  # of this thread; the function for new threads belongs to all
     try:
-        with untraced(threads=True):
-            yield
+        yield
     finally:
+        sys.settrace(traced)
         if collects:
             gc.enable()

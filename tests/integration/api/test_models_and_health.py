@@ -29,6 +29,8 @@ def test_the_list_of_models(client: httpx.Client, path: str) -> None:
 
 @pytest.mark.parametrize("path", [f"/v1/models/{MODEL}", f"/v1/models/{MODEL}/", f"/models/{MODEL}"])
 def test_one_model_with_a_slash_in_its_name(client: httpx.Client, path: str) -> None:
+    # A Redis that is slow for a moment is not waited for: the API tells what it knows without it.
+    wait_until(lambda: client.get(path).json()["workers"], message="the model's worker is known")
     model = client.get(path).json()
 
     assert model["id"] == MODEL
