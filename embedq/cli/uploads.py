@@ -15,8 +15,8 @@ from embedq.local_files import LocalFile
 
 UPLOADS_IN_FLIGHT = 8
 """Files sent at the same time."""
-_OF_RECORDS = {".jsonl", ".ndjson", ".csv", ".tsv", ".parquet"}
-"""Files of many documents, none of which is known by the bytes of the file."""
+RECORD_ENDINGS = {".jsonl", ".ndjson", ".csv", ".tsv", ".parquet"}
+"""Files of many documents, none of which is known by the bytes of the file. The server has the same list."""
 _LAST_ANSWER_S = 5.0
 """How long an interrupted command waits for the answers to what it is sending."""
 _OF_ONE_FILE = {"invalid_file_format", "file_too_large"}
@@ -73,7 +73,7 @@ class Uploads:
             with suppress(OSError):  # told when it is sent
                 digests[file.id] = await asyncio.to_thread(_sha256, file.path)
 
-        whole = (file for file in files if file.path.suffix.lower() not in _OF_RECORDS)
+        whole = (file for file in files if file.path.suffix.lower() not in RECORD_ENDINGS)
         await run_all(take, whole, limit=UPLOADS_IN_FLIGHT)
         named = [{"sha256": digest, "document_id": document_id} for document_id, digest in digests.items()]
         known = await self._server.known({**asked, "source": {"files": named}}) if named else set()

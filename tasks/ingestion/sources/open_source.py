@@ -11,7 +11,7 @@ from tasks.ingestion.sources.urls import Urls
 
 RECORD_FORMATS = ("jsonl", "csv", "tsv", "parquet")
 """Values of `source.format`: what every file is then taken for, whatever its name. The API allows no others."""
-_BY_ENDING = {".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv", ".tsv": "tsv", ".parquet": "parquet"}
+RECORD_ENDINGS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv", ".tsv": "tsv", ".parquet": "parquet"}
 _OWN_FIELDS = {"id": "id", "text": "text"}
 
 
@@ -40,7 +40,7 @@ def _formats(spec: Mapping[str, Any], access: SourceAccess) -> Callable[[str], R
     elif spec.get("records") is False:
         return lambda _: None
     formats = {kind: RecordFile(kind, fields, access.max_record_bytes, access.ask) for kind in RECORD_FORMATS}
-    return lambda name: formats.get(chosen or _BY_ENDING.get(PurePosixPath(name).suffix.lower(), ""))
+    return lambda name: formats.get(chosen or RECORD_ENDINGS.get(PurePosixPath(name).suffix.lower(), ""))
 
 
 SOURCES: Mapping[str, Callable[[Mapping[str, Any], SourceAccess], Entries]] = {

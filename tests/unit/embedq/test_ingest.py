@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from embedq.cli import main
+from embedq.cli import main, uploads
 from embedq.cli.exit_codes import OK, SOME_FAILED, UsageError
 from embedq.cli.ingest import Plan, Show, Sink, ingest
 from embedq.cli.ingest_report import SHOWN_FAILURES
@@ -21,6 +21,7 @@ from embedq.cli.uploads import UPLOADS_IN_FLIGHT
 from embedq.errors import BadInputError, RefusedError
 from embedq.ingestions import Ingestions
 from embedq.output_folder import OutputFolder
+from tasks.ingestion.sources import open_source
 from tests.unit.embedq.scripted import Answer, Request, problem, scripted
 
 BODY = {"mode": "skip_unchanged", "chunking": {"type": "auto"}}
@@ -394,6 +395,10 @@ async def test_what_the_server_knows_is_not_sent(
     assert first == {"sha256": digest, "document_id": "h/a.md"}
     assert [file["document_id"] for file in sent if "id" in file] == ["h/b.md", "h/c.JSONL"]
     assert "1 known, 2 sent" in capsys.readouterr().err
+
+
+def test_files_of_records_are_those_of_the_server() -> None:
+    assert set(uploads.RECORD_ENDINGS) == set(open_source.RECORD_ENDINGS)
 
 
 async def test_detached_it_prints_the_id_and_leaves_the_uploads(

@@ -2,6 +2,7 @@
 
 import io
 from collections.abc import Iterator
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ def client(roles: Roles, postgres: PgServer, database: str) -> Iterator[httpx.Cl
     settings: dict[str, Any] = {
         "storage_url": str(roles.folder / "storage"),
         "datasets": postgres.url(database),
+        "sinks": f"store={postgres.url(database)}",
         "lease_s": 3,
     }
     roles.worker(**settings)
@@ -75,6 +77,25 @@ def test_they_are_filled_listed_searched_exported_and_deleted(client: httpx.Clie
     assert client.get("/v1/datasets/handbook/documents").status_code == 404
 
 
+@pytest.mark.parametrize(
+    "sink", [{"type": "dataset", "dataset": "d"}, {"type": "postgresql", "name": "store", "table": "docs"}]
+)
+def test_it_knows_files_by_their_digests(client: httpx.Client, sink: dict[str, str]) -> None:
+    upload = {"purpose": "user_data"}, {"file": ("a.txt", b"text")}
+    file_id = client.post("/v1/files", data=upload[0], files=upload[1]).json()["id"]
+    of_file = {"files": [{"id": file_id, "document_id": "a.txt"}]}
+    named = [
+        {"sha256": sha256(data).hexdigest(), "document_id": name}
+        for name, data in (("a.txt", b"text"), ("b.txt", b"text"), ("c.txt", b"other"))
+    ]
+    body = {"model": ingest(client, {}, sink=sink, source=of_file)["model"], "sink": sink, "source": {"files": named}}
+    for mode, known in (("skip_unchanged", ["a.txt"]), ("sync", ["a.txt"]), ("upsert", [])):
+        answer = client.post("/v1/ingestions/files/known", json=body | {"mode": mode})
+        assert answer.json()["data"] == known, answer.text
+    named[0]["sha256"] = named[2]["sha256"]
+    assert client.post("/v1/ingestions/files/known", json=body).json()["data"] == []
+
+
 def test_one_that_is_away_is_told_and_accepts_nothing_by_halves(
     client: httpx.Client, postgres: PgServer, roles: Roles
 ) -> None:
@@ -83,7 +104,13 @@ def test_one_that_is_away_is_told_and_accepts_nothing_by_halves(
     before = files_of(roles)
     postgres.kill()
     body = {"source": {"documents": [{"id": "b", "text": "second"}]}, "sink": sink}
-    for answer in (client.get("/v1/datasets/d"), client.post("/v1/ingestions", json=body)):
+    known = "/v1/ingestions/files/known"
+    asked = {"source": {"files": [{"sha256": "0" * 64, "document_id": "a"}]}, "sink": sink}
+    for answer in (
+        client.get("/v1/datasets/d"),
+        client.post("/v1/ingestions", json=body),
+        client.post(known, json=asked),
+    ):
         error = answer.json()["error"]
         assert (answer.status_code, error["code"]) == (503, "sink_unavailable")
         assert "The database of EMBEDQ_DATASETS" in error["message"]

@@ -1,6 +1,7 @@
 """Documents that share an id: within one ingestion, and with what another source has brought into the sink."""
 
 from contextlib import closing
+from hashlib import sha256
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from tasks.chunk import Chunk
 from tasks.datasets.loads import DocumentLoad, DocumentState, Stamp, Verdict
 from tasks.ingestion.sources.page import PageLimits
+from tasks.records.ingestions import Ingestion
 from tasks.records.jobs import Stage
 from tasks.records.moves import cancel_job
 from tests.integration.batches.hands import MODEL
@@ -61,6 +63,19 @@ def test_a_redis_that_goes_back_makes_no_document_its_own_duplicate(hands: Inges
     assert (counts.loaded, counts.failed) == (8, 1)
 
 
+def load_late(hands: IngestionHands, older: Ingestion, document_id: str) -> None:
+    """An ingestion that was accepted earlier is slow: it loads another version only now."""
+    with closing(hands.datasets.contents("anonymous", DATASET)) as contents:
+        vectors = contents.head().vectors
+    stamp = Stamp(older.id, older.order, "0" * 64, MODEL, "r1", 4, vectors, replaces_others=True)
+    with closing(hands.datasets.store("anonymous", DATASET)) as store:
+        chunks, numbers = [Chunk(0, "other", 0, 5, None, (), 3)], np.ones((1, 4), np.float32)
+        other = DocumentLoad(
+            document_id, f"inline:{document_id}", DocumentState.NEW, "1" * 64, chunks=chunks, vectors=numbers
+        )
+        assert store.load([other], stamp, lambda: None)[0].verdict is Verdict.REPLACED
+
+
 def test_what_an_older_ingestion_changes_under_a_newer_one_is_read_again(hands: IngestionHands) -> None:
     hands.texts({"a": "first", "b": "second"})
     hands.work()
@@ -68,20 +83,29 @@ def test_what_an_older_ingestion_changes_under_a_newer_one_is_read_again(hands: 
     assert hands.move(cancel_job, older)
     newer = hands.texts({"a": "first", "b": "second", "c": "third"})
     hands.until(lambda: [page.at for page in hands.ingestion(newer).pages.values()][:1] == [Stage.LOAD])
-    # The one that was accepted before it is slow: it loads only now.
-    with closing(hands.datasets.contents("anonymous", DATASET)) as contents:
-        vectors = contents.head().vectors
-    stamp = Stamp(older.id, older.order, "0" * 64, MODEL, "r1", 4, vectors)
-    with closing(hands.datasets.store("anonymous", DATASET)) as store:
-        chunks, numbers = [Chunk(0, "other", 0, 5, None, (), 3)], np.ones((1, 4), np.float32)
-        other = DocumentLoad("a", "inline:a", DocumentState.NEW, "1" * 64, chunks=chunks, vectors=numbers)
-        assert store.load([other], stamp, lambda: None)[0].verdict is Verdict.REPLACED
+    load_late(hands, older, "a")
     hands.work()
     counts = hands.ingestion(newer).counts
     assert hands.loaded() == {"a": "first", "b": "second", "c": "third"}
     assert (counts.loaded, counts.unchanged, counts.replaced) == (2, 1, 1)
     assert counts.chunks == counts.chunks_embedded == counts.chunks_loaded == 2
     nothing_is_left(hands, newer)
+
+
+def test_what_it_changes_of_a_file_that_was_not_sent_fails_alone(hands: IngestionHands) -> None:
+    files = {"a.txt": b"first", "b.txt": b"second"}
+    hands.ingest({"files": [hands.file(name, data) for name, data in files.items()]})
+    hands.work()
+    older = hands.ingestion(hands.texts({"a.txt": "other"}))
+    assert hands.move(cancel_job, older)
+    named = [{"sha256": sha256(data).hexdigest(), "document_id": name} for name, data in files.items()]
+    newer = hands.ingest({"files": named})
+    hands.until(lambda: all(page.at is Stage.LOAD for page in hands.ingestion(newer).pages.values()))
+    load_late(hands, older, "a.txt")
+    hands.work()
+    assert [(line.id, line.code) for line in hands.failed(newer)] == [("a.txt", "not_sent")]
+    assert hands.ingestion(newer).counts.unchanged == 1
+    assert hands.loaded() == {"a.txt": "other", "b.txt": "second"}, "what stands there stays; the command sends it anew"
 
 
 def csv(hands: IngestionHands, name: str, *texts: str) -> dict[str, list[str]]:
