@@ -334,7 +334,7 @@ LIMITS: Mapping[str, tuple[Callable[[str], Any], str]] = {
     "tokens_per_minute": (int, "estimated tokens of accepted texts"),
     "queued_tokens": (int, "estimated tokens that wait at a time"),
     "open_jobs": (int, "tasks, batches and ingestions that have not ended"),
-    "stored_bytes": (int, "of files, outputs and datasets"),
+    "stored_bytes": (int, "of files, outputs, what became of documents, and datasets"),
     "sinks": (_names, "names of EMBEDQ_SINKS, or name/table, comma-separated; a table may end with *"),
     "roots": (_names, "prefixes below EMBEDQ_INGEST_ROOTS, comma-separated"),
 }
