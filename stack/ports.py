@@ -1,4 +1,4 @@
-"""Ports on loopback: free ones, taken ones, and whether a server answers there."""
+"""Ports on loopback: free ones, and whether a server answers there."""
 
 import contextlib
 import http.client
@@ -27,28 +27,15 @@ def free_port() -> int:
     raise StackError(f"No free port was found between {_NOT_EPHEMERAL[0]} and {_NOT_EPHEMERAL[-1]}.")
 
 
-def require_free(port: int) -> None:
-    """Refuses a port that is taken, on which the web tier would be restarted for ever.
-
-    Raises:
-        StackError: it is taken, or this user may not use it.
-    """
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # connections that just ended do not count
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError as error:
-            raise StackError(f"Port {port} cannot be used: {error.strerror}. Choose another: --port.") from None
-
-
-def answers_ok(host: str, port: int, path: str) -> bool:
-    """Whether GET of a path is answered with 200."""
+def body_of(host: str, port: int, path: str) -> bytes | None:
+    """What GET of a path is answered with, if with 200."""
     # Not httpx: its import costs more than this module, and it may follow the environment to a proxy.
     connection = http.client.HTTPConnection(host, port, timeout=_TIMEOUT_S)
     try:
         connection.request("GET", path)
-        return connection.getresponse().status == http.client.OK
+        response = connection.getresponse()
+        return response.read() if response.status == http.client.OK else None
     except (OSError, http.client.HTTPException):
-        return False
+        return None
     finally:
         connection.close()

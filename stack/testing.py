@@ -23,7 +23,7 @@ import psutil
 import redis
 
 from stack.ports import free_port
-from stack.redis_server import Endpoint, find_server, sentinel_settings, sentinel_times, server_command
+from stack.redis_server import Endpoint, find_server, server_command
 from worker_config.settings import OVERDUE_EXIT_CODE
 
 __all__ = [
@@ -220,7 +220,7 @@ class Sentinel(Process):
         self._settings_file = folder / f"{name}.conf"
         super().__init__(name, [str(find_server()), str(self._settings_file), "--sentinel"], folder)
         self._settings_file.write_text(
-            sentinel_settings(self.port, service, master.endpoint.port, quorum=quorum, down_after_ms=_DOWN_AFTER_MS)
+            _sentinel_settings(self.port, service, master.endpoint.port, quorum=quorum, down_after_ms=_DOWN_AFTER_MS)
         )
 
     def client(self) -> "redis.Redis":
@@ -238,13 +238,29 @@ class Sentinel(Process):
         with self.client() as client:
             client.sentinel_remove(service)
             client.sentinel_monitor(service, "127.0.0.1", master.endpoint.port, self._quorum)
-            for name, value in sentinel_times(_DOWN_AFTER_MS).items():
+            for name, value in _sentinel_times(_DOWN_AFTER_MS).items():
                 client.sentinel_set(service, name, value)
 
     def _answers(self) -> bool:
         with self.client() as client, contextlib.suppress(redis.RedisError):
             return bool(client.ping())
         return False
+
+
+def _sentinel_times(down_after_ms: int) -> dict[str, int]:
+    """When a Sentinel takes a silent master for dead, and how long it then tries."""
+    return {"down-after-milliseconds": down_after_ms, "failover-timeout": 10 * down_after_ms}
+
+
+def _sentinel_settings(port: int, service: str, master_port: int, *, quorum: int, down_after_ms: int) -> str:
+    """The configuration file of a Sentinel for a master on loopback. The Sentinel itself rewrites it."""
+    lines = (
+        "bind 127.0.0.1",
+        f"port {port}",
+        f"sentinel monitor {service} 127.0.0.1 {master_port} {quorum}",
+        *(f"sentinel {name} {service} {value}" for name, value in _sentinel_times(down_after_ms).items()),
+    )
+    return "\n".join((*lines, ""))
 
 
 class RedisGroup:

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from bench.servers.product import START_TIMEOUT_S
 from bench.servers.server import PEER, Server
-from stack.ports import answers_ok, free_port
+from stack.ports import body_of, free_port
 from stack.testing import Process, wait_until
 from tasks.encoder.locate import locate
 from worker_config.settings import DEFAULT_MODEL
@@ -48,7 +48,8 @@ def started(
     try:
         process.launch()
         up = wait_until(
-            lambda: answers_ok("127.0.0.1", port, health_path) or not process.running, timeout_s=START_TIMEOUT_S
+            lambda: body_of("127.0.0.1", port, health_path) is not None or not process.running,
+            timeout_s=START_TIMEOUT_S,
         )
         assert up, name
         assert process.running, f"{name} ended:\n{process.log()[-400:]}"
@@ -62,7 +63,7 @@ def peer(url: str, model: str) -> Server:
     """A server that somebody else has started, by its OpenAI base URL."""
     parts = urlsplit(url)
     host, port = parts.hostname or "127.0.0.1", parts.port or http.client.HTTP_PORT
-    health = next((path for path in _HEALTH_PATHS if answers_ok(host, port, path)), None)
+    health = next((path for path in _HEALTH_PATHS if body_of(host, port, path) is not None), None)
     return Server(
         PEER, url.rstrip("/"), model, health_url=f"{parts.scheme}://{host}:{port}{health}" if health else None
     )

@@ -25,14 +25,18 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--port", type=port, metavar="P", help="of the API (default: EMBEDQ_PORT, else 8000); 0: a free one"
     )
     parser.add_argument("--data", type=Path, metavar="DIR", help="where Redis keeps its data (default: .embedq)")
-    parser.add_argument("--workers", type=count, metavar="N", help="model workers (default: 1)")
+    parser.add_argument("--workers", type=count, metavar="N", help="workers of each model (default: 1)")
+    parser.add_argument(
+        "--model", action="append", metavar="M", help="to be served; may be repeated (default: EMBEDQ_MODEL)"
+    )
     parser.set_defaults(run=run_stack)
 
 
 def run_stack(args: argparse.Namespace) -> NoReturn:
     """Becomes the local stack."""
-    given = {"--port": args.port, "--data": args.data, "--workers": args.workers}
-    become("stack", *(part for name, value in given.items() if value is not None for part in (name, str(value))))
+    given = [("--port", args.port), ("--data", args.data), ("--workers", args.workers)]
+    given += [("--model", model) for model in args.model or ()]
+    become("stack", *(part for name, value in given if value is not None for part in (name, str(value))))
 
 
 def run_role(args: argparse.Namespace) -> NoReturn:

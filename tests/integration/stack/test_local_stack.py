@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import signal
 import stat
 import sys
@@ -56,17 +57,11 @@ class LocalStack(Process):
     def family(self) -> list[psutil.Process]:
         return list(psutil.Process(self.pid).children(recursive=True))
 
-    def embed(self, text: str) -> list[float]:
-        answer = httpx.post(f"{self.url}/v1/embeddings", json={"model": MODEL, "input": text}, timeout=PATIENCE_S)
+    def embed(self, text: str, model: str = MODEL) -> list[float]:
+        answer = httpx.post(f"{self.url}/v1/embeddings", json={"model": model, "input": text}, timeout=PATIENCE_S)
         answer.raise_for_status()
         vector: list[float] = answer.json()["data"][0]["embedding"]
         return vector
-
-    def embeds(self, text: str) -> bool:
-        try:
-            return bool(self.embed(text))
-        except httpx.HTTPError:
-            return False
 
 
 @pytest.fixture
@@ -86,12 +81,6 @@ def gone(processes: list[psutil.Process]) -> bool:
     return not any(process.is_running() for process in processes)
 
 
-def survive_the_death_of(role: str, stack: LocalStack) -> None:
-    stack.roles()[role].kill()
-    wait_until(lambda: f"{role} ended by SIGKILL" in stack.log(), message=f"nobody misses {role}")
-    wait_until(lambda: stack.embeds("a text"), message=f"no answer after the death of {role}")
-
-
 def test_it_serves_until_it_is_stopped(make_stack: Callable[..., LocalStack]) -> None:
     stack = make_stack("--workers", "2").start()
     family = stack.family()
@@ -106,16 +95,41 @@ def test_it_serves_until_it_is_stopped(make_stack: Callable[..., LocalStack]) ->
     stack.send(signal.SIGTERM)
     assert stack.wait() == 0
     assert gone(family)
+    log = stack.log()
+    assert log.index("Finished server process") < log.index("Redis is now ready to exit"), "who asks stops first"
 
 
-def test_it_recovers_from_the_death_of_any_role(make_stack: Callable[..., LocalStack]) -> None:
+@pytest.mark.parametrize("role", ["redis", "worker", "documents-worker", "api"])
+def test_the_end_of_one_ends_all(make_stack: Callable[..., LocalStack], role: str) -> None:
     stack = make_stack().start()
-    vector = stack.embed("a text")
+    family = stack.family()
+    stack.roles()[role].kill()
+    assert stack.wait() == 1
+    assert f"{role} ended by SIGKILL; all others were stopped" in stack.log().splitlines()[-1]
+    assert gone(family)
 
-    for role in ("redis", "worker", "documents-worker", "api"):
-        survive_the_death_of(role, stack)
 
-    assert stack.embed("a text") == vector
+def test_several_models_are_served(make_stack: Callable[..., LocalStack]) -> None:
+    stack = make_stack("--model", MODEL, "--model", "other/model").start()
+    assert set(httpx.get(f"{stack.url}/health/ready").json()["workers"]) == {MODEL, "other/model"}
+    assert [stack.embed("a text", model) != [] for model in (MODEL, "other/model")] == [True, True]
+    assert f"{MODEL}, other/model" in stack.log().splitlines()[0]
+
+
+@pytest.mark.parametrize("ignored", [False, True])
+def test_a_closed_terminal_ends_it_unless_nohup_asked_otherwise(
+    make_stack: Callable[..., LocalStack], ignored: bool
+) -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN if ignored else signal.SIG_DFL)
+    try:
+        stack = make_stack()
+        stack.launch()
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    wait_until(lambda: stack.roles().keys() >= {"api"})
+    os.killpg(stack.pid, signal.SIGHUP)
+    os.killpg(stack.pid, signal.SIGINT if ignored else 0)  # what a terminal does: the whole group gets it
+    assert stack.wait() == 0
 
 
 def test_data_outlives_a_killed_stack_and_no_orphan_does_and_each_line_is_json(
@@ -169,7 +183,7 @@ def test_whoever_owns_the_data_makes_the_first_key(
 def test_a_second_stack_on_the_same_data_is_refused(make_stack: Callable[..., LocalStack], redis_url: str) -> None:
     first = make_stack(redis_url=redis_url)  # the lock is about the folder, whoever runs Redis
     first.launch()
-    wait_until(lambda: "started" in first.log())
+    wait_until(lambda: "data in" in first.log())
 
     second = make_stack()
     second.launch()
@@ -208,8 +222,6 @@ def test_what_no_restart_can_mend_stops_everything(
     [
         ((), {"port": "many"}, "EMBEDQ_PORT=many"),
         (("--data", "/dev/null/x"), {}, "Not a directory. Choose another folder: --data."),
-        (("--workers", "0"), {}, "at least 1"),
-        (("--port", "65536"), {}, "0 to 65535"),
         (("--data", "data"), {"ingest_roots": "/"}, "where Redis and the storage are"),
     ],
 )

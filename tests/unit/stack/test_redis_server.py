@@ -34,6 +34,12 @@ def test_a_server_on_path_is_used(path: Path, name: str, version: str) -> None:
     assert find_server(bundled_by=NOBODY) == program
 
 
+def test_the_newest_on_path_is_used(path: Path) -> None:
+    install(path, "redis-server", "Redis server v=6.2.14 sha=00000000:0")
+    program = install(path, "valkey-server", "Valkey server v=8.1.0 sha=0")
+    assert find_server(bundled_by=NOBODY) == program
+
+
 def test_a_server_that_is_too_old_is_passed_over(path: Path) -> None:
     install(path, "redis-server", "Redis server v=6.0.16 sha=00000000:0")
     program = install(path, "valkey-server", "Valkey server v=7.2.5 sha=0")
