@@ -20,7 +20,7 @@ from stack.ports import body_of, free_port
 from stack.processes import (
     OWN_NAME,
     Log,
-    Process,
+    Child,
     how_it_ended,
     message_of,
     signals_noted,
@@ -75,7 +75,7 @@ class _Stack:
 
     def run(self) -> int:
         log = Log(sys.stderr, self.settings.log_format)
-        redis, workers, api = list[Process](), list[Process](), list[Process]()
+        redis, workers, api = list[Child](), list[Child](), list[Child]()
         try:
             ended = self._start(log, redis, workers, api) or wait_for_the_first_end(
                 [*redis, *workers, *api], self.signals, is_ready=self._is_ready, announce=self._announce
@@ -90,7 +90,7 @@ class _Stack:
         log.write(OWN_NAME, f"{ended.name} {why}" + ("" if cannot_run else "; all others were stopped"))
         return CONFIGURATION_EXIT_CODE if cannot_run else 1
 
-    def _start(self, log: Log, redis: list[Process], workers: list[Process], api: list[Process]) -> Process | None:
+    def _start(self, log: Log, redis: list[Child], workers: list[Child], api: list[Child]) -> Child | None:
         """Starts all; a Redis that has ended before it answered."""
         data: Path = self.options.data
         models = self._models
@@ -105,7 +105,7 @@ class _Stack:
             command = server_command(program, endpoint, folder, maxmemory_bytes=default_maxmemory_bytes())
             # It holds the lock of the data folder as long as it runs.
             quiet = ["--loglevel", "warning"]
-            redis.append(Process("redis", [*command, *quiet], child_environment(), log, keeps_open=[self.lock]))
+            redis.append(Child("redis", [*command, *quiet], child_environment(), log, keeps_open=[self.lock]))
             while not answers_ping(endpoint) and not self.signals:
                 if redis[0].exit_code is not None:
                     return redis[0]
@@ -115,8 +115,8 @@ class _Stack:
         if "storage_url" not in self.settings.model_fields_set:
             shared["storage_url"] = (data / STORAGE).resolve()
 
-        def python(name: str, module: str, **settings: object) -> Process:
-            return Process(name, [sys.executable, "-m", module], child_environment(**shared, **settings), log)
+        def python(name: str, module: str, **settings: object) -> Child:
+            return Child(name, [sys.executable, "-m", module], child_environment(**shared, **settings), log)
 
         def worker(name: str, module: str, **settings: object) -> None:
             run_dir = (data / "run").resolve() / name

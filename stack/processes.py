@@ -64,7 +64,7 @@ class Log:
         return f"\x1b[{colour}m{name:<{self._width}} |\x1b[0m"
 
 
-class Process:
+class Child:
     """A process that dies with this one; its output goes to the log, line by line. Start it in the main thread.
 
     `keeps_open`: file descriptors that it inherits.
@@ -119,8 +119,8 @@ class Process:
 
 
 def wait_for_the_first_end(
-    processes: Sequence[Process], signals: Sequence[int], *, is_ready: Callable[[], bool], announce: Callable[[], None]
-) -> Process | None:
+    processes: Sequence[Child], signals: Sequence[int], *, is_ready: Callable[[], bool], announce: Callable[[], None]
+) -> Child | None:
     """The process that has ended; None: a signal came. `announce` is called once, when `is_ready` was first true."""
     probe_at: float | None = time.monotonic()
     while not signals:
@@ -136,7 +136,7 @@ def wait_for_the_first_end(
     return None
 
 
-def stop(processes: Sequence[Process], signals: Sequence[int]) -> None:
+def stop(processes: Sequence[Child], signals: Sequence[int]) -> None:
     """Stops these together. A second signal hurries."""
     for process in processes:
         process.terminate()
@@ -166,7 +166,7 @@ def signals_noted() -> Iterator[list[int]]:
             signal.signal(number, handler)
 
 
-def how_it_ended(process: Process) -> str:
+def how_it_ended(process: Child) -> str:
     """In words."""
     code = process.exit_code
     return f"by {signal.Signals(-code).name}" if code is not None and code < 0 else f"with exit code {code}"

@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from stack import processes
-from stack.processes import Log, Process, how_it_ended, message_of, stop, wait_for_the_first_end
+from stack.processes import Log, Child, how_it_ended, message_of, stop, wait_for_the_first_end
 from stack.testing import wait_until
 
 STUBBORN = (
@@ -31,15 +31,15 @@ class ClosedPipe(io.StringIO):
 
 
 @pytest.fixture
-def started() -> Iterator[list[Process]]:
-    made: list[Process] = []
+def started() -> Iterator[list[Child]]:
+    made: list[Child] = []
     yield made
     for process in made:
         process.end()
 
 
-def start(started: list[Process], code: str, stream: io.StringIO, name: str = "role") -> Process:
-    started.append(Process(name, [sys.executable, "-c", code], dict(os.environ), Log(stream)))
+def start(started: list[Child], code: str, stream: io.StringIO, name: str = "role") -> Child:
+    started.append(Child(name, [sys.executable, "-c", code], dict(os.environ), Log(stream)))
     return started[-1]
 
 
@@ -47,7 +47,7 @@ def never() -> bool:
     return False
 
 
-def test_each_line_carries_the_name_of_its_process(started: list[Process]) -> None:
+def test_each_line_carries_the_name_of_its_process(started: list[Child]) -> None:
     stream = io.StringIO()
     code = "import sys; sys.stdout.buffer.write(b'one\\r\\n\\xff!\\n' + b'x' * 70000 + b'\\nlast')"
     process = start(started, code, stream)
@@ -93,7 +93,7 @@ def test_in_json_other_lines_become_messages() -> None:
     assert [message_of(line) for line in ("no", '{"message":"no"}', "[1]", "{}")] == ["no", "no", "[1]", "{}"]
 
 
-def test_the_first_that_ends_is_told_and_nothing_of_it_is_left(started: list[Process]) -> None:
+def test_the_first_that_ends_is_told_and_nothing_of_it_is_left(started: list[Child]) -> None:
     stream = io.StringIO()
     other, parent = start(started, STUBBORN, stream, "other"), start(started, PARENT, stream, "parent")
     wait_until(lambda: stream.getvalue().count("| up") == 2, message="both, and the child of one")
@@ -107,7 +107,7 @@ def test_the_first_that_ends_is_told_and_nothing_of_it_is_left(started: list[Pro
     wait_until(lambda: not [each for each in psutil.process_iter() if STUBBORN in _command(each)])
 
 
-def test_who_does_not_stop_in_time_is_killed(started: list[Process], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_does_not_stop_in_time_is_killed(started: list[Child], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "STOP_S", 0.2)
     stream = io.StringIO()
     process = start(started, STUBBORN, stream)
@@ -116,7 +116,7 @@ def test_who_does_not_stop_in_time_is_killed(started: list[Process], monkeypatch
     assert process.exit_code == -signal.SIGKILL
 
 
-def test_ready_is_announced_once_and_a_signal_ends_the_wait(started: list[Process]) -> None:
+def test_ready_is_announced_once_and_a_signal_ends_the_wait(started: list[Child]) -> None:
     process, signals, announced = start(started, STUBBORN, io.StringIO()), list[int](), list[str]()
     answers = iter([False, True, True])
 
