@@ -19,8 +19,8 @@ from stack.errors import StackError
 from stack.ports import body_of, free_port
 from stack.processes import (
     OWN_NAME,
-    Log,
     Child,
+    Log,
     how_it_ended,
     message_of,
     signals_noted,

@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from stack import processes
-from stack.processes import Log, Child, how_it_ended, message_of, stop, wait_for_the_first_end
+from stack.processes import Child, Log, how_it_ended, message_of, stop, wait_for_the_first_end
 from stack.testing import wait_until
 
 STUBBORN = (
