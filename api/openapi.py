@@ -10,6 +10,7 @@ from pydantic import BaseModel, Field
 
 from api.error_responses import MEDIA_TYPE, Word
 from api.schemas.answer_parts import path_here
+from tasks.records.api_keys import Scope
 
 _SCHEMAS = "#/components/schemas/"
 
@@ -74,6 +75,7 @@ class DocumentedApp(FastAPI):
                 _name(schemas, kind.model_json_schema(ref_template=f"{_SCHEMAS}{{model}}"))
             for methods in document["paths"].values():
                 for operation in methods.values():
+                    operation["description"] += _scopes(operation)
                     for content in operation.get("requestBody", {}).get("content", {}).values():
                         if "title" in content["schema"]:
                             content["schema"] = _name(schemas, content["schema"])
@@ -93,6 +95,12 @@ class DocumentedApp(FastAPI):
             return Response(content, media_type="application/json")
 
         self.add_api_route("/openapi.json", read_document, include_in_schema=False)
+
+
+def _scopes(operation: dict[str, Any]) -> str:
+    """What a key needs for a route: Swagger UI shows scopes of OAuth alone."""
+    names = [f"`{name}`" for way in operation.get("security", ()) for name in way["key"]]
+    return f"\n\nScope of the key: {' or '.join(names)}." if 0 < len(names) < len(Scope) else ""
 
 
 def _name(schemas: dict[str, Any], schema: dict[str, Any]) -> dict[str, str]:

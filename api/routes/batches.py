@@ -43,7 +43,10 @@ async def cancel_batch(key: BatchMaker, batches: Batches, batch_id: str) -> Batc
 
 @router.post("/{batch_id}/retry")
 async def retry_batch(key: BatchMaker, batches: Batches, batch_id: str) -> Batch:
-    """Starts a new batch over the requests of an ended one that have no result. A repetition returns the same batch."""
+    """Starts a new batch over the requests of an ended one that have no result. A repetition returns the same batch.
+
+    Its `metadata.retry_of` is the id of the ended one.
+    """
     return await batches.retry(key, batch_id)
 
 

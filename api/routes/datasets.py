@@ -32,7 +32,10 @@ async def read_dataset(key: IngestionReader, datasets: Datasets, name: str) -> D
 
 @router.delete("/{name}")
 async def delete_dataset(key: IngestionMaker, datasets: Datasets, name: str) -> DeletedDataset:
-    """Deletes a dataset for good, with all its vectors."""
+    """Deletes a dataset for good, with all its vectors. A load that is writing is waited for, then it is 503.
+
+    An ingestion that is loading into it ends with `dataset_deleted`.
+    """
     await datasets.delete(key, name)
     return DeletedDataset(name=name)
 

@@ -143,7 +143,9 @@ class SearchBody(BaseModel):
         None, description="That encodes `query`; by default the model whose vectors the dataset holds."
     )
     mode: Literal["vector", "text", "hybrid"] = Field(
-        "vector", description="By meaning, by words, or both. The last two need `query`."
+        "vector",
+        description="By meaning; by words, which no model encodes; or both. The last two need `query`. hybrid asks no "
+        "model if it has a `vector` too.",
     )
     vector: Vector | None = Field(
         None,
@@ -155,5 +157,6 @@ class SearchBody(BaseModel):
     filter: Annotated[dict[FieldName, Scalar] | None, BeforeValidator(_few)] = Field(
         None,
         json_schema_extra={"maxProperties": _MAX_FILTERED},
-        description="Fields of the metadata and the value of each; `document_id` stands for the document.",
+        description="Fields of the metadata and the value of each; a list has each of its values. `document_id` stands "
+        "for the document.",
     )

@@ -18,8 +18,10 @@ class TaskBody(EmbeddingsBody):
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [_EXAMPLE]})
 
-    lane: Literal["online", "bulk"] = Field("online", description="bulk gives way to online work.")
-    metadata: Metadata = Field(None, description="Kept with the task.")
+    lane: Literal["online", "bulk"] = Field(
+        "online", description="online: somebody waits. bulk gives way to that, and may queue for a day."
+    )
+    metadata: Metadata = Field(None, description="Kept with the task; 4 KiB of names and values.")
     deadline_s: float | None = Field(
         None, gt=0, le=MAX_DEADLINE_S, allow_inf_nan=False, description="Seconds after which an open task expires."
     )

@@ -31,7 +31,11 @@ class NewFile(BaseModel):
     """The form of an upload, beside the file."""
 
     purpose: Literal["assistants", "batch", "evals", "fine-tune", "user_data", "vision"]
-    anchor: Literal["created_at"] | None = Field(None, alias="expires_after[anchor]")
+    anchor: Literal["created_at"] | None = Field(
+        None,
+        alias="expires_after[anchor]",
+        description="By default files with the purpose batch live 30 days, others until they are deleted.",
+    )
     seconds: int | None = Field(None, alias="expires_after[seconds]", ge=3600, le=_MONTH_S)
 
     @classmethod
@@ -59,6 +63,7 @@ CONTENT: dict[int | str, dict[str, Any]] = {
 
 _FORM = NewFile.model_json_schema()
 _FORM["required"].append("file")
-_FORM["properties"]["file"] = {"type": "string", "format": "binary", "description": "With a name."}
+_NAMED = "With a name of 1 to 255 characters; it ends in `.jsonl` for batch."
+_FORM["properties"]["file"] = {"type": "string", "format": "binary", "description": _NAMED}
 UPLOAD: dict[str, Any] = {"requestBody": {"required": True, "content": {"multipart/form-data": {"schema": _FORM}}}}
 """`openapi_extra` of the upload, whose form `api.uploads` reads."""

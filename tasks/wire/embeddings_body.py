@@ -66,7 +66,11 @@ class EmbeddingsBody(BaseModel):
     )
 
     input: Annotated[list[Text], Field(min_length=1), FailFast(), WithJsonSchema(_OPENAI_INPUT_SCHEMA)]
-    model: ModelName | None = Field(None, description="A name from GET /v1/models; by default the server's own model.")
+    model: ModelName | None = Field(
+        None,
+        description="A name or alias from GET /v1/models, with or without the organisation sentence-transformers; by "
+        "default the server's own model.",
+    )
     dimensions: Annotated[int, Field(ge=1), BeforeValidator(_whole)] | None = Field(
         None,
         description="Cut the vectors to this length and renormalise. Only vectors of models that were trained for it "
