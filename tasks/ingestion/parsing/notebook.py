@@ -8,7 +8,7 @@ from typing import Any
 
 from tasks.ingestion.parsing.extracted import Extracted, joined
 from tasks.ingestion.parsing.html_to_markdown import Passage
-from tasks.ingestion.parsing.markdown import first_heading, without_embedded
+from tasks.ingestion.parsing.markdown import closed, first_heading, without_embedded
 from tasks.ingestion.parsing.refusals import corrupt
 
 _LANGUAGE = re.compile(r"[\w+#.-]{1,40}")
@@ -35,7 +35,7 @@ def read_notebook(data: bytes) -> Extracted:
 
 
 def _cell(cell: dict[str, Any], kernel: str) -> str:
-    source = cell.get("source", cell.get("input", ""))
+    source = cell.get("source", cell.get("input")) or ""
     text = (source if isinstance(source, str) else "".join(source)).strip("\r\n")
     match cell.get("cell_type"):
         case "code" if text.strip():
@@ -45,7 +45,7 @@ def _cell(cell: dict[str, Any], kernel: str) -> str:
             number = int(level) if isinstance(level, float) and level in _LEVELS else 1
             return f"{'#' * number} {' '.join(text.split())}"
         case _:
-            return without_embedded(text)
+            return closed(without_embedded(text))
 
 
 def _language(metadata: dict[str, Any]) -> str:

@@ -142,6 +142,8 @@ def test_mail_and_what_is_saved_as_doc(data: bytes, name: str, expected: Format)
         (archive({"META-INF/container.xml": "", "mimetype": "application/epub+zip"}), "a.epub", EPUB),
         (stored("application/vnd.oasis.opendocument.text"), "a.odt", ODT),
         (stored("application/vnd.oasis.opendocument.spreadsheet"), "a.ods", SPREADSHEET),
+        (archive({"content.xml": "", "mimetype": "application/vnd.oasis.opendocument.text"}), "a.odt", ODT),
+        (archive({"META-INF/manifest.xml": "", "content.xml": ""}), "a.ods", SPREADSHEET),
         (ole("Workbook"), "a.xls", SPREADSHEET),
         (ole("Book"), "a", SPREADSHEET),
         (ole("Workbook"), "named-wrongly.xlsx", SPREADSHEET),

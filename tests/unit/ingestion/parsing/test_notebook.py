@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tasks.document_error import DocumentFailed
+from tasks.ingestion.parsing.markdown import blocks
 from tasks.ingestion.parsing.notebook import read_notebook
 
 PROSE = {"cell_type": "markdown", "source": ["Refunds take three days."]}
@@ -29,6 +30,7 @@ def test_a_notebook_is_its_cells_without_their_outputs() -> None:
         },
         code("x = 1\n\ny = 2", outputs=[{"data": {"image/png": picture}}]),
         {"cell_type": "markdown", "source": " "},
+        {"cell_type": "markdown", "source": None},
         code(" \n"),
         {"cell_type": "raw", "source": "as it is"},
         metadata={"kernelspec": {"language": "python"}},
@@ -57,6 +59,13 @@ def test_the_notebook_of_an_older_format() -> None:
 )
 def test_fences_are_longer_than_any_in_the_code(source: str, fence: str) -> None:
     assert read_notebook(notebook(code(source))).text == f"{fence}\n{source}\n{fence}"
+
+
+@pytest.mark.parametrize("source", ["```py\nx", "a\n\n~~~\nx\n```", "````\n# x\n```"])
+def test_a_fence_ends_with_its_cell(source: str) -> None:
+    text = read_notebook(notebook({"cell_type": "markdown", "source": source}, PROSE)).text
+    assert blocks(text, "markdown")[-1].kind == "paragraph"
+    assert text.startswith(source)
 
 
 @pytest.mark.parametrize(
