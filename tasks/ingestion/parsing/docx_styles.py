@@ -5,6 +5,7 @@ Word writes no numbers into the text: it counts paragraphs of a list, level by l
 
 import re
 from dataclasses import dataclass
+from itertools import chain
 from typing import NamedTuple
 
 from tasks.ingestion.parsing.archive import Element, attribute, local_name
@@ -16,14 +17,10 @@ _MAX_BASES = 20  # a style is based on another one, and a damaged one on itself
 _MAX_NUMBER = 100_000
 _MAX_LABEL_CHARS = 100  # it is written before each paragraph
 _PLACE = re.compile(r"%([1-9])")
-_ROMAN = dict(
-    zip(
-        "m cm d cd c xc l xl x ix v iv i".split(" "),
-        (1000, 900, 500, 400, 100, 90, 50, 40, 10, 9, 5, 4, 1),
-        strict=True,
-    )
-)
-_MAX_ROMAN = 5000  # beyond are rows of m
+_ROMAN = {
+    "m": 1000, "cm": 900, "d": 500, "cd": 400, "c": 100, "xc": 90, "l": 50, "xl": 40, "x": 10, "ix": 9, "v": 5, "iv": 4,
+    "i": 1,
+}  # fmt: skip
 
 
 def value(parent: Element | None, *path: str) -> str:
@@ -132,21 +129,14 @@ class _Numbering:
             return
         abstracts = {attribute(each, "abstractNumId"): each for each in numbering.iter("{*}abstractNum")}
         for number in numbering.iter("{*}num"):
-            abstract, overrides = value(number, "abstractNumId"), number.findall("{*}lvlOverride")
-            self._lists[attribute(number, "numId")] = _Numbers(
-                abstract,
-                {
-                    _number(attribute(level, "ilvl")): level
-                    for parent in [abstracts.get(abstract, ()), *overrides]
-                    for level in parent
-                    if local_name(level) == "lvl"
-                },
-                {
-                    _number(attribute(override, "ilvl")): _number(start, 1)
-                    for override in overrides
-                    if (start := value(override, "startOverride"))
-                },
-            )
+            numbers = self._lists[attribute(number, "numId")] = _Numbers(value(number, "abstractNumId"), {}, {})
+            overrides = number.findall("{*}lvlOverride")
+            for level in chain(abstracts.get(numbers.abstract, ()), *overrides):
+                if local_name(level) == "lvl":
+                    numbers.levels[_number(attribute(level, "ilvl"))] = level
+            for override in overrides:
+                if start := value(override, "startOverride"):
+                    numbers.restarts[_number(attribute(override, "ilvl"))] = _number(start, 1)
 
     def level_of(self, number: str, style: str) -> str:
         """The level of a list that belongs to a style; empty: none."""
@@ -193,7 +183,7 @@ def _formatted(number: int, form: str) -> str:
         return ""
     if form in {"lowerLetter", "upperLetter"} and number > 0:  # a, b, … z, aa, bb, …
         text = chr(ord("a") + (number - 1) % 26) * min((number - 1) // 26 + 1, 5)
-    elif form in {"lowerRoman", "upperRoman"} and 0 < number < _MAX_ROMAN:
+    elif form in {"lowerRoman", "upperRoman"} and number > 0:
         text = ""
         for sign, size in _ROMAN.items():
             text += sign * (number // size)

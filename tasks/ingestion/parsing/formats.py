@@ -113,9 +113,6 @@ _MAGIC: tuple[tuple[int, bytes, str], ...] = (
     (0, b"Rar!\x1a\x07", "a RAR archive"),
     (257, b"ustar", "a tar archive"),
     (0, b"PAR1", "a Parquet file"),
-    (0, b"SQLite format 3\0", "an SQLite database"),
-    (0, b"\x7fELF", "a program"),
-    (0, b"MZ", "a program"),
 )
 """Offset, bytes, what it is. Short ones are letters too, so all of them count only where the bytes are no text.
 

@@ -3,7 +3,7 @@
 Our own reading of the tags rather than a tree. selectolax (lexbor, 1.0) does what browsers do, and takes time by the
 square of a page of `<main>` or `<div><table><td></div></table>`, or of the attributes of one tag. A count of open
 elements that cannot be fooled has to follow the rules of its parser, so it is a parser. This one takes time by the
-length of a page, however it is made; a page that is nothing but tags is refused.
+length of a page, however it is made.
 
 What differs from a browser, on purpose:
 
@@ -21,7 +21,6 @@ from typing import NamedTuple
 
 from tasks.ingestion.parsing.extracted import Extracted, check_chars, clean, joined, title_of
 from tasks.ingestion.parsing.html_to_markdown import BLOCKS, HEADINGS, MarkdownWriter, Passage, markdown
-from tasks.ingestion.parsing.refusals import too_large
 from tasks.ingestion.parsing.text_encoding import decode
 
 _DECLARED = re.compile(rb"""<meta[^>]{0,500}?charset\s*=\s*["']?\s*([\w.:-]{1,40})""", re.IGNORECASE)
@@ -87,10 +86,6 @@ _UNPARSED = frozenset({"script", "style", "textarea", "title", "iframe", "noscri
 _UNPARSED_ENDS = {tag: re.compile(rf"</{tag}(?=[\s/>])", re.IGNORECASE) for tag in _UNPARSED}
 _EMPTY = "area base basefont bgsound br col embed frame hr img input keygen link meta param source track wbr"
 _VOID = frozenset(_EMPTY.split())
-_DOCTYPE = re.compile(r"<!doctype[^<>\[]*\[.*?\]\s*>", re.DOTALL | re.IGNORECASE)
-_HEAD_CHARS = 8192
-_FEW_TAGS = 50_000
-_MIN_CHARS_PER_TAG = 4  # of which a table of numbers has five: end tags may be left out
 
 
 class _Tag(NamedTuple):  # made quicker than a dataclass, and there are a million
@@ -102,8 +97,7 @@ class _Tag(NamedTuple):  # made quicker than a dataclass, and there are a millio
 
 def _tokens(markup: str) -> Iterator[_Tag | str]:
     """Tags, and texts without character references; a title is the text between its tags."""
-    doctype = _DOCTYPE.search(markup, 0, _HEAD_CHARS)  # with declarations in it, that browsers would show
-    at = doctype.end() if doctype else 0
+    at = 0
     while found := _TOKEN.search(markup, at):
         start, end = found.span()
         if start > at:
@@ -205,12 +199,7 @@ class _Page:
         self._spans: dict[str, list[tuple[int, int]]] = {"main": [], "article": []}
 
     def read(self, markup: str) -> None:
-        """The whole page, once.
-
-        Raises:
-            DocumentFailed: `document_too_large`.
-        """
-        left = max(_FEW_TAGS, len(markup) // _MIN_CHARS_PER_TAG)
+        """The whole page, once."""
         for token in _tokens(markup):
             if isinstance(token, str):
                 if self._left_out is None:
@@ -218,9 +207,6 @@ class _Page:
                 else:
                     self._left_out_text(token)
             elif token.begins:
-                left -= 1
-                if left < 0:
-                    raise too_large("is too complicated: it has more tags than text")
                 self._begin(token)
             else:
                 self._end(token.name)

@@ -101,7 +101,6 @@ _HEADING = re.compile(rf"{_HASHES}[^\n]*+")
 _OPENING = r"(`{3,}+(?=[^`\n]*+(?:\n|\Z))|~{3,}+)"
 _FENCE = re.compile(rf" {{0,3}}{_OPENING}[^\n]*+")
 _CLOSING = re.compile(rf"^(?P<indent>[^\S\n]*+)(?P<mark>`{{3,}}+|~{{3,}}+){_END}|^(?=\S)", re.MULTILINE)
-_TAB = 4  # columns
 _INDENTED = re.compile(r"(?:(?: {4}|\t)[^\n]*+(?:\n|\Z)|[^\S\n]*+\n)++")
 _MARK = r"(?:[-*+]|\d{1,9}+[.)])"
 _ITEM = re.compile(rf"[ \t]{{0,3}}{_MARK}(?=[ \t\n]|\Z)")
@@ -165,7 +164,7 @@ def _fence_end(text: str, fence: re.Match[str], indent: int, *, in_list: bool = 
     """Behind the line that closes it, or before the one that ends the list's item which it is in."""
     mark: str = fence[fence.lastindex or 1]
     for line in _CLOSING.finditer(text, fence.end()):
-        if line["mark"] and line["mark"].startswith(mark) and len(line["indent"].expandtabs(_TAB)) <= indent + 3:
+        if line["mark"] and line["mark"].startswith(mark) and len(line["indent"].expandtabs(4)) <= indent + 3:
             return line.end()
         if in_list and not line["indent"]:
             return line.start()
@@ -175,7 +174,7 @@ def _fence_end(text: str, fence: re.Match[str], indent: int, *, in_list: bool = 
 def _list_end(text: str, first: re.Match[str]) -> int:
     at = first.start()
     while event := _LIST_EVENT.search(text, at):
-        indent = len((event["within"] or "").expandtabs(_TAB))
+        indent = len((event["within"] or "").expandtabs(4))
         if indent <= len(first[0]):  # not as far as the words of the first item
             return event.start()
         at = _fence_end(text, event, indent, in_list=True)

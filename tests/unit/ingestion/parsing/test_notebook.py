@@ -43,17 +43,6 @@ def test_a_notebook_is_its_cells_without_their_outputs() -> None:
     )
 
 
-def test_the_notebook_of_an_older_format() -> None:
-    cells = [
-        {"cell_type": "heading", "level": 2, "source": ["Part\n", "one"]},
-        {"cell_type": "heading", "level": 99, "source": "Odd"},
-        code([], input=["a = 1"], language="R") | {"source": None},
-    ]
-    del cells[2]["source"]
-    data = json.dumps({"nbformat": 3, "worksheets": [{"cells": cells}, {"cells": [PROSE]}]}).encode()
-    assert read_notebook(data).text == "## Part one\n\n# Odd\n\n```R\na = 1\n```\n\nRefunds take three days."
-
-
 @pytest.mark.parametrize(
     ("source", "fence"), [("x", "```"), ("s = '```'", "````"), ("`" * 7, "`" * 8), ("a `b` c", "```")]
 )
@@ -110,7 +99,11 @@ def test_half_a_surrogate_pair_in_a_source_goes() -> None:
     [
         *(b"", b"{", b"[]", b"{}", b"5", b'"cells"', b"<html>", b"\xff\xfe{", b'{"cells": 5}', b'{"cells": [5]}'),
         *(b'{"cells": [{"source": 5}]}', b'{"cells": [{"source": [5]}]}', b'{"cells": [], "metadata": 5}'),
-        *(b'{"worksheets": [{}]}', b'{"cells": ' + b"[" * 100_000, b'{"cells": [], "x": ' + b'{"a":' * 100_000),
+        *(
+            b'{"worksheets": []}',
+            b'{"cells": ' + b"[" * 100_000,
+            b'{"cells": [], "x": ' + b'{"a":' * 100_000,
+        ),
     ],
 )
 def test_what_is_no_notebook_is_damaged(data: bytes) -> None:
