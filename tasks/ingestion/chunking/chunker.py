@@ -162,7 +162,7 @@ class Outline:
                 self._path.pop()
             self._path.append((heading.level, _title(self._text[heading.start : heading.end], heading.level)))
             self._passed += 1
-        return tuple(title for _, title in self._path)
+        return tuple(title for _, title in self._path if title)
 
 
 def _title(text: str, level: int) -> str:
@@ -172,8 +172,8 @@ def _title(text: str, level: int) -> str:
     if below and set(below) in ({"="}, {"-"}):
         lines.pop()
     words = " ".join(lines).split()
-    if len(words) > 1 and words[0] == "#" * level:
+    if words and words[0] == "#" * level:
         words = words[1:]
-        if len(words) > 1 and not words[-1].strip("#"):
+        if words and not words[-1].strip("#"):
             words.pop()
     return " ".join(words)[:MAX_TITLE_CHARS].rstrip()

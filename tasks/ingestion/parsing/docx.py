@@ -7,11 +7,12 @@ are left out: they are the same on each page.
 
 import posixpath
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import groupby
 from operator import itemgetter
+from string import ascii_letters
 
 from tasks.document_error import DocumentFailed, DocumentWarning
 from tasks.ingestion.parsing.archive import (
@@ -54,16 +55,16 @@ def read_docx(data: bytes) -> Extracted:
     text = markdown(_blocks(archive, unread, 0))
     if len(text) >= _FEW_CHARS * unread["picture"]:
         del unread["picture"]  # an illustration
-    warnings = [_warning(unread)] if unread else []
-    return joined([text], first_text(read_xml(archive, "docProps/core.xml"), "title"), warnings)
+    return joined([text], first_text(read_xml(archive, "docProps/core.xml"), "title"), list(_warnings(unread)))
 
 
-def _warning(unread: Counter[str]) -> DocumentWarning:
-    parts = ", ".join(f"{count} {what}{'s' * (count > 1)}" for what, count in sorted(unread.items()))
-    return DocumentWarning(
-        "unread_parts",
-        f"Some parts of the document were not read ({parts}): write what they say into the document as text.",
-    )
+def _warnings(unread: Counter[str]) -> Iterator[DocumentWarning]:
+    parts = defaultdict[str, list[str]](list)
+    for what, count in sorted(unread.items()):
+        parts[_CODES.get(what, "unread_parts")].append(f"{count} {what}{'s' * (count > 1)}")
+    for code, of_it in parts.items():
+        message = f"Some parts of the document were not read ({', '.join(of_it)})"
+        yield DocumentWarning(code, f"{message}: write what they say into the document as text.")
 
 
 def _blocks(archive: Archive, unread: Counter[str], depth: int) -> list[Passage]:
@@ -96,10 +97,22 @@ _UNREAD = {
     "subDoc": "linked document",
 }  # fmt: skip
 """What is drawn in another part, or made by another program."""
+_CODES = {"chart": "charts_left_out", "embedded object": "objects_left_out"}
+_GREEK = "αβχδεφγηιϕκλμνοπθρστυϖωξψζΑΒΧΔΕΦΓΗΙϑΚΛΜΝΟΠΘΡΣΤΥςΩΞΨΖ"  # in the order of the font
+_SYMBOLS = {
+    (font, f"F0{ord(char):02X}"): sign
+    for font, chars, signs in (
+        ("Symbol", f"{ascii_letters}£¥®°±³´·¸¹»", f"{_GREEK}≤∞→°±≥×•÷≠≈"),  # noqa: RUF001
+        ("Wingdings", "¨Jßàüýþ", "☐☺←→✓☒☑"),
+    )
+    for char, sign in zip(chars, signs, strict=True)
+}
+"""What people put in from these fonts."""
 _SPACES = {"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-", "ptab": "\t"}
+_SIGNS = {"sym", "footnoteReference", "endnoteReference", "footnoteRef", "endnoteRef", *_SPACES}
 _RAISED = {"superscript", "subscript"}
-_SCRIPTS = {"sup": "^", "sub": "_", "deg": "√"}
-_EQUATIONS = frozenset({"f", "d", "nary", *_SCRIPTS})
+_SCRIPTS = {"sup": "^", "sub": "_"}
+_EQUATIONS = frozenset({"f", "d", "nary", "rad", *_SCRIPTS})
 _SEPARATORS = {"separator", "continuationSeparator", "continuationNotice"}
 _NUMBERED = re.compile(r"\d{1,9}[.)]")
 
@@ -118,6 +131,8 @@ class _Reader:
         self._depth = depth
         self._seen: set[str] = set()  # inserted files: each is read once, however often it is named
         self._items: list[tuple[int, str]] = []  # indent and text of lines
+        self._marks: dict[tuple[str, str], str] = {}  # of notes that the text refers to: kind and id -> mark
+        self._mark = ""  # of the note that is being read
         self._beside: list[Element] = []  # boxes: they float beside a paragraph
 
     def read(self, part: Element) -> None:
@@ -140,7 +155,10 @@ class _Reader:
                     self._inserted(self.parts.get(attribute(child, "id"), ("", ""))[1])
                 case name if name in _UNREAD:
                     self._unread[_UNREAD[name]] += 1
-                case _:  # body, content controls, notes, insertions
+                case "footnote" | "endnote" as kind:
+                    self._mark = self._marks.get((kind, attribute(child, "id")), "")
+                    self._children(child)
+                case _:  # body, content controls, insertions
                     self._children(child)
 
     def _paragraph(self, paragraph: Element) -> None:
@@ -238,8 +256,8 @@ class _Reader:
                 case "r":
                     align = value(child, "rPr", "vertAlign")
                     yield from self._pieces(child, align if align in _RAISED else "")
-                case name if name in _SPACES:
-                    yield kind, _SPACES[name]
+                case name if name in _SIGNS:
+                    yield kind, self._sign(child, name)
                 case "txbxContent":
                     self._beside.append(child)
                 case name if name in _EQUATIONS:
@@ -248,6 +266,21 @@ class _Reader:
                     self._unread[_UNREAD[name]] += 1
                 case _:
                     yield from self._pieces(child, kind)
+
+    def _sign(self, element: Element, name: str) -> str:
+        match name:
+            case "sym":
+                font, char = attribute(element, "font"), attribute(element, "char").upper()
+                if (font, char) not in _SYMBOLS:
+                    self._unread["symbol"] += 1
+                return _SYMBOLS.get((font, char), "")
+            case "footnoteReference" | "endnoteReference":
+                note = (name.removesuffix("Reference"), attribute(element, "id"))
+                return self._marks.setdefault(note, f"[{len(self._marks) + 1}]")
+            case "footnoteRef" | "endnoteRef":
+                return self._mark
+            case _:
+                return _SPACES[name]
 
     def _equation(self, element: Element, name: str) -> str:
         match name:
@@ -259,8 +292,12 @@ class _Reader:
                 return _character(element, "dPr/{*}begChr", "(") + between + _character(element, "dPr/{*}endChr", ")")
             case "nary":
                 return _character(element, "naryPr/{*}chr", "∫") + self._text(element)
+            case "rad":
+                degree, base = ("".join(map(self._text, element.iterchildren(f"{{*}}{part}"))) for part in ("deg", "e"))
+                return (f"√[{degree}]" if degree.strip() else "√") + _grouped(base)
             case _:
-                return _SCRIPTS[name] + _grouped(self._text(element))
+                text = _grouped(self._text(element))
+                return text and _SCRIPTS[name] + text
 
 
 def _character(element: Element, path: str, otherwise: str) -> str:
@@ -270,7 +307,7 @@ def _character(element: Element, path: str, otherwise: str) -> str:
 
 def _grouped(text: str) -> str:
     text = text.strip()
-    return text if len(text) == 1 or text.isalnum() else f"({text})"
+    return text if len(text) <= 1 or text.isalnum() else f"({text})"
 
 
 def _within(parent: Element, name: str) -> Iterator[Element]:

@@ -4,9 +4,11 @@ Word writes no numbers into the text: it counts paragraphs of a list, level by l
 """
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import chain
+from typing import NamedTuple
 
-from tasks.ingestion.parsing.archive import Element, attribute
+from tasks.ingestion.parsing.archive import Element, attribute, local_name
 
 _HEADING = re.compile(r"heading ([1-9])")
 _MAX_HEADING = 6
@@ -15,11 +17,10 @@ _MAX_BASES = 20  # a style is based on another one, and a damaged one on itself
 _MAX_NUMBER = 100_000
 _MAX_LABEL_CHARS = 100  # it is written before each paragraph
 _PLACE = re.compile(r"%([1-9])")
-_ROMAN = (
-    *((1000, "m"), (900, "cm"), (500, "d"), (400, "cd"), (100, "c"), (90, "xc"), (50, "l"), (40, "xl"), (10, "x")),
-    *((9, "ix"), (5, "v"), (4, "iv"), (1, "i")),
-)
-_MAX_ROMAN = 5000  # beyond are rows of m
+_ROMAN = {
+    "m": 1000, "cm": 900, "d": 500, "cd": 400, "c": 100, "xc": 90, "l": 50, "xl": 40, "x": 10, "ix": 9, "v": 5, "iv": 4,
+    "i": 1,
+}  # fmt: skip
 
 
 def value(parent: Element | None, *path: str) -> str:
@@ -112,22 +113,12 @@ def _outline(properties: Element | None) -> int:
 # ---- numbers ---------------------------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
-class _Level:
-    start: int = 1
-    form: str = "decimal"
-    pattern: str = ""
-    style: str = ""
-    legal: bool = False  # all of its numbers in digits
-
-
-@dataclass(slots=True)
-class _Numbers:
-    """A list: what its levels look like. Lists of one `abstract` go on counting where the other one stopped."""
+class _Numbers(NamedTuple):
+    """A list: its levels. Lists of one `abstract` go on counting where the other one stopped."""
 
     abstract: str
-    levels: dict[int, _Level]
-    restarts: dict[int, int] = field(default_factory=dict)  # level -> number, once
+    levels: dict[int, Element]
+    restarts: dict[int, int]  # level -> number, once
 
 
 class _Numbering:
@@ -138,58 +129,48 @@ class _Numbering:
             return
         abstracts = {attribute(each, "abstractNumId"): each for each in numbering.iter("{*}abstractNum")}
         for number in numbering.iter("{*}num"):
-            abstract = value(number, "abstractNumId")
-            self._lists[attribute(number, "numId")] = _numbers(abstract, abstracts.get(abstract), number)
+            numbers = self._lists[attribute(number, "numId")] = _Numbers(value(number, "abstractNumId"), {}, {})
+            overrides = number.findall("{*}lvlOverride")
+            for level in chain(abstracts.get(numbers.abstract, ()), *overrides):
+                if local_name(level) == "lvl":
+                    numbers.levels[_number(attribute(level, "ilvl"))] = level
+            for override in overrides:
+                if start := value(override, "startOverride"):
+                    numbers.restarts[_number(attribute(override, "ilvl"))] = _number(start, 1)
 
     def level_of(self, number: str, style: str) -> str:
         """The level of a list that belongs to a style; empty: none."""
         levels = self._lists[number].levels if number in self._lists else {}
-        return next((str(index) for index, level in levels.items() if level.style == style), "")
+        return next((str(index) for index, level in levels.items() if value(level, "pStyle") == style), "")
 
     def next_label(self, number: str, depth: int) -> str | None:
         """Counts a paragraph; the label that Word shows, empty for a bullet; None: it shows none."""
         if number not in self._lists:
             return ""
         numbers = self._lists[number]
-        level = numbers.levels.get(depth, _Level(form="bullet"))
+        level = numbers.levels.get(depth)
         counts = self._counts.setdefault(numbers.abstract, [None] * (_MAX_LEVEL + 1))
-        restart, before = numbers.restarts.pop(depth, None), counts[depth]
-        counts[depth] = restart if restart is not None else level.start if before is None else before + 1
+        before = counts[depth]
+        counts[depth] = numbers.restarts.pop(depth, _start(level) if before is None else before + 1)
         counts[depth + 1 :] = [None] * (_MAX_LEVEL - depth)
-        if level.form == "bullet":
+        if level is None or value(level, "numFmt") == "bullet":
             return ""
-        if level.form == "none" or not level.pattern:
+        if value(level, "numFmt") == "none":
             return None
+        legal = level.find("{*}isLgl") is not None  # all of its numbers in digits
 
         def shown(found: re.Match[str]) -> str:
             at = int(found[1]) - 1
-            other = numbers.levels.get(at, _Level())
             count = counts[at]
             if count is None:  # a level that no paragraph has been on yet
-                count = counts[at] = other.start
-            return _formatted(count, "decimal" if level.legal else other.form)
+                count = counts[at] = _start(numbers.levels.get(at))
+            return _formatted(count, "" if legal else value(numbers.levels.get(at), "numFmt"))
 
-        return _PLACE.sub(shown, level.pattern).strip() or None
+        return _PLACE.sub(shown, value(level, "lvlText")[:_MAX_LABEL_CHARS]).strip() or None
 
 
-def _numbers(abstract: str, definition: Element | None, number: Element) -> _Numbers:
-    levels, restarts = dict[int, _Level](), dict[int, int]()
-    overrides = number.findall("{*}lvlOverride")
-    for level in [
-        *(definition.findall("{*}lvl") if definition is not None else ()),
-        *(level for override in overrides for level in override.findall("{*}lvl")),
-    ]:
-        levels[_number(attribute(level, "ilvl"))] = _Level(
-            _number(value(level, "start"), 1),
-            value(level, "numFmt") or "decimal",
-            value(level, "lvlText")[:_MAX_LABEL_CHARS],
-            value(level, "pStyle"),
-            level.find("{*}isLgl") is not None,
-        )
-    for override in overrides:
-        if start := value(override, "startOverride"):
-            restarts[_number(attribute(override, "ilvl"))] = _number(start, 1)
-    return _Numbers(abstract, levels, restarts)
+def _start(level: Element | None) -> int:
+    return _number(value(level, "start"), 1)
 
 
 def _number(text: str, otherwise: int = 0) -> int:
@@ -200,13 +181,11 @@ def _formatted(number: int, form: str) -> str:
     text = str(number)
     if form in {"none", "bullet"}:
         return ""
-    if form == "decimalZero":
-        return f"{number:02}"
     if form in {"lowerLetter", "upperLetter"} and number > 0:  # a, b, … z, aa, bb, …
         text = chr(ord("a") + (number - 1) % 26) * min((number - 1) // 26 + 1, 5)
-    elif form in {"lowerRoman", "upperRoman"} and 0 < number < _MAX_ROMAN:
+    elif form in {"lowerRoman", "upperRoman"} and number > 0:
         text = ""
-        for size, sign in _ROMAN:
+        for sign, size in _ROMAN.items():
             text += sign * (number // size)
             number %= size
     return text.upper() if form.startswith("upper") else text

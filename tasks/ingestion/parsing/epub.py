@@ -68,7 +68,7 @@ def _text(archive: Archive, chapters: list[str]) -> tuple[str, int]:
             missing += 1
             continue
         markup = decode(data, declared_charset(data)) if data else ""
-        if text := clean(html_to_markdown(markup)[0]).strip():
+        if text := clean(html_to_markdown(markup, all_of_it=True)[0]).strip():
             parts.append(text)
             chars += len(text) + 2
             check_chars(chars)

@@ -80,7 +80,6 @@ NOTEBOOK = Format("application/x-ipynb+json", "a Jupyter notebook", (".ipynb",),
 
 FORMATS = (TEXT, MARKDOWN, RST, HTML, PDF, DOCX, PPTX, SPREADSHEET, ODT, RTF, EPUB, MAIL, MBOX, MSG, NOTEBOOK)
 """In the order in which messages name them."""
-BY_MEDIA_TYPE = {one.media_type: one for one in FORMATS}
 
 _BY_ENDING = {ending: one for one in FORMATS for ending in one.endings}
 _READ = ", ".join(one.name.removeprefix("a ") for one in FORMATS)
@@ -114,9 +113,6 @@ _MAGIC: tuple[tuple[int, bytes, str], ...] = (
     (0, b"Rar!\x1a\x07", "a RAR archive"),
     (257, b"ustar", "a tar archive"),
     (0, b"PAR1", "a Parquet file"),
-    (0, b"SQLite format 3\0", "an SQLite database"),
-    (0, b"\x7fELF", "a program"),
-    (0, b"MZ", "a program"),
 )
 """Offset, bytes, what it is. Short ones are letters too, so all of them count only where the bytes are no text.
 
@@ -192,8 +188,8 @@ def _zipped(data: bytes, ending: str) -> Format:
     if b"META-INF/container.xml" in names:
         return EPUB
     promised = _BY_ENDING.get(ending)
-    if promised is not None and promised.binary and (not names or b"[Content_Types].xml" in names):
-        return promised  # cut off, or made in an odd way: its reader says more
+    if promised is not None and promised.binary and (not names or {b"[Content_Types].xml", b"content.xml"} & {*names}):
+        return promised  # cut off, zipped anew, or made in an odd way: its reader says more
     raise _unsupported("a ZIP archive") if ending not in _BY_ENDING else misnamed("a ZIP archive", _promise(ending))
 
 

@@ -3,7 +3,7 @@
 Our own reading of the tags rather than a tree. selectolax (lexbor, 1.0) does what browsers do, and takes time by the
 square of a page of `<main>` or `<div><table><td></div></table>`, or of the attributes of one tag. A count of open
 elements that cannot be fooled has to follow the rules of its parser, so it is a parser. This one takes time by the
-length of a page, however it is made; a page that is nothing but tags is refused.
+length of a page, however it is made.
 
 What differs from a browser, on purpose:
 
@@ -21,7 +21,6 @@ from typing import NamedTuple
 
 from tasks.ingestion.parsing.extracted import Extracted, check_chars, clean, joined, title_of
 from tasks.ingestion.parsing.html_to_markdown import BLOCKS, HEADINGS, MarkdownWriter, Passage, markdown
-from tasks.ingestion.parsing.refusals import too_large
 from tasks.ingestion.parsing.text_encoding import decode
 
 _DECLARED = re.compile(rb"""<meta[^>]{0,500}?charset\s*=\s*["']?\s*([\w.:-]{1,40})""", re.IGNORECASE)
@@ -40,13 +39,13 @@ def read_html(data: bytes) -> Extracted:
     return joined([text], title)
 
 
-def html_to_markdown(markup: str) -> tuple[str, str | None]:
-    """The main content of a page or of a piece of one, and its title; no text where it has none.
+def html_to_markdown(markup: str, *, all_of_it: bool = False) -> tuple[str, str | None]:
+    """The main content of a page or of a piece of one, or what stands around it too; and its title. "" without text.
 
     Raises:
         DocumentFailed: `document_too_large`.
     """
-    page = _Page(all_of_it=False)
+    page = _Page(all_of_it=all_of_it)
     page.read(markup)
     text = page.main_content()
     if not text and page.left_out_something:  # a page that is nothing but a header is better than none
@@ -87,11 +86,6 @@ _UNPARSED = frozenset({"script", "style", "textarea", "title", "iframe", "noscri
 _UNPARSED_ENDS = {tag: re.compile(rf"</{tag}(?=[\s/>])", re.IGNORECASE) for tag in _UNPARSED}
 _EMPTY = "area base basefont bgsound br col embed frame hr img input keygen link meta param source track wbr"
 _VOID = frozenset(_EMPTY.split())
-_PREFIX = re.compile(r"""\sxmlns:(\w+)\s*=\s*["']http://www\.w3\.org/1999/xhtml["']""")
-_DOCTYPE = re.compile(r"<!doctype[^<>\[]*\[.*?\]\s*>", re.DOTALL | re.IGNORECASE)
-_HEAD_CHARS = 8192
-_FEW_TAGS = 50_000
-_MIN_CHARS_PER_TAG = 10  # a tag takes some 20 µs; pages have one for 20 characters and more
 
 
 class _Tag(NamedTuple):  # made quicker than a dataclass, and there are a million
@@ -103,10 +97,7 @@ class _Tag(NamedTuple):  # made quicker than a dataclass, and there are a millio
 
 def _tokens(markup: str) -> Iterator[_Tag | str]:
     """Tags, and texts without character references; a title is the text between its tags."""
-    if prefix := _PREFIX.search(markup, 0, _HEAD_CHARS):  # `<h:p>` of XHTML
-        markup = re.sub(rf"(</?){prefix[1]}:", r"\1", markup)
-    doctype = _DOCTYPE.search(markup, 0, _HEAD_CHARS)  # with declarations in it, that browsers would show
-    at = doctype.end() if doctype else 0
+    at = 0
     while found := _TOKEN.search(markup, at):
         start, end = found.span()
         if start > at:
@@ -151,10 +142,9 @@ _NOT_TEXT = (
     "datalist annotation annotation-xml rt rp"
 )
 _NEVER = frozenset(_NOT_TEXT.split())
-_AROUND = frozenset({"nav", "aside", "footer", "header"})
-"""Elements around the content. Within the content a header holds a title, an aside a note, a footer an author."""
-_OFTEN_LEFT_OUT = _NEVER | _AROUND | {"button"}
-_CONTENT = frozenset({"main", "article", "blockquote"})
+_AROUND = frozenset({"aside", "footer", "header"})
+_OFTEN_LEFT_OUT = _NEVER | _AROUND | {"nav", "button"}
+_CONTENT = frozenset({"main", "article", "section", "blockquote"})
 _ROLES = frozenset({"navigation", "banner", "contentinfo", "complementary", "search"})
 _PANELS = frozenset({"tabpanel", "region"})
 _POPUPS = frozenset({"dialog", "alertdialog", "alert", "status", "tooltip", "progressbar"})
@@ -201,7 +191,6 @@ class _Page:
         self._where: defaultdict[str, list[int]] = defaultdict(list)  # places of a tag in `_open`
         self._walls = [-1]  # places too
         self._blocks = [-1]
-        self._contents: list[int] = []
         self._labels = 0  # how many are open
         self._left_out: int | None = None  # the place of the outermost element that is
         self.left_out_something = False
@@ -210,12 +199,7 @@ class _Page:
         self._spans: dict[str, list[tuple[int, int]]] = {"main": [], "article": []}
 
     def read(self, markup: str) -> None:
-        """The whole page, once.
-
-        Raises:
-            DocumentFailed: `document_too_large`.
-        """
-        left = max(_FEW_TAGS, len(markup) // _MIN_CHARS_PER_TAG)
+        """The whole page, once."""
         for token in _tokens(markup):
             if isinstance(token, str):
                 if self._left_out is None:
@@ -223,9 +207,6 @@ class _Page:
                 else:
                     self._left_out_text(token)
             elif token.begins:
-                left -= 1
-                if left < 0:
-                    raise too_large("is too complicated: it has more tags than text")
                 self._begin(token)
             else:
                 self._end(token.name)
@@ -237,13 +218,13 @@ class _Page:
         blocks = self._writer.blocks
         chars = [len(block.text) for block in blocks]
         for spans in self._spans.values():
-            start, end = spans[0] if len(spans) == 1 else (0, 0)
-            if sum(chars[start:end]) < max(1, _MAIN_SHARE * sum(chars)):
-                continue
-            headline = " ".join(self._headline.split())
-            titled = not headline or any(block.level == 1 for block in blocks[start:end])
-            return markdown([*([] if titled else [Passage("heading", headline, 1)]), *blocks[start:end]])
-        return markdown(blocks)
+            start, end = spans[0] if len(spans) == 1 and not self._all else (0, 0)
+            if sum(chars[start:end]) >= max(1, _MAIN_SHARE * sum(chars)):
+                blocks = blocks[start:end]
+                break
+        headline = " ".join(self._headline.split())
+        titled = not headline or not blocks or any(block.level == 1 for block in blocks)
+        return markdown([*([] if titled else [Passage("heading", headline, 1)]), *blocks])
 
     def _left_out_text(self, text: str) -> None:
         if self._open[-1][0] == "title":
@@ -276,7 +257,7 @@ class _Page:
                 self._writer.enter(written, attributes)
                 if name in self._spans or role == "main":
                     self._begun[place] = ("main" if role == "main" else name, self._writer.position())
-        self._push(name, written, is_content=name in _CONTENT or role == "main")
+        self._push(name, written)
         if tag.ends:
             self._pop_to(place)
 
@@ -285,7 +266,7 @@ class _Page:
             if self._where[other] and self._where[other][-1] > self._limit(name):
                 self._pop_to(self._where[other][-1])
 
-    def _push(self, name: str, written: str, *, is_content: bool) -> None:
+    def _push(self, name: str, written: str) -> None:
         place = len(self._open)
         self._open.append((name, written))
         self._labels += written in _LABELS
@@ -294,8 +275,6 @@ class _Page:
             self._blocks.append(place)
         if name in _WALLS:
             self._walls.append(place)
-        if is_content:
-            self._contents.append(place)
 
     def _limit(self, name: str) -> int:
         """The place of the innermost element within which `name` begins or ends nothing outside."""
@@ -327,8 +306,6 @@ class _Page:
                 self._blocks.pop()
             if self._walls[-1] == at:
                 self._walls.pop()
-            if self._contents and self._contents[-1] == at:
-                self._contents.pop()
             if self._left_out is None:
                 self._writer.leave(written)
                 if begun := self._begun.pop(at, None):
@@ -348,8 +325,10 @@ class _Page:
             return True
         if self._all:
             return False
-        around = name in _AROUND and (name == "nav" or not self._contents)
-        return around or attributes.get("role") in _ROLES
+        # Further in, a header holds a title and an aside a note; but a page's footer often stands there too.
+        within = self._open if name != "footer" else any(self._where[each] for each in _CONTENT)
+        around = name in _AROUND and not within
+        return around or name == "nav" or attributes.get("role") in _ROLES
 
     def _is_told(self, attributes: dict[str, str]) -> bool:
         """Whether a button is the heading of something that it opens."""

@@ -121,7 +121,7 @@ _CELLS = frozenset({"td", "th", "caption"})
 _CODE = frozenset({"pre", "listing", "xmp"})
 _DIVIDER_TAGS = (
     "address article aside blockquote body center details dialog fieldset figcaption figure footer form frameset "
-    "header hgroup hr html legend main nav optgroup option p search section tbody tfoot thead"
+    "header hgroup hr html legend main nav p search section tbody tfoot thead"
 )
 _DIVIDERS = frozenset(_DIVIDER_TAGS.split())
 """They end a line, and nothing else."""

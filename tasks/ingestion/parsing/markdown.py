@@ -65,6 +65,13 @@ def without_embedded(markdown: str) -> str:
     return _EMBEDDED.sub(r"\1", markdown)
 
 
+def closed(markdown: str) -> str:
+    """The text; a fence that is open at its end is closed, so that what follows is not within it."""
+    *_, last = _markdown_blocks(f"{markdown}\n\n.")
+    fence = _FENCE.match(markdown, last.start)
+    return f"{markdown}\n{fence[1]}" if fence else markdown
+
+
 def first_heading(markdown: str) -> str | None:
     """Its words; None without any."""
     heading = next((block for block in _markdown_blocks(markdown) if block.kind == "heading"), None)
@@ -93,7 +100,7 @@ _HEADING = re.compile(rf"{_HASHES}[^\n]*+")
 # Behind three backticks there is none more in the line: else they are code within a paragraph.
 _OPENING = r"(`{3,}+(?=[^`\n]*+(?:\n|\Z))|~{3,}+)"
 _FENCE = re.compile(rf" {{0,3}}{_OPENING}[^\n]*+")
-_CLOSING = re.compile(rf"^[^\S\n]*+(`{{3,}}+|~{{3,}}+){_END}", re.MULTILINE)
+_CLOSING = re.compile(rf"^(?P<indent>[^\S\n]*+)(?P<mark>`{{3,}}+|~{{3,}}+){_END}|^(?=\S)", re.MULTILINE)
 _INDENTED = re.compile(r"(?:(?: {4}|\t)[^\n]*+(?:\n|\Z)|[^\S\n]*+\n)++")
 _MARK = r"(?:[-*+]|\d{1,9}+[.)])"
 _ITEM = re.compile(rf"[ \t]{{0,3}}{_MARK}(?=[ \t\n]|\Z)")
@@ -143,30 +150,36 @@ def _next(text: str, at: int) -> tuple[BlockKind, int, int]:
     if heading := _HEADING.match(text, at):
         return "heading", heading.end(), len(heading[1])
     if fence := _FENCE.match(text, at):
-        return "code", _fence_end(text, fence), 0
+        return "code", _fence_end(text, fence, fence[0].index(fence[1])), 0
     if indented := _INDENTED.match(text, at):
         return "code", indented.end(), 0
-    if _ITEM.match(text, at):
-        return "list", _list_end(text, at), 0
+    if first := _ITEM.match(text, at):
+        return "list", _list_end(text, first), 0
     if table := _TABLE.match(text, at):
         return "table", table.end(), 0
     return _paragraph(text, at)
 
 
-def _fence_end(text: str, fence: re.Match[str]) -> int:
+def _fence_end(text: str, fence: re.Match[str], indent: int, *, in_list: bool = False) -> int:
+    """Behind the line that closes it, or before the one that ends the list's item which it is in."""
     mark: str = fence[fence.lastindex or 1]
-    for closing in _CLOSING.finditer(text, fence.end()):
-        if closing[1][0] == mark[0] and len(closing[1]) >= len(mark):
-            return closing.end()
+    for line in _CLOSING.finditer(text, fence.end()):
+        if line["mark"] and line["mark"].startswith(mark) and len(line["indent"].expandtabs(4)) <= indent + 3:
+            return line.end()
+        if in_list and not line["indent"]:
+            return line.start()
     return len(text)
 
 
-def _list_end(text: str, start: int) -> int:
-    at = start
+def _list_end(text: str, first: re.Match[str]) -> int:
+    at = first.start()
     while event := _LIST_EVENT.search(text, at):
-        if not event["within"]:
+        indent = len((event["within"] or "").expandtabs(4))
+        if indent <= len(first[0]):  # not as far as the words of the first item
             return event.start()
-        at = _fence_end(text, event)
+        at = _fence_end(text, event, indent, in_list=True)
+        if text[at : at + 1].strip() and not _ITEM.match(text, at):
+            return at
     return len(text)
 
 

@@ -1,4 +1,4 @@
-"""Jupyter notebooks (nbformat 3 and 4): prose and code of the cells, without their outputs."""
+"""Jupyter notebooks (nbformat 4): prose and code of the cells, without their outputs."""
 
 import json
 import re
@@ -8,11 +8,10 @@ from typing import Any
 
 from tasks.ingestion.parsing.extracted import Extracted, joined
 from tasks.ingestion.parsing.html_to_markdown import Passage
-from tasks.ingestion.parsing.markdown import first_heading, without_embedded
+from tasks.ingestion.parsing.markdown import closed, first_heading, without_embedded
 from tasks.ingestion.parsing.refusals import corrupt
 
 _LANGUAGE = re.compile(r"[\w+#.-]{1,40}")
-_LEVELS = range(1, 7)
 
 
 def read_notebook(data: bytes) -> Extracted:
@@ -26,8 +25,7 @@ def read_notebook(data: bytes) -> Extracted:
         # error as a float; `int` refuses more than 4,300 digits.
         notebook = json.loads(data, strict=False, parse_int=float)
         kernel = _language(notebook.get("metadata") or {})
-        sheets = notebook.get("worksheets") or [notebook]
-        cells = [text for sheet in sheets for cell in sheet["cells"] if (text := _cell(cell, kernel)).strip()]
+        cells = [text for cell in notebook["cells"] if (text := _cell(cell, kernel)).strip()]
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         raise corrupt("a Jupyter notebook") from None
     found = joined(cells)
@@ -35,17 +33,11 @@ def read_notebook(data: bytes) -> Extracted:
 
 
 def _cell(cell: dict[str, Any], kernel: str) -> str:
-    source = cell.get("source", cell.get("input", ""))
+    source = cell.get("source") or ""
     text = (source if isinstance(source, str) else "".join(source)).strip("\r\n")
-    match cell.get("cell_type"):
-        case "code" if text.strip():
-            return Passage("code", text, language=_named(cell.get("language")) or kernel).markdown()
-        case "heading":  # of nbformat 3
-            level = cell.get("level")
-            number = int(level) if isinstance(level, float) and level in _LEVELS else 1
-            return f"{'#' * number} {' '.join(text.split())}"
-        case _:
-            return without_embedded(text)
+    if cell.get("cell_type") == "code" and text.strip():
+        return Passage("code", text, language=kernel).markdown()
+    return closed(without_embedded(text))
 
 
 def _language(metadata: dict[str, Any]) -> str:

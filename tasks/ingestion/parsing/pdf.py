@@ -218,7 +218,7 @@ def _without_shell(pages: list[_Page], *, regenerated: bool) -> list[_Page]:
     """An XFA form without the page that stands in for it in other readers than Adobe's.
 
     Raises:
-        DocumentFailed: `no_text`: there is nothing else.
+        DocumentFailed: `xfa_form`: there is nothing else.
     """
     first, *others = pages or [_Page()]
     if others or len(first.text) > _SHELL_CHARS:

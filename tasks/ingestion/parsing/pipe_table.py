@@ -4,17 +4,20 @@ from collections.abc import Iterable, Sequence
 
 from tasks.ingestion.parsing.extracted import check_chars
 
+_HEADER_WITHIN = 8  # rows: below a longer list, two cells are no header
+
 
 def pipe_table(rows: Iterable[Sequence[str]]) -> str:
-    """The table, its first row that is not empty as header; a single cell is its text, no rows are "".
+    """The table, its first row of several cells as header; a single cell is its text, no rows are "".
 
-    Rows and columns without text, and empty cells at the end of a row, are left out: what lies far from the rest in a
-    sheet would cost millions of bars.
+    Cells above the header, such as a title, stand above the table, whose parts would repeat them. Rows and columns
+    without text, and empty cells at the end of a row, are left out: what lies far from the rest in a sheet would cost
+    millions of bars.
 
     Raises:
         DocumentFailed: `document_too_large`.
     """
-    kept, used, chars = list[list[str]](), set[int](), 0
+    kept, chars = list[list[str]](), 0
     for row in rows:
         cells = [" ".join(cell.split()).replace("|", "\\|") if cell else "" for cell in row]
         while cells and not cells[-1]:
@@ -22,10 +25,11 @@ def pipe_table(rows: Iterable[Sequence[str]]) -> str:
         if not cells:
             continue
         kept.append(cells)
-        used.update(at for at, cell in enumerate(cells) if cell)
         chars += sum(map(len, cells))
         check_chars(chars)
-    columns = sorted(used)
+    header_at = next((at for at, cells in enumerate(kept[:-1][:_HEADER_WITHIN]) if len(cells) - cells.count("") > 1), 0)
+    above, kept = [cells[-1] for cells in kept[:header_at]], kept[header_at:]
+    columns = sorted({at for cells in kept for at, cell in enumerate(cells) if cell})
     if len(kept) == len(columns) == 1:
         return kept[0][-1]
     lines, chars = list[str](), 0
@@ -39,4 +43,4 @@ def pipe_table(rows: Iterable[Sequence[str]]) -> str:
         header = kept[0] + [""] * (columns[-1] + 1 - len(kept[0]))
         lines[0] = f"| {' | '.join(header[at] for at in columns)} |"
         lines.insert(1, "|" + " --- |" * len(columns))
-    return "\n".join(lines)
+    return "\n\n".join([*above, "\n".join(lines)])

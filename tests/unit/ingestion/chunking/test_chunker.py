@@ -88,13 +88,19 @@ def test_a_heading_without_end_is_not_written_beside_each_chunk() -> None:
         ("Underlined\n===", "Underlined"),
         ("Underlined too\n---", "Underlined too"),
         ("#5 of members\n---", "#5 of members"),
-        ("#", "#"),
+        ("# x #", "x"),
         ("C #\n-", "C #"),
     ],
 )
 def test_headings_come_without_the_marks_of_markdown(text: str, title: str) -> None:
     (chunk,) = Chunker(WORDS, 30, "", ChunkSettings()).chunks(f"{text}\n\nOne two.", "markdown")
     assert chunk.headings == (title,)
+
+
+@pytest.mark.parametrize("blank", ["#", "## ", "### ###"])
+def test_a_heading_without_words_is_not_said(blank: str) -> None:
+    (chunk,) = Chunker(WORDS, 30, "", ChunkSettings()).chunks(f"{blank}\n\nOne two.", "markdown")
+    assert chunk.headings == ()
 
 
 def test_without_structure_there_are_no_headings() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tasks.document_error import DocumentFailed
+from tasks.ingestion.parsing.markdown import blocks
 from tasks.ingestion.parsing.notebook import read_notebook
 
 PROSE = {"cell_type": "markdown", "source": ["Refunds take three days."]}
@@ -29,6 +30,7 @@ def test_a_notebook_is_its_cells_without_their_outputs() -> None:
         },
         code("x = 1\n\ny = 2", outputs=[{"data": {"image/png": picture}}]),
         {"cell_type": "markdown", "source": " "},
+        {"cell_type": "markdown", "source": None},
         code(" \n"),
         {"cell_type": "raw", "source": "as it is"},
         metadata={"kernelspec": {"language": "python"}},
@@ -41,22 +43,18 @@ def test_a_notebook_is_its_cells_without_their_outputs() -> None:
     )
 
 
-def test_the_notebook_of_an_older_format() -> None:
-    cells = [
-        {"cell_type": "heading", "level": 2, "source": ["Part\n", "one"]},
-        {"cell_type": "heading", "level": 99, "source": "Odd"},
-        code([], input=["a = 1"], language="R") | {"source": None},
-    ]
-    del cells[2]["source"]
-    data = json.dumps({"nbformat": 3, "worksheets": [{"cells": cells}, {"cells": [PROSE]}]}).encode()
-    assert read_notebook(data).text == "## Part one\n\n# Odd\n\n```R\na = 1\n```\n\nRefunds take three days."
-
-
 @pytest.mark.parametrize(
     ("source", "fence"), [("x", "```"), ("s = '```'", "````"), ("`" * 7, "`" * 8), ("a `b` c", "```")]
 )
 def test_fences_are_longer_than_any_in_the_code(source: str, fence: str) -> None:
     assert read_notebook(notebook(code(source))).text == f"{fence}\n{source}\n{fence}"
+
+
+@pytest.mark.parametrize("source", ["```py\nx", "a\n\n~~~\nx\n```", "````\n# x\n```"])
+def test_a_fence_ends_with_its_cell(source: str) -> None:
+    text = read_notebook(notebook({"cell_type": "markdown", "source": source}, PROSE)).text
+    assert blocks(text, "markdown")[-1].kind == "paragraph"
+    assert text.startswith(source)
 
 
 @pytest.mark.parametrize(
@@ -101,7 +99,11 @@ def test_half_a_surrogate_pair_in_a_source_goes() -> None:
     [
         *(b"", b"{", b"[]", b"{}", b"5", b'"cells"', b"<html>", b"\xff\xfe{", b'{"cells": 5}', b'{"cells": [5]}'),
         *(b'{"cells": [{"source": 5}]}', b'{"cells": [{"source": [5]}]}', b'{"cells": [], "metadata": 5}'),
-        *(b'{"worksheets": [{}]}', b'{"cells": ' + b"[" * 100_000, b'{"cells": [], "x": ' + b'{"a":' * 100_000),
+        *(
+            b'{"worksheets": []}',
+            b'{"cells": ' + b"[" * 100_000,
+            b'{"cells": [], "x": ' + b'{"a":' * 100_000,
+        ),
     ],
 )
 def test_what_is_no_notebook_is_damaged(data: bytes) -> None:

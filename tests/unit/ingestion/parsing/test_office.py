@@ -315,6 +315,12 @@ def test_epub_in_the_order_of_reading() -> None:
     assert (found.title, found.warnings) == ("Moby Dick", [])
 
 
+def test_epub_loses_nothing_of_a_chapter() -> None:
+    note = "<aside epub:type='footnote'>[1] Small.</aside>"
+    page = f"<html><body><header><h1>Two</h1></header><article><p>Text.</p></article>{note}</body></html>"
+    assert read_epub(_epub({"a.xhtml": page})).text == "# Two\n\nText.\n\n[1] Small."
+
+
 def test_epub_declares_its_encoding() -> None:
     page = f'<?xml version="1.0" encoding="ISO-8859-2"?>{_page("Příliš žluťoučký")}'.encode("iso8859_2")
     assert "About Příliš žluťoučký." in read_epub(_epub({"a.xhtml": page})).text
