@@ -10,7 +10,7 @@ from tasks.ingestion.parsing.refusals import no_text, too_large
 
 Structure: TypeAlias = Literal["markdown", "paragraphs"]
 
-PARSER_VERSION = "4"
+PARSER_VERSION = "5"
 """Part of the fingerprint: to be changed with anything that changes the text or the structure of a document."""
 
 MAX_TEXT_CHARS = 20_000_000
