@@ -14,7 +14,7 @@ from email.header import decode_header
 from email.message import Message
 from email.parser import BytesHeaderParser, BytesParser
 from email.policy import Compat32
-from typing import Any, NamedTuple
+from typing import Any
 
 from tasks.document_error import DocumentFailed, DocumentWarning
 from tasks.ingestion.parsing.extracted import Extracted, clean, joined, title_of
@@ -41,14 +41,20 @@ _PGP_MESSAGE = b"-----BEGIN PGP MESSAGE-----"
 
 # Beginnings of media types: what follows may lack its semicolon.
 _HTML = ("text/html", "application/xhtml+xml")
-_TEXT = (*_HTML, "text/plain", "text/enriched", "text/richtext", "text/markdown", "text/x-markdown", "text/x-patch")
+_PLAIN = (
+    "text/plain",
+    "text/enriched",
+    "text/richtext",
+    "text/markdown",
+    "text/x-markdown",
+    "text/x-patch",
+    "text/x-diff",
+)
+_TEXT = (*_HTML, *_PLAIN)
 _ENCRYPTED = ("multipart/encrypted", "application/pkcs7-mime", "application/x-pkcs7-mime")
-_MESSAGE = "message/rfc822"
+_MESSAGE = ("message/rfc822", "message/news")
 # Parts without words of anybody. Signatures belong to what they sign; reports are said in words beside.
-_SILENT = (
-    "application/pgp-", "application/pkcs7-sig", "application/x-pkcs7-sig", "message/delivery-", "message/disposition-",
-    "message/feedback-", "text/rfc822-headers",
-)  # fmt: skip
+_SILENT = ("application/pgp-", "application/pkcs7-sig", "application/x-pkcs7-sig", "message/", "text/rfc822-headers")
 _SURE = {"message-id", "mime-version", "return-path", "delivered-to"}
 _OFTEN = {"From", "To", "Subject", "Date", "Cc", "Sender", "Reply-To"}
 
@@ -73,11 +79,12 @@ class _Seen:
     failed: list[DocumentFailed] = field(default_factory=list)
 
 
-class _Text(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class _Text:
     """A part as Markdown, and the title of a page."""
 
-    text: str
-    title: str | None = None
+    text: str = field(repr=False)
+    title: str | None = field(default=None, repr=False)
     is_html: bool = False
 
 
@@ -197,7 +204,7 @@ def _texts(part: Message, seen: _Seen, *, wanted: bool = True) -> list[_Text]:
     if kind.startswith("multipart/") and not kind.startswith(_ENCRYPTED) and (parts := _inner(part)):
         return _of_parts(parts, kind, seen, wanted=wanted)
     attached = part.get_content_disposition() == "attachment"
-    if kind.startswith((_MESSAGE, *_ENCRYPTED)) or (kind.startswith(("multipart/", *_TEXT)) and not attached):
+    if kind.startswith(_MESSAGE + _ENCRYPTED) or (kind.startswith(("multipart/", *_TEXT)) and not attached):
         try:
             return [_read(part, kind, seen)] if wanted else []
         except DocumentFailed as failure:

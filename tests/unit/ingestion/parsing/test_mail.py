@@ -171,6 +171,10 @@ def test_subjects(subject: str, text: str) -> None:
             many("report; report-type=delivery-status", plain(MAY), "Content-Type: message/delivery-status\n\nX: y\n"),
             MAY,
         ),
+        (
+            many("mixed", plain("one"), f"Content-Type: message/news\n\nSubject: News\n\n{MAY}"),
+            f"one\n\n## News\n\n{MAY}",
+        ),
         (many("nonsense", plain("one"), plain(MAY)), f"one\n\n{MAY}"),
         (many("mixed", plain("one")).replace(b"--b=_1--\nepilogue\n", b""), "one"),
         (many("mixed", plain("one")).replace(b"\n", b"\r\n"), "one"),
