@@ -30,27 +30,19 @@ _MAX_PARTS = 5_000  # of one message
 _MAX_GUESSES = 100  # of encodings in one file, each some 20 ms; what follows is taken for what was found most
 _SHORT_CHARS = 300  # of plain text: less may be "please view this in HTML"
 _TIMES_LONGER = 3
-# What the library raises for one oddity or another.
-_ODD = (LookupError, ValueError, TypeError, AttributeError, RecursionError, MessageError)
+_ODD = (LookupError, ValueError, TypeError, AttributeError, RecursionError, MessageError)  # raised by the library
 
 _FROM_LINE = re.compile(rb"(?:^|(?<=\n))From [^\n]{0,300}?\d\d:\d\d[^\n]{0,100}\n(?=>?From[ :]|[!-9;-~]{1,80}+:)")
-_HOP = re.compile(r"from |by |\(")
 _ESCAPED_FROM = re.compile(rb"^>(>*+From )", re.MULTILINE)
 _PGP_SIGNATURE = re.compile(r"-----BEGIN PGP SIGNATURE-----(?:[^-]|-(?!-))*+-----END PGP SIGNATURE-----")
 _PGP_MESSAGE = b"-----BEGIN PGP MESSAGE-----"
 
 # Beginnings of media types: what follows may lack its semicolon.
 _HTML = ("text/html", "application/xhtml+xml")
-_PLAIN = (
-    "text/plain",
-    "text/enriched",
-    "text/richtext",
-    "text/markdown",
-    "text/x-markdown",
-    "text/x-patch",
+_TEXT = (
+    *_HTML, "text/plain", "text/enriched", "text/richtext", "text/markdown", "text/x-markdown", "text/x-patch",
     "text/x-diff",
-)
-_TEXT = (*_HTML, *_PLAIN)
+)  # fmt: skip
 _ENCRYPTED = ("multipart/encrypted", "application/pkcs7-mime", "application/x-pkcs7-mime")
 _MESSAGE = ("message/rfc822", "message/news")
 # Parts without words of anybody. Signatures belong to what they sign; reports are said in words beside.
@@ -95,8 +87,8 @@ def is_mail(head: bytes) -> bool:
     fields = message.items()
     if message.defects:  # a line of the header is no field
         return False
-    hops = (value for name, value in fields if name.lower() == "received")
-    if not _SURE.isdisjoint(name.lower() for name, _ in fields) or any(map(_HOP.match, hops)):
+    hops = [value.startswith(("from ", "by ", "(")) for name, value in fields if name.lower() == "received"]
+    if not _SURE.isdisjoint(name.lower() for name, _ in fields) or any(hops):
         return len(fields) > 1
     often = dict(field for field in fields if field[0] in _OFTEN)
     return len(often) > 1 and any("@" in value for value in often.values())

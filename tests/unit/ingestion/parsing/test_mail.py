@@ -165,6 +165,7 @@ def test_subjects(subject: str, text: str) -> None:
         (many("mixed", plain("one"), html(MAY)), f"one\n\n{MAY}"),
         (many("mixed", "\none\n", plain("two").replace("utf-8", "x-unknown")), "one\n\ntwo"),
         (many("mixed", plain("one"), attached("text/plain")), "one"),
+        (many("mixed", plain("one"), "Content-Type: text/x-diff\n\n-a\n+b\n"), "one\n\n-a\n+b"),
         (many("related", html(MAY), attached().replace("Content-Disp", "Content-ID: <1>\nContent-Disp")), MAY),
         (many("signed", plain(MAY), attached("application/pkcs7-signature")), MAY),
         (
