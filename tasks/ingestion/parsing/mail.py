@@ -28,7 +28,6 @@ _HEAD_BYTES = 10_000
 _MAX_FIELD_CHARS = 10_000
 _MAX_PARTS = 5_000  # of one message
 _MAX_GUESSES = 100  # of encodings in one file, each some 20 ms; what follows is taken for what was found most
-_SHORT_CHARS = 300  # of plain text: less may be "please view this in HTML"
 _TIMES_LONGER = 3
 _ODD = (LookupError, ValueError, TypeError, AttributeError, RecursionError, MessageError)  # raised by the library
 
@@ -190,15 +189,15 @@ def _message(message: Message, seen: _Seen, mark: str = "#") -> tuple[str, str |
     return "\n\n".join(filter(None, (f"{mark} {subject}" if subject else "", head, body))), subject
 
 
-def _texts(part: Message, seen: _Seen, *, wanted: bool = True) -> list[_Text]:
-    """What is read of the part, in its order; nothing where only attachments are to be counted."""
+def _texts(part: Message, seen: _Seen) -> list[_Text]:
+    """What is read of the part, in its order."""
     kind = part.get_content_type()
     if kind.startswith("multipart/") and not kind.startswith(_ENCRYPTED) and (parts := _inner(part)):
-        return _of_parts(parts, kind, seen, wanted=wanted)
+        return _of_parts(parts, kind, seen)
     attached = part.get_content_disposition() == "attachment"
     if kind.startswith(_MESSAGE + _ENCRYPTED) or (kind.startswith(("multipart/", *_TEXT)) and not attached):
         try:
-            return [_read(part, kind, seen)] if wanted else []
+            return [_read(part, kind, seen)]
         except DocumentFailed as failure:
             seen.failed.append(failure)
         except RecursionError:  # a message within a message within a message
@@ -209,16 +208,20 @@ def _texts(part: Message, seen: _Seen, *, wanted: bool = True) -> list[_Text]:
     return []
 
 
-def _of_parts(parts: list[Message], kind: str, seen: _Seen, *, wanted: bool) -> list[_Text]:
+def _of_parts(parts: list[Message], kind: str, seen: _Seen) -> list[_Text]:
     if kind == "multipart/related":  # pictures, styles and frames of the root have a name by which it calls them
-        parts = [parts[0], *(part for part in parts[1:] if not ("content-id" in part or "content-location" in part))]
+        root = _texts(parts[0], seen)
+        kinds = () if _length(root) else _HTML  # a root without a word is a frameset
+        named = [part for part in parts[1:] if "content-id" in part or "content-location" in part]
+        rest = [part for part in parts[1:] if part not in named or part.get_content_type().startswith(kinds)]
+        return [*root, *(text for part in rest for text in _texts(part, seen))]
     if kind != "multipart/alternative":
-        return [text for part in parts for text in _texts(part, seen, wanted=wanted)]
+        return [text for part in parts for text in _texts(part, seen)]
     # Of versions of the same text the first one that is plain; or the last one, if that says much more.
     plain, richer = list[_Text](), list[_Text]()
     for part in sorted(parts, key=lambda part: part.get_content_type() != "text/plain"):
         if part.get_content_type().startswith(("multipart/", *_TEXT)):  # calendars and the like say the same once more
-            version = _texts(part, seen, wanted=wanted and _length(plain) <= _SHORT_CHARS)
+            version = _texts(part, seen)
             if not plain and not any(text.is_html for text in version):
                 plain = version
             elif _length(version) > _TIMES_LONGER * _length(plain):
@@ -239,7 +242,9 @@ def _read(part: Message, kind: str, seen: _Seen) -> _Text:
         return _Text(_message(message, seen, "##")[0])
     data, charset = _unpacked(part)
     if kind.startswith(_HTML):
-        return _Text(*html_to_markdown(_decoded(data, charset or declared_charset(data), seen)), is_html=True)
+        text, title = html_to_markdown(_decoded(data, charset or declared_charset(data), seen))
+        seen.failed += [] if text else [no_text()]  # a picture says nothing of what it shows
+        return _Text(text, title, is_html=True)
     if kind.startswith(_ENCRYPTED) or data.lstrip().startswith(_PGP_MESSAGE):
         raise refused(
             "password_protected",

@@ -155,6 +155,7 @@ def test_subjects(subject: str, text: str) -> None:
     [
         (many("alternative", plain(MAY), html("other")), MAY),
         (many("alternative", plain(" \n"), html(MAY)), MAY),
+        (many("alternative", plain(f"See https://x/{'y' * 300}"), html(f"{MAY} " * 100)), " ".join([MAY] * 100)),
         (many("alternative", html(MAY)), MAY),
         (many("alternative", html(MAY), plain("")), MAY),
         (
@@ -298,6 +299,20 @@ def test_a_saved_page_is_the_page_alone(head: str) -> None:
     page = read_mail((head + SAVED).encode())
     assert page.text == f"# Überblick\n\n{MAY}"
     assert (page.title, page.warnings) == ("Overview", [])
+
+
+def test_a_saved_page_without_a_word_fails_and_one_of_frames_is_its_frames() -> None:
+    head = "From: <Saved by Blink>\n"
+    for root in ("<img src=login>", "<frameset><frame src=a></frameset>"):
+        page = SAVED.replace(f"<p class=3D'x'>{MAY}</p>", root).replace("<h1>=C3=9Cberblick</h1>", "")
+        assert code((head + page.replace("<p>advertisement</p>", "<img src=b>")).encode()) == "no_text"
+        assert read_mail((head + page).encode()).text == "advertisement"
+
+
+def test_a_message_of_a_picture_alone_fails() -> None:
+    picture = html("</p><img src='cid:offer'><p>")
+    assert code(HEAD + picture.encode()) == "no_text"
+    assert read(many("alternative", plain(MAY), picture)) == MAY
 
 
 FROM = "From ada@example.org Mon Nov  3 10:00:00 2025\n"
