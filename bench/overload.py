@@ -15,9 +15,10 @@ import re
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import uvloop
 
@@ -26,7 +27,8 @@ from bench.report import markdown, shown
 from bench.texts import queries
 from stack.testing import RedisServer, Roles
 
-_FAKE = {"compute": "fake", "served_name": "bench/overload", "fake_tokens_per_s": 400.0}
+_MODEL = "bench/overload"
+_FAKE: dict[str, Any] = {"compute": "fake", "served_name": _MODEL, "fake_tokens_per_s": 400.0}
 _WORDS = 6
 """Copies of a query in a text. With this speed the model does about a dozen of them in a second, so it is the limit."""
 _PATIENCE_S = 4.0
@@ -45,7 +47,7 @@ class Outcome:
     sent_s: float
     took_s: float
     status: int
-    retry_after_s: int = 0
+    retry_after_s: int = 1
 
     @property
     def in_time(self) -> bool:
@@ -53,44 +55,18 @@ class Outcome:
         return 200 <= self.status < 300 and self.took_s <= _PATIENCE_S
 
 
-@dataclass(frozen=True, slots=True)
-class Point:
-    """A load and what came of it. `late`: of those accepted, not done in time. `share`: of the capacity."""
+def counted(outcomes: Sequence[Outcome], capacity_per_s: float, seconds: float) -> tuple[float, int, int, int, int]:
+    """Goodput as a part of the capacity; requests, and of those refused, late and broken.
 
-    multiple: float
-    share: float
-    accepted: int
-    refused: int
-    late: int
-    broken: int
-
-    @classmethod
-    def of(cls, multiple: float, outcomes: Iterable[Outcome], capacity_per_s: float, seconds: float) -> "Point":
-        """Counts in a window of so many seconds, after the queue has filled and before the load ends."""
-        start_s, end_s = _PATIENCE_S, _PATIENCE_S + seconds
-        done = sum(one.in_time and start_s <= one.sent_s + one.took_s < end_s for one in outcomes)
-        sent = [one for one in outcomes if start_s <= one.sent_s < end_s]
-        refused = sum(one.status in _REFUSED and one.took_s < _PATIENCE_S for one in sent)
-        broken = sum(one.status == 0 for one in sent)
-        late = sum(not one.in_time for one in sent) - refused - broken
-        return cls(multiple, done / seconds / capacity_per_s, len(sent) - refused - broken, refused, late, broken)
-
-
-@dataclass(frozen=True, slots=True)
-class Burst:
-    """Callers who return as they are told, until they are let in.
-
-    Attributes:
-        refused: callers who were refused at first.
-        right: of those, how many were let in between half and twice the time that they were first told.
-        share: of the capacity that was used until the last of them was done.
+    All in a window of so many seconds, after the queue has filled and before the load ends.
     """
-
-    multiple: float
-    share: float
-    callers: int
-    refused: int
-    right: int
+    start_s, end_s = _PATIENCE_S, _PATIENCE_S + seconds
+    done = sum(one.in_time and start_s <= one.sent_s + one.took_s < end_s for one in outcomes)
+    sent = [one for one in outcomes if start_s <= one.sent_s < end_s]
+    refused = sum(one.status in _REFUSED and one.took_s < _PATIENCE_S for one in sent)
+    broken = sum(one.status == 0 for one in sent)
+    late = sum(not one.in_time for one in sent) - refused - broken
+    return done / seconds / capacity_per_s, len(sent), refused, late, broken
 
 
 class Callers:
@@ -104,25 +80,12 @@ class Callers:
         self._connections = Connections(url)
         self._began_s = time.perf_counter()
 
-    async def ask(self) -> Outcome:
-        """One request and its answer."""
-        self._number += 1
-        text = " ".join([f"{self._number}", *(self._chance.choice(self._texts) for _ in range(_WORDS))])
-        body = json.dumps({"model": _FAKE["served_name"], "input": text})
-        sent_s, status, told = time.perf_counter(), 0, None
-        with contextlib.suppress(OSError, EOFError):
-            async with asyncio.timeout(4 * _PATIENCE_S):
-                answer = await self._connections.ask(http_request(self._url, body, _HEADERS))
-            status, told = answer.status, _RETRY_AFTER.search(answer.head)
-        took_s = time.perf_counter() - sent_s
-        return Outcome(sent_s - self._began_s, took_s, status, int(told[1]) if told else 0)
-
     async def arrive(self, per_s: float, seconds: float) -> list[Outcome]:
         """Requests at random moments, so many in a second on average."""
         self._began_s, at_s, under_way = time.perf_counter(), 0.0, []
         while (at_s := at_s + self._chance.expovariate(per_s)) < seconds:
             await asyncio.sleep(self._began_s + at_s - time.perf_counter())
-            under_way.append(asyncio.ensure_future(self.ask()))
+            under_way.append(asyncio.ensure_future(self._ask()))
         return await asyncio.gather(*under_way)
 
     async def capacity_per_s(self, seconds: float) -> float:
@@ -132,68 +95,74 @@ class Callers:
 
         async def one() -> None:
             while time.perf_counter() - self._began_s < seconds:
-                outcomes.append(await self.ask())
+                outcomes.append(await self._ask())
 
         await asyncio.gather(*(one() for _ in range(_CLOSED_LOOP)))
         return sum(one.in_time for one in outcomes) / max(one.sent_s + one.took_s for one in outcomes)
 
-    async def burst(self, multiple: float, capacity_per_s: float) -> Burst:
-        """So many callers at once that it takes the capacity `multiple` times as long as they wait."""
-        number, began_s = math.ceil(multiple * capacity_per_s * _PATIENCE_S), time.perf_counter()
-        told = [each for each in await asyncio.gather(*(self._insist() for _ in range(number))) if each is not None]
-        share = number / capacity_per_s / (time.perf_counter() - began_s)
-        right = sum(told_s / 2 <= actual_s <= told_s * 2 for told_s, actual_s in told)
-        return Burst(multiple, share, number, len(told), right)
+    async def burst(self, number: int) -> list[tuple[float, float]]:
+        """Of so many callers who come within a caller's patience, those who were refused: time told, and the real one.
 
-    async def _insist(self) -> tuple[float, float] | None:
-        """A caller who returns as told: the time that was told first, and the real one; None without a refusal."""
-        await asyncio.sleep(self._chance.random() * _PATIENCE_S)
-        told_s, refused_s = 0, 0.0
-        while (one := await self.ask()).status in _REFUSED:
-            wait_s = one.retry_after_s or 1
-            if not told_s:
-                told_s, refused_s = wait_s, time.perf_counter()
-            await asyncio.sleep(wait_s)
-        return (told_s, time.perf_counter() - one.took_s - refused_s) if told_s else None
+        Each returns as told until it is let in. The time told is the first one.
+        """
+
+        async def insist() -> tuple[float, float] | None:
+            await asyncio.sleep(self._chance.random() * _PATIENCE_S)
+            told_s, refused_s = 0, 0.0
+            while (one := await self._ask()).status in _REFUSED:
+                if not told_s:
+                    told_s, refused_s = one.retry_after_s, time.perf_counter()
+                await asyncio.sleep(one.retry_after_s)
+            return (told_s, time.perf_counter() - one.took_s - refused_s) if told_s else None
+
+        ends = await asyncio.gather(*(insist() for _ in range(number)))
+        return [each for each in ends if each is not None]
+
+    async def _ask(self) -> Outcome:
+        self._number += 1
+        text = " ".join([f"{self._number}", *(self._chance.choice(self._texts) for _ in range(_WORDS))])
+        request = http_request(self._url, json.dumps({"model": _MODEL, "input": text}), _HEADERS)
+        sent_s, status, told = time.perf_counter(), 0, None
+        with contextlib.suppress(OSError, EOFError):
+            async with asyncio.timeout(4 * _PATIENCE_S):
+                answer = await self._connections.ask(request)
+            status, told = answer.status, _RETRY_AFTER.search(answer.head)
+        took_s = time.perf_counter() - sent_s
+        return Outcome(sent_s - self._began_s, took_s, status, int(told[1]) if told else 1)
 
 
 async def measure(url: str, seconds: float) -> None:
     """All loads, one after the other; prints the tables."""
-    callers = Callers(url)
+    callers, rows = Callers(url), []
     await callers.capacity_per_s(4)  # the worker measures its speed
     capacity = await callers.capacity_per_s(seconds)
-    points = []
     for multiple in _MULTIPLES:
         outcomes = await callers.arrive(multiple * capacity, seconds + 2 * _PATIENCE_S)
-        points.append(Point.of(multiple, outcomes, capacity, seconds))
-    _print(points)
-    bursts = []
+        share, *counts = counted(outcomes, capacity, seconds)
+        rows.append([f"{multiple:g}x", shown(share), *map(str, counts)])
+    print(markdown(("load", "goodput, of the capacity", "sent", "refused", "late", "broken"), rows), end="\n\n")
+    rows = []
     for multiple in (2.0, 10.0):
         await asyncio.sleep(2 * _PATIENCE_S)  # those who did not return are forgotten when nothing is queued
-        bursts.append(await callers.burst(multiple, capacity))
-    _print(bursts)
-
-
-def _print(rows: Sequence[Point] | Sequence[Burst]) -> None:
-    cells = [
-        [shown(value) if isinstance(value, float) else str(value) for value in asdict(row).values()] for row in rows
-    ]
-    print(markdown(list(asdict(rows[0])), cells), end="\n\n", flush=True)
+        number, began_s = math.ceil(multiple * capacity * _PATIENCE_S), time.perf_counter()
+        told = await callers.burst(number)
+        share = number / capacity / (time.perf_counter() - began_s)
+        right = sum(told_s / 2 <= actual_s <= told_s * 2 for told_s, actual_s in told)
+        rows.append([f"{multiple:g}x", shown(share), *map(str, (number, len(told), right))])
+    print(markdown(("burst", "used, of the capacity", "callers", "refused", "told a right time"), rows))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measures and prints; the exit code."""
     parser = argparse.ArgumentParser(prog="python -m bench.overload", description=__doc__.partition("\n")[0])
     parser.add_argument("--seconds", type=float, default=20.0, help="of each load that is counted")
-    parsed = parser.parse_args(arguments)
-    with tempfile.TemporaryDirectory(prefix="embedq-overload-") as folder:
-        redis = RedisServer(Path(folder) / "redis").start()
-        try:
-            with Roles(Path(folder), redis.url) as roles:
-                roles.worker(**_FAKE)
-                uvloop.run(measure(roles.api(**_FAKE).base_url, parsed.seconds))
-        finally:
-            redis.stop()
+    seconds = parser.parse_args(arguments).seconds
+    with tempfile.TemporaryDirectory(prefix="embedq-overload-") as folder, contextlib.ExitStack() as stack:
+        redis = RedisServer(Path(folder) / "redis")
+        stack.callback(redis.stop)
+        roles = stack.enter_context(Roles(Path(folder), redis.start().url))
+        roles.worker(**_FAKE)
+        uvloop.run(measure(roles.api(**_FAKE).base_url, seconds))
     return 0
 
 

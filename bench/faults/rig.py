@@ -79,7 +79,7 @@ class VolumeRig(Rig):
 
     def _prepare(self) -> None:
         subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "none", self.storage], check=True)
-        self.callback(subprocess.run, ["umount", "--lazy", self.storage], check=False)
+        self.callback(lambda: subprocess.run(["umount", "--lazy", self.storage], check=False))
 
     def fill(self) -> None:
         """No block is left."""

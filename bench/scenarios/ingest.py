@@ -52,11 +52,9 @@ def million(folder: Path, sizes: Sizes) -> Observed:
         body = {"source": {"urls": [f"file://{(roots / 'million.jsonl').resolve()}"]}, "sink": {"type": "dataset"}}
         spent_s = _followed(client, body, look)
     third = len(samples) // 3
-    first, last = (
-        (samples[b][1] - samples[a][1]) / (samples[b][0] - samples[a][0]) for a, b in [(0, third), (-third - 1, -1)]
-    )
     values = {"ingest_documents_per_s": samples[-1][1] / spent_s}
-    values |= {"ingest_end_of_start": last / first} if third and first else {}
+    if start_per_s := _rate(samples[: third + 1]):  # a short one may have loaded nothing yet
+        values["ingest_end_of_start"] = _rate(samples[-third - 1 :]) / start_per_s
     for role in stack.pids:
         sizes_mb = [resident[role] for _, _, resident in samples]
         values[f"ingest_{role}_most_mb"] = max(sizes_mb)
@@ -88,6 +86,11 @@ def _followed(client: httpx.Client, body: Any, look: Callable[[float, Mapping[st
             assert (ingestion["status"], ingestion["file_counts"]["failed"]) == ("completed", 0), ingestion
             return spent_s
         time.sleep(pause_s)
+
+
+def _rate(samples: Sequence[tuple[float, int, Any]]) -> float:
+    (began_s, before, _), (ended_s, after, _) = samples[0], samples[-1]
+    return (after - before) / (ended_s - began_s) if ended_s > began_s else 0.0
 
 
 def _resident_mb(pids: Mapping[str, int]) -> dict[str, float]:

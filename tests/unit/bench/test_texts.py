@@ -40,15 +40,6 @@ def test_a_passage_has_138_tokens_and_a_query_18() -> None:
     assert 17.5 <= sum(queries) / len(queries) <= 18.5
 
 
-def test_groups_are_dealt_like_cards() -> None:
-    deck = [str(number) for number in range(10)]
-    dealt = list(texts.groups(deck, 4, 25))
-    assert [len(group) for group in dealt] == [4] * 25
-    flat = [text for group in dealt for text in group]
-    assert all(sorted(flat[start : start + 10], key=int) == deck for start in range(0, 100, 10))
-    assert len({tuple(group) for group in dealt}) == 25
-
-
 def test_a_body_is_one_line_of_json() -> None:
     body = texts.body("m", ["a\nb", "c"], lane="bulk")
     assert "\n" not in body
