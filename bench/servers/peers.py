@@ -88,7 +88,8 @@ def _infinity(python: str, model: Path, port: int) -> list[str]:
         "--log-level": "warning",
     }
     told = [str(word) for option in options.items() for word in option]
-    return ["env", "DO_NOT_TRACK=1", str(Path(python).with_name("infinity_emb")), "v2", *told]
+    start = [str(Path(python).with_name("infinity_emb")), "v2", *told, "--no-bettertransformer"]
+    return ["env", "DO_NOT_TRACK=1", *start]
 
 
 def _run(*command: str) -> None:
