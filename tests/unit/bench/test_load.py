@@ -10,7 +10,6 @@ import pytest
 from bench.load import Generator, Load, LoadResult, http_request
 
 LENGTH = b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nbody"
-CLOSING = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 REFUSED = b'HTTP/1.1 503 Service Unavailable\r\nContent-Length: 16\r\n\r\n{"error":"full"}'
 
 
@@ -31,8 +30,6 @@ async def serving(answer: Callable[[bytes], bytes | None]) -> AsyncIterator[tupl
                 if reply is None:
                     break
                 writer.write(reply)
-                if b"Connection: close" in reply:
-                    break
         writer.close()
 
     server = await asyncio.start_server(
@@ -53,32 +50,12 @@ async def test_a_closed_loop_keeps_its_connections_and_uses_bodies_in_turn() -> 
     assert list(result.ms) == sorted(result.ms)
 
 
-async def test_an_open_loop_sends_what_is_due() -> None:
-    async with serving(lambda _: LENGTH) as (url, asked):
-        result = await Generator(Load(url, ["a"], rate_per_s=100, seconds=0.1)).run()
-    assert len(result.ms) == sum(map(len, asked)) == 10
-
-
-async def test_a_connection_that_the_server_closes_is_replaced() -> None:
-    async with serving(lambda _: CLOSING) as (url, asked):
-        result = await Generator(Load(url, ["a"], connections=1, seconds=0.05)).run()
-    assert result.errors == 0
-    assert len(asked) == len(result.ms) > 1
-
-
 async def test_refusals_and_broken_connections_are_errors_without_latency() -> None:
     answers = {b"refused": REFUSED, b"broken": None, b"good": LENGTH}
     async with serving(answers.__getitem__) as (url, _):
         result = await Generator(Load(url, list(map(bytes.decode, answers)), rate_per_s=100, seconds=0.06)).run()
     assert (len(result.ms), result.errors, result.refusal) == (2, 4, '{"error":"full"}')
     assert result.reasons == {"status 503": 2, "IncompleteReadError": 2}
-
-
-async def test_nobody_there_is_an_error_each_time() -> None:
-    async with serving(lambda _: LENGTH) as (url, _):
-        pass
-    result = await Generator(Load(url, ["a"], rate_per_s=100, seconds=0.05)).run()
-    assert (len(result.ms), result.errors, result.rate_per_s) == (0, 5, 0)
 
 
 def test_a_post_says_its_length_in_bytes_and_a_get_has_none() -> None:

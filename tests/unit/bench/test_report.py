@@ -5,7 +5,7 @@ from pathlib import Path
 
 from bench.__main__ import options, parser
 from bench.load import LoadResult
-from bench.report import Observed, Results, of_load, shown
+from bench.report import Observed, Results, of_load
 
 
 def _results(**fidelity: float) -> Results:
@@ -41,22 +41,6 @@ def test_a_peer_is_compared_with_if_it_computes_the_same() -> None:
         "0.80x (equal)",
         "",
         "",
-    ]
-
-
-def test_header_and_notes_are_around_it() -> None:
-    text = _results().table()
-    assert text.startswith("* date: today\n\n| figure")
-    assert text.endswith("* embedq: it was noisy\n")
-
-
-def test_three_digits_and_six_of_a_cosine() -> None:
-    assert [shown(value) for value in (0.0, 1.234, 12.34, 12345.6, 0.99985)] == [
-        "0.00",
-        "1.23",
-        "12.3",
-        "12,346",
-        "0.999850",
     ]
 
 
