@@ -71,7 +71,7 @@ def _fill_redis(rig: Rig) -> None:
 def _empty_redis(rig: Rig) -> None:
     rig.redis.kill()
     _put_back(rig.redis, None)
-    rig.redis.start()
+    rig.redis.launch()
 
 
 def _roll_back(rig: Rig) -> None:
@@ -81,7 +81,7 @@ def _roll_back(rig: Rig) -> None:
     time.sleep(1)
     rig.redis.kill()
     _put_back(rig.redis, copy)
-    rig.redis.start()
+    rig.redis.launch()
 
 
 def _put_back(redis: RedisServer, copy: Path | None) -> None:

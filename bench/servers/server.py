@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 
 from bench.report import PRODUCT
-from stack.ports import answers_ok
+from stack.ports import body_of
 from stack.testing import Process
 
 LONGEST_POLL_S = 50
@@ -50,7 +50,7 @@ def started(name: str, command: Sequence[str], port: int, folder: Path, *, healt
     process = Process(name, list(command), folder)
     try:
         process.launch()
-        process.wait_while_running(lambda: answers_ok("127.0.0.1", port, health), health)
+        process.wait_while_running(lambda: body_of("127.0.0.1", port, health) is not None, health)
         root = f"http://127.0.0.1:{port}"
         yield Server(name, f"{root}/v1", name, health_url=root + health)
     finally:
