@@ -113,10 +113,6 @@ def _bad_link(rig: LinkedRig) -> None:
     rig.link.step_s = 0
 
 
-def _promote(rig: SentinelRig) -> None:
-    rig.redis = rig.group.fail_over()
-
-
 FAULTS: Mapping[str, Fault] = {
     "api-killed": Fault("`kill -9` of the API", partial(_kill, lambda rig: rig.api)),
     "worker-killed": Fault("`kill -9` of the model worker", partial(_kill, lambda rig: rig.worker)),
@@ -139,6 +135,8 @@ FAULTS: Mapping[str, Fault] = {
         "a link to Redis that delays each step by 20 ms and is cut four times in 8 s", _bad_link, LinkedRig
     ),
     "sentinel": Fault(
-        "`kill -9` of the master; Sentinel promotes the replica (`EMBEDQ_REDIS_ACK=replica`)", _promote, SentinelRig
+        "`kill -9` of the master; Sentinel promotes the replica (`EMBEDQ_REDIS_ACK=replica`)",
+        lambda rig: rig.fail_over(),
+        SentinelRig,
     ),
 }

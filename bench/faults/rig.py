@@ -2,6 +2,7 @@
 
 import contextlib
 import subprocess
+import threading
 from pathlib import Path
 from typing import Any, Self
 
@@ -117,7 +118,13 @@ class SentinelRig(Rig):
         self.redis = self.group.start().master
         return self.group.url
 
+    def fail_over(self) -> None:
+        """Kills the master. The killed server comes back as a replica meanwhile, as its supervisor would have it."""
+        self.redis = self.group.fail_over()
+        self._rejoining = threading.Thread(target=self.group.rejoin)
+        self._rejoining.start()
+
     def await_ready(self) -> None:
-        """And the server that was killed is a replica again, which could take over."""
-        self.group.rejoin()
+        """And a replica could take over."""
+        self._rejoining.join()
         super().await_ready()
