@@ -57,7 +57,7 @@ demo: $(STAMP) ## local stack, this project's documentation embedded, two search
 up: $(STAMP) ## local stack in the foreground
 	@$(BIN)/embedq up
 
-bench: $(STAMP) ## speed of embedq, the usual designs and the bare encoder; ARGS=--quick for a short look
+bench: $(STAMP) ## speed of embedq, the usual design and the bare encoder; ARGS=--quick for a short look
 	@$(BIN)/python -m bench $(ARGS)
 
 faults: $(STAMP) ## kills, stalls and fills real processes, counts what is lost; ARGS=--quick for a short run
@@ -66,7 +66,7 @@ faults: $(STAMP) ## kills, stalls and fills real processes, counts what is lost;
 simulation: $(STAMP) ## the ledger's scripts: long random walks, each mutant, kills of real processes; an hour; ARGS="walks 0 50"
 	@$(BIN)/python -m tests.simulation $(ARGS)
 
-hostile: $(STAMP) ## 24,000 hostile requests to a whole service: no defect, steady memory, nothing left
+hostile: $(STAMP) ## hostile requests to a whole service: no defect, steady memory, nothing left
 	@$(BIN)/python -m bench.hostile $(ARGS)
 
 overload: $(STAMP) ## goodput at up to ten times the capacity, and whether Retry-After is right; ARGS="--seconds 8"

@@ -15,14 +15,13 @@ class Sizes:
             have work, so a short one measures that.
         silence_s: how long nobody asks before a first query.
         silences: how many such queries.
-        under_bulk_s: of queries beside a bulk task.
-        under_batch_s: of queries beside a batch.
+        beside_s: of queries beside bulk work; beside a batch they last twice as long.
         batch_lines: of that batch; it must last longer than the queries.
         ledger_rows: sizes of the jobs that the ledger is tried with.
         memory_texts: memory is compared from the first count of texts to the second.
-        ingest_passages: of an ingestion beside the bare encoder; it should last half a minute.
-        ingest_documents: of the long ingestion.
-        ingest_sample_s: between two looks at it.
+        passages: of an ingestion beside the bare encoder; it should last half a minute.
+        documents: of the long ingestion.
+        sample_s: between two looks at it.
     """
 
     warm_s: float = 2.0
@@ -31,14 +30,23 @@ class Sizes:
     bulk_s: float = 30.0
     silence_s: float = 10.0
     silences: int = 3
-    under_bulk_s: float = 15.0
-    under_batch_s: float = 30.0
+    beside_s: float = 15.0
     batch_lines: int = 20_000
     ledger_rows: tuple[int, ...] = (10_000, 100_000, 1_000_000)
     memory_texts: tuple[int, int] = (20_000, 200_000)
-    ingest_passages: int = 3_000
-    ingest_documents: int = 1_000_000
-    ingest_sample_s: float = 5.0
+    passages: int = 3_000
+    documents: int = 1_000_000
+    sample_s: float = 5.0
+
+    def lasting(self, load_s: float) -> "Sizes":
+        """With loads of queries of so many seconds; passages, and what runs beside other work, in proportion.
+
+        Everything else keeps its length: silences are about it, and of shorter bulk tasks and ingestions the beginning
+        and the end would count for more.
+        """
+        factor = load_s / self.load_s
+        scaled = {name: factor * getattr(self, name) for name in ("load_s", "passages_s", "beside_s")}
+        return replace(self, **scaled, batch_lines=round(factor * self.batch_lines))
 
 
 NORMAL = Sizes()
@@ -49,24 +57,11 @@ QUICK = Sizes(
     bulk_s=2,
     silence_s=3,
     silences=1,
-    under_bulk_s=3,
-    under_batch_s=3,
+    beside_s=3,
     batch_lines=4_000,
     ledger_rows=(2_000, 20_000),
     memory_texts=(4_000, 20_000),
-    ingest_passages=500,
-    ingest_documents=20_000,
-    ingest_sample_s=0.5,
+    passages=500,
+    documents=20_000,
+    sample_s=0.5,
 )
-
-
-def for_seconds(sizes: Sizes, load_s: float) -> Sizes:
-    """The same with loads of queries of so many seconds. Passages, and what runs beside other work, in proportion.
-
-    Everything else keeps its length: silences are about it, and of shorter bulk tasks and ingestions the beginning and
-    the end would count for more.
-    """
-    factor = load_s / sizes.load_s
-    lasting = ("load_s", "passages_s", "under_bulk_s", "under_batch_s")
-    scaled = {name: factor * getattr(sizes, name) for name in lasting}
-    return replace(sizes, **scaled, batch_lines=round(factor * sizes.batch_lines))

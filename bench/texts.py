@@ -7,7 +7,7 @@ query 18, special tokens included. Equal seeds give equal texts on every machine
 import json
 import math
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from bench.vocabulary import LONG, PLAIN
 
@@ -20,6 +20,8 @@ _SPECIAL_TOKENS = 2
 _PASSAGE_SIGMA = 0.55
 _PASSAGE_MEDIAN_TOKENS = 120.0
 _SENTENCE_WORDS = (7, 15)
+_INGESTED = 1_000_003
+"""A seed that nothing else in a run has."""
 
 
 def passages(count: int, seed: int = 0) -> list[str]:
@@ -34,22 +36,9 @@ def queries(count: int, seed: int = 0) -> list[str]:
     return [" ".join(_words(source, QUERY_WORDS)) for _ in range(count)]
 
 
-def groups(texts: Sequence[str], size: int, count: int, seed: int = 0) -> Iterator[list[str]]:
-    """`count` lists of `size` texts, no two lists equal.
-
-    The texts are dealt like cards and shuffled when they run out, so that requests which are on their way at the same
-    time share hardly any text. A service may answer an equal request from an earlier one; these figures are not about
-    that.
-    """
-    source = random.Random(f"groups {seed}")  # noqa: S311 - as above
-    deck: list[str] = []
-    for _ in range(count):
-        while len(deck) < size:
-            fresh = list(texts)
-            source.shuffle(fresh)
-            deck += fresh
-        yield deck[:size]
-        del deck[:size]
+def ingested(count: int) -> list[str]:
+    """The passages of an ingestion, for the bare encoder too. None is longer than the model reads."""
+    return passages(count, _INGESTED)
 
 
 def body(model: str, texts: str | Sequence[str], **more: object) -> str:

@@ -1,8 +1,8 @@
 """`python -m bench.faults`: the tables of docs/reliability.md. `make faults` runs it."""
 
 import argparse
-import itertools
-import shutil
+import asyncio
+import os
 import signal
 import sys
 import tempfile
@@ -10,121 +10,101 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench.faults import table, tenants, trial
+from bench.faults.callers import Account, Load
 from bench.faults.catalog import FAULTS, Fault
-from bench.faults.rig import ClockRig, Rig
-from bench.load.run import CHECKOUT
-from bench.report import machine
-from bench.report.document import write_section
+from bench.faults.rig import Rig, VolumeRig
+from bench.faults.tenants import TENANTS
+from bench.report import markdown, shown_spread
+from stack.testing import eventually
 
-_RESULTS = CHECKOUT / "bench" / "results"
-_DOCUMENT = CHECKOUT / "docs" / "reliability.md"
-_BEGIN = "<!-- begin generated: python -m bench.faults --write-docs -->"
-_ROUNDS, _SECONDS = 5, 10.0
-"""Of what tenants feel of each other."""
+_HEAD = ("fault", "injected", "accepted", "completed", "lost", "doubled", "again", "calls repeated", "recovery s")
+_ROUNDS, _SECONDS = 3, 10.0
+_SIZE, _QUICK_SIZE = (1_500, 400), (500, 200)
+"""Lines of the batch, and documents of the ingestion."""
+_AFTERWARDS_S = 1.0
+"""The load goes on for so long after the recovery."""
+_KINDS = 3
+"""Of work, beside queries."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Injects, measures and prints; the exit code: 1 when something was lost, doubled or did not come to an end."""
     parsed = _parser().parse_args(arguments)
-    if parsed.write_docs:
-        _write_docs(parsed.out)
-        return 0
-    names = parsed.only or _names(quick=parsed.quick)
-    chosen = [fault for fault in FAULTS if fault.name in names]
-    lines: dict[str, table.Line] = {}
-    for kind, faults in itertools.groupby(chosen, lambda fault: fault.rig):
-        possible = [fault for fault in faults if _possible(fault)]
-        lines |= _on(kind, possible, parsed)
-        table.save(parsed.out / "faults.json", table.load(parsed.out / "faults.json") | lines)
-    print(table.render(list(lines.values())))
-    failed = [fault.name for fault in chosen if _possible(fault) and fault.name not in lines]
-    for name in (name for name in tenants.SCENARIOS if name in names):
-        figures = _measured(name, parsed.rounds or (1 if parsed.quick else _ROUNDS))
-        if figures is None:
-            failed.append(name)
+    names = parsed.only or [*FAULTS, *TENANTS]
+    rounds = parsed.rounds or (1 if parsed.quick else _ROUNDS)
+    lines, figures, bad = [], [], []
+    for name in names:
+        kind = FAULTS[name].rig if name in FAULTS else Rig
+        if kind is VolumeRig and os.geteuid():
+            _say(f"{name} is left out: it needs root")
             continue
-        tenants.save(parsed.out / "tenants.json", tenants.load(parsed.out / "tenants.json") | {name: figures})
-        print(tenants.render(figures))
-    if failed:
-        _say(f"did not come to an end: {', '.join(failed)}")
-    return 1 if failed or any(line.lost or line.doubled for line in lines.values()) else 0
-
-
-def _names(*, quick: bool = False) -> list[str]:
-    return [fault.name for fault in FAULTS if fault.quick or not quick] + ([] if quick else [*tenants.SCENARIOS])
-
-
-def _possible(fault: Fault) -> bool:
-    """Whether this machine can do it; says why not."""
-    if fault.rig is ClockRig and shutil.which("cc") is None:
-        _say(f"{fault.name} is left out: it needs a C compiler")
-        return False
-    return True
-
-
-def _on(kind: type[Rig], faults: Sequence[Fault], parsed: argparse.Namespace) -> dict[str, table.Line]:
-    """The lines of these faults. A rig that a fault has left broken is replaced for the next one."""
-    lines: dict[str, table.Line] = {}
-    left = list(faults)
-    while left:
-        fault = left[0]
         try:
             with tempfile.TemporaryDirectory(prefix="embedq-faults-") as folder, kind(Path(folder)) as rig:
-                while left:
-                    fault = left.pop(0)
-                    if fault.volume and not rig.volume.mounted:
-                        _say(f"{fault.name} is left out: it needs root, mkfs.ext4 and a loop device")
-                        continue
-                    lines[fault.name] = _line(rig, fault, parsed)
+                if name in TENANTS:
+                    figures += TENANTS[name](rig, rounds, _SECONDS)
+                    continue
+                line, account = _injected(rig, name, rounds, _QUICK_SIZE if parsed.quick else _SIZE)
         except Exception as error:  # noqa: BLE001 - one fault that ends badly does not end the others
-            _say(f"{fault.name} failed: {type(error).__name__}: {str(error)[:2000]}")
-            left = [each for each in left if each is not fault]
-    return lines
-
-
-def _line(rig: Rig, fault: Fault, parsed: argparse.Namespace) -> table.Line:
-    rounds = parsed.rounds or (1 if parsed.quick else fault.rounds)
-    size = trial.QUICK if parsed.quick else trial.NORMAL
-    found = []
-    for number in range(rounds):
-        began = time.monotonic()
-        found.append(trial.run(rig, fault, f"{fault.name} {number}", size))
-        _say(f"{fault.name} {number + 1}/{rounds}: {found[-1]} in {time.monotonic() - began:.0f} s")
-        rig.await_ready()
-    return table.Line.of(fault.title, found)
-
-
-def _measured(name: str, rounds: int) -> list[tenants.Figure] | None:
-    with tempfile.TemporaryDirectory(prefix="embedq-tenants-") as folder, Rig(Path(folder)) as rig:
-        try:
-            return tenants.SCENARIOS[name](rig, rounds, _SECONDS)
-        except Exception as error:  # noqa: BLE001 - as above
             _say(f"{name} failed: {type(error).__name__}: {str(error)[:2000]}")
-            return None
+            bad.append(name)
+            continue
+        lines.append(line)
+        bad += [name] if account.lost or account.doubled else []
+    if lines:
+        print(markdown(_HEAD, lines), end="\n\n")
+    if figures:
+        print(markdown(("figure", "median (least to most)", "target"), figures), end="\n\n")
+    if bad:
+        _say(f"lost, doubled or did not come to an end: {', '.join(bad)}")
+    return 1 if bad else 0
 
 
-def _write_docs(results: Path) -> None:
-    lines, figures = table.load(results / "faults.json"), tenants.load(results / "tenants.json")
-    known = [lines[fault.name] for fault in FAULTS if fault.name in lines]
-    measured = [figure for name in tenants.SCENARIOS for figure in figures.get(name, ())]
-    found = machine.describe()
-    header = "\n".join(f"* {name}: {found[name]}" for name in ("date", "processor", "redis"))
-    write_section(_DOCUMENT, "\n\n".join([header, table.render(known), tenants.render(measured)]), _BEGIN)
-    _say(f"{_DOCUMENT} is new")
+def _injected(rig: Rig, name: str, rounds: int, size: tuple[int, int]) -> tuple[list[str], Account]:
+    """All rounds of one fault: its line, and the account."""
+    total, times = Account(), []
+    for number in range(rounds):
+        # No other round has this name, so that no text comes twice.
+        account, recovery_s = asyncio.run(_round(rig, FAULTS[name], f"{name} {number}", size))
+        _say(f"{name} {number + 1}/{rounds}: {account}, recovery {recovery_s:.1f} s")
+        total += account
+        times.append(recovery_s)
+        rig.await_ready()
+    counts = (total.accepted, total.completed, total.lost, total.doubled, total.again, total.repeated)
+    return [FAULTS[name].title, str(rounds), *(f"{count:,}" for count in counts), shown_spread(times)], total
+
+
+async def _round(rig: Rig, fault: Fault, name: str, size: tuple[int, int]) -> tuple[Account, float]:
+    """Injects the fault once, in the middle of a load."""
+    before = rig.committed()
+
+    async def at_work() -> bool:
+        return len(load.at_work) == _KINDS
+
+    async def recovered() -> float | None:
+        return load.recovery_s(since)
+
+    async with Load(rig, name, *size) as load:
+        await eventually(at_work, message="a load at work")
+        await asyncio.to_thread(fault.inject, rig)
+        since = time.monotonic()
+        recovery_s = await eventually(recovered, message="an answer")
+        await asyncio.sleep(_AFTERWARDS_S)
+    account = load.account
+    if not fault.forgets:
+        # A query without an answer was stored or not; everything else was stored once.
+        account.doubled += max(0, rig.committed() - before - account.completed - account.unanswered)
+    return account, recovery_s
 
 
 def _parser() -> argparse.ArgumentParser:
-    names = _names()
+    names = [*FAULTS, *TENANTS]
     parser = argparse.ArgumentParser(
         prog="python -m bench.faults",
         description="Injures a running service and counts what is lost and doubled; measures what keys feel of others.",
     )
     parser.add_argument("--only", nargs="+", choices=names, metavar="NAME", help=", ".join(names))
-    parser.add_argument("--rounds", type=int, metavar="N", help="of each fault (default: as the table says)")
-    parser.add_argument("--quick", action="store_true", help="one short round of each fault, without the longest")
-    parser.add_argument("--write-docs", action="store_true", help="no trial: fill docs/reliability.md from the files")
-    parser.add_argument("--out", type=Path, default=_RESULTS, help="folder of the results (default: %(default)s)")
+    parser.add_argument("--rounds", type=int, metavar="N", help=f"of each fault (default: {_ROUNDS})")
+    parser.add_argument("--quick", action="store_true", help="one short round of each")
     return parser
 
 

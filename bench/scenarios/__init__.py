@@ -1,1 +1,1 @@
-"""What is measured, one kind of use per file. A scenario takes a running server and gives figures by their key."""
+"""What is measured, one kind of use per file. A scenario takes a running server and gives figures by their name."""

@@ -1,129 +1,99 @@
-"""Servers that a user could run instead of embedq, each from PyPI in an environment of its own, as fast as it goes.
+"""What embedq is compared with: the usual design, and servers from PyPI in environments of their own.
 
-Their packages are pinned in `peers.toml`. None of them keeps anything: what it had accepted is gone with its process.
+The packages of peers are pinned in `peers.toml`. None of them keeps anything: what it had accepted is gone with it.
 """
 
+import hashlib
 import json
-import shutil
+import os
+import subprocess
+import sys
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from bench.servers import environments
-from bench.servers.environments import NotAvailableError
-from bench.servers.others import started
-from bench.servers.server import Server
+from bench.load import CHECKOUT
+from bench.report import REFERENCE
+from bench.servers.server import Server, started
 from stack.ports import free_port
-from tasks.encoder.check_model_folder import revision_of
-from tasks.encoder.interface import ModelLoadError
 from tasks.encoder.locate import locate
 from worker_config.settings import DEFAULT_MODEL
 
-PINS = Path(__file__).with_name("peers.toml")
+PEERS = ("infinity", "openvino")
+_PINS = Path(__file__).with_name("peers.toml")
+_CACHE = CHECKOUT / ".cache" / "bench"
 
 
-@dataclass(frozen=True, slots=True)
-class Peer:
-    """How one of them is started.
+class NotAvailableError(Exception):
+    """A peer cannot be had on this machine."""
 
-    Attributes:
-        command: from the folder of its environment, the model's folder and a port.
-        model_format: of the model's folder (`bench.servers.export`).
-        exporter: in the environment of which peer that folder is made.
-        health_path: answers 200 when it is ready.
+
+@cache
+def pins() -> Mapping[str, Sequence[str]]:
+    """What is installed for each peer; the first package is the peer itself."""
+    return {name: section["packages"] for name, section in tomllib.loads(_PINS.read_text()).items()}
+
+
+def make(name: str) -> Path:
+    """The folder of the peer's environment, made if it is not there.
+
+    Raises:
+        NotAvailableError: its packages cannot be installed.
     """
+    told = json.dumps([sys.version, *pins()[name]])
+    folder = _CACHE / f"{name}-{hashlib.sha256(told.encode()).hexdigest()[:12]}"
+    if (folder / "made").exists():
+        return folder
+    print(f"making the environment of {name} (once; this takes some minutes)", file=sys.stderr, flush=True)
+    _run(sys.executable, "-m", "venv", "--clear", str(folder))
+    (folder / "requirements.txt").write_text("\n".join(pins()[name]))
+    # No package is built: what builds would be downloaded without a pin.
+    install = (str(folder / "bin" / "pip"), "install", "-q", "--only-binary=:all:")
+    torch = next(line for line in pins()[name] if line.startswith("torch=="))
+    _run(*install, torch, "-c", str(folder / "requirements.txt"))  # with the CUDA libraries that its build needs
+    _run(*install, "--no-deps", "-r", str(folder / "requirements.txt"))
+    (folder / "made").touch()
+    return folder
 
-    command: Callable[[Path, Path, int], Sequence[str]]
-    model_format: str
-    exporter: str
-    health_path: str = "/health/live"
+
+@contextmanager
+def serving(name: str, folder: Path, settings: Mapping[str, Any]) -> Iterator[Server]:
+    """The usual design or a peer, running; stopped at the end."""
+    port, model = free_port(), locate(str(settings.get("model", DEFAULT_MODEL)))
+    python = sys.executable if name == REFERENCE else str(make(name) / "bin" / "python")
+    if name == "infinity":
+        command = _infinity(python, model, port)
+    else:
+        command = [python, "-m", "bench.servers.locked", "--model", str(model), "--port", str(port)]
+        command += ["--backend", name] if name in PEERS else []
+        command += ["--device", str(settings["device"])] if settings.get("device", "auto") != "auto" else []
+    health = "/health" if name == "infinity" else "/health/live"
+    with started(name, command, port, folder, health=health) as server:
+        yield server
 
 
-def _behind_fastapi(design: str, engine: str) -> Callable[[Path, Path, int], Sequence[str]]:
-    def command(environment: Path, model: Path, port: int) -> Sequence[str]:
-        start = [str(environment / "bin" / "python"), "-m", "bench.baselines", design]
-        return [*start, "--engine", engine, "--model", str(model), "--port", str(port)]
-
-    return command
-
-
-def _infinity(environment: Path, model: Path, port: int) -> Sequence[str]:
-    pooling = json.loads((model / "1_Pooling" / "config.json").read_text())
+def _infinity(python: str, model: Path, port: int) -> list[str]:
     options = {
-        "--model-id": ".",  # optimum finds no ONNX file by an absolute path
+        "--model-id": model,
         "--served-model-name": "infinity",
-        "--engine": "optimum",
+        "--engine": "torch",
         "--device": "cpu",
-        "--pooling-method": "cls" if pooling["pooling_mode_cls_token"] else "mean",
+        "--dtype": "float32",
         "--host": "127.0.0.1",
         "--port": port,
         "--url-prefix": "/v1",
         "--log-level": "warning",
     }
     told = [str(word) for option in options.items() for word in option]
-    cached = f"HF_HOME={model}-cache"
-    return [
-        "env",
-        "-C",
-        str(model),
-        "DO_NOT_TRACK=1",
-        cached,
-        str(environment / "bin" / "infinity_emb"),
-        "v2",
-        *told,
-    ]
+    start = [str(Path(python).with_name("infinity_emb")), "v2", *told, "--no-bettertransformer"]
+    return ["env", "DO_NOT_TRACK=1", *start]
 
 
-PEERS: Mapping[str, Peer] = {
-    "infinity": Peer(_infinity, "onnx", exporter="infinity", health_path="/health"),
-    "openvino": Peer(_behind_fastapi("locked", "openvino"), "openvino", exporter="openvino"),
-    "fastembed": Peer(_behind_fastapi("locked", "fastembed"), "onnx", exporter="infinity"),  # it has no torch
-}
-
-
-@cache
-def pins() -> Mapping[str, Sequence[str]]:
-    """What is installed for each peer; the first package is the peer itself."""
-    return {name: section["packages"] for name, section in tomllib.loads(PINS.read_text()).items()}
-
-
-def version(name: str) -> str:
-    """The peer's package and its version."""
-    return pins()[name][0].replace("==", " ")
-
-
-def make(name: str, settings: Mapping[str, Any]) -> tuple[Path, Path]:
-    """The folders of the environment and of the model, made if they are not there.
-
-    Raises:
-        NotAvailableError: this machine cannot have it.
-    """
-    peer = PEERS[name]
-    try:
-        source = locate(str(settings.get("model", DEFAULT_MODEL)))
-    except ModelLoadError as error:
-        raise NotAvailableError(str(error)) from error
-    environment = environments.environment(name, pins()[name])
-    exporter = environments.environment(peer.exporter, pins()[peer.exporter])
-    model = environment / f"model-{revision_of(source)}"  # of its own: infinity writes into it
-    if not model.exists():
-        unfinished = model.with_suffix(".part")
-        shutil.rmtree(unfinished, ignore_errors=True)
-        python = str(exporter / "bin" / "python")
-        environments.run([python, "-m", "bench.servers.export", peer.model_format, str(source), str(unfinished)])
-        unfinished.rename(model)
-    return environment, model
-
-
-@contextmanager
-def serving(name: str, folder: Path, settings: Mapping[str, Any]) -> Iterator[Server]:
-    """The peer, running; stopped at the end."""
-    environment, model = make(name, settings)
-    port = free_port()
-    command = PEERS[name].command(environment, model, port)
-    with started(name, command, port, folder, health_path=PEERS[name].health_path) as server:
-        yield server
+def _run(*command: str) -> None:
+    environ = {**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environ)
+    if done.returncode:
+        raise NotAvailableError(f"{' '.join(command[:4])} ended with {done.returncode}: {done.stderr.strip()[-300:]}")

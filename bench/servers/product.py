@@ -1,4 +1,4 @@
-"""embedq itself: the local stack as `embedq up` starts it."""
+"""embedq itself: the local stack as `embedq up` starts it, or Redis and one API process."""
 
 import sys
 import time
@@ -9,69 +9,79 @@ from typing import Any
 
 import psutil
 
-from bench.servers.server import PRODUCT, Server
+from bench.report import PRODUCT
+from bench.servers.server import Server
 from stack.ports import free_port
-from stack.testing import Process, wait_until
-from worker_config.settings import DEFAULT_MODEL
+from stack.redis_server import default_maxmemory_bytes
+from stack.testing import Process, RedisServer, Roles
+from worker_config.settings import DEFAULT_MODEL, load_settings
 
-START_TIMEOUT_S = 600.0
+_OF_THE_MODEL = {"model", "served_name", "trust_remote_code", "device", "compute", "precision", "threads"}
+_NO_LIMIT: dict[str, Any] = {"max_backlog_s": 86_400, "max_backlog_bulk_s": 31_536_000}
 
 
-class Stack(Process):
-    """`python -m stack` on a free port, with its data in `folder`, files of users included."""
-
-    def __init__(self, folder: Path, **settings: Any) -> None:
-        self.port = free_port()
-        command = [sys.executable, "-m", "stack", "--port", str(self.port), "--data", str(folder / "data")]
-        super().__init__("stack", command, folder, **settings)
-        self.stdout_file = folder / "stack.out"
-
-    def start(self) -> float:
-        """Starts it; seconds until it said that it is ready."""
-        began = time.perf_counter()
-        self.launch()
-        wait_until(self._ready_or_dead, timeout_s=START_TIMEOUT_S, message="the local stack became ready")
-        if not self.running:
-            raise AssertionError(f"the local stack ended:\n{self.log()[-2000:]}")
-        return time.perf_counter() - began
-
-    def pids(self) -> Mapping[str, int]:
-        """Of the processes that do the work: `api`, `worker` (the one with the model), `documents`, `redis`."""
-        found = {}
-        for child in psutil.Process(self.pid).children():
-            command = child.cmdline()
-            if "tasks.worker" in command:
-                found["worker"] = next((inner.pid for inner in child.children()), child.pid)
-            elif "tasks.ingestion" in command:
-                found["documents"] = child.pid
-            else:
-                found["api" if "api" in command else "redis"] = child.pid
-        return found
-
-    def _ready_or_dead(self) -> bool:
-        return b"ready http" in self.stdout_file.read_bytes() or not self.running
+def model_settings() -> dict[str, Any]:
+    """Which model is measured, and how it computes: what the environment and `.env` say, for every process."""
+    settings = load_settings()
+    return settings.model_dump(include=_OF_THE_MODEL & settings.model_fields_set, exclude_none=True)
 
 
 @contextmanager
 def product(folder: Path, settings: Mapping[str, Any]) -> Iterator[Server]:
-    """The running stack; stopped at the end."""
-    stack = Stack(folder, **settings)
+    """The running stack, with its data in `folder`, files of users included; stopped at the end."""
+    port = free_port()
+    command = [sys.executable, "-m", "stack", "--port", str(port), "--data", str(folder / "data")]
+    stack = Process("stack", command, folder, **settings)
+    stack.stdout_file = folder / "stack.out"
+    began = time.perf_counter()
+    stack.launch()
     try:
-        start_s = stack.start()
-        root = f"http://127.0.0.1:{stack.port}"
+        stack.wait_while_running(lambda: b"ready http" in stack.stdout_file.read_bytes(), "it was ready")
+        root = f"http://127.0.0.1:{port}"
         yield Server(
             name=PRODUCT,
             base_url=f"{root}/v1",
-            model=served_name(settings),
+            model=_served_name(settings),
             health_url=f"{root}/health/live",
-            pids=stack.pids(),
-            start_s=start_s,
+            pids=_pids(stack),
+            start_s=time.perf_counter() - began,
         )
     finally:
         stack.stop()
 
 
-def served_name(settings: Mapping[str, Any]) -> str:
+@contextmanager
+def api_alone(folder: Path, *, maxmemory_bytes: int | None = None) -> Iterator[tuple[Server, RedisServer, Roles]]:
+    """A web tier without a worker, that accepts everything there is room for; `Roles` starts a worker later.
+
+    `maxmemory_bytes`: of Redis, 0: no limit; None: that of a local stack.
+    """
+    maxmemory = default_maxmemory_bytes() if maxmemory_bytes is None else maxmemory_bytes
+    redis = RedisServer(folder / "redis", unix_socket=True, maxmemory_bytes=maxmemory)
+    try:
+        redis.start()
+        with Roles(folder, redis.url) as roles:
+            api = roles.api(**_NO_LIMIT)
+            yield Server(PRODUCT, f"{api.base_url}/v1", DEFAULT_MODEL, f"{api.base_url}/health/live"), redis, roles
+    finally:
+        redis.stop()
+
+
+def _pids(stack: Process) -> Mapping[str, int]:
+    """Of the processes that do the work: `api`, `worker` (the one with the model), `documents`, `redis`."""
+    found = {}
+    for child in psutil.Process(stack.pid).children():
+        command = child.cmdline()
+        if "tasks.worker" in command:
+            found["worker"] = next((inner.pid for inner in child.children()), child.pid)
+        elif "tasks.ingestion" in command:
+            found["documents"] = next((inner.pid for inner in child.children()), child.pid)
+        else:
+            found["api" if "api" in command else "redis"] = child.pid
+    return found
+
+
+def _served_name(settings: Mapping[str, Any]) -> str:
     """The name under which clients know the model."""
     model = str(settings.get("model", DEFAULT_MODEL))
     return str(settings.get("served_name", "")).split(",")[0] or (Path(model).name if Path(model).is_dir() else model)

@@ -1,15 +1,11 @@
-"""The fault trials' own judgement: what counts as lost and as doubled, and how it is shown."""
-
-from collections import Counter
-from pathlib import Path
+"""The judgement of the trials: what counts as lost, as doubled and as done in time."""
 
 import numpy as np
 import pytest
 
-from bench.faults import table, tenants
-from bench.faults.account import DIMENSION, Account, expected_vectors
-from bench.faults.catalog import FAULTS
-from bench.faults.trial import Round
+from bench.faults.callers import Account, expected_vectors
+from bench.faults.rig import DIMENSION
+from bench.overload import Outcome, counted
 
 TEXTS = {"a": "one text", "b": "another text"}
 A, B = expected_vectors(list(TEXTS.values()))
@@ -29,40 +25,22 @@ NONE = np.full(DIMENSION, np.nan, np.float32)
 )
 def test_every_vector_is_compared(found: dict[str, list[object]], expected: Account) -> None:
     account = Account()
-    account.add_found(TEXTS, found)
+    account.add(TEXTS, found)
     assert account == expected
 
 
-def test_a_line_is_the_sum_of_its_rounds(tmp_path: Path) -> None:
-    rounds = [
-        Round(Account(1_000, completed=999, lost=1, again=5), 1.0, Counter({"503 redis_unavailable": 3})),
-        Round(Account(1_000, completed=1_000, doubled=2), 2.0, Counter({"ConnectError": 4}), surplus=1),
-        Round(Account(1_000, completed=1_000), 9.0),
+def test_goodput_is_what_was_done_while_its_caller_waited() -> None:
+    rows = [
+        (0.0, 1.0, 200),  # before the window
+        (3.0, 2.0, 200),  # sent before it, answered in it
+        (5.0, 1.0, 200),
+        (5.0, 4.5, 200),  # too late
+        (6.0, 4.0, 503),  # a caller who waited in vain
+        (6.0, 0.1, 503),
+        (7.0, 0.1, 429),
+        (8.0, 0.0, 0),
+        (13.5, 1.0, 200),  # answered behind the window
     ]
-    line = table.Line.of("it burns", rounds)
-    text = table.render([line])
-    cells = [cell.strip() for cell in text.splitlines()[2].strip("|").split("|")]
-    assert cells == ["it burns", "3", "3,000", "2,999", "1", "3", "7", "2.0 (worst 9.0)"]
-    assert "* it burns: 5 texts were told to be unknown" in text
-    table.save(tmp_path / "lines.json", {"fire": line})
-    assert table.load(tmp_path / "lines.json") == {"fire": line}
-
-
-def test_every_fault_has_a_name_and_a_title_of_its_own() -> None:
-    assert len({fault.name for fault in FAULTS}) == len({fault.title for fault in FAULTS}) == len(FAULTS)
-
-
-def test_a_figure_shows_its_spread_and_its_target(tmp_path: Path) -> None:
-    figures = [
-        tenants.Figure("how fair", "", [0.97, 0.99, 0.98], "at least 0.95"),
-        tenants.Figure("p99", "ms", [7], ""),
-    ]
-    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in tenants.render(figures).splitlines()]
-    assert rows[2:] == [["how fair", "0.98 (0.97 to 0.99)", "at least 0.95"], ["p99", "7 ms", ""]]
-    tenants.save(tmp_path / "figures.json", {"fairness": figures})
-    assert tenants.load(tmp_path / "figures.json") == {"fairness": figures}
-
-
-def test_a_short_run_has_one_of_each_kind_of_fault() -> None:
-    quick = {fault.rig for fault in FAULTS if fault.quick}
-    assert quick == {fault.rig for fault in FAULTS}
+    share, *counts = counted([Outcome(*row) for row in rows], capacity_per_s=0.4, seconds=10)
+    assert share == pytest.approx(0.5)
+    assert counts == [7, 2, 2, 1]  # sent, refused, late, broken

@@ -1,7 +1,6 @@
 """Generated texts: the same everywhere, in the sizes that the figures are about."""
 
 import importlib.util
-import json
 from pathlib import Path
 
 from tokenizers import Tokenizer
@@ -26,11 +25,6 @@ def test_equal_seeds_give_equal_texts() -> None:
     assert texts.queries(1) == ["was on without know paper magnetometer estuaries icebreakers"]
 
 
-def test_other_seeds_give_other_texts() -> None:
-    assert not set(texts.passages(20, seed=1)) & set(texts.passages(20, seed=2))
-    assert not set(texts.queries(500, seed=1)) & set(texts.queries(500, seed=2))
-
-
 def test_a_passage_has_138_tokens_and_a_query_18() -> None:
     passages = _token_counts(texts.passages(1000))
     assert 135 <= sum(passages) / len(passages) <= 141
@@ -38,18 +32,3 @@ def test_a_passage_has_138_tokens_and_a_query_18() -> None:
     assert min(passages) < 50
     queries = _token_counts(texts.queries(1000))
     assert 17.5 <= sum(queries) / len(queries) <= 18.5
-
-
-def test_groups_are_dealt_like_cards() -> None:
-    deck = [str(number) for number in range(10)]
-    dealt = list(texts.groups(deck, 4, 25))
-    assert [len(group) for group in dealt] == [4] * 25
-    flat = [text for group in dealt for text in group]
-    assert all(sorted(flat[start : start + 10], key=int) == deck for start in range(0, 100, 10))
-    assert len({tuple(group) for group in dealt}) == 25
-
-
-def test_a_body_is_one_line_of_json() -> None:
-    body = texts.body("m", ["a\nb", "c"], lane="bulk")
-    assert "\n" not in body
-    assert json.loads(body) == {"model": "m", "input": ["a\nb", "c"], "lane": "bulk"}

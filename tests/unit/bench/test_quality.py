@@ -1,0 +1,39 @@
+"""Metrics against cases that were worked out by hand."""
+
+import math
+
+import numpy as np
+import pytest
+
+from bench.quality import ranked, retrieval_scores, spearman
+
+
+def test_spearman_sees_order_alone_and_equal_values_share_their_rank() -> None:
+    values = np.array([1.0, 2.0, 3.0, 4.0])
+    assert spearman(values, np.exp(values)) == pytest.approx(1)
+    # One minus six times the squared differences of ranks, 2, over n (n^2 - 1), 60.
+    assert spearman(values, np.array([1.0, 3.0, 2.0, 4.0])) == pytest.approx(0.8)
+    # Ranks 1, 2.5, 2.5, 4 and 1, 2, 3, 4: covariance 4.5, variances 4.5 and 5.
+    assert spearman(np.array([1.0, 2.0, 2.0, 3.0]), values) == pytest.approx(4.5 / math.sqrt(4.5 * 5))
+
+
+@pytest.mark.parametrize(
+    ("ranking", "relevance", "expected"),
+    [
+        ("ab", {"a": 1}, (1, 1, 1)),
+        ("ba", {"a": 1}, (1 / math.log2(3), 1 / 2, 1)),
+        ("xayb", {"a": 1, "b": 1}, ((1 / math.log2(3) + 1 / math.log2(5)) / (1 + 1 / math.log2(3)), 1 / 2, 1)),
+        ("ba", {"a": 2, "b": 1}, ((1 + 2 / math.log2(3)) / (2 + 1 / math.log2(3)), 1, 1)),
+        ("0123456789a", {"a": 1, "b": 1}, (0, 0, 1 / 2)),
+        ("x", {"a": 1}, (0, 0, 0)),
+        ("x", {"x": 0}, (0, 0, 0)),
+    ],
+)
+def test_scores_of_a_ranking(ranking: str, relevance: dict[str, int], expected: tuple[float, ...]) -> None:
+    assert tuple(retrieval_scores(list(ranking), relevance).values()) == pytest.approx(expected)
+
+
+def test_documents_are_ranked_by_cosine_and_a_querys_own_id_is_left_out() -> None:
+    documents = np.array([[1.0, 0.0], [0.8, 0.6], [0.0, 2.0]])
+    queries = np.array([[1.0, 0.0], [0.0, 1.0]])
+    assert list(ranked(queries, documents, ["q", "c"], ["a", "b", "c"])) == [["a", "b", "c"], ["b", "a"]]
