@@ -26,7 +26,7 @@ import psutil
 import redis
 
 from bench.report import markdown
-from stack.testing import ApiProcess, Process, RedisServer, Roles, wait_until
+from tests.processes import ApiProcess, Process, RedisServer, Roles, wait_until
 
 _KEY = "key-of-the-attacker"
 _MAX_GROWTH = 0.10

@@ -25,7 +25,7 @@ import uvloop
 from bench.load import Connections, http_request
 from bench.report import markdown, shown
 from bench.texts import queries
-from stack.testing import RedisServer, Roles
+from tests.processes import RedisServer, Roles
 
 _MODEL = "bench/overload"
 _FAKE: dict[str, Any] = {"compute": "fake", "served_name": _MODEL, "fake_tokens_per_s": 400.0}

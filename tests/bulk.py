@@ -7,8 +7,8 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any, Self
 
-from stack.testing import ApiProcess, Process, Roles, WorkerProcess, wait_until
 from tests.heavy import openai
+from tests.processes import ApiProcess, Process, Roles, WorkerProcess, wait_until
 from worker_config.settings import DEFAULT_MODEL
 
 TERMINAL = {"completed", "failed", "expired", "cancelled"}

@@ -36,11 +36,11 @@ import redis
 from _pytest.faulthandler import fault_handler_stderr_fd_key
 
 from stack.errors import StackError
-from stack.testing import Process, RedisServer, Roles
 from tests import preloaded, tracing
 from tests.cloud_server import CloudServer, cloud_server
 from tests.key_leaks import leaked_keys
 from tests.pg_server import PgServer, find_programs
+from tests.processes import Process, RedisServer, Roles
 from tests.s3_server import S3Server
 from tests.source_tree import CHECKOUT
 from worker_config.settings import PREFIX, Settings
@@ -80,7 +80,7 @@ if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
 def pytest_configure() -> None:
     """Sets this process up: no settings of the developer's own, compiled files, few malloc arenas.
 
-    `stack.testing.Process` keeps the developer's settings out of its children.
+    `tests.processes.Process` keeps the developer's settings out of its children.
     """
     for name in [name for name in os.environ if name.startswith(PREFIX)]:
         del os.environ[name]

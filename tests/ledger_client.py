@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from stack.testing import wait_until
 from tasks.item import Options
 from tasks.ledger.client import Ledger
 from tasks.ledger.ids import new_task_id
@@ -13,6 +12,7 @@ from tasks.ledger.read import read_result, read_task
 from tasks.ledger.redis_keys import ANONYMOUS, queue_key
 from tasks.ledger.submit import submit
 from tasks.ledger.task import Admission, Lane, NewTask, Result, State, Task, cut_texts
+from tests.processes import wait_until
 from worker_config.settings import DEFAULT_MODEL
 
 

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 
 from api.keys_command import create
-from stack.testing import wait_until
+from tests.processes import wait_until
 from worker_config.settings import load_settings
 
 

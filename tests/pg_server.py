@@ -14,7 +14,7 @@ from typing import Any, Self
 
 import asyncpg
 
-from stack.testing import STOP_TIMEOUT_S, Process, free_port
+from tests.processes import STOP_TIMEOUT_S, Process, free_port
 
 PASSWORD = "a-password-that-nobody-may-read"
 _SETTINGS = {

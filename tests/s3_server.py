@@ -9,7 +9,7 @@ from typing import Self
 
 import httpx
 
-from stack.testing import Process, free_port
+from tests.processes import Process, free_port
 
 _NO_AUTHORITIES = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 """On loopback without TLS: httpx would read the system's certificates for each request, 25 ms."""

@@ -6,9 +6,9 @@ from typing import cast
 
 import redis
 
-from stack.testing import wait_until
 from tasks.storage.storage import Storage
 from tasks.storage.sweep import SWEEPER
+from tests.processes import wait_until
 
 
 def swept(client: redis.Redis, storage: Path, folder: str, parts: str) -> None:

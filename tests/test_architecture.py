@@ -48,7 +48,7 @@ MAY_IMPORT = {
         *("tasks.datasets", "tasks.ingestion.skip_unchanged", "tasks.ledger", "tasks.records", "tasks.storage"),
         *("tasks.wire", *_LEAVES),
     ),
-    "bench": ("api", "embedq", "stack", "tasks", "worker_config"),
+    "bench": ("api", "embedq", "stack", "tasks", "tests.link", "tests.processes", "worker_config"),
     "embedq": (),
     "stack": ("worker_config",),
     "tasks": ("tasks", *_LEAVES),
@@ -92,7 +92,6 @@ ONLY_IN = {
     "billiard": ("worker_config/**", "tasks/worker/process/**"),
     "redis": (
         "api/**",
-        "stack/testing.py",
         "tasks/ledger/**",
         "tasks/worker/**",
         "worker_config/redis_connection.py",
@@ -114,9 +113,8 @@ ONLY_IN = {
     "obstore": ("tasks/storage/bucket.py", "tasks/ingestion/sources/**"),
 }
 
-ENVIRONMENT = {Path("worker_config/settings.py"), Path("stack/testing.py"), Path("tasks/storage/bucket.py")}
-"""The second hands its own environment on to the processes that it starts, without the settings in it. The third reads
-what Amazon's own tools read, where the driver does not."""
+ENVIRONMENT = {Path("worker_config/settings.py"), Path("tasks/storage/bucket.py")}
+"""The second reads what Amazon's own tools read, where the driver does not."""
 
 HEAVY = ("torch", "sentence_transformers", "transformers", "openvino")
 """Imported inside functions only: they cost seconds and hundreds of megabytes, and a process that forks must not."""
@@ -149,7 +147,6 @@ ENTRIES = {
     Path("tasks/ingestion/__main__.py"),
     *(Path("tasks/ingestion/stages") / name for name in ("finish.py", "list_documents.py")),  # a stage is a file
     Path("tasks/probe.py"),
-    Path("stack/die_with_parent.py"),
     Path("tasks/ledger/give_back.py"),  # a file has the name of its script
     Path("api/written_together.py"),  # another subject than the deadlines of the protocol that uses it
     *(Path("embedq/cli/dataset.py"), Path("embedq/cli/debug.py")),  # commands are found by their name

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from pathlib import Path
 
-from stack.testing import RedisServer, Roles, wait_until
 from tests.collector import Collector, ReceivedSpan
+from tests.processes import RedisServer, Roles, wait_until
 
 DOCS = Path(__file__).resolve().parents[1] / "docs" / "trace.svg"
 TEXTS = [f"Sentence number {number} says something else than the others do. " * 3 for number in range(256)]

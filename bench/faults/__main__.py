@@ -15,7 +15,7 @@ from bench.faults.catalog import FAULTS, Fault
 from bench.faults.rig import Rig, VolumeRig
 from bench.faults.tenants import TENANTS
 from bench.report import markdown, shown_spread
-from stack.testing import eventually
+from tests.processes import eventually
 
 _HEAD = ("fault", "injected", "accepted", "completed", "lost", "doubled", "again", "calls repeated", "recovery s")
 _ROUNDS, _SECONDS = 3, 10.0

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.faults.rig import LinkedRig, Rig, SentinelRig, VolumeRig
-from stack.testing import Process, RedisServer
+from tests.processes import Process, RedisServer
 
 _HELD_S = 5.0
 """How long a condition lasts that has no length of its own."""

@@ -6,10 +6,10 @@ import threading
 from pathlib import Path
 from typing import Any, Self
 
-from stack.link import Link
-from stack.testing import RedisGroup, RedisServer, Roles, wait_until
 from tasks.ledger.client import Ledger
 from tasks.ledger.overview import overview
+from tests.link import Link
+from tests.processes import RedisGroup, RedisServer, Roles, wait_until
 
 DIMENSION = 32
 SERVED_NAME = "trial"

@@ -14,7 +14,7 @@ from bench import load
 from bench.faults.rig import Rig
 from bench.load import Load
 from bench.report import shown_spread
-from stack.testing import wait_until
+from tests.processes import wait_until
 from worker_config.settings import load_settings
 
 _SHARE_PER_S = 20.0

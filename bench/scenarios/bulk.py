@@ -12,7 +12,7 @@ from bench.report import Observed, of_load
 from bench.scenarios.workload import Workload
 from bench.servers.server import LONGEST_POLL_S
 from bench.sizes import Sizes
-from stack.testing import wait_until
+from tests.processes import wait_until
 
 _TEXTS_PER_TASK = 1000
 _FIRST_TRIAL = 64

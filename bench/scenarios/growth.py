@@ -14,10 +14,10 @@ from bench.report import Observed
 from bench.scenarios.bulk import run_tasks
 from bench.servers.product import api_alone, product
 from bench.sizes import Sizes
-from stack.testing import RedisServer, Roles
 from tasks.ledger.client import Ledger
 from tasks.ledger.overview import overview
 from tasks.ledger.task import PIECE_TEXTS, Lane
+from tests.processes import RedisServer, Roles
 
 _TEXTS_PER_TASK = 1000
 _PASSAGES_PER_TASK = 50

@@ -13,7 +13,7 @@ from bench.report import PRODUCT
 from bench.servers.server import Server
 from stack.ports import free_port
 from stack.redis_server import default_maxmemory_bytes
-from stack.testing import Process, RedisServer, Roles
+from tests.processes import Process, RedisServer, Roles
 from worker_config.settings import DEFAULT_MODEL, load_settings
 
 _OF_THE_MODEL = {"model", "served_name", "trust_remote_code", "device", "compute", "precision", "threads"}

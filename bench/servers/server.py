@@ -9,7 +9,7 @@ import httpx
 
 from bench.report import PRODUCT
 from stack.ports import body_of
-from stack.testing import Process
+from tests.processes import Process
 
 LONGEST_POLL_S = 50
 

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, sync_playwright
 
-from stack.testing import RedisServer, Roles
 from tests.browser.console import SCREENSHOTS, Console, Stack
+from tests.processes import RedisServer, Roles
 
 collect_ignore = [] if SCREENSHOTS else ["test_pictures.py"]
 """Pictures are made when they are asked for: they need the real model."""

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, ConsoleMessage, Error, Page, Request, expect
 
-from stack.testing import ApiProcess, RedisServer, Roles, WorkerProcess, wait_until
+from tests.processes import ApiProcess, RedisServer, Roles, WorkerProcess, wait_until
 from tests.source_tree import CHECKOUT
 
 TIMEOUT_MS = 60_000

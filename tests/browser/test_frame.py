@@ -8,9 +8,9 @@ from hashlib import sha256
 import pytest
 from playwright.sync_api import Page, expect
 
-from stack.testing import RedisServer, Roles
 from tests.browser.console import NARROW, Console, Stack, assert_accessible, assert_no_sideways_scroll
 from tests.made_keys import found
+from tests.processes import RedisServer, Roles
 
 SILENT_MS = 60_000
 """Longer than a reading may take."""

@@ -3,8 +3,8 @@
 import pytest
 from playwright.sync_api import expect
 
-from stack.testing import wait_until
 from tests.browser.console import Console, Stack, take_picture
+from tests.processes import wait_until
 from tests.source_tree import CHECKOUT
 
 pytestmark = pytest.mark.timeout(600)

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from stack.testing import RedisServer, Roles, eventually, wait_until
 from tests.bulk import Bulk, line
 from tests.heavy import openai
+from tests.processes import RedisServer, Roles, eventually, wait_until
 from worker_config.settings import DEFAULT_MODEL
 
 SLOW = {"fake_tokens_per_s": 400}

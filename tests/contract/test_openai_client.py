@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stack.testing import wait_until
 from tasks.item import TextError
 from tasks.ledger.overview import overview
 from tests.heavy import openai
 from tests.integration.api.ledger_worker import LedgerWorker, vector
 from tests.integration.api.served import MODEL, ServedApp
+from tests.processes import wait_until
 
 
 @pytest.fixture

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from stack.testing import PATIENCE_S
 from tests.heavy import openai
 from tests.integration.api.file_uploads import stored
 from tests.integration.api.served import KEYS, ServedApp
+from tests.processes import PATIENCE_S
 
 MB = 1_000_000
 LARGE = bytes(40 * MB)

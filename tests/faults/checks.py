@@ -2,13 +2,13 @@
 
 import numpy as np
 
-from stack.testing import wait_until
 from tasks.encoder.encode import encode
 from tasks.encoder.fake import FakeEncoder
 from tasks.encoder.interface import Text
 from tasks.ledger.task import State
 from tests.faults.load import Load
 from tests.ledger_client import LedgerClient
+from tests.processes import wait_until
 
 
 def assert_nothing_lost(client: LedgerClient, load: Load, *, others: int = 0, at_least: int = 100) -> None:

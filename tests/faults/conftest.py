@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 import redis
 
-from stack.testing import RedisServer, WorkerProcess
 from tasks.ledger.client import Ledger
 from tasks.worker.process.hangs import Patience
 from tests.ledger_client import LedgerClient
+from tests.processes import RedisServer, WorkerProcess
 
 QUICK: dict[str, Any] = {"lease_s": 2, "fake_tokens_per_s": 2_000}
 """Recovery takes moments instead of a quarter of a minute, and encoding long enough that a kill falls into it."""

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import httpx
 
-from stack.testing import ApiProcess, wait_until
+from tests.processes import ApiProcess, wait_until
 
 _QUICK_S = 0.004
 _SLOW_S = 0.05

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stack.testing import RedisServer, Roles, wait_until
 from tasks.ledger.client import Ledger
 from tasks.ledger.redis_keys import DOCUMENTS
 from tests.bulk import Bulk, line, many
 from tests.faults.conftest import QUICK
 from tests.heavy import openai
 from tests.ledger_client import LedgerClient
+from tests.processes import RedisServer, Roles, wait_until
 from tests.swept import swept
 
 pytestmark = pytest.mark.faults

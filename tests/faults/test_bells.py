@@ -11,10 +11,10 @@ from typing import Any
 import httpx
 import pytest
 
-from stack.testing import RedisServer, Roles, wait_until
 from tasks.ledger.redis_keys import DOCUMENTS
 from tests.faults.conftest import QUICK
 from tests.ledger_client import LedgerClient
+from tests.processes import RedisServer, Roles, wait_until
 from worker_config.bell import send_bell
 from worker_config.celery_app import BELL_TASK, bell_queue, make_celery
 from worker_config.settings import load_settings

@@ -15,7 +15,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stack.testing import wait_until
 from tasks.datasets.loads import DocumentLoad
 from tasks.datasets.sqlite import dataset_file, schema
 from tasks.datasets.sqlite import load as sqlite_load
@@ -26,6 +25,7 @@ from tasks.datasets.sqlite.search import SqliteContents, VectorMemory
 from tasks.errors import SinkUnavailable
 from tests.dataset_checks import check_whole
 from tests.integration.datasets.loads import document, load, stamp
+from tests.processes import wait_until
 from tests.raises_code import raises_code
 
 pytestmark = pytest.mark.faults

@@ -10,14 +10,14 @@ import pyarrow.parquet as pq
 import pytest
 import redis
 
-from stack.link import Link
-from stack.testing import RedisGroup, RedisServer, Roles, wait_until
 from tasks.ledger.client import Ledger
 from tests.bulk import Bulk, line
 from tests.faults.checks import assert_nothing_lost
 from tests.faults.conftest import QUICK
 from tests.faults.load import Load
 from tests.ledger_client import LedgerClient
+from tests.link import Link
+from tests.processes import RedisGroup, RedisServer, Roles, wait_until
 from tests.swept import swept
 
 pytestmark = pytest.mark.faults

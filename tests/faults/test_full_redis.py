@@ -11,7 +11,6 @@ import httpx
 import pytest
 import redis
 
-from stack.testing import RedisServer, Roles, wait_until
 from tasks.ledger.client import Ledger
 from tasks.ledger.packed import numbers
 from tasks.ledger.read import check_schema, reference
@@ -19,6 +18,7 @@ from tasks.ledger.redis_keys import queue_key
 from tasks.ledger.task import Lane
 from tests.faults.conftest import QUICK
 from tests.ledger_client import LedgerClient
+from tests.processes import RedisServer, Roles, wait_until
 from worker_config.bell import send_bell
 from worker_config.celery_app import bell_queue, make_celery
 from worker_config.settings import load_settings

@@ -5,12 +5,12 @@ import signal
 import psutil
 import pytest
 
-from stack.testing import RedisServer, Roles, wait_until
 from tasks.ledger.cancel import cancel
 from tasks.ledger.task import Lane
 from tasks.worker.process.hangs import Patience
 from tests.faults.conftest import QUICK, with_patience
 from tests.ledger_client import LedgerClient
+from tests.processes import RedisServer, Roles, wait_until
 from worker_config.settings import OVERDUE_EXIT_CODE
 
 pytestmark = pytest.mark.faults

@@ -12,7 +12,6 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from stack.testing import RedisServer, Roles, WorkerProcess, wait_until
 from tasks.encoder.encode import encode
 from tasks.encoder.fake import FakeEncoder
 from tasks.encoder.interface import Text
@@ -26,6 +25,7 @@ from tests.faults.conftest import QUICK
 from tests.faults.load import Watch
 from tests.ledger_client import LedgerClient
 from tests.pg_server import PgServer
+from tests.processes import RedisServer, Roles, WorkerProcess, wait_until
 from tests.swept import swept
 
 pytestmark = pytest.mark.faults

@@ -2,11 +2,11 @@
 
 import pytest
 
-from stack.testing import RedisServer, Roles, wait_until
 from tests.faults.checks import assert_nothing_lost
 from tests.faults.conftest import QUICK
 from tests.faults.load import Load
 from tests.ledger_client import LedgerClient
+from tests.processes import RedisServer, Roles, wait_until
 
 pytestmark = pytest.mark.faults
 

@@ -5,9 +5,9 @@ import re
 import psutil
 import pytest
 
-from stack.testing import Roles, wait_until
 from tests.faults.conftest import QUICK
 from tests.ledger_client import LedgerClient
+from tests.processes import Roles, wait_until
 
 pytestmark = pytest.mark.faults
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from stack.testing import Roles, wait_until
 from tasks.ledger.task import Lane, State
 from tests.bulk import Bulk, line
 from tests.faults.conftest import QUICK
 from tests.ledger_client import LedgerClient
+from tests.processes import Roles, wait_until
 from worker_config.settings import CONFIGURATION_EXIT_CODE
 
 pytestmark = pytest.mark.faults

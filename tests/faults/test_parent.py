@@ -11,11 +11,11 @@ import pytest
 import redis
 from redis.exceptions import BusyLoadingError, MasterDownError
 
-from stack.link import Link
-from stack.testing import RedisServer, Roles, WorkerProcess, free_port, wait_until
 from tasks.ledger.client import Ledger
 from tests.faults.conftest import QUICK
 from tests.ledger_client import LedgerClient
+from tests.link import Link
+from tests.processes import RedisServer, Roles, WorkerProcess, free_port, wait_until
 from worker_config.bell import send_bell
 from worker_config.celery_app import bell_queue, make_celery
 from worker_config.settings import load_settings

@@ -2,11 +2,11 @@
 
 import pytest
 
-from stack.testing import Roles, wait_until
 from tasks.ledger.task import State
 from tasks.worker.process.hangs import Patience
 from tests.faults.conftest import QUICK, with_patience
 from tests.ledger_client import LedgerClient
+from tests.processes import Roles, wait_until
 from tests.thorough import some
 
 pytestmark = pytest.mark.faults

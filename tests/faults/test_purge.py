@@ -8,11 +8,11 @@ import httpx
 import pytest
 import redis
 
-from stack.testing import RedisServer, Roles, wait_until
 from tasks.storage.sweep import SWEEPER
 from tests.bulk import line
 from tests.faults.conftest import QUICK
 from tests.made_keys import found
+from tests.processes import RedisServer, Roles, wait_until
 
 pytestmark = pytest.mark.faults
 

@@ -5,10 +5,10 @@ from functools import partial
 
 import pytest
 
-from stack.testing import Roles, WorkerProcess, wait_until
 from tasks.worker.process.parent import MOST_LOADS
 from tests.faults.conftest import QUICK
 from tests.ledger_client import LedgerClient
+from tests.processes import Roles, WorkerProcess, wait_until
 
 pytestmark = pytest.mark.faults
 

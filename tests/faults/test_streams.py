@@ -2,12 +2,12 @@
 
 import pytest
 
-from stack.testing import Roles, wait_until
 from tasks.ledger.claim import ClaimRequest, claim
 from tasks.ledger.give_back import give_back
 from tasks.ledger.task import Lane, State
 from tests.faults.conftest import QUICK
 from tests.ledger_client import LedgerClient
+from tests.processes import Roles, wait_until
 
 pytestmark = pytest.mark.faults
 

@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from stack.ports import free_port
-from stack.testing import ApiProcess, Process, Roles, WorkerProcess, wait_until
 from tests.observe.deployed import PROMETHEUS, expressions, series_in
+from tests.processes import ApiProcess, Process, Roles, WorkerProcess, wait_until
 
 MODEL = "org/model"
 UNBORN = {"embedq_ledger_padded_tokens_total", "embedq_ledger_stale_units_total", "embedq_ledger_tokens_total"}

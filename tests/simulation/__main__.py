@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from stack.testing import RedisServer
+from tests.processes import RedisServer
 from tests.simulation import kills, machine
 from tests.simulation.mutants import EQUIVALENT, judged, mutants
 from tests.simulation.walks import walk

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from stack.testing import RedisServer
+from tests.processes import RedisServer
 from tests.simulation.agreement import check_agreement
 from tests.simulation.thin_client import MODEL, RATE, STAMP, Ledger
 

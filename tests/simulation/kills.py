@@ -17,7 +17,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from stack.testing import RedisServer, wait_until
+from tests.processes import RedisServer, wait_until
 from tests.simulation.thin_client import Finished, Ledger, NewTask, Piece
 
 T = TypeVar("T")

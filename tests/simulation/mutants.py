@@ -23,7 +23,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from stack.testing import RedisServer
+from tests.processes import RedisServer
 from tests.simulation.agreement import check_agreement
 from tests.simulation.conftest import prepared
 from tests.simulation.thin_client import Ledger, Scripts

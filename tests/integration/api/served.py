@@ -18,8 +18,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from api.app import create_app
 from api.http_deadlines import DeadlineProtocol
 from api.waiting.subscription import WaitingTimes
-from stack.testing import PATIENCE_S, eventually, wait_until
 from tests.integration.api.conformance import Conformance
+from tests.processes import PATIENCE_S, eventually, wait_until
 from worker_config.settings import load_settings
 
 MODEL = "test/model"

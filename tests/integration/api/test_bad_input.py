@@ -11,8 +11,8 @@ import pytest
 import redis
 
 from api.offload import _ONE_BY_ONE, LARGE_BYTES
-from stack.testing import wait_until
 from tests.integration.api.served import ServedApp
+from tests.processes import wait_until
 
 JSON = {"content-type": "application/json"}
 

@@ -10,13 +10,13 @@ import httpx
 import msgpack
 import pytest
 
-from stack.testing import RedisServer, wait_until
 from tasks.ledger.client import Ledger
 from tasks.records.batches import BatchStatus, counts_of_lines, read_batch
 from tasks.records.jobs import JobError, JobStatus
 from tests.integration.api.file_uploads import upload_with
 from tests.integration.api.ingestions.requests import end
 from tests.integration.api.served import ANN, BOB, KEYS, ServedApp
+from tests.processes import RedisServer, wait_until
 
 GOOD = {"input_file_id": "file-unknown", "endpoint": "/v1/embeddings", "completion_window": "24h"}
 

@@ -9,10 +9,10 @@ import redis
 
 from api.served_models import ServedModels
 from api.waiting.ledger_watch import LedgerWatch
-from stack.testing import free_port, wait_until
 from tasks.ledger.client import AsyncLedger
 from tests.integration.api.ledger_worker import LedgerWorker
 from tests.integration.api.served import MODEL
+from tests.processes import free_port, wait_until
 from worker_config.bell import BellThread
 from worker_config.celery_app import bell_queue, make_celery
 from worker_config.settings import load_settings

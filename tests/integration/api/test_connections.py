@@ -12,9 +12,9 @@ import pytest
 
 from api import http_deadlines
 from api.log_tally import Tally
-from stack.testing import PATIENCE_S, wait_until
 from tests.integration.api.ledger_worker import LedgerWorker
 from tests.integration.api.served import ServedApp
+from tests.processes import PATIENCE_S, wait_until
 from tests.source_tree import CHECKOUT
 
 LIVE = b"GET /health/live HTTP/1.1\r\nHost: localhost\r\n"

@@ -9,8 +9,8 @@ import httpx
 import pytest
 
 from api.pages import CONSOLE as STATIC
-from stack.testing import RedisServer
 from tests.integration.api.served import ServedApp
+from tests.processes import RedisServer
 from tests.source_tree import CHECKOUT
 
 MAX_GZIPPED_BYTES = 60_000

@@ -11,13 +11,13 @@ from typing import Any
 import httpx
 import pytest
 
-from stack.testing import PATIENCE_S, wait_until
 from tasks.datasets.sqlite.search import SqliteContents
 from tasks.document_error import DocumentWarning, warnings_to_json
 from tests.integration.api.file_uploads import problem
 from tests.integration.api.ledger_worker import LedgerWorker, vector
 from tests.integration.api.served import ANN, BOB, KEYS, MODEL, ServedApp
 from tests.made_datasets import MARKUP, NAME, OWNER, VECTORS, datasets_in, document, load, random_documents
+from tests.processes import PATIENCE_S, wait_until
 
 PATH = f"/v1/datasets/{NAME}/search"
 UNFIT: list[tuple[dict[str, Any], str, str]] = [

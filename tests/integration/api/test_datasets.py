@@ -8,11 +8,11 @@ from pathlib import Path
 import httpx
 import pytest
 
-from stack.testing import PATIENCE_S
 from tasks.records.api_keys import environment_owner
 from tests.integration.api.file_uploads import problem, served
 from tests.integration.api.served import ServedApp
 from tests.made_datasets import VECTORS, datasets_in, document, load
+from tests.processes import PATIENCE_S
 
 KEYS = {name: f"sk-{name}" for name in ("alice", "bob")}
 

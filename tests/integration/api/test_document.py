@@ -9,7 +9,6 @@ from typing import Any
 
 import httpx
 
-from stack.testing import RedisServer
 from tasks.ledger.client import Ledger
 from tasks.records.api_keys import Key, Mark, environment_owner, make_key, make_mark
 from tasks.records.jobs import JobStatus
@@ -19,6 +18,7 @@ from tests.integration.api.ingestions.requests import FAILED, create, end
 from tests.integration.api.ledger_worker import LedgerWorker
 from tests.integration.api.served import ANN, KEYS, MODEL, ServedApp
 from tests.made_datasets import document, load
+from tests.processes import RedisServer
 
 Ids = dict[str, tuple[str, ...]]
 """What can stand in the place of a part of a path; the longest ending that fits decides."""

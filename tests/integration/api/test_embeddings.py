@@ -13,8 +13,6 @@ import pytest
 import redis
 
 from api.waiting.subscription import WaitingTimes
-from stack.link import Link
-from stack.testing import RedisServer, wait_until
 from tasks.item import TextError
 from tasks.ledger.heartbeat import stop
 from tasks.ledger.overview import overview
@@ -22,6 +20,8 @@ from tasks.ledger.read import read_tasks
 from tasks.ledger.task import Lane, Task
 from tests.integration.api.ledger_worker import LedgerWorker, vector
 from tests.integration.api.served import MODEL, ServedApp
+from tests.link import Link
+from tests.processes import RedisServer, wait_until
 
 IMPATIENT = {"x-stainless-read-timeout": "0.1"}
 

@@ -15,10 +15,10 @@ import httpx
 import pytest
 import redis
 
-from stack.testing import RedisServer, Roles, wait_until
 from tasks.ledger.redis_keys import ANONYMOUS
 from tests.integration.api.file_uploads import LINES, Upload, ids, problem, served, spooled, stored, upload_with
 from tests.integration.api.served import ServedApp
+from tests.processes import RedisServer, Roles, wait_until
 
 
 @pytest.fixture

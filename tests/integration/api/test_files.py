@@ -13,12 +13,12 @@ import httpx
 import pytest
 import redis
 
-from stack.testing import PATIENCE_S, wait_until
 from tasks.ledger.client import Ledger
 from tasks.records.files import new_file_id, put_file
 from tests.integration.api.file_uploads import LINES, Upload, ids, problem, served, stored, upload_with
 from tests.integration.api.served import ANN, BOB, KEYS, ServedApp
 from tests.made_files import made_file
+from tests.processes import PATIENCE_S, wait_until
 
 BYTES = bytes(range(256)) * 8
 MIB = 2**20

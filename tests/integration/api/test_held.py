@@ -13,11 +13,11 @@ import pytest
 import redis
 
 from api.request_limits import Held, ListTurns
-from stack.testing import PATIENCE_S, wait_until
 from tasks.ledger.redis_keys import ANONYMOUS
 from tasks.records.api_keys import environment_owner
 from tests.integration.api.ledger_worker import LedgerWorker
 from tests.integration.api.served import ANN, BOB, KEYS, ServedApp
+from tests.processes import PATIENCE_S, wait_until
 
 LARGE = {"input": ["x" * 150_000]}
 KILOBYTES = 2**10

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 import httpx
 import psutil
 
-from stack.testing import PATIENCE_S, ApiProcess, Roles, wait_until
+from tests.processes import PATIENCE_S, ApiProcess, Roles, wait_until
 
 CONNECTIONS = 150
 MOST_BYTES = 400_000

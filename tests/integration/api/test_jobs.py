@@ -12,7 +12,6 @@ import redis
 from api.paging import ListPage
 from api.services.jobs import KINDS, place_of, read_jobs
 from api.waiting.why_waiting import Record
-from stack.testing import wait_until
 from tasks.ledger.client import AsyncLedger, Ledger
 from tasks.ledger.heartbeat import beat, stop
 from tasks.ledger.ids import new_task_id
@@ -26,6 +25,7 @@ from tests.integration.api.ledger_worker import LedgerWorker
 from tests.integration.api.served import ANN, BOB, KEYS, MODEL, ServedApp
 from tests.integration.ledger.driver import commands
 from tests.ledger_builders import a_worker, new_task
+from tests.processes import wait_until
 
 
 @pytest.fixture

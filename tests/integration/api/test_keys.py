@@ -13,7 +13,6 @@ import redis
 from api.auth import Keys
 from api.schemas.keys import NewKey
 from api.services.keys import KeyService
-from stack.testing import RedisServer, wait_until
 from tasks.errors import Overloaded
 from tasks.ledger.client import AsyncLedger
 from tasks.records import store
@@ -22,6 +21,7 @@ from tests.integration.api.ledger_worker import LedgerWorker
 from tests.integration.api.made_keys import bearer, code_of, make
 from tests.integration.api.served import ANN, KEYS, ServedApp
 from tests.made_keys import found
+from tests.processes import RedisServer, wait_until
 from worker_config.settings import load_settings
 
 

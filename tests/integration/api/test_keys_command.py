@@ -11,9 +11,9 @@ import redis
 from embedq.cli import main
 from embedq.cli.exit_codes import SOME_FAILED
 from stack.data_folder import write_address
-from stack.testing import wait_until
 from tasks.records.api_keys import environment_owner
 from tests.integration.api.served import KEYS, ServedApp
+from tests.processes import wait_until
 
 Keys = Callable[..., Any]
 

@@ -11,11 +11,11 @@ import pytest
 import redis
 
 from api.app import create_app
-from stack.testing import wait_until
 from tasks.ledger.client import Ledger
 from tasks.ledger.heartbeat import LoadingWorker, loading
 from tests.integration.api.ledger_worker import DIMENSION, LedgerWorker
 from tests.integration.api.served import MODEL, ServedApp
+from tests.processes import wait_until
 from worker_config.settings import load_settings
 
 

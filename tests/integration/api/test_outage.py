@@ -7,9 +7,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from stack.testing import RedisServer, wait_until
 from tests.integration.api.ledger_worker import LedgerWorker
 from tests.integration.api.served import MODEL, ServedApp
+from tests.processes import RedisServer, wait_until
 
 NO_REPLICA = ("min-replicas-to-write", "1")
 

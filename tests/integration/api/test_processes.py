@@ -9,7 +9,7 @@ import httpx
 import psutil
 import pytest
 
-from stack.testing import PATIENCE_S, ApiProcess, Roles, wait_until
+from tests.processes import PATIENCE_S, ApiProcess, Roles, wait_until
 from tests.thorough import some
 
 PROCESSES = 2

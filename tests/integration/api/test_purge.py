@@ -12,7 +12,6 @@ import httpx
 import pytest
 import redis
 
-from stack.testing import PATIENCE_S, wait_until
 from tasks.ingestion.driver import Driver
 from tasks.ledger.client import Ledger
 from tasks.ledger.overview import read_account
@@ -32,6 +31,7 @@ from tests.integration.api.served import BOB, KEYS, ServedApp
 from tests.integration.api.tenants import make_things
 from tests.made_datasets import document, load
 from tests.made_keys import found
+from tests.processes import PATIENCE_S, wait_until
 
 
 def stored(root: Path) -> dict[str, int]:

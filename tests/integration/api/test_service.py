@@ -6,9 +6,9 @@ from typing import Any
 
 import httpx
 
-from stack.testing import RedisServer, wait_until
 from tests.integration.api.ledger_worker import DIMENSION, MAX_TOKENS, LedgerWorker
 from tests.integration.api.served import ANN, BOB, KEYS, MODEL, ServedApp
+from tests.processes import RedisServer, wait_until
 
 
 def test_models_with_their_workers_and_lanes(client: httpx.Client, worker: LedgerWorker) -> None:

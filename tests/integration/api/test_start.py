@@ -9,7 +9,7 @@ import httpx
 import pytest
 import redis
 
-from stack.testing import RedisServer, Roles
+from tests.processes import RedisServer, Roles
 
 CONFIGURATION_ERROR = 78
 

@@ -7,7 +7,6 @@ import pytest
 import redis
 
 from api.waiting.subscription import Subscription
-from stack.testing import eventually
 from tasks.item import Options
 from tasks.ledger.client import AsyncLedger
 from tasks.ledger.ids import new_task_id
@@ -15,6 +14,7 @@ from tasks.ledger.redis_keys import ANONYMOUS, ENDED_CHANNEL
 from tasks.ledger.submit import submit as store
 from tasks.ledger.task import Admission, Lane, NewPiece, NewTask
 from tests.integration.api.ledger_worker import LedgerWorker, vector
+from tests.processes import eventually
 
 MODEL = "m"
 LONG_S = 20.0

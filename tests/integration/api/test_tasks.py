@@ -10,7 +10,6 @@ import httpx
 import numpy as np
 import pytest
 
-from stack.testing import wait_until
 from tasks.item import Options, TextError
 from tasks.ledger.claim import ClaimRequest, claim
 from tasks.ledger.give_back import give_back
@@ -21,6 +20,7 @@ from tasks.ledger.task import Admission, Lane, NewPiece, NewTask
 from tests.integration.api.ledger_worker import DIMENSION, LedgerWorker, entry, vector
 from tests.integration.api.served import MODEL, ServedApp
 from tests.ledger_builders import a_worker
+from tests.processes import wait_until
 
 
 def submit(client: httpx.Client, texts: Any, **fields: Any) -> dict[str, Any]:

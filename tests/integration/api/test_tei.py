@@ -6,10 +6,10 @@ from typing import Any
 import httpx
 import pytest
 
-from stack.testing import wait_until
 from tasks.item import TextError
 from tests.integration.api.ledger_worker import DIMENSION, MAX_TOKENS, LedgerWorker, vector
 from tests.integration.api.served import MODEL, ServedApp
+from tests.processes import wait_until
 
 
 def refused(answer: httpx.Response, status: int, kind: str) -> str:

@@ -16,7 +16,6 @@ import httpx
 import pytest
 import redis
 
-from stack.testing import PATIENCE_S
 from tasks.records.api_keys import environment_owner
 from tests.integration.api.conformance import Operation, operations
 from tests.integration.api.ingestions.requests import GOOD
@@ -24,6 +23,7 @@ from tests.integration.api.ledger_worker import LedgerWorker
 from tests.integration.api.served import ANN, BOB, KEYS, ServedApp
 from tests.integration.api.tenants import SECRET, Things, contents, make_things
 from tests.made_datasets import document, load
+from tests.processes import PATIENCE_S
 
 NOBODYS = {
     "GET /", "GET /info", "GET /health", "GET /health/live", "GET /health/ready", "GET /metrics", "GET /console",

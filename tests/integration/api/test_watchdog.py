@@ -10,7 +10,6 @@ import redis
 from api.app import create_app
 from api.served_models import ServedModels
 from api.waiting.ledger_watch import LedgerWatch
-from stack.testing import RedisServer, wait_until
 from tasks.item import Options
 from tasks.ledger.client import AsyncLedger, Ledger
 from tasks.ledger.ids import new_task_id
@@ -18,6 +17,7 @@ from tasks.ledger.read import read_tasks
 from tasks.ledger.submit import submit
 from tasks.ledger.task import Admission, Lane, NewPiece, NewTask, State
 from tests.integration.api.served import MODEL
+from tests.processes import RedisServer, wait_until
 from worker_config.bell import BellThread
 from worker_config.celery_app import make_celery
 from worker_config.settings import load_settings

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stack.testing import CHECKOUT
+from tests.processes import CHECKOUT
 
 TIMEOUT_S = 100
 

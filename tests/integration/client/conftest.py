@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from embedq import EmbeddingService
-from stack.testing import ApiProcess, RedisServer, Roles
 from tests.integration.client.command import Command
 from tests.key_leaks import leaked_keys
+from tests.processes import ApiProcess, RedisServer, Roles
 
 
 @pytest.fixture(scope="module")

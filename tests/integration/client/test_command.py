@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from embedq.collection import open_collection
-from stack.testing import PATIENCE_S, ApiProcess, Roles, wait_until
 from tests.integration.client.command import Command
+from tests.processes import PATIENCE_S, ApiProcess, Roles, wait_until
 
 TEXTS = [f"text number {number}" for number in range(5000)]
 

@@ -9,7 +9,7 @@ import psutil
 import pytest
 
 from embedq.cli.demo import QUESTIONS
-from stack.testing import Process, wait_until
+from tests.processes import Process, wait_until
 
 # Of a service that has nothing to do with the demo, and that it must not touch.
 SOMEBODY_ELSES = {

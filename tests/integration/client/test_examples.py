@@ -22,9 +22,9 @@ import pytest
 from fastapi import FastAPI
 
 from embedq import EmbeddingService
-from stack.testing import CHECKOUT, RedisServer, Roles
 from tests.document_files import pdf
 from tests.pg_server import PgServer
+from tests.processes import CHECKOUT, RedisServer, Roles
 from tests.s3_server import S3Server
 
 PRINTED_ADDRESS = "http://127.0.0.1:8000"

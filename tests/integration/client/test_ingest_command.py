@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from stack.testing import PATIENCE_S, ApiProcess, Roles, wait_until
 from tests.integration.client.command import TIMEOUT_S, Command
+from tests.processes import PATIENCE_S, ApiProcess, Roles, wait_until
 
 REFUNDS = "Refunds take three days."
 WORDS = "one two three four five six seven eight nine ten "

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from embedq import EmbeddingService, NotAuthenticatedError, NotFoundError, RefusedError, Task, WaitTimeoutError
-from stack.testing import CHECKOUT, ApiProcess, Roles
+from tests.processes import CHECKOUT, ApiProcess, Roles
 
 SECRET = "correct horse"
 SECRET_SHA256 = hashlib.sha256(SECRET.encode()).hexdigest()

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from stack.testing import PATIENCE_S, wait_until
 from tasks.datasets.contents import DatasetGone
 from tasks.datasets.loads import DocumentLoad, Verdict
 from tasks.datasets.places import Datasets, open_datasets
@@ -17,6 +16,7 @@ from tasks.datasets.sqlite.datasets import SqliteDatasets
 from tasks.errors import Invalid
 from tests.integration.datasets.loads import document, load, stamp
 from tests.pg_server import PgServer
+from tests.processes import PATIENCE_S, wait_until
 from tests.raises_code import raises_code
 from worker_config.settings import Settings
 

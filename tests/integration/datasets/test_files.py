@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from stack.testing import PATIENCE_S
 from tasks.datasets.contents import DatasetGone
 from tasks.datasets.loads import Verdict
 from tasks.datasets.names import is_dataset_name
@@ -14,6 +13,7 @@ from tasks.datasets.sqlite.dataset_file import DatasetFile, held_bytes
 from tasks.datasets.sqlite.load import SqliteStore
 from tasks.datasets.sqlite.upkeep import backup, check, vacuum
 from tests.integration.datasets.loads import document, finish, load, stamp
+from tests.processes import PATIENCE_S
 
 
 def filled(folder: Path, owner: str, name: str, text: str = "one") -> DatasetFile:

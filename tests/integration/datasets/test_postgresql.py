@@ -8,13 +8,13 @@ import asyncpg
 import numpy as np
 import pytest
 
-from stack.testing import PATIENCE_S
 from tasks.datasets.contents import DatasetGone, ExportPart
 from tasks.datasets.loads import Verdict
 from tasks.datasets.postgresql.schema import CHUNK_COLUMNS, TableName, lock
 from tests.integration.datasets.loads import Place, document, load, stamp, texts, unchanged
 from tests.integration.datasets.tables import table_contents, table_store
 from tests.pg_server import PgServer
+from tests.processes import PATIENCE_S
 from tests.raises_code import raises_code
 
 

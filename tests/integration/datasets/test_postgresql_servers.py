@@ -5,7 +5,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from stack.testing import free_port
 from tasks.datasets.contents import Contents
 from tasks.datasets.loads import DocumentLoad, Verdict
 from tasks.datasets.store import Store
@@ -14,6 +13,7 @@ from tasks.records.api_keys import anonymous_owner
 from tests.integration.datasets.loads import Place, document, finish, load, stamp, texts
 from tests.integration.datasets.tables import store_at, table_store
 from tests.pg_server import PASSWORD, PgServer
+from tests.processes import free_port
 from tests.raises_code import raises_code
 
 USER = "somebody"

@@ -7,12 +7,12 @@ from concurrent.futures import ThreadPoolExecutor
 import asyncpg
 import pytest
 
-from stack.testing import PATIENCE_S
 from tasks.datasets.loads import Verdict
 from tasks.datasets.postgresql.load import ROWS
 from tests.integration.datasets.loads import Place, document, load, stamp, unchanged
 from tests.integration.datasets.tables import table_store
 from tests.pg_server import PgServer
+from tests.processes import PATIENCE_S
 
 _NOTE = """
 CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN

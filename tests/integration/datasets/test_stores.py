@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from stack.testing import PATIENCE_S
 from tasks.datasets.loads import DocumentLoad, LoadOutcome, Receipt, UnreadPart, Verdict
 from tasks.datasets.store import Store, chunk_id
 from tasks.datasets.who_wins import StaleError
@@ -25,6 +24,7 @@ from tests.integration.datasets.loads import (
     texts,
     unchanged,
 )
+from tests.processes import PATIENCE_S
 from tests.raises_code import raises_code
 
 LOADED, REPLACED, UNCHANGED, FAILED = Verdict.LOADED, Verdict.REPLACED, Verdict.UNCHANGED, Verdict.FAILED

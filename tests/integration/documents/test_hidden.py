@@ -2,8 +2,8 @@
 
 import httpx
 
-from stack.testing import Roles, wait_until
 from tests.integration.documents.conftest import TRIAL, DocumentsClient
+from tests.processes import Roles, wait_until
 
 
 def test_the_documents_queue_is_no_model(roles: Roles, documents: DocumentsClient) -> None:

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from stack.testing import Roles, wait_until
 from tasks.ledger.task import State
 from tasks.storage.storage import Storage
 from tasks.storage.vectors_file import fence
 from tests.integration.documents.conftest import TRIAL, DocumentsClient, runs
+from tests.processes import Roles, wait_until
 
 QUICK: dict[str, Any] = {"lease_s": 2}
 

@@ -5,7 +5,6 @@ from collections.abc import Callable
 
 import redis
 
-from stack.testing import PATIENCE_S, RedisServer, Roles, wait_until
 from tasks.errors import NotStored
 from tasks.ingestion.repeating import Repeating
 from tasks.ledger.client import Ledger
@@ -16,6 +15,7 @@ from tasks.records.store import ANY_ROOM
 from tasks.storage.storage import Storage
 from tasks.worker.idle_wait import Wakeup
 from tests.integration.documents.conftest import TRIAL, DocumentsClient
+from tests.processes import PATIENCE_S, RedisServer, Roles, wait_until
 
 
 def _taken(storage: Storage) -> int:

@@ -12,11 +12,11 @@ import orjson
 import psutil
 import pytest
 
-from stack.testing import wait_until
 from tasks.document_error import DocumentFailed, DocumentWarning
 from tasks.ingestion.parsing.extracted import Extracted
 from tasks.ingestion.parsing.limits import ParseLimits
 from tasks.ingestion.parsing.sandbox import MAX_HARMLESS_BYTES, ParserNotStarted, Sandbox
+from tests.processes import wait_until
 from tests.source_tree import CHECKOUT
 
 MODULE = "tests.integration.documents.sandbox_that_misbehaves"

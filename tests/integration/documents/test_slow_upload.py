@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 import redis
 
-from stack.testing import wait_until
 from tasks.ingestion.context import StageContext
 from tasks.ingestion.job_runner import STAGES, JobRunner
 from tasks.ledger.client import Ledger
@@ -19,6 +18,7 @@ from tasks.storage.storage import Storage
 from tasks.worker.claim_loop import Streams
 from tasks.worker.process.hangs import HangWatch
 from tests.integration.documents.conftest import DocumentsClient
+from tests.processes import wait_until
 from tests.worker_child import a_child
 
 PATIENCE_S, PIECE_S, PIECES = 10, 8, 5

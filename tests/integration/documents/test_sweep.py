@@ -15,7 +15,6 @@ import redis
 
 from embedq.cli.doctor import Finding, examine
 from embedq.transport import Transport
-from stack.testing import RedisServer, Roles, WorkerProcess, wait_until
 from tasks.errors import NotStored, StorageUnavailable
 from tasks.ingestion.sources.page import PageLimits
 from tasks.ledger.client import Ledger
@@ -32,6 +31,7 @@ from tasks.storage.sweep_owners import RARELY_S
 from tests.bulk import line
 from tests.integration.batches.hands import Hands, request
 from tests.integration.documents.ingestions.hands import IngestionHands
+from tests.processes import RedisServer, Roles, WorkerProcess, wait_until
 from worker_config.settings import Settings
 
 Keys = dict[bytes, tuple[bytes, int]]

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from stack.testing import PATIENCE_S, Roles
 from tasks.encoder.check_model_folder import revision_of
 from tasks.encoder.interface import ModelLoadError
 from tests.heavy import torch
@@ -36,6 +35,7 @@ from tests.integration.encoder.folders import (
     truth,
     vectors_of,
 )
+from tests.processes import PATIENCE_S, Roles
 from worker_config.settings import CONFIGURATION_EXIT_CODE, SettingsError, load_settings
 
 pytestmark = pytest.mark.model

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from stack.testing import PATIENCE_S, Roles
 from tests.integration.encoder.tiny_model import TinyModel
+from tests.processes import PATIENCE_S, Roles
 from worker_config.settings import CONFIGURATION_EXIT_CODE
 
 pytestmark = pytest.mark.model

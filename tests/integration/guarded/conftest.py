@@ -13,10 +13,10 @@ import httpx
 import pytest
 import redis
 
-from stack.link import Link
-from stack.testing import ApiProcess, Process, RedisServer, Roles, WorkerProcess
 from tests.integration.guarded.certificates import Authority
 from tests.key_leaks import leaked_keys
+from tests.link import Link
+from tests.processes import ApiProcess, Process, RedisServer, Roles, WorkerProcess
 from tests.source_tree import CHECKOUT
 
 KEY, OTHER_KEY = "key-of-somebody", "key-of-somebody-else"

@@ -3,8 +3,8 @@
 import asyncio
 
 from bench.hostile import Traces, clean_up, send_raw, warm_up
-from stack.testing import PATIENCE_S
 from tests.integration.guarded.conftest import OTHER_KEY, Guarded
+from tests.processes import PATIENCE_S
 
 
 def test_hostile_requests_are_refused_and_leave_nothing(guarded: Guarded) -> None:

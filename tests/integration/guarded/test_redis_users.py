@@ -11,12 +11,12 @@ import pytest
 import redis
 from kombu.exceptions import OperationalError
 
-from stack.testing import wait_until
 from tasks.errors import RedisUnavailable
 from tasks.ledger.client import Ledger
 from tasks.ledger.read import check_schema
 from tests.integration.guarded.certificates import Authority
 from tests.integration.guarded.conftest import Guarded
+from tests.processes import wait_until
 from worker_config.bell import send_bell
 from worker_config.celery_app import bell_queue, make_celery
 from worker_config.settings import DEFAULT_MODEL, load_settings

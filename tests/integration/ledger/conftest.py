@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 import redis
 
-from stack.link import Link
-from stack.testing import RedisServer, free_port
 from tests.integration.ledger.driver import Driver
+from tests.link import Link
+from tests.processes import RedisServer, free_port
 
 
 @pytest.fixture(scope="session")

@@ -5,9 +5,9 @@ from typing import Any, Self
 
 import redis
 
-from stack.testing import PATIENCE_S, wait_until
 from tasks.ledger.redis_keys import wake_channel
 from tests.integration.ledger.driver import MODEL
+from tests.processes import PATIENCE_S, wait_until
 
 
 class Listener:

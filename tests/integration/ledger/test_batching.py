@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator
 import pytest
 import redis
 
-from stack.testing import RedisServer
 from tasks.errors import RedisUnavailable, TooMany
 from tasks.ledger.client import AsyncLedger
 from tasks.ledger.overview import overview
@@ -14,6 +13,7 @@ from tasks.ledger.read import read_task
 from tasks.ledger.submit import SubmitReply, submit
 from tasks.ledger.task import Admission
 from tests.integration.ledger.driver import Driver
+from tests.processes import RedisServer
 
 CALLS = 200
 NONE_MORE = Admission(max_backlog_s=1e9, queued_tokens=1)

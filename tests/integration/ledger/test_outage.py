@@ -10,8 +10,6 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from stack.link import Link
-from stack.testing import RedisServer, free_port, wait_until
 from tasks.errors import Overloaded, RedisUnavailable
 from tasks.ledger.client import CALL_TIMEOUT_S, AsyncLedger, Ledger
 from tasks.ledger.heartbeat import watch
@@ -20,6 +18,8 @@ from tasks.ledger.read import read_result
 from tasks.ledger.submit import submit
 from tasks.ledger.task import NewPiece, Outcome, State
 from tests.integration.ledger.driver import Driver
+from tests.link import Link
+from tests.processes import RedisServer, free_port, wait_until
 
 QUICK_TIMEOUT_S = 0.1
 ATTEMPTS = 4

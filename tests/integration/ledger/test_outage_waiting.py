@@ -6,12 +6,12 @@ from collections.abc import Callable
 import redis
 
 from api.waiting.subscription import Subscription, WaitingTimes
-from stack.link import Link
-from stack.testing import PATIENCE_S, RedisServer, wait_until
 from tasks.ledger.client import AsyncLedger, Ledger
 from tasks.ledger.heartbeat import watch
 from tasks.ledger.redis_keys import ENDED_CHANNEL, wake_channel
 from tasks.worker.idle_wait import Wakeup
+from tests.link import Link
+from tests.processes import PATIENCE_S, RedisServer, wait_until
 from worker_config.bell import BellThread
 from worker_config.celery_app import bell_queue, make_celery
 from worker_config.settings import load_settings

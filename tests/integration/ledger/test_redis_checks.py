@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from stack.link import Link
-from stack.testing import RedisServer, free_port
 from tasks.errors import RedisUnavailable, WrongRedis
 from tasks.ledger.client import AsyncLedger, Ledger
 from tasks.ledger.read import check_schema
 from tests.integration.guarded.certificates import Authority
+from tests.link import Link
+from tests.processes import RedisServer, free_port
 from worker_config.celery_app import bell_queue
 
 ATTEMPTS = 5

@@ -12,7 +12,6 @@ from contextlib import contextmanager, suppress
 
 import pytest
 
-from stack.testing import RedisGroup, RedisServer, eventually, wait_until
 from tasks.errors import NotReplicated, RedisUnavailable
 from tasks.ledger.cancel import forget
 from tasks.ledger.client import CALL_TIMEOUT_S, AsyncLedger, Ledger
@@ -23,6 +22,7 @@ from tasks.ledger.submit import submit
 from tasks.ledger.task import Alias, NewTask
 from tasks.worker.idle_wait import Wakeup
 from tests import ledger_builders
+from tests.processes import RedisGroup, RedisServer, eventually, wait_until
 
 _numbers = itertools.count(1)
 

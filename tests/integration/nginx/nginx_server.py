@@ -8,8 +8,8 @@ import ssl
 from pathlib import Path
 from typing import Self
 
-from stack.testing import Process, free_port
 from tests.integration.guarded.certificates import Authority
+from tests.processes import Process, free_port
 from tests.source_tree import CHECKOUT
 
 CONFIGURATION = CHECKOUT / "deploy/nginx/nginx.conf"

@@ -11,8 +11,8 @@ from typing import Any
 import httpx
 import pytest
 
-from stack.testing import PATIENCE_S, ApiProcess, Roles, wait_until
 from tests.integration.nginx.nginx_server import NginxServer, find_program
+from tests.processes import PATIENCE_S, ApiProcess, Roles, wait_until
 
 ALL_AT_ONCE = 200
 """Requests of one address that nginx takes without a pause."""

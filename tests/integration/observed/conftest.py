@@ -11,10 +11,10 @@ from typing import Any
 import httpx
 import pytest
 
-from stack.testing import ApiProcess, Process, RedisServer, Roles, WorkerProcess, wait_until
 from tasks.ledger.packed import record_of
 from tests.collector import Collector, ReceivedSpan
 from tests.key_leaks import leaked_keys
+from tests.processes import ApiProcess, Process, RedisServer, Roles, WorkerProcess, wait_until
 
 KEY = "key-of-somebody"
 NAME = "somebody"

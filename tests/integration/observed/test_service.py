@@ -3,10 +3,10 @@
 import json
 from typing import Any
 
-from stack.testing import Process, wait_until
 from tasks.records.api_keys import environment_owner
 from tests.collector import ReceivedSpan
 from tests.integration.observed.conftest import KEY, NAME, TEXT, Observed, new_trace
+from tests.processes import Process, wait_until
 from worker_config.settings import DEFAULT_MODEL
 
 ALWAYS = {"time", "level", "logger", "message", "role", "pid"}

@@ -6,9 +6,9 @@ from functools import partial
 
 import pytest
 
-from stack.testing import wait_until
 from tests.collector import Collector
 from tests.integration.observed.conftest import TEXT, new_trace
+from tests.processes import wait_until
 from worker_config.traces import Traces, open_traces
 
 

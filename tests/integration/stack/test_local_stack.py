@@ -16,7 +16,7 @@ import pytest
 import redis
 
 from embedq.cli import main
-from stack.testing import PATIENCE_S, Process, wait_until
+from tests.processes import PATIENCE_S, Process, wait_until
 
 MODEL = "sentence-transformers/all-MiniLM-L6-v2"
 

@@ -12,7 +12,7 @@ import pytest
 
 from stack import processes
 from stack.processes import Child, Log, how_it_ended, message_of, stop, wait_for_the_first_end
-from stack.testing import wait_until
+from tests.processes import wait_until
 
 STUBBORN = (
     "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(600)"

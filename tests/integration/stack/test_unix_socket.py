@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from stack.testing import RedisServer
 from tasks.ledger.client import AsyncLedger, Ledger
 from tasks.ledger.read import check_schema
+from tests.processes import RedisServer
 from worker_config.celery_app import BELL_TASK, bell_queue, make_celery
 from worker_config.settings import Settings
 

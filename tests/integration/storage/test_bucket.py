@@ -8,7 +8,6 @@ import httpx
 import obstore
 import pytest
 
-from stack.testing import Roles
 from tasks.datasets.places import check_sink
 from tasks.errors import Invalid, StorageUnavailable
 from tasks.ledger.client import Ledger
@@ -23,6 +22,7 @@ from tests.integration.api.file_uploads import LINES, ids, problem, upload_with
 from tests.integration.api.served import ServedApp
 from tests.integration.batches.hands import Hands
 from tests.integration.guarded.certificates import Authority
+from tests.processes import Roles
 from tests.s3_server import S3Server
 from worker_config.settings import load_settings
 

@@ -7,9 +7,9 @@ import signal
 import httpx
 import redis
 
-from stack.testing import PATIENCE_S, Roles, wait_until
 from tasks.ledger.task import Lane, State
 from tests.ledger_client import LedgerClient
+from tests.processes import PATIENCE_S, Roles, wait_until
 from worker_config.celery_app import bell_queue
 
 BURST = 200

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import redis
 
-from stack.testing import PATIENCE_S, RedisServer, wait_until
 from tasks.errors import RedisUnavailable
 from tasks.ledger.cancel import cancel
 from tasks.ledger.claim import Claim, ClaimRequest, claim
@@ -23,6 +22,7 @@ from tasks.worker.claim_loop import ClaimSize, Stream, Streams
 from tasks.worker.process.stop import Stopping
 from tests.ledger_builders import new_task
 from tests.ledger_client import LedgerClient
+from tests.processes import PATIENCE_S, RedisServer, wait_until
 from tests.worker_child import a_child
 
 T = TypeVar("T")

@@ -1,8 +1,8 @@
 """Texts that fail, and a worker that must not fail with them."""
 
-from stack.testing import Roles
 from tasks.item import Options
 from tests.ledger_client import LedgerClient
+from tests.processes import Roles
 
 BAD = {"!!memory-error!!": "out_of_memory", "!!fail!!": "encoding_failed", "!!nan!!": "non_finite_vector"}
 

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from stack.testing import CHECKOUT, PATIENCE_S, RedisServer, Roles, WorkerProcess, free_port, wait_until
 from tasks.ledger.claim import ClaimRequest, claim
 from tasks.ledger.client import Ledger
 from tasks.ledger.task import Lane, State
 from tasks.worker.process.ready_file import RunFolder
 from tests.ledger_client import LedgerClient
+from tests.processes import CHECKOUT, PATIENCE_S, RedisServer, Roles, WorkerProcess, free_port, wait_until
 from worker_config.bell import send_bell
 from worker_config.celery_app import bell_queue, make_celery
 from worker_config.settings import CONFIGURATION_EXIT_CODE, load_settings

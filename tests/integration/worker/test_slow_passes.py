@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from stack.testing import Roles, wait_until
 from tasks.ledger.claim import ClaimRequest, claim
 from tasks.ledger.task import Lane
 from tasks.worker.claim_size import CPU_TOKENS
 from tests.ledger_client import LedgerClient
+from tests.processes import Roles, wait_until
 
 PASS_S = 1.0
 

@@ -10,7 +10,6 @@ import httpx
 import pytest
 import redis
 
-from stack.testing import ApiProcess, Process, RedisServer, Roles, free_port, wait_until
 from tasks.ledger.client import Ledger
 from tasks.ledger.heartbeat import LoadingWorker, join
 from tasks.ledger.overview import overview
@@ -18,6 +17,7 @@ from tasks.ledger.redis_keys import SCHEMA_VERSION
 from tasks.worker.process.register import saying_what_loads
 from tests.ledger_builders import a_model, a_worker
 from tests.ledger_client import LedgerClient
+from tests.processes import ApiProcess, Process, RedisServer, Roles, free_port, wait_until
 from tests.worker_child import a_child
 from worker_config.settings import CONFIGURATION_EXIT_CODE
 

@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from api.log_tally import Tally
-from stack.testing import eventually
+from tests.processes import eventually
 
 
 async def test_what_came_meanwhile_is_told_although_nothing_follows(caplog: pytest.LogCaptureFixture) -> None:

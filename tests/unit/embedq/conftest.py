@@ -7,7 +7,7 @@ from threading import Thread
 
 import pytest
 
-from stack.testing import PATIENCE_S
+from tests.processes import PATIENCE_S
 from tests.unit.embedq.scripted import Answer, Scripted, scripted
 
 

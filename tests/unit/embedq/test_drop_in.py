@@ -21,7 +21,7 @@ from pydantic_core import PydanticSerializationError
 
 from embedq import EmbeddingService, EmbedqClientError, UnavailableError
 from embedq.model_info import ModelInfo
-from stack.testing import wait_until
+from tests.processes import wait_until
 from tests.unit.embedq.scripted import Answer, Scripted, embeddings, model, scripted
 
 KNOWN = {"model_name": "b/c", "device": "cpu", "embedding_size": 384}

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer
 
-from stack.testing import PATIENCE_S
 from tasks.encoder.fake import PROMPTS, FakeEncoder
 from tasks.encoder.interface import Float32Array, Tokens
 from tasks.encoder.micro_batches import own_rows
+from tests.processes import PATIENCE_S
 
 
 def vectors(encoder: FakeEncoder, *texts: str, prompt_name: str | None = None) -> Float32Array:

@@ -7,11 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from stack.testing import PATIENCE_S
 from tasks.encoder.encode import PassLock, encode
 from tasks.encoder.fake import FakeEncoder
 from tasks.encoder.interface import EncoderBroken, Text, Tokens, is_out_of_memory
 from tasks.item import Options
+from tests.processes import PATIENCE_S
 from tests.unit.encoder.stub_encoder import Batch, StubEncoder
 
 NEIGHBOURS = [f"neighbour {n}" for n in range(15)]

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from stack.testing import PATIENCE_S
 from tasks.errors import DiskFull, NotStored, StorageUnavailable
 from tasks.storage.folder import INCOMING
 from tasks.storage.storage import Storage
+from tests.processes import PATIENCE_S
 from tests.source_tree import CHECKOUT
 
 BYTES = bytes(range(256))

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from stack.testing import wait_until
 from tasks.encoder.fake import PROMPTS, FakeEncoder
 from tasks.encoder.interface import Encoder, TextRules
 from tasks.errors import StorageUnavailable
 from tasks.storage.model_files import has_model_files, read_prompts, read_tokenizer
 from tasks.storage.storage import Storage
 from tasks.worker.tokenizer_store import keep_tokenizer_stored
+from tests.processes import wait_until
 
 
 @contextmanager

@@ -10,8 +10,6 @@ from typing import Any
 import httpx
 import pytest
 
-from stack.link import Link
-from stack.testing import RedisServer
 from tasks.datasets.loads import Stamp
 from tasks.ingestion.skip_unchanged import fingerprint
 from tasks.ledger.client import Ledger
@@ -23,8 +21,10 @@ from tests.integration.api.file_uploads import upload_with
 from tests.integration.api.ingestions.requests import FAILED, GOOD, LOADED, begin, create, end
 from tests.integration.api.served import ANN, BOB, KEYS, MODEL, ServedApp
 from tests.integration.records.jobs import change
+from tests.link import Link
 from tests.made_datasets import DIMENSION, OWNER, VECTORS, datasets_in, document
 from tests.made_keys import found
+from tests.processes import RedisServer
 
 
 def test_a_new_ingestion_has_every_field(client: httpx.Client, ledger: Ledger, storage: Storage) -> None:

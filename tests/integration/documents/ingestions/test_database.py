@@ -10,8 +10,8 @@ import httpx
 import pyarrow.parquet as pq
 import pytest
 
-from stack.testing import Roles, wait_until
 from tests.pg_server import PgServer
+from tests.processes import Roles, wait_until
 
 ENDED = {"completed", "failed", "cancelled"}
 

@@ -9,7 +9,6 @@ import orjson
 import psutil
 import pytest
 
-from stack.testing import PATIENCE_S, Roles, WorkerProcess, wait_until
 from tasks.datasets.sqlite.datasets import SqliteDatasets
 from tasks.ledger.client import Ledger
 from tasks.records.files import put_file
@@ -25,6 +24,7 @@ from tasks.records.moves import cancel_job
 from tasks.records.store import ANY_ROOM, OPEN
 from tasks.storage.storage import Storage
 from tests.made_files import made_file
+from tests.processes import PATIENCE_S, Roles, WorkerProcess, wait_until
 from tests.swept import swept
 from worker_config.settings import DEFAULT_MODEL
 

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from stack.testing import free_port
 from tasks.ingestion.sources.page import PageLimits
 from tasks.ledger.client import Ledger
 from tasks.records.ingestions import IngestionStatus
@@ -14,6 +13,7 @@ from tasks.records.jobs import Stage
 from tasks.records.moves import cancel_job
 from tests.integration.documents.ingestions.hands import IngestionHands, nothing_is_left
 from tests.pg_server import PgServer
+from tests.processes import free_port
 
 S = IngestionStatus
 DEAD = {"type": "postgresql", "name": "dead", "table": "docs"}

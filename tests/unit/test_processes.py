@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from stack.testing import Process, WorkerProcess, eventually, wait_until
+from tests.processes import Process, WorkerProcess, eventually, wait_until
 from worker_config.settings import Settings
 
 

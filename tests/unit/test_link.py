@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from stack.link import Link
-from stack.testing import PATIENCE_S
+from tests.link import Link
+from tests.processes import PATIENCE_S
 
 
 class _Echo(socketserver.BaseRequestHandler):
