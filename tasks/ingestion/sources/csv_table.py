@@ -12,7 +12,17 @@ import orjson
 from tasks.document_error import DocumentFailed
 from tasks.ingestion.parsing.refusals import refused
 from tasks.ingestion.parsing.text_encoding import table_encoding
-from tasks.ingestion.sources.record import Described, FieldMap, Record, Request, range_of, too_long, whole_number
+from tasks.ingestion.sources.record import (
+    Described,
+    FieldMap,
+    Range,
+    Record,
+    Request,
+    places_of,
+    range_of,
+    too_long,
+    whole_number,
+)
 from tasks.ingestion.sources.roots import is_encodable
 
 HEAD_BYTES = 2**16
@@ -72,7 +82,7 @@ def csv_records(request: Request, head: bytes, block: bytes) -> Iterator[Record]
     start, number = request["at"], request["number"]
     for row in _rows(block, layout, request["limit"], whole=True):
         if row.cells != []:
-            yield Record(start, row.length, number, _csv_record(fields, layout, row))
+            yield Range(start, row.length, number), _csv_record(fields, layout, row)
             number += 1
         start += row.length
 
@@ -143,21 +153,14 @@ def _has_wanted(fields: FieldMap, header: _Row) -> bool:
 def _columns(fields: FieldMap, names: list[str]) -> Mapping[str, int]:
     """Where the columns are that are asked for. Raises `DocumentFailed`."""
     try:
-        wanted = {*fields.columns(names)} - {""}
+        wanted = fields.columns(names)
     except DocumentFailed as failed:
         if not all(map(is_encodable, names)):
             message = "The header line is not valid in the encoding as which the file begins. Save it as UTF-8."
             raise refused("invalid_encoding", message) from None
         where = "The first line of the file must name its columns: delete what is above it, such as a title."
         raise refused(failed.error.code, f"{failed.error.message} {where}") from None
-    columns = dict[str, int]()
-    for at, name in enumerate(names):
-        if name in columns:
-            message = f"Columns {columns[name] + 1} and {at + 1} have the same name, which is asked for. Rename one."
-            raise refused("invalid_header", message)
-        if name in wanted:
-            columns[name] = at
-    return columns
+    return places_of(wanted, names)
 
 
 # ---- rows ------------------------------------------------------------------------------------------------------------

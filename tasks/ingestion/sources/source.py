@@ -12,8 +12,8 @@ import orjson
 from tasks.document_error import DocumentError, DocumentFailed
 from tasks.ingestion.sources.content import Content, changed
 from tasks.ingestion.sources.page import FULL_PAGE, ListedPage, PageBuilder, PageLimits, duplicate
-from tasks.ingestion.sources.ranges import Ask, CutBlock, Range, RecordFile
-from tasks.ingestion.sources.record import Described, as_json
+from tasks.ingestion.sources.ranges import Ask, CutBlock, RecordFile
+from tasks.ingestion.sources.record import Described, Range, as_json
 from tasks.records.documents import Document, DocumentStatus
 from tasks.records.files import FileRecord
 from tasks.storage.storage import Storage

@@ -19,7 +19,7 @@ from tasks.ingestion.pipeline import make_chunker, open_dataset, open_sandbox, o
 from tasks.ingestion.rows_writer import RowsWriter, writing_rows
 from tasks.ingestion.skip_unchanged import row_options
 from tasks.ingestion.sources.page import PAGE_RECORDS
-from tasks.ingestion.sources.ranges import Range
+from tasks.ingestion.sources.record import Range
 from tasks.ingestion.sources.source import Fetched, alike, divided, holds
 from tasks.records.documents import Document, DocumentStatus, read_documents, write_documents
 from tasks.records.jobs import Counts, Page

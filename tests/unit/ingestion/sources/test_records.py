@@ -164,6 +164,7 @@ TWO_TEXTS = pa.table([["1"], ["a"], ["b"]], names=["id", "text", "text"])
         (pa.table({"text": pa.array([b"t"], pa.large_binary())}), {}, "The column 'text' holds bytes"),
         (pa.table({"text": pa.array([b"t"]).dictionary_encode()}), {}, "The column 'text' holds bytes"),
         (pa.table({"text": ["t"], "tag": [b"x"]}), {"metadata": ["tag"]}, "The column 'tag' holds bytes"),
+        (pa.table({"text": ["t"], "metadata": [{"a": [b"x"]}]}), {}, "The column 'metadata' holds bytes"),
         (TWO_TEXTS, {}, "Columns 2 and 3 have the same name"),
         (pa.table([["a"], ["b"], ["c"]], names=["text", "n", "n"]), {"metadata": "*"}, "Columns 2 and 3"),
     ],
@@ -182,6 +183,8 @@ def test_a_column_of_parquet_that_cannot_be_used_is_named(
     [
         (pa.table([["a"], ["b"], ["t"]], names=["n", "n", "text"]), {}, ("t", {})),
         (pa.table({"raw": [b"x"], "text": ["t"], "n": [1]}), {"metadata": "*"}, ("t", {"n": 1})),
+        (pa.table({"text": ["t"], "image": [{"bytes": b"x", "path": "p"}]}), {"metadata": "*"}, ("t", {})),
+        (pa.table({"text": ["t"], "content": [b"x"]}), {}, ("t", {})),
         (pa.table({"text": pa.array(["t"]).dictionary_encode()}), {}, ("t", {})),
         (
             pa.table({"text": pa.array(["t"], pa.large_string()), "metadata": [{"a": {"b": [1]}}]}),
