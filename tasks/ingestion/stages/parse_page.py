@@ -212,8 +212,9 @@ class _Cutting:
         """A document that goes no further, for what can be told without its text; None: it is to be cut."""
         line, receipt, record = fetched.ref, self.known.get(fetched.ref.id), record_of(self.context)
         before = (receipt.content_hash, receipt.fingerprint) if receipt else None
-        same = before == (fetched.content_hash or None, record.fingerprint)  # both may be without one
-        if receipt is not None and same and record.request.get("mode") != "upsert":
+        same = before == (fetched.content_hash, record.fingerprint)
+        # What could not be read has no hash, and nor has the receipt of a document that failed.
+        if receipt and fetched.content_hash and same and record.request.get("mode") != "upsert":
             unchanged = line._replace(status=DocumentStatus.UNCHANGED, content_hash=fetched.content_hash)
             return unchanged.warned(warnings_from_json(receipt.warnings))
         return line.failed(fetched.error) if fetched.error is not None else None

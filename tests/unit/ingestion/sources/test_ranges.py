@@ -78,7 +78,7 @@ def test_what_a_sandbox_does_to_a_range_stays_with_it(tmp_path: Path) -> None:
 TRUE: dict[str, Any] = {**Range(0, 1, 1)._asdict(), **Described("x", "t", named=True)._asdict()}
 """Of the first record; what a lie has in its place is wrong."""
 LIES: list[tuple[str, Any]] = [
-    *(("records", answer) for answer in (5, [[]], {}, [[*TRUE.values(), 1]])),
+    ("records", 5), ("records", [[]]), ("records", {}), ("records", [[*TRUE.values(), 1]]),
     *(("records", [[*(TRUE | lie).values()]]) for lie in (
         {"start": None}, {"start": -1}, {"length": 999}, {"length": 0}, {"number": 0}, {"number": True}, {"group": 1},
         {"id": "\0"}, {"id": 1}, {"text": 7}, {"text": "t\0"}, {"metadata": None}, {"named": 1},
