@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple, Protocol, TypeVar, cast
+from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 
 import orjson
 
-from tasks.document_error import DocumentError, DocumentFailed, FailureStage
+from tasks.document_error import DocumentError, DocumentFailed
 from tasks.ingestion.parsing.sandbox import ChildFailed
 from tasks.ingestion.sources.content import Content, changed, open_path
 from tasks.ingestion.sources.csv_table import HEAD_BYTES
@@ -14,22 +14,10 @@ from tasks.ingestion.sources.record import Described, Range, Record, require_id,
 from tasks.records.ingestions import is_too_deep
 
 T = TypeVar("T")
+Ask: TypeAlias = Callable[..., Any]
+"""`Sandbox.ask`."""
 _BLOCK_BYTES = 2**18
 """That are read to find a range. A page of short records needs half of it. All units of UTF-32 in it are whole."""
-
-
-class Ask(Protocol):
-    """`Sandbox.ask`."""
-
-    def __call__(
-        self,
-        header: Mapping[str, Any],
-        body: bytes,
-        read: Callable[[dict[str, Any], bytes], T],
-        *,
-        stage: FailureStage,
-    ) -> T:
-        """What `read` makes of the answer. Raises `DocumentFailed`."""
 
 
 class CutBlock(NamedTuple):
@@ -158,7 +146,7 @@ class RecordFile:
         if self._kind in {"csv", "tsv"}:
             head = cast("bytes", self._once(content, lambda: content.read(0, HEAD_BYTES)))
         request = {"type": what, **self._request, **more, "head": len(head)}
-        return self._ask(request, head + block, read, stage="reading")
+        return cast("T", self._ask(request, head + block, read, stage="reading"))
 
     def _once(self, content: Content, make: Callable[[], Any]) -> Any:
         """What is the same for all ranges of a file; only that of the last one is kept."""

@@ -18,7 +18,7 @@ from tasks.ingestion.parsing.refusals import no_text
 from tasks.ingestion.pipeline import make_chunker, open_dataset, open_sandbox, open_source, record_of, served_model
 from tasks.ingestion.rows_writer import RowsWriter, writing_rows
 from tasks.ingestion.skip_unchanged import row_options
-from tasks.ingestion.sources.page import PAGE_RECORDS
+from tasks.ingestion.sources.page import FULL_PAGE
 from tasks.ingestion.sources.record import Range
 from tasks.ingestion.sources.source import Fetched, alike, divided, holds
 from tasks.records.documents import Document, DocumentStatus, read_documents, write_documents
@@ -175,7 +175,7 @@ def _together(found: Iterable[Fetched]) -> Iterator[list[Fetched]]:
     for fetched in found:
         some.append(fetched)
         chars += len(fetched.text or "")
-        if fetched.text is None or chars > _TOGETHER_CHARS or len(some) == PAGE_RECORDS:
+        if fetched.text is None or chars > _TOGETHER_CHARS or len(some) == FULL_PAGE.records:
             yield some
             some, chars = [], 0
     if some:
