@@ -24,13 +24,17 @@ Stopping: TypeAlias = Callable[[], bool]
 
 _THREADS = 2
 """More would take the cores from the queries of everybody."""
-_SHORT_THREADS = 4
+_SHORT_THREADS = 8
 """For what reads no vectors."""
+_MAX_ASKED = 6
+"""Databases of requests that are asked at once: fewer than threads, as one that is slow keeps its thread."""
+_SOON_S = 10.0
+"""That a caller waits for such a database."""
 _CHANGING_THREADS = 2
 _PATIENCE_S = 10.0
 """That a change waits for a load that is writing."""
 _MAX_READS = 64
-"""That run or wait. An owner gets half of them, so that there is room for others."""
+"""That run or wait."""
 _RETRY_AFTER_S = 5
 
 
@@ -52,6 +56,7 @@ class AsyncDatasets:
         self._short = ThreadPoolExecutor(_SHORT_THREADS, thread_name_prefix="datasets_short")
         self._changes = ThreadPoolExecutor(_CHANGING_THREADS, thread_name_prefix="datasets_changes")
         self._reads: Counter[str] = Counter()
+        self._asked: Counter[str] = Counter()
         self._stopping = False
 
     async def run(self, function: Callable[[Datasets], T]) -> T:
@@ -62,6 +67,24 @@ class AsyncDatasets:
             SinkUnavailable, StorageUnavailable: they cannot be reached now.
         """
         return await self._run(self._short, function)
+
+    async def ask(self, owner: str, function: Callable[[Datasets], T]) -> T | None:
+        """What `function` finds in a database that the owner's request names; None: it does not answer soon.
+
+        Raises:
+            Overloaded: too many of them, or of this owner's, have not answered yet, whether somebody waits or not.
+            As `run`.
+        """
+
+        async def asked() -> T:
+            with _place(self._asked, _MAX_ASKED, owner):
+                return await self.run(function)
+
+        try:
+            async with asyncio.timeout(_SOON_S):
+                return await asyncio.shield(asked())  # its place is free when its thread is
+        except TimeoutError:
+            return None
 
     async def delete(self, owner: str, name: str) -> bool:
         """Deletes a dataset; whether there was one.
@@ -102,7 +125,7 @@ class AsyncDatasets:
             with closing(opened(datasets)) as contents:
                 return function(contents, lambda: left.is_set() or self._stopping)
 
-        with self._place(owner):
+        with _place(self._reads, _MAX_READS, owner):
             try:
                 return await self._run(self._threads, call)
             except DatasetGone:
@@ -129,16 +152,20 @@ class AsyncDatasets:
             self._datasets = self._datasets or open_datasets(self._settings, self._settings.search_bytes)
         return self._datasets
 
-    @contextmanager
-    def _place(self, owner: str) -> Iterator[None]:
-        if self._reads.total() >= _MAX_READS or self._reads[owner] >= _MAX_READS // 2:
-            raise Overloaded("Too many searches wait here; try again shortly.", retry_after_s=spread(_RETRY_AFTER_S))
-        self._reads[owner] += 1
-        try:
-            yield
-        finally:
-            self._reads[owner] -= 1
-            self._reads += Counter()  # without the zeros
+
+@contextmanager
+def _place(taken: Counter[str], most: int, owner: str) -> Iterator[None]:
+    """One of so many. An owner gets half of them, so that there is room for others. Raises `Overloaded`."""
+    if taken.total() >= most or taken[owner] >= most // 2:
+        raise Overloaded(
+            "Too many reads of datasets wait here; try again shortly.", retry_after_s=spread(_RETRY_AFTER_S)
+        )
+    taken[owner] += 1
+    try:
+        yield
+    finally:
+        taken[owner] -= 1
+        taken += Counter()  # without the zeros
 
 
 def dataset_unknown() -> NotFound:

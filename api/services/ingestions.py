@@ -85,7 +85,7 @@ class IngestionService:
     async def known(self, key: Key, body: bytes) -> KnownDocuments:
         """What this ingestion would find unchanged of the files that it names by `sha256`; raises as `create`.
 
-        Nothing where no worker has loaded the model yet, or there is no dataset.
+        Nothing where no worker has loaded the model yet, there is no dataset, or its database does not answer soon.
         """
         wanted, listed = await offload(len(body), self._wanted, key, body, "")
         files = listed if "files" in wanted.request["source"] else ()
@@ -100,8 +100,8 @@ class IngestionService:
             with closing(made) as store:
                 return store.known(list(digests))
 
-        receipts, mark = await self._datasets.run(read), fingerprint(wanted.request, model)
-        found = {name: (receipt.content_hash, receipt.fingerprint) for name, receipt in receipts.items()}
+        receipts, mark = await self._datasets.ask(key.owner, read), fingerprint(wanted.request, model)
+        found = {name: (receipt.content_hash, receipt.fingerprint) for name, receipt in (receipts or {}).items()}
         return KnownDocuments(data=[name for name, digest in digests.items() if found.get(name) == (digest, mark)])
 
     async def read(self, key: Key, ingestion_id: str) -> Ingestion:

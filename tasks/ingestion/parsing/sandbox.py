@@ -90,11 +90,6 @@ class Sandbox:
         """With the thread that has kept it."""
         self.close()
 
-    @property
-    def child_pid(self) -> int | None:
-        """Of the process; None: there is none now."""
-        return self._child.pid if self._child else None
-
     def close(self) -> None:
         """Ends the process. The next document starts another one."""
         child, self._child, self._answered = self._child, None, 0
@@ -213,11 +208,6 @@ class _Child:
         except BaseException:
             self.kill()
             raise
-
-    @property
-    def pid(self) -> int:
-        """Its process id, which is its session's too."""
-        return self._popen.pid
 
     @property
     def alive(self) -> bool:

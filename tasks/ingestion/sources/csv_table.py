@@ -3,7 +3,8 @@
 import csv
 import re
 from collections.abc import Iterator, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
+from itertools import accumulate, islice, pairwise
 from typing import Any, NamedTuple
 
 import orjson
@@ -11,7 +12,17 @@ import orjson
 from tasks.document_error import DocumentFailed
 from tasks.ingestion.parsing.refusals import refused
 from tasks.ingestion.parsing.text_encoding import table_encoding
-from tasks.ingestion.sources.record import Described, FieldMap, Record, Request, range_of, too_long, whole_number
+from tasks.ingestion.sources.record import (
+    Described,
+    FieldMap,
+    Range,
+    Record,
+    Request,
+    places_of,
+    range_of,
+    too_long,
+    whole_number,
+)
 from tasks.ingestion.sources.roots import is_encodable
 
 HEAD_BYTES = 2**16
@@ -21,17 +32,25 @@ _SEPARATOR = re.compile(r'"?sep=([,;:|^~\t])"?[,;\t|]*[\r\n]+', re.IGNORECASE)
 
 
 class _Layout(NamedTuple):
-    """`columns`: index of each that is wanted; `width`: how many there are; `first`: where rows begin."""
+    """How the file is read.
+
+    Attributes:
+        guessed: the head is ASCII, and tells nothing of the bytes behind it.
+        columns: index of each that is wanted.
+        width: how many columns there are.
+        first: where rows begin.
+    """
 
     encoding: str
     delimiter: str
+    guessed: bool = False
     columns: Mapping[str, int] = {}
     width: int = 0
     first: int = 0
 
 
 class _Row(NamedTuple):
-    """`cells`: none for a blank line; None: the row is wrong, and `problem` says why."""
+    """`cells`: none for a blank row, of separators alone too; None: it is wrong, and `problem` says why."""
 
     cells: list[str] | None
     length: int
@@ -43,8 +62,8 @@ def cut_rows(request: Request, head: bytes, block: bytes) -> dict[str, Any]:
     layout, whole = _layout_of(request, head), request["whole"]
     start = max(layout.first - request["at"], 0)
     if request["skip"]:
-        ends = _line_ends(block, layout.encoding, whole=whole)
-        return range_of(ends[1]) if len(ends) > 1 else range_of(len(block), skip=True)
+        lines = _lines(block, layout.encoding, whole=whole)
+        return range_of(len(lines[0])) if lines else range_of(len(block), skip=True)
     length = count = 0
     for row in _rows(block[start:], layout, request["limit"], whole=whole):
         full = count >= request["records"] or length + row.length > request["bytes"]
@@ -63,7 +82,7 @@ def csv_records(request: Request, head: bytes, block: bytes) -> Iterator[Record]
     start, number = request["at"], request["number"]
     for row in _rows(block, layout, request["limit"], whole=True):
         if row.cells != []:
-            yield Record(start, row.length, number, _csv_record(fields, layout, row))
+            yield Range(start, row.length, number), _csv_record(fields, layout, row)
             number += 1
         start += row.length
 
@@ -94,7 +113,8 @@ def _layout(head: bytes, delimiters: str, fields_json: bytes, limit: int) -> _La
     """What the head of a table says of it. Raises `DocumentFailed`."""
     fields = FieldMap.from_request(orjson.loads(fields_json))
     encoding, first = table_encoding(head)
-    if told := _SEPARATOR.match(_decoded(head[first:], encoding)):  # by Excel
+    guessed = encoding == "utf-8" and head.isascii()
+    if told := _SEPARATOR.match(_decoded(_Layout(encoding, ""), head[first:])):  # by Excel
         delimiters, first = told[1], first + len(told[0].encode(encoding))
     if not head[first:].strip(b"\0\r\n"):
         raise refused("empty_document", "The file is empty.")
@@ -106,7 +126,7 @@ def _layout(head: bytes, delimiters: str, fields_json: bytes, limit: int) -> _La
     if unread and (not best or fits[best] == (False, 1)):
         raise refused("malformed_record", f"The header line cannot be read. {unread[0]}")
     names = _names(headers[best])
-    return _Layout(encoding, best, _columns(fields, names), len(names), first + headers[best].length)
+    return _Layout(encoding, best, guessed, _columns(fields, names), len(names), first + headers[best].length)
 
 
 def _header(data: bytes, layout: _Layout, limit: int, *, whole: bool) -> _Row:
@@ -133,21 +153,14 @@ def _has_wanted(fields: FieldMap, header: _Row) -> bool:
 def _columns(fields: FieldMap, names: list[str]) -> Mapping[str, int]:
     """Where the columns are that are asked for. Raises `DocumentFailed`."""
     try:
-        wanted = {*fields.columns(names)} - {""}
+        wanted = fields.columns(names)
     except DocumentFailed as failed:
         if not all(map(is_encodable, names)):
             message = "The header line is not valid in the encoding as which the file begins. Save it as UTF-8."
             raise refused("invalid_encoding", message) from None
         where = "The first line of the file must name its columns: delete what is above it, such as a title."
         raise refused(failed.error.code, f"{failed.error.message} {where}") from None
-    columns = dict[str, int]()
-    for at, name in enumerate(names):
-        if name in columns:
-            message = f"Columns {columns[name] + 1} and {at + 1} have the same name, which is asked for. Rename one."
-            raise refused("invalid_header", message)
-        if name in wanted:
-            columns[name] = at
-    return columns
+    return places_of(wanted, names)
 
 
 # ---- rows ------------------------------------------------------------------------------------------------------------
@@ -160,17 +173,20 @@ def _rows(data: bytes, layout: _Layout, limit: int, *, whole: bool) -> Iterator[
     """
     # It also bounds what is read in search of the end of a quote. It holds for the whole process.
     csv.field_size_limit(limit)
-    ends = _line_ends(data, layout.encoding, whole=whole)
-    at, last = 0, len(ends) - 1
+    lines = _lines(data, layout.encoding, whole=whole)
+    ends = [0, *accumulate(map(len, lines))]
+    at, last, decode = 0, len(lines), partial(_decoded, layout)
     while at < last:
-        first = at
-        lines = (_decoded(data[ends[n] : ends[n + 1]], layout.encoding) for n in range(first, last))
-        reader = csv.reader(lines, delimiter=layout.delimiter, strict=True)
+        first, texts = at, map(decode, islice(lines, at, None))
+        reader = csv.reader(texts, delimiter=layout.delimiter, skipinitialspace=True, strict=True)
         try:
             for cells in reader:
                 length = ends[first + reader.line_num] - ends[at]
                 at = first + reader.line_num
-                yield _Row(None, length, too_long("row", limit)) if length > limit + 2 else _Row(cells, length)
+                if length > limit + 2:
+                    yield _Row(None, length, too_long("row", limit))
+                else:
+                    yield _Row(cells if any(cells) else [], length)
         except csv.Error as error:
             goes_on = not whole and first + reader.line_num == last
             if goes_on and len(data) - ends[at] <= limit + 2:
@@ -186,20 +202,27 @@ def _problem(error: csv.Error) -> tuple[str, str]:
     return "malformed_record", "A quote in the row is never closed, or only far behind it."
 
 
-def _line_ends(data: bytes, encoding: str, *, whole: bool) -> list[int]:
-    """0, and where each line ends, whatever ends it. Not `whole`: the last one needs an end."""
+def _lines(data: bytes, encoding: str, *, whole: bool) -> list[bytes]:
+    """Lines with what ends them, whatever that is. Not `whole`: the last one needs an end."""
     # In every supported encoding that is not wide, bytes 10 and 13 are line breaks and nothing else.
-    cr, lf = (re.escape(letter.encode(encoding)) for letter in "\r\n")
-    unit = len("\n".encode(encoding))
-    found = re.finditer(cr + b"(?:" + lf + b")?|" + lf, data)
-    ends = [0, *(match.end() for match in found if match.start() % unit == 0)]
-    if whole and ends[-1] < len(data):
-        ends.append(len(data))
-    return ends
+    cr, lf = (letter.encode(encoding) for letter in "\r\n")
+    if len(lf) == 1:
+        lines = data.splitlines(keepends=True)
+    else:
+        found = re.finditer(re.escape(cr) + b"(?:" + re.escape(lf) + b")?|" + re.escape(lf), data)
+        ends = [0, *(match.end() for match in found if match.start() % len(lf) == 0), len(data)]
+        lines = [data[start:end] for start, end in pairwise(ends) if start < end]
+    return lines if whole or not lines or lines[-1].endswith((cr, lf)) else lines[:-1]
 
 
-def _decoded(line: bytes, encoding: str) -> str:
+def _decoded(layout: _Layout, line: bytes) -> str:
     """Bytes that are wrong in the encoding become lone surrogates."""
+    encoding = layout.encoding
+    try:
+        return line.decode(encoding)
+    except UnicodeDecodeError:
+        if layout.guessed and line.decode(encoding, "ignore").isascii():
+            encoding = "cp1252"  # as Excel writes: `table_encoding` guesses it of short Western texts, too
     try:
         return line.decode(encoding, "surrogateescape")
     except UnicodeDecodeError:

@@ -9,22 +9,15 @@ from tasks.ingestion.sources.ranges import CutBlock
 from tasks.ingestion.sources.record import MAX_ID_BYTES, require_id
 from tasks.records.documents import Document
 
-PAGE_FILES = 64
-PAGE_FILE_BYTES = 4 * 2**20
-"""A page of files ends with the file that reaches one of the two. A larger file is a page of its own."""
-PAGE_RECORDS = 2048
-PAGE_RECORD_BYTES = 2 * 2**20
-"""A page of records ends before the range that would exceed one of the two."""
-
 
 @dataclass(frozen=True, slots=True)
 class PageLimits:
-    """The limits of one page: files, their bytes, records, their bytes."""
+    """Of files, a page ends with the one that reaches a limit; of records, before the range that would exceed one."""
 
-    files: int = PAGE_FILES
-    file_bytes: int = PAGE_FILE_BYTES
-    records: int = PAGE_RECORDS
-    record_bytes: int = PAGE_RECORD_BYTES
+    files: int = 64
+    file_bytes: int = 4 * 2**20
+    records: int = 2048
+    record_bytes: int = 2 * 2**20
 
 
 FULL_PAGE = PageLimits()

@@ -12,7 +12,16 @@ import orjson
 
 from tasks.document_error import DocumentFailed
 from tasks.ingestion.parsing.refusals import missing, refused
-from tasks.ingestion.sources.record import Answer, Described, FieldMap, Record, Request, too_long
+from tasks.ingestion.sources.record import (
+    Answer,
+    Described,
+    FieldMap,
+    Range,
+    Request,
+    places_of,
+    record_to_json,
+    too_long,
+)
 
 _BATCH_BYTES = 2**20
 _BATCH_ROWS = 1024
@@ -36,7 +45,7 @@ def rows(request: Request, _: bytes) -> Answer:
     for number in range(request["number"], request["number"] + request["rows"]):
         record = table.row(request["group"], at, request["limit"])
         described = Described(error=too_long("row", request["limit"])) if record is None else fields.described(record)
-        found.append(Record(at, 1, number, described).to_json())
+        found.append(record_to_json((Range(at, 1, number, request["group"]), described)))
         at, size = at + 1, size + len(found[-1])
         if size > _ANSWER_BYTES:
             break
@@ -63,18 +72,16 @@ class _Table:
             import pyarrow.parquet as pq  # noqa: PLC0415 - as above
 
             schema = pq.read_schema(path)
-            kinds = {name: schema.field(name).type for name in schema.names if schema.names.count(name) == 1}
-            texts = [name for name, kind in kinds.items() if pa.types.is_string(kind) or pa.types.is_large_string(kind)]
+            texts = [
+                each.name for each in schema if pa.types.is_string(each.type) or pa.types.is_large_string(each.type)
+            ]
             # Without pre_buffer: it would hold a whole row group, and a file may be a single one. Text columns as
             # dictionaries: a text that a thousand rows share is in memory once, as in the file.
             self._file = pq.ParquetFile(path, pre_buffer=False, buffer_size=_BUFFER_BYTES, read_dictionary=texts)
             meta = self._file.metadata
             groups = map(meta.row_group, range(meta.num_row_groups))
             self.groups = [(group.num_rows, group.total_byte_size) for group in groups]
-        binary = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary)
-        self._columns = fields.columns(
-            [name for name, kind in kinds.items() if not any(is_it(kind) for is_it in binary)]
-        )
+        self._columns = _columns(fields, schema)
         self._batches: Iterator[Any] = iter(())
         self._values: Mapping[str, Any] = {}
         self._length = 0
@@ -100,6 +107,22 @@ class _Table:
         batch = max(1, min(_BATCH_ROWS, _BATCH_BYTES // (size // max(count, 1) + 1)))
         self._batches = self._file.iter_batches(batch, row_groups=[group], columns=self._columns, use_threads=False)
         self.earliest, self._length, self._values = (group, 0), 0, {}
+
+
+def _columns(fields: FieldMap, schema: Any) -> list[str]:
+    """Those that are to be read; bytes are left out of `*`. Raises `DocumentFailed`: not as they are asked for."""
+    places = places_of(fields.columns(schema.names), schema.names)
+    columns = {name: _holds_bytes(schema.field(at).type) for name, at in places.items()}
+    for name in fields.needed(schema.names):
+        if columns.get(name):
+            message = f"The column {name!r:.80} holds bytes. Write it as strings, or name another in source.fields."
+            raise refused("invalid_header", message)
+    return [name for name, holds_bytes in columns.items() if not holds_bytes]
+
+
+def _holds_bytes(kind: Any) -> bool:
+    inner = [kind.field(number).type for number in range(kind.num_fields)]
+    return any(map(_holds_bytes, inner)) if inner else "binary" in str(kind)
 
 
 @contextmanager

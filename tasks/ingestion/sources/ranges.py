@@ -2,58 +2,22 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple, Protocol, TypeVar, cast
+from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 
 import orjson
 
-from tasks.document_error import DocumentError, DocumentFailed, FailureStage
+from tasks.document_error import DocumentError, DocumentFailed
 from tasks.ingestion.parsing.sandbox import ChildFailed
 from tasks.ingestion.sources.content import Content, changed, open_path
 from tasks.ingestion.sources.csv_table import HEAD_BYTES
-from tasks.ingestion.sources.record import Described, require_id, too_long
+from tasks.ingestion.sources.record import Described, Range, Record, require_id, too_long
 from tasks.records.ingestions import is_too_deep
 
 T = TypeVar("T")
+Ask: TypeAlias = Callable[..., Any]
+"""`Sandbox.ask`."""
 _BLOCK_BYTES = 2**18
 """That are read to find a range. A page of short records needs half of it. All units of UTF-32 in it are whole."""
-
-
-class Ask(Protocol):
-    """`Sandbox.ask`."""
-
-    def __call__(
-        self,
-        header: Mapping[str, Any],
-        body: bytes,
-        read: Callable[[dict[str, Any], bytes], T],
-        *,
-        stage: FailureStage,
-    ) -> T:
-        """What `read` makes of the answer. Raises `DocumentFailed`."""
-
-
-class Range(NamedTuple):
-    """Records that follow each other, or a single one. See the room's docstring.
-
-    Attributes:
-        start, length: bytes of a text file, or rows of a row group.
-        number: of the first record, as its owner would count, from 1.
-        group: of Parquet.
-    """
-
-    start: int
-    length: int
-    number: int
-    group: int = 0
-
-    @property
-    def end(self) -> int:
-        """Where the next one begins."""
-        return self.start + self.length
-
-    def behind(self, record: "Range") -> "Range":
-        """What is left of it behind one of its records."""
-        return Range(record.end, self.end - record.end, record.number + 1, self.group)
 
 
 class CutBlock(NamedTuple):
@@ -123,7 +87,7 @@ class RecordFile:
             at += start
         return None
 
-    def read(self, content: Content, wanted: Range, progress: Callable[[], None]) -> Iterator[tuple[Range, Described]]:
+    def read(self, content: Content, wanted: Range, progress: Callable[[], None]) -> Iterator[Record]:
         """The records of a range, each with the range of it alone.
 
         Raises:
@@ -182,7 +146,7 @@ class RecordFile:
         if self._kind in {"csv", "tsv"}:
             head = cast("bytes", self._once(content, lambda: content.read(0, HEAD_BYTES)))
         request = {"type": what, **self._request, **more, "head": len(head)}
-        return self._ask(request, head + block, read, stage="reading")
+        return cast("T", self._ask(request, head + block, read, stage="reading"))
 
     def _once(self, content: Content, make: Callable[[], Any]) -> Any:
         """What is the same for all ranges of a file; only that of the last one is kept."""
@@ -213,8 +177,8 @@ def _groups(_: Mapping[str, Any], body: bytes) -> Sequence[tuple[int, int]]:
     return [(_number(rows), _number(size)) for rows, size in _values(body, 2)]
 
 
-def _records(within: Range, least: int, _: Mapping[str, Any], body: bytes) -> Sequence[tuple[Range, Described]]:
-    found = [_record(values, within) for values in _values(body, 9)]
+def _records(within: Range, least: int, _: Mapping[str, Any], body: bytes) -> Sequence[Record]:
+    found = [_record(values, within) for values in _values(body, len(Range._fields) + len(Described._fields))]
     if len(found) < least:
         raise ChildFailed
     return found
@@ -236,21 +200,27 @@ def _values(body: bytes, length: int) -> Sequence[Sequence[Any]]:
     return values
 
 
-def _record(values: Sequence[Any], within: Range) -> tuple[Range, Described]:
-    start, length, number, own_id, text, metadata, code, message, named = values
-    if type(start) is not int or type(length) is not int or type(number) is not int:
+def _record(values: Sequence[Any], within: Range) -> Record:
+    there = Range(*values[: len(Range._fields)])
+    described: Any = Described(*values[len(Range._fields) :])
+    if any(type(number) is not int for number in there) or there.group != within.group:
         raise ChildFailed
-    if not (within.start <= start < start + length <= within.end and number >= within.number):
+    if not (within.start <= there.start < there.end <= within.end and there.number >= within.number):
         raise ChildFailed
-    if type(text) is not str or type(code) is not str or type(message) is not str or type(metadata) is not dict:
+    text, metadata = described.text, described.metadata
+    if type(text) is not str or "\0" in text or type(metadata) is not dict or (metadata and is_too_deep(metadata)):
         raise ChildFailed
-    if "\0" in text or not isinstance(own_id, str | None) or (metadata and is_too_deep(metadata)):
+    if not isinstance(described.id, str | None) or type(described.named) is not bool:
         raise ChildFailed
-    if own_id is not None:
+    if described.id is not None:
         try:
-            require_id(own_id)
+            require_id(described.id)
         except DocumentFailed:
             raise ChildFailed from None
-    error = (code[:64], message[:1000]) if code else None
-    record = Range(start, length, number, within.group)
-    return record, Described(own_id, text, metadata, error, named=bool(named))
+    return there, described if described.error is None else described._replace(error=_error(described.error))
+
+
+def _error(told: Any) -> tuple[str, str]:
+    if not (isinstance(told, list) and len(told) == 2 and all(isinstance(each, str) for each in told)):  # noqa: PLR2004
+        raise ChildFailed
+    return told[0][:64], told[1][:1000]

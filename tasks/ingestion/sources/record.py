@@ -42,20 +42,37 @@ class Described(NamedTuple):
     named: bool = False
 
 
-class Record(NamedTuple):
-    """Where it begins, its length, its number, and what is in it."""
+class Range(NamedTuple):
+    """Records that follow each other, or a single one. See the room's docstring.
+
+    Attributes:
+        start, length: bytes of a text file, or rows of a row group.
+        number: of the first record, as its owner would count, from 1.
+        group: of Parquet.
+    """
 
     start: int
     length: int
     number: int
-    described: Described
+    group: int = 0
 
-    def to_json(self) -> bytes:
-        """As a list; the worker reads it in `ranges.py`."""
-        described = self.described
-        code, message = described.error or ("", "")
-        values = (*self[:3], described.id, described.text, described.metadata, code, message, described.named)
-        return orjson.dumps(values)
+    @property
+    def end(self) -> int:
+        """Where the next one begins."""
+        return self.start + self.length
+
+    def behind(self, record: "Range") -> "Range":
+        """What is left of it behind one of its records."""
+        return Range(record.end, self.end - record.end, record.number + 1, self.group)
+
+
+Record: TypeAlias = tuple[Range, Described]
+
+
+def record_to_json(record: Record) -> bytes:
+    """A list of all their values; the worker reads it in `ranges.py`."""
+    there, described = record
+    return orjson.dumps((*there, *described))
 
 
 def range_of(start: int, length: int = 0, numbers: int = 0, count: int = 0, *, skip: bool = False) -> dict[str, Any]:
@@ -103,11 +120,20 @@ class FieldMap:
         texts = [name for name in self.text or _TEXTS if name in present]
         if not texts or (self.id is not None and self.id not in present):
             raise _missing(self.id if texts else None, self.text)
-        if self.metadata == "*":
-            return list(present)
-        metadata = (_METADATA,) if self.metadata is None else self.metadata
-        wanted = {*texts, *metadata, *((self.id,) if self.id else _IDS)}
-        return [name for name in present if name in wanted]
+        wanted = (
+            {*present} if self.metadata == "*" else {*texts, *self._own_metadata, *((self.id,) if self.id else _IDS)}
+        )
+        return [name for name in present if name in wanted and name]
+
+    def needed(self, present: Sequence[str]) -> list[str]:
+        """Of `columns`, those without which the documents would be others: those named, and the first by default."""
+        first = [next((name for name in names if name in present), "") for names in (_IDS, _TEXTS)]
+        return [self.id or first[0], *(self.text or first[1:]), *self._own_metadata]
+
+    @property
+    def _own_metadata(self) -> Sequence[str]:
+        """Names of what is metadata; none for all others."""
+        return (_METADATA,) if self.metadata is None else () if isinstance(self.metadata, str) else self.metadata
 
     def described(self, record: Mapping[str, Any]) -> Described:
         """What is in a record, or what is wrong with it."""
@@ -167,6 +193,18 @@ class FieldMap:
         return as_json(chosen) if chosen else chosen
 
 
+def places_of(wanted: Sequence[str], names: Sequence[str]) -> dict[str, int]:
+    """Where the columns of a table are that are asked for. Raises `DocumentFailed`: two of them have the same name."""
+    places = dict[str, int]()
+    for at, name in enumerate(names):
+        if name in places:
+            message = f"Columns {places[name] + 1} and {at + 1} have the same name, which is asked for. Rename one."
+            raise refused("invalid_header", message)
+        if name in wanted:
+            places[name] = at
+    return places
+
+
 def as_json(metadata: Mapping[str, Any]) -> dict[str, Any]:
     """The metadata as JSON can hold it, without NUL; times and decimals become strings. Raises `DocumentFailed`."""
     if is_too_deep(metadata):
@@ -192,7 +230,7 @@ _NUL = re.compile(rb"(?<!\\)((?:\\\\)*)(?:\\u0000)+")
 
 def whole_number(text: str) -> str:
     """A number as an id: 1.0 is 1, as Excel and pandas write whole numbers of a column in which one is missing."""
-    return re.sub(r"^(-?\d+)\.0+$", r"\1", text)
+    return re.sub(r"^(-?\d+)\.0+$", r"\1", text) if "." in text else text
 
 
 def require_id(value: str) -> None:

@@ -12,8 +12,8 @@ import orjson
 from tasks.document_error import DocumentError, DocumentFailed
 from tasks.ingestion.sources.content import Content, changed
 from tasks.ingestion.sources.page import FULL_PAGE, ListedPage, PageBuilder, PageLimits, duplicate
-from tasks.ingestion.sources.ranges import Ask, CutBlock, Range, RecordFile
-from tasks.ingestion.sources.record import Described, as_json
+from tasks.ingestion.sources.ranges import Ask, CutBlock, RecordFile
+from tasks.ingestion.sources.record import Described, Range, as_json
 from tasks.records.documents import Document, DocumentStatus
 from tasks.records.files import FileRecord
 from tasks.storage.storage import Storage
@@ -73,20 +73,8 @@ class Entry:
     part: str = ""
 
 
-class SourceRoot(NamedTuple):
-    """One of the places that a request names.
-
-    Attributes:
-        param: where the request names it.
-        uri: how URIs of what is listed there begin, or the URI itself.
-    """
-
-    param: str
-    uri: str
-
-
 class Entries(Protocol):
-    """Lists files in a fixed order and opens them."""
+    """Lists files in a fixed order and opens them; each kind of source is one."""
 
     def after(self, key: Any) -> Iterator[Entry]:
         """The files behind a key, all of them for None. Raises `SourceFailed` and `StorageUnavailable`."""
@@ -94,8 +82,9 @@ class Entries(Protocol):
     def open(self, place: Mapping[str, Any]) -> Content:
         """The content of a file that was listed. Raises `DocumentFailed` and `StorageUnavailable`."""
 
-    def roots(self) -> Sequence[SourceRoot]:
-        """Places of which each is expected to list something; none where documents are named one by one."""
+    def roots(self) -> Mapping[str, str]:
+        """How URIs begin of places of which each is expected to list something, and where the request names it."""
+        return {}  # documents are named one by one
 
 
 @unshown("ref", "data", "text")
@@ -123,8 +112,8 @@ class Source:
         self._max_bytes, self._page, self._progress = access.max_document_bytes, access.page, access.progress
         self._going_on: tuple[Any, Iterator[Entry]] = (None, iter(()))
 
-    def roots(self) -> Sequence[SourceRoot]:
-        """Places of which each is expected to list something; none where documents are named one by one."""
+    def roots(self) -> Mapping[str, str]:
+        """See `Entries`."""
         return self._entries.roots()
 
     def page(self, cursor: Mapping[str, Any] | None) -> ListedPage:

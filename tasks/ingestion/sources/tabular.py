@@ -29,9 +29,11 @@ from tasks.ingestion.sources.record import (
     Answer,
     Described,
     FieldMap,
+    Range,
     Record,
     Request,
     range_of,
+    record_to_json,
     too_long,
     whole_number,
 )
@@ -53,7 +55,7 @@ def records(request: Request, body: bytes) -> Answer:
     """The records of a range; blank lines are none."""
     head, block = body[: request["head"]], body[request["head"] :]
     found = (_json_records if request["format"] == "jsonl" else csv_records)(request, head, block)
-    return {}, b"[" + b",".join(map(Record.to_json, found)) + b"]"
+    return {}, b"[" + b",".join(map(record_to_json, found)) + b"]"
 
 
 # ---- JSON lines ------------------------------------------------------------------------------------------------------
@@ -79,7 +81,7 @@ def _json_records(request: Request, _: bytes, block: bytes) -> Iterator[Record]:
     fields, start = FieldMap.from_request(request["fields"]), request["at"]
     for number, line in enumerate(io.BytesIO(block), request["number"]):
         if line.strip():
-            yield Record(start, len(line), number, _json_record(fields, line, request["limit"]))
+            yield Range(start, len(line), number), _json_record(fields, line, request["limit"])
         start += len(line)
 
 

@@ -6,10 +6,11 @@ from typing import Any
 import orjson
 
 from tasks.datasets.loads import EVERYTHING
+from tasks.document_error import DocumentFailed
 from tasks.errors import NotStored, SourceFailed
 from tasks.ingestion.sources.content import StoredContent, gone, not_sent
 from tasks.ingestion.sources.roots import name_of, shown
-from tasks.ingestion.sources.source import Entry, SourceAccess, SourceRoot
+from tasks.ingestion.sources.source import Entries, Entry, SourceAccess
 
 
 def read_listed(access: SourceAccess, param: str) -> list[Any]:
@@ -20,7 +21,7 @@ def read_listed(access: SourceAccess, param: str) -> list[Any]:
         raise _no_list(param) from None
 
 
-class Uploads:
+class Uploads(Entries):
     """`{"files": [id, {"id", "document_id", "metadata"} or {"sha256", "document_id"}]}`.
 
     A file that was deleted meanwhile is a fault. One with `sha256` was not sent: its owner takes it to be unchanged.
@@ -55,10 +56,6 @@ class Uploads:
             raise gone()
         return StoredContent(self._access.storage, record.stored, record.size_bytes)
 
-    def roots(self) -> Sequence[SourceRoot]:
-        """See `Entries`: each file is named."""
-        return ()
-
     def _entry(self, number: int, file_id: str, document_id: str | None, metadata: Mapping[str, Any]) -> Entry:
         record = self._access.files.get(file_id)
         if record is None:
@@ -70,7 +67,7 @@ class Uploads:
         return Entry(number, called, uri, name, record.size_bytes, {"file": file_id}, metadata, part=EVERYTHING)
 
 
-class Documents:
+class Documents(Entries):
     """`{"documents": [{"id", "text", "metadata"}]}`, kept as JSON lines: a file of records like any other."""
 
     def __init__(self, access: SourceAccess) -> None:
@@ -79,23 +76,20 @@ class Documents:
     def after(self, key: Any) -> Iterator[Entry]:
         """See `Entries`."""
         if key is None:
+            place = {"plain": True}
             try:
-                size_bytes = self._access.storage.size_bytes(self._access.listed)
-            except NotStored:
+                size_bytes = self.open(place).size_bytes
+            except DocumentFailed:
                 raise _no_list("source.documents") from None
-            yield Entry(0, "", "inline:", "documents.jsonl", size_bytes, {"plain": True}, part=EVERYTHING)
+            yield Entry(0, "", "inline:", "documents.jsonl", size_bytes, place, part=EVERYTHING)
 
     def open(self, place: Mapping[str, Any]) -> StoredContent:  # noqa: ARG002 - there is one
         """See `Entries`."""
+        storage, name = self._access.storage, self._access.listed
         try:
-            size_bytes = self._access.storage.size_bytes(self._access.listed)
+            return StoredContent(storage, name, storage.size_bytes(name))
         except NotStored:
             raise gone() from None
-        return StoredContent(self._access.storage, self._access.listed, size_bytes)
-
-    def roots(self) -> Sequence[SourceRoot]:
-        """See `Entries`: each document is named."""
-        return ()
 
 
 def _no_list(param: str) -> SourceFailed:

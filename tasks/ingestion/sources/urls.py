@@ -25,7 +25,7 @@ from tasks.ingestion.sources.roots import (
     shown,
     split_url,
 )
-from tasks.ingestion.sources.source import Entry, SourceAccess, SourceRoot
+from tasks.ingestion.sources.source import Entries, Entry, SourceAccess
 
 _MAGIC = re.compile(r"[*?\[]")
 _ANY = {"*", "**"}
@@ -57,7 +57,7 @@ class Glob(NamedTuple):
         return f"{self.scheme}://{self.base}"
 
 
-class Urls:
+class Urls(Entries):
     """`{"urls": [URL, path or pattern]}`. Ids are paths from the root that the server may read.
 
     A file that several of them match comes once, with the first. One that names or matches nothing is a fault, and the
@@ -117,9 +117,9 @@ class Urls:
             return LocalContent(path, self._real_tops)
         return RemoteContent(open_bucket(scheme), scheme, path)
 
-    def roots(self) -> list[SourceRoot]:
+    def roots(self) -> Mapping[str, str]:
         """See `Entries`."""
-        return [SourceRoot(f"source.urls[{glob.number}]", shown(glob.url)) for glob in self._globs]
+        return {shown(glob.url): f"source.urls[{glob.number}]" for glob in self._globs}
 
     def _found(self, glob: Glob, path: str, listing: str) -> Iterator[FoundFile]:
         if glob.scheme != "file":

@@ -19,7 +19,7 @@ def finish(context: StageContext) -> dict[str, Any]:
         Unavailable: not now.
     """
     with open_sandbox(context) as sandbox:
-        roots = {root.uri: root.param for root in open_source(context, sandbox).roots()}
+        roots = open_source(context, sandbox).roots()
     with closing(open_dataset(context)) as store:
         finished = store.finish(stamp(context.job), list(roots), context.progress)
     return {"deleted": finished.deleted, "empty_roots": [roots[root] for root in finished.empty]}

@@ -18,8 +18,8 @@ from tasks.ingestion.parsing.refusals import no_text
 from tasks.ingestion.pipeline import make_chunker, open_dataset, open_sandbox, open_source, record_of, served_model
 from tasks.ingestion.rows_writer import RowsWriter, writing_rows
 from tasks.ingestion.skip_unchanged import row_options
-from tasks.ingestion.sources.page import PAGE_RECORDS
-from tasks.ingestion.sources.ranges import Range
+from tasks.ingestion.sources.page import FULL_PAGE
+from tasks.ingestion.sources.record import Range
 from tasks.ingestion.sources.source import Fetched, alike, divided, holds
 from tasks.records.documents import Document, DocumentStatus, read_documents, write_documents
 from tasks.records.jobs import Counts, Page
@@ -175,7 +175,7 @@ def _together(found: Iterable[Fetched]) -> Iterator[list[Fetched]]:
     for fetched in found:
         some.append(fetched)
         chars += len(fetched.text or "")
-        if fetched.text is None or chars > _TOGETHER_CHARS or len(some) == PAGE_RECORDS:
+        if fetched.text is None or chars > _TOGETHER_CHARS or len(some) == FULL_PAGE.records:
             yield some
             some, chars = [], 0
     if some:
@@ -212,8 +212,9 @@ class _Cutting:
         """A document that goes no further, for what can be told without its text; None: it is to be cut."""
         line, receipt, record = fetched.ref, self.known.get(fetched.ref.id), record_of(self.context)
         before = (receipt.content_hash, receipt.fingerprint) if receipt else None
-        same = before == (fetched.content_hash or None, record.fingerprint)  # both may be without one
-        if receipt is not None and same and record.request.get("mode") != "upsert":
+        same = before == (fetched.content_hash, record.fingerprint)
+        # What could not be read has no hash, and nor has the receipt of a document that failed.
+        if receipt and fetched.content_hash and same and record.request.get("mode") != "upsert":
             unchanged = line._replace(status=DocumentStatus.UNCHANGED, content_hash=fetched.content_hash)
             return unchanged.warned(warnings_from_json(receipt.warnings))
         return line.failed(fetched.error) if fetched.error is not None else None

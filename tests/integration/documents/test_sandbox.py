@@ -16,7 +16,7 @@ from tasks.document_error import DocumentFailed, DocumentWarning
 from tasks.ingestion.parsing.extracted import Extracted
 from tasks.ingestion.parsing.limits import ParseLimits
 from tasks.ingestion.parsing.sandbox import MAX_HARMLESS_BYTES, ParserNotStarted, Sandbox
-from tests.processes import wait_until
+from tests.sandbox_process import pid_of
 from tests.source_tree import CHECKOUT
 
 MODULE = "tests.integration.documents.sandbox_that_misbehaves"
@@ -65,14 +65,14 @@ def test_documents_of_several_formats_in_one_process() -> None:
         assert sandbox.read("wörter".encode("cp1252"), "x.txt") == Extracted(
             "wörter", "paragraphs", pages=[], warnings=[]
         )
-        pid = sandbox.child_pid
+        pid = pid_of()
         found = sandbox.read(b"# a\n\n" + b"x" * MAX_HARMLESS_BYTES, "x.md")
         assert (found.title, found.structure, len(found.text)) == ("a", "markdown", MAX_HARMLESS_BYTES + 5)
         cells = b'{"cells": [{"cell_type": "code", "source": "x", "outputs": [NaN]}]}'
         assert sandbox.read(cells, "x.ipynb").text == "```\nx\n```"
         assert code(sandbox, b'{"cells": []}', "x.ipynb") == "no_text"
         assert code(sandbox, b" " * 2 * MAX_HARMLESS_BYTES, "x.txt") == "empty_document"
-        assert sandbox.child_pid == pid
+        assert pid_of() == pid
     assert gone(pid)
 
 
@@ -80,7 +80,7 @@ def test_small_text_needs_no_process(sandbox: Sandbox) -> None:
     assert sandbox.read(b"# words", "a.md").structure == "markdown"
     assert code(sandbox, b"") == "empty_document"
     assert code(sandbox, b"%PDF", "a.docx") == "corrupt_document"
-    assert sandbox.child_pid is None
+    assert pid_of(MODULE) is None
 
 
 @pytest.mark.parametrize(
@@ -94,17 +94,17 @@ def test_small_text_needs_no_process(sandbox: Sandbox) -> None:
 )
 def test_a_process_that_breaks_down_is_replaced(sandbox: Sandbox, what: str, expected: str) -> None:
     say(sandbox, "nothing")
-    first = sandbox.child_pid
+    first = pid_of(MODULE)
     assert code(sandbox, what) == expected
     assert gone(first)
     assert say(sandbox, "nothing").text == "done"
-    assert sandbox.child_pid != first
+    assert pid_of(MODULE) != first
 
 
 def test_a_document_that_takes_for_ever_is_stopped() -> None:
     with Sandbox(IMPATIENT, module=MODULE) as sandbox:
         say(sandbox, "nothing")
-        first = sandbox.child_pid
+        first = pid_of(MODULE)
         assert code(sandbox, "hang") == "parse_timeout"
         assert gone(first)
         assert say(sandbox, "nothing").text == "done"
@@ -112,18 +112,21 @@ def test_a_document_that_takes_for_ever_is_stopped() -> None:
 
 def test_one_that_was_killed_between_two_documents_is_no_fault_of_the_next(sandbox: Sandbox) -> None:
     say(sandbox, "nothing")
-    assert sandbox.child_pid is not None
-    os.kill(sandbox.child_pid, signal.SIGKILL)
-    os.waitid(os.P_PID, sandbox.child_pid, os.WEXITED | os.WNOWAIT)
+    pid = pid_of(MODULE)
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
     assert say(sandbox, "nothing").text == "done"
 
 
 def test_killed_in_the_middle_of_a_document() -> None:
     def shoot() -> None:
-        if victim.child_pid:
-            os.kill(victim.child_pid, signal.SIGTERM)
+        if (pid := pid_of(MODULE)) is not None:
+            os.kill(pid, signal.SIGTERM)
 
-    with Sandbox(LIMITS, shoot, module=MODULE) as victim:
+    with Sandbox(LIMITS, module=MODULE) as victim:
+        say(victim, "nothing")
+        victim.progress = shoot
         assert code(victim, "hang") == "parser_crashed"
 
 
@@ -134,15 +137,16 @@ def test_progress_is_called_and_may_end_it() -> None:
     pids: list[int | None] = []
 
     def stop_the_second_time() -> None:
-        if stopping.child_pid:
-            pids.append(stopping.child_pid)
+        pids.append(pid_of(MODULE))
         if len(pids) > 1:
             raise Stopping
 
-    with Sandbox(LIMITS, stop_the_second_time, module=MODULE) as stopping:
+    with Sandbox(LIMITS, module=MODULE) as stopping:
+        say(stopping, "nothing")
+        stopping.progress = stop_the_second_time
         with pytest.raises(Stopping):
             say(stopping, "hang")
-        assert stopping.child_pid is None
+        assert pid_of(MODULE) is None
         assert gone(pids[0])
 
 
@@ -181,7 +185,7 @@ def test_an_answer_arrives_as_it_was(sandbox: Sandbox) -> None:
 )
 def test_an_answer_that_makes_no_sense_is_refused(sandbox: Sandbox, change: dict[str, Any]) -> None:
     assert code(sandbox, answered({**GOOD, **change}, "ab")) == "parser_crashed"
-    assert sandbox.child_pid is None
+    assert pid_of(MODULE) is None
 
 
 @pytest.mark.parametrize("body", ["\xff", "a\xed\xa0\x80"])
@@ -226,11 +230,11 @@ def test_what_a_library_prints_does_no_harm(sandbox: Sandbox) -> None:
 
 def test_another_request_in_the_same_process(sandbox: Sandbox) -> None:
     say(sandbox, "nothing")
-    pid = sandbox.child_pid
+    pid = pid_of(MODULE)
     header, body = sandbox.ask({"type": "echo", "say": ["ä", 1]}, b"abc" * 10**6, both)
     assert (header["said"], body) == (["ä", 1], b"cba" * 10**6)
     assert sandbox.ask({"type": "echo", "say": None}, b"", both)[1] == b""
-    assert sandbox.child_pid == pid
+    assert pid_of(MODULE) == pid
     with pytest.raises(DocumentFailed) as failed:
         sandbox.ask({"type": "unknown"}, b"", both, stage="listing")
     assert (failed.value.error.code, failed.value.error.stage) == ("parser_crashed", "listing")
@@ -251,7 +255,7 @@ def test_a_process_is_replaced_after_many_documents() -> None:
     with Sandbox(LIMITS, module=MODULE, max_documents=2) as sandbox:
         for _ in range(4):
             say(sandbox, "nothing")
-            pids.append(sandbox.child_pid)
+            pids.append(pid_of(MODULE))
     assert [pid is None for pid in pids] == [False, True, False, True]
     assert pids[0] != pids[2]
 
@@ -259,15 +263,15 @@ def test_a_process_is_replaced_after_many_documents() -> None:
 def test_a_process_that_has_grown_is_replaced() -> None:
     with Sandbox(ParseLimits(), module=MODULE) as sandbox:
         say(sandbox, "nothing")
-        assert sandbox.child_pid is not None
+        assert pid_of(MODULE) is not None
         say(sandbox, "grow")
-        assert sandbox.child_pid is None
+        assert pid_of(MODULE) is None
 
 
 def test_a_file_that_cannot_fit_is_not_read() -> None:
     with Sandbox(ParseLimits(memory_bytes=400)) as sandbox:
         assert code(sandbox, b"%PDF-" + b"x" * 100) == "document_too_large"
-        assert sandbox.child_pid is None
+        assert pid_of(MODULE) is None
 
 
 def test_a_machine_that_starts_no_process_is_no_fault_of_a_document() -> None:
@@ -279,7 +283,8 @@ def test_it_dies_with_its_worker() -> None:
     script = f"""
 from tasks.ingestion.parsing.limits import ParseLimits
 from tasks.ingestion.parsing.sandbox import Sandbox
-sandbox = Sandbox(ParseLimits(), lambda: print(sandbox.child_pid, flush=True), module={MODULE!r})
+from tests.sandbox_process import pid_of
+sandbox = Sandbox(ParseLimits(), lambda: print(pid_of({MODULE!r}), flush=True), module={MODULE!r})
 sandbox.read(b"hang", "a.html")
 """
     command = [sys.executable, "-c", script]

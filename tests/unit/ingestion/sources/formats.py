@@ -22,10 +22,11 @@ def table(rows: list[list[str]], encoding: str = "utf-8", delimiter: str = ",") 
     return out.getvalue().encode(encoding)
 
 
-def parquet(rows: Sequence[Mapping[str, Any]], row_group: int = 1000) -> bytes:
+def parquet(rows: Sequence[Mapping[str, Any]] | pa.Table, row_group: int = 1000) -> bytes:
     """A file with row groups of that many rows."""
     out = io.BytesIO()
-    pq.write_table(pa.Table.from_pylist([*rows]), out, row_group_size=row_group)
+    table = rows if isinstance(rows, pa.Table) else pa.Table.from_pylist([*rows])
+    pq.write_table(table, out, row_group_size=row_group)
     return out.getvalue()
 
 

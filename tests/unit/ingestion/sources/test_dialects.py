@@ -33,6 +33,15 @@ NAMED = {"fields": {"text": "text, long", "id": "Name, first"}}
         (b"id,text\n1.0,a\n2.0,b\n2.5,c\n01.0,d\n", {}, {"1": "a", "2": "b", "2.5": "c", "01": "d"}),
         (b'id,text\n1,"He said ""hi"""\n', {}, {"1": 'He said "hi"'}),
         (b'id,text\n1,5" pipe\n2,x\n', {}, {"1": '5" pipe', "2": "x"}),
+        (b'id, text\n1, "a b"\n2, "c, d"\n3,   e\n', {}, {"1": "a b", "2": "c, d", "3": "e"}),
+        (b'id; text\n1; "a;\n b"\n2; "say ""hi"""\n', {}, {"1": "a;\n b", "2": 'say "hi"'}),
+        (b'id\ttext\n1\t "a\tb"\n', {}, {"1": "a\tb"}),
+        (b'\xef\xbb\xbf"id", "text"\n "1", "a, b"\n', {}, {"1": "a, b"}),
+        (b"id,text\r\n1,a\r\n,\r\n2,b\r\n,\r\n , \r\n", {}, {"1": "a", "2": "b"}),
+        (b',,\nid,text,\n"",,\n1,a,\n,,\n', {}, {"1": "a"}),
+        (b"text;more\na;1\n;\n;;\nb;2\n;\n", {}, {"a.csv#1": "a", "a.csv#2": "b"}),
+        ("id\ttext\n\t\n1\ta\n\t\n".encode("utf-16"), {}, {"1": "a"}),
+        (b"text\n" + b",\n" * 200_000 + b"a\n", {}, {"a.csv#1": "a"}),
     ],
 )
 def test_dialects(tmp_path: Path, data: bytes, spec: dict[str, Any], expected: dict[str, str]) -> None:

@@ -12,7 +12,7 @@ from tasks.document_error import DocumentFailed, FailureStage
 from tasks.ingestion.parsing.sandbox import ChildFailed
 from tasks.ingestion.sources import content
 from tasks.ingestion.sources.open_source import open_source
-from tasks.ingestion.sources.ranges import Range
+from tasks.ingestion.sources.record import Described, Range
 from tasks.ingestion.sources.source import divided, holds
 from tests.unit.ingestion.sources.formats import files, jsonl, parquet
 from tests.unit.ingestion.sources.reading import ask, codes, fetched, lines_of, texts, uploaded
@@ -75,13 +75,30 @@ def test_what_a_sandbox_does_to_a_range_stays_with_it(tmp_path: Path) -> None:
     assert [one.ref.failed(one.error).part for one in fetched(spec, access) if one.error] == ["*"]
 
 
+TRUE: dict[str, Any] = {**Range(0, 1, 1)._asdict(), **Described("x", "t", named=True)._asdict()}
+"""Of the first record; what a lie has in its place is wrong."""
 LIES: list[tuple[str, Any]] = [
-    ("records", 5), ("records", [[]]), ("records", {}), ("records", [[0, 1, 1, "x", 7, {}, "", "", True]]),
-    ("records", [[0, 999, 1, "x", "t", {}, "", "", True]]), ("records", [[0, 1, 1, "\0", "t", {}, "", "", True]]),
-    ("records", [[0, 1, 1, "x", "t\0", {}, "", "", True]]), ("cut", {}), ("cut", {"start": -1}),
+    ("records", 5), ("records", [[]]), ("records", {}), ("records", [[*TRUE.values(), 1]]),
+    *(("records", [[*(TRUE | lie).values()]]) for lie in (
+        {"start": None}, {"start": -1}, {"length": 999}, {"length": 0}, {"number": 0}, {"number": True}, {"group": 1},
+        {"id": "\0"}, {"id": 1}, {"text": 7}, {"text": "t\0"}, {"metadata": None}, {"named": 1},
+        {"error": "ab"}, {"error": ["code", 5]}, {"error": ["code"]},
+    )),
+    ("cut", {}), ("cut", {"start": -1}),
     ("cut", {"start": 0, "length": 0, "numbers": 0, "records": 0, "skip": False}),
     ("cut", {"start": 0, "length": 99, "numbers": 0, "records": 0, "skip": False}),
 ]  # fmt: skip
+
+
+def test_what_is_told_of_a_record_is_true(tmp_path: Path) -> None:
+    """Else no lie would show anything."""
+
+    def telling(header: Any, body: bytes, read: Callable[..., T], *, stage: FailureStage) -> T:
+        records = header["type"] == "records"
+        return read({}, orjson.dumps([[*TRUE.values()]])) if records else ask(header, body, read, stage=stage)
+
+    access = replace(uploaded(tmp_path, a_jsonl=jsonl({"text": "a"})), ask=telling)
+    assert texts(files("a_jsonl"), access) == {"x": "t"}
 
 
 @pytest.mark.parametrize(("what", "answer"), LIES)

@@ -16,10 +16,12 @@ from tasks.ingestion.parsing.sandbox import Sandbox
 from tasks.ingestion.sources import content
 from tasks.ingestion.sources.open_source import open_source
 from tasks.ingestion.sources.page import PageLimits
+from tests.sandbox_process import pid_of
 from tests.unit.ingestion.sources.formats import files, jsonl, parquet
 from tests.unit.ingestion.sources.reading import codes, contents, lines_of, pages, texts, uploaded
 
 MIB = 2**20
+LYING = "tests.unit.ingestion.sources.lying_child"
 MEMORY_BYTES = 600 * MIB
 """The libraries alone map two thirds of it."""
 
@@ -89,7 +91,7 @@ def test_a_process_that_hangs_or_died_is_replaced(tmp_path: Path) -> None:
     with Sandbox(ParseLimits(timeout_s=2, memory_bytes=MEMORY_BYTES)) as hasty:
         access = replace(access, ask=hasty.ask)
         assert texts(files("a_jsonl"), access) == {"a.jsonl#1": "a"}
-        first = hasty.child_pid
+        first = pid_of()
         assert first is not None
         os.kill(first, signal.SIGSTOP)
         assert codes(files("b_parquet"), access) == {"b.parquet": "parse_timeout"}
@@ -102,11 +104,11 @@ MADE = {name: {"jsonl": jsonl({"text": name}), "parquet": parquet([{"text": name
 
 def test_a_process_that_lies_fails_its_file_and_is_replaced(tmp_path: Path) -> None:
     access = uploaded(tmp_path, a_jsonl=jsonl({"text": "a"}))
-    with Sandbox(ParseLimits(), module="tests.unit.ingestion.sources.lying_child") as lying:
+    with Sandbox(ParseLimits(), module=LYING) as lying:
         access = replace(access, ask=lying.ask)
         lines = lines_of(open_source(files("a_jsonl"), access).page(None))
-        assert lying.child_pid is not None
+        assert pid_of(LYING) is not None
         [found] = open_source(files("a_jsonl"), access).read(lines)
         assert found.error is not None
         assert found.error.code == "parser_crashed"
-        assert lying.child_pid is None
+        assert pid_of(LYING) is None

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.ingestion.sources.formats import files, table
-from tests.unit.ingestion.sources.reading import codes, texts, uploaded
+from tests.unit.ingestion.sources.reading import codes, fetched, texts, uploaded
 
 GERMAN = [["id", "text"], ["1", "Größe über alles, schöne Straßen und Häuser"], ["2", 'mit\n"Umbruch", äöü']]
 JAPANESE = [["id", "text"], ["1", "日本語の文章です。表示する能力を確認します。"], ["2", "改行\nと、「引用」ソ表"]]
@@ -73,6 +73,21 @@ def test_a_broken_byte_in_a_table_spoils_its_row_alone(tmp_path: Path) -> None:
     access = uploaded(tmp_path, a_csv=data.replace(b"x,", b"3,", 1).replace(b"x,", b"4,", 1).replace(b"x,", b"5,", 1))
     assert texts(files("a_csv"), access) == {"1": GERMAN[1][1], "3": "größer", "4": "größer", "5": "größer"}
     assert codes(files("a_csv"), access) == {"2": "invalid_encoding"}
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        ('Müller\n"a\nGröße"\n“x” €\n'.encode("cp1252"), ["Müller", "a\nGröße", "“x” €"]),
+        ("größer\n".encode() + b"gr\xf6\xdfer \xc3\xbc\nplain\n", ["größer", "invalid_encoding", "plain"]),
+        (b"\x81\nplain\n", ["invalid_encoding", "plain"]),
+    ],
+)
+def test_a_table_whose_first_umlaut_comes_late(tmp_path: Path, rows: bytes, expected: list[str]) -> None:
+    """What tells the encoding of others is ASCII. In UTF-8 one broken byte spoils its row still."""
+    access = uploaded(tmp_path, a_csv=b"text\n" + b"plain text\n" * 7000 + rows)
+    found = [one.error.code if one.error else one.text for one in fetched(files("a_csv"), access)]
+    assert found[7000:] == expected
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-32"])
