@@ -16,6 +16,7 @@ from tasks.document_error import DocumentFailed, DocumentWarning
 from tasks.ingestion.parsing.extracted import Extracted
 from tasks.ingestion.parsing.limits import ParseLimits
 from tasks.ingestion.parsing.sandbox import MAX_HARMLESS_BYTES, ParserNotStarted, Sandbox
+from tests.processes import wait_until
 from tests.sandbox_process import pid_of
 from tests.source_tree import CHECKOUT
 
@@ -283,6 +284,7 @@ def test_it_dies_with_its_worker() -> None:
     script = f"""
 from tasks.ingestion.parsing.limits import ParseLimits
 from tasks.ingestion.parsing.sandbox import Sandbox
+from tests.processes import wait_until
 from tests.sandbox_process import pid_of
 sandbox = Sandbox(ParseLimits(), lambda: print(pid_of({MODULE!r}), flush=True), module={MODULE!r})
 sandbox.read(b"hang", "a.html")
