@@ -49,6 +49,6 @@ def write_users(folder: Path, more: Sequence[str] = ()) -> dict[str, str]:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) == 1:
+    if len(sys.argv) == 1 or sys.argv[1].startswith("-"):
         sys.exit(__doc__)
     write_users(Path(sys.argv[1]), sys.argv[2:])
