@@ -1,11 +1,11 @@
 """What reading a document gives: its text, clean and bounded, and what could not be read of it."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from tasks.document_error import DocumentWarning
+from tasks.document_error import MAX_WARNED_PAGES, DocumentWarning
 from tasks.ingestion.parsing.refusals import no_text, too_large
 
 Structure: TypeAlias = Literal["markdown", "paragraphs"]
@@ -17,6 +17,15 @@ MAX_TEXT_CHARS = 20_000_000
 """Of one document."""
 
 _MAX_TITLE_CHARS = 500
+_FEW_CHARS, _NO_CHARS = 100, 10  # beside each picture: with more it is an illustration, with fewer a scan
+_REMEDIES = {
+    "chart": ("charts_left_out", "Give the numbers in a table."),
+    "embedded document": ("objects_left_out", "Ingest these as files of their own."),
+    "attachment": ("attachments_left_out", "Save these and ingest them as files of their own."),
+    "slide of pictures alone": ("pages_without_text", "Run OCR, or say in the notes what they show."),
+    "uncalculated formula": ("uncalculated_formulas", "Open the file in a spreadsheet program and save it again."),
+}
+_BY_HAND = ("unread_parts", "Write what they say into the document as text.")
 _LINE_END = re.compile(r"\r\n?|[\v\f\x85\u2028\u2029]")
 # Control characters, lone surrogates, byte order marks and non-characters: nobody searches for them, PostgreSQL takes
 # no NUL, and UTF-8 has no surrogates. PDFium marks a hyphen at the end of a line by U+0002: the word's halves meet.
@@ -50,21 +59,38 @@ def clean(text: str) -> str:
     return _REMOVED.sub("", _LINE_END.sub("\n", text))
 
 
-def joined(blocks: Iterable[str], title: str | None = None, warnings: Sequence[DocumentWarning] = ()) -> Extracted:
+def left_out(counts: Mapping[str, int], pages: Sequence[int] = ()) -> list[DocumentWarning]:
+    """A warning for each code of what was not read, by kind and number, on these pages."""
+    found = dict[tuple[str, str], list[str]]()
+    for kind, count in sorted(counts.items()):
+        if count:
+            found.setdefault(_REMEDIES.get(kind, _BY_HAND), []).append(f"{kind} ({count})")
+    where = tuple(pages[:MAX_WARNED_PAGES])
+    said = ((code, f"Not read: {', '.join(kinds)}. {remedy}") for (code, remedy), kinds in sorted(found.items()))
+    return [DocumentWarning(code, message, where) for code, message in said]
+
+
+def joined(
+    blocks: Iterable[str],
+    title: str | None = None,
+    warnings: Sequence[DocumentWarning] = (),
+    unread: Mapping[str, int] | None = None,
+) -> Extracted:
     """A document of these blocks of Markdown, cleaned; those without text are left out.
 
+    `unread` is for `left_out`; of a `picture` it says so only where there is little text beside each.
+
     Raises:
-        DocumentFailed: `no_text`, `document_too_large`.
+        DocumentFailed: `no_text` (also if nearly all of it is pictures), `document_too_large`.
     """
-    parts, chars = list[str](), 0
-    for block in blocks:
-        if text := clean(block).strip("\n"):
-            parts.append(text)
-            chars += len(text) + 2
-            check_chars(chars)
-    if not parts:
+    text, _ = join_pages(blocks)
+    counts = dict(unread or {})
+    pictures = counts.get("picture", 0)
+    if not text or len(text) < _NO_CHARS * pictures:
         raise no_text()
-    return Extracted("\n\n".join(parts), "markdown", title_of(title), warnings=warnings)
+    if len(text) >= _FEW_CHARS * pictures:
+        counts["picture"] = 0
+    return Extracted(text, "markdown", title_of(title), warnings=[*warnings, *left_out(counts)])
 
 
 def join_pages(pages: Iterable[str]) -> tuple[str, list[int]]:

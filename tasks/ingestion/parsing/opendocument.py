@@ -1,9 +1,11 @@
 """Texts of OpenDocument (ODT): headings, paragraphs, lists and tables in the order of the document, then its notes."""
 
+import posixpath
+from collections import Counter
 from collections.abc import Mapping
 
-from tasks.document_error import DocumentWarning
 from tasks.ingestion.parsing.archive import (
+    Archive,
     Element,
     attribute,
     first_text,
@@ -17,12 +19,9 @@ from tasks.ingestion.parsing.html_to_markdown import Cell, MarkdownWriter, Passa
 from tasks.ingestion.parsing.refusals import corrupt, protected
 
 _NAME = "ODT"
-_ENCRYPTED = b"encryption-data"
-# What was deleted, what others say of the text, what repeats the headings, and how a picture is called.
-_LEFT_OUT = {
-    "tracked-changes", "annotation", "annotation-end", "table-of-content", "title", "desc", "forms", "ruby-text",
-    "covered-table-cell",
-}  # fmt: skip
+# What was deleted, what repeats the headings, and how a picture is called.
+_LEFT_OUT = {"tracked-changes", "table-of-content", "title", "desc", "forms", "ruby-text", "covered-table-cell"}
+_UNREAD = {"annotation": "comment", "image": "picture", **dict.fromkeys(("object", "object-ole"), "embedded document")}
 _TAGS = {"table": "table", "table-row": "tr", "table-cell": "td", "list-item": "li", "line-break": "br"}
 """Elements of HTML for those of the document."""
 _ATTRIBUTES = {"number-columns-spanned": "colspan", "number-rows-spanned": "rowspan", "start-value": "value"}
@@ -37,59 +36,47 @@ def read_odt(data: bytes) -> Extracted:
         DocumentFailed: `corrupt_document`, `document_too_large`, `password_protected`, `no_text`, `missing_parser`.
     """
     archive = open_archive(data, _NAME)
-    if _ENCRYPTED in (read_member(archive, "META-INF/manifest.xml") or b""):
+    if b"encryption-data" in (read_member(archive, "META-INF/manifest.xml") or b""):
         raise protected(_NAME)
     content = read_xml(archive, "content.xml")
     body = next(content.iter("{*}body"), None) if content is not None else None
     if content is None or body is None:
         raise corrupt(_NAME)
-    reader = _Reader(_numbered([content, read_xml(archive, "styles.xml")]))
+    reader = _Reader(archive, [part for part in (content, read_xml(archive, "styles.xml")) if part is not None])
     reader.read(body)
     title = first_text(read_xml(archive, "meta.xml"), "title")
-    return joined([markdown([*reader.end(), *reader.notes])], title, _warnings(reader.objects))
-
-
-def _warnings(objects: int) -> list[DocumentWarning]:
-    if not objects:
-        return []
-    message = f"Embedded documents ({objects}) were not read: ingest them as files of their own."
-    return [DocumentWarning("objects_left_out", message)]
-
-
-def _numbered(parts: list[Element | None]) -> set[tuple[str, str]]:
-    """The styles of lists, and their levels, that are numbers and not bullets."""
-    return {
-        (attribute(style, "name"), attribute(level, "level"))
-        for part in parts
-        if part is not None
-        for style in part.iter("{*}list-style")
-        for level in style
-        if local_name(level) == "list-level-style-number" and attribute(level, "num-format")
-    }
+    return joined([markdown([*reader.writer.blocks, *reader.notes])], title, unread=reader.unread)
 
 
 class _Reader:
     """Reads elements. The parser has bounded their depth, so recursion ends."""
 
-    def __init__(self, numbered: set[tuple[str, str]]) -> None:
+    def __init__(self, archive: Archive, styles: list[Element]) -> None:
         self.notes: list[Passage] = []
-        self.objects = 0
-        self._writer = MarkdownWriter()
-        self._numbered = numbered
+        self.unread = Counter[str]()
+        self.writer = MarkdownWriter()
+        self._archive = archive
+        self._numbered = {  # styles of lists, and their levels
+            (attribute(level.getparent(), "name"), attribute(level, "level"))
+            for part in styles
+            for level in part.iter("{*}list-level-style-number")
+            if attribute(level, "num-format")
+        }
+        self._raised = {  # styles that say `super 58%` or `-33% 58%`
+            attribute(said.getparent(), "name"): "sub" if place.startswith(("sub", "-")) else "sup"
+            for part in styles
+            for said in part.iter("{*}text-properties")
+            if (place := attribute(said, "text-position")) and not place.startswith("0")
+        }
         self._lists: list[str] = []  # styles of those that are open
         self._beside: list[Element] | None = None  # boxes, which float beside the paragraph that is open
 
-    def end(self) -> list[Passage]:
-        """What was read."""
-        self._writer.end()
-        return self._writer.blocks
-
     def read(self, parent: Element) -> None:
         """What is within an element."""
-        self._writer.text(parent.text or "")
+        self.writer.text(parent.text or "")
         for child in parent:
             self._read_one(child)
-            self._writer.text(child.tail or "")
+            self.writer.text(child.tail or "")
 
     def _read_one(self, element: Element) -> None:
         match local_name(element):
@@ -102,13 +89,13 @@ class _Reader:
                 self._paragraph(f"h{level if level in set('12345') else _MAX_LEVEL}", element)
             case "list" if next(element.iter("{*}h"), None) is None:  # numbered headings may stand in lists
                 self._list(element)
-            case name if name in _TAGS:
+            case name if tag := _TAGS.get(name) or self._raised.get(attribute(element, "style-name")):
                 attributes = {_ATTRIBUTES.get(key.rpartition("}")[2], ""): str(said) for key, said in element.items()}
-                self._within(_TAGS[name], element, attributes)
+                self._within(tag, element, attributes)
             case name if name in _SPACES:
-                self._writer.text(_SPACES[name])
-            case "object":
-                self.objects += 1
+                self.writer.text(_SPACES[name])
+            case name if name in _UNREAD:
+                self._left_out(element, _UNREAD[name])
             case "note":
                 self._note(element)
             case _ if self._beside is not None and element.find("{*}p") is not None:
@@ -116,10 +103,16 @@ class _Reader:
             case _:
                 self.read(element)
 
+    def _left_out(self, element: Element, kind: str) -> None:
+        content = posixpath.normpath(attribute(element, "href")) + "/content.xml"
+        if b"<office:chart" in (read_member(self._archive, content) or b""):
+            kind = "chart"
+        self.unread[kind] += kind != "picture" or element.getprevious() is None  # or it shows what is before it
+
     def _within(self, tag: str, element: Element, attributes: Mapping[str, str]) -> None:
-        self._writer.enter(tag, attributes)
+        self.writer.enter(tag, attributes)
         self.read(element)
-        self._writer.leave(tag)
+        self.writer.leave(tag)
 
     def _paragraph(self, tag: str, element: Element) -> None:
         self._beside = []
@@ -137,9 +130,9 @@ class _Reader:
     def _note(self, note: Element) -> None:
         """Puts its text among the notes, and its mark into the text."""
         mark = next(("".join(map(str, part.itertext())) for part in note.iterchildren("{*}note-citation")), "")
-        outer, beside, self._writer = self._writer, self._beside, MarkdownWriter()
+        outer, beside, self.writer = self.writer, self._beside, MarkdownWriter()
         for part in note.iterchildren("{*}note-body"):
             self.read(part)
-        self.notes.append(Passage("paragraph", f"[{mark}] {Cell(self.end()).words}"))
-        self._writer, self._beside = outer, beside
-        self._writer.text(f"[{mark}]")
+        self.notes.append(Passage("paragraph", f"[{mark}] {Cell(self.writer.blocks).words}"))
+        self.writer, self._beside = outer, beside
+        self.writer.text(f"[{mark}]")

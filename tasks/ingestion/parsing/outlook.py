@@ -7,13 +7,15 @@ is not in the encoding that the message names.
 import datetime as dt
 import io
 import struct
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from tasks.document_error import DocumentWarning
+from tasks.document_error import DocumentFailed
 from tasks.ingestion.parsing.extracted import Extracted, clean, joined
 from tasks.ingestion.parsing.html import html_to_markdown
-from tasks.ingestion.parsing.refusals import corrupt, missing, no_text
-from tasks.ingestion.parsing.text_encoding import decode
+from tasks.ingestion.parsing.html_to_markdown import without_marks
+from tasks.ingestion.parsing.refusals import corrupt, missing, refused
+from tasks.ingestion.parsing.text_encoding import code_page, decode
 
 if TYPE_CHECKING:
     from olefile import OleFileIO
@@ -26,16 +28,15 @@ _ATTACHED_TYPE, _CONTENT_ID = "370E", "3712"
 _SENT, _RECEIVED, _CODEPAGES = 0x00390040, 0x0E060040, (0x3FFD0003, 0x3FDE0003)
 _HEADER_BYTES = 32
 _EPOCH = dt.datetime(1601, 1, 1, tzinfo=dt.UTC)
-_CODECS = {20127: "ascii", 20866: "koi8_r", 21866: "koi8_u", 50220: "iso2022_jp", 51932: "euc_jp", 51949: "euc_kr",
-           54936: "gb18030", 10000: "mac_roman"}  # fmt: skip
-_ISO_8859 = 28590  # and the number of its part
+_TIMES_LONGER = 3  # than the plain text, which then only says where to read the message
 
 
 def read_msg(data: bytes) -> Extracted:
-    """Markdown: the subject as a heading, then the plain text of the message, or where there is none its HTML.
+    """Markdown: the subject as a heading, then the plain text of the message, or its HTML where that says much more.
 
     Raises:
-        DocumentFailed: `corrupt_document`, `document_too_large`, `no_text`, `missing_parser`, and what `decode` raises.
+        DocumentFailed: `corrupt_document`, `document_too_large`, `no_text`, `password_protected`, `missing_parser`, and
+            what `decode` raises.
     """
     try:
         import olefile  # noqa: PLC0415 - an extra
@@ -50,9 +51,7 @@ def read_msg(data: bytes) -> Extracted:
 
 def _read(ole: "OleFileIO") -> Extracted:
     properties = _properties(ole)
-    subject, body = _text(ole, properties, _SUBJECT).strip(), _text(ole, properties, _BODY).strip()
-    if not body and (markup := _text(ole, properties, _HTML)):
-        body = html_to_markdown(markup)[0].strip()
+    subject, body = _text(ole, properties, _SUBJECT).strip(), _body(ole, properties)
     sender = _text(ole, properties, _SENDER)
     address = next((found for tag in _ADDRESSES if "@" in (found := _text(ole, properties, tag))), "")
     shown = {
@@ -62,28 +61,31 @@ def _read(ole: "OleFileIO") -> Extracted:
         "Date": _date(properties),
     }
     head = "\n".join(f"{name}: {' '.join(value.split())}" for name, value in shown.items() if value.strip())
-    if not subject and not body:
-        raise no_text()
     heading = f"# {' '.join(subject.split())}" if subject else ""
-    return joined([heading, head, body], subject, _warnings(ole, properties, body))
+    blocks = [heading, head, body] if subject or body else []
+    return joined(blocks, subject, unread={"attachment": sum(_attached(ole, properties))})
 
 
-def _warnings(ole: "OleFileIO", properties: dict[int, bytes], body: str) -> list[DocumentWarning]:
-    warnings = []
-    if not body and (_exists(ole, _RTF) or "SMIME" in _text(ole, properties, _CLASS).upper()):
-        message = "The message is encrypted, signed or rich text only, and was not read: save it as HTML or plain text."
-        warnings.append(DocumentWarning("unread_parts", message))
-    attached = {path[0] for path in ole.listdir(streams=True) if path[0].startswith("__attach")}
-    # Pictures within the text, such as a logo under it, are named by it.
-    attached = {
-        name
-        for name in attached
-        if not (_exists(ole, _CONTENT_ID, name) and _text(ole, properties, _ATTACHED_TYPE, name).startswith("image/"))
-    }
-    if attached:
-        message = f"Attachments were left out ({len(attached)}): save them and ingest them as files of their own."
-        warnings.append(DocumentWarning("attachments_left_out", message))
-    return warnings
+def _body(ole: "OleFileIO", properties: dict[int, bytes]) -> str:
+    plain = without_marks(_text(ole, properties, _BODY).strip())
+    try:
+        html = html_to_markdown(_text(ole, properties, _HTML))[0].strip()
+    except DocumentFailed:
+        if not plain:
+            raise
+        html = ""
+    encrypted = "SMIME" in _text(ole, properties, _CLASS).upper()
+    if not (plain or html) and (encrypted or _raw(ole, _RTF)[1]):
+        message = "The message is encrypted, signed or rich text only: save it as HTML or plain text, and ingest that."
+        raise refused("password_protected" if encrypted else "no_text", message)
+    return html if len(html) >= _TIMES_LONGER * len(plain) else plain
+
+
+def _attached(ole: "OleFileIO", properties: dict[int, bytes]) -> Iterator[bool]:
+    """True for each attachment; pictures within the text, such as a logo under it, are named by it."""
+    for name in {path[0] for path in ole.listdir(streams=True) if path[0].startswith("__attach")}:
+        pictured = _text(ole, properties, _ATTACHED_TYPE, name).startswith("image/")
+        yield not (pictured and _raw(ole, _CONTENT_ID, name)[1])
 
 
 def _properties(ole: "OleFileIO") -> dict[int, bytes]:
@@ -92,29 +94,25 @@ def _properties(ole: "OleFileIO") -> dict[int, bytes]:
     return dict(struct.iter_unpack("<I4x8s", stream[: len(stream) // 16 * 16]))
 
 
-def _stream(tag: str, kind: str, folder: str) -> list[str]:
-    return [*([folder] if folder else []), f"__substg1.0_{tag}{kind}"]
-
-
-def _exists(ole: "OleFileIO", tag: str, folder: str = "") -> bool:
-    return any(ole.exists(_stream(tag, kind, folder)) for kind in ("001F", "001E", "0102"))
+def _raw(ole: "OleFileIO", tag: str, folder: str = "") -> tuple[str, bytes]:
+    """The type and the value of a property; empty if there is none."""
+    for kind in ("001F", "001E", "0102"):
+        path = f"{folder}/__substg1.0_{tag}{kind}".lstrip("/")
+        if ole.exists(path):
+            return kind, ole.openstream(path).read()
+    return "", b""
 
 
 def _text(ole: "OleFileIO", properties: dict[int, bytes], tag: str, folder: str = "") -> str:
     """Of a property: as UTF-16, as bytes in the code page of the message, or of its body; "" if there is none."""
-    for kind in ("001F", "001E", "0102"):
-        if ole.exists(_stream(tag, kind, folder)):
-            raw = ole.openstream(_stream(tag, kind, folder)).read()
-            return clean(raw.decode("utf-16-le", "replace")) if kind == "001F" else decode(raw, _codec(properties, tag))
-    return ""
+    kind, raw = _raw(ole, tag, folder)
+    return clean(raw.decode("utf-16-le", "replace")) if kind == "001F" else decode(raw, _codec(properties, tag))
 
 
-def _codec(properties: dict[int, bytes], tag: str) -> str | None:
+def _codec(properties: dict[int, bytes], tag: str) -> str:
     order = reversed(_CODEPAGES) if tag in {_BODY, _HTML} else _CODEPAGES
     page = next((struct.unpack("<I4x", properties[name])[0] for name in order if name in properties), 0)
-    if _ISO_8859 < page < _ISO_8859 + 17:
-        return f"iso8859_{page - _ISO_8859}"
-    return _CODECS.get(page, f"cp{page}") if page else None
+    return code_page(page)
 
 
 def _date(properties: dict[int, bytes]) -> str:

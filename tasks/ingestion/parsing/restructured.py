@@ -6,21 +6,24 @@ Not by docutils: its directives read files and run for minutes, and its tree wou
 import re
 import string
 import textwrap
+from collections import Counter
 from collections.abc import Callable
 
-from tasks.ingestion.parsing.extracted import Extracted, title_of
-from tasks.ingestion.parsing.html_to_markdown import Passage
-from tasks.ingestion.parsing.refusals import empty, no_text
+from tasks.ingestion.parsing.extracted import Extracted, joined
+from tasks.ingestion.parsing.html_to_markdown import Passage, without_marks
+from tasks.ingestion.parsing.refusals import empty
 from tasks.ingestion.parsing.text_encoding import decode
 
 _SHORT_RULE = 4  # and shorter than its title: too short is taken for none
 _DIRECTIVE = re.compile(r"\.\.[ ]+(?:\|[^|]*\|[ ]+)?([\w:+.-]+)::(?:[ ]+(.*))?")
 _FOOTNOTE = re.compile(r"\.\.[ ]+(\[[^\]\s]+\])[ ]*(.*)")
-_OPTION = re.compile(r":[\w-]+:(?:[ ].*)?")
-_CODE = {"code", "code-block", "sourcecode", "parsed-literal", "literalinclude", "prompt"}
+_OPTION = re.compile(r":([\w-]+):(?:[ ]+(.*))?")
+_SHOWN = {"header", "caption", "alt"}
+_CODE = {"code", "code-block", "sourcecode", "parsed-literal", "prompt"}
+_UNREAD = {"include", "literalinclude", "raw", "automodule", "autoclass", "autofunction"}
 _NO_TEXT = {
-    "image", "include", "toctree", "raw", "contents", "automodule", "autoclass", "autofunction", "highlight", "index",
-    "default-role", "role", "sectnum", "currentmodule", "module", "target-notes", "meta", "replace", "unicode",
+    *_UNREAD, "image", "toctree", "contents", "highlight", "index", "default-role", "role", "sectnum", "currentmodule",
+    "module", "target-notes", "meta", "replace", "unicode",
 }  # fmt: skip
 _MAX_LEVEL = 6
 
@@ -36,10 +39,7 @@ def read_rst(data: bytes) -> Extracted:
         raise empty()
     reader = _Reader(text.expandtabs().split("\n"))
     reader.read()
-    text = "\n".join(reader.out).strip("\n")
-    if not text:
-        raise no_text()  # of comments and pictures
-    return Extracted(text, "markdown", title_of(reader.title))
+    return joined(["\n".join(reader.out)], reader.title, unread=reader.unread)
 
 
 class _Reader:
@@ -48,6 +48,7 @@ class _Reader:
     def __init__(self, lines: list[str]) -> None:
         self.out: list[str] = []
         self.title: str | None = None
+        self.unread = Counter[str]()
         self._lines = lines
         self._at = 0
         self._styles: list[str] = []
@@ -95,7 +96,7 @@ class _Reader:
         self._at += 1
         ends = self._at == len(self._lines) or not self._lines[self._at].strip()
         if not (ends and line.endswith("::")):
-            self.out.append(line)
+            self.out.append(without_marks(line))
             return
         if before := line.removesuffix("::").rstrip():
             self.out.append(before + ":")
@@ -109,18 +110,22 @@ class _Reader:
             return
         directive = _DIRECTIVE.fullmatch(text)
         name, argument = (directive[1].lower(), directive[2] or "") if directive else ("", "")
-        if not name or name in _NO_TEXT:
+        if not name:
             if text != ".." or (self._at < len(self._lines) and self._lines[self._at].strip()):
                 self._body(indent)
             return
-        following = self._lines[self._at] if self._at < len(self._lines) else ""
-        while _indent(following) > indent and _OPTION.fullmatch(following.strip()):
-            self._at += 1
-            following = self._lines[self._at] if self._at < len(self._lines) else ""
+        options = self._taken(lambda line: _indent(line) > indent and _OPTION.fullmatch(line.strip()) is not None)
+        said = {found[1]: found[2] or "" for line in options if (found := _OPTION.fullmatch(line.strip()))}
+        if name in _UNREAD or "file" in said:
+            self.unread[f"directive `{name}`"] += 1
+        if name not in _NO_TEXT and name not in _CODE:
+            self.out.append(f"{name.capitalize()}: {argument}".strip() if ":" not in name else argument)
+        self.out += [words for option, words in said.items() if option in _SHOWN]
         if name in _CODE:
             self._fence(argument, self._body(indent))
-            return
-        self.out.append(f"{name.capitalize()}: {argument}".strip() if ":" not in name else argument)
+        elif name in _NO_TEXT:
+            self._body(indent)
+            self._blank()
 
     def _body(self, indent: int) -> list[str]:
         """The lines that follow and are indented more."""

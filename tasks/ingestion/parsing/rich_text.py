@@ -6,11 +6,13 @@ loses what follows a binary picture, footnotes and text boxes, and halves charac
 
 import codecs
 import re
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, replace
 
 from tasks.ingestion.parsing.extracted import Extracted, joined
-from tasks.ingestion.parsing.pipe_table import pipe_table
+from tasks.ingestion.parsing.html_to_markdown import Cell, Passage, markdown, script, table
 from tasks.ingestion.parsing.refusals import corrupt
+from tasks.ingestion.parsing.text_encoding import code_page
 
 _NAME = "RTF"
 _TOKEN = re.compile(
@@ -21,11 +23,12 @@ _MAX_LEVEL = 6
 _BODY = 9  # the outline level of what is no heading
 # What is no text, is on each page the same, repeats what another group says, or says what is not shown.
 _SKIPPED = {
-    *("colortbl", "stylesheet", "info", "pict", "header", "headerl", "headerr", "headerf", "footer", "footerl"),
-    *("footerr", "footerf", "fldinst", "objdata", "shprslt", "sp", "nonesttables", "xe", "tc", "listtable", "filetbl"),
-    *("annotation", "atnid", "atnauthor", "generator", "themedata", "datastore", "ftnsep", "ftnsepc", "aftnsep"),
+    *("colortbl", "stylesheet", "info", "nonshppict", "header", "headerl", "headerr", "headerf", "footer", "footerl"),
+    *("footerr", "footerf", "fldinst", "shprslt", "sp", "nonesttables", "xe", "tc", "listtable", "filetbl"),
+    *("atnid", "atnauthor", "generator", "themedata", "datastore", "ftnsep", "ftnsepc", "aftnsep"),
     *("listoverridetable", "revtbl", "rsidtbl", "template", "falt", "panose", "fname", "bkmkstart", "bkmkend"),
 }
+_UNREAD = {"annotation": "comment", "objdata": "embedded document", "pict": "picture", "shppict": "picture"}
 _ASIDES = {"footnote", "shptxt"}
 _READ_THOUGH_MARKED = {"footnote", "shpinst", "shptxt"}  # `\*`: programs that do not know the word skip the group
 _CHARS = {
@@ -35,11 +38,11 @@ _CHARS = {
 }
 _SYMBOLS = {"~": " ", "_": "-", "{": "{", "}": "}", "\\": "\\"}
 # Code pages of the numbers of character sets; 0 and 1 mean that of the document.
-_CP = {161: 1253, 162: 1254, 163: 1258, 177: 1255, 178: 1256, 186: 1257, 204: 1251, 222: 874, 238: 1250}
-_ENCODINGS = {77: "mac_roman", 128: "cp932", 129: "cp949", 130: "johab", 134: "gbk", 136: "cp950"} | {
-    charset: f"cp{page}" for charset, page in _CP.items()
-}
-_DEFAULTS = {"mac": "mac_roman", "pc": "cp437", "pca": "cp850"}
+_PAGES = {
+    77: 10000, 128: 932, 129: 949, 130: 1361, 134: 936, 136: 950, 161: 1253, 162: 1254, 163: 1258, 177: 1255, 178: 1256,
+    186: 1257, 204: 1251, 222: 874, 238: 1250,
+}  # fmt: skip
+_DEFAULTS = {"mac": 10000, "pc": 437, "pca": 850}
 _BULLET = re.compile(r"^[•·▪◦‣§\uf0b7\uf0a7o-]\t\s*")
 _NUMBER = re.compile(r"^(\w{1,5}[.)])\t\s*")
 
@@ -55,7 +58,7 @@ def read_rtf(data: bytes) -> Extracted:
         raise corrupt(_NAME)
     reader = _Reader()
     reader.read(data)
-    return joined(reader.blocks(), _whole(reader.title))
+    return joined([markdown(reader.blocks())], _whole(reader.title), unread=reader.unread)
 
 
 @dataclass(slots=True)
@@ -72,6 +75,7 @@ class _Group:
     fallback: int = 1
     fonts: bool = False
     deleted: bool = False
+    raised: str = ""
 
 
 class _Reader:
@@ -79,11 +83,12 @@ class _Reader:
 
     def __init__(self) -> None:
         self.title: list[str] = []
+        self.unread = Counter[str]()
         self._text: list[str] = []
         self._asides: list[list[str]] = []
-        self._blocks: list[str] = []
-        self._cells: list[str] = []
-        self._rows: list[list[str]] = []
+        self._blocks: list[Passage] = []
+        self._cells: list[Cell] = []
+        self._rows: list[list[Cell]] = []
         self._group = _Group(self._text)
         self._open: list[_Group] = []
         self._bytes = bytearray()
@@ -114,8 +119,8 @@ class _Reader:
             elif brace and not self._brace(brace):
                 break
 
-    def blocks(self) -> list[str]:
-        """What was read, in Markdown."""
+    def blocks(self) -> list[Passage]:
+        """What was read."""
         self._decode()
         self._in_table = False
         self._paragraph()
@@ -127,9 +132,8 @@ class _Reader:
         if brace == b"{":
             if len(self._open) == _MAX_DEPTH:
                 raise corrupt(_NAME)
-            group = self._group
-            self._open.append(group)
-            self._group = _Group(group.into, group.encoding, group.fallback, group.fonts, group.deleted)
+            self._open.append(self._group)
+            self._group = replace(self._group)
         elif self._open:
             self._group = self._open.pop()
         return bool(self._open)
@@ -140,7 +144,9 @@ class _Reader:
             self._of_fonts(word, number)
         elif word == "title":
             group.into = self.title
-        elif group.into is None or word in _SKIPPED or (marked and word not in _READ_THOUGH_MARKED):
+        elif group.into is None or word in _SKIPPED or word in _UNREAD or (marked and word not in _READ_THOUGH_MARKED):
+            if group.into is not None and word in _UNREAD:
+                self.unread[_UNREAD[word]] += 1
             group.into = None
         elif word in _ASIDES:
             self._aside(word)
@@ -154,12 +160,13 @@ class _Reader:
         if word == "f":
             self._font = number or 0
         elif word == "fcharset":
-            self._fonts[self._font] = _ENCODINGS.get(number or 0, "")
+            self._fonts[self._font] = code_page(_PAGES.get(number or 0, 0))
 
     def _aside(self, word: str) -> None:
         """A note or a text box: its text follows the paragraph that it is tied to."""
         self._notes += word == "footnote"
         mark = f"[{self._notes}]" if word == "footnote" else ""
+        self._group.raised = ""
         self._put(mark)
         self._group.into = [f"{mark} "]
         self._asides.append(self._group.into)
@@ -175,7 +182,7 @@ class _Reader:
             case "outlinelevel":
                 self._level = 0 if number is None or number >= _BODY else min(max(number, 0) + 1, _MAX_LEVEL)
             case "cell":
-                self._cells.append(_whole(self._text))
+                self._cells.append(Cell([Passage("paragraph", text)] if (text := _whole(self._text)) else []))
                 self._text.clear()
             case "row":
                 self._rows.append(self._cells)
@@ -195,15 +202,15 @@ class _Reader:
             case "f":
                 group.encoding = self._fonts.get(number or 0, "")
             case "plain":
-                group.encoding, group.deleted = "", False
+                group.encoding, group.deleted, group.raised = "", False, ""
+            case "super" | "sub" | "nosupersub":
+                group.raised = "" if number == 0 or word == "nosupersub" else word
             case "deleted":
                 group.deleted = number != 0
             case "deff":
                 self._font_by_default = number or 0
-            case "ansicpg":
-                self._default = _codec(f"cp{number}") or self._default
-            case "mac" | "pc" | "pca":
-                self._default = _DEFAULTS[word]
+            case "ansicpg" | "mac" | "pc" | "pca":
+                self._default = code_page(_DEFAULTS.get(word, number or 0)) or self._default
             case "par" | "cell" | "row":  # of a note
                 self._put("\n")
             case _:
@@ -223,33 +230,25 @@ class _Reader:
             self._bytes.clear()
 
     def _put(self, text: str) -> None:
-        if text and self._group.into is not None and not self._group.deleted:
-            self._group.into.append(text)
+        group = self._group
+        if text and group.into is not None and not group.deleted:
+            bare = text.strip() if group.raised else ""
+            raised = script(group.raised == "super", "".join(group.into[-1:]), bare) if bare else ""
+            group.into.append(text.replace(bare, raised, 1))
 
     def _paragraph(self) -> None:
         if self._in_table:
             self._text.append("\n")
             return
-        rows = [*self._rows, self._cells]
+        self._blocks += table([*self._rows, self._cells])
         self._rows, self._cells = [], []
-        text = _whole(self._text).strip()
+        if text := _NUMBER.sub(r"\1 ", _BULLET.sub("- ", _whole(self._text))):
+            self._blocks.append(Passage("heading" if self._level else "paragraph", text, self._level))
         self._text.clear()
-        if self._level:
-            text = f"{'#' * self._level} {' '.join(text.split())}" if text else ""
-        else:
-            text = _NUMBER.sub(r"\1 ", _BULLET.sub("- ", text))
-        asides = [_whole(aside).strip() for aside in self._asides]
+        self._blocks += [Passage("paragraph", text) for aside in self._asides if (text := _whole(aside))]
         self._asides.clear()
-        self._blocks += [block for block in (pipe_table(rows), text, *asides) if block]
-
-
-def _codec(name: str) -> str | None:
-    try:
-        return codecs.lookup(name).name
-    except LookupError:
-        return None
 
 
 def _whole(parts: list[str]) -> str:
     """Their text; characters beyond U+FFFF come as two halves."""
-    return "".join(parts).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return "".join(parts).strip().encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -1,8 +1,9 @@
 """Presentations (PPTX): a section for each slide, with its title as heading, and the notes of the speaker."""
 
 from collections.abc import Iterator
+from itertools import groupby
+from operator import itemgetter
 
-from tasks.document_error import MAX_WARNED_PAGES, DocumentWarning
 from tasks.ingestion.parsing.archive import (
     Archive,
     Element,
@@ -14,31 +15,28 @@ from tasks.ingestion.parsing.archive import (
     read_xml,
     related,
 )
-from tasks.ingestion.parsing.extracted import Extracted, join_pages, title_of
-from tasks.ingestion.parsing.pipe_table import pipe_table
+from tasks.ingestion.parsing.extracted import Extracted, join_pages, left_out, title_of
+from tasks.ingestion.parsing.html_to_markdown import Cell, MarkdownWriter, Passage, markdown, table
 from tasks.ingestion.parsing.refusals import corrupt, no_text
 
 _NAME = "PPTX"
 _MAIN = "ppt/presentation.xml"
 _TITLES = {"title", "ctrTitle"}
+_PICTURES = "slide of pictures alone"
 _REPEATED = {"sldNum", "dt", "ftr", "hdr", "sldImg"}  # on each slide the same
 _NO_BULLETS = {*_TITLES, "subTitle", "none"}
-_LEFT_OUT = {"chart": "charts_left_out", "oleObj": "objects_left_out", "pic": "pages_without_text"}
-_SHAPES = {"sp", "tbl", "relIds", *_LEFT_OUT}
+_UNREAD = {"chart": "chart", "oleObj": "embedded document", "pic": _PICTURES}
+_SHAPES = {"sp", "tbl", "relIds", *_UNREAD}
 _LEVELS = set("012345678")
 _LISTED = {"buChar", "buAutoNum", "buBlip"}
-_WARNINGS = {
-    "pages_without_text": "Slides with pictures and no text (%d): what the pictures show was not read.",
-    "charts_left_out": "Slides with charts (%d): these were not read. Give their numbers in a table or in the notes.",
-    "objects_left_out": "Slides with embedded documents (%d): these were not read. Ingest them as files of their own.",
-}
 
 
 def read_pptx(data: bytes) -> Extracted:
     """Markdown; its pages are the slides, hidden ones too, in the order of the presentation.
 
     Raises:
-        DocumentFailed: `corrupt_document`, `document_too_large`, `password_protected`, `no_text`, `missing_parser`.
+        DocumentFailed: `corrupt_document`, `document_too_large`, `password_protected`, `missing_parser`, `no_text`
+            (also if most slides are pictures).
     """
     archive = open_archive(data, _NAME)
     main = of_kind(related(archive, ""), "officeDocument") or _MAIN
@@ -49,47 +47,43 @@ def read_pptx(data: bytes) -> Extracted:
     slides, seen = list[str](), dict[str, list[int]]()
     for number, entry in enumerate(presentation.iter("{*}sldId"), 1):
         part = parts.get(next((str(value) for key, value in entry.items() if key.endswith("}id")), ""))
-        blocks, left_out = _slide(archive, part[1]) if part else ([], set[str]())
-        if blocks and not blocks[0].startswith("## "):
-            blocks.insert(0, f"## Slide {number}")  # or its text would stand under the title of the slide before
-        for code in left_out:
-            seen.setdefault(code, []).append(number)
-        slides.append("\n\n".join(blocks))
-    if not any(slides):
+        blocks, unread = _slide(archive, part[1]) if part else ([], set[str]())
+        if blocks and blocks[0].kind != "heading":  # or its text would stand under the title of the slide before
+            blocks.insert(0, Passage("heading", f"Slide {number}", 2))
+        for kind in unread:
+            seen.setdefault(kind, []).append(number)
+        slides.append(markdown(blocks))
+    if not any(slides) or len(seen.get(_PICTURES, ())) > sum(map(bool, slides)):
         raise no_text()
     text, pages = join_pages(slides)
-    warnings = [
-        DocumentWarning(code, message % len(seen[code]), tuple(seen[code][:MAX_WARNED_PAGES]))
-        for code, message in _WARNINGS.items()
-        if code in seen
-    ]
+    warnings = [one for kind in sorted(seen) for one in left_out({kind: len(seen[kind])}, seen[kind])]
     title = title_of(first_text(read_xml(archive, "docProps/core.xml"), "title"))
     return Extracted(text, "markdown", title, pages, warnings)
 
 
-def _slide(archive: Archive, name: str) -> tuple[list[str], set[str]]:
-    """Its blocks, the title first, and the codes of what could not be read of it."""
-    root = read_xml(archive, name)
-    parts = related(archive, name)
-    titles, blocks, left_out = list[str](), list[str](), set[str]()
+def _slide(archive: Archive, name: str) -> tuple[list[Passage], set[str]]:
+    """Its blocks, the title first, and the kinds of what was not read of it."""
+    root, parts = read_xml(archive, name), related(archive, name)
+    titles, blocks = list[Passage](), list[Passage]()
+    unread = {"comment"} if of_kind(parts, "comments") else set[str]()
     for shape in _shapes(root) if root is not None else ():
         name = local_name(shape)
-        if name in _LEFT_OUT:
-            left_out.add(_LEFT_OUT[name])
+        if name in _UNREAD:
+            unread.add(_UNREAD[name])
         elif name == "tbl":
-            cells = ([" ".join(_paragraphs(cell)) for cell in row.iter("{*}tc")] for row in shape.iter("{*}tr"))
-            blocks.append(pipe_table(cells))
+            blocks += table([[Cell(_paragraphs(cell)) for cell in row.iter("{*}tc")] for row in shape.iter("{*}tr")])
         elif name == "relIds":  # SmartArt
             diagram = read_xml(archive, parts.get(attribute(shape, "dm"), ("", ""))[1])
             blocks += _paragraphs(diagram, bullets=True) if diagram is not None else []
         elif (kind := _placeholder(shape)) in _TITLES:
-            titles += [" ".join(text.split()) for text in _paragraphs(shape)]
+            titles += _paragraphs(shape)
         elif kind not in _REPEATED:
             blocks += _paragraphs(shape, bullets=kind not in _NO_BULLETS)
-    blocks = [f"## {title}" for title in [" ".join(titles)] if title] + [block for block in blocks if block]
+    if titles:
+        blocks.insert(0, Passage("heading", Cell(titles).words, 2))
     if blocks:
-        left_out.discard("pages_without_text")
-    return blocks + _notes(archive, parts), left_out
+        unread.discard(_PICTURES)
+    return blocks + _notes(archive, parts), unread
 
 
 def _shapes(root: Element) -> Iterator[Element]:
@@ -109,50 +103,54 @@ def _placeholder(shape: Element) -> str:
     return "none" if place is None else attribute(place, "type") or "body"
 
 
-def _paragraphs(shape: Element, *, bullets: bool = False) -> list[str]:
+def _paragraphs(shape: Element, *, bullets: bool = False) -> list[Passage]:
     """Of a shape: paragraphs, and lists. The layout gives the bullets of a body of several paragraphs."""
-    texts = [(paragraph, _text(paragraph)) for paragraph in shape.iter("{*}p")]
-    texts = [(paragraph, text) for paragraph, text in texts if text]
-    bullets = bullets and len(texts) > 1
-    blocks, items, numbers = list[str](), list[str](), list[int]()
-    for paragraph, text in texts:
+    paragraphs = [paragraph for paragraph in shape.iter("{*}p") if "".join(paragraph.itertext()).strip()]
+    bullets = bullets and len(paragraphs) > 1
+    writer, lists = MarkdownWriter(), list[str]()  # tags of lists that are open
+    for paragraph in paragraphs:
         properties = paragraph.find("{*}pPr")
         marks = {local_name(child) for child in properties} if properties is not None else set[str]()
+        wanted = list[str]()
         if marks & _LISTED or (bullets and "buNone" not in marks):
             said = attribute(properties, "lvl") if properties is not None else ""
-            level = min(int(said) if said in _LEVELS else 0, len(numbers))
-            numbers = [*numbers, 0][: level + 1]
-            numbers[level] += 1
-            mark = f"{numbers[level]}." if "buAutoNum" in marks else "-"
-            items.append(f"{'   ' * level}{mark} {' '.join(text.split())}")
-        else:
-            blocks += ["\n".join(items)] if items else []
-            blocks.append(text)
-            items, numbers = [], []
-    return blocks + (["\n".join(items)] if items else [])
+            wanted = [*lists[: int(said) if said in _LEVELS else 0], "ol" if "buAutoNum" in marks else "ul"]
+        while lists != wanted[: len(lists)]:
+            writer.leave(lists.pop())
+        for tag in wanted[len(lists) :]:
+            writer.enter(tag, {})
+        lists = wanted
+        block = "li" if wanted else "p"
+        writer.enter(block, {})
+        for tag, pieces in groupby(_pieces(paragraph, ""), key=itemgetter(0)):
+            writer.enter(tag, {})
+            writer.text("".join(text for _, text in pieces))
+            writer.leave(tag)
+        writer.leave(block)
+    while lists:
+        writer.leave(lists.pop())
+    return writer.blocks
 
 
-def _text(paragraph: Element) -> str:
-    """Of its runs, fields and equations."""
-    parts = list[str]()
-    open_elements = [paragraph]
-    while open_elements:
-        element = open_elements.pop()
-        match local_name(element):
+def _pieces(element: Element, tag: str) -> Iterator[tuple[str, str]]:
+    """Texts of its runs, fields and equations, each with an element of HTML that is around it, or ""."""
+    for child in element:
+        match local_name(child):
             case "t":
-                parts.append(element.text or "")
+                yield tag, child.text or ""
             case "br":
-                parts.append("\n")
+                yield from (("br", ""), ("", ""))
+            case "r" | "fld":
+                properties = child.find("{*}rPr")
+                offset = attribute(properties, "baseline") if properties is not None else ""
+                yield from _pieces(child, "sub" if offset.startswith("-") else "sup" if offset.strip("0%") else "")
             case "Fallback":
                 pass
             case _:
-                open_elements += reversed(element)
-    return "".join(parts).strip()
+                yield from _pieces(child, tag)
 
 
-def _notes(archive: Archive, parts: dict[str, tuple[str, str]]) -> list[str]:
-    name = of_kind(parts, "notesSlide")
-    root = read_xml(archive, name) if name else None
+def _notes(archive: Archive, parts: dict[str, tuple[str, str]]) -> list[Passage]:
+    root = read_xml(archive, of_kind(parts, "notesSlide") or "")
     shapes = root.iter("{*}sp") if root is not None else ()
-    return [text for shape in shapes if _placeholder(shape) not in _REPEATED
-            for text in _paragraphs(shape)]  # fmt: skip
+    return [block for shape in shapes if _placeholder(shape) not in _REPEATED for block in _paragraphs(shape)]

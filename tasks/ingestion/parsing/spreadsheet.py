@@ -3,9 +3,9 @@
 import datetime as dt
 import io
 import re
+from collections import Counter
 from collections.abc import Iterator
 
-from tasks.document_error import DocumentWarning
 from tasks.ingestion.parsing.archive import MAX_MEMBERS, Archive, open_archive, read_member
 from tasks.ingestion.parsing.extracted import Extracted, clean, joined
 from tasks.ingestion.parsing.pipe_table import pipe_table
@@ -24,10 +24,16 @@ _LOCKED = re.compile(
 )
 _ENCRYPTED_ODS = b"encryption-data"
 _SHEET = re.compile(r"xl/worksheets/[^/]+\.xml")
-_DIMENSION = re.compile(rb'<(?:\w+:)?dimension ref="[A-Z]+\d+:([A-Z]+)(\d+)"')
 _FILLED = re.compile(rb'<(?:\w+:)?c r="([A-Z]{1,3})(\d{1,7})"[^<>]*(?<!/)>\s*<[^/]')
 _UNCALCULATED = re.compile(rb"(?:</f>|<f [^<>]*/>)\s*(?:<v ?/>|<v>\s*</v>)?\s*</c>")
 _CELL_BEGIN, _CELL_BYTES = b"<c ", 16_384
+# What lies above the cells: its kind, the members that have it, and a mark of each.
+_ABOVE = (
+    ("comment", re.compile(r"xl/comments.+|content\.xml"), re.compile(rb"<(?:\w+:)?(?:comment|annotation)[ />]")),
+    ("chart", re.compile(r"xl/charts/chart.+"), re.compile(rb"<(?:\w+:)?chartSpace[ />]")),
+    ("text on a drawing", re.compile(r"xl/drawings/.+"), re.compile(rb"<xdr:txBody>(?:(?!txBody>)(?s:.))*?</a:t>")),
+    ("embedded document", re.compile(r"content\.xml"), re.compile(rb"<draw:object[ />]")),
+)
 
 
 def read_spreadsheet(data: bytes) -> Extracted:
@@ -38,9 +44,9 @@ def read_spreadsheet(data: bytes) -> Extracted:
     """
     if _LOCKED.search(data):  # the library takes it for damaged
         raise protected(_NAME)
-    warnings = _checked(open_archive(data, _NAME)) if data.startswith(_ZIP) else []
+    unread = _checked(open_archive(data, _NAME)) if data.startswith(_ZIP) else None
     tables = (f"## {' '.join(clean(name).split())}\n\n{table}" for name, table in _tables(data) if clean(table))
-    return joined(tables, warnings=warnings)
+    return joined(tables, unread=unread)
 
 
 def _tables(data: bytes) -> Iterator[tuple[str, str]]:
@@ -61,9 +67,7 @@ def _tables(data: bytes) -> Iterator[tuple[str, str]]:
     except (CalamineError, ValueError, OSError, OverflowError):
         raise corrupt(_NAME) from None
     except BaseException as error:
-        if (
-            type(error).__name__ != "PanicException"
-        ):  # of Rust, for a file cut off: no Exception, and not to be imported
+        if type(error).__name__ != "PanicException":  # of Rust, for a file cut off; no Exception, and not importable
             raise
         raise corrupt(_NAME) from None
 
@@ -84,25 +88,22 @@ def _shown(value: object) -> str:
             return str(value)
 
 
-def _checked(archive: Archive) -> list[DocumentWarning]:
+def _checked(archive: Archive) -> Counter[str]:
     """Unpacks, with bounds, all that the library is going to unpack without; looks at XLSX for what it cannot tell."""
-    uncalculated = False
+    unread = Counter[str]()
     for name in archive.file.namelist():
         if not name.endswith((".xml", ".bin", ".rels")):
             continue
         member = read_member(archive, name) or b""
         if name == "META-INF/manifest.xml" and _ENCRYPTED_ODS in member:
             raise protected(_NAME)
+        for kind, members, mark in _ABOVE:
+            if members.fullmatch(name):
+                unread[kind] += len(mark.findall(member))
         if _SHEET.fullmatch(name):
             _check_extent(member)
-            uncalculated = uncalculated or any(_formulas_without_value(member))
-    if not uncalculated:
-        return []
-    message = (
-        "The file has formulas and not their results, so that their cells are missing: open it in a spreadsheet "
-        "program and save it again."
-    )
-    return [DocumentWarning("uncalculated_formulas", message)]
+            unread["uncalculated formula"] += sum(_formulas_without_value(member))
+    return unread
 
 
 def _formulas_without_value(sheet: bytes) -> Iterator[bool]:
@@ -113,10 +114,7 @@ def _formulas_without_value(sheet: bytes) -> Iterator[bool]:
 
 
 def _check_extent(sheet: bytes) -> None:
-    """Refuses a sheet whose cells with something in them lie far apart, unless it says that it is small."""
-    dimension = _DIMENSION.search(sheet, 0, 4096)
-    if dimension is not None and _column(dimension[1]) * int(dimension[2]) <= _MAX_CELLS:
-        return
+    """Refuses a sheet whose cells with something in them lie far apart, whatever it says of its size."""
     columns = rows = 0
     for cell in _FILLED.finditer(sheet):
         columns, rows = max(columns, _column(cell[1])), max(rows, int(cell[2]))

@@ -21,6 +21,11 @@ _REALLY = {
     "ascii": "cp1252", "iso8859-1": "cp1252", "gb2312": "gb18030", "gbk": "gb18030", "shift_jis": "cp932",
     "euc_kr": "cp949", "iso2022_jp": "iso2022_jp_ext",
 }  # fmt: skip
+# Those of Windows that are not called `cp` and their number.
+_CODE_PAGES = {
+    10000: "mac_roman", 20127: "ascii", 20866: "koi8_r", 21866: "koi8_u", 50220: "iso2022_jp", 51932: "euc_jp",
+    51949: "euc_kr", 54936: "gb18030", **{28590 + part: f"iso8859_{part}" for part in range(1, 17)},
+}  # fmt: skip
 _ODD_NAME = re.compile(r"^x-|-[ie]$")  # x-sjis; iso-8859-8-i, which says in which order its letters are shown
 _NO_CHARSETS = {"idna", "punycode"}  # codecs of Python for names of hosts, in time by the square of a text
 _LIKE_UTF8 = ("iso2022", "utf-7", "hz", "utf-16", "utf-32")  # bytes of these may pass as UTF-8
@@ -103,6 +108,11 @@ def as_declared(data: bytes, charset: str) -> str | None:
     name = _codec(charset)
     likely = (name, "utf-8") if name.startswith(_LIKE_UTF8) else ("utf-8", name)
     return next((codec for codec in likely if codec and _is_of(data, codec)), None)
+
+
+def code_page(number: int) -> str:
+    """The codec of a code page of Windows; "" if there is none."""
+    return _codec(_CODE_PAGES.get(number, f"cp{number}"))
 
 
 def _codec(charset: str) -> str:

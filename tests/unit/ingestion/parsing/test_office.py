@@ -82,6 +82,10 @@ def _item(text: str, level: int, mark: str = "") -> str:
     return f'<a:p><a:pPr lvl="{level}">{mark}</a:pPr><a:r><a:t>{text}</a:t></a:r></a:p>'
 
 
+def _run(text: str, baseline: int = 0) -> str:
+    return f'<a:r><a:rPr baseline="{baseline}"/><a:t>{text}</a:t></a:r>'
+
+
 _PICTURE = "<p:pic><p:nvPicPr/></p:pic>"
 _TABLE = (
     "<p:graphicFrame><a:graphic><a:graphicData><a:tbl><a:tr><a:tc><a:txBody><a:p><a:r><a:t>Item</a:t></a:r></a:p>"
@@ -95,7 +99,7 @@ _TABLE = (
     ("shapes", "text"),
     [
         (_shape("Body") + _shape("Quarterly", "review", kind="ctrTitle"), "## Quarterly review\n\nBody"),
-        (_shape("one", _item("two", 1), "three", kind=""), "## Slide 1\n\n- one\n   - two\n- three"),
+        (_shape("one", _item("two", 1), "three", kind=""), "## Slide 1\n\n- one\n  - two\n- three"),
         (_shape("alone", kind="body"), "## Slide 1\n\nalone"),
         (_shape("one", "two"), "## Slide 1\n\none\n\ntwo"),
         (
@@ -116,8 +120,13 @@ _TABLE = (
         ),
         (_TABLE, "## Slide 1\n\n| Item | Days |\n| --- | --- |\n| Refund |"),
         (_shape("with a picture") + _PICTURE, "## Slide 1\n\nwith a picture"),
+        (_shape(f"<a:p>{_run('10')}{_run('-', 30000)}{_run('6', 30000)}{_run(' x', 0)}{_run('1', -25000)}</a:p>"),
+         "## Slide 1\n\n10^-6 x_1"),
+        (_shape(f"<a:p>{_run('H')}{_run('2', -25000)}{_run('O')}</a:p>", kind="title"), "## H2O"),
+        (_shape("```", "# no heading") + _shape("a", "```", kind=""),
+         "## Slide 1\n\n\\```\n\n\\# no heading\n\n- a\n- \\```"),
     ],
-    ids=range(12),
+    ids=range(15),
 )  # fmt: skip
 def test_slide(shapes: str, text: str) -> None:
     found = read_pptx(_pptx(shapes))
@@ -141,7 +150,9 @@ def test_notes_diagrams_title_and_what_is_left_out() -> None:
         "docProps/core.xml": '<c:p xmlns:c="c" xmlns:dc="http://purl.org/dc/elements/1.1/"><dc:title>Deck</dc:title></c:p>',
     }
     data = _pptx(
-        '<p:graphicFrame><dgm:relIds r:dm="d"/></p:graphicFrame><c:chart/><p:oleObj/>', related=related, parts=parts
+        '<p:graphicFrame><dgm:relIds r:dm="d"/></p:graphicFrame><c:chart/><p:oleObj/>',
+        related=related | {"c": ("comments", "../comments/c.xml")},
+        parts=parts,
     )
     found = read_pptx(data)
     assert found.text == "## Slide 1\n\n- Plan\n- Do\n\nSay this"
@@ -149,14 +160,16 @@ def test_notes_diagrams_title_and_what_is_left_out() -> None:
     assert [(warning.code, warning.pages) for warning in found.warnings] == [
         ("charts_left_out", (1,)),
         ("objects_left_out", (1,)),
+        ("unread_parts", (1,)),
     ]
 
 
 def test_slides_of_pictures_are_said_by_number() -> None:
-    found = read_pptx(_pptx(_shape("text"), _PICTURE, "", *[_PICTURE] * 200))
-    [warning] = found.warnings
+    slides = [_shape("text"), _PICTURE, "", *[_PICTURE] * 200]
+    [warning] = read_pptx(_pptx(*slides, *[_shape("text")] * 200)).warnings
     assert (warning.code, warning.pages[:3], len(warning.pages)) == ("pages_without_text", (2, 4, 5), 100)
     assert "201" in warning.message
+    assert _code(read_pptx, _pptx(*slides)) == "no_text"
 
 
 def test_strict_office_files_are_read_too() -> None:
@@ -208,6 +221,9 @@ def _list(*items: str, style: str = "") -> str:
 _NUMBERS = (
     '<text:list-style style:name="N"><text:list-level-style-number text:level="1" style:num-format="1"/>'
     '<text:list-level-style-bullet text:level="2"/></text:list-style>'
+) + "".join(
+    f'<style:style style:name="{name}"><style:text-properties style:text-position="{position}"/></style:style>'
+    for name, position in (("U", "super 58%"), ("D", "sub 58%"), ("P", "33% 58%"), ("Z", "0% 100%"))
 )
 
 
@@ -235,12 +251,13 @@ _NUMBERS = (
         (_p("Beside<draw:custom-shape>" + _p("a shape") + "</draw:custom-shape>"), "Beside\n\na shape"),
         ("<text:section>" + _p("within") + "</text:section><text:table-of-content><text:index-body>" + _p("within 1")
          + "</text:index-body></text:table-of-content>", "within"),
-        (_p("said<office:annotation>" + _p("a comment") + "</office:annotation>"), "said"),
+        (_p("10<text:span text:style-name='U'>6</text:span> x<text:span text:style-name='D'>1</text:span>"), "10^6 x_1"),
+        (_p("a<text:span text:style-name='P'>2</text:span> b<text:span text:style-name='Z'>2</text:span>"), "a^2 b2"),
         ('<table:table><table:table-row><table:table-cell table:number-columns-spanned="2">' + _p("a") + "</table:table-cell>"
          "<table:covered-table-cell/></table:table-row><table:table-row><table:table-cell>" + _p("b") + "</table:table-cell>"
          "<table:table-cell>" + _p("c") + "</table:table-cell></table:table-row></table:table>", "| a |  |\n| --- | --- |\n| b | c |"),
     ],
-    ids=range(14),
+    ids=range(15),
 )  # fmt: skip
 def test_odt(body: str, text: str) -> None:
     found = read_odt(_odt(body, styles=_NUMBERS))
@@ -258,10 +275,36 @@ def test_odt_notes_within_notes_are_read_once() -> None:
 
 def test_odt_title_and_embedded_documents() -> None:
     meta = f'<office:document-meta{_ODF_NAMES}><dc:title xmlns:dc="d"> Terms </dc:title></office:document-meta>'
-    body = _p("Sales") + _p('<draw:frame><draw:object xlink:href="./Object 2"/></draw:frame>')
-    found = read_odt(_odt(body, extra={"meta.xml": meta}))
-    assert (found.text, found.title) == ("Sales", "Terms")
-    assert [warning.code for warning in found.warnings] == ["objects_left_out"]
+    body = _p("The sales of the year<office:annotation>" + _p("a comment") + "</office:annotation>") + _p(
+        '<draw:frame><draw:object xlink:href="./Object 1"/><draw:image/></draw:frame>'
+        '<draw:frame><draw:object xlink:href="./Object 2"/><draw:image/></draw:frame>'
+        '<draw:frame><draw:object-ole xlink:href="./Object 3"/></draw:frame>'
+    )
+    chart = "<office:body><office:chart/></office:body>"
+    found = read_odt(_odt(body, extra={"meta.xml": meta, "Object 2/content.xml": chart}))
+    assert (found.text, found.title) == ("The sales of the year", "Terms")
+    assert [(warning.code, warning.message.partition(". ")[0]) for warning in found.warnings] == [
+        ("charts_left_out", "Not read: chart (1)"),
+        ("objects_left_out", "Not read: embedded document (2)"),
+        ("unread_parts", "Not read: comment (1)"),
+    ]
+
+
+_IMAGE = _p("<draw:frame><draw:image/><draw:image/></draw:frame>")
+
+
+@pytest.mark.parametrize(
+    ("read", "data", "warned"),
+    [
+        (read_odt, _odt(_IMAGE + _p("On 4 May the boat left for Rügen.")), True),
+        (read_odt, _odt(_IMAGE + _p("many words " * 10)), False),
+        (read_rtf, b"{\\rtf1 {\\*\\shppict{\\pict 00}}{\\nonshppict{\\pict 00}} On 4 May we left.}", True),
+        (read_rtf, b"{\\rtf1 {\\header{\\pict 00}} On 4 May we left.}", False),
+    ],
+    ids=range(4),
+)
+def test_pictures_beside_few_words_are_said(read: Callable[[bytes], Extracted], data: bytes, warned: bool) -> None:
+    assert [warning.message.partition(". ")[0] for warning in read(data).warnings] == ["Not read: picture (1)"] * warned
 
 
 # ---- EPUB ------------------------------------------------------------------------------------------------------------
@@ -367,16 +410,35 @@ def _rtf(body: str) -> bytes:
         (r"{\shp{\*\shpinst{\sp{\sn x}{\sv 1}}{\shptxt a box\par}}{\shprslt a box}}Beside", "Beside\n\na box"),
         (r'See {\field{\*\fldinst{HYPERLINK "http://x.org"}}{\fldrslt the terms}}.', "See the terms."),
         (r"{\header Page 3}{\info{\title Terms of sale}{\author Ada}}{\stylesheet{\s1\outlinelevel0 heading 1;}}Text", "Text"),
-        (r"{\*\shppict{\pict\pngblip\bin6 }}{\\}}}rest{\pict 89504e47}", "rest"),
+        (r"{\*\shppict{\pict\pngblip\bin6 }}{\\}}}the rest of what it says{\pict 89504e47}", "the rest of what it says"),
         (r"{\listtext\'95\tab}one\par{\listtext\f0 2.\tab}two", "- one\n\n2. two"),
         (r"kept {\deleted gone}{\*\annotation a comment}{\xe{\v entry}}\~and\_so\emdash on \{x\}", "kept  and-so—on {x}"),
         ("one\\\ntwo\nlines", "one\n\ntwolines"),
         (r"a{\*\unknown b}c}d", "ac"),
+        (r"10{\super -6} x{\sub 1}, H\sub 2\nosupersub O, 2\super 3\plain x", "10^-6 x_1, H2O, 2^3x"),
+        (r"Refunds{\super{\footnote\plain In {\super 2}May.}}", "Refunds[1]\n\n[1] In 2May."),
+        (r"```\par # b\par c\line ---", "\\```\n\n\\# b\n\nc\n\\---"),
+        (r"\trowd\intbl only\cell\row\intbl one\cell\row\pard After", "only\n\none\n\nAfter"),
     ],
-    ids=range(15),
+    ids=range(19),
 )  # fmt: skip
 def test_rtf(body: str, text: str) -> None:
     assert read_rtf(_rtf(body)).text == text
+
+
+def test_rtf_says_what_is_left_out() -> None:
+    body = r"said{\*\atnauthor Ada}{\*\annotation one}{\*\annotation two}{\object{\*\objdata 00}{\result shown}}"
+    found = read_rtf(_rtf(body))
+    assert found.text == "saidshown"
+    assert [(warning.code, warning.message.partition(". ")[0]) for warning in found.warnings] == [
+        ("objects_left_out", "Not read: embedded document (1)"),
+        ("unread_parts", "Not read: comment (2)"),
+    ]
+
+
+@pytest.mark.parametrize("prefix", [r"\ansicpg10000", r"\mac", r"\ansicpg1252{\fonttbl{\f0\fcharset77 x;}}\f0"])
+def test_rtf_of_a_mac(prefix: str) -> None:
+    assert read_rtf((r"{\rtf1" + prefix + r"\'8a}").encode()).text == "ä"
 
 
 def test_rtf_title_and_code_page() -> None:
@@ -438,11 +500,28 @@ def test_msg_says_what_is_left_out() -> None:
     }
     found = read_msg(_msg({"0037": "Contract", "1000": "See there.", **attached}))
     assert [(warning.code, "(1)" in warning.message) for warning in found.warnings] == [("attachments_left_out", True)]
-    for tag, value in (("001A", "IPM.Note.SMIME"), ("1009", b"LZFu")):
-        assert [warning.code for warning in read_msg(_msg({"0037": "Contract", tag: value})).warnings] == [
-            "unread_parts"
-        ]
+    for code, tag, value in (("password_protected", "001A", "IPM.Note.SMIME"), ("no_text", "1009", b"LZFu")):
+        assert _code(read_msg, _msg({"0037": "Contract", tag: value})) == code
+        assert not read_msg(_msg({"0037": "Contract", "1000": "Yes.", tag: value})).warnings
     assert not read_msg(_msg({"0037": "Contract"})).warnings
+
+
+_LONG = "All of the news of this week. " * 20
+
+
+@pytest.mark.parametrize(
+    ("plain", "html", "text"),
+    [
+        ("Hi Bob\n-----\n```\nmore", "", "Hi Bob\n\\-----\n\\```\nmore"),
+        ("See it online.", f"<p>{_LONG}", _LONG.strip()),
+        (_LONG.strip(), f"<p>{_LONG * 3}", (_LONG * 3).strip()),
+        (_LONG.strip(), f"<p>{_LONG * 2}", _LONG.strip()),
+        ("Yes.", "<i></i>" * 100_000, "Yes."),
+    ],
+    ids=range(5),
+)
+def test_msg_body(plain: str, html: str, text: str) -> None:
+    assert read_msg(_msg({"1000": plain, "1013": html.encode()})).text == text
 
 
 # ---- RST -------------------------------------------------------------------------------------------------------------
@@ -454,15 +533,18 @@ def test_msg_says_what_is_left_out() -> None:
         ("=====\nTerms\n=====\n\nLate fees\n=========\n\nNone\n----\n\n\n\ntext\n\nRefunds\n=======\n",
          "# Terms\n\n## Late fees\n\n### None\n\ntext\n\n## Refunds"),
         ("日本語\n======\n\nx", "# 日本語\n\nx"),
-        ("text\nmore\n----\n", "text\nmore\n----"),
-        ("Long title\n===\n", "Long title\n==="),
+        ("text\nmore\n----\n", "text\nmore\n\\----"),
+        ("Long title\n===\n", "Long title\n\\==="),
         ("So::\n\n    def f():\n        pass\n\nend", "So:\n\n```\ndef f():\n    pass\n```\n\nend"),
         ("So\n\n::\n\n  x\n\nend", "So\n\n```\nx\n```\n\nend"),
         ("- item::\n\n    x\n\n- next", "- item:\n\n```\nx\n```\n\n- next"),
         (".. code-block:: python\n   :linenos:\n\n   ```\n   x = 1\n\nend", "````python\n```\nx = 1\n````\n\nend"),
         (".. note:: Refunds\n   are paid\n\n   .. code::\n\n      x\n\n   in May\n\nend",
          "Note: Refunds\n   are paid\n\n```\nx\n```\n\n   in May\n\nend"),
-        (".. _terms:\n\n.. a comment\n   goes on\n\n.. image:: a.png\n   :alt: x\n\ntext", "text"),
+        (".. _terms:\n\n.. a comment\n   goes on\n\n.. image:: a.png\n   :alt: The port\n   :width: 3\n\ntext", "The port\n\ntext"),
+        (".. csv-table:: Terms\n   :header: Item,Days\n   :widths: 1,2\n\n   Tea,3\n", "Csv-table: Terms\nItem,Days\n\n   Tea,3"),
+        (".. code-block:: sh\n   :caption: Run it\n\n   x\n", "Run it\n\n```sh\nx\n```"),
+        ("a b c\n```\n# b\n", "a b c\n\\```\n\\# b"),
         ("..\n\n  quote", "  quote"),
         ("As [1]_ says\n\n.. [1] A note\n   goes on", "As [1]_ says\n\n[1] A note\n   goes on"),
         (".. py:function:: pay(days)\n\n   Pays.\n", "pay(days)\n\n   Pays."),
@@ -470,10 +552,20 @@ def test_msg_says_what_is_left_out() -> None:
         ("+---+---+\n| a | b |\n+===+===+\n| 1 | 2 |\n+---+---+", "+---+---+\n| a | b |\n+===+===+\n| 1 | 2 |\n+---+---+"),
         ("==== ====\nItem Days\n==== ====\nTea  3\n==== ====", "==== ====\nItem Days\n==== ====\nTea  3\n==== ===="),
     ],
-    ids=range(16),
+    ids=range(19),
 )  # fmt: skip
 def test_rst(rst: str, text: str) -> None:
     assert read_rst(rst.encode()).text == text
+
+
+def test_rst_says_what_is_left_out() -> None:
+    rst = ".. include:: a.rst\n\n.. raw:: html\n\n   <b>x</b>\n\n.. include:: b.rst\n\n.. literalinclude:: c.py\n\ntext"
+    found = read_rst(rst.encode())
+    assert found.text == "text"
+    [warning] = found.warnings
+    assert warning.code == "unread_parts"
+    assert "directive `include` (2), directive `literalinclude` (1), directive `raw` (1)" in warning.message
+    assert not read_rst(b".. image:: a.png\n\n.. contents::\n\ntext").warnings
 
 
 def test_rst_title() -> None:
@@ -500,6 +592,8 @@ _SPACES = b" " * (20 * 2**20)
         (read_pptx, _pptx(parts={"ppt/presentation.xml": _LAUGHS}), "corrupt_document"),
         (read_pptx, _pptx(parts={"ppt/presentation.xml": _SPACES}), "document_too_large"),
         (read_odt, _odt(""), "no_text"),
+        (read_odt, _odt(_IMAGE * 3 + _p("Scan")), "no_text"),
+        (read_rtf, b"{\\rtf1{\\pict 00}{\\pict 00}Scan}", "no_text"),
         (read_odt, _odt(_DEEP), "corrupt_document"),
         (read_odt, zipped({"content.xml": _LAUGHS}), "corrupt_document"),
         (read_odt, zipped({"content.xml": "<a>"}), "corrupt_document"),
@@ -523,7 +617,7 @@ _SPACES = b" " * (20 * 2**20)
         (read_rst, b" \n", "empty_document"),
         (read_rst, b".. image:: a.png\n", "no_text"),
     ],
-    ids=range(27),
+    ids=range(29),
 )  # fmt: skip
 def test_refused(read: Callable[[bytes], Extracted], data: bytes, code: str) -> None:
     assert _code(read, data) == code

@@ -160,6 +160,31 @@ def test_a_formula_whose_result_is_the_empty_string_is_calculated() -> None:
     assert not read_spreadsheet(_xlsx({"S": _rows(_row(1, A="Sum"), f'<row r="2">{cell}</row>')})).warnings
 
 
+def test_what_lies_above_the_cells_is_said() -> None:
+    drawn = "<xdr:sp><xdr:txBody><a:p>{}</a:p></xdr:txBody></xdr:sp>"
+    parts: dict[str, str | bytes] = {
+        "xl/comments1.xml": "<comments><commentList><comment ref='A1'/><comment ref='A2'/></commentList></comments>",
+        "xl/threadedComments/threadedComment1.xml": "<ThreadedComments><threadedComment ref='A1'/></ThreadedComments>",
+        "xl/drawings/drawing1.xml": f"<x>{drawn.format('<a:t>box</a:t><a:t>more</a:t>')}{drawn.format('')}</x>",
+        "xl/charts/chart1.xml": "<c:chartSpace/>",
+        "xl/charts/style1.xml": "<cs:chartStyle/>",
+    }
+    assert _said(_xlsx({"S": _rows(_row(1, A="x"))}, extra=parts)) == [
+        ("charts_left_out", "Not read: chart (1)"),
+        ("unread_parts", "Not read: comment (2), text on a drawing (1)"),
+    ]
+    cell = (
+        "<table:table-cell office:value-type='string'><office:annotation><text:p>c</text:p></office:annotation>"
+        "<text:p>a</text:p></table:table-cell>"
+    )
+    data = _ods(f"<table:table table:name='T'><table:table-row>{cell}</table:table-row></table:table>")
+    assert _said(data) == [("unread_parts", "Not read: comment (1)")]
+
+
+def _said(data: bytes) -> list[tuple[str, str]]:
+    return [(warning.code, warning.message.partition(". ")[0]) for warning in read_spreadsheet(data).warnings]
+
+
 def test_ods() -> None:
     def cell(text: str, attributes: str = "") -> str:
         return f'<table:table-cell office:value-type="string" {attributes}><text:p>{text}</text:p></table:table-cell>'
