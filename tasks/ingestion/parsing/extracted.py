@@ -65,9 +65,8 @@ def left_out(counts: Mapping[str, int], pages: Sequence[int] = ()) -> list[Docum
     for kind, count in sorted(counts.items()):
         if count:
             found.setdefault(_REMEDIES.get(kind, _BY_HAND), []).append(f"{kind} ({count})")
-    where = tuple(pages[:MAX_WARNED_PAGES])
     said = ((code, f"Not read: {', '.join(kinds)}. {remedy}") for (code, remedy), kinds in sorted(found.items()))
-    return [DocumentWarning(code, message, where) for code, message in said]
+    return [DocumentWarning(code, message, tuple(pages[:MAX_WARNED_PAGES])) for code, message in said]
 
 
 def joined(

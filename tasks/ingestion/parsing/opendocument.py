@@ -25,8 +25,7 @@ _UNREAD = {"annotation": "comment", "image": "picture", **dict.fromkeys(("object
 _TAGS = {"table": "table", "table-row": "tr", "table-cell": "td", "list-item": "li", "line-break": "br"}
 """Elements of HTML for those of the document."""
 _ATTRIBUTES = {"number-columns-spanned": "colspan", "number-rows-spanned": "rowspan", "start-value": "value"}
-_SPACES = {"s": " ", "tab": " "}
-_MAX_LEVEL = 6
+_STYLES = ("{*}list-level-style-number", "{*}text-properties")
 
 
 def read_odt(data: bytes) -> Extracted:
@@ -42,7 +41,8 @@ def read_odt(data: bytes) -> Extracted:
     body = next(content.iter("{*}body"), None) if content is not None else None
     if content is None or body is None:
         raise corrupt(_NAME)
-    reader = _Reader(archive, [part for part in (content, read_xml(archive, "styles.xml")) if part is not None])
+    parts = (part for part in (content, read_xml(archive, "styles.xml")) if part is not None)
+    reader = _Reader(archive, [found for part in parts for found in part.iter(*_STYLES)])
     reader.read(body)
     title = first_text(read_xml(archive, "meta.xml"), "title")
     return joined([markdown([*reader.writer.blocks, *reader.notes])], title, unread=reader.unread)
@@ -58,15 +58,13 @@ class _Reader:
         self._archive = archive
         self._numbered = {  # styles of lists, and their levels
             (attribute(level.getparent(), "name"), attribute(level, "level"))
-            for part in styles
-            for level in part.iter("{*}list-level-style-number")
+            for level in styles
             if attribute(level, "num-format")
         }
         self._raised = {  # styles that say `super 58%` or `-33% 58%`
             attribute(said.getparent(), "name"): "sub" if place.startswith(("sub", "-")) else "sup"
-            for part in styles
-            for said in part.iter("{*}text-properties")
-            if (place := attribute(said, "text-position")) and not place.startswith("0")
+            for said in styles
+            if (place := attribute(said, "text-position")) and place[0] != "0" and attribute(said.getparent(), "name")
         }
         self._lists: list[str] = []  # styles of those that are open
         self._beside: list[Element] | None = None  # boxes, which float beside the paragraph that is open
@@ -86,14 +84,14 @@ class _Reader:
                 self._paragraph("p", element)
             case "h":
                 level = attribute(element, "outline-level")
-                self._paragraph(f"h{level if level in set('12345') else _MAX_LEVEL}", element)
+                self._paragraph(f"h{level if level in set('12345') else 6}", element)
             case "list" if next(element.iter("{*}h"), None) is None:  # numbered headings may stand in lists
                 self._list(element)
             case name if tag := _TAGS.get(name) or self._raised.get(attribute(element, "style-name")):
                 attributes = {_ATTRIBUTES.get(key.rpartition("}")[2], ""): str(said) for key, said in element.items()}
                 self._within(tag, element, attributes)
-            case name if name in _SPACES:
-                self.writer.text(_SPACES[name])
+            case "s" | "tab":
+                self.writer.text(" ")
             case name if name in _UNREAD:
                 self._left_out(element, _UNREAD[name])
             case "note":

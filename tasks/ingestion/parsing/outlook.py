@@ -15,7 +15,7 @@ from tasks.ingestion.parsing.extracted import Extracted, clean, joined
 from tasks.ingestion.parsing.html import html_to_markdown
 from tasks.ingestion.parsing.html_to_markdown import without_marks
 from tasks.ingestion.parsing.refusals import corrupt, missing, refused
-from tasks.ingestion.parsing.text_encoding import code_page, decode
+from tasks.ingestion.parsing.text_encoding import decode
 
 if TYPE_CHECKING:
     from olefile import OleFileIO
@@ -112,7 +112,7 @@ def _text(ole: "OleFileIO", properties: dict[int, bytes], tag: str, folder: str 
 def _codec(properties: dict[int, bytes], tag: str) -> str:
     order = reversed(_CODEPAGES) if tag in {_BODY, _HTML} else _CODEPAGES
     page = next((struct.unpack("<I4x", properties[name])[0] for name in order if name in properties), 0)
-    return code_page(page)
+    return f"cp{page}"
 
 
 def _date(properties: dict[int, bytes]) -> str:

@@ -22,10 +22,9 @@ _SHOWN = {"header", "caption", "alt"}
 _CODE = {"code", "code-block", "sourcecode", "parsed-literal", "prompt"}
 _UNREAD = {"include", "literalinclude", "raw", "automodule", "autoclass", "autofunction"}
 _NO_TEXT = {
-    *_UNREAD, "image", "toctree", "contents", "highlight", "index", "default-role", "role", "sectnum", "currentmodule",
-    "module", "target-notes", "meta", "replace", "unicode",
+    "", *_UNREAD, "image", "toctree", "contents", "highlight", "index", "default-role", "role", "sectnum",
+    "currentmodule", "module", "target-notes", "meta", "replace", "unicode",
 }  # fmt: skip
-_MAX_LEVEL = 6
 
 
 def read_rst(data: bytes) -> Extracted:
@@ -85,7 +84,7 @@ class _Reader:
         style = rule[0] * (1 + over)
         if style not in self._styles:
             self._styles.append(style)
-        self.out.append(f"{'#' * min(self._styles.index(style) + 1, _MAX_LEVEL)} {title}")
+        self.out.append(f"{'#' * min(self._styles.index(style) + 1, 6)} {title}")
         self._blank()
         self.title = self.title or title
         self._at += 2 + over
@@ -110,9 +109,7 @@ class _Reader:
             return
         directive = _DIRECTIVE.fullmatch(text)
         name, argument = (directive[1].lower(), directive[2] or "") if directive else ("", "")
-        if not name:
-            if text != ".." or (self._at < len(self._lines) and self._lines[self._at].strip()):
-                self._body(indent)
+        if text == ".." and not "".join(self._lines[self._at : self._at + 1]).strip():
             return
         options = self._taken(lambda line: _indent(line) > indent and _OPTION.fullmatch(line.strip()) is not None)
         said = {found[1]: found[2] or "" for line in options if (found := _OPTION.fullmatch(line.strip()))}

@@ -12,14 +12,13 @@ from dataclasses import dataclass, replace
 from tasks.ingestion.parsing.extracted import Extracted, joined
 from tasks.ingestion.parsing.html_to_markdown import Cell, Passage, markdown, script, table
 from tasks.ingestion.parsing.refusals import corrupt
-from tasks.ingestion.parsing.text_encoding import code_page
+from tasks.ingestion.parsing.text_encoding import codec_of
 
 _NAME = "RTF"
 _TOKEN = re.compile(
     rb"\\([a-zA-Z]{1,32})(-?\d{1,10})? ?|\\'([0-9a-fA-F]{2})|\\([^a-zA-Z])|([{}])|[\r\n]+|([^\\{}\r\n]+)"
 )
 _MAX_DEPTH = 1000
-_MAX_LEVEL = 6
 _BODY = 9  # the outline level of what is no heading
 # What is no text, is on each page the same, repeats what another group says, or says what is not shown.
 _SKIPPED = {
@@ -58,7 +57,7 @@ def read_rtf(data: bytes) -> Extracted:
         raise corrupt(_NAME)
     reader = _Reader()
     reader.read(data)
-    return joined([markdown(reader.blocks())], _whole(reader.title), unread=reader.unread)
+    return joined([markdown(reader.blocks)], _whole(reader.title), unread=reader.unread)
 
 
 @dataclass(slots=True)
@@ -86,9 +85,8 @@ class _Reader:
         self.unread = Counter[str]()
         self._text: list[str] = []
         self._asides: list[list[str]] = []
-        self._blocks: list[Passage] = []
-        self._cells: list[Cell] = []
-        self._rows: list[list[Cell]] = []
+        self.blocks: list[Passage] = []
+        self._rows: list[list[Cell]] = [[]]
         self._group = _Group(self._text)
         self._open: list[_Group] = []
         self._bytes = bytearray()
@@ -103,7 +101,9 @@ class _Reader:
             at = match.end()
             word, number, code, symbol, brace, text = match.groups()
             if text or code:
-                self._add_bytes(text or bytes([int(code, 16)]))
+                raw = text or bytes([int(code, 16)])
+                self._bytes += raw[self._skip :]
+                self._skip = max(0, self._skip - len(raw))
                 continue
             self._decode()
             if word == b"bin":
@@ -118,13 +118,9 @@ class _Reader:
                 self._put(_SYMBOLS.get(symbol.decode("latin-1"), ""))
             elif brace and not self._brace(brace):
                 break
-
-    def blocks(self) -> list[Passage]:
-        """What was read."""
         self._decode()
         self._in_table = False
         self._paragraph()
-        return self._blocks
 
     def _brace(self, brace: bytes) -> bool:
         """Whether the document goes on."""
@@ -160,7 +156,7 @@ class _Reader:
         if word == "f":
             self._font = number or 0
         elif word == "fcharset":
-            self._fonts[self._font] = code_page(_PAGES.get(number or 0, 0))
+            self._fonts[self._font] = codec_of(f"cp{_PAGES.get(number or 0)}")
 
     def _aside(self, word: str) -> None:
         """A note or a text box: its text follows the paragraph that it is tied to."""
@@ -180,13 +176,12 @@ class _Reader:
             case "intbl":
                 self._in_table = True
             case "outlinelevel":
-                self._level = 0 if number is None or number >= _BODY else min(max(number, 0) + 1, _MAX_LEVEL)
+                self._level = 0 if number is None or number >= _BODY else min(max(number, 0) + 1, 6)
             case "cell":
-                self._cells.append(Cell([Passage("paragraph", text)] if (text := _whole(self._text)) else []))
+                self._rows[-1].append(Cell([Passage("paragraph", text)] if (text := _whole(self._text)) else []))
                 self._text.clear()
             case "row":
-                self._rows.append(self._cells)
-                self._cells = []
+                self._rows.append([])
             case _:
                 return False
         return True
@@ -210,16 +205,11 @@ class _Reader:
             case "deff":
                 self._font_by_default = number or 0
             case "ansicpg" | "mac" | "pc" | "pca":
-                self._default = code_page(_DEFAULTS.get(word, number or 0)) or self._default
+                self._default = codec_of(f"cp{_DEFAULTS.get(word, number)}") or self._default
             case "par" | "cell" | "row":  # of a note
                 self._put("\n")
             case _:
                 self._put(_CHARS.get(word, ""))
-
-    def _add_bytes(self, raw: bytes) -> None:
-        skipped = min(self._skip, len(raw))
-        self._skip -= skipped
-        self._bytes += raw[skipped:]
 
     def _decode(self) -> None:
         """Bytes become text where a run ends: a character may be two bytes, the second of them a letter."""
@@ -240,12 +230,12 @@ class _Reader:
         if self._in_table:
             self._text.append("\n")
             return
-        self._blocks += table([*self._rows, self._cells])
-        self._rows, self._cells = [], []
+        self.blocks += table(self._rows)
+        self._rows = [[]]
         if text := _NUMBER.sub(r"\1 ", _BULLET.sub("- ", _whole(self._text))):
-            self._blocks.append(Passage("heading" if self._level else "paragraph", text, self._level))
+            self.blocks.append(Passage("heading" if self._level else "paragraph", text, self._level))
         self._text.clear()
-        self._blocks += [Passage("paragraph", text) for aside in self._asides if (text := _whole(aside))]
+        self.blocks += [Passage("paragraph", text) for aside in self._asides if (text := _whole(aside))]
         self._asides.clear()
 
 

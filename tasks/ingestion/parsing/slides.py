@@ -20,7 +20,6 @@ from tasks.ingestion.parsing.html_to_markdown import Cell, MarkdownWriter, Passa
 from tasks.ingestion.parsing.refusals import corrupt, no_text
 
 _NAME = "PPTX"
-_MAIN = "ppt/presentation.xml"
 _TITLES = {"title", "ctrTitle"}
 _PICTURES = "slide of pictures alone"
 _REPEATED = {"sldNum", "dt", "ftr", "hdr", "sldImg"}  # on each slide the same
@@ -39,7 +38,7 @@ def read_pptx(data: bytes) -> Extracted:
             (also if most slides are pictures).
     """
     archive = open_archive(data, _NAME)
-    main = of_kind(related(archive, ""), "officeDocument") or _MAIN
+    main = of_kind(related(archive, ""), "officeDocument") or "ppt/presentation.xml"
     presentation = read_xml(archive, main)
     if presentation is None:
         raise corrupt(_NAME)
@@ -109,11 +108,10 @@ def _paragraphs(shape: Element, *, bullets: bool = False) -> list[Passage]:
     bullets = bullets and len(paragraphs) > 1
     writer, lists = MarkdownWriter(), list[str]()  # tags of lists that are open
     for paragraph in paragraphs:
-        properties = paragraph.find("{*}pPr")
-        marks = {local_name(child) for child in properties} if properties is not None else set[str]()
+        marks = {local_name(mark) for mark in paragraph.iterfind("{*}pPr/*")}
         wanted = list[str]()
         if marks & _LISTED or (bullets and "buNone" not in marks):
-            said = attribute(properties, "lvl") if properties is not None else ""
+            said = next((attribute(found, "lvl") for found in paragraph.iterchildren("{*}pPr")), "")
             wanted = [*lists[: int(said) if said in _LEVELS else 0], "ol" if "buAutoNum" in marks else "ul"]
         while lists != wanted[: len(lists)]:
             writer.leave(lists.pop())
@@ -141,8 +139,7 @@ def _pieces(element: Element, tag: str) -> Iterator[tuple[str, str]]:
             case "br":
                 yield from (("br", ""), ("", ""))
             case "r" | "fld":
-                properties = child.find("{*}rPr")
-                offset = attribute(properties, "baseline") if properties is not None else ""
+                offset = next((attribute(found, "baseline") for found in child.iterchildren("{*}rPr")), "")
                 yield from _pieces(child, "sub" if offset.startswith("-") else "sup" if offset.strip("0%") else "")
             case "Fallback":
                 pass

@@ -18,11 +18,8 @@ _MAX_CELLS = 16 * 2**20  # the library holds a sheet from its first cell to its 
 
 # XLS: the first record of a workbook is followed by that of its password. Other files of Office: a part of this name.
 _LOCKED = re.compile(
-    b"\\x09\\x08(?:\\x08\\0.{8}|\\x10\\0.{16})(?:\\x86\\0\\0\\0)?\\x2f\\0.\\0|"
-    + "EncryptedPackage".encode("utf-16-le"),
-    re.DOTALL,
+    rb"(?s)\x09\x08(?:\x08\0.{8}|\x10\0.{16})(?:\x86\0\0\0)?\x2f\0.\0|" + "EncryptedPackage".encode("utf-16-le")
 )
-_ENCRYPTED_ODS = b"encryption-data"
 _SHEET = re.compile(r"xl/worksheets/[^/]+\.xml")
 _FILLED = re.compile(rb'<(?:\w+:)?c r="([A-Z]{1,3})(\d{1,7})"[^<>]*(?<!/)>\s*<[^/]')
 _UNCALCULATED = re.compile(rb"(?:</f>|<f [^<>]*/>)\s*(?:<v ?/>|<v>\s*</v>)?\s*</c>")
@@ -64,10 +61,9 @@ def _tables(data: bytes) -> Iterator[tuple[str, str]]:
                 if sheet.typ in (SheetTypeEnum.WorkSheet, SheetTypeEnum.MacroSheet):
                     rows = book.get_sheet_by_index(number).iter_rows()
                     yield sheet.name, pipe_table([_shown(value) for value in row] for row in rows)
-    except (CalamineError, ValueError, OSError, OverflowError):
-        raise corrupt(_NAME) from None
-    except BaseException as error:
-        if type(error).__name__ != "PanicException":  # of Rust, for a file cut off; no Exception, and not importable
+    except BaseException as error:  # also a panic of Rust, for a file cut off: no Exception, and not to be imported
+        ours = isinstance(error, (CalamineError, ValueError, OSError, OverflowError))
+        if not ours and type(error).__name__ != "PanicException":
             raise
         raise corrupt(_NAME) from None
 
@@ -95,7 +91,7 @@ def _checked(archive: Archive) -> Counter[str]:
         if not name.endswith((".xml", ".bin", ".rels")):
             continue
         member = read_member(archive, name) or b""
-        if name == "META-INF/manifest.xml" and _ENCRYPTED_ODS in member:
+        if name == "META-INF/manifest.xml" and b"encryption-data" in member:
             raise protected(_NAME)
         for kind, members, mark in _ABOVE:
             if members.fullmatch(name):

@@ -16,15 +16,13 @@ _MARKS = (
 )
 _SAMPLE_BYTES = 32 * 1024  # charset-normalizer tries dozens of encodings on what it is given
 _MAX_BYTES_PER_CHAR = 4
-# In HTML and in mail these names have always meant the larger encoding (WHATWG Encoding Standard).
+# In HTML and in mail these names have always meant the larger encoding (WHATWG Encoding Standard). Code pages of
+# Windows are called `cp` and their number, also those for which Python has a name alone.
 _REALLY = {
     "ascii": "cp1252", "iso8859-1": "cp1252", "gb2312": "gb18030", "gbk": "gb18030", "shift_jis": "cp932",
-    "euc_kr": "cp949", "iso2022_jp": "iso2022_jp_ext",
-}  # fmt: skip
-# Those of Windows that are not called `cp` and their number.
-_CODE_PAGES = {
-    10000: "mac_roman", 20127: "ascii", 20866: "koi8_r", 21866: "koi8_u", 50220: "iso2022_jp", 51932: "euc_jp",
-    51949: "euc_kr", 54936: "gb18030", **{28590 + part: f"iso8859_{part}" for part in range(1, 17)},
+    "euc_kr": "cp949", "iso2022_jp": "iso2022_jp_ext", "cp10000": "mac_roman", "cp20127": "cp1252", "cp20866": "koi8_r",
+    "cp21866": "koi8_u", "cp50220": "iso2022_jp_ext", "cp51932": "euc_jp", "cp51949": "cp949", "cp54936": "gb18030",
+    "cp28591": "cp1252", **{f"cp{28590 + part}": f"iso8859_{part}" for part in range(2, 17)},
 }  # fmt: skip
 _ODD_NAME = re.compile(r"^x-|-[ie]$")  # x-sjis; iso-8859-8-i, which says in which order its letters are shown
 _NO_CHARSETS = {"idna", "punycode"}  # codecs of Python for names of hosts, in time by the square of a text
@@ -105,20 +103,16 @@ def _encoding(data: bytes, wide: str | None, declared: str | None = None) -> tup
 
 def as_declared(data: bytes, charset: str) -> str | None:
     """UTF-8 where the bytes are that, else the codec that a charset's name means; None if they are not of it either."""
-    name = _codec(charset)
+    name = codec_of(charset)
     likely = (name, "utf-8") if name.startswith(_LIKE_UTF8) else ("utf-8", name)
     return next((codec for codec in likely if codec and _is_of(data, codec)), None)
 
 
-def code_page(number: int) -> str:
-    """The codec of a code page of Windows; "" if there is none."""
-    return _codec(_CODE_PAGES.get(number, f"cp{number}"))
-
-
-def _codec(charset: str) -> str:
-    """Empty for a name that is none."""
+def codec_of(charset: str) -> str:
+    """The codec that the name of a charset means, "" for a name that is none."""
+    name = _ODD_NAME.sub("", charset.lower())
     try:
-        name = codecs.lookup(_ODD_NAME.sub("", charset.lower())).name
+        name = codecs.lookup(_REALLY.get(name, name)).name
     except (LookupError, ValueError):
         return ""
     return "" if name in _NO_CHARSETS else _REALLY.get(name, name)

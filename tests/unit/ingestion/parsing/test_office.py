@@ -159,8 +159,8 @@ def test_notes_diagrams_title_and_what_is_left_out() -> None:
     assert found.title == "Deck"
     assert [(warning.code, warning.pages) for warning in found.warnings] == [
         ("charts_left_out", (1,)),
-        ("objects_left_out", (1,)),
         ("unread_parts", (1,)),
+        ("objects_left_out", (1,)),
     ]
 
 
