@@ -39,9 +39,8 @@ _SYMBOLS = {"~": " ", "_": "-", "{": "{", "}": "}", "\\": "\\"}
 # Code pages of the numbers of character sets; 0 and 1 mean that of the document.
 _PAGES = {
     77: 10000, 128: 932, 129: 949, 130: 1361, 134: 936, 136: 950, 161: 1253, 162: 1254, 163: 1258, 177: 1255, 178: 1256,
-    186: 1257, 204: 1251, 222: 874, 238: 1250,
+    186: 1257, 204: 1251, 222: 874, 238: 1250, "mac": 10000, "pc": 437, "pca": 850,
 }  # fmt: skip
-_DEFAULTS = {"mac": 10000, "pc": 437, "pca": 850}
 _BULLET = re.compile(r"^[•·▪◦‣§\uf0b7\uf0a7o-]\t\s*")
 _NUMBER = re.compile(r"^(\w{1,5}[.)])\t\s*")
 
@@ -205,7 +204,7 @@ class _Reader:
             case "deff":
                 self._font_by_default = number or 0
             case "ansicpg" | "mac" | "pc" | "pca":
-                self._default = codec_of(f"cp{_DEFAULTS.get(word, number)}") or self._default
+                self._default = codec_of(f"cp{_PAGES.get(word, number)}") or self._default
             case "par" | "cell" | "row":  # of a note
                 self._put("\n")
             case _:

@@ -21,15 +21,15 @@ _LOCKED = re.compile(
     rb"(?s)\x09\x08(?:\x08\0.{8}|\x10\0.{16})(?:\x86\0\0\0)?\x2f\0.\0|" + "EncryptedPackage".encode("utf-16-le")
 )
 _SHEET = re.compile(r"xl/worksheets/[^/]+\.xml")
+_DIMENSION = re.compile(rb'<(?:\w+:)?dimension ref="[A-Z]+\d+:([A-Z]+)(\d+)"')
 _FILLED = re.compile(rb'<(?:\w+:)?c r="([A-Z]{1,3})(\d{1,7})"[^<>]*(?<!/)>\s*<[^/]')
 _UNCALCULATED = re.compile(rb"(?:</f>|<f [^<>]*/>)\s*(?:<v ?/>|<v>\s*</v>)?\s*</c>")
 _CELL_BEGIN, _CELL_BYTES = b"<c ", 16_384
 # What lies above the cells: its kind, the members that have it, and a mark of each.
 _ABOVE = (
     ("comment", re.compile(r"xl/comments.+|content\.xml"), re.compile(rb"<(?:\w+:)?(?:comment|annotation)[ />]")),
-    ("chart", re.compile(r"xl/charts/chart.+"), re.compile(rb"<(?:\w+:)?chartSpace[ />]")),
+    ("chart", re.compile(r"xl/charts/chart.+|.+/content\.xml"), re.compile(rb"<(?:\w+:)?plot-?[Aa]rea[ />]")),
     ("text on a drawing", re.compile(r"xl/drawings/.+"), re.compile(rb"<xdr:txBody>(?:(?!txBody>)(?s:.))*?</a:t>")),
-    ("embedded document", re.compile(r"content\.xml"), re.compile(rb"<draw:object[ />]")),
 )
 
 
@@ -110,14 +110,15 @@ def _formulas_without_value(sheet: bytes) -> Iterator[bool]:
 
 
 def _check_extent(sheet: bytes) -> None:
-    """Refuses a sheet whose cells with something in them lie far apart, whatever it says of its size."""
+    """Refuses a sheet whose cells with something in them lie far apart, unless it says that it is small."""
+    dimension = _DIMENSION.search(sheet, 0, 4096)
+    if dimension is not None and _column(dimension[1]) * int(dimension[2]) <= _MAX_CELLS:
+        return
     columns = rows = 0
     for cell in _FILLED.finditer(sheet):
         columns, rows = max(columns, _column(cell[1])), max(rows, int(cell[2]))
     if columns * rows > _MAX_CELLS:
-        raise too_large(
-            f"has a sheet of {rows:,} rows and {columns:,} columns, counted to the last cells that are used"
-        )
+        raise too_large(f"has a sheet of {rows:,} rows and {columns:,} columns, counted to the last cells in use")
 
 
 def _column(letters: bytes) -> int:

@@ -166,7 +166,7 @@ def test_what_lies_above_the_cells_is_said() -> None:
         "xl/comments1.xml": "<comments><commentList><comment ref='A1'/><comment ref='A2'/></commentList></comments>",
         "xl/threadedComments/threadedComment1.xml": "<ThreadedComments><threadedComment ref='A1'/></ThreadedComments>",
         "xl/drawings/drawing1.xml": f"<x>{drawn.format('<a:t>box</a:t><a:t>more</a:t>')}{drawn.format('')}</x>",
-        "xl/charts/chart1.xml": "<c:chartSpace/>",
+        "xl/charts/chart1.xml": "<c:chartSpace><c:plotArea/></c:chartSpace>",
         "xl/charts/style1.xml": "<cs:chartStyle/>",
     }
     assert _said(_xlsx({"S": _rows(_row(1, A="x"))}, extra=parts)) == [
@@ -177,8 +177,11 @@ def test_what_lies_above_the_cells_is_said() -> None:
         "<table:table-cell office:value-type='string'><office:annotation><text:p>c</text:p></office:annotation>"
         "<text:p>a</text:p></table:table-cell>"
     )
-    data = _ods(f"<table:table table:name='T'><table:table-row>{cell}</table:table-row></table:table>")
-    assert _said(data) == [("unread_parts", "Not read: comment (1)")]
+    data = _ods(
+        f"<table:table table:name='T'><table:table-row>{cell}</table:table-row></table:table>",
+        {"Object 1/content.xml": "<office:chart><chart:plot-area/></office:chart>"},
+    )
+    assert _said(data) == [("charts_left_out", "Not read: chart (1)"), ("unread_parts", "Not read: comment (1)")]
 
 
 def _said(data: bytes) -> list[tuple[str, str]]:
