@@ -64,10 +64,9 @@ _OTHER_PROCESSES = (
     _BROWSER_FOLDER,
     "tests/faults/",
     *(f"tests/integration/{name}/" for name in ("guarded", "observed", "worker")),
-    "tests/unit/encoder/test_long_text.py",
-    "tests/unit/ingestion/chunking/test_properties.py",
 )
-"""Tests of processes of their own, and those that run for long over a few lines which others cover too."""
+"""Tests of processes of their own. What runs for long over a few lines which others cover too is marked `untraced`: by
+pytest-cov's own `no_cover` coverage stops and starts with other trace functions than those that are remembered here."""
 _MEMORY, _ROOM_BYTES = Path("/dev/shm"), 4 * 2**30  # noqa: S108 - a folder of our own is made in it
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -187,7 +186,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
 def _trace_as_needed(item: pytest.Item) -> None:
     """Traces for coverage what the test is about, where that is in this process: its client is not."""
-    apart = item.nodeid.startswith(_OTHER_PROCESSES)
+    apart = item.nodeid.startswith(_OTHER_PROCESSES) or item.get_closest_marker("untraced") is not None
     served = item.nodeid.startswith(_CONTRACT_FOLDER) or "serve" in getattr(item, "fixturenames", ())
     tracing.trace(main=not apart and not served, threads=not apart)
 

@@ -14,7 +14,7 @@ import pytest
 
 from tests.source_tree import CHECKOUT, PACKAGES, SourceFile, source_files
 
-pytestmark = pytest.mark.no_cover  # runs nothing of ours, and syntax trees are slow to walk when that is traced
+pytestmark = pytest.mark.untraced  # runs nothing of ours, and syntax trees are slow to walk when that is traced
 
 _LEAVES = (
     *(

@@ -9,7 +9,7 @@ import pytest
 
 from tests.source_tree import CHECKOUT
 
-pytestmark = pytest.mark.no_cover  # runs nothing of ours
+pytestmark = pytest.mark.untraced  # runs nothing of ours
 
 PROMISES = Path(__file__).with_name("PROMISES.md")
 _ROW = re.compile(r"^\| (?P<promise>.+?) \| (?P<tests>`.+`|none) \|$")

@@ -19,7 +19,7 @@ def remember() -> None:
 def trace(*, main: bool, threads: bool) -> None:
     """Coverage sees what the main thread does from here on, and what threads do that start from here on.
 
-    Whatever was set before: a trace function that was lost would be missed by all tests that follow, and nobody told.
+    Whatever was set before: what a test has lost, all tests that follow would miss.
     """
     sys.settrace(_of_coverage[0] if main else None)
     threading.settrace(_of_coverage[1] if threads else None)

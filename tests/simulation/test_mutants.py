@@ -4,7 +4,7 @@ import pytest
 
 from tests.simulation.mutants import EQUIVALENT, RULES, judged, mutants, sample
 
-pytestmark = pytest.mark.no_cover
+pytestmark = pytest.mark.untraced
 
 NUMBER, SEED, JOBS = 6, 1, 1
 

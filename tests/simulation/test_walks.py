@@ -11,7 +11,7 @@ import pytest
 from tests.simulation import machine
 from tests.simulation.walks import walk
 
-pytestmark = pytest.mark.no_cover  # what runs here is covered without it, and is slower when it is traced
+pytestmark = pytest.mark.untraced  # what runs here is covered without it, and is slower when it is traced
 
 STEPS = 150
 WALKS = 5

@@ -27,7 +27,7 @@ def test_a_retry_does_what_has_failed_and_nothing_else(kind: str, seed: int) -> 
     walks.walk_again(kind, seed)
 
 
-@pytest.mark.no_cover
+@pytest.mark.untraced
 @pytest.mark.parametrize("part", range(2))
 def test_a_broken_driver_is_noticed(part: int) -> None:
     """Some of them here; all of them: `python -m tests.simulation.advance`."""

@@ -10,7 +10,7 @@ import pytest
 
 from tests.simulation.jobs.walks import MODES, walk
 
-pytestmark = pytest.mark.no_cover  # what runs here is covered without it, and is slower when it is traced
+pytestmark = pytest.mark.untraced  # what runs here is covered without it, and is slower when it is traced
 
 STEPS = 75
 SEEDS = 2 * len(MODES)

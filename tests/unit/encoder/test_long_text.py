@@ -83,7 +83,7 @@ def tokens(encoding: Any) -> int:
     return len(encoding.ids) + sum(len(piece) - 2 for piece in encoding.overflowing)
 
 
-@pytest.mark.no_cover  # as the next: what runs here is covered without it, and is slower when it is traced
+@pytest.mark.untraced  # as the next: what runs here is covered without it, and is slower when it is traced
 @pytest.mark.parametrize("kind", WITH_SEAMS)
 @EXAMPLES
 @given(text=TEXTS)
@@ -99,7 +99,7 @@ def test_the_tokens_in_front_of_every_seam_are_those_of_the_whole_text(kind: str
         assert whole.ids[: len(encoding.ids)] == encoding.ids, beginning
 
 
-@pytest.mark.no_cover
+@pytest.mark.untraced
 @pytest.mark.parametrize("kind", [*WITH_SEAMS, *WITHOUT_SEAMS])
 @EXAMPLES
 @given(texts=st.lists(TEXTS, min_size=1, max_size=3), prompt=PROMPTS)

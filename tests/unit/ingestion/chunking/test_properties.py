@@ -15,7 +15,7 @@ from tasks.ingestion.chunking.chunker import Chunker
 from tasks.ingestion.parsing.extracted import Structure, clean
 from tests.unit.ingestion.chunking.tokenizers_of_kinds import TOKENIZERS
 
-pytestmark = pytest.mark.no_cover  # what runs here is covered without it, and is slower when it is traced
+pytestmark = pytest.mark.untraced  # what runs here is covered without it, and is slower when it is traced
 
 WINDOW = 24
 PROMPTS = ("", "query: ", "query:")

@@ -343,7 +343,7 @@ def test_nesting_costs_no_stack(tag: str) -> None:
     assert "deep" in text(f"<{tag}>" * depth + "deep")
 
 
-@pytest.mark.no_cover
+@pytest.mark.untraced
 @pytest.mark.parametrize(
     "page",
     [

@@ -172,7 +172,7 @@ _UNITS = [
 ]
 
 
-@pytest.mark.no_cover
+@pytest.mark.untraced
 @pytest.mark.parametrize("unit", _UNITS)
 def test_lines_without_end_are_read(unit: str) -> None:
     """What goes back at each character would need minutes for each of them."""
