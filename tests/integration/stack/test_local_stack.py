@@ -106,7 +106,7 @@ def test_the_end_of_one_ends_all(make_stack: Callable[..., LocalStack], role: st
     stack.roles()[role].kill()
     assert stack.wait() == 1
     assert f"{role} ended by SIGKILL; all others were stopped" in stack.log().splitlines()[-1]
-    assert gone(family)
+    wait_until(lambda: gone(family), message="orphans are left")
 
 
 def test_several_models_are_served(make_stack: Callable[..., LocalStack]) -> None:
