@@ -1,47 +1,35 @@
-"""`embedq doctor`: checks a running server from outside, and says what to do."""
+"""`embedq doctor`: asks a server how it is, judges the answers, and says what to do.
+
+Where no server answers on this machine, the Redis of its settings is asked instead: a Redis that can never serve is why
+servers end.
+"""
 
 import argparse
 import asyncio
 import dataclasses
-import re
-from collections.abc import AsyncIterator, Mapping
+import json
+import subprocess
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import httpx
 
 from embedq import environment
-from embedq.cli.exit_codes import OK, SOME_FAILED
+from embedq.cli.exit_codes import OK, SOME_FAILED, UsageError
 from embedq.cli.options import checked_address, server_options
 from embedq.cli.output import Output
+from embedq.cli.serve import CHECKOUT, command_for
 from embedq.errors import EmbedqClientError, UnreachableError, error_from_response
-from embedq.responses import read_models, reading
-from embedq.transport import Transport
+from embedq.responses import reading
+from embedq.transport import Transport, is_loopback
 
-_SERVER_ERROR = 500
-_DOCUMENTS_WORKERS = re.compile(r'^embedq_workers\{model="@documents"\} ([0-9.]+)$', re.MULTILINE)
+_RECENT_S = 600
+"""A worker that has died since then is dying; before that it is history."""
+_LOG_HAS_MORE = "look at the API's log"
 
-
-def add(parser: argparse.ArgumentParser) -> None:
-    """Adds the command's options."""
-    server_options(parser, timeout_s=30)
-    parser.set_defaults(run=run)
-
-
-def run(args: argparse.Namespace) -> int:
-    """The exit code."""
-    return asyncio.run(_doctor(args, Output(args.json)))
-
-
-async def _doctor(args: argparse.Namespace, output: Output) -> int:
-    with checked_address():
-        transport = Transport(args.url or environment.server_url(), api_key=environment.api_key())
-    fine = True
-    async with transport:
-        async for finding in examine(transport):
-            output.result(_line(finding), dataclasses.asdict(finding))
-            fine = fine and finding.fine
-    return OK if fine else SOME_FAILED
+Get = Callable[[str], Awaitable[httpx.Response]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,44 +46,140 @@ class Finding:
     advice: str = ""
 
 
-async def examine(transport: Transport) -> AsyncIterator[Finding]:
-    """Checks a server from its process to its documents worker. A server that does not answer ends the checks."""
+def add(parser: argparse.ArgumentParser) -> None:
+    """Adds the command's options."""
+    server_options(parser, timeout_s=30)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """The exit code."""
+    return asyncio.run(_doctor(args, Output(args.json)))
+
+
+async def _doctor(args: argparse.Namespace, output: Output) -> int:
+    url = args.url or environment.server_url()
+    with checked_address():
+        transport = Transport(url, api_key=environment.api_key())
+    fine = True
+    async with transport:
+        async for finding in examine(transport.probe):
+            output.result(_line(finding), dataclasses.asdict(finding))
+            fine = fine and finding.fine
+            if finding.name == "server" and not finding.fine and is_loopback(url):
+                for of_redis in _redis_of_settings():
+                    output.result(_line(of_redis), dataclasses.asdict(of_redis))
+    return OK if fine else SOME_FAILED
+
+
+async def examine(get: Get) -> AsyncIterator[Finding]:
+    """Checks a server from its process to its documents worker. `get` answers a path.
+
+    What cannot be known is not guessed: without the server or its Redis nothing that depends on it is told.
+    """
     try:
-        yield _live(await transport.probe("/health/live"))
-        ready = await transport.probe("/health/ready")
-        yield _ready(ready)
+        live = await get("/health/live")
+        if not live.is_success:
+            yield Finding("server", False, f"/health/live answered {live.status_code}", "is it an embedq server?")
+            return
+        yield Finding("server", True, f"answers in {live.elapsed.total_seconds() * 1000:.0f} ms")
+        ready = await get("/health/ready")
+        if not ready.is_success and error_from_response(ready).param == "redis":
+            advice = "docs/operations.md, “Redis does not answer”; callers get 503 meanwhile"
+            yield Finding("redis", False, error_from_response(ready).message, advice)
+            return
+        for finding in (*_redis(await get("/v1/service/redis")), *_service(await get("/v1/service"))):
+            yield finding
         if ready.is_success:
             yield _storage(ready.json().get("storage"))
-        for finding in _redis(await transport.probe("/v1/service/redis")):
-            yield finding
-        for finding in _models(await transport.probe("/v1/models")):
-            yield finding
-        metrics = await transport.probe("/metrics")
-        yield _metrics(metrics)
-        if metrics.is_success:
-            yield _documents(metrics.text)
     except UnreachableError as error:
         yield Finding("server", False, error.message, "start it with `embedq up`, or set EMBEDQ_URL")
     except EmbedqClientError as error:
         yield Finding("server", False, error.message, "is EMBEDQ_URL the address of an embedq server?")
 
 
-def _live(response: httpx.Response) -> Finding:
+def _redis(response: httpx.Response) -> Iterator[Finding]:
     if response.is_success:
-        return Finding("server", True, f"answers in {response.elapsed.total_seconds() * 1000:.0f} ms")
-    return Finding(
-        "server", False, f"/health/live answered {response.status_code}", "is EMBEDQ_URL the address of embedq?"
-    )
-
-
-def _ready(response: httpx.Response) -> Finding:
-    if response.is_success:
-        return Finding("queue and worker", True, "Redis answers and a worker with a loaded model beats")
+        with reading(response, "what a Redis says"):
+            yield from _checks(response.json())
+        return
     error = error_from_response(response)
-    advice = "look at the worker's log; what is submitted meanwhile waits"
-    if error.param == "redis":
-        advice = "docs/operations.md, “Redis does not answer”; callers get 503 meanwhile"
-    return Finding("queue and worker", False, error.message, advice)
+    if error.code == "scope_missing":
+        yield Finding("redis", True, f"not checked: {error.message}", "use a key with the scope operate")
+    elif response.status_code not in _NO_KEY:
+        yield Finding("redis", False, error.message, _LOG_HAS_MORE)
+
+
+def _checks(answer: Mapping[str, Any]) -> Iterator[Finding]:
+    for check in answer["checks"]:
+        yield Finding(f"redis {check['name']}", check["fine"], check["detail"], check["advice"])
+
+
+_NO_KEY = frozenset({httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN})
+
+
+def _service(response: httpx.Response) -> Iterator[Finding]:
+    """How full Redis is, and who works, as `GET /v1/service` tells it."""
+    if response.status_code in _NO_KEY:
+        advice = "set EMBEDQ_API_KEY to a key of this server"
+        yield Finding("key", False, error_from_response(response).message, advice)
+        return
+    if not response.is_success:
+        yield Finding("service", False, error_from_response(response).message, _LOG_HAS_MORE)
+        return
+    with reading(response, "the state of a service"):
+        state = response.json()
+        yield _memory(state["redis"])
+        for model in state["models"]:
+            yield _workers(f"model {model['id']}", model, state["time"], _model_facts(model), "worker")
+        documents = "files, batches and ingestions go on"
+        yield _workers("documents worker", state["documents"], state["time"], documents, "documents-worker")
+
+
+def _memory(redis: Mapping[str, Any]) -> Finding:
+    name, used, queries, tasks = "redis memory", *map(
+        redis.get, ("memory_percent", "queries_percent", "tasks_percent")
+    )
+    if not redis["limit_bytes"]:
+        return Finding(name, True, "no limit is set (maxmemory): it may take all of its machine")
+    limits = f"tasks are refused above {tasks} %, queries above {queries} %"
+    if used < tasks:
+        return Finding(name, True, f"{used} % used; {limits}")
+    refused = "queries and tasks are refused" if used >= queries else "tasks are refused"
+    return Finding(name, False, f"{used} % used: {refused} now; {limits}", "docs/operations.md, “Redis is full”")
+
+
+def _model_facts(model: Mapping[str, Any]) -> str:
+    facts = [model[name] for name in ("device", "compute", "precision") if model.get(name)]
+    return ", ".join([f"{model['dimension']} dimensions" if model.get("dimension") else "never loaded", *facts])
+
+
+def _workers(name: str, queue: Mapping[str, Any], now: float, facts: str, command: str) -> Finding:
+    """Whether somebody works for a queue, and lives."""
+    workers = queue["workers"]
+    died = [worker for worker in workers if worker["died_at"] and now - worker["died_at"] < _RECENT_S]
+    if died:
+        last = max(died, key=lambda worker: worker["died_at"])
+        deaths = sum(worker["deaths"] for worker in died)
+        often = "once" if deaths == 1 else f"{deaths} times"
+        detail = f"its process died {often}, last {_ago(now - last['died_at'])} ago ({last['died_of']})"
+        return Finding(name, False, detail, "docs/operations.md, “Workers die”; its work is tried again meanwhile")
+    if workers:
+        return Finding(name, True, f"{len(workers)} at work; {facts}")
+    for loading in queue.get("loading", ()):
+        since = _ago(now - loading["since"])
+        detail = f"no worker yet: one loads {loading['model']} from {loading['source']}, for {since} now"
+        return Finding(name, False, detail, "wait; what is submitted meanwhile waits too")
+    gone = f", for {_ago(now - queue['absent_since'])} now" if queue.get("absent_since") else ""
+    advice = f"start one (`embedq {command}`), or look at its log; what is submitted meanwhile waits"
+    return Finding(name, False, f"no worker{gone}", advice)
+
+
+def _ago(seconds: float) -> str:
+    minutes = max(0, seconds) / 60
+    if minutes < 2:  # noqa: PLR2004 - of this few the seconds matter
+        return f"{max(0, seconds):.0f} s"
+    return f"{minutes:.0f} min" if minutes < 120 else f"{minutes / 60:.0f} h"  # noqa: PLR2004
 
 
 def _storage(trouble: str | None) -> Finding:
@@ -104,67 +188,21 @@ def _storage(trouble: str | None) -> Finding:
     return Finding("storage", False, trouble, "docs/operations.md, “A storage that is not the right one”")
 
 
-def _redis(response: httpx.Response) -> list[Finding]:
-    if response.is_success:
-        with reading(response, "what a Redis says"):
-            return [
-                Finding(f"redis {check['name']}", check["fine"], check["detail"], check["advice"])
-                for check in response.json()["checks"]
-            ]
-    error = error_from_response(response)
-    if error.code == "scope_missing":
-        return [Finding("redis", True, f"not checked: {error.message}", "use a key with the scope operate")]
-    # Without Redis the check before this one tells, without a valid key the one behind it.
-    if response.status_code == httpx.codes.SERVICE_UNAVAILABLE or response.status_code < _SERVER_ERROR:
-        return []
-    return [Finding("redis", False, error.message, "look at the API's log")]
-
-
-def _models(response: httpx.Response) -> list[Finding]:
-    if response.status_code in {401, 403}:
-        return [
-            Finding("key", False, error_from_response(response).message, "set EMBEDQ_API_KEY to a key of this server")
-        ]
-    if not response.is_success:
-        advice = "look at the API's log" if response.status_code >= _SERVER_ERROR else "is this an embedq server?"
-        return [Finding("models", False, error_from_response(response).message, advice)]
-    entries = read_models(response)
-    if not entries:
-        return [Finding("models", False, "no model is known", "start a worker: `embedq worker`")]
-    return [_model(entry) for entry in entries]
-
-
-def _model(entry: Mapping[str, Any]) -> Finding:
-    name = f"model {entry['id']}"
-    facts = [f"{entry[field]}" for field in ("device", "compute", "precision") if entry.get(field)]
-    size = f"{entry['dimension']} dimensions" if entry.get("dimension") else "never loaded"
-    detail = ", ".join([size, *facts])
-    if entry.get("ready"):
-        return Finding(name, True, detail)
-    return Finding(
-        name,
-        False,
-        f"{detail}; no worker serves it now",
-        "start a worker with this EMBEDQ_MODEL, or wait for one that loads",
+def _redis_of_settings() -> Iterator[Finding]:
+    """What is wrong with the Redis that a server of this environment would use; nothing where none is named."""
+    try:
+        command = command_for("api.redis_command")
+    except UsageError:  # the client alone is installed
+        return
+    ran = subprocess.run(  # noqa: S603 - our own
+        command, env=environment.with_python_path(CHECKOUT), capture_output=True, text=True, check=False
     )
-
-
-def _metrics(response: httpx.Response) -> Finding:
-    if response.is_success and "embedq_" in response.text:
-        return Finding("metrics", True, "/metrics can be scraped")
-    return Finding("metrics", False, f"/metrics answered {response.status_code}", "look at the API's log")
-
-
-def _documents(metrics: str) -> Finding:
-    workers = _DOCUMENTS_WORKERS.search(metrics)
-    if workers and float(workers[1]) > 0:
-        return Finding("documents worker", True, "one beats: batches are checked and their outputs assembled")
-    return Finding(
-        "documents worker",
-        False,
-        "none beats; embeddings and tasks work, batches wait",
-        "start one: `embedq documents-worker`, with the EMBEDQ_STORAGE_URL of the API",
-    )
+    answer = json.loads(ran.stdout or "{}")
+    if "message" in answer:
+        yield Finding("redis", False, answer["message"], "no server starts before that is mended")
+    for finding in _checks(answer) if "checks" in answer else ():
+        if not finding.fine:
+            yield finding
 
 
 def _line(finding: Finding) -> str:
