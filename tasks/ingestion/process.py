@@ -71,7 +71,7 @@ class JobWorker:
         self._sweeper.start()
         self._child.folder.set_ready({"queue": DOCUMENTS})
         self._streams.wake(rang=False)
-        _log.info("ready: documents")
+        _log.info("ready: documents, in the storage %s", self._child.settings.storage_url)
 
     def leave(self, patience_s: float) -> None:
         """A clean stop: no longer live."""
