@@ -71,7 +71,8 @@ class JobWorker:
         self._sweeper.start()
         self._child.folder.set_ready({"queue": DOCUMENTS})
         self._streams.wake(rang=False)
-        _log.info("ready: documents, in the storage %s", self._child.settings.storage_url)
+        place = self._child.settings.storage_url.partition("?")[0].rpartition("@")[2]  # without anybody's secret
+        _log.info("ready: documents, in the storage %s", place)
 
     def leave(self, patience_s: float) -> None:
         """A clean stop: no longer live."""
