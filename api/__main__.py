@@ -27,7 +27,8 @@ from tasks.ledger.heartbeat import watch
 from tasks.ledger.read import check_schema
 from tasks.ledger.redis_keys import DOCUMENTS
 from worker_config.logs import write_refusal
-from worker_config.settings import CONFIGURATION_EXIT_CODE, PREFIX, Settings, SettingsError, load_settings
+from worker_config.process_exit_codes import CONFIGURATION_EXIT_CODE
+from worker_config.settings import PREFIX, Settings, SettingsError, load_settings
 
 _log = logging.getLogger("api")
 _BACKLOG = 2048
@@ -38,7 +39,6 @@ def main() -> int:
     """Serves until SIGTERM or SIGINT; the exit code."""
     try:
         settings = load_settings("api")
-        settings.require_safe_bind()
         listeners = _listen(settings.host, settings.port)
         asyncio.run(_check_redis(settings.redis_url))
         connections = affordable_connections(settings.max_connections)

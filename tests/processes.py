@@ -24,7 +24,7 @@ import redis
 
 from stack.ports import free_port
 from stack.redis_server import Endpoint, find_server, server_command
-from worker_config.settings import OVERDUE_EXIT_CODE
+from worker_config.process_exit_codes import OVERDUE_EXIT_CODE
 
 __all__ = [
     "PATIENCE_S",

@@ -16,9 +16,7 @@ LINES = b'{"custom_id": "1", "method": "POST", "url": "/v1/embeddings", "body": 
 
 @pytest.fixture(params=["/v1", ""], ids=["with /v1", "without"])
 def base_url(redis_url: str, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[str]:
-    with ServedApp(
-        redis_url, storage_url=str(tmp_path / "storage"), api_keys=KEYS, max_batch_file_bytes=10_000
-    ) as served:
+    with ServedApp(redis_url, storage_url=str(tmp_path / "storage"), api_keys=KEYS, max_file_bytes=10_000) as served:
         yield f"http://127.0.0.1:{served.port}{request.param}"
 
 

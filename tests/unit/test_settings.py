@@ -226,6 +226,7 @@ def test_a_sink_that_cannot_be_is_refused_without_showing_it(value: str, monkeyp
         ("a:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855", "the sum of an empty key"),
         ("anonymous:" + "ab" * 32, "owns what is stored without keys"),
         ("the-key-itself", "name:sha256"),
+        (f"a:{'1' * 64}:owner", "name:sha256:admin"),
     ],
 )
 def test_keys_that_let_in_the_wrong_ones_are_refused(value: str, message: str) -> None:
@@ -234,19 +235,23 @@ def test_keys_that_let_in_the_wrong_ones_are_refused(value: str, message: str) -
     assert value.partition(":")[2] not in str(caught.value) or ":" not in value
 
 
-def test_an_admin_is_one_of_the_keys() -> None:
-    assert load_settings(api_keys=f"b:{'0' * 64}", admin_keys="b").admin_keys == ("b",)
-    with pytest.raises(SettingsError, match="EMBEDQ_ADMIN_KEYS names 'c', which is none of EMBEDQ_API_KEYS"):
-        load_settings(api_keys=f"b:{'0' * 64}", admin_keys="b,c")
+def test_a_key_of_the_settings_may_be_an_admin() -> None:
+    keys = load_settings(api_keys=f"a:{'0' * 64}:admin,b:{'1' * 64}").api_keys
+    assert [(key.name, key.admin) for key in keys] == [("a", True), ("b", False)]
 
 
 @pytest.mark.parametrize(
-    "settings", [{"require_key": True}, {"api_keys": f"b:{'0' * 64}"}, {"allow_unauthenticated": True}, {"host": "::1"}]
+    ("settings", "is_open"),
+    [
+        ({}, True),
+        ({"host": "::1"}, True),
+        ({"host": "192.0.2.1"}, False),
+        ({"host": "192.0.2.1", "allow_unauthenticated": True}, True),
+        ({"allow_unauthenticated": False}, False),
+    ],
 )
-def test_a_public_address_needs_somebody_who_checks_callers(settings: dict[str, Any]) -> None:
-    load_settings(**{"host": "192.0.2.1", **settings}).require_safe_bind()
-    with pytest.raises(SettingsError, match="EMBEDQ_REQUIRE_KEY=true"):
-        load_settings(host="192.0.2.1").require_safe_bind()
+def test_without_keys_a_service_is_open_to_its_own_machine_alone(settings: dict[str, Any], *, is_open: bool) -> None:
+    assert load_settings(**settings).open_without_keys is is_open
 
 
 @pytest.mark.parametrize(
