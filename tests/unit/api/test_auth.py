@@ -29,7 +29,9 @@ NOW_S = 1_000_000.0
 LEDGER = AsyncLedger.connect("redis://127.0.0.1:1/0")
 """Nobody asks it."""
 NAMED = Keys(
-    load_settings(api_keys=[(name, sha256(f"secret-{name}".encode()).hexdigest(), False) for name in ("ann", "bob")]),
+    load_settings(
+        api_keys=",".join(f"{name}:{sha256(f'secret-{name}'.encode()).hexdigest()}" for name in ("ann", "bob"))
+    ),
     LEDGER,
 )
 NAMED.take(StoredKeys(0, ("", ""), []))
