@@ -10,6 +10,8 @@ from urllib.parse import unquote, urlsplit
 from pydantic import AfterValidator, BeforeValidator
 from pydantic_settings import NoDecode
 
+from worker_config.redis_connection import sentinel_url
+
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,48}")
 """Of an API key, or of a sink."""
 _ANONYMOUS = "anonymous"
@@ -184,6 +186,9 @@ def _api_key(text: str) -> KeyOfSettings:
     return KeyOfSettings(name, digest, admin=bool(role))
 
 
+SentinelUrls: TypeAlias = Annotated[
+    tuple[str, ...], NoDecode, BeforeValidator(lambda value: tuple(map(sentinel_url, _listed(value))))
+]
 StorageUrl: TypeAlias = Annotated[
     str, _place({"file", "s3", "gs", "az", "memory"}, "must be a folder, or start with file://, s3://, gs:// or az://")
 ]

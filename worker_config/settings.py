@@ -22,7 +22,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from worker_config import setting_types as types
 from worker_config.logs import LogFormat, configure_logging
-from worker_config.redis_connection import RedisAck, RedisUrl
+from worker_config.redis_connection import RedisAck, Sentinels, address_of, require_redis_url
 
 PREFIX = "EMBEDQ_"
 DEFAULT_MODEL = "sentence-transformers/all-MiniLM-L6-v2"
@@ -36,11 +36,6 @@ processes beside a Service `embedq`."""
 
 class SettingsError(Exception):
     """The configuration cannot be used. The message names the variable and the fix; processes exit with code 78."""
-
-
-def _redis_url(value: str) -> str:
-    RedisUrl.parse(value)
-    return value
 
 
 def _run_dir() -> Path:
@@ -59,7 +54,11 @@ class Settings(BaseSettings):
     )
 
     # Where things are
-    redis_url: Annotated[str, AfterValidator(_redis_url)] = "redis://127.0.0.1:6379/0"
+    redis_url: Annotated[str, AfterValidator(require_redis_url)] = "redis://127.0.0.1:6379/0"
+    redis_sentinels: types.SentinelUrls = Field(default=(), repr=False)
+    """URLs of those who say where the master is. That of `redis_url` then has the login, the database and TLS."""
+    redis_service: str = Field(default="", pattern=r"^[A-Za-z0-9._-]{0,100}$")
+    """What they call the master."""
     redis_ack: RedisAck = "local"
     """Who has what a caller was promised, before it is: the master alone, or a replica too."""
     storage_url: types.StorageUrl = Field(default="~/.embedq/storage", min_length=1, max_length=4096)
@@ -142,6 +141,10 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
+        if bool(self.redis_sentinels) != bool(self.redis_service):
+            raise ValueError(f"{PREFIX}REDIS_SENTINELS and {PREFIX}REDIS_SERVICE are only of use together")
+        if self.redis_sentinels and self.redis_url.startswith("unix:"):
+            raise ValueError(f"{PREFIX}REDIS_URL must be redis://… or rediss://… where Sentinels name the master")
         if self.max_input_bytes > self.max_body_bytes:
             raise ValueError(f"{PREFIX}MAX_INPUT_BYTES must not exceed {PREFIX}MAX_BODY_BYTES")
         for number, root in enumerate(self.ingest_roots, 1):
@@ -176,8 +179,15 @@ class Settings(BaseSettings):
 
     @property
     def redis_address(self) -> str:
-        """Where Redis is, for people: `redis_url` without its password."""
-        return RedisUrl.parse(self.redis_url).address
+        """Where Redis is, for people: without a password."""
+        if self.redis_sentinels:
+            return f"{self.redis_service} of the Sentinels {', '.join(map(address_of, self.redis_sentinels))}"
+        return address_of(self.redis_url)
+
+    @property
+    def sentinels(self) -> Sentinels | None:
+        """Who says where the master is; None: it is where `redis_url` leads."""
+        return Sentinels(self.redis_service, self.redis_sentinels) if self.redis_sentinels else None
 
     @property
     def is_loopback(self) -> bool:
@@ -261,7 +271,7 @@ def _describe(problem: Mapping[str, Any]) -> str:
     if not problem["loc"]:
         return message
     field = str(problem["loc"][0])
-    secret = field in {"api_keys", "datasets", "redis_url", "sinks", "storage_url"}
+    secret = field in {"api_keys", "datasets", "redis_sentinels", "redis_url", "sinks", "storage_url"}
     shown = "" if secret else f"={problem['input']!s:.80}"
     return f"{PREFIX}{field.upper()}{shown}: {message}"
 

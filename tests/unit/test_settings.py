@@ -20,28 +20,25 @@ def env_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / ".env"
 
 
+@pytest.mark.parametrize("name", ["redis_url", "redis_sentinels"])
+def test_a_redis_url_that_cannot_be_read_is_refused_and_not_repeated(name: str) -> None:
+    with pytest.raises(SettingsError, match=rf"^EMBEDQ_{name.upper()}: ") as raised:
+        load_settings(**{name: "redis://:secret@host:port/0"})
+    assert "secret" not in str(raised.value)
+
+
 @pytest.mark.parametrize(
-    "url",
+    "settings",
     [
-        "redis://:secret@host:99999/0",
-        "redis://:secret@host:port/0",
-        "redis://:sec/ret@host:6379",
-        "redis://:secret@[::1/0",
-        "http://:secret@host",
-        "secret",
+        {"redis_sentinels": "a"},
+        {"redis_service": "ledger"},
+        {"redis_sentinels": "a", "redis_service": "led ger"},
+        {"redis_url": "unix:///r.sock", "redis_sentinels": "a", "redis_service": "ledger"},
     ],
 )
-def test_a_redis_url_that_cannot_be_read_is_refused_and_not_repeated(url: str) -> None:
-    with pytest.raises(SettingsError, match=r"^EMBEDQ_REDIS_URL: ") as raised:
-        load_settings(redis_url=url)
-    assert "sec" not in str(raised.value)
-
-
-@pytest.mark.parametrize(
-    "url", ["redis://h", "redis://u:p%2Fw@h:1/2", "rediss://[::1]:6380/0?ssl_cert_reqs=none", "unix:///run/r.sock?db=1"]
-)
-def test_usable_redis_urls_are_taken_as_they_are(url: str) -> None:
-    assert load_settings(redis_url=url).redis_url == url
+def test_sentinels_and_the_name_of_their_service_belong_together(settings: dict[str, str]) -> None:
+    with pytest.raises(SettingsError, match="EMBEDQ_REDIS_"):
+        load_settings(**settings)
 
 
 def test_a_misspelt_name_in_the_environment_is_a_warning(
@@ -286,3 +283,9 @@ def test_what_is_no_name_of_a_host_is_refused(value: str) -> None:
 )
 def test_the_address_of_redis_is_shown_without_its_password(url: str, shown: str) -> None:
     assert load_settings(redis_url=url).redis_address == shown
+
+
+def test_sentinels_are_shown_without_their_passwords() -> None:
+    settings = load_settings(redis_sentinels="a, redis://:secret@b:1", redis_service="ledger")
+    assert settings.redis_address == "ledger of the Sentinels redis://a:26379, redis://b:1"
+    assert "secret" not in repr(settings)

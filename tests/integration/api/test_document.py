@@ -73,7 +73,7 @@ def answers(client: httpx.Client, ids: Ids) -> Iterator[tuple[Operation, httpx.R
 
 
 def test_the_routes_that_need_a_key_are_those_with_scopes(serve: Callable[..., ServedApp]) -> None:
-    client = serve(api_keys=(("alice", sha256(b"key").hexdigest()),)).client
+    client = serve(api_keys=f"alice:{sha256(b'key').hexdigest()}").client
     told = {"401": set[str](), "other": set[str]()}
     for operation, answer in answers(client, UNKNOWN):
         refused = answer.status_code == httpx.codes.UNAUTHORIZED
