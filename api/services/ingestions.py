@@ -275,7 +275,7 @@ class IngestionService:
 
     async def _room(self, key: Key) -> Room:
         """Of one more that is open. What it keeps counts later, up to `_most_stored`."""
-        limits = {"ingestions": self._settings.max_open_ingestions, "jobs": key.limits.open_jobs}
+        limits = {"ingestions": self._settings.max_open_jobs, "jobs": key.limits.open_jobs}
         held = await self._datasets.held_bytes(key.owner)
         return dataclasses.replace(room_of(key, self._settings, **limits), beside={"stored": held})
 

@@ -28,6 +28,9 @@ LAG = 200
 """What the replica does not know of: so many vectors of each job, and the moves of documents workers beside them."""
 SETTINGS: dict[str, Any] = QUICK | {"fake_tokens_per_s": 4_000, "streams": 1}
 
+ELSEWHERE = "redis://nobody/0"
+"""Sentinels say where the master is."""
+
 
 def test_the_service_goes_on_with_the_new_master(private_redis: RedisServer, tmp_path: Path) -> None:
     other = RedisServer(tmp_path / "other").start()
@@ -55,9 +58,9 @@ def test_sentinels_fail_over_under_load_and_nothing_accepted_is_lost(
     private_redis: RedisServer, tmp_path: Path
 ) -> None:
     private_redis.stop()  # it says whether there is a Redis program at all
-    with RedisGroup(tmp_path / "group") as group, Roles(tmp_path, group.url) as roles:
+    with RedisGroup(tmp_path / "group") as group, Roles(tmp_path, ELSEWHERE, **group.settings) as roles:
         api, worker = roles.api(redis_ack="replica"), roles.worker(**QUICK)
-        child, ledger = worker.child_pid, Ledger.connect(group.url)
+        child, ledger = worker.child_pid, Ledger.connect(ELSEWHERE, sentinels=group.named)
         with Load(api, name="failover") as load:
             for first in (True, False):
                 if not first:

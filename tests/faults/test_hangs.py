@@ -11,7 +11,7 @@ from tasks.worker.process.hangs import Patience
 from tests.faults.conftest import QUICK, with_patience
 from tests.ledger_client import LedgerClient
 from tests.processes import RedisServer, Roles, wait_until
-from worker_config.settings import OVERDUE_EXIT_CODE
+from worker_config.process_exit_codes import OVERDUE_EXIT_CODE
 
 pytestmark = pytest.mark.faults
 

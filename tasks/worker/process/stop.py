@@ -7,7 +7,7 @@ import signal
 from collections.abc import Iterable
 from typing import NoReturn, Self
 
-from worker_config.settings import CONFIGURATION_EXIT_CODE
+from worker_config.process_exit_codes import CONFIGURATION_EXIT_CODE
 
 _TEXT_BYTES, _SLOTS = 2048, 64
 

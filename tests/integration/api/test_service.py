@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 
 from tests.integration.api.ledger_worker import DIMENSION, MAX_TOKENS, LedgerWorker
-from tests.integration.api.served import ANN, BOB, KEYS, MODEL, ServedApp
+from tests.integration.api.served import ANN, BOB, KEYS, MANAGED_KEYS, MODEL, ServedApp
 from tests.processes import RedisServer, wait_until
 
 
@@ -75,7 +75,7 @@ def test_a_key_is_needed_where_there_are_keys(serve: Callable[..., ServedApp]) -
 
 
 def test_a_tenant_sees_its_own_work_and_the_load(serve: Callable[..., ServedApp], worker: LedgerWorker) -> None:
-    client = serve(api_keys=KEYS, admin_keys="ann").client
+    client = serve(api_keys=MANAGED_KEYS).client
     client.post("/v1/tasks", json={"input": "x" * 400}, headers=ANN)
     client.post("/v1/tasks", json={"input": "y" * 40}, headers=BOB)
 

@@ -135,7 +135,7 @@ def test_a_deleted_task_is_not_listed(client: httpx.Client) -> None:
 
 
 def test_nobody_sees_the_tasks_of_others(serve: Callable[..., ServedApp]) -> None:
-    client = serve(api_keys=[(name, sha256(name.encode()).hexdigest()) for name in ("alice", "bob")]).client
+    client = serve(api_keys=",".join(f"{name}:{sha256(name.encode()).hexdigest()}" for name in ("alice", "bob"))).client
     alices = submit(client, 2, authorization="Bearer alice")
     bobs = submit(client, 1, authorization="Bearer bob")
 

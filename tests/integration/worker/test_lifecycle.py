@@ -17,7 +17,8 @@ from tests.ledger_client import LedgerClient
 from tests.processes import CHECKOUT, PATIENCE_S, RedisServer, Roles, WorkerProcess, free_port, wait_until
 from worker_config.bell import send_bell
 from worker_config.celery_app import bell_queue, make_celery
-from worker_config.settings import CONFIGURATION_EXIT_CODE, load_settings
+from worker_config.process_exit_codes import CONFIGURATION_EXIT_CODE
+from worker_config.settings import load_settings
 
 
 def _probe(worker: WorkerProcess, question: str) -> int:

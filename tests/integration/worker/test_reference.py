@@ -8,7 +8,7 @@ from tasks.ledger.overview import overview
 from tasks.ledger.read import reference
 from tests.ledger_client import LedgerClient
 from tests.processes import PATIENCE_S, Roles, WorkerProcess, wait_until
-from worker_config.settings import CONFIGURATION_EXIT_CODE
+from worker_config.process_exit_codes import CONFIGURATION_EXIT_CODE
 
 pytestmark = pytest.mark.model
 

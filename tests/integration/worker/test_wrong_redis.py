@@ -19,7 +19,7 @@ from tests.ledger_builders import a_model, a_worker
 from tests.ledger_client import LedgerClient
 from tests.processes import ApiProcess, Process, RedisServer, Roles, free_port, wait_until
 from tests.worker_child import a_child
-from worker_config.settings import CONFIGURATION_EXIT_CODE
+from worker_config.process_exit_codes import CONFIGURATION_EXIT_CODE
 
 MANY = 20
 """Tries of two streams with 0.2 s between them, while a worker beats as often."""

@@ -20,11 +20,10 @@ from tests.unit.encoder.stub_encoder import StubEncoder
 from worker_config.settings import load_settings
 
 
-def test_the_fake_is_chosen_by_a_setting() -> None:
-    settings = load_settings(
-        model="some/model", compute="fake", fake_dimension=12, fake_max_tokens=9, fake_tokens_per_s=5e6
-    )
-    encoder = load(settings)
+def test_the_fake_is_chosen_by_a_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"DIMENSION": "12", "MAX_TOKENS": "9", "TOKENS_PER_S": "5e6"}.items():
+        monkeypatch.setenv(f"EMBEDQ_FAKE_{name}", value)
+    encoder = load(load_settings(model="some/model", compute="fake"))
     assert encoder.info.compute == "fake"
     assert (encoder.info.model, encoder.info.dimension, encoder.info.max_tokens) == ("some/model", 12, 9)
     self_test(encoder)
