@@ -187,6 +187,8 @@ class Deaths(logging.Filter):
         if self._shared.refusal() is not None:  # it has left the reason, which is told at the end of this worker
             return
         how = how.replace(" (", ", ").rstrip(")")
+        if not self._shared.stopping():
+            self._shared.died(how)
         if loaded:
             self._shared.failed_loads = 0
         elif not self._shared.stopping():

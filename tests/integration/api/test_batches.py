@@ -62,6 +62,7 @@ def test_a_new_batch_has_every_field(client: httpx.Client) -> None:
             "message": "No documents worker runs.",
             "seconds": None,
             "since": None,
+            "next_try": None,
         },
     }
     assert client.get(f"/v1/batches/{batch['id']}").json() == batch

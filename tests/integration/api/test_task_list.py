@@ -85,7 +85,7 @@ def test_states_are_chosen_by_name(client: httpx.Client, worker: LedgerWorker) -
     assert listed(client, status="failed")["data"] == []
 
 
-async def cancelled(redis_url: str, after: str | None = None, **limits: int) -> ListPage[Any]:
+async def cancelled(redis_url: str, after: str | None = None, **limits: Any) -> ListPage[Any]:
     """A page of one cancelled task, read three entries at a time; its end is a place."""
     ledger = AsyncLedger.connect(redis_url)
     try:

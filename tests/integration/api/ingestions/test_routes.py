@@ -69,6 +69,7 @@ def test_a_new_ingestion_has_every_field(client: httpx.Client, ledger: Ledger, s
             "message": "No documents worker runs.",
             "seconds": None,
             "since": None,
+            "next_try": None,
         },
         "resumable": False,
         "warnings": [],
