@@ -107,7 +107,9 @@ class Victims:
         if way != "parent":
             os.kill(child, signal.SIGKILL)
         os.killpg(worker.pid, signal.SIGCONT)
-        if way != "child":
+        if way == "child":  # or the next kill would find its ready file and its claims, and nobody behind them
+            worker.await_end_of(child)
+        else:
             worker.wait()
             worker.launch()
 
