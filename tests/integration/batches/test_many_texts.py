@@ -9,12 +9,11 @@ import orjson
 import pytest
 
 from tasks.item import TextError
-from tasks.ledger.heartbeat import watch
 from tasks.ledger.read import read_task
 from tasks.records.batches import Batch, BatchStatus
 from tasks.records.moves import cancel_job
 from tests.integration.api.ledger_worker import DIMENSION, vector
-from tests.integration.batches.hands import HOUR_MS, MODEL, Hands, nothing_is_left, request
+from tests.integration.batches.hands import Hands, nothing_is_left, request
 
 TOO_LONG = TextError("input_too_long", "This text has 9 tokens; the model takes at most 8.")
 MOST = 2_048
@@ -111,13 +110,6 @@ def test_one_bad_text_fails_its_line_and_is_named(hands: Hands, at: int) -> None
     }
 
 
-def test_a_line_with_an_empty_text_is_refused_and_its_neighbours_are_done(hands: Hands) -> None:
-    lines = [request("a", ["x", "y"]), request("bad", ["x"] * 100 + [""]), request("b", ["z", "w"])]
-    batch = ended(hands, hands.create(lines))
-    assert (batch.counts.total, done_of(hands, batch)) == (3, ["a", "b"])
-    assert [error[:3] for error in errors_of(hands, batch).values()] == [(400, "empty_input", "input[100]")]
-
-
 def test_a_text_that_kills_fails_its_own_line_alone(hands: Hands) -> None:
     hands.deadly.add("three 1")
     batch_id = of_all_sizes(hands)
@@ -150,16 +142,6 @@ def test_cancelling_in_the_middle_of_a_line_keeps_the_lines_that_are_whole(hands
     )
 
 
-def test_the_window_ends_in_the_middle_of_a_line(hands: Hands) -> None:
-    batch_id = half_way(hands, [8, 1, 9])
-    hands.ledger.clock_offset_ms = 24 * HOUR_MS
-    hands.ledger.run(watch(MODEL))
-    hands.until(lambda: hands.batch(batch_id).status is BatchStatus.EXPIRED)
-    batch = ended(hands, batch_id)
-    assert (batch.counts, done_of(hands, batch)) == ((3, 1, 2), ["0"])
-    assert {error[1] for error in errors_of(hands, batch).values()} == {"batch_expired"}
-
-
 def test_while_it_runs_requests_are_counted_by_the_part_of_the_texts_that_is_done(hands: Hands) -> None:
     hands.bad["0 0"] = TOO_LONG
     batch_id = half_way(hands, [14, 1, 1])
@@ -167,22 +149,3 @@ def test_while_it_runs_requests_are_counted_by_the_part_of_the_texts_that_is_don
     assert running.counts == (3, 3 * 7 // 16, 0)
     batch = ended(hands, batch_id)
     assert batch.counts == (3, 2, 1)
-
-
-def test_an_input_file_that_is_deleted_on_the_way_is_answered_all_the_same(hands: Hands) -> None:
-    batch_id = half_way(hands, [14, 5])
-    hands.storage.delete(f"anonymous/{hands.batch(batch_id).input_file_id}")
-    batch = ended(hands, batch_id)
-    assert (batch.status, done_of(hands, batch)) == (BatchStatus.COMPLETED, ["0", "1"])
-
-
-def test_a_lost_part_costs_the_lines_that_have_texts_in_it(hands: Hands) -> None:
-    batch_id = hands.create([request(f"{n}", [f"{n} {i}" for i in range(size)]) for n, size in enumerate([3, 7, 2])])
-    hands.until(lambda: hands.work_model(limit=1), model=False)
-    [part] = [found.name for found in hands.storage.stored(f"anonymous/{batch_id}") if "/vectors." in found.name]
-    hands.storage.delete(part)  # the first four texts: all of one line, and one of the next
-    batch = ended(hands, batch_id)
-    assert (batch.status, done_of(hands, batch)) == (BatchStatus.COMPLETED, ["2"])
-    assert {name: error[:2] for name, error in errors_of(hands, batch).items()} == dict.fromkeys(
-        ("0", "1"), (None, "batch_part_lost")
-    )

@@ -11,7 +11,6 @@ import pytest
 
 from tasks.datasets.loads import DocumentLoad, LoadOutcome, Receipt, UnreadPart, Verdict
 from tasks.datasets.store import Store, chunk_id
-from tasks.datasets.who_wins import StaleError
 from tests.integration.datasets.loads import (
     Place,
     document,
@@ -86,13 +85,6 @@ def test_receipts_say_what_went_in(store: Store, place: Place) -> None:
         assert asked.known(["b"])["b"].chunks == 0
 
 
-def test_receipts_say_which_file_a_record_came_from(store: Store, place: Place) -> None:
-    load(store, document("a", origin="a.csv"), document("b", origin="b.csv\0"), document("c"))
-
-    for asked in (store, place.open()):
-        assert [asked.known(["a", "b", "c"])[name].origin[:5] for name in "abc"] == ["a.csv", "b.csv", ""]
-
-
 def test_warnings_stay_with_the_content(store: Store, place: Place) -> None:
     def told() -> tuple[list[str], dict[str, str]]:
         receipts, contents = place.open().known(["a", "b"]), place.contents()
@@ -108,12 +100,6 @@ def test_warnings_stay_with_the_content(store: Store, place: Place) -> None:
     assert told() == ([warning, "[]"], {"a": warning, "b": "[]"}), "the content is the same"
     load(store, document("a", "two"), document("b", "two")._replace(warnings=warning), by=stamp(4))
     assert told() == (["[]", warning], {"a": "[]", "b": warning})
-
-
-def test_receipts_of_many_documents(store: Store) -> None:
-    load(store, *(document(f"d{i}", chunks=1) for i in range(1500)))
-
-    assert len(store.known([f"d{i}" for i in range(0, 3000, 2)])) == 750
 
 
 def test_a_repetition_changes_nothing(store: Store, place: Place) -> None:
@@ -145,14 +131,6 @@ def test_a_new_version_takes_the_place_of_the_old_one(store: Store, place: Place
     assert store.known(["b"])["b"].decided_by == ingestion(1)
 
 
-def test_another_pipeline_replaces_all_chunks(store: Store, place: Place) -> None:
-    load(store, document("a", "text", chunks=3))
-
-    load(store, document("a", "text", chunks=3), by=stamp(2, fingerprint="e" * 64))
-
-    assert [str(row["chunk_id"]) for row in place.rows()] == [chunk_id("a", "e" * 64, i) for i in range(3)]
-
-
 def test_what_has_not_changed_is_not_loaded_unless_it_is_asked_for(store: Store) -> None:
     load(store, document("a", "text"))
 
@@ -170,13 +148,6 @@ def test_an_empty_document_takes_its_earlier_version_away(store: Store, place: P
     load(store, document("b", "", chunks=0), by=stamp(2))
     assert place.rows() == []
     assert store.known(["a", "b"]).keys() == {"a", "b"}
-
-
-def test_the_first_of_two_documents_with_one_id_wins(store: Store, place: Place) -> None:
-    load(store, document("a", "first", place="x/1"))
-
-    assert load(store, document("a", "second", place="x/2"), document("b")) == [DUPLICATE, LOADED]
-    assert texts(place.rows())["a"] == ["first 0", "first 1"]
 
 
 def test_duplicates_within_one_call(store: Store, place: Place) -> None:
@@ -209,17 +180,6 @@ def test_what_a_newer_sync_has_deleted_does_not_come_back(store: Store, place: P
     assert load(store, document("x"), document("new"), by=stamp(2)) == [SUPERSEDED, SUPERSEDED]
     assert place.rows() == []
     assert load(store, document("x"), by=stamp(4)) == [LOADED]
-
-
-def test_a_document_that_is_unchanged_no_more_leaves_nothing_of_its_load(store: Store, place: Place) -> None:
-    load(store, document("x", "100"), by=stamp(1))
-    load(store, document("x", "101"), by=stamp(2))
-
-    with pytest.raises(StaleError):
-        outcomes(store, document("a"), UnreadPart("r"), unchanged("x", "100"), document("b"), by=stamp(3))
-    assert texts(place.rows()).keys() == {"x"}
-    assert store.known(["a", "b"]) == {}
-    assert load(store, document("a"), document("x", "100"), by=stamp(3)) == [LOADED, REPLACED]
 
 
 def test_another_models_vectors_are_refused(store: Store, place: Place) -> None:
@@ -352,87 +312,10 @@ def test_loads_at_the_same_time_lose_nothing(place: Place) -> None:
     assert place.open().known(["shared"])["shared"].decided_by == ingestion(rounds)
 
 
-def test_the_same_load_by_two_workers_goes_in_once(place: Place) -> None:
-    given = [document(f"d{i}") for i in range(50)]
-    said: list[list[Verdict]] = []
-    together = threading.Barrier(2)
-
-    def work(_: int) -> None:
-        store = place.open()
-        together.wait(PATIENCE_S)
-        said.append(load(store, *given))
-        store.close()
-
-    _in_threads(2, work)
-
-    assert said == [[LOADED] * 50] * 2
-    assert texts(place.rows()) == {one.id: ["one 0", "one 1"] for one in given}
-
-
-def test_loads_while_others_are_deleted(place: Place) -> None:
-    load(place.open(), *(document(f"old{i}") for i in range(20)))
-
-    def work(number: int) -> None:
-        store = place.open()
-        if number:
-            load(store, document("new"), by=stamp(3))
-        else:
-            load(store, unchanged("old1"), by=stamp(2))
-            assert finish(store, stamp(2)) == 19
-        store.close()
-
-    _in_threads(2, work)
-
-    assert texts(place.rows()).keys() == {"old1", "new"}
-
-
-def test_of_two_files_with_one_id_the_first_stays_when_both_load_at_once(place: Place) -> None:
-    together = threading.Barrier(2)
-    said: list[Verdict] = []
-
-    def work(number: int) -> None:
-        store = place.open()
-        together.wait(PATIENCE_S)
-        one = document("1", f"of {number}", origin=f"{number}.csv", place=f"{number}.csv#1")
-        said.extend(load(store, one, by=replace(stamp(number), replaces_others=False)))
-        store.close()
-
-    _in_threads(2, work)
-    assert sorted(said) == [CONFLICT, LOADED]
-
-
-def test_a_document_that_another_file_has_tried_to_take_is_no_duplicate(store: Store) -> None:
-    load(store, document("1", "a", origin="a.csv", place="a.csv#1"))
-    by = replace(stamp(2), replaces_others=False)
-    other = document("1", "b", origin="b.csv", place="b.csv#1")
-    own = document("1", "a", origin="a.csv", place="a.csv#1")
-
-    assert load(store, other, own, by=by) == [CONFLICT, UNCHANGED]
-    assert finish(store, by) == 0
-
-
 def _in_threads(number: int, work: Callable[[int], None]) -> None:
     with ThreadPoolExecutor(number) as pool:
         for result in [pool.submit(work, i) for i in range(number)]:
             result.result(60)
-
-
-def test_a_document_that_is_read_after_it_has_failed_is_loaded(store: Store, place: Place) -> None:
-    assert load(store, failed("a"), document("a")) == [Verdict.FAILED, LOADED]
-    assert texts(place.rows()).keys() == {"a"}
-
-
-def test_a_document_that_is_found_elsewhere_keeps_its_place_in_what_readers_see(store: Store, place: Place) -> None:
-    load(store, document("a", place="file:///one/a"))
-    reader = place.contents()
-    [part] = reader.export_parts()
-    load(store, unchanged("a")._replace(place="file:///two/a"), by=stamp(2))
-    load(store, unchanged("a")._replace(place="file:///three/a"), by=stamp(3))
-    assert store.known(["a"])["a"].found == "file:///three/a"
-    found = reader.export_rows(part)
-    assert found is not None
-    assert {row.source_uri for row in found.rows} == {"file:///one/a"}
-    assert [each.source_uri for each in reader.documents(-1, 9).items] == ["file:///one/a"]
 
 
 def test_long_texts_and_places_are_no_reason_to_fail(store: Store, place: Place) -> None:
