@@ -71,25 +71,6 @@ def test_running_work_is_finished_on_a_redis_that_became_full(small_redis: Redis
         assert (worker.running, worker.pid) == (True, pid)
 
 
-def test_an_idle_worker_finds_work_that_a_full_redis_rings_no_bell_for(
-    small_redis: RedisServer, tmp_path: Path
-) -> None:
-    with Roles(tmp_path, small_redis.url) as roles, small_redis.client() as connection:
-        client = LedgerClient(Ledger(connection))
-        worker = roles.worker(**_settings())
-        client.completed(client.submit(["warm"]))
-        wait_until(lambda: _idle(connection, client), message="its streams sleep")
-        child = worker.child_pid
-        os.kill(child, signal.SIGSTOP)  # or it might find the work before there is no room
-        tasks = [client.submit([text]) for text in TEXTS[:50]]
-        _fill(connection)
-        os.kill(child, signal.SIGCONT)
-        for task in tasks:
-            client.completed(task)
-        assert (worker.running, worker.child_pid) == (True, child)
-        assert connection.llen(bell_queue(client.model)) == 0, "it was a bell"
-
-
 @pytest.mark.thorough
 def test_an_idle_worker_is_called_when_a_full_redis_refuses_its_bell(small_redis: RedisServer, tmp_path: Path) -> None:
     with Roles(tmp_path, small_redis.url) as roles, small_redis.client() as connection:

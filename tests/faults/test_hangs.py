@@ -7,7 +7,6 @@ import pytest
 
 from tasks.ledger.cancel import cancel
 from tasks.ledger.task import Lane
-from tasks.worker.process.hangs import Patience
 from tests.faults.conftest import QUICK, with_patience
 from tests.ledger_client import LedgerClient
 from tests.processes import RedisServer, Roles, wait_until
@@ -17,7 +16,7 @@ pytestmark = pytest.mark.faults
 
 
 def test_a_parent_that_hangs_is_killed_by_its_child(private_roles: Roles, client: LedgerClient) -> None:
-    worker = with_patience(private_roles.worker(start=False, **QUICK), Patience(parent_s=2)).start()
+    worker = with_patience(private_roles.worker(start=False, **QUICK), parent_s=2).start()
     child = psutil.Process(worker.child_pid)
     worker.send(signal.SIGSTOP)
     assert worker.wait() == -signal.SIGKILL
@@ -28,7 +27,7 @@ def test_a_parent_that_hangs_is_killed_by_its_child(private_roles: Roles, client
 
 
 def test_a_process_whose_interpreter_is_held_is_replaced(private_roles: Roles, client: LedgerClient) -> None:
-    worker = with_patience(private_roles.worker(start=False, **QUICK), Patience(child_s=2)).start()
+    worker = with_patience(private_roles.worker(start=False, **QUICK), child_s=2).start()
     child = psutil.Process(worker.child_pid)
     frozen = client.submit(["!!freeze!!"])
     wait_until(lambda: client.overview().leases > 0, message="a claim")
@@ -41,7 +40,7 @@ def test_a_process_whose_interpreter_is_held_is_replaced(private_roles: Roles, c
 def test_a_stop_does_not_wait_for_a_redis_that_hangs(
     private_redis: RedisServer, private_roles: Roles, client: LedgerClient
 ) -> None:
-    worker = with_patience(private_roles.worker(start=False, **QUICK), Patience(stop_s=2)).start()
+    worker = with_patience(private_roles.worker(start=False, **QUICK), stop_s=2).start()
     task = client.submit([f"{n} " + "word " * 50 for n in range(100)], lane=Lane.BULK)
     wait_until(lambda: client.overview().leases > 0, message="a claim")
     child = psutil.Process(worker.child_pid)
@@ -55,18 +54,6 @@ def test_a_stop_does_not_wait_for_a_redis_that_hangs(
     assert "the stop takes longer than 2 s" in worker.log()
     worker.start()
     client.completed(task)
-
-
-def test_an_idle_worker_leaves_a_redis_that_hangs_by_itself(private_redis: RedisServer, private_roles: Roles) -> None:
-    worker = private_roles.worker(**QUICK)
-    private_redis.send(signal.SIGSTOP)
-    try:
-        worker.send(signal.SIGTERM)
-        assert worker.wait() == 0
-    finally:
-        private_redis.send(signal.SIGCONT)
-    assert "CRITICAL" not in worker.log()
-    assert "Traceback" not in worker.log()
 
 
 def test_vectors_without_a_redis_do_not_hold_up_a_stop(

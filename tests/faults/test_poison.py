@@ -3,7 +3,6 @@
 import pytest
 
 from tasks.ledger.task import State
-from tasks.worker.process.hangs import Patience
 from tests.faults.conftest import QUICK, with_patience
 from tests.ledger_client import LedgerClient
 from tests.processes import Roles, wait_until
@@ -19,7 +18,7 @@ def test_neighbours_of_a_poison_text_complete(private_roles: Roles, client: Ledg
     texts[5] = f"poison {trigger}"
     poisoned = client.submit(texts)
     neighbours = [client.submit([f"neighbour {n}"]) for n in range(12)]
-    worker = with_patience(private_roles.worker(start=False, **settings), Patience(work_s=2))
+    worker = with_patience(private_roles.worker(start=False, **settings), work_s=2)
     worker.launch()
     task = client.ended(poisoned)
     result = client.result(poisoned)

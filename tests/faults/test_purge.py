@@ -36,7 +36,7 @@ def begin(client: httpx.Client) -> list[str]:
 
 def test_a_purge_goes_on_to_the_end_whoever_is_killed(private_redis: RedisServer, private_roles: Roles) -> None:
     root = private_roles.folder / "storage"
-    settings: dict[str, Any] = QUICK | {"storage_url": str(root), "fake_tokens_per_s": 200}  # for half a minute
+    settings: dict[str, Any] = QUICK | {"storage_url": str(root), "fake_tokens_per_s": 500}
     api = private_roles.api(**settings)
     model, documents = private_roles.worker(**settings), private_roles.documents(**settings)
     api.wait_ready()

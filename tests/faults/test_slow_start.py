@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 
 from tasks.worker.process.parent import MOST_LOADS
-from tests.faults.conftest import QUICK
+from tests.faults.conftest import QUICK, with_patience
 from tests.ledger_client import LedgerClient
 from tests.processes import Roles, WorkerProcess, wait_until
 
@@ -27,7 +27,7 @@ def test_a_replaced_child_may_load_slowly(private_roles: Roles, client: LedgerCl
 
 
 def test_a_child_that_is_killed_while_it_loads_ends_the_worker_and_says_so(private_roles: Roles) -> None:
-    worker = private_roles.worker(start=False, fake_load_s=600)
+    worker = with_patience(private_roles.worker(start=False, fake_load_s=600))
     worker.launch()
     for number in range(1, MOST_LOADS + 1):
         wait_until(partial(_loads, worker, number), message=f"load {number}")

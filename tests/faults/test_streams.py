@@ -7,29 +7,11 @@ from tasks.ledger.give_back import give_back
 from tasks.ledger.task import Lane, State
 from tests.faults.conftest import QUICK
 from tests.ledger_client import LedgerClient
-from tests.processes import Roles, wait_until
+from tests.processes import Roles
 
 pytestmark = pytest.mark.faults
 
 STREAMS = 2
-
-
-def test_texts_run_side_by_side_and_after_a_death_one_by_one(private_roles: Roles, client: LedgerClient) -> None:
-    worker = private_roles.worker(**QUICK | {"streams": STREAMS, "fake_tokens_per_s": 200})
-    tasks = [client.submit([f"{n} " + "word " * 197]) for n in range(STREAMS)]  # a second each
-    wait_until(lambda: client.overview().leases == STREAMS, message="a claim of every stream")
-    worker.kill_child()
-    seen = [0]
-
-    def ended() -> bool:
-        if client.counter("lost_leases"):
-            seen.append(client.overview().leases)
-        return all(client.task(task_id).state.terminal for task_id in tasks)
-
-    wait_until(ended, message="the end of both")
-    for task_id in tasks:
-        client.completed(task_id)
-    assert max(seen) == 1
 
 
 def test_bulk_work_does_not_die_with_the_suspect_beside_it(private_roles: Roles, client: LedgerClient) -> None:
