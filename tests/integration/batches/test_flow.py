@@ -13,7 +13,7 @@ from tasks.ledger.heartbeat import watch
 from tasks.ledger.read import read_result
 from tasks.records.batches import Batch, BatchRecord, BatchStatus, read_batch
 from tasks.records.files import Purpose, delete_file, read_file
-from tasks.records.jobs import Stage, list_jobs
+from tasks.records.jobs import list_jobs
 from tasks.records.moves import cancel_job, delete_job
 from tasks.records.store import OPEN
 from tasks.storage.vectors_file import VectorsReference
