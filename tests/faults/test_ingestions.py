@@ -58,7 +58,7 @@ class Victims:
     """The processes, each of which can be killed while two ingestions are at work."""
 
     def __init__(
-        self, bulk: Bulk, server: RedisServer, client: LedgerClient, watch: Watch, chance: random.Random, kills: int
+        self, bulk: Bulk, server: RedisServer, client: LedgerClient, watch: Watch, *, kills: int, chance: random.Random
     ) -> None:
         self._bulk = bulk
         self._watch = watch
@@ -138,6 +138,7 @@ def test_two_ingestions_survive_every_kill(
     client: LedgerClient,
     postgres: PgServer,
     database: str,
+    *,
     kills: int,
 ) -> None:
     documents = texts()
@@ -155,7 +156,7 @@ def test_two_ingestions_survive_every_kill(
         chance.shuffle(names)
         killed: list[tuple[str, int]] = []
         with Watch(bulk.api, made) as watch:
-            victims = Victims(bulk, private_redis, client, watch, chance, kills)
+            victims = Victims(bulk, private_redis, client, watch, kills=kills, chance=chance)
             with suppress(WorkEnded):  # where a restart takes long, the work is done before the last kill
                 for left, name in zip(range(len(names), 0, -1), names, strict=True):
                     share = chance.uniform(0, 0.8) / left
