@@ -1,15 +1,21 @@
 """What is wrong with the lines of a batch, case by case, and how the texts of good ones are cut into units."""
 
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 
+import numpy as np
+import orjson
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from api.served_models import ServedModels
 from api.submit import NewTasks
 from tasks.batches.check_lines import MAX_FAULTS, FileCheck, FileLimits, FileLine, split_lines
-from tasks.batches.line_rows import Line, LineError, answered
+from tasks.batches.line_rows import Line, LineError, answered, rows_of_line
 from tasks.errors import RequestError
+from tasks.ingestion.embedded_rows import EmbeddedRow
 from tasks.ingestion.rows_writer import writing_rows
 from tasks.item import Vector
 from tasks.ledger import task
@@ -223,3 +229,78 @@ def test_a_line_of_too_many_parts_is_not_parsed(dear: object) -> None:
     many, brackets = line(body=good_body(user=dear)), line(body=good_body(input="[:" * MAX_PARTS))
 
     assert [fault.code for fault in check(brackets, many, limits=limits).faults] == ["line_too_large"]
+
+
+def lines_of(data: bytes, chunk: int = 2**20, limit: int = 1000) -> list[FileLine]:
+    return list(split_lines((data[at : at + chunk] for at in range(0, len(data), chunk)), limit))
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (b"", []),
+        (b"\n \n\t\n", []),
+        (b"a", [FileLine(1, b"a")]),
+        (b"a\n", [FileLine(1, b"a")]),
+        (b"a\r\nbc\r\n", [FileLine(1, b"a"), FileLine(2, b"bc")]),
+        (b"a\n\n  \nb", [FileLine(1, b"a"), FileLine(4, b"b")]),
+        (b"\xef\xbb\xbfa\nb", [FileLine(1, b"a"), FileLine(2, b"b")]),
+    ],
+)
+@pytest.mark.parametrize("chunk", [1, 2, 100])
+def test_lines_and_their_numbers(data: bytes, expected: list[FileLine], chunk: int) -> None:
+    assert lines_of(data, chunk) == expected
+
+
+@pytest.mark.parametrize("chunk", [1, 3, 7, 100])
+def test_of_a_line_that_is_too_long_only_the_number_is_kept(chunk: int) -> None:
+    data = b"short\n" + b"x" * 50 + b"\nlast"
+    assert lines_of(data, chunk, limit=10)[2] == FileLine(3, b"last")
+    assert [line.data for line in lines_of(data, chunk, limit=10)] == [b"short", None, b"last"]
+
+
+LINES = st.binary(max_size=20).filter(lambda data: b"\n" not in data and not data.startswith(b"\xef\xbb\xbf"))
+
+
+@given(st.lists(LINES, max_size=10), st.integers(1, 30))
+def test_every_line_is_given_under_its_number(parts: list[bytes], chunk: int) -> None:
+    bare = [part.removesuffix(b"\r") for part in parts]
+    expected = [FileLine(number, line) for number, line in enumerate(bare, 1) if line.strip()]
+    assert lines_of(b"\n".join(parts), chunk) == expected
+
+
+SIZES = [3, 1, 2_048, 1]
+
+
+def done() -> Vector:
+    return Vector(np.zeros(1, np.float32), 1, truncated=False)
+
+
+def test_a_row_has_one_text_and_what_is_asked_of_it_and_the_first_says_whose_it_is() -> None:
+    body = EmbeddingsBody(input=["a", "b"], dimensions=2, user="eve", encoding_format="base64")
+    assert [orjson.loads(row) for row in rows_of_line("id", body)] == [
+        {"text": "a", "options": {"dimensions": 2}, "line": ["id", True]},
+        {"text": "b", "options": {"dimensions": 2}},
+    ]
+
+
+def test_no_more_than_one_line_is_held() -> None:
+    taken = 0
+
+    def rows() -> Iterator[EmbeddedRow]:
+        nonlocal taken
+        for size in SIZES:
+            for row in rows_of_line(f"{size}", EmbeddingsBody(input=["x"] * size)):
+                taken += 1
+                yield taken - 1, row, done()
+
+    for number, (answered_line, outcome) in enumerate(answered(rows())):
+        assert answered_line == Line(number, f"{SIZES[number]}", base64=False)
+        assert isinstance(outcome, list)
+        assert len(outcome) == SIZES[number]
+        assert taken <= sum(SIZES[: number + 1]) + 1
+    assert taken == sum(SIZES)
+
+
+def test_no_rows_are_no_lines() -> None:
+    assert list(answered([])) == []

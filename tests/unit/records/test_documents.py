@@ -1,11 +1,12 @@
 """Lines of the documents of a page: as each stage writes them, and as the next one reads them."""
 
 import secrets
+from pathlib import Path
 
 import pytest
 
 from tasks.document_error import MAX_WARNED_PAGES, DocumentError, DocumentWarning
-from tasks.records.documents import Document, DocumentStatus, read_documents, write_documents
+from tasks.records.documents import Document, DocumentStatus, read_documents, read_lines, write_documents
 from tasks.records.jobs import JobError
 from tasks.storage.storage import CHUNK_BYTES, Storage
 
@@ -98,3 +99,28 @@ def test_a_document_takes_only_so_much_room_for_its_warnings() -> None:
 )
 def test_what_is_left_to_do_with_a_document(document: Document, to_read: bool, cut: bool, emptied: bool) -> None:
     assert (document.is_to_read, document.is_cut, document.emptied) == (to_read, cut, emptied)
+
+
+LONG = CHUNK_BYTES - 3
+"""A line of this length leaves three bytes of a piece."""
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [],
+        [b"one"],
+        [b"one", b"two"],
+        [b"a" * LONG, b"b", b"c"],
+        [b"a" * LONG, b"bb", b"c"],
+        [b"a" * LONG, b"bbbb", b"c" * LONG],
+        [b"a" * (3 * CHUNK_BYTES), b"b"],
+    ],
+    ids=["none", "one", "two", "before the edge", "at the edge", "across the edge", "several pieces"],
+)
+@pytest.mark.parametrize("ended", [True, False])
+def test_every_line_is_read_once_and_whole(tmp_path: Path, lines: list[bytes], *, ended: bool) -> None:
+    storage = Storage.open(str(tmp_path))
+    storage.write("page", b"\n".join(lines) + (b"\n" if ended else b""))
+
+    assert list(read_lines(storage, "page")) == lines

@@ -311,7 +311,7 @@ def test_a_silent_storage_takes_little_of_the_drivers_time_however_many_wait_for
 
     monkeypatch.setattr("tasks.ingestion.chunking.count_tokens.read_tokenizer", silent)
     made = [hands.texts({f"d{n}": "first"}) for n in range(5)]
-    for _ in range(120):
+    for _ in range(200):
         hands.step()
     assert looked > 2
     assert looked * look_s <= 0.25 * (hands.clock_s - began)
@@ -510,7 +510,6 @@ def test_a_page_that_kills_every_worker_fails_alone(hands: IngestionHands) -> No
 
 TEXTS = {"scan": "some of its pages", "whole": "all of it"}
 SCANNED = DocumentWarning("pages_without_text", "2 of its pages have no text. Run OCR first.", (2, 9))
-S = DocumentStatus
 
 
 def read_in_part(hands: IngestionHands, ingestion_id: str, **warnings: DocumentWarning) -> None:
@@ -537,13 +536,16 @@ def told(
 def test_a_warning_is_told_as_long_as_the_content_is_the_same(hands: IngestionHands) -> None:
     first = hands.texts(TEXTS)
     read_in_part(hands, first, scan=SCANNED)
-    assert told(hands, first) == (1, {"scan": (S.LOADED, (SCANNED,)), "whole": (S.LOADED, ())})
+    assert told(hands, first) == (
+        1,
+        {"scan": (DocumentStatus.LOADED, (SCANNED,)), "whole": (DocumentStatus.LOADED, ())},
+    )
     for mode in ("skip_unchanged", "sync"):
-        same = {"scan": (S.UNCHANGED, (SCANNED,)), "whole": (S.UNCHANGED, ())}
+        same = {"scan": (DocumentStatus.UNCHANGED, (SCANNED,)), "whole": (DocumentStatus.UNCHANGED, ())}
         assert told(hands, hands.texts(TEXTS, mode=mode)) == (1, same)
     assert told(hands, hands.texts(TEXTS, dry_run=True))[0] == 1
 
-    other = {"scan": (S.LOADED, ()), "whole": (S.UNCHANGED, ())}
+    other = {"scan": (DocumentStatus.LOADED, ()), "whole": (DocumentStatus.UNCHANGED, ())}
     assert told(hands, hands.texts(TEXTS | {"scan": "now whole"})) == (0, other)
     assert told(hands, hands.texts(TEXTS | {"scan": "now whole"}))[0] == 0
 

@@ -115,7 +115,7 @@ def test_a_dead_sink_is_asked_less_and_less_and_holds_up_no_other_ingestion(hand
     for _ in range(240):
         hands.step()
         hands.work_documents(limit=1)
-        hands.work_model()
+        hands.work_model(limit=1)
     assert hands.ingestion(other).status is S.COMPLETED
     ingestion = hands.ingestion(made)
     assert (ingestion.status, ingestion.waiting_for) == (S.IN_PROGRESS, "sink")

@@ -157,13 +157,6 @@ def test_archives_and_compound_files(data: bytes, name: str, expected: Format) -
 
 
 @pytest.mark.parametrize(
-    "name",
-    [
-        f"a.{ending}"
-        for ending in ("pdf", "PDF", "docx", "pptx", "xlsx", "ods", "odt", "rtf", "epub", "msg", "png", "zip")
-    ],
-)
-@pytest.mark.parametrize(
     ("data", "what"),
     [
         (LFS_POINTER, "a pointer of Git LFS"),
@@ -175,25 +168,16 @@ def test_archives_and_compound_files(data: bytes, name: str, expected: Format) -
         ("nicht da: \xfcber".encode("utf-16"), "text"),
     ],
 )
-def test_a_name_of_a_binary_format_is_held_to_it(name: str, data: bytes, what: str) -> None:
-    failed, message = code(data, name)
-    assert failed == "corrupt_document"
-    assert f"The file is {what}, and its name says {name[2:].upper()}" in message
+def test_a_name_of_a_binary_format_is_held_to_it(data: bytes, what: str) -> None:
+    for ending in ("pdf", "PDF", "docx", "pptx", "xlsx", "ods", "odt", "rtf", "epub", "msg", "png", "zip"):
+        failed, message = code(data, f"a.{ending}")
+        assert failed == "corrupt_document"
+        assert f"The file is {what}, and its name says {ending.upper()}" in message
 
 
 @pytest.mark.parametrize("name", ["a.md", "a.txt", "a.doc", "a.xls", "a.html", "a.eml", "a.ipynb", "a.csv", "LICENSE"])
 def test_a_pointer_is_no_document_under_any_name(name: str) -> None:
     assert code(LFS_POINTER, name)[0] == "corrupt_document"
-
-
-def test_a_text_about_pointers_is_a_document() -> None:
-    assert sniff(b"A pointer: " + LFS_POINTER, "a.md") is MARKDOWN
-    assert sniff(LFS_POINTER + b"and so on. " * 100, "a.txt") is TEXT
-
-
-@pytest.mark.parametrize("name", ["a.eml", "a.mht", "a.mbox"])
-def test_a_page_under_the_name_of_a_mail_is_there_by_mistake(name: str) -> None:
-    assert code(LOGIN, name)[0] == "corrupt_document"
 
 
 @pytest.mark.parametrize(

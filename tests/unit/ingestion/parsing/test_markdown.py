@@ -1,13 +1,10 @@
 """Plain text and Markdown: the text stays as it is written, and its blocks cover it, in time linear in its size."""
 
-from collections.abc import Callable
-
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tasks.document_error import DocumentFailed
-from tasks.ingestion.parsing import markdown as scanner
 from tasks.ingestion.parsing.extracted import MAX_TEXT_CHARS, Extracted, clean
 from tasks.ingestion.parsing.markdown import blocks, read_markdown, read_text
 
@@ -105,38 +102,12 @@ def test_pictures_within_markdown_are_left_out() -> None:
     assert extracted.text == "# Title\n\nbefore ![a](data:image/png) behind, data:text/plain,short stays"
 
 
-@pytest.mark.parametrize("data", [b" ", b"\r\n\t\n", b"\xef\xbb\xbf", "\u2003\n".encode("utf-16")])
-@pytest.mark.parametrize("read", [read_text, read_markdown])
-def test_nothing_but_white_space_is_empty(read: Callable[[bytes], Extracted], data: bytes) -> None:
-    with pytest.raises(DocumentFailed) as failed:
-        read(data)
-    assert failed.value.error.code == "empty_document"
-
-
-@pytest.mark.parametrize("data", [bytes(100), b"\x01\x02"])
-def test_nothing_but_control_characters_is_no_empty_document(data: bytes) -> None:
-    with pytest.raises(DocumentFailed) as failed:
-        read_text(data)
-    assert failed.value.error.code == "no_text"
-
-
 def test_too_much_text_is_refused() -> None:
     assert len(read_text(b"x" * MAX_TEXT_CHARS).text) == MAX_TEXT_CHARS
     for size in (MAX_TEXT_CHARS + 1, 4 * MAX_TEXT_CHARS + 1):
         with pytest.raises(DocumentFailed) as failed:
             read_text(b"x" * size)
         assert failed.value.error.code == "document_too_large"
-
-
-@pytest.mark.parametrize("structure", ["markdown", "paragraphs"])
-@pytest.mark.parametrize("more", [0, 1, 2])
-def test_blocks_beyond_all_measure_become_one(structure: str, more: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    most = 1000
-    monkeypatch.setattr(scanner, "MAX_BLOCKS", most)
-    text = "a\n\n" * (most + more)
-    found = shown(Extracted(text, "markdown" if structure == "markdown" else "paragraphs"))
-    assert len(found) == most
-    assert found[-1] == ("paragraph", "\n\n".join("a" * (1 + more)))
 
 
 @given(st.lists(st.sampled_from(_MARKS) | st.text(max_size=5), max_size=30).map("\n".join) | st.text(max_size=200))

@@ -18,8 +18,8 @@ from tasks.ingestion.parsing.outlook import read_msg
 from tasks.ingestion.parsing.restructured import read_rst
 from tasks.ingestion.parsing.rich_text import read_rtf
 from tasks.ingestion.parsing.slides import read_pptx
+from tests.document_files import archive as zipped
 from tests.unit.ingestion.parsing.compound_file import compound_file
-from tests.unit.ingestion.parsing.zipped import zipped
 
 
 def _code(read: Callable[[bytes], Extracted], data: bytes) -> str:
@@ -293,20 +293,6 @@ def test_odt_title_and_embedded_documents() -> None:
 _IMAGE = _p("<draw:frame><draw:image/><draw:image/></draw:frame>")
 
 
-@pytest.mark.parametrize(
-    ("read", "data", "warned"),
-    [
-        (read_odt, _odt(_IMAGE + _p("On 4 May the boat left for Rügen.")), True),
-        (read_odt, _odt(_IMAGE + _p("many words " * 10)), False),
-        (read_rtf, b"{\\rtf1 {\\*\\shppict{\\pict 00}}{\\nonshppict{\\pict 00}} On 4 May we left.}", True),
-        (read_rtf, b"{\\rtf1 {\\header{\\pict 00}} On 4 May we left.}", False),
-    ],
-    ids=range(4),
-)
-def test_pictures_beside_few_words_are_said(read: Callable[[bytes], Extracted], data: bytes, warned: bool) -> None:
-    assert [warning.message.partition(". ")[0] for warning in read(data).warnings] == ["Not read: picture (1)"] * warned
-
-
 # ---- EPUB ------------------------------------------------------------------------------------------------------------
 
 _CONTAINER = (
@@ -358,25 +344,6 @@ def test_epub_in_the_order_of_reading() -> None:
     assert (found.title, found.warnings) == ("Moby Dick", [])
 
 
-def test_epub_loses_nothing_of_a_chapter() -> None:
-    note = "<aside epub:type='footnote'>[1] Small.</aside>"
-    page = f"<html><body><header><h1>Two</h1></header><article><p>Text.</p></article>{note}</body></html>"
-    assert read_epub(_epub({"a.xhtml": page})).text == "# Two\n\nText.\n\n[1] Small."
-
-
-def test_epub_declares_its_encoding() -> None:
-    page = f'<?xml version="1.0" encoding="ISO-8859-2"?>{_page("Příliš žluťoučký")}'.encode("iso8859_2")
-    assert "About Příliš žluťoučký." in read_epub(_epub({"a.xhtml": page})).text
-
-
-def test_epub_says_that_chapters_are_missing() -> None:
-    found = read_epub(_epub({"a.xhtml": _page("First")}, spine='<itemref idref="i0"/><itemref idref="nav"/>'))
-    assert not found.warnings
-    data = _epub({"a.xhtml": _page("First"), "b.xhtml": _page("Second")})
-    kept = {name: text for name, text in _unzipped(data).items() if not name.endswith("b.xhtml")}
-    assert [warning.code for warning in read_epub(zipped(dict(kept))).warnings] == ["unread_parts"]
-
-
 def test_epub_with_scrambled_fonts_is_read_and_a_locked_one_is_not() -> None:
     chapters: dict[str, str | bytes] = {"a b.xhtml": _page("First")}
     fonts: dict[str, str | bytes] = {"META-INF/encryption.xml": _encryption("OPS/fonts/serif.otf")}
@@ -426,26 +393,6 @@ def test_rtf(body: str, text: str) -> None:
     assert read_rtf(_rtf(body)).text == text
 
 
-def test_rtf_says_what_is_left_out() -> None:
-    body = r"said{\*\atnauthor Ada}{\*\annotation one}{\*\annotation two}{\object{\*\objdata 00}{\result shown}}"
-    found = read_rtf(_rtf(body))
-    assert found.text == "saidshown"
-    assert [(warning.code, warning.message.partition(". ")[0]) for warning in found.warnings] == [
-        ("objects_left_out", "Not read: embedded document (1)"),
-        ("unread_parts", "Not read: comment (2)"),
-    ]
-
-
-@pytest.mark.parametrize("prefix", [r"\ansicpg10000", r"\mac", r"\ansicpg1252{\fonttbl{\f0\fcharset77 x;}}\f0"])
-def test_rtf_of_a_mac(prefix: str) -> None:
-    assert read_rtf((r"{\rtf1" + prefix + r"\'8a}").encode()).text == "ä"
-
-
-def test_rtf_title_and_code_page() -> None:
-    data = b"\xef\xbb\xbf{\\rtf1\\ansi\\ansicpg1251{\\info{\\title \\'c4\\'ee\\'e3}}\\'e4\\'e0}"
-    assert (read_rtf(data).title, read_rtf(data).text) == ("Дог", "да")
-
-
 # ---- MSG -------------------------------------------------------------------------------------------------------------
 
 
@@ -483,15 +430,6 @@ def test_msg() -> None:
     assert (found.title, found.warnings) == ("Re: Grüße", [])
 
 
-_CYRILLIC = "Договор"
-
-
-def test_msg_in_a_code_page_and_as_html() -> None:
-    html = f"<html><body><p>{_CYRILLIC} до мая</p></body></html>".encode("cp1251")
-    found = read_msg(_msg({"0037": _CYRILLIC.encode("cp1251"), "1013": html}, code_page=1251))
-    assert found.text == f"# {_CYRILLIC}\n\n{_CYRILLIC} до мая"
-
-
 def test_msg_says_what_is_left_out() -> None:
     attached = {
         "__attach_version1.0_#00000000/3707": "contract.pdf",
@@ -504,24 +442,6 @@ def test_msg_says_what_is_left_out() -> None:
         assert _code(read_msg, _msg({"0037": "Contract", tag: value})) == code
         assert not read_msg(_msg({"0037": "Contract", "1000": "Yes.", tag: value})).warnings
     assert not read_msg(_msg({"0037": "Contract"})).warnings
-
-
-_LONG = "All of the news of this week. " * 20
-
-
-@pytest.mark.parametrize(
-    ("plain", "html", "text"),
-    [
-        ("Hi Bob\n-----\n```\nmore", "", "Hi Bob\n\\-----\n\\```\nmore"),
-        ("See it online.", f"<p>{_LONG}", _LONG.strip()),
-        (_LONG.strip(), f"<p>{_LONG * 3}", (_LONG * 3).strip()),
-        (_LONG.strip(), f"<p>{_LONG * 2}", _LONG.strip()),
-        ("Yes.", "<i></i>" * 100_000, "Yes."),
-    ],
-    ids=range(5),
-)
-def test_msg_body(plain: str, html: str, text: str) -> None:
-    assert read_msg(_msg({"1000": plain, "1013": html.encode()})).text == text
 
 
 # ---- RST -------------------------------------------------------------------------------------------------------------
@@ -556,20 +476,6 @@ def test_msg_body(plain: str, html: str, text: str) -> None:
 )  # fmt: skip
 def test_rst(rst: str, text: str) -> None:
     assert read_rst(rst.encode()).text == text
-
-
-def test_rst_says_what_is_left_out() -> None:
-    rst = ".. include:: a.rst\n\n.. raw:: html\n\n   <b>x</b>\n\n.. include:: b.rst\n\n.. literalinclude:: c.py\n\ntext"
-    found = read_rst(rst.encode())
-    assert found.text == "text"
-    [warning] = found.warnings
-    assert warning.code == "unread_parts"
-    assert "directive `include` (2), directive `literalinclude` (1), directive `raw` (1)" in warning.message
-    assert not read_rst(b".. image:: a.png\n\n.. contents::\n\ntext").warnings
-
-
-def test_rst_title() -> None:
-    assert read_rst(b"Terms\n=====\n\nLate\n----\n").title == "Terms"
 
 
 # ---- what is refused -------------------------------------------------------------------------------------------------

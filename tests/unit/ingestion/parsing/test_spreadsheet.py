@@ -9,8 +9,8 @@ import pytest
 
 from tasks.document_error import DocumentFailed
 from tasks.ingestion.parsing.spreadsheet import read_spreadsheet
+from tests.document_files import archive as zipped
 from tests.unit.ingestion.parsing.compound_file import compound_file
-from tests.unit.ingestion.parsing.zipped import zipped
 
 _MAIN = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
 _RELATIONS = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
@@ -155,11 +155,6 @@ def test_formulas_without_results_are_said(formula: str, warned: bool) -> None:
     assert [warning.code for warning in read_spreadsheet(data).warnings] == ["uncalculated_formulas"] * warned
 
 
-def test_a_formula_whose_result_is_the_empty_string_is_calculated() -> None:
-    cell = '<c r="A2" t="str"><f>IF(A1="","",A1)</f><v></v></c>'
-    assert not read_spreadsheet(_xlsx({"S": _rows(_row(1, A="Sum"), f'<row r="2">{cell}</row>')})).warnings
-
-
 def test_what_lies_above_the_cells_is_said() -> None:
     drawn = "<xdr:sp><xdr:txBody><a:p>{}</a:p></xdr:txBody></xdr:sp>"
     parts: dict[str, str | bytes] = {
@@ -264,12 +259,6 @@ def test_too_large(make: Callable[[], bytes]) -> None:
     assert _code(make()) == "document_too_large"
 
 
-def test_a_sheet_that_only_says_it_is_large_is_read() -> None:
-    empty = "".join(f'<row r="{number}"><c r="XFD{number}" s="1"/></row>' for number in range(2, 5000))
-    data = _xlsx({"S": '<dimension ref="A1:XFD1048576"/>' + _rows(_row(1, A="first"), empty)})
-    assert read_spreadsheet(data).text == "## S\n\nfirst"
-
-
 def test_damage_anywhere_is_a_refusal_in_our_words() -> None:
     data = _xlsx({"S": _rows(_row(1, A="Item", B="Price"), _row(2, A="Tea", B="3"))})
     for at in range(0, len(data), 37):
@@ -283,9 +272,3 @@ def _outcome(data: bytes) -> str:
     except DocumentFailed as failed:
         return failed.error.code
     return "read"
-
-
-def test_an_old_workbook_that_is_cut_off_is_damaged() -> None:
-    whole = _xls()
-    for size in range(8, len(whole), 499):
-        assert _outcome(whole[:size]) in {"read", "corrupt_document"}

@@ -1,10 +1,14 @@
 """Listing and reading a whole source, as its jobs would: each page in a source of its own, cursors through JSON."""
 
-from collections.abc import Callable, Mapping
+import csv
+import io
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from tasks.document_error import DocumentError, FailureStage
 from tasks.ingestion.sources import tabular
@@ -135,3 +139,28 @@ def tree(folder: Path, *names: str) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(name)
     return folder
+
+
+def jsonl(*records: Any) -> bytes:
+    """One line each."""
+    return b"".join(orjson.dumps(record) + b"\n" for record in records)
+
+
+def table(rows: list[list[str]], encoding: str = "utf-8", delimiter: str = ",") -> bytes:
+    """CSV, quoted where needed."""
+    out = io.StringIO(newline="")
+    csv.writer(out, delimiter=delimiter, lineterminator="\n").writerows(rows)
+    return out.getvalue().encode(encoding)
+
+
+def parquet(rows: Sequence[Mapping[str, Any]] | pa.Table, row_group: int = 1000) -> bytes:
+    """A file with row groups of that many rows."""
+    out = io.BytesIO()
+    table = rows if isinstance(rows, pa.Table) else pa.Table.from_pylist([*rows])
+    pq.write_table(table, out, row_group_size=row_group)
+    return out.getvalue()
+
+
+def files(*ids: str, **more: Any) -> dict[str, Any]:
+    """A request's source."""
+    return {"files": [*ids], **more}
