@@ -1,16 +1,16 @@
 """A batch from its file to its files, through every state, with workers by hand."""
 
 import base64
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import orjson
 import pytest
 
 from tasks.item import TextError
-from tasks.ledger.cancel import cancel
 from tasks.ledger.heartbeat import watch
-from tasks.ledger.read import read_result
+from tasks.ledger.read import read_result, read_task
 from tasks.records.batches import Batch, BatchRecord, BatchStatus, read_batch
 from tasks.records.files import Purpose, delete_file, read_file
 from tasks.records.jobs import list_jobs
@@ -18,7 +18,7 @@ from tasks.records.moves import cancel_job, delete_job
 from tasks.records.store import OPEN
 from tasks.storage.vectors_file import VectorsReference
 from tasks.wire.embedding_list import embedding_list, items
-from tests.integration.api.ledger_worker import vector
+from tests.integration.api.ledger_worker import DIMENSION, vector
 from tests.integration.batches.hands import HOUR_MS, MODEL, Hands, half_way, nothing_is_left, request
 
 TOO_LONG = TextError("input_too_long", "This text has 9 tokens; the model takes at most 8.")
@@ -107,18 +107,6 @@ def test_a_line_may_hold_token_numbers(hands: Hands) -> None:
     assert found == [vector(text).tobytes() for text in ("one", "two")]
 
 
-def test_a_batch_without_any_success_is_completed_and_has_no_output(hands: Hands) -> None:
-    hands.bad["bad"] = TOO_LONG
-    batch_id = hands.create([request(f"{n}", "bad") for n in range(9)])
-    hands.work()
-    batch = hands.batch(batch_id)
-    assert (batch.status, batch.counts) == (BatchStatus.COMPLETED, (9, 0, 9))
-    assert batch.output_file_id is None
-    assert len(hands.lines(batch.error_file_id)) == 9
-    hands.sweep()
-    assert len(list(hands.storage.stored("anonymous"))) == 2, "the input and the errors"
-
-
 def test_a_bad_file_fails_with_all_its_faults(hands: Hands) -> None:
     good = orjson.dumps(request("a", "x"))
     batch_id = hands.create(b"\n".join([b"{", good, b"[]", b"", good]))
@@ -147,21 +135,6 @@ def test_an_input_file_that_cannot_be_used(hands: Hands, case: str) -> None:
     code = "invalid_file_purpose" if case == "purpose" else "invalid_request"
     assert batch.status is BatchStatus.FAILED
     assert [(fault.code, fault.param, fault.line) for fault in batch.errors] == [(code, "file_id", None)]
-    nothing_is_left(hands, batch)
-
-
-def test_cancelling_in_the_middle_keeps_what_was_done(hands: Hands) -> None:
-    batch_id = half_way(hands)
-    assert hands.move(cancel_job, hands.batch(batch_id))
-    hands.until(lambda: hands.batch(batch_id).status is BatchStatus.CANCELLED, model=False)
-    hands.work()
-    batch = hands.batch(batch_id)
-    assert batch.counts == (10, 4, 6)
-    assert [line["custom_id"] for line in hands.lines(batch.output_file_id)] == ["0", "1", "2", "3"]
-    left = hands.lines(batch.error_file_id)
-    assert [line["custom_id"] for line in left] == ["4", "5", "6", "7", "8", "9"]
-    assert {(line["response"], line["error"]["code"]) for line in left} == {(None, "batch_cancelled")}
-    assert hands.work_model() == 0
     nothing_is_left(hands, batch)
 
 
@@ -278,18 +251,6 @@ def test_a_part_that_is_gone_or_damaged_costs_its_own_rows(hands: Hands, damaged
     nothing_is_left(hands, batch)
 
 
-def test_lines_that_are_gone_fail_the_batch(hands: Hands) -> None:
-    batch_id = half_way(hands)
-    hands.ledger.run(cancel(MODEL, f"{batch_id}-1-embed"))
-    hands.storage.delete(f"anonymous/{batch_id}/")
-    inputs = list(hands.storage.stored("anonymous"))
-    hands.work()
-    batch = hands.batch(batch_id)
-    assert (batch.status, [fault.code for fault in batch.errors]) == (BatchStatus.FAILED, ["not_stored"])
-    nothing_is_left(hands, batch)
-    assert list(hands.storage.stored("anonymous")) == inputs, "nothing half-visible"
-
-
 def embeds(hands: Hands, batch_id: str) -> bool:
     """Whether its rows are in the queue of the model."""
     return f"{batch_id}-1-embed" in hands.batch(batch_id).tasks
@@ -311,14 +272,6 @@ def test_an_output_file_that_its_owner_deleted_does_not_come_back(hands: Hands) 
     nothing_is_left(hands, hands.batch(batch_id))
 
 
-def test_a_batch_that_was_accepted_is_not_judged_by_what_waits(hands: Hands) -> None:
-    """Nothing may wait, and the first batch does."""
-    hands.driver.settings = hands.settings.model_copy(update={"max_backlog_bulk_s": 1e-9})
-    half_way(hands)
-    second = hands.create([request(f"{number}", "xxxx") for number in range(3)])
-    hands.until(lambda: embeds(hands, second), model=False)
-
-
 def test_rows_of_an_accepted_batch_are_let_in_by_a_full_redis(hands: Hands) -> None:
     """They are references of a few bytes; who waits for the batch was told long ago that it is accepted."""
     batch_id = hands.create([request("a", "x")])
@@ -338,3 +291,126 @@ def test_a_round_goes_over_all_open_jobs(hands: Hands, monkeypatch: pytest.Monke
     made = [hands.create([request("1", "text")]) for _ in range(5)]
     hands.step()
     assert {str(hands.batch(batch_id).record.status) for batch_id in made} == {"in_progress"}
+
+
+MOST = 300
+SIZES = {"one": 1, "two": 2, "many": MOST, "three": 3, "another one": 1}
+
+
+def texts_of(name: str) -> list[str]:
+    return [f"{name} {n}" for n in range(SIZES[name])]
+
+
+def of_all_sizes(hands: Hands) -> str:
+    return hands.create([request(name, texts_of(name)) for name in SIZES])
+
+
+def vectors_of(line: dict[str, Any]) -> list[Any]:
+    data = line["response"]["body"]["data"]
+    assert [item["index"] for item in data] == list(range(len(data)))
+    return [item["embedding"] for item in data]
+
+
+def texts_done(hands: Hands, batch_id: str) -> int:
+    task = hands.ledger.run(read_task(f"{batch_id}-1-embed"))
+    assert task is not None
+    return task.completed
+
+
+def errors_of(hands: Hands, batch: Batch) -> dict[str, tuple[int | None, str, str | None, str]]:
+    """Of the lines in the error file: status, code, param and message; no status of what was never executed."""
+    found = {}
+    for line in hands.lines(batch.error_file_id):
+        answer = line["response"]
+        error = answer["body"]["error"] if answer else line["error"]
+        status = answer["status_code"] if answer else None
+        found[line["custom_id"]] = (status, error["code"], error.get("param"), error["message"])
+    return found
+
+
+def done_of(hands: Hands, batch: Batch) -> list[str]:
+    return [line["custom_id"] for line in hands.lines(batch.output_file_id)]
+
+
+def ended(hands: Hands, batch_id: str) -> Batch:
+    hands.work()
+    batch = hands.batch(batch_id)
+    nothing_is_left(hands, batch)
+    return batch
+
+
+def test_each_line_has_all_its_vectors_in_order(hands: Hands) -> None:
+    batch_id = of_all_sizes(hands)
+    hands.until(lambda: hands.batch(batch_id).status is BatchStatus.FINALIZING)
+    assert texts_done(hands, batch_id) == sum(SIZES.values())
+    batch = ended(hands, batch_id)
+    assert batch.counts == (len(SIZES), len(SIZES), 0)
+    assert batch.tokens == sum(SIZES.values())
+    lines = hands.lines(batch.output_file_id)
+    assert [line["custom_id"] for line in lines] == list(SIZES)
+    for line in lines:
+        texts = texts_of(line["custom_id"])
+        assert line["response"]["body"]["usage"] == {"prompt_tokens": len(texts), "total_tokens": len(texts)}
+        np.testing.assert_array_equal(np.array(vectors_of(line), "<f4"), np.stack([vector(text) for text in texts]))
+
+
+def test_each_line_has_its_own_options(hands: Hands) -> None:
+    lines = [
+        request("short", ["a", "long b", "c"], dimensions=2, encoding_format="base64", user="eve"),
+        request("plain", ["d", "e"], text=7, options="of somebody else"),
+        request("other words", ["f", "g"], output_dimension=3, embedding_type="base64", normalize=True),
+    ]
+    data = b"\n".join(orjson.dumps(line | {"texts": 5, "line": ["x"], "refused": ["y"]}) for line in lines)
+    numbers = orjson.dumps(request("numbers", "N", dimensions=2.0)).replace(b'"N"', b"[[606],[20375]]")
+    batch = ended(hands, hands.create(data + b"\n" + numbers))
+    short, plain, other, numbered = hands.lines(batch.output_file_id)
+    for line, texts, dimension in ((short, ["a", "long b", "c"], 2), (other, ["f", "g"], 3)):
+        assert [base64.b64decode(found) for found in vectors_of(line)] == [
+            vector(t)[:dimension].tobytes() for t in texts
+        ]
+    assert [item.get("truncated") for item in short["response"]["body"]["data"]] == [None, True, None]
+    for line, texts, dimension in ((plain, ["d", "e"], DIMENSION), (numbered, ["one", "two"], 2)):
+        expected = [vector(text)[:dimension] for text in texts]
+        np.testing.assert_array_equal(np.array(vectors_of(line), "<f4"), np.stack(expected))
+
+
+@pytest.mark.parametrize("at", [0, MOST - 1])
+def test_one_bad_text_fails_its_line_and_is_named(hands: Hands, at: int) -> None:
+    hands.bad = {f"many {at}": TOO_LONG, "three 1": TextError("encoding_failed", "No."), "three 2": TOO_LONG}
+    batch = ended(hands, of_all_sizes(hands))
+    assert batch.counts == (5, 3, 2)
+    assert done_of(hands, batch) == ["one", "two", "another one"]
+    assert batch.tokens == 1 + 2 + 1
+    assert errors_of(hands, batch) == {
+        "many": (400, "input_too_long", f"input[{at}]", f"input[{at}]: {TOO_LONG.message}"),
+        "three": (422, "encoding_failed", "input[1]", "input[1]: No."),
+    }
+
+
+def two_pieces_done(hands: Hands, texts: Sequence[int]) -> str:
+    """A batch with lines of so many texts, of which two units are done: 8 texts."""
+    batch_id = hands.create([request(f"{n}", [f"{n} {i}" for i in range(size)]) for n, size in enumerate(texts)])
+    hands.until(lambda: hands.batch(batch_id).status is BatchStatus.IN_PROGRESS, model=False)
+    assert hands.work_model(limit=2) == 2
+    return batch_id
+
+
+def test_cancelling_in_the_middle_of_a_line_keeps_the_lines_that_are_whole(hands: Hands) -> None:
+    batch_id = two_pieces_done(hands, [3, 4, 4, 1])
+    assert hands.move(cancel_job, hands.batch(batch_id))
+    hands.until(lambda: hands.batch(batch_id).status is BatchStatus.CANCELLED, model=False)
+    batch = ended(hands, batch_id)
+    assert batch.counts == (4, 2, 2)
+    assert done_of(hands, batch) == ["0", "1"]
+    assert {name: error[:2] for name, error in errors_of(hands, batch).items()} == dict.fromkeys(
+        ("2", "3"), (None, "batch_cancelled")
+    )
+
+
+def test_while_it_runs_requests_are_counted_by_the_part_of_the_texts_that_is_done(hands: Hands) -> None:
+    hands.bad["0 0"] = TOO_LONG
+    batch_id = two_pieces_done(hands, [14, 1, 1])
+    running = hands.batch(batch_id)
+    assert running.counts == (3, 3 * 7 // 16, 0)
+    batch = ended(hands, batch_id)
+    assert batch.counts == (3, 2, 1)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tasks.datasets.loads import DocumentLoad, LoadOutcome, Receipt, UnreadPart, Verdict
+from tasks.datasets.loads import EVERYTHING, DocumentLoad, LoadOutcome, Receipt, UnreadPart, Verdict
 from tasks.datasets.store import Store, chunk_id
 from tests.integration.datasets.loads import (
     Place,
@@ -121,23 +121,6 @@ def test_a_repetition_says_what_was_said_before(store: Store) -> None:
         assert outcomes(store, *given, by=stamp(2)) == said
 
 
-def test_a_new_version_takes_the_place_of_the_old_one(store: Store, place: Place) -> None:
-    load(store, document("a", "old", chunks=5), document("b", "stays"))
-
-    load(store, document("a", "new", chunks=2), by=stamp(2))
-
-    assert texts(place.rows()) == {"a": ["new 0", "new 1"], "b": ["stays 0", "stays 1"]}
-    assert store.known(["a"])["a"].decided_by == ingestion(2)
-    assert store.known(["b"])["b"].decided_by == ingestion(1)
-
-
-def test_what_has_not_changed_is_not_loaded_unless_it_is_asked_for(store: Store) -> None:
-    load(store, document("a", "text"))
-
-    assert load(store, document("a", "text"), by=stamp(2)) == [UNCHANGED]
-    assert load(store, document("a", "text"), by=replace(stamp(3), reloads=True)) == [LOADED]
-
-
 def test_an_empty_document_takes_its_earlier_version_away(store: Store, place: Place) -> None:
     load(store, document("a"), document("b"))
 
@@ -148,14 +131,6 @@ def test_an_empty_document_takes_its_earlier_version_away(store: Store, place: P
     load(store, document("b", "", chunks=0), by=stamp(2))
     assert place.rows() == []
     assert store.known(["a", "b"]).keys() == {"a", "b"}
-
-
-def test_duplicates_within_one_call(store: Store, place: Place) -> None:
-    given = [document("a", "x", place="1"), document("a", "y", place="2"), document("a", "x", place="1")]
-
-    assert load(store, *given) == [LOADED, DUPLICATE, LOADED]
-    assert load(store, failed("b", "1"), document("b", place="2")) == [FAILED, DUPLICATE]
-    assert texts(place.rows()) == {"a": ["x 0", "x 1"]}
 
 
 def test_a_newer_ingestion_is_not_undone(store: Store, place: Place) -> None:
@@ -249,20 +224,6 @@ def test_a_load_that_is_stopped_leaves_nothing(store: Store, place: Place) -> No
     assert load(store, document("a", "new"), by=stamp(2)) == [REPLACED]
 
 
-def test_a_sync_deletes_what_nobody_has_listed_since(store: Store, place: Place) -> None:
-    load(store, *(document(f"old{i}", chunks=1) for i in range(1000)), document("empty", chunks=0))
-    load(store, document("later"), by=stamp(3))
-    load(store, document("old3", "changed", chunks=1), unchanged("old1"), failed("old2"), failed("never"), by=stamp(2))
-
-    assert finish(store, stamp(2)) == 998
-
-    there = {"old1": ["one 0"], "old2": ["one 0"], "old3": ["changed 0"], "later": ["one 0", "one 1"]}
-    assert texts(place.rows()) == there
-    assert store.known(["old1", "old4", "empty", "later"]).keys() == {"old1", "later"}
-    assert finish(store, stamp(2)) == 998, "a repetition says the same"
-    assert texts(place.rows()) == there
-
-
 def test_a_sync_keeps_what_is_of_a_part_that_could_not_be_listed(store: Store, place: Place) -> None:
     def at(*places: str) -> list[DocumentLoad]:
         return [document(name, place=name) for name in places]
@@ -280,15 +241,6 @@ def test_a_sync_keeps_what_is_of_a_part_that_could_not_be_listed(store: Store, p
     # What was loaded by an older one into a part that the sync has not listed comes in; elsewhere it does not.
     older = replace(stamp(1), ingestion="another")
     assert load(store, *at("r/sub/new", "r/new"), by=older) == [LOADED, SUPERSEDED]
-
-
-def test_everything_may_go(store: Store, place: Place) -> None:
-    load(store, document("a"), document("b"))
-
-    assert finish(store, stamp(2)) == 2
-    assert place.rows() == []
-    # Nothing of another dataset is left, and what comes next is loaded like anything else.
-    assert load(store, document("a"), by=stamp(3)) == [LOADED]
 
 
 def test_loads_at_the_same_time_lose_nothing(place: Place) -> None:
@@ -346,3 +298,47 @@ def test_the_head_counts_what_is_there(store: Store, place: Place) -> None:
         assert head.documents == 4
     finish(store, stamp(4))
     assert (contents.head().documents, contents.head().chunks) == (1, len(place.rows()))
+
+
+# ---- rules that a walk seldom meets
+
+
+def test_a_folder_that_a_sync_has_spared_stays_spared_when_all_above_it_cannot_be_listed(store: Store) -> None:
+    load(store, UnreadPart("r/in"), by=stamp(12))
+    finish(store, stamp(10))
+    load(store, UnreadPart("r"), by=stamp(13))
+    late = document("a", place="r/in/a"), document("b", place="r/b")
+    assert load(store, *late, by=stamp(9)) == [LOADED, SUPERSEDED]
+
+
+def test_a_document_belongs_to_the_place_where_it_was_listed_last(store: Store) -> None:
+    load(store, document("a", place="r/a"), document("b", place="r/b"))
+    load(store, failed("a", "s/a"), by=stamp(2))
+    load(store, UnreadPart("s"), by=stamp(3))
+    assert finish(store, stamp(3)) == 1
+    assert store.known(["a", "b"]).keys() == {"a"}
+
+
+def test_a_second_document_is_a_duplicate_also_when_a_later_ingestion_has_listed_the_first(store: Store) -> None:
+    load(store, document("a", place="r/a"))
+    load(store, failed("a", "r/a"), by=stamp(2))
+    assert load(store, document("a", "other", place="r/twice")) == [DUPLICATE]
+
+
+def test_a_part_that_may_be_anywhere_keeps_everything(store: Store) -> None:
+    load(store, document("a", place="file:1/a.jsonl#1"), document("b", place="inline:b"))
+    load(store, document("c", place="file:2/a.jsonl#1"), UnreadPart(EVERYTHING), by=stamp(2))
+    assert finish(store, stamp(2)) == 0
+    assert store.known(["a", "b", "c"]).keys() == {"a", "b", "c"}
+
+
+@pytest.mark.parametrize(
+    ("reloads", "text", "verdict"), [(False, "one", UNCHANGED), (True, "one", CONFLICT), (False, "two", CONFLICT)]
+)
+def test_the_same_content_of_another_file_is_unchanged_and_a_conflict_names_its_place(
+    store: Store, text: str, verdict: Verdict, *, reloads: bool
+) -> None:
+    load(store, document("a", place="monday.csv#1", origin="monday.csv"))
+    by = replace(stamp(2), replaces_others=False, reloads=reloads)
+    (outcome,) = outcomes(store, document("a", text, place="tuesday.csv#1", origin="tuesday.csv"), by=by)
+    assert (outcome.verdict, outcome.other) == (verdict, "" if verdict is UNCHANGED else "monday.csv#1")

@@ -1,6 +1,5 @@
 """What is wrong with the lines of a batch, case by case, and how the texts of good ones are cut into units."""
 
-import json
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -10,21 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.served_models import ServedModels
-from api.submit import NewTasks
 from tasks.batches.check_lines import MAX_FAULTS, FileCheck, FileLimits, FileLine, split_lines
 from tasks.batches.line_rows import Line, LineError, answered, rows_of_line
-from tasks.errors import RequestError
 from tasks.ingestion.embedded_rows import EmbeddedRow
 from tasks.ingestion.rows_writer import writing_rows
 from tasks.item import Vector
 from tasks.ledger import task
-from tasks.records.api_keys import ALL_SCOPES, Key
 from tasks.storage.storage import Storage
 from tasks.wire.embeddings_body import EmbeddingsBody
 from tasks.wire.json_limits import MAX_PARTS
 from tests.unit.batches.batch_lines import ALIAS, DROP, LIMITS, MODEL, OTHER, good_body, line, models
-from worker_config.settings import load_settings
 
 
 def check(*lines: str | bytes, limits: FileLimits = LIMITS) -> FileCheck:
@@ -138,30 +132,6 @@ def test_a_body_that_the_endpoint_would_refuse_is_none_of_the_file_s_faults(text
     assert (found.faults, found.lines) == ([], 2)
 
 
-@pytest.mark.parametrize("text", [case[1] for case in REFUSED], ids=[case[0] for case in REFUSED])
-def test_a_line_is_refused_as_the_endpoint_refuses_its_body(text: str) -> None:
-    checked = FileCheck(models(), LIMITS)
-    _, refusal = refusal_of(checked.add(FileLine(1, text.encode())))
-    settings = load_settings(served_name=MODEL, max_inputs=LIMITS.max_line_inputs, max_input_bytes=100)
-    registry = ServedModels(settings)
-    registry.update(models().overviews)
-    made_by = NewTasks(settings, registry)
-
-    def call() -> None:
-        body = made_by.read(EmbeddingsBody, json.dumps(json.loads(text)["body"]).encode())
-        made_by.awaited(Key.of_environment("me", "", ALL_SCOPES), body, wait_s=1)
-
-    with pytest.raises(RequestError) as caught:
-        call()
-    error = caught.value
-    assert refusal == LineError(error.code, error.detail, error.status, error.param)
-
-
-def test_refused_texts_count_for_nothing() -> None:
-    many = line("many", body=good_body(input=["x"] * 9))
-    assert check(*[many.replace("many", f"{n}") for n in range(13)]).faults == []
-
-
 def test_every_bad_line_is_named_and_blank_ones_count() -> None:
     found = faults("{", line("a"), "", line("b", method="GET"), "[]", line("c"))
     assert found == [("invalid_json_line", None, 1), ("invalid_method", "method", 4), ("invalid_request", None, 5)]
@@ -235,23 +205,6 @@ def lines_of(data: bytes, chunk: int = 2**20, limit: int = 1000) -> list[FileLin
     return list(split_lines((data[at : at + chunk] for at in range(0, len(data), chunk)), limit))
 
 
-@pytest.mark.parametrize(
-    ("data", "expected"),
-    [
-        (b"", []),
-        (b"\n \n\t\n", []),
-        (b"a", [FileLine(1, b"a")]),
-        (b"a\n", [FileLine(1, b"a")]),
-        (b"a\r\nbc\r\n", [FileLine(1, b"a"), FileLine(2, b"bc")]),
-        (b"a\n\n  \nb", [FileLine(1, b"a"), FileLine(4, b"b")]),
-        (b"\xef\xbb\xbfa\nb", [FileLine(1, b"a"), FileLine(2, b"b")]),
-    ],
-)
-@pytest.mark.parametrize("chunk", [1, 2, 100])
-def test_lines_and_their_numbers(data: bytes, expected: list[FileLine], chunk: int) -> None:
-    assert lines_of(data, chunk) == expected
-
-
 @pytest.mark.parametrize("chunk", [1, 3, 7, 100])
 def test_of_a_line_that_is_too_long_only_the_number_is_kept(chunk: int) -> None:
     data = b"short\n" + b"x" * 50 + b"\nlast"
@@ -300,7 +253,3 @@ def test_no_more_than_one_line_is_held() -> None:
         assert len(outcome) == SIZES[number]
         assert taken <= sum(SIZES[: number + 1]) + 1
     assert taken == sum(SIZES)
-
-
-def test_no_rows_are_no_lines() -> None:
-    assert list(answered([])) == []

@@ -7,7 +7,6 @@ import pytest
 
 from tasks.document_error import MAX_WARNED_PAGES, DocumentError, DocumentWarning
 from tasks.records.documents import Document, DocumentStatus, read_documents, read_lines, write_documents
-from tasks.records.jobs import JobError
 from tasks.storage.storage import CHUNK_BYTES, Storage
 
 ERROR = DocumentError("malformed_record", "The line is not JSON.", "listing")
@@ -48,36 +47,6 @@ def test_a_page_of_equal_failures_is_small_and_is_read_in_pieces(storage: Storag
     assert lines > 4 * CHUNK_BYTES
     assert lines > 20 * len(storage.read("page"))
     assert list(read_documents(storage, "page")) == failed
-
-
-def test_a_line_holds_nothing_that_is_absent() -> None:
-    loaded = Document("a", "file:a", S.LOADED, content_hash="0", chunks=1, tokens=2)
-    assert loaded.to_line() == b'{"id":"a","uri":"file:a","status":"loaded","content_hash":"0","chunks":1,"tokens":2}\n'
-
-
-def test_what_has_ended_well_says_nothing_more_of_where_it_came_from() -> None:
-    made = Document(
-        "a", "file:a", S.PARSING, place={"at": 1}, record=[1], metadata={"a": 1}, first=7, chunks=3, tokens=9
-    )
-    assert made.done(S.LOADED) == Document("a", "file:a", S.LOADED, chunks=3, tokens=9, ended=True)
-    assert not made.done(S.LOADED).is_to_read
-
-
-def test_what_has_failed_can_be_read_again_without_what_became_of_it() -> None:
-    listed = Document("a", "file:a", place={"at": 1}, record=[1], metadata={"a": 1}, origin="o")
-    failed = listed._replace(first=7, chunks=3, tokens=9).failed(ERROR, "0" * 64)
-    assert (failed.status, failed.stage, failed.content_hash) == (S.FAILED, "listing", "0" * 64)
-    assert failed.fault == JobError("malformed_record", "The line is not JSON.")
-    assert failed.is_to_read
-    assert failed.as_listed() == listed
-
-
-def test_warnings_go_with_a_document_that_was_read_and_with_no_other() -> None:
-    listed = Document("a", "file:a", place={"at": 1})
-    read = listed._replace(status=S.PARSING, chunks=1).warned([SCANNED])
-    assert read.done(S.LOADED).warnings == (SCANNED,)
-    assert read.failed(ERROR).warnings == ()
-    assert read.as_listed() == listed._replace(status=S.QUEUED)
 
 
 def test_a_document_takes_only_so_much_room_for_its_warnings() -> None:

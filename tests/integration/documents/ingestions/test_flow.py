@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from tasks.document_error import DocumentWarning
-from tasks.errors import StorageUnavailable
 from tasks.ingestion.parsing import extracted
 from tasks.ingestion.sources.page import PageLimits
 from tasks.item import TextError
@@ -115,8 +114,7 @@ def test_upsert_never_skips_and_sync_deletes_what_vanished(hands: IngestionHands
     assert set(hands.loaded()) == {"a", "c"}
 
 
-@pytest.mark.parametrize("newer", ["skip_unchanged", "sync"])
-@pytest.mark.parametrize("closed", [True, False], ids=["it has ended", "its page is not closed"])
+@pytest.mark.parametrize(("newer", "closed"), [("skip_unchanged", True), ("sync", False)])
 def test_an_older_sync_that_ends_later_leaves_what_a_newer_run_has_seen(
     hands: IngestionHands, newer: str, *, closed: bool
 ) -> None:
@@ -298,30 +296,6 @@ def test_files_of_a_model_that_are_missing_are_looked_for_now_and_then(
     assert {hands.ingestion(each).status for each in made} == {S.COMPLETED}
 
 
-def test_a_silent_storage_takes_little_of_the_drivers_time_however_many_wait_for_it(
-    hands: IngestionHands, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    looked, look_s, began = 0, 6, hands.clock_s
-
-    def silent(_: Storage, __: str) -> bytes:
-        nonlocal looked
-        looked += 1
-        hands.clock_s += look_s
-        raise StorageUnavailable("It does not answer.")
-
-    monkeypatch.setattr("tasks.ingestion.chunking.count_tokens.read_tokenizer", silent)
-    made = [hands.texts({f"d{n}": "first"}) for n in range(5)]
-    for _ in range(200):
-        hands.step()
-    assert looked > 2
-    assert looked * look_s <= 0.25 * (hands.clock_s - began)
-    assert {hands.ingestion(each).waiting_for for each in made} == {"storage"}
-    monkeypatch.undo()
-    hands.wait(30)
-    hands.work()
-    assert {hands.ingestion(each).status for each in made} == {S.COMPLETED}
-
-
 def test_credit_bounds_what_is_begun(hands: IngestionHands) -> None:
     hands.at_pace(page=PageLimits(records=5))
     lines = b"".join(b'{"id": "d%d", "text": "text %d"}\n' % (n, n) for n in range(100))
@@ -339,33 +313,6 @@ def test_credit_bounds_what_is_begun(hands: IngestionHands) -> None:
     hands.work()
     assert hands.ingestion(made).counts.loaded == 100
     assert len(hands.rows()) == 100
-
-
-@pytest.mark.parametrize(("pages_of_a_listing", "enough_s"), [(1, -1), (16, 30)])
-def test_a_page_that_takes_long_is_divided(hands: IngestionHands, pages_of_a_listing: int, enough_s: float) -> None:
-    hands.at_pace(page=PageLimits(records=4), listing_pages=pages_of_a_listing, parsing_s=enough_s)
-    lines = [b'{"id": "d%d", "text": "text %d"}' % (n, n) for n in range(10)]
-    lines[3:3] = [b"no JSON", b'{"id": "d1", "text": "again"}', b'{"id": "empty", "text": ""}']
-    made = hands.ingest({"files": [hands.file("a.jsonl", b"\n".join(lines))]})
-    while not hands.ingestion(made).status.terminal:
-        hands.step()
-        hands.work_documents(limit=1)
-        hands.work_model()
-        counts = hands.ingestion(made).counts
-        assert counts.loaded + counts.failed <= counts.documents <= 13
-    counts = hands.ingestion(made).counts
-    assert (counts.documents, counts.loaded, counts.failed, counts.chunks_loaded) == (13, 10, 3, 10)
-    assert counts.bytes == counts.bytes_done
-    assert hands.ingestion(made).record.done_pages == (13 if enough_s < 0 else 4)
-    assert sorted(str(failed.code) for failed in hands.failed(made)) == [
-        "duplicate_document_id",
-        "empty_document",
-        "malformed_record",
-    ]
-    one_of_two = {"d1": hands.loaded()["d1"]}
-    assert one_of_two in ({"d1": "text 1"}, {"d1": "again"})
-    assert hands.loaded() == {f"d{n}": f"text {n}" for n in range(10)} | one_of_two
-    nothing_is_left(hands, made)
 
 
 @pytest.mark.parametrize("named", [True, False], ids=["a named dataset", "a dataset of its own"])
