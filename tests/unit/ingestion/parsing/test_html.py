@@ -337,5 +337,6 @@ def test_hostile_pages_end(page: str) -> None:
 
 
 @pytest.mark.untraced
+@pytest.mark.thorough
 def test_tags_may_be_more_than_words() -> None:
     assert text("<table>" + "<tr><td>12<td>5<td>7\n" * 13_000).count("| 12 |") == 13_000

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -21,6 +22,7 @@ from tasks.storage.storage import Storage
 
 T = TypeVar("T")
 _LINES = Storage.open("memory://lines")
+_NUMBERS = itertools.count()
 
 
 def ask(
@@ -107,7 +109,9 @@ def uploaded(
     storage = Storage.open(f"file://{tmp_path}/storage")
     stored = {}
     for file_id, data in {**(files or {}), **more}.items():
-        storage.write(f"files/{file_id}", data)
+        # A copy of what was read last is kept, and what is stored under a name never changes.
+        name = f"files/{file_id}.{next(_NUMBERS)}" if file_id.endswith("parquet") else f"files/{file_id}"
+        storage.write(name, data)
         stored[file_id] = FileRecord(
             id=file_id,
             owner="owner",
@@ -115,7 +119,7 @@ def uploaded(
             purpose=Purpose.USER_DATA,
             size_bytes=len(data),
             created_ms=0,
-            stored=f"files/{file_id}",
+            stored=name,
         )
     return SourceAccess(storage, ask, stored, max_document_bytes=limit, max_record_bytes=limit, page=page)
 

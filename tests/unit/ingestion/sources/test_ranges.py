@@ -137,6 +137,7 @@ def test_a_text_that_many_rows_share_is_in_memory_once(tmp_path: Path, sandbox: 
     assert first.text == "x" * (4 * MIB)
 
 
+@pytest.mark.thorough
 def test_a_file_that_needs_more_memory_fails_alone(tmp_path: Path, sandbox: Sandbox) -> None:
     fine = parquet([{"text": "fine"}])
     bomb = small_file_of("y", 300 * MIB, 1)
@@ -146,7 +147,7 @@ def test_a_file_that_needs_more_memory_fails_alone(tmp_path: Path, sandbox: Sand
 
 
 def test_a_process_that_hangs_or_died_is_replaced(tmp_path: Path) -> None:
-    access = uploaded(tmp_path, {f"{name}_{kind}": make for name in "abc" for kind, make in MADE[name].items()})
+    access = uploaded(tmp_path, {f"{name}_{kind}": make for name in "abc" for kind, make in ALONE[name].items()})
     with Sandbox(ParseLimits(timeout_s=2, memory_bytes=MEMORY_BYTES)) as hasty:
         access = replace(access, ask=hasty.ask)
         assert texts(files("a_jsonl"), access) == {"a.jsonl#1": "a"}
@@ -158,7 +159,7 @@ def test_a_process_that_hangs_or_died_is_replaced(tmp_path: Path) -> None:
         assert texts(files("b_parquet"), access) == {"b.parquet#1": "b"}
 
 
-MADE = {name: {"jsonl": jsonl({"text": name}), "parquet": parquet([{"text": name}])} for name in "abc"}
+ALONE = {name: {"jsonl": jsonl({"text": name}), "parquet": parquet([{"text": name}])} for name in "abc"}
 
 
 def test_a_process_that_lies_fails_its_file_and_is_replaced(tmp_path: Path) -> None:
