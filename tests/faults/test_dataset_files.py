@@ -21,7 +21,6 @@ from tasks.datasets.sqlite.dataset_file import DatasetFile, require_local
 from tasks.datasets.sqlite.load import SqliteStore
 from tasks.datasets.sqlite.schema import open_file
 from tasks.datasets.sqlite.search import SqliteContents, VectorMemory
-from tasks.errors import SinkUnavailable
 from tests.dataset_checks import check_whole
 from tests.integration.datasets.loads import document, load, stamp
 from tests.processes import wait_until
@@ -102,18 +101,6 @@ def _peek(file: DatasetFile) -> dict[int, set[int]]:
     return found
 
 
-@pytest.mark.parametrize("seed", some(range(3), 0))
-def test_of_four_writers_the_newest_wins_whoever_is_killed(file: DatasetFile, seed: int) -> None:
-    rng = random.Random(seed)  # noqa: S311 - repeatable
-    children = [start(file, order) for order in rng.sample(range(1, 5), 4)]
-    wait_until(lambda: file.path() is not None, message="the file")
-    rng.choice(children).kill()
-    for child in children:
-        child.join()
-    load_pages(file, 4)
-    assert versions(file) == {number: {4} for number in range(PAGES)}
-
-
 def test_a_power_loss_leaves_the_version_before(
     file: DatasetFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -182,26 +169,6 @@ def test_a_full_disk_fails_a_load_as_a_whole_and_passes(file: DatasetFile) -> No
     assert SqliteStore(file).known(["x1"])
 
 
-def test_a_child_of_a_process_that_has_it_open_loads_by_itself(file: DatasetFile) -> None:
-    load_pages(file, 1)
-    store = SqliteStore(file)
-    store.known(["d0-0"])
-
-    def in_child(order: int) -> None:
-        for number in range(PAGES):
-            load(store, *page(number, order), by=stamp(order))
-
-    children = [_processes.Process(target=in_child, args=(order,)) for order in (2, 3)]
-    for child in children:
-        child.start()
-    for number in range(PAGES):
-        load(store, *page(number, 4), by=stamp(4))
-    for child in children:
-        child.join()
-    assert [child.exitcode for child in children] == [0, 0]
-    assert versions(file) == {number: {4} for number in range(PAGES)}
-
-
 def test_a_writer_that_stands_still_is_said_and_readers_go_on(
     file: DatasetFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -228,33 +195,6 @@ def test_a_writer_that_stands_still_is_said_and_readers_go_on(
     child.join()
     load(SqliteStore(file), document("a"), by=stamp(3))
     assert SqliteStore(file).known(["a", "x1"]).keys() == {"a"}
-
-
-def test_a_reader_that_stands_still_keeps_a_load_waiting_and_no_reader(
-    file: DatasetFile, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    load_pages(file, 1)
-    inside = _processes.Event()
-
-    def stands_still() -> None:
-        with SqliteContents(file, VectorMemory(0)).version() as (db, _):
-            db.execute("SELECT count(*) FROM documents").fetchone()
-            inside.set()
-            signal.pause()
-
-    child = _processes.Process(target=stands_still, daemon=True)
-    child.start()
-    assert inside.wait(60)
-    monkeypatch.setattr(sqlite_load, "_COMMIT_S", 0.2)
-    store = SqliteStore(file)
-    with pytest.raises(SinkUnavailable, match="kept busy"):
-        load(store, document("a"), by=stamp(2))
-    with SqliteContents(file, VectorMemory(0)).version() as (_, head):
-        assert head.documents, "others read on"
-    child.kill()
-    child.join()
-    load(store, document("a"), by=stamp(2))
-    assert store.known(["a"])
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from tasks.records.files import (
     read_file,
     stored_name,
 )
-from tasks.records.store import Order, ReadRecord, Room, left_of
+from tasks.records.store import ReadRecord, Room, left_of
 from tests.integration.ledger.driver import START_MS, Driver
 from tests.integration.records.jobs import Sweeper
 from tests.raises_code import raises_code
@@ -78,17 +78,6 @@ def test_the_quota(driver: Driver, held: tuple[int, ...], size_bytes: int, *, fi
     driver.run(put_file(new))
 
 
-def test_an_expired_file_makes_room(driver: Driver) -> None:
-    put(driver, 1, size_bytes=400)
-    put(driver, 2, size_bytes=600, expires_in_ms=50)
-    passes(driver, 49)
-    with raises_code("quota_exceeded"):
-        driver.run(put_file(record(3, size_bytes=600), QUOTA))
-    passes(driver, 1)
-    driver.run(put_file(record(3, size_bytes=600), QUOTA))
-    assert (driver.run(left_of("ann")).files, driver.run(left_of("ann")).stored_bytes) == (2, 1000)
-
-
 def test_what_is_uploaded_counts_before_it_is_there_and_is_nobody_s_yet(driver: Driver) -> None:
     coming = record(1, size_bytes=600, state="uploading")
     driver.run(put_file(coming, QUOTA, change="one"))
@@ -129,16 +118,6 @@ def pages(driver: Driver, **wish: object) -> list[list[int]]:
         if not page.more:
             return found
         after = page.records[-1].id
-
-
-@pytest.mark.parametrize(("order", "expected"), [(Order.DESC, [2, 1]), (Order.ASC, [4, 5])])
-def test_turning_pages_while_files_are_deleted(driver: Driver, order: Order, expected: list[int]) -> None:
-    put(driver, 1, 2, 4, 5)
-    (gone,) = put(driver, 3)
-    driver.ledger.run(delete_file(gone.id))
-
-    page = driver.ledger.run(list_files("ann", after=gone.id, order=order))
-    assert [one.record.created_ms - START_MS for one in page.records if one.record] == expected
 
 
 def test_a_full_redis_takes_no_file_and_deletes_one(driver: Driver, redis_client: redis.Redis) -> None:

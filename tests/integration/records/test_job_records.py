@@ -18,10 +18,9 @@ from tasks.records.jobs import (
     JobStatus,
     Page,
     Stage,
-    all_done,
     list_jobs,
 )
-from tasks.records.moves import Move, retry_job
+from tasks.records.moves import Move
 from tasks.records.stage_tasks import embed_task
 from tasks.records.store import Room
 from tests.integration.ledger.driver import MODEL, Driver, new_pieces
@@ -37,7 +36,6 @@ from tests.integration.records.jobs import (
     end,
     ingestion,
     job,
-    make,
     new_batch,
     new_ingestion,
     open_jobs,
@@ -67,26 +65,6 @@ def test_a_later_ingestion_is_the_newer_one_whatever_its_host_thinks(driver: Dri
     assert order() > latest + 1
 
 
-def test_what_is_embedded_of_an_open_page_counts_for_the_eta(driver: Driver) -> None:
-    made = create(driver, new_ingestion())
-
-    def embeds(move: Move) -> None:
-        move.set(**BEGUN, listed=True)
-        move.pages[1] = Page(Stage.EMBED, True, documents=10, size_bytes=800, chunks=40)
-        task_id = move.record.task_id(1, Stage.EMBED)
-        move.new_tasks.append(driver.new_task((10, 10), (30, 30), task_id=task_id))
-
-    change(driver, made, embeds)
-    driver.advance(1000)
-    assert ingestion(driver, made).eta_s is None
-    driver.commit(driver.claim(max_pieces=1))
-    assert (ingestion(driver, made).counts.chunks_embedded, ingestion(driver, made).eta_s) == (10, 3)
-    driver.work_off()
-    assert ingestion(driver, made).bytes_through == 800
-    change(driver, made, lambda move: move.put(1, at=Stage.LOAD))
-    assert ingestion(driver, made).bytes_through == 800
-
-
 @pytest.mark.parametrize(("spec", "chunks_per_s"), [({}, 10), ({"dry_run": True}, 40)])
 def test_chunks_count_for_the_rate_when_they_are_embedded_not_when_they_are_loaded(
     driver: Driver, spec: dict[str, Any], chunks_per_s: int
@@ -105,26 +83,6 @@ def test_chunks_count_for_the_rate_when_they_are_embedded_not_when_they_are_load
     rate = ingestion(driver, made).rate
     assert rate is not None
     assert rate.chunks_per_s == chunks_per_s
-
-
-def test_a_page_that_is_tried_again_counts_as_before_until_it_is_done(driver: Driver) -> None:
-    made = create(driver, new_ingestion())
-    was = Counts(documents=10, loaded=8, failed=2, chunks=100, loaded_chunks=80, tokens=900, bytes=1000)
-    change(driver, made, lambda move: move.set(**BEGUN, next_page=2, listed=True))
-    change(driver, made, lambda move: move.pages.update({1: LISTED}), lambda move: move.close(1, DonePage("d", was)))
-    end(driver, made)
-    before = ingestion(driver, made)
-    assert make(driver, retry_job(before))
-    for at, chunks in ((Stage.PARSE, 0), (Stage.EMBED, 20), (Stage.LOAD, 20)):
-        page = Page(at, src="d", documents=10, size_bytes=1000, chunks=chunks, was=DonePage("d", was))
-        change(driver, made, lambda move: move.pages.update({1: page}))  # noqa: B023
-        again = ingestion(driver, made)
-        assert (at, again.counts) == (at, before.counts)
-    now = was._replace(loaded=10, failed=0, loaded_chunks=110, chunks=110)
-    change(driver, made, lambda move: move.close(1, DonePage("e", now)))
-    done = ingestion(driver, made)
-    assert (done.record.sums, done.record.done_pages) == (now, 1)
-    assert driver.run(all_done(made, "ingestion")) == {1: DonePage("e", now)}
 
 
 def test_rate_and_eta(driver: Driver) -> None:

@@ -2,12 +2,10 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tasks.errors import StorageUnavailable
-from tasks.ledger.scripts import Operation
 from tasks.records import store
 from tasks.records.api_keys import Mark, make_mark
 from tasks.records.jobs import Counts, DonePage, JobError, JobRecord, JobStatus, Page, ended_jobs
@@ -110,61 +108,7 @@ def test_what_is_tried_again_is_no_litter_until_it_has_ended_again(driver: Drive
     assert f"ann/{made}/1.parsed" not in sweeper.names(f"ann/{made}")
 
 
-@pytest.mark.parametrize("seen_by_sweep", ["listed", "read"])
-def test_a_retry_that_comes_while_its_job_expires_is_not_lost(
-    driver: Driver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seen_by_sweep: str
-) -> None:
-    sweeper = Sweeper(driver, tmp_path)
-    made = end(driver, with_parts(sweeper, new_ingestion), JobStatus.FAILED)
-    move, kind, real = retry_job(ingestion(driver, made)), job(driver, made).record.KIND, driver.ledger.run
-    retried: list[bool] = []
-
-    def run(operation: Operation[Any]) -> Any:
-        reply = real(operation)
-        here = reply == [(kind, made)] if seen_by_sweep == "listed" else getattr(reply, "id", "") == made
-        if here and not retried:
-            retried.append(move is not None and real(move.operation()) is not None)
-        return reply
-
-    sweeper.passes(DAY_MS / 1000)
-    monkeypatch.setattr(driver.ledger, "run", run)
-    sweeper()
-    assert retried == [True]
-    found = job(driver, made)
-    assert (found.deleted, found.record.status, found.record.stop) == (False, JobStatus.IN_PROGRESS, None)
-
-
 # ---- what cannot be deleted
-
-
-def complaints(log: pytest.LogCaptureFixture) -> int:
-    return log.text.count("could not be deleted")
-
-
-def test_jobs_of_which_something_cannot_be_deleted_wait_behind_all_others(
-    driver: Driver, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    sweeper = Sweeper(driver, tmp_path)
-    made = [end(driver, create(driver, new_ingestion("ann", ttl_ms=DAY_MS))) for _ in range(25)]
-    for job_id in made:
-        sweeper.storage.write(f"ann/{job_id}/1.parsed", b"x")
-    stuck = [tmp_path / "storage" / "ann" / job_id / "No name of ours" for job_id in made[:-1]]
-    for path in stuck:
-        path.write_bytes(b"x")
-    sweeper()
-    sweeper.passes(60)
-    sweeper(rounds=2)
-    assert sweeper.names(f"ann/{made[-1]}") == []
-    assert not waiting(driver, made[-1])
-    assert complaints(caplog) == 1
-    for path in stuck:
-        path.unlink()
-    sweeper.passes(599)
-    sweeper()
-    assert all(waiting(driver, job_id) for job_id in made[:-1])
-    sweeper.passes(1)
-    sweeper()
-    assert not any(waiting(driver, job_id) for job_id in made)
 
 
 def test_what_has_datasets_that_this_worker_cannot_open_waits_for_another_one(

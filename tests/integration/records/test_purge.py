@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import redis
 
 from tasks.datasets.sqlite.datasets import SqliteDatasets
 from tasks.errors import NotStored, StorageUnavailable
@@ -30,17 +29,6 @@ def sweep_owners(
     """One round."""
     with suppress(Stopped):
         OwnerSweep(storage, lambda: datasets, driver.ledger, go_on).sweep(driver.now_ms)
-
-
-def steps(number: int) -> Callable[[], object]:
-    """Lets the sweep delete so much."""
-    left = iter(range(number))
-
-    def go_on() -> None:
-        if next(left, None) is None:
-            raise Stopped
-
-    return go_on
 
 
 @pytest.fixture
@@ -194,32 +182,3 @@ def test_an_owner_whose_objects_cannot_be_deleted_now_keeps_nobody_elses(
     monkeypatch.setattr(Storage, "delete", delete)
     OwnerSweep(storage, lambda: datasets, driver.ledger).sweep_late(driver.now_ms)
     assert [stored.name for stored in storage.stored("")] == ["bob/batch_1/1.rows"]
-
-
-def test_a_purge_ends_between_any_two_objects(driver: Driver, storage: Storage) -> None:
-    mark(driver, "ann")
-    names = sorted(f"ann/batch_1/{n}.rows" for n in range(9))
-    for name in names:
-        storage.write(name, b"x")
-    sweep_owners(storage, None, driver, steps(4))
-    assert len(list(storage.stored("ann"))) == 5
-    assert not swept(driver, "ann")
-    sweep_owners(storage, None, driver)
-    assert list(storage.stored("ann")) == []
-    assert swept(driver, "ann")
-
-
-def test_a_full_redis_is_purged(driver: Driver, sweeper: Sweeper, redis_client: redis.Redis) -> None:
-    driver.submit(owner="ann", listed=True)
-    file_of(driver, sweeper.storage, "ann")
-    batch_of(driver, "ann")
-    drive(sweeper)
-    redis_client.config_set("maxmemory", 1)
-    try:
-        mark(driver, "ann")
-        sweeper()
-        drive(sweeper)
-        sweeper(rounds=2)
-        assert swept(driver, "ann")
-    finally:
-        redis_client.config_set("maxmemory", 0)

@@ -55,8 +55,6 @@ def test_a_fence_ends_with_its_cell(source: str) -> None:
     [
         ({"language_info": {"name": "julia"}}, "julia"),
         ({"kernelspec": {"language": "c++"}, "language_info": {"name": "x"}}, "c++"),
-        ({"kernelspec": {"language": "two words\n"}}, ""),
-        ({"kernelspec": None, "language_info": {"name": 5}}, ""),
         (None, ""),
     ],
 )
