@@ -409,8 +409,12 @@ class WorkerProcess(Process):
         """`kill -9` of the process that holds the model, which is gone afterwards; its pid."""
         pid = self.child_pid
         os.kill(pid, signal.SIGKILL)
-        wait_until(lambda: pid not in self._living_children(), message="the end of the killed child")
+        self.await_end_of(pid)
         return pid
+
+    def await_end_of(self, child_pid: int) -> None:
+        """Returns when a child that was killed is gone, which takes a moment."""
+        wait_until(lambda: child_pid not in self._living_children(), message="the end of the killed child")
 
     def _ready(self) -> dict[str, Any] | None:
         file = self.run_dir / "ready"
