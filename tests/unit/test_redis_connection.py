@@ -4,9 +4,7 @@ import errno
 import socket
 import ssl
 from typing import Any
-from urllib.parse import urlencode
 
-import kombu
 import pytest
 import redis
 from kombu.exceptions import OperationalError
@@ -14,14 +12,9 @@ from redis.backoff import NoBackoff
 from redis.exceptions import AuthenticationError, MovedError, NoPermissionError, ResponseError
 from redis.retry import Retry
 
-from worker_config.redis_connection import TLS, RedisUrl, explain
+from worker_config.redis_connection import RedisUrl, explain
 
 SERVICE = "redis+sentinel://me:p%2Fw@a:1,b,[::1]:3/ledger/2?sentinel_password=s%40t&ssl=true&ssl_ca_certs=/ca.pem"
-
-
-def test_one_server_is_left_to_redis_py() -> None:
-    parsed = RedisUrl.parse("rediss://me:secret@h:6380/2?ssl_cert_reqs=none")
-    assert (parsed.url, parsed.service, parsed.sentinels) == ("rediss://me:secret@h:6380/2?ssl_cert_reqs=none", "", ())
 
 
 def test_sentinels_and_their_service() -> None:
@@ -33,12 +26,6 @@ def test_sentinels_and_their_service() -> None:
         "rediss://:s%40t@b:26379?ssl_ca_certs=%2Fca.pem",
         "rediss://:s%40t@[::1]:3?ssl_ca_certs=%2Fca.pem",
     )
-
-
-def test_sentinels_without_tls_of_servers_with_it() -> None:
-    parsed = RedisUrl.parse("redis+sentinel://a/ledger?ssl=true&sentinel_ssl=false&ssl_cert_reqs=none")
-    assert parsed.url == "rediss:///0?ssl_cert_reqs=none"
-    assert parsed.sentinels == ("redis://a:26379",)
 
 
 @pytest.mark.parametrize(
@@ -123,21 +110,6 @@ def test_what_kombu_would_not_take_is_refused_with_the_fix(url: str, fix: str) -
     assert fix in str(raised.value)
 
 
-TLS_VALUES = {"ssl_cert_reqs": "required", "ssl_check_hostname": "true"}
-"""Others take any text."""
-
-
-@pytest.mark.parametrize(
-    "url", ["redis://me:p@h:1/2", f"rediss://h:1/2?{urlencode({n: TLS_VALUES.get(n, 'x') for n in sorted(TLS)})}"]
-)
-def test_kombu_takes_whatever_is_not_refused(url: str) -> None:
-    connection = kombu.Connection(RedisUrl.parse(url).broker().url)
-
-    assert isinstance(connection.ssl, dict) is url.startswith("rediss:")
-    assert not isinstance(connection.ssl, dict) or connection.ssl.keys() == TLS
-    assert connection.virtual_host == "2"
-
-
 @pytest.mark.parametrize(
     ("url", "broker"),
     [
@@ -163,11 +135,6 @@ def test_what_kombu_must_be_told_of_sentinels() -> None:
         "master_name": "ledger",
         "sentinel_kwargs": {**times, "password": "s@t", "ssl": True, **tls},
     }
-
-
-def test_tls_to_the_master_of_a_service_needs_no_parameters() -> None:
-    broker = RedisUrl.parse("redis+sentinel://a/ledger?ssl=true").broker()
-    assert broker.use_ssl == {"ssl_cert_reqs": "required"}
 
 
 def caused(error: BaseException, *causes: BaseException) -> BaseException:

@@ -1,6 +1,5 @@
 """Settings: what is refused and how it is said, and names that nobody knows."""
 
-import logging
 import os
 import re
 from pathlib import Path
@@ -37,13 +36,6 @@ def test_a_redis_url_that_cannot_be_read_is_refused_and_not_repeated(url: str) -
     assert "sec" not in str(raised.value)
 
 
-@pytest.mark.parametrize(
-    "url", ["redis://h", "redis://u:p%2Fw@h:1/2", "rediss://[::1]:6380/0?ssl_cert_reqs=none", "unix:///run/r.sock?db=1"]
-)
-def test_usable_redis_urls_are_taken_as_they_are(url: str) -> None:
-    assert load_settings(redis_url=url).redis_url == url
-
-
 def test_a_misspelt_name_in_the_environment_is_a_warning(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -68,26 +60,11 @@ def test_what_a_platform_says_of_a_service_of_this_name_is_ignored(
     assert caplog.messages == []
 
 
-def test_a_name_that_is_near_no_other_gets_no_advice(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setenv("EMBEDQ_FOO", "1")
-    load_settings()
-    assert caplog.messages == ["unknown setting EMBEDQ_FOO is ignored"]
-
-
 def test_a_misspelt_name_in_the_file_is_a_warning_too(env_file: Path, caplog: pytest.LogCaptureFixture) -> None:
     env_file.write_text("EMBEDQ_PROT=1\nexport EMBEDQ_THREADS=2\nOTHER=3\nEMBEDQ_API_KEY=secret\n")
     assert load_settings().threads == 2
     assert caplog.messages == ["unknown setting EMBEDQ_PROT in .env is ignored; did you mean EMBEDQ_PORT?"]
     assert "EMBEDQ_PROT" not in os.environ
-
-
-def test_nothing_is_said_about_names_that_are_known(env_file: Path, caplog: pytest.LogCaptureFixture) -> None:
-    env_file.write_text("embedq_port=1\n")
-    with caplog.at_level(logging.DEBUG, "worker_config"):
-        assert load_settings().port == 1
-    assert caplog.messages == []
 
 
 def test_roots_of_ingestion_are_absolute() -> None:
@@ -247,15 +224,6 @@ def test_a_public_address_needs_somebody_who_checks_callers(settings: dict[str, 
     load_settings(**{"host": "192.0.2.1", **settings}).require_safe_bind()
     with pytest.raises(SettingsError, match="EMBEDQ_REQUIRE_KEY=true"):
         load_settings(host="192.0.2.1").require_safe_bind()
-
-
-@pytest.mark.parametrize(
-    ("value", "expected"),
-    [("", ()), ("*", ("*",)), ("Embed.example.org, api", ("embed.example.org", "api")), ("api,", ("api",))],
-)
-def test_names_of_hosts(monkeypatch: pytest.MonkeyPatch, value: str, expected: tuple[str, ...]) -> None:
-    monkeypatch.setenv("EMBEDQ_ALLOWED_HOSTS", value)
-    assert load_settings().allowed_hosts == expected
 
 
 def test_containers_beside_it_may_call_it_whatever_other_names_it_has() -> None:
