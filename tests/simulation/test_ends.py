@@ -43,7 +43,7 @@ def test_a_failed_or_cancelled_call_is_not_joined(ledger: Ledger) -> None:
     claim = ledger.claim("w/0", "w/0/1")
     ledger.commit("w/0/1", [Finished(claim.pieces[0], b"", failed=1, extra=b"{}")])
     assert ledger.bring(NewTask("b", **SYNC)) == [b"ok", b"b"]
-    ledger.cancel("b")
+    assert ledger.cancel("none", "b") == ["", "queued"]
     assert ledger.bring(NewTask("c", pieces=sized(2, 3), **SYNC)) == [b"ok", b"c"]
     claim = ledger.claim("w/0", "w/0/2")
     ledger.commit("w/0/2", [Finished(claim.pieces[0], b"vv", failed=1, extra=b"{}")])

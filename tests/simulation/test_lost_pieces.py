@@ -244,3 +244,23 @@ def test_a_process_whose_beats_were_late_runs_nothing_beside_a_lone_text(ledger:
     claim = ledger.claim("w/1", "w/1/a")
     assert not claim.pieces
     assert claim.wait_ms
+
+
+def test_nothing_runs_beside_a_marked_text_in_its_process(ledger: Ledger) -> None:
+    ledger.submit(*tasks("q", 2, pieces=sized(10)))
+    for n in range(2):
+        ledger.claim(f"w/{n}", f"w/{n}/1", max_pieces=1)
+    ledger.heartbeat("join", "w")
+    ledger.submit(NewTask("x", pieces=sized(1)))
+    first = ledger.claim("w/0", "w/0/2", max_pieces=1)  # marked ones are charged a whole claim
+    other = ledger.claim("w/1", "w/1/2")
+    assert (first.pieces[0].task, other.pieces, other.wait_ms) == ("x", [], 50)
+    ledger.finish(first)
+    marked = ledger.claim("w/1", "w/1/3")
+    assert [piece.deaths for piece in marked.pieces] == [1]
+    beside = ledger.claim("w/0", "w/0/3")
+    assert (beside.pieces, beside.wait_ms) == ([], 50)
+    assert ledger.claim("v/0", "v/0/1").pieces[0].deaths == 1  # another process takes the other one
+    ledger.finish(marked)
+    ledger.submit(NewTask("y"))
+    assert ledger.claim("w/0", "w/0/4").pieces[0].task == "y"

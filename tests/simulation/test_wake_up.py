@@ -132,3 +132,11 @@ def test_as_many_streams_are_woken_as_tasks_have_come(ledger: Ledger) -> None:
 
 def test_each_queue_has_its_own_bell(ledger: Ledger) -> None:
     assert ledger.submit(NewTask("a"), NewTask("b", queue="n"), NewTask("c", queue="n"))[1] == ["m", "n"]
+
+
+def test_housekeeping_wakes_who_lingers_beside_ready_work(ledger: Ledger) -> None:
+    with listening(ledger.redis, "eq:q:m:wake:w/0") as wakes:
+        ledger.submit(NewTask("q"))
+        ledger.redis.zadd("eq:q:m:lingering", {"w/0": ledger.now + 5000})
+        ledger.watch()
+        assert wakes.messages() == [b"work"]
