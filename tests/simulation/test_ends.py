@@ -232,3 +232,12 @@ def test_a_caller_who_goes_takes_nothing_from_another_who_waits_for_the_same(led
     ledger.advance(11_000)
     ledger.watch()
     assert ledger.known("of_p").is_open
+
+
+def test_an_alias_without_a_deadline_lives_as_long_as_its_task_in_a_list_or_not(ledger: Ledger) -> None:
+    ledger.submit(NewTask("a", alias="a"), NewTask("b", alias="b", listed=True, deadline_in_ms=20_000))
+    assert [ledger.redis.ttl(f"eq:alias:o:{name}") for name in "ab"] == [-1, -1]
+    drain(ledger, 2, 100)
+    ledger.advance(60_000)
+    ledger.watch()
+    assert not ledger.redis.keys("eq:alias:*")
