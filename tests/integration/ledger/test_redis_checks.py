@@ -21,7 +21,7 @@ from tests.link import Link
 from tests.processes import RedisServer, free_port
 from worker_config.celery_app import bell_queue
 
-ATTEMPTS = 5
+ATTEMPTS = 50
 BELLS = bell_queue("m")
 ALL = ("~*", "&*", "+@all")
 
