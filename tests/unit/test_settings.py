@@ -1,6 +1,5 @@
 """Settings: what is refused and how it is said, and names that nobody knows."""
 
-import logging
 import os
 import re
 from pathlib import Path
@@ -65,26 +64,11 @@ def test_what_a_platform_says_of_a_service_of_this_name_is_ignored(
     assert caplog.messages == []
 
 
-def test_a_name_that_is_near_no_other_gets_no_advice(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setenv("EMBEDQ_FOO", "1")
-    load_settings()
-    assert caplog.messages == ["unknown setting EMBEDQ_FOO is ignored"]
-
-
 def test_a_misspelt_name_in_the_file_is_a_warning_too(env_file: Path, caplog: pytest.LogCaptureFixture) -> None:
     env_file.write_text("EMBEDQ_PROT=1\nexport EMBEDQ_THREADS=2\nOTHER=3\nEMBEDQ_API_KEY=secret\n")
     assert load_settings().threads == 2
     assert caplog.messages == ["unknown setting EMBEDQ_PROT in .env is ignored; did you mean EMBEDQ_PORT?"]
     assert "EMBEDQ_PROT" not in os.environ
-
-
-def test_nothing_is_said_about_names_that_are_known(env_file: Path, caplog: pytest.LogCaptureFixture) -> None:
-    env_file.write_text("embedq_port=1\n")
-    with caplog.at_level(logging.DEBUG, "worker_config"):
-        assert load_settings().port == 1
-    assert caplog.messages == []
 
 
 def test_roots_of_ingestion_are_absolute() -> None:
@@ -249,15 +233,6 @@ def test_a_key_of_the_settings_may_be_an_admin() -> None:
 )
 def test_without_keys_a_service_is_open_to_its_own_machine_alone(settings: dict[str, Any], *, is_open: bool) -> None:
     assert load_settings(**settings).open_without_keys is is_open
-
-
-@pytest.mark.parametrize(
-    ("value", "expected"),
-    [("", ()), ("*", ("*",)), ("Embed.example.org, api", ("embed.example.org", "api")), ("api,", ("api",))],
-)
-def test_names_of_hosts(monkeypatch: pytest.MonkeyPatch, value: str, expected: tuple[str, ...]) -> None:
-    monkeypatch.setenv("EMBEDQ_ALLOWED_HOSTS", value)
-    assert load_settings().allowed_hosts == expected
 
 
 def test_containers_beside_it_may_call_it_whatever_other_names_it_has() -> None:

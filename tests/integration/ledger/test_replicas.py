@@ -15,7 +15,6 @@ import pytest
 from tasks.errors import NotReplicated, RedisUnavailable
 from tasks.ledger.cancel import forget
 from tasks.ledger.client import CALL_TIMEOUT_S, AsyncLedger, Ledger
-from tasks.ledger.overview import overview
 from tasks.ledger.read import read_task, read_tasks
 from tasks.ledger.redis_keys import wake_channel
 from tasks.ledger.submit import submit
@@ -128,12 +127,6 @@ async def test_a_promise_waits_for_a_replica(pair: RedisGroup, ledger: AsyncLedg
     await repeating.close()
 
 
-async def test_a_promise_of_megabytes_waits_too(pair: RedisGroup, ledger: AsyncLedger) -> None:
-    with stalled(pair.replica), pytest.raises(NotReplicated):
-        await ledger.run(submit(new_task()), timeout_s=30)
-    await accepted(ledger, timeout_s=30)
-
-
 def test_a_worker_keeps_its_promises_too(pair: RedisGroup) -> None:
     ledger = Ledger.connect(ELSEWHERE, "replica", pair.named)
     with pair.master.client() as client:
@@ -149,14 +142,6 @@ def test_a_promise_of_the_master_alone_waits_for_nobody(pair: RedisGroup) -> Non
     with stalled(pair.replica):
         assert not ledger.run(submit(new_task())).joined
     ledger.close()
-
-
-async def test_promises_that_travel_together_are_confirmed_together(pair: RedisGroup, ledger: AsyncLedger) -> None:
-    await accepted(ledger)
-    with pair.master.client() as client:
-        before = int(client.info("commandstats")["cmdstat_wait"]["calls"])
-        await asyncio.gather(*(accepted(ledger) for _ in range(100)))
-        assert int(client.info("commandstats")["cmdstat_wait"]["calls"]) - before < 10
 
 
 async def test_everybody_follows_a_failover(pair: RedisGroup, ledger: AsyncLedger) -> None:
@@ -200,14 +185,3 @@ def test_a_master_that_was_cut_off_and_answers_again_is_left(pair: RedisGroup) -
         assert Ledger(client).run(read_task(task.task_id))
     wakeup.close()
     ledger.close()
-
-
-async def test_sentinels_that_do_not_answer_are_an_outage(tmp_path_factory: pytest.TempPathFactory) -> None:
-    silent = Sentinels("ledger", ("redis://127.0.0.1:1", "redis://127.0.0.1:2"))
-    ledger, worker = AsyncLedger.connect(ELSEWHERE, sentinels=silent), Ledger.connect(ELSEWHERE, sentinels=silent)
-    with pytest.raises(RedisUnavailable):
-        await ledger.run(overview())
-    with pytest.raises(RedisUnavailable):
-        worker.run(overview())
-    await ledger.close()
-    worker.close()
