@@ -4,7 +4,9 @@ import errno
 import socket
 import ssl
 from typing import Any
+from urllib.parse import urlencode
 
+import kombu
 import pytest
 import redis
 from kombu.exceptions import OperationalError
