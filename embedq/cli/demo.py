@@ -15,17 +15,15 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TextIO
 
-import numpy as np
-
 from embedq import environment
+from embedq.cli.dataset import print_chunks
 from embedq.cli.exit_codes import UsageError
-from embedq.cli.ingest import Plan, Sink, ingest
+from embedq.cli.ingest import ingest
 from embedq.cli.output import Output
-from embedq.cli.search import print_rows
 from embedq.cli.serve import CHECKOUT, command_for
 from embedq.ingestions import Ingestions
+from embedq.local_files import local_files
 from embedq.service import EmbeddingService
-from embedq.vector_search import ParquetParts, parts_in
 
 QUESTIONS = (
     "How is a long document cut into chunks?",
@@ -33,7 +31,7 @@ QUESTIONS = (
 )
 _ANSWERS = 3
 _COMMAND = re.compile(r"!![a-z]+!!")
-_BODY = {"mode": "skip_unchanged", "chunking": {"type": "auto"}}
+_DATASET = "documentation"
 START_TIMEOUT_S = 300.0
 """Loading a model from a cold disk on a small machine takes a minute or two."""
 STOP_TIMEOUT_S = 60.0
@@ -146,16 +144,19 @@ async def _demo(output: Output) -> int:
         command = command_for("stack", "--port", "0", "--data", folder)
         sources = documentation(CHECKOUT, Path(folder) / "sources")
         output.note("starting Redis, a model worker, a documents worker and the API")
-        async with running_stack(command, Path(folder) / "stack.log") as url, EmbeddingService(url) as service:
+        async with (
+            running_stack(command, Path(folder) / "stack.log") as url,
+            EmbeddingService(url) as service,
+            Ingestions(url) as server,
+        ):
             info = await service.get_model_info()
             model = f"{info['model_name']} on {info['device']}, {info['embedding_size']} dimensions"
             output.note(f"ready at {url}: {model}")
-            out = Path(folder) / "vectors"
-            code = await _ingest(url, sources, out, output)
+            body = {"source": {}, "sink": {"type": "dataset", "dataset": _DATASET}, "mode": "skip_unchanged"}
+            code = await ingest(server, local_files(sources), body, None, output)
             for question in QUESTIONS:
-                query = np.asarray(await service.get_embedding(question, input_type="query"), dtype=np.float32)
                 print(f"\n{question}")
-                print_rows(ParquetParts(parts_in(out)).nearest(query, _ANSWERS), output)
+                print_chunks(await server.search_dataset(_DATASET, question, _ANSWERS), output)
             output.note(f"the console shows it: {url}/console")
             if sys.stdin and sys.stdin.isatty() and sys.stdout.isatty():
                 output.note("press Enter to stop")
@@ -174,9 +175,3 @@ async def line_from(terminal: TextIO) -> None:
     finally:
         loop.remove_reader(terminal)
     terminal.readline()
-
-
-async def _ingest(url: str, sources: list[Path], out: Path, output: Output) -> int:
-    async with Ingestions(url) as server:
-        plan = Plan([str(source) for source in sources], {}, _BODY, Sink.from_option(str(out), server.url), stays=False)
-        return await ingest(server, plan, output)

@@ -15,21 +15,21 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
-from urllib.parse import quote
 
 from embedq import environment
+from embedq.cli.arguments import shared_options
 from embedq.cli.exit_codes import OK, SOME_FAILED, UNREACHABLE, USAGE, UsageError
-from embedq.cli.options import checked_address, server_options
+from embedq.cli.options import server_options, transport_from_args
 from embedq.cli.output import Output, printable
 from embedq.cli.serve import CHECKOUT, command_for
-from embedq.errors import RefusedError, UncertainError, UnreachableError
-from embedq.responses import reading
-from embedq.transport import Call, Transport
+from embedq.errors import EmbedqClientError, RefusedError, UnreachableError
+from embedq.transport import Transport, route
 
 SCOPES = ("online", "bulk", "files", "ingest", "read", "operate", "admin")
 _UNITS_S = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
 _TIMEOUT_S = 60.0
 _NONE = "none"
+_SERVER_ERROR = 500
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -46,8 +46,9 @@ def add(parser: argparse.ArgumentParser) -> None:
     exporting.set_defaults(run=_export)
     importing = parts.add_parser("import", help="give the keys of an export back to a Redis that has lost them")
     importing.add_argument("file", metavar="FILE", type=Path, help="what export has printed")
-    importing.add_argument("--json", action="store_true", help="print JSON lines instead of text")
     importing.set_defaults(run=_import)
+    for part in (parser, exporting, importing):
+        shared_options(part)
     for part in (creating, exporting, importing):
         part.add_argument(
             "--data", metavar="DIR", help="of embedq up (default: EMBEDQ_REDIS_URL says which service, else .embedq)"
@@ -160,88 +161,69 @@ def _new(args: argparse.Namespace) -> dict[str, Any]:
 
 
 async def _run(args: argparse.Namespace, output: Output) -> int:
-    with checked_address():
-        url = args.url or environment.server_url()
-        transport = Transport(url, api_key=environment.api_key(), on_retry=output.retry)
-    async with transport:
-        await args.work(_Server(transport, args.timeout), args, output)
+    async with transport_from_args(Transport, args, output) as server:
+        await args.work(server, args, output)
     return OK
 
 
-class _Server:
-    """The routes of keys."""
-
-    def __init__(self, transport: Transport, timeout_s: float) -> None:
-        self._transport = transport
-        self._timeout_s = timeout_s
-
-    async def call(
-        self, method: str, path: str = "", body: Mapping[str, Any] | None = None, *, once: bool = False
-    ) -> dict[str, Any]:
-        """The object of the answer. `once`: it tells a secret, which no repetition tells again."""
-        call = Call(method, f"/v1/keys{path}", body, once=once)
-        response = await self._transport.call(call, timeout_s=self._timeout_s)
-        with reading(response, "about keys"):
-            answer: dict[str, Any] = response.json()
-            answer["object"]
-        return answer
-
-    async def delete(self, path: str) -> None:
-        """Deletes a key. That it is gone counts as done where an answer was lost."""
-        await self._transport.call(Call("DELETE", f"/v1/keys{path}"), timeout_s=self._timeout_s)
+Work = Callable[[Transport, argparse.Namespace, Output], Any]
 
 
-Work = Callable[[_Server, argparse.Namespace, Output], Any]
+async def _create(server: Transport, args: argparse.Namespace, output: Output) -> None:
+    lost = f"If the key was made, nobody knows its text: embedq keys rotate {args.name} gives it another one."
+    _tell(await _told_once(server, route("keys"), _new(args), lost), output)
 
 
-async def _create(server: _Server, args: argparse.Namespace, output: Output) -> None:
+async def _rotate(server: Transport, args: argparse.Namespace, output: Output) -> None:
+    lost = (
+        "If the key was rotated, nobody knows its new text, and the one of before may end: rotate it again, with "
+        "another key of the scope admin if this command used that key."
+    )
+    _tell(await _told_once(server, _path(args, "rotate"), {"grace_seconds": args.grace}, lost), output)
+
+
+async def _told_once(server: Transport, path: str, body: Mapping[str, Any], lost: str) -> dict[str, Any]:
+    """The answer that has a key's text, which no repetition tells again."""
     try:
-        _tell(await server.call("POST", body=_new(args), once=True), output)
-    except UncertainError as error:
-        raise error.reworded(
-            f"{error.message} The key may exist, with a text that nobody knows. embedq keys rotate {args.name} gives "
-            "it another one."
-        ) from error
+        return await server.json("POST", path, body, once=True)
+    except EmbedqClientError as error:
+        if error.status is not None and error.status < _SERVER_ERROR:
+            raise
+        raise error.reworded(f"{error.message} {lost}") from error
 
 
-async def _rotate(server: _Server, args: argparse.Namespace, output: Output) -> None:
-    try:
-        _tell(await server.call("POST", f"{_path(args)}/rotate", {"grace_seconds": args.grace}, once=True), output)
-    except UncertainError as error:
-        raise error.reworded(
-            f"{error.message} The key may have a new text that nobody knows, and the text of before may end: rotate it "
-            "again. If this command used that key and it is refused now, use another key with the scope admin."
-        ) from error
-
-
-async def _limit(server: _Server, args: argparse.Namespace, output: Output) -> None:
+async def _limit(server: Transport, args: argparse.Namespace, output: Output) -> None:
     changes = _changes(args)
-    key = await (server.call("POST", _path(args), changes) if changes else server.call("GET", _path(args)))
+    key = await (server.json("POST", _path(args), changes) if changes else server.json("GET", _path(args)))
     output.result(describe(key), key)
 
 
-async def _revoke(server: _Server, args: argparse.Namespace, output: Output) -> None:
-    key = await server.call("POST", f"{_path(args)}/revoke")
-    output.result(f"{args.name} revoked", key)
+async def _revoke(server: Transport, args: argparse.Namespace, output: Output) -> None:
+    output.result(f"{args.name} revoked", await server.json("POST", _path(args, "revoke")))
 
 
-async def _delete(server: _Server, args: argparse.Namespace, output: Output) -> None:
-    await server.delete(_path(args))
+async def _delete(server: Transport, args: argparse.Namespace, output: Output) -> None:
+    await server.call("DELETE", _path(args))
     output.result(f"{args.name} deleted", {"name": args.name, "object": "key", "deleted": True})
 
 
-async def _purge(server: _Server, args: argparse.Namespace, output: Output) -> None:
+async def _purge(server: Transport, args: argparse.Namespace, output: Output) -> None:
     if not args.yes:
         _confirm(args.name)
-    key = await server.call("POST", f"{_path(args)}/purge")
+    key = await server.json("POST", _path(args, "purge"))
     left = ", ".join(f"{number:,} {name}" for name, number in key["left"].items())
     said = "nothing is left" if key["swept_at"] else f"documents workers remove all it has; left are {left}"
     output.result(f"{args.name} is purged: {said}", key)
 
 
-async def _list(server: _Server, _args: argparse.Namespace, output: Output) -> None:
-    for key in (await server.call("GET"))["data"]:
+async def _list(server: Transport, _args: argparse.Namespace, output: Output) -> None:
+    keys = (await server.json("GET", route("keys")))["data"]
+    for key in keys:
         output.result(describe(key), key)
+    if not keys:
+        output.note(
+            "there are no keys: whoever reaches this server may call it. embedq keys create NAME makes the first"
+        )
 
 
 def describe(key: Mapping[str, Any]) -> str:
@@ -285,8 +267,8 @@ def _given(value: Any) -> Any:
     return None if value == _NONE else value
 
 
-def _path(args: argparse.Namespace) -> str:
-    return f"/{quote(args.name, safe='')}"
+def _path(args: argparse.Namespace, *below: str) -> str:
+    return route("keys", args.name, *below)
 
 
 # Arguments.
