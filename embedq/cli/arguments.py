@@ -8,7 +8,7 @@ def shared_options(parser: argparse.ArgumentParser, timeout_help: str = "give up
     of_all = parser.add_argument_group("options of all commands, before or after their name")
     absent = argparse.SUPPRESS
     of_all.add_argument("--url", default=absent, help="address of the server (default: EMBEDQ_URL, else the local one)")
-    of_all.add_argument("--timeout", type=seconds, default=absent, metavar="S", help=timeout_help)
+    of_all.add_argument("--timeout", type=positive, default=absent, metavar="S", help=timeout_help)
     of_all.add_argument("--json", action="store_true", default=absent, help="JSON lines instead of text, for programs")
 
 
@@ -29,9 +29,9 @@ def count(text: str) -> int:
     return number
 
 
-def seconds(text: str) -> float:
+def positive(text: str) -> float:
     """An argument that must be a number above 0."""
     number = float(text)
     if not 0 < number < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text} is not a number of seconds above 0")
+        raise argparse.ArgumentTypeError(f"{text} is not a number above 0")
     return number

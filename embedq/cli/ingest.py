@@ -23,7 +23,6 @@ from embedq.output_folder import OutputFolder, counted
 from embedq.responses import Job
 
 DEFAULT_OUT = "vectors"
-LEAST_CHUNK_TOKENS = 16
 _POSTGRESQL = "postgresql:"
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S, _SLOWING = 0.2, 2.0, 1.25
 _MAY_DO_BETTER = {"worker_lost", "not_stored", "internal_error"}
@@ -135,11 +134,6 @@ def _chunking_from_args(args: argparse.Namespace) -> dict[str, Any]:
         raise UsageError("--overlap needs --chunk-tokens")
     if not args.chunk_tokens:
         return {"type": "none" if args.no_chunking else "auto"}
-    # The upper limit is the model's, which only the server knows.
-    if args.chunk_tokens < LEAST_CHUNK_TOKENS:
-        raise UsageError(f"--chunk-tokens {args.chunk_tokens}: at least {LEAST_CHUNK_TOKENS}")
-    if (args.overlap or 0) > args.chunk_tokens // 2:
-        raise UsageError(f"--overlap {args.overlap}: at most half of --chunk-tokens, {args.chunk_tokens // 2}")
     static = {"max_chunk_size_tokens": args.chunk_tokens, "chunk_overlap_tokens": args.overlap or 0}
     return {"type": "static", "static": static}
 

@@ -7,17 +7,16 @@ such a key go through the Redis of the service, which proves the operator.
 import argparse
 import asyncio
 import json
-import math
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
 
 from embedq import environment
-from embedq.cli.arguments import shared_options
+from embedq.cli.arguments import positive, shared_options
 from embedq.cli.exit_codes import OK, SOME_FAILED, UNREACHABLE, USAGE, UsageError
 from embedq.cli.options import server_options, transport_from_args
 from embedq.cli.output import Output, printable
@@ -90,66 +89,50 @@ def _create_through_redis(args: argparse.Namespace, output: Output) -> int:
     if args.url:
         raise UsageError("--url asks that server, which wants a key with the scope admin: set EMBEDQ_API_KEY")
     owner = ("--owner", args.owner) if args.owner else ()
-    with _through_redis(args, *owner, "create", json.dumps(_new(args))) as child:
-        answer = _answer(child)
-        if "key" in answer:  # at once: an interrupted command must not have made a key that nobody is told
-            _tell(answer, output)
-            sys.stdout.flush()
-    return _ended(child, answer)
+    for line in _through_redis(args, *owner, "create", json.dumps(_new(args))):
+        _tell(json.loads(line), output)  # at once: an interrupted command must not make a key that nobody is told
+    return OK
 
 
 def _export(args: argparse.Namespace) -> int:
-    lines = []
-    with _through_redis(args, "export") as child:
-        lines = [line.decode() for line in child.stdout or ()]
-    if child.returncode == OK:
-        sys.stdout.writelines(lines)
-        return OK
-    return _ended(child, json.loads(lines[-1]) if lines else {})
+    sys.stdout.writelines(list(_through_redis(args, "export")))
+    return OK
 
 
 def _import(args: argparse.Namespace) -> int:
     output = Output(args.json)
-    try:
-        source = args.file.open("rb")
-    except OSError as error:
-        raise UsageError(f"{args.file} cannot be read: {error.strerror}") from None
-    with source, _through_redis(args, "import", stdin=source) as child:
-        answer = _answer(child)
-    code = _ended(child, answer)
-    if code == OK:
-        output.result(f"{answer['imported']:,} keys are there", answer | {"refused": [*answer["refused"]]})
-        for name, reason in answer["refused"].items():
-            output.note(f"{printable(name)} is not imported: {reason}")
-    return SOME_FAILED if code == OK and answer["refused"] else code
+    with args.file.open("rb") as source:
+        [answer] = map(json.loads, _through_redis(args, "import", stdin=source))
+    output.result(f"{answer['imported']:,} keys are there", answer | {"refused": [*answer["refused"]]})
+    for name, reason in answer["refused"].items():
+        output.note(f"{printable(name)} is not imported: {reason}")
+    return SOME_FAILED if answer["refused"] else OK
 
 
-def _through_redis(
-    args: argparse.Namespace, *arguments: str, stdin: IO[bytes] | None = None
-) -> "subprocess.Popen[bytes]":
-    """The server's part of the command, where the settings of the service are."""
+def _through_redis(args: argparse.Namespace, *arguments: str, stdin: IO[bytes] | None = None) -> Iterator[str]:
+    """The lines that the server's part of the command prints, where the settings of the service are.
+
+    Raises:
+        UsageError, EmbedqClientError: what it has said is wrong.
+        SystemExit: it has died, and its last words are on the terminal.
+    """
     place = ("--data", args.data) if args.data else ()
     command = command_for("api.keys_command", *place, *arguments)
-    return subprocess.Popen(  # noqa: S603 - our own
-        command, env=environment.with_python_path(CHECKOUT), stdin=stdin, stdout=subprocess.PIPE
-    )
-
-
-def _answer(child: "subprocess.Popen[bytes]") -> dict[str, Any]:
-    line = child.stdout.readline() if child.stdout else b""
-    return json.loads(line) if line.endswith(b"\n") else {}
-
-
-def _ended(child: "subprocess.Popen[bytes]", answer: Mapping[str, Any]) -> int:
-    """The exit code of what has ended; raises the error that it has told."""
-    if not answer:  # it has died, and its last words are on the terminal
-        return child.returncode or SOME_FAILED
-    if child.returncode == OK or "code" not in answer:
-        return OK
-    if child.returncode == USAGE:
-        raise UsageError(answer["message"])
-    kind = UnreachableError if child.returncode == UNREACHABLE else RefusedError
-    raise kind(answer["message"], code=answer["code"])
+    environ, told = environment.with_python_path(CHECKOUT), None
+    with subprocess.Popen(  # noqa: S603 - our own
+        command, env=environ, stdin=stdin, stdout=subprocess.PIPE, text=True
+    ) as child:
+        for line in child.stdout or ():
+            told = json.loads(line)
+            if "code" not in told:
+                yield line
+    if child.returncode != OK and told and "code" in told:
+        if child.returncode == USAGE:
+            raise UsageError(told["message"])
+        kind = UnreachableError if child.returncode == UNREACHABLE else RefusedError
+        raise kind(told["message"], code=told["code"])
+    if child.returncode != OK:
+        raise SystemExit(child.returncode)
 
 
 def _new(args: argparse.Namespace) -> dict[str, Any]:
@@ -217,13 +200,8 @@ async def _purge(server: Transport, args: argparse.Namespace, output: Output) ->
 
 
 async def _list(server: Transport, _args: argparse.Namespace, output: Output) -> None:
-    keys = (await server.json("GET", route("keys")))["data"]
-    for key in keys:
+    for key in (await server.json("GET", route("keys")))["data"]:
         output.result(describe(key), key)
-    if not keys:
-        output.note(
-            "there are no keys: whoever reaches this server may call it. embedq keys create NAME makes the first"
-        )
 
 
 def describe(key: Mapping[str, Any]) -> str:
@@ -282,14 +260,6 @@ def duration(text: str) -> float:
     return float(form[1]) * _UNITS_S[form[2]]
 
 
-def number(text: str) -> float:
-    """A number that there is: JSON has no word for others."""
-    value = float(text)
-    if not math.isfinite(value):
-        raise ValueError
-    return value
-
-
 def scopes(text: str) -> list[str]:
     """Names of scopes, comma-separated."""
     names = _names(text)
@@ -312,7 +282,7 @@ def _or_none(kind: Callable[[str], Any]) -> Callable[[str], Any]:
 
 
 LIMITS: Mapping[str, tuple[Callable[[str], Any], str]] = {
-    "requests_per_second": (number, "requests of any kind; none: no limit of its own, as for the others"),
+    "requests_per_second": (positive, "requests of any kind; none: no limit of its own, as for the others"),
     "tokens_per_minute": (int, "estimated tokens of accepted texts"),
     "queued_tokens": (int, "estimated tokens that wait at a time"),
     "open_jobs": (int, "tasks, batches and ingestions that have not ended"),

@@ -12,8 +12,9 @@ from typing import Any
 from embedq import environment
 from embedq.cli import exit_codes
 from embedq.cli.exit_codes import UsageError
-from embedq.errors import BadInputError, EmbedqClientError, NotAuthenticatedError
+from embedq.errors import BadInputError, EmbedqClientError
 
+_NO_KEY = 401
 NO_STDOUT = "there is nowhere to print the results: the standard output is closed"
 
 
@@ -73,7 +74,7 @@ class Output:
 
 def _about_key(error: EmbedqClientError) -> str:
     """Where the command takes its key from: the server speaks of headers."""
-    if not isinstance(error, NotAuthenticatedError):
+    if error.status != _NO_KEY:
         return ""
     if environment.api_key() is None:
         return "EMBEDQ_API_KEY is not set: set it to a key of this server."

@@ -110,8 +110,10 @@ def _bar(stream: TextIO) -> Any:
         progress.BarColumn(bar_width=20),
         progress.MofNCompleteColumn(),
         # It gives way on a narrow terminal.
-        progress.TextColumn("{task.fields[rest]}", table_column=table.Column(no_wrap=True, overflow="ellipsis")),
+        progress.TextColumn(
+            "{task.fields[rest]}", table_column=table.Column(ratio=1, no_wrap=True, overflow="ellipsis")
+        ),
     )
     # Results on the same terminal are printed above the bar; results that go into a pipe must not end up on stderr.
     redirect = sys.stdout is not None and sys.stdout.isatty()
-    return progress.Progress(*columns, console=console.Console(file=stream), redirect_stdout=redirect)
+    return progress.Progress(*columns, console=console.Console(file=stream), redirect_stdout=redirect, expand=True)

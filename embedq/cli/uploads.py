@@ -18,8 +18,6 @@ from embedq.local_files import LocalFile, local_files
 
 UPLOADS_IN_FLIGHT = 8
 """Files sent at the same time."""
-MAX_FILES = 10_000
-"""Files of one ingestion; the server takes no more. Without this check, 11,813 files took four minutes to fail."""
 RECORD_ENDINGS = {".jsonl", ".ndjson", ".csv", ".tsv", ".parquet"}
 """Files of many documents, none of which is known by the bytes of the file. The server has the same list."""
 _NOT_KNOWN = "0" * 64
@@ -52,14 +50,7 @@ def chosen_files(
         return [stdin]
     if "-" in sources:
         raise UsageError("- (standard input) is a source of its own; run the command for the others")
-    files = local_files([Path(source) for source in sources], include, exclude)
-    if len(files) > MAX_FILES:
-        raise UsageError(
-            f"these are {len(files):,} files, and {MAX_FILES:,} can be uploaded for one ingestion. Let the server "
-            "read them itself: put their folder below its EMBEDQ_INGEST_ROOTS and name it as a URL, "
-            "`embedq ingest file:///srv/docs`. Or run the command once for each part of them, with the same --out"
-        )
-    return files
+    return local_files([Path(source) for source in sources], include, exclude)
 
 
 class Uploads:
@@ -98,6 +89,7 @@ class Uploads:
         await run_all(take, files, limit=UPLOADS_IN_FLIGHT)
         named = [{"sha256": digests[file.id], "document_id": file.id} for file in files]
         known = await self._server.known({**body, "source": {**body["source"], "files": named}})
+        known = {name for name in known if digests[name] != _NOT_KNOWN}
         self.documents = [document for document in named if document["document_id"] in known]
 
         async def send(file: LocalFile) -> None:
@@ -105,10 +97,7 @@ class Uploads:
             progress.update(len(self.documents) + len(self.not_sent), len(self.not_sent), total=len(files))
 
         new = [file for file in files if file.id not in known]
-        try:
-            await run_all(send, new, limit=UPLOADS_IN_FLIGHT)
-        except RefusedError as error:
-            raise _explained(error, len(new)) from None
+        await run_all(send, new, limit=UPLOADS_IN_FLIGHT)
         order = {file.id: number for number, file in enumerate(files)}
         self.documents.sort(key=lambda document: order[document["document_id"]])
 
@@ -167,13 +156,3 @@ def _sha256(path: Path) -> str:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError:  # told when it is sent
         return _NOT_KNOWN
-
-
-def _explained(error: RefusedError, files: int) -> EmbedqClientError:
-    if error.code != "quota_exceeded":
-        return error
-    return error.reworded(
-        f"{error.message} This ingestion needs room for {files:,}. Uploads of runs that were detached or interrupted "
-        "stay for seven days and count. A folder that the server reads itself needs none: name it as a file:// URL "
-        "below EMBEDQ_INGEST_ROOTS."
-    )
