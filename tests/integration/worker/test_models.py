@@ -18,7 +18,7 @@ from tests.heavy import sentence_transformers
 from tests.integration.encoder.tiny_model import TinyModel, save
 from tests.ledger_client import LedgerClient
 from tests.processes import PATIENCE_S, Roles, WorkerProcess, wait_until
-from worker_config.settings import CONFIGURATION_EXIT_CODE
+from worker_config.process_exit_codes import CONFIGURATION_EXIT_CODE
 
 TEXT = "what a text says"
 TEXTS = [
