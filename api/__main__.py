@@ -27,7 +27,8 @@ from tasks.ledger.heartbeat import watch
 from tasks.ledger.read import check_schema
 from tasks.ledger.redis_keys import DOCUMENTS
 from worker_config.logs import write_refusal
-from worker_config.settings import CONFIGURATION_EXIT_CODE, PREFIX, Settings, SettingsError, load_settings
+from worker_config.process_exit_codes import CONFIGURATION_EXIT_CODE
+from worker_config.settings import PREFIX, Settings, SettingsError, load_settings
 
 _log = logging.getLogger("api")
 _BACKLOG = 2048
@@ -38,9 +39,8 @@ def main() -> int:
     """Serves until SIGTERM or SIGINT; the exit code."""
     try:
         settings = load_settings("api")
-        settings.require_safe_bind()
         listeners = _listen(settings.host, settings.port)
-        asyncio.run(_check_redis(settings.redis_url))
+        asyncio.run(_check_redis(settings))
         connections = affordable_connections(settings.max_connections)
         if connections < settings.max_connections:
             _log.warning(
@@ -101,8 +101,8 @@ def _listen(host: str, port: int) -> list[socket.socket]:
     return found
 
 
-async def _check_redis(redis_url: str) -> None:
-    ledger = AsyncLedger.connect(redis_url)
+async def _check_redis(settings: Settings) -> None:
+    ledger = AsyncLedger.connect(settings.redis_url, sentinels=settings.sentinels)
     try:
         await ledger.require_usable()
         await ledger.run(check_schema())
@@ -133,7 +133,7 @@ def _supervise(settings: Settings, listeners: list[socket.socket]) -> int:
     supervisor.run()
     if all(process.exitcode != STARTUP_FAILURE for process in supervisor.processes):
         return 0
-    asyncio.run(_check_redis(settings.redis_url))  # has a sentence for the usual reason
+    asyncio.run(_check_redis(settings))  # has a sentence for the usual reason
     return 1
 
 

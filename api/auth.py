@@ -63,15 +63,15 @@ class Keys:
         self._ledger, self._forget, self._clock = ledger, forget, clock
         self._offset_s = time.time() - clock()
         self.environment = {
-            name: Key.of_environment(name, digest, ALL_SCOPES if name in settings.admin_keys else USUAL_SCOPES)
-            for name, digest in settings.api_keys
+            name: Key.of_environment(name, digest, ALL_SCOPES if admin else USUAL_SCOPES)
+            for name, digest, admin in settings.api_keys
         }
         self.stored_as: Mapping[str, ReadRecord[Key]] = {}
         self.stored: Mapping[str, Key] = {}
         self.marks: Mapping[str, Mark] = {}
         self.stamps: tuple[str, ...] | None = None
         self._unread = "The queue (Redis), which knows the API keys, has not answered yet."
-        self.may_be_open = not (self.environment or settings.require_key)
+        self.may_be_open = settings.open_without_keys and not self.environment
         self._anonymous = Key.anonymous(0)
         self._reading = asyncio.Lock()
         self._build()
@@ -273,7 +273,7 @@ def require_scope(key: Key, scopes: Collection[str]) -> None:
     if key.name == ANONYMOUS:
         remedy = "The first key is made where the service runs, through its Redis: embedq keys create NAME"
     elif key.source == "environment":
-        remedy = "It is one of EMBEDQ_API_KEYS; EMBEDQ_ADMIN_KEYS names those that have admin too"
+        remedy = "It is one of EMBEDQ_API_KEYS; an entry name:sha256:admin has all scopes"
     else:
         one = Scope.READ if Scope.READ in wanted else wanted[0]
         all_then = ",".join(scope for scope in Scope if scope in key.scopes | {one})

@@ -89,7 +89,7 @@ async def _imported(settings: Settings) -> dict[str, Any]:
 
 @asynccontextmanager
 async def _service(settings: Settings) -> AsyncIterator[KeyService]:
-    ledger = AsyncLedger.connect(settings.redis_url, settings.redis_ack)
+    ledger = AsyncLedger.connect(settings.redis_url, settings.redis_ack, settings.sentinels)
     try:
         await ledger.run(check_schema())
         yield KeyService(Keys(settings, ledger), ledger)

@@ -48,7 +48,9 @@ def add_parts(of: State, settings: Settings, process: int | None, times: Waiting
     of.settings = settings
     of.metrics = metrics = Metrics(process)
     of.stall = stall = StallProbe(metrics.stalled)
-    of.ledger = ledger = AsyncLedger.connect(settings.redis_url, settings.redis_ack, lag_s=lambda: stall.recent_s)
+    of.ledger = ledger = AsyncLedger.connect(
+        settings.redis_url, settings.redis_ack, settings.sentinels, lag_s=lambda: stall.recent_s
+    )
     of.storage = storage = AsyncStorage(settings.storage_url, ledger.run)
     of.dataset_files = dataset_files = AsyncDatasets(storage, settings)
     of.keys = keys = Keys(settings, ledger, dataset_files.forget)

@@ -177,13 +177,17 @@ class ServedModels:
             online_s = min(online_s, wait_s * _SURE_PART)
         return Admission(
             max_backlog_s=online_s if lane is Lane.ONLINE else s.max_backlog_bulk_s,
-            max_memory_percent=s.max_redis_memory_percent * (_LONG_LIVED_PART if listed else 1),
+            max_memory_percent=self.memory_percent(listed=listed),
             vector_bytes=FLOAT32_BYTES * dimension + _ITEM_BYTES,
             owner_share=_OWNER_SHARE if self._several() else 0,
             tokens_per_minute=key.tokens_per_minute if key else None,
             queued_tokens=key.queued_tokens if key else None,
             open_jobs=key.open_jobs if key else None,
         )
+
+    def memory_percent(self, *, listed: bool) -> float:
+        """How full Redis may be: for tasks whose results live long (`listed`), or for queries."""
+        return self._settings.max_redis_memory_percent * (_LONG_LIVED_PART if listed else 1)
 
     def limit(self, model: str) -> int:
         """The work that a query may find before it when it is taken, its own included, in estimated tokens."""

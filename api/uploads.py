@@ -179,6 +179,7 @@ def _upload(form: FormData) -> Upload:
     return Upload(file.filename or "", file.size or 0, file.file, fields)
 
 
-def too_large(limit: int, name: str = "EMBEDQ_MAX_FILE_BYTES") -> Refused:
-    """The error for a file above the limit of the setting with this name."""
-    return Refused("file_too_large", f"The file is larger than {limit:,} bytes ({name}). Split it.", param="file")
+def too_large(limit: int) -> Refused:
+    """The error for a file above `EMBEDQ_MAX_FILE_BYTES`."""
+    detail = f"The file is larger than {limit:,} bytes (EMBEDQ_MAX_FILE_BYTES). Split it."
+    return Refused("file_too_large", detail, param="file")

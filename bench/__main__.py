@@ -14,7 +14,8 @@ from bench.servers import peers
 from bench.servers.product import model_settings
 from bench.sizes import NORMAL, QUICK
 from bench.suite import LONG, SCENARIOS, SERVERS, Options, Suite
-from worker_config.settings import CONFIGURATION_EXIT_CODE, SettingsError
+from worker_config.process_exit_codes import CONFIGURATION_EXIT_CODE
+from worker_config.settings import SettingsError
 
 _RESULTS = CHECKOUT / "bench" / "results"
 _INTERRUPTED = 128 + signal.SIGINT

@@ -20,7 +20,8 @@ from bench.servers.product import model_settings, product
 from embedq import EmbeddingService
 from embedq.errors import EmbedqClientError
 from embedq.ingestions import Ingestions
-from worker_config.settings import CONFIGURATION_EXIT_CODE, SettingsError
+from worker_config.process_exit_codes import CONFIGURATION_EXIT_CODE
+from worker_config.settings import SettingsError
 
 _HEAD = ("data", "metric", "score", "published", "difference", "verdict")
 _PUBLISHED: Mapping[str, Mapping[tuple[str, str], tuple[float, float]]] = {

@@ -134,14 +134,14 @@ async def _ingested(server: Ingestions, corpus: Path, prompt: str | None) -> tup
         ingestion = await server.status(ingestion.id)
     await server.delete_upload(file_id)
     if not ingestion.succeeded:
-        raise BadDataError(f"the ingestion of {corpus} ended as {ingestion.raw}")
+        raise BadDataError(f"the ingestion of {corpus} ended as {ingestion}")
     ids: list[str] = []
     vectors: list[Vectors] = []
     with tempfile.TemporaryDirectory(prefix="embedq-eval-") as folder:
-        for part in (await server.output(ingestion.id)).parts:
-            path = Path(folder) / part
+        for part in (await server.output(ingestion.id))["data"]:
+            path = Path(folder) / part["name"]
             with path.open("wb") as file:
-                await server.download(ingestion.id, part, file)
+                await server.download(ingestion.id, part["name"], file)
             table = pq.read_table(path, columns=["doc_id", "embedding"])
             ids += table["doc_id"].to_pylist()
             vectors.append(np.stack(table["embedding"].to_numpy()))

@@ -16,28 +16,25 @@ if TYPE_CHECKING:
         UnreachableError,
         WaitTimeoutError,
     )
-    from embedq.model_info import ModelInfo
+    from embedq.ingestions import Ingestions
+    from embedq.responses import Job
     from embedq.service import EmbeddingService, EncodingOptions
-    from embedq.task import Counts, Task, TextError
 
 __all__ = [
-    "Counts",
     "EmbeddingService",
     "EmbedqClientError",
     "EncodingOptions",
-    "ModelInfo",
+    "Ingestions",
+    "Job",
     "NotAuthenticatedError",
     "NotFoundError",
     "RefusedError",
-    "Task",
-    "TextError",
     "UnavailableError",
     "UnreachableError",
     "WaitTimeoutError",
 ]
 
-_MODULES = {"Counts": "task", "TextError": "task", "Task": "task", "ModelInfo": "model_info"}
-_MODULES |= {"EmbeddingService": "service", "EncodingOptions": "service"}
+_MODULES = {"EmbeddingService": "service", "EncodingOptions": "service", "Ingestions": "ingestions", "Job": "responses"}
 
 
 def __getattr__(name: str) -> Any:

@@ -3,7 +3,6 @@
 EmbedqClientError
 ├── UnreachableError              no answer: refused, reset, silent
 ├── WaitTimeoutError              the caller's time ran out; the work goes on
-├── UncertainError                a call that tells a secret once may have been done, and its answer is lost
 └── RefusedError                  the server answered with an error
     ├── NotAuthenticatedError     401, 403
     ├── NotFoundError             404, 410
@@ -13,15 +12,12 @@ BadInputError                     an input file or folder cannot be used; nothin
 """
 
 import re
-from json import JSONDecodeError
 from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
     import httpx
 
 _INPUT = re.compile(r"\binput\[(\d+)\]")
-_GONE = 410
-_TOO_MANY = 429
 
 
 class EmbedqClientError(Exception):
@@ -78,16 +74,12 @@ class WaitTimeoutError(EmbedqClientError):
     """The time that the caller gave is over. Submitted work goes on."""
 
 
-class UncertainError(EmbedqClientError):
-    """A call was sent that is not repeated, and nobody knows whether it was done."""
-
-
 class RefusedError(EmbedqClientError):
     """The server answered with an error."""
 
 
 class NotAuthenticatedError(RefusedError):
-    """No API key, or a wrong one."""
+    """No API key, a wrong one, or one that may not do this."""
 
 
 class NotFoundError(RefusedError):
@@ -102,38 +94,34 @@ class BadInputError(ValueError):
     """An input file or folder cannot be used. The message names it."""
 
 
+_KINDS = {401: NotAuthenticatedError, 403: NotAuthenticatedError, 404: NotFoundError, 410: NotFoundError}
+_BUSY = {429, 503}
+
+
 def error_from_response(response: "httpx.Response") -> EmbedqClientError:
     """The error that a response with an error status stands for."""
-    body = _error_member(response)
+    body, status = _error_member(response), response.status_code
+    kind: type[EmbedqClientError] = _KINDS.get(status, UnavailableError if status in _BUSY else RefusedError)
+    if status == 429 and response.headers.get("x-should-retry") == "false":  # noqa: PLR2004
+        kind = RefusedError  # alone above a limit of the key: it will never fit
+    if body.get("code") == "wait_timeout":
+        kind = WaitTimeoutError
     message = body.get("message") or (
-        f"The server answered {response.status_code} without saying why. Is the address that of an embedq server?"
+        f"The server answered {status} without saying why. Is the address that of an embedq server?"
     )
-    kind = WaitTimeoutError if body.get("code") == "wait_timeout" else _kind(response)
     return kind(
         message,
         code=body.get("code") or "unexpected_answer",
-        status=response.status_code,
+        status=status,
         param=body.get("param"),
         request_id=response.headers.get("x-request-id"),
     )
 
 
-def _kind(response: "httpx.Response") -> type[RefusedError]:
-    status = response.status_code
-    if status in {401, 403}:
-        return NotAuthenticatedError
-    if status in {404, _GONE}:
-        return NotFoundError
-    if status == _TOO_MANY and response.headers.get("x-should-retry") == "false":
-        return RefusedError  # alone above a limit of the key: it will never fit
-    return UnavailableError if status in {_TOO_MANY, 503} else RefusedError
-
-
 def _error_member(response: "httpx.Response") -> dict[str, Any]:
     # A proxy on the way answers with HTML, with an empty body, or with JSON of its own.
     try:
-        body = response.json()
-    except (JSONDecodeError, UnicodeDecodeError):
+        error = response.json()["error"]
+    except (ValueError, TypeError, KeyError):
         return {}
-    error = body.get("error") if isinstance(body, dict) else None
     return error if isinstance(error, dict) else {}

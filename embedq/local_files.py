@@ -1,8 +1,9 @@
 """Local files and folders as documents: what is uploaded, and under which names."""
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from embedq.errors import BadInputError
@@ -18,27 +19,44 @@ class LocalFile:
 
     id: str
     path: Path
-    size_bytes: int
 
 
-def local_files(sources: Iterable[Path]) -> list[LocalFile]:
+def local_files(sources: Iterable[Path], include: Sequence[str] = (), exclude: Sequence[str] = ()) -> list[LocalFile]:
     """All files of the sources in order, folders walked to the bottom.
 
     A file that is named twice comes once. Inside of folders, names that begin with a dot, links to folders and
     anything but regular files are passed over.
 
+    Args:
+        sources: files and folders.
+        include: patterns as `is_named` reads them; none: all files.
+        exclude: patterns of what is left out.
+
     Raises:
         BadInputError: a source cannot be read, two documents have the same id, or there are no files at all.
     """
     files: dict[str, LocalFile] = {}
-    for source in sources:
-        for file in _files(source):
-            earlier = files.setdefault(file.id, file)
-            if earlier.path != file.path:
-                raise BadInputError(f"{earlier.path} and {file.path} would both be the document {file.id!r}")
+    for file in (file for source in sources for file in _files(source)):
+        if (include and not is_named(file.id, include)) or is_named(file.id, exclude):
+            continue
+        earlier = files.setdefault(file.id, file)
+        if earlier.path != file.path:
+            raise BadInputError(f"{earlier.path} and {file.path} would both be the document {file.id!r}")
     if not files:
-        raise BadInputError("there are no files to ingest; names that begin with a dot are passed over")
+        left = " that --include and --exclude leave" if include or exclude else ""
+        raise BadInputError(f"there are no files{left} to ingest; names that begin with a dot are passed over")
     return list(files.values())
+
+
+def is_named(document_id: str, patterns: Sequence[str]) -> bool:
+    """Whether a pattern fits the path, its end, or a folder on it: `*.md`, `drafts`, `drafts/*.txt`.
+
+    `*` stands for any letters, `/` too.
+    """
+    parts = document_id.split("/")
+    ends = range(1, len(parts) + 1)
+    paths = ["/".join(parts[first:end]) for end in ends for first in range(end)] if patterns else []
+    return any(fnmatchcase(path, pattern) for pattern in patterns for path in paths)
 
 
 def _files(source: Path) -> Iterator[LocalFile]:
@@ -68,5 +86,4 @@ def _walk(folder: Path) -> Iterator[Path]:
 
 def _file(path: Path, parent: Path) -> LocalFile:
     # A name need not be UTF-8 on this machine; an id must be.
-    name = os.fsencode(path.relative_to(parent).as_posix()).decode(errors="replace")
-    return LocalFile(name, path, path.stat().st_size)
+    return LocalFile(os.fsencode(path.relative_to(parent).as_posix()).decode(errors="replace"), path)

@@ -1,36 +1,36 @@
-"""A local folder that follows a dataset on the server: its Parquet parts, and notes that name the dataset."""
+"""A local folder that follows a dataset on the server: its Parquet files, and notes that name the dataset."""
 
 import json
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from json import JSONDecodeError
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from embedq.atomic_file import atomic_file, synced_file
 from embedq.concurrency import run_all
-from embedq.errors import BadInputError
-from embedq.ingestions import Listing, PartChangedError
+from embedq.errors import BadInputError, NotFoundError
 
 NOTES = "_embedq.json"
 DOWNLOADS = 4
-"""Parts fetched at the same time."""
+"""Files fetched at the same time."""
 _LISTINGS = 20
-"""An ingestion that goes on loading changes parts while they are fetched. What was fetched by then counts."""
+"""An ingestion that goes on loading changes files while they are fetched. What was fetched by then counts."""
 _UNFINISHED = ".fetching"
 _FOOTER = b"PAR1"
 
-Lists = Callable[[], Awaitable[Listing]]
+Lists = Callable[[], Awaitable[Mapping[str, Any]]]
+"""`dataset_id`, which differs from that of another dataset of the same name, and the files in `data`. Within a dataset
+the same name stands for the same rows."""
 Fetch = Callable[[str, BinaryIO], Awaitable[None]]
-"""Writes the part of a name into a file. Raises `PartChangedError`."""
+"""Writes the file of a name. Raises `NotFoundError` with the code `part_changed` when there is another in its place."""
 
 
 class OutputFolder:
-    """A folder of parts. A second ingestion into it goes to the same dataset, so that it costs only what changed.
+    """A folder of Parquet files. A second ingestion into it goes to the same dataset, so it costs only what changed.
 
     Attributes:
-        dataset: name of the dataset that it follows, a fresh one for a new folder.
+        dataset: name of the dataset that it follows; a fresh one for a new folder.
 
     Args:
         dataset: what it is to follow; None: what it has followed before.
@@ -40,7 +40,7 @@ class OutputFolder:
     """
 
     def __init__(self, folder: Path, server: str, dataset: str | None = None) -> None:
-        self._folder = folder
+        self.folder = folder
         self._server = server
         notes = _read(folder / NOTES)
         self._fresh = not notes
@@ -49,24 +49,24 @@ class OutputFolder:
         if dataset and followed and followed != dataset:
             raise BadInputError(f"{folder} holds the dataset {followed!r}, not {dataset!r}; choose another folder")
         self.dataset: str = dataset or followed or f"vectors-{uuid.uuid4().hex[:12]}"
-        self._parts: Sequence[str] = notes.get("parts", [])
+        self._names: Sequence[str] = notes.get("parts", [])
 
     @property
     def filled(self) -> bool:
-        """Whether parts of its dataset are in it."""
-        return bool(self._parts)
+        """Whether files of its dataset are in it."""
+        return bool(self._names)
 
     def claim(self) -> None:
         """Makes the folder and notes the dataset, so that a run after one that was killed finds it again."""
-        self._folder.mkdir(parents=True, exist_ok=True)
+        self.folder.mkdir(parents=True, exist_ok=True)
         self._write_notes()
 
     def abandon(self) -> None:
         """Takes `claim` back, for a folder that follows nothing yet."""
         if self._fresh:
-            (self._folder / NOTES).unlink(missing_ok=True)
+            (self.folder / NOTES).unlink(missing_ok=True)
             with suppress(OSError):  # it holds files of others
-                self._folder.rmdir()
+                self.folder.rmdir()
 
     def require_same(self, dataset_id: str | None) -> None:
         """Refuses another dataset of the same name: what is here would be deleted for what is there.
@@ -78,38 +78,39 @@ class OutputFolder:
             return
         state = "has none" if dataset_id is None else "has another one"
         raise BadInputError(
-            f"{self._folder} holds {counted(len(self._parts))} of the dataset {self.dataset!r}. {self._server} "
+            f"{self.folder} holds {counted(len(self._names))} of the dataset {self.dataset!r}. {self._server} "
             f"{state} of this name: it was deleted, or this is another server, API key or --data folder. "
-            f"Nothing in {self._folder} was changed. Name the server that has it (--url), or begin anew: "
+            f"Nothing in {self.folder} was changed. Name the server that has it (--url), or begin anew: "
             "in another folder (--out), or in this one once you have deleted it"
         )
 
     async def follow(self, lists: Lists, fetch: Fetch) -> tuple[int, int]:
-        """Makes the folder hold exactly the parts listed, beside files of others; how many, and how many were fetched.
+        """Makes the folder hold exactly the files listed, beside those of others; how many, and how many were fetched.
 
-        All parts are fetched before the first becomes visible. Raises whatever `require_same`, `lists` and `fetch`
-        raise, or `BadInputError`: the parts go on changing. The folder is then as before.
+        All are fetched before the first becomes visible. Raises whatever `require_same`, `lists` and `fetch` raise, or
+        `BadInputError`: the dataset goes on changing. The folder is then as before.
         """
         fetched: dict[str, bool] = {}
         try:
-            listing = await self._fetch_all(lists, fetch, fetched)
-            new = [name for name in listing.parts if name in fetched]
+            names, dataset_id = await self._fetch_all(lists, fetch, fetched)
+            new = [name for name in names if name in fetched]
             for name in new:
-                self._unfinished(name).replace(self._folder / name)
+                self._unfinished(name).replace(self.folder / name)
         finally:
             for name in fetched:
                 self._unfinished(name).unlink(missing_ok=True)
-        for name in set(self._parts).difference(listing.parts):
-            (self._folder / name).unlink(missing_ok=True)
-        self._parts = listing.parts
-        self._dataset_id = listing.dataset_id
+        for name in set(self._names).difference(names):
+            (self.folder / name).unlink(missing_ok=True)
+        self._names, self._dataset_id = names, dataset_id
         self._write_notes()
-        return len(listing.parts), len(new)
+        return len(names), len(new)
 
-    async def _fetch_all(self, lists: Lists, fetch: Fetch, fetched: dict[str, bool]) -> Listing:
-        """The list whose parts are all here or in `fetched`, which it fills: whether each is whole."""
+    async def _fetch_all(
+        self, lists: Lists, fetch: Fetch, fetched: dict[str, bool]
+    ) -> tuple[Sequence[str], str | None]:
+        """Names that are all here or in `fetched`, which it fills: whether each is whole; and the dataset's id."""
 
-        async def fetch_part(name: str) -> None:
+        async def fetch_one(name: str) -> None:
             fetched[name] = False
             with synced_file(self._unfinished(name)) as file:
                 await fetch(name, file)
@@ -118,51 +119,53 @@ class OutputFolder:
         dataset_id = None
         for _ in range(_LISTINGS):
             listing = await lists()
-            self.require_same(listing.dataset_id)
+            names = [_own_name(part["name"]) for part in listing["data"]]
+            self.require_same(listing["dataset_id"])
             self.claim()
-            if listing.dataset_id != dataset_id:  # deleted and made anew, which may give a name to other rows
-                dataset_id = listing.dataset_id
+            if listing["dataset_id"] != dataset_id:  # deleted and made anew, which may give a name to other rows
+                dataset_id = listing["dataset_id"]
                 fetched.update(dict.fromkeys(fetched, False))
-            missing = [name for name in listing.parts if not (fetched.get(name) or self._has(name))]
+            missing = [name for name in names if not (fetched.get(name) or self._has(name))]
             try:
-                await run_all(fetch_part, missing, limit=DOWNLOADS)
-            except PartChangedError:
+                await run_all(fetch_one, missing, limit=DOWNLOADS)
+            except NotFoundError as error:
+                if error.code != "part_changed":
+                    raise
                 continue
-            if not missing or (await lists()).dataset_id == dataset_id:
-                return listing
+            if not missing or (await lists())["dataset_id"] == dataset_id:
+                return names, dataset_id
         raise BadInputError(
             f"The dataset {self.dataset!r} has changed {_LISTINGS} times while it was fetched; try again when no "
-            f"ingestion loads into it. {self._folder} is as before"
+            f"ingestion loads into it. {self.folder} is as before"
         )
 
     def _has(self, name: str) -> bool:
-        file = self._folder / name
-        return name in self._parts and file.is_file() and _is_whole(file)
+        """Whether this file is here and ends as Parquet does."""
+        file = self.folder / name
+        if name not in self._names or not file.is_file():
+            return False
+        with file.open("rb") as opened:
+            opened.seek(max(0, file.stat().st_size - len(_FOOTER)))
+            return opened.read() == _FOOTER
 
     def _unfinished(self, name: str) -> Path:
-        return self._folder / (name + _UNFINISHED)
+        return self.folder / (name + _UNFINISHED)
 
     def _write_notes(self) -> None:
-        notes = {
-            "server": self._server,
-            "dataset": self.dataset,
-            "dataset_id": self._dataset_id,
-            "parts": list(self._parts),
-        }
-        with atomic_file(self._folder / NOTES) as file:
-            file.write(json.dumps(notes, indent=1).encode())
+        notes = {"server": self._server, "dataset": self.dataset, "dataset_id": self._dataset_id}
+        with atomic_file(self.folder / NOTES) as file:
+            file.write(json.dumps({**notes, "parts": list(self._names)}, indent=1).encode())
 
 
-def counted(parts: int) -> str:
+def counted(files: int) -> str:
     """So many Parquet files, in words."""
-    return "1 Parquet file" if parts == 1 else f"{parts} Parquet files"
+    return "1 Parquet file" if files == 1 else f"{files} Parquet files"
 
 
-def _is_whole(file: Path) -> bool:
-    """Whether it ends as Parquet does."""
-    with file.open("rb") as opened:
-        opened.seek(max(0, file.stat().st_size - len(_FOOTER)))
-        return opened.read() == _FOOTER
+def _own_name(name: str) -> str:
+    if "/" in name or name.startswith("."):
+        raise BadInputError(f"the server lists a file {name!r}, which leads out of the folder")
+    return name
 
 
 def _read(file: Path) -> Mapping[str, Any]:
@@ -170,7 +173,7 @@ def _read(file: Path) -> Mapping[str, Any]:
         notes = json.loads(file.read_bytes())
     except FileNotFoundError:
         return {}
-    except (JSONDecodeError, UnicodeDecodeError):
+    except ValueError:
         notes = None
     if not isinstance(notes, dict) or not isinstance(notes.get("parts", []), list):
         raise BadInputError(f"{file} is damaged; delete it to begin anew in this folder") from None

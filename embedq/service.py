@@ -1,31 +1,28 @@
 """`EmbeddingService`: the drop-in for an in-process service around `SentenceTransformer`, over HTTP."""
 
 import asyncio
+import base64
+import io
 import math
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, Self, TypedDict, Unpack
 from urllib.parse import quote
 
-import httpx
+import numpy as np
+import numpy.typing as npt
 
-from embedq import environment
 from embedq.concurrency import in_order
 from embedq.errors import EmbedqClientError, UnavailableError, WaitTimeoutError
-from embedq.model_info import Done, ModelInfo
-from embedq.responses import Vectors, read_array, read_embeddings, read_item_errors, read_model, read_task
+from embedq.responses import Job, read_models, read_object, reading
 from embedq.split import MAX_WAITED_BYTES, halve_refused, json_bytes, split
-from embedq.task import Task, TextError
-from embedq.transport import Call, RetryListener, Transport
+from embedq.transport import RetryListener, Transport, route
 
 LONGEST_WAIT_S = 55.0
 """How long one request may be held back by the server: its own limit, and below the idle limit of usual proxies."""
 REQUESTS_IN_FLIGHT = 4
-PLAIN_CALL_S = 10.0
-"""How long a call without `await` may hold its thread."""
 _PAUSE_BETWEEN_POLLS_S = 0.1
 _CHANGE_S = 1.0
 """How often a caller who wants changes is told of them."""
@@ -42,13 +39,18 @@ class EncodingOptions(TypedDict, total=False):
     """Cut texts that are too long for the model; default true. False: such a text fails."""
     prompt_name: str
     """One of the model's prompts, put before each text."""
-
-
-class CallOptions(EncodingOptions, total=False):
-    """The same of a call that returns vectors at once."""
-
     input_type: str
-    """What the texts are for, `query` or `document`: chooses the model's prompt for that. `prompt_name` comes first."""
+    """Of calls that return vectors at once: `query` or `document`, which chooses the model's prompt for that."""
+
+
+class AwaitableDict(dict[str, Any]):
+    """A dict that may be awaited: in-process services answer at once, and code for this one may say `await`."""
+
+    __hash__ = object.__hash__  # type: ignore[assignment]  # asyncio.gather hashes what it awaits
+
+    def __await__(self) -> Generator[None, None, Self]:
+        yield from ()
+        return self
 
 
 class EmbeddingService:
@@ -88,11 +90,10 @@ class EmbeddingService:
                 "The server's address must look like http://host:port (EMBEDQ_URL or --url). In Python it is the first "
                 "argument; the model's name and the device go by keyword: model_name=…, device=…"
             )
-        self.url = url or environment.server_url()
-        self.timeout_s = timeout_s
+        self._transport = Transport(url, api_key=api_key, timeout_s=timeout_s, on_retry=on_retry)
+        self.url = self._transport.url
         self._chosen = model or model_name
         self._device = device
-        self._transport = Transport(self.url, api_key=api_key or environment.api_key(), on_retry=on_retry)
         self._model: dict[str, Any] | None = None  # tests of in-process services check whether this name is None
 
     async def __aenter__(self) -> Self:
@@ -107,7 +108,7 @@ class EmbeddingService:
 
     # ---- the drop-in -------------------------------------------------------------------------------------------------
 
-    async def get_embedding(self, text: str, **options: Unpack[CallOptions]) -> list[float]:
+    async def get_embedding(self, text: str, **options: Unpack[EncodingOptions]) -> list[float]:
         """The vector of one text.
 
         Raises:
@@ -117,18 +118,22 @@ class EmbeddingService:
             raise TypeError(f"get_embedding takes one text, not a {type(text).__name__}; get_embeddings takes several")
         return (await self._embed([text], options))[0]
 
-    async def get_embeddings(self, texts: Sequence[str], **options: Unpack[CallOptions]) -> list[list[float]]:
+    async def get_embeddings(self, texts: Sequence[str], **options: Unpack[EncodingOptions]) -> list[list[float]]:
         """The vectors of the texts, in order; `[]` for `[]`.
 
         Any number of texts: they travel in requests of bounded size, a few at a time; smaller ones where the server
         takes less.
 
         Raises:
+            TypeError: it is no list of texts.
             RefusedError: a text cannot be encoded; `input_index` says which. No partial results here: `submit`
                 gives each text its own outcome.
         """
-        if isinstance(texts, str):
+        if isinstance(texts, str | bytes):
             raise TypeError("get_embeddings takes a list of texts; get_embedding takes one")
+        for index, text in enumerate(texts):
+            if not isinstance(text, str):
+                raise TypeError(f"get_embeddings takes texts; number {index} of the list is a {type(text).__name__}")
         vectors: list[list[float]] = []
         pieces = split(enumerate(texts), lambda item: json_bytes(item[1]), max_bytes=MAX_WAITED_BYTES)
 
@@ -146,33 +151,28 @@ class EmbeddingService:
                 vectors += result
         return vectors
 
-    def get_model_info(self) -> ModelInfo:
-        """Name, device and vector size of the model: a dict, with or without `await`. Asked once and remembered.
+    def get_model_info(self) -> AwaitableDict:
+        """`model_name`, `device` and `embedding_size` of the model: a dict, with or without `await`.
 
-        It is an awaitable and no coroutine: `asyncio.ensure_future` and `gather` take it, `asyncio.run` does not.
-
-        In a running event loop use `await`: without it the loop stands still until the server has answered,
-        `PLAIN_CALL_S` seconds at most.
+        The server is asked once, while the thread waits: `transport.BLOCKING_CALL_S` seconds at most.
 
         Raises:
             NotFoundError: the server does not know the model.
             UnavailableError: no worker has loaded a model yet.
         """
-        info = ModelInfo(self._model, self._ask_model, self._ask_model_blocking)
-        return info if _in_event_loop() else info.filled()
+        if self._model is None:
+            self._model = self._ask_model()
+        return AwaitableDict(self._model)
 
-    def clear_cache(self) -> Done:
+    def clear_cache(self) -> AwaitableDict:
         """Forgets the facts of the model. Vectors are never cached here. Needs no `await`, and can be awaited."""
         self._model = None
-        return Done()
+        return AwaitableDict()
 
     @property
-    def model(self) -> ModelInfo:
-        """The facts of the model, where an in-process service has the model itself.
-
-        Reading it, even by `hasattr`, asks the server if need be, while the thread waits.
-        """
-        return self.get_model_info().filled()
+    def model(self) -> AwaitableDict:
+        """The facts of the model, where an in-process service has the model itself. Reading it may ask the server."""
+        return self.get_model_info()
 
     @property
     def model_name(self) -> str | None:
@@ -195,7 +195,7 @@ class EmbeddingService:
         deadline_s: float | None = None,
         idempotency_key: str | None = None,
         **options: Unpack[EncodingOptions],
-    ) -> Task:
+    ) -> Job:
         """Hands texts over as one task and returns at once; at most 2,048 texts and 16 MiB by default.
 
         A repetition after a lost answer never doubles the work, because each call carries an idempotency key.
@@ -206,20 +206,25 @@ class EmbeddingService:
             lane: `online` for interactive use, `bulk` otherwise.
             deadline_s: the task ends as `expired` when it has not finished by then.
             idempotency_key: of the caller's own, when it may call again after a crash with the same texts.
+
+        Raises:
+            EmbedqClientError: also where the key cannot be sent.
         """
+        key = idempotency_key or uuid.uuid4().hex
+        if not key.isascii() or not key.isprintable():  # httpx would repeat it in what looks like a lost answer
+            raise EmbedqClientError("idempotency_key must be printable ASCII.", code="invalid_header")
         optional = {"model": self._chosen, "metadata": metadata, "deadline_s": deadline_s}
         body = {"input": texts if isinstance(texts, str) else list(texts), "lane": lane, **options}
         body |= {name: value for name, value in optional.items() if value is not None}
-        key = {"Idempotency-Key": idempotency_key or uuid.uuid4().hex}
-        return read_task(await self._call(Call("POST", "/v1/tasks", body=body, headers=key)))
+        return Job(await self._transport.json("POST", "/v1/tasks", body, headers={"Idempotency-Key": key}))
 
-    async def status(self, task_id: str) -> Task:
+    async def status(self, task_id: str) -> Job:
         """The task as it is now."""
-        return read_task(await self._call(Call("GET", _path(task_id))))
+        return Job(await self._transport.json("GET", route("tasks", task_id)))
 
     async def wait(
-        self, task_id: str, timeout_s: float | None = None, *, on_change: Callable[[Task], None] | None = None
-    ) -> Task:
+        self, task_id: str, timeout_s: float | None = None, *, on_change: Callable[[Job], None] | None = None
+    ) -> Job:
         """The task at its end, whatever end that is.
 
         Args:
@@ -233,11 +238,11 @@ class EmbeddingService:
         deadline = time.monotonic() + (math.inf if timeout_s is None else timeout_s)
         # A caller who wants changes needs a first state. For others the server holds the first request until the end.
         task = await (self.status(task_id) if on_change else self._long_poll(task_id, timeout_s))
-        last: Task | None = None
+        last: tuple[str, Any] | None = None
         while True:
-            if on_change and task != last:
+            if on_change and (now := (task.status, task["counts"])) != last:
                 on_change(task)
-                last = task
+                last = now
             if task.ended:
                 return task
             left_s = deadline - time.monotonic()
@@ -248,80 +253,60 @@ class EmbeddingService:
             await asyncio.sleep(min(_PAUSE_BETWEEN_POLLS_S, left_s))
             task = await self._long_poll(task_id, min(left_s, _CHANGE_S) if on_change else left_s)
 
-    async def result(self, task_id: str) -> Vectors:
+    async def result(self, task_id: str) -> npt.NDArray[np.float32]:
         """The vectors of a task that has ended: float32 [n, dimension], a row of NaN for a text that failed.
 
         Raises:
             WaitTimeoutError, RefusedError: it has not ended within `timeout_s`.
         """
-        call = Call("GET", _path(task_id, "/result"), headers={"Accept": "application/x-npy"})
-        return read_array(await self._call(call))
+        accept = {"Accept": "application/x-npy"}
+        response = await self._transport.call("GET", route("tasks", task_id, "result"), headers=accept)
+        with reading(response, "a .npy array"):
+            return np.asarray(np.load(io.BytesIO(response.content), allow_pickle=False), dtype=np.float32)
 
-    async def item_errors(self, task_id: str) -> dict[int, TextError]:
-        """Why texts of an ended task have no vector: index -> error. Empty when all have one."""
-        call = Call("GET", _path(task_id, "/result"), params={"encoding_format": "base64"})
-        return read_item_errors(await self._call(call))
+    async def item_errors(self, task_id: str) -> dict[int, dict[str, str]]:
+        """Why texts of an ended task have no vector: index -> `code` and `message`. Empty when all have one."""
+        form = {"encoding_format": "base64"}
+        answer = await self._transport.json("GET", route("tasks", task_id, "result"), params=form)
+        return {item["index"]: item["error"] for item in answer["data"] if item["object"] == "error"}
 
-    async def cancel(self, task_id: str) -> Task:
+    async def cancel(self, task_id: str) -> Job:
         """Ends a task; texts that were finished keep their vectors.
 
         Raises:
             RefusedError: it had ended otherwise before.
         """
-        return read_task(await self._call(Call("POST", _path(task_id, "/cancel"))))
+        return Job(await self._transport.json("POST", route("tasks", task_id, "cancel")))
 
     # ---- inside ------------------------------------------------------------------------------------------------------
 
-    async def _call(self, call: Call) -> httpx.Response:
-        return await self._transport.call(call, timeout_s=self.timeout_s)
-
-    async def _embed(self, texts: list[str], options: CallOptions) -> list[list[float]]:
+    async def _embed(self, texts: list[str], options: EncodingOptions) -> list[list[float]]:
         body: dict[str, Any] = {"input": texts, "encoding_format": "base64", **options}
         if self._chosen is not None:
             body["model"] = self._chosen
         # The server joins an equal request to the one under way, so a repetition does not double the work.
-        response = await self._call(Call("POST", "/v1/embeddings", body=body, wait_s=LONGEST_WAIT_S))
-        return read_embeddings(response, len(texts))
+        response = await self._transport.call("POST", "/v1/embeddings", body, wait_s=LONGEST_WAIT_S)
+        with reading(response, f"a list of {len(texts)} vectors"):
+            rows = [base64.b64decode(item["embedding"], validate=True) for item in read_object(response)["data"]]
+            return [np.frombuffer(row, dtype="<f4").tolist() for _, row in zip(texts, rows, strict=True)]
 
-    async def _ask_model(self, transport: Transport | None = None, timeout_s: float | None = None) -> dict[str, Any]:
-        name = f"/{quote(self._chosen)}" if self._chosen is not None else ""
-        call = Call("GET", f"/v1/models{name}")
-        entry = read_model(await (transport or self._transport).call(call, timeout_s=timeout_s or self.timeout_s)) or {}
+    def _ask_model(self) -> dict[str, Any]:
+        entries = read_models(
+            self._transport.blocking("/v1/models" + (f"/{quote(self._chosen)}" if self._chosen else ""))
+        )
+        # Of several the one that is ready.
+        entry = max(entries, key=lambda entry: bool(entry.get("ready")), default={})
         if entry.get("dimension") is None:
             message = "No worker has loaded a model yet; `embedq doctor` says what is missing."
             raise UnavailableError(message, code="not_ready")
-        self._model = {
+        return {
             "model_name": self._chosen or entry["id"],
             "device": str(entry.get("device")),
             "embedding_size": entry["dimension"],
         }
-        return self._model
 
-    def _ask_model_blocking(self) -> dict[str, Any]:
-        """The same while this thread waits: in a loop of its own, because one may be running here."""
-
-        async def ask() -> dict[str, Any]:
-            async with self._transport.twin() as transport:
-                return await self._ask_model(transport, min(PLAIN_CALL_S, self.timeout_s))
-
-        with ThreadPoolExecutor(1) as thread:
-            return thread.submit(asyncio.run, ask()).result()
-
-    async def _long_poll(self, task_id: str, left_s: float | None) -> Task:
+    async def _long_poll(self, task_id: str, left_s: float | None) -> Job:
         """The task after the server held the request back until its end."""
         wait_s = LONGEST_WAIT_S if left_s is None else min(LONGEST_WAIT_S, left_s)
-        call = Call("GET", _path(task_id), wait_s=wait_s)
-        return read_task(await self._transport.call(call, timeout_s=wait_s + self.timeout_s))
-
-
-def _in_event_loop() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
-
-
-def _path(task_id: str, below: str = "") -> str:
-    # Quoted, so that whatever is passed as an id cannot reach another route.
-    return f"/v1/tasks/{quote(task_id, safe='')}{below}"
+        timeout_s = wait_s + self._transport.timeout_s
+        return Job(await self._transport.json("GET", route("tasks", task_id), wait_s=wait_s, timeout_s=timeout_s))

@@ -1,4 +1,4 @@
-"""HTTP: one call with its repetitions, and errors in the client's own words."""
+"""HTTP: one call with its repetitions, answers as dicts, and errors in the client's own words."""
 
 import asyncio
 import functools
@@ -8,80 +8,63 @@ import math
 import random
 import ssl
 import time
-import weakref
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import ExitStack
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any, BinaryIO, Self
+from typing import Any, BinaryIO, Self, TypedDict, Unpack
+from urllib.parse import quote
 
 import httpx
 
-from embedq.errors import (
-    EmbedqClientError,
-    UncertainError,
-    UnreachableError,
-    WaitTimeoutError,
-    error_from_response,
-)
-from embedq.retry import RetryPolicy, done_perhaps, says_gone
+from embedq import environment
+from embedq.errors import EmbedqClientError, UnreachableError, WaitTimeoutError, error_from_response
+from embedq.responses import read_object
 
+PATIENCE_S = 30.0
+"""How long a server that has answered before is tried, for example while it restarts."""
+FIRST_CONTACT_S = 2.0
+"""How long one that has never answered is tried."""
 CONNECT_TIMEOUT_S = 5.0
 ANSWER_TIMEOUT_S = 30.0
 """An open connection counts as broken after so much silence, besides the time that the server was asked to wait."""
-_NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
-"""Nothing of the request has left."""
+BLOCKING_CALL_S = 5.0
+_FIRST_DELAY_S, _LONGEST_DELAY_S = 0.25, 8.0
+_MAY_PASS = frozenset({408, 429, 502, 503, 504})
+_SERVER_ERROR = 500
 
 RetryListener = Callable[[EmbedqClientError, float], None]
 """Called before each repetition with the reason and the delay in seconds."""
 
-_Clients = dict[asyncio.AbstractEventLoop, httpx.AsyncClient]
-"""Connections belong to the loop that opened them."""
 
+class Sending(TypedDict, total=False):
+    """How a call is sent, and how long it may take."""
 
-@dataclass(frozen=True, slots=True)
-class Call:
-    """One request, repeatable as it is, unless it is for `once`.
-
-    Attributes:
-        wait_s: how long the server may hold the request back until it has an answer.
-        form: fields of a form, instead of a JSON body; `file` goes with it, read anew at every attempt.
-        into: takes the body of a successful answer, emptied before every attempt; the answer then has no body.
-        once: its answer cannot be had again. It is repeated only where it was certainly not done.
-    """
-
-    method: str
-    path: str
-    body: Mapping[str, Any] | None = None
-    headers: Mapping[str, str] = field(default_factory=dict)
-    params: Mapping[str, str] = field(default_factory=dict)
-    wait_s: float = 0
-    form: Mapping[str, str] | None = None
-    file: tuple[str, Path] | None = None
-    into: BinaryIO | None = None
-    once: bool = False
-
-    def content(self) -> bytes | None:
-        """The body as JSON."""
-        if self.body is None:
-            return None
-        try:
-            return json.dumps(self.body, ensure_ascii=False).encode()
-        except UnicodeEncodeError:
-            # Lone surrogates can be sent escaped; the server then names the text that has them.
-            return json.dumps(self.body).encode()
+    timeout_s: float
+    """With all repetitions. Absent: that of the transport."""
+    wait_s: float
+    """How long the server may hold the request back until it has an answer."""
+    headers: Mapping[str, str]
+    params: Mapping[str, str]
+    form: Mapping[str, str]
+    """Fields of a form, in place of a JSON body; `file` goes with it."""
+    file: tuple[str, Path]
+    """Name and place, read anew at every attempt."""
+    into: BinaryIO
+    """Takes the body of a successful answer, emptied before every attempt; the answer then has no body."""
+    once: bool
+    """Never repeated: its answer tells a secret, and nobody tells it again."""
 
 
 class Transport:
-    """Connections to one server, made at the first call. Used in one event loop at a time.
-
-    Making one opens nothing, and the garbage collector closes one that was not closed: an application that makes its
-    in-process service anew for every request must not pay more when this takes its place.
+    """Connections to one server, made at the first call, in one event loop at a time. Use it in `async with`.
 
     Args:
-        url: address of the server, with or without the `/v1` of OpenAI's clients.
-        api_key: white space around it is stripped.
+        url: address of the server, with or without the `/v1` of OpenAI's clients. None: `EMBEDQ_URL`, else the local
+            server.
+        api_key: white space around it is stripped. None: `EMBEDQ_API_KEY`, else calls go without one.
+        timeout_s: longest time of one call, repetitions included.
+        patience_s: how long a server that has answered before is tried.
         on_retry: called before each repetition.
 
     Raises:
@@ -90,26 +73,28 @@ class Transport:
 
     def __init__(
         self,
-        url: str,
+        url: str | None = None,
         *,
         api_key: str | None = None,
-        policy: RetryPolicy | None = None,
+        timeout_s: float = 600.0,
+        patience_s: float = PATIENCE_S,
         on_retry: RetryListener | None = None,
     ) -> None:
-        self._url = url
-        self._base = _base_url(url)
-        self._address = f"{self._base.scheme}://{self._base.netloc.decode()}"  # never with a URL's password
-        self._api_key = _sendable(api_key)
-        self._policy = policy or RetryPolicy()
+        self.url = url or environment.server_url()
+        self.timeout_s = timeout_s
+        base, key = _base_url(self.url), _sendable(api_key or environment.api_key())
+        self._address = f"{base.scheme}://{base.netloc.decode()}"  # never with a URL's password
+        self._options: dict[str, Any] = {
+            "base_url": base,
+            "headers": {"Authorization": f"Bearer {key}"} if key else None,
+            "trust_env": not is_loopback(self.url),  # a proxy cannot reach this machine's own loopback
+        }
+        self._patience_s = patience_s
         self._on_retry = on_retry
         self._answered = False
         self._closed = False
-        self._clients: _Clients = {}
-        weakref.finalize(self, _close_all, self._clients).atexit = False
-
-    def twin(self) -> "Transport":
-        """Another one to the same server, for another event loop."""
-        return Transport(self._url, api_key=self._api_key, policy=self._policy)
+        self._client: httpx.AsyncClient | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     async def __aenter__(self) -> Self:
         return self
@@ -120,49 +105,61 @@ class Transport:
     async def aclose(self) -> None:
         """Closes the connections, for good."""
         self._closed = True
-        client = self._clients.pop(asyncio.get_running_loop(), None)
-        _close_all(self._clients)
-        if client is not None:
-            await client.aclose()
+        if self._client is not None and self._loop is asyncio.get_running_loop():
+            await self._client.aclose()
+        self._client = self._loop = None
 
-    async def call(self, call: Call, *, timeout_s: float) -> httpx.Response:
-        """The answer, after as many repetitions as fit into `timeout_s` seconds. 2xx.
+    async def json(
+        self, method: str, path: str, body: Mapping[str, Any] | None = None, **how: Unpack[Sending]
+    ) -> dict[str, Any]:
+        """The JSON object of an answer. Raises as `call`, and `RefusedError` where something else has answered."""
+        return read_object(await self.call(method, path, body, **how))
+
+    async def listed(self, path: str, **params: str) -> AsyncGenerator[dict[str, Any], None]:
+        """The items of a list, page by page."""
+        more = True
+        while more:  # an empty page may have others behind it
+            page = await self.json("GET", path, params=params)
+            for item in page["data"]:
+                yield item
+            more, params["after"] = bool(page["has_more"]), str(page.get("last_id"))
+
+    async def call(
+        self, method: str, path: str, body: Mapping[str, Any] | None = None, **how: Unpack[Sending]
+    ) -> httpx.Response:
+        """The answer, after as many repetitions as fit into the time. 2xx.
 
         404 and 410 too, of a `DELETE` that an earlier attempt may have done: its answer was lost.
 
         Raises:
-            UnreachableError: no answer for as long as the policy tries.
+            UnreachableError: no answer for as long as it is tried.
             WaitTimeoutError: no final answer in time.
-            UncertainError: a call for `once` may have been done.
             RefusedError: an error answer; one of its kinds.
-            EmbedqClientError: it was closed, or a header cannot be sent.
+            EmbedqClientError: it was closed.
         """
-        started = answered_at = time.monotonic()
-        uncertain = False
+        started = heard = time.monotonic()
+        timeout_s, lost = how.get("timeout_s", self.timeout_s), False
         for attempt in itertools.count():
-            left_s = timeout_s - (time.monotonic() - started)
+            answer = None
             try:
-                response = await self._send(call, left_s)
+                answer = await self._send(method, path, body, how, timeout_s - (time.monotonic() - started))
             except httpx.TransportError as error:
                 failure = self._silence(error)
-                uncertain |= not isinstance(error, _NOT_SENT)
-                silent_s = time.monotonic() - answered_at
-                delay_s = self._policy.after_silence(silent_s, answered_before=self._answered, attempt=attempt)
             else:
-                answered_at = time.monotonic()
-                self._answered = True
-                if response.is_success:
-                    return response
-                failure = error_from_response(response)
-                if uncertain and call.method == "DELETE" and says_gone(failure.code):
-                    return response
-                uncertain |= done_perhaps(response.status_code, failure.code)
-                delay_s = self._policy.after_answer(response.status_code, response.headers, attempt)
-            if call.once and uncertain:
-                raise UncertainError(
-                    failure.message, code=failure.code, status=failure.status, request_id=failure.request_id
-                )
-            await self._pause(failure, delay_s, timeout_s - (time.monotonic() - started))
+                heard, self._answered = time.monotonic(), True
+                if answer.is_success:
+                    return answer
+                failure = error_from_response(answer)
+                if lost and method == "DELETE" and _says_gone(failure.code):
+                    return answer
+            lost |= answer is None or answer.status_code >= _SERVER_ERROR
+            patience_s = self._patience_s if self._answered else min(FIRST_CONTACT_S, self._patience_s)
+            delay_s = retry_delay_s(attempt, answer, patience_s - (time.monotonic() - heard))
+            if delay_s is None or how.get("once") or delay_s >= timeout_s - (time.monotonic() - started):
+                raise failure
+            if self._on_retry:
+                self._on_retry(failure, delay_s)
+            await asyncio.sleep(delay_s)
         raise AssertionError  # pragma: no cover - the loop has no end
 
     async def probe(self, path: str) -> httpx.Response:
@@ -172,86 +169,63 @@ class Transport:
             UnreachableError: no answer.
         """
         try:
-            return await self._send(Call("GET", path), CONNECT_TIMEOUT_S)
+            return await self._send("GET", path, None, {}, CONNECT_TIMEOUT_S)
         except httpx.TransportError as error:
             raise self._silence(error) from error
 
-    async def _send(self, call: Call, left_s: float) -> httpx.Response:
+    def blocking(self, path: str) -> httpx.Response:
+        """The answer, while the thread waits: one attempt of `BLOCKING_CALL_S` seconds at most."""
+        tls = _tls(self._options["trust_env"]) if self._address.startswith("https") else False
+        try:
+            with httpx.Client(**self._options, verify=tls, timeout=min(BLOCKING_CALL_S, self.timeout_s)) as client:
+                response = client.get(path)
+        except httpx.TransportError as error:
+            raise self._silence(error) from error
+        if not response.is_success:
+            raise error_from_response(response)
+        return response
+
+    async def _send(
+        self, method: str, path: str, body: Mapping[str, Any] | None, how: Sending, left_s: float
+    ) -> httpx.Response:
         # A second less than there is, so that the server's "not yet" arrives before this side gives up.
-        wait_s = max(1, math.floor(min(call.wait_s, left_s - 1))) if call.wait_s else 0
+        wait_s = max(1, math.floor(min(how["wait_s"], left_s - 1))) if how.get("wait_s") else 0
         read_s = min(ANSWER_TIMEOUT_S + wait_s, max(1.0, left_s))
-        headers, params = dict(call.headers), dict(call.params)
-        if call.body is not None:
+        headers, params = dict(how.get("headers", {})), dict(how.get("params", {}))
+        if body is not None:
             headers["Content-Type"] = "application/json"
-        if wait_s and call.method == "GET":
+        if wait_s and method == "GET":
             params["wait"] = f"{wait_s}"
         elif wait_s:
             headers["x-stainless-read-timeout"] = f"{read_s:g}"  # as OpenAI's clients say it
-        timeout = httpx.Timeout(read_s, connect=min(CONNECT_TIMEOUT_S, read_s), pool=None)
-        client = await self._connections()
+        client = await self._connection()
         with ExitStack() as stack:
             files = None
-            if call.file is not None:
-                name, path = call.file
-                files = {"file": (name, stack.enter_context(path.open("rb")))}
+            if "file" in how:
+                name, place = how["file"]
+                files = {"file": (name, stack.enter_context(place.open("rb")))}
             request = client.build_request(
-                call.method,
-                call.path,
-                content=call.content(),
-                data=call.form,
+                method,
+                path,
+                content=None if body is None else _json_bytes(body),
+                data=how.get("form"),
                 files=files,
-                headers=_checked(headers),
+                headers=headers,
                 params=params,
-                timeout=timeout,
+                timeout=httpx.Timeout(read_s, connect=min(CONNECT_TIMEOUT_S, read_s), pool=None),
             )
-            return await self._exchange(client, request, call.into)
+            return await _exchange(client, request, how.get("into"))
 
-    async def _connections(self) -> httpx.AsyncClient:
+    async def _connection(self) -> httpx.AsyncClient:
         if self._closed:
             raise EmbedqClientError("This client was closed. Make another one.", code="closed")
-        loop = asyncio.get_running_loop()
-        if loop in self._clients:
-            return self._clients[loop]
-        client = await self._opened()
-        _close_all(self._clients, running=False)  # or every asyncio.run would leave a descriptor
-        return self._clients.setdefault(loop, client)  # another call may have been faster
-
-    async def _opened(self) -> httpx.AsyncClient:
-        # A proxy for the outside world cannot reach this machine's own loopback.
-        trust_env = not _is_loopback(self._base.host)
         # Reading the certificates takes 0.2 to 0.4 s, too long for the event loop. httpx reads them for http:// too.
-        tls = await asyncio.to_thread(_tls, trust_env=trust_env) if self._base.scheme == "https" else False
-        headers = {"Authorization": f"Bearer {self._api_key}"} if self._api_key else None
-        return httpx.AsyncClient(base_url=self._base, headers=headers, trust_env=trust_env, verify=tls)
-
-    async def _exchange(
-        self, client: httpx.AsyncClient, request: httpx.Request, into: BinaryIO | None
-    ) -> httpx.Response:
-        response = await client.send(request, stream=into is not None)
-        if into is None:
-            return response
-        try:
-            if not response.is_success:
-                await response.aread()
-                return response
-            into.seek(0)
-            into.truncate()
-            async for piece in response.aiter_bytes():
-                into.write(piece)
-        finally:
-            await response.aclose()
-        return response
-
-    async def _pause(self, failure: EmbedqClientError, delay_s: float | None, left_s: float) -> None:
-        if delay_s is None:
-            raise failure
-        # Jitter of up to a quarter keeps clients that failed together from coming back together.
-        delay_s *= random.uniform(1.0, 1.25)  # noqa: S311 - not for secrets
-        if delay_s >= left_s:
-            raise failure
-        if self._on_retry:
-            self._on_retry(failure, delay_s)
-        await asyncio.sleep(delay_s)
+        https = self._address.startswith("https")
+        tls = await asyncio.to_thread(_tls, self._options["trust_env"]) if https else False
+        loop = asyncio.get_running_loop()
+        if self._client is None or self._loop is not loop:  # connections belong to the loop that opened them
+            self._client, self._loop = httpx.AsyncClient(**self._options, verify=tls), loop
+        return self._client
 
     def _silence(self, error: httpx.TransportError) -> EmbedqClientError:
         if isinstance(error, httpx.ReadTimeout | httpx.WriteTimeout):
@@ -266,6 +240,64 @@ class Transport:
         )
 
 
+def retry_delay_s(attempt: int, answer: httpx.Response | None, patience_s: float) -> float | None:
+    """Seconds to wait before a call is repeated; None: a repetition makes no sense.
+
+    The server joins or recognises a repetition, so none does the work twice.
+
+    Args:
+        attempt: counted from 0.
+        answer: an error. `x-should-retry` overrides its status, as in OpenAI's clients. None: there was no answer.
+        patience_s: how much longer a server that does not answer is tried.
+    """
+    delay_s = min(_LONGEST_DELAY_S, _FIRST_DELAY_S * 2.0 ** min(attempt, 8))
+    if answer is None:
+        return delay_s if delay_s <= patience_s else None
+    should = answer.headers.get("x-should-retry")
+    if should == "false" or (should != "true" and answer.status_code not in _MAY_PASS):
+        return None
+    # The other form of Retry-After, a date, is not what this server sends.
+    told = answer.headers.get("retry-after", "")
+    delay_s = float(told) if told.isascii() and told.isdigit() else delay_s
+    # Jitter of up to a quarter keeps clients that failed together from coming back together.
+    return delay_s * random.uniform(1.0, 1.25)  # noqa: S311 - not for secrets
+
+
+def route(*parts: str) -> str:
+    """A path below `/v1`. Its parts are quoted, so that whatever is passed as an id cannot reach another route."""
+    return "/v1/" + "/".join(quote(part, safe="") for part in parts)
+
+
+async def _exchange(client: httpx.AsyncClient, request: httpx.Request, into: BinaryIO | None) -> httpx.Response:
+    response = await client.send(request, stream=into is not None)
+    if into is None:
+        return response
+    try:
+        if not response.is_success:
+            await response.aread()
+            return response
+        into.seek(0)
+        into.truncate()
+        async for piece in response.aiter_bytes():
+            into.write(piece)
+    finally:
+        await response.aclose()
+    return response
+
+
+def _json_bytes(body: Mapping[str, Any]) -> bytes:
+    try:
+        return json.dumps(body, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        # Lone surrogates can be sent escaped; the server then names the text that has them.
+        return json.dumps(body).encode()
+
+
+def _says_gone(code: str) -> bool:
+    """Whether an error says that what a deletion named is not there. The 404 of a proxy does not say so."""
+    return code == "task_expired" or (code.endswith("_not_found") and code != "route_not_found")
+
+
 def _base_url(url: str) -> httpx.URL:
     try:
         base = httpx.URL(url)
@@ -277,24 +309,8 @@ def _base_url(url: str) -> httpx.URL:
 
 
 @functools.cache
-def _tls(*, trust_env: bool) -> ssl.SSLContext:
+def _tls(trust_env: bool) -> ssl.SSLContext:
     return httpx.create_ssl_context(trust_env=trust_env)
-
-
-def _close_all(clients: _Clients, *, running: bool = True) -> None:
-    """Forgets the clients, or those of loops that stand still. Each is closed in its own loop, once that runs."""
-    for loop in tuple(clients):
-        if loop.is_running() and not running:
-            continue
-        client = clients.pop(loop, None)
-        if client is None:  # another thread was faster
-            continue
-        with suppress(RuntimeError):  # the loop is closed; its connections end with the last reference
-            loop.call_soon_threadsafe(_close_soon, loop, client)
-
-
-def _close_soon(loop: asyncio.AbstractEventLoop, client: httpx.AsyncClient) -> None:
-    asyncio.run_coroutine_threadsafe(client.aclose(), loop)
 
 
 def _sendable(api_key: str | None) -> str | None:
@@ -307,19 +323,10 @@ def _sendable(api_key: str | None) -> str | None:
     return key or None
 
 
-def _checked(headers: Mapping[str, str]) -> Mapping[str, str]:
-    """The headers, printable ones. httpx would repeat the value of a bad one in what looks like a lost answer."""
-    for name, value in headers.items():
-        if not value.isascii() or not value.isprintable():
-            message = f"The header {name} must be printable ASCII."
-            raise EmbedqClientError(message, code="invalid_header", param=name)
-    return headers
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
+def is_loopback(url: str) -> bool:
+    """Whether an address is one of this machine itself."""
+    host = httpx.URL(url).host
     try:
-        return ip_address(host).is_loopback
+        return host == "localhost" or ip_address(host).is_loopback
     except ValueError:
         return False

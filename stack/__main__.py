@@ -35,10 +35,11 @@ from stack.redis_server import (
     server_command,
     version,
 )
-from worker_config import forms
+from worker_config import setting_types
 from worker_config.data_folder import STORAGE
 from worker_config.logs import write_refusal
-from worker_config.settings import CONFIGURATION_EXIT_CODE, Settings, SettingsError, child_environment, load_settings
+from worker_config.process_exit_codes import CONFIGURATION_EXIT_CODE
+from worker_config.settings import Settings, SettingsError, child_environment, load_settings
 
 DEFAULT_FOLDER = Path(".embedq")
 _PING_EVERY_S = 0.05
@@ -152,7 +153,7 @@ class _Stack:
 
 
 def _require_hidden(data: Path, settings: Settings) -> None:
-    if any(forms.shows(root, str(data)) for root in settings.ingest_roots):
+    if any(setting_types.shows(root, str(data)) for root in settings.ingest_roots):
         raise StackError(
             f"EMBEDQ_INGEST_ROOTS holds {data}, where Redis and the storage are: every caller could read what others "
             "have sent. Choose another folder for the data (--data), or other roots."

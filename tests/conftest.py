@@ -38,7 +38,7 @@ from _pytest.faulthandler import fault_handler_stderr_fd_key
 from stack.errors import StackError
 from tests import preloaded, tracing
 from tests.cloud_server import CloudServer, cloud_server
-from tests.key_leaks import leaked_keys
+from tests.key_leaks import fail_on_leaks
 from tests.pg_server import PgServer, find_programs
 from tests.processes import Process, RedisServer, Roles
 from tests.s3_server import S3Server
@@ -57,7 +57,6 @@ _NAME_IN_CACHE = "9b5ad71b2ce5302211f9c61530b329a4922fc6a4"
 _EXPENSIVE = ("pg_server", "s3_server", "guarded")
 _TURNS = {"expensive": 0, "faults": 1, "integration": 1, "other": 2}
 """Kinds of tests, and when they have their turn."""
-_ENCODER = "tests/integration/encoder/"
 _BROWSER_FOLDER = "tests/browser/"
 _CONTRACT_FOLDER = "tests/contract/"
 _OTHER_PROCESSES = (
@@ -153,7 +152,7 @@ def _group(item: pytest.Item) -> str | None:
     if item.get_closest_marker("faults"):
         return None
     if item.get_closest_marker("model"):
-        return "encoder" if item.nodeid.startswith(_ENCODER) else "model"
+        return "model"
     if _BROWSER_FOLDER in item.nodeid:
         return "browser"
     servers = [server for server in _EXPENSIVE if server in getattr(item, "fixturenames", ())]
@@ -163,7 +162,7 @@ def _group(item: pytest.Item) -> str | None:
 def _kind(item: pytest.Item) -> str:
     if item.get_closest_marker("faults"):
         return "faults"
-    if _group(item) in {"browser", "encoder", "model", *_EXPENSIVE}:
+    if _group(item) in {"browser", "model", *_EXPENSIVE}:
         return "expensive"
     return "integration" if "/integration/" in item.nodeid else "other"
 
@@ -263,7 +262,7 @@ def redis_url(redis_server: RedisServer) -> Iterator[str]:
     with redis_server.client() as client:
         client.flushall()
     yield redis_server.url
-    _fail_on_leaks(redis_server)
+    fail_on_leaks(redis_server)
 
 
 @pytest.fixture
@@ -297,7 +296,7 @@ def private_redis(start_redis: Callable[[Path], RedisServer], tmp_path: Path) ->
         yield server
         if not server.running:
             server.start()
-        _fail_on_leaks(server)
+        fail_on_leaks(server)
     finally:
         server.stop()
 
@@ -381,10 +380,3 @@ def _processes(item: pytest.Item) -> Iterator[Process]:
             yield value
         elif isinstance(value, Roles):
             yield from value.processes
-
-
-def _fail_on_leaks(server: RedisServer) -> None:
-    with server.client() as client:
-        leaks = leaked_keys(client)
-    if leaks:
-        pytest.fail(f"{len(leaks)} keys without a TTL are left: {', '.join(leaks[:20])}")

@@ -8,6 +8,7 @@ is still there without a TTL is a leak.
 import re
 
 import msgpack
+import pytest
 import redis
 
 from tasks.ledger.cancel import forget
@@ -16,6 +17,7 @@ from tasks.ledger.heartbeat import watch
 from tasks.ledger.packed import numbers
 from tasks.ledger.read import read_task
 from tasks.ledger.scripts import Operation
+from tests.processes import RedisServer
 
 # What redis_keys says of queues and of all.
 _PERMANENT = re.compile(r"[^:]+:(schema|storage|litter|job-order|models|references|memory|changes|q:.+:(state|counts))")
@@ -29,6 +31,14 @@ FAR_FUTURE_MS = 10 * 365 * 86_400_000
 """Beyond every lease and deadline, also those of tests that move the clock."""
 
 _NO_TTL = -1
+
+
+def fail_on_leaks(server: RedisServer) -> None:
+    """Fails the test that has left keys there. Every role must have stopped before."""
+    with server.client() as client:
+        leaks = leaked_keys(client)
+    if leaks:
+        pytest.fail(f"{len(leaks)} keys without a TTL are left: {', '.join(leaks[:20])}")
 
 
 def leaked_keys(client: redis.Redis) -> list[str]:

@@ -24,7 +24,8 @@ import redis
 
 from stack.ports import free_port
 from stack.redis_server import Endpoint, find_server, server_command
-from worker_config.settings import OVERDUE_EXIT_CODE
+from worker_config.process_exit_codes import OVERDUE_EXIT_CODE
+from worker_config.redis_connection import Sentinels
 
 __all__ = [
     "PATIENCE_S",
@@ -290,10 +291,14 @@ class RedisGroup:
         return [*self.servers, *self.sentinels]
 
     @property
-    def url(self) -> str:
-        """For `EMBEDQ_REDIS_URL`."""
-        hosts = ",".join(f"127.0.0.1:{sentinel.port}" for sentinel in self.sentinels)
-        return f"redis+sentinel://{hosts}/{self.SERVICE}/0"
+    def named(self) -> Sentinels:
+        """For `Ledger.connect`."""
+        return Sentinels(self.SERVICE, tuple(f"redis://127.0.0.1:{sentinel.port}" for sentinel in self.sentinels))
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """Of roles."""
+        return {"redis_sentinels": ",".join(self.named.urls), "redis_service": self.SERVICE}
 
     @property
     def master(self) -> RedisServer:
@@ -404,8 +409,12 @@ class WorkerProcess(Process):
         """`kill -9` of the process that holds the model, which is gone afterwards; its pid."""
         pid = self.child_pid
         os.kill(pid, signal.SIGKILL)
-        wait_until(lambda: pid not in self._living_children(), message="the end of the killed child")
+        self.await_end_of(pid)
         return pid
+
+    def await_end_of(self, child_pid: int) -> None:
+        """Returns when a child that was killed is gone, which takes a moment."""
+        wait_until(lambda: child_pid not in self._living_children(), message="the end of the killed child")
 
     def _ready(self) -> dict[str, Any] | None:
         file = self.run_dir / "ready"
@@ -454,16 +463,22 @@ class ApiProcess(Process):
 
 
 class Roles:
-    """Workers and web tiers against one Redis. A context manager: at its end everything it started is stopped."""
+    """Workers and web tiers against one Redis. A context manager: at its end everything it started is stopped.
 
-    def __init__(self, folder: Path, redis_url: str) -> None:
+    `shared`: settings of all of them.
+    """
+
+    def __init__(self, folder: Path, redis_url: str, **shared: Any) -> None:
         self.folder = folder
         self.redis_url = redis_url
+        self.shared = shared
         self.processes: list[Process] = []
 
     def worker(self, *, start: bool = True, **settings: Any) -> WorkerProcess:
         """A worker, ready unless `start` is False."""
-        worker = WorkerProcess(self.folder, self.redis_url, name=f"worker{len(self.processes)}", **settings)
+        worker = WorkerProcess(
+            self.folder, self.redis_url, name=f"worker{len(self.processes)}", **self.shared | settings
+        )
         self.processes.append(worker)
         return worker.start() if start else worker
 
@@ -473,7 +488,7 @@ class Roles:
 
     def api(self, *, start: bool = True, **settings: Any) -> ApiProcess:
         """A web tier, answering unless `start` is False."""
-        api = ApiProcess(self.folder, self.redis_url, name=f"api{len(self.processes)}", **settings)
+        api = ApiProcess(self.folder, self.redis_url, name=f"api{len(self.processes)}", **self.shared | settings)
         self.processes.append(api)
         return api.start() if start else api
 

@@ -55,7 +55,7 @@ MAY_IMPORT = {
     "tasks.batches": _JOBS,
     "tasks.chunk": (),
     "tasks.document_error": (),
-    "tasks.datasets": ("embedq.vector_search", *_LEAVES),
+    "tasks.datasets": _LEAVES,
     "tasks.errors": (),
     "tasks.ingestion": _JOBS,
     "tasks.item": (),
@@ -98,7 +98,7 @@ ONLY_IN = {
     ),
     "asyncpg": ("tasks/datasets/postgresql/**",),
     "sqlite3": ("tasks/datasets/sqlite/**",),
-    "pyarrow": ("tasks/datasets/export.py", "tasks/ingestion/sources/**", "embedq/vector_search.py"),
+    "pyarrow": ("tasks/datasets/export.py", "tasks/ingestion/sources/**"),
     "torch": ("tasks/encoder/**",),
     "sentence_transformers": ("tasks/encoder/**",),
     "transformers": ("tasks/encoder/**",),
@@ -149,7 +149,6 @@ ENTRIES = {
     Path("tasks/probe.py"),
     Path("tasks/ledger/give_back.py"),  # a file has the name of its script
     Path("api/written_together.py"),  # another subject than the deadlines of the protocol that uses it
-    *(Path("embedq/cli/dataset.py"), Path("embedq/cli/debug.py")),  # commands are found by their name
 }
 
 _REDIS_KEY = re.compile(r"^eq(:|$)|:q:")

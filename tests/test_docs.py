@@ -12,6 +12,7 @@ import pytest
 from api.app import READABLE, create_app
 from embedq.cli import parser
 from tasks import errors
+from tasks.encoder.fake import FakeSettings
 from tasks.ledger.overview import Queue, RedisUse
 from tests.integration.encoder import architectures
 from tests.source_tree import CHECKOUT, source_files
@@ -122,6 +123,7 @@ def test_a_setting_shows_its_default_and_its_range(name: str, settings_rows: dic
 
 def test_no_document_names_a_setting_that_does_not_exist() -> None:
     known = {f"{PREFIX}{name.upper()}" for name in Settings.model_fields} | CLIENT_SETTINGS
+    known |= {f"{PREFIX}FAKE_{name.upper()}" for name in FakeSettings.model_fields}
     named = {name for file in DOCUMENTS for name in re.findall(rf"\b{PREFIX}[A-Z_]+\b", file.read_text())}
     assert named - known == set()
 

@@ -8,7 +8,7 @@ docs/architecture.md.
 from celery import Celery
 from kombu import Queue
 
-from worker_config.redis_connection import RedisUrl
+from worker_config.redis_connection import broker_options
 from worker_config.settings import Settings, forget_celery_variables
 
 BELL_TASK = "embedq.bell"
@@ -79,8 +79,8 @@ def make_celery(settings: Settings, *, queues: tuple[str, ...] = ()) -> Celery:
     Every wait of the web tier is bounded to about a second, so that a stalled Redis makes no hanging thread.
     """
     forget_celery_variables()
-    broker = RedisUrl.parse(settings.redis_url).broker()
-    app = Celery("embedq", broker=broker.url, backend=None, set_as_current=False)
+    broker = broker_options(settings.redis_url, settings.sentinels)
+    app = Celery("embedq", broker=broker["broker_url"], backend=None, set_as_current=False)
     names = queues or (settings.served_model_name,)
     consumes = bool(queues)
     app.conf.update(
@@ -89,10 +89,10 @@ def make_celery(settings: Settings, *, queues: tuple[str, ...] = ()) -> Celery:
         # queue needs none: it is a list that the first message makes.
         task_queues=[Queue(bell_queue(name), durable=True, no_declare=True) for name in names],
         task_default_queue=bell_queue(names[0]),
-        broker_use_ssl=broker.use_ssl,
+        broker_use_ssl=broker.get("broker_use_ssl"),
         broker_transport_options={
             **_TRANSPORT_OPTIONS,
-            **broker.transport_options,
+            **broker.get("broker_transport_options", {}),
             # Above kombu's 1 s BRPOP; without it a half-open socket hangs the parent.
             "socket_timeout": 5 if consumes else 1,
             "socket_connect_timeout": 3 if consumes else 0.5,

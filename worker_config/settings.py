@@ -17,26 +17,25 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from dotenv import dotenv_values
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
-from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+from pydantic import AfterValidator, Field, ValidationError, model_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from worker_config import forms
+from worker_config import setting_types as types
 from worker_config.logs import LogFormat, configure_logging
-from worker_config.redis_connection import RedisAck, RedisUrl
+from worker_config.redis_connection import RedisAck, Sentinels, address_of, require_redis_url
 
 PREFIX = "EMBEDQ_"
 DEFAULT_MODEL = "sentence-transformers/all-MiniLM-L6-v2"
-CONFIGURATION_EXIT_CODE = 78
-"""EX_CONFIG of sysexits.h: restarting cannot help, a person has to change something."""
-OVERDUE_EXIT_CODE = 70
-"""EX_SOFTWARE of sysexits.h: a worker did not stop in time and ended itself."""
 
 _log = logging.getLogger(__name__)
 
+_OTHERS = re.compile(r"URL|API_KEY|FAKE_\w+|PORT_\d+_(TCP|UDP)(_.*)?|SERVICE_(HOST|PORT(_.*)?)")
+"""Names behind the prefix that are no settings: of the client, of the fake encoder, and those that Kubernetes gives the
+processes beside a Service `embedq`."""
 
-_PORT = 8000
-_PLATFORMS = re.compile(r"PORT_\d+_(TCP|UDP)(_.*)?|SERVICE_(HOST|PORT(_.*)?)")
-"""Names that Kubernetes gives the processes beside a Service `embedq`, behind the prefix."""
+
+class SettingsError(Exception):
+    """The configuration cannot be used. The message names the variable and the fix; processes exit with code 78."""
 
 
 def _run_dir() -> Path:
@@ -47,15 +46,6 @@ def _run_dir() -> Path:
     return Path(folder) / f"embedq-{os.getuid()}"
 
 
-def _own_port(value: Any) -> Any:
-    # Kubernetes and Docker's links set EMBEDQ_PORT=tcp://10.0.0.1:8000 where another Service is called embedq.
-    return _PORT if isinstance(value, str) and value.startswith(("tcp://", "udp://")) else value
-
-
-class SettingsError(Exception):
-    """The configuration cannot be used. The message names the variable and the fix; processes exit with code 78."""
-
-
 class Settings(BaseSettings):
     """What can be configured, with defaults and limits. Immutable."""
 
@@ -64,26 +54,26 @@ class Settings(BaseSettings):
     )
 
     # Where things are
-    redis_url: Annotated[str, AfterValidator(forms.redis_url)] = "redis://127.0.0.1:6379/0"
+    redis_url: Annotated[str, AfterValidator(require_redis_url)] = "redis://127.0.0.1:6379/0"
+    redis_sentinels: types.SentinelUrls = Field(default=(), repr=False)
+    """URLs of those who say where the master is. That of `redis_url` then has the login, the database and TLS."""
+    redis_service: str = Field(default="", pattern=r"^[A-Za-z0-9._-]{0,100}$")
+    """What they call the master."""
     redis_ack: RedisAck = "local"
     """Who has what a caller was promised, before it is: the master alone, or a replica too."""
-    storage_url: Annotated[str, AfterValidator(forms.storage_url)] = Field(
-        default="~/.embedq/storage", min_length=1, max_length=4096
-    )
-    datasets: Annotated[str, AfterValidator(forms.datasets)] = Field(default="", max_length=4096, repr=False)
+    storage_url: types.StorageUrl = Field(default="~/.embedq/storage", min_length=1, max_length=4096)
+    datasets: types.Datasets = Field(default="", max_length=4096, repr=False)
     """A folder on a local disk, or a database of PostgreSQL; "": in the storage, where that is a folder."""
-    ingest_roots: Annotated[tuple[str, ...], NoDecode, BeforeValidator(forms.roots)] = ()
+    ingest_roots: types.Roots = ()
     """Folders and URL prefixes that ingestion may read."""
-    sinks: Annotated[tuple[tuple[str, str], ...], NoDecode, BeforeValidator(forms.sinks)] = Field(
-        default=(), repr=False
-    )
+    sinks: types.Sinks = Field(default=(), repr=False)
     """Databases that ingestions may name: name and URL, which may hold a password."""
     run_dir: Path = Field(default_factory=_run_dir)
     """Where a worker leaves its ready and alive files for probes."""
 
     # The model
-    model: Annotated[str, AfterValidator(forms.model)] = Field(default=DEFAULT_MODEL, min_length=1, max_length=512)
-    served_name: Annotated[tuple[str, ...], NoDecode, BeforeValidator(forms.served_names)] = ()
+    model: types.ModelName = Field(default=DEFAULT_MODEL, min_length=1, max_length=512)
+    served_name: types.ServedNames = ()
     """Names under which clients know the model; the first is canonical, and the name of the queue."""
     device: str = Field(default="auto", pattern=r"^(auto|cpu|cuda|cuda:\d+)$")
     compute: Literal["auto", "torch", "openvino", "fake"] = "auto"
@@ -96,18 +86,14 @@ class Settings(BaseSettings):
 
     # Who may call
     host: str = "127.0.0.1"
-    port: Annotated[int, BeforeValidator(_own_port)] = Field(default=_PORT, ge=0, le=65535)
+    port: types.Port = Field(default=types.PORT, ge=0, le=65535)
     api_processes: int = Field(default=1, ge=1, le=64)
-    api_keys: Annotated[tuple[tuple[str, str], ...], NoDecode, BeforeValidator(forms.api_keys)] = ()
-    admin_keys: Annotated[tuple[str, ...], NoDecode, BeforeValidator(forms.listed)] = ()
-    """Names among `api_keys` that may manage keys."""
-    require_key: bool = False
-    """A key is needed although `api_keys` has none: those of the ledger."""
-    allow_unauthenticated: bool = False
-    cors_origins: Annotated[tuple[str, ...], NoDecode, BeforeValidator(forms.origins)] = ()
+    api_keys: types.ApiKeys = ()
+    allow_unauthenticated: bool | None = None
+    """Whether everybody may call as long as there is no key; None: only from this machine."""
+    cors_origins: types.Origins = ()
     """Origins of web pages whose scripts may call; `*`: all."""
-
-    allowed_hosts: Annotated[tuple[str, ...], NoDecode, BeforeValidator(forms.hosts)] = ()
+    allowed_hosts: types.Hosts = ()
     """Names by which the web tier may be called where there are no keys; `*`: all."""
     max_connections: int = Field(default=4096, ge=16, le=1_000_000)
     """Of one process of the web tier, at the same time."""
@@ -118,51 +104,31 @@ class Settings(BaseSettings):
     max_input_bytes: int = Field(default=2**20, ge=16, le=2**30)
     max_wait_s: float = Field(default=55, gt=0, le=600)
 
-    # Files of callers
+    # Files and jobs of callers
     max_file_bytes: int = Field(default=512 * 2**20, ge=1, le=2**40)
-    max_batch_file_bytes: int = Field(default=200 * 2**20, ge=1, le=2**40)
     file_quota_bytes: int = Field(default=50 * 2**30, ge=0)
-
-    # Batches
     max_batch_lines: int = Field(default=50_000, ge=1, le=10_000_000)
-    max_batch_inputs: int = Field(default=50_000, ge=1, le=10_000_000)
-    max_open_batches: int = Field(default=1000, ge=1, le=1_000_000)
-    """Of one owner."""
+    """Also the most texts of all lines together."""
+    max_open_jobs: int = Field(default=1000, ge=1, le=1_000_000)
+    """Batches of one owner, and as many ingestions."""
     batch_ttl_s: float = Field(default=30 * 86_400, gt=0, le=31_536_000)
 
-    # Documents that are ingested
-    max_open_ingestions: int = Field(default=100, ge=1, le=1_000_000)
-    """Of one owner."""
+    # Documents that are ingested, and datasets that are searched
     ingest_max_document_bytes: int = Field(default=100 * 2**20, ge=1024, le=2**31)
     """Of one file that is a document."""
-    ingest_max_record_bytes: int = Field(default=16 * 2**20, ge=1024, le=2**28)
-    """Of one line or row of a file of records; some hundred bytes of memory are needed for each of them at worst."""
     parse_timeout_s: float = Field(default=15, gt=0, le=3600)
     parse_memory_bytes: int = Field(default=2**30, ge=2**28, le=2**40)
-
-    # Datasets that are searched
     search_bytes: int = Field(default=256 * 2**20, ge=0, le=2**40)
     """Of vectors that one process of the web tier keeps of datasets; larger ones are read at each search."""
 
-    # Admission
+    # Admission, and how long things live
     max_backlog_s: float = Field(default=30, gt=0, le=86_400)
     max_backlog_bulk_s: float = Field(default=86_400, gt=0, le=31_536_000)
     max_redis_memory_percent: int = Field(default=70, ge=1, le=100)
-
-    # How long things live
     result_ttl_s: float = Field(default=3600, gt=0, le=31_536_000)
-
-    # The worker's rhythm
     lease_s: float = Field(default=15, gt=0, le=600)
 
-    # The fake encoder (compute=fake)
-    fake_dimension: int = Field(default=384, ge=1, le=16_384)
-    fake_max_tokens: int = Field(default=256, ge=8)
-    fake_load_s: float = Field(default=0, ge=0, le=600)
-    fake_tokens_per_s: float = Field(default=0, ge=0)
-    """0 = as fast as it goes; otherwise each forward pass takes padded tokens / this."""
-
-    # Metrics and logs
+    # Logs
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: LogFormat = "text"
     access_log: bool = False
@@ -175,31 +141,28 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
+        if bool(self.redis_sentinels) != bool(self.redis_service):
+            raise ValueError(f"{PREFIX}REDIS_SENTINELS and {PREFIX}REDIS_SERVICE are only of use together")
+        if self.redis_sentinels and self.redis_url.startswith("unix:"):
+            raise ValueError(f"{PREFIX}REDIS_URL must be redis://… or rediss://… where Sentinels name the master")
         if self.max_input_bytes > self.max_body_bytes:
             raise ValueError(f"{PREFIX}MAX_INPUT_BYTES must not exceed {PREFIX}MAX_BODY_BYTES")
-        for name in self.admin_keys:
-            if name not in dict(self.api_keys):
-                raise ValueError(f"{PREFIX}ADMIN_KEYS names {name!r:.80}, which is none of {PREFIX}API_KEYS")
         for number, root in enumerate(self.ingest_roots, 1):
-            if forms.shows(root, self.storage_url):
+            if types.shows(root, self.storage_url):
                 raise ValueError(
                     f"entry {number} of {PREFIX}INGEST_ROOTS holds the storage ({PREFIX}STORAGE_URL): "
                     "every caller could read what the others have uploaded. Put one of them elsewhere"
                 )
         try:
-            forms.queue_name(self.served_model_name)
+            types.require_queue_name(self.served_model_name)
         except ValueError as error:
             raise ValueError(f"{PREFIX}SERVED_NAME (or the name it is taken from) {error}") from None
-        if any(name.startswith("@") for name in self.served_names):  # names of queues that are no models
-            raise ValueError(f"{PREFIX}SERVED_NAME must not begin with @")
         return self
 
     @cached_property
     def served_model_name(self) -> str:
         """The canonical name: the first of `EMBEDQ_SERVED_NAME`, else the hub id, else the folder's name."""
-        if self.served_name:
-            return self.served_name[0]
-        return self.model_name
+        return self.served_name[0] if self.served_name else self.model_name
 
     @property
     def model_name(self) -> str:
@@ -216,8 +179,15 @@ class Settings(BaseSettings):
 
     @property
     def redis_address(self) -> str:
-        """Where Redis is, for people: `redis_url` without its password."""
-        return RedisUrl.parse(self.redis_url).address
+        """Where Redis is, for people: without a password."""
+        if self.redis_sentinels:
+            return f"{self.redis_service} of the Sentinels {', '.join(map(address_of, self.redis_sentinels))}"
+        return address_of(self.redis_url)
+
+    @property
+    def sentinels(self) -> Sentinels | None:
+        """Who says where the master is; None: it is where `redis_url` leads."""
+        return Sentinels(self.redis_service, self.redis_sentinels) if self.redis_sentinels else None
 
     @property
     def is_loopback(self) -> bool:
@@ -229,20 +199,10 @@ class Settings(BaseSettings):
         except ValueError:
             return False
 
-    def require_safe_bind(self) -> None:
-        """Refuses a public address without keys.
-
-        Raises:
-            SettingsError: the host is not loopback, no API key is needed and nobody said that this is fine.
-        """
-        if self.api_keys or self.require_key or self.allow_unauthenticated or self.is_loopback:
-            return
-        raise SettingsError(
-            f"{PREFIX}HOST={self.host} is reachable from other machines and no API key is set. "
-            f"Set {PREFIX}REQUIRE_KEY=true and make keys with `embedq keys create`, or set "
-            f"{PREFIX}API_KEYS=name:sha256, or {PREFIX}ALLOW_UNAUTHENTICATED=true if something in front "
-            f"checks callers, or bind 127.0.0.1."
-        )
+    @property
+    def open_without_keys(self) -> bool:
+        """Whether everybody may call as long as there is no key."""
+        return self.is_loopback if self.allow_unauthenticated is None else self.allow_unauthenticated
 
 
 def load_settings(log_as: str = "", /, **overrides: Any) -> Settings:
@@ -253,15 +213,15 @@ def load_settings(log_as: str = "", /, **overrides: Any) -> Settings:
     Raises:
         SettingsError: a value is not usable. The message has one line per variable.
     """
-    _require_readable(Settings.model_config.get("env_file"))
+    names = {"": [*os.environ], " in .env": _names_in(Settings.model_config.get("env_file"))}
     try:
         settings = Settings(**overrides)
     except ValidationError as error:
-        _warn_about_unknown()
+        _warn_about_unknown(names)
         raise SettingsError("\n".join(_describe(problem) for problem in error.errors())) from None
     if log_as:
         configure_logging(settings.log_level, settings.log_format, log_as)
-    _warn_about_unknown()
+    _warn_about_unknown(names)
     return settings
 
 
@@ -283,11 +243,14 @@ def set_library_defaults(threads: int | None) -> None:
     cores that the API and Redis need (one query on two busy cores: 24 ms instead of 105 ms); the CUDA check through
     NVML does not start CUDA in a process that may still fork.
     """
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
-    os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
-    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
-    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+    for name, value in {
+        "OMP_WAIT_POLICY": "PASSIVE",
+        "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
+        "HF_HUB_DISABLE_TELEMETRY": "1",
+        "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+    }.items():
+        os.environ.setdefault(name, value)
     if threads is not None:
         os.environ["OMP_NUM_THREADS"] = str(threads)
 
@@ -308,34 +271,29 @@ def _describe(problem: Mapping[str, Any]) -> str:
     if not problem["loc"]:
         return message
     field = str(problem["loc"][0])
-    secret = field in {"api_keys", "datasets", "redis_url", "sinks", "storage_url"}
+    secret = field in {"api_keys", "datasets", "redis_sentinels", "redis_url", "sinks", "storage_url"}
     shown = "" if secret else f"={problem['input']!s:.80}"
     return f"{PREFIX}{field.upper()}{shown}: {message}"
 
 
-def _warn_about_unknown() -> None:
+def _warn_about_unknown(found: Mapping[str, Collection[str]]) -> None:
     # A warning, not an error: other programs of this prefix may have settings, too.
-    settings = {name.upper() for name in Settings.model_fields} | {"URL", "API_KEY"}
-    file = Settings.model_config.get("env_file")
-    for where, names in (("", os.environ), (f" in {file}", _names_in(file))):
+    settings = {name.upper() for name in Settings.model_fields}
+    for where, names in found.items():
         for name in sorted(names):
             own = name.upper().removeprefix(PREFIX)
-            if name.upper().startswith(PREFIX) and own not in settings and not _PLATFORMS.fullmatch(own):
+            if name.upper().startswith(PREFIX) and own not in settings and not _OTHERS.fullmatch(own):
                 nearest = difflib.get_close_matches(own, settings, n=1)  # the prefix would make all of them near
                 hint = f"; did you mean {PREFIX}{nearest[0]}?" if nearest else ""
                 _log.warning("unknown setting %s%s is ignored%s", name, where, hint)
 
 
-def _require_readable(env_file: object) -> None:
+def _names_in(env_file: object) -> Collection[str]:
+    if not isinstance(env_file, str) or not Path(env_file).is_file():
+        return ()
     try:
-        _names_in(env_file)
+        return dotenv_values(env_file, interpolate=False, encoding="utf-8").keys()
     except UnicodeDecodeError as error:
         raise SettingsError(f"{env_file}: byte {error.start + 1} is not UTF-8. Save the file as UTF-8.") from None
     except OSError as error:
         raise SettingsError(f"{env_file}: the file cannot be read: {error.strerror}.") from None
-
-
-def _names_in(env_file: object) -> Collection[str]:
-    if not isinstance(env_file, str) or not Path(env_file).is_file():
-        return ()
-    return dotenv_values(env_file, interpolate=False, encoding="utf-8").keys()

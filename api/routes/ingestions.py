@@ -6,10 +6,10 @@ from fastapi import APIRouter, Query, Response
 from pydantic import BeforeValidator
 
 from api.auth import IngestionMaker, IngestionReader
-from api.dependencies import IdempotencyKey, Ingestions, Jobs, LargeJSON, PageQuery, SmallBody, json_body
+from api.dependencies import IdempotencyKey, Ingestions, InTurn, Jobs, LargeJSON, PageQuery, SmallBody, json_body
 from api.schemas.answer_parts import Deleted, Page, path_here
 from api.schemas.files import CONTENT
-from api.schemas.ingestions import Ingestion, IngestionDocument, KnownDocuments, Output
+from api.schemas.ingestions import DocumentGroups, Ingestion, IngestionDocument, KnownDocuments, Output
 from api.schemas.new_ingestion import NewIngestion
 
 router = APIRouter(prefix="/v1/ingestions", tags=["ingestions"])
@@ -19,6 +19,7 @@ FilterQuery = Annotated[
     BeforeValidator(lambda value: value or None),
     Query(alias="filter", description="Documents in this state only; warned: those with warnings."),
 ]
+GroupedQuery = Annotated[Literal["failed", "warned"], Query(alias="filter", description="Which documents.")]
 
 
 @router.post("", status_code=202, openapi_extra=json_body(NewIngestion))
@@ -59,6 +60,14 @@ async def list_ingestion_documents(
 ) -> Page[IngestionDocument]:
     """Lists the documents of an ingestion and their outcomes, in the order of the source."""
     return await ingestions.documents(key, ingestion_id, status, page)
+
+
+@router.get("/{ingestion_id}/documents/groups")
+async def group_ingestion_documents(
+    key: IngestionReader, ingestions: Ingestions, ingestion_id: str, _turn: InTurn, status: GroupedQuery = "failed"
+) -> DocumentGroups:
+    """Counts the failed documents of an ingestion by code, or those with warnings, and names the first of each."""
+    return await ingestions.groups(key, ingestion_id, status)
 
 
 @router.get("/{ingestion_id}/output")

@@ -126,6 +126,25 @@ class IngestionDocument(Shown):
     warnings: list[DocumentWarning] = Field(description="What could not be read of it; none of a failed one.")
 
 
+class DocumentGroup(BaseModel):
+    """Documents of an ingestion that failed alike, or that have the same warning."""
+
+    object: Literal["ingestion.document_group"] = "ingestion.document_group"
+    code: str
+    message: str = Field(description="Of the first of them.")
+    count: int
+    retryable: bool = Field(description="A retry can help, although nothing was changed.")
+    names: list[str] = Field(description="Ids of the first of them.")
+
+
+class DocumentGroups(BaseModel):
+    """Documents by what is to be said of them, the largest group first."""
+
+    object: Literal["list"] = "list"
+    data: list[DocumentGroup]
+    complete: bool = Field(description="False: these are the first ones, and there are more.")
+
+
 class KnownDocuments(BaseModel):
     """Documents that need not be sent."""
 

@@ -9,7 +9,7 @@ from pydantic_core import PydanticCustomError
 
 from tasks.records.api_keys import Limits, Scope
 from tasks.wire.validation import require_known
-from worker_config.forms import is_key_name
+from worker_config.setting_types import is_key_name
 
 _MAX_EXPIRY_S = 100 * 365 * 86_400
 _MAX_GRACE_S = 365 * 86_400

@@ -7,6 +7,8 @@ from pydantic import BaseModel, Field
 from api.schemas.answer_parts import Shown
 from api.schemas.models import ModelFacts
 
+ABSENT = "Since when no worker beats, in Unix seconds; null where one does, and where that is unknown."
+
 
 class Live(BaseModel):
     """The process is alive."""
@@ -30,6 +32,10 @@ class RedisState(BaseModel):
 
     up: bool = Field(description="Whether it answers. While it does not, everything else is as it was last seen.")
     memory_percent: int = Field(description="Memory in use, of its limit; 0 without a limit.")
+    used_bytes: int = Field(description="What open tasks may still need included.")
+    limit_bytes: int = Field(description="Its `maxmemory`; 0: none.")
+    tasks_percent: int = Field(description="Above it tasks, batches and ingestions are refused.")
+    queries_percent: int = Field(description="Above it queries too.")
     seen_at: float | None = Field(description="When it answered last, in Unix seconds by the clock of the API's host.")
 
 
@@ -43,6 +49,9 @@ class DocumentsWorker(Shown):
     host: str | None
     started_at: float = Field(description="When it was ready, in Unix seconds.")
     rss_bytes: int | None
+    deaths: int = Field(description="How often its process died and was replaced.")
+    died_at: float | None = Field(description="The last time, in Unix seconds.")
+    died_of: str | None = Field(description="By which signal or with which exit code.")
 
 
 class LiveWorker(DocumentsWorker):
@@ -62,6 +71,9 @@ class LaneBacklog(BaseModel):
     seconds: float | None = Field(
         description="Of all owners' work, at the model's speed; null while no speed is known."
     )
+    oldest_s: float | None = Field(
+        description="For how long the oldest task has waited, of those next in line; null where none waits."
+    )
 
 
 class Loading(BaseModel):
@@ -80,6 +92,7 @@ class ServiceModel(ModelFacts):
     tokens_per_second: float | None = Field(description="Of all its workers, or as last known.")
     workers: list[LiveWorker]
     loading: list[Loading] = Field(description="Workers that load the model and do not serve it yet.")
+    absent_since: float | None = Field(description=ABSENT)
     lanes: dict[Literal["online", "bulk"], LaneBacklog]
     leases: int = Field(description="Claims that are being worked on.")
 
@@ -89,6 +102,7 @@ class DocumentsQueue(BaseModel):
 
     workers: list[DocumentsWorker]
     tasks: int = Field(description="Open ones.")
+    absent_since: float | None = Field(description=ABSENT)
 
 
 class ServiceState(BaseModel):

@@ -101,7 +101,7 @@ class BatchService:
         await change_job(self._ledger, lambda: self._own(key, batch_id), deleted)
 
     async def _start(self, key: Key, new: BatchRecord, digest: str) -> Batch:
-        limits = {"batches": self._settings.max_open_batches, "jobs": key.limits.open_jobs}
+        limits = {"batches": self._settings.max_open_jobs, "jobs": key.limits.open_jobs}
         create = create_job(new, room_of(key, self._settings, **limits), digest)
         return await self.read(key, await self._ledger.run(create))
 

@@ -216,8 +216,6 @@ def _check(upload: Upload, purpose: Purpose, settings: Settings) -> None:
 
 
 def _check_requests(upload: Upload, settings: Settings) -> None:
-    if upload.size_bytes > settings.max_batch_file_bytes:
-        raise too_large(settings.max_batch_file_bytes, "EMBEDQ_MAX_BATCH_FILE_BYTES")
     if not upload.filename.lower().endswith(".jsonl"):
         raise Invalid("invalid_file_format", "Invalid file format for Batch API. Must be .jsonl", param="file")
     # A line that is longer comes in pieces: the batch will say so, and here it must not fill the memory.

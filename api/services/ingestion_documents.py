@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from api.async_storage import AsyncStorage
 from api.schemas.answer_parts import Page, PagePlace
-from api.schemas.ingestions import IngestionDocument
+from api.schemas.ingestions import DocumentGroup, DocumentGroups, IngestionDocument
 from tasks.errors import Invalid, NotStored
 from tasks.ledger.client import AsyncLedger
 from tasks.records import documents
@@ -21,6 +21,11 @@ _LOOK, _READ = 500, 20
 """Pages that one answer looks at, and those that it reads: it is shorter where they hold little of what is wanted."""
 _BEHIND = 999_999_999
 """Behind every line of a page."""
+_GROUPED, _LOOKS, _NAMES = 1000, 5, 5
+"""Documents of one look, looks of one answer, and names of a group."""
+_AGAIN_STAGES = {"embedding", "loading"}
+_AGAIN = {"worker_lost", "not_stored", "internal_error"}
+"""What is no fault of the document: the same bytes may succeed another time."""
 _CURSOR = re.compile(r"([0-9]{1,9})-([0-9]{1,9})")
 _IN_FLIGHT = {
     Stage.PARSE: DocumentStatus.PARSING,
@@ -61,6 +66,35 @@ async def read_documents(
     until = f"{number - 1}-{_BEHIND}" if more and len(found) <= place.limit else None
     told = [IngestionDocument.model_validate(document) for _, document in shown]
     return Page[IngestionDocument].of(told, more=more, until=until or (shown[-1][0] if shown else place.after))
+
+
+async def group_documents(
+    ledger: AsyncLedger, storage: AsyncStorage, ingestion: Ingestion, status: str
+) -> DocumentGroups:
+    """Failed documents, or those with warnings, by code: of all, or of the first few thousand. Raises as above."""
+    groups = dict[str, DocumentGroup]()
+    place, more = PagePlace(None, _GROUPED), True
+    for _ in range(_LOOKS):
+        page = await read_documents(ledger, storage, ingestion, status, place)
+        for document in page.data:
+            _count(groups, document)
+        place, more = PagePlace(page.last_id, _GROUPED), page.has_more
+        if not more:
+            break
+    found = sorted(groups.values(), key=lambda group: -group.count)
+    return DocumentGroups(data=found, complete=not more)
+
+
+def _count(groups: dict[str, DocumentGroup], document: IngestionDocument) -> None:
+    error = document.last_error
+    told = document.warnings if error is None else [error]
+    for code, message in {one.code: one.message for one in told}.items():
+        again = error is not None and (document.stage in _AGAIN_STAGES or code in _AGAIN)
+        new = DocumentGroup(code=code, message=message, count=0, retryable=again, names=[])
+        group = groups.setdefault(code, new)
+        group.count += document.documents
+        if len(group.names) < _NAMES:
+            group.names.append(document.id)
 
 
 def _may_have(page: _Page, status: str | None) -> bool:

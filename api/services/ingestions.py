@@ -13,11 +13,11 @@ from api.export_parts import MadePart, make_part
 from api.idempotency import key_digests
 from api.offload import offload
 from api.schemas.answer_parts import Page, PagePlace
-from api.schemas.ingestions import Ingestion, IngestionDocument, KnownDocuments, Output
+from api.schemas.ingestions import DocumentGroups, Ingestion, IngestionDocument, KnownDocuments, Output
 from api.schemas.new_ingestion import NewIngestion, PostgresSink
 from api.served_models import ServedModels
 from api.services.ingestion_checks import check_again, check_new
-from api.services.ingestion_documents import read_documents
+from api.services.ingestion_documents import group_documents, read_documents
 from api.services.owned import change_job, own, room_of
 from api.waiting.why_waiting import why_waiting
 from tasks.datasets.contents import Contents, ExportPart
@@ -116,6 +116,10 @@ class IngestionService:
     ) -> Page[IngestionDocument]:
         """Some documents, in the order of the source. Returns and raises as `read_documents`."""
         return await read_documents(self._ledger, self._storage, await self._own(key, ingestion_id), status, page)
+
+    async def groups(self, key: Key, ingestion_id: str, status: str) -> DocumentGroups:
+        """Failed documents, or those with warnings, by code. Returns and raises as `group_documents`."""
+        return await group_documents(self._ledger, self._storage, await self._own(key, ingestion_id), status)
 
     async def output(self, key: Key, ingestion_id: str) -> Output:
         """The parts of its dataset as it is now: none before anything was loaded, or once it is deleted.
@@ -275,7 +279,7 @@ class IngestionService:
 
     async def _room(self, key: Key) -> Room:
         """Of one more that is open. What it keeps counts later, up to `_most_stored`."""
-        limits = {"ingestions": self._settings.max_open_ingestions, "jobs": key.limits.open_jobs}
+        limits = {"ingestions": self._settings.max_open_jobs, "jobs": key.limits.open_jobs}
         held = await self._datasets.held_bytes(key.owner)
         return dataclasses.replace(room_of(key, self._settings, **limits), beside={"stored": held})
 

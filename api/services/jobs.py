@@ -28,6 +28,8 @@ from tasks.records.jobs import JobRecord, list_jobs, read_tasks_of
 
 KINDS: Mapping[str, Sequence[str]] = {"task": [*State], "batch": [*BatchStatus], "ingestion": [*IngestionStatus]}
 """Kind -> states that it may be in."""
+WITH_FAILURES = "with_failures"
+"""Asked for as a state: completed, but not all of its parts."""
 _LIST_TIMEOUT_S = 5.0
 _RECORDS: Mapping[str, type[JobRecord]] = {"batch": BatchRecord, "ingestion": IngestionRecord}
 _READ: Mapping[str, Callable[[Sequence[str]], Operation[Any]]] = {"batch": read_batches, "ingestion": read_ingestions}
@@ -47,8 +49,12 @@ class JobService:
         self._ledger = ledger
         self._models = models
 
-    async def list(self, key: Key, page: PagePlace, kinds: Sequence[str] = (), status: Sequence[str] = ()) -> Page[Job]:
+    async def list(
+        self, key: Key, page: PagePlace, kinds: Sequence[str] = (), status: Sequence[str] = (), name: str = ""
+    ) -> Page[Job]:
         """A page of the caller's jobs of these kinds in these states, or all, the newest first.
+
+        `name`: only those that have it in their id, in a value of their metadata or in the name of their dataset.
 
         It may be shorter than asked for although there are more, and says so.
 
@@ -56,9 +62,10 @@ class JobService:
             Invalid, NotFound: there is no such kind or state, or the page begins behind no id of a job.
             RedisUnavailable: no answer.
         """
-        wanted = _wanted(kinds, status)
+        wanted, states = _wanted(kinds, status)
+        fits = _fitting(states, name.strip().casefold()) if name.strip() or WITH_FAILURES in states else None
         after = _place(page.after, kinds) if page.after else None
-        found = await read_jobs(self._ledger, key.owner, wanted, after, page.limit)
+        found = await read_jobs(self._ledger, key.owner, wanted, after, page.limit, fits=fits)
         reasons = await why_waiting(self._ledger, self._models, found.items)
         jobs = await asyncio.to_thread(lambda: [*map(shown, found.items, reasons)])  # with all errors of their lines
         return Page[Job].of(
@@ -75,12 +82,29 @@ def shown(record: Record, waiting: Waiting | None) -> Job:
     return job
 
 
-def _wanted(kinds: Sequence[str], status: Sequence[str]) -> Mapping[str, Sequence[str]]:
-    """The kinds that may have some, and the states that each may be in."""
+def _wanted(kinds: Sequence[str], status: Sequence[str]) -> tuple[Mapping[str, Sequence[str]], set[str]]:
+    """The kinds that may have some with the states that each may be in, and the words that were asked for."""
     chosen = _words("kind", kinds, KINDS)
-    states = _words("status", status, chain.from_iterable(KINDS.values()))
-    wanted = {kind: [name for name in KINDS[kind] if name in states] for kind in KINDS if kind in chosen}
-    return {kind: names for kind, names in wanted.items() if names}
+    states = _words("status", status, [*chain.from_iterable(KINDS.values()), WITH_FAILURES])
+    looked_at = states | ({"completed"} if WITH_FAILURES in states else set())
+    wanted = {kind: [name for name in KINDS[kind] if name in looked_at] for kind in KINDS if kind in chosen}
+    return {kind: names for kind, names in wanted.items() if names}, states
+
+
+def _fitting(states: set[str], part: str) -> Callable[[Record], bool]:
+    """Whether a job in one of the states that are looked at is wanted. `part`: of a name, in lower case."""
+
+    def fits(record: Record) -> bool:
+        if isinstance(record, ledger_task.Task):
+            status, failed, names = record.state.value, record.failed, record.metadata or {}
+        else:
+            status, failed = record.status.value, record.counts.failed
+            request = record.record.request
+            names = {**(request.get("metadata") or {}), "@": str(request.get("sink", {}).get("dataset") or "")}
+        wanted = status in states or (WITH_FAILURES in states and failed > 0)
+        return wanted and (not part or any(part in text.casefold() for text in (record.id, *names.values())))
+
+    return fits
 
 
 def _words(name: str, given: Sequence[str], known: Iterable[str]) -> set[str]:
@@ -120,6 +144,7 @@ async def read_jobs(
     *,
     max_calls: int = _MAX_CALLS,
     look: int = LOOK,
+    fits: Callable[[Record], bool] | None = None,
 ) -> ListPage[Record]:
     """Jobs older than the place `after`, the newest first; `until` is a place.
 
@@ -131,6 +156,7 @@ async def read_jobs(
         limit: of jobs.
         max_calls: of the ledger, for each kind.
         look: tasks that one call looks at.
+        fits: what else they must be; None: nothing.
 
     Raises:
         RedisUnavailable: no answer.
@@ -138,7 +164,7 @@ async def read_jobs(
     pages: Sequence[ListPage[Record]] = await asyncio.gather(
         *(
             read_page(
-                _reader(ledger, owner, kind, states, look),
+                _reader(ledger, owner, kind, states, look=look, fits=fits),
                 after=id_at(kind, after) if after else None,
                 limit=limit,
                 max_calls=max_calls,
@@ -161,13 +187,23 @@ def _until(page: ListPage[Record], after: str | None) -> str:
 
 
 def _reader(
-    ledger: AsyncLedger, owner: str, kind: str, names: Sequence[str], look: int
+    ledger: AsyncLedger,
+    owner: str,
+    kind: str,
+    names: Sequence[str],
+    *,
+    look: int,
+    fits: Callable[[Record], bool] | None,
 ) -> Callable[[str | None, int], Awaitable[ListPage[Record]]]:
     async def read(behind: str | None, most: int) -> ListPage[Record]:
+        part = await read_some(behind, most if fits is None else max(most, look))
+        return part if fits is None else ListPage([*filter(fits, part.items)], part.until, part.more)
+
+    async def read_some(behind: str | None, most: int) -> ListPage[Record]:
         if kind == "task":
             states = [State(name) for name in names]
-            read_some = list_tasks(owner, limit=most, after=behind or "", states=states, look=look)
-            return ListPage(*await ledger.run(read_some))
+            tasks = list_tasks(owner, limit=most, after=behind or "", states=states, look=look)
+            return ListPage(*await ledger.run(tasks))
         ids, more = await ledger.run(list_jobs(_RECORDS[kind], owner, after=behind, limit=most))
         found = list[batches.Batch | ingestions.Ingestion]()
         for start in range(0, len(ids), _AT_ONCE):

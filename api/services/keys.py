@@ -30,7 +30,7 @@ from tasks.records.api_keys import (
     new_owner,
 )
 from tasks.records.store import Left, ReadRecord, left_of, new_change
-from worker_config.forms import is_key_name
+from worker_config.setting_types import is_key_name
 
 _ATTEMPTS = 20
 

@@ -107,12 +107,17 @@ class ServiceInfo:
             redis=RedisState(
                 up=models.redis_up,
                 memory_percent=documents.redis.memory_percent,
+                used_bytes=documents.redis.used_bytes,
+                limit_bytes=documents.redis.limit_bytes,
+                tasks_percent=round(models.memory_percent(listed=True)),
+                queries_percent=round(models.memory_percent(listed=False)),
                 seen_at=models.seen_at,
             ),
             models=[self._model_state(models.queue(name), seen) for name in models.queues()],
             documents=DocumentsQueue(
                 workers=[seen.worker(DocumentsWorker, worker) for worker in documents.workers],
                 tasks=sum(seen.tasks(documents, lane) for lane in Lane),
+                absent_since=_absent_since(documents),
             ),
         )
 
@@ -124,9 +129,14 @@ class ServiceInfo:
             tokens_per_second=queue.rate,
             workers=[seen.worker(LiveWorker, worker) for worker in queue.workers],
             loading=[Loading(model=one.model, source=one.source, since=one.since) for one in queue.loading],
+            absent_since=_absent_since(queue),
             lanes={lane.value: seen.lane(queue, lane) for lane in Lane},
             leases=queue.leases,
         )
+
+
+def _absent_since(queue: Queue) -> float | None:
+    return queue.absent_ms / 1000 if queue.absent_ms else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,4 +162,5 @@ class _Seen:
         of_all = queue.backlog_cost[lane]
         seconds = (of_all / queue.rate if queue.rate else None) if of_all else 0.0
         tokens = of_all if self.account is None else self.account.cost(queue.name, lane)
-        return LaneBacklog(tasks=self.tasks(queue, lane), tokens=tokens, seconds=seconds)
+        oldest_s = queue.oldest_waiting_s.get(lane)
+        return LaneBacklog(tasks=self.tasks(queue, lane), tokens=tokens, seconds=seconds, oldest_s=oldest_s)

@@ -71,6 +71,7 @@ class Waiting(BaseModel):
     )
     seconds: int | None = Field(description="in_line: of work that is served before its end; working: until its end.")
     since: int | None = Field(description="Unix seconds; null where that is unknown.")
+    next_try: int | None = Field(None, description="Unix seconds at which what is away is tried again, where known.")
 
 
 WAITING = Field(description="Why it has not ended yet; null where it has, and where the answer does not look.")
@@ -185,7 +186,8 @@ def _of_job(job: Batch | Ingestion, seen: Seen) -> Waiting:
         return _why("model_not_ready") if model.workers else _no_worker(model)
     if wait is not None and wait.what in _AWAY:
         told = documents.storage_outage if wait.what in {"storage", "disk_full"} else None
-        return _why(_AWAY[wait.what], since_ms=wait.since_ms, message=told[2] if told else "")
+        why = _why(_AWAY[wait.what], since_ms=wait.since_ms, message=told[2] if told else "", detail=wait.why)
+        return why.model_copy(update={"next_try": unix_seconds(wait.until_ms)})
     why = _of_parts(job, seen)
     # The end of one page says nothing about the end of the whole.
     whole = isinstance(job, Ingestion) and why.code == "working"
@@ -207,9 +209,12 @@ def _why(
     where: str = "",
     often: str = "",
     message: str = "",
+    detail: str = "",
 ) -> Waiting:
     work = "" if seconds is None else f"; {_duration(seconds)}"
     since = "" if since_ms is None else f" since {datetime.fromtimestamp(since_ms / 1000, UTC):%Y-%m-%d %H:%M} UTC"
+    if detail:  # its first sentence, which names what is away and says why
+        message = f"{detail.partition('. ')[0].rstrip('.')}{since}."
     told = {"of_work": work and f"{work} of work before it", "left": work and f"{work} left"}
     return Waiting(
         code=code,

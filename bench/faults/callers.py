@@ -20,8 +20,7 @@ import pyarrow.parquet as pq
 
 from bench.faults.rig import DIMENSION, SERVED_NAME, Rig
 from embedq.errors import NotFoundError
-from embedq.retry import RetryPolicy
-from embedq.transport import Call, Transport
+from embedq.transport import Transport
 from tasks.encoder.encode import encode
 from tasks.encoder.fake import PROMPTS, FakeEncoder
 from tasks.encoder.interface import Text
@@ -101,8 +100,9 @@ class Load:
         return min((answered - since for asked, answered in self._answers if asked >= since), default=None)
 
     async def __aenter__(self) -> Self:
-        policy = RetryPolicy(max_delay_s=1, unreachable_s=_GIVE_UP_S)
-        self._transport = Transport(self._url, policy=policy, on_retry=lambda *_: self._repeated())
+        self._transport = Transport(
+            self._url, timeout_s=_GIVE_UP_S, patience_s=_GIVE_UP_S, on_retry=lambda *_: self._repeated()
+        )
         work = [self._tasks(), self._queries(), self._queries(), self._batch(), self._ingestion()]
         self._work = [asyncio.ensure_future(each) for each in work]
         return self
@@ -118,7 +118,7 @@ class Load:
     async def _ask(self, method: str, path: str, body: Any = None, **more: Any) -> httpx.Response:
         headers = {"Accept": "application/x-npy"} if path.endswith("/result") else {}
         headers |= {"Idempotency-Key": uuid.uuid4().hex} if method == "POST" else {}
-        return await self._transport.call(Call(method, path, body=body, headers=headers, **more), timeout_s=_GIVE_UP_S)
+        return await self._transport.call(method, path, body, headers=headers, **more)
 
     async def _begin(self, path: str, body: Any, **more: Any) -> str:
         """The address of what the call makes."""

@@ -116,7 +116,8 @@ class SentinelRig(Rig):
         self.group = RedisGroup(self.folder)
         self.callback(self.group.stop)
         self.redis = self.group.start().master
-        return self.group.url
+        self.settings |= self.group.settings
+        return "redis://master/0"  # Sentinels say where that is
 
     def fail_over(self) -> None:
         """Kills the master. The killed server comes back as a replica meanwhile, as its supervisor would have it."""

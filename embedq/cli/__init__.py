@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from embedq.cli import exit_codes
+from embedq.cli.arguments import shared_options
 
 _COMMANDS = (
     ("up", "serve", "start everything on this machine: Redis, workers, API"),
@@ -26,15 +27,18 @@ _COMMANDS = (
     ("wait", "tasks", "wait until tasks end"),
     ("result", "tasks", "fetch the vectors of a task; waits for it if it has not ended"),
     ("cancel", "tasks", "end tasks; what was finished stays readable"),
-    ("jobs", "jobs", "list tasks, batches and ingestions, and why one is not done yet"),
+    ("jobs", "tasks", "list tasks, batches and ingestions, and why one is not done yet"),
     ("ingest", "ingest", "parse, cut, embed and load documents; run it again and only what changed costs anything"),
+    ("search", "dataset", "print the chunks of a dataset that are nearest to a text"),
     ("dataset", "dataset", "list and delete datasets on the server; back up, check, vacuum, rename their files there"),
     ("keys", "keys", "make, limit, rotate, revoke and purge API keys of a server"),
-    ("debug", "debug", "show a task, a queue or an owner as Redis holds them (needs the service's settings)"),
-    ("storage", "debug", "list or remove what no record names; accept another storage (needs the service's settings)"),
-    ("search", "search", "print the nearest rows of a dataset, a folder or a finished task"),
+    ("debug", "serve", "show a task, a queue or an owner as Redis holds them (needs the service's settings)"),
+    ("storage", "serve", "list or remove what no record names; accept another storage (needs the service's settings)"),
     ("doctor", "doctor", "check a running server and say what to do"),
     ("demo", "demo", "start a local stack, ingest this project's documentation, search it"),
+    ("completion", "about", "print what makes bash, zsh or fish complete commands and options"),
+    ("help", "about", "print the help of a command"),
+    ("version", "about", "print the version"),
 )
 """Name, module of this package, what it does."""
 
@@ -52,6 +56,10 @@ def _run(argv: Sequence[str] | None) -> int:
         if args.run is None:
             root.print_help()
             return exit_codes.OK
+        if not hasattr(args, "default_timeout_s") and (hasattr(args, "url") or hasattr(args, "timeout")):
+            root.error("--url and --timeout are for commands that ask a server")
+        for name, value in (("url", None), ("json", False), ("timeout", getattr(args, "default_timeout_s", None))):
+            setattr(args, name, getattr(args, name, value))
         code: int = import_module("embedq.cli.output").run_command(args)
     except KeyboardInterrupt:
         print("embedq: interrupted", file=sys.stderr)
@@ -80,31 +88,41 @@ def parser() -> argparse.ArgumentParser:
         epilog=exit_codes.HELP,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    root.add_argument("--version", action=_Version, nargs=0, help="print the version and leave")
+    root.add_argument("-V", "--version", action=_Version, nargs=0, help="print the version and leave")
+    shared_options(root)
     root.set_defaults(run=None)
-    commands = root.add_subparsers(metavar="COMMAND", parser_class=_Command)
+    commands = root.add_subparsers(metavar="COMMAND", parser_class=Command)
     for name, module, text in _COMMANDS:
         commands.add_parser(name, help=text, module=module)
     return root
 
 
-class _Command(argparse.ArgumentParser):
+class Command(argparse.ArgumentParser):
     """The parser of a command, which gets its options from the command's module when it is chosen."""
 
     def __init__(self, *, module: str = "", **options: Any) -> None:
         super().__init__(**options)
         self._module = module
 
-    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Adds the options first."""
+    def load(self) -> None:
+        """Adds the options, once."""
         module, self._module = self._module, ""
         if module:
             import_module(f"embedq.cli.{module}").add(self)
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Adds the options first."""
+        self.load()
         return super().parse_known_args(args, namespace)
 
 
 class _Version(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        metadata = import_module("importlib.metadata")  # slow to load
-        print(f"embedq {metadata.version('embedq')}")
+        print_version()
         parser.exit()
+
+
+def print_version() -> None:
+    """Prints the version of this package."""
+    metadata = import_module("importlib.metadata")  # slow to load
+    print(f"embedq {metadata.version('embedq')}")

@@ -1,14 +1,19 @@
-"""`embedq dataset`: the datasets of a server; and, on its machine, what an operator does with their files."""
+"""`embedq search`, `dataset`: the datasets of a server; and, on its machine, upkeep of their files."""
 
 import argparse
 import asyncio
-from typing import NoReturn
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn
 
+from embedq.cli.arguments import count, shared_options, utf8
 from embedq.cli.exit_codes import OK
-from embedq.cli.options import ingestions_from_args, server_options
+from embedq.cli.options import server_options, transport_from_args
 from embedq.cli.output import Output
 from embedq.cli.serve import become
+from embedq.ingestions import Ingestions
 
+_SHOWN_CHARS = 160
 _UPKEEP = (
     ("backup", "FILE", "write a copy as it is now into a new file; loads wait meanwhile, searches do not"),
     ("check", "", "look for damage in the file"),
@@ -19,13 +24,45 @@ _UPKEEP = (
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Adds the command's options."""
+    """Adds the options of the command that the parser is for."""
+    if parser.prog.endswith(" search"):
+        _add_search(parser)
+    else:
+        _add_dataset(parser)
+
+
+def _add_search(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("query", type=utf8, metavar="QUERY")
+    parser.add_argument(
+        "--dataset", required=True, metavar="NAME", help="of the server; or CONNECTION:TABLE, a table of PostgreSQL"
+    )
+    parser.add_argument(
+        "--mode",
+        choices=["vector", "text", "hybrid"],
+        help="by meaning (default), by the words of QUERY, or by both",
+    )
+    parser.add_argument(
+        "--filter",
+        type=_field,
+        action="append",
+        default=[],
+        metavar="FIELD=VALUE",
+        help="chunks alone whose metadata has this value; document_id is the document's",
+    )
+    parser.add_argument("-k", type=count, default=5, help="how many chunks (default: 5)")
+    parser.add_argument("--model", metavar="NAME", help="another name of the dataset's model")
+    server_options(parser, timeout_s=120)
+    parser.set_defaults(run=run, work=_search)
+
+
+def _add_dataset(parser: argparse.ArgumentParser) -> None:
+    shared_options(parser)
     parts = parser.add_subparsers(metavar="WHAT", required=True)
     listing = parts.add_parser("list", help="print your datasets")
-    listing.set_defaults(run=run, names=())
+    listing.set_defaults(run=run, work=_list)
     deleting = parts.add_parser("delete", help="delete datasets with all their vectors; folders of --out stay")
     deleting.add_argument("names", nargs="+", metavar="NAME")
-    deleting.set_defaults(run=run)
+    deleting.set_defaults(run=run, work=_delete)
     for part in (listing, deleting):
         server_options(part, timeout_s=60)
     for name, target, text in _UPKEEP:
@@ -39,8 +76,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """The exit code of `list` and `delete`."""
-    return asyncio.run(_dataset(args, Output(args.json)))
+    """The exit code of what asks a server."""
+    return asyncio.run(_asked(args, Output(args.json)))
 
 
 def run_upkeep(args: argparse.Namespace) -> NoReturn:
@@ -50,14 +87,48 @@ def run_upkeep(args: argparse.Namespace) -> NoReturn:
     become("tasks.datasets.upkeep_command", args.what, f"--owner={args.owner}", *data, "--", args.name, *target)
 
 
-async def _dataset(args: argparse.Namespace, output: Output) -> int:
-    async with ingestions_from_args(args, output) as server:
-        for name in args.names:
-            await server.delete_dataset(name)
-            output.result(f"{name} deleted", {"name": name, "deleted": True})
-        if not args.names:
-            async for dataset in server.datasets():
-                vectors = f" of {dataset['vectors']}" if dataset["vectors"] else ""
-                size = f"{dataset['rows']:,} rows, {dataset['documents']:,} documents, {dataset['bytes']:,} bytes"
-                output.result(f"{dataset['name']}: {size}{vectors}", dataset)
+async def _asked(args: argparse.Namespace, output: Output) -> int:
+    async with transport_from_args(Ingestions, args, output) as server:
+        await args.work(server, args, output)
     return OK
+
+
+async def _search(server: Ingestions, args: argparse.Namespace, output: Output) -> None:
+    among = dict(args.filter) or None
+    found = await server.search_dataset(args.dataset, args.query, args.k, mode=args.mode, model=args.model, among=among)
+    print_chunks(found, output)
+
+
+def print_chunks(chunks: Sequence[Mapping[str, Any]], output: Output) -> None:
+    """Prints what a search has found: score, document, the headings above, and how it begins."""
+    for chunk in chunks:
+        place = " > ".join([chunk["document_id"], *(chunk.get("headings") or ())])
+        page = f" (page {chunk['page']})" if chunk.get("page") else ""
+        text = " ".join((chunk.get("text") or "").split())
+        text = text if len(text) <= _SHOWN_CHARS else f"{text[: _SHOWN_CHARS - 1]}…"
+        output.result(f"{chunk['score']:.4f}  {place}{page}  {text}", chunk)
+
+
+def _field(text: str) -> tuple[str, str | float | bool]:
+    """A field and its value: a number or a boolean where it is one, otherwise a text. Ids of documents are texts."""
+    name, equals, value = utf8(text).partition("=")
+    if not name or not equals:
+        raise argparse.ArgumentTypeError(f"{text!r} is not FIELD=VALUE")
+    try:
+        parsed = value if name == "document_id" else json.loads(value, parse_constant=str)  # NaN is no JSON
+    except ValueError:
+        return name, value
+    return name, parsed if isinstance(parsed, str | int | float) else value
+
+
+async def _list(server: Ingestions, _args: argparse.Namespace, output: Output) -> None:
+    async for dataset in server.datasets():
+        vectors = f" of {dataset['vectors']}" if dataset["vectors"] else ""
+        size = f"{dataset['rows']:,} rows, {dataset['documents']:,} documents, {dataset['bytes']:,} bytes"
+        output.result(f"{dataset['name']}: {size}{vectors}", dataset)
+
+
+async def _delete(server: Ingestions, args: argparse.Namespace, output: Output) -> None:
+    for name in args.names:
+        await server.delete_dataset(name)
+        output.result(f"{name} deleted", {"name": name, "deleted": True})

@@ -9,8 +9,9 @@ from pathlib import Path
 import numpy as np
 
 from embedq.atomic_file import atomic_file
+from embedq.cli.arguments import utf8
 from embedq.cli.exit_codes import OK, UsageError
-from embedq.cli.options import encoding_from_args, encoding_options, server_options, service_from_args, utf8
+from embedq.cli.options import encoding_from_args, encoding_options, server_options, service_from_args
 from embedq.cli.output import Output, digits
 from embedq.records import read_records
 

@@ -7,29 +7,28 @@ such a key go through the Redis of the service, which proves the operator.
 import argparse
 import asyncio
 import json
-import math
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
-from urllib.parse import quote
 
 from embedq import environment
+from embedq.cli.arguments import positive, shared_options
 from embedq.cli.exit_codes import OK, SOME_FAILED, UNREACHABLE, USAGE, UsageError
-from embedq.cli.options import checked_address, server_options
+from embedq.cli.options import server_options, transport_from_args
 from embedq.cli.output import Output, printable
 from embedq.cli.serve import CHECKOUT, command_for
-from embedq.errors import RefusedError, UncertainError, UnreachableError
-from embedq.responses import reading
-from embedq.transport import Call, Transport
+from embedq.errors import EmbedqClientError, RefusedError, UnreachableError
+from embedq.transport import Transport, route
 
 SCOPES = ("online", "bulk", "files", "ingest", "read", "operate", "admin")
 _UNITS_S = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
 _TIMEOUT_S = 60.0
 _NONE = "none"
+_SERVER_ERROR = 500
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -46,8 +45,9 @@ def add(parser: argparse.ArgumentParser) -> None:
     exporting.set_defaults(run=_export)
     importing = parts.add_parser("import", help="give the keys of an export back to a Redis that has lost them")
     importing.add_argument("file", metavar="FILE", type=Path, help="what export has printed")
-    importing.add_argument("--json", action="store_true", help="print JSON lines instead of text")
     importing.set_defaults(run=_import)
+    for part in (parser, exporting, importing):
+        shared_options(part)
     for part in (creating, exporting, importing):
         part.add_argument(
             "--data", metavar="DIR", help="of embedq up (default: EMBEDQ_REDIS_URL says which service, else .embedq)"
@@ -89,66 +89,50 @@ def _create_through_redis(args: argparse.Namespace, output: Output) -> int:
     if args.url:
         raise UsageError("--url asks that server, which wants a key with the scope admin: set EMBEDQ_API_KEY")
     owner = ("--owner", args.owner) if args.owner else ()
-    with _through_redis(args, *owner, "create", json.dumps(_new(args))) as child:
-        answer = _answer(child)
-        if "key" in answer:  # at once: an interrupted command must not have made a key that nobody is told
-            _tell(answer, output)
-            sys.stdout.flush()
-    return _ended(child, answer)
+    for line in _through_redis(args, *owner, "create", json.dumps(_new(args))):
+        _tell(json.loads(line), output)  # at once: an interrupted command must not make a key that nobody is told
+    return OK
 
 
 def _export(args: argparse.Namespace) -> int:
-    lines = []
-    with _through_redis(args, "export") as child:
-        lines = [line.decode() for line in child.stdout or ()]
-    if child.returncode == OK:
-        sys.stdout.writelines(lines)
-        return OK
-    return _ended(child, json.loads(lines[-1]) if lines else {})
+    sys.stdout.writelines(list(_through_redis(args, "export")))
+    return OK
 
 
 def _import(args: argparse.Namespace) -> int:
     output = Output(args.json)
-    try:
-        source = args.file.open("rb")
-    except OSError as error:
-        raise UsageError(f"{args.file} cannot be read: {error.strerror}") from None
-    with source, _through_redis(args, "import", stdin=source) as child:
-        answer = _answer(child)
-    code = _ended(child, answer)
-    if code == OK:
-        output.result(f"{answer['imported']:,} keys are there", answer | {"refused": [*answer["refused"]]})
-        for name, reason in answer["refused"].items():
-            output.note(f"{printable(name)} is not imported: {reason}")
-    return SOME_FAILED if code == OK and answer["refused"] else code
+    with args.file.open("rb") as source:
+        [answer] = map(json.loads, _through_redis(args, "import", stdin=source))
+    output.result(f"{answer['imported']:,} keys are there", answer | {"refused": [*answer["refused"]]})
+    for name, reason in answer["refused"].items():
+        output.note(f"{printable(name)} is not imported: {reason}")
+    return SOME_FAILED if answer["refused"] else OK
 
 
-def _through_redis(
-    args: argparse.Namespace, *arguments: str, stdin: IO[bytes] | None = None
-) -> "subprocess.Popen[bytes]":
-    """The server's part of the command, where the settings of the service are."""
+def _through_redis(args: argparse.Namespace, *arguments: str, stdin: IO[bytes] | None = None) -> Iterator[str]:
+    """The lines that the server's part of the command prints, where the settings of the service are.
+
+    Raises:
+        UsageError, EmbedqClientError: what it has said is wrong.
+        SystemExit: it has died, and its last words are on the terminal.
+    """
     place = ("--data", args.data) if args.data else ()
     command = command_for("api.keys_command", *place, *arguments)
-    return subprocess.Popen(  # noqa: S603 - our own
-        command, env=environment.with_python_path(CHECKOUT), stdin=stdin, stdout=subprocess.PIPE
-    )
-
-
-def _answer(child: "subprocess.Popen[bytes]") -> dict[str, Any]:
-    line = child.stdout.readline() if child.stdout else b""
-    return json.loads(line) if line.endswith(b"\n") else {}
-
-
-def _ended(child: "subprocess.Popen[bytes]", answer: Mapping[str, Any]) -> int:
-    """The exit code of what has ended; raises the error that it has told."""
-    if not answer:  # it has died, and its last words are on the terminal
-        return child.returncode or SOME_FAILED
-    if child.returncode == OK or "code" not in answer:
-        return OK
-    if child.returncode == USAGE:
-        raise UsageError(answer["message"])
-    kind = UnreachableError if child.returncode == UNREACHABLE else RefusedError
-    raise kind(answer["message"], code=answer["code"])
+    environ, told = environment.with_python_path(CHECKOUT), None
+    with subprocess.Popen(  # noqa: S603 - our own
+        command, env=environ, stdin=stdin, stdout=subprocess.PIPE, text=True
+    ) as child:
+        for line in child.stdout or ():
+            told = json.loads(line)
+            if "code" not in told:
+                yield line
+    if child.returncode != OK and told and "code" in told:
+        if child.returncode == USAGE:
+            raise UsageError(told["message"])
+        kind = UnreachableError if child.returncode == UNREACHABLE else RefusedError
+        raise kind(told["message"], code=told["code"])
+    if child.returncode != OK:
+        raise SystemExit(child.returncode)
 
 
 def _new(args: argparse.Namespace) -> dict[str, Any]:
@@ -160,87 +144,63 @@ def _new(args: argparse.Namespace) -> dict[str, Any]:
 
 
 async def _run(args: argparse.Namespace, output: Output) -> int:
-    with checked_address():
-        url = args.url or environment.server_url()
-        transport = Transport(url, api_key=environment.api_key(), on_retry=output.retry)
-    async with transport:
-        await args.work(_Server(transport, args.timeout), args, output)
+    async with transport_from_args(Transport, args, output) as server:
+        await args.work(server, args, output)
     return OK
 
 
-class _Server:
-    """The routes of keys."""
-
-    def __init__(self, transport: Transport, timeout_s: float) -> None:
-        self._transport = transport
-        self._timeout_s = timeout_s
-
-    async def call(
-        self, method: str, path: str = "", body: Mapping[str, Any] | None = None, *, once: bool = False
-    ) -> dict[str, Any]:
-        """The object of the answer. `once`: it tells a secret, which no repetition tells again."""
-        call = Call(method, f"/v1/keys{path}", body, once=once)
-        response = await self._transport.call(call, timeout_s=self._timeout_s)
-        with reading(response, "about keys"):
-            answer: dict[str, Any] = response.json()
-            answer["object"]
-        return answer
-
-    async def delete(self, path: str) -> None:
-        """Deletes a key. That it is gone counts as done where an answer was lost."""
-        await self._transport.call(Call("DELETE", f"/v1/keys{path}"), timeout_s=self._timeout_s)
+Work = Callable[[Transport, argparse.Namespace, Output], Any]
 
 
-Work = Callable[[_Server, argparse.Namespace, Output], Any]
+async def _create(server: Transport, args: argparse.Namespace, output: Output) -> None:
+    lost = f"If the key was made, nobody knows its text: embedq keys rotate {args.name} gives it another one."
+    _tell(await _told_once(server, route("keys"), _new(args), lost), output)
 
 
-async def _create(server: _Server, args: argparse.Namespace, output: Output) -> None:
+async def _rotate(server: Transport, args: argparse.Namespace, output: Output) -> None:
+    lost = (
+        "If the key was rotated, nobody knows its new text, and the one of before may end: rotate it again, with "
+        "another key of the scope admin if this command used that key."
+    )
+    _tell(await _told_once(server, _path(args, "rotate"), {"grace_seconds": args.grace}, lost), output)
+
+
+async def _told_once(server: Transport, path: str, body: Mapping[str, Any], lost: str) -> dict[str, Any]:
+    """The answer that has a key's text, which no repetition tells again."""
     try:
-        _tell(await server.call("POST", body=_new(args), once=True), output)
-    except UncertainError as error:
-        raise error.reworded(
-            f"{error.message} The key may exist, with a text that nobody knows. embedq keys rotate {args.name} gives "
-            "it another one."
-        ) from error
+        return await server.json("POST", path, body, once=True)
+    except EmbedqClientError as error:
+        if error.status is not None and error.status < _SERVER_ERROR:
+            raise
+        raise error.reworded(f"{error.message} {lost}") from error
 
 
-async def _rotate(server: _Server, args: argparse.Namespace, output: Output) -> None:
-    try:
-        _tell(await server.call("POST", f"{_path(args)}/rotate", {"grace_seconds": args.grace}, once=True), output)
-    except UncertainError as error:
-        raise error.reworded(
-            f"{error.message} The key may have a new text that nobody knows, and the text of before may end: rotate it "
-            "again. If this command used that key and it is refused now, use another key with the scope admin."
-        ) from error
-
-
-async def _limit(server: _Server, args: argparse.Namespace, output: Output) -> None:
+async def _limit(server: Transport, args: argparse.Namespace, output: Output) -> None:
     changes = _changes(args)
-    key = await (server.call("POST", _path(args), changes) if changes else server.call("GET", _path(args)))
+    key = await (server.json("POST", _path(args), changes) if changes else server.json("GET", _path(args)))
     output.result(describe(key), key)
 
 
-async def _revoke(server: _Server, args: argparse.Namespace, output: Output) -> None:
-    key = await server.call("POST", f"{_path(args)}/revoke")
-    output.result(f"{args.name} revoked", key)
+async def _revoke(server: Transport, args: argparse.Namespace, output: Output) -> None:
+    output.result(f"{args.name} revoked", await server.json("POST", _path(args, "revoke")))
 
 
-async def _delete(server: _Server, args: argparse.Namespace, output: Output) -> None:
-    await server.delete(_path(args))
+async def _delete(server: Transport, args: argparse.Namespace, output: Output) -> None:
+    await server.call("DELETE", _path(args))
     output.result(f"{args.name} deleted", {"name": args.name, "object": "key", "deleted": True})
 
 
-async def _purge(server: _Server, args: argparse.Namespace, output: Output) -> None:
+async def _purge(server: Transport, args: argparse.Namespace, output: Output) -> None:
     if not args.yes:
         _confirm(args.name)
-    key = await server.call("POST", f"{_path(args)}/purge")
+    key = await server.json("POST", _path(args, "purge"))
     left = ", ".join(f"{number:,} {name}" for name, number in key["left"].items())
     said = "nothing is left" if key["swept_at"] else f"documents workers remove all it has; left are {left}"
     output.result(f"{args.name} is purged: {said}", key)
 
 
-async def _list(server: _Server, _args: argparse.Namespace, output: Output) -> None:
-    for key in (await server.call("GET"))["data"]:
+async def _list(server: Transport, _args: argparse.Namespace, output: Output) -> None:
+    for key in (await server.json("GET", route("keys")))["data"]:
         output.result(describe(key), key)
 
 
@@ -285,8 +245,8 @@ def _given(value: Any) -> Any:
     return None if value == _NONE else value
 
 
-def _path(args: argparse.Namespace) -> str:
-    return f"/{quote(args.name, safe='')}"
+def _path(args: argparse.Namespace, *below: str) -> str:
+    return route("keys", args.name, *below)
 
 
 # Arguments.
@@ -298,14 +258,6 @@ def duration(text: str) -> float:
     if form is None:
         raise argparse.ArgumentTypeError(f"{text!r} is no time such as 90d, 1h, 30m or 45s")
     return float(form[1]) * _UNITS_S[form[2]]
-
-
-def number(text: str) -> float:
-    """A number that there is: JSON has no word for others."""
-    value = float(text)
-    if not math.isfinite(value):
-        raise ValueError
-    return value
 
 
 def scopes(text: str) -> list[str]:
@@ -330,7 +282,7 @@ def _or_none(kind: Callable[[str], Any]) -> Callable[[str], Any]:
 
 
 LIMITS: Mapping[str, tuple[Callable[[str], Any], str]] = {
-    "requests_per_second": (number, "requests of any kind; none: no limit of its own, as for the others"),
+    "requests_per_second": (positive, "requests of any kind; none: no limit of its own, as for the others"),
     "tokens_per_minute": (int, "estimated tokens of accepted texts"),
     "queued_tokens": (int, "estimated tokens that wait at a time"),
     "open_jobs": (int, "tasks, batches and ingestions that have not ended"),

@@ -4,31 +4,23 @@ import argparse
 import asyncio
 from collections.abc import Awaitable, Iterator
 from contextlib import contextmanager
-from typing import TypedDict
+from typing import Any, TypeVar
 
-from embedq import environment
+from embedq.cli.arguments import count, shared_options
 from embedq.cli.exit_codes import UsageError
 from embedq.cli.output import Output
 from embedq.errors import WaitTimeoutError
-from embedq.ingestions import Ingestions
 from embedq.service import EmbeddingService, EncodingOptions
+from embedq.transport import Transport
 
-
-class _Timeout(TypedDict, total=False):
-    timeout_s: float
+T = TypeVar("T", bound=Transport)
 
 
 def server_options(parser: argparse.ArgumentParser, *, timeout_s: float | None) -> None:
     """`--url`, `--timeout`, `--json`. A `timeout_s` of None means that the command waits for ever by default."""
-    parser.add_argument("--url", help=f"address of the server (default: EMBEDQ_URL, else {environment.DEFAULT_URL})")
-    parser.add_argument(
-        "--timeout",
-        type=seconds,
-        default=timeout_s,
-        metavar="S",
-        help=f"give up after so many seconds (default: {'never' if timeout_s is None else f'{timeout_s:g}'})",
-    )
-    parser.add_argument("--json", action="store_true", help="JSON lines instead of text, for programs")
+    default = "never" if timeout_s is None else f"{timeout_s:g}"
+    shared_options(parser, f"give up after so many seconds (default: {default})")
+    parser.set_defaults(default_timeout_s=timeout_s)
 
 
 def encoding_options(parser: argparse.ArgumentParser, *, truncating: bool = True) -> None:
@@ -67,14 +59,14 @@ def service_from_args(args: argparse.Namespace, output: Output) -> EmbeddingServ
         )
 
 
-def ingestions_from_args(args: argparse.Namespace, output: Output) -> Ingestions:
-    """The client of ingestions for a command with `server_options`.
+def transport_from_args(kind: type[T], args: argparse.Namespace, output: Output) -> T:
+    """A client of that kind for a command with `server_options`.
 
     Raises:
         UsageError: the address or the key cannot be used.
     """
     with checked_address():
-        return Ingestions(args.url, on_retry=output.retry, **_timeout_from_args(args))
+        return kind(args.url, on_retry=output.retry, **_timeout_from_args(args))
 
 
 @contextmanager
@@ -86,7 +78,7 @@ def checked_address() -> Iterator[None]:
         raise UsageError(str(error)) from None
 
 
-def _timeout_from_args(args: argparse.Namespace) -> _Timeout:
+def _timeout_from_args(args: argparse.Namespace) -> dict[str, Any]:
     return {} if args.timeout is None else {"timeout_s": args.timeout}
 
 
@@ -102,30 +94,5 @@ async def within(timeout_s: float | None, work: Awaitable[int]) -> int:
     except TimeoutError:
         if not limit.expired():
             raise
-        message = f"the {timeout_s:g} s of --timeout are over; submitted tasks go on"
+        message = f"the {timeout_s:g} s of --timeout are over; what was submitted goes on"
         raise WaitTimeoutError(message, code="timeout") from None
-
-
-def utf8(text: str) -> str:
-    """An argument that must be a text, which any bytes on a command line need not be."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise argparse.ArgumentTypeError("it is not UTF-8; convert it first") from None
-    return text
-
-
-def count(text: str) -> int:
-    """An argument that must be an integer above 0."""
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not above 0")
-    return number
-
-
-def seconds(text: str) -> float:
-    """An argument that must be a number above 0."""
-    number = float(text)
-    if not 0 < number < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text} is not a number of seconds above 0")
-    return number

@@ -9,10 +9,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from embedq import environment
 from embedq.cli import exit_codes
 from embedq.cli.exit_codes import UsageError
 from embedq.errors import BadInputError, EmbedqClientError
 
+_NO_KEY = 401
 NO_STDOUT = "there is nowhere to print the results: the standard output is closed"
 
 
@@ -46,28 +48,18 @@ class Output:
 
     def note(self, text: str, **fields: Any) -> None:
         """A note on stderr."""
-        line = (
-            json.dumps({"event": "note", "message": text, **fields}) if self.json_lines else f"embedq: {_lines(text)}"
-        )
-        print(line, file=sys.stderr, flush=True)
+        self._on_stderr("note", text, {"message": text, **fields})
 
     def problem(self, message: str, code: str) -> None:
         """An error of this side on stderr; `code` is for programs."""
-        self._error({"code": code, "message": message}, message)
+        self._on_stderr("error", message, {"code": code, "message": message})
 
     def error(self, error: EmbedqClientError) -> None:
         """An error of the server, or of the way there, on stderr."""
         request = f" (request {error.request_id})" if error.request_id else ""
-        self._error(
-            {
-                "code": error.code,
-                "message": error.message,
-                "param": error.param,
-                "status": error.status,
-                "request_id": error.request_id,
-            },
-            f"{error.code}: {error.message}{request}",
-        )
+        message = f"{error.message} {_about_key(error)}".rstrip()
+        fields = {name: getattr(error, name) for name in ("code", "message", "param", "status", "request_id")}
+        self._on_stderr("error", f"{error.code}: {message}{request}", fields | {"message": message})
 
     def retry(self, error: EmbedqClientError, delay_s: float) -> None:
         """Says that a call is being repeated; once per reason."""
@@ -75,9 +67,18 @@ class Output:
             self._noted.add(error.code)
             self.note(f"{error.code}, trying again", code=error.code, delay_s=round(delay_s, 1))
 
-    def _error(self, fields: Mapping[str, Any], text: str) -> None:
-        line = json.dumps({"event": "error", **fields}) if self.json_lines else f"embedq: {_lines(text)}"
+    def _on_stderr(self, event: str, text: str, fields: Mapping[str, Any]) -> None:
+        line = json.dumps({"event": event, **fields}) if self.json_lines else f"embedq: {_lines(text)}"
         print(line, file=sys.stderr, flush=True)
+
+
+def _about_key(error: EmbedqClientError) -> str:
+    """Where the command takes its key from: the server speaks of headers."""
+    if error.status != _NO_KEY:
+        return ""
+    if environment.api_key() is None:
+        return "EMBEDQ_API_KEY is not set: set it to a key of this server."
+    return "The command sends the key that is in EMBEDQ_API_KEY."
 
 
 def run_command(args: argparse.Namespace) -> int:
@@ -102,7 +103,7 @@ def run_command(args: argparse.Namespace) -> int:
         output.problem(f"{error.filename}: {reason}" if error.filename else reason, "system")
         return exit_codes.USAGE
     except (KeyboardInterrupt, asyncio.CancelledError):
-        output.note("interrupted; submitted tasks go on")
+        output.note("interrupted; what was submitted goes on")
         return exit_codes.INTERRUPTED
     return code
 

@@ -1,4 +1,4 @@
-"""`embedq up`, `api`, `worker`, `documents-worker`: replace this process by a module of the server."""
+"""`embedq up`, `api`, `worker`, `documents-worker`, `debug`, `storage`: become a module of the server."""
 
 import argparse
 import os
@@ -7,19 +7,29 @@ from pathlib import Path
 from typing import NoReturn
 
 from embedq import environment
+from embedq.cli.arguments import count
 from embedq.cli.exit_codes import UsageError
-from embedq.cli.options import count
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 ROLES = {"api": "api", "worker": "tasks.worker", "documents-worker": "tasks.ingestion"}
 """Command -> the module that it becomes."""
+_UPKEEP = {
+    "debug": ("tasks.ledger.debug", "task ID | queue NAME | owner ID [--data DIR]"),
+    "storage": ("tasks.storage", "unknown [--delete] | accept [--data DIR]"),
+}
+"""For operators: command -> the module that it becomes and that reads what stands behind the name."""
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Adds the options of the role that the parser is for."""
+    """Adds the options of the command that the parser is for."""
     name = parser.prog.split()[-1]
     if name in ROLES:
-        parser.set_defaults(run=run_role, module=ROLES[name])
+        parser.set_defaults(run=run_module, module=ROLES[name], arguments=())
+        return
+    if name in _UPKEEP:
+        module, arguments = _UPKEEP[name]
+        parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar=arguments)
+        parser.set_defaults(run=run_module, module=module)
         return
     parser.add_argument(
         "--port", type=port, metavar="P", help="of the API (default: EMBEDQ_PORT, else 8000); 0: a free one"
@@ -39,9 +49,9 @@ def run_stack(args: argparse.Namespace) -> NoReturn:
     become("stack", *(part for name, value in given if value is not None for part in (name, str(value))))
 
 
-def run_role(args: argparse.Namespace) -> NoReturn:
-    """Becomes one role."""
-    become(args.module)
+def run_module(args: argparse.Namespace) -> NoReturn:
+    """Becomes a role, or what an operator looks with."""
+    become(args.module, *args.arguments)
 
 
 def command_for(module: str, *arguments: str) -> list[str]:

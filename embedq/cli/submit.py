@@ -5,35 +5,31 @@ import asyncio
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, aclosing, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
-from embedq import collection
-from embedq.cli.exit_codes import OK, SOME_FAILED
+import numpy as np
+import numpy.typing as npt
+
+from embedq.cli.exit_codes import OK
 from embedq.cli.options import encoding_from_args, encoding_options, server_options, service_from_args, within
 from embedq.cli.output import Output
-from embedq.cli.progress import TaskProgress, showing
+from embedq.cli.progress import Progress
+from embedq.cli.tasks import TaskProgress
 from embedq.concurrency import in_order
 from embedq.errors import BadInputError, EmbedqClientError, RefusedError
 from embedq.records import Record, format_from_name, read_records
-from embedq.responses import Vectors
+from embedq.responses import Job
 from embedq.service import EmbeddingService
 from embedq.split import MAX_TEXTS, halve_refused, json_bytes, split
-from embedq.task import Task, TextError
+from embedq.vector_file import TEXTS, VECTORS, vector_folder
 
 IN_FLIGHT = 8
 """Tasks waited for at once. Bounds memory and keeps the worker busy."""
 
-
-@dataclass(frozen=True, slots=True)
-class FinishedPiece:
-    """The outcome of one piece of the file; without vectors unless they were wanted."""
-
-    records: list[Record]
-    task: Task
-    vectors: Vectors | None
-    errors: dict[int, TextError]
+Submitted = tuple[list[Record], Job]
+Finished = tuple[list[Record], npt.NDArray[np.float32] | None, dict[int, dict[str, str]]]
+"""Texts; their vectors, if they are wanted; errors of texts by their position."""
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -45,9 +41,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--lane", choices=["online", "bulk"], default="bulk", help="bulk (default) lets others go first"
     )
     parser.add_argument("--wait", action="store_true", help="wait until all tasks end")
-    parser.add_argument(
-        "--out", type=Path, metavar="DIR", help="wait, and write DIR/embeddings.npy and DIR/texts.jsonl"
-    )
+    parser.add_argument("--out", type=Path, metavar="DIR", help=f"wait, and write DIR/{VECTORS} and DIR/{TEXTS}")
     encoding_options(parser)
     server_options(parser, timeout_s=None)
     parser.set_defaults(run=run)
@@ -55,131 +49,113 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """The exit code."""
-    output = Output(args.json)
-    work = _submit_and_wait(args, output) if args.wait or args.out else _submit(args, output)
-    return asyncio.run(within(args.timeout, work))
+    return asyncio.run(within(args.timeout, _Submission(args, Output(args.json)).run()))
 
 
-async def _submit(args: argparse.Namespace, output: Output) -> int:
-    with _records(args) as records:
-        async with service_from_args(args, output) as service:
-            # One after the other: ids in the order of the file, and none unprinted when a later piece is refused.
-            for piece in _pieces(records):
-                await _submit_piece(service, piece, args, output)
-    _note_if_empty(args, output)
-    return OK
+class _Submission:
+    """One run of the command."""
 
-
-async def _submit_and_wait(args: argparse.Namespace, output: Output) -> int:
-    with ExitStack() as stack:
-        records = stack.enter_context(_records(args))
-        writer = stack.enter_context(collection.writing(args.out)) if args.out else None
-        display = stack.enter_context(showing("embedding", _count(args.file), json_lines=args.json))
-        progress = TaskProgress(display)
+    def __init__(self, args: argparse.Namespace, output: Output) -> None:
+        self._args = args
+        self._output = output
+        self._shown = "standard input" if args.file == "-" else args.file
+        self._ids: list[str] = []
         # Many are waited for at once, but submitted one by one: a script that loops over the ids that are printed must
         # get the vectors in the order of the file.
-        turn = asyncio.Lock()
-        async with service_from_args(args, output) as service:
+        self._turn = asyncio.Lock()
 
-            async def finish(part: list[Record], task: Task) -> FinishedPiece:
-                task = await service.wait(task.id, on_change=progress.changed)
-                vectors = await service.result(task.id) if writer else None
-                return FinishedPiece(part, task, vectors, {} if task.succeeded else await service.item_errors(task.id))
+    async def run(self) -> int:
+        """The exit code."""
+        with self._records() as records:
+            pieces = split(records, lambda record: json_bytes(record.text), max_items=MAX_TEXTS)
+            async with service_from_args(self._args, self._output) as service:
+                if self._args.wait or self._args.out:
+                    code = await self._finish_all(service, pieces)
+                else:
+                    code = OK
+                    for piece in pieces:  # none unprinted when a later one is refused
+                        await self._submit(service, piece)
+        if not self._ids:
+            self._output.note(f"there is no text in {self._shown}: nothing was submitted")
+        return code
 
-            async def finish_all(piece: list[Record]) -> list[FinishedPiece]:
-                async with turn:
-                    submitted = await _submit_piece(service, piece, args, output)
-                return [await finish(part, task) for part, task in submitted]
+    async def _finish_all(self, service: EmbeddingService, pieces: Iterator[list[Record]]) -> int:
+        out = self._args.out
+        with ExitStack() as stack:
+            writer = stack.enter_context(vector_folder(out)) if out else None
+            display = stack.enter_context(Progress("embedding", json_lines=self._args.json))
+            progress = TaskProgress(display, total=_count(self._args.file))
 
-            with _note_how_to_continue(output):
-                async with aclosing(in_order(finish_all, _pieces(records), limit=IN_FLIGHT)) as pieces:
-                    async for done in (one async for finished in pieces for one in finished):
-                        _report(done, output)
-                        if writer and done.vectors is not None:
-                            writer.append(done.records, done.vectors, done.errors)
-    _note_if_empty(args, output)
-    if args.out:
-        output.note(f"wrote {args.out / collection.VECTORS} and {collection.TEXTS}", texts=progress.done)
-    return OK if progress.all_succeeded else SOME_FAILED
+            async def finish(piece: list[Record]) -> list[Finished]:
+                async with self._turn:
+                    submitted = await self._submit(service, piece)
+                return [await self._finished(service, *each, progress) for each in submitted]
 
+            try:
+                async with aclosing(in_order(finish, pieces, limit=IN_FLIGHT)) as finished:
+                    async for parts in finished:
+                        for records, vectors, errors in parts:
+                            if writer and vectors is not None:
+                                writer.append(records, vectors, errors)
+            except (asyncio.CancelledError, EmbedqClientError):
+                self._note_how_to_continue()
+                raise
+        if out:
+            self._output.note(f"wrote {out / VECTORS} and {TEXTS}", texts=progress.texts("total"))
+        return progress.outcome
 
-def _note_if_empty(args: argparse.Namespace, output: Output) -> None:
-    if not output.results:
-        output.note(f"there is no text in {_shown(args)}: nothing was submitted")
+    async def _submit(self, service: EmbeddingService, piece: list[Record]) -> list[Submitted]:
+        """Submits one task, or several where the server takes less at once; prints the id of a task at once."""
 
+        async def send(part: list[Record]) -> Job:
+            texts = [record.text for record in part]
+            try:
+                return await service.submit(texts, lane=self._args.lane, **encoding_from_args(self._args))
+            except RefusedError as error:
+                if error.input_index is None or error.input_index >= len(part):
+                    raise
+                # The server counts texts of one request; the reader knows lines of a file.
+                line = part[error.input_index].line
+                raise error.reworded(f"line {line}: {error.message}", error.param) from error
 
-@contextmanager
-def _note_how_to_continue(output: Output) -> Iterator[None]:
-    """If the block ends while tasks go on, notes how to get their vectors. A second `submit` would do all again."""
-    try:
-        yield
-    except (asyncio.CancelledError, EmbedqClientError):
-        if output.results:
-            output.note(
-                "nothing was written; fetch the tasks above, which are in the order of the file, one by one: "
-                "embedq result ID -o NAME.npy"
-            )
-        raise
+        submitted = []
+        async with aclosing(halve_refused(send, piece)) as parts:
+            async for part, task in parts:
+                lines = {"first_line": part[0].line, "last_line": part[-1].line}
+                self._output.result(task.id, {"id": task.id, "texts": len(part), **lines})
+                self._ids.append(task.id)
+                submitted.append((part, task))
+        return submitted
 
+    async def _finished(
+        self, service: EmbeddingService, part: list[Record], task: Job, progress: TaskProgress
+    ) -> Finished:
+        task = await service.wait(task.id, on_change=progress.changed)
+        vectors = await service.result(task.id) if self._args.out else None
+        errors = {} if task.succeeded else await service.item_errors(task.id)
+        for index, error in sorted(errors.items()):
+            line = part[index].line
+            self._output.note(f"line {line} has no vector: {error['message']}", line=line, code=error["code"])
+        return part, vectors, errors
 
-async def _submit_piece(
-    service: EmbeddingService, piece: list[Record], args: argparse.Namespace, output: Output
-) -> list[tuple[list[Record], Task]]:
-    """Submits one task, or several where the server takes less at once; prints the id of a task at once."""
-    submitted = []
-    async with aclosing(halve_refused(lambda part: _send(service, part, args), piece)) as parts:
-        async for part, task in parts:
-            output.result(task.id, _submitted(task, part))
-            submitted.append((part, task))
-    return submitted
+    def _note_how_to_continue(self) -> None:
+        """A second `submit` would do all again."""
+        if not self._ids:
+            return
+        self._output.note(f"what was submitted goes on; wait for it with: embedq wait {' '.join(self._ids)}")
+        if self._args.out:
+            self._output.note("nothing was written; each task's vectors, in this order: embedq result ID -o NAME.npy")
 
-
-async def _send(service: EmbeddingService, piece: list[Record], args: argparse.Namespace) -> Task:
-    try:
-        return await service.submit([record.text for record in piece], lane=args.lane, **encoding_from_args(args))
-    except RefusedError as error:
-        index = error.input_index
-        if index is None or index >= len(piece):
-            raise
-        # The server counts texts of one request; the reader knows lines of a file.
-        raise error.reworded(f"line {piece[index].line}: {error.message}", error.param) from error
-
-
-def _report(done: FinishedPiece, output: Output) -> None:
-    for index, error in sorted(done.errors.items()):
-        line = done.records[index].line
-        output.note(f"line {line} has no vector: {error.message}", line=line, code=error.code)
-
-
-def _submitted(task: Task, piece: list[Record]) -> dict[str, Any]:
-    return {"id": task.id, "texts": len(piece), "first_line": piece[0].line, "last_line": piece[-1].line}
-
-
-def _pieces(records: Iterator[Record]) -> Iterator[list[Record]]:
-    return split(records, lambda record: json_bytes(record.text), max_items=MAX_TEXTS)
-
-
-@contextmanager
-def _records(args: argparse.Namespace) -> Iterator[Iterator[Record]]:
-    form = format_from_name(args.file) if args.format == "auto" else args.format
-    with _opened(args.file) as file:
-        try:
-            yield read_records(file, form)
-        except BadInputError as error:
-            raise BadInputError(f"{_shown(args)}, {error}") from None
-
-
-def _shown(args: argparse.Namespace) -> str:
-    return "standard input" if args.file == "-" else str(args.file)
-
-
-@contextmanager
-def _opened(name: str) -> Iterator[BinaryIO]:
-    if name == "-":
-        yield sys.stdin.buffer
-    else:
-        with Path(name).open("rb") as file:
-            yield file
+    @contextmanager
+    def _records(self) -> Iterator[Iterator[Record]]:
+        name = self._args.file
+        form = format_from_name(name) if self._args.format == "auto" else self._args.format
+        with ExitStack() as stack:
+            file: BinaryIO = sys.stdin.buffer if name == "-" else stack.enter_context(Path(name).open("rb"))
+            try:
+                yield read_records(file, form)
+            except BadInputError as error:
+                raise BadInputError(f"{self._shown}, {error}") from None
 
 
 def _count(name: str) -> int | None:

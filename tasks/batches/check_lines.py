@@ -103,7 +103,7 @@ class FileLimits:
         """A line may have what a body of the API may have."""
         return cls(
             max_lines=settings.max_batch_lines,
-            max_inputs=settings.max_batch_inputs,
+            max_inputs=settings.max_batch_lines,
             max_line_bytes=settings.max_body_bytes,
             max_line_inputs=settings.max_inputs,
             max_input_bytes=settings.max_input_bytes,

@@ -99,8 +99,8 @@ def _file_fault(batch: Batch, record: FileRecord | None, settings: Settings) -> 
     if record.purpose is not Purpose.BATCH:
         message = "The input file was not uploaded for a batch; upload it with the purpose 'batch'."
         return JobError("invalid_file_purpose", message, "file_id")
-    if record.size_bytes > settings.max_batch_file_bytes:
-        most = f"{settings.max_batch_file_bytes:,} bytes (EMBEDQ_MAX_BATCH_FILE_BYTES)"
+    if record.size_bytes > settings.max_file_bytes:
+        most = f"{settings.max_file_bytes:,} bytes (EMBEDQ_MAX_FILE_BYTES)"
         message = f"The input file has more than {most}. Split it."
         return JobError("file_too_large", message, "file_id")
     return None

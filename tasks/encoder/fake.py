@@ -27,6 +27,8 @@ from functools import lru_cache
 from typing import Any, NoReturn
 
 import numpy as np
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from tasks.encoder.interface import EncoderBroken, Float32Array, Layout, TextRules, Tokens
 from tasks.encoder.prompts import prompts_by_purpose
@@ -79,6 +81,19 @@ _INJURIES: Mapping[str, Callable[[], None]] = {
 }
 _TRIGGER_IDS = {trigger: -1 - index for index, trigger in enumerate((*_INJURIES, _NAN_TRIGGER))}
 """Negative, so that no hash of a word can meet them."""
+
+
+class FakeSettings(BaseSettings):
+    """What a trial sets for it, as `EMBEDQ_FAKE_TOKENS_PER_S` and so on."""
+
+    model_config = SettingsConfigDict(env_prefix="EMBEDQ_FAKE_", env_file=".env", env_ignore_empty=True, extra="ignore")
+
+    dimension: int = Field(default=384, ge=1, le=16_384)
+    max_tokens: int = Field(default=256, ge=8)
+    load_s: float = Field(default=0, ge=0, le=600)
+    """Seconds that loading takes."""
+    tokens_per_s: float = Field(default=0, ge=0)
+    """0: as fast as it goes."""
 
 
 class FakeEncoder:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tasks.encoder.check_model_folder import check_model_folder, is_static
 from tasks.encoder.check_network import check_vectors
-from tasks.encoder.fake import FakeEncoder
+from tasks.encoder.fake import FakeEncoder, FakeSettings
 from tasks.encoder.interface import Encoder, ModelLoadError, WayUnusable, is_out_of_memory
 from tasks.encoder.library_model import Loaded
 from tasks.encoder.locate import locate
@@ -250,11 +250,12 @@ def _static_ways(ways: Sequence[Way], settings: Settings) -> tuple[Way, ...]:
 
 
 def _load_fake(settings: Settings) -> Encoder:
-    time.sleep(settings.fake_load_s)
+    fake = FakeSettings()
+    time.sleep(fake.load_s)
     return FakeEncoder(
         settings.model,
-        dimension=settings.fake_dimension,
-        max_tokens=settings.fake_max_tokens,
-        tokens_per_s=settings.fake_tokens_per_s,
+        dimension=fake.dimension,
+        max_tokens=fake.max_tokens,
+        tokens_per_s=fake.tokens_per_s,
         streams=settings.streams or _FAKE_STREAMS,
     )

@@ -28,13 +28,14 @@ class StageOutcome:
 
     Attributes:
         made: what the stage returned; of EMBED how many `rows` and `tokens` it has.
-        away: what a stage found away.
+        away: what a stage found away; `why`, for people.
         lost: the ledger gave it up, because its workers died.
         error: it can never be done.
     """
 
     made: Mapping[str, Any] = field(default_factory=dict)
     away: str = ""
+    why: str = ""
     lost: bool = False
     error: JobError | None = None
 
@@ -132,7 +133,7 @@ def _ended(move: Move, number: int, stage: Stage, outcomes: Mapping[str, StageOu
         move.forget.append(task_id)
     _rest(move, number, under_way=False)
     if outcome.away:
-        move.pause(outcome.away, stage)
+        move.pause(outcome.away, stage, outcome.why)
     elif outcome.lost:
         _lost(move, number, stage)
     else:

@@ -192,7 +192,7 @@ class Driver:
         if result is not None and result.pieces:
             returned = orjson.loads(result.pieces[0].data)
             if "away" in returned:
-                return StageOutcome(away=returned["away"])
+                return StageOutcome(away=returned["away"], why=returned.get("why", ""))
             return None if "gone" in returned else StageOutcome(made=returned)  # Redis may have gone back since
         error = None if result is None else result.stored_errors.get(0)
         if error is None:  # it was cancelled, by whatever hand

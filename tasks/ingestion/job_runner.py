@@ -121,7 +121,7 @@ class JobRunner:
         self.done += 1
 
     def outcome(self, piece: Piece, token: str, storage: Storage, progress: Callable[[], None]) -> Outcome:
-        """What a stage has come to; `{"away": …}` where it found something away.
+        """What a stage has come to; `{"away": …}` where it found something away, of a sink with the reason.
 
         Raises:
             RedisUnavailable: nobody can be told.
@@ -135,7 +135,8 @@ class JobRunner:
             _log.warning("a job waits: %s", error.detail)
             if isinstance(error, StorageUnavailable | DiskFull):
                 self.storage_error = (error.code, self.storage_error[1] or time.time())
-            return Outcome(piece, orjson.dumps({"away": away(error)}))
+            why = {"why": error.detail} if isinstance(error, SinkUnavailable) else {}
+            return Outcome(piece, orjson.dumps({"away": away(error), **why}))
         except EmbedqError as error:
             return _failed(piece, error)
         self.storage_error = ("", 0.0)

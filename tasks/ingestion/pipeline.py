@@ -77,7 +77,6 @@ def open_source(context: StageContext, sandbox: "Sandbox") -> "Source":
         roots=settings.ingest_roots,
         within=record.roots,
         max_document_bytes=settings.ingest_max_document_bytes,
-        max_record_bytes=settings.ingest_max_record_bytes,
         progress=context.progress,
         page=context.pace.page,
     )

@@ -37,7 +37,7 @@ class JobWorker:
     def __init__(self, child: WorkerChild, storage: Storage) -> None:
         self._child = child
         settings, stop = child.settings, child.shared.stopping
-        self._ledger = ledger = Ledger.connect(settings.redis_url, settings.redis_ack)
+        self._ledger = ledger = Ledger.connect(settings.redis_url, settings.redis_ack, settings.sentinels)
         storage = storage.proved(StorageProof(storage, ledger.run))
         self._driver = Driver(ledger, storage, settings, child.send_bell, stop)
         self._driving = Repeating("driver", self._drive, every_s=DRIVE_EVERY_S, bell=Wakeup(ledger, JOBS_CHANNEL))
@@ -71,7 +71,8 @@ class JobWorker:
         self._sweeper.start()
         self._child.folder.set_ready({"queue": DOCUMENTS})
         self._streams.wake(rang=False)
-        _log.info("ready: documents")
+        place = self._child.settings.storage_url.partition("?")[0].rpartition("@")[2]  # without anybody's secret
+        _log.info("ready: documents, in the storage %s", place)
 
     def leave(self, patience_s: float) -> None:
         """A clean stop: no longer live."""

@@ -22,7 +22,7 @@ from tasks.ledger.redis_keys import ENDED_CHANNEL, ROOT
 from tasks.ledger.replicas import Replicas
 from tasks.ledger.scripts import Command, Operation, sha, source
 from tasks.ledger.submit_batcher import SubmitBatcher
-from worker_config.redis_connection import FOR_GOOD, RedisAck, RedisUrl, explain, refusal
+from worker_config.redis_connection import FOR_GOOD, RedisAck, Sentinels, explain, refusal
 
 T = TypeVar("T")
 
@@ -110,20 +110,19 @@ class Ledger(_Calls):
         self.client = client
 
     @classmethod
-    def connect(cls, url: str, ack: RedisAck = "local") -> "Ledger":
+    def connect(cls, url: str, ack: RedisAck = "local", sentinels: Sentinels | None = None) -> "Ledger":
         """A client that repeats calls whose connection broke, for a few seconds at most: every script is idempotent.
 
         `socket_timeout` is above every blocking read, so that a half-open connection is noticed.
         """
-        parsed = RedisUrl.parse(url)
-        master = Master(parsed)
+        master = Master(sentinels)
         client = redis.Redis.from_url(
-            parsed.url,
+            url,
             socket_timeout=5,
             socket_connect_timeout=2,
             health_check_interval=5,
             retry=Retry(ExponentialBackoff(cap=1, base=0.05), 3),
-            **_keepalive(parsed.url),
+            **_keepalive(url),
         )
         pool = client.connection_pool
         pool.connection_class = watched(pool.connection_class, master)
@@ -211,15 +210,15 @@ class AsyncLedger(_Calls):
         cls,
         url: str,
         ack: RedisAck = "local",
+        sentinels: Sentinels | None = None,
         *,
         max_connections: int = 64,
         lag_s: Callable[[], float] = lambda: 0.0,
     ) -> "AsyncLedger":
         """A client whose calls fail within about a second, unless they ask for more time."""
-        parsed = RedisUrl.parse(url)
-        master = Master(parsed)
+        master = Master(sentinels)
         pool = redis.asyncio.BlockingConnectionPool.from_url(
-            parsed.url,
+            url,
             max_connections=max_connections,
             # No limits per step: they would bound what a call may move, and cost a task each. A call has one in all.
             timeout=None,
@@ -228,7 +227,7 @@ class AsyncLedger(_Calls):
             # A restart of Redis leaves dead connections in the pool, and each is noticed only when it is used. One
             # repetition opens it anew (the scripts are idempotent); a timeout is not repeated.
             retry=redis.asyncio.retry.Retry(NoBackoff(), 1, supported_errors=(RedisConnectionError,)),
-            **_keepalive(parsed.url),
+            **_keepalive(url),
         )
         pool.connection_class = watched_async(pool.connection_class, master)
         return cls(redis.asyncio.Redis.from_pool(pool), master, ack, lag_s=lag_s)

@@ -18,25 +18,25 @@ from redis.exceptions import RedisError, ResponseError
 from redis.retry import Retry
 from redis.sentinel import Sentinel
 
-from worker_config.redis_connection import SENTINEL_TIMEOUT_S, RedisUrl, refusal
+from worker_config.redis_connection import SENTINEL_TIMEOUT_S, Sentinels, refusal
 
 _ELSEWHERE = {"LOADING", "MISCONF", "READONLY", "MASTERDOWN", "NOREPLICAS", "UNBLOCKED"}
 """Another Redis may serve by now. A user's rights are the same there, and a busy script ends where it runs."""
 
 
 class Master:
-    """Where the Redis of a URL is. For threads; an event loop asks in one.
+    """Where the Redis is. For threads; an event loop asks in one.
 
     redis-py's own pool of connections asks Sentinels without a lock, and two askers at a time may forget one.
 
     Attributes:
-        service: what Sentinels call it; "": the URL names the server itself, and nobody is asked.
+        service: what Sentinels call it; "": a URL names the server itself, and nobody is asked.
         moves: how often a connection turned out to lead to the wrong place. A subscription that is older may lead there
             too.
     """
 
-    def __init__(self, url: RedisUrl | None = None) -> None:
-        self.service = url.service if url else ""
+    def __init__(self, sentinels: Sentinels | None = None) -> None:
+        self.service = sentinels.service if sentinels else ""
         self.moves = 0
         self._known: tuple[str, int] | None = None
         self._lock = threading.Lock()
@@ -49,7 +49,7 @@ class Master:
                 socket_connect_timeout=SENTINEL_TIMEOUT_S,
                 retry=Retry(NoBackoff(), 1, supported_errors=(RedisConnectionError,)),
             )
-            for one in (url.sentinels if url else ())
+            for one in (sentinels.urls if sentinels else ())
         ]
 
     def ask(self) -> None:

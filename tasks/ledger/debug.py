@@ -39,7 +39,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--data", type=Path, metavar="DIR", help="data folder of the local stack that is meant")
     args = parser.parse_args(argv)
     try:
-        ledger = Ledger.connect(operator_settings(args.data).redis_url)
+        settings = operator_settings(args.data)
+        ledger = Ledger.connect(settings.redis_url, sentinels=settings.sentinels)
         if ledger.run(Operation(lambda replies: replies[0], commands=(("EXISTS", SCHEMA),))):
             ledger.run(check_schema())
         shown = _SHOWN[args.kind](ledger.client, args.name)

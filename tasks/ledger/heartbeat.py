@@ -38,6 +38,12 @@ class Worker:
     """The same for people: what is wrong with the storage of this worker, and what to do."""
     refused: str = ""
     """What Redis refuses its streams, for people: it beats and gets no work."""
+    deaths: int = 0
+    """Of its process, since its parent's start."""
+    died_at: float | None = None
+    """The last time, in Unix seconds."""
+    died_of: str | None = None
+    """Of what: `signal 9, SIGKILL` or `exitcode 70`."""
 
 
 @dataclass(frozen=True, slots=True)

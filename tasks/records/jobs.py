@@ -191,6 +191,7 @@ class Wait(BaseModel):
     Attributes:
         what: `model`, `sink`, `storage`, `disk_full`, `worker` (one died).
         stage: that found it away; a success of the same stage ends the wait.
+        why: a sentence for people, of a sink; "": none.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -200,6 +201,7 @@ class Wait(BaseModel):
     tries: int
     until_ms: int
     since_ms: int
+    why: str = ""
 
     def begins(self, now_ms: int) -> bool:
         """Whether it is too early. A wait beyond the longest pause is none: the clock of Redis has gone back."""

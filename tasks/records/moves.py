@@ -64,7 +64,7 @@ class Move:
         elif to is JobStatus.DELETED:
             self.set(stop=to)
 
-    def pause(self, what: str, stage: Stage) -> None:
+    def pause(self, what: str, stage: Stage, why: str = "") -> None:
         """Waits for what is away: 1, 2, 4 … 60 s."""
         before, now_ms = self.record.wait, self.job.now_ms
         self.paused = True
@@ -73,7 +73,7 @@ class Move:
         tries = before.tries + 1 if before else 1
         pause_ms = round(min(LONGEST_PAUSE_S * 1000, _FIRST_PAUSE_MS * 2.0 ** min(tries - 1, 10)))
         since = before.since_ms if before and before.what == what else now_ms
-        self.set(wait=Wait(what=what, stage=stage, tries=tries, until_ms=now_ms + pause_ms, since_ms=since))
+        self.set(wait=Wait(what=what, stage=stage, tries=tries, until_ms=now_ms + pause_ms, since_ms=since, why=why))
         self.counters[f"setbacks_{what}"] += 1
 
     def close(self, number: int, page: DonePage) -> None:

@@ -40,7 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser.parse_args(argv)
     try:
         settings = operator_settings(args.data)
-        ledger = Ledger.connect(settings.redis_url, settings.redis_ack)
+        ledger = Ledger.connect(settings.redis_url, settings.redis_ack, settings.sentinels)
         ledger.run(check_schema())
         if args.command == "accept":
             print(f"this Redis knows the storage {accept(Storage.open(settings.storage_url), ledger.run)} now")

@@ -70,7 +70,7 @@ class ModelWorker:
             Stopping: a stop was asked for while it waited.
         """
         settings = child.settings
-        ledger = Ledger.connect(settings.redis_url)
+        ledger = Ledger.connect(settings.redis_url, sentinels=settings.sentinels)
         what = LoadingWorker(child.worker_id, settings.model_name, source_of(settings), time.time())
         with saying_what_loads(child, ledger, settings.served_model_name, what):
             worker = cls(child, ledger, load(settings))

@@ -16,9 +16,7 @@ LINES = b'{"custom_id": "1", "method": "POST", "url": "/v1/embeddings", "body": 
 
 @pytest.fixture(params=["/v1", ""], ids=["with /v1", "without"])
 def base_url(redis_url: str, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[str]:
-    with ServedApp(
-        redis_url, storage_url=str(tmp_path / "storage"), api_keys=KEYS, max_batch_file_bytes=10_000
-    ) as served:
+    with ServedApp(redis_url, storage_url=str(tmp_path / "storage"), api_keys=KEYS, max_file_bytes=3_000_000) as served:
         yield f"http://127.0.0.1:{served.port}{request.param}"
 
 
@@ -104,7 +102,7 @@ def test_errors_have_their_classes(client: openai.OpenAI) -> None:
         client.files.create(file=("a.jsonl", LINES), purpose="nonsense")  # type: ignore[arg-type]
     assert purpose.value.param == "purpose"
     with pytest.raises(openai.APIStatusError) as large:
-        client.files.create(file=("a.jsonl", LINES * 1000), purpose="batch")
+        client.files.create(file=("a.jsonl", LINES * (4_000_000 // len(LINES))), purpose="batch")
     assert (large.value.status_code, large.value.code) == (413, "file_too_large")
     for call in (client.files.retrieve, client.files.delete, client.files.content):
         with pytest.raises(openai.NotFoundError) as unknown:

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from tests.integration.api.ledger_worker import LedgerWorker
-from tests.integration.api.served import ANN, KEYS, MODEL, ServedApp
+from tests.integration.api.served import ANN, MANAGED_KEYS, MODEL, ServedApp
 
 # Not positive_data_acceptance: which prompts, dimensions and ids exist is no matter of a document.
 CHECKS = (
@@ -44,7 +44,7 @@ MUST_SUCCEED = {
 def client(redis_url: str, tmp_path: Path) -> Iterator[httpx.Client]:
     """Of a served app with a worker. Nobody waits longer than a second for anything."""
     # With a key from the start: the first one that is made would close the service to all calls after it.
-    keys = {"api_keys": KEYS, "admin_keys": "ann"}
+    keys = {"api_keys": MANAGED_KEYS}
     settings = {"max_wait_s": 1, "storage_url": str(tmp_path / "storage"), **keys}
     with LedgerWorker(redis_url, MODEL) as worker, ServedApp(redis_url, **settings) as served:
         worker.announce()

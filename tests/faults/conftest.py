@@ -1,5 +1,6 @@
 """What every fault test needs: a Redis of its own, roles on it, and a client of the ledger."""
 
+import json
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -8,7 +9,6 @@ import pytest
 import redis
 
 from tasks.ledger.client import Ledger
-from tasks.worker.process.hangs import Patience
 from tests.ledger_client import LedgerClient
 from tests.processes import RedisServer, WorkerProcess
 
@@ -22,8 +22,7 @@ def client(private_redis: RedisServer) -> Iterator[LedgerClient]:
         yield LedgerClient(Ledger(connection))
 
 
-def with_patience(worker: WorkerProcess, patience: Patience) -> WorkerProcess:
-    """The same worker with less patience: a test of the usual one would take minutes."""
-    start = "import sys; from tasks.worker import __main__ as worker; from tasks.worker.process.hangs import Patience; "
-    worker.command = [sys.executable, "-c", start + f"sys.exit(worker.main({patience!r}))"]
+def with_patience(worker: WorkerProcess, **patience: float) -> WorkerProcess:
+    """The same worker with less patience, by the names of `Patience`: a test of the usual one would take minutes."""
+    worker.command = [sys.executable, "-m", "tests.faults.quick_worker", json.dumps(patience)]
     return worker

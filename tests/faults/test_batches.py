@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from tasks.ledger.client import Ledger
-from tasks.ledger.redis_keys import DOCUMENTS
 from tests.bulk import Bulk, line, many
 from tests.faults.conftest import QUICK
 from tests.heavy import openai
@@ -20,8 +19,6 @@ from tests.swept import swept
 pytestmark = pytest.mark.faults
 
 LINES = 10_000
-LONG_ASSEMBLY = 6_000
-"""Lines with vectors of full length: their file takes some seconds."""
 SETTINGS: dict[str, Any] = QUICK | {"fake_tokens_per_s": 4_500}
 
 
@@ -84,28 +81,6 @@ def test_a_large_batch_survives_every_kill(private_redis: RedisServer, private_r
         assert_complete(bulk, batch, lines)
         with private_redis.client() as redis:
             swept(redis, private_roles.folder / "storage", "anonymous", "rows|vectors")
-
-
-@pytest.mark.thorough
-def test_four_deaths_of_the_documents_worker_throw_nothing_away(
-    private_redis: RedisServer, private_roles: Roles
-) -> None:
-    lines = [line(f"{n}", f"text {n}") for n in range(LONG_ASSEMBLY)]
-    with Bulk(private_roles, **QUICK | {"fake_tokens_per_s": 0}) as bulk, private_redis.client() as redis:
-        watcher = Watcher(bulk, bulk.create(lines))
-        watcher.reaches("finalizing")
-        killed: set[bytes] = set()
-
-        def claimed() -> set[bytes]:
-            return set(redis.zrange(f"eq:q:{DOCUMENTS}:leases", 0, -1)) - killed
-
-        for _ in range(4):
-            killed |= wait_until(claimed, message="the next attempt")
-            bulk.documents.kill_child()
-        batch = bulk.ended(watcher.batch_id)
-        assert [each["custom_id"] for each in bulk.lines(batch.output_file_id)] == [f"{n}" for n in range(len(lines))]
-        lost = redis.hget(f"eq:q:{DOCUMENTS}:counts", "setbacks_worker")
-        assert lost == b"1", "the kills did not hit the writing of the files"
 
 
 def assert_complete(bulk: Bulk, batch: openai.types.Batch, lines: list[dict[str, Any]]) -> None:

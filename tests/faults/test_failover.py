@@ -1,32 +1,23 @@
 """A failover behind an address that stays: what was connected to the former master finds the new one by itself."""
 
-import io
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import httpx
-import pyarrow.parquet as pq
 import pytest
 import redis
 
 from tasks.ledger.client import Ledger
-from tests.bulk import Bulk, line
 from tests.faults.checks import assert_nothing_lost
 from tests.faults.conftest import QUICK
 from tests.faults.load import Load
 from tests.ledger_client import LedgerClient
 from tests.link import Link
 from tests.processes import RedisGroup, RedisServer, Roles, wait_until
-from tests.swept import swept
 
 pytestmark = pytest.mark.faults
 
-NUMBER = 1_200
-"""Of documents, and of lines."""
-LAG = 200
-"""What the replica does not know of: so many vectors of each job, and the moves of documents workers beside them."""
-SETTINGS: dict[str, Any] = QUICK | {"fake_tokens_per_s": 4_000, "streams": 1}
+ELSEWHERE = "redis://nobody/0"
+"""Sentinels say where the master is."""
 
 
 def test_the_service_goes_on_with_the_new_master(private_redis: RedisServer, tmp_path: Path) -> None:
@@ -55,9 +46,9 @@ def test_sentinels_fail_over_under_load_and_nothing_accepted_is_lost(
     private_redis: RedisServer, tmp_path: Path
 ) -> None:
     private_redis.stop()  # it says whether there is a Redis program at all
-    with RedisGroup(tmp_path / "group") as group, Roles(tmp_path, group.url) as roles:
+    with RedisGroup(tmp_path / "group") as group, Roles(tmp_path, ELSEWHERE, **group.settings) as roles:
         api, worker = roles.api(redis_ack="replica"), roles.worker(**QUICK)
-        child, ledger = worker.child_pid, Ledger.connect(group.url)
+        child, ledger = worker.child_pid, Ledger.connect(ELSEWHERE, sentinels=group.named)
         with Load(api, name="failover") as load:
             for first in (True, False):
                 if not first:
@@ -72,53 +63,6 @@ def test_sentinels_fail_over_under_load_and_nothing_accepted_is_lost(
         assert (worker.running, worker.child_pid) == (True, child)
         assert "Traceback" not in worker.log() + api.log()
         ledger.close()
-
-
-@pytest.mark.thorough
-def test_jobs_go_on_from_what_a_replica_knows_that_lags(private_redis: RedisServer, tmp_path: Path) -> None:
-    documents = [{"id": f"d{n}", "text": f"text {n}"} for n in range(NUMBER)]
-    lines = [line(f"{n}", f"line {n}") for n in range(NUMBER)]
-    other = RedisServer(tmp_path / "other").start()
-    try:
-        with (
-            Link(private_redis.endpoint.port) as link,
-            Roles(tmp_path, link.url) as roles,
-            Bulk(roles, **SETTINGS) as bulk,
-            bulk.api.client() as http,
-        ):
-            _replicate(private_redis, other)
-            asked = {"source": {"documents": documents}, "sink": {"type": "dataset", "dataset": "d"}}
-            ingestion = f"/v1/ingestions/{http.post('/v1/ingestions', json=asked).raise_for_status().json()['id']}"
-            batch_id = bulk.create(lines)
-
-            def embedded() -> int:
-                job = http.get(ingestion).raise_for_status().json()
-                assert not job["finished_at"], "the work ended before the replica took over"
-                counts = bulk.client.batches.retrieve(batch_id).request_counts
-                return min(int(job["chunks"]["embedded"]), counts.completed if counts else 0)
-
-            known = wait_until(lambda: (n := embedded()) > LAG and n, message="vectors of both jobs")
-            with other.client() as replica:
-                replica.replicaof("NO", "ONE")  # from here on it knows of nothing
-            wait_until(lambda: embedded() >= known + LAG, message="vectors that the replica does not know of")
-            private_redis.kill()
-            link.target = other.endpoint.port
-
-            def ended() -> dict[str, Any] | None:
-                answer = http.get(ingestion)
-                return answer.json() if answer.is_success and answer.json()["finished_at"] else None
-
-            job, batch = wait_until(ended, message="the end of the ingestion"), bulk.ended(batch_id)
-            assert (job["status"], job["file_counts"]["completed"]) == ("completed", NUMBER)
-            assert (batch.status, batch.error_file_id) == ("completed", None)
-            assert [each["custom_id"] for each in bulk.lines(batch.output_file_id)] == [f"{n}" for n in range(NUMBER)]
-            rows = [row for path in _parts(http, ingestion) for row in path]
-            assert sorted(row["doc_id"] for row in rows) == sorted(each["id"] for each in documents)
-            with other.client() as client:
-                swept(client, roles.folder / "storage", "anonymous", "rows|parsed|vectors|listed[^.]")
-    finally:
-        other.stop()
-        private_redis.start()
 
 
 def _replicate(master: RedisServer, replica: RedisServer) -> None:
@@ -139,9 +83,3 @@ def _embed(http: httpx.Client, text: str) -> int:
 
 def _consumes(client: redis.Redis) -> bool:
     return any(connection["cmd"] == "brpop" for connection in client.client_list())
-
-
-def _parts(http: Any, ingestion: str) -> Iterator[list[dict[str, Any]]]:
-    """Rows of the parts of its output."""
-    for file in http.get(f"{ingestion}/output").raise_for_status().json()["data"]:
-        yield pq.read_table(io.BytesIO(http.get(file["url"]).raise_for_status().content)).to_pylist()

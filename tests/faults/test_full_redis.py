@@ -1,8 +1,5 @@
 """A Redis whose memory is full: new work is refused, accepted work is finished, and no worker dies of it."""
 
-import os
-import signal
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,9 +9,6 @@ import pytest
 import redis
 
 from tasks.ledger.client import Ledger
-from tasks.ledger.packed import numbers
-from tasks.ledger.read import check_schema, reference
-from tasks.ledger.redis_keys import queue_key
 from tasks.ledger.task import Lane
 from tests.faults.conftest import QUICK
 from tests.ledger_client import LedgerClient
@@ -71,46 +65,6 @@ def test_running_work_is_finished_on_a_redis_that_became_full(small_redis: Redis
         assert (worker.running, worker.pid) == (True, pid)
 
 
-def test_an_idle_worker_finds_work_that_a_full_redis_rings_no_bell_for(
-    small_redis: RedisServer, tmp_path: Path
-) -> None:
-    with Roles(tmp_path, small_redis.url) as roles, small_redis.client() as connection:
-        client = LedgerClient(Ledger(connection))
-        worker = roles.worker(**_settings())
-        client.completed(client.submit(["warm"]))
-        wait_until(lambda: _idle(connection, client), message="its streams sleep")
-        child = worker.child_pid
-        os.kill(child, signal.SIGSTOP)  # or it might find the work before there is no room
-        tasks = [client.submit([text]) for text in TEXTS[:50]]
-        _fill(connection)
-        os.kill(child, signal.SIGCONT)
-        for task in tasks:
-            client.completed(task)
-        assert (worker.running, worker.child_pid) == (True, child)
-        assert connection.llen(bell_queue(client.model)) == 0, "it was a bell"
-
-
-@pytest.mark.thorough
-def test_an_idle_worker_is_called_when_a_full_redis_refuses_its_bell(small_redis: RedisServer, tmp_path: Path) -> None:
-    with Roles(tmp_path, small_redis.url) as roles, small_redis.client() as connection:
-        client = LedgerClient(Ledger(connection))
-        api = roles.api()
-        worker = roles.worker(**_settings(lease_s=60))  # it would find the work only by then
-        client.completed(client.submit(["warm"]))
-        wait_until(lambda: _idle(connection, client), message="its streams sleep")
-        stopped = (api.pid, worker.child_pid)
-        for pid in stopped:
-            os.kill(pid, signal.SIGSTOP)
-        tasks = [client.submit([text]) for text in TEXTS[:50]]
-        _fill(connection)
-        for pid in stopped:
-            os.kill(pid, signal.SIGCONT)
-        for task in tasks:
-            client.completed(task)
-        assert (api.pid, worker.child_pid) == stopped
-        assert connection.llen(bell_queue(client.model)) == 0, "it was a bell"
-
-
 def test_a_worker_that_starts_beside_a_full_redis_empties_it(small_redis: RedisServer, tmp_path: Path) -> None:
     with Roles(tmp_path, small_redis.url) as roles, small_redis.client() as connection:
         client = LedgerClient(Ledger(connection))
@@ -125,26 +79,6 @@ def test_a_worker_that_starts_beside_a_full_redis_empties_it(small_redis: RedisS
         wait_until(lambda: connection.llen(bell_queue(client.model)) == 0, message="its parent hears bells")
         celery.close()
         assert worker.running
-
-
-def test_a_worker_learns_what_its_revision_stands_for_beside_a_full_redis(small_redis: RedisServer) -> None:
-    with small_redis.client() as connection:
-        ledger = Ledger(connection)
-        _fill(connection)
-        assert [ledger.run(check_schema()) for _ in range(2)] == [True, False]
-        assert [ledger.run(reference("abc", vectors)) for vectors in (b"first", b"second")] == [b"first"] * 2
-
-
-_BELIEVED_MS = 5000
-
-
-def _idle(connection: redis.Redis, client: LedgerClient) -> bool:
-    state = connection.get(queue_key(client.model, "state"))
-    assert isinstance(state, bytes)
-    rung = numbers(state).get("bell")
-    # A bell that was heard by streams that were awake may stay; the ledger does not believe in it for long.
-    believed = rung and 1000 * time.time() - rung < _BELIEVED_MS
-    return not believed and not connection.exists(queue_key(client.model, "lingering"))
 
 
 def _fill(connection: redis.Redis) -> None:

@@ -12,7 +12,7 @@ from tests.bulk import Bulk, line
 from tests.faults.conftest import QUICK
 from tests.ledger_client import LedgerClient
 from tests.processes import Roles, wait_until
-from worker_config.settings import CONFIGURATION_EXIT_CODE
+from worker_config.process_exit_codes import CONFIGURATION_EXIT_CODE
 
 pytestmark = pytest.mark.faults
 

@@ -1,9 +1,7 @@
 """The ledger's long tests, by hand: `make simulation`, or one of them.
 
 python -m tests.simulation walks 0 200     weighted walks with these seeds
-python -m tests.simulation machine 200     examples of the rules in any order
 python -m tests.simulation mutants [TEXT]  scripts that are broken by rule; TEXT: those whose name holds it
-python -m tests.simulation kills 30        seconds of killed processes
 """
 
 import argparse
@@ -17,11 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from tests.processes import RedisServer
-from tests.simulation import kills, machine
 from tests.simulation.mutants import EQUIVALENT, judged, mutants
 from tests.simulation.walks import walk
 
-STEPS, STEPS_OF_EXAMPLE = 200, 50
+STEPS = 200
 
 
 @contextmanager
@@ -51,13 +48,6 @@ def run_walks(first: int, last: int) -> bool:
     return True
 
 
-def run_machine(examples: int) -> bool:
-    """The same of the rules in any order."""
-    with quick_redis() as client:
-        print(f"machine: {dict(machine.run(client, examples, STEPS_OF_EXAMPLE))}")  # noqa: T201
-    return True
-
-
 def run_mutants(text: str) -> bool:
     """Whether each one was noticed."""
     chosen = [mutant for mutant in mutants() if text in mutant.name and mutant.name not in EQUIVALENT]
@@ -70,29 +60,18 @@ def run_mutants(text: str) -> bool:
     return not survivors
 
 
-def run_kills(seconds: float) -> bool:
-    """Whether all that was accepted was done once."""
-    found = kills.run(seconds)
-    print(f"kills: {found}")  # noqa: T201
-    return not (found.lost or found.open or found.failed or found.doubled or found.leases)
-
-
 def main() -> int:
     """Exit code 1 when something is not as it must be."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", nargs="?", choices=["walks", "machine", "mutants", "kills"])
-    parser.add_argument("numbers", nargs="*")
+    parser.add_argument("what", nargs="?", choices=["walks", "mutants"])
+    parser.add_argument("given", nargs="*")
     asked = parser.parse_args()
-    given = asked.numbers
-    runs = {
-        "walks": lambda: run_walks(*map(int, given or (0, 200))),
-        "machine": lambda: run_machine(*map(int, given or (200,))),
-        "kills": lambda: run_kills(*map(float, given or (30,))),
-        "mutants": lambda: run_mutants(" ".join(given)),
-    }
-    chosen = [asked.what] if asked.what else list(runs)
-    bad = [name for name in chosen if not runs[name]()]
-    return 1 if bad else 0
+    fine = True
+    if asked.what != "mutants":
+        fine = run_walks(*map(int, asked.given or (0, 200)))
+    if asked.what != "walks":
+        fine = run_mutants(" ".join(asked.given)) and fine
+    return 0 if fine else 1
 
 
 if __name__ == "__main__":

@@ -27,12 +27,6 @@ def test_who_is_refused_by_the_backlog_is_let_in_at_the_told_second(ledger: Ledg
     assert refused > 9
 
 
-def test_an_owner_with_nothing_queued_may_bring_any_one_task(ledger: Ledger) -> None:
-    assert ledger.bring(NewTask("c1", owner="c", pieces=sized(10**6), max_backlog_s=5))[0] == b"ok"
-    assert ledger.bring(NewTask("c2", owner="c", pieces=sized(10**6), max_backlog_s=5))[0] == b"full"
-    assert ledger.bring(NewTask("d", owner="d", pieces=sized(3), max_backlog_s=5))[0] == b"ok"
-
-
 def test_a_lane_that_is_twice_full_takes_no_large_task_from_who_has_his_share(ledger: Ledger) -> None:
     how: dict[str, Any] = {"max_backlog_s": 5}
     for owner in "ab":
@@ -49,12 +43,6 @@ def test_a_lane_that_is_twice_full_tells_when_there_is_room(ledger: Ledger) -> N
     kind, wait_s, before_s = ledger.bring(NewTask("a2", owner="a", pieces=sized(3 * RATE // 2), max_backlog_s=7))
     # Twice the owner's work and this, less the limit: 1 s of work, of which this task is three fifths.
     assert (kind, round(float(wait_s), 3), float(before_s)) == (b"full", 1.667, 4.5)
-
-
-def test_a_refusal_says_how_much_work_is_before_it(ledger: Ledger) -> None:
-    ledger.submit(NewTask("a", pieces=sized(4 * RATE)))
-    kind, wait_s, before_s = ledger.bring(NewTask("b", pieces=sized(2 * RATE), max_backlog_s=3))
-    assert (kind, float(wait_s), float(before_s)) == (b"full", 2.0, 2.0)
 
 
 def test_the_told_time_is_that_of_the_work_before_a_task(ledger: Ledger) -> None:
@@ -152,13 +140,6 @@ def test_payloads_need_room_and_add_up_between_two_looks(ledger: Ledger) -> None
     assert ledger.state["used"] == 600_000 + 2 * (1024 + 90_000)
 
 
-def test_a_queue_of_unknown_speed_is_judged_by_the_default(ledger: Ledger) -> None:
-    ledger.redis.flushall()
-    ledger.submit(NewTask("a", pieces=sized(2000)), rate=1000)
-    reply = ledger.bring(NewTask("b", pieces=sized(2000), max_backlog_s=3), rate=1000)
-    assert [reply[0], *map(float, reply[1:])] == [b"full", 1.0, 2.0]
-
-
 def test_an_owner_who_fills_the_memory_shuts_nobody_out(ledger: Ledger) -> None:
     ledger.set_sums(f"q:{MODEL}:state", rate=RATE, serves=STAMP, limit=1000_000, used=0)
     number = 0
@@ -184,13 +165,6 @@ def test_a_bucket_that_is_empty_lets_in_nothing_however_small(ledger: Ledger) ->
     costs = (120_000, 1)  # of which the second takes half a millisecond
     replies = [ledger.bring(NewTask(f"t{cost}", pieces=sized(cost), tokens_per_minute=120_000)) for cost in costs]
     assert [reply[0] for reply in replies] == [b"ok", b"key"]
-
-
-def test_a_minute_of_silence_saves_up_no_more_than_a_minute(ledger: Ledger) -> None:
-    ledger.bring(NewTask("a", pieces=sized(40), tokens_per_minute=100))
-    ledger.advance(600_000)
-    replies = [ledger.bring(NewTask(f"t{n}", pieces=sized(50), tokens_per_minute=100))[0] for n in range(3)]
-    assert replies == [b"ok", b"ok", b"key"]
 
 
 def test_a_refused_task_takes_no_tokens(ledger: Ledger) -> None:

@@ -81,14 +81,6 @@ def test_the_work_of_a_script_does_not_grow_with_the_backlog(ledger: Ledger) -> 
     assert all(now <= was + 3 for was, now in zip(before, after, strict=True)), (before, after)
 
 
-def test_figures_do_not_grow_with_the_backlog(ledger: Ledger) -> None:
-    ledger.submit(*tasks("q", 40))
-    ledger.heartbeat("join", "w")
-    before = commands(ledger, lambda: ledger.call("overview"))
-    ledger.submit(*tasks("r", 400))
-    assert commands(ledger, lambda: ledger.call("overview")) <= before
-
-
 def test_a_queued_text_takes_little_memory(ledger: Ledger) -> None:
     def used() -> int:
         return int(ledger.redis.info("memory")["used_memory"])
@@ -98,14 +90,6 @@ def test_a_queued_text_takes_little_memory(ledger: Ledger) -> None:
     for k in range(50):
         ledger.submit(*[NewTask(f"q{k}.{n}", pieces=[(1, 10, b"x" * 60)]) for n in range(20)])
     assert (used() - before) / 1000 <= QUEUED_BYTES
-
-
-def test_ended_work_frees_its_payload(ledger: Ledger) -> None:
-    ledger.submit(*tasks("q", 20, pieces=[(1, 1, b"x" * 10_000)]))
-    before = int(ledger.redis.info("memory")["used_memory"])
-    drain(ledger, 9, 10**6)
-    freed = before - int(ledger.redis.info("memory")["used_memory"])
-    assert freed > 15 * 10_000, "Redis' own buffers come and go meanwhile"
 
 
 def test_a_script_writes_each_total_once_however_many_tasks_end(ledger: Ledger) -> None:

@@ -2,11 +2,9 @@
 
 from typing import Any
 
-import pytest
-
 from tests.simulation.building import drain, sized, tasks
 from tests.simulation.listening import listening
-from tests.simulation.thin_client import ROOT, Finished, Ledger, NewTask, answers
+from tests.simulation.thin_client import Finished, Ledger, NewTask, answers
 
 SYNC: dict[str, Any] = {"alias": "s", "digest": "s", "joins": True, "deadline_in_ms": 20_000, "answer_to": "p"}
 
@@ -27,15 +25,6 @@ def test_a_key_of_idempotency_gives_the_same_task_until_it_is_forgotten(ledger: 
     assert ledger.bring(NewTask("f", owner="other", alias="k", digest="d1")) == [b"ok", b"f"]
 
 
-def test_an_alias_without_a_deadline_lives_as_long_as_its_task_in_a_list_or_not(ledger: Ledger) -> None:
-    ledger.submit(NewTask("a", alias="a"), NewTask("b", alias="b", listed=True, deadline_in_ms=20_000))
-    assert [ledger.redis.ttl(f"eq:alias:o:{name}") for name in "ab"] == [-1, -1]
-    drain(ledger, 2, 100)
-    ledger.advance(60_000)
-    ledger.watch()
-    assert not ledger.redis.keys("eq:alias:*")
-
-
 def test_equal_calls_join_while_one_is_open_or_its_result_lives_on(ledger: Ledger) -> None:
     both = [NewTask(name, **SYNC | {"answer_to": process}) for name, process in (("x", "p1"), ("y", "p2"))]
     assert ledger.submit(*both)[0] == [[b"ok", b"x"], [b"joined", b"x"]]
@@ -54,7 +43,7 @@ def test_a_failed_or_cancelled_call_is_not_joined(ledger: Ledger) -> None:
     claim = ledger.claim("w/0", "w/0/1")
     ledger.commit("w/0/1", [Finished(claim.pieces[0], b"", failed=1, extra=b"{}")])
     assert ledger.bring(NewTask("b", **SYNC)) == [b"ok", b"b"]
-    ledger.cancel("b")
+    assert ledger.cancel("none", "b") == ["", "queued"]
     assert ledger.bring(NewTask("c", pieces=sized(2, 3), **SYNC)) == [b"ok", b"c"]
     claim = ledger.claim("w/0", "w/0/2")
     ledger.commit("w/0/2", [Finished(claim.pieces[0], b"vv", failed=1, extra=b"{}")])
@@ -83,28 +72,6 @@ def test_who_joins_a_task_without_a_deadline_gives_it_none(ledger: Ledger) -> No
     ledger.submit(NewTask("a", **SYNC | {"deadline_in_ms": 0}))
     assert ledger.bring(NewTask("b", **SYNC)) == [b"joined", b"a"]
     assert ledger.known("a")["deadline"] == 0
-
-
-def test_callers_of_one_process_are_answered_together(ledger: Ledger) -> None:
-    ledger.submit(NewTask("a", **SYNC), NewTask("b", **SYNC))
-    assert ledger.known("a")["answer"] == "p"
-
-
-def test_a_task_ends_at_its_deadline_even_if_nobody_claims(ledger: Ledger) -> None:
-    ledger.submit(NewTask("a", deadline_in_ms=1000), NewTask("b"))
-    ledger.advance(999)
-    assert ledger.watch().ended == 0
-    ledger.advance(1)
-    assert ledger.watch().ended == 1
-    assert ledger.known("a").state == "expired"
-    assert ledger.counts == {"ended_online_expired": 1}
-
-
-def test_an_overdue_task_is_not_begun(ledger: Ledger) -> None:
-    ledger.submit(NewTask("a", deadline_in_ms=1000), NewTask("b"))
-    ledger.advance(1000)
-    assert drain(ledger, 9, 100) == [("b", "o", 10)]
-    assert ledger.known("a").state == "expired"
 
 
 def test_a_text_that_fails_at_its_deadline_keeps_its_result(ledger: Ledger) -> None:
@@ -142,51 +109,6 @@ def test_how_long_a_task_is_wanted(ledger: Ledger) -> None:
     assert (ledger.known("a")["unwanted"], ledger.state["cost_online"], ledger.state["open_online"]) == (0, 20, 2)
     assert not ledger.want("b", 10_000)  # nobody waits for it, so it has no end
     assert not ledger.want("none", 10_000)
-
-
-def test_a_cancelled_task_leaves_its_line_and_its_payload(ledger: Ledger) -> None:
-    ledger.submit(NewTask("a", pieces=sized(10, 2, 3), vector_bytes=8, listed=True), NewTask("b"))
-    claim = ledger.claim("w/0", "w/0/1", max_pieces=1)
-    assert ledger.cancel("a", "none", "b") == ["in_progress", "", "queued"]
-    assert ledger.cancel("a") == ["cancelled"]
-    assert (ledger.known("a").pieces, ledger.known("a").payloads) == ({}, {})
-    assert ledger.finish(claim).codes == [0]
-    assert ledger.account("o").get("jobs", 0) == 0
-    assert not any(ledger.state.get(name) for name in ("cost_online", "owners_online", "bytes", "reserved"))
-    assert ledger.counts == {"ended_online_cancelled": 2}
-    assert not drain(ledger, 1, 100)
-
-
-@pytest.mark.parametrize("deadline_in_ms", [0, 86_400_000])
-def test_a_forgotten_task_leaves_no_trace(ledger: Ledger, deadline_in_ms: int) -> None:
-    keyed = NewTask("a", listed=True, alias="k", digest="d", meta='{"a":1}', deadline_in_ms=deadline_in_ms)
-    ledger.submit(keyed, NewTask("b", listed=True))
-    ledger.finish(ledger.claim("w/0", "w/0/1", max_pieces=1))
-    assert ledger.cancel("a", "b", forget=True) == ["completed", "queued"]
-    left = {key.decode() for key in ledger.redis.keys("*")} - {f"{ROOT}:q:m:state", f"{ROOT}:q:m:counts"}
-    assert left == set()
-
-
-def test_results_are_forgotten_in_time_and_their_bytes_with_them(ledger: Ledger) -> None:
-    ledger.submit(*tasks("q", 70, listed=True, ttl_ms=1000))
-    drain(ledger, 9, 10**6)
-    assert ledger.account("o")["bytes"] == 70 * 1025
-    ledger.advance(999)
-    ledger.watch()
-    assert ledger.redis.zcard("eq:index:task:o") == 70
-    ledger.advance(1)
-    while ledger.watch().more:
-        pass
-    assert ledger.account("o") == {}
-    assert not ledger.redis.exists("eq:index:task:o", "eq:due")
-    assert ledger.read("q0000") is None
-
-
-def test_equal_calls_join_one_that_comes_again_after_it_was_forgotten(ledger: Ledger) -> None:
-    ledger.submit(NewTask("a", **SYNC))
-    ledger.cancel("a", forget=True)
-    replies, _ = ledger.submit(NewTask("a", **SYNC), NewTask("b", **SYNC))
-    assert [reply[:2] for reply in replies] == [[b"ok", b"a"], [b"joined", b"a"]]
 
 
 def test_an_alias_that_a_later_task_took_over_stays(ledger: Ledger) -> None:
@@ -268,24 +190,6 @@ def test_a_list_gives_the_newest_first_page_by_page_and_by_state(ledger: Ledger)
     assert ledger.list_ids("nobody") == ("", False, [])
 
 
-def test_vectors_that_were_finished_stay_readable_after_a_cancel(ledger: Ledger) -> None:
-    ledger.submit(NewTask("a", pieces=sized(10, number=2)))
-    ledger.finish(ledger.claim("w/0", "w/0/1", max_pieces=1))
-    ledger.cancel("a")
-    task = ledger.known("a")
-    assert (task.state, task.outcomes, task["completed"]) == ("cancelled", {0: (1, b"v")}, 1)
-
-
-def test_a_commit_after_the_end_changes_nothing_and_recreates_no_key(ledger: Ledger) -> None:
-    ledger.submit(NewTask("a"), NewTask("b"))
-    claim = ledger.claim("w/0", "w/0/1")
-    ledger.cancel("a")
-    ledger.cancel("b", forget=True)
-    assert ledger.finish(claim).codes == [0, 0]
-    assert ledger.read("b") is None
-    assert ledger.known("a").outcomes == {}
-
-
 def test_many_expired_tasks_do_not_make_one_claim_long(ledger: Ledger) -> None:
     ledger.submit(*tasks("q", 200, deadline_in_ms=1000), NewTask("r"))
     ledger.advance(1000)
@@ -293,17 +197,6 @@ def test_many_expired_tasks_do_not_make_one_claim_long(ledger: Ledger) -> None:
     assert (claim.pieces, claim.more) == ([], True)
     states = [ledger.known(f"q{n:04d}").state for n in range(200)]
     assert states.count("expired") == 64
-
-
-def test_a_forgotten_task_that_comes_again_is_not_disturbed_by_old_claims(ledger: Ledger) -> None:
-    ledger.submit(NewTask("a"))
-    old = ledger.claim("w/0", "w/0/1")
-    ledger.cancel("a", forget=True)
-    ledger.submit(NewTask("a"))
-    assert ledger.finish(old).codes == [0]
-    ledger.give_back("w/0/1", blame=True)
-    assert drain(ledger, 9, 100) == [("a", "o", 10)]
-    assert ledger.known("a")["deaths"] == 0
 
 
 def test_what_is_gone_does_not_hide_what_is_due_behind_it(ledger: Ledger) -> None:
@@ -317,13 +210,6 @@ def test_what_is_gone_does_not_hide_what_is_due_behind_it(ledger: Ledger) -> Non
     ledger.redis.zadd("eq:due", {"file:none": ledger.now})
     ledger.watch()
     assert ledger.redis.zcard("eq:due") == 6
-
-
-def test_a_task_whose_lines_are_left_by_a_lost_one_is_passed_over(ledger: Ledger) -> None:
-    ledger.tampered = True
-    ledger.submit(NewTask("a"), NewTask("b"))
-    ledger.redis.delete("eq:task:a")
-    assert drain(ledger, 9, 100) == [("b", "o", 10)]
 
 
 def test_a_task_with_some_errors_completes_and_one_with_errors_alone_fails(ledger: Ledger) -> None:
@@ -346,3 +232,12 @@ def test_a_caller_who_goes_takes_nothing_from_another_who_waits_for_the_same(led
     ledger.advance(11_000)
     ledger.watch()
     assert ledger.known("of_p").is_open
+
+
+def test_an_alias_without_a_deadline_lives_as_long_as_its_task_in_a_list_or_not(ledger: Ledger) -> None:
+    ledger.submit(NewTask("a", alias="a"), NewTask("b", alias="b", listed=True, deadline_in_ms=20_000))
+    assert [ledger.redis.ttl(f"eq:alias:o:{name}") for name in "ab"] == [-1, -1]
+    drain(ledger, 2, 100)
+    ledger.advance(60_000)
+    ledger.watch()
+    assert not ledger.redis.keys("eq:alias:*")

@@ -53,19 +53,3 @@ def test_work_goes_on_to_its_end(ledger: Ledger) -> None:
     while ledger.watch().more:
         pass
     assert not ledger.redis.keys("eq:task:*")
-
-
-def test_what_nobody_wants_ends(ledger: Ledger) -> None:
-    ledger.submit(*tasks("q", 3, deadline_in_ms=20_000))
-    filled(ledger)
-    assert ledger.want("q0000", 30_000)
-    assert ledger.cancel("q0001") == ["queued"]
-    assert ledger.cancel("q0002", forget=True) == ["queued"]
-    assert (ledger.known("q0001").state, ledger.read("q0002")) == ("cancelled", None)
-
-
-def test_a_claim_is_committed_in_portions(ledger: Ledger) -> None:
-    ledger.submit(*tasks("q", 2))
-    claim = ledger.claim("w/0", "w/0/1")
-    filled(ledger)
-    assert [ledger.commit("w/0/1", [Finished(p, b"v")]).codes for p in claim.pieces] == [[1], [1]]

@@ -56,25 +56,6 @@ def test_parts_of_a_lost_piece_are_all_of_it(ledger: Ledger) -> None:
     assert ledger.state.get("bytes", 0) == 0
 
 
-def test_a_piece_that_died_beside_others_comes_back_whole_and_in_parts_when_it_dies_alone(ledger: Ledger) -> None:
-    ledger.submit(NewTask("job", pieces=sized(40, 4, 3)))
-    first = ledger.claim("w/0", "w/0/1")
-    ledger.finish(ledger.claim("v/0", "v/0/1"))
-    ledger.commit("w/0/1", [Finished(first.pieces[2], b"vvvv")])  # two are held still
-    ledger.give_back("w/0/1", blame=True)
-    assert sorted(ledger.known("job").pieces) == ["0", "1"]
-    alone = ledger.claim("w/0", "w/0/2")
-    assert [(piece.items, piece.deaths) for piece in alone.pieces] == [(4, 1)]
-    ledger.give_back("w/0/2", blame=True)
-    found = []
-    for n in range(3, 8):
-        claim = ledger.claim("w/0", f"w/0/{n}")
-        found += [(piece.items, piece.deaths) for piece in claim.pieces]
-        ledger.finish(claim)
-    assert sorted(found) == [(1, 1)] * 4 + [(4, 1)]
-    assert ledger.known("job").state == "completed"
-
-
 def test_only_a_text_that_died_alone_three_times_fails(ledger: Ledger) -> None:
     ledger.submit(NewTask("q"))
     for n in range(4):
@@ -84,16 +65,6 @@ def test_only_a_text_that_died_alone_three_times_fails(ledger: Ledger) -> None:
     task = ledger.known("q")
     assert (task.state, task["failed"], task["deaths"], task.payloads) == ("failed", 1, 4, {})
     assert ledger.counts == {"lost_leases": 4, "items_online_failed": 1, "ended_online_failed": 1}
-
-
-def test_what_is_given_back_without_blame_is_as_before_and_keeps_its_turn(ledger: Ledger) -> None:
-    ledger.submit(*tasks("q", 3, pieces=sized(10)))
-    ledger.claim("w/0", "w/0/1", max_pieces=1)
-    ledger.give_back("w/0/1")
-    claim = ledger.claim("w/0", "w/0/2", max_pieces=1)
-    assert (claim.pieces[0].task, claim.pieces[0].deaths) == ("q0000", 0)
-    assert ledger.known("q0000")["deaths"] == 0
-    assert ledger.counts == {}
 
 
 def test_after_a_death_new_queries_do_not_wait_for_its_suspects(ledger: Ledger) -> None:
@@ -114,49 +85,6 @@ def test_after_a_death_new_queries_do_not_wait_for_its_suspects(ledger: Ledger) 
     assert max(n for kind, n in served if kind == "n") < 20
 
 
-def test_nothing_runs_beside_a_marked_text_in_its_process(ledger: Ledger) -> None:
-    ledger.submit(*tasks("q", 2, pieces=sized(10)))
-    for n in range(2):
-        ledger.claim(f"w/{n}", f"w/{n}/1", max_pieces=1)
-    ledger.heartbeat("join", "w")
-    ledger.submit(NewTask("x", pieces=sized(1)))
-    first = ledger.claim("w/0", "w/0/2", max_pieces=1)  # marked ones are charged a whole claim
-    other = ledger.claim("w/1", "w/1/2")
-    assert (first.pieces[0].task, other.pieces, other.wait_ms) == ("x", [], 50)
-    ledger.finish(first)
-    marked = ledger.claim("w/1", "w/1/3")
-    assert [piece.deaths for piece in marked.pieces] == [1]
-    beside = ledger.claim("w/0", "w/0/3")
-    assert (beside.pieces, beside.wait_ms) == ([], 50)
-    assert ledger.claim("v/0", "v/0/1").pieces[0].deaths == 1  # another process takes the other one
-    ledger.finish(marked)
-    ledger.submit(NewTask("y"))
-    assert ledger.claim("w/0", "w/0/4").pieces[0].task == "y"
-
-
-def test_a_marked_text_is_not_taken_beside_others_nor_by_a_look(ledger: Ledger) -> None:
-    ledger.submit(NewTask("suspect", pieces=sized(10)))
-    ledger.claim("w/0", "w/0/1")
-    ledger.give_back("w/0/1", blame=True)
-    assert not ledger.claim("w/0", "w/0/2", online_only=True).pieces
-    ledger.submit(*tasks("q", 3, pieces=sized(1)))
-    served = [[p.task for p in ledger.claim("w/0", f"w/0/{n}").pieces] for n in range(3, 5)]
-    assert list(map(len, served)) == [3, 0]  # the process is busy: the marked one waits for its end
-    assert [p.task for p in ledger.claim("v/0", "v/0/1").pieces] == ["suspect"]
-
-
-def test_stale_commits_change_nothing(ledger: Ledger) -> None:
-    ledger.submit(NewTask("q"))
-    late = ledger.claim("w/0", "w/0/1")
-    ledger.give_back("w/0/1")
-    before = ledger.redis.dump("eq:task:q")
-    assert ledger.finish(late).codes == [0]
-    assert ledger.redis.dump("eq:task:q") == before
-    ledger.finish(ledger.claim("v/0", "v/0/1"), b"w")
-    assert ledger.finish(late).codes == [0]
-    assert ledger.known("q").outcomes == {0: (1, b"w")}
-
-
 def test_a_commit_again_is_told_so_and_counts_once(ledger: Ledger) -> None:
     ledger.submit(NewTask("q"), NewTask("r"))
     claim = ledger.claim("w/0", "w/0/1")
@@ -168,27 +96,6 @@ def test_a_commit_again_is_told_so_and_counts_once(ledger: Ledger) -> None:
     assert (ledger.known("q")["completed"], ledger.known("r")["failed"]) == (1, 1)
     assert ledger.known("r").outcomes == {}
     assert ledger.counts == {"items_online_completed": 1, "items_online_failed": 1, "ended_online_failed": 1}
-
-
-def test_what_is_committed_is_no_longer_backlog(ledger: Ledger) -> None:
-    ledger.submit(NewTask("q", pieces=[(1, 10, b"one"), (2, 25, b"three"), (1, 5, b"bad")], vector_bytes=8))
-    claim = ledger.claim("w/0", "w/0/1")
-    done = [Finished(claim.pieces[0], b"v"), Finished(claim.pieces[2], b"", failed=1)]
-    ledger.commit("w/0/1", done)
-    left = {name: ledger.state.get(name, 0) for name in ("cost_online", "bytes", "reserved", "open_online")}
-    assert left == {"cost_online": 25, "bytes": 5, "reserved": 16, "open_online": 1}
-    assert ledger.account("o")["bytes"] == 1024 + 1 + 5 + 16
-    assert ledger.account("o")["cost:m:online"] == 25
-
-
-def test_a_claim_in_portions_keeps_its_lease_until_its_last_piece(ledger: Ledger) -> None:
-    ledger.submit(*tasks("q", 3))
-    claim = ledger.claim("w/0", "w/0/1")
-    for piece in claim.pieces:
-        assert ledger.redis.zcard("eq:q:m:leases") == 1
-        assert ledger.commit("w/0/1", [Finished(piece, b"v")]).codes == [1]
-    ledger.give_back("w/0/1")
-    assert ledger.redis.zcard("eq:q:m:leases") == ledger.redis.hlen("eq:q:m:claims") == 0
 
 
 def test_a_claim_again_gives_what_it_still_holds(ledger: Ledger) -> None:
@@ -206,20 +113,6 @@ def test_a_claim_again_gives_what_it_still_holds(ledger: Ledger) -> None:
     ledger.cancel("a", "c")
     assert not ledger.claim("w/0", "w/0/1").pieces
     assert ledger.redis.zcard("eq:q:m:leases") == ledger.redis.hlen("eq:q:m:claims") == 0
-
-
-def test_leases_end_and_are_renewed(ledger: Ledger) -> None:
-    ledger.submit(*tasks("q", 2))
-    for n in range(2):
-        ledger.claim(f"w/{n}", f"w/{n}/1", max_pieces=1)
-    ledger.heartbeat("join", "v")
-    ledger.watch()
-    for _ in range(4):
-        ledger.advance(4000)
-        beat = ledger.heartbeat("beat", "w", tokens=["w/0/1", "w/9/9"])
-    assert ledger.redis.zrange("eq:q:m:leases", 0, -1) == [b"w/0/1"]
-    assert beat.leases == 1
-    assert drain(ledger, 9, 10**6, stream="v/0") == [("q0001", "o", 10)]
 
 
 def test_a_lease_lasts_as_long_as_it_says(ledger: Ledger) -> None:
@@ -278,61 +171,6 @@ def test_nothing_but_marked_work_waits_beside_a_marked_text(ledger: Ledger) -> N
     ledger.submit(NewTask("next"))
     assert ledger.claim("w/1", "w/1/2").pieces
     assert "lone:w" not in ledger.state
-
-
-def test_rolling_restarts_never_convict_an_innocent(ledger: Ledger) -> None:
-    ledger.submit(NewTask("q", pieces=sized(10, 8)))
-    for n in range(20):
-        ledger.heartbeat("join", "w")
-        assert ledger.claim("w/0", f"w/0/{n}").pieces[0].deaths == 0
-        ledger.heartbeat("stop", "w")
-    assert ledger.known("q")["deaths"] == 0
-
-
-def test_a_task_of_nothing_but_poison_fails(ledger: Ledger) -> None:
-    ledger.submit(NewTask("q", pieces=sized(10, 3)))
-    for n in range(20):
-        if ledger.claim("w/0", f"w/0/{n}").pieces:
-            ledger.give_back(f"w/0/{n}", blame=True)
-    task = ledger.known("q")
-    assert (task.state, task["failed"], sorted(task.errors), task.pieces) == ("failed", 3, [0, 1, 2], {})
-
-
-def test_what_was_committed_before_its_worker_died_stays_done(ledger: Ledger) -> None:
-    ledger.submit(NewTask("q", pieces=sized(10, number=3)))
-    claim = ledger.claim("w/0", "w/0/1")
-    ledger.commit("w/0/1", [Finished(claim.pieces[1], b"v")])
-    ledger.give_back("w/0/1", blame=True)
-    assert ledger.known("q").outcomes == {1: (1, b"v")}
-    assert sorted(ledger.known("q").pieces) == ["0", "2"]
-    assert ledger.finish(claim).codes == [0, 2, 0]
-
-
-def test_a_text_convicted_last_completes_a_task_that_has_vectors(ledger: Ledger) -> None:
-    ledger.submit(NewTask("q", pieces=sized(10, number=2)))
-    claim = ledger.claim("w/0", "w/0/0", max_pieces=1)
-    ledger.finish(claim)
-    for n in range(1, 5):
-        assert ledger.claim("w/0", f"w/0/{n}").pieces
-        ledger.give_back(f"w/0/{n}", blame=True)
-    task = ledger.known("q")
-    assert (task.state, task["completed"], task["failed"]) == ("completed", 1, 1)
-
-
-def test_an_expired_lease_that_nobody_looked_at_still_commits(ledger: Ledger) -> None:
-    ledger.submit(NewTask("q"))
-    claim = ledger.claim("w/0", "w/0/1")
-    ledger.advance(60_000)
-    assert ledger.finish(claim).codes == [1]
-
-
-def test_a_look_ends_eight_leases_at_most(ledger: Ledger) -> None:
-    ledger.watch()
-    ledger.submit(*tasks("q", 20))
-    for n in range(20):
-        ledger.claim(f"w{n}/0", f"w{n}/0/1", max_pieces=1, lease_ms=1000)
-    ledger.advance(1000)
-    assert [ledger.watch().leases for _ in range(3)] == [12, 4, 0]
 
 
 def test_a_lease_renewed_after_a_standstill_is_as_long_as_others(ledger: Ledger) -> None:
@@ -406,3 +244,23 @@ def test_a_process_whose_beats_were_late_runs_nothing_beside_a_lone_text(ledger:
     claim = ledger.claim("w/1", "w/1/a")
     assert not claim.pieces
     assert claim.wait_ms
+
+
+def test_nothing_runs_beside_a_marked_text_in_its_process(ledger: Ledger) -> None:
+    ledger.submit(*tasks("q", 2, pieces=sized(10)))
+    for n in range(2):
+        ledger.claim(f"w/{n}", f"w/{n}/1", max_pieces=1)
+    ledger.heartbeat("join", "w")
+    ledger.submit(NewTask("x", pieces=sized(1)))
+    first = ledger.claim("w/0", "w/0/2", max_pieces=1)  # marked ones are charged a whole claim
+    other = ledger.claim("w/1", "w/1/2")
+    assert (first.pieces[0].task, other.pieces, other.wait_ms) == ("x", [], 50)
+    ledger.finish(first)
+    marked = ledger.claim("w/1", "w/1/3")
+    assert [piece.deaths for piece in marked.pieces] == [1]
+    beside = ledger.claim("w/0", "w/0/3")
+    assert (beside.pieces, beside.wait_ms) == ([], 50)
+    assert ledger.claim("v/0", "v/0/1").pieces[0].deaths == 1  # another process takes the other one
+    ledger.finish(marked)
+    ledger.submit(NewTask("y"))
+    assert ledger.claim("w/0", "w/0/4").pieces[0].task == "y"

@@ -4,7 +4,7 @@ from typing import Any
 
 from redis.exceptions import ResponseError
 
-from tests.simulation.building import drain, sized, tasks
+from tests.simulation.building import drain, sized
 from tests.simulation.thin_client import MODEL, Finished, Ledger, NewTask
 
 
@@ -94,31 +94,6 @@ def test_what_a_worker_held_that_died_comes_back_as_soon_as_its_successor_loads(
     assert ledger.known("q")["deaths"] == 1
     assert ledger.redis.zrange("eq:q:m:lingering", 0, -1) == [b"v/1"]
     assert ledger.claim("v/0", "v/0/1").pieces[0].deaths == 1
-
-
-def test_a_worker_that_stops_gives_back_what_it_holds(ledger: Ledger) -> None:
-    ledger.heartbeat("join", "w")
-    ledger.submit(*tasks("q", 2))
-    ledger.claim("w/0", "w/0/1", max_pieces=1, rang=True)
-    ledger.redis.zadd("eq:q:m:lingering", {"w/1": ledger.now + 5000, "v/1": ledger.now + 5000})
-    ledger.advance(1001)
-    assert ledger.heartbeat("stop", "w").bell == 1
-    assert figures(ledger)["m"][5:8] == [[], [], ledger.now]
-    assert ledger.redis.zcard("eq:q:m:leases") == 0
-    assert not ledger.redis.exists("eq:q:m:lingering")
-    assert drain(ledger, 9, 100, stream="v/0")[0][0] == "q0000"
-    assert ledger.known("q0000")["deaths"] == 0
-
-
-def test_what_a_predecessor_held_is_lost_when_the_next_one_joins(ledger: Ledger) -> None:
-    ledger.heartbeat("join", "w")
-    ledger.submit(*tasks("q", 3))
-    for stream in ("w/0", "w/1", "v/0"):
-        ledger.claim(stream, f"{stream}/1", max_pieces=1)
-    ledger.redis.zadd("eq:q:m:lingering", {"w/1": ledger.now + 5000, "x/1": ledger.now + 5000})
-    beat = ledger.heartbeat("join", "w")
-    assert (beat.bell, beat.leases) == (1, 1)
-    assert [ledger.known(f"q000{n}")["deaths"] for n in range(3)] == [1, 1, 0]
 
 
 def test_who_joins_or_stops_lingers_no_more_and_others_do(ledger: Ledger) -> None:
@@ -256,16 +231,6 @@ def test_memory_that_other_queues_reserve_counts(ledger: Ledger) -> None:
     ledger.watch()
     assert 10**9 < ledger.state["used"] < 11 * 10**8
     assert 2 * 10**9 < ledger.sums("memory")["used"] < 21 * 10**8
-
-
-def test_the_same_model_goes_on_where_it_was(ledger: Ledger) -> None:
-    ledger.heartbeat("join", "w")
-    ledger.submit(NewTask("half", pieces=sized(10, number=2)))
-    ledger.finish(ledger.claim("w/0", "w/0/1", max_pieces=1))
-    ledger.heartbeat("stop", "w")
-    assert ledger.heartbeat("join", "v").accepted
-    drain(ledger, 9, 100, stream="v/0")
-    assert (ledger.known("half")["completed"], ledger.known("half")["failed"]) == (2, 0)
 
 
 def test_a_beat_makes_a_forgotten_model_known_again(ledger: Ledger) -> None:

@@ -9,18 +9,6 @@ def mark(ledger: Ledger, name: str, number: int = 1) -> None:
     ledger.set_sums("owner:o", **ledger.account("o") | {name: number})
 
 
-def test_revoked_refuses_what_is_new_and_lets_accepted_work_go_on(ledger: Ledger) -> None:
-    ledger.submit(NewTask("a"), NewTask("b"), NewTask("k", alias="k", digest="d"))
-    claim = ledger.claim("w/0", "w/0/1", max_pieces=1)
-    mark(ledger, "revoked")
-    assert ledger.bring(NewTask("new")) == [b"revoked"]
-    assert ledger.bring(NewTask("again", alias="k", digest="d")) == [b"revoked"]
-    assert ledger.finish(claim).codes == [1]
-    assert len(drain(ledger, 9, 100)) == 2
-    assert {ledger.known(name).state for name in ("a", "b", "k")} == {"completed"}
-    assert ledger.bring(NewTask("other", owner="p"))[0] == b"ok"
-
-
 def test_purged_ends_what_is_open_when_it_is_met_and_nothing_follows(ledger: Ledger) -> None:
     ledger.submit(NewTask("a", listed=True), NewTask("b", listed=True), NewTask("c", owner="p"))
     claim = ledger.claim("w/0", "w/0/1", max_pieces=1)
@@ -35,13 +23,6 @@ def test_purged_ends_what_is_open_when_it_is_met_and_nothing_follows(ledger: Led
     ledger.advance(60_000)
     ledger.watch()
     assert ledger.account("o") == {"purged": 1}
-
-
-def test_a_key_that_is_taken_back_is_let_in_again(ledger: Ledger) -> None:
-    mark(ledger, "revoked")
-    assert ledger.bring(NewTask("new")) == [b"revoked"]
-    mark(ledger, "revoked", 0)
-    assert ledger.bring(NewTask("new"))[0] == b"ok"
 
 
 def life_ms(ledger: Ledger) -> int:

@@ -7,12 +7,6 @@ from tests.simulation.listening import listening
 from tests.simulation.thin_client import RATE, Claim, Ledger, NewTask
 
 
-def test_one_task_is_not_behind_a_thousand_of_another_owner(ledger: Ledger) -> None:
-    ledger.submit(*tasks("a", 1000, owner="a", pieces=sized(10)))
-    ledger.submit(NewTask("b", owner="b", pieces=sized(10)))
-    assert names(drain(ledger, 5, 10)).index("b") <= 1
-
-
 def test_owners_share_a_lane_by_cost_whatever_the_number_of_their_tasks(ledger: Ledger) -> None:
     lists = [NewTask(name, owner="b", pieces=sized(160, number=150)) for name in ("b0", "b1")]
     ledger.submit(*lists)
@@ -30,33 +24,6 @@ def test_owners_share_a_lane_by_cost_whatever_the_number_of_their_tasks(ledger: 
     bring(64)
     drain(ledger, 60, 400, then=refill)
     assert 0.35 <= served["a"] / served.total() <= 0.65, served
-
-
-def test_a_small_task_is_not_behind_its_owners_large_one(ledger: Ledger) -> None:
-    ledger.submit(NewTask("big", owner="a", pieces=sized(640, 64, 300), lane="bulk"))
-    drain(ledger, 3, 6000)
-    ledger.submit(NewTask("small", owner="a", pieces=sized(10), lane="bulk"))
-    assert names(drain(ledger, 3, 640)).index("small") <= 1
-
-
-def test_many_small_tasks_do_not_starve_their_owners_large_one(ledger: Ledger) -> None:
-    ledger.submit(NewTask("big", owner="a", pieces=sized(640, 64, 300), lane="bulk"))
-    another, served = counting("s"), Counter[str]()
-
-    def refill(claim: Claim) -> None:
-        for piece in claim.pieces:
-            served[piece.task[:1]] += piece.cost
-        ledger.submit(*[NewTask(another(), owner="a", pieces=sized(10), lane="bulk") for _ in range(64)])
-
-    drain(ledger, 40, 640, then=refill)
-    assert served["b"] > 0.02 * served["s"], served
-
-
-def test_after_a_mass_cancel_the_rest_is_served_no_later_than_without_it(ledger: Ledger) -> None:
-    ledger.submit(*tasks("a", 60, owner="a", pieces=sized(10)))
-    ledger.submit(NewTask("b", owner="b", pieces=sized(10, number=100)))
-    ledger.cancel(*[f"a{n:04d}" for n in range(59)])
-    assert names(drain(ledger, 100, 10)).index("a0059") <= 61
 
 
 def test_a_task_of_several_pieces_leaves_the_others_their_turns(ledger: Ledger) -> None:
@@ -111,13 +78,6 @@ def test_online_work_alone_gives_bulk_work_no_credit(ledger: Ledger) -> None:
     assert ledger.claim("w/0", "w/0/x", budget=100).lane == "online"
 
 
-def test_a_look_for_online_work_takes_no_bulk_work(ledger: Ledger) -> None:
-    ledger.submit(NewTask("bulk", pieces=sized(100), lane="bulk"))
-    assert not ledger.claim("w/0", "w/0/1", online_only=True).pieces
-    ledger.submit(NewTask("q"))
-    assert [p.task for p in ledger.claim("w/0", "w/0/2", online_only=True).pieces] == ["q"]
-
-
 def test_a_lane_of_nothing_but_overdue_tasks_leaves_the_claim_to_the_other(ledger: Ledger) -> None:
     for lane, other in (("online", "bulk"), ("bulk", "online")):
         ledger.submit(NewTask(f"late {lane}", lane=lane, deadline_in_ms=10), NewTask(f"good {other}", lane=other))
@@ -132,13 +92,6 @@ def test_work_left_in_either_lane_is_told(ledger: Ledger) -> None:
     assert ledger.claim("w/0", "w/0/1", max_pieces=1).more
     assert ledger.claim("w/0", "w/0/2", max_pieces=1).more
     assert not ledger.claim("w/0", "w/0/3", max_pieces=1).more
-
-
-def test_an_empty_online_lane_leaves_all_to_bulk_work_and_the_reverse(ledger: Ledger) -> None:
-    ledger.submit(NewTask("bulk", pieces=sized(100), lane="bulk"))
-    assert ledger.claim("w/0", "w/0/1").lane == "bulk"
-    ledger.submit(NewTask("q"))
-    assert ledger.claim("w/0", "w/0/2").lane == "online"
 
 
 def test_callers_who_still_wait_go_first(ledger: Ledger) -> None:
@@ -210,16 +163,6 @@ def test_a_slow_stream_takes_its_part_of_what_waits(ledger: Ledger) -> None:
     assert ledger.claim("w/0", "w/0/3", rate=RATE).cost == 350  # one that is all of the speed takes all
 
 
-def test_owners_share_alike_whatever_their_number(ledger: Ledger) -> None:
-    for owner, number in (("a", 100), ("b", 10), ("c", 1)):
-        cost = 1000 // number
-        ledger.submit(*tasks(owner, number, owner=owner, pieces=sized(10, number=cost // 10)))
-    served = Counter[str]()
-    for _, owner, cost in drain(ledger, 60, 10):
-        served[owner] += cost
-    assert all(150 <= served[owner] <= 250 for owner in "abc"), served
-
-
 def test_an_owner_that_comes_late_is_neither_repaid_nor_made_to_wait(ledger: Ledger) -> None:
     ledger.submit(NewTask("a", owner="a", pieces=sized(10, number=200)))
     drain(ledger, 50, 10)
@@ -227,16 +170,6 @@ def test_an_owner_that_comes_late_is_neither_repaid_nor_made_to_wait(ledger: Led
     served = [owner for _, owner, _ in drain(ledger, 20, 10)]
     assert 9 <= served.count("b") <= 11
     assert "b" in served[:2]
-
-
-def test_coming_and_going_gains_nothing(ledger: Ledger) -> None:
-    ledger.submit(NewTask("a", owner="a", pieces=sized(10, number=200)))
-    served = Counter[str]()
-    for n in range(60):
-        ledger.submit(NewTask(f"b{n}", owner="b", pieces=sized(10)))
-        for _, owner, cost in drain(ledger, 2, 10):
-            served[owner] += cost
-    assert served["a"] >= 0.45 * served.total(), served
 
 
 def test_a_piece_that_did_not_fit_keeps_its_turn(ledger: Ledger) -> None:
@@ -250,31 +183,12 @@ def test_a_piece_that_did_not_fit_keeps_its_turn(ledger: Ledger) -> None:
     assert [p.task for p in ledger.claim("w/0", "w/0/2", budget=80).pieces] == ["large"]
 
 
-def test_bulk_work_gets_an_eighth_although_its_pieces_are_larger(ledger: Ledger) -> None:
-    ledger.submit(NewTask("bulk", owner="b", pieces=sized(300, number=100), lane="bulk"))
-    ledger.submit(*tasks("q", 1500, owner="a", pieces=sized(10)))
-    served = Counter[str]()
-    for n in range(100):
-        claim = ledger.claim("w/0", f"w/0/{n}", budget=300, online_budget=100)
-        served[claim.lane] += claim.cost
-        ledger.finish(claim)
-    assert 0.08 <= served["bulk"] / served.total() <= 0.17, served
-
-
 def test_what_is_charged_is_remembered_while_the_owner_has_nothing(ledger: Ledger) -> None:
     ledger.submit(NewTask("slow", owner="a", pieces=sized(1)))
     ledger.finish(ledger.claim("w/0", "w/0/1"), spent=100)
     ledger.submit(NewTask("a", owner="a", pieces=sized(1)), NewTask("b", owner="b", pieces=sized(50)))
     assert names(drain(ledger, 2, 1)) == ["b", "a"]
     assert f"debt:{ledger.queue}" not in ledger.account("a"), "once"
-
-
-def test_more_pieces_than_a_script_may_unpack_are_stored_and_removed(ledger: Ledger) -> None:
-    ledger.submit(NewTask("large", pieces=sized(1, number=4200), lane="bulk"))
-    assert len(ledger.known("large").pieces) == 4200
-    assert len(ledger.claim("w/0", "w/0/1", budget=10**6, max_pieces=1000).pieces) == 1000
-    ledger.cancel("large")
-    assert ledger.known("large").pieces == ledger.known("large").payloads == {}
 
 
 def test_more_payloads_than_a_script_may_unpack_are_removed_where_a_result_stays(ledger: Ledger) -> None:

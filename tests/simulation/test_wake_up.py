@@ -44,33 +44,6 @@ def test_a_lingering_stream_is_woken_and_a_dead_one_passed_over(ledger: Ledger) 
         assert wakes.messages() == []
 
 
-def test_who_has_waited_long_enough_lingers_no_more(ledger: Ledger) -> None:
-    with listening(ledger.redis, "eq:q:m:wake:w/0"):
-        ledger.claim("w/0", "w/0/1", linger_ms=1000)
-        assert ledger.redis.zscore("eq:q:m:lingering", "w/0") == ledger.now + 1250  # outlasts the wait
-        ledger.advance(1250)
-        assert ledger.submit(NewTask("a"))[1] == ["m"]
-
-
-def test_a_stream_that_stops_is_registered_no_more(ledger: Ledger) -> None:
-    with listening(ledger.redis, "eq:q:m:wake:w/0"):
-        ledger.claim("w/0", "w/0/1", linger_ms=1000)
-        assert ledger.claim("w/0", "w/0/2").wait_ms == 0
-        assert ledger.submit(NewTask("a"))[1] == ["m"]
-
-
-def test_a_look_for_online_work_does_not_linger(ledger: Ledger) -> None:
-    assert ledger.claim("w/0", "w/0/1", linger_ms=1000, online_only=True).wait_ms == 0
-    assert not ledger.redis.exists("eq:q:m:lingering")
-
-
-def test_a_stream_that_takes_all_there_is_does_not_linger(ledger: Ledger) -> None:
-    ledger.submit(NewTask("a"))
-    claim = ledger.claim("w/0", "w/0/1", linger_ms=1000)
-    assert (len(claim.pieces), claim.wait_ms) == (1, 0)
-    assert not ledger.redis.exists("eq:q:m:lingering")
-
-
 def test_work_that_a_claim_leaves_is_told(ledger: Ledger) -> None:
     ledger.submit(*tasks("q", 2))
     claim = ledger.claim("w/0", "w/0/1", max_pieces=1, rang=True)
@@ -96,13 +69,6 @@ def test_a_stream_lingers_after_a_commit_where_nothing_is_ready(ledger: Ledger) 
     assert ledger.redis.zrange("eq:q:m:lingering", 0, -1, withscores=True) == [(b"w/0", ledger.now + 1250)]
 
 
-def test_what_is_given_back_rings_where_nobody_lingers(ledger: Ledger) -> None:
-    ledger.submit(NewTask("a"))
-    ledger.claim("w/0", "w/0/1", rang=True)
-    assert ledger.give_back("w/0/1") == 1
-    assert ledger.give_back("w/0/none") == 0  # it is believed
-
-
 def test_work_of_both_lanes_is_ready(ledger: Ledger) -> None:
     ledger.submit(NewTask("a"), NewTask("b", lane="bulk"))
     ledger.claim("w/0", "w/0/1", max_pieces=0, rang=True)
@@ -125,14 +91,6 @@ def test_housekeeping_rings_for_work_that_nobody_is_at(ledger: Ledger) -> None:
     assert ledger.watch().bell == 1 - 1  # CLAIM has rung for what it left
     ledger.advance(1001)
     assert ledger.watch().bell == 1
-
-
-def test_housekeeping_wakes_who_lingers_beside_ready_work(ledger: Ledger) -> None:
-    with listening(ledger.redis, "eq:q:m:wake:w/0") as wakes:
-        ledger.submit(NewTask("q"))
-        ledger.redis.zadd("eq:q:m:lingering", {"w/0": ledger.now + 5000})
-        ledger.watch()
-        assert wakes.messages() == [b"work"]
 
 
 def test_a_repeated_submission_wakes_again(ledger: Ledger) -> None:
@@ -172,18 +130,13 @@ def test_as_many_streams_are_woken_as_tasks_have_come(ledger: Ledger) -> None:
         assert wakes.messages() == [b"work"]
 
 
-def test_a_worker_that_stopped_is_not_woken(ledger: Ledger) -> None:
-    with listening(ledger.redis, "eq:q:m:wake:w/0"):
-        ledger.heartbeat("join", "w")
-        ledger.claim("w/0", "w/0/1", linger_ms=1000)
-        ledger.heartbeat("stop", "w")
-        assert ledger.submit(NewTask("a"))[1] == ["m"]
-
-
-def test_housekeeping_is_silent_without_work(ledger: Ledger) -> None:
-    ledger.heartbeat("join", "w")
-    assert (ledger.watch().bell, ledger.watch().ready) == (0, 0)
-
-
 def test_each_queue_has_its_own_bell(ledger: Ledger) -> None:
     assert ledger.submit(NewTask("a"), NewTask("b", queue="n"), NewTask("c", queue="n"))[1] == ["m", "n"]
+
+
+def test_housekeeping_wakes_who_lingers_beside_ready_work(ledger: Ledger) -> None:
+    with listening(ledger.redis, "eq:q:m:wake:w/0") as wakes:
+        ledger.submit(NewTask("q"))
+        ledger.redis.zadd("eq:q:m:lingering", {"w/0": ledger.now + 5000})
+        ledger.watch()
+        assert wakes.messages() == [b"work"]

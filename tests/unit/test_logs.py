@@ -12,7 +12,7 @@ from typing import Any, NoReturn, TypeAlias
 import pytest
 from billiard.util import get_logger
 
-from worker_config.logs import LogFormat, configure_logging, name_worker, with_fields, write_refusal
+from worker_config.logs import LogFormat, configure_logging, name_worker, with_fields
 from worker_config.subject import Subject, about_tasks, set_subject, subject_is_task
 
 SECRET = "what somebody submitted"
@@ -110,19 +110,6 @@ def test_of_an_exception_the_place_is_told_and_not_the_message(log_as: Configure
     assert SECRET not in str(lines)
 
 
-def test_a_thread_that_dies_says_so_in_a_line(log_as: Configure) -> None:
-    def die() -> None:
-        raise ValueError(SECRET)
-
-    written = log_as("json")
-    thread = threading.Thread(target=die, name="stream-1")
-    thread.start()
-    thread.join()
-    (line,) = written.lines()
-    assert line["message"] == "an exception ended the thread stream-1"
-    assert SECRET not in str(line)
-
-
 @pytest.mark.parametrize("log_format", ["text", "json"])
 def test_what_an_exception_says_is_in_no_form_of_the_log(log_as: Configure, log_format: LogFormat) -> None:
     async def fail_later() -> None:
@@ -147,32 +134,6 @@ def test_what_an_exception_says_is_in_no_form_of_the_log(log_as: Configure, log_
     assert SECRET not in said
 
 
-@pytest.mark.parametrize("log_format", ["text", "json"])
-def test_a_library_s_traceback_is_one_line(log_as: Configure, log_format: LogFormat) -> None:
-    written = log_as(log_format)
-    try:
-        fail(ConnectionError("redis://:password@host"))
-    except ConnectionError:
-        logging.getLogger("celery.worker").exception("lost")
-    (line,) = written.texts()
-    assert "lost (ConnectionError)" in line
-    assert "password" not in line
-
-
-@pytest.mark.parametrize("log_format", ["text", "json"])
-def test_a_line_may_ask_for_an_exception_that_there_is_not(log_as: Configure, log_format: LogFormat) -> None:
-    written = log_as(log_format)
-    logging.getLogger("tasks.x").error("odd", exc_info=True)  # noqa: LOG014 - as some libraries do
-    (line,) = written.texts()
-    assert "odd" in line
-
-
-def test_bytes_that_are_no_text_do_not_stop_the_log(log_as: Configure) -> None:
-    written = log_as("json")
-    logging.getLogger("tasks.x").info("cannot read %s", b"\xff".decode(errors="surrogateescape"))
-    assert written.lines()[0]["message"] == "cannot read \\udcff"
-
-
 def test_text_is_as_it_was_and_fields_follow_the_message(log_as: Configure) -> None:
     written = log_as("text")
     set_subject(Subject("req_1", ("task_1",)))
@@ -182,14 +143,6 @@ def test_text_is_as_it_was_and_fields_follow_the_message(log_as: Configure) -> N
         "INFO tasks.x: ready",
         "INFO api.access: answered status=200 owner=- request_id=req_1 task_ids=task_1",
     ]
-
-
-@pytest.mark.parametrize(("log_format", "said"), [("text", "embedq worker: no"), ("json", "no")])
-def test_why_a_process_cannot_run_is_told_in_the_same_form(log_as: Configure, log_format: LogFormat, said: str) -> None:
-    written = log_as(log_format)
-    write_refusal("embedq worker", "no")
-    (line,) = written.texts()
-    assert (json.loads(line)["message"] if log_format == "json" else line) == said
 
 
 @pytest.mark.parametrize(("log_format", "begins"), [("text", "ERROR multiprocessing: "), ("json", "{")])

@@ -1,4 +1,4 @@
-"""What the forms of `EMBEDQ_REDIS_URL` mean, for redis-py, for kombu and for people, and why a Redis does not serve."""
+"""What the settings of Redis mean, for kombu and for people, and why a Redis does not serve."""
 
 import errno
 import socket
@@ -14,128 +14,75 @@ from redis.backoff import NoBackoff
 from redis.exceptions import AuthenticationError, MovedError, NoPermissionError, ResponseError
 from redis.retry import Retry
 
-from worker_config.redis_connection import TLS, RedisUrl, explain
-
-SERVICE = "redis+sentinel://me:p%2Fw@a:1,b,[::1]:3/ledger/2?sentinel_password=s%40t&ssl=true&ssl_ca_certs=/ca.pem"
-
-
-def test_one_server_is_left_to_redis_py() -> None:
-    parsed = RedisUrl.parse("rediss://me:secret@h:6380/2?ssl_cert_reqs=none")
-    assert (parsed.url, parsed.service, parsed.sentinels) == ("rediss://me:secret@h:6380/2?ssl_cert_reqs=none", "", ())
-
-
-def test_sentinels_and_their_service() -> None:
-    parsed = RedisUrl.parse(SERVICE)
-    assert parsed.service == "ledger"
-    assert parsed.url == "rediss://me:p%2Fw@/2?ssl_ca_certs=%2Fca.pem"
-    assert parsed.sentinels == (
-        "rediss://:s%40t@a:1?ssl_ca_certs=%2Fca.pem",
-        "rediss://:s%40t@b:26379?ssl_ca_certs=%2Fca.pem",
-        "rediss://:s%40t@[::1]:3?ssl_ca_certs=%2Fca.pem",
-    )
-
-
-def test_sentinels_without_tls_of_servers_with_it() -> None:
-    parsed = RedisUrl.parse("redis+sentinel://a/ledger?ssl=true&sentinel_ssl=false&ssl_cert_reqs=none")
-    assert parsed.url == "rediss:///0?ssl_cert_reqs=none"
-    assert parsed.sentinels == ("redis://a:26379",)
-
-
-@pytest.mark.parametrize(
-    ("url", "shown"),
-    [
-        ("rediss://me:secret@h:1/0?ssl_password=secret", "rediss://h:1/0"),
-        (SERVICE, "redis+sentinel://a:1,b:26379,[::1]:3/ledger/2"),
-    ],
+from worker_config.redis_connection import (
+    TLS,
+    Sentinels,
+    address_of,
+    broker_options,
+    explain,
+    require_redis_url,
+    sentinel_url,
 )
-def test_people_see_no_password(url: str, shown: str) -> None:
-    parsed = RedisUrl.parse(url)
-    assert parsed.address == shown
-    assert "p%2Fw" not in repr(parsed)
-    assert "secret" not in repr(parsed)
+
+TLS_VALUES = {"ssl_cert_reqs": "required", "ssl_check_hostname": "true"}
+"""Others take any text."""
+ALL_TLS = urlencode({name: TLS_VALUES.get(name, "x") for name in sorted(TLS)})
 
 
 @pytest.mark.parametrize(
     "url",
     [
-        "redis+sentinel://:secret@a:1",
-        "redis+sentinel://:secret@a:1/",
-        "redis+sentinel://:secret@a:1/led ger",
-        "redis+sentinel://:secret@a:1/ledger/x",
-        "redis+sentinel://:secret@a:1,/ledger",
-        "redis+sentinel://:secret@/ledger",
-        "redis+sentinel://:sec:ret@a/ledger",
-        "redis+sentinel://:secret@a:0/ledger",
-        "redis+sentinel://:secret@a:99999/ledger",
-        "redis+sentinel://:secret@[::1/ledger",
-        "redis+sentinel://:sec#ret@a/ledger",
-        "redis+sentinel://:secret@a/ledger?ssl=perhaps",
-        "redis+sentinel://:secret@a/ledger?ssl_ca_certs=/ca.pem",
-        "redis+sentinel://:secret@a/ledger?socket_timeout=5",
-        "redis+sentinel://a/ledger?password=secret",
-        "redis+sentinel://secret@a/ledger",
-        "redis://secret@a:6379/0",
-        "rediss://secret@a",
-        "unix://secret@/run/r.sock",
-        "redis://a?password=secret",
-        "redis://a?username=secret",
-        "redis://a?db=2&x=secret",
-        "redis://a?ssl_ca_certs=/secret",
-        "redis://a/secret",
-        "redis://u:1?secret@a:6379/0",
-        "redis://u:1/secret@a:6379/0",
-        "redis://u:1#secret@a:6379/0",
-        "rediss://a?ssl_cert_reqs=secret",
-        "rediss://a?ssl_cert_reqs=required&ssl_cert_reqs=none",
-        "rediss://a?ssl_check_hostname=secret",
-        "rediss://a?ssl_min_version=771",
-        "unix:///run/r.sock?db=secret",
-        "unix:///run/r.sock?db=1&password=secret",
-        "redis+sentinel:secret",
-        "sentinel://:secret@a/ledger",
+        *("redis://h", "redis://h:1/2", "redis://u:p%2Fw@h:1/2", "redis://:p:w@[::1]:6380"),
+        *("rediss://h?ssl_cert_reqs=none", f"rediss://h:1/2?{ALL_TLS}"),
+        *("unix:///run/r.sock?db=1", "unix://:p@/run/r.sock"),
     ],
 )
-def test_what_cannot_be_read_is_refused_and_not_repeated(url: str) -> None:
-    with pytest.raises(ValueError, match=r"^(must|cannot) ") as raised:
-        RedisUrl.parse(url)
+def test_what_can_be_read_is_taken_as_it_is(url: str) -> None:
+    assert require_redis_url(url) == url
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("secret", "http://:secret@host", "redis+sentinel://:secret@a/ledger", "redis://:secret@host:99999/0"),
+        *("redis://:secret@host:port/0", "redis://:secret@[::1/0", "redis://:sec/ret@host:6379"),
+        *("redis://secret@a:6379/0", "rediss://secret@a", "unix://secret@/run/r.sock"),
+        *("redis://a?password=secret", "redis://a?username=secret", "redis://a?db=2", "redis://a?ssl_ca_certs=/secret"),
+        *("redis://a/secret", "redis://u:1?secret@a:6379/0", "redis://u:1/secret@a:6379/0", "redis://u:1#secret@a/0"),
+        *("rediss://a?ssl_cert_reqs=secret", "rediss://a?ssl_cert_reqs=required&ssl_cert_reqs=none"),
+        *("rediss://a?ssl_min_version=771", "rediss://a?socket_timeout=6"),
+        *("unix:///run/r.sock?db=secret", "unix:///run/r.sock?db=1&password=secret", "unix:///run/r.sock?retry=1"),
+    ],
+)
+def test_what_cannot_be_read_is_refused_with_the_form_and_not_repeated(url: str) -> None:
+    with pytest.raises(ValueError, match=r"^must ") as raised:
+        require_redis_url(url)
     assert "sec" not in str(raised.value)
 
 
 @pytest.mark.parametrize(
-    ("url", "fix"),
+    ("text", "url"),
     [
-        ("redis://secret@a:6379/0", "redis://:password@host:6379/0"),
-        ("redis+sentinel://secret@a/ledger", "a colon before the password"),
-        ("redis://a?password=secret", "redis://user:password@host:6379/0"),
-        ("redis+sentinel://a/ledger?password=secret", "before the host"),
-        ("unix:///run/r.sock?password=secret", "before the host"),
-        ("redis://a?db=2", "redis://host:6379/0"),
-        ("redis://a?socket_timeout=60", "no parameters but ssl_ca_certs"),
-        ("rediss://a?ssl_min_version=771", "no parameters but ssl_ca_certs"),
-        ("unix:///run/r.sock?socket_timeout=60", "no parameters but db"),
-        ("redis://a?ssl_ca_certs=/ca.pem", "rediss://, because ssl_ca_certs"),
-        ("redis+sentinel://a/ledger?ssl_ca_certs=/ca.pem", "ssl=true, because ssl_ca_certs"),
+        ("a", "redis://a:26379"),
+        ("a:", "redis://a:26379"),
+        ("[::1]:3", "redis://[::1]:3"),
+        ("rediss://:s%40t@b?ssl_ca_certs=/ca", "rediss://:s%40t@b:26379?ssl_ca_certs=/ca"),
     ],
 )
-def test_what_kombu_would_not_take_is_refused_with_the_fix(url: str, fix: str) -> None:
-    with pytest.raises(ValueError, match="must") as raised:
-        RedisUrl.parse(url)
-    assert fix in str(raised.value)
+def test_a_sentinel_is_a_host_or_a_url(text: str, url: str) -> None:
+    assert sentinel_url(text) == url
 
 
-TLS_VALUES = {"ssl_cert_reqs": "required", "ssl_check_hostname": "true"}
-"""Others take any text."""
+@pytest.mark.parametrize("text", ["", "redis://a/0", "a/0", ":secret@", "unix:///secret", "secret@a", "a:secret"])
+def test_what_is_no_sentinel_is_refused_and_not_repeated(text: str) -> None:
+    with pytest.raises(ValueError, match=r"^(must|each) ") as raised:
+        sentinel_url(text)
+    assert "secret" not in str(raised.value)
 
 
-@pytest.mark.parametrize(
-    "url", ["redis://me:p@h:1/2", f"rediss://h:1/2?{urlencode({n: TLS_VALUES.get(n, 'x') for n in sorted(TLS)})}"]
-)
-def test_kombu_takes_whatever_is_not_refused(url: str) -> None:
-    connection = kombu.Connection(RedisUrl.parse(url).broker().url)
-
-    assert isinstance(connection.ssl, dict) is url.startswith("rediss:")
-    assert not isinstance(connection.ssl, dict) or connection.ssl.keys() == TLS
-    assert connection.virtual_host == "2"
+def test_people_see_no_password() -> None:
+    assert address_of("rediss://me:secret@h:1/0?ssl_password=secret") == "rediss://h:1/0"
+    assert "secret" not in repr(Sentinels("ledger", ("redis://:secret@a",)))
 
 
 @pytest.mark.parametrize(
@@ -147,27 +94,46 @@ def test_kombu_takes_whatever_is_not_refused(url: str) -> None:
         ("rediss://h:1/2?ssl_ca_certs=/a", "rediss://h:1/2?ssl_ca_certs=/a&ssl_cert_reqs=required"),
         ("unix://:secret@/run/r.sock?db=1", "redis+socket://:secret@/run/r.sock?virtual_host=1"),
         ("unix://me:p%2Fw@/run/r.sock", "redis+socket://me:p%2Fw@/run/r.sock?virtual_host=0"),
-        (SERVICE, "sentinel://me:p%2Fw@a:1/2;sentinel://me:p%2Fw@b:26379/2;sentinel://me:p%2Fw@[::1]:3/2"),
     ],
 )
 def test_kombu_has_forms_of_its_own(url: str, broker: str) -> None:
-    assert RedisUrl.parse(url).broker().url == broker
+    assert broker_options(url, None) == {"broker_url": broker}
 
 
-def test_what_kombu_must_be_told_of_sentinels() -> None:
-    broker = RedisUrl.parse(SERVICE + "&ssl_check_hostname=false").broker()
+@pytest.mark.parametrize("url", ["redis://me:secret@h:1/2", f"rediss://me:secret@h:1/2?{ALL_TLS}"])
+def test_kombu_takes_what_is_not_refused_and_shows_no_password(url: str) -> None:
+    connection = kombu.Connection(broker_options(url, None)["broker_url"])
+
+    assert isinstance(connection.ssl, dict) is url.startswith("rediss:")
+    assert not isinstance(connection.ssl, dict) or connection.ssl.keys() == TLS
+    assert connection.virtual_host == "2"
+    assert "secret" not in connection.as_uri()
+
+
+def test_what_kombu_is_told_of_sentinels() -> None:
     tls: dict[str, Any] = {"ssl_cert_reqs": "required", "ssl_ca_certs": "/ca.pem", "ssl_check_hostname": False}
+    query = "ssl_ca_certs=/ca.pem&ssl_check_hostname=false"
+    named = Sentinels("ledger", (f"rediss://:s%40t@a:1?{query}", "redis://[::1]:3"))
+
+    options = broker_options(f"rediss://me:p%2Fw@nobody:6379/2?{query}", named)
+
     times = {"socket_timeout": 0.5, "socket_connect_timeout": 0.5, "retry": Retry(NoBackoff(), 1)}
-    assert broker.use_ssl == tls
-    assert broker.transport_options == {
-        "master_name": "ledger",
-        "sentinel_kwargs": {**times, "password": "s@t", "ssl": True, **tls},
+    assert options == {
+        "broker_url": "sentinel://me:p%2Fw@a:1/2;sentinel://me:p%2Fw@[::1]:3/2",
+        "broker_use_ssl": tls,
+        "broker_transport_options": {
+            "master_name": "ledger",
+            "sentinel_kwargs": {**times, "password": "s@t", "ssl": True, **tls},
+        },
     }
+    shown = [kombu.Connection(url).as_uri() for url in options["broker_url"].split(";")]
+    assert not any("p%2Fw" in uri or "p/w" in uri for uri in shown)
 
 
-def test_tls_to_the_master_of_a_service_needs_no_parameters() -> None:
-    broker = RedisUrl.parse("redis+sentinel://a/ledger?ssl=true").broker()
-    assert broker.use_ssl == {"ssl_cert_reqs": "required"}
+def test_tls_to_the_master_needs_no_parameters_and_sentinels_may_have_none() -> None:
+    options = broker_options("rediss://h/0", Sentinels("ledger", ("redis://a:1",)))
+    assert options["broker_use_ssl"] == {"ssl_cert_reqs": "required"}
+    assert "ssl" not in options["broker_transport_options"]["sentinel_kwargs"]
 
 
 def caused(error: BaseException, *causes: BaseException) -> BaseException:

@@ -1,6 +1,5 @@
 """Settings: what is refused and how it is said, and names that nobody knows."""
 
-import logging
 import os
 import re
 from pathlib import Path
@@ -20,28 +19,25 @@ def env_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / ".env"
 
 
+@pytest.mark.parametrize("name", ["redis_url", "redis_sentinels"])
+def test_a_redis_url_that_cannot_be_read_is_refused_and_not_repeated(name: str) -> None:
+    with pytest.raises(SettingsError, match=rf"^EMBEDQ_{name.upper()}: ") as raised:
+        load_settings(**{name: "redis://:secret@host:port/0"})
+    assert "secret" not in str(raised.value)
+
+
 @pytest.mark.parametrize(
-    "url",
+    "settings",
     [
-        "redis://:secret@host:99999/0",
-        "redis://:secret@host:port/0",
-        "redis://:sec/ret@host:6379",
-        "redis://:secret@[::1/0",
-        "http://:secret@host",
-        "secret",
+        {"redis_sentinels": "a"},
+        {"redis_service": "ledger"},
+        {"redis_sentinels": "a", "redis_service": "led ger"},
+        {"redis_url": "unix:///r.sock", "redis_sentinels": "a", "redis_service": "ledger"},
     ],
 )
-def test_a_redis_url_that_cannot_be_read_is_refused_and_not_repeated(url: str) -> None:
-    with pytest.raises(SettingsError, match=r"^EMBEDQ_REDIS_URL: ") as raised:
-        load_settings(redis_url=url)
-    assert "sec" not in str(raised.value)
-
-
-@pytest.mark.parametrize(
-    "url", ["redis://h", "redis://u:p%2Fw@h:1/2", "rediss://[::1]:6380/0?ssl_cert_reqs=none", "unix:///run/r.sock?db=1"]
-)
-def test_usable_redis_urls_are_taken_as_they_are(url: str) -> None:
-    assert load_settings(redis_url=url).redis_url == url
+def test_sentinels_and_the_name_of_their_service_belong_together(settings: dict[str, str]) -> None:
+    with pytest.raises(SettingsError, match="EMBEDQ_REDIS_"):
+        load_settings(**settings)
 
 
 def test_a_misspelt_name_in_the_environment_is_a_warning(
@@ -68,26 +64,11 @@ def test_what_a_platform_says_of_a_service_of_this_name_is_ignored(
     assert caplog.messages == []
 
 
-def test_a_name_that_is_near_no_other_gets_no_advice(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setenv("EMBEDQ_FOO", "1")
-    load_settings()
-    assert caplog.messages == ["unknown setting EMBEDQ_FOO is ignored"]
-
-
 def test_a_misspelt_name_in_the_file_is_a_warning_too(env_file: Path, caplog: pytest.LogCaptureFixture) -> None:
     env_file.write_text("EMBEDQ_PROT=1\nexport EMBEDQ_THREADS=2\nOTHER=3\nEMBEDQ_API_KEY=secret\n")
     assert load_settings().threads == 2
     assert caplog.messages == ["unknown setting EMBEDQ_PROT in .env is ignored; did you mean EMBEDQ_PORT?"]
     assert "EMBEDQ_PROT" not in os.environ
-
-
-def test_nothing_is_said_about_names_that_are_known(env_file: Path, caplog: pytest.LogCaptureFixture) -> None:
-    env_file.write_text("embedq_port=1\n")
-    with caplog.at_level(logging.DEBUG, "worker_config"):
-        assert load_settings().port == 1
-    assert caplog.messages == []
 
 
 def test_roots_of_ingestion_are_absolute() -> None:
@@ -226,6 +207,7 @@ def test_a_sink_that_cannot_be_is_refused_without_showing_it(value: str, monkeyp
         ("a:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855", "the sum of an empty key"),
         ("anonymous:" + "ab" * 32, "owns what is stored without keys"),
         ("the-key-itself", "name:sha256"),
+        (f"a:{'1' * 64}:owner", "name:sha256:admin"),
     ],
 )
 def test_keys_that_let_in_the_wrong_ones_are_refused(value: str, message: str) -> None:
@@ -234,28 +216,23 @@ def test_keys_that_let_in_the_wrong_ones_are_refused(value: str, message: str) -
     assert value.partition(":")[2] not in str(caught.value) or ":" not in value
 
 
-def test_an_admin_is_one_of_the_keys() -> None:
-    assert load_settings(api_keys=f"b:{'0' * 64}", admin_keys="b").admin_keys == ("b",)
-    with pytest.raises(SettingsError, match="EMBEDQ_ADMIN_KEYS names 'c', which is none of EMBEDQ_API_KEYS"):
-        load_settings(api_keys=f"b:{'0' * 64}", admin_keys="b,c")
+def test_a_key_of_the_settings_may_be_an_admin() -> None:
+    keys = load_settings(api_keys=f"a:{'0' * 64}:admin,b:{'1' * 64}").api_keys
+    assert [(key.name, key.admin) for key in keys] == [("a", True), ("b", False)]
 
 
 @pytest.mark.parametrize(
-    "settings", [{"require_key": True}, {"api_keys": f"b:{'0' * 64}"}, {"allow_unauthenticated": True}, {"host": "::1"}]
+    ("settings", "is_open"),
+    [
+        ({}, True),
+        ({"host": "::1"}, True),
+        ({"host": "192.0.2.1"}, False),
+        ({"host": "192.0.2.1", "allow_unauthenticated": True}, True),
+        ({"allow_unauthenticated": False}, False),
+    ],
 )
-def test_a_public_address_needs_somebody_who_checks_callers(settings: dict[str, Any]) -> None:
-    load_settings(**{"host": "192.0.2.1", **settings}).require_safe_bind()
-    with pytest.raises(SettingsError, match="EMBEDQ_REQUIRE_KEY=true"):
-        load_settings(host="192.0.2.1").require_safe_bind()
-
-
-@pytest.mark.parametrize(
-    ("value", "expected"),
-    [("", ()), ("*", ("*",)), ("Embed.example.org, api", ("embed.example.org", "api")), ("api,", ("api",))],
-)
-def test_names_of_hosts(monkeypatch: pytest.MonkeyPatch, value: str, expected: tuple[str, ...]) -> None:
-    monkeypatch.setenv("EMBEDQ_ALLOWED_HOSTS", value)
-    assert load_settings().allowed_hosts == expected
+def test_without_keys_a_service_is_open_to_its_own_machine_alone(settings: dict[str, Any], *, is_open: bool) -> None:
+    assert load_settings(**settings).open_without_keys is is_open
 
 
 def test_containers_beside_it_may_call_it_whatever_other_names_it_has() -> None:
@@ -281,3 +258,9 @@ def test_what_is_no_name_of_a_host_is_refused(value: str) -> None:
 )
 def test_the_address_of_redis_is_shown_without_its_password(url: str, shown: str) -> None:
     assert load_settings(redis_url=url).redis_address == shown
+
+
+def test_sentinels_are_shown_without_their_passwords() -> None:
+    settings = load_settings(redis_sentinels="a, redis://:secret@b:1", redis_service="ledger")
+    assert settings.redis_address == "ledger of the Sentinels redis://a:26379, redis://b:1"
+    assert "secret" not in repr(settings)

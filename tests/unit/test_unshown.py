@@ -1,7 +1,7 @@
 """What values say of themselves: which one they are, and nothing that somebody submitted."""
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
@@ -9,10 +9,8 @@ from tasks.datasets.loads import DocumentLoad, DocumentState
 from tasks.encoder.interface import Text, Tokens
 from tasks.ingestion.sources.record import Described
 from tasks.ingestion.sources.source import Fetched
-from tasks.item import Options
 from tasks.lines import RawLine
 from tasks.records.documents import Document
-from tasks.unshown import unshown
 
 SECRET = "what somebody submitted"
 METADATA: Mapping[str, Any] = {"note": SECRET}
@@ -36,20 +34,3 @@ def test_what_was_submitted_is_not_shown(value: object) -> None:
     assert repr(value).startswith(f"{type(value).__name__}(")
     assert SECRET not in repr(value)
     assert SECRET not in f"{value}"
-
-
-def test_all_else_is_shown_and_nothing_else_is_changed() -> None:
-    item = Text(SECRET, Options(dimensions=2))
-    assert f"options={Options(dimensions=2)!r}" in repr(item)
-    assert item[:2] == (SECRET, Options(dimensions=2))
-
-
-def test_several_fields() -> None:
-    @unshown("a", "c")
-    class Three(NamedTuple):
-        a: int
-        b: str
-        c: int
-
-    assert repr(Three(1, "two", 3)) == "Three(b='two')"
-    assert Three(1, "two", 3)._replace(a=4) == (4, "two", 3)

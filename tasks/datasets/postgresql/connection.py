@@ -235,6 +235,8 @@ def translated(database: Database) -> Iterator[None]:
         if not isinstance(error, asyncpg.InterfaceError):
             raise
         raise InternalError(f"A value of a row does not fit its column in the {database.shown}.") from None
+    except ConnectionRefusedError as error:
+        raise _unavailable(database, "refuses connections") from error
     except (OSError, asyncpg.InterfaceError, asyncpg.InternalClientError) as error:  # a timeout, too
         raise _unavailable(database, "does not answer") from error
 

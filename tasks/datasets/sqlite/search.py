@@ -15,11 +15,11 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 
-from embedq.vector_search import Ranking, row_lengths
 from tasks.datasets.contents import DOCUMENT_ID, Filter, Found
 from tasks.datasets.rank import searched_words
 from tasks.datasets.sqlite.dataset_file import DatasetFile
 from tasks.datasets.sqlite.load import Head
+from tasks.datasets.sqlite.ranking import Ranking, row_lengths
 from tasks.datasets.sqlite.read import SqliteReader, chunks_by_number
 from tasks.datasets.sqlite.schema import POSITION_BITS
 from tasks.errors import NotReady

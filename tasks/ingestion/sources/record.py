@@ -82,7 +82,7 @@ def range_of(start: int, length: int = 0, numbers: int = 0, count: int = 0, *, s
 
 def too_long(what: str, limit: int) -> tuple[str, str]:
     """Code and message of the error of a line or row."""
-    return "document_too_large", f"The {what} has more than {limit:,} bytes (EMBEDQ_INGEST_MAX_RECORD_BYTES). Split it."
+    return "document_too_large", f"The {what} has more than {limit:,} bytes. Split it."
 
 
 @dataclass(frozen=True, slots=True)

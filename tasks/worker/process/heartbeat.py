@@ -167,5 +167,6 @@ class Heartbeat(threading.Thread):
             rss_bytes=self._process.memory_info().rss,
             dropped_bells=self._child.shared.dropped,
             refused=self._streams.refused,
+            **self._child.shared.last_death(),
         )
         return self._describe(worker)

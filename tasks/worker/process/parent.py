@@ -27,14 +27,8 @@ from tasks.worker.process.ready_file import RunFolder
 from tasks.worker.process.stop import SharedPage
 from worker_config.celery_app import BELL_TASK, make_celery
 from worker_config.logs import name_worker, write_refusal
-from worker_config.settings import (
-    CONFIGURATION_EXIT_CODE,
-    OVERDUE_EXIT_CODE,
-    Settings,
-    SettingsError,
-    load_settings,
-    set_library_defaults,
-)
+from worker_config.process_exit_codes import CONFIGURATION_EXIT_CODE, OVERDUE_EXIT_CODE
+from worker_config.settings import Settings, SettingsError, load_settings, set_library_defaults
 from worker_config.subject import about_tasks
 
 _log = logging.getLogger(__name__)
@@ -193,6 +187,8 @@ class Deaths(logging.Filter):
         if self._shared.refusal() is not None:  # it has left the reason, which is told at the end of this worker
             return
         how = how.replace(" (", ", ").rstrip(")")
+        if not self._shared.stopping():
+            self._shared.died(how)
         if loaded:
             self._shared.failed_loads = 0
         elif not self._shared.stopping():

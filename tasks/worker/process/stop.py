@@ -4,12 +4,13 @@ import ctypes
 import mmap
 import os
 import signal
+import time
 from collections.abc import Iterable
-from typing import NoReturn, Self
+from typing import Any, NoReturn, Self
 
-from worker_config.settings import CONFIGURATION_EXIT_CODE
+from worker_config.process_exit_codes import CONFIGURATION_EXIT_CODE
 
-_TEXT_BYTES, _SLOTS = 2048, 64
+_TEXT_BYTES, _SLOTS, _DEATH_BYTES = 2048, 64, 64
 
 
 class Stopping(Exception):
@@ -27,6 +28,7 @@ class SharedPage(ctypes.Structure):
         turns: how often the parent's loop did.
         dropped: how many messages since the parent's start were no bells.
         failed_loads: how many children have died since one became ready.
+        deaths: how many have died at all.
     """
 
     loaded: int
@@ -34,14 +36,19 @@ class SharedPage(ctypes.Structure):
     turns: int
     dropped: int
     failed_loads: int
+    deaths: int
     _stop: int
     _exit_code: int
+    _died_at: float
+    _died_of: bytes
     _failure: bytes
     _fields_ = (
         *(
             (name, ctypes.c_int64)
-            for name in ("loaded", "beats", "turns", "dropped", "failed_loads", "_stop", "_exit_code")
+            for name in ("loaded", "beats", "turns", "dropped", "failed_loads", "deaths", "_stop", "_exit_code")
         ),
+        ("_died_at", ctypes.c_double),
+        ("_died_of", ctypes.c_char * _DEATH_BYTES),
         ("_failure", ctypes.c_char * _TEXT_BYTES),
         ("_in_hand", ctypes.c_char * _TEXT_BYTES * _SLOTS),
     )
@@ -81,6 +88,17 @@ class SharedPage(ctypes.Structure):
     def in_hand(self) -> tuple[str, ...]:
         """Ids of the tasks that the child works on, or worked on when it died."""
         return tuple(dict.fromkeys(name.decode() for slot in self._in_hand for name in slot.value.split()))
+
+    def died(self, how: str) -> None:
+        """A child has died, unasked."""
+        self.deaths += 1
+        self._died_at, self._died_of = time.time(), how.encode()[: _DEATH_BYTES - 1]
+
+    def last_death(self) -> dict[str, Any]:
+        """How many have died, when and of what the last one: fields of `Worker`."""
+        if not self.deaths:
+            return {}
+        return {"deaths": self.deaths, "died_at": self._died_at, "died_of": self._died_of.decode(errors="replace")}
 
     def forget_child(self) -> None:
         """The child has died: nothing of it is to be waited for."""

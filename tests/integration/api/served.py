@@ -27,6 +27,8 @@ _NO_CERTIFICATES = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 """Of a client that speaks plain HTTP: httpx would read the system's own for each client, 25 ms."""
 KEYS = ",".join(f"{name}:{sha256(f'key of {name}'.encode()).hexdigest()}" for name in ("ann", "bob"))
 """The setting `api_keys` with two owners; the headers below are theirs."""
+MANAGED_KEYS = KEYS.replace(",", ":admin,")
+"""The same where ann manages keys."""
 ANN, BOB = ({"authorization": f"Bearer key of {name}"} for name in ("ann", "bob"))
 
 

@@ -62,6 +62,7 @@ def test_a_new_batch_has_every_field(client: httpx.Client) -> None:
             "message": "No documents worker runs.",
             "seconds": None,
             "since": None,
+            "next_try": None,
         },
     }
     assert client.get(f"/v1/batches/{batch['id']}").json() == batch
@@ -107,7 +108,7 @@ def test_what_is_wrong_with_the_request_is_refused_at_once(
 
 
 def test_too_many_open_batches_are_429_and_say_when_to_come_back(serve: Callable[..., ServedApp]) -> None:
-    client = serve(max_open_batches=1).client
+    client = serve(max_open_jobs=1).client
     first = create(client)
     answer = client.post("/v1/batches", json=GOOD)
     error = answer.json()["error"]

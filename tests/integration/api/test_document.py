@@ -16,7 +16,7 @@ from tests.integration.api.conformance import Operation, operations
 from tests.integration.api.file_uploads import LINES, upload_with
 from tests.integration.api.ingestions.requests import FAILED, create, end
 from tests.integration.api.ledger_worker import LedgerWorker
-from tests.integration.api.served import ANN, KEYS, MODEL, ServedApp
+from tests.integration.api.served import ANN, MANAGED_KEYS, MODEL, ServedApp
 from tests.made_datasets import document, load
 from tests.processes import RedisServer
 
@@ -73,7 +73,7 @@ def answers(client: httpx.Client, ids: Ids) -> Iterator[tuple[Operation, httpx.R
 
 
 def test_the_routes_that_need_a_key_are_those_with_scopes(serve: Callable[..., ServedApp]) -> None:
-    client = serve(api_keys=(("alice", sha256(b"key").hexdigest()),)).client
+    client = serve(api_keys=f"alice:{sha256(b'key').hexdigest()}").client
     told = {"401": set[str](), "other": set[str]()}
     for operation, answer in answers(client, UNKNOWN):
         refused = answer.status_code == httpx.codes.UNAUTHORIZED
@@ -151,7 +151,7 @@ def test_every_answer_that_is_described_comes_with_its_headers(
     serve: Callable[..., ServedApp], worker: LedgerWorker, redis_url: str, tmp_path: Path
 ) -> None:
     root = str(tmp_path / "storage")
-    app = serve(storage_url=root, api_keys=KEYS, admin_keys="ann")
+    app = serve(storage_url=root, api_keys=MANAGED_KEYS)
     app.client.headers.update(ANN)
     ids = make_things(app.client, worker, Ledger.connect(redis_url), Path(root))
     known = ("/console", f"/console/{ids['{path}'][0]}")

@@ -12,6 +12,7 @@ import redis
 from api.paging import ListPage
 from api.services.jobs import KINDS, place_of, read_jobs
 from api.waiting.why_waiting import Record
+from tasks.item import TextError
 from tasks.ledger.client import AsyncLedger, Ledger
 from tasks.ledger.heartbeat import beat, stop
 from tasks.ledger.ids import new_task_id
@@ -96,6 +97,25 @@ def test_a_row_is_the_object_itself(client: httpx.Client, worker: LedgerWorker) 
     assert client.get(f"/v1/tasks/{waiting}").json()["waiting"]["message"] == (
         "Waits for its turn in the bulk lane; less than 1 s of work before it."
     )
+
+
+def test_jobs_are_found_by_part_of_a_name_or_an_id_and_by_failures(client: httpx.Client, worker: LedgerWorker) -> None:
+    worker.errors["bad"] = TextError("encoding_failed", "no")
+    part = submit(client, input=["good", "bad"], metadata={"name": "Nightly, part 1"})
+    whole = submit(client, metadata={"topic": "nightly reviews"})
+    worker.work()
+    loaded = ingestion(client, sink={"type": "dataset", "dataset": "nightly-handbook"})
+    for number in range(3):
+        submit(client, metadata={"name": f"other {number}"})
+
+    assert ids(listed(client, name="NIGHTLY")) == [loaded, whole, part]
+    assert ids(listed(client, name="nightly", kind="task")) == [whole, part]
+    assert ids(listed(client, name=whole[-8:])) == [whole]
+    assert ids(listed(client, status="with_failures")) == [part]
+    assert ids(listed(client, status="failed,with_failures", name="reviews")) == []
+    first = listed(client, name="nightly", limit=1)
+    assert (ids(first), first["has_more"]) == ([loaded], True)
+    assert ids(listed(client, name="nightly", after=first["last_id"])) == [whole, part]
 
 
 def test_without_a_worker_nobody_knows_when_a_task_ends(

@@ -19,7 +19,7 @@ from tasks.records import store
 from tasks.records.api_keys import Key
 from tests.integration.api.ledger_worker import LedgerWorker
 from tests.integration.api.made_keys import bearer, code_of, make
-from tests.integration.api.served import ANN, KEYS, ServedApp
+from tests.integration.api.served import ANN, KEYS, MANAGED_KEYS, ServedApp
 from tests.made_keys import found
 from tests.processes import RedisServer, wait_until
 from worker_config.settings import load_settings
@@ -64,7 +64,7 @@ CALLERS: list[dict[str, str]] = [
 def test_nobody_manages_keys_over_http_without_one(
     serve: Callable[..., ServedApp], method: str, path: str, *, closed: bool
 ) -> None:
-    client = serve(allowed_hosts="*", require_key=closed).client
+    client = serve(allowed_hosts="*", allow_unauthenticated=not closed).client
     for headers in CALLERS:
         refused = client.request(method, path, json={"name": "mine"}, headers=headers)
         assert code_of(refused) == ((401, "invalid_api_key") if closed else (403, "scope_missing")), headers
@@ -164,7 +164,7 @@ def test_who_is_told_to_repeat_is_told_how(serve: Callable[..., ServedApp]) -> N
 def test_a_service_that_requires_keys_is_closed_before_the_first(
     serve: Callable[..., ServedApp], redis_url: str
 ) -> None:
-    client = serve(require_key=True).client
+    client = serve(allow_unauthenticated=False).client
     assert code_of(client.get("/v1/models")) == (401, "invalid_api_key")
 
     ops = found(client, redis_url)
@@ -174,12 +174,12 @@ def test_a_service_that_requires_keys_is_closed_before_the_first(
 
 
 def test_keys_of_the_environment_stay_and_some_manage(serve: Callable[..., ServedApp]) -> None:
-    client = serve(api_keys=KEYS, admin_keys="ann").client
+    client = serve(api_keys=MANAGED_KEYS).client
     bob = {"authorization": "Bearer key of bob"}
     assert code_of(client.post("/v1/keys", json={"name": "acme"})) == (401, "invalid_api_key")
     refused = client.post("/v1/keys", json={"name": "acme"}, headers=bob)
     assert code_of(refused) == (403, "scope_missing")
-    assert "EMBEDQ_ADMIN_KEYS" in refused.json()["detail"]  # `embedq keys limits` knows no bob
+    assert "name:sha256:admin" in refused.json()["detail"]  # `embedq keys limits` knows no bob
     assert code_of(client.post("/v1/keys", json={"name": "bob"}, headers=ANN)) == (409, "key_exists")
 
     acme = make(client, ANN, "acme")

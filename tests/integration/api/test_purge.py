@@ -27,7 +27,7 @@ from tasks.storage.sweep import GRACE_S, SWEEPER, Sweep
 from tests.integration.api.file_uploads import problem
 from tests.integration.api.ledger_worker import LedgerWorker
 from tests.integration.api.made_keys import make
-from tests.integration.api.served import BOB, KEYS, ServedApp
+from tests.integration.api.served import BOB, KEYS, MANAGED_KEYS, ServedApp
 from tests.integration.api.tenants import make_things
 from tests.made_datasets import document, load
 from tests.made_keys import found
@@ -261,7 +261,7 @@ def test_what_was_still_being_sent_without_a_key_is_refused_after_its_purge(
     serve: Callable[..., ServedApp], tmp_path: Path
 ) -> None:
     root = str(tmp_path / "storage")
-    everybody, ops_app = serve(storage_url=root), serve(api_keys=KEYS, admin_keys="ann", storage_url=root)
+    everybody, ops_app = serve(storage_url=root), serve(api_keys=MANAGED_KEYS, storage_url=root)
     first = own(everybody.client, {})
     with client_of(ops_app, "key of ann") as ops:
 
@@ -300,7 +300,7 @@ def test_a_purged_name_of_the_environment_stays_refused(
     both = serve(api_keys=KEYS, storage_url=root)
     form, file = {"purpose": "user_data"}, {"file": ("a.txt", b"text")}
     both.client.post("/v1/files", headers=BOB, data=form, files=file).raise_for_status()
-    one = serve(api_keys=KEYS.partition(",")[0], admin_keys="ann", storage_url=root)
+    one = serve(api_keys=MANAGED_KEYS.partition(",")[0], storage_url=root)
     with client_of(one, "key of ann") as ops:
         purge(one, ops, "bob")
         wait_until(lambda: both.client.get("/v1/key", headers=BOB).status_code == 401)
@@ -315,7 +315,7 @@ def test_what_is_made_without_a_key_after_a_purge_is_of_somebody_new(
 ) -> None:
     root = str(tmp_path / "storage")
     everybody = serve(storage_url=root)
-    ops_app = serve(api_keys=KEYS, admin_keys="ann", storage_url=root)
+    ops_app = serve(api_keys=MANAGED_KEYS, storage_url=root)
     old = everybody.client.post("/v1/tasks", json={"input": "old"}).json()["id"]
     first = own(everybody.client, {})
     with client_of(ops_app, "key of ann") as ops:

@@ -17,13 +17,12 @@ CONFIGURATION_ERROR = 78
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"host": "0.0.0.0"}, "EMBEDQ_API_KEYS"),  # noqa: S104 - refusing exactly this is what is tested
         ({"host": "203.0.113.1", "allow_unauthenticated": True}, "EMBEDQ_HOST=203.0.113.1"),
         ({"host": "no.such.host.invalid", "allow_unauthenticated": True}, "EMBEDQ_HOST=no.such.host.invalid"),
         ({"max_inputs": 0}, "EMBEDQ_MAX_INPUTS=0"),
         ({"compute": "magic"}, "EMBEDQ_COMPUTE=magic"),
     ],
-    ids=["public without keys", "foreign address", "unknown host", "bad number", "bad word"],
+    ids=["foreign address", "unknown host", "bad number", "bad word"],
 )
 def test_a_configuration_that_cannot_work_is_said_and_exits_78(
     roles: Roles, settings: dict[str, object], message: str
@@ -61,7 +60,7 @@ def test_a_file_of_settings_in_another_encoding_is_said_and_exits_78(roles: Role
 def test_white_space_around_a_setting_is_none_of_it(redis_url: str, tmp_path: Path) -> None:
     with Roles(tmp_path, f" {redis_url}\n") as roles:
         roles.worker(compute="fake ")
-        roles.api(host=" 127.0.0.1", require_key="false\n").wait_ready()
+        roles.api(host=" 127.0.0.1", allow_unauthenticated="true\n").wait_ready()
 
 
 def test_variables_of_the_celery_of_another_application_change_nothing(

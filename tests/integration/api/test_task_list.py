@@ -85,7 +85,7 @@ def test_states_are_chosen_by_name(client: httpx.Client, worker: LedgerWorker) -
     assert listed(client, status="failed")["data"] == []
 
 
-async def cancelled(redis_url: str, after: str | None = None, **limits: int) -> ListPage[Any]:
+async def cancelled(redis_url: str, after: str | None = None, **limits: Any) -> ListPage[Any]:
     """A page of one cancelled task, read three entries at a time; its end is a place."""
     ledger = AsyncLedger.connect(redis_url)
     try:
@@ -135,7 +135,7 @@ def test_a_deleted_task_is_not_listed(client: httpx.Client) -> None:
 
 
 def test_nobody_sees_the_tasks_of_others(serve: Callable[..., ServedApp]) -> None:
-    client = serve(api_keys=[(name, sha256(name.encode()).hexdigest()) for name in ("alice", "bob")]).client
+    client = serve(api_keys=",".join(f"{name}:{sha256(name.encode()).hexdigest()}" for name in ("alice", "bob"))).client
     alices = submit(client, 2, authorization="Bearer alice")
     bobs = submit(client, 1, authorization="Bearer bob")
 

@@ -1,28 +1,24 @@
 """A batch from its file to its files, through every state, with workers by hand."""
 
 import base64
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import orjson
 import pytest
 
-from tasks.errors import NotStored, StorageUnavailable
 from tasks.item import TextError
-from tasks.ledger import task
-from tasks.ledger.cancel import forget
-from tasks.ledger.client import Ledger
 from tasks.ledger.heartbeat import watch
-from tasks.ledger.read import read_result
-from tasks.records.batches import BatchRecord, BatchStatus, read_batch
-from tasks.records.files import Purpose, delete_file
+from tasks.ledger.read import read_result, read_task
+from tasks.records.batches import Batch, BatchRecord, BatchStatus, read_batch
+from tasks.records.files import Purpose, delete_file, read_file
 from tasks.records.jobs import list_jobs
 from tasks.records.moves import cancel_job, delete_job
 from tasks.records.store import OPEN
 from tasks.storage.vectors_file import VectorsReference
 from tasks.wire.embedding_list import embedding_list, items
-from tests.integration.api.ledger_worker import vector
+from tests.integration.api.ledger_worker import DIMENSION, vector
 from tests.integration.batches.hands import HOUR_MS, MODEL, Hands, half_way, nothing_is_left, request
 
 TOO_LONG = TextError("input_too_long", "This text has 9 tokens; the model takes at most 8.")
@@ -111,28 +107,6 @@ def test_a_line_may_hold_token_numbers(hands: Hands) -> None:
     assert found == [vector(text).tobytes() for text in ("one", "two")]
 
 
-def test_a_refused_line_of_a_cancelled_batch_says_what_is_wrong_with_it(hands: Hands) -> None:
-    batch_id = hands.create([request("good", "text"), request("bad", "")])
-    hands.until(lambda: hands.batch(batch_id).status is BatchStatus.IN_PROGRESS, model=False)
-    assert hands.move(cancel_job, hands.batch(batch_id))
-    hands.until(lambda: hands.batch(batch_id).status is BatchStatus.CANCELLED, model=False)
-    good, bad = hands.lines(hands.batch(batch_id).error_file_id)
-    assert good["error"]["code"] == "batch_cancelled"
-    assert bad["response"]["body"]["error"]["code"] == "empty_input"
-
-
-def test_a_batch_without_any_success_is_completed_and_has_no_output(hands: Hands) -> None:
-    hands.bad["bad"] = TOO_LONG
-    batch_id = hands.create([request(f"{n}", "bad") for n in range(9)])
-    hands.work()
-    batch = hands.batch(batch_id)
-    assert (batch.status, batch.counts) == (BatchStatus.COMPLETED, (9, 0, 9))
-    assert batch.output_file_id is None
-    assert len(hands.lines(batch.error_file_id)) == 9
-    hands.sweep()
-    assert len(list(hands.storage.stored("anonymous"))) == 2, "the input and the errors"
-
-
 def test_a_bad_file_fails_with_all_its_faults(hands: Hands) -> None:
     good = orjson.dumps(request("a", "x"))
     batch_id = hands.create(b"\n".join([b"{", good, b"[]", b"", good]))
@@ -164,34 +138,6 @@ def test_an_input_file_that_cannot_be_used(hands: Hands, case: str) -> None:
     nothing_is_left(hands, batch)
 
 
-def test_cancelling_in_the_middle_keeps_what_was_done(hands: Hands) -> None:
-    batch_id = half_way(hands)
-    assert hands.move(cancel_job, hands.batch(batch_id))
-    hands.until(lambda: hands.batch(batch_id).status is BatchStatus.CANCELLED, model=False)
-    hands.work()
-    batch = hands.batch(batch_id)
-    assert batch.counts == (10, 4, 6)
-    assert [line["custom_id"] for line in hands.lines(batch.output_file_id)] == ["0", "1", "2", "3"]
-    left = hands.lines(batch.error_file_id)
-    assert [line["custom_id"] for line in left] == ["4", "5", "6", "7", "8", "9"]
-    assert {(line["response"], line["error"]["code"]) for line in left} == {(None, "batch_cancelled")}
-    assert hands.work_model() == 0
-    nothing_is_left(hands, batch)
-
-
-@pytest.mark.parametrize("when", ["at once", "validated"])
-def test_cancelling_before_anything_was_begun(hands: Hands, when: str) -> None:
-    batch_id = hands.create([request("a", "x")])
-    if when == "validated":
-        hands.step()
-        hands.work_documents()
-    assert hands.move(cancel_job, hands.batch(batch_id))
-    hands.work()
-    batch = hands.batch(batch_id)
-    assert (batch.status, batch.output_file_id, batch.error_file_id) == (BatchStatus.CANCELLED, None, None)
-    nothing_is_left(hands, batch)
-
-
 def test_the_window_ends_in_the_middle(hands: Hands) -> None:
     batch_id = half_way(hands)
     hands.ledger.clock_offset_ms = 24 * HOUR_MS
@@ -204,40 +150,6 @@ def test_the_window_ends_in_the_middle(hands: Hands) -> None:
     assert [line["error"] for line in left] == [{"code": "batch_expired", "message": message}] * 6
     hands.step()
     nothing_is_left(hands, hands.batch(batch_id))
-
-
-def test_the_window_ends_before_the_file_was_read(hands: Hands) -> None:
-    batch_id = hands.create([request("a", "x")])
-    hands.ledger.clock_offset_ms = 24 * HOUR_MS
-    hands.work()
-    assert hands.batch(batch_id).status is BatchStatus.EXPIRED
-
-
-@pytest.mark.parametrize("end", [BatchStatus.EXPIRED, BatchStatus.CANCELLED])
-def test_a_checked_batch_that_never_began_says_how_many_requests_it_had(hands: Hands, end: BatchStatus) -> None:
-    batch_id = hands.create([request(f"{n}", "x") for n in range(3)])
-    hands.step()
-    hands.work_documents()
-    if end is BatchStatus.EXPIRED:
-        hands.ledger.clock_offset_ms = 24 * HOUR_MS
-    else:
-        assert hands.move(cancel_job, hands.batch(batch_id))
-    hands.work()
-    batch = hands.batch(batch_id)
-    assert (batch.status, batch.counts) == (end, (3, 0, 0))
-    assert batch.model == MODEL
-
-
-def test_rows_that_kill_their_worker_fail_alone(hands: Hands) -> None:
-    hands.deadly.add("text 1")
-    batch_id = hands.create([request(f"{n}", f"text {n}") for n in range(3)])
-    hands.work()
-    batch = hands.batch(batch_id)
-    assert (batch.status, batch.counts) == (BatchStatus.COMPLETED, (3, 2, 1))
-    assert [line["custom_id"] for line in hands.lines(batch.output_file_id)] == ["0", "2"]
-    (lost,) = hands.lines(batch.error_file_id)
-    answer = lost["response"]
-    assert (lost["custom_id"], answer["status_code"], answer["body"]["error"]["code"]) == ("1", 422, "worker_lost")
 
 
 def test_an_input_file_deleted_on_the_way_is_answered_all_the_same(hands: Hands) -> None:
@@ -268,86 +180,6 @@ def test_a_model_exchanged_in_the_middle_encodes_every_row_anew(hands: Hands) ->
     nothing_is_left(hands, batch)
 
 
-def test_a_batch_that_is_encoded_anew_needs_its_file_no_more(hands: Hands) -> None:
-    wanted = [request(f"{n}", f"text {n}") for n in range(9)] + [request("refused", "")]
-    batch_id = hands.create(wanted)
-    hands.until(lambda: hands.batch(batch_id).status is BatchStatus.IN_PROGRESS, model=False)
-    hands.work_model(limit=1)
-    assert hands.ledger.run(delete_file(hands.batch(batch_id).input_file_id))
-    hands.serve_revision("r2")
-    hands.until(lambda: hands.ran["1 parse"] == 2)
-    hands.step()
-    hands.ledger.run(forget(MODEL, f"{batch_id}-1-embed"))  # Redis has lost what came of that
-    hands.work()
-    assert hands.ran["1 parse"] == 3
-    batch = hands.batch(batch_id)
-    assert (batch.status, batch.counts) == (BatchStatus.COMPLETED, (10, 9, 1))
-    assert [line["custom_id"] for line in hands.lines(batch.output_file_id)] == [f"{n}" for n in range(9)]
-    assert [line["custom_id"] for line in hands.lines(batch.error_file_id)] == ["refused"]
-    nothing_is_left(hands, batch)
-
-
-def test_a_model_exchanged_after_the_window_leaves_what_was_done(hands: Hands) -> None:
-    batch_id = half_way(hands)
-    hands.serve_revision("r2")
-    assert hands.work_model() == 0
-    hands.ledger.clock_offset_ms = 24 * HOUR_MS
-    hands.work()
-    batch = hands.batch(batch_id)
-    assert (batch.status, batch.counts) == (BatchStatus.EXPIRED, (10, 4, 6))
-    assert {line["error"]["code"] for line in hands.lines(batch.error_file_id)} == {"batch_expired"}
-
-
-def test_a_batch_that_takes_longer_than_it_is_kept_afterwards(
-    redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(task, "PIECE_TEXTS", 4)
-    ledger = Ledger.connect(redis_url)
-    hands = Hands(ledger, tmp_path / "storage", batch_ttl_s=0.001)
-    batch_id = half_way(hands, output_expires_s=3600)
-    hands.ledger.clock_offset_ms = 24 * HOUR_MS
-    hands.work()
-    batch = hands.batch(batch_id)
-    assert (batch.status, batch.counts) == (BatchStatus.EXPIRED, (10, 4, 6))
-    assert (len(hands.lines(batch.output_file_id)), len(hands.lines(batch.error_file_id))) == (4, 6)
-    nothing_is_left(hands, batch)
-    ledger.close()
-
-
-def test_what_comes_after_the_end_goes_with_the_record(hands: Hands) -> None:
-    running, ended = half_way(hands), hands.create_over("file-none")
-    hands.until(lambda: hands.batch(ended).status is BatchStatus.FAILED, model=False)
-    hands.sweep()
-    for batch_id in (ended, "batch_forgotten"):
-        hands.storage.write(f"anonymous/{batch_id}/vectors.late", b"x")
-    hands.sweep()
-    assert list(hands.storage.stored(f"anonymous/{ended}")) != [], "the sweep has done with it"
-    hands.wait(HOUR_MS / 1000)
-    hands.sweep()  # the record goes, and with it what it led to
-    assert hands.ledger.run(read_batch(ended)) is None
-    left = {found.name.split("/")[1] for found in hands.storage.stored("anonymous")}
-    assert left == {running, hands.batch(running).input_file_id, "batch_forgotten"}
-
-
-def test_outputs_that_wait_for_their_record_stay_and_those_of_other_attempts_go(hands: Hands) -> None:
-    batch_id = hands.create([request("a", "x")])
-    hands.until(lambda: hands.batch(batch_id).status is BatchStatus.FINALIZING)
-    assert hands.work_documents() == 1
-    (waiting,) = [found.name for found in hands.storage.stored(f"anonymous/{batch_id}") if "file-" in found.name]
-    other = waiting.rpartition(".")[0] + ".00ff"
-    hands.storage.write(other, b"of a worker that was taken for dead")
-    hands.sweep()
-    assert hands.storage.read(waiting)
-    hands.work()
-    batch = hands.batch(batch_id)
-    assert (batch.status, len(hands.lines(batch.output_file_id))) == (BatchStatus.COMPLETED, 1)
-    hands.sweep()
-    assert len(hands.lines(batch.output_file_id)) == 1
-    with pytest.raises(NotStored):
-        hands.storage.read(other)
-    nothing_is_left(hands, batch)
-
-
 def test_a_batch_that_is_deleted_leaves_its_files_and_nothing_else(hands: Hands) -> None:
     batch_id = hands.create([request("a", "x"), request("b", "y")])
     hands.bad["y"] = TOO_LONG
@@ -367,26 +199,6 @@ def test_a_batch_that_is_deleted_leaves_its_files_and_nothing_else(hands: Hands)
     assert hands.ledger.run(list_jobs(BatchRecord, OPEN, limit=10))[0] == []
     assert [line["custom_id"] for line in hands.lines(ended.output_file_id)] == ["a"]
     assert [line["custom_id"] for line in hands.lines(ended.error_file_id)] == ["b"]
-
-
-def test_a_deletion_waits_for_the_storage(hands: Hands, tmp_path: Path) -> None:
-    batch_id = hands.create([request("a", "x")])
-    hands.work()
-    late = f"anonymous/{batch_id}/vectors.late"
-    hands.storage.write(late, b"of a worker that was taken for dead")
-    assert hands.move(delete_job, hands.batch(batch_id))
-    root = tmp_path / "storage"
-    root.rename(tmp_path / "unmounted")
-    hands.step()
-    with pytest.raises(StorageUnavailable):
-        hands.sweep()
-    hands.step()
-    assert hands.batch(batch_id).deleted, "which files it was writing says the record"
-    (tmp_path / "unmounted").rename(root)
-    hands.sweep()
-    assert hands.ledger.run(read_batch(batch_id)) is None
-    with pytest.raises(NotStored):
-        hands.storage.read(late)
 
 
 def test_only_the_requests_that_failed_are_tried_again(hands: Hands) -> None:
@@ -410,10 +222,195 @@ def test_only_the_requests_that_failed_are_tried_again(hands: Hands) -> None:
     nothing_is_left(hands, second)
 
 
-def test_an_error_file_that_went_in_between_fails_the_new_batch(hands: Hands) -> None:
-    file_id = hands.upload(orjson.dumps(request("a", "x")))
-    again = hands.create_over(file_id, only_file_id=hands.upload(b"{}", owner="somebody"))
+ROWS = 10
+
+
+def embedded(batch: Batch) -> bool:
+    """Whether all of it is, and nobody has seen that."""
+    task = batch.tasks.get(f"{batch.id}-1-embed")
+    return task is not None and task.state.terminal
+
+
+@pytest.mark.parametrize("damaged", [None, b"\0", b"\xff", b"\x02"], ids=["gone", "zeros", "ones", "twos"])
+def test_a_part_that_is_gone_or_damaged_costs_its_own_rows(hands: Hands, damaged: bytes | None) -> None:
+    batch_id = hands.create([request(f"{n}", f"text {n}") for n in range(ROWS)])
+    hands.until(lambda: embedded(hands.batch(batch_id)))
+    parts = sorted(found.name for found in hands.storage.stored(f"anonymous/{batch_id}") if "/vectors." in found.name)
+    assert len(parts) == 3
+    size = len(hands.storage.read(parts[0]))
+    hands.storage.delete(parts[0])
+    if damaged is not None:
+        hands.storage.write(parts[0], damaged * size)
     hands.work()
-    batch = hands.batch(again)
-    assert batch.status is BatchStatus.FAILED
-    assert [(fault.code, fault.param) for fault in batch.errors] == [("invalid_request", "error_file_id")]
+    batch = hands.batch(batch_id)
+    done, lost = hands.lines(batch.output_file_id), hands.lines(batch.error_file_id)
+    assert (batch.status, batch.counts) == (BatchStatus.COMPLETED, (ROWS, len(done), len(lost)))
+    assert sorted(int(line["custom_id"]) for line in done + lost) == list(range(ROWS))
+    assert 0 < len(lost) <= 4
+    assert {(line["response"], line["error"]["code"]) for line in lost} == {(None, "batch_part_lost")}
+    nothing_is_left(hands, batch)
+
+
+def embeds(hands: Hands, batch_id: str) -> bool:
+    """Whether its rows are in the queue of the model."""
+    return f"{batch_id}-1-embed" in hands.batch(batch_id).tasks
+
+
+def test_an_output_file_that_its_owner_deleted_does_not_come_back(hands: Hands) -> None:
+    batch_id = hands.create([request("a", "x")])
+    hands.until(lambda: hands.batch(batch_id).status is BatchStatus.FINALIZING)
+    assert hands.work_documents() == 1
+    assembled = hands.batch(batch_id)
+    hands.step()
+    output = hands.batch(batch_id).output_file_id
+    assert output is not None
+    hands.ledger.run(delete_file(output))
+    hands.driver.move_on(assembled)
+    assert hands.ledger.run(read_file(output)) is None
+    assert hands.batch(batch_id).status is BatchStatus.COMPLETED
+    hands.work()
+    nothing_is_left(hands, hands.batch(batch_id))
+
+
+def test_rows_of_an_accepted_batch_are_let_in_by_a_full_redis(hands: Hands) -> None:
+    """They are references of a few bytes; who waits for the batch was told long ago that it is accepted."""
+    batch_id = hands.create([request("a", "x")])
+    hands.step()
+    hands.work_documents()
+    redis = hands.ledger.client
+    limit = redis.config_get("maxmemory")["maxmemory"]
+    assert limit is not None
+    redis.config_set("maxmemory", 1_000_000)
+    hands.step()
+    redis.config_set("maxmemory", limit)
+    assert embeds(hands, batch_id)
+
+
+def test_a_round_goes_over_all_open_jobs(hands: Hands, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tasks.ingestion.driver._AT_ONCE", 2)
+    made = [hands.create([request("1", "text")]) for _ in range(5)]
+    hands.step()
+    assert {str(hands.batch(batch_id).record.status) for batch_id in made} == {"in_progress"}
+
+
+MOST = 300
+SIZES = {"one": 1, "two": 2, "many": MOST, "three": 3, "another one": 1}
+
+
+def texts_of(name: str) -> list[str]:
+    return [f"{name} {n}" for n in range(SIZES[name])]
+
+
+def of_all_sizes(hands: Hands) -> str:
+    return hands.create([request(name, texts_of(name)) for name in SIZES])
+
+
+def vectors_of(line: dict[str, Any]) -> list[Any]:
+    data = line["response"]["body"]["data"]
+    assert [item["index"] for item in data] == list(range(len(data)))
+    return [item["embedding"] for item in data]
+
+
+def texts_done(hands: Hands, batch_id: str) -> int:
+    task = hands.ledger.run(read_task(f"{batch_id}-1-embed"))
+    assert task is not None
+    return task.completed
+
+
+def errors_of(hands: Hands, batch: Batch) -> dict[str, tuple[int | None, str, str | None, str]]:
+    """Of the lines in the error file: status, code, param and message; no status of what was never executed."""
+    found = {}
+    for line in hands.lines(batch.error_file_id):
+        answer = line["response"]
+        error = answer["body"]["error"] if answer else line["error"]
+        status = answer["status_code"] if answer else None
+        found[line["custom_id"]] = (status, error["code"], error.get("param"), error["message"])
+    return found
+
+
+def done_of(hands: Hands, batch: Batch) -> list[str]:
+    return [line["custom_id"] for line in hands.lines(batch.output_file_id)]
+
+
+def ended(hands: Hands, batch_id: str) -> Batch:
+    hands.work()
+    batch = hands.batch(batch_id)
+    nothing_is_left(hands, batch)
+    return batch
+
+
+def test_each_line_has_all_its_vectors_in_order(hands: Hands) -> None:
+    batch_id = of_all_sizes(hands)
+    hands.until(lambda: hands.batch(batch_id).status is BatchStatus.FINALIZING)
+    assert texts_done(hands, batch_id) == sum(SIZES.values())
+    batch = ended(hands, batch_id)
+    assert batch.counts == (len(SIZES), len(SIZES), 0)
+    assert batch.tokens == sum(SIZES.values())
+    lines = hands.lines(batch.output_file_id)
+    assert [line["custom_id"] for line in lines] == list(SIZES)
+    for line in lines:
+        texts = texts_of(line["custom_id"])
+        assert line["response"]["body"]["usage"] == {"prompt_tokens": len(texts), "total_tokens": len(texts)}
+        np.testing.assert_array_equal(np.array(vectors_of(line), "<f4"), np.stack([vector(text) for text in texts]))
+
+
+def test_each_line_has_its_own_options(hands: Hands) -> None:
+    lines = [
+        request("short", ["a", "long b", "c"], dimensions=2, encoding_format="base64", user="eve"),
+        request("plain", ["d", "e"], text=7, options="of somebody else"),
+        request("other words", ["f", "g"], output_dimension=3, embedding_type="base64", normalize=True),
+    ]
+    data = b"\n".join(orjson.dumps(line | {"texts": 5, "line": ["x"], "refused": ["y"]}) for line in lines)
+    numbers = orjson.dumps(request("numbers", "N", dimensions=2.0)).replace(b'"N"', b"[[606],[20375]]")
+    batch = ended(hands, hands.create(data + b"\n" + numbers))
+    short, plain, other, numbered = hands.lines(batch.output_file_id)
+    for line, texts, dimension in ((short, ["a", "long b", "c"], 2), (other, ["f", "g"], 3)):
+        assert [base64.b64decode(found) for found in vectors_of(line)] == [
+            vector(t)[:dimension].tobytes() for t in texts
+        ]
+    assert [item.get("truncated") for item in short["response"]["body"]["data"]] == [None, True, None]
+    for line, texts, dimension in ((plain, ["d", "e"], DIMENSION), (numbered, ["one", "two"], 2)):
+        expected = [vector(text)[:dimension] for text in texts]
+        np.testing.assert_array_equal(np.array(vectors_of(line), "<f4"), np.stack(expected))
+
+
+@pytest.mark.parametrize("at", [0, MOST - 1])
+def test_one_bad_text_fails_its_line_and_is_named(hands: Hands, at: int) -> None:
+    hands.bad = {f"many {at}": TOO_LONG, "three 1": TextError("encoding_failed", "No."), "three 2": TOO_LONG}
+    batch = ended(hands, of_all_sizes(hands))
+    assert batch.counts == (5, 3, 2)
+    assert done_of(hands, batch) == ["one", "two", "another one"]
+    assert batch.tokens == 1 + 2 + 1
+    assert errors_of(hands, batch) == {
+        "many": (400, "input_too_long", f"input[{at}]", f"input[{at}]: {TOO_LONG.message}"),
+        "three": (422, "encoding_failed", "input[1]", "input[1]: No."),
+    }
+
+
+def two_pieces_done(hands: Hands, texts: Sequence[int]) -> str:
+    """A batch with lines of so many texts, of which two units are done: 8 texts."""
+    batch_id = hands.create([request(f"{n}", [f"{n} {i}" for i in range(size)]) for n, size in enumerate(texts)])
+    hands.until(lambda: hands.batch(batch_id).status is BatchStatus.IN_PROGRESS, model=False)
+    assert hands.work_model(limit=2) == 2
+    return batch_id
+
+
+def test_cancelling_in_the_middle_of_a_line_keeps_the_lines_that_are_whole(hands: Hands) -> None:
+    batch_id = two_pieces_done(hands, [3, 4, 4, 1])
+    assert hands.move(cancel_job, hands.batch(batch_id))
+    hands.until(lambda: hands.batch(batch_id).status is BatchStatus.CANCELLED, model=False)
+    batch = ended(hands, batch_id)
+    assert batch.counts == (4, 2, 2)
+    assert done_of(hands, batch) == ["0", "1"]
+    assert {name: error[:2] for name, error in errors_of(hands, batch).items()} == dict.fromkeys(
+        ("2", "3"), (None, "batch_cancelled")
+    )
+
+
+def test_while_it_runs_requests_are_counted_by_the_part_of_the_texts_that_is_done(hands: Hands) -> None:
+    hands.bad["0 0"] = TOO_LONG
+    batch_id = two_pieces_done(hands, [14, 1, 1])
+    running = hands.batch(batch_id)
+    assert running.counts == (3, 3 * 7 // 16, 0)
+    batch = ended(hands, batch_id)
+    assert batch.counts == (3, 2, 1)

@@ -1,8 +1,8 @@
 """All datasets of a server, in both places: they have names, are renamed and deleted, beside loads."""
 
 import threading
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from tasks.datasets.contents import DatasetGone
-from tasks.datasets.loads import DocumentLoad, Verdict
+from tasks.datasets.loads import Verdict
 from tasks.datasets.places import Datasets, open_datasets
 from tasks.datasets.sqlite.datasets import SqliteDatasets
 from tasks.errors import Invalid
 from tests.integration.datasets.loads import document, load, stamp
 from tests.pg_server import PgServer
-from tests.processes import PATIENCE_S, wait_until
+from tests.processes import PATIENCE_S
 from tests.raises_code import raises_code
 from worker_config.settings import Settings
 
@@ -154,43 +154,6 @@ def test_what_happens_to_a_dataset_beside_its_loads_leaves_nothing_of_it(dataset
     assert datasets.names("me") == ["new"]
     with closing(datasets.store("me", "new")) as store:
         assert sorted(store.known(ended["renamed"])) == sorted(ended["renamed"])
-
-
-def test_nobody_waits_behind_a_deletion_that_waits_for_a_load(postgres: PgServer, database: str) -> None:
-    datasets = open_datasets(Settings(datasets=postgres.url(database)))
-    fill(datasets, "me", "docs")
-    asked = "SELECT 1 FROM pg_stat_activity WHERE query LIKE 'LOCK TABLE%'"
-
-    def documents_now() -> int:
-        wait_until(lambda: postgres.execute(asked, database), message="the deletion asks")
-        with closing(datasets.contents("me", "docs")) as contents:
-            return contents.head().documents
-
-    with ThreadPoolExecutor(2) as pool, closing(datasets.store("me", "docs")) as store:
-
-        def documents() -> Iterator[DocumentLoad]:
-            yield from (document(f"d{n}") for n in range(300))  # more than are taken at once: the first are written
-            deleting = pool.submit(datasets.delete, "me", "docs")
-            assert pool.submit(documents_now).result(PATIENCE_S) == 2
-            assert not deleting.done()
-            deletions.append(deleting)
-
-        deletions: list[Future[bool]] = []
-        store.load(documents(), stamp(2), lambda: None)
-        assert deletions[0].result(PATIENCE_S)
-    assert datasets.names("me") == []
-
-
-def test_a_copied_comment_names_no_dataset(postgres: PgServer, database: str) -> None:
-    datasets = open_datasets(Settings(datasets=postgres.url(database)))
-    fill(datasets, "me", "docs")
-    postgres.execute("CREATE TABLE embedq_00 (a int)", database)
-    postgres.execute("COMMENT ON TABLE embedq_00 IS 'embedq: me/docs'", database)
-    assert datasets.names("me") == ["docs"]
-    tables = postgres.execute(
-        "SELECT obj_description(oid) AS said FROM pg_class WHERE relname ~ '^embedq_[0-9a-f]{32}$'", database
-    )
-    assert [row["said"] for row in tables] == ["embedq: me/docs"]
 
 
 def test_a_view_of_somebody_keeps_a_dataset(postgres: PgServer, database: str) -> None:

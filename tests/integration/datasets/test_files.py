@@ -1,19 +1,15 @@
 """What is done with whole files of datasets: they are listed, renamed, deleted, copied, looked at and made smaller."""
 
-import threading
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from tasks.datasets.contents import DatasetGone
-from tasks.datasets.loads import Verdict
 from tasks.datasets.names import is_dataset_name
 from tasks.datasets.sqlite.dataset_file import DatasetFile, held_bytes
 from tasks.datasets.sqlite.load import SqliteStore
 from tasks.datasets.sqlite.upkeep import backup, check, vacuum
 from tests.integration.datasets.loads import document, finish, load, stamp
-from tests.processes import PATIENCE_S
 
 
 def filled(folder: Path, owner: str, name: str, text: str = "one") -> DatasetFile:
@@ -49,45 +45,6 @@ def test_nothing_else_lies_beside_a_dataset(tmp_path: Path) -> None:
 )
 def test_names(name: str, *, good: bool) -> None:
     assert is_dataset_name(name) is good
-
-
-def test_loads_while_a_dataset_is_renamed_go_into_one_of_the_two(tmp_path: Path) -> None:
-    filled(tmp_path, "me", "old")
-    together = threading.Barrier(3)
-
-    def loads(number: int) -> None:
-        store = SqliteStore(DatasetFile(tmp_path, "me", "old"))
-        together.wait(PATIENCE_S)
-        for n in range(20):
-            assert load(store, document(f"{number}-{n}"), by=stamp(2)) == [Verdict.LOADED]
-        store.close()
-
-    def renames(_: int) -> None:
-        together.wait(PATIENCE_S)
-        assert DatasetFile(tmp_path, "me", "old").rename("new")
-
-    with ThreadPoolExecutor(3) as pool:
-        for each in [pool.submit(what, n) for n, what in enumerate((loads, loads, renames))]:
-            each.result(PATIENCE_S)
-    found = []
-    for name in ("old", "new"):
-        file = DatasetFile(tmp_path, "me", name)
-        store = SqliteStore(file)
-        found += list(store.known([f"{number}-{n}" for number in range(2) for n in range(20)]))
-        store.close()
-        assert file.path() is None or check(file) == []
-    assert sorted(found) == sorted(f"{number}-{n}" for number in range(2) for n in range(20))
-
-
-def test_a_name_under_which_a_dataset_is_being_made_is_taken(tmp_path: Path) -> None:
-    old, new = filled(tmp_path, "me", "old"), DatasetFile(tmp_path, "me", "new")
-    with ThreadPoolExecutor(1) as pool, new.locked():
-        renaming = pool.submit(old.rename, "new")
-        new.made()
-        assert not renaming.done()
-    assert not renaming.result(PATIENCE_S)
-    assert known(old) == {"a", "b"}
-    assert known(new) == set()
 
 
 def test_a_copy_is_a_dataset(tmp_path: Path) -> None:

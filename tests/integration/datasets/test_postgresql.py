@@ -1,16 +1,17 @@
 """What tables of PostgreSQL have of their own: several spellings of one name, tables that go away, owners, schemas."""
 
 import threading
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-import asyncpg
 import numpy as np
 import pytest
 
-from tasks.datasets.contents import DatasetGone, ExportPart
+from tasks.datasets.contents import ExportPart
 from tasks.datasets.loads import Verdict
-from tasks.datasets.postgresql.schema import CHUNK_COLUMNS, TableName, lock
+from tasks.datasets.postgresql.load import ROWS
+from tasks.datasets.postgresql.schema import TableName
 from tests.integration.datasets.loads import Place, document, load, stamp, texts, unchanged
 from tests.integration.datasets.tables import table_contents, table_store
 from tests.pg_server import PgServer
@@ -51,42 +52,6 @@ def test_chunks_that_somebody_else_has_removed_are_loaded_anew(
     assert texts(postgresql.rows()).keys() == {"a"}
 
 
-async def test_what_is_loaded_after_a_table_was_emptied_stays(
-    postgresql: Place, postgres: PgServer, database: str
-) -> None:
-    with ThreadPoolExecutor(1) as pool:
-        pool.submit(load, postgresql.open(), document("a")).result(PATIENCE_S)
-    columns = ", ".join(f'"{name}"' for name in CHUNK_COLUMNS)
-    other = await asyncpg.connect(postgres.url(database))
-    await other.execute("CREATE TABLE kept AS SELECT * FROM docs")
-    await other.execute("TRUNCATE docs")
-    async with other.transaction():
-        await lock(other, TableName("public", "docs"))
-        with ThreadPoolExecutor(1) as pool:
-            preparing = pool.submit(postgresql.open().prepare, stamp(2), lambda: None)
-            while not await other.fetchval("SELECT true FROM pg_locks WHERE NOT granted"):
-                assert not preparing.done()
-            # As a load does.
-            await other.execute(f"INSERT INTO docs ({columns}) SELECT {columns} FROM kept")  # noqa: S608 - constants
-            await other.execute("COMMIT")
-            preparing.result(PATIENCE_S)
-            await other.execute("BEGIN")
-            assert pool.submit(postgresql.open().known, ["a"]).result(PATIENCE_S).keys() == {"a"}
-    await other.close()
-
-
-def test_chunks_whose_receipts_somebody_else_has_removed_are_refused(
-    postgresql: Place, postgres: PgServer, database: str
-) -> None:
-    store = postgresql.open()
-    load(store, document("a"), document("b"))
-    postgres.execute("DROP TABLE docs_documents", database)
-    with raises_code("sink_refused", match="has rows.*Drop or empty it"):
-        load(store, document("a", "new", chunks=1), by=stamp(2))
-    postgres.execute("TRUNCATE docs", database)
-    assert load(store, document("a", "new", chunks=1), by=stamp(2)) == [Verdict.LOADED]
-
-
 def test_an_extension_in_a_schema_of_its_own(postgres: PgServer, database: str) -> None:
     postgres.execute("CREATE SCHEMA extensions", database)
     postgres.execute("CREATE EXTENSION vector SCHEMA extensions", database)
@@ -125,44 +90,6 @@ def test_a_table_belongs_to_the_key_that_made_it(postgres: PgServer, database: s
         each.close()
 
 
-def test_a_table_made_by_a_key_that_shares_it_is_its_own(postgres: PgServer, database: str) -> None:
-    maker, other = (table_store(postgres, database, owner=owner, anywhere=owner == "a") for owner in ("a", "b"))
-    load(maker, document("x"))
-    for attempt in (
-        lambda: load(other, document("x", "new"), by=stamp(2)),
-        lambda: other.finish(stamp(2), (), lambda: None),
-        lambda: other.prepare(stamp(2, dimension=9), lambda: None),
-    ):
-        with raises_code("sink_refused", match="another API key"):
-            attempt()
-    postgres.execute("DROP TABLE docs_unread", database)
-    with raises_code("sink_refused", match="another API key"):
-        other.prepare(stamp(2), lambda: None)
-    assert maker.known(["x"]) == {}, "until it makes the table again"
-    load(maker, document("y"))
-    assert maker.known(["x", "y"]).keys() == {"x", "y"}
-    for each in (maker, other):
-        each.close()
-
-
-def test_tables_that_are_not_there_are_no_dataset(postgresql: Place) -> None:
-    with pytest.raises(DatasetGone):
-        postgresql.contents().head()
-    assert postgresql.open().known(["a"]) == {}
-
-
-def test_the_head_says_what_there_is(postgresql: Place) -> None:
-    store = postgresql.open()
-    load(store, document("a"), document("b", chunks=0))
-    head = postgresql.contents().head()
-    assert (head.dimension, head.vectors, head.model) == (8, "a-model (rev-1)", "a-model")
-    assert (head.documents, head.chunks) == (2, 2)
-    load(store, unchanged("a"), by=stamp(2))
-    assert postgresql.contents().head().version == head.version
-    load(store, document("a", "new"), by=stamp(3))
-    assert postgresql.contents().head().version == head.version + 1
-
-
 def test_a_users_own_tables_are_left_alone(postgres: PgServer, database: str) -> None:
     postgres.execute("CREATE TABLE docs_documents (mine text)", database)
     postgres.execute("INSERT INTO docs_documents VALUES ('x')", database)
@@ -198,3 +125,104 @@ def test_sql_in_names_and_values_of_a_filter_is_text(postgresql: Place) -> None:
     assert {each.chunk.document_id for each in found} == {"a"}
     assert postgresql.contents().nearest(np.ones(8), 9, {"document_id": odd}, lambda: False) == []
     assert postgresql.contents().words(f"{odd} one", 9, None, lambda: False) != []
+
+
+_NOTE = """
+CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+  INSERT INTO statements SELECT TG_OP, TG_TABLE_NAME, count(*) FROM changed;
+  RETURN NULL;
+END $$
+"""
+_NOTE_SETTING = """
+CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+  INSERT INTO seen_setting VALUES (current_setting('idle_in_transaction_session_timeout'));
+  RETURN NULL;
+END $$
+"""
+_TRIGGER = (
+    "CREATE TRIGGER {what}_{table} AFTER {what} ON {table} REFERENCING {image} TABLE AS changed"
+    " FOR EACH STATEMENT EXECUTE FUNCTION note()"
+)
+_IMAGES = {"INSERT": "NEW", "UPDATE": "NEW", "DELETE": "OLD"}
+
+
+@pytest.fixture
+def watched(postgresql: Place, postgres: PgServer, database: str) -> Place:
+    """A place whose server notes how many rows each statement has changed."""
+    load(postgresql.open(), document("first"))
+    postgres.execute("CREATE TABLE statements (what text, on_table text, rows bigint)", database)
+    postgres.execute(_NOTE, database)
+    for table in ("docs", "docs_documents"):
+        for what, image in _IMAGES.items():
+            postgres.execute(_TRIGGER.format(what=what, table=table, image=image), database)
+    return postgresql
+
+
+def test_no_statement_changes_many_rows_however_many_change(watched: Place, postgres: PgServer, database: str) -> None:
+    many = [document(f"d{i:04}", chunks=1) for i in range(2 * ROWS)]
+    large = document("large", "old", chunks=2 * ROWS + 500)
+    store = watched.open()
+    calls = Counter[str]()
+
+    def noted() -> list[tuple[str, str, int]]:
+        found = postgres.execute("SELECT what, on_table, rows FROM statements", database)
+        postgres.execute("TRUNCATE statements", database)
+        return [tuple(row) for row in found]
+
+    store.load(iter([large, *many]), stamp(1), lambda: calls.update(["load"]))
+    first = noted()
+    store.load(iter([document("large", "new", chunks=1)]), stamp(2, fingerprint="e" * 64), lambda: None)
+    load(store, unchanged("first"), by=stamp(3))
+    later = noted()
+    deleted = store.finish(stamp(3), (), lambda: calls.update(["finish"])).deleted
+    last = noted()
+
+    assert deleted == 1 + len(many)
+    changed = Counter[tuple[str, str]]()
+    for what, table, rows in (*first, *later, *last):
+        assert rows <= ROWS
+        changed[what, table] += rows
+    chunks = len(large.chunks) + len(many)
+    assert changed["INSERT", "docs"] == chunks + 1
+    assert changed["DELETE", "docs"] == chunks + 1
+    assert changed["DELETE", "docs_documents"] == deleted + 1
+    assert calls["load"] >= sum(what == "INSERT" for what, *_ in first)
+    assert calls["finish"] >= sum(what == "DELETE" for what, *_ in last)
+
+
+def test_a_server_that_soon_ends_idle_transactions_waits_for_a_load_that_reads(
+    postgresql: Place, postgres: PgServer, database: str
+) -> None:
+    store = postgresql.open()
+    load(store, document("first"))
+    store.close()
+    postgres.execute(f"ALTER DATABASE {database} SET idle_in_transaction_session_timeout = '20s'", database)
+    postgres.execute("CREATE TABLE seen_setting (value text)", database)
+    postgres.execute(_NOTE_SETTING, database)
+    for when in ("INSERT ON docs", "DELETE ON docs_documents"):
+        of = when.partition(" ")[0]
+        postgres.execute(f"CREATE TRIGGER {of} AFTER {when} FOR EACH STATEMENT EXECUTE FUNCTION note()", database)
+
+    load(store, document("a"))
+    seen = "SELECT value FROM seen_setting"
+    assert {row["value"] for row in postgres.execute(seen, database)} == {"5min"}
+    postgres.execute("TRUNCATE docs, seen_setting", database)
+    store.prepare(stamp(2), lambda: None)  # forgets the receipts, by the same connection
+    assert {row["value"] for row in postgres.execute(seen, database)} == {"20s"}
+
+
+def test_first_loads_into_tables_of_one_database_at_the_same_time(postgres: PgServer, database: str) -> None:
+    workers = 6
+    together = threading.Barrier(workers)
+
+    def work(number: int) -> None:
+        store = table_store(postgres, database, f"docs{number // 2}")
+        together.wait(PATIENCE_S)
+        load(store, document(f"d{number}"))
+        store.close()
+
+    with ThreadPoolExecutor(workers) as pool:
+        for result in [pool.submit(work, number) for number in range(workers)]:
+            result.result(60)
+    count = "SELECT count(*) FROM docs{}_documents"
+    assert [postgres.execute(count.format(n), database)[0][0] for n in range(workers // 2)] == [2, 2, 2]

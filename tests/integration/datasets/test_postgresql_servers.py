@@ -1,16 +1,15 @@
 """Tables of a server that is away, full or not what it should be."""
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from tasks.datasets.contents import Contents
 from tasks.datasets.loads import DocumentLoad, Verdict
 from tasks.datasets.store import Store
-from tasks.errors import Invalid, SinkUnavailable
+from tasks.errors import SinkUnavailable
 from tasks.records.api_keys import anonymous_owner
-from tests.integration.datasets.loads import Place, document, finish, load, stamp, texts
+from tests.integration.datasets.loads import Place, document, load, stamp, texts
 from tests.integration.datasets.tables import store_at, table_store
 from tests.pg_server import PASSWORD, PgServer
 from tests.processes import free_port
@@ -83,21 +82,6 @@ def of(postgres: PgServer, database: str, opened: list[Store | Contents]) -> Cal
     return opening
 
 
-def test_another_key_neither_begins_nor_ends_anything_in_a_table(of: Callable[[str], Store], postgresql: Place) -> None:
-    load(of("ann"), document("a", "of ann"))
-    bob = of("bob")
-    for attempt in (lambda: bob.prepare(stamp(2), lambda: None), lambda: finish(bob, stamp(2))):
-        with raises_code("sink_refused", match="belongs to another API key") as caught:
-            attempt()
-        assert "ann" not in caught.value.detail
-    assert texts(postgresql.rows()) == {"a": ["of ann 0", "of ann 1"]}
-
-    ann = of("ann")
-    load(ann, document("b"), by=stamp(3))
-    assert finish(ann, stamp(3)) == 1
-    assert texts(postgresql.rows()).keys() == {"b"}
-
-
 @pytest.mark.parametrize("maker", [anonymous_owner(0), anonymous_owner(1)])
 def test_a_table_that_was_made_without_a_key_is_open_to_all(of: Callable[[str], Store], maker: str) -> None:
     load(of(maker), document("a"))
@@ -114,22 +98,6 @@ def test_whoever_runs_the_database_opens_a_table_to_all(
 
     load(of("bob"), document("b"), by=stamp(2))
     assert of("ann").known(["a", "b"]).keys() == {"a", "b"}
-
-
-def test_of_two_keys_that_make_a_table_at_once_one_has_it(postgres: PgServer, database: str) -> None:
-    stores = [table_store(postgres, database, owner=owner) for owner in ("ann", "bob", "eve")]
-
-    def make(store: Store) -> bool:
-        try:
-            load(store, document("a"))
-        except Invalid:
-            return False
-        return True
-
-    with ThreadPoolExecutor() as threads:
-        assert sum(threads.map(make, stores)) == 1
-    for store in stores:
-        store.close()
 
 
 def test_nobody_there() -> None:
@@ -213,16 +181,6 @@ def test_a_table_of_another_embedq(postgres: PgServer, database: str) -> None:
     said = refusal(store, "sink_refused")
     assert "not one of this embedq's: it lacks listed, how. Name another table" in said
     store.close()
-
-
-def test_tables_of_an_older_embedq_are_left_as_they_are(postgres: PgServer, database: str) -> None:
-    store = table_store(postgres, database)
-    load(store, document("a"))
-    postgres.execute("ALTER TABLE docs_documents DROP COLUMN listed, DROP COLUMN how", database)
-    postgres.execute("DROP TABLE docs_ingestions, docs_unread, docs_dataset", database)
-    assert "it lacks listed, how" in refusal(store, "sink_refused")
-    tables = postgres.execute("SELECT relname FROM pg_class WHERE relkind = 'r' AND relname ~ '^docs'", database)
-    assert {row["relname"] for row in tables} == {"docs", "docs_documents"}
 
 
 def test_too_many_dimensions(postgres: PgServer, database: str) -> None:

@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from tasks.datasets.loads import DocumentLoad, LoadOutcome, Receipt, UnreadPart, Verdict
+from tasks.datasets.loads import EVERYTHING, DocumentLoad, LoadOutcome, Receipt, UnreadPart, Verdict
 from tasks.datasets.store import Store, chunk_id
-from tasks.datasets.who_wins import StaleError
 from tests.integration.datasets.loads import (
     Place,
     document,
@@ -86,13 +85,6 @@ def test_receipts_say_what_went_in(store: Store, place: Place) -> None:
         assert asked.known(["b"])["b"].chunks == 0
 
 
-def test_receipts_say_which_file_a_record_came_from(store: Store, place: Place) -> None:
-    load(store, document("a", origin="a.csv"), document("b", origin="b.csv\0"), document("c"))
-
-    for asked in (store, place.open()):
-        assert [asked.known(["a", "b", "c"])[name].origin[:5] for name in "abc"] == ["a.csv", "b.csv", ""]
-
-
 def test_warnings_stay_with_the_content(store: Store, place: Place) -> None:
     def told() -> tuple[list[str], dict[str, str]]:
         receipts, contents = place.open().known(["a", "b"]), place.contents()
@@ -108,12 +100,6 @@ def test_warnings_stay_with_the_content(store: Store, place: Place) -> None:
     assert told() == ([warning, "[]"], {"a": warning, "b": "[]"}), "the content is the same"
     load(store, document("a", "two"), document("b", "two")._replace(warnings=warning), by=stamp(4))
     assert told() == (["[]", warning], {"a": "[]", "b": warning})
-
-
-def test_receipts_of_many_documents(store: Store) -> None:
-    load(store, *(document(f"d{i}", chunks=1) for i in range(1500)))
-
-    assert len(store.known([f"d{i}" for i in range(0, 3000, 2)])) == 750
 
 
 def test_a_repetition_changes_nothing(store: Store, place: Place) -> None:
@@ -135,31 +121,6 @@ def test_a_repetition_says_what_was_said_before(store: Store) -> None:
         assert outcomes(store, *given, by=stamp(2)) == said
 
 
-def test_a_new_version_takes_the_place_of_the_old_one(store: Store, place: Place) -> None:
-    load(store, document("a", "old", chunks=5), document("b", "stays"))
-
-    load(store, document("a", "new", chunks=2), by=stamp(2))
-
-    assert texts(place.rows()) == {"a": ["new 0", "new 1"], "b": ["stays 0", "stays 1"]}
-    assert store.known(["a"])["a"].decided_by == ingestion(2)
-    assert store.known(["b"])["b"].decided_by == ingestion(1)
-
-
-def test_another_pipeline_replaces_all_chunks(store: Store, place: Place) -> None:
-    load(store, document("a", "text", chunks=3))
-
-    load(store, document("a", "text", chunks=3), by=stamp(2, fingerprint="e" * 64))
-
-    assert [str(row["chunk_id"]) for row in place.rows()] == [chunk_id("a", "e" * 64, i) for i in range(3)]
-
-
-def test_what_has_not_changed_is_not_loaded_unless_it_is_asked_for(store: Store) -> None:
-    load(store, document("a", "text"))
-
-    assert load(store, document("a", "text"), by=stamp(2)) == [UNCHANGED]
-    assert load(store, document("a", "text"), by=replace(stamp(3), reloads=True)) == [LOADED]
-
-
 def test_an_empty_document_takes_its_earlier_version_away(store: Store, place: Place) -> None:
     load(store, document("a"), document("b"))
 
@@ -170,21 +131,6 @@ def test_an_empty_document_takes_its_earlier_version_away(store: Store, place: P
     load(store, document("b", "", chunks=0), by=stamp(2))
     assert place.rows() == []
     assert store.known(["a", "b"]).keys() == {"a", "b"}
-
-
-def test_the_first_of_two_documents_with_one_id_wins(store: Store, place: Place) -> None:
-    load(store, document("a", "first", place="x/1"))
-
-    assert load(store, document("a", "second", place="x/2"), document("b")) == [DUPLICATE, LOADED]
-    assert texts(place.rows())["a"] == ["first 0", "first 1"]
-
-
-def test_duplicates_within_one_call(store: Store, place: Place) -> None:
-    given = [document("a", "x", place="1"), document("a", "y", place="2"), document("a", "x", place="1")]
-
-    assert load(store, *given) == [LOADED, DUPLICATE, LOADED]
-    assert load(store, failed("b", "1"), document("b", place="2")) == [FAILED, DUPLICATE]
-    assert texts(place.rows()) == {"a": ["x 0", "x 1"]}
 
 
 def test_a_newer_ingestion_is_not_undone(store: Store, place: Place) -> None:
@@ -209,17 +155,6 @@ def test_what_a_newer_sync_has_deleted_does_not_come_back(store: Store, place: P
     assert load(store, document("x"), document("new"), by=stamp(2)) == [SUPERSEDED, SUPERSEDED]
     assert place.rows() == []
     assert load(store, document("x"), by=stamp(4)) == [LOADED]
-
-
-def test_a_document_that_is_unchanged_no_more_leaves_nothing_of_its_load(store: Store, place: Place) -> None:
-    load(store, document("x", "100"), by=stamp(1))
-    load(store, document("x", "101"), by=stamp(2))
-
-    with pytest.raises(StaleError):
-        outcomes(store, document("a"), UnreadPart("r"), unchanged("x", "100"), document("b"), by=stamp(3))
-    assert texts(place.rows()).keys() == {"x"}
-    assert store.known(["a", "b"]) == {}
-    assert load(store, document("a"), document("x", "100"), by=stamp(3)) == [LOADED, REPLACED]
 
 
 def test_another_models_vectors_are_refused(store: Store, place: Place) -> None:
@@ -289,20 +224,6 @@ def test_a_load_that_is_stopped_leaves_nothing(store: Store, place: Place) -> No
     assert load(store, document("a", "new"), by=stamp(2)) == [REPLACED]
 
 
-def test_a_sync_deletes_what_nobody_has_listed_since(store: Store, place: Place) -> None:
-    load(store, *(document(f"old{i}", chunks=1) for i in range(1000)), document("empty", chunks=0))
-    load(store, document("later"), by=stamp(3))
-    load(store, document("old3", "changed", chunks=1), unchanged("old1"), failed("old2"), failed("never"), by=stamp(2))
-
-    assert finish(store, stamp(2)) == 998
-
-    there = {"old1": ["one 0"], "old2": ["one 0"], "old3": ["changed 0"], "later": ["one 0", "one 1"]}
-    assert texts(place.rows()) == there
-    assert store.known(["old1", "old4", "empty", "later"]).keys() == {"old1", "later"}
-    assert finish(store, stamp(2)) == 998, "a repetition says the same"
-    assert texts(place.rows()) == there
-
-
 def test_a_sync_keeps_what_is_of_a_part_that_could_not_be_listed(store: Store, place: Place) -> None:
     def at(*places: str) -> list[DocumentLoad]:
         return [document(name, place=name) for name in places]
@@ -320,15 +241,6 @@ def test_a_sync_keeps_what_is_of_a_part_that_could_not_be_listed(store: Store, p
     # What was loaded by an older one into a part that the sync has not listed comes in; elsewhere it does not.
     older = replace(stamp(1), ingestion="another")
     assert load(store, *at("r/sub/new", "r/new"), by=older) == [LOADED, SUPERSEDED]
-
-
-def test_everything_may_go(store: Store, place: Place) -> None:
-    load(store, document("a"), document("b"))
-
-    assert finish(store, stamp(2)) == 2
-    assert place.rows() == []
-    # Nothing of another dataset is left, and what comes next is loaded like anything else.
-    assert load(store, document("a"), by=stamp(3)) == [LOADED]
 
 
 def test_loads_at_the_same_time_lose_nothing(place: Place) -> None:
@@ -352,87 +264,10 @@ def test_loads_at_the_same_time_lose_nothing(place: Place) -> None:
     assert place.open().known(["shared"])["shared"].decided_by == ingestion(rounds)
 
 
-def test_the_same_load_by_two_workers_goes_in_once(place: Place) -> None:
-    given = [document(f"d{i}") for i in range(50)]
-    said: list[list[Verdict]] = []
-    together = threading.Barrier(2)
-
-    def work(_: int) -> None:
-        store = place.open()
-        together.wait(PATIENCE_S)
-        said.append(load(store, *given))
-        store.close()
-
-    _in_threads(2, work)
-
-    assert said == [[LOADED] * 50] * 2
-    assert texts(place.rows()) == {one.id: ["one 0", "one 1"] for one in given}
-
-
-def test_loads_while_others_are_deleted(place: Place) -> None:
-    load(place.open(), *(document(f"old{i}") for i in range(20)))
-
-    def work(number: int) -> None:
-        store = place.open()
-        if number:
-            load(store, document("new"), by=stamp(3))
-        else:
-            load(store, unchanged("old1"), by=stamp(2))
-            assert finish(store, stamp(2)) == 19
-        store.close()
-
-    _in_threads(2, work)
-
-    assert texts(place.rows()).keys() == {"old1", "new"}
-
-
-def test_of_two_files_with_one_id_the_first_stays_when_both_load_at_once(place: Place) -> None:
-    together = threading.Barrier(2)
-    said: list[Verdict] = []
-
-    def work(number: int) -> None:
-        store = place.open()
-        together.wait(PATIENCE_S)
-        one = document("1", f"of {number}", origin=f"{number}.csv", place=f"{number}.csv#1")
-        said.extend(load(store, one, by=replace(stamp(number), replaces_others=False)))
-        store.close()
-
-    _in_threads(2, work)
-    assert sorted(said) == [CONFLICT, LOADED]
-
-
-def test_a_document_that_another_file_has_tried_to_take_is_no_duplicate(store: Store) -> None:
-    load(store, document("1", "a", origin="a.csv", place="a.csv#1"))
-    by = replace(stamp(2), replaces_others=False)
-    other = document("1", "b", origin="b.csv", place="b.csv#1")
-    own = document("1", "a", origin="a.csv", place="a.csv#1")
-
-    assert load(store, other, own, by=by) == [CONFLICT, UNCHANGED]
-    assert finish(store, by) == 0
-
-
 def _in_threads(number: int, work: Callable[[int], None]) -> None:
     with ThreadPoolExecutor(number) as pool:
         for result in [pool.submit(work, i) for i in range(number)]:
             result.result(60)
-
-
-def test_a_document_that_is_read_after_it_has_failed_is_loaded(store: Store, place: Place) -> None:
-    assert load(store, failed("a"), document("a")) == [Verdict.FAILED, LOADED]
-    assert texts(place.rows()).keys() == {"a"}
-
-
-def test_a_document_that_is_found_elsewhere_keeps_its_place_in_what_readers_see(store: Store, place: Place) -> None:
-    load(store, document("a", place="file:///one/a"))
-    reader = place.contents()
-    [part] = reader.export_parts()
-    load(store, unchanged("a")._replace(place="file:///two/a"), by=stamp(2))
-    load(store, unchanged("a")._replace(place="file:///three/a"), by=stamp(3))
-    assert store.known(["a"])["a"].found == "file:///three/a"
-    found = reader.export_rows(part)
-    assert found is not None
-    assert {row.source_uri for row in found.rows} == {"file:///one/a"}
-    assert [each.source_uri for each in reader.documents(-1, 9).items] == ["file:///one/a"]
 
 
 def test_long_texts_and_places_are_no_reason_to_fail(store: Store, place: Place) -> None:
@@ -463,3 +298,47 @@ def test_the_head_counts_what_is_there(store: Store, place: Place) -> None:
         assert head.documents == 4
     finish(store, stamp(4))
     assert (contents.head().documents, contents.head().chunks) == (1, len(place.rows()))
+
+
+# ---- rules that a walk seldom meets
+
+
+def test_a_folder_that_a_sync_has_spared_stays_spared_when_all_above_it_cannot_be_listed(store: Store) -> None:
+    load(store, UnreadPart("r/in"), by=stamp(12))
+    finish(store, stamp(10))
+    load(store, UnreadPart("r"), by=stamp(13))
+    late = document("a", place="r/in/a"), document("b", place="r/b")
+    assert load(store, *late, by=stamp(9)) == [LOADED, SUPERSEDED]
+
+
+def test_a_document_belongs_to_the_place_where_it_was_listed_last(store: Store) -> None:
+    load(store, document("a", place="r/a"), document("b", place="r/b"))
+    load(store, failed("a", "s/a"), by=stamp(2))
+    load(store, UnreadPart("s"), by=stamp(3))
+    assert finish(store, stamp(3)) == 1
+    assert store.known(["a", "b"]).keys() == {"a"}
+
+
+def test_a_second_document_is_a_duplicate_also_when_a_later_ingestion_has_listed_the_first(store: Store) -> None:
+    load(store, document("a", place="r/a"))
+    load(store, failed("a", "r/a"), by=stamp(2))
+    assert load(store, document("a", "other", place="r/twice")) == [DUPLICATE]
+
+
+def test_a_part_that_may_be_anywhere_keeps_everything(store: Store) -> None:
+    load(store, document("a", place="file:1/a.jsonl#1"), document("b", place="inline:b"))
+    load(store, document("c", place="file:2/a.jsonl#1"), UnreadPart(EVERYTHING), by=stamp(2))
+    assert finish(store, stamp(2)) == 0
+    assert store.known(["a", "b", "c"]).keys() == {"a", "b", "c"}
+
+
+@pytest.mark.parametrize(
+    ("reloads", "text", "verdict"), [(False, "one", UNCHANGED), (True, "one", CONFLICT), (False, "two", CONFLICT)]
+)
+def test_the_same_content_of_another_file_is_unchanged_and_a_conflict_names_its_place(
+    store: Store, text: str, verdict: Verdict, *, reloads: bool
+) -> None:
+    load(store, document("a", place="monday.csv#1", origin="monday.csv"))
+    by = replace(stamp(2), replaces_others=False, reloads=reloads)
+    (outcome,) = outcomes(store, document("a", text, place="tuesday.csv#1", origin="tuesday.csv"), by=by)
+    assert (outcome.verdict, outcome.other) == (verdict, "" if verdict is UNCHANGED else "monday.csv#1")

@@ -11,7 +11,6 @@ import orjson
 
 from tasks.ingestion.parsing import sandbox_child
 from tasks.ingestion.parsing.formats import HTML
-from tasks.ingestion.parsing.limits import SPENT_BYTES
 
 
 def obey(_: Mapping[str, Any], data: bytes) -> tuple[dict[str, Any], bytes]:
@@ -23,12 +22,8 @@ def obey(_: Mapping[str, Any], data: bytes) -> tuple[dict[str, Any], bytes]:
             return said(str(len(bytearray(2**40))))
         case ["abort"]:
             os.abort()
-        case ["leave"]:
-            os._exit(0)
         case ["raise"]:
             raise RuntimeError("secret words")
-        case ["print"]:
-            os.write(1, b"noise")
         case ["write", path]:
             with open(path, "w", encoding="utf-8") as file:  # noqa: PTH123 - as a library would
                 file.write("x")
@@ -41,8 +36,6 @@ def obey(_: Mapping[str, Any], data: bytes) -> tuple[dict[str, Any], bytes]:
             with os.fdopen(answers(), "wb") as file:
                 file.write(answer.encode())
             time.sleep(60)
-        case ["grow"]:
-            return said(str(len(b"x" * (SPENT_BYTES + 2**20))))
     return said("done")
 
 

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from tasks.errors import Invalid, StorageUnavailable
+from tasks.errors import StorageUnavailable
 from tasks.ingestion import __main__ as documents_worker
 from tasks.ingestion.context import StageContext
 from tasks.ingestion.driver import Driver
@@ -43,11 +43,6 @@ def hang(context: StageContext, name: str) -> dict[str, Any]:
     return {}
 
 
-def refused(_: StageContext, __: str) -> dict[str, Any]:
-    """Fails as foreseen."""
-    raise Invalid("invalid_file_format", "This file is no good.")
-
-
 def broken(context: StageContext, name: str) -> dict[str, Any]:
     """Fails as nobody foresaw."""
     _mark(context, name)
@@ -60,7 +55,7 @@ def away(_: StageContext, __: str) -> dict[str, Any]:
 
 
 TRIALS: dict[str, Callable[[StageContext, str], dict[str, Any]]] = {
-    function.__name__: function for function in (echo, slow, hang, refused, broken, away)
+    function.__name__: function for function in (echo, slow, hang, broken, away)
 }
 
 

@@ -36,7 +36,8 @@ from tests.integration.encoder.folders import (
     vectors_of,
 )
 from tests.processes import PATIENCE_S, Roles
-from worker_config.settings import CONFIGURATION_EXIT_CODE, SettingsError, load_settings
+from worker_config.process_exit_codes import CONFIGURATION_EXIT_CODE
+from worker_config.settings import SettingsError, load_settings
 
 pytestmark = pytest.mark.model
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.integration.encoder.tiny_model import TinyModel
 from tests.processes import PATIENCE_S, Roles
-from worker_config.settings import CONFIGURATION_EXIT_CODE
+from worker_config.process_exit_codes import CONFIGURATION_EXIT_CODE
 
 pytestmark = pytest.mark.model
 

@@ -78,6 +78,7 @@ def guarded(start_redis: Callable[..., RedisServer], tmp_path_factory: pytest.Te
     settings: dict[str, Any] = {"storage_url": folder / "storage"}
     named = {"somebody": KEY, "other": OTHER_KEY}
     keys = ",".join(f"{name}:{sha256(key.encode()).hexdigest()}" for name, key in named.items())
+    keys = keys.replace(",", ":admin,")  # the first one manages the others
     try:
         with Link(server.endpoint.port, tls=authority.server()) as link, Roles(folder, "") as roles:
 
@@ -87,7 +88,7 @@ def guarded(start_redis: Callable[..., RedisServer], tmp_path_factory: pytest.Te
 
             worker = roles.worker(**place("worker"))
             documents = roles.documents(**place("documents"))
-            api = roles.api(api_keys=keys, admin_keys="somebody", **place("api"))
+            api = roles.api(api_keys=keys, **place("api"))
             api.wait_ready()
             with api.client() as client:
                 client.headers["authorization"] = f"Bearer {KEY}"

@@ -3,10 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
-import pytest
-
-from tasks.records.batches import Batch, BatchRecord, read_batch, read_batches
-from tasks.records.jobs import JobStatus, Page, Stage, list_jobs, read_tasks_of
+from tasks.records.batches import BatchRecord, read_batch
+from tasks.records.jobs import JobStatus, Page, Stage, list_jobs
 from tasks.records.moves import Move, delete_job
 from tasks.records.stage_tasks import embed_task
 from tasks.records.store import OPEN, Room
@@ -76,24 +74,3 @@ def test_no_call_grows_with_the_number_of_batches(driver: Driver) -> None:
     for _ in range(1000):
         create(driver, new())
     assert efforts(driver) == few
-
-
-def test_only_the_end_of_a_task_grows_with_its_units(driver: Driver) -> None:
-    for _ in range(PAGE + 1):
-        create(driver, new())
-    efforts(driver)
-    one, many = efforts(driver, units=1), efforts(driver)
-    assert {name for name in one if one[name] != many[name]} <= {"stop"}
-    assert max(many.values()) <= 4 * PAGE, many
-
-
-@pytest.mark.parametrize("number", [1, 20])
-def test_reading_costs_a_few_commands_for_each_batch(driver: Driver, number: int) -> None:
-    ids = [create(driver, new()) for _ in range(number)]
-    driver.run(read_batches(ids))
-
-    def read() -> None:
-        found: list[Batch] = driver.run(read_batches(ids))
-        driver.run(read_tasks_of(found))
-
-    assert sum(commands(driver.client, read).values()) <= 4 + 2 * number

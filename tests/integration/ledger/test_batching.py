@@ -6,17 +6,14 @@ from collections.abc import AsyncIterator
 import pytest
 import redis
 
-from tasks.errors import RedisUnavailable, TooMany
+from tasks.errors import RedisUnavailable
 from tasks.ledger.client import AsyncLedger
 from tasks.ledger.overview import overview
-from tasks.ledger.read import read_task
-from tasks.ledger.submit import SubmitReply, submit
-from tasks.ledger.task import Admission
+from tasks.ledger.submit import submit
 from tests.integration.ledger.driver import Driver
 from tests.processes import RedisServer
 
 CALLS = 200
-NONE_MORE = Admission(max_backlog_s=1e9, queued_tokens=1)
 
 
 @pytest.fixture
@@ -35,38 +32,11 @@ async def test_concurrent_calls_share_commands(ledger: AsyncLedger, driver: Driv
     assert redis_client.info("commandstats")["cmdstat_evalsha"]["calls"] < CALLS / 10
 
 
-async def test_each_caller_gets_its_own_reply(ledger: AsyncLedger, driver: Driver) -> None:
-    tasks = [driver.new_task(admission=NONE_MORE) if n % 3 == 0 else driver.new_task() for n in range(20)]
-    replies = await asyncio.gather(*(ledger.run(submit(task)) for task in tasks), return_exceptions=True)
-    for task, reply in zip(tasks, replies, strict=True):
-        if task.admission is NONE_MORE:
-            assert isinstance(reply, TooMany)
-        else:
-            assert isinstance(reply, SubmitReply)
-            assert reply.task_id == task.task_id
-            assert await ledger.run(read_task(task.task_id))
-
-
-async def test_a_bell_falls_to_one_whose_task_was_taken(ledger: AsyncLedger, driver: Driver) -> None:
-    tasks = [driver.new_task(admission=NONE_MORE), *(driver.new_task() for _ in range(5))]
-    first, *others = await asyncio.gather(*(ledger.run(submit(task)) for task in tasks), return_exceptions=True)
-    assert isinstance(first, TooMany)
-    assert [reply.bells_due for reply in others if isinstance(reply, SubmitReply)].count(("m",)) == 1
-
-
 async def test_a_redis_that_forgot_the_scripts_is_taught_again(
     ledger: AsyncLedger, driver: Driver, redis_client: redis.Redis
 ) -> None:
     redis_client.script_flush()
     await asyncio.gather(*(ledger.run(submit(driver.new_task())) for _ in range(20)))
-
-
-async def test_a_caller_that_gives_up_takes_nobody_along(ledger: AsyncLedger, driver: Driver) -> None:
-    waiting = [asyncio.ensure_future(ledger.run(submit(driver.new_task()))) for _ in range(20)]
-    await asyncio.sleep(0)
-    waiting[3].cancel()
-    done = await asyncio.gather(*waiting, return_exceptions=True)
-    assert [index for index, reply in enumerate(done) if isinstance(reply, BaseException)] == [3]
 
 
 async def test_what_redis_does_not_answer_in_time_ends_and_takes_no_later_call_along(

@@ -46,11 +46,6 @@ def test_a_queue_is_shown_with_its_lines_claims_and_workers(driver: Driver, show
     driver.commit(held, [succeeded(held.pieces[0])])
 
 
-def test_an_owner_is_shown_by_its_account(driver: Driver, shown: Any) -> None:
-    driver.submit((1, 10), owner="ann")
-    assert shown("owner", "ann")["open:m:online"] == 1
-
-
 def test_what_is_not_there_is_said(
     redis_client: redis.Redis, redis_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -5,7 +5,7 @@ import pytest
 from tasks.errors import SchemaMismatch
 from tasks.ledger.heartbeat import LoadingWorker, beat, join, loading, stop
 from tasks.ledger.overview import Queue, overview, read_account, took_counts
-from tasks.ledger.read import check_schema, reference
+from tasks.ledger.read import check_schema
 from tasks.ledger.redis_keys import SCHEMA
 from tasks.ledger.task import Lane
 from tests.integration.ledger.driver import Driver, failed, succeeded
@@ -34,20 +34,6 @@ def test_a_queue_has_its_model_and_those_who_serve_it(driver: Driver) -> None:
     assert (gone.workers, gone.rate, gone.model) == ((), 50, a_model())
     assert gone.absent_ms is not None
     assert 0 <= driver.now_ms - gone.absent_ms <= TTL_MS
-
-
-def test_a_worker_of_another_model_is_told(driver: Driver) -> None:
-    driver.run(join("m", a_worker(), a_model(), TTL_MS))
-    assert not driver.run(join("m", a_worker("x"), a_model(revision="other"), TTL_MS)).served
-
-
-def test_claims_that_a_beat_names_are_prolonged_if_they_are_held(driver: Driver) -> None:
-    driver.submit()
-    held = driver.claim(stamp=a_model().stamp)
-    tokens = [held.token, "w/0/none"]
-    assert driver.run(beat("m", a_worker(), a_model(), TTL_MS, tokens=tokens, lease_ms=60_000)).leases == 1
-    driver.advance(30_000)
-    assert driver.watch().leases == 1
 
 
 def test_what_waits_is_counted_by_lane_and_owner(driver: Driver) -> None:
@@ -96,9 +82,3 @@ def test_an_empty_redis_is_claimed_for_this_version(driver: Driver) -> None:
     with pytest.raises(SchemaMismatch):
         driver.run(check_schema())
     driver.client.delete(SCHEMA)
-
-
-def test_a_revision_keeps_the_vectors_that_it_was_given_first(driver: Driver) -> None:
-    assert driver.run(reference("abc", b"first")) == b"first"
-    assert driver.run(reference("abc", b"second")) == b"first"
-    assert driver.run(reference("def", b"second")) == b"second"

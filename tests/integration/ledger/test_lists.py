@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import pytest
 import redis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -32,36 +31,6 @@ def pages(driver: Driver, limit: int, **changed: Any) -> list[str]:
             return found
         assert until != after, "the list does not move on"
         after = until
-
-
-def test_only_listed_tasks_of_the_owner_newest_first(driver: Driver) -> None:
-    first, _, other = submit(driver, 1), driver.submit(), submit(driver, 1, owner="b")
-    second = submit(driver, 1)
-    assert ids(driver.listed()) == [*second, *first]
-    assert ids(driver.listed("b")) == other
-    assert driver.listed("nobody") == ([], "", False)
-
-
-def test_a_listed_task_is_the_one_that_is_read(driver: Driver) -> None:
-    driver.submit((2, 10), listed=True, metadata=b'{"a":"b"}', deadline_in_ms=1000)
-    [listed], *_ = driver.listed()
-    assert listed == driver.task(listed.id)
-    assert listed.metadata == {"a": "b"}
-
-
-@pytest.mark.parametrize("limit", [1, 2, 3, 4, 5, 6, 100])
-def test_pages_hold_each_task_once(driver: Driver, limit: int) -> None:
-    expected = submit(driver, 5)
-    part = driver.listed(limit=limit)
-    assert ids(part) == expected[:limit]
-    assert part[2] == (limit < 5)
-    assert pages(driver, limit) == expected
-
-
-def test_a_place_stays_good_when_its_task_is_forgotten(driver: Driver) -> None:
-    expected = submit(driver, 4)
-    driver.forget(expected[1])
-    assert ids(driver.listed(after=expected[1])) == expected[2:]
 
 
 def test_a_search_looks_at_so_many_and_says_where_to_go_on(driver: Driver) -> None:

@@ -152,7 +152,7 @@ def test_a_thousand_idle_connections_keep_nobody_out(serve: Callable[..., Public
 
 
 def test_an_address_has_limits_and_the_others_are_served(serve: Callable[..., Public]) -> None:
-    public = serve({"rate=50r/s": "rate=1r/m"}, require_key=True)
+    public = serve({"rate=50r/s": "rate=1r/m"}, allow_unauthenticated=False)
     transport = httpx.HTTPTransport(local_address="127.0.0.2", verify=public.nginx.trust)
     with httpx.Client(base_url=public.nginx.base_url, transport=transport, timeout=PATIENCE_S) as loud:
         found = [loud.get("/health/live") for _ in range(ALL_AT_ONCE + 2)]
@@ -187,7 +187,7 @@ def test_an_address_has_so_many_requests_under_way(serve: Callable[..., Public])
 
 
 def test_the_log_of_the_api_names_the_caller_and_not_nginx(serve: Callable[..., Public]) -> None:
-    public = serve(require_key=True)
+    public = serve(allow_unauthenticated=False)
     transport = httpx.HTTPTransport(local_address="127.0.0.3", verify=public.nginx.trust)
     with httpx.Client(base_url=public.nginx.base_url, transport=transport, timeout=PATIENCE_S) as stranger:
         assert status(stranger.get("/v1/tasks")) == 401

@@ -19,12 +19,11 @@ from tasks.records.files import (
     new_file_id,
     put_file,
     read_file,
-    read_files,
     stored_name,
 )
-from tasks.records.store import MOST, Order, ReadRecord, Room, left_of
+from tasks.records.store import ReadRecord, Room, left_of
 from tests.integration.ledger.driver import START_MS, Driver
-from tests.integration.records.jobs import NAME, Sweeper, create, new_batch, new_ingestion
+from tests.integration.records.jobs import Sweeper
 from tests.raises_code import raises_code
 
 QUOTA = Room({"stored": 1000})
@@ -60,45 +59,6 @@ def passes(driver: Driver, ms: int) -> None:
         driver.run(watch(DOCUMENTS))
 
 
-def test_a_record_is_read_as_it_was_put(driver: Driver) -> None:
-    driver.advance(2)
-    for file in (record(1), record(2, expires_in_ms=60_000, purpose=Purpose.BATCH_OUTPUT)):
-        driver.run(put_file(file, QUOTA))
-        assert driver.ledger.run(read_file(file.id)) == file
-    assert driver.ledger.run(read_file("file-nobody")) is None
-    assert driver.ledger.run(read_files([record(3).id, record(1).id])) == [None, record(1)]
-
-
-@pytest.mark.parametrize("skew_ms", [-3_600_000, 3_600_000])
-def test_a_file_lives_as_long_as_it_was_said_whatever_the_clock_of_its_host(driver: Driver, skew_ms: int) -> None:
-    (file,) = put(driver, skew_ms, expires_in_ms=60_000)
-    assert file.created_ms == START_MS + skew_ms
-    assert file.expires_ms == file.created_ms + 60_000
-    passes(driver, 59_999)
-    assert driver.run(read_file(file.id)) == file
-    passes(driver, 1)
-    assert driver.run(read_file(file.id)) is None
-
-
-def test_the_first_record_of_an_id_stays(driver: Driver, redis_client: redis.Redis) -> None:
-    (first,) = put(driver, 1)
-    before = {key: redis_client.dump(key) for key in redis_client.scan_iter()}
-    again = record(1, size_bytes=7, filename="other")
-
-    assert driver.run(put_file(again, QUOTA)) == first.id
-    assert driver.run(read_file(first.id)) == first
-    assert {key: redis_client.dump(key) for key in redis_client.scan_iter()} == before
-
-
-def test_a_deleted_record_is_gone_with_its_account(driver: Driver, redis_client: redis.Redis) -> None:
-    (file,) = put(driver, 1, expires_in_ms=60_000)
-
-    assert driver.ledger.run(delete_file(file.id)) == file
-    assert driver.ledger.run(delete_file(file.id)) is None
-    assert not driver.run(left_of("ann"))
-    assert not [name for name in redis_client.keys("eq:*") if b"file" in name or b"ann" in name]
-
-
 @pytest.mark.parametrize(
     ("held", "size_bytes", "fits"),
     [((), 1000, True), ((), 1001, False), ((900,), 100, True), ((900,), 101, False)],
@@ -116,51 +76,6 @@ def test_the_quota(driver: Driver, held: tuple[int, ...], size_bytes: int, *, fi
         driver.run(put_file(new, QUOTA))
     assert driver.ledger.run(read_file(new.id)) is None
     driver.run(put_file(new))
-
-
-def test_whoever_has_stored_too_much_makes_nothing_new(driver: Driver) -> None:
-    put(driver, 1, size_bytes=1000)
-    first = create(driver, new_batch("ann", alias=NAME), QUOTA)
-    create(driver, new_ingestion("ann"), QUOTA)
-    put(driver, 2, size_bytes=1)  # as an output is, without a quota
-    with raises_code("quota_exceeded", match="hold 1,001 bytes"):
-        create(driver, new_batch("ann"), QUOTA)
-    with raises_code("quota_exceeded"):
-        create(driver, new_ingestion("ann"), QUOTA)
-    assert create(driver, new_batch("ann", alias=NAME), QUOTA) == first, "a repetition is no new one"
-    create(driver, new_batch("bob"), QUOTA)
-    driver.ledger.run(delete_file(record(2).id))
-    create(driver, new_batch("ann"), QUOTA)
-
-
-def test_deleting_makes_room(driver: Driver) -> None:
-    first, _ = put(driver, 1, 2, size_bytes=500)
-    with raises_code("quota_exceeded"):
-        driver.ledger.run(put_file(record(3), QUOTA))
-
-    driver.ledger.run(delete_file(first.id))
-    driver.ledger.run(put_file(record(3, size_bytes=500), QUOTA))
-    with raises_code("quota_exceeded"):
-        driver.ledger.run(put_file(record(4, size_bytes=1), QUOTA))
-
-
-def test_an_expired_file_makes_room(driver: Driver) -> None:
-    put(driver, 1, size_bytes=400)
-    put(driver, 2, size_bytes=600, expires_in_ms=50)
-    passes(driver, 49)
-    with raises_code("quota_exceeded"):
-        driver.run(put_file(record(3, size_bytes=600), QUOTA))
-    passes(driver, 1)
-    driver.run(put_file(record(3, size_bytes=600), QUOTA))
-    assert (driver.run(left_of("ann")).files, driver.run(left_of("ann")).stored_bytes) == (2, 1000)
-
-
-def test_files_without_bytes_count_too(driver: Driver) -> None:
-    two = Room({"files": 2})
-    for number in (1, 2):
-        driver.run(put_file(record(number, size_bytes=0), two))
-    with raises_code("quota_exceeded", match="2 files"):
-        driver.run(put_file(record(3, size_bytes=0), two))
 
 
 def test_what_is_uploaded_counts_before_it_is_there_and_is_nobody_s_yet(driver: Driver) -> None:
@@ -203,31 +118,6 @@ def pages(driver: Driver, **wish: object) -> list[list[int]]:
         if not page.more:
             return found
         after = page.records[-1].id
-
-
-def test_pages_by_time(driver: Driver) -> None:
-    put(driver, 3, 1, 5, 4, 2)
-    put(driver, 9, owner="bob")
-
-    assert pages(driver) == [[5, 4, 3, 2, 1]]
-    assert pages(driver, limit=2) == [[5, 4], [3, 2], [1]]
-    assert pages(driver, limit=5, order=Order.ASC) == [[1, 2, 3, 4, 5]]
-    assert driver.run(list_files("nobody")).records == ()
-
-
-@pytest.mark.parametrize(("order", "expected"), [(Order.DESC, [2, 1]), (Order.ASC, [4, 5])])
-def test_turning_pages_while_files_are_deleted(driver: Driver, order: Order, expected: list[int]) -> None:
-    put(driver, 1, 2, 4, 5)
-    (gone,) = put(driver, 3)
-    driver.ledger.run(delete_file(gone.id))
-
-    page = driver.ledger.run(list_files("ann", after=gone.id, order=order))
-    assert [one.record.created_ms - START_MS for one in page.records if one.record] == expected
-
-
-def test_a_call_reads_a_bounded_number(driver: Driver) -> None:
-    put(driver, *range(MOST + 10))
-    assert [len(page) for page in pages(driver, limit=10_000)] == [MOST, 10]
 
 
 def test_a_full_redis_takes_no_file_and_deletes_one(driver: Driver, redis_client: redis.Redis) -> None:
@@ -277,13 +167,3 @@ def test_the_sweep_deletes_a_file_a_minute_after_it_has_expired(driver: Driver, 
     go(expiring)
     sweeper.passes(10**6)
     go()
-
-
-def test_the_sweep_works_off_many(driver: Driver, sweeper: Sweeper) -> None:
-    held, expired = put(driver, *range(5)), put(driver, *range(5, 255), expires_in_ms=5_000)
-    for file in (*held, *expired):
-        sweeper.storage.write(file.stored, b"")
-    passes(driver, 6_000)
-    sweeper.passes(60)
-    sweeper()
-    assert sweeper.names("ann") == sorted(file.stored for file in held)

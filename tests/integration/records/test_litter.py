@@ -2,33 +2,17 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tasks.errors import StorageUnavailable
-from tasks.ledger.heartbeat import watch
-from tasks.ledger.redis_keys import DOCUMENTS
-from tasks.ledger.scripts import Operation
 from tasks.records import store
 from tasks.records.api_keys import Mark, make_mark
-from tasks.records.files import (
-    FileRecord,
-    Purpose,
-    delete_file,
-    due_litter,
-    file_id_from,
-    litter_done,
-    put_file,
-    stored_name,
-)
-from tasks.records.ingestions import IngestionRecord
 from tasks.records.jobs import Counts, DonePage, JobError, JobRecord, JobStatus, Page, ended_jobs
 from tasks.records.moves import Move, delete_job, retry_job
-from tasks.records.storage_identity import FOLDER, StorageProof, accept, ids_of, redis_id
-from tasks.records.store import MOST
+from tasks.records.storage_identity import StorageProof, accept, ids_of, redis_id
 from tasks.storage.storage import Storage
-from tests.integration.ledger.driver import START_MS, Driver
+from tests.integration.ledger.driver import Driver
 from tests.integration.records.jobs import (
     DAY_MS,
     KINDS,
@@ -46,13 +30,7 @@ from tests.integration.records.jobs import (
 )
 
 New = Callable[..., JobRecord]
-GRACE_MS = 60_000
 of_both_kinds = pytest.mark.parametrize("new", KINDS, ids=["batches", "ingestions"])
-
-
-def due(driver: Driver) -> list[str]:
-    """Names of files that may be deleted now."""
-    return driver.run(due_litter(driver.now_ms, 100))
 
 
 def waiting(driver: Driver, job_id: str) -> bool:
@@ -130,209 +108,7 @@ def test_what_is_tried_again_is_no_litter_until_it_has_ended_again(driver: Drive
     assert f"ann/{made}/1.parsed" not in sweeper.names(f"ann/{made}")
 
 
-def test_pages_that_a_retry_opens_again_are_there_after_the_sweep(driver: Driver, tmp_path: Path) -> None:
-    sweeper = Sweeper(driver, tmp_path)
-    made = with_parts(sweeper, new_ingestion)
-    change(driver, made, lambda move: move.set(request={**move.record.request, "listed": f"ann/{made}/listed"}))
-    sweeper.storage.write(f"ann/{made}/listed", b"x")
-    end(driver, made, JobStatus.FAILED)
-    sweeper.to_the_end()
-    assert sweeper.names(f"ann/{made}") == [f"ann/{made}/{name}" for name in ("1.list", "2.done", "listed")]
-
-
-@pytest.mark.parametrize(
-    ("status", "code", "again"),
-    [
-        (JobStatus.COMPLETED, "", True),
-        (JobStatus.FAILED, "worker_lost", True),
-        (JobStatus.FAILED, "source_failed", False),
-        (JobStatus.CANCELLED, "", False),
-    ],
-)
-def test_what_was_to_be_loaded_stays_only_where_somebody_may_try_it_again(
-    driver: Driver, tmp_path: Path, status: JobStatus, code: str, again: bool
-) -> None:
-    sweeper = Sweeper(driver, tmp_path)
-    made = with_parts(sweeper, new_ingestion)
-    request: dict[str, Any] = {**SPEC, "listed": f"ann/{made}/listed"}
-    change(driver, made, lambda move: move.set(request=request, revision="r"))
-    sweeper.storage.write(request["listed"], b"x")
-    change(driver, made, lambda move: move.stop(status, *([JobError(code, "No.")] if code else [])))
-    end(driver, made, status)
-    sweeper.to_the_end()
-    left = ("1.list", "2.done", "listed") if again else ("2.done",)
-    assert sweeper.names(f"ann/{made}") == [f"ann/{made}/{name}" for name in left]
-
-
-@of_both_kinds
-def test_an_end_that_comes_again_under_another_move_waits_anew(driver: Driver, tmp_path: Path, new: New) -> None:
-    sweeper = Sweeper(driver, tmp_path)
-    made = with_parts(sweeper, new)
-    end(driver, made, JobStatus.FAILED)
-    sweeper()
-    sweeper.passes(59)
-    driver.client.hset(f"eq:{job(driver, made).record.KIND}:{made}", "change", "another")  # Redis has gone back
-    sweeper()
-    sweeper.passes(59)
-    sweeper()
-    assert f"ann/{made}/1.parsed" in sweeper.names(f"ann/{made}")
-    sweeper.passes(1)
-    sweeper()
-    assert f"ann/{made}/1.parsed" not in sweeper.names(f"ann/{made}")
-
-
-@of_both_kinds
-def test_what_was_deleted_is_litter(driver: Driver, tmp_path: Path, new: New) -> None:
-    sweeper = Sweeper(driver, tmp_path)
-    made = with_parts(sweeper, new)
-    end(driver, made)
-    sweeper.to_the_end()
-    assert not waiting(driver, made)
-    make(driver, delete_job(job(driver, made)))
-    assert waiting(driver, made)
-    sweeper()
-    sweeper.passes(59)
-    sweeper()
-    assert seen(driver, made) is not None
-    sweeper.passes(1)
-    sweeper()
-    assert seen(driver, made) is None
-    assert sweeper.names(f"ann/{made}") == []
-
-
-@pytest.mark.parametrize("seen_by_sweep", ["listed", "read"])
-def test_a_retry_that_comes_while_its_job_expires_is_not_lost(
-    driver: Driver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seen_by_sweep: str
-) -> None:
-    sweeper = Sweeper(driver, tmp_path)
-    made = end(driver, with_parts(sweeper, new_ingestion), JobStatus.FAILED)
-    move, kind, real = retry_job(ingestion(driver, made)), job(driver, made).record.KIND, driver.ledger.run
-    retried: list[bool] = []
-
-    def run(operation: Operation[Any]) -> Any:
-        reply = real(operation)
-        here = reply == [(kind, made)] if seen_by_sweep == "listed" else getattr(reply, "id", "") == made
-        if here and not retried:
-            retried.append(move is not None and real(move.operation()) is not None)
-        return reply
-
-    sweeper.passes(DAY_MS / 1000)
-    monkeypatch.setattr(driver.ledger, "run", run)
-    sweeper()
-    assert retried == [True]
-    found = job(driver, made)
-    assert (found.deleted, found.record.status, found.record.stop) == (False, JobStatus.IN_PROGRESS, None)
-
-
-def test_a_job_expires_behind_many_that_nobody_can_read(driver: Driver, tmp_path: Path) -> None:
-    sweeper = Sweeper(driver, tmp_path)
-    made = end(driver, create(driver, new_ingestion("ann")))
-    driver.client.zadd("eq:job-ends", {f"batch:{new_batch().id}": 1 for _ in range(250)})
-    sweeper.passes(DAY_MS / 1000)
-    sweeper()
-    driver.client.delete("eq:job-ends")
-    assert job(driver, made).deleted
-
-
-def test_the_sweep_works_off_many_jobs(driver: Driver, tmp_path: Path) -> None:
-    sweeper = Sweeper(driver, tmp_path)
-    for _ in range(MOST + 20):
-        end(driver, create(driver, new_ingestion("ann")))
-    sweeper()
-    sweeper.passes(GRACE_MS / 1000)
-    sweeper(rounds=2)
-    assert driver.run(ended_jobs(IngestionRecord)) == [], "all have ended in the same minute"
-
-
-def test_a_file_is_due_a_minute_after_its_end(driver: Driver) -> None:
-    def put(number: int, expires_in_ms: int | None) -> FileRecord:
-        file_id = file_id_from(START_MS, str(number))
-        expires_ms = None if expires_in_ms is None else START_MS + expires_in_ms
-        record = FileRecord(
-            id=file_id,
-            owner="ann",
-            filename="a",
-            purpose=Purpose.BATCH,
-            size_bytes=1,
-            created_ms=START_MS,
-            expires_ms=expires_ms,
-            stored=stored_name("ann", file_id),
-        )
-        driver.run(put_file(record))
-        return record
-
-    put(1, None)
-    short, early = put(2, 5_000), put(3, 5_000)
-    driver.run(delete_file(early.id))
-    driver.advance(5_000)
-    driver.run(watch(DOCUMENTS))
-    assert due(driver) == []
-    driver.advance(GRACE_MS - 5_000)
-    assert due(driver) == [early.stored]
-    driver.advance(5_000)
-    assert due(driver) == [early.stored, short.stored]
-    for name in (short.stored, early.stored):
-        driver.run(litter_done(name))
-    driver.run(litter_done(early.stored))  # by another sweep, late
-    assert driver.client.zcard("eq:litter") == 0
-
-
 # ---- what cannot be deleted
-
-
-NO_NAME = "ann/No name of ours"
-
-
-def complaints(log: pytest.LogCaptureFixture) -> int:
-    return log.text.count("could not be deleted")
-
-
-def test_files_that_cannot_be_deleted_wait_behind_all_others(
-    driver: Driver, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    sweeper = Sweeper(driver, tmp_path)
-    sweeper.storage.write("ann/file-a", b"x")
-    stuck = [f"{NO_NAME} {n}" for n in range(30)]
-    driver.client.zadd("eq:litter", dict.fromkeys(stuck, 1) | {"ann/file-a": 2})
-    sweeper()
-    assert len(due(driver)) == 11, "so many failures are enough for a round"
-    sweeper()
-    assert sweeper.names("ann") == []
-    assert due(driver) == []
-    assert complaints(caplog) == 1
-    sweeper.passes(599)
-    assert due(driver) == []
-    sweeper.passes(1)
-    assert sorted(due(driver)) == sorted(stuck)
-    sweeper()
-    assert complaints(caplog) == 2
-    driver.client.delete("eq:litter")
-
-
-def test_jobs_of_which_something_cannot_be_deleted_wait_behind_all_others(
-    driver: Driver, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    sweeper = Sweeper(driver, tmp_path)
-    made = [end(driver, create(driver, new_ingestion("ann", ttl_ms=DAY_MS))) for _ in range(25)]
-    for job_id in made:
-        sweeper.storage.write(f"ann/{job_id}/1.parsed", b"x")
-    stuck = [tmp_path / "storage" / "ann" / job_id / "No name of ours" for job_id in made[:-1]]
-    for path in stuck:
-        path.write_bytes(b"x")
-    sweeper()
-    sweeper.passes(60)
-    sweeper(rounds=2)
-    assert sweeper.names(f"ann/{made[-1]}") == []
-    assert not waiting(driver, made[-1])
-    assert complaints(caplog) == 1
-    for path in stuck:
-        path.unlink()
-    sweeper.passes(599)
-    sweeper()
-    assert all(waiting(driver, job_id) for job_id in made[:-1])
-    sweeper.passes(1)
-    sweeper()
-    assert not any(waiting(driver, job_id) for job_id in made)
 
 
 def test_what_has_datasets_that_this_worker_cannot_open_waits_for_another_one(
@@ -356,15 +132,6 @@ def test_what_has_datasets_that_this_worker_cannot_open_waits_for_another_one(
     assert mark.record is not None
     assert mark.record.swept is None
     assert "needs a library" in caplog.text
-
-
-def test_of_a_server_without_datasets_everything_goes(driver: Driver, tmp_path: Path) -> None:
-    sweeper = Sweeper(driver, tmp_path, storage_url="s3://bucket", datasets="")
-    sink = {"type": "dataset"}
-    made = end(driver, create(driver, new_ingestion("ann", request={**SPEC, "sink": sink})))
-    make(driver, delete_job(job(driver, made)))
-    sweeper.to_the_end()
-    assert seen(driver, made) is None
 
 
 # ---- which storage a Redis knows
@@ -392,33 +159,3 @@ def test_a_redis_knows_the_storage_that_was_used_first(driver: Driver, storage: 
     assert [accept(other, driver.run)] == ids_of(other) == [driver.run(redis_id())]
     with pytest.raises(StorageUnavailable, match="belongs to another Redis"):
         proof.before_missing()
-
-
-def test_of_two_who_come_first_in_the_same_moment_both_go_on(driver: Driver, storage: Storage) -> None:
-    """Each finds no id, and writes one. Redis takes one of them."""
-    other = StorageProof(storage, driver.run)
-
-    def run(operation: Operation[str]) -> str:
-        written = ids_of(storage)
-        if len(written) == 1 and not driver.run(redis_id()):  # its own is there, and Redis does not know it yet
-            storage.delete(f"{FOLDER}/{written[0]}")
-            other.before_writing()
-            storage.write(f"{FOLDER}/{written[0]}", b"")
-        return driver.run(operation)
-
-    proof = StorageProof(storage, run)
-    proof.before_writing()
-    for one in (proof, other):
-        one.before_missing()
-    assert len(ids_of(storage)) == 2
-    assert driver.run(redis_id()) in ids_of(storage)
-
-
-def test_an_empty_redis_takes_the_storage_that_it_finds(driver: Driver, storage: Storage) -> None:
-    StorageProof(storage, driver.run).before_writing()
-    (known,) = ids_of(storage)
-    driver.client.flushall()
-    again = StorageProof(storage, driver.run)
-    again.before_missing()
-    again.before_writing()
-    assert driver.run(redis_id()) == known

@@ -6,14 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import redis
 
 from tasks.datasets.sqlite.datasets import SqliteDatasets
 from tasks.errors import NotStored, StorageUnavailable
 from tasks.ingestion.driver import Driver as JobDriver
-from tasks.ledger.commit import CommitCode
 from tasks.ledger.read import read_task
-from tasks.ledger.redis_keys import DOCUMENTS, DRIVER
+from tasks.ledger.redis_keys import DRIVER
 from tasks.records import store
 from tasks.records.api_keys import Mark, anonymous_owner, make_mark
 from tasks.records.files import FileRecord, Purpose, file_id_from, put_file, read_file, stored_name
@@ -21,8 +19,8 @@ from tasks.records.store import ReadRecord, left_of
 from tasks.storage.storage import Storage
 from tasks.storage.sweep_owners import OwnerSweep, Stopped
 from tests.integration.datasets.loads import document, load
-from tests.integration.ledger.driver import START_MS, Driver, commands
-from tests.integration.records.jobs import NAME, Sweeper, create, end, job, new_batch, new_ingestion, seen
+from tests.integration.ledger.driver import START_MS, Driver
+from tests.integration.records.jobs import NAME, Sweeper, create, end, job, new_batch, new_ingestion
 
 
 def sweep_owners(
@@ -31,17 +29,6 @@ def sweep_owners(
     """One round."""
     with suppress(Stopped):
         OwnerSweep(storage, lambda: datasets, driver.ledger, go_on).sweep(driver.now_ms)
-
-
-def steps(number: int) -> Callable[[], object]:
-    """Lets the sweep delete so much."""
-    left = iter(range(number))
-
-    def go_on() -> None:
-        if next(left, None) is None:
-            raise Stopped
-
-    return go_on
 
 
 @pytest.fixture
@@ -134,49 +121,6 @@ def test_all_that_a_purged_owner_has_goes_and_nothing_of_others(
         assert datasets.names(owner) == ["d"]
 
 
-def test_a_worker_that_has_a_stage_of_it_commits_nothing(driver: Driver, sweeper: Sweeper) -> None:
-    batch_id = batch_of(driver, "ann")
-    drive(sweeper)
-    documents = Driver(driver.client, DOCUMENTS)
-    claim = documents.claim()
-    assert claim.pieces
-    mark(driver, "ann")
-    sweeper()
-    drive(sweeper)
-    assert documents.commit(claim) == [CommitCode.STALE]
-    sweeper(rounds=2)
-    assert seen(driver, batch_id) is None
-    assert swept(driver, "ann")
-
-
-def test_nothing_of_a_purged_owner_begins(driver: Driver, sweeper: Sweeper) -> None:
-    batch_id = batch_of(driver, "ann")
-    mark(driver, "ann")
-    drive(sweeper)
-    assert not driver.run(read_task(f"{batch_id}-1-parse"))
-    assert not Driver(driver.client, DOCUMENTS).claim().pieces
-
-
-def test_a_job_of_a_purged_owner_keeps_nobody_busy_until_the_sweep_comes(driver: Driver, sweeper: Sweeper) -> None:
-    batch_of(driver, "ann")
-    mark(driver, "ann")
-    drive(sweeper)
-    assert commands(driver.client, lambda: drive(sweeper)).get("publish", 0) <= 1, "each move wakes whoever drives"
-
-
-def test_many_files_go_in_several_rounds_and_any_may_be_the_last_of_its_process(
-    driver: Driver, storage: Storage
-) -> None:
-    files = [file_of(driver, storage, "ann", number) for number in range(130)]
-    mark(driver, "ann")
-    sweep_owners(storage, None, driver, steps(7))
-    assert driver.run(left_of("ann")).files == 123
-    storage.delete(files[0].stored)  # whoever died had deleted this one, and not its record
-    while not swept(driver, "ann"):
-        sweep_owners(storage, None, driver)
-    assert not list(storage.stored("ann"))
-
-
 def test_what_is_being_uploaded_ends(driver: Driver, storage: Storage) -> None:
     file_id = file_id_from(START_MS, "coming")
     coming = FileRecord(
@@ -213,22 +157,6 @@ def test_what_a_worker_writes_long_after_the_end_goes_too(
     assert [stored.name for stored in storage.stored("")] == ["ann/batch_1/1.rows"]
 
 
-def test_a_dataset_that_cannot_be_deleted_now_keeps_nobody_elses(
-    driver: Driver, storage: Storage, datasets: SqliteDatasets, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("tasks.datasets.sqlite.dataset_file._LOCK_S", 0.05)
-    for owner in ("ann", "bob", "eve"):
-        load(datasets.store(owner, "d"), document("a"))
-        mark(driver, owner)
-    with datasets.file("bob", "d").locked():  # as a worker that stands still has it
-        sweep_owners(storage, datasets, driver)
-        assert [swept(driver, owner) for owner in ("ann", "bob", "eve")] == [True, False, True]
-        assert datasets.owners() == ["bob"]
-    sweep_owners(storage, datasets, driver)
-    assert swept(driver, "bob")
-    assert datasets.owners() == []
-
-
 def test_an_owner_whose_objects_cannot_be_deleted_now_keeps_nobody_elses(
     driver: Driver, storage: Storage, datasets: SqliteDatasets, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -254,32 +182,3 @@ def test_an_owner_whose_objects_cannot_be_deleted_now_keeps_nobody_elses(
     monkeypatch.setattr(Storage, "delete", delete)
     OwnerSweep(storage, lambda: datasets, driver.ledger).sweep_late(driver.now_ms)
     assert [stored.name for stored in storage.stored("")] == ["bob/batch_1/1.rows"]
-
-
-def test_a_purge_ends_between_any_two_objects(driver: Driver, storage: Storage) -> None:
-    mark(driver, "ann")
-    names = sorted(f"ann/batch_1/{n}.rows" for n in range(9))
-    for name in names:
-        storage.write(name, b"x")
-    sweep_owners(storage, None, driver, steps(4))
-    assert len(list(storage.stored("ann"))) == 5
-    assert not swept(driver, "ann")
-    sweep_owners(storage, None, driver)
-    assert list(storage.stored("ann")) == []
-    assert swept(driver, "ann")
-
-
-def test_a_full_redis_is_purged(driver: Driver, sweeper: Sweeper, redis_client: redis.Redis) -> None:
-    driver.submit(owner="ann", listed=True)
-    file_of(driver, sweeper.storage, "ann")
-    batch_of(driver, "ann")
-    drive(sweeper)
-    redis_client.config_set("maxmemory", 1)
-    try:
-        mark(driver, "ann")
-        sweeper()
-        drive(sweeper)
-        sweeper(rounds=2)
-        assert swept(driver, "ann")
-    finally:
-        redis_client.config_set("maxmemory", 0)

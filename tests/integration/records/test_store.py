@@ -26,6 +26,7 @@ from tasks.records.store import (
 from tests.integration.ledger.driver import Driver
 from tests.integration.ledger.snapshot import Snapshot
 from tests.raises_code import raises_code
+from tests.thorough import some
 
 RECORD_BYTES = 1024
 OWNERS = ("ann", "bob")
@@ -205,7 +206,7 @@ class World:
         assert {entry.decode() for entry in client.zrange("eq:litter", 0, -1)} == self.litter
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", some(range(12), 0, 1, 2))
 def test_two_writers_and_time_keep_records_lists_and_accounts_as_a_dictionary_would(driver: Driver, seed: int) -> None:
     world = World(driver, random.Random(seed))  # noqa: S311 - no secret
     for _ in range(250):
@@ -259,23 +260,6 @@ def test_a_record_that_nobody_understands_is_there_and_can_be_removed(driver: Dr
     assert stored(driver).record is None
     assert driver.run(store.remove(Thing, "a")) is None
     assert not left(driver)
-
-
-def test_pages_of_a_list(driver: Driver) -> None:
-    ids = [f"t{n}" for n in range(5)]
-    for one in ids:
-        driver.run(store.create(Thing(id=one)))
-
-    def page(after: str, limit: int, order: Order) -> tuple[list[str], bool]:
-        found = driver.run(store.listed(Thing, "ann", after=after, limit=limit, order=order))
-        return [one.id for one in found.records], found.more
-
-    assert page("", 2, Order.DESC) == (["t4", "t3"], True)
-    assert page("t3", 3, Order.DESC) == (["t2", "t1", "t0"], False)
-    assert page("t1x", 9, Order.ASC) == (["t2", "t3", "t4"], False), "what is behind need not be there"
-    assert page("", 0, Order.DESC) == ([], True)
-    some, _ = driver.run(store.listed_ids("thing", "ann", limit=3, order=Order.ANY))
-    assert len(set(some)) == 3
 
 
 def test_a_full_redis_refuses_what_is_new_and_lets_go_what_is_there(driver: Driver, redis_client: redis.Redis) -> None:

@@ -1,5 +1,6 @@
 """A batch's embed task as the documents worker would submit it, and what became of its rows."""
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -18,7 +19,7 @@ from tasks.storage.storage import Storage
 from tasks.storage.vectors_file import VectorsReference, read_vectors
 from tests.ledger_client import LedgerClient
 
-BATCH = "anonymous/batch_1"
+_numbers = itertools.count(1)
 
 
 def submit_rows(
@@ -28,17 +29,18 @@ def submit_rows(
     *,
     unit_rows: int = 4,
     cost: int = 100,
-    written: Callable[[], object] = lambda: None,
+    written: Callable[[str], object] = lambda _: None,
 ) -> str:
     """Stores rows of texts, some with options, and a task of units that refer to them; its id.
 
-    `written`: happens before there is a task.
+    `written`: happens before there is a task; it gets the name of the object.
     """
-    with writing_rows(storage, f"{BATCH}/1.rows.0") as rows:
+    name = f"anonymous/batch_{next(_numbers)}/1.rows.0"
+    with writing_rows(storage, name) as rows:
         for text in texts:
             rows.add(row_of(text, {}) if isinstance(text, str) else row_of(*text), 1, unit_rows)
-    written()
-    pieces = [replace(piece, cost=cost) for piece in new_pieces(f"{BATCH}/1.rows.0", rows.pieces)]
+    written(name)
+    pieces = [replace(piece, cost=cost) for piece in new_pieces(name, rows.pieces)]
     submission = NewTask(
         task_id=new_task_id(),
         queue=client.model,

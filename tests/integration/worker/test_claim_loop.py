@@ -19,7 +19,6 @@ from tasks.ledger.scripts import Operation
 from tasks.ledger.submit import submit
 from tasks.ledger.task import Outcome
 from tasks.worker.claim_loop import ClaimSize, Stream, Streams
-from tasks.worker.process.stop import Stopping
 from tests.ledger_builders import new_task
 from tests.ledger_client import LedgerClient
 from tests.processes import PATIENCE_S, RedisServer, wait_until
@@ -117,20 +116,6 @@ def test_streams_that_find_nothing_go_to_sleep_together_and_wait_for_nobody(
     assert lingering(client) == 0
 
 
-def test_one_claim_tells_the_ledger_of_a_bell(client: LedgerClient, redis_client: redis.Redis) -> None:
-    heard: list[bool] = []
-
-    class Ears(Ledger):
-        def run(self, operation: Operation[T]) -> T:
-            if operation.script == "claim":
-                heard.append(bool(operation.arguments[7]))
-            return super().run(operation)
-
-    with process(client, Ears(redis_client), streams=2) as running:
-        wait_until(lambda: not running.streams._awake, message="sleep")
-    assert heard.count(True) == 1
-
-
 def test_a_worker_at_work_is_sent_no_bells(client: LedgerClient, redis_client: redis.Redis) -> None:
     bells: list[str] = []
 
@@ -159,31 +144,6 @@ def die_with(client: LedgerClient, queries: int) -> None:
     request = ClaimRequest("dead/0", "dead/0/1", budget=10**9, max_pieces=1000, lease_ms=60_000)
     assert len(client.ledger.run(claim(client.model, request)).pieces) == queries
     client.ledger.run(give_back(client.model, "dead/0/1", blame=True))
-
-
-def test_texts_whose_worker_died_come_alone_and_nothing_runs_beside_them(
-    client: LedgerClient, redis_client: redis.Redis
-) -> None:
-    in_hand, most = threading.Lock(), [0, 0]
-
-    class Counts(Notes):
-        def end(self, claim: Claim, stream: Stream) -> None:
-            with in_hand:
-                most[0] += 1
-            held = client.overview().leases
-            if claim.pieces[0].deaths:
-                most[1] = max(most[1], held)
-            super().end(claim, stream)
-
-    die_with(client, 20)
-    fresh = client.submit(["fresh"])
-    with process(client, Ledger(redis_client), Counts(), streams=2) as running:
-        wait_until(lambda: not running.streams._awake, message="sleep")
-    marked = [claim for claim in running.claims if claim.pieces[0].deaths]
-    assert len(marked) == 20, "somebody starved"
-    assert all(len(claim.pieces) == 1 for claim in marked)
-    assert most[1] == 1, "something ran beside it"
-    client.completed(fresh)
 
 
 def test_a_stream_whose_subscription_broke_does_not_claim_in_a_circle(
@@ -261,21 +221,6 @@ def test_a_lone_text_costs_three_scripts(client: LedgerClient, redis_client: red
     assert client.overview().leases == 0
 
 
-def test_a_stop_gives_back_what_is_at_work(client: LedgerClient, redis_client: redis.Redis) -> None:
-    class Stops(Notes):
-        def end(self, _claim: Claim, _stream: Stream) -> None:
-            raise Stopping
-
-    client.submit([TEXT])
-    with process(client, Ledger(redis_client), Stops(), idle_s=60) as running:
-        wait_until(lambda: running.claims, message="a claim")
-        running.stop()
-    later = Notes()
-    with process(client, Ledger(redis_client), later) as again:
-        wait_until(lambda: not again.streams._awake, message="sleep")
-    assert deaths(later.claims) == [0]
-
-
 def test_nothing_is_held_of_a_task_that_was_cancelled_at_work(client: LedgerClient, redis_client: redis.Redis) -> None:
     class Cancelled(Notes):
         def end(self, claim: Claim, stream: Stream) -> None:
@@ -287,25 +232,6 @@ def test_nothing_is_held_of_a_task_that_was_cancelled_at_work(client: LedgerClie
         wait_until(lambda: not running.streams._awake, message="sleep")
         assert client.overview().leases == 0
     assert deaths(running.claims) == [1]
-
-
-def test_nothing_is_held_of_a_claim_that_was_committed_in_portions(
-    client: LedgerClient, redis_client: redis.Redis
-) -> None:
-    class Portions(Notes):
-        def end(self, claim: Claim, stream: Stream) -> None:
-            for piece in claim.pieces:
-                data = np.zeros((piece.items, 2), "<f4").tobytes()
-                outcome = Outcome(piece, data, 1)
-                stream.commit(claim, [outcome], last=piece is claim.pieces[-1])
-
-    tasks = [client.submit([f"{n}"]) for n in range(3)]
-    with process(client, Ledger(redis_client), Portions()) as running:
-        wait_until(lambda: not running.streams._awake, message="sleep")
-        assert client.overview().leases == 0
-    assert [len(claim.pieces) for claim in running.claims] == [3]
-    for task in tasks:
-        client.completed(task)
 
 
 class Divides(Notes):
@@ -376,20 +302,4 @@ def test_the_last_free_stream_is_kept_for_another_owner(
         assert owners(running).count("a") == streams - 1
         work.go.set()
         for task in mine:
-            client.completed(task)
-
-
-def test_neighbours_that_work_for_two_owners_keep_no_stream(client: LedgerClient, redis_client: redis.Redis) -> None:
-    class HeldForAll(Held):
-        def end(self, claim: Claim, stream: Stream) -> None:
-            assert self.go.wait(PATIENCE_S)
-            commit(claim, stream)
-
-    work = HeldForAll()
-    tasks = [client.submit([f"{n}"], owner=owner) for n in range(2) for owner in "ab"]
-    with process(client, Ledger(redis_client), work, streams=3, keeps_one=True, idle_s=60) as running:
-        wait_until(lambda: len(running.claims) == 3, message="three streams at work")
-        assert set(owners(running)) == {"a", "b"}
-        work.go.set()
-        for task in tasks:
             client.completed(task)

@@ -4,28 +4,31 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tasks import probe
 from tasks.ledger.claim import ClaimRequest, claim
 from tasks.ledger.client import Ledger
 from tasks.ledger.task import Lane, State
-from tasks.worker.process.ready_file import RunFolder
 from tests.ledger_client import LedgerClient
-from tests.processes import CHECKOUT, PATIENCE_S, RedisServer, Roles, WorkerProcess, free_port, wait_until
+from tests.processes import PATIENCE_S, RedisServer, Roles, WorkerProcess, free_port, wait_until
 from worker_config.bell import send_bell
 from worker_config.celery_app import bell_queue, make_celery
-from worker_config.settings import CONFIGURATION_EXIT_CODE, load_settings
+from worker_config.process_exit_codes import CONFIGURATION_EXIT_CODE
+from worker_config.settings import load_settings
 
 
-def _probe(worker: WorkerProcess, question: str) -> int:
-    environment = {**os.environ, "EMBEDQ_RUN_DIR": str(worker.run_dir), "PYTHONPATH": str(CHECKOUT)}
-    return subprocess.run([sys.executable, "-m", "tasks.probe", question], env=environment, check=False).returncode
+def long_task(client: LedgerClient) -> str:
+    """One piece of many passes, which is at work."""
+    task = client.submit([f"{n} " + "word " * 50 for n in range(500)], piece_items=500, piece_cost=10**9)
+    wait_until(lambda: client.task(task).state is State.IN_PROGRESS, message="the claim")
+    return task
 
 
-def _is_pending(pid: int, number: int) -> bool:
+def is_pending(pid: int, number: int) -> bool:
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     masks = [int(line.split()[1], 16) for line in lines if line.startswith(("SigPnd:", "ShdPnd:"))]
     return any(mask >> (number - 1) & 1 for mask in masks)
@@ -33,13 +36,9 @@ def _is_pending(pid: int, number: int) -> bool:
 
 def test_a_warm_stop_gives_back_what_is_claimed(roles: Roles, client: LedgerClient) -> None:
     worker = roles.worker(fake_tokens_per_s=2000)
-    task = client.submit([f"{n} " + "word " * 50 for n in range(500)], piece_items=500, piece_cost=10**9)
-    wait_until(lambda: client.task(task).state is State.IN_PROGRESS, message="the claim")
+    task = long_task(client)
     assert worker.stop() == 0
-    overview = client.overview()
-    assert overview.leases == 0
-    assert overview.workers == ()
-    assert client.task(task).completed == 0
+    assert (client.overview().leases, client.overview().workers, client.task(task).completed) == (0, (), 0)
     request = ClaimRequest("w", "w/1", 10**9, 10, 10_000, stamp=client.stamp)
     again = client.ledger.run(claim(client.model, request))
     # Nobody has died: the piece is whole.
@@ -48,30 +47,26 @@ def test_a_warm_stop_gives_back_what_is_claimed(roles: Roles, client: LedgerClie
 
 def test_what_a_killed_worker_held_is_taken_over_by_the_one_in_its_place(roles: Roles, client: LedgerClient) -> None:
     worker = roles.worker(lease_s=600, fake_tokens_per_s=2000)
-    task = client.submit([f"{n} " + "word " * 50 for n in range(40)], piece_items=40, piece_cost=10**9)
+    task = client.submit([f"{n} " + "word " * 50 for n in range(20)], piece_items=20, piece_cost=10**9)
     wait_until(lambda: client.overview().leases == 1, message="the claim")
     worker.kill()
     worker.start()
     client.completed(task)
 
 
-def test_probes_follow_the_worker(roles: Roles) -> None:
-    worker = roles.worker(start=False)
-    worker.run_dir.mkdir()
-    assert (_probe(worker, "ready"), _probe(worker, "live")) == (1, 1)
+def test_probes_follow_the_worker(roles: Roles, monkeypatch: pytest.MonkeyPatch) -> None:
+    def probed(*questions: str) -> list[int]:
+        return [probe.main([question]) for question in questions]
+
+    worker = roles.worker(start=False, fake_load_s=2)
+    monkeypatch.setenv("EMBEDQ_RUN_DIR", str(worker.run_dir))
+    assert probed("ready", "live", "nonsense") == [1, 1, 2]
     worker.start()
-    assert (_probe(worker, "ready"), _probe(worker, "live")) == (0, 0)
-    worker.stop()
-    assert _probe(worker, "ready") == 1
-    assert _probe(worker, "nonsense") == 2
-
-
-def test_a_killed_child_is_not_ready(roles: Roles) -> None:
-    worker = roles.worker(fake_load_s=3)
-    folder = RunFolder(worker.run_dir)  # a probe's own process would start too late on a busy machine
-    assert folder.is_ready()
+    assert probed("ready", "live") == [0, 0]
     worker.kill_child()
-    wait_until(lambda: not folder.is_ready(), message="not ready")
+    wait_until(lambda: probed("ready") == [1], message="a killed child is not ready")
+    worker.stop()
+    assert probed("ready") == [1]
 
 
 def test_the_parent_touches_its_file_during_a_long_slice(roles: Roles, client: LedgerClient) -> None:
@@ -81,7 +76,6 @@ def test_the_parent_touches_its_file_during_a_long_slice(roles: Roles, client: L
     (worker.run_dir / "alive").unlink()
     wait_until((worker.run_dir / "alive").exists, message="a touched file while the child is busy")
     assert not client.task(task).state.terminal
-    worker.send(signal.SIGTERM)
 
 
 @pytest.mark.model
@@ -93,16 +87,21 @@ def test_a_model_that_cannot_load_stops_the_worker_for_good(roles: Roles) -> Non
     assert "Traceback" not in worker.log()
 
 
-def test_a_bad_setting_stops_the_worker_at_once(roles: Roles) -> None:
-    worker = roles.worker(start=False, max_inputs="many")
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [({"max_inputs": "many"}, "EMBEDQ_MAX_INPUTS=many"), ({"run_dir": "/proc/nowhere/run"}, "EMBEDQ_RUN_DIR=/proc/no")],
+)
+def test_a_bad_setting_stops_the_worker_at_once(roles: Roles, settings: dict[str, Any], said: str) -> None:
+    worker = roles.worker(start=False, **settings)
     worker.launch()
     assert worker.wait() == CONFIGURATION_EXIT_CODE
-    assert "EMBEDQ_MAX_INPUTS=many" in worker.log()
+    assert said in worker.log()
+    assert "Traceback" not in worker.log()
 
 
 def test_data_of_another_version_stops_the_worker(roles: Roles, client: LedgerClient) -> None:
     client.ledger.client.set("eq:schema", 999)
-    worker = roles.worker(start=False)
+    worker = roles.worker(start=False, fake_load_s=600)  # it does not load its model before
     worker.launch()
     assert worker.wait() == CONFIGURATION_EXIT_CODE
     assert "schema 999" in worker.log()
@@ -110,15 +109,13 @@ def test_data_of_another_version_stops_the_worker(roles: Roles, client: LedgerCl
 
 def test_two_interrupts_in_a_row_still_stop_in_order(roles: Roles, client: LedgerClient) -> None:
     worker = roles.worker(fake_tokens_per_s=2000)
-    task = client.submit([f"{n} " + "word " * 50 for n in range(500)], piece_items=500, piece_cost=10**9)
-    wait_until(lambda: client.task(task).state is State.IN_PROGRESS, message="the claim")
+    long_task(client)
     worker.send(signal.SIGINT)
-    wait_until(lambda: not _is_pending(worker.pid, signal.SIGINT), message="the delivery of the first")
+    wait_until(lambda: not is_pending(worker.pid, signal.SIGINT), message="the delivery of the first")
     assert worker.running
     worker.send(signal.SIGINT)
     assert worker.wait() == 0
-    overview = client.overview()
-    assert (overview.leases, overview.workers) == (0, ())
+    assert (client.overview().leases, client.overview().workers) == (0, ())
 
 
 def test_signals_on_top_of_one_another_still_stop_in_order(roles: Roles) -> None:
@@ -130,6 +127,7 @@ def test_signals_on_top_of_one_another_still_stop_in_order(roles: Roles) -> None
     assert worker.wait() == 0
 
 
+@pytest.mark.thorough  # a stream has to give up to linger
 def test_a_stop_leaves_the_result_of_a_bell_unread(roles: Roles, client: LedgerClient) -> None:
     worker = roles.worker()
     child, bells = worker.child_pid, bell_queue(client.model)
@@ -163,7 +161,7 @@ def test_a_stop_during_the_load_does_not_wait_for_it(roles: Roles, client: Ledge
 
 
 def test_waiting_for_redis_is_not_hanging(private_redis: RedisServer, private_roles: Roles) -> None:
-    worker = private_roles.worker()
+    worker = private_roles.worker(lease_s=3)
     private_redis.kill()
     alive = worker.run_dir / "alive"
     wait_until(lambda: "Redis is unavailable" in worker.log(), message="the worker's notice of the outage")
@@ -182,35 +180,28 @@ def test_a_worker_that_starts_without_redis_names_the_address_once(tmp_path: Pat
         worker.launch()
         alive = worker.run_dir / "alive"
         wait_until(lambda: "waiting for Redis" in worker.log(), message="what it waits for")
-        for _ in range(2):  # it goes on trying
-            wait_until(alive.exists, message="a touched file")
-            alive.unlink()
+        wait_until(lambda: worker.log().count("Redis refuses connections") == 2, message="parent and child say why")
+        wait_until(alive.exists, message="a touched file")
         assert worker.stop() == 0
     address = roles.redis_url.replace("me:secret@", "")
     assert worker.log().count(f"waiting for Redis at {address} (EMBEDQ_REDIS_URL)") == 1
     assert "secret" not in worker.log()
 
 
-def test_two_workers_do_not_share_a_run_folder(roles: Roles) -> None:
-    first = roles.worker()
-    second = roles.worker(start=False, run_dir=first.run_dir)
+def refused_beside(first: WorkerProcess, roles: Roles, said: str, **settings: Any) -> None:
+    """Another worker ends at once, and says why."""
+    second = roles.worker(start=False, **settings)
     second.launch()
     assert second.wait() == CONFIGURATION_EXIT_CODE
-    assert f"EMBEDQ_RUN_DIR={first.run_dir}: another worker" in second.log()
-    assert _probe(first, "ready") == 0
-    assert first.stop() == 0
+    assert said in second.log()
+    assert first.running
 
 
-def test_a_run_folder_that_a_cleaner_has_removed_is_made_again(roles: Roles, client: LedgerClient) -> None:
-    first = roles.worker()
-    child = first.child_pid
-    shutil.rmtree(first.run_dir, ignore_errors=True)  # it may write meanwhile
-    wait_until(lambda: (_probe(first, "ready"), _probe(first, "live")) == (0, 0), message="both probes are well again")
-    second = roles.worker(start=False, run_dir=first.run_dir)
-    second.launch()
-    assert second.wait() == CONFIGURATION_EXIT_CODE
-    client.completed(client.submit(["after it"]))
-    assert first.child_pid == child
+def test_another_model_under_a_served_name_that_is_in_use_is_refused(roles: Roles, client: LedgerClient) -> None:
+    first = roles.worker(served_name="vectors", fake_dimension=384)
+    refused_beside(first, roles, "EMBEDQ_SERVED_NAME", served_name="vectors", fake_dimension=256)
+    assert len(LedgerClient(client.ledger, "vectors").overview().workers) == 1
+    refused_beside(first, roles, f"EMBEDQ_RUN_DIR={first.run_dir}: another worker", run_dir=first.run_dir)
 
 
 def test_a_worker_without_shared_memory_names_its_place(roles: Roles) -> None:
@@ -223,20 +214,3 @@ def test_a_worker_without_shared_memory_names_its_place(roles: Roles) -> None:
     worker.launch()
     assert worker.wait() == CONFIGURATION_EXIT_CODE
     assert "shm cannot be used: Read-only file system" in worker.log()
-
-
-def test_a_run_folder_that_cannot_be_made_stops_the_worker(roles: Roles) -> None:
-    worker = roles.worker(start=False, run_dir="/proc/nowhere/run")
-    worker.launch()
-    assert worker.wait() == CONFIGURATION_EXIT_CODE
-    assert "EMBEDQ_RUN_DIR=/proc/nowhere/run" in worker.log()
-    assert "Traceback" not in worker.log()
-
-
-def test_another_model_under_a_served_name_that_is_in_use_is_refused(roles: Roles, client: LedgerClient) -> None:
-    roles.worker(served_name="vectors", fake_dimension=384)
-    other = roles.worker(start=False, served_name="vectors", fake_dimension=256)
-    other.launch()
-    assert other.wait() == CONFIGURATION_EXIT_CODE
-    assert "EMBEDQ_SERVED_NAME" in other.log()
-    assert len(LedgerClient(client.ledger, "vectors").overview().workers) == 1

@@ -15,7 +15,7 @@ from tests.ledger_client import LedgerClient
 from tests.processes import ApiProcess, Roles, wait_until
 from worker_config.settings import DEFAULT_MODEL
 
-CLIENTS = 50
+CLIENTS = 30
 TEXTS = 8
 WORDS = 10
 ONE_ROUND = CLIENTS * TEXTS * (WORDS + len(["[CLS]", "[SEP]"]))

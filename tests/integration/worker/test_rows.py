@@ -1,19 +1,17 @@
-"""Units by reference through a real worker: the same vectors as of texts sent inline, whatever dies or is away."""
+"""Rows in the storage: whatever dies or is away, each has its vector once."""
 
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 
-from tasks.item import Options, Vector
+from tasks.item import Vector
 from tasks.ledger.read import read_result
 from tasks.ledger.task import Lane, State
 from tasks.storage.storage import Storage
-from tasks.storage.vectors_file import VectorsReference
-from tests.integration.worker.batch_rows import BATCH, inline, outcomes, submit_rows
+from tests.integration.worker.batch_rows import inline, outcomes, submit_rows
 from tests.ledger_client import LedgerClient
 from tests.processes import Roles, wait_until
 
@@ -28,72 +26,11 @@ def vector_of(row: Vector) -> npt.NDArray[np.float32]:
     return row.vector
 
 
-def test_rows_get_the_vectors_of_their_texts(roles: Roles, client: LedgerClient, storage: Storage) -> None:
-    texts: list[str | tuple[str, dict[str, Any]]] = [
-        "one text",
-        ("short", {"dimensions": 8}),
-        ("raw", {"normalize": False}),
-        ("asked", {"input_type": "query"}),
-        ("asked", {"prompt_name": "query", "input_type": "document"}),
-        "word " * 400,
-    ]
-    beside = client.submit(["beside them"], lane=Lane.BULK)
-    task_id = submit_rows(client, storage, texts)
-    roles.worker()
-    assert client.ended(task_id).state is State.COMPLETED
-    rows = outcomes(client, storage, task_id)
-    expected = [
-        inline(client, ["one text"]),
-        inline(client, ["short"], Options(dimensions=8)),
-        inline(client, ["raw"], Options(normalize=False)),
-        inline(client, ["asked"], Options(prompt_name="query")),
-        inline(client, ["asked"], Options(prompt_name="query")),
-        inline(client, ["word " * 400]),
-    ]
-    assert sorted(rows) == list(range(len(texts)))
-    for number, vectors in enumerate(expected):
-        assert np.array_equal(vector_of(rows[number]), vectors[0])
-    assert [number for number, row in rows.items() if row.truncated] == [5]
-    assert client.task(task_id).prompt_tokens == sum(row.tokens for row in rows.values())
-    client.completed(beside)
-
-
-def test_a_claim_of_many_megabytes_is_done_in_portions(roles: Roles, client: LedgerClient, storage: Storage) -> None:
-    texts = [f"number {n} " + "word " * 450_000 for n in range(12)]
-    task_id = submit_rows(client, storage, texts)
-    roles.worker(streams=1)  # several take a share each
-    assert client.ended(task_id).state is State.COMPLETED
-    assert client.told("claims") == 1
-    committed = client.ledger.run(read_result(task_id))
-    assert committed is not None
-    assert len({VectorsReference.from_json(piece.data).vectors for piece in committed.pieces}) == 3
-    rows = outcomes(client, storage, task_id)
-    for number, vectors in enumerate(inline(client, [text[:5_000] for text in texts])):
-        assert np.array_equal(vector_of(rows[number]), vectors)
-
-
-def test_a_row_fails_alone(roles: Roles, client: LedgerClient, storage: Storage) -> None:
-    texts: list[str | tuple[str, dict[str, Any]]] = [
-        "good",
-        ("word " * 400, {"truncate": False}),
-        "!!fail!!",
-        ("good", {"dimensions": 5000}),
-        ("good", {"no such option": 1}),
-        "good",
-    ]
-    task_id = submit_rows(client, storage, texts)
-    roles.worker()
-    task = client.ended(task_id)
-    assert (task.state, task.completed, task.failed) == (State.COMPLETED, 2, 4)
-    seen = {n: row.error.code for n, row in outcomes(client, storage, task_id).items() if row.error}
-    assert seen == {1: "input_too_long", 2: "encoding_failed", 3: "invalid_dimensions", 4: "invalid_request"}
-
-
 def test_a_row_that_kills_its_worker_fails_alone(roles: Roles, client: LedgerClient, storage: Storage) -> None:
     texts = [f"text {n}" for n in range(6)]
     texts[2] = "!!kill!!"
     task_id = submit_rows(client, storage, texts, unit_rows=6)
-    roles.worker(start=False, lease_s=2).launch()
+    roles.worker(start=False, lease_s=1).launch()
     task = client.ended(task_id)
     assert (task.state, task.completed, task.failed) == (State.COMPLETED, 5, 1)
     committed = client.ledger.run(read_result(task_id))
@@ -127,7 +64,7 @@ def test_a_storage_that_is_away_costs_nothing_but_time(
     task_id = submit_rows(client, storage, [f"text {n}" for n in range(8)])
     folder.rename(elsewhere)
     folder.write_bytes(b"")  # neither there nor to be made again
-    roles.worker()
+    roles.worker(lease_s=2)
     wait_until(lambda: client.overview().storage_outage, message="a worker says that it is away")
     client.completed(client.submit(["online"]))
     client.completed(client.submit(["bulk"], lane=Lane.BULK))
@@ -137,34 +74,3 @@ def test_a_storage_that_is_away_costs_nothing_but_time(
     task = client.ended(task_id)
     assert (task.state, task.completed, task.failed) == (State.COMPLETED, 8, 0)
     assert client.counter("lost_leases") == 0
-
-
-@pytest.mark.thorough
-def test_a_part_that_cannot_be_written_waits(
-    roles: Roles, client: LedgerClient, storage: Storage, tmp_path: Path
-) -> None:
-    worker = roles.worker()
-    client.ended(submit_rows(client, storage, ["the storage is open"]))
-    folder = tmp_path / ".embedq" / "storage" / ".incoming"
-    in_the_way = folder.with_name("elsewhere")  # rows can be read, and nothing can be written
-    task_id = submit_rows(client, storage, [f"text {n}" for n in range(8)], written=lambda: folder.rename(in_the_way))
-    wait_until(lambda: client.overview().storage_outage, message="a worker says that it is away")
-    for n in range(3):  # rows are tried again meanwhile
-        client.completed(client.submit([f"bulk {n}"], lane=Lane.BULK))
-    assert client.task(task_id).completed == 0
-    in_the_way.rename(folder)
-    assert client.ended(task_id).completed == 8
-    wait_until(lambda: client.overview().storage_outage is None, message="that they go on")
-    assert "batches wait: " in worker.log()
-    assert client.counter("lost_leases") == 0
-
-
-def test_rows_that_were_deleted_fail(roles: Roles, client: LedgerClient, storage: Storage) -> None:
-    task_id = submit_rows(client, storage, ["a text"])
-    storage.delete(f"{BATCH}/1.rows.0")
-    roles.worker()
-    assert client.ended(task_id).failed == 1
-    row = outcomes(client, storage, task_id)[0]
-    assert row.error is not None
-    assert row.error.code == "not_stored"
-    assert "no longer in the storage" in row.error.message

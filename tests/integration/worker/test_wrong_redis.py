@@ -17,11 +17,11 @@ from tasks.ledger.redis_keys import SCHEMA_VERSION
 from tasks.worker.process.register import saying_what_loads
 from tests.ledger_builders import a_model, a_worker
 from tests.ledger_client import LedgerClient
-from tests.processes import ApiProcess, Process, RedisServer, Roles, free_port, wait_until
+from tests.processes import ApiProcess, Process, RedisServer, Roles, wait_until
 from tests.worker_child import a_child
-from worker_config.settings import CONFIGURATION_EXIT_CODE
+from worker_config.process_exit_codes import CONFIGURATION_EXIT_CODE
 
-MANY = 20
+MANY = 10
 """Tries of two streams with 0.2 s between them, while a worker beats as often."""
 SECRET = "s3cret"
 
@@ -53,16 +53,6 @@ def launched(roles: Roles) -> list[Process]:
     return processes
 
 
-def test_data_of_another_version_is_refused_before_the_model_is_loaded(
-    roles: Roles, redis_client: "redis.Redis"
-) -> None:
-    redis_client.set("eq:schema", SCHEMA_VERSION + 1)
-    worker = roles.worker(start=False, fake_load_s=600)
-    worker.launch()
-    assert worker.wait() == CONFIGURATION_EXIT_CODE, worker.log()
-    assert str(SCHEMA_VERSION + 1) in worker.log()
-
-
 def test_nothing_is_said_of_loading_once_the_model_is_loaded(private_redis: RedisServer) -> None:
     ledger = Ledger.connect(private_redis.url)
     what = LoadingWorker("w", "org/model", "the hub", 1.0)
@@ -80,7 +70,6 @@ def test_nothing_is_said_of_loading_once_the_model_is_loaded(private_redis: Redi
 @pytest.mark.parametrize(
     ("options", "database", "sentence"),
     [
-        (("--rename-command", "PUBLISH", ""), 0, "does not know the command PUBLISH"),
         (("--rename-command", "EVALSHA", ""), 0, "does not know the command EVALSHA"),
         (("--rename-command", "INFO", ""), 0, "remove its rename-command"),
         (("--maxmemory-policy", "allkeys-lru"), 0, "CONFIG SET maxmemory-policy noeviction"),
@@ -123,12 +112,6 @@ def test_a_right_that_is_missing_is_said_by_all_and_granted_without_a_restart(
         assert client.post("/v1/embeddings", json={"input": "a"}).status_code == 200
 
 
-def refused(connection: redis.Redis, command: str) -> int:
-    """How often Redis has refused it of late."""
-    log: list[dict[str, Any]] = connection.acl_log()
-    return sum(int(entry["count"]) for entry in log if entry["object"] == command)
-
-
 def answers(client: httpx.Client) -> bool:
     try:
         return client.get("/health/live").status_code == 200
@@ -163,49 +146,44 @@ def test_a_redis_that_another_version_has_taken_meanwhile_exits_78(
         connection.delete("eq:schema")
 
 
-def test_a_worker_that_may_no_longer_subscribe_says_which_right_it_lacks(
+def test_rights_that_are_taken_from_a_worker_are_said_by_it_and_by_the_web_tier(
     private_redis: RedisServer, secret_roles: Roles
 ) -> None:
+    """To subscribe, and then to claim, as after an upgrade whose scripts call what the users of before may not."""
     grant(private_redis, "+@all", "&*")
-    worker = secret_roles.worker(lease_s=1)
-    with private_redis.client() as connection:
+    api, worker = secret_roles.api(), secret_roles.worker(lease_s=1)
+    api.wait_ready()
+    with private_redis.client() as connection, api.client() as http:
+        client = LedgerClient(Ledger(connection))
         connection.execute_command("ACL SETUSER", "app", "-subscribe")
         connection.client_kill_filter(_type="pubsub")
-        client = LedgerClient(Ledger(connection))
         client.submit(["a"])
         wait_until(lambda: "the command SUBSCRIBE (NOPERM)" in worker.log(), message="what it lacks")
-        wait_until(lambda: refused(connection, "subscribe") > MANY, message="several beats meanwhile")
+        wait_until(lambda: refusals(connection, "subscribe") > MANY, message="several beats meanwhile")
         connection.execute_command("ACL SETUSER", "app", "+subscribe")
         client.completed(client.submit(["b"]))
         wait_until(lambda: "Redis is back" in worker.log(), message="the end")
-    assert worker.log().count("Redis is unavailable") == 1
+        assert worker.log().count("Redis is unavailable") == 1
 
-
-def test_a_worker_that_may_claim_nothing_is_not_ready_and_ready_and_waiting_say_why(
-    private_redis: RedisServer, secret_roles: Roles
-) -> None:
-    """As after an upgrade whose scripts call what the users of before may not: it beats, and gets no work."""
-    grant(private_redis, "+@all", "&*")
-    api = secret_roles.api()
-    secret_roles.worker(lease_s=1)
-    api.wait_ready()
-    with private_redis.client() as connection, api.client() as client:
         connection.execute_command("ACL SETUSER", "app", "-zpopmin")
-        location = client.post("/v1/tasks", json={"input": "a"}).headers["location"]
-        wait_until(lambda: client.get("/health/ready").status_code == 503, message="not ready")
-        ready, task = client.get("/health/ready").json(), client.get(location).json()
+        location = http.post("/v1/tasks", json={"input": "a"}).headers["location"]
+        wait_until(lambda: http.get("/health/ready").status_code == 503, message="not ready")
+        ready = wait_until(lambda: lacks_worker(http), message="it beats, and may claim nothing")
+        task = http.get(location).json()
         connection.execute_command("ACL SETUSER", "app", "+zpopmin")
-        wait_until(lambda: client.get(location).json()["status"] == "completed", message="the work goes on")
+        wait_until(lambda: http.get(location).json()["status"] == "completed", message="the work goes on")
         api.wait_ready()
-    assert ready["error"]["param"] == "worker"
     assert "NOPERM" in ready["detail"]
     assert task["waiting"]["code"] == "no_worker"
     assert "NOPERM" in task["waiting"]["message"]
 
 
-def test_a_worker_without_redis_says_why_once(tmp_path: Path) -> None:
-    with Roles(tmp_path, f"redis://:{SECRET}@127.0.0.1:{free_port()}/0") as roles:
-        worker = roles.worker(start=False)
-        worker.launch()
-        wait_until(lambda: worker.log().count("Redis refuses connections") == 2, message="parent and child say why")
-    assert SECRET not in worker.log()
+def lacks_worker(http: httpx.Client) -> dict[str, Any] | None:
+    told: dict[str, Any] = http.get("/health/ready").json()
+    return told if told.get("error", {}).get("param") == "worker" else None
+
+
+def refusals(connection: redis.Redis, command: str) -> int:
+    """How often Redis has refused it of late."""
+    log: list[dict[str, Any]] = connection.acl_log()
+    return sum(int(entry["count"]) for entry in log if entry["object"] == command)

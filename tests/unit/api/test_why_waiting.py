@@ -64,8 +64,8 @@ def _task_at(task_id: str, at: Stage, state: State | None, of: Task | None) -> T
     return None if state is None else dataclasses.replace(of or task(), id=task_id, state=state, queue=queue)
 
 
-def away(what: str, since_ms: int = NOW_MS - HOUR_MS) -> Wait:
-    return Wait(what=what, stage=Stage.LIST, tries=3, until_ms=NOW_MS + 29_001, since_ms=since_ms)
+def away(what: str, why: str = "") -> Wait:
+    return Wait(what=what, stage=Stage.LIST, tries=3, until_ms=NOW_MS + 29_001, since_ms=NOW_MS - HOUR_MS, why=why)
 
 
 def seen(*queues: Queue, account: dict[str, int] | None = None) -> Seen:
@@ -130,7 +130,7 @@ def test_the_numbers_of_a_task_in_line() -> None:
     assert waiting.model_dump() == {
         "code": "in_line",
         "message": "Waits for its turn in the bulk lane; about 12 min of work before it.",
-        "seconds": 720, "since": None,
+        "seconds": 720, "since": None, "next_try": None,
     }  # fmt: skip
 
 
@@ -244,6 +244,10 @@ def test_whatever_a_stage_finds_away_has_a_reason(kind: type[Unavailable]) -> No
         (
             ingestion(waits=away("sink")), seen(),
             "sink_unavailable", "The sink does not answer since 2026-11-20 17:16 UTC.",
+        ),
+        (
+            ingestion(waits=away("sink", "The database of sink 'pg' refuses connections. Try again.")), seen(),
+            "sink_unavailable", "The database of sink 'pg' refuses connections since 2026-11-20 17:16 UTC.",
         ),
         (
             ingestion(waits=away("disk_full")), seen(),

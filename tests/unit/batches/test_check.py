@@ -1,24 +1,24 @@
 """What is wrong with the lines of a batch, case by case, and how the texts of good ones are cut into units."""
 
-import json
+from collections.abc import Iterator
 from dataclasses import replace
 
+import numpy as np
+import orjson
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from api.served_models import ServedModels
-from api.submit import NewTasks
 from tasks.batches.check_lines import MAX_FAULTS, FileCheck, FileLimits, FileLine, split_lines
-from tasks.batches.line_rows import Line, LineError, answered
-from tasks.errors import RequestError
+from tasks.batches.line_rows import Line, LineError, answered, rows_of_line
+from tasks.ingestion.embedded_rows import EmbeddedRow
 from tasks.ingestion.rows_writer import writing_rows
 from tasks.item import Vector
 from tasks.ledger import task
-from tasks.records.api_keys import ALL_SCOPES, Key
 from tasks.storage.storage import Storage
 from tasks.wire.embeddings_body import EmbeddingsBody
 from tasks.wire.json_limits import MAX_PARTS
 from tests.unit.batches.batch_lines import ALIAS, DROP, LIMITS, MODEL, OTHER, good_body, line, models
-from worker_config.settings import load_settings
 
 
 def check(*lines: str | bytes, limits: FileLimits = LIMITS) -> FileCheck:
@@ -132,30 +132,6 @@ def test_a_body_that_the_endpoint_would_refuse_is_none_of_the_file_s_faults(text
     assert (found.faults, found.lines) == ([], 2)
 
 
-@pytest.mark.parametrize("text", [case[1] for case in REFUSED], ids=[case[0] for case in REFUSED])
-def test_a_line_is_refused_as_the_endpoint_refuses_its_body(text: str) -> None:
-    checked = FileCheck(models(), LIMITS)
-    _, refusal = refusal_of(checked.add(FileLine(1, text.encode())))
-    settings = load_settings(served_name=MODEL, max_inputs=LIMITS.max_line_inputs, max_input_bytes=100)
-    registry = ServedModels(settings)
-    registry.update(models().overviews)
-    made_by = NewTasks(settings, registry)
-
-    def call() -> None:
-        body = made_by.read(EmbeddingsBody, json.dumps(json.loads(text)["body"]).encode())
-        made_by.awaited(Key.of_environment("me", "", ALL_SCOPES), body, wait_s=1)
-
-    with pytest.raises(RequestError) as caught:
-        call()
-    error = caught.value
-    assert refusal == LineError(error.code, error.detail, error.status, error.param)
-
-
-def test_refused_texts_count_for_nothing() -> None:
-    many = line("many", body=good_body(input=["x"] * 9))
-    assert check(*[many.replace("many", f"{n}") for n in range(13)]).faults == []
-
-
 def test_every_bad_line_is_named_and_blank_ones_count() -> None:
     found = faults("{", line("a"), "", line("b", method="GET"), "[]", line("c"))
     assert found == [("invalid_json_line", None, 1), ("invalid_method", "method", 4), ("invalid_request", None, 5)]
@@ -223,3 +199,57 @@ def test_a_line_of_too_many_parts_is_not_parsed(dear: object) -> None:
     many, brackets = line(body=good_body(user=dear)), line(body=good_body(input="[:" * MAX_PARTS))
 
     assert [fault.code for fault in check(brackets, many, limits=limits).faults] == ["line_too_large"]
+
+
+def lines_of(data: bytes, chunk: int = 2**20, limit: int = 1000) -> list[FileLine]:
+    return list(split_lines((data[at : at + chunk] for at in range(0, len(data), chunk)), limit))
+
+
+@pytest.mark.parametrize("chunk", [1, 3, 7, 100])
+def test_of_a_line_that_is_too_long_only_the_number_is_kept(chunk: int) -> None:
+    data = b"short\n" + b"x" * 50 + b"\nlast"
+    assert lines_of(data, chunk, limit=10)[2] == FileLine(3, b"last")
+    assert [line.data for line in lines_of(data, chunk, limit=10)] == [b"short", None, b"last"]
+
+
+LINES = st.binary(max_size=20).filter(lambda data: b"\n" not in data and not data.startswith(b"\xef\xbb\xbf"))
+
+
+@given(st.lists(LINES, max_size=10), st.integers(1, 30))
+def test_every_line_is_given_under_its_number(parts: list[bytes], chunk: int) -> None:
+    bare = [part.removesuffix(b"\r") for part in parts]
+    expected = [FileLine(number, line) for number, line in enumerate(bare, 1) if line.strip()]
+    assert lines_of(b"\n".join(parts), chunk) == expected
+
+
+SIZES = [3, 1, 2_048, 1]
+
+
+def done() -> Vector:
+    return Vector(np.zeros(1, np.float32), 1, truncated=False)
+
+
+def test_a_row_has_one_text_and_what_is_asked_of_it_and_the_first_says_whose_it_is() -> None:
+    body = EmbeddingsBody(input=["a", "b"], dimensions=2, user="eve", encoding_format="base64")
+    assert [orjson.loads(row) for row in rows_of_line("id", body)] == [
+        {"text": "a", "options": {"dimensions": 2}, "line": ["id", True]},
+        {"text": "b", "options": {"dimensions": 2}},
+    ]
+
+
+def test_no_more_than_one_line_is_held() -> None:
+    taken = 0
+
+    def rows() -> Iterator[EmbeddedRow]:
+        nonlocal taken
+        for size in SIZES:
+            for row in rows_of_line(f"{size}", EmbeddingsBody(input=["x"] * size)):
+                taken += 1
+                yield taken - 1, row, done()
+
+    for number, (answered_line, outcome) in enumerate(answered(rows())):
+        assert answered_line == Line(number, f"{SIZES[number]}", base64=False)
+        assert isinstance(outcome, list)
+        assert len(outcome) == SIZES[number]
+        assert taken <= sum(SIZES[: number + 1]) + 1
+    assert taken == sum(SIZES)

@@ -1,14 +1,16 @@
-"""The command without a server: usage, exit codes, forms of output."""
+"""The command without a server, or with one that follows a script: usage, exit codes, forms of output."""
 
 import asyncio
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,13 +22,9 @@ from embedq.cli import dataset, main, parser, serve
 from embedq.cli.exit_codes import HELP, UsageError, exit_code
 from embedq.cli.options import within
 from embedq.cli.output import Output, digits
-from embedq.cli.progress import Progress, Sample, TaskProgress
-from embedq.cli.search import shown
-from embedq.cli.tasks import result_lines
-from embedq.errors import UncertainError
-from embedq.task import Counts, Task, TextError
+from embedq.cli.tasks import describe, result_lines
 from tests.source_tree import CHECKOUT
-from tests.unit.embedq.scripted import Answer, Request, Scripted, array, model, problem, task
+from tests.unit.embedq.scripted import HANG_UP, Answer, Request, Scripted, array, embeddings, model, problem, task
 
 
 @pytest.fixture
@@ -46,7 +44,8 @@ def closed_url() -> Iterator[str]:
         ["embed", "x", "--timeout", "0"],
         ["embed", "x", "--timeout", "inf"],
         ["search", "x"],
-        ["search", "x", "--in", "d", "-k", "0"],
+        ["search", "x", "--dataset", "d", "-k", "0"],
+        ["search", "x", "--dataset", "d", "--filter", "team"],
         ["search", "x", "--dataset", "d", "--mode", "fuzzy"],
         ["dataset", "backup", "d"],
         ["submit", "f", "--lane", "fast"],
@@ -58,6 +57,9 @@ def closed_url() -> Iterator[str]:
         ["keys", "limits", "a", "--open-jobs", "many"],
         ["up", "--port", "65536"],
         ["up", "--workers", "0"],
+        ["--url", "http://x", "up"],
+        ["completion", "tcsh"],
+        ["help", "fly"],
     ],
 )
 def test_wrong_usage_is_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
@@ -74,12 +76,15 @@ def test_wrong_usage_is_2(arguments: list[str], capsys: pytest.CaptureFixture[st
         (["embed", "x", "--url", "redis://localhost"], "address"),
         (["doctor", "--url", "nonsense"], "address"),
         (["submit", "missing.txt"], "missing.txt: No such file"),
-        (["search", "x", "--in", "missing"], "submit FILE --out missing"),
-        (["search", "x", "--in", "d", "--mode", "text"], "--mode needs --dataset"),
         (["result", "task_1", "-o", "out.csv"], ".npy or .jsonl"),
         (["embed", "x", "-o", "x.txt"], "x.txt: the name must end with .npy"),
-        (["ingest", "x", "--chunk-tokens", "5"], "--chunk-tokens 5: at least 16"),
-        (["ingest", "x", "--chunk-tokens", "20", "--overlap", "11"], "at most half of --chunk-tokens, 10"),
+        (["ingest", "x", "--overlap", "11"], "--overlap needs --chunk-tokens"),
+        (["ingest", "x", "--no-chunking", "--chunk-tokens", "20"], "--no-chunking has no use"),
+        (["ingest", "x", "--out", "postgresql:store"], "postgresql:NAME/TABLE"),
+        (["ingest", "x", "--out", "postgresql:store/t", "--dataset", "d"], "without --dataset"),
+        (["ingest", "s3://b/a", "x", "--out", "/proc/none"], "cannot be mixed"),
+        (["ingest", "s3://b/a", "--include", "*.md", "--out", "/proc/none"], "--include and --exclude are for local"),
+        (["ingest", "-", "x", "--out", "/proc/none"], "a source of its own"),
     ],
 )
 def test_what_cannot_be_done_says_why(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -90,22 +95,12 @@ def test_what_cannot_be_done_says_why(arguments: list[str], message: str, capsys
     assert captured.out == ""
 
 
-def test_a_folder_of_an_ingestion_without_documents_is_said_to_be_that(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "_embedq.json").write_text('{"dataset": "d", "parts": {}}')
-    assert main(["search", "x", "--in", str(tmp_path)]) == 2
-    stderr = capsys.readouterr().err
-    assert f"{tmp_path} holds no documents" in stderr
-    assert "submit" not in stderr
-
-
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [
         (["embed", ""], "usage"),
         (["submit", "missing.txt"], "system"),
-        (["search", "x", "--in", "missing"], "input"),
+        (["ingest", "missing", "--out", "/proc/none"], "input"),
     ],
 )
 def test_what_is_no_usage_is_not_called_so(arguments: list[str], code: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -115,20 +110,93 @@ def test_what_is_no_usage_is_not_called_so(arguments: list[str], code: str, caps
     assert json.loads(capsys.readouterr().err)["code"] == code
 
 
-@pytest.mark.parametrize("command", ["embed", "search --in x"])
+@pytest.mark.parametrize("command", ["embed", "search --dataset x"])
 def test_an_argument_that_is_not_utf8_is_said_to_be_that(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main([*command.split(), os.fsdecode(b"Gr\xfc\xdfe")])
     assert "it is not UTF-8" in capsys.readouterr().err
 
 
-def test_alone_it_prints_the_help_and_its_version_when_asked(capsys: pytest.CaptureFixture[str]) -> None:
+def test_alone_it_prints_the_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 0
-    assert capsys.readouterr().out.startswith("usage: embedq")
-    with pytest.raises(SystemExit) as raised:
-        main(["--version"])
-    assert raised.value.code == 0
+    whole = capsys.readouterr().out
+    assert whole.startswith("usage: embedq")
+    for words in (["help"], ["--help"], ["help", "keys", "create"]):
+        with pytest.raises(SystemExit, match="0"):
+            main(words)
+        assert capsys.readouterr().out.startswith("usage: embedq keys create" if len(words) > 1 else whole)
+
+
+@pytest.mark.parametrize("word", ["-V", "--version", "version"])
+def test_it_says_its_version(word: str, capsys: pytest.CaptureFixture[str]) -> None:
+    try:
+        assert main([word]) == 0
+    except SystemExit as ended:
+        assert ended.code == 0
     assert capsys.readouterr().out == f"embedq {metadata.version('embedq')}\n"
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["--url URL --json cancel task_1", "cancel --url URL task_1 --json", "--json cancel task_1 --url URL"],
+)
+def test_options_of_all_commands_stand_before_or_after(
+    words: str, elsewhere: Scripted, capsys: pytest.CaptureFixture[str]
+) -> None:
+    elsewhere.answers = [task()]
+    assert main(words.replace("URL", elsewhere.url).split()) == 0
+    assert json.loads(capsys.readouterr().out)["id"] == "task_1"
+
+
+def test_options_stand_between_two_words_of_a_command_too(elsewhere: Scripted, monkeypatch: pytest.MonkeyPatch) -> None:
+    elsewhere.answers = [Answer(200, {"object": "list", "data": [], "has_more": False})]
+    assert main(["dataset", "--url", elsewhere.url, "list", "--timeout", "7"]) == 0
+    assert len(elsewhere.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (["jo"], ["jobs"]),
+        (["keys", "re"], ["revoke"]),
+        (["--json", "keys", "cr"], ["create"]),
+        (["ingest", "--mode", ""], ["skip_unchanged", "upsert", "sync"]),
+        (["ingest", "--mode", "sync", "--ex"], ["--exclude"]),
+        (["keys", "create", "--tok"], ["--tokens-per-minute"]),
+        (["ingest", ""], []),
+        (["submit", "--out", ""], []),
+        (["completion", ""], ["bash", "fish", "zsh"]),
+    ],
+)
+def test_words_are_completed(words: list[str], found: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["completion", "--of", *words]) == 0
+    assert capsys.readouterr().out.split() == found
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_script_of_a_shell_completes(shell: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    if not shutil.which(shell):
+        pytest.skip(f"no {shell} here")
+    assert main(["completion", shell]) == 0
+    script = capsys.readouterr().out
+    ask = {
+        "bash": 'COMP_WORDS=(embedq keys cr); COMP_CWORD=2; _embedq; printf "%s\\n" "${COMPREPLY[@]}"',
+        "zsh": "words=(embedq keys cr); CURRENT=3; _embedq",
+        "fish": 'complete -C "embedq keys cr"',
+    }[shell]
+    stubs = "compdef() { :; }; compadd() { print -l ${(P)2}; }\n" if shell == "zsh" else ""
+    command = tmp_path / "embedq"
+    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -P -m embedq "$@"\n')
+    command.chmod(0o755)
+    done = subprocess.run(
+        [shell, "-c", f"{stubs}{script}\n{ask}"],
+        env=os.environ
+        | {"PATH": f"{tmp_path}:{os.environ['PATH']}", "PYTHONPATH": str(CHECKOUT), "HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.split() == ["create"], done.stderr
 
 
 @pytest.mark.parametrize("more", ["--wait", "--json"])
@@ -241,6 +309,78 @@ def test_the_doctor_says_that_a_key_may_not_ask_what_redis_is_like(
     assert all(finding["fine"] for finding in findings.values()), findings
 
 
+@pytest.mark.parametrize(
+    ("key", "hint"), [("", "EMBEDQ_API_KEY is not set"), ("k", "the key that is in EMBEDQ_API_KEY")]
+)
+def test_a_refused_key_names_the_variable(
+    key: str, hint: str, elsewhere: Scripted, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("EMBEDQ_API_KEY", key)
+    elsewhere.answers = [problem(401, "invalid_api_key", "An API key is needed.")]
+    assert main(["jobs", "--url", elsewhere.url]) == 3
+    assert f"An API key is needed. {hint}" in capsys.readouterr().err.replace("The command sends the", "the")
+
+
+@pytest.mark.parametrize(("lost", "code"), [(HANG_UP, 4), (problem(503, "overloaded", retry_after="0"), 4)])
+@pytest.mark.parametrize("what", ["create", "rotate"])
+def test_a_key_whose_text_may_be_lost_is_said_to_be_that(
+    what: str, lost: Answer, code: int, elsewhere: Scripted, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.setenv("EMBEDQ_API_KEY", "k")
+    elsewhere.answers = [lost]
+    assert main(["keys", what, "ops", "--url", elsewhere.url]) == code
+    assert "nobody knows its" in capsys.readouterr().err
+    assert len(elsewhere.requests) == 1
+    elsewhere.answers = [problem(409, "key_exists")]
+    assert main(["keys", what, "ops", "--url", elsewhere.url]) == 3
+    assert "nobody knows" not in capsys.readouterr().err
+
+
+def test_without_a_home_it_works(elsewhere: Scripted) -> None:
+    elsewhere.answers = [embeddings([1.0])]
+    ran = run('unset HOME; "$0" -P -m embedq embed hi --url "$1"', elsewhere.url)
+    assert (ran.returncode, ran.stdout) == (0, "[1.0]\n")
+
+
+def job(number: int = 1, **changed: Any) -> dict[str, Any]:
+    counts = {"total": 2048, "completed": 0, "failed": 0}
+    return {"id": f"task_{number}", "status": "queued", "counts": counts, "waiting": None} | changed
+
+
+def test_a_job_in_a_line() -> None:
+    fault, why = {"code": "x", "message": "No."}, {"code": "in_line", "message": "Third in the bulk lane."}
+    assert describe(job()) == "task_1 queued 0/2,048"
+    assert describe(job(waiting=why)) == "task_1 queued 0/2,048: Third in the bulk lane."
+    counts = {"total": 2048, "completed": 40, "failed": 8}
+    ended = job(status="failed", counts=counts, metadata={"title": "x", "name": "nightly"}, error=fault)
+    assert describe(ended) == "task_1 failed 48/2,048, 8 failed, nightly: No."
+    assert describe(job(metadata={"name": "\x1b]0;own\x07\n<b>"})) == "task_1 queued 0/2,048, ?]0;own??<b>"
+    batch = job(id="batch_1", status="failed", errors={"object": "list", "data": [fault, {}]})
+    assert describe(batch) == "batch_1 failed 0/2,048: No."
+
+
+def test_jobs_are_read_page_by_page_up_to_the_limit(elsewhere: Scripted, capsys: pytest.CaptureFixture[str]) -> None:
+    why = {"code": "in_line", "message": "Third in the bulk lane."}
+    pages = [([job(1, waiting=why)], "task_1"), ([job(2), job(3)], "task_3")]
+    elsewhere.answers = [
+        Answer(200, {"object": "list", "data": data, "last_id": last, "has_more": True}) for data, last in pages
+    ]
+    assert main(["jobs", "--limit", "2", "--kind", "task,batch", "--url", elsewhere.url]) == 0
+    assert capsys.readouterr().out == "task_1 queued 0/2,048: Third in the bulk lane.\ntask_2 queued 0/2,048\n"
+    assert [request.target for request in elsewhere.requests] == [
+        "/v1/jobs?limit=2&kind=task%2Cbatch", "/v1/jobs?limit=2&kind=task%2Cbatch&after=task_1",
+    ]  # fmt: skip
+
+
+def test_waiting_says_first_why(elsewhere: Scripted, capsys: pytest.CaptureFixture[str]) -> None:
+    queued = task("queued", total=2, completed=0)
+    queued.body["waiting"] = {"code": "no_worker", "message": "No worker serves this model since 14:02 UTC."}
+    elsewhere.answers = [queued, task(total=2, completed=2)]
+    assert main(["wait", "task_1", "--url", elsewhere.url]) == 0
+    assert "embedq: No worker serves this model since 14:02 UTC.\n" in capsys.readouterr().err
+
+
 def test_a_bad_line_names_itself_before_anything_is_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "texts.jsonl"
     file.write_text('{"text": "a"}\n{"txt": "b"}\n')
@@ -284,13 +424,14 @@ def test_a_model_that_changes_between_two_tasks_is_an_error_in_words(
     assert main(["submit", str(file), "--out", str(tmp_path / "out"), "--url", elsewhere.url]) == 3
     error = capsys.readouterr().err
     assert "the model has changed" in error
+    assert "embedq wait task_1 task_1" in error
     assert "embedq result ID" in error
     assert list((tmp_path / "out").iterdir()) == []
 
 
 @pytest.mark.parametrize(
     ("kind", "code"),
-    [(RefusedError, 3), (UncertainError, 4), (UnavailableError, 4), (UnreachableError, 4), (WaitTimeoutError, 5)],
+    [(RefusedError, 3), (UnavailableError, 4), (UnreachableError, 4), (WaitTimeoutError, 5)],
 )
 def test_exit_codes_of_errors(kind: type[EmbedqClientError], code: int) -> None:
     assert exit_code(kind("Text.", code="x")) == code
@@ -298,8 +439,8 @@ def test_exit_codes_of_errors(kind: type[EmbedqClientError], code: int) -> None:
 
 
 def test_every_command_has_help(capsys: pytest.CaptureFixture[str]) -> None:
-    others = ("up", "embed", "submit", "wait", "result", "cancel", "ingest", "search", "doctor", "demo")
-    for command in (*serve.ROLES, *others):
+    (commands,) = (action.choices for action in parser()._actions if action.choices)
+    for command in commands:
         with pytest.raises(SystemExit) as raised:
             parser().parse_args([command, "--help"])
         assert raised.value.code == 0
@@ -343,36 +484,11 @@ def test_numbers_have_the_digits_of_32_bits_and_all_of_them() -> None:
 
 def test_a_result_has_one_line_per_text() -> None:
     vectors = np.array([[1, 2], [np.nan, np.nan]], dtype=np.float32)
-    lines = list(result_lines(vectors, {1: TextError("input_too_long", "Too long.")}))
+    lines = list(result_lines(vectors, {1: {"code": "input_too_long", "message": "Too long."}}))
     assert lines == [
         {"index": 0, "embedding": [1, 2]},
         {"index": 1, "error": {"code": "input_too_long", "message": "Too long."}},
     ]
-
-
-@pytest.mark.parametrize(
-    ("text", "line"), [("a\n b\t c", "a b c"), ("x" * 10, "x" * 10), ("x" * 11, "x" * 9 + "…"), ("", "")]
-)
-def test_long_texts_are_shown_in_part(text: str, line: str) -> None:
-    assert shown(text, 10) == line
-
-
-def test_many_tasks_add_up() -> None:
-    shown: list[Sample] = []
-    progress = TaskProgress(Progress("x", 15, shown.append), [Task("a", "in_progress", "m", Counts(10, 3, 0), 0)])
-    progress.changed(Task("b", "completed", "m", Counts(5, 5, 0), 0))
-    assert (shown[-1].done, shown[-1].failed) == (8, 0)
-    assert progress.all_succeeded
-    progress.changed(Task("a", "completed", "m", Counts(10, 8, 2), 0))
-    assert (shown[-1].done, shown[-1].failed) == (15, 2)
-    assert not progress.all_succeeded
-
-
-@pytest.mark.parametrize("status", ["failed", "cancelled", "expired"])
-def test_a_task_that_ended_otherwise_is_no_success(status: str) -> None:
-    progress = TaskProgress(Progress("x", 1, lambda _: None))
-    progress.changed(Task("a", status, "m", Counts(1, 0, 0), 0))
-    assert not progress.all_succeeded
 
 
 async def test_the_limit_of_a_command_is_told_apart_from_other_timeouts() -> None:

@@ -1,15 +1,13 @@
 """A local stack as a child process; here a small program in its place."""
 
-import asyncio
 import os
 import sys
-from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
-from typing import TextIO
 
 import pytest
 
-from embedq.cli.demo import QUESTIONS, documentation, line_from, running_stack
+from embedq.cli.demo import QUESTIONS, documentation, running_stack
 from embedq.cli.exit_codes import UsageError
 
 COMES_UP = """
@@ -30,40 +28,25 @@ def command(program: str, folder: Path) -> list[str]:
     return [sys.executable, "-c", f"import os; os.chdir({str(folder)!r})\n{program}"]
 
 
-async def test_it_runs_as_long_as_the_block(tmp_path: Path) -> None:
-    async with running_stack(command(COMES_UP, tmp_path), tmp_path / "log") as url:
+@pytest.mark.parametrize("failure", [None, ZeroDivisionError, KeyboardInterrupt])
+def test_it_runs_as_long_as_the_block(failure: type[BaseException] | None, tmp_path: Path) -> None:
+    with (
+        pytest.raises(failure) if failure else nullcontext(),
+        running_stack(command(COMES_UP, tmp_path), tmp_path / "log") as url,
+    ):
         assert url == "http://127.0.0.1:1"
         assert not (tmp_path / "stopped").exists()
+        if failure:
+            raise failure
     assert (tmp_path / "stopped").exists()
 
 
-async def test_it_is_stopped_after_a_failure_too(tmp_path: Path) -> None:
-    with pytest.raises(ZeroDivisionError):
-        async with running_stack(command(COMES_UP, tmp_path), tmp_path / "log"):
-            raise ZeroDivisionError
-    assert (tmp_path / "stopped").exists()
-
-
-async def test_it_is_stopped_when_the_caller_is_cancelled(tmp_path: Path) -> None:
-    up = asyncio.Event()
-
-    async def use() -> None:
-        async with running_stack(command(COMES_UP, tmp_path), tmp_path / "log"):
-            up.set()
-            await asyncio.Event().wait()
-
-    using = asyncio.create_task(use())
-    await up.wait()
-    using.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await using
-    assert (tmp_path / "stopped").exists()
-
-
-async def test_one_that_gives_up_says_why(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="did not come up:\nthe model cannot load"):
-        async with running_stack(command(GIVES_UP, tmp_path), tmp_path / "log"):
-            pytest.fail("it came up")
+def test_one_that_gives_up_says_why(tmp_path: Path) -> None:
+    with (
+        pytest.raises(UsageError, match="did not come up:\nthe model cannot load"),
+        running_stack(command(GIVES_UP, tmp_path), tmp_path / "log"),
+    ):
+        pytest.fail("it came up")
     assert os.listdir(tmp_path) == ["log"]  # noqa: PTH208 - names are enough
 
 
@@ -84,38 +67,14 @@ def test_a_passage_that_quotes_a_question_is_no_answer(tmp_path: Path) -> None:
     assert copy.read_text() == "# Ask\n\n# Answer\n\nThis."
 
 
-async def test_it_gets_nothing_that_belongs_to_another_service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_gets_nothing_that_belongs_to_another_service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("API_KEYS", "REDIS_URL", "HOST", "PORT", "COMPUTE"):
         monkeypatch.setenv(f"EMBEDQ_{name}", "x")
     program = "import os; print('ready', os.getcwd(), *sorted(n for n in os.environ if n.startswith('EMBEDQ_')))"
-    async with running_stack([sys.executable, "-c", program], tmp_path / "log") as printed:
+    with running_stack([sys.executable, "-c", program], tmp_path / "log") as printed:
         assert printed == f"{tmp_path} EMBEDQ_COMPUTE"
 
 
 def test_without_documentation_there_is_nothing_to_show(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no documentation"):
         documentation(tmp_path, tmp_path / "copies")
-
-
-@pytest.fixture
-def terminal() -> Iterator[tuple[int, TextIO]]:
-    """Both sides: what a person types into, and what the program reads."""
-    ours, theirs = os.openpty()
-    with os.fdopen(theirs) as side:
-        yield ours, side
-    os.close(ours)
-
-
-async def test_the_demo_waits_for_enter_and_a_signal_ends_that_too(terminal: tuple[int, TextIO]) -> None:
-    keyboard, stdin = terminal
-    waiting = asyncio.create_task(line_from(stdin))
-    await asyncio.sleep(0)
-    assert not waiting.done()
-    os.write(keyboard, b"\n")
-    await waiting
-
-    waiting = asyncio.create_task(line_from(stdin))
-    await asyncio.sleep(0)
-    waiting.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await waiting

@@ -19,7 +19,7 @@ def handbook(tmp_path: Path) -> Path:
 
 def test_a_folder_is_walked_without_what_is_hidden(handbook: Path) -> None:
     files = local_files([handbook])
-    assert [(file.id, file.size_bytes) for file in files] == [("handbook/z.md", 4), ("handbook/b/a.txt", 4)]
+    assert [file.id for file in files] == ["handbook/z.md", "handbook/b/a.txt"]
 
 
 def test_ids_do_not_depend_on_where_the_command_runs(handbook: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,3 +92,23 @@ def test_a_name_that_is_not_utf8_still_gives_an_id(tmp_path: Path) -> None:
     with open(raw, "wb") as file:  # noqa: PTH123 - pathlib takes no bytes
         file.write(b"text")
     assert [file.id for file in local_files([tmp_path])] == [f"{tmp_path.name}/caf\N{REPLACEMENT CHARACTER}.txt"]
+
+
+@pytest.mark.parametrize(
+    ("include", "exclude", "left"),
+    [
+        (["*.md"], [], ["handbook/z.md"]),
+        ([], ["*.md"], ["handbook/b/a.txt"]),
+        ([], ["b"], ["handbook/z.md"]),
+        (["b/*"], [], ["handbook/b/a.txt"]),
+        (["handbook"], ["*/a.*"], ["handbook/z.md"]),
+        (["*.md", "a.*"], [], ["handbook/z.md", "handbook/b/a.txt"]),
+        (["*.MD"], [], []),
+    ],
+)
+def test_some_of_them(include: list[str], exclude: list[str], left: list[str], handbook: Path) -> None:
+    if left:
+        assert [file.id for file in local_files([handbook], include, exclude)] == left
+        return
+    with pytest.raises(BadInputError, match="no files that --include and --exclude leave"):
+        local_files([handbook], include, exclude)

@@ -2,12 +2,11 @@
 
 import json
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import pytest
 
-from embedq.errors import BadInputError
-from embedq.ingestions import Listing, PartChangedError
+from embedq.errors import BadInputError, NotFoundError
 from embedq.output_folder import NOTES, Lists, OutputFolder
 
 ONE, TWO, THREE = (f"part-00000{n}.parquet" for n in (1, 2, 3))
@@ -17,10 +16,14 @@ def listing(*lists: list[str], dataset_id: str | None = "an id") -> Lists:
     """The lists of the output one after the other, the last one for ever."""
     left = list(lists)
 
-    async def listed() -> Listing:
-        return Listing(dataset_id, left.pop(0) if len(left) > 1 else left[0])
+    async def listed() -> dict[str, Any]:
+        return listed_as(dataset_id, left.pop(0) if len(left) > 1 else left[0])
 
     return listed
+
+
+def listed_as(dataset_id: str | None, names: list[str]) -> dict[str, Any]:
+    return {"dataset_id": dataset_id, "data": [{"name": name} for name in names]}
 
 
 async def fetch(name: str, into: BinaryIO) -> None:
@@ -93,7 +96,7 @@ async def test_a_part_that_changes_is_listed_anew_and_what_was_fetched_is_kept(t
     async def changing(name: str, into: BinaryIO) -> None:
         asked.append(name)
         if name == TWO:
-            raise PartChangedError
+            raise NotFoundError("Changed.", code="part_changed")
         await fetch(name, into)
 
     folder = OutputFolder(tmp_path, "http://a")
@@ -110,8 +113,8 @@ async def test_parts_of_a_dataset_that_was_made_anew_meanwhile_are_fetched_again
     ids = ["an id", "another id"]
     asked: list[str] = []
 
-    async def lists() -> Listing:
-        return Listing(ids.pop(0) if len(ids) > 1 else ids[0], [ONE])
+    async def lists() -> dict[str, Any]:
+        return listed_as(ids.pop(0) if len(ids) > 1 else ids[0], [ONE])
 
     async def noted(name: str, into: BinaryIO) -> None:
         asked.append(name)
@@ -148,3 +151,9 @@ def test_a_folder_of_another_dataset_is_left_alone(tmp_path: Path) -> None:
     with pytest.raises(BadInputError, match="holds the dataset 'mine', not 'yours'"):
         OutputFolder(tmp_path, "http://a", "yours")
     assert OutputFolder(tmp_path, "http://a", "mine").dataset == "mine"
+
+
+@pytest.mark.parametrize("name", ["../x.parquet", ".hidden", "a/b.parquet"])
+async def test_a_name_that_leads_out_of_the_folder_is_refused(name: str, tmp_path: Path) -> None:
+    with pytest.raises(BadInputError, match="leads out"):
+        await OutputFolder(tmp_path, "http://a").follow(listing([name]), refuse)

@@ -1,17 +1,32 @@
 """`EmbeddingService` in requests and answers, against a server on loopback that follows a script."""
 
+import asyncio
+import json
+
 import numpy as np
 import pytest
 
 from embedq import (
     EmbeddingService,
+    EmbedqClientError,
+    Job,
     NotFoundError,
     RefusedError,
-    Task,
     UnavailableError,
     WaitTimeoutError,
 )
-from tests.unit.embedq.scripted import HANG_UP, Answer, Request, array, embeddings, model, problem, scripted, task
+from tests.unit.embedq.scripted import (
+    HANG_UP,
+    Answer,
+    Request,
+    Scripted,
+    array,
+    embeddings,
+    model,
+    problem,
+    scripted,
+    task,
+)
 
 
 def lengths_and_numbers(request: Request) -> Answer:
@@ -63,6 +78,13 @@ async def test_one_text_is_a_text(text: object) -> None:
     async with EmbeddingService("http://127.0.0.1:1") as service:
         with pytest.raises(TypeError, match=r"get_embedding takes one text, not a .*; get_embeddings takes several"):
             await service.get_embedding(text)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("texts", [[["a", "b"]], ["a", 7], b"ab"])
+async def test_several_texts_are_texts(texts: object) -> None:
+    async with EmbeddingService("http://127.0.0.1:1") as service:
+        with pytest.raises(TypeError, match="get_embeddings takes"):
+            await service.get_embeddings(texts)  # type: ignore[arg-type]
 
 
 async def test_many_texts_travel_in_bounded_requests_and_come_back_in_order() -> None:
@@ -137,31 +159,62 @@ async def test_what_is_no_list_of_vectors_is_refused(body: object) -> None:
             await service.get_embedding("a")
 
 
-async def test_the_ready_model_is_described_and_remembered_until_the_cache_is_cleared() -> None:
-    models = Answer(200, {"object": "list", "data": [model("a", ready=False), model("b/c", ready=True)]})
-    async with scripted(models) as server, EmbeddingService(server.url) as service:
-        info = {"model_name": "b/c", "device": "cpu", "embedding_size": 384}
-        assert await service.get_model_info() == info
-        assert await service.get_model_info() == info
-        assert len(server.requests) == 1
+@pytest.fixture
+def models(elsewhere: Scripted) -> Scripted:
+    entries = [model("a", ready=False), model("b/c", ready=True)]
+    elsewhere.answers = [Answer(200, {"object": "list", "data": entries})]
+    return elsewhere
+
+
+KNOWN = {"model_name": "b/c", "device": "cpu", "embedding_size": 384}
+
+
+async def test_the_ready_model_is_described_and_remembered_until_the_cache_is_cleared(models: Scripted) -> None:
+    async with EmbeddingService(models.url) as service:
+        assert (service.model_name, service.device) == (None, None)
+        assert await service.get_model_info() == KNOWN
+        assert service.get_model_info() == KNOWN
+        assert (service.model_name, service.device) == ("b/c", "cpu")
+        assert len(models.requests) == 1
         await service.clear_cache()
-        assert await service.get_model_info() == info
-        assert len(server.requests) == 2
+        assert list(await asyncio.gather(service.get_model_info(), service.get_model_info())) == [KNOWN, KNOWN]
+        assert len(models.requests) == 2
 
 
-async def test_the_chosen_model_is_described() -> None:
-    async with scripted(Answer(200, model("b/c d", ready=True))) as server:
-        async with EmbeddingService(server.url, model="b/c d") as service:
-            assert (await service.get_model_info())["model_name"] == "b/c d"
-        assert server.requests[0].target == "/v1/models/b/c%20d"
+def test_an_in_process_service_is_asked_and_cleared_without_await(models: Scripted) -> None:
+    models.answers = [Answer(200, model("b/c d", ready=True))]
+    service = EmbeddingService(models.url, model_name="b/c d", device="cuda")
+    assert (service.model_name, service.device) == ("b/c d", "cuda")
+    info = service.get_model_info()
+    assert json.loads(json.dumps(info)) == dict(info) == KNOWN | {"model_name": "b/c d"}
+    info.clear()
+    assert service.model["embedding_size"] == 384, "what a caller does to its answer changes no other"
+    service.clear_cache()
+    assert service.device == "cuda"
+    assert [request.target for request in models.requests] == ["/v1/models/b/c%20d"]
 
 
 @pytest.mark.parametrize("entries", [[], [model("a", ready=False, dimension=None, device=None)]])
-async def test_without_a_loaded_model_there_is_nothing_to_describe(entries: list[object]) -> None:
-    models = Answer(200, {"object": "list", "data": entries})
-    async with scripted(models) as server, EmbeddingService(server.url) as service:
-        with pytest.raises(UnavailableError, match="doctor"):
-            await service.get_model_info()
+def test_without_a_loaded_model_there_is_nothing_to_describe(entries: list[object], models: Scripted) -> None:
+    models.answers = [Answer(200, {"object": "list", "data": entries})]
+    with pytest.raises(UnavailableError, match="doctor"):
+        EmbeddingService(models.url).get_model_info()
+
+
+def test_a_server_that_is_not_there_describes_nothing() -> None:
+    with pytest.raises(EmbedqClientError):
+        EmbeddingService("http://127.0.0.1:9").get_model_info()
+
+
+def test_a_model_has_one_name() -> None:
+    assert EmbeddingService(model="a", model_name="a").model_name == "a"
+    with pytest.raises(ValueError, match="one of them"):
+        EmbeddingService(model="a", model_name="b")
+
+
+def test_a_models_name_in_the_place_of_the_address_is_said_to_be_that() -> None:
+    with pytest.raises(ValueError, match=r"address.*model_name=.*device="):
+        EmbeddingService("BAAI/bge-small-en-v1.5", "cpu")
 
 
 async def test_submit_sends_what_was_given_and_a_key_of_its_own() -> None:
@@ -190,6 +243,14 @@ async def test_a_submission_repeated_after_a_lost_answer_has_the_same_key() -> N
     assert keys[:2] == ["my-key", "my-key"]
 
 
+@pytest.mark.parametrize("key", ["my\nkey", "schlüssel"])
+async def test_a_key_of_a_submission_that_cannot_be_sent_is_said_at_once(key: str) -> None:
+    async with EmbeddingService("http://127.0.0.1:1") as service:
+        with pytest.raises(EmbedqClientError, match="idempotency_key") as raised:
+            await service.submit(["a"], idempotency_key=key)
+    assert key not in str(raised.value)
+
+
 async def test_waiting_is_left_to_the_server() -> None:
     working, done = task("in_progress", completed=0), task()
     async with scripted(working, done) as server, EmbeddingService(server.url) as service:
@@ -198,7 +259,7 @@ async def test_waiting_is_left_to_the_server() -> None:
 
 
 async def test_changes_are_told_once_each() -> None:
-    states: list[Task] = []
+    states: list[Job] = []
     script = [
         task("queued", total=2, completed=0),
         task("queued", total=2, completed=0),
@@ -210,7 +271,7 @@ async def test_changes_are_told_once_each() -> None:
         assert [request.target.partition("?")[2] for request in server.requests] == ["", *["wait=1"] * 3]
     assert ended.ended
     assert not ended.succeeded
-    assert [(t.counts.done, t.counts.failed) for t in states] == [(0, 0), (1, 0), (2, 1)]
+    assert [(job["counts"]["completed"], job["counts"]["failed"]) for job in states] == [(0, 0), (1, 0), (1, 1)]
 
 
 async def test_waiting_ends_with_the_callers_time() -> None:
@@ -240,10 +301,13 @@ async def test_failed_texts_say_why() -> None:
         {"object": "embedding", "index": 0, "embedding": ""},
         {"object": "error", "index": 1, "error": {"code": "input_too_long", "message": "Too long."}},
     ]
-    async with scripted(Answer(200, {"data": data})) as server, EmbeddingService(server.url) as service:
+    async with (
+        scripted(Answer(200, {"object": "list", "data": data})) as server,
+        EmbeddingService(server.url) as service,
+    ):
         errors = await service.item_errors("task_1")
         assert server.requests[0].target == "/v1/tasks/task_1/result?encoding_format=base64"
-    assert [(index, error.code) for index, error in errors.items()] == [(1, "input_too_long")]
+    assert errors == {1: {"code": "input_too_long", "message": "Too long."}}
 
 
 async def test_an_id_cannot_reach_another_route() -> None:

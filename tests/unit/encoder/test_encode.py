@@ -32,10 +32,6 @@ def test_each_outcome_is_that_of_its_text_encoded_alone(texts: list[str], budget
         assert (outcome.tokens, outcome.truncated) == (alone.tokens, alone.truncated)
 
 
-def test_nothing_in_nothing_out() -> None:
-    assert encode(StubEncoder(), [], max_padded_tokens=8) == ([], EncodeStats(0, 0, 0))
-
-
 def test_equal_texts_go_through_the_model_once() -> None:
     encoder = StubEncoder()
     outcomes, stats = encode(encoder, items(*["same"] * 50, "else"), max_padded_tokens=100)
@@ -58,57 +54,11 @@ def test_equal_texts_with_other_options_share_the_pass() -> None:
     assert [len(outcome.vector) for outcome in outcomes if outcome.vector is not None] == [4, 2, 4, 4]
 
 
-def test_equal_texts_behind_different_prompts_are_different() -> None:
-    outcomes, stats = encode(FakeEncoder(), [*items("a"), *items("a", prompt_name="query")], max_padded_tokens=100)
-    assert [outcome.tokens for outcome in outcomes] == [3, 4]
-    assert stats.forward_passes == 1
-    assert outcomes[0].vector is not None
-    assert outcomes[1].vector is not None
-    assert not np.array_equal(outcomes[0].vector, outcomes[1].vector)
-
-
 def test_texts_whose_prompt_is_left_out_of_pooling_do_not_share_a_pass_with_others() -> None:
     encoder = StubEncoder(prompt_lengths={"query": 2, "document": 3})
     wanted = [*items("aa", "bb", prompt_name="query"), *items("ccc", prompt_name="document"), *items("dddd")]
     encode(encoder, wanted, max_padded_tokens=1000)
     assert encoder.batches == [[2, 2], [3], [4]]
-
-
-def test_an_unknown_prompt_is_refused_with_the_known_ones() -> None:
-    encoder = StubEncoder()
-    [refused, served], _ = encode(
-        encoder, [*items("secret", prompt_name="quary"), *items("ok", prompt_name="query")], max_padded_tokens=100
-    )
-    assert code(refused) == "unknown_prompt"
-    assert refused.error is not None
-    assert "query, document" in refused.error.message
-    assert code(served) is None
-    assert encoder.tokenized == ["ok"]
-
-
-@pytest.mark.parametrize("dimensions", [0, -1, 5])
-def test_dimensions_the_model_does_not_have_are_refused(dimensions: int) -> None:
-    encoder = StubEncoder()
-    [outcome], _ = encode(encoder, items("a", dimensions=dimensions), max_padded_tokens=100)
-    assert code(outcome) == "invalid_dimensions"
-    assert outcome.error is not None
-    assert str(dimensions) in outcome.error.message
-    assert encoder.batches == []
-
-
-def test_a_text_that_is_too_long_is_cut_and_says_so() -> None:
-    [outcome], _ = encode(StubEncoder(max_tokens=5), items("abcdefgh"), max_padded_tokens=100)
-    assert (outcome.tokens, outcome.truncated, outcome.error) == (5, True, None)
-
-
-def test_a_text_that_is_too_long_and_must_not_be_cut_is_refused_with_both_numbers() -> None:
-    encoder = StubEncoder(max_tokens=5)
-    outcomes, _ = encode(encoder, items("abcdefgh", "abcde", truncate=False), max_padded_tokens=100)
-    assert [code(outcome) for outcome in outcomes] == ["input_too_long", None]
-    assert outcomes[0].error is not None
-    assert "has 8 tokens; the model takes at most 5" in outcomes[0].error.message
-    assert outcomes[0].tokens == 0
-    assert encoder.batches == [[5]]
 
 
 def test_a_refused_text_that_was_not_counted_to_its_end_has_at_least_so_many_tokens() -> None:
@@ -146,13 +96,6 @@ def test_hooks_run_while_many_long_texts_are_tokenized() -> None:
     assert events == ["2 texts", *pause, "2 texts", *pause, "1 texts", *pause, "1 texts", *pause, "1 texts", "finished"]
 
 
-def test_hooks_run_while_many_short_texts_are_tokenized() -> None:
-    sizes: list[int] = []
-    texts = items(*(str(number) for number in range(2_500)))
-    encode(StubEncoder(tokenizer_fault=lambda piece: sizes.append(len(piece))), texts, max_padded_tokens=100_000)
-    assert sizes == [1024, 1024, 452]
-
-
 def test_an_exception_of_a_hook_abandons_the_rest() -> None:
     class Stopped(Exception):
         pass
@@ -164,20 +107,6 @@ def test_an_exception_of_a_hook_abandons_the_rest() -> None:
     with pytest.raises(Stopped):
         encode(encoder, items("aaa", "bb", "c"), max_padded_tokens=1, between=stop)
     assert encoder.batches == [[3]]
-
-
-@pytest.mark.parametrize("others", [[], ["b"], ["b"] * 3])
-def test_a_text_without_tokens_fails_whoever_is_beside_it(others: list[str]) -> None:
-    encoder = StubEncoder()
-    outcomes, _ = encode(encoder, items("", *others), max_padded_tokens=100)
-    assert [code(outcome) for outcome in outcomes] == ["no_tokens"] + [None] * len(others)
-    assert outcomes[0].error is not None
-    assert "has no tokens" in outcomes[0].error.message
-
-
-def test_a_static_model_takes_texts_without_tokens() -> None:
-    outcomes, _ = encode(StubEncoder(needs_tokens=False), items("", "a"), max_padded_tokens=100)
-    assert [code(outcome) for outcome in outcomes] == [None, None]
 
 
 def test_a_row_that_one_text_spoils_is_computed_again_with_a_row_for_each() -> None:

@@ -1,17 +1,12 @@
 """The fake encoder is a product: equal on every machine, and it injures as documented."""
 
-import signal
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 from tokenizers import Tokenizer
 
-from tasks.encoder.fake import PROMPTS, FakeEncoder
-from tasks.encoder.interface import Float32Array, Tokens
+from tasks.encoder.fake import FakeEncoder
+from tasks.encoder.interface import Float32Array
 from tasks.encoder.micro_batches import own_rows
-from tests.processes import PATIENCE_S
 
 
 def vectors(encoder: FakeEncoder, *texts: str, prompt_name: str | None = None) -> Float32Array:
@@ -33,18 +28,6 @@ def test_vectors_are_distinct_unit_vectors() -> None:
     assert np.abs(cosines[~np.eye(200, dtype=bool)]).max() < 0.4
 
 
-def test_a_vector_does_not_depend_on_its_batch() -> None:
-    encoder = FakeEncoder(dimension=16)
-    np.testing.assert_array_equal(vectors(encoder, "a", "b c")[1:], vectors(encoder, "b c"))
-
-
-def test_a_prompt_is_words_in_front() -> None:
-    encoder = FakeEncoder()
-    with_prompt = vectors(encoder, "cats", prompt_name="query")
-    np.testing.assert_array_equal(with_prompt, vectors(encoder, PROMPTS["query"] + "cats"))
-    assert not np.array_equal(with_prompt, vectors(encoder, "cats"))
-
-
 @pytest.mark.parametrize(
     ("text", "length", "full_length"),
     [("", 2, 2), (" \n", 2, 2), ("\0", 3, 3), ("one", 3, 3), ("a b c", 5, 5), ("w " * 8, 8, 10), ("x\ud800", 3, 3)],
@@ -55,59 +38,11 @@ def test_tokens_are_words_and_two(text: str, length: int, full_length: int) -> N
     assert len(tokenized.features["input_ids"]) == length
 
 
-def test_a_trigger_inside_a_word_acts_on_its_text_only() -> None:
-    rows = vectors(FakeEncoder(dimension=4), "fine", "so!!nan!!so")
-    assert np.isfinite(rows[0]).all()
-    assert np.isnan(rows[1]).all()
-
-
-@pytest.mark.parametrize(("text", "error"), [("!!memory-error!!", MemoryError), ("x !!fail!! y", RuntimeError)])
-def test_triggers_that_raise(text: str, error: type[Exception]) -> None:
-    encoder = FakeEncoder()
-    with pytest.raises(error):
-        vectors(encoder, "fine", text)
-    assert np.isfinite(vectors(encoder, "fine")).all()
-
-
-def test_the_kill_trigger_kills() -> None:
-    process = _start("!!kill!!")
-    process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == -signal.SIGKILL
-
-
-def test_the_hang_trigger_hangs_until_it_is_killed() -> None:
-    process = _start("!!hang!!")
-    try:
-        assert process.stdout is not None
-        assert process.stdout.readline() == b"started\n"
-        with pytest.raises(subprocess.TimeoutExpired):
-            process.wait(0.3)
-    finally:
-        process.kill()
-        process.communicate()
-
-
 def test_the_simulated_speed_is_padded_tokens_per_second() -> None:
     slept: list[float] = []
     encoder = FakeEncoder(tokens_per_s=1000, sleep=slept.append)
     vectors(encoder, "a b c", "a")
     assert slept == [2 * 5 / 1000]
-
-
-def test_tokenized_texts_say_whether_they_were_cut() -> None:
-    assert Tokens({}, length=4, full_length=5).truncated
-    assert not Tokens({}, length=4, full_length=4).truncated
-
-
-def _start(text: str) -> subprocess.Popen[bytes]:
-    script = (
-        "from tasks.encoder.encode import encode\n"
-        "from tasks.encoder.fake import FakeEncoder\n"
-        "from tasks.encoder.interface import Text\n"
-        "print('started', flush=True)\n"
-        f"encode(FakeEncoder(), [Text('fine'), Text({text!r})], max_padded_tokens=100)\n"
-    )
-    return subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE)
 
 
 @pytest.mark.parametrize(

@@ -2,15 +2,14 @@
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from tasks.encoder.encode import PassLock, encode
 from tasks.encoder.fake import FakeEncoder
-from tasks.encoder.interface import EncoderBroken, Text, Tokens, is_out_of_memory
-from tasks.item import Options
+from tasks.encoder.interface import EncoderBroken, Text, is_out_of_memory
 from tests.processes import PATIENCE_S
 from tests.unit.encoder.stub_encoder import Batch, StubEncoder
 
@@ -59,11 +58,6 @@ def test_a_text_that_ran_out_of_memory_beside_another_pass_is_tried_again_alone(
     assert len(encoder.batches) == 2
 
 
-def test_finding_one_culprit_takes_a_logarithm_of_passes() -> None:
-    _, stats = encode(FakeEncoder(), [Text(text) for text in [*NEIGHBOURS, "!!fail!!"]], max_padded_tokens=10_000)
-    assert stats.forward_passes == 1 + 2 * 4
-
-
 def test_a_batch_that_does_not_fit_memory_is_halved_until_it_does() -> None:
     def at_most_four(batch: Batch) -> None:
         if len(batch) > 4:
@@ -82,22 +76,6 @@ def test_halves_of_a_pass_whose_texts_share_rows_are_no_larger_than_it_was() -> 
     encoder = StubEncoder(fault=at_most_eight, row_widths=(64,))
     assert codes(encoder, ["x" * 60, *(f"{n:02} of some" for n in range(40))], budget=512) == [None] * 41
     assert max(layout.padded_tokens for layout in encoder.layouts) <= 512
-
-
-def test_hooks_run_for_halves_too() -> None:
-    def alone(batch: Batch) -> None:
-        if len(batch) > 1:
-            raise MemoryError
-
-    events: list[str] = []
-    encode(
-        StubEncoder(fault=alone),
-        [Text("a"), Text("b")],
-        max_padded_tokens=10,
-        between=lambda: events.append("between"),
-        finished=lambda: events.append("finished"),
-    )
-    assert events == ["finished", "between", "finished", "between", "finished"]
 
 
 @pytest.mark.parametrize(
@@ -141,16 +119,6 @@ def test_a_broken_encoder_blames_no_text() -> None:
     assert len(encoder.batches) == 1
 
 
-@pytest.mark.parametrize("leave", [KeyboardInterrupt, SystemExit])
-def test_a_process_that_is_told_to_stop_stops(leave: Callable[[], BaseException]) -> None:
-    def stop(_batch: Sequence[Tokens]) -> None:
-        raise leave()
-
-    encoder = StubEncoder(fault=stop)
-    with pytest.raises((KeyboardInterrupt, SystemExit)):
-        encode(encoder, [Text("a"), Text("b")], max_padded_tokens=100)
-
-
 def test_a_text_that_breaks_the_tokenizer_fails_alone() -> None:
     def refuse(texts: Sequence[str]) -> None:
         if "bad" in texts:
@@ -162,10 +130,3 @@ def test_a_text_that_breaks_the_tokenizer_fails_alone() -> None:
 @pytest.mark.parametrize("component", [float("nan"), float("inf"), float("-inf")])
 def test_a_vector_that_is_not_finite_is_an_error(component: float) -> None:
     assert codes(StubEncoder(row=[1, component, 0, 0]), ["a"]) == ["non_finite_vector"]
-
-
-def test_a_bad_component_counts_even_behind_the_cut() -> None:
-    encoder = StubEncoder(row=[1, 2, 3, float("nan")])
-    [outcome], _ = encode(encoder, [Text("a", Options(dimensions=2))], max_padded_tokens=100)
-    assert outcome.error is not None
-    assert outcome.error.code == "non_finite_vector"

@@ -5,11 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from tasks.encoder.check_model_folder import revision_of
 from tasks.encoder.interface import ModelLoadError
 from tasks.encoder.load import Way, choose, explain, thread_limit
 from tasks.encoder.locate import locate
-from worker_config.settings import DEFAULT_MODEL, load_settings
+from worker_config.settings import load_settings
 
 PLAIN_CPU, FAST_CPU, TORCH_ONLY = ("float32",), ("bfloat16", "float32"), ()
 OV_BF16, OV_F32 = Way("openvino", "bfloat16"), Way("openvino", "float32")
@@ -101,15 +100,6 @@ def test_every_failure_names_the_setting_and_a_fix(error: Exception, expected: s
     assert expected in message
 
 
-def test_a_folder_is_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert locate(str(tmp_path)) == locate(".") == tmp_path
-
-
-def test_the_default_model_comes_from_the_installed_package() -> None:
-    assert (locate(DEFAULT_MODEL) / "modules.json").is_file()
-
-
 @pytest.mark.parametrize("path", ["/no/such/folder", "./nowhere", "~/models/x", "a/b/c"])
 def test_a_path_without_a_folder_says_so(path: str) -> None:
     with pytest.raises(ModelLoadError, match=f"EMBEDQ_MODEL={path}: there is no such folder"):
@@ -131,43 +121,3 @@ def test_a_model_of_the_hub_is_found_in_its_cache(named: str, tmp_path: Path, mo
     assert locate(named).name == commits["v1" if named.endswith("v1") else "main"]
     with pytest.raises(ModelLoadError, match="neither in the local cache nor on the hub"):
         locate("somebody/not-in-any-cache")
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    model = tmp_path / "model"
-    (model / "1_Pooling").mkdir(parents=True)
-    modules = [{"path": "", "type": "x.Transformer"}, {"path": "1_Pooling", "type": "x.Pooling"}]
-    (model / "modules.json").write_text(json.dumps(modules))
-    for name in ("1_Pooling/config.json", "config.json", "tokenizer.json"):
-        (model / name).write_text("{ }")
-    (model / "model.safetensors").write_bytes(bytes(100_000))
-    return model
-
-
-def test_the_revision_is_of_the_content(folder: Path, tmp_path: Path) -> None:
-    revision = revision_of(folder)
-    assert len(revision) == 12
-    assert revision_of(folder.rename(tmp_path / "elsewhere")) == revision
-
-
-@pytest.mark.parametrize("changed", ["model.safetensors", "1_Pooling/config.json", "modules.json", "tokenizer.json"])
-def test_what_changes_vectors_changes_the_revision(folder: Path, changed: str) -> None:
-    before = revision_of(folder)
-    content = (folder / changed).read_bytes()
-    (folder / changed).write_bytes(content[:-1] + b" " + content[-1:])
-    assert revision_of(folder) != before
-
-
-@pytest.mark.parametrize(
-    "beside",
-    [
-        *("README.md", "notes.txt", "onnx/model.safetensors", "pytorch_model.bin", "eval/results.json"),
-        *("checkpoint-500/model.safetensors", "training_args.bin", "data_config.json"),
-    ],
-)
-def test_what_is_not_loaded_does_not(folder: Path, beside: str) -> None:
-    before = revision_of(folder)
-    (folder / beside).parent.mkdir(exist_ok=True)
-    (folder / beside).write_bytes(b"x")
-    assert revision_of(folder) == before

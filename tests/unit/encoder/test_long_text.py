@@ -9,9 +9,11 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
 from tasks.encoder.long_text import WindowReader, find_seam
+from tests.thorough import some
 from tests.unit.encoder.long_text_tokenizers import WITH_SEAMS, WITHOUT_SEAMS
 
 WINDOW = 8
+ROUTINE = ("word-piece", "words, accents kept", "byte-level", "qwen", "unigram", "words together, as in gemma")
 CYRILLIC = "\u043f\u0440\u0438\u0432\u0435\u0442 \u043c\u0438\u0440 "
 LARGE = 2**16
 
@@ -64,14 +66,6 @@ def reader(kind: str) -> WindowReader:
     return WindowReader(made(kind))
 
 
-@cache
-def uncut(kind: str) -> Tokenizer:
-    tokenizer = (WITH_SEAMS[kind] if kind in WITH_SEAMS else WITHOUT_SEAMS[kind])()
-    tokenizer.no_padding()
-    tokenizer.no_truncation()
-    return tokenizer
-
-
 def read(kind: str, text: str) -> tuple[Any, bool, int]:
     """What is read, whether it is of the whole text, and of how many characters."""
     counted = Counted(made(kind))
@@ -83,24 +77,8 @@ def tokens(encoding: Any) -> int:
     return len(encoding.ids) + sum(len(piece) - 2 for piece in encoding.overflowing)
 
 
-@pytest.mark.untraced  # as the next: what runs here is covered without it, and is slower when it is traced
-@pytest.mark.parametrize("kind", WITH_SEAMS)
-@EXAMPLES
-@given(text=TEXTS)
-def test_the_tokens_in_front_of_every_seam_are_those_of_the_whole_text(kind: str, text: str) -> None:
-    tokenizer, seam = uncut(kind), find_seam(uncut(kind))
-    assert seam is not None
-    [whole] = tokenizer.encode_batch_fast([text], add_special_tokens=False)
-    ends = [match.start() for match in seam.finditer(text)]
-    beginnings = [text[:end] for end in ends[:: 1 + len(ends) // 20]]
-    for beginning, encoding in zip(
-        beginnings, tokenizer.encode_batch_fast(beginnings, add_special_tokens=False), strict=True
-    ):
-        assert whole.ids[: len(encoding.ids)] == encoding.ids, beginning
-
-
-@pytest.mark.untraced
-@pytest.mark.parametrize("kind", [*WITH_SEAMS, *WITHOUT_SEAMS])
+@pytest.mark.untraced  # what runs here is covered without it, and is slower when it is traced
+@pytest.mark.parametrize("kind", some([*WITH_SEAMS, *WITHOUT_SEAMS], *ROUTINE))
 @EXAMPLES
 @given(texts=st.lists(TEXTS, min_size=1, max_size=3), prompt=PROMPTS)
 def test_texts_have_the_tokens_that_they_have_when_they_are_read_to_their_end(
@@ -123,12 +101,6 @@ def test_of_a_long_text_no_more_is_read_than_the_window_takes(kind: str, unit: s
     assert characters < 300 * WINDOW
 
 
-def test_the_default_model_cuts_chinese_too() -> None:
-    encoding, exact, characters = read("word-piece", "\u6f22\u5b57" * LARGE)
-    assert (exact, len(encoding.ids)) == (False, WINDOW)
-    assert characters < 300 * WINDOW
-
-
 @pytest.mark.parametrize("kind", WITHOUT_SEAMS)
 def test_a_tokenizer_of_unknown_kind_reads_all(kind: str) -> None:
     assert find_seam(made(kind)) is None
@@ -136,25 +108,12 @@ def test_a_tokenizer_of_unknown_kind_reads_all(kind: str) -> None:
     assert (exact, characters) == (True, 22_000)
 
 
-def test_a_text_of_a_few_windows_is_counted_to_its_end() -> None:
-    encoding, exact, characters = read("word-piece", "word " * 6 * WINDOW)
-    assert (exact, characters, tokens(encoding)) == (True, 30 * WINDOW, 6 * WINDOW + 2)
-
-
 def test_what_is_cut_off_in_front_is_read_from_the_end() -> None:
-    tokenizer = uncut("byte-level")
+    tokenizer = WITH_SEAMS["byte-level"]()
     tokenizer.enable_truncation(WINDOW, direction="left")
-    try:
-        [(encoding, exact)] = WindowReader(tokenizer)(["some words, and more. " * 1000], "")
-        [expected] = tokenizer.encode_batch_fast(["some words, and more. " * 1000])
-    finally:
-        tokenizer.no_truncation()
+    [(encoding, exact)] = WindowReader(tokenizer)(["some words, and more. " * 1000], "")
+    [expected] = tokenizer.encode_batch_fast(["some words, and more. " * 1000])
     assert (exact, encoding.ids) == (True, expected.ids)
-
-
-def test_a_tokenizer_that_cuts_nothing_reads_all() -> None:
-    [(encoding, exact)] = WindowReader(uncut("word-piece"))(["word " * 10_000], "")
-    assert (exact, len(encoding.ids)) == (True, 10_002)
 
 
 def test_half_a_surrogate_pair_behind_the_window_is_still_an_error() -> None:

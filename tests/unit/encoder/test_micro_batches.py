@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.encoder.micro_batches import ROW_WIDTHS, MicroBatch, fill, plan, widths_for
+from tasks.encoder.micro_batches import ROW_WIDTHS, fill, plan
 
 NARROW, WIDE = ROW_WIDTHS
 BUDGET = 1024
@@ -12,10 +12,6 @@ BUDGET = 1024
 some_lengths = st.lists(st.integers(0, 600), max_size=150)
 short = st.lists(st.integers(1, NARROW), min_size=1, max_size=150)
 widths = st.sampled_from([(), (NARROW,), ROW_WIDTHS])
-
-
-def computed(batches: list[MicroBatch]) -> int:
-    return sum(batch.layout.padded_tokens for batch in batches)
 
 
 @given(some_lengths, widths)
@@ -39,22 +35,10 @@ def test_no_two_texts_share_a_place_and_each_is_whole_in_its_row(
         assert not taken or max(taken) < batch.layout.padded_tokens
 
 
-@given(some_lengths, widths)
-def test_equal_input_gives_an_equal_plan(lengths: list[int], row_widths: tuple[int, ...]) -> None:
-    first, second = plan(lengths, BUDGET, row_widths), plan(list(lengths), BUDGET, row_widths)
-    assert [batch.indexes for batch in first] == [batch.indexes for batch in second]
-
-
 @given(short)
 def test_at_most_one_row_is_not_half_full(lengths: list[int]) -> None:
     rows = fill(lengths, NARROW)
     assert sum(2 * sum(lengths[index] for index in row) <= NARROW for row in rows) <= 1
-
-
-@given(st.lists(st.integers(1, 150), min_size=1, max_size=100))
-def test_texts_that_open_no_row_take_what_is_left_of_the_others(lengths: list[int]) -> None:
-    longer = [length for length in lengths if length > NARROW]
-    assert len(fill(lengths, WIDE, opens_above=NARROW)) == len(fill(longer, WIDE))
 
 
 @given(short)
@@ -82,7 +66,3 @@ def test_shared_rows_compute_no_more_than_a_row_for_each(lengths: list[int]) -> 
 def test_plans(lengths: list[int], row_widths: tuple[int, ...], shapes: list[tuple[int, int]]) -> None:
     batches = plan(lengths, BUDGET, row_widths)
     assert sorted((batch.layout.rows, batch.layout.width) for batch in batches) == sorted(shapes)
-
-
-def test_passages_share_wide_rows_in_bfloat16_alone() -> None:
-    assert (widths_for("bfloat16"), widths_for("float32")) == ((NARROW, WIDE), (NARROW,))

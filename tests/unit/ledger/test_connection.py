@@ -8,17 +8,15 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-import redis
 import uvloop
 
-from tasks.errors import RedisUnavailable, StorageFull
+from tasks.errors import RedisUnavailable
 from tasks.ledger.client import AsyncLedger
 from tasks.ledger.scripts import Operation
 
 RESET = struct.pack("ii", 1, 0)
 """SO_LINGER with no time: closing sends RST instead of FIN."""
 ECHO: Operation[Any] = Operation(lambda replies: replies[0], commands=(("ECHO", ""),))
-TWO_ECHOS: Operation[Any] = Operation(list, commands=(("ECHO", ""), ("ECHO", "")))
 READONLY = b"-READONLY You can't write against a read only replica."
 
 
@@ -79,26 +77,8 @@ async def test_a_redis_that_refuses_to_serve_is_looked_for_on_a_new_connection(a
         assert await ledger.run(ECHO) == b"served"
 
 
-async def test_several_commands_are_looked_for_together() -> None:
-    async with server([b"+one\r\n" + READONLY, b"+two\r\n+three"], reset=False) as ledger:
-        assert await ledger.run(TWO_ECHOS) == [b"two", b"three"]
-
-
 async def test_what_refuses_twice_is_told_and_the_next_call_looks_again() -> None:
     async with server([READONLY, READONLY, b"+served"], reset=False) as ledger:
         with pytest.raises(RedisUnavailable, match="READONLY"):
             await ledger.run(ECHO)
         assert await ledger.run(ECHO) == b"served"
-
-
-async def test_other_errors_keep_the_connection() -> None:
-    async with server([b"-OOM command not allowed\r\n+served"], reset=False) as ledger:
-        with pytest.raises(StorageFull):
-            await ledger.run(ECHO)
-        assert ledger.master.moves == 0
-
-
-async def test_the_first_error_of_several_commands_is_told() -> None:
-    async with server([b"+one\r\n-ERR no"], reset=False) as ledger:
-        with pytest.raises(redis.ResponseError, match="no"):
-            await ledger.run(TWO_ECHOS)

@@ -84,10 +84,6 @@ def test_clocks_that_differ(ahead_s: float, fine: bool) -> None:
     assert ("ahead of" in check.detail) == (ahead_s > 0)
 
 
-def test_valkey_has_a_version_of_its_own() -> None:
-    assert checks({"redis_version": "7.2.4", "valkey_version": "8.0.1"})["version"].value == "valkey 8.0.1"
-
-
 def test_what_a_hosted_redis_does_not_tell_is_left_to_people() -> None:
     found = {check.name: check for check in RedisFacts({}).checks("replica")}
     assert {name for name, check in found.items() if check.value is None} == found.keys() - {"clock"}

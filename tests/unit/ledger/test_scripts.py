@@ -43,11 +43,6 @@ def test_constants_are_written_into_the_text(folder: Path) -> None:
     assert constants("local A, B = 1, 2\nlocal c = 3\n") == {"A": "1", "B": "2"}
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_every_script_says_what_it_does(name: str) -> None:
-    assert (SCRIPTS / f"{name}.lua").read_text().startswith("-- ")
-
-
 def uses(text: str) -> list[str]:
     line = re.search(r"^-- uses: (.+)$", text, re.MULTILINE)
     return line[1].split() if line else []

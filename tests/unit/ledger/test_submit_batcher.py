@@ -60,11 +60,6 @@ async def busy(batcher: SubmitBatcher) -> "list[asyncio.Task[list[Any]]]":
     return [task for n in range(MAX_UNDER_WAY) for task in await start(batcher, call(f"busy{n}"))]
 
 
-async def test_a_call_on_an_idle_line_leaves_at_once(redis: Redis, batcher: SubmitBatcher) -> None:
-    await busy(batcher)
-    assert redis.batches == [("busy0",), ("busy1",)]
-
-
 async def test_calls_that_come_meanwhile_are_one_command(redis: Redis, batcher: SubmitBatcher) -> None:
     waiting = [*await busy(batcher), *await start(batcher, call("a"), call("b"), call("c"))]
     redis.may_answer.set()
@@ -108,9 +103,3 @@ async def test_an_error_is_everybodys_and_the_next_calls_go_on(redis: Redis, bat
     assert {type(error) for error in await asyncio.gather(*waiting, return_exceptions=True)} == {ValueError}
     redis.error = None
     assert await batcher.reply(call("c")) == [[b"ok", "c"], b"m"]
-
-
-async def test_a_caller_can_call_again_at_once(redis: Redis, batcher: SubmitBatcher) -> None:
-    redis.may_answer.set()
-    async with asyncio.timeout(10):
-        assert [(await batcher.reply(call(str(n))))[0][1] for n in range(5)] == ["0", "1", "2", "3", "4"]

@@ -1,12 +1,15 @@
-"""Values of the ledger: what is stored of them and read back."""
+"""Values of the ledger: what is stored of them and read back, and how texts are cut into pieces."""
+
+from itertools import pairwise
 
 import orjson
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.item import Options, TextError
+from tasks.item import Options, cost
 from tasks.ledger.heartbeat import Worker
-from tasks.ledger.task import Outcome, Piece, PieceCutter, State, cut_texts
+from tasks.ledger.task import Piece, PieceCutter, cut_texts
 from tasks.model import Model, from_json
 from tests.ledger_builders import a_model, a_worker
 
@@ -27,18 +30,6 @@ def test_options_are_read_back_as_they_were(options: Options) -> None:
     assert Options.from_text(options.to_text().encode()) == options
 
 
-def test_default_options_take_no_space() -> None:
-    assert Options().to_text() == ""
-
-
-def test_only_what_differs_from_the_default_is_stored() -> None:
-    assert orjson.loads(Options(dimensions=64).to_text()) == {"dimensions": 64}
-
-
-def test_open_states_are_not_terminal() -> None:
-    assert {state for state in State if not state.terminal} == {State.QUEUED, State.IN_PROGRESS}
-
-
 def piece(first: int, items: int, offset: int) -> Piece:
     return Piece("t", "0", first, items, 1, 1, offset, Options(), orjson.dumps(["a", "b", "c"]))
 
@@ -51,35 +42,10 @@ def test_a_part_of_a_piece_reads_its_own_texts() -> None:
 
 def test_a_piece_has_a_bound_in_texts_and_in_cost() -> None:
     cutter = PieceCutter(max_items=3, max_cost=10)
-    for cost in (4, 4, 4, 1, 1, 1, 50, 1):
-        cutter.add(cost)
+    for number in (4, 4, 4, 1, 1, 1, 50, 1):
+        cutter.add(number)
     assert cutter.pieces == [(0, 2, 8), (2, 3, 6), (5, 1, 1), (6, 1, 50), (7, 1, 1)]
     assert PieceCutter(max_items=1, max_cost=1).pieces == []
-
-
-def test_pieces_hold_all_texts_in_their_order() -> None:
-    texts = ["a", "b" * 40, "c"]
-    pieces = cut_texts(texts, max_tokens=8, max_items=2, max_cost=100)
-    assert [(piece.items, piece.cost, orjson.loads(piece.payload)) for piece in pieces] == [
-        (2, 9, texts[:2]),
-        (1, 1, texts[2:]),
-    ]
-
-
-def test_an_outcome_without_errors_or_truncations_stores_nothing_beside_its_vectors() -> None:
-    assert Outcome(piece(0, 1, 0), b"", tokens=1).extra() == b""
-
-
-def test_errors_and_truncations_are_stored_beside_the_vectors() -> None:
-    errors = {4: TextError("c", "m")}
-    done = Outcome(piece(4, 2, 0), b"", tokens=1, errors=errors, truncated=[5])
-    assert orjson.loads(done.extra()) == {"errors": [[4, "c", "m"]], "truncated": [5]}
-    assert done.failed == 1
-
-
-def test_what_workers_say_is_read_back_as_it_was() -> None:
-    assert Model.from_json(MODEL.to_json()) == MODEL
-    assert from_json(Worker, orjson.dumps(WORKER)) == WORKER
 
 
 def test_what_workers_of_a_newer_version_say_is_read() -> None:
@@ -93,3 +59,35 @@ def test_what_changes_no_vector_has_the_same_stamp() -> None:
     assert a_model(**alike).stamp == MODEL.stamp
     for change in ({"model": "other"}, {"revision": "other"}, {"dimension": 1}):
         assert a_model(**change).stamp != MODEL.stamp
+
+
+MAX_TOKENS = 256
+texts = st.lists(st.text(min_size=1, max_size=40), min_size=1, max_size=60)
+
+
+@pytest.mark.parametrize(
+    ("size_bytes", "tokens"), [(0, 1), (1, 1), (4, 1), (5, 2), (8, 2), (1023, 256), (1024, 256), (10**6, 256)]
+)
+def test_cost_is_a_quarter_of_the_bytes_up_to_what_the_model_reads(size_bytes: int, tokens: int) -> None:
+    assert cost("x" * size_bytes, MAX_TOKENS) == tokens
+
+
+@given(texts=texts, max_items=st.integers(1, 10), max_cost=st.integers(1, 60))
+def test_pieces_hold_all_texts_once_in_order(texts: list[str], max_items: int, max_cost: int) -> None:
+    pieces = cut_texts(texts, max_tokens=MAX_TOKENS, max_items=max_items, max_cost=max_cost)
+    assert [text for piece in pieces for text in orjson.loads(piece.payload)] == texts
+    assert [len(orjson.loads(piece.payload)) for piece in pieces] == [piece.items for piece in pieces]
+
+
+@given(texts=texts, max_items=st.integers(1, 10), max_cost=st.integers(1, 60))
+def test_pieces_keep_to_the_limits_and_leave_no_room(texts: list[str], max_items: int, max_cost: int) -> None:
+    pieces = cut_texts(texts, max_tokens=MAX_TOKENS, max_items=max_items, max_cost=max_cost)
+    for piece in pieces:
+        held = orjson.loads(piece.payload)
+        assert piece.cost == sum(cost(text, MAX_TOKENS) for text in held)
+        assert 1 <= piece.items <= max_items
+        assert piece.cost <= max_cost or piece.items == 1
+    for before, following in pairwise(pieces):
+        first = orjson.loads(following.payload)[0]
+        fits = before.cost + cost(first, MAX_TOKENS) <= max_cost
+        assert before.items == max_items or not fits, "a text was left for the next piece although it fits"

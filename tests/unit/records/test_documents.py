@@ -1,12 +1,12 @@
 """Lines of the documents of a page: as each stage writes them, and as the next one reads them."""
 
 import secrets
+from pathlib import Path
 
 import pytest
 
 from tasks.document_error import MAX_WARNED_PAGES, DocumentError, DocumentWarning
-from tasks.records.documents import Document, DocumentStatus, read_documents, write_documents
-from tasks.records.jobs import JobError
+from tasks.records.documents import Document, DocumentStatus, read_documents, read_lines, write_documents
 from tasks.storage.storage import CHUNK_BYTES, Storage
 
 ERROR = DocumentError("malformed_record", "The line is not JSON.", "listing")
@@ -49,36 +49,6 @@ def test_a_page_of_equal_failures_is_small_and_is_read_in_pieces(storage: Storag
     assert list(read_documents(storage, "page")) == failed
 
 
-def test_a_line_holds_nothing_that_is_absent() -> None:
-    loaded = Document("a", "file:a", S.LOADED, content_hash="0", chunks=1, tokens=2)
-    assert loaded.to_line() == b'{"id":"a","uri":"file:a","status":"loaded","content_hash":"0","chunks":1,"tokens":2}\n'
-
-
-def test_what_has_ended_well_says_nothing_more_of_where_it_came_from() -> None:
-    made = Document(
-        "a", "file:a", S.PARSING, place={"at": 1}, record=[1], metadata={"a": 1}, first=7, chunks=3, tokens=9
-    )
-    assert made.done(S.LOADED) == Document("a", "file:a", S.LOADED, chunks=3, tokens=9, ended=True)
-    assert not made.done(S.LOADED).is_to_read
-
-
-def test_what_has_failed_can_be_read_again_without_what_became_of_it() -> None:
-    listed = Document("a", "file:a", place={"at": 1}, record=[1], metadata={"a": 1}, origin="o")
-    failed = listed._replace(first=7, chunks=3, tokens=9).failed(ERROR, "0" * 64)
-    assert (failed.status, failed.stage, failed.content_hash) == (S.FAILED, "listing", "0" * 64)
-    assert failed.fault == JobError("malformed_record", "The line is not JSON.")
-    assert failed.is_to_read
-    assert failed.as_listed() == listed
-
-
-def test_warnings_go_with_a_document_that_was_read_and_with_no_other() -> None:
-    listed = Document("a", "file:a", place={"at": 1})
-    read = listed._replace(status=S.PARSING, chunks=1).warned([SCANNED])
-    assert read.done(S.LOADED).warnings == (SCANNED,)
-    assert read.failed(ERROR).warnings == ()
-    assert read.as_listed() == listed._replace(status=S.QUEUED)
-
-
 def test_a_document_takes_only_so_much_room_for_its_warnings() -> None:
     long = DocumentWarning("c" * 2000, "m" * 2000, tuple(range(1, 2000)))
     warnings = Document("a", "file:a").warned([long] * 2000).warnings
@@ -98,3 +68,28 @@ def test_a_document_takes_only_so_much_room_for_its_warnings() -> None:
 )
 def test_what_is_left_to_do_with_a_document(document: Document, to_read: bool, cut: bool, emptied: bool) -> None:
     assert (document.is_to_read, document.is_cut, document.emptied) == (to_read, cut, emptied)
+
+
+LONG = CHUNK_BYTES - 3
+"""A line of this length leaves three bytes of a piece."""
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [],
+        [b"one"],
+        [b"one", b"two"],
+        [b"a" * LONG, b"b", b"c"],
+        [b"a" * LONG, b"bb", b"c"],
+        [b"a" * LONG, b"bbbb", b"c" * LONG],
+        [b"a" * (3 * CHUNK_BYTES), b"b"],
+    ],
+    ids=["none", "one", "two", "before the edge", "at the edge", "across the edge", "several pieces"],
+)
+@pytest.mark.parametrize("ended", [True, False])
+def test_every_line_is_read_once_and_whole(tmp_path: Path, lines: list[bytes], *, ended: bool) -> None:
+    storage = Storage.open(str(tmp_path))
+    storage.write("page", b"\n".join(lines) + (b"\n" if ended else b""))
+
+    assert list(read_lines(storage, "page")) == lines

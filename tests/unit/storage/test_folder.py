@@ -1,6 +1,5 @@
 """Storage in a folder: on the disk before it is done, full disks, disks that are away, what dead writers left."""
 
-import contextlib
 import errno
 import os
 import stat
@@ -12,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.errors import DiskFull, NotStored, StorageUnavailable
+from tasks.errors import StorageUnavailable
 from tasks.storage.folder import INCOMING
 from tasks.storage.storage import Storage
 from tests.processes import PATIENCE_S
@@ -81,36 +80,6 @@ def test_a_file_system_without_fsync_of_folders_is_borne(
         local.write("files/a", BYTES)
 
 
-def test_no_hard_links_are_needed(local: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
-    def link(*_: object) -> None:
-        raise PermissionError(errno.EPERM, "Operation not permitted")
-
-    monkeypatch.setattr(os, "link", link)
-    monkeypatch.setattr(Path, "hardlink_to", link)
-    local.write("files/a", BYTES)
-    assert local.read("files/a") == BYTES
-
-
-def test_a_folder_is_removed_while_somebody_else_removes_it(
-    local: Storage, root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("a", "b", "c"):
-        local.write(f"batches/one/{name}", BYTES)
-    real = os.unlink
-
-    def unlink(path: str, **where: int) -> None:
-        for another in {"a", "b", "c"} - {path}:
-            with contextlib.suppress(FileNotFoundError):
-                real(root / "batches/one" / another)
-        real(path, **where)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "unlink", unlink)
-        local.delete("batches/one/")
-    assert not (root / "batches/one").exists()
-    local.delete("batches/one/")
-
-
 def test_a_folder_that_cannot_be_read_is_not_empty(local: Storage, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("batches/one/a", "files/a"):
         local.write(name, BYTES)
@@ -129,22 +98,6 @@ def test_a_folder_that_cannot_be_read_is_not_empty(local: Storage, root: Path, m
     assert list(local.stored("files/a")) == list(local.stored("nothing")) == []
 
 
-def test_a_disk_that_vanishes_while_it_is_listed_is_not_empty(
-    local: Storage, root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    local.write("files/a", BYTES)
-    real = os.scandir
-
-    def scandir(path: Path) -> object:
-        with contextlib.suppress(FileNotFoundError):
-            root.rename(root.with_name("away"))
-        return real(path)
-
-    monkeypatch.setattr(os, "scandir", scandir)
-    with pytest.raises(StorageUnavailable):
-        list(local.stored("files"))
-
-
 def test_what_a_file_system_keeps_for_itself_is_in_nobodys_way(
     local: Storage, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -159,21 +112,6 @@ def test_what_a_file_system_keeps_for_itself_is_in_nobodys_way(
 
     monkeypatch.setattr(os, "scandir", scandir)
     assert [stored.name for stored in local.stored("")] == ["files/a"]
-
-
-def test_a_full_disk_is_told_apart_and_leaves_nothing(
-    root: Path, local: Storage, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def no_space(descriptor: int) -> None:
-        raise OSError(errno.ENOSPC, "no space")
-
-    monkeypatch.setattr(os, "fsync", no_space)
-    with pytest.raises(DiskFull) as caught:
-        local.write("files/a", BYTES)
-    assert str(root) not in caught.value.detail
-    assert unfinished(root) == []
-    with pytest.raises(NotStored):
-        local.read("files/a")
 
 
 def test_a_write_over_the_limit_of_the_system_is_a_full_disk(root: Path) -> None:
@@ -249,43 +187,6 @@ def test_the_last_part_of_a_batch_takes_its_folders_along(root: Path, local: Sto
         "batches/b/index",
         "files",
     ]
-
-
-def test_a_folder_that_vanishes_before_the_rename_is_made_again(
-    local: Storage, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    real = Path.mkdir
-    lost: list[Path] = []
-
-    def mkdir(path: Path, mode: int = 0o777) -> None:
-        if path.name == "parts" and not lost:
-            lost.append(path)
-            path.parent.rmdir()  # as whoever deletes the last part does
-        real(path, mode)
-
-    monkeypatch.setattr(Path, "mkdir", mkdir)
-    local.write("batches/a/parts/1", BYTES)
-    assert lost
-    assert local.read("batches/a/parts/1") == BYTES
-
-
-def test_what_dead_writers_left_goes_although_some_of_it_stays(
-    root: Path, local: Storage, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for n in range(5):
-        (root / INCOMING / f"{n}").write_bytes(BYTES)
-    (stuck, *_) = unfinished(root)
-    real = Path.unlink
-
-    def unlink(path: Path) -> None:
-        if path.name == stuck:
-            raise PermissionError(errno.EPERM, "no")
-        real(path)
-
-    monkeypatch.setattr(Path, "unlink", unlink)
-    with pytest.raises(StorageUnavailable):
-        local.discard_unfinished(-5)
-    assert unfinished(root) == [stuck]
 
 
 # ---- two users

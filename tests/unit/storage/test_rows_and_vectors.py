@@ -12,7 +12,7 @@ from tasks.ingestion.rows_writer import new_pieces, writing_rows
 from tasks.item import TextError, Vector
 from tasks.storage.rows_file import RowsReference, read_rows
 from tasks.storage.storage import Storage
-from tasks.storage.vectors_file import VectorsReference, VectorsWriter, read_vectors, vectors_name
+from tasks.storage.vectors_file import VectorsReference, VectorsWriter, read_vectors
 
 LINES = [b'{"a": 1}', b'{"text": "\xc3\xa4"}', b'{"b": 2}', b'{"c": 3}']
 ROWS = "anonymous/batch_1/1.rows.0123"
@@ -47,12 +47,6 @@ def test_rows_are_lines(
     assert read_rows(storage, references[piece], offset, count) == [LINES[line] for line in lines]
 
 
-def test_no_rows_have_no_pieces(storage: Storage) -> None:
-    with writing_rows(storage, ROWS) as rows:
-        pass
-    assert (rows.rows, rows.pieces) == (0, [])
-
-
 def test_rows_that_are_not_there_are_not_stored(storage: Storage, references: list[RowsReference]) -> None:
     storage.write(ROWS, b"\n".join(LINES)[:-1])
     with pytest.raises(NotStored):
@@ -60,11 +54,6 @@ def test_rows_that_are_not_there_are_not_stored(storage: Storage, references: li
     storage.delete(ROWS)
     with pytest.raises(NotStored):
         read_rows(storage, references[0], 0, 1)
-
-
-def test_a_payload_tells_what_it_is(references: list[RowsReference]) -> None:
-    assert RowsReference.from_payload(b'["a text"]') is None
-    assert vectors_name(references[0], "token").startswith("anonymous/batch_1/vectors.")
 
 
 def made(numbers: npt.NDArray[np.float32], tokens: int, *, truncated: bool = False) -> Vector:

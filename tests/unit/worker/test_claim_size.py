@@ -23,11 +23,6 @@ class Timed:
         self.passes.append(round(seconds * TOKENS_PER_S))
 
 
-@pytest.mark.parametrize(("device", "tokens"), [("cpu", 1024), ("cuda:0", 16_384), ("cuda:1", 16_384)])
-def test_a_pass_is_as_large_as_suits_the_device(device: str, tokens: int) -> None:
-    assert pass_budget(device) == tokens
-
-
 @pytest.mark.parametrize(
     ("device", "tokens_per_s", "tokens"),
     [("cpu", 100_000, 1024), ("cpu", 8000, 800), ("cpu", 100, 512), ("cuda:0", 80_000, 8000), ("cuda:0", 1e6, 16_384)],
@@ -49,28 +44,11 @@ def test_the_rate_is_estimated_tokens_over_the_time_they_took() -> None:
     assert len(timed.passes) <= 4
 
 
-def test_measuring_stops_with_a_model_that_takes_no_time() -> None:
-    assert measure_rate(FakeEncoder(), max_padded_tokens=10**9) > 0
-
-
-def test_a_full_claim_moves_the_rate_towards_what_it_showed() -> None:
-    speed = Speed(1000)
-    speed.measured(500, 0.25)
-    assert 1000 < speed.tokens_per_s < 2000
-
-
 @pytest.mark.parametrize(("cost", "seconds"), [(20, 0.01), (49, 0.2), (0, 1.0), (500, 0.0)])
 def test_a_lone_query_and_an_empty_claim_say_nothing(cost: int, seconds: float) -> None:
     speed = Speed(1000)
     speed.measured(cost, seconds)
     assert speed.tokens_per_s == 1000
-
-
-@pytest.mark.parametrize("cost", [50, 100, 250])
-def test_a_claim_that_was_cut_short_counts_upwards_too(cost: int) -> None:
-    speed = Speed(1000)
-    speed.measured(cost, cost / 2000)
-    assert speed.tokens_per_s > 1000
 
 
 def test_a_rate_that_is_far_too_high_comes_down_although_claims_look_small() -> None:

@@ -45,12 +45,6 @@ def test_a_death_is_one_error_with_the_tasks_in_hand(lines: pytest.LogCaptureFix
     assert (shared.loaded, shared.in_hand()) == (0, ())
 
 
-def test_other_lines_stay(lines: pytest.LogCaptureFixture) -> None:
-    record = logging.LogRecord("multiprocessing", logging.ERROR, "", 0, "something else %s", ("x",), None)
-    assert Deaths(SharedPage.make()).filter(record)
-    assert lines.records == []
-
-
 def test_deaths_while_loading_end_the_worker_with_the_exit_code_of_the_signal(
     lines: pytest.LogCaptureFixture, stops: list[int]
 ) -> None:

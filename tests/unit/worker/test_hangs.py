@@ -1,7 +1,5 @@
 """What parent and child tell one another, which leases are renewed, and who hangs."""
 
-from functools import partial
-
 from tasks.worker.process.hangs import LEAST_CHECKS, HangWatch, Progress
 from tasks.worker.process.stop import SharedPage
 
@@ -16,15 +14,6 @@ class Clock:
 
     def __call__(self) -> float:
         return self.now
-
-
-def test_the_leases_of_what_is_in_hand_are_renewed() -> None:
-    progress = Progress()
-    with progress.holding("a", ["task"]):
-        with progress.holding("b", ["task"]):
-            assert progress.tokens() == ("a", "b")
-        assert progress.tokens() == ("a",)
-    assert progress.tokens() == ()
 
 
 def test_work_hangs_when_a_claim_is_in_hand_and_nothing_moves() -> None:
@@ -87,24 +76,6 @@ def test_a_pause_of_both_processes_is_no_hanging() -> None:
         assert not frozen(), "the child had no time to beat"
 
 
-def test_the_parent_sees_what_its_child_works_on() -> None:
-    shared = SharedPage.make()
-    first, second = (Progress(partial(shared.work_on, number)) for number in range(2))
-    with first.holding("a", ["task_1", "task_2"]), first.holding("b", ["task_2", "task_3"]):
-        with second.holding("c", ["task_4"]):
-            assert shared.in_hand() == ("task_1", "task_2", "task_3", "task_4")
-        assert shared.in_hand() == ("task_1", "task_2", "task_3")
-    assert shared.in_hand() == ()
-
-
-def test_each_of_many_streams_has_its_place() -> None:
-    shared = SharedPage.make()
-    shared.work_on(0, ["task_1"])
-    for stream in range(1, 64):
-        shared.work_on(stream, [])
-    assert shared.in_hand() == ("task_1",)
-
-
 def test_a_stream_that_waits_for_the_storage_does_not_hang() -> None:
     progress, clock = Progress(), Clock()
     hangs = HangWatch(progress.reading, PATIENCE_S, clock)
@@ -126,10 +97,3 @@ def test_more_ids_than_there_is_room_for_are_left_out_whole() -> None:
     shared.work_on(0, ids)
     assert 0 < len(shared.in_hand()) < len(ids)
     assert set(shared.in_hand()) < set(ids)
-
-
-def test_the_reason_of_a_child_is_kept_for_its_parent() -> None:
-    shared = SharedPage.make()
-    assert shared.refusal() is None
-    shared.refuse("the model is gone", 78)
-    assert shared.refusal() == ("the model is gone", 78)

@@ -8,17 +8,6 @@ import pytest
 from tasks.worker.process.ready_file import RunFolder
 
 
-def test_ready_needs_a_living_process(tmp_path: Path) -> None:
-    folder = RunFolder(tmp_path / "run")
-    folder.take()
-    assert not folder.is_ready()
-    folder.set_ready({"model": "m"})
-    assert folder.is_ready()
-    folder.clear_ready()
-    folder.keep_ready()
-    assert not folder.is_ready()
-
-
 def test_what_somebody_cleans_away_is_made_again(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path / "run")
     worker = folder.take()

@@ -24,10 +24,6 @@ def test_each_row_has_its_own_options() -> None:
     assert read == [Text(f"text {n}", Options(**options)) for n, options in enumerate(asked)]
 
 
-def test_a_row_that_says_what_its_text_is_for_has_the_model_s_prompt() -> None:
-    assert row_text(row_of("text", {"input_type": "query"}), MODEL) == Text("text", Options(prompt_name="query"))
-
-
 @pytest.mark.parametrize(
     "row", [b"", b"[]", b"{}", b'{"text":"a"}', b'{"options":{}}', b'{"text":"a","options":{"x":1}}']
 )

@@ -95,6 +95,24 @@ def test_documents_by_page_and_by_state(client: httpx.Client, ledger: Ledger, st
     }
 
 
+def test_documents_that_failed_alike_are_counted_together(
+    client: httpx.Client, ledger: Ledger, storage: Storage
+) -> None:
+    ingestion_id = create(client)["id"]
+    lost = outcome("g", "failed")._replace(stage="embedding", code="not_embedded", message="It has no vector.")
+    pages = [[outcome("a").warned(WARNINGS), *(outcome(name, "failed") for name in "bcd")], [lost, outcome("h")]]
+    close_pages(ledger, storage, ingestion_id, pages)
+    path = f"/v1/ingestions/{ingestion_id}/documents/groups"
+
+    groups = client.get(path).json()
+    assert groups["complete"] is True
+    broken = {"object": "ingestion.document_group", "code": "corrupt_document", "message": "It is broken."}
+    assert groups["data"][0] == {**broken, "count": 3, "retryable": False, "names": ["b", "c", "d"]}
+    assert [(one["code"], one["count"], one["retryable"]) for one in groups["data"][1:]] == [("not_embedded", 1, True)]
+    warned = client.get(path, params={"filter": "warned"}).json()["data"]
+    assert [(one["code"], one["names"]) for one in warned] == [("pages_without_text", ["a"]), ("xfa_form", ["a"])]
+
+
 def test_few_documents_among_many_pages_take_several_answers(
     client: httpx.Client, ledger: Ledger, storage: Storage
 ) -> None:

@@ -69,6 +69,7 @@ def test_a_new_ingestion_has_every_field(client: httpx.Client, ledger: Ledger, s
             "message": "No documents worker runs.",
             "seconds": None,
             "since": None,
+            "next_try": None,
         },
         "resumable": False,
         "warnings": [],
@@ -496,7 +497,7 @@ def test_an_ingestion_knows_whether_its_key_may_load_into_a_table_of_others(
 def test_too_many_open_ingestions_are_429_and_nothing_is_stored(
     worker: object, serve: Callable[..., ServedApp], root: Path, storage: Storage
 ) -> None:
-    client = serve(storage_url=str(root), max_open_ingestions=1).client
+    client = serve(storage_url=str(root), max_open_jobs=1).client
     first = create(client)
     before = sorted(stored.name for stored in storage.stored(""))
     answer = client.post("/v1/ingestions", json=GOOD)

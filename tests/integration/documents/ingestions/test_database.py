@@ -76,11 +76,11 @@ def test_they_are_filled_listed_searched_exported_and_deleted(client: httpx.Clie
     assert client.get("/v1/datasets").json()["data"] == []
     assert client.get("/v1/datasets/handbook/documents").status_code == 404
 
+    knows_files_by_their_digests(client, {"type": "dataset", "dataset": "d"})
+    knows_files_by_their_digests(client, {"type": "postgresql", "name": "store", "table": "docs"})
 
-@pytest.mark.parametrize(
-    "sink", [{"type": "dataset", "dataset": "d"}, {"type": "postgresql", "name": "store", "table": "docs"}]
-)
-def test_it_knows_files_by_their_digests(client: httpx.Client, sink: dict[str, str]) -> None:
+
+def knows_files_by_their_digests(client: httpx.Client, sink: dict[str, str]) -> None:
     upload = {"purpose": "user_data"}, {"file": ("a.txt", b"text")}
     file_id = client.post("/v1/files", data=upload[0], files=upload[1]).json()["id"]
     of_file = {"files": [{"id": file_id, "document_id": "a.txt"}]}

@@ -1,27 +1,31 @@
 """An ingestion from its source to its sink, through every state, with workers by hand."""
 
-from pathlib import Path
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from hashlib import sha256
+from typing import Any
 
 import numpy as np
 import pytest
 
-from tasks.errors import StorageUnavailable
+from tasks.document_error import DocumentWarning
+from tasks.ingestion.parsing import extracted
 from tasks.ingestion.sources.page import PageLimits
 from tasks.item import TextError
-from tasks.ledger.client import Ledger
 from tasks.ledger.give_back import give_back
-from tasks.ledger.redis_keys import DOCUMENTS, JOBS_CHANNEL
-from tasks.records.documents import DocumentStatus
+from tasks.ledger.redis_keys import DOCUMENTS, record_key
+from tasks.records.batches import BatchStatus
+from tasks.records.documents import Document, DocumentStatus, read_documents, write_documents
 from tasks.records.ingestions import IngestionRecord, IngestionStatus, read_ingestion
-from tasks.records.jobs import JobError, JobStatus, Stage, list_jobs
-from tasks.records.moves import Move, cancel_job, delete_job
+from tasks.records.jobs import Stage, list_jobs
+from tasks.records.moves import delete_job
 from tasks.records.store import OPEN
 from tasks.storage.model_files import read_tokenizer
 from tasks.storage.storage import Storage
 from tests.integration.api.ledger_worker import vector
-from tests.integration.batches.hands import HOUR_MS
+from tests.integration.batches.hands import request
 from tests.integration.documents.ingestions.hands import DATASET, IngestionHands, nothing_is_left
-from tests.integration.ledger.listener import Listener
 
 S = IngestionStatus
 LONG = " ".join(f"word{n}" for n in range(700))
@@ -52,20 +56,6 @@ def test_a_long_document_becomes_chunks_that_cover_it(hands: IngestionHands) -> 
     assert hands.ingestion(made).status is S.COMPLETED
     assert len([row for row in hands.rows() if row["doc_id"] == "long"]) > 4
     assert hands.loaded() == {"long": LONG, "short": "one"}
-
-
-def test_no_step_is_left_to_the_clock(hands: IngestionHands) -> None:
-    made = hands.texts({f"d{n}": f"text {n}" for n in range(30)}, mode="sync")
-    driver = hands.driver
-    with Listener(hands.ledger.client, JOBS_CHANNEL) as bell:
-        for _ in range(100):
-            driver()
-            hands.work_documents()
-            hands.work_model()
-            if hands.ingestion(made).status.terminal:
-                break
-            assert bell.messages(), f"{hands.ingestion(made)} waits for the clock"
-    assert hands.ingestion(made).status is S.COMPLETED
 
 
 def test_files_of_every_kind_and_a_bad_one(hands: IngestionHands) -> None:
@@ -124,8 +114,7 @@ def test_upsert_never_skips_and_sync_deletes_what_vanished(hands: IngestionHands
     assert set(hands.loaded()) == {"a", "c"}
 
 
-@pytest.mark.parametrize("newer", ["skip_unchanged", "sync"])
-@pytest.mark.parametrize("closed", [True, False], ids=["it has ended", "its page is not closed"])
+@pytest.mark.parametrize(("newer", "closed"), [("skip_unchanged", True), ("sync", False)])
 def test_an_older_sync_that_ends_later_leaves_what_a_newer_run_has_seen(
     hands: IngestionHands, newer: str, *, closed: bool
 ) -> None:
@@ -192,8 +181,7 @@ def test_a_document_that_cannot_be_read_is_no_hole_in_the_listing(hands: Ingesti
     assert set(hands.loaded()) == {"a", "b", "d"}  # of b the earlier version, which is better than none
 
 
-@pytest.mark.parametrize("mode", ["skip_unchanged", "upsert", "sync"])
-@pytest.mark.parametrize("text", ["", " \n", None])
+@pytest.mark.parametrize(("mode", "text"), [("skip_unchanged", ""), ("upsert", " \n"), ("sync", None)])
 def test_an_emptied_document_loses_its_chunks(hands: IngestionHands, mode: str, text: str | None) -> None:
     hands.documents([{"id": "a", "text": "first"}, {"id": "b", "text": "secret"}])
     hands.work()
@@ -215,17 +203,6 @@ def test_an_emptied_document_loses_its_chunks(hands: IngestionHands, mode: str, 
         nothing_is_left(hands, emptied)
 
 
-def test_an_emptied_file_loses_its_chunks_and_gets_them_again(hands: IngestionHands) -> None:
-    for name in ("a.txt", "b.md", "c.html"):
-        for data, left in ((b"<p>a secret", 1), (b"", 0), (b"<p>a secret", 1), (b" \n ", int(name == "c.html"))):
-            made = hands.ingest({"files": [hands.file(name, data)]})
-            hands.work()
-            assert len(hands.rows()) == left, (name, data)
-            assert hands.ingestion(made).counts.emptied == (left == 0)
-        made = hands.ingest({"files": [hands.file(name, b"")]})
-        hands.work()
-
-
 @pytest.mark.parametrize("stage", [None, Stage.EMBED])
 def test_another_revision_of_the_model_does_not_go_under_the_old_name(
     hands: IngestionHands, stage: Stage | None
@@ -243,17 +220,6 @@ def test_another_revision_of_the_model_does_not_go_under_the_old_name(
     assert ingestion.error.code == "model_changed"
     assert hands.loaded() == {}
     nothing_is_left(hands, made)
-
-
-def test_an_ingestion_that_takes_longer_than_it_is_kept_afterwards(redis_url: str, tmp_path: Path) -> None:
-    ledger = Ledger.connect(redis_url)
-    hands = IngestionHands(ledger, tmp_path / "storage", batch_ttl_s=0.001)
-    made = hands.texts({"a": "first", "b": LONG}, mode="sync")
-    hands.work()
-    ingestion = hands.ingestion(made)
-    assert (ingestion.status, ingestion.counts.loaded, ingestion.error) == (S.COMPLETED, 2, None)
-    nothing_is_left(hands, made)
-    ledger.close()
 
 
 def test_a_dry_run_counts_and_loads_nothing(hands: IngestionHands) -> None:
@@ -275,36 +241,6 @@ def test_all_failed_is_failed(hands: IngestionHands) -> None:
     made = hands.texts({"b": "bad"})
     hands.work()
     assert (hands.ingestion(made).status, hands.ingestion(made).error) == (S.FAILED, None)
-
-
-def test_the_same_id_in_two_pages(hands: IngestionHands) -> None:
-    files = [hands.file(name, b'{"id": "x", "text": "%s"}' % name.encode()) for name in ("a.jsonl", "b.jsonl")]
-    made = hands.ingest({"files": files}, mode="upsert")
-    hands.work()
-    counts = hands.ingestion(made).counts
-    assert (counts.documents, counts.loaded, counts.failed) == (2, 1, 1)
-
-
-@pytest.mark.parametrize("stage", [None, Stage.PARSE, Stage.EMBED, Stage.LOAD])
-def test_cancelled_in_every_stage(hands: IngestionHands, stage: Stage | None) -> None:
-    made = hands.texts({"a": "first", "b": LONG})
-    if stage is not None:
-        hands.until(
-            lambda: [p.at for p in hands.ingestion(made).pages.values()] == [stage], model=stage is not Stage.EMBED
-        )
-    if stage is Stage.LOAD:
-        hands.meanwhile = lambda: hands.move(cancel_job, hands.ingestion(made))
-        hands.work_documents()
-    else:
-        hands.move(cancel_job, hands.ingestion(made))
-    assert hands.ingestion(made).status is S.CANCELLING
-    hands.work()
-    ingestion = hands.ingestion(made)
-    counts = ingestion.counts
-    assert ingestion.status is S.CANCELLED
-    assert counts.loaded + counts.cancelled == counts.documents
-    assert set(hands.loaded()) == ({"a", "b"} if stage is Stage.LOAD else set())
-    nothing_is_left(hands, made)
 
 
 def test_a_source_outside_of_the_roots_fails_the_ingestion(hands: IngestionHands) -> None:
@@ -360,38 +296,6 @@ def test_files_of_a_model_that_are_missing_are_looked_for_now_and_then(
     assert {hands.ingestion(each).status for each in made} == {S.COMPLETED}
 
 
-def test_a_silent_storage_takes_little_of_the_drivers_time_however_many_wait_for_it(
-    hands: IngestionHands, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    looked, look_s, began = 0, 6, hands.clock_s
-
-    def silent(_: Storage, __: str) -> bytes:
-        nonlocal looked
-        looked += 1
-        hands.clock_s += look_s
-        raise StorageUnavailable("It does not answer.")
-
-    monkeypatch.setattr("tasks.ingestion.chunking.count_tokens.read_tokenizer", silent)
-    made = [hands.texts({f"d{n}": "first"}) for n in range(5)]
-    for _ in range(400):
-        hands.step()
-    assert looked > 2
-    assert looked * look_s <= 0.25 * (hands.clock_s - began)
-    assert {hands.ingestion(each).waiting_for for each in made} == {"storage"}
-    monkeypatch.undo()
-    hands.wait(30)
-    hands.work()
-    assert {hands.ingestion(each).status for each in made} == {S.COMPLETED}
-
-
-def test_a_model_worker_that_dies_of_a_chunk(hands: IngestionHands) -> None:
-    hands.deadly.add("deadly")
-    made = hands.texts({"a": "first", "b": "deadly"})
-    hands.work()
-    assert hands.outcomes(made)["b"].code == "worker_lost"
-    assert hands.outcomes(made)["a"].status is DocumentStatus.LOADED
-
-
 def test_credit_bounds_what_is_begun(hands: IngestionHands) -> None:
     hands.at_pace(page=PageLimits(records=5))
     lines = b"".join(b'{"id": "d%d", "text": "text %d"}\n' % (n, n) for n in range(100))
@@ -409,73 +313,6 @@ def test_credit_bounds_what_is_begun(hands: IngestionHands) -> None:
     hands.work()
     assert hands.ingestion(made).counts.loaded == 100
     assert len(hands.rows()) == 100
-
-
-@pytest.mark.parametrize("pages_of_a_listing", [1, 16])
-@pytest.mark.parametrize("enough_s", [-1, 30])
-def test_a_page_that_takes_long_is_divided(hands: IngestionHands, pages_of_a_listing: int, enough_s: float) -> None:
-    hands.at_pace(page=PageLimits(records=4), listing_pages=pages_of_a_listing, parsing_s=enough_s)
-    lines = [b'{"id": "d%d", "text": "text %d"}' % (n, n) for n in range(10)]
-    lines[3:3] = [b"no JSON", b'{"id": "d1", "text": "again"}', b'{"id": "empty", "text": ""}']
-    made = hands.ingest({"files": [hands.file("a.jsonl", b"\n".join(lines))]})
-    while not hands.ingestion(made).status.terminal:
-        hands.step()
-        hands.work_documents(limit=1)
-        hands.work_model()
-        counts = hands.ingestion(made).counts
-        assert counts.loaded + counts.failed <= counts.documents <= 13
-    counts = hands.ingestion(made).counts
-    assert (counts.documents, counts.loaded, counts.failed, counts.chunks_loaded) == (13, 10, 3, 10)
-    assert counts.bytes == counts.bytes_done
-    assert hands.ingestion(made).record.done_pages == (13 if enough_s < 0 else 4)
-    assert sorted(str(failed.code) for failed in hands.failed(made)) == [
-        "duplicate_document_id",
-        "empty_document",
-        "malformed_record",
-    ]
-    one_of_two = {"d1": hands.loaded()["d1"]}
-    assert one_of_two in ({"d1": "text 1"}, {"d1": "again"})
-    assert hands.loaded() == {f"d{n}": f"text {n}" for n in range(10)} | one_of_two
-    nothing_is_left(hands, made)
-
-
-def test_a_divided_page_goes_on_with_an_ingestion_that_had_failed(hands: IngestionHands) -> None:
-    hands.at_pace(parsing_s=-1)
-    made = hands.texts({f"d{n}": f"text {n}" for n in range(5)})
-    hands.until(lambda: hands.ingestion(made).record.next_page > 2, model=False)
-    move = Move(hands.ingestion(made))
-    move.stop(JobStatus.FAILED, JobError("worker_lost", "No more."))
-    assert hands.ledger.run(move.operation()) is not None
-    hands.work()
-    assert (hands.ingestion(made).status, hands.ingestion(made).resumable) == (S.FAILED, True)
-    assert hands.retry(made)
-    hands.work()
-    counts = hands.ingestion(made).counts
-    assert (hands.ingestion(made).status, counts.documents, counts.loaded) == (S.COMPLETED, 5, 5)
-    assert (counts.chunks, counts.chunks_loaded) == (5, 5)
-    nothing_is_left(hands, made)
-
-
-def test_its_work_goes_a_minute_after_its_end_and_the_rest_with_its_record(hands: IngestionHands) -> None:
-    made = hands.texts({"a": "first"}, sink={"type": "dataset"})
-    hands.work()
-    folder = f"anonymous/{made}"
-    whole = [stored.name for stored in hands.storage.stored(folder)]
-    hands.sweep(after_s=30)
-    assert [stored.name for stored in hands.storage.stored(folder)] == whole
-    hands.storage.write("anonymous/ing_gone/1.loaded.x", b"x")
-    hands.sweep()
-    nothing_is_left(hands, made)
-    assert hands.outcomes(made)["a"].status is DocumentStatus.LOADED
-
-    hands.storage.write(f"{folder}/1.loaded.zombie", b"x")  # by a worker that was taken for dead
-    assert hands.rows(dataset=made)
-    hands.wait(HOUR_MS / 1000)
-    hands.sweep()  # the record goes, and with it what it led to
-    assert hands.ledger.run(read_ingestion(made)) is None
-    assert list(hands.storage.stored(folder)) == []
-    assert list(hands.storage.stored("anonymous/ing_gone")) != [], "no record has named it"
-    assert hands.rows(dataset=made) == []
 
 
 @pytest.mark.parametrize("named", [True, False], ids=["a named dataset", "a dataset of its own"])
@@ -500,3 +337,205 @@ def test_an_ingestion_that_is_deleted_leaves_its_dataset_if_that_has_a_name(hand
     assert bool(hands.rows(dataset=dataset)) is named
     assert hands.outcomes(other)["c"].status is DocumentStatus.LOADED
     assert hands.rows(dataset=DATASET if named else other)
+
+
+def test_a_record_has_no_more_text_than_a_file_may_have(hands: IngestionHands, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(extracted, "MAX_TEXT_CHARS", 100)
+    made = hands.texts({"a": "x " * 51, "b": "x " * 50})
+    hands.work()
+    failed = hands.outcomes(made)["a"]
+    assert (failed.status, failed.stage, failed.code) == (DocumentStatus.FAILED, "parsing", "document_too_large")
+    assert set(hands.loaded()) == {"b"}
+
+
+def test_other_metadata_of_the_same_text_is_written(hands: IngestionHands) -> None:
+    def run(file: bytes, line: bytes, inline: str) -> int:
+        files = [
+            hands.file("a.txt", b"text"),
+            hands.file("b.jsonl", b'{"id": "b", "text": "text", "title": "%s"}' % line),
+        ]
+        listed = [{"id": files[0], "metadata": {"url": file.decode()}}, {"id": files[1]}]
+        sent = hands.ingest({"files": listed, "fields": {"metadata": ["title"]}})
+        hands.documents([{"id": "c", "text": "text", "metadata": {"team": inline}}])
+        hands.work()
+        return hands.ingestion(sent).counts.unchanged
+
+    assert run(b"one", b"one", "one") == 0
+    assert run(b"one", b"one", "one") == 2
+    assert run(b"two", b"one", "one") == 1
+    assert run(b"two", b"two", "two") == 1
+    kept = {row["doc_id"]: row["metadata"] for row in hands.rows()}
+    assert kept == {"a.txt": '{"url":"two"}', "b": '{"title":"two"}', "c": '{"team":"two"}'}
+
+
+def test_a_file_that_is_not_sent_is_unchanged_or_fails_alone_and_deletes_nothing(hands: IngestionHands) -> None:
+    table = b"id,text\n1,one\n"
+    sent = [
+        hands.file(name, data) for name, data in (("a.txt", b"a"), ("b.txt", b"b"), ("t.csv", table), ("z.txt", b"z"))
+    ]
+    hands.ingest({"files": sent})
+    hands.work()
+    before = hands.loaded()
+
+    def run(files: Mapping[str, bytes], **asked: Any) -> tuple[int, set[str], int]:
+        named = [{"sha256": sha256(data).hexdigest(), "document_id": name} for name, data in files.items()]
+        made = hands.ingest({"files": named}, **asked)
+        hands.work()
+        ingestion = hands.ingestion(made)
+        failed = hands.failed(made)
+        all_failed = len(failed) == len(files)
+        assert ingestion.status is (IngestionStatus.FAILED if all_failed else IngestionStatus.COMPLETED)
+        assert {(line.code, line.stage) for line in failed} <= {("not_sent", "reading"), ("not_sent", "listing")}
+        return ingestion.counts.unchanged, {line.id for line in failed}, ingestion.counts.deleted
+
+    both = {"a.txt": b"a", "b.txt": b"b"}
+    assert run(both) == (2, set(), 0)
+    assert run(both, dry_run=True) == (2, set(), 0)
+    assert run({"a.txt": b"a", "b.txt": b"other", "new.txt": b"a"}) == (1, {"b.txt", "new.txt"}, 0)
+    assert run(both, mode="upsert") == (0, {"a.txt", "b.txt"}, 0)
+    assert run(both, chunking={"type": "none"}) == (0, {"a.txt", "b.txt"}, 0)
+    assert run({**both, "t.csv": table}, mode="sync") == (2, {"t.csv"}, 0), "nobody knows which records it has"
+    assert hands.loaded() == before
+    assert run({"a.txt": b"a", "b.txt": b"other"}, mode="sync") == (1, {"b.txt"}, 2)
+    assert hands.loaded() == {"a.txt": "a", "b.txt": "b"}
+
+
+@pytest.mark.parametrize("when", ["listed", "parsed"])
+def test_a_dataset_that_is_deleted_under_an_ingestion_ends_it(when: str, hands: IngestionHands) -> None:
+    hands.texts({"a": "first"})
+    hands.work()
+    made = hands.texts({"a": "first", "b": "second"})
+
+    def reached() -> bool:
+        stages = [page.at for page in hands.ingestion(made).pages.values()]
+        return stages != [] and (when == "listed" or stages != [Stage.PARSE])
+
+    hands.until(reached, model=False)
+    assert hands.datasets.delete("anonymous", DATASET)
+    hands.work()
+    ingestion = hands.ingestion(made)
+    assert ingestion.error is not None
+    assert (ingestion.status, ingestion.error.code) == (IngestionStatus.FAILED, "dataset_deleted")
+    assert not ingestion.resumable
+    assert hands.rows() == []
+
+    hands.texts({"a": "first", "b": "second"})
+    hands.work()
+    assert set(hands.loaded()) == {"a", "b"}
+
+
+DEATHS = 4
+"""Of a worker in one and the same stage, until the ledger gives it up."""
+
+
+def test_a_page_that_kills_every_worker_fails_alone(hands: IngestionHands) -> None:
+    hands.at_pace(page=PageLimits(records=1))
+    lines = b"".join(b'{"id": "d%d", "text": "text %d"}\n' % (n, n) for n in range(3))
+    made = hands.ingest({"files": [hands.file("a.jsonl", lines)]})
+    hands.deadly_stages.add("1 parse")
+    for _ in range(40):
+        hands.wait(60)
+        hands.step()
+        hands.work_documents(limit=1)
+        hands.work_model()
+    assert hands.ran["1 parse"] == 4 * DEATHS
+    hands.work()
+    outcomes = hands.outcomes(made)
+    names = ["a.jsonl#1", "d1", "d2"]  # nobody has read the first one
+    assert [outcomes[name].status for name in names] == [DocumentStatus.FAILED] + 2 * [DocumentStatus.LOADED]
+    assert (outcomes[names[0]].code, outcomes[names[0]].part) == ("worker_lost", "*")
+    counts = hands.ingestion(made).counts
+    assert (hands.ingestion(made).status, counts.loaded, counts.failed) == (S.COMPLETED, 2, 1)
+    nothing_is_left(hands, made)
+
+    hands.deadly_stages.clear()
+    assert hands.retry(made)
+    hands.work()
+    assert (hands.ingestion(made).counts.loaded, hands.ingestion(made).counts.failed) == (3, 0)
+    assert hands.loaded() == {f"d{n}": f"text {n}" for n in range(3)}
+
+
+TEXTS = {"scan": "some of its pages", "whole": "all of it"}
+SCANNED = DocumentWarning("pages_without_text", "2 of its pages have no text. Run OCR first.", (2, 9))
+
+
+def read_in_part(hands: IngestionHands, ingestion_id: str, **warnings: DocumentWarning) -> None:
+    """The parser warns of these documents."""
+    hands.until(
+        lambda: [page.at for page in hands.ingestion(ingestion_id).pages.values()] == [Stage.EMBED], model=False
+    )
+    [page] = hands.ingestion(ingestion_id).pages.values()
+    lines = list(read_documents(hands.storage, page.obj))
+    warned = [line.warned([warnings[line.id]]) if line.id in warnings else line for line in lines]
+    write_documents(hands.storage, page.obj, warned)
+
+
+def told(
+    hands: IngestionHands, ingestion_id: str
+) -> tuple[int, dict[str, tuple[DocumentStatus, tuple[DocumentWarning, ...]]]]:
+    """How many documents are counted as warned, and of each its state and warnings."""
+    hands.work()
+    outcomes: dict[str, Document] = hands.outcomes(ingestion_id)
+    said = {name: (line.status, tuple(line.warnings)) for name, line in outcomes.items()}
+    return hands.ingestion(ingestion_id).counts.warned, said
+
+
+def test_a_warning_is_told_as_long_as_the_content_is_the_same(hands: IngestionHands) -> None:
+    first = hands.texts(TEXTS)
+    read_in_part(hands, first, scan=SCANNED)
+    assert told(hands, first) == (
+        1,
+        {"scan": (DocumentStatus.LOADED, (SCANNED,)), "whole": (DocumentStatus.LOADED, ())},
+    )
+    for mode in ("skip_unchanged", "sync"):
+        same = {"scan": (DocumentStatus.UNCHANGED, (SCANNED,)), "whole": (DocumentStatus.UNCHANGED, ())}
+        assert told(hands, hands.texts(TEXTS, mode=mode)) == (1, same)
+    assert told(hands, hands.texts(TEXTS, dry_run=True))[0] == 1
+
+    other = {"scan": (DocumentStatus.LOADED, ()), "whole": (DocumentStatus.UNCHANGED, ())}
+    assert told(hands, hands.texts(TEXTS | {"scan": "now whole"})) == (0, other)
+    assert told(hands, hands.texts(TEXTS | {"scan": "now whole"}))[0] == 0
+
+
+SECRET = "somebody's words"
+
+
+@contextmanager
+def odd(hands: IngestionHands, kind: str, job_id: str, field: str, text: bytes) -> Iterator[None]:
+    """The stored record of a job, changed as a bug might do it; at the end as it was."""
+    key = record_key(kind, job_id)
+    before = hands.ledger.client.hget(key, field)
+    hands.ledger.client.hset(key, field, text)
+    yield
+    if before is None:
+        hands.ledger.client.hdel(key, field)
+    else:
+        hands.ledger.client.hset(key, field, before)
+
+
+@pytest.mark.parametrize(
+    ("field", "text", "times"),
+    [
+        ("s", f'{{"{SECRET}', 1),
+        ("o1", f'{{"{SECRET}": 1}}', 1),
+        ("s", f'{{"record": {{"status": "{SECRET}"}}}}', 0),
+    ],
+    ids=["unreadable", "senseless", "of another version"],
+)
+def test_an_odd_ingestion_holds_up_no_other_one(
+    hands: IngestionHands, field: str, text: str, times: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    made, good = hands.texts({"a": SECRET}), [hands.texts({f"{n}": "text"}) for n in range(3)]
+    with odd(hands, "ingestion", made, field, text.encode()), caplog.at_level(logging.WARNING):
+        hands.work()
+    assert {hands.ingestion(each).status for each in good} == {S.COMPLETED}
+    said = [record.getMessage() for record in caplog.records if made in record.getMessage()]
+    assert len(said) == times, "not in every round"
+    assert SECRET not in caplog.text
+
+
+def test_an_odd_batch_holds_up_no_other_one(hands: IngestionHands) -> None:
+    made, good = (hands.create([request("a", "x")]) for _ in range(2))
+    with odd(hands, "batch", made, "created", b"soon"):
+        hands.work()
+    assert hands.batch(good).status is BatchStatus.COMPLETED

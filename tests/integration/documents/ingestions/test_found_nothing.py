@@ -1,6 +1,7 @@
 """A document of which nothing could be read is not empty: its earlier version stays, whatever the mode."""
 
 import email.message
+import itertools
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -68,15 +69,14 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("mode", ["skip_unchanged", "upsert", "sync"])
 @pytest.mark.parametrize("name", CASES)
-def test_a_file_without_text_keeps_its_earlier_version(hands: IngestionHands, name: str, mode: str) -> None:
+def test_a_file_without_text_keeps_its_earlier_version(hands: IngestionHands, name: str) -> None:
     good, updates = CASES[name]
     hands.ingest({"files": [hands.file(name, good), hands.file("other.txt", b"other")]})
     hands.work()
     before = hands.loaded()
     assert GOOD in before[name]
-    for update in updates:
+    for update, mode in zip(updates, itertools.cycle(["sync", "upsert", "skip_unchanged"]), strict=False):
         made = hands.ingest({"files": [hands.file(name, update), hands.file("other.txt", b"other")]}, mode=mode)
         hands.work()
         outcome, counts = hands.outcomes(made)[name], hands.ingestion(made).counts
@@ -151,28 +151,6 @@ def test_sync_deletes_nothing_of_a_root_that_lists_nothing(
     assert len(hands.loaded()) == 4
 
 
-def test_sync_keeps_what_is_of_a_file_that_cannot_be_listed_and_deletes_the_rest(
-    redis_client: redis.Redis, tmp_path: Path
-) -> None:
-    hands = IngestionHands(Ledger(redis_client), tmp_path / "storage", ingest_roots=str(tmp_path / "docs"))
-    (tmp_path / "docs").mkdir()
-    for name in ("a", "b"):
-        (tmp_path / "docs" / f"{name}.txt").write_text(GOOD)
-    records = tmp_path / "docs" / "r.csv"
-    records.write_text(f"id,text\nr1,{GOOD}\nr2,{GOOD}\n")
-    urls = [f"file://{tmp_path}/docs/**"]
-    fields = {"id": "id", "text": "text"}
-    for _ in range(2):
-        made = hands.ingest({"urls": urls, "fields": fields}, mode="sync")
-        hands.work()
-        records.write_text("id,id\n")
-        (tmp_path / "docs" / "b.txt").unlink(missing_ok=True)
-    ingestion = hands.ingestion(made)
-    assert (ingestion.status, ingestion.warning) == (IngestionStatus.COMPLETED, "")
-    assert (ingestion.counts.deleted, ingestion.counts.failed) == (1, 1)
-    assert set(hands.loaded()) == {"docs/a.txt", "r1", "r2"}
-
-
 def test_sync_deletes_nothing_of_a_root_that_lies_in_another_one(redis_client: redis.Redis, tmp_path: Path) -> None:
     hands = IngestionHands(Ledger(redis_client), tmp_path / "storage", ingest_roots=str(tmp_path / "docs"))
     inner = tmp_path / "docs" / "reports"
@@ -188,18 +166,6 @@ def test_sync_deletes_nothing_of_a_root_that_lies_in_another_one(redis_client: r
     assert sync(hands, urls[:1])[:2] == (IngestionStatus.COMPLETED, 1)
 
 
-def test_sync_goes_on_where_an_empty_root_never_had_a_document(
-    redis_client: redis.Redis, tmp_path: Path, roots: dict[str, Path]
-) -> None:
-    hands = IngestionHands(Ledger(redis_client), tmp_path / "storage", ingest_roots=str(tmp_path / "docs"))
-    new = tmp_path / "docs" / "new"
-    new.mkdir()
-    urls = [f"file://{roots['handbook']}/**", f"file://{new}/**"]
-    assert sync(hands, urls)[0] is IngestionStatus.COMPLETED
-    (roots["handbook"] / "0.txt").unlink()
-    assert sync(hands, urls)[:2] == (IngestionStatus.COMPLETED, 1)
-
-
 def test_sync_deletes_no_record_that_may_be_of_an_empty_root(redis_client: redis.Redis, tmp_path: Path) -> None:
     hands = IngestionHands(Ledger(redis_client), tmp_path / "storage", ingest_roots=str(tmp_path / "docs"))
     folders = [tmp_path / "docs" / name for name in ("a", "b")]
@@ -213,27 +179,3 @@ def test_sync_deletes_no_record_that_may_be_of_an_empty_root(redis_client: redis
     assert (status, deleted) == (IngestionStatus.COMPLETED, 0)
     assert "source.urls[1]" in message
     assert set(hands.loaded()) == {"record of a", "record of b"}
-
-
-def test_another_try_says_once_which_place_lists_nothing(
-    redis_client: redis.Redis, tmp_path: Path, roots: dict[str, Path]
-) -> None:
-    hands = IngestionHands(Ledger(redis_client), tmp_path / "storage", ingest_roots=str(tmp_path / "docs"))
-    urls = [f"file://{folder}/**" for folder in roots.values()]
-    sync(hands, urls)
-    for path in roots["wiki"].iterdir():
-        path.unlink()
-    (roots["handbook"] / "0.txt").write_bytes(b"\x00\x01\x02" * 50)
-    made = hands.ingest({"urls": urls}, mode="sync")
-    hands.work()
-    assert hands.ingestion(made).counts.failed == 2, "a document, and the place"
-    for _ in range(2):
-        assert hands.ingestion(made).warning.count("lists nothing") == 1
-        assert hands.retry(made)
-        hands.work()
-
-    (roots["handbook"] / "0.txt").write_text("handbook 0")
-    assert hands.retry(made)
-    hands.work()
-    assert hands.ingestion(made).counts.failed == 1
-    assert hands.ingestion(made).warning.count("lists nothing") == 1

@@ -1,4 +1,4 @@
-"""Ingestions into a table of PostgreSQL, with workers by hand."""
+"""Ingestions into a table of PostgreSQL, which may be away: they wait, can be cancelled, and hold up nobody else."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,10 +8,12 @@ import pytest
 
 from tasks.ledger.client import Ledger
 from tasks.records.ingestions import IngestionStatus
+from tasks.records.jobs import Stage
 from tasks.records.moves import cancel_job
 from tests.integration.api.ledger_worker import vector
 from tests.integration.documents.ingestions.hands import IngestionHands, nothing_is_left
 from tests.pg_server import PgServer
+from tests.processes import free_port
 
 SINK = {"type": "postgresql", "name": "store", "table": "docs"}
 QUERY = "SELECT doc_id, text, embedding::real[] AS v FROM docs ORDER BY doc_id, chunk_index"
@@ -49,12 +51,11 @@ def test_a_database_that_this_server_no_longer_knows(hands: IngestionHands) -> N
     assert "EMBEDQ_SINKS" in ingestion.error.message
 
 
-@pytest.mark.parametrize("mode", ["skip_unchanged", "upsert"])
 def test_after_a_refusal_is_mended_it_goes_on_where_it_was(
-    hands: IngestionHands, postgres: PgServer, database: str, mode: str
+    hands: IngestionHands, postgres: PgServer, database: str
 ) -> None:
     postgres.execute("CREATE TABLE docs (somebody_elses int)", database)
-    made = hands.texts({"a": "first", "b": "second"}, sink=SINK, mode=mode)
+    made = hands.texts({"a": "first", "b": "second"}, sink=SINK)
     hands.work()
     ingestion = hands.ingestion(made)
     assert ingestion.error is not None
@@ -67,26 +68,6 @@ def test_after_a_refusal_is_mended_it_goes_on_where_it_was(
     assert (hands.ingestion(made).status, hands.ingestion(made).counts.loaded) == (IngestionStatus.COMPLETED, 2)
     assert len(postgres.execute(QUERY, database)) == 2
     nothing_is_left(hands, made)
-
-
-def test_what_the_last_job_came_to_is_not_taken_for_that_of_the_next_one(
-    hands: IngestionHands, postgres: PgServer, database: str
-) -> None:
-    hands.texts({"a": "first", "b": "second"}, sink=SINK)
-    hands.work()
-    sync = hands.texts({"a": "first"}, sink=SINK, mode="sync")
-    hands.until(lambda: hands.ingestion(sync).status is IngestionStatus.FINALIZING)
-    postgres.execute("ALTER TABLE docs RENAME TO away", database)
-    postgres.execute("CREATE TABLE docs (somebody_elses int)", database)
-    hands.until(lambda: hands.ingestion(sync).status is IngestionStatus.FAILED)
-
-    postgres.execute("DROP TABLE docs", database)
-    postgres.execute("ALTER TABLE away RENAME TO docs", database)
-    assert hands.retry(sync)
-    hands.work()
-    ingestion = hands.ingestion(sync)
-    assert (ingestion.status, ingestion.error, ingestion.counts.deleted) == (IngestionStatus.COMPLETED, None, 1)
-    nothing_is_left(hands, sync)
 
 
 def test_a_database_that_dies_is_waited_for_and_the_last_job_can_be_cancelled(
@@ -114,3 +95,45 @@ def test_a_database_that_dies_is_waited_for_and_the_last_job_can_be_cancelled(
     hands.work()
     assert (hands.ingestion(other).status, hands.ingestion(other).waiting_for) == (IngestionStatus.COMPLETED, None)
     nothing_is_left(hands, sync)
+
+
+S = IngestionStatus
+
+
+def away(hands: IngestionHands, number: int) -> str:
+    """An ingestion whose sink goes away when all of its pages are to be loaded; its id."""
+    made = hands.ingest({"files": [hands.file(f"{n}.txt", b"text %d" % n) for n in range(number)]}, sink=SINK)
+    hands.until(lambda: {page.at for page in hands.ingestion(made).pages.values()} == {Stage.LOAD})
+    dead = f"postgresql://nobody@127.0.0.1:{free_port()}/x"
+    hands.settings = hands.settings.model_copy(update={"sinks": (("store", dead),)})
+    return made
+
+
+def test_a_dead_sink_is_asked_less_and_less_and_holds_up_no_other_ingestion(hands: IngestionHands) -> None:
+    made = away(hands, 1)
+    other = hands.texts({"b": "second"}, owner="other")
+    for _ in range(240):
+        hands.step()
+        hands.work_documents(limit=1)
+        hands.work_model(limit=1)
+    assert hands.ingestion(other).status is S.COMPLETED
+    ingestion = hands.ingestion(made)
+    assert (ingestion.status, ingestion.waiting_for) == (S.IN_PROGRESS, "sink")
+    tries = hands.ran["1 load"] - 1  # of the other one
+    assert 6 <= tries <= 7, "in a minute: after 1, 2, 4, … 60 seconds"
+    assert hands.round_trips() <= 4
+
+
+@pytest.mark.parametrize("begun", [False, True], ids=["in the queue", "tried in vain"])
+def test_an_ingestion_whose_sink_is_away_can_be_cancelled(hands: IngestionHands, begun: bool) -> None:
+    made = away(hands, 2)
+    hands.until(lambda: not begun or hands.ingestion(made).waiting_for == "sink")
+    assert hands.move(cancel_job, hands.ingestion(made))
+    assert hands.ingestion(made).status is S.CANCELLING
+    for _ in range(4):
+        hands.step()
+        hands.work_documents()
+    ingestion = hands.ingestion(made)
+    assert (ingestion.status, ingestion.waiting_for) == (S.CANCELLED, None)
+    assert (ingestion.counts.loaded, ingestion.counts.cancelled) == (0, 2)
+    nothing_is_left(hands, made)

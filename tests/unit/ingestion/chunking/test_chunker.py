@@ -1,17 +1,20 @@
 """Where chunks begin and end, what they say of themselves, and which texts cannot be cut."""
 
-from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
 from tasks.chunk import Chunk
 from tasks.document_error import DocumentFailed
+from tasks.errors import NotReady
 from tasks.ingestion.chunking.chunk_settings import ChunkSettings
-from tasks.ingestion.chunking.chunker import MAX_AUTO_TOKENS, MAX_COUNTED_CHARS, MAX_TITLE_CHARS, Chunker
-from tasks.ingestion.chunking.count_tokens import TokenCounter
-from tasks.ingestion.chunking.split_text import Splitter, Stretch, pieces
+from tasks.ingestion.chunking.chunker import MAX_TITLE_CHARS, Chunker
+from tasks.ingestion.chunking.count_tokens import load_prompt, load_tokenizer
 from tasks.ingestion.parsing.extracted import Structure
-from tasks.item import UNLIMITED_TOKENS
+from tasks.model import Model
+from tasks.storage.model_files import Prompts, write_model_files
+from tasks.storage.storage import Storage
 from tests.raises_code import raises_code
 from tests.unit.ingestion.chunking.tokenizers_of_kinds import TOKENIZERS
 
@@ -97,17 +100,6 @@ def test_headings_come_without_the_marks_of_markdown(text: str, title: str) -> N
     assert chunk.headings == (title,)
 
 
-@pytest.mark.parametrize("blank", ["#", "## ", "### ###"])
-def test_a_heading_without_words_is_not_said(blank: str) -> None:
-    (chunk,) = Chunker(WORDS, 30, "", ChunkSettings()).chunks(f"{blank}\n\nOne two.", "markdown")
-    assert chunk.headings == ()
-
-
-def test_without_structure_there_are_no_headings() -> None:
-    (chunk,) = Chunker(WORDS, 30, "", ChunkSettings()).chunks("# One\n\nTwo.", "paragraphs")
-    assert chunk.headings == ()
-
-
 def test_pages_are_those_on_which_chunks_begin() -> None:
     text = "a b c d. E f g h. I j k l."
     chunks = Chunker(WORDS, 6, "", ChunkSettings()).chunks(text, None, (0, 5, 18))
@@ -128,43 +120,11 @@ def test_of_a_sentence_that_is_longer_than_the_overlap_the_last_words_come_again
     ]
 
 
-def test_an_overlap_gives_way_to_a_text_that_goes_on() -> None:
-    long = TOKENIZERS["byte-level"]
-    text = "a b c d e f " + "zq" * 40
-    chunks = list(Chunker(long, 20, "", ChunkSettings("static", 16, 8)).chunks(text, None))
-    assert chunks[-1].end == len(text)
-    assert all(chunk.token_count <= 16 for chunk in chunks)
-
-
 def test_a_character_of_more_tokens_than_the_window_is_marked() -> None:
     chunker = Chunker(TOKENIZERS["byte-level"], 4, "", ChunkSettings())
     [chunk] = chunker.chunks("\U0001f469", None)
     assert (chunk.token_count, chunk.truncated) == (4, True)
     assert chunker.count("\U0001f469") == 6
-
-
-def test_a_model_without_a_maximum_gets_chunks_that_have_one() -> None:
-    chunks = Chunker(WORDS, 2**31 - 1, "", ChunkSettings()).chunks("word " * 20_000, None)
-    assert max(chunk.token_count for chunk in chunks) == MAX_AUTO_TOKENS
-
-
-def test_a_long_text_is_read_little_by_little() -> None:
-    text, read = "Some words. " * 10_000, 0
-
-    def counted() -> Iterator[Stretch]:
-        nonlocal read
-        for piece in pieces(text, (), structured=True):
-            read += 1
-            yield piece
-
-    next(Splitter(text, counted(), TokenCounter(WORDS), 100, 0).cuts())
-    assert 0 < read < 1000
-
-
-@pytest.mark.parametrize(("chars", "truncated"), [(MAX_COUNTED_CHARS, False), (MAX_COUNTED_CHARS + 1, True)])
-def test_a_text_without_end_is_not_tokenized_to_be_counted(chars: int, *, truncated: bool) -> None:
-    [chunk] = Chunker(WORDS, 10, "", ChunkSettings("none")).chunks("x" * chars, None)
-    assert (chunk.truncated, chunk.token_count) == (truncated, 10 if truncated else 3)
 
 
 @pytest.mark.parametrize("window", [8, 24])
@@ -175,17 +135,10 @@ def test_the_beginning_of_a_long_word_says_nothing_of_the_whole_word(window: int
     assert (chunk.truncated, chunk.token_count) == (False, 4)
 
 
-def test_a_long_text_of_a_model_without_a_maximum_is_one_chunk_that_is_not_truncated() -> None:
-    text = "word " * (MAX_COUNTED_CHARS // 4)
-    [chunk] = Chunker(WORDS, UNLIMITED_TOKENS, "", ChunkSettings("none")).chunks(text, None)
-    assert (chunk.truncated, chunk.text) == (False, text.strip())
-    assert 0 <= chunk.token_count - Chunker(WORDS, 10, "", ChunkSettings()).count(text) <= 1
-
-
 @pytest.mark.parametrize("unit", ["x", "ก", "我", "\u0301", "😀", "\0", ".", "'", "\n.", "x ", "\x0c"])
 @pytest.mark.parametrize("name", ["word-piece", "byte-level"])
 def test_long_lines_of_anything(name: str, unit: str) -> None:
-    text = "begin " + unit * (50_000 // len(unit)) + " end"
+    text = "begin " + unit * (20_000 // len(unit)) + " end"
     chunks = list(Chunker(TOKENIZERS[name], 256, "", ChunkSettings()).chunks(text, None))
     assert sum(len("".join(chunk.text.split())) for chunk in chunks) == len("".join(text.split()))
     assert all(len(chunk.text) <= 64 * 256 and chunk.token_count <= 256 for chunk in chunks)
@@ -203,3 +156,101 @@ def test_a_chunk_without_room_for_text_is_refused() -> None:
     with raises_code("invalid_value", match="take 4 tokens, and a chunk may have 4") as caught:
         Chunker(WORDS, 100, "two words ", ChunkSettings("static", 4))
     assert caught.value.param == "chunking.static.max_chunk_size_tokens"
+
+
+HEADER = "| name | days |\n|---|---|\n"
+AUTO = ChunkSettings()
+
+
+def chunks_of(text: str, window: int, settings: ChunkSettings = AUTO, name: str = "fake") -> list[Chunk]:
+    return list(Chunker(TOKENIZERS[name], window, "", settings).chunks(text, "markdown"))
+
+
+@pytest.mark.parametrize("settings", [AUTO, ChunkSettings("static", 32, 0), ChunkSettings("static", 32, 10)])
+def test_each_part_of_a_table_has_its_header(settings: ChunkSettings) -> None:
+    rows = [f"| row{n} | {n} |" for n in range(40)]
+    text = "Before.\n\n" + HEADER + "\n".join(rows) + "\n\nBehind."
+    chunks = chunks_of(text, 32, settings)
+    assert len(chunks) > 3
+    for chunk in chunks:
+        assert chunk.text.count(HEADER) == 1
+        own = text[chunk.start : chunk.end]
+        assert chunk.text in (own, HEADER + own)
+        assert chunk.token_count == 2 + len(chunk.text.split()) <= 32
+    assert {row for row in rows if any(row in chunk.text for chunk in chunks)} == set(rows)
+
+
+def test_the_header_of_one_table_is_not_put_before_the_next() -> None:
+    text = "\n\n".join(f"| t{n} |\n|---|\n" + "\n".join(f"| r{n} |" for _ in range(6)) for n in range(6))
+    for chunk in chunks_of(text, 20):
+        assert chunk.text.startswith("| t")
+        number = chunk.text[3]
+        assert f"| r{number} |" in chunk.text.split("\n\n")[0]
+
+
+def test_a_header_that_takes_more_than_a_quarter_is_left_out() -> None:
+    header = "| " + " | ".join(f"column {n}" for n in range(6)) + " |\n|" + "---|" * 6 + "\n"
+    text = header + "\n".join("| " + " | ".join("abcdef") + " |" for _ in range(20))
+    first, *others = chunks_of(text, 40)
+    assert header in first.text
+    assert not any("column" in chunk.text for chunk in others)
+    assert all(header in chunk.text for chunk in chunks_of(text, 100))
+
+
+@pytest.mark.parametrize("opening", ["```py", "~~~~ {.python}", " ```"])
+def test_each_part_of_code_is_fenced(opening: str) -> None:
+    mark = opening.split(maxsplit=1)[0].rstrip("py") if opening != " ```" else " ```"
+    lines = [f"    call({n}) # and so on" for n in range(30)]
+    text = "\n".join(["# Title", "", opening, *lines, mark, "", "Behind."])
+    chunks = chunks_of(text, 40)
+    assert len(chunks) > 3
+    for chunk in chunks:
+        marks = [line for line in chunk.text.split("\n") if line.strip().startswith(mark.strip())]
+        assert marks[0].strip() == opening.strip()
+        assert marks[1].strip() == mark.strip()
+        assert len(marks) == 2
+        assert chunk.token_count == 2 + len(chunk.text.split()) <= 40
+    assert not any(text[a.end : b.start].strip() for a, b in pairwise(chunks))
+    assert chunks[-1].text.endswith("Behind.")
+
+
+def test_code_that_nobody_has_closed_is_closed_where_it_is_cut() -> None:
+    chunks = chunks_of("```\n" + "one two three\n" * 12, 20)
+    assert [chunk.text.startswith("```\none") for chunk in chunks] == [True] * len(chunks)
+    assert [chunk.text.endswith("\n```") for chunk in chunks] == [True] * (len(chunks) - 1) + [False]
+
+
+@pytest.mark.parametrize("name", TOKENIZERS)
+@pytest.mark.parametrize("cell", ["x" * 3000, "word " * 600, "我" * 900, "👩" * 100])
+def test_a_row_without_end_is_cut_within_the_limit(name: str, cell: str) -> None:
+    for text in (f"{HEADER}| {cell} | 1 |\n| b | 2 |", f"```py\n{cell}\n```\n\nBehind."):
+        for chunk in chunks_of(text, 64, name=name):
+            assert chunk.token_count <= 64
+            assert not chunk.truncated
+
+
+def test_a_header_gives_way_to_a_character_that_needs_all_of_a_chunk() -> None:
+    tokenizer, prompt = TOKENIZERS["byte-level"], "of a long prompt " * 9
+    window = Chunker(tokenizer, 1000, prompt, AUTO).count("\U0001f469")
+    chunks = list(Chunker(tokenizer, window, prompt, AUTO).chunks("|a\n|-\n" + "|\U0001f469\n" * 5, "markdown"))
+    assert [chunk.token_count for chunk in chunks if chunk.text == "\U0001f469"] == [window] * 5
+    assert not any(chunk.truncated for chunk in chunks)
+
+
+ENTRY = Model("model", "abc", 4, 100, ("query",), "cpu", "fake", "float32", id="served")
+
+
+def test_tokenizer_and_prompts_come_from_the_storage(tmp_path: Path) -> None:
+    storage = Storage.open(str(tmp_path))
+    write_model_files(storage, "abc", TOKENIZERS["fake"], Prompts({"query": "query: "}, "query"))
+    assert load_tokenizer(storage, ENTRY) == TOKENIZERS["fake"]
+    assert load_prompt(storage, ENTRY, "query") == "query: "
+    assert load_prompt(storage, ENTRY, None) == "query: "
+
+
+def test_a_tokenizer_that_is_not_there_yet_is_waited_for(tmp_path: Path) -> None:
+    storage = Storage.open(str(tmp_path))
+    with pytest.raises(NotReady, match="The tokenizer of served is not in the storage yet"):
+        load_tokenizer(storage, ENTRY)
+    with pytest.raises(NotReady):
+        load_prompt(storage, ENTRY, None)

@@ -123,7 +123,7 @@ def check(name: str, prompt: str, how: ChunkSettings, text: str, chunks: Sequenc
 
 
 @pytest.mark.parametrize("name", TOKENIZERS)
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 @given(document=documents(), prompt=st.sampled_from(PROMPTS), overlap=st.integers(0, 9) | st.none())
 @example(document=("a\x0cb " * 30, None), prompt="", overlap=None)
 @example(document=("| a | b |\n|---|---|\n" + "| c d | e |\n" * 20, "markdown"), prompt="", overlap=None)
@@ -143,14 +143,14 @@ def test_chunks_are_slices_that_cover_the_text_within_the_limit(
 
 
 @pytest.mark.parametrize("name", TOKENIZERS)
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 @given(text=TEXTS, prompt=st.sampled_from(PROMPTS))
 def test_counts_are_the_models(name: str, text: str, prompt: str) -> None:
     assert chunker(name, prompt, ChunkSettings()).count(text) == tokens(name, prompt + text)
 
 
 @pytest.mark.parametrize("name", TOKENIZERS)
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 @given(text=TEXTS, prompt=st.sampled_from(PROMPTS))
 def test_uncut_a_document_is_one_chunk(name: str, text: str, prompt: str) -> None:
     chunks = list(chunker(name, prompt, ChunkSettings("none")).chunks(text, None))

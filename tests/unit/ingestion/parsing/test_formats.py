@@ -16,7 +16,6 @@ from tasks.ingestion.parsing.formats import (
     MARKDOWN,
     MBOX,
     MSG,
-    NOTEBOOK,
     ODT,
     PDF,
     PPTX,
@@ -65,28 +64,20 @@ def code(data: bytes, name: str) -> tuple[str, str]:
     ("data", "name", "expected"),
     [
         (b"words", "a.txt", TEXT),
-        (b"words", "README", TEXT),
         (b"a,b\n1,2", "a.csv", TEXT),
-        (b"a\tb", "export.xls", TEXT),
         (b"# words", "a.md", MARKDOWN),
         (b"<svg>a picture</svg>\n# Title", "README.md", MARKDOWN),
         (b"Title\n=====", "a.RST", RST),
-        (b"Title\n=====", "a.rest", RST),
         (b"<p>words", "a.HTM", HTML),
         (LOGIN, "page", HTML),
-        (b"<?xml version='1.0'?>\n<!DOCTYPE html>\n<html xmlns='x'/>", "page", HTML),
         (b"<!-- saved from a site -->\n<HTML>", "a.txt", HTML),
         (b"\xef\xbb\xbf<html>", "a.txt", HTML),
-        ("<html>ä".encode("utf-16"), "a.txt", HTML),
         ("wörter".encode("utf-16"), "a.txt", TEXT),
         ("words and more of them".encode("utf-16-le"), "a.txt", TEXT),
-        ("w\xf6rter".encode("latin-1"), "a.txt", TEXT),
         ("日本語".encode("shift_jis"), "a.txt", TEXT),
-        (b"{}", "a.ipynb", NOTEBOOK),
         (pdf(["x"]), "a.txt", PDF),
         (b"junk of a mail server\r\n" + pdf(["x"]), "a.PDF", PDF),
         (b"\0\1junk\r\n" + pdf(["x"]), "", PDF),
-        (b"\xef\xbb\xbf\n " + pdf(["x"]), "a.txt", PDF),
         (b"# PDF headers\n\nA file begins with %PDF-1.7.", "notes.md", MARKDOWN),
         (b"Subject: %PDF-1.7\n\nIt begins with %PDF-1.4.", "m.eml", MAIL),
         (b"It begins with %PDF-1.4.", "README", TEXT),
@@ -101,15 +92,11 @@ def test_text_and_pdf(data: bytes, name: str, expected: Format) -> None:
     ("data", "name", "expected"),
     [
         (HEADERS, "m.eml", MAIL),
-        (b"A body without any header.", "m.eml", MAIL),
         (b"\xef\xbb\xbf" + HEADERS, "bom.eml", MAIL),
-        (b"\r\n\r\n" + HEADERS, "blank.eml", MAIL),
         (HEADERS, "page.mht", MAIL),
-        (HEADERS, "page.MHTML", MAIL),
         (HEADERS, "saved.doc", MAIL),
         (HEADERS, "saved.html", MAIL),
         (HEADERS, "1700000000.M1P2.host:2,S", MAIL),
-        (HEADERS, "one.mbox", MAIL),
         (b"From ada@example.org Mon Nov  3 10:00:00 2025\n" + HEADERS, "archive.mbox", MBOX),
         (b"From ada@example.org Mon Nov  3 10:00:00 2025\n" + HEADERS, "line.eml", MBOX),
         (HEADERS, "notes.md", MARKDOWN),
@@ -117,7 +104,6 @@ def test_text_and_pdf(data: bytes, name: str, expected: Format) -> None:
         (PAGE, "jira.doc", HTML),
         (PAGE, "export.xls", HTML),
         (RTF_BYTES, "a.rtf", RTF),
-        (RTF_BYTES, "a.doc", RTF),
         (b"\n" + RTF_BYTES, "a.txt", RTF),
     ],
 )
@@ -129,26 +115,20 @@ def test_mail_and_what_is_saved_as_doc(data: bytes, name: str, expected: Format)
     ("data", "name", "expected"),
     [
         (docx(""), "a.zip", DOCX),
-        (docx(""), "a.doc", DOCX),
         (archive({TYPES: "", "word\\document.xml": ""}), "a.docm", DOCX),
         (archive({TYPES: "", "ppt/presentation.xml": ""}), "a", PPTX),
         (archive({TYPES: "", "ppt/embeddings/a.xlsx": "[Content_Types].xml xl/ word/", "x": ""}), "a.ppsx", PPTX),
         (archive({TYPES: "", "xl/workbook.xml": ""}), "a.xlsx", SPREADSHEET),
         (archive({TYPES: "", "xl/workbook.bin": ""}), "a.xlsb", SPREADSHEET),
-        (archive({TYPES: "", "xl/workbook.xml": ""}), "renamed.xls", SPREADSHEET),
         (docx("") + b"behind it", "a.docx", DOCX),
         (docx("")[:100], "cut-off.docx", DOCX),
         (stored("application/epub+zip"), "a.bin", EPUB),
         (archive({"META-INF/container.xml": "", "mimetype": "application/epub+zip"}), "a.epub", EPUB),
-        (stored("application/vnd.oasis.opendocument.text"), "a.odt", ODT),
         (stored("application/vnd.oasis.opendocument.spreadsheet"), "a.ods", SPREADSHEET),
         (archive({"content.xml": "", "mimetype": "application/vnd.oasis.opendocument.text"}), "a.odt", ODT),
-        (archive({"META-INF/manifest.xml": "", "content.xml": ""}), "a.ods", SPREADSHEET),
         (ole("Workbook"), "a.xls", SPREADSHEET),
-        (ole("Book"), "a", SPREADSHEET),
         (ole("Workbook"), "named-wrongly.xlsx", SPREADSHEET),
         (ole("Workbook", "MBD0001", "WordDocument"), "embeds-a-document.xls", SPREADSHEET),
-        (ole("__properties_version1.0"), "a.msg", MSG),
         (ole("__substg1.0_0037001F", "WordDocument"), "a", MSG),
     ],
 )
@@ -156,13 +136,6 @@ def test_archives_and_compound_files(data: bytes, name: str, expected: Format) -
     assert sniff(data, name) is expected
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        f"a.{ending}"
-        for ending in ("pdf", "PDF", "docx", "pptx", "xlsx", "ods", "odt", "rtf", "epub", "msg", "png", "zip")
-    ],
-)
 @pytest.mark.parametrize(
     ("data", "what"),
     [
@@ -175,25 +148,16 @@ def test_archives_and_compound_files(data: bytes, name: str, expected: Format) -
         ("nicht da: \xfcber".encode("utf-16"), "text"),
     ],
 )
-def test_a_name_of_a_binary_format_is_held_to_it(name: str, data: bytes, what: str) -> None:
-    failed, message = code(data, name)
-    assert failed == "corrupt_document"
-    assert f"The file is {what}, and its name says {name[2:].upper()}" in message
+def test_a_name_of_a_binary_format_is_held_to_it(data: bytes, what: str) -> None:
+    for ending in ("pdf", "PDF", "docx", "pptx", "xlsx", "ods", "odt", "rtf", "epub", "msg", "png", "zip"):
+        failed, message = code(data, f"a.{ending}")
+        assert failed == "corrupt_document"
+        assert f"The file is {what}, and its name says {ending.upper()}" in message
 
 
 @pytest.mark.parametrize("name", ["a.md", "a.txt", "a.doc", "a.xls", "a.html", "a.eml", "a.ipynb", "a.csv", "LICENSE"])
 def test_a_pointer_is_no_document_under_any_name(name: str) -> None:
     assert code(LFS_POINTER, name)[0] == "corrupt_document"
-
-
-def test_a_text_about_pointers_is_a_document() -> None:
-    assert sniff(b"A pointer: " + LFS_POINTER, "a.md") is MARKDOWN
-    assert sniff(LFS_POINTER + b"and so on. " * 100, "a.txt") is TEXT
-
-
-@pytest.mark.parametrize("name", ["a.eml", "a.mht", "a.mbox"])
-def test_a_page_under_the_name_of_a_mail_is_there_by_mistake(name: str) -> None:
-    assert code(LOGIN, name)[0] == "corrupt_document"
 
 
 @pytest.mark.parametrize(
@@ -223,15 +187,12 @@ def test_one_binary_format_under_the_name_of_another_is_not_read(data: bytes, na
         (archive({"a.docx": docx(""), "word/x": ""}), "ZIP"),
         (stored("application/vnd.oasis.opendocument.presentation"), "OpenDocument"),
         (ole("WordDocument", "1Table"), "Word document of 97 to 2003"),
-        (ole("WordDocument", "Workbook"), "save it as DOCX"),
         (ole("PowerPoint Document"), "save it as PPTX"),
         (ole("Other"), "OLE"),
-        (ole("Other", text="A Book, a Workbook and a WordDocument"), "OLE"),
         (b"\x89PNG\r\n\x1a\n\0\0\0", "PNG"),
         (b"\xff\xd8\xff\xe0\0\0", "JPEG"),
         (gzip.compress(b"words" * 100, mtime=0), "gzip"),  # a time in it would be another test in each process
         (b"PAR1\0\0\0\0", "Parquet"),
-        (b"%!PS-Adobe-3.0", "PostScript"),
         (b"<svg xmlns=''>", "SVG"),
     ],
 )

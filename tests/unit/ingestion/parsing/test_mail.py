@@ -1,7 +1,6 @@
 """E-mail as other programs write it: encodings, parts, archives, saved pages, and what only looks like mail."""
 
 import base64
-from email.message import EmailMessage
 
 import pytest
 
@@ -60,36 +59,24 @@ def attached(kind: str = "image/png", how: str = "attachment") -> str:
     [
         ("", "utf-8", GERMAN),
         ("Content-Type: text/plain", "cp1252", GERMAN),
-        ("Content-Type: text/plain\nContent-Transfer-Encoding: 8bit", "utf-8", GERMAN),
-        ("Content-Type: text/plain; charset=utf-8\nContent-Transfer-Encoding: 8-bit", "utf-8", GERMAN),
         ('Content-Type: text/plain; charset=""', "utf-8", GERMAN),
-        ("Content-Type: text/plain; charset=x-unknown", "utf-8", GERMAN),
         ("Content-Type: text/plain; charset=x-unknown", "cp1252", GERMAN),
         ("Content-Type: text/plain; charset=us-ascii", "utf-8", GERMAN),
-        ("Content-Type: text/plain; charset=us-ascii", "cp1252", GERMAN),
         ("Content-Type: text/plain; charset=iso-8859-1", "cp1252", GERMAN),
         ("Content-Type: text/plain; charset=iso-8859-1", "utf-8", GERMAN),
         ("Content-Type: text/plain; charset=utf-8", "cp1252", GERMAN),
-        ("Content-Type: text/plain; charset=\"'utf-8'\"", "utf-8", GERMAN),
-        ("Content-Type: text/plain charset=utf-8", "utf-8", GERMAN),
         ('content-type: TEXT/PLAIN;\n CHARSET = "ISO-8859-15"', "iso-8859-15", GERMAN),
-        ("Content-Type: text", "utf-8", GERMAN),
         ("Content-Type: text/plain; charset*=us-ascii'en'iso-8859-15", "iso-8859-15", GERMAN),
         ("Content-Type: text/plain; charset=koi8-r", "koi8-r", RUSSIAN),
         ("Content-Type: text/plain; charset=windows-1251; format=flowed", "cp1251", RUSSIAN),
-        ("Content-Type: text/plain; charset=unknown-8bit", "cp1251", RUSSIAN),
         ("Content-Type: text/plain", "koi8-r", RUSSIAN),
         ("Content-Type: text/plain; charset=ISO-2022-JP", "iso2022_jp", JAPANESE),
-        ("Content-Type: text/plain; charset=Shift_JIS", "cp932", JAPANESE),
         ("Content-Type: text/plain; charset=x-sjis", "cp932", JAPANESE),
         ("Content-Type: text/plain; charset=gb2312", "gb18030", "合同五月到期 費用為五€"),
-        ("Content-Type: text/plain; charset=ks_c_5601-1987", "cp949", "계약은 오월에 끝납니다"),
         ("Content-Type: text/plain; charset=iso-8859-8-i", "iso-8859-8", HEBREW),
-        ("Content-Type: text/plain; charset=windows-1255", "cp1255", HEBREW),
         ("Content-Type: text/plain; charset=utf-7", "utf-7", GERMAN),
         ("Content-Type: text/plain; charset=utf-16le", "utf-16-le", RUSSIAN),
         ("Content-Type: text/plain; charset=idna", "cp1252", GERMAN),
-        ("Content-Type: text/plain; charset=zlib", "utf-8", GERMAN),
     ],
 )
 @pytest.mark.parametrize("packed", [False, True])
@@ -103,23 +90,14 @@ def test_a_body_is_decoded(fields: str, encoding: str, text: str, *, packed: boo
     assert read(header + b"\n" + body) == text
 
 
-@pytest.mark.parametrize("encoding", ["windows-1251", "koi8-r"])
-def test_html_without_a_charset_says_it_itself(encoding: str) -> None:
-    page = f'<html><head><meta http-equiv="Content-Type" content="text/html; charset={encoding}"></head>'
-    body = f"{page}<body><p>{RUSSIAN}</p></body></html>".encode(encoding)
-    assert read(HEAD + b"Content-Type: text/html\n\n" + body) == RUSSIAN
-
-
 @pytest.mark.parametrize(
     ("encoding", "body", "text"),
     [
         ("base64", b"VEhFIENPTlRSQUNUIEVORFMgSU4gTUFZ", MAY),
         ("base64", b"VEhFIENPTlRSQUNUIEVO\n!RFMgSU4gTUFZ\n\n", MAY),
         ("base64", b"VEhFIENPTlRSQUNUIEVORFMgSU4gTUE", MAY[:-1]),
-        ("quoted-printable", b"THE CONTRACT=20ENDS=\n IN MAY", MAY),
         ("Quoted-Printable ", b"100 =ZZ =", "100 =ZZ"),
         ("binary", MAY.encode(), MAY),
-        ("nonsense", MAY.encode(), MAY),
     ],
 )
 def test_a_body_is_unpacked(encoding: str, body: bytes, text: str) -> None:
@@ -130,19 +108,15 @@ def test_a_body_is_unpacked(encoding: str, body: bytes, text: str) -> None:
     ("subject", "text"),
     [
         ("=?utf-8?q?=C3=9Cber_K=C3=A4se?=", "Über Käse"),
-        ("=?UTF-8?B?w5xiZXIgS8Okc2U=?=", "Über Käse"),
         ("=?utf-8?B?w5xiZXIgS8Ok?=\n =?utf-8?B?c2U=?=", "Über Käse"),
         ("=?utf-8?B?w5xiZXIgS8M=?=\n =?utf-8?B?pHNl?=", "Über Käse"),
         ("Re: =?iso-8859-1?q?=DCber?= alles =?utf-8?q?K=C3=A4se?=", "Re: Über alles Käse"),
-        ("=?utf-8*de?q?=C3=9Cber K=C3=A4se?=", "Über Käse"),
         ("=?x-unknown?q?=DCber_K=E4se?=", "Über Käse"),
         ("=?iso-2022-jp?B?GyRCN0BMcxsoQg==?=", "契約"),
         (f"=?windows-1255?B?{base64.b64encode(HEBREW.encode('cp1255')).decode()}?=", HEBREW),
         ("Über Käse", "Über Käse"),
         ("folded\n\tsubject", "folded subject"),
-        ("=?utf-8?q?broken", "=?utf-8?q?broken"),
         ("=?utf-8?b?!?=x", "x"),
-        ("why? =?utf-8?q?because??=", "why? because?"),
     ],
 )
 def test_subjects(subject: str, text: str) -> None:
@@ -156,16 +130,12 @@ def test_subjects(subject: str, text: str) -> None:
         (many("alternative", plain(MAY), html("other")), MAY),
         (many("alternative", plain(" \n"), html(MAY)), MAY),
         (many("alternative", plain(f"See https://x/{'y' * 300}"), html(f"{MAY} " * 100)), " ".join([MAY] * 100)),
-        (many("alternative", html(MAY)), MAY),
-        (many("alternative", html(MAY), plain("")), MAY),
         (
             many("alternative", plain("Please view this in HTML."), html(MAY + " and so on" * 20)),
             MAY + " and so on" * 20,
         ),
         (many("mixed", plain("See the picture."), attached(), plain(MAY)), f"See the picture.\n\n{MAY}"),
         (many("mixed", plain("one"), html(MAY)), f"one\n\n{MAY}"),
-        (many("mixed", "\none\n", plain("two").replace("utf-8", "x-unknown")), "one\n\ntwo"),
-        (many("mixed", plain("one"), attached("text/plain")), "one"),
         (many("mixed", plain("one"), "Content-Type: text/x-diff\n\n-a\n+b\n"), "one\n\n-a\n+b"),
         (many("related", html(MAY), attached().replace("Content-Disp", "Content-ID: <1>\nContent-Disp")), MAY),
         (many("signed", plain(MAY), attached("application/pkcs7-signature")), MAY),
@@ -178,26 +148,11 @@ def test_subjects(subject: str, text: str) -> None:
             f"one\n\n## News\n\n{MAY}",
         ),
         (many("nonsense", plain("one"), plain(MAY)), f"one\n\n{MAY}"),
-        (many("mixed", plain("one")).replace(b"--b=_1--\nepilogue\n", b""), "one"),
-        (many("mixed", plain("one")).replace(b"\n", b"\r\n"), "one"),
         (HEAD + b"Content-Type: multipart/mixed; boundary=b\n\nno boundary at all", "no boundary at all"),
-        (HEAD + b"Content-Disposition: attachment\n\nalone", "alone"),
     ],
 )
 def test_which_parts_are_read(data: bytes, text: str) -> None:
     assert read(data) == text
-
-
-def test_parts_within_parts() -> None:
-    inner = many("alternative", plain("short"), html("short"))[len(HEAD) :].decode().replace("b=_1", "b=_11")
-    outlook = many(
-        "related", inner, attached("image/gif", "inline").replace("Content-Disp", "Content-ID: <1>\nContent-Disp")
-    )
-    mixed = many(
-        "mixed", outlook[len(HEAD) :].decode().replace("b=_1", "b=_12"), attached("application/pdf"), plain(MAY)
-    )
-    assert read(mixed) == f"short\n\n{MAY}"
-    assert warnings(read_mail(mixed)) == [("attachments_left_out", "1")]
 
 
 @pytest.mark.parametrize(
@@ -213,11 +168,6 @@ def test_a_forwarded_message_has_its_own_head(how: str, *, packed: bool) -> None
     expected = "## First\n\nFrom: eve@example.org\nDate: Mon, 3 Nov 2025 10:00:00 +0000"
     assert read(data) == f"See below.\n\n{expected}\n\n{MAY}"
     assert read_mail(data).warnings == []
-
-
-def test_a_digest_is_its_messages() -> None:
-    data = many("digest", "\nSubject: One\n\nfirst\n", "\nSubject: Two\n\nsecond\n")
-    assert read(data) == "## One\n\nfirst\n\n## Two\n\nsecond"
 
 
 def test_attachments_are_counted_without_their_names() -> None:
@@ -259,10 +209,6 @@ def test_without_text_nobody_knows_what_it_says(data: bytes) -> None:
     assert code(data) == "no_text"
 
 
-def test_a_subject_is_text() -> None:
-    assert read_mail(HEAD + b"\n").text == SHOWN.strip()
-
-
 def test_a_plain_body_becomes_no_markdown() -> None:
     lines = [
         "# not a heading", "#hash", "> # quoted", "text", "-----", "text", "====", "-- ", "- item", "```", "   ~~~~",
@@ -301,20 +247,6 @@ def test_a_saved_page_is_the_page_alone(head: str) -> None:
     assert (page.title, page.warnings) == ("Overview", [])
 
 
-def test_a_saved_page_without_a_word_fails_and_one_of_frames_is_its_frames() -> None:
-    head = "From: <Saved by Blink>\n"
-    for root in ("<img src=login>", "<frameset><frame src=a></frameset>"):
-        page = SAVED.replace(f"<p class=3D'x'>{MAY}</p>", root).replace("<h1>=C3=9Cberblick</h1>", "")
-        assert code((head + page.replace("<p>advertisement</p>", "<img src=b>")).encode()) == "no_text"
-        assert read_mail((head + page).encode()).text == "advertisement"
-
-
-def test_a_message_of_a_picture_alone_fails() -> None:
-    picture = html("</p><img src='cid:offer'><p>")
-    assert code(HEAD + picture.encode()) == "no_text"
-    assert read(many("alternative", plain(MAY), picture)) == MAY
-
-
 FROM = "From ada@example.org Mon Nov  3 10:00:00 2025\n"
 
 
@@ -342,35 +274,14 @@ def test_messages_of_an_archive_that_cannot_be_read_are_counted() -> None:
     assert code(f"{FROM}{secret}".encode()) == "password_protected"
 
 
-def test_an_old_archive_without_charsets_is_decoded_to_its_end() -> None:
-    data = "".join(f"{FROM}Subject: {number}\n\n{RUSSIAN}\n\n" for number in range(150)).encode("koi8-r")
-    assert read_mbox(data).text.count(RUSSIAN) == 150
-
-
-@pytest.mark.parametrize("library", ["default", "smtp"])
-def test_what_the_standard_library_writes(library: str) -> None:
-    message = EmailMessage()
-    message["From"], message["To"], message["Subject"] = "Ännä <a@example.org>", "b@example.org", "Über Käse " * 20
-    message.set_content(GERMAN, cte="base64" if library == "smtp" else None)
-    message.add_alternative(f"<p>{GERMAN}</p>", subtype="html")
-    message.add_attachment(b"%PDF secret" * 1000, maintype="application", subtype="pdf", filename="x.pdf")
-    subject = ("Über Käse " * 20).strip()
-    assert read_mail(message.as_bytes()).text == (
-        f"# {subject}\n\nFrom: Ännä <a@example.org>\nTo: b@example.org\n\n{GERMAN}"
-    )
-
-
 @pytest.mark.parametrize(
     "head",
     [
         HEAD,
-        HEAD + b"\nbody",
         b"\xef\xbb\xbf" + HEAD,
         b"\n\n" + HEAD.replace(b"\n", b"\r\n"),
         b"Return-Path: <a@b>\nDelivered-To: c@d\nReceived: from x by y;\n\tMon, 3 Nov 2025 10:00:00 +0000\n",
-        b"Received: by 10.0.0.1 with SMTP id x;\n Mon\nX-Received: y\nARC-Seal: i=1; a=rsa-sha2",
         b"Subject: a\nFrom: a@example.org\n\nbody",
-        b"MIME-Version: 1.0\nContent-Type: multipart/related; boundary=b\n\n--b\n",
         b"From a@example.org\nSubject: a\nFrom: a@example.org\n\nbody",
         SAVED.encode(),
     ],
@@ -384,27 +295,17 @@ def test_what_is_mail(head: bytes) -> None:
     "text",
     [
         "",
-        "Dear Bob,\n\nFrom: today on.\n",
-        "From here on\nSubject: to change\n",
-        "From the beginning 10:00\nand so on: yes\n",
         "From: Ada\nTo: Bob\nA line of prose\n",
         "From: the office\nTo: all staff\nSubject: party\n\nCome.",
         "---\ntitle: a\nfrom: a@b\nto: c\ndate: 2025-11-03\n---\n\n# A\n",
         "title: a\nfrom: a@b\nto: c@d\nsubject: x\n\n",
         "Title: My post\nDate: 2010-12-03 10:20\nCategory: Python\nAuthor: a@b\n\nText",
-        "PEP: 8\nTitle: Style\nAuthor: Guido <guido@python.org>\nContent-Type: text/x-rst\nCreated: 05-Jul-2001\n\n",
         "HTTP/1.1 200 OK\nDate: Mon, 03 Nov 2025 10:00:00 GMT\nContent-Type: text/html\n\n<html>",
-        "Date: Mon, 03 Nov 2025 10:00:00 GMT\nServer: nginx\nContent-Type: text/html\n\n<html>",
         '10.0.0.1 - - [03/Nov/2025:10:00:00 +0000] "GET / HTTP/1.1" 200\n' * 3,
-        "Received: 3 boxes\nDate: 4 May\n\n",
         "Network Working Group                      P. Resnick, Ed.\nRequest for Comments: 5322\n\n",
         "Metadata-Version: 2.1\nName: embedq\nAuthor-Email: a@b\nRequires-Dist: x\n\n",
         "Package: a\nVersion: 1\nMaintainer: a@b\n\n",
-        "import email\n\nmessage: str = 'From: a@b'\n",
         "From,To,Subject\na@b,c@d,x\n",
-        '{"From": "a@b", "To": "c@d"}',
-        "BEGIN:VCARD\nVERSION:3.0\nEMAIL:a@b\nEND:VCARD\n",
-        "commit 0a1b2c\nAuthor: A <a@b>\nDate:   Mon Nov 3 10:00:00 2025\n\n    text\n",
     ],
 )
 def test_what_is_no_mail(text: str) -> None:
@@ -430,24 +331,6 @@ def test_hostile_headers_and_nesting_are_read(data: bytes, expected: str) -> Non
     assert read(data).startswith(expected)
 
 
-@pytest.mark.parametrize(
-    "fields",
-    [
-        "text/plain; charset*0=utf; charset*1=-8; charset*=x'y'z",
-        f"text/plain; charset*{'9' * 5000}=utf-8",
-        "multipart/mixed; boundary*0=a; boundary*=utf-8''b",
-    ],
-)
-def test_parameters_at_which_the_library_fails(fields: str) -> None:
-    odd = f"Content-Type: {fields}\n\n--b\n\nx\n--b--\n"
-    assert code(HEAD + odd.encode()) == "corrupt_document"
-
-
-def test_a_part_at_which_the_library_fails_is_left_out() -> None:
-    odd = "Content-Type: text/plain; charset*0=utf; charset*1=-8; charset*=x'y'z\n\nx\n"
-    assert warnings(read_mail(many("mixed", plain("one"), odd))) == [("attachments_left_out", "1")]
-
-
 def forwarded(levels: int, packed_every: int = 10_000) -> bytes:
     message = f"\n{MAY}"
     for level in range(levels):
@@ -458,25 +341,9 @@ def forwarded(levels: int, packed_every: int = 10_000) -> bytes:
     return HEAD + message.encode()
 
 
-@pytest.mark.parametrize("packed_every", [2, 10_000])
-def test_messages_within_messages_are_read(packed_every: int) -> None:
-    assert read(forwarded(40, packed_every)).endswith(MAY)
-
-
 def test_more_than_the_library_can_nest_is_refused() -> None:
     assert code(forwarded(2000)) == "corrupt_document"
 
 
-def test_long_fields_are_cut() -> None:
-    text = read_mail(b"To: " + b"=?a?q?" * 20_000 + b"\nSubject: x\nFrom: a@example.org\n\nbody").text
-    assert len(text) < 11_000
-    assert text.endswith("\n\nbody")
-
-
 def test_too_many_parts_are_refused() -> None:
     assert code(HEAD + b"Content-Type: multipart/mixed; boundary=b\n\n" + b"--b\n\nx\n" * 5_001) == "document_too_large"
-
-
-@pytest.mark.parametrize("name", ["utf-8-sig", "cp037", "hex", "undefined", "../x", "unicode_escape"])
-def test_any_codec_of_python_may_be_declared(name: str) -> None:
-    assert MAY in read(HEAD + f"Content-Type: text/plain; charset={name}\n\n{MAY}".encode())

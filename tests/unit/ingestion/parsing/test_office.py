@@ -18,8 +18,8 @@ from tasks.ingestion.parsing.outlook import read_msg
 from tasks.ingestion.parsing.restructured import read_rst
 from tasks.ingestion.parsing.rich_text import read_rtf
 from tasks.ingestion.parsing.slides import read_pptx
+from tests.document_files import archive as zipped
 from tests.unit.ingestion.parsing.compound_file import compound_file
-from tests.unit.ingestion.parsing.zipped import zipped
 
 
 def _code(read: Callable[[bytes], Extracted], data: bytes) -> str:
@@ -100,8 +100,6 @@ _TABLE = (
     [
         (_shape("Body") + _shape("Quarterly", "review", kind="ctrTitle"), "## Quarterly review\n\nBody"),
         (_shape("one", _item("two", 1), "three", kind=""), "## Slide 1\n\n- one\n  - two\n- three"),
-        (_shape("alone", kind="body"), "## Slide 1\n\nalone"),
-        (_shape("one", "two"), "## Slide 1\n\none\n\ntwo"),
         (
             _shape(*(_item(text, 0, "<a:buAutoNum type='arabicPeriod'/>") for text in ("a", "b")), _item("c", 0)),
             "## Slide 1\n\n1. a\n2. b\n\nc",
@@ -112,21 +110,18 @@ _TABLE = (
             "## Slide 1\n\nRefunds\n7",
         ),
         (f"<p:grpSp><p:grpSp>{_shape('deep')}</p:grpSp>{_shape('in a group')}</p:grpSp>", "## Slide 1\n\ndeep\n\nin a group"),
-        (_shape("3", kind="sldNum") + _shape("ACME", kind="ftr") + _shape("May", kind="dt") + _shape("text"), "## Slide 1\n\ntext"),
         (
             f"<mc:AlternateContent><mc:Choice>{_shape('new')}</mc:Choice><mc:Fallback>{_shape('old')}</mc:Fallback>"
             "</mc:AlternateContent>",
             "## Slide 1\n\nnew",
         ),
         (_TABLE, "## Slide 1\n\n| Item | Days |\n| --- | --- |\n| Refund |"),
-        (_shape("with a picture") + _PICTURE, "## Slide 1\n\nwith a picture"),
         (_shape(f"<a:p>{_run('10')}{_run('-', 30000)}{_run('6', 30000)}{_run(' x', 0)}{_run('1', -25000)}</a:p>"),
          "## Slide 1\n\n10^-6 x_1"),
         (_shape(f"<a:p>{_run('H')}{_run('2', -25000)}{_run('O')}</a:p>", kind="title"), "## H2O"),
         (_shape("```", "# no heading") + _shape("a", "```", kind=""),
          "## Slide 1\n\n\\```\n\n\\# no heading\n\n- a\n- \\```"),
     ],
-    ids=range(15),
 )  # fmt: skip
 def test_slide(shapes: str, text: str) -> None:
     found = read_pptx(_pptx(shapes))
@@ -231,12 +226,10 @@ _NUMBERS = (
     ("body", "text"),
     [
         ('<text:h text:outline-level="2">Late <text:span>fees</text:span></text:h>' + _p("None."), "## Late fees\n\nNone."),
-        ('<text:h text:outline-level="9">Deep</text:h>', "###### Deep"),
         (_p('a<text:s text:c="3"/>b<text:tab/>c<text:line-break/>d'), "a b c\nd"),
         (_list(_li(_p("one")), _li(_p("two"), _list(_li(_p("deep"))))), "- one\n- two\n  - deep"),
         (_list(_li(_p("one")), _li(_p("two"), _p("more"), _list(_li(_p("deep")))), _li(_p("three")), style="N"),
          "1. one\n2. two\n   more\n   - deep\n3. three"),
-        (_list(_li('<text:h text:outline-level="1">Terms</text:h>'), style="N") + _p("x"), "# Terms\n\nx"),
         ("<table:table><table:table-header-rows><table:table-row><table:table-cell>" + _p("Item") + "</table:table-cell>"
          "<table:table-cell>" + _p("Days") + _p("(work)") + "</table:table-cell></table:table-row></table:table-header-rows>"
          "<table:table-row><table:table-cell/><table:table-cell>" + _p("3") + "</table:table-cell></table:table-row>"
@@ -248,16 +241,13 @@ _NUMBERS = (
             "</text:note> are paid") + _p("End."), "Refunds[1] are paid\n\nEnd.\n\n[1] In May."),
         (_p("Beside<draw:frame><draw:text-box>" + _p("a box") + "</draw:text-box></draw:frame>") + _p("End."),
          "Beside\n\na box\n\nEnd."),
-        (_p("Beside<draw:custom-shape>" + _p("a shape") + "</draw:custom-shape>"), "Beside\n\na shape"),
         ("<text:section>" + _p("within") + "</text:section><text:table-of-content><text:index-body>" + _p("within 1")
          + "</text:index-body></text:table-of-content>", "within"),
         (_p("10<text:span text:style-name='U'>6</text:span> x<text:span text:style-name='D'>1</text:span>"), "10^6 x_1"),
-        (_p("a<text:span text:style-name='P'>2</text:span> b<text:span text:style-name='Z'>2</text:span>"), "a^2 b2"),
         ('<table:table><table:table-row><table:table-cell table:number-columns-spanned="2">' + _p("a") + "</table:table-cell>"
          "<table:covered-table-cell/></table:table-row><table:table-row><table:table-cell>" + _p("b") + "</table:table-cell>"
          "<table:table-cell>" + _p("c") + "</table:table-cell></table:table-row></table:table>", "| a |  |\n| --- | --- |\n| b | c |"),
     ],
-    ids=range(15),
 )  # fmt: skip
 def test_odt(body: str, text: str) -> None:
     found = read_odt(_odt(body, styles=_NUMBERS))
@@ -288,23 +278,6 @@ def test_odt_title_and_embedded_documents() -> None:
         ("objects_left_out", "Not read: embedded document (2)"),
         ("unread_parts", "Not read: comment (1)"),
     ]
-
-
-_IMAGE = _p("<draw:frame><draw:image/><draw:image/></draw:frame>")
-
-
-@pytest.mark.parametrize(
-    ("read", "data", "warned"),
-    [
-        (read_odt, _odt(_IMAGE + _p("On 4 May the boat left for Rügen.")), True),
-        (read_odt, _odt(_IMAGE + _p("many words " * 10)), False),
-        (read_rtf, b"{\\rtf1 {\\*\\shppict{\\pict 00}}{\\nonshppict{\\pict 00}} On 4 May we left.}", True),
-        (read_rtf, b"{\\rtf1 {\\header{\\pict 00}} On 4 May we left.}", False),
-    ],
-    ids=range(4),
-)
-def test_pictures_beside_few_words_are_said(read: Callable[[bytes], Extracted], data: bytes, warned: bool) -> None:
-    assert [warning.message.partition(". ")[0] for warning in read(data).warnings] == ["Not read: picture (1)"] * warned
 
 
 # ---- EPUB ------------------------------------------------------------------------------------------------------------
@@ -358,25 +331,6 @@ def test_epub_in_the_order_of_reading() -> None:
     assert (found.title, found.warnings) == ("Moby Dick", [])
 
 
-def test_epub_loses_nothing_of_a_chapter() -> None:
-    note = "<aside epub:type='footnote'>[1] Small.</aside>"
-    page = f"<html><body><header><h1>Two</h1></header><article><p>Text.</p></article>{note}</body></html>"
-    assert read_epub(_epub({"a.xhtml": page})).text == "# Two\n\nText.\n\n[1] Small."
-
-
-def test_epub_declares_its_encoding() -> None:
-    page = f'<?xml version="1.0" encoding="ISO-8859-2"?>{_page("Příliš žluťoučký")}'.encode("iso8859_2")
-    assert "About Příliš žluťoučký." in read_epub(_epub({"a.xhtml": page})).text
-
-
-def test_epub_says_that_chapters_are_missing() -> None:
-    found = read_epub(_epub({"a.xhtml": _page("First")}, spine='<itemref idref="i0"/><itemref idref="nav"/>'))
-    assert not found.warnings
-    data = _epub({"a.xhtml": _page("First"), "b.xhtml": _page("Second")})
-    kept = {name: text for name, text in _unzipped(data).items() if not name.endswith("b.xhtml")}
-    assert [warning.code for warning in read_epub(zipped(dict(kept))).warnings] == ["unread_parts"]
-
-
 def test_epub_with_scrambled_fonts_is_read_and_a_locked_one_is_not() -> None:
     chapters: dict[str, str | bytes] = {"a b.xhtml": _page("First")}
     fonts: dict[str, str | bytes] = {"META-INF/encryption.xml": _encryption("OPS/fonts/serif.otf")}
@@ -401,49 +355,24 @@ def _rtf(body: str) -> bytes:
         (r"Gr\'fc\'dfe\par aus K\u246\'f6ln", "Grüße\n\naus Köln"),
         (r"\f1 \'c4\'ee\'e3\'ee\'e2\'ee\'f0\f0  \'e9", "Договор é"),
         (r"{\f2\'93\'fa\'96\'7b\'93\'fa\'83A}", "日本日ア"),
-        (r"\uc2\u8364\'80\'80x\uc0\u8364y{\uc1\u-10179?\u-8704?}", "€x€y😀"),
         (r"\pard\outlinelevel1 Late fees\par\pard None.", "## Late fees\n\nNone."),
         (r"\trowd\pard\intbl Item\cell Days\par(work)\cell\row\intbl Refund\cell 3\cell\row\pard After",
          "| Item | Days (work) |\n| --- | --- |\n| Refund | 3 |\n\nAfter"),
         (r"Refunds{\footnote\pard\plain In May.\par} are paid\par End{\*\footnote of June}",
          "Refunds[1] are paid\n\n[1] In May.\n\nEnd[2]\n\n[2] of June"),
         (r"{\shp{\*\shpinst{\sp{\sn x}{\sv 1}}{\shptxt a box\par}}{\shprslt a box}}Beside", "Beside\n\na box"),
-        (r'See {\field{\*\fldinst{HYPERLINK "http://x.org"}}{\fldrslt the terms}}.', "See the terms."),
         (r"{\header Page 3}{\info{\title Terms of sale}{\author Ada}}{\stylesheet{\s1\outlinelevel0 heading 1;}}Text", "Text"),
         (r"{\*\shppict{\pict\pngblip\bin6 }}{\\}}}the rest of what it says{\pict 89504e47}", "the rest of what it says"),
         (r"{\listtext\'95\tab}one\par{\listtext\f0 2.\tab}two", "- one\n\n2. two"),
         (r"kept {\deleted gone}{\*\annotation a comment}{\xe{\v entry}}\~and\_so\emdash on \{x\}", "kept  and-so—on {x}"),
-        ("one\\\ntwo\nlines", "one\n\ntwolines"),
         (r"a{\*\unknown b}c}d", "ac"),
         (r"10{\super -6} x{\sub 1}, H\sub 2\nosupersub O, 2\super 3\plain x", "10^-6 x_1, H2O, 2^3x"),
-        (r"Refunds{\super{\footnote\plain In {\super 2}May.}}", "Refunds[1]\n\n[1] In 2May."),
         (r"```\par # b\par c\line ---", "\\```\n\n\\# b\n\nc\n\\---"),
         (r"\trowd\intbl only\cell\row\intbl one\cell\row\pard After", "only\n\none\n\nAfter"),
     ],
-    ids=range(19),
 )  # fmt: skip
 def test_rtf(body: str, text: str) -> None:
     assert read_rtf(_rtf(body)).text == text
-
-
-def test_rtf_says_what_is_left_out() -> None:
-    body = r"said{\*\atnauthor Ada}{\*\annotation one}{\*\annotation two}{\object{\*\objdata 00}{\result shown}}"
-    found = read_rtf(_rtf(body))
-    assert found.text == "saidshown"
-    assert [(warning.code, warning.message.partition(". ")[0]) for warning in found.warnings] == [
-        ("objects_left_out", "Not read: embedded document (1)"),
-        ("unread_parts", "Not read: comment (2)"),
-    ]
-
-
-@pytest.mark.parametrize("prefix", [r"\ansicpg10000", r"\mac", r"\ansicpg1252{\fonttbl{\f0\fcharset77 x;}}\f0"])
-def test_rtf_of_a_mac(prefix: str) -> None:
-    assert read_rtf((r"{\rtf1" + prefix + r"\'8a}").encode()).text == "ä"
-
-
-def test_rtf_title_and_code_page() -> None:
-    data = b"\xef\xbb\xbf{\\rtf1\\ansi\\ansicpg1251{\\info{\\title \\'c4\\'ee\\'e3}}\\'e4\\'e0}"
-    assert (read_rtf(data).title, read_rtf(data).text) == ("Дог", "да")
 
 
 # ---- MSG -------------------------------------------------------------------------------------------------------------
@@ -483,15 +412,6 @@ def test_msg() -> None:
     assert (found.title, found.warnings) == ("Re: Grüße", [])
 
 
-_CYRILLIC = "Договор"
-
-
-def test_msg_in_a_code_page_and_as_html() -> None:
-    html = f"<html><body><p>{_CYRILLIC} до мая</p></body></html>".encode("cp1251")
-    found = read_msg(_msg({"0037": _CYRILLIC.encode("cp1251"), "1013": html}, code_page=1251))
-    assert found.text == f"# {_CYRILLIC}\n\n{_CYRILLIC} до мая"
-
-
 def test_msg_says_what_is_left_out() -> None:
     attached = {
         "__attach_version1.0_#00000000/3707": "contract.pdf",
@@ -506,24 +426,6 @@ def test_msg_says_what_is_left_out() -> None:
     assert not read_msg(_msg({"0037": "Contract"})).warnings
 
 
-_LONG = "All of the news of this week. " * 20
-
-
-@pytest.mark.parametrize(
-    ("plain", "html", "text"),
-    [
-        ("Hi Bob\n-----\n```\nmore", "", "Hi Bob\n\\-----\n\\```\nmore"),
-        ("See it online.", f"<p>{_LONG}", _LONG.strip()),
-        (_LONG.strip(), f"<p>{_LONG * 3}", (_LONG * 3).strip()),
-        (_LONG.strip(), f"<p>{_LONG * 2}", _LONG.strip()),
-        ("Yes.", "<i></i>" * 100_000, "Yes."),
-    ],
-    ids=range(5),
-)
-def test_msg_body(plain: str, html: str, text: str) -> None:
-    assert read_msg(_msg({"1000": plain, "1013": html.encode()})).text == text
-
-
 # ---- RST -------------------------------------------------------------------------------------------------------------
 
 
@@ -532,44 +434,22 @@ def test_msg_body(plain: str, html: str, text: str) -> None:
     [
         ("=====\nTerms\n=====\n\nLate fees\n=========\n\nNone\n----\n\n\n\ntext\n\nRefunds\n=======\n",
          "# Terms\n\n## Late fees\n\n### None\n\ntext\n\n## Refunds"),
-        ("日本語\n======\n\nx", "# 日本語\n\nx"),
         ("text\nmore\n----\n", "text\nmore\n\\----"),
-        ("Long title\n===\n", "Long title\n\\==="),
         ("So::\n\n    def f():\n        pass\n\nend", "So:\n\n```\ndef f():\n    pass\n```\n\nend"),
-        ("So\n\n::\n\n  x\n\nend", "So\n\n```\nx\n```\n\nend"),
         ("- item::\n\n    x\n\n- next", "- item:\n\n```\nx\n```\n\n- next"),
-        (".. code-block:: python\n   :linenos:\n\n   ```\n   x = 1\n\nend", "````python\n```\nx = 1\n````\n\nend"),
         (".. note:: Refunds\n   are paid\n\n   .. code::\n\n      x\n\n   in May\n\nend",
          "Note: Refunds\n   are paid\n\n```\nx\n```\n\n   in May\n\nend"),
         (".. _terms:\n\n.. a comment\n   goes on\n\n.. image:: a.png\n   :alt: The port\n   :width: 3\n\ntext", "The port\n\ntext"),
         (".. csv-table:: Terms\n   :header: Item,Days\n   :widths: 1,2\n\n   Tea,3\n", "Csv-table: Terms\nItem,Days\n\n   Tea,3"),
         (".. code-block:: sh\n   :caption: Run it\n\n   x\n", "Run it\n\n```sh\nx\n```"),
         ("a b c\n```\n# b\n", "a b c\n\\```\n\\# b"),
-        ("..\n\n  quote", "  quote"),
-        ("As [1]_ says\n\n.. [1] A note\n   goes on", "As [1]_ says\n\n[1] A note\n   goes on"),
         (".. py:function:: pay(days)\n\n   Pays.\n", "pay(days)\n\n   Pays."),
         (">>> 1 + 1\n2\n\nend", "```python\n>>> 1 + 1\n2\n```\n\nend"),
-        ("+---+---+\n| a | b |\n+===+===+\n| 1 | 2 |\n+---+---+", "+---+---+\n| a | b |\n+===+===+\n| 1 | 2 |\n+---+---+"),
         ("==== ====\nItem Days\n==== ====\nTea  3\n==== ====", "==== ====\nItem Days\n==== ====\nTea  3\n==== ===="),
     ],
-    ids=range(19),
 )  # fmt: skip
 def test_rst(rst: str, text: str) -> None:
     assert read_rst(rst.encode()).text == text
-
-
-def test_rst_says_what_is_left_out() -> None:
-    rst = ".. include:: a.rst\n\n.. raw:: html\n\n   <b>x</b>\n\n.. include:: b.rst\n\n.. literalinclude:: c.py\n\ntext"
-    found = read_rst(rst.encode())
-    assert found.text == "text"
-    [warning] = found.warnings
-    assert warning.code == "unread_parts"
-    assert "directive `include` (2), directive `literalinclude` (1), directive `raw` (1)" in warning.message
-    assert not read_rst(b".. image:: a.png\n\n.. contents::\n\ntext").warnings
-
-
-def test_rst_title() -> None:
-    assert read_rst(b"Terms\n=====\n\nLate\n----\n").title == "Terms"
 
 
 # ---- what is refused -------------------------------------------------------------------------------------------------
@@ -586,38 +466,28 @@ _SPACES = b" " * (20 * 2**20)
     ("read", "data", "code"),
     [
         (read_pptx, _pptx(_PICTURE), "no_text"),
-        (read_pptx, _pptx(), "no_text"),
         (read_pptx, zipped({"a": "b"}), "corrupt_document"),
-        (read_pptx, b"PK\x03\x04", "corrupt_document"),
         (read_pptx, _pptx(parts={"ppt/presentation.xml": _LAUGHS}), "corrupt_document"),
         (read_pptx, _pptx(parts={"ppt/presentation.xml": _SPACES}), "document_too_large"),
         (read_odt, _odt(""), "no_text"),
-        (read_odt, _odt(_IMAGE * 3 + _p("Scan")), "no_text"),
         (read_rtf, b"{\\rtf1{\\pict 00}{\\pict 00}Scan}", "no_text"),
         (read_odt, _odt(_DEEP), "corrupt_document"),
         (read_odt, zipped({"content.xml": _LAUGHS}), "corrupt_document"),
-        (read_odt, zipped({"content.xml": "<a>"}), "corrupt_document"),
-        (read_odt, zipped({"mimetype": "x"}), "corrupt_document"),
         (read_odt, zipped({"META-INF/manifest.xml": "<m><encryption-data/></m>", "content.xml": b"\x93\x12"}),
          "password_protected"),
         (read_odt, zipped({"META-INF/manifest.xml": "<m><encryption-data/></m>", "encrypted-package": b"\x93"}),
          "password_protected"),
         (read_odt, _odt(_p(" ".join(map(str, range(1_500_000))))), "corrupt_document"),
         (read_epub, _epub({"a.xhtml": "<html><body><img/></body></html>"}), "no_text"),
-        (read_epub, _epub({}), "no_text"),
         (read_epub, zipped({"mimetype": "application/epub+zip"}), "corrupt_document"),
-        (read_epub, zipped({"META-INF/container.xml": _CONTAINER}), "corrupt_document"),
         (read_rtf, b"{\\rtf1{\\pict 8950}}", "no_text"),
-        (read_rtf, b"text", "corrupt_document"),
         (read_rtf, b"{\\rtf1" + b"{" * 100_000, "corrupt_document"),
         (read_msg, _msg({}), "no_text"),
-        (read_msg, b"text", "corrupt_document"),
         (read_msg, compound_file({"Workbook": b"x"}), "corrupt_document"),
         (read_msg, _msg({"0037": "Contract"})[:2000], "corrupt_document"),
         (read_rst, b" \n", "empty_document"),
         (read_rst, b".. image:: a.png\n", "no_text"),
     ],
-    ids=range(29),
 )  # fmt: skip
 def test_refused(read: Callable[[bytes], Extracted], data: bytes, code: str) -> None:
     assert _code(read, data) == code
@@ -632,7 +502,6 @@ def test_refused(read: Callable[[bytes], Extracted], data: bytes, code: str) -> 
         (read_rtf, _rtf(r"{\f1 \'c4}\u8364?{\footnote x}\par\trowd\intbl a\cell\row")),
         (read_msg, _msg({"0037": "Contract", "1000": b"text"}, code_page=1252)),
     ],
-    ids=range(5),
 )
 def test_damage_anywhere_is_a_refusal_in_our_words(read: Callable[[bytes], Extracted], data: bytes) -> None:
     step = max(1, len(data) // 200)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from tasks.document_error import DocumentError, DocumentFailed
-from tasks.ingestion.parsing.pdf import holds_pdf, is_pdf, read_pdf
+from tasks.ingestion.parsing.pdf import read_pdf
 
 FIRST = 10  # objects below are the same in all files
 HELVETICA = "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>"
@@ -114,12 +114,6 @@ def test_pages_begin_where_they_begin() -> None:
     assert (read.structure, read.title, read.warnings) == ("paragraphs", "A title", [])
 
 
-def test_blank_pages_are_no_scans() -> None:
-    read = read_pdf(made([WORDS, "", BACKGROUND, BACKGROUND, ""]))
-    assert read.warnings == []
-    assert len(read.pages) == 5
-
-
 @pytest.mark.parametrize(
     ("drawn", "text"),
     [
@@ -133,10 +127,6 @@ def test_blank_pages_are_no_scans() -> None:
 def test_what_a_page_draws(drawn: str, text: str) -> None:
     encoded = HELVETICA.replace(">>", "/Encoding /WinAnsiEncoding >>").encode()
     assert read_pdf(made([drawn]).replace(HELVETICA.encode(), encoded)).text == text
-
-
-def test_a_page_that_is_turned_reads_as_others() -> None:
-    assert read_pdf(made([WORDS], page="/Rotate 90")).text == "Refunds are paid within three days."
 
 
 def test_values_of_fields_follow_the_page() -> None:
@@ -164,21 +154,6 @@ def test_values_of_fields_follow_the_page() -> None:
     ]
 
 
-def test_of_radio_buttons_the_chosen_one_is_said_once() -> None:
-    group = "<< /FT /Btn /Ff 49152 /T (size) /V /M /Kids [{} 0 R {} 0 R] >>"
-    button = "<< /Type /Annot /Subtype /Widget /Rect [9 9 29 29] /Parent {} 0 R /AS /{} /AP << /N << /{} 8 0 R >> >> >>"
-    parent = FIRST + 2
-    data = made(
-        [WORDS],
-        on_first=[button.format(parent, "Off", "S"), button.format(parent, "M", "M")],
-        more=[group.format(FIRST, FIRST + 1)],
-        form="",
-    )
-    fields = f"/Fields [{FIRST} 0 R {FIRST + 1} 0 R]".encode()
-    data = data.replace(fields, f"/Fields [{parent} 0 R]".encode().ljust(len(fields)))
-    assert read_pdf(data).text.endswith("\n\nsize: M")
-
-
 def test_comments_follow_the_page_once_and_without_links() -> None:
     notes = [
         note("FreeText", "approved by Grace"),
@@ -192,12 +167,6 @@ def test_comments_follow_the_page_once_and_without_links() -> None:
         note("Text", " "),
     ]
     assert read_pdf(made([WORDS], on_first=notes)).text.split("\n\n")[1] == "approved by Grace\nwhy?\nimportant\nFINAL"
-
-
-def test_a_scan_with_typed_remarks_keeps_them_and_is_warned() -> None:
-    data = made([IMAGE], on_first=[note("FreeText", "paid on 5 May")])
-    assert read_pdf(data).text == "paid on 5 May"
-    assert warned(data) == [("pages_without_text", (1,))]
 
 
 def test_pages_without_text_are_counted() -> None:
@@ -229,21 +198,12 @@ def test_mostly_pictures_are_refused_and_told_of_ocr(pages: Sequence[str]) -> No
     assert f"of {len(pages)} pages" in refusal.message
 
 
-def test_slides_with_little_text_and_pictures_are_read() -> None:
-    slides = [IMAGE + lines_at(title) for title in ("Welcome", "Refunds", "Questions", "Thank you")]
-    assert warned(made(slides)) == []
-
-
 def test_unmapped_characters_are_left_out_and_warned() -> None:
     data = made([WORDS * 3, WORDS + GARBAGE])
     read = read_pdf(data)
     assert warned(data) == [("unmapped_characters", (2,))]
     assert read.text.endswith("days.\n\ufffd")
     assert read.text.count("\ufffd") == 1
-
-
-def test_a_few_unmapped_signs_are_no_warning() -> None:
-    assert warned(made([lines_at(*["a line of words"] * 20) + UNMAPPED.format("0024")])) == []
 
 
 @pytest.mark.parametrize(
@@ -294,19 +254,6 @@ def test_files_within_it_are_left_out_and_said() -> None:
     assert "a.txt" not in read_pdf(data).warnings[0].message
 
 
-def test_a_damaged_page_is_warned_and_the_others_are_read() -> None:
-    whole = made([WORDS, lines_at("second")])
-    second = whole.rindex(b"<< /Type /Page /Parent")
-    broken = whole[:second] + b"null".ljust(22) + whole[second + 22 :]
-    assert warned(broken) == [("unread_parts", (2,))]
-    assert read_pdf(broken).text == "Refunds are paid within three days."
-
-
-@pytest.mark.parametrize("title", ["<FEFFD800>", "(  )", "()"])
-def test_a_title_that_is_none(title: str) -> None:
-    assert read_pdf(made([WORDS], title=title)).title is None
-
-
 def test_damage() -> None:
     assert error(b"%PDF-1.4\n" + b"garbage " * 100).code == "corrupt_document"
     assert error(made([WORDS])[:200]).code == "corrupt_document"
@@ -318,22 +265,3 @@ def test_a_password() -> None:
     owner = "00" * 32
     encryption = f"/Encrypt << /Filter /Standard /V 1 /R 2 /O <{owner}> /U <{owner}> /P -4 >> /ID [<00> <00>] /Info"
     assert error(made([WORDS]).replace(b"/Info", encryption.encode())).code == "password_protected"
-
-
-@pytest.mark.parametrize(
-    ("head", "begins", "holds"),
-    [
-        (b"%PDF-1.7\n", True, True),
-        (b"\xef\xbb\xbf \r\n%PDF-1.7", True, True),
-        (b"HTTP/1.1 200 OK\r\n\r\n%PDF-1.7", False, True),
-        (b"# A file begins with %PDF-1.7.", False, True),
-        (b" " * 1024 + b"%PDF-1.7", False, False),
-        (b"PK\x03\x04", False, False),
-    ],
-)
-def test_how_one_begins(head: bytes, *, begins: bool, holds: bool) -> None:
-    assert (is_pdf(head), holds_pdf(head)) == (begins, holds)
-
-
-def test_junk_before_the_header() -> None:
-    assert read_pdf(b"HTTP/1.1 200 OK\r\n\r\n" + made([WORDS])).text == "Refunds are paid within three days."

@@ -1,10 +1,15 @@
 """Listing and reading a whole source, as its jobs would: each page in a source of its own, cursors through JSON."""
 
-from collections.abc import Callable, Mapping
+import csv
+import io
+import itertools
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from tasks.document_error import DocumentError, FailureStage
 from tasks.ingestion.sources import tabular
@@ -17,6 +22,7 @@ from tasks.storage.storage import Storage
 
 T = TypeVar("T")
 _LINES = Storage.open("memory://lines")
+_NUMBERS = itertools.count()
 
 
 def ask(
@@ -103,7 +109,9 @@ def uploaded(
     storage = Storage.open(f"file://{tmp_path}/storage")
     stored = {}
     for file_id, data in {**(files or {}), **more}.items():
-        storage.write(f"files/{file_id}", data)
+        # A copy of what was read last is kept, and what is stored under a name never changes.
+        name = f"files/{file_id}.{next(_NUMBERS)}" if file_id.endswith("parquet") else f"files/{file_id}"
+        storage.write(name, data)
         stored[file_id] = FileRecord(
             id=file_id,
             owner="owner",
@@ -111,7 +119,7 @@ def uploaded(
             purpose=Purpose.USER_DATA,
             size_bytes=len(data),
             created_ms=0,
-            stored=f"files/{file_id}",
+            stored=name,
         )
     return SourceAccess(storage, ask, stored, max_document_bytes=limit, max_record_bytes=limit, page=page)
 
@@ -135,3 +143,28 @@ def tree(folder: Path, *names: str) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(name)
     return folder
+
+
+def jsonl(*records: Any) -> bytes:
+    """One line each."""
+    return b"".join(orjson.dumps(record) + b"\n" for record in records)
+
+
+def table(rows: list[list[str]], encoding: str = "utf-8", delimiter: str = ",") -> bytes:
+    """CSV, quoted where needed."""
+    out = io.StringIO(newline="")
+    csv.writer(out, delimiter=delimiter, lineterminator="\n").writerows(rows)
+    return out.getvalue().encode(encoding)
+
+
+def parquet(rows: Sequence[Mapping[str, Any]] | pa.Table, row_group: int = 1000) -> bytes:
+    """A file with row groups of that many rows."""
+    out = io.BytesIO()
+    table = rows if isinstance(rows, pa.Table) else pa.Table.from_pylist([*rows])
+    pq.write_table(table, out, row_group_size=row_group)
+    return out.getvalue()
+
+
+def files(*ids: str, **more: Any) -> dict[str, Any]:
+    """A request's source."""
+    return {"files": [*ids], **more}

@@ -1,23 +1,33 @@
 """Folders of the server: order, globs, links, and what is not let in."""
 
 import dataclasses
-import hashlib
 import os
+import unicodedata
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tasks.errors import SourceFailed
-from tasks.ingestion.sources import folder as folder_module
 from tasks.ingestion.sources.open_source import open_source
 from tasks.ingestion.sources.roots import document_id
 from tasks.ingestion.sources.source import SourceAccess
 from tasks.records.documents import Document
 from tasks.storage.storage import Storage
-from tests.unit.ingestion.sources.reading import ask, below, codes, contents, documents, lines_of, pages, tree
+from tests.unit.ingestion.sources.reading import (
+    ask,
+    below,
+    codes,
+    contents,
+    documents,
+    faults,
+    lines_of,
+    pages,
+    tree,
+    uploaded,
+)
 
 SMALL = {"files": 2}
 
@@ -59,23 +69,6 @@ def test_globs(tmp_path: Path, glob: str, expected: list[str]) -> None:
     assert sorted(ids(tmp_path, f"file://{tmp_path}/{glob}", **SMALL)) == expected
 
 
-def test_a_file_that_several_globs_match_comes_once(tmp_path: Path) -> None:
-    tree(tmp_path, "a/readme.md", "b/readme.md", "b/other.txt")
-    assert ids(tmp_path, f"{tmp_path}/a/**", f"{tmp_path}/b/*.md", f"{tmp_path}/b/**") == [
-        "a/readme.md",
-        "b/readme.md",
-        "b/other.txt",
-    ]
-
-
-def test_an_id_does_not_depend_on_what_else_is_asked_for(tmp_path: Path) -> None:
-    tree(tmp_path, "a/readme.md", "b/readme.md")
-    alone = ids(tmp_path, f"{tmp_path}/a")
-    assert alone == ["a/readme.md"]
-    assert ids(tmp_path, f"{tmp_path}/b", f"{tmp_path}/a") == ["b/readme.md", *alone]
-    assert ids(tmp_path, f"{tmp_path}/a/readme.md") == alone
-
-
 @pytest.mark.parametrize(
     ("roots", "expected"),
     [
@@ -89,14 +82,6 @@ def test_an_id_does_not_depend_on_what_else_is_asked_for(tmp_path: Path) -> None
 )
 def test_ids_of_two_roots_never_meet(roots: list[str], expected: str) -> None:
     assert document_id("file", "/data/docs/a/b.md", roots) == expected
-
-
-def test_files_are_read_as_they_are(tmp_path: Path) -> None:
-    tree(tmp_path, "a.md")
-    [found] = contents({"urls": [f"{tmp_path}/**"]}, below(tmp_path))
-    assert (found.data, found.text, found.error) == (b"a.md", None, None)
-    assert found.content_hash == hashlib.sha256(b"a.md").hexdigest()
-    assert (found.ref.uri, found.ref.name, found.ref.size_bytes) == (f"file://{tmp_path}/a.md", "a.md", 4)
 
 
 NAMES = st.sets(st.sampled_from("abcdefg"), min_size=1, max_size=6)
@@ -115,45 +100,6 @@ def test_every_file_comes_once_whatever_the_sizes_of_pages_and_windows(
     listed = [within(folder, ref.id) for one in found for ref in lines_of(one)]
     assert len(listed) == len(made)
     assert set(listed) == made
-
-
-def test_the_same_cursor_gives_the_same_page(tmp_path: Path) -> None:
-    access = below(tree(tmp_path, *FILES), **SMALL)
-    spec = {"urls": [f"{tmp_path}/**"]}
-    cursors = [one.cursor for one in pages(spec, access)[:-1]]
-    for cursor in cursors:
-        assert open_source(spec, access).page(cursor) == open_source(spec, access).page(cursor)
-
-
-def test_a_large_folder_is_listed_once_for_many_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    tree(tmp_path, *(f"{n:03}.txt" for n in range(100)))
-    listings: list[int] = []
-    scandir = os.scandir
-
-    def noted(folder: int) -> Any:
-        listings.append(folder)
-        return scandir(folder)
-
-    monkeypatch.setattr(os, "scandir", noted)
-    monkeypatch.setattr(folder_module, "_LARGE", 50)
-    assert len(pages({"urls": [f"{tmp_path}/**"]}, below(tmp_path, files=3))) == 34
-    assert len(listings) == 1
-
-
-def test_a_new_listing_sees_new_files(tmp_path: Path) -> None:
-    tree(tmp_path, "a.txt")
-    assert ids(tmp_path, f"{tmp_path}/**") == ["a.txt"]
-    tree(tmp_path, "b.txt")
-    assert ids(tmp_path, f"{tmp_path}/**") == ["a.txt", "b.txt"]
-
-
-def test_a_large_file_is_a_page_of_its_own(tmp_path: Path) -> None:
-    tree(tmp_path, "a", "b")
-    (tmp_path / "c").write_bytes(b"x" * 11)
-    tree(tmp_path, "d", "e")
-    found = pages({"urls": [f"{tmp_path}/**"]}, below(tmp_path, file_bytes=10))
-    assert [[within(tmp_path, ref.id) for ref in lines_of(one)] for one in found] == [["a", "b"], ["c"], ["d", "e"]]
-    assert [one.size_bytes for one in found] == [2, 11, 2]
 
 
 # ---- what is not let in ----------------------------------------------------------------------------------------------
@@ -177,12 +123,6 @@ def test_without_roots_the_setting_is_named(tmp_path: Path) -> None:
     access = SourceAccess(Storage.open(f"file://{tmp_path}/storage"), ask)
     with pytest.raises(SourceFailed, match="EMBEDQ_INGEST_ROOTS"):
         open_source({"urls": ["/data/**"]}, access)
-
-
-@pytest.mark.parametrize("name", ["nothing", "nothing/**"])
-def test_what_is_not_there_is_said(tmp_path: Path, name: str) -> None:
-    with pytest.raises(SourceFailed, match=r"no such file|no longer there"):
-        documents({"urls": [f"{tmp_path}/{name}"]}, below(tmp_path))
 
 
 def test_links_within_the_roots_are_followed_and_others_not(tmp_path: Path) -> None:
@@ -270,14 +210,6 @@ def test_what_may_not_be_read_is_a_fault(tmp_path: Path) -> None:
         (tmp_path / "closed").chmod(0o700)
 
 
-def test_the_roots_are_asked_again_when_reading(tmp_path: Path) -> None:
-    tree(tmp_path, "a/a.md", "b/b.md")
-    spec = {"urls": [f"{tmp_path}/a/**"]}
-    refs = lines_of(open_source(spec, below(tmp_path)).page(None))
-    elsewhere = open_source({"urls": [f"{tmp_path}/b/**"]}, below(tmp_path / "b"))
-    assert [one.error and one.error.code for one in elsewhere.read(refs)] == ["outside_roots"]
-
-
 @pytest.mark.parametrize(
     "url", [".git/config", ".git/**", ".git", "a/.ssh/id_rsa", ".hidden.md", ".git/./config", "%2egit/config"]
 )
@@ -291,17 +223,6 @@ def test_what_is_hidden_is_not_read_by_its_name_either(tmp_path: Path, url: str)
     )
     assert fetched.error is not None
     assert fetched.error.code == "outside_roots"
-
-
-def test_a_root_may_be_hidden_itself(tmp_path: Path) -> None:
-    root = tree(tmp_path / ".docs", "a.md", ".b.md")
-    assert ids(root, f"{root}/**", f"{root}/a.md") == ["a.md"]
-
-
-@pytest.mark.parametrize("url", ["./a.md", "//a.md", "c/.//d/e/f.md", ".", "c/."])
-def test_a_file_has_one_id_however_its_path_is_written(tmp_path: Path, url: str) -> None:
-    root = tree(tmp_path / "root", "a.md", "c/d/e/f.md")
-    assert set(ids(root, f"{root}/{url}")) <= {"a.md", "c/d/e/f.md"}
 
 
 @pytest.mark.parametrize("url", ["link/a.md", "link/link/a.md", "c/up/a.md", "link/**", "link"])
@@ -350,3 +271,120 @@ def test_a_root_of_a_key_that_leads_out_of_the_server_s_roots_reads_nothing(tmp_
     moved = dataclasses.replace(below(root), within=[str(tmp_path / "outside")])
     with pytest.raises(SourceFailed):
         documents({"urls": [f"{tmp_path}/outside/**"]}, moved)
+
+
+ODD_FILES = (
+    "report[1].md",
+    "report1.md",
+    "[2024]/a.md",
+    "[2024]/b.txt",
+    "2/a.md",
+    "100%.md",
+    "a b.md",
+    "a%20b.md",
+    "q?.md",
+)
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("{}/report[1].md", ["report[1].md"]),
+        ("file://{}/report[1].md", ["report[1].md"]),
+        ("file://{}/report%5B1%5D.md", ["report[1].md"]),
+        ("{}/report[12].md", ["report1.md"]),
+        ("{}/report?.md", ["report1.md"]),
+        ("{}/[2024]/a.md", ["[2024]/a.md"]),
+        ("{}/[2024]", ["[2024]/a.md", "[2024]/b.txt"]),
+        ("{}/[2024]/**", ["[2024]/a.md", "[2024]/b.txt"]),
+        ("{}/[2024]/*.md", ["[2024]/a.md"]),
+        ("file://{}/%5B2024%5D/*.md", ["[2024]/a.md"]),
+        ("{}/[23]/a.md", ["2/a.md"]),
+        ("file://{}/*%5B1%5D.md", ["report[1].md"]),
+        ("{}/100%.md", ["100%.md"]),
+        ("file://{}/100%.md", ["100%.md"]),
+        ("file://{}/100%25.md", ["100%.md"]),
+        ("file://{}/a%20b.md", ["a%20b.md"]),
+        ("{}/a b.md", ["a b.md"]),
+        ("{}/q?.md", ["q?.md"]),
+        ("file://{}/q%3F.md", ["q?.md"]),
+    ],
+)
+def test_a_name_that_exists_is_itself(tmp_path: Path, url: str, expected: list[str]) -> None:
+    root = tree(tmp_path / "root", *ODD_FILES)
+    assert ids(root, url.format(root)) == expected
+
+
+@pytest.mark.parametrize(
+    "url", ["*.pdf", "[357]/a.md", "report[23].md", "nothing.md", "[2024]/nothing/**", "2/**/*.txt"]
+)
+def test_a_url_that_matches_nothing_fails_and_others_go_on(tmp_path: Path, url: str) -> None:
+    root = tree(tmp_path / "root", *ODD_FILES)
+    with pytest.raises(SourceFailed, match=r"matches no file|no such file"):
+        ids(root, f"{root}/{url}")
+    spec = {"urls": [f"{root}/{url}", f"{root}/report1.md"]}
+    assert [ref.id for ref in documents(spec, below(root, files=1))] == ["root/report1.md"]
+    [fault] = faults(spec, below(root, files=1))
+    assert (fault.error and fault.error.code) == "no_match"
+    assert fault.ref.part.startswith(f"file://{root}")
+
+
+@pytest.mark.parametrize(
+    "url", ["file://{}/%2e%2e/x", "file://{}/%2Egit/a", "file://{}/a%00b", "file://{}/%252e%252e/x"]
+)
+def test_escapes_lead_nowhere_else(tmp_path: Path, url: str) -> None:
+    root = tree(tmp_path / "root", ".git/a")
+    tree(tmp_path, "x")
+    with pytest.raises(SourceFailed):
+        ids(root, url.format(root))
+
+
+def test_escaped_slashes_are_no_way_out(tmp_path: Path) -> None:
+    root = tree(tmp_path / "root", "a/b.md")
+    tree(tmp_path, "secret.md")
+    for url in ("file://{}/a%2Fb.md", "file://{}/a/..%2F..%2Fsecret.md", "file://{}/a%2F..%2F..%2Fsecret.md"):
+        try:
+            found = ids(root, url.format(root))
+        except SourceFailed:
+            continue
+        assert found == ["a/b.md"]
+
+
+def test_a_name_with_accents_is_one_document_however_it_is_written(tmp_path: Path) -> None:
+    name = "Übersicht.md"
+    composed, apart = (unicodedata.normalize(form, name) for form in ("NFC", "NFD"))
+    for number, written in enumerate((composed, apart)):
+        root = tree(tmp_path / str(number) / "root", written)
+        [found] = contents({"urls": [str(root)]}, below(root))
+        assert found.ref.id == f"root/{composed}"
+        assert found.data == written.encode()
+    root = tree(tmp_path / "both" / "root", composed, apart)
+    assert [ref.id for ref in documents({"urls": [str(root)]}, below(root))] == [f"root/{composed}"]
+    assert codes({"urls": [str(root)]}, below(root)) == {f"root/{composed}": "duplicate_document_id"}
+
+
+@pytest.mark.parametrize("letter", ["\u202e", "\u2066", "\n", "\x1b", "\x85", "\u2028"])
+def test_characters_that_nobody_sees_are_escaped(tmp_path: Path, letter: str) -> None:
+    root = tree(tmp_path / "root", f"a{letter}b.md", f"f{letter}/c.jsonl")
+    (root / f"f{letter}" / "c.jsonl").write_text('{"text": "x"}')
+    found = contents({"urls": [str(root)]}, below(root))
+    assert [one.data or one.text for one in found] == [f"a{letter}b.md".encode(), "x"]
+    for one in found:
+        assert letter not in one.ref.id + one.ref.uri + one.ref.name
+    access = uploaded(tmp_path, {"x": b"x"})
+    named = replace(access, files={"x": access.files["x"].model_copy(update={"filename": f"a{letter}b.txt"})})
+    [upload] = contents({"files": ["x"]}, named)
+    assert upload.data == b"x"
+    assert letter not in upload.ref.id + upload.ref.uri
+
+
+def test_a_file_that_has_become_a_folder_elsewhere_is_not_followed(tmp_path: Path) -> None:
+    root = tree(tmp_path / "root", "a/b.md", "c.md")
+    tree(tmp_path / "outside", "b.md")
+    source = open_source({"urls": [str(root)]}, below(root, files=1))
+    first = source.page(None)
+    (root / "a" / "b.md").unlink()
+    (root / "a").rmdir()
+    (root / "a").symlink_to(tmp_path / "outside")
+    [one] = source.read(first.lines)
+    assert (one.error and one.error.code) == "outside_roots"

@@ -19,7 +19,6 @@ from tasks.ingestion.sources.page import PageLimits
 from tasks.ingestion.sources.source import SourceAccess
 from tasks.records.documents import Document
 from tasks.storage.storage import Storage
-from tests.unit.ingestion.sources.formats import jsonl
 from tests.unit.ingestion.sources.reading import (
     ask,
     below,
@@ -27,9 +26,9 @@ from tests.unit.ingestion.sources.reading import (
     contents,
     documents,
     faults_of,
+    jsonl,
     lines_of,
     pages,
-    texts,
     uploaded,
 )
 
@@ -72,32 +71,6 @@ def test_an_upload_that_was_deleted_is_a_fault(tmp_path: Path) -> None:
     assert [one.error.code if one.error else one.text for one in again.read(refs)] == ["gone", "gone", "gone", "d"]
 
 
-def test_documents_keep_the_ids_that_they_were_given(tmp_path: Path) -> None:
-    access = uploaded(tmp_path, a_txt=b"a", b_txt=b"b")
-    spec = {"files": [{"id": "a_txt", "document_id": "folder/a.txt"}, {"id": "b_txt"}]}
-    assert [(ref.id, ref.uri, ref.name) for ref in documents(spec, access)] == [
-        ("folder/a.txt", "file:a_txt/a.txt", "a.txt"),
-        ("b.txt", "file:b_txt/b.txt", "b.txt"),
-    ]
-
-
-def test_progress_is_told_while_listing_and_reading(tmp_path: Path) -> None:
-    class Stopped(Exception):
-        pass
-
-    def stop() -> None:
-        raise Stopped
-
-    for spec in ({"files": ["a_txt"]}, {"files": ["b_csv"]}):
-        access = uploaded(tmp_path, a_txt=b"a", b_csv=b"text\nx\n")
-        refs = lines_of(open_source(spec, access).page(None))
-        stopping = open_source(spec, replace(access, progress=stop))
-        with pytest.raises(Stopped):
-            stopping.page(None)
-        with pytest.raises(Stopped):
-            list(stopping.read(refs))
-
-
 # ---- documents in the request ----------------------------------------------------------------------------------------
 
 
@@ -124,17 +97,6 @@ def test_inline_documents_and_what_is_wrong_with_them(tmp_path: Path) -> None:
     assert len(pages(spec, access)) == 4
 
 
-def test_inline_documents_that_are_gone(tmp_path: Path) -> None:
-    access = inline(tmp_path, {"id": "a", "text": "A"})
-    source = open_source({"documents": 7}, access)
-    refs = lines_of(source.page(None))
-    access.storage.delete("ingestions/listed.jsonl")
-    with pytest.raises(SourceFailed, match="no longer in the storage"):
-        open_source({"documents": 7}, access).page(None)
-    again = open_source({"documents": 7}, access).read(refs)
-    assert [one.error and one.error.code for one in again] == ["gone"]
-
-
 # ---- record files that change ----------------------------------------------------------------------------------------
 
 
@@ -151,17 +113,6 @@ def test_a_record_file_that_changes_is_not_read_at_places_that_no_longer_hold(tm
     assert [(fault.id, fault.code) for fault in faults_of(second)] == [(f"{tmp_path.name}/a.jsonl", "changed")]
     third = open_source(spec, access).page(second.cursor)
     assert [ref.id for ref in lines_of(third)] == [f"{tmp_path.name}/b.jsonl#1"]
-
-
-def test_a_record_file_that_vanishes_between_pages(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_text("text\none\ntwo\n")
-    access = below(tmp_path, records=1)
-    spec = {"urls": [str(tmp_path)]}
-    first = open_source(spec, access).page(None)
-    (tmp_path / "a.csv").unlink()
-    second = open_source(spec, access).page(first.cursor)
-    assert [(fault.id, fault.code) for fault in faults_of(second)] == [(f"{tmp_path.name}/a.csv", "gone")]
-    assert second.cursor is None
 
 
 # ---- buckets, behind fsspec's drivers --------------------------------------------------------------------------------
@@ -214,25 +165,6 @@ def test_other_parts_of_a_bucket_are_not(bucket: str, path: str) -> None:
         open_source({"urls": [f"memory://{bucket}/{path}"]}, remote(bucket))
 
 
-def test_an_object_that_went_and_one_that_changed(bucket: str) -> None:
-    source = open_source({"urls": [f"memory://{bucket}/in/**"]}, remote(bucket))
-    refs = lines_of(source.page(None))
-    files = fsspec.filesystem("memory")
-    files.rm(f"/{bucket}/in/a.md")
-    files.pipe(f"/{bucket}/in/a/b.jsonl", b'{"text":"another"}\n{"text":"two"}')
-    assert [one.error.code if one.error else one.data for one in source.read(refs)] == [
-        "gone",
-        "changed",
-        b"E",
-    ]
-
-
-def test_what_is_not_in_a_bucket_is_said(bucket: str) -> None:
-    for path in ("in/nothing", "in/nothing/**"):
-        with pytest.raises(SourceFailed, match=r"no such file|no longer there"):
-            open_source({"urls": [f"memory://{bucket}/{path}"]}, remote(bucket)).page(None)
-
-
 def test_a_driver_that_fails_makes_the_job_wait_and_tells_no_secret(
     bucket: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -263,9 +195,3 @@ def test_a_root_that_cannot_be_read_says_why(root: str, said: str) -> None:
     access = SourceAccess(Storage.open("memory://unused"), ask, roots=[root])
     with pytest.raises(SourceFailed, match=said):
         open_source({"urls": [f"{root}/a.txt"]}, access).page(None)
-
-
-def test_texts_come_from_a_folder_of_records(tmp_path: Path) -> None:
-    (tmp_path / "part-0.csv").write_text("id,text\n1,a\n")
-    (tmp_path / "part-1.csv").write_text("id,text\n2,b\n")
-    assert texts({"urls": [f"{tmp_path}/part-*.csv"]}, below(tmp_path)) == {"1": "a", "2": "b"}

@@ -7,13 +7,13 @@ import pytest
 from fsspec.asyn import sync_wrapper
 
 from tasks.document_error import DocumentFailed
-from tasks.errors import SourceFailed
 from tasks.ingestion.sources import bucket
 from tasks.ingestion.sources.open_source import open_source
 from tasks.ingestion.sources.page import PageLimits
 from tasks.ingestion.sources.source import SourceAccess
 from tasks.storage.storage import Storage
 from tests.s3_server import S3Server
+from tests.thorough import some
 from tests.unit.ingestion.sources.reading import ask, codes, contents, documents
 
 
@@ -28,7 +28,7 @@ def s3_access(root: str, *, files: int = 64) -> SourceAccess:
     return SourceAccess(Storage.open("memory://unused"), ask, roots=[root], page=PageLimits(files=files))
 
 
-@pytest.mark.parametrize(("keys", "files"), [(1, 1), (3, 2), (1, 5), (100, 100)])
+@pytest.mark.parametrize(("keys", "files"), some([(1, 1), (3, 2), (1, 5), (100, 100)], (3, 2)))
 def test_every_object_comes_once_whatever_the_sizes_of_pages(
     s3_root: str, monkeypatch: pytest.MonkeyPatch, keys: int, files: int
 ) -> None:
@@ -95,12 +95,6 @@ def test_a_large_prefix_is_taken_in_pages_and_gone_on_with(s3_root: str, monkeyp
     assert listed == 100
     assert max(answers) == 20
     assert sum(answers) == 100, "no page begins at the beginning again"
-
-
-def test_what_is_not_on_s3_is_said(s3_root: str) -> None:
-    for path in ("nothing", "nothing/**"):
-        with pytest.raises(SourceFailed, match=r"no such file|no longer there"):
-            open_source({"urls": [f"{s3_root}/{path}"]}, s3_access(s3_root)).page(None)
 
 
 def test_every_key_is_a_name_and_a_bad_one_is_a_fault_of_its_own(s3_root: str) -> None:

@@ -1,11 +1,19 @@
 """Nearest rows."""
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
-from embedq.vector_search import nearest
+from tasks.datasets.sqlite.ranking import Hit, Ranking
 
 ROWS = np.array([[1, 0], [0, 2], [-1, 0], [3, 3]], dtype=np.float32)
+
+
+def nearest(rows: npt.NDArray[np.float32], query: npt.NDArray[np.float32], k: int, block_rows: int = 100) -> list[Hit]:
+    ranking = Ranking(query, k)
+    for first in range(0, len(rows), block_rows):
+        ranking.add(first, rows[first : first + block_rows])
+    return ranking.hits
 
 
 def test_rows_are_ranked_by_cosine_not_by_length() -> None:
