@@ -23,7 +23,7 @@ def main() -> int:
 
 
 async def _asked(settings: Settings) -> str:
-    ledger = AsyncLedger.connect(settings.redis_url, settings.redis_ack)
+    ledger = AsyncLedger.connect(settings.redis_url, settings.redis_ack, settings.sentinels)
     try:
         facts = await ledger.try_out()
     finally:

@@ -18,11 +18,11 @@ import httpx
 
 from embedq import environment
 from embedq.cli.exit_codes import OK, SOME_FAILED, UsageError
-from embedq.cli.options import checked_address, server_options
+from embedq.cli.options import server_options, transport_from_args
 from embedq.cli.output import Output
 from embedq.cli.serve import CHECKOUT, command_for
 from embedq.errors import EmbedqClientError, UnreachableError, error_from_response
-from embedq.responses import reading
+from embedq.responses import read_object, reading
 from embedq.transport import Transport, is_loopback
 
 _RECENT_S = 600
@@ -58,15 +58,12 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def _doctor(args: argparse.Namespace, output: Output) -> int:
-    url = args.url or environment.server_url()
-    with checked_address():
-        transport = Transport(url, api_key=environment.api_key())
     fine = True
-    async with transport:
+    async with transport_from_args(Transport, args, output) as transport:
         async for finding in examine(transport.probe):
             output.result(_line(finding), dataclasses.asdict(finding))
             fine = fine and finding.fine
-            if finding.name == "server" and not finding.fine and is_loopback(url):
+            if finding.name == "server" and not finding.fine and is_loopback(transport.url):
                 for of_redis in _redis_of_settings():
                     output.result(_line(of_redis), dataclasses.asdict(of_redis))
     return OK if fine else SOME_FAILED
@@ -127,8 +124,8 @@ def _service(response: httpx.Response) -> Iterator[Finding]:
     if not response.is_success:
         yield Finding("service", False, error_from_response(response).message, _LOG_HAS_MORE)
         return
+    state = read_object(response)
     with reading(response, "the state of a service"):
-        state = response.json()
         yield _memory(state["redis"])
         for model in state["models"]:
             yield _workers(f"model {model['id']}", model, state["time"], _model_facts(model), "worker")
