@@ -188,7 +188,7 @@ def test_standard_input_is_a_source(command: Command) -> None:
     assert ran.code == 0, ran.err
     assert ran.lines[-1].endswith(" completed: 2/2 documents, 2 chunks")
     assert {row["document_id"] for row in command("search", "a", "--dataset", "posts", "--json").json} == {
-        "posts.jsonl:1", "posts.jsonl:2",
+        "posts.jsonl#1", "posts.jsonl#2",
     }  # fmt: skip
 
 
@@ -230,6 +230,6 @@ def test_what_cannot_be_is_said(
     ran = command("ingest", *arguments, "--json")
     assert ran.code == code
     assert message in ran.err
-    assert "sent" not in ran.err, "before anything is sent"
+    assert "known" not in ran.err, "before anything is sent"
     assert (ran.out, handbook.exists()) == ("", True)
     assert json.loads(ran.err.splitlines()[-1])["event"] == "error"
