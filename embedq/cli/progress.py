@@ -30,6 +30,7 @@ class Progress:
         self._started_at = self._shown_at = time.monotonic()
         self._start: int | None = None
         self._last: dict[str, Any] = {}
+        self._shown = True
 
     def __enter__(self) -> Self:
         if not self._json_lines and self._stream.isatty():
@@ -39,7 +40,7 @@ class Progress:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._last:
+        if not self._shown:
             self._show()
         self._stack.close()
 
@@ -67,12 +68,13 @@ class Progress:
             eta_s = (total - done) / rate if total is not None and rate else None
         counts = {"done": done, "failed": failed, "total": total, "rate": round(rate, 1)}
         counts["eta_s"] = None if eta_s is None else round(eta_s, 1)
-        self._last = {**counts, **fields, "text": text}
+        self._last, self._shown = {**counts, **fields, "text": text}, False
         if self._bar is not None or now - self._shown_at >= self._interval_s:
             self._shown_at = now
             self._show()
 
     def _show(self) -> None:
+        self._shown = True
         done, failed, total = (self._last[name] for name in ("done", "failed", "total"))
         if self._json_lines:
             fields = {name: value for name, value in self._last.items() if name != "text"}

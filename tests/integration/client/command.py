@@ -1,18 +1,19 @@
-"""The `embedq` command as tests run it."""
+"""The `embedq` command as tests run it: in this process, or in one of its own where that matters."""
 
+import io
 import json
 import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import chdir, contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
+from embedq.cli import main
 from tests.processes import CHECKOUT
-
-TIMEOUT_S = 100
 
 
 @dataclass(frozen=True)
@@ -34,32 +35,33 @@ class Ran:
 
 @dataclass(frozen=True)
 class Command:
-    """The `embedq` command in a process of its own, in a folder of its own."""
+    """The `embedq` command, in a folder of its own."""
 
     url: str
     folder: Path
 
-    def __call__(self, *arguments: str, stdin: str | None = None, **environment: str) -> Ran:
-        done = subprocess.run(
-            self._command(arguments),
-            cwd=self.folder,
-            env=self._environment() | environment,
-            input=stdin,
-            capture_output=True,
-            text=True,
-            timeout=TIMEOUT_S,
-            check=False,
-        )
-        return Ran(done.returncode, done.stdout, done.stderr)
+    def __call__(self, *arguments: str, stdin: str = "") -> Ran:
+        """Runs it here: a process of its own takes longer to start than most commands take."""
+        with _text(stdin) as given, _text() as out, _text() as err:
+            environment = {"EMBEDQ_URL": self.url, "EMBEDQ_API_KEY": ""}
+            patched = mock.patch.dict(os.environ, environment), mock.patch.object(sys, "stdin", given)
+            with patched[0], patched[1], chdir(self.folder), redirect_stdout(out), redirect_stderr(err):
+                try:
+                    code = main(arguments)
+                except SystemExit as ended:
+                    code = int(ended.code or 0)
+            return Ran(code, *(stream.buffer.getvalue().decode() for stream in (out, err)))
 
     @contextmanager
-    def started(self, *arguments: str, stdout: int = subprocess.PIPE) -> Iterator["subprocess.Popen[str]"]:
-        """The command while it runs, its stdout in a pipe or in the file with this descriptor."""
+    def started(self, *arguments: str, **environment: str) -> Iterator["subprocess.Popen[str]"]:
+        """The command in a process of its own, while it runs."""
+        # xdist names a width, which would hide that of a terminal.
+        inherited = {name: value for name, value in os.environ.items() if name not in {"COLUMNS", "LINES"}}
         with subprocess.Popen(
-            self._command(arguments),
+            [sys.executable, "-P", "-m", "embedq", *arguments],
             cwd=self.folder,
-            env=self._environment(),
-            stdout=stdout,
+            env=inherited | {"PYTHONPATH": str(CHECKOUT), "EMBEDQ_URL": self.url} | environment,
+            stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
         ) as process:
@@ -68,10 +70,10 @@ class Command:
             finally:
                 process.kill()
 
-    def _command(self, arguments: tuple[str, ...]) -> list[str]:
-        return [sys.executable, "-P", "-m", "embedq", *arguments]
 
-    def _environment(self) -> dict[str, str]:
-        # xdist names a width, which would hide that of a terminal.
-        inherited = {name: value for name, value in os.environ.items() if name not in {"COLUMNS", "LINES"}}
-        return {**inherited, "PYTHONPATH": str(CHECKOUT), "EMBEDQ_URL": self.url}
+class _Text(io.TextIOWrapper):
+    buffer: io.BytesIO
+
+
+def _text(content: str = "") -> _Text:
+    return _Text(io.BytesIO(content.encode()), encoding="utf-8", write_through=True)

@@ -40,20 +40,24 @@ def api(server: tuple[Roles, ApiProcess]) -> ApiProcess:
 
 
 @pytest.fixture
-def another_api(server: tuple[Roles, ApiProcess]) -> Iterator[ApiProcess]:
-    """A second web tier on the same queue, which the test may kill."""
-    api = server[0].api()
-    yield api
-    api.stop()
+def another_api(server: tuple[Roles, ApiProcess]) -> Iterator[Callable[..., ApiProcess]]:
+    """Starts another web tier on the same queue, with other settings, which the test may kill."""
+    started: list[ApiProcess] = []
+
+    def start(**settings: object) -> ApiProcess:
+        started.append(server[0].api(**settings))
+        return started[-1]
+
+    yield start
+    for api in started:
+        api.stop()
 
 
-@pytest.fixture
-def slow_api(roles: Roles) -> ApiProcess:
-    """A web tier with a worker so slow that a long task can be caught while it runs."""
-    roles.worker(fake_tokens_per_s=200, streams=1)
-    api = roles.api()
-    api.wait_ready()
-    return api
+@pytest.fixture(scope="module")
+def slow_model(server: tuple[Roles, ApiProcess]) -> str:
+    """A model whose worker is so slow that a long task can be caught while it runs."""
+    server[0].worker(model="slow/model", fake_tokens_per_s=200, streams=1)
+    return "slow/model"
 
 
 @pytest.fixture

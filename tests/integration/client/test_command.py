@@ -2,12 +2,13 @@
 
 import json
 import signal
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from embedq.collection import open_collection
 from tests.integration.client.command import Command
 from tests.processes import PATIENCE_S, ApiProcess, Roles, wait_until
 
@@ -23,6 +24,10 @@ def folder_names(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir()}
 
 
+def json_lines(file: Path) -> list[Any]:
+    return [json.loads(line) for line in file.read_text().splitlines()]
+
+
 def test_a_file_is_split_submitted_waited_for_and_fetched(command: Command) -> None:
     submitted = command("submit", write(command, "texts.txt", TEXTS))
     assert submitted.code == 0
@@ -32,55 +37,44 @@ def test_a_file_is_split_submitted_waited_for_and_fetched(command: Command) -> N
     waited = command("wait", *submitted.lines)
     assert waited.code == 0
     assert [line.split()[1:] for line in waited.lines] == [
-        ["completed", "2048/2048"], ["completed", "2048/2048"], ["completed", "904/904"],
+        ["completed", "2,048/2,048"], ["completed", "2,048/2,048"], ["completed", "904/904"],
     ]  # fmt: skip
     assert "5,000/5,000" in waited.err
 
     for suffix in ("npy", "jsonl"):
         assert command("result", submitted.lines[-1], "-o", f"out.{suffix}").code == 0
     vectors = np.load(command.folder / "out.npy")
-    lines = [json.loads(line) for line in command.folder.joinpath("out.jsonl").read_text().splitlines()]
+    lines = json_lines(command.folder / "out.jsonl")
     assert vectors.shape == (904, 384)
     np.testing.assert_array_equal(vectors, np.array([line["embedding"] for line in lines], dtype=np.float32))
     assert command("result", submitted.lines[-1]).json == lines
 
 
-def test_a_folder_is_made_and_searched(command: Command) -> None:
+def test_a_folder_is_made_of_vectors_and_texts(command: Command) -> None:
     rows = [json.dumps({"text": text, "id": f"doc-{number}"}) for number, text in enumerate(TEXTS[:3000])]
     made = command("submit", write(command, "texts.jsonl", rows), "--out", "made", "--json")
     assert made.code == 0
     assert [(line["first_line"], line["texts"]) for line in made.json] == [(1, 2048), (2049, 952)]
     assert folder_names(command.folder / "made") == {"embeddings.npy", "texts.jsonl"}
-    assert open_collection(command.folder / "made").vectors.shape == (3000, 384)
+    vectors = np.load(command.folder / "made" / "embeddings.npy")
+    assert vectors.shape == (3000, 384)
+    line = json_lines(command.folder / "made" / "texts.jsonl")[2500]
+    assert line == {"row": 2500, "line": 2501, "text": "text number 2500", "id": "doc-2500"}
+    np.testing.assert_array_equal(vectors[2500], np.array(command("embed", line["text"]).json[0], np.float32))
     progress = [json.loads(line) for line in made.err.splitlines()]
     assert progress[-2] | {"rate": 0} == {
         "event": "progress", "done": 3000, "failed": 0, "total": 3000, "rate": 0, "eta_s": 0.0,
     }  # fmt: skip
 
-    ran = command("search", "text number 2500", "--in", "made", "-k", "2")
-    assert ran.code == 0
-    assert ran.lines[0] == "1.0000  doc-2500  text number 2500"
-    assert len(ran.lines) == 2
 
-    last = next(line["id"] for line in made.json if line["first_line"] == 2049)
-    in_task = command("search", "text number 2500", "--in", last, "-k", "1", "--json")
-    assert in_task.json == [{"score": pytest.approx(1, abs=1e-5), "row": 2500 - 2048}]
-
-
-def test_a_server_with_lower_limits_gets_smaller_tasks(roles: Roles, tmp_path: Path) -> None:
-    roles.worker()
-    api = roles.api(max_inputs=100, max_body_bytes=4096, max_input_bytes=4096)
-    api.wait_ready()
+def test_a_server_with_lower_limits_gets_smaller_tasks(another_api: Callable[..., ApiProcess], tmp_path: Path) -> None:
+    api = another_api(max_inputs=100, max_body_bytes=4096, max_input_bytes=4096)
     command = Command(api.base_url, tmp_path)
-    made = command("submit", write(command, "texts.txt", TEXTS[:1000]), "--out", "made")
+    made = command("submit", write(command, "texts.txt", TEXTS[:1000]), "--out", "made", "--json")
     assert made.code == 0, made.err
     assert len(made.lines) == 16
-    rows = open_collection(tmp_path / "made").rows(range(1000))
-    assert [rows[number]["text"] for number in range(1000)] == TEXTS[:1000]
-
-    submitted = command("submit", "texts.txt", "--json")
-    assert [line["first_line"] for line in submitted.json][:3] == [1, 63, 126]
-    assert sum(line["texts"] for line in submitted.json) == 1000
+    assert [line["first_line"] for line in made.json][:3] == [1, 63, 126]
+    assert [row["text"] for row in json_lines(tmp_path / "made" / "texts.jsonl")] == TEXTS[:1000]
 
 
 def test_what_was_submitted_before_a_refusal_is_printed(command: Command) -> None:
@@ -88,13 +82,13 @@ def test_what_was_submitted_before_a_refusal_is_printed(command: Command) -> Non
     ran = command("submit", name)
     assert ran.code == 3
     assert "line 2049: " in ran.err
-    assert command("wait", *ran.lines).lines == [f"{ran.lines[0]} completed 2048/2048"]
+    assert command("wait", *ran.lines).lines == [f"{ran.lines[0]} completed 2,048/2,048"]
 
 
 def test_texts_come_from_stdin_too(command: Command) -> None:
     waited = command("submit", "-", "--wait", stdin="a\n\nb\n")
     assert (waited.code, len(waited.lines)) == (0, 1)
-    assert "embedding 2, " in waited.err
+    assert "embedding 2/2" in waited.err
     embedded = command("embed", "-", "--json", stdin="a\nb\n")
     assert [line["text"] for line in embedded.json] == ["a", "b"]
 
@@ -115,10 +109,9 @@ def test_failed_texts_keep_their_place_and_are_1(command: Command) -> None:
     made = command("submit", name, "--out", "made", "--no-truncate")
     assert made.code == 1
     assert "line 2 has no vector" in made.err
-    collection = open_collection(command.folder / "made")
-    assert np.isnan(collection.vectors).all(axis=1).tolist() == [False, True, False]
-    assert collection.rows([1])[1]["error"]["code"] == "input_too_long"
-    assert command("search", "short", "--in", "made").lines[0].startswith("1.0000  row 0  short")
+    vectors = np.load(command.folder / "made" / "embeddings.npy")
+    assert np.isnan(vectors).all(axis=1).tolist() == [False, True, False]
+    assert json_lines(command.folder / "made" / "texts.jsonl")[1]["error"]["code"] == "input_too_long"
 
     task_id = made.lines[0]
     assert command("wait", task_id).code == 1
@@ -127,6 +120,9 @@ def test_failed_texts_keep_their_place_and_are_1(command: Command) -> None:
     assert [list(line) for line in fetched.json] == [
         ["index", "embedding"], ["index", "error"], ["index", "embedding"],
     ]  # fmt: skip
+    none = command("submit", write(command, "none.txt", ["long " * 1000]), "--wait", "--no-truncate")
+    assert none.code == 6
+    assert command("result", none.lines[0]).code == 6
 
 
 @pytest.mark.parametrize(
@@ -165,7 +161,9 @@ def test_the_doctor_is_content_with_a_server_that_works(
         wait_until(lambda: 'embedq_workers{model="@documents"} 1.0' in client.get("/metrics").text)
     ran = command("doctor", "--json")
     worker.stop()
-    assert {line["name"]: line["fine"] for line in ran.json} == {
+    found = {line["name"]: line["fine"] for line in ran.json}
+    found.pop("model slow/model", None)  # of another test
+    assert found == {
         "server": True,
         "queue and worker": True,
         "storage": True,
@@ -194,31 +192,30 @@ def test_the_doctor_names_the_missing_worker(roles: Roles, tmp_path: Path) -> No
     assert "embedq documents-worker" in findings["documents worker"]["advice"]
 
 
-def test_a_running_task_times_out_is_interrupted_and_cancelled(slow_api: ApiProcess, tmp_path: Path) -> None:
-    command = Command(slow_api.base_url, tmp_path)
+def test_a_running_task_times_out_is_interrupted_and_cancelled(command: Command, slow_model: str) -> None:
     name = write(command, "texts.txt", TEXTS[:1000])
-    with command.started("submit", name, "--out", "made") as submitting:
+    with command.started("submit", name, "--out", "made", "--model", slow_model) as submitting:
         assert submitting.stdout
         assert submitting.stderr
         task_id = submitting.stdout.readline().strip()
         submitting.send_signal(signal.SIGINT)
         assert submitting.wait(PATIENCE_S) == 130
         stderr = submitting.stderr.read()
-        assert "submitted tasks go on" in stderr
+        assert f"embedq wait {task_id}\n" in stderr
         assert "embedq result ID -o NAME.npy" in stderr
-    assert folder_names(tmp_path / "made") == set()
+    assert folder_names(command.folder / "made") == set()
 
     late = command("wait", task_id, "--timeout", "0.5")
     assert late.code == 5
-    assert "go on" in late.err
+    assert "goes on" in late.err
 
     with command.started("wait", task_id) as waiting:
         cancelled = command("cancel", task_id)
         assert (cancelled.code, cancelled.lines) == (0, [f"{task_id} cancelled"])
-        assert waiting.wait(PATIENCE_S) == 1
-    partial = command("result", task_id, "-o", "part.npy")
-    assert partial.code == 1
-    assert np.isnan(np.load(tmp_path / "part.npy")).any()
+        waiting.wait(PATIENCE_S)
+        partial = command("result", task_id, "-o", "part.npy")
+        assert waiting.returncode == partial.code in {1, 6}, "some texts may be done"
+    assert np.isnan(np.load(command.folder / "part.npy")).any()
 
 
 def test_a_reader_that_has_seen_enough_is_no_error(command: Command) -> None:
@@ -237,6 +234,7 @@ def test_a_role_is_the_servers_own_wherever_it_is_started(role: str, tmp_path: P
     for decoy in ("api", "tasks", "stack", "worker_config"):
         (tmp_path / decoy).mkdir()
         (tmp_path / decoy / "__init__.py").write_text("raise SystemExit('a folder of the caller was imported')")
-    ran = Command("", tmp_path)(role, EMBEDQ_PORT="not-a-number")
-    assert ran.code == 78
-    assert "EMBEDQ_PORT=not-a-number" in ran.err
+    with Command("", tmp_path).started(role, EMBEDQ_PORT="not-a-number") as ended:
+        assert ended.stderr
+        assert "EMBEDQ_PORT=not-a-number" in ended.stderr.read()
+        assert ended.wait(PATIENCE_S) == 78

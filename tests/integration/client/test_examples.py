@@ -160,4 +160,6 @@ def test_examples_run_as_they_are_printed(
     if document == "README.md":
         assert "2 384 Usage(prompt_tokens=7, total_tokens=7)\n" in printed.values()
         assert reader.names["vectors"].count('"status_code":200') == 3
+        assert any(text.endswith("  The cat sat on the mat.\n") for text in printed.values())
+    else:
         assert {path.name for path in (folder / "passages").iterdir()} == {"embeddings.npy", "texts.jsonl"}
