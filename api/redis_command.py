@@ -1,4 +1,4 @@
-"""`python -m api.redis_command`: what the Redis of the settings is like, for `embedq doctor` where no server answers."""
+"""`python -m api.redis_command`: the Redis of the settings, for `embedq doctor` where no server answers."""
 
 import asyncio
 import json
@@ -12,7 +12,7 @@ from worker_config.settings import Settings, SettingsError
 
 
 def main() -> int:
-    """Prints a line of JSON: the checks of `GET /v1/service/redis`, `message` if it cannot serve; 2 if none is named."""
+    """Prints JSON: what `GET /v1/service/redis` answers, or `message` if it cannot serve. 2: no Redis is named."""
     try:
         print(asyncio.run(_asked(operator_settings(None))))
     except EmbedqError as error:

@@ -9,7 +9,6 @@ import asyncio
 import dataclasses
 import json
 import subprocess
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -134,9 +133,7 @@ def _service(response: httpx.Response) -> Iterator[Finding]:
 
 
 def _memory(redis: Mapping[str, Any]) -> Finding:
-    name, used, queries, tasks = "redis memory", *map(
-        redis.get, ("memory_percent", "queries_percent", "tasks_percent")
-    )
+    name, used, queries, tasks = "redis memory", *map(redis.get, ("memory_percent", "queries_percent", "tasks_percent"))
     if not redis["limit_bytes"]:
         return Finding(name, True, "no limit is set (maxmemory): it may take all of its machine")
     limits = f"tasks are refused above {tasks} %, queries above {queries} %"

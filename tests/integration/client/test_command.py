@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests.integration.client.command import Command
-from tests.processes import PATIENCE_S, ApiProcess, Roles, wait_until
+from tests.processes import PATIENCE_S, ApiProcess, RedisServer, Roles, free_port, wait_until
 
 TEXTS = [f"text number {number}" for number in range(5000)]
 
@@ -165,7 +165,6 @@ def test_the_doctor_is_content_with_a_server_that_works(
     found.pop("model slow/model", None)  # of another test
     assert found == {
         "server": True,
-        "queue and worker": True,
         "storage": True,
         "redis version": True,
         "redis mode": True,
@@ -174,22 +173,39 @@ def test_the_doctor_is_content_with_a_server_that_works(
         "redis appendfsync": True,
         "redis replicas": True,
         "redis clock": True,
+        "redis memory": True,
         "model sentence-transformers/all-MiniLM-L6-v2": True,
-        "metrics": True,
         "documents worker": True,
     }
     assert ran.code == 0
 
 
-def test_the_doctor_names_the_missing_worker(roles: Roles, tmp_path: Path) -> None:
-    ran = Command(roles.api().base_url, tmp_path)("doctor", "--json")
+def test_the_doctor_names_the_missing_worker_and_a_full_redis(private_redis: RedisServer, tmp_path: Path) -> None:
+    with Roles(tmp_path, private_redis.url) as roles:
+        api = roles.api()
+        with private_redis.client() as redis, api.client() as client:
+            redis.config_set("maxmemory", int(redis.info("memory")["used_memory"] * 1.2))
+            wait_until(lambda: client.get("/v1/service").json()["redis"]["memory_percent"] > 70)
+        ran = Command(api.base_url, tmp_path)("doctor", "--json")
     assert ran.code == 1
-    findings = {line["name"]: line for line in ran.json}
-    assert findings["server"]["fine"]
-    assert not findings["queue and worker"]["fine"]
-    assert "worker" in findings["queue and worker"]["detail"]
-    assert not findings["documents worker"]["fine"]
-    assert "embedq documents-worker" in findings["documents worker"]["advice"]
+    wrong = {line["name"]: line for line in ran.json if not line["fine"]}
+    assert wrong.keys() == {"redis memory", "model sentence-transformers/all-MiniLM-L6-v2", "documents worker"}
+    assert "queries and tasks are refused now" in wrong["redis memory"]["detail"]
+    assert "embedq documents-worker" in wrong["documents worker"]["advice"]
+
+
+def test_the_doctor_asks_the_redis_that_keeps_a_server_from_starting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = RedisServer(tmp_path / "redis", options=("--maxmemory-policy", "allkeys-lru")).start()
+    monkeypatch.setenv("EMBEDQ_REDIS_URL", server.url)
+    try:
+        ran = Command(f"http://127.0.0.1:{free_port()}", tmp_path)("doctor", "--json")
+    finally:
+        server.stop()
+    assert ran.code == 1
+    assert [line["name"] for line in ran.json] == ["server", "redis maxmemory-policy"]
+    assert "noeviction" in ran.json[1]["advice"]
 
 
 def test_a_running_task_times_out_is_interrupted_and_cancelled(command: Command, slow_model: str) -> None:

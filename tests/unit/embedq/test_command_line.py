@@ -24,7 +24,7 @@ from embedq.cli.options import within
 from embedq.cli.output import Output, digits
 from embedq.cli.tasks import describe, result_lines
 from tests.source_tree import CHECKOUT
-from tests.unit.embedq.scripted import HANG_UP, Answer, Request, Scripted, array, embeddings, model, problem, task
+from tests.unit.embedq.scripted import HANG_UP, Answer, Request, Scripted, array, embeddings, problem, task
 
 
 @pytest.fixture
@@ -289,24 +289,6 @@ def test_the_doctor_finds_that_nobody_is_there(closed_url: str, capsys: pytest.C
     finding = json.loads(capsys.readouterr().out)
     assert (finding["name"], finding["fine"]) == ("server", False)
     assert "embedq up" in finding["advice"]
-
-
-def test_the_doctor_says_that_a_key_may_not_ask_what_redis_is_like(
-    elsewhere: Scripted, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def answer(request: Request) -> Answer:
-        if request.target == "/v1/service/redis":
-            return problem(403, "scope_missing", "This call needs the scope read.")
-        if request.target == "/metrics":
-            return Answer(200, b'embedq_workers{model="@documents"} 1.0')
-        return Answer(200, {"object": "list", "data": [model("m", ready=True)]})
-
-    elsewhere.answers = [answer]
-    assert main(["doctor", "--url", elsewhere.url, "--json"]) == 0
-    findings = {line["name"]: line for line in map(json.loads, capsys.readouterr().out.splitlines())}
-    assert findings["redis"]["detail"] == "not checked: This call needs the scope read."
-    assert "scope operate" in findings["redis"]["advice"]
-    assert all(finding["fine"] for finding in findings.values()), findings
 
 
 @pytest.mark.parametrize(
