@@ -147,13 +147,6 @@ class Hands:
         self.ledger.run(watch(DOCUMENTS))  # as somebody does all the time
         self._sweep()
 
-    def round_trips(self) -> int:
-        """Takes one step; how often it asked the ledger."""
-        self.ledger.client.config_resetstat()
-        self.step()
-        stats = self.ledger.client.info("commandstats")
-        return sum(entry["calls"] for name, entry in stats.items() if name in {"cmdstat_evalsha", "cmdstat_eval"})
-
     def work_documents(self, limit: int = 100) -> int:
         """Runs what stages are ready; their number."""
         taken = self.claim(DOCUMENTS, limit)

@@ -1,7 +1,7 @@
 """A batch from its file to its files, through every state, with workers by hand."""
 
 import base64
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from tasks.item import TextError
 from tasks.ledger.heartbeat import watch
 from tasks.ledger.read import read_result, read_task
 from tasks.records.batches import Batch, BatchRecord, BatchStatus, read_batch
-from tasks.records.files import Purpose, delete_file, read_file
+from tasks.records.files import delete_file, read_file
 from tasks.records.jobs import list_jobs
 from tasks.records.moves import cancel_job, delete_job
 from tasks.records.store import OPEN
@@ -70,30 +70,6 @@ def test_rows_that_fail_go_into_the_error_file(hands: Hands) -> None:
     ] * 3
 
 
-def test_a_line_that_the_endpoint_would_refuse_fails_alone(hands: Hands) -> None:
-    texts: list[str | list[str]] = ["good", "", "good", ["a", ""], "good", "good", "good"]
-    lines = [request(f"{n}", text) for n, text in enumerate(texts)]
-    lines[4]["body"]["dimensions"] = "8"
-    batch_id = hands.create([*lines, request("token numbers", [1, "a"])])  # type: ignore[list-item]
-    hands.work()
-    batch = hands.batch(batch_id)
-    assert (batch.status, batch.errors, batch.counts) == (BatchStatus.COMPLETED, (), (8, 4, 4))
-    assert [line["custom_id"] for line in hands.lines(batch.output_file_id)] == ["0", "2", "5", "6"]
-    bad = hands.lines(batch.error_file_id)
-    assert [(line["custom_id"], line["error"], line["response"]["status_code"]) for line in bad] == [
-        (custom_id, None, 400) for custom_id in ("1", "3", "4", "token numbers")
-    ]
-    errors = [line["response"]["body"]["error"] for line in bad]
-    assert {error["type"] for error in errors} == {"invalid_request_error"}
-    assert [(error["code"], error["param"]) for error in errors] == [
-        ("empty_input", "input[0]"),
-        ("empty_input", "input[1]"),
-        ("invalid_type", "dimensions"),
-        ("invalid_type", "input[1]"),
-    ]
-    nothing_is_left(hands, batch)
-
-
 def test_a_line_may_hold_token_numbers(hands: Hands) -> None:
     lines = [request("one", "I", dimensions=2.0, user="U"), request("several", "S", embedding_type="base64")]
     data = b"\n".join(orjson.dumps(line) for line in lines)
@@ -119,22 +95,6 @@ def test_a_bad_file_fails_with_all_its_faults(hands: Hands) -> None:
         ("duplicate_custom_id", 5),
     ]
     assert (batch.output_file_id, batch.error_file_id) == (None, None)
-    nothing_is_left(hands, batch)
-
-
-@pytest.mark.parametrize("case", ["unknown", "foreign", "purpose"])
-def test_an_input_file_that_cannot_be_used(hands: Hands, case: str) -> None:
-    files: dict[str, Callable[[], str]] = {
-        "unknown": lambda: "file-nobody-knows",
-        "foreign": lambda: hands.upload(b"x", owner="somebody"),
-        "purpose": lambda: hands.upload(b"x", purpose=Purpose.USER_DATA),
-    }
-    batch_id = hands.create_over(files[case]())
-    hands.work()
-    batch = hands.batch(batch_id)
-    code = "invalid_file_purpose" if case == "purpose" else "invalid_request"
-    assert batch.status is BatchStatus.FAILED
-    assert [(fault.code, fault.param, fault.line) for fault in batch.errors] == [(code, "file_id", None)]
     nothing_is_left(hands, batch)
 
 
@@ -405,12 +365,3 @@ def test_cancelling_in_the_middle_of_a_line_keeps_the_lines_that_are_whole(hands
     assert {name: error[:2] for name, error in errors_of(hands, batch).items()} == dict.fromkeys(
         ("2", "3"), (None, "batch_cancelled")
     )
-
-
-def test_while_it_runs_requests_are_counted_by_the_part_of_the_texts_that_is_done(hands: Hands) -> None:
-    hands.bad["0 0"] = TOO_LONG
-    batch_id = two_pieces_done(hands, [14, 1, 1])
-    running = hands.batch(batch_id)
-    assert running.counts == (3, 3 * 7 // 16, 0)
-    batch = ended(hands, batch_id)
-    assert batch.counts == (3, 2, 1)

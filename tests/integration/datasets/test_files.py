@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from tasks.datasets.contents import DatasetGone
-from tasks.datasets.names import is_dataset_name
 from tasks.datasets.sqlite.dataset_file import DatasetFile, held_bytes
 from tasks.datasets.sqlite.load import SqliteStore
 from tasks.datasets.sqlite.upkeep import backup, check, vacuum
@@ -38,13 +37,6 @@ def test_nothing_else_lies_beside_a_dataset(tmp_path: Path) -> None:
     assert {each.name for each in folder.iterdir()} == {"lock", path.name, f"{path.name}-journal"}
     assert DatasetFile(tmp_path, "me", "docs").delete()
     assert [each.name for each in folder.iterdir()] == ["lock"]
-
-
-@pytest.mark.parametrize(
-    ("name", "good"), [("a.B-c_9", True), ("x" * 128, True), ("x" * 129, False), ("", False), ("a/b", False)]
-)
-def test_names(name: str, *, good: bool) -> None:
-    assert is_dataset_name(name) is good
 
 
 def test_a_copy_is_a_dataset(tmp_path: Path) -> None:

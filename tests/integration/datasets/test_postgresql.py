@@ -106,17 +106,6 @@ def test_what_is_no_name_of_a_table_is_refused(table: str) -> None:
         TableName.from_text(table)
 
 
-@pytest.mark.parametrize("name", ["SELECT", "Docs", "a" * 50])
-def test_any_name_of_a_table_is_itself(postgres: PgServer, database: str, name: str) -> None:
-    store = table_store(postgres, database, name)
-    load(store, document("a"))
-    assert store.known(["a"]).keys() == {"a"}
-    store.close()
-    tables = postgres.execute("SELECT relname FROM pg_class WHERE relkind = 'r' AND relname !~ '^(pg|sql)_'", database)
-    beside = ("", "_documents", "_ingestions", "_unread", "_dataset")
-    assert {row["relname"] for row in tables} == {name + each for each in beside}
-
-
 def test_sql_in_names_and_values_of_a_filter_is_text(postgresql: Place) -> None:
     store = postgresql.open()
     odd = "'); DROP TABLE docs; --"

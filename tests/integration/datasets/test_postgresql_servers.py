@@ -90,16 +90,6 @@ def test_a_table_that_was_made_without_a_key_is_open_to_all(of: Callable[[str], 
     assert of("ann").known(["a", "b"]).keys() == {"a", "b"}
 
 
-def test_whoever_runs_the_database_opens_a_table_to_all(
-    of: Callable[[str], Store], postgres: PgServer, database: str
-) -> None:
-    load(of("ann"), document("a"))
-    postgres.execute("UPDATE docs_dataset SET owner = ''", database)
-
-    load(of("bob"), document("b"), by=stamp(2))
-    assert of("ann").known(["a", "b"]).keys() == {"a", "b"}
-
-
 def test_nobody_there() -> None:
     store = store_at(f"postgresql://u:{PASSWORD}@127.0.0.1:{free_port()}/d")
 
@@ -146,16 +136,6 @@ def test_rights_are_looked_at_before_anything_is_loaded(
         store.prepare(stamp(2), lambda: None)
     store.close()
     assert said in refused.value.detail
-
-
-def test_a_schema_of_its_own(postgres: PgServer, database: str, somebody: str) -> None:
-    postgres.execute("CREATE EXTENSION vector", database)
-    postgres.execute(f"CREATE SCHEMA mine AUTHORIZATION {somebody}", database)
-    store = table_store(postgres, database, "mine.Docs", user=somebody)
-
-    load(store, document("a"))
-    store.close()
-    assert postgres.execute('SELECT count(*) FROM mine."Docs"', database)[0][0] == 2
 
 
 def test_a_missing_schema(postgres: PgServer, database: str) -> None:

@@ -30,13 +30,6 @@ LOADED, REPLACED, UNCHANGED, FAILED = Verdict.LOADED, Verdict.REPLACED, Verdict.
 DUPLICATE, SUPERSEDED, CONFLICT = Verdict.DUPLICATE, Verdict.SUPERSEDED, Verdict.CONFLICT
 
 
-def test_before_the_first_load_nothing_is_known(store: Store, place: Place) -> None:
-    assert store.known(["a"]) == {}
-    assert finish(store, stamp()) == 0
-    assert load(store) == []
-    assert place.rows() == []
-
-
 def test_a_row_holds_everything(store: Store, place: Place) -> None:
     given = document("a", "text", chunks=2, colour="red", nested={"n": [1, None]})
     assert outcomes(store, given) == [LoadOutcome(LOADED, 2)]
@@ -119,18 +112,6 @@ def test_a_repetition_says_what_was_said_before(store: Store) -> None:
 
     for _ in range(3):
         assert outcomes(store, *given, by=stamp(2)) == said
-
-
-def test_an_empty_document_takes_its_earlier_version_away(store: Store, place: Place) -> None:
-    load(store, document("a"), document("b"))
-
-    assert load(store, document("a", "", chunks=0), by=stamp(2)) == [REPLACED]
-    assert texts(place.rows()).keys() == {"b"}
-    assert store.known(["a"])["a"].content_hash == document("a", "").content_hash
-
-    load(store, document("b", "", chunks=0), by=stamp(2))
-    assert place.rows() == []
-    assert store.known(["a", "b"]).keys() == {"a", "b"}
 
 
 def test_a_newer_ingestion_is_not_undone(store: Store, place: Place) -> None:

@@ -68,32 +68,6 @@ def test_a_stop_gives_the_job_back_and_does_not_wait_for_it(
     assert documents.ended(task).state is State.COMPLETED
 
 
-def test_a_job_that_hangs_loses_its_process_and_is_run_again(
-    roles: Roles, documents: DocumentsClient, storage: Storage
-) -> None:
-    worker = roles.worker(module=TRIAL, start=False, **QUICK)
-    worker.command.append("1")
-    child = worker.start().child_pid
-    task = documents.submit_job("hang", "job")
-    assert documents.ended(task).state is State.COMPLETED
-    assert runs(storage, "job") == 2
-    assert worker.child_pid != child
-    assert "the work has stood still for too long" in worker.log()
-
-
-def test_a_job_longer_than_its_lease_keeps_it(roles: Roles, documents: DocumentsClient, storage: Storage) -> None:
-    roles.documents(module=TRIAL, lease_s=0.5)
-    task = documents.submit_job("slow", "job")
-    wait_until(lambda: runs(storage, "job") == 1, message="the first run")
-    beats = documents.ledger.client.time
-    started = beats()[0]
-    wait_until(lambda: beats()[0] - started >= 2, message="four leases")
-    storage.write("go/job", b"1")
-    assert documents.ended(task).state is State.COMPLETED
-    assert runs(storage, "job") == 1
-    assert documents.counter("lost_leases") == 0
-
-
 def test_the_documents_queue_is_no_model(roles: Roles, documents: DocumentsClient) -> None:
     api = roles.api()
     task = documents.submit_job("echo", "job")

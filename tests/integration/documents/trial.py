@@ -35,14 +35,6 @@ def slow(context: StageContext, name: str) -> dict[str, Any]:
     return {"fence": fence(context.token)}
 
 
-def hang(context: StageContext, name: str) -> dict[str, Any]:
-    """Stands still in its first run."""
-    _mark(context, name)
-    if len(list(context.storage.stored(f"runs/{name}"))) == 1:
-        threading.Event().wait()
-    return {}
-
-
 def broken(context: StageContext, name: str) -> dict[str, Any]:
     """Fails as nobody foresaw."""
     _mark(context, name)
@@ -55,7 +47,7 @@ def away(_: StageContext, __: str) -> dict[str, Any]:
 
 
 TRIALS: dict[str, Callable[[StageContext, str], dict[str, Any]]] = {
-    function.__name__: function for function in (echo, slow, hang, broken, away)
+    function.__name__: function for function in (echo, slow, broken, away)
 }
 
 

@@ -1,11 +1,7 @@
 """Records of files: an owner's account, pages, expiry, and the sweep."""
 
-from pathlib import Path
-
 import pytest
-import redis
 
-from tasks.errors import StorageFull
 from tasks.ledger.heartbeat import watch
 from tasks.ledger.redis_keys import DOCUMENTS
 from tasks.records import store
@@ -13,17 +9,14 @@ from tasks.records.files import (
     UPLOAD_MS,
     FileRecord,
     Purpose,
-    delete_file,
     file_id_from,
     list_files,
-    new_file_id,
     put_file,
     read_file,
     stored_name,
 )
-from tasks.records.store import ReadRecord, Room, left_of
+from tasks.records.store import ReadRecord, Room
 from tests.integration.ledger.driver import START_MS, Driver
-from tests.integration.records.jobs import Sweeper
 from tests.raises_code import raises_code
 
 QUOTA = Room({"stored": 1000})
@@ -99,15 +92,6 @@ def test_what_is_uploaded_counts_before_it_is_there_and_is_nobody_s_yet(driver: 
     assert pages(driver) == [[1]]
 
 
-def test_an_upload_from_which_nothing_comes_ends_by_itself(driver: Driver) -> None:
-    coming = record(1, size_bytes=600, state="uploading")
-    driver.run(put_file(coming, QUOTA, change="one"))
-    passes(driver, UPLOAD_MS)
-    assert not driver.run(left_of("ann"))
-    assert not driver.run(store.change(ReadRecord(coming.id, coming, "one"), coming))
-    assert driver.client.zrange("eq:litter", 0, -1) == [coming.stored.encode()], "some of it may be there"
-
-
 def pages(driver: Driver, **wish: object) -> list[list[int]]:
     """Times of creation after START_MS, page by page."""
     found: list[list[int]] = []
@@ -120,50 +104,4 @@ def pages(driver: Driver, **wish: object) -> list[list[int]]:
         after = page.records[-1].id
 
 
-def test_a_full_redis_takes_no_file_and_deletes_one(driver: Driver, redis_client: redis.Redis) -> None:
-    (held,) = put(driver, 1)
-    limit = redis_client.config_get("maxmemory")["maxmemory"]
-    assert limit is not None
-    redis_client.config_set("maxmemory", 1)
-    try:
-        with pytest.raises(StorageFull):
-            driver.ledger.run(put_file(record(2), QUOTA))
-        assert driver.ledger.run(read_file(record(2).id)) is None
-        assert pages(driver) == [[1]]
-        assert driver.ledger.run(delete_file(held.id)) == held
-    finally:
-        redis_client.config_set("maxmemory", limit)
-
-
 # ---- the sweep -------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def sweeper(driver: Driver, tmp_path: Path) -> Sweeper:
-    return Sweeper(driver, tmp_path)
-
-
-def test_the_sweep_deletes_a_file_a_minute_after_it_has_expired(driver: Driver, sweeper: Sweeper) -> None:
-    kept, deleted = put(driver, 1, 2)
-    expiring, early = put(driver, 3, 4, expires_in_ms=5_000)
-    unknown = stored_name("ann", new_file_id())
-    names = [kept.stored, deleted.stored, expiring.stored, early.stored, unknown]
-    for name in names:
-        sweeper.storage.write(name, b"x")
-    for file in (deleted, early):
-        driver.ledger.run(delete_file(file.id))
-
-    def go(*files: FileRecord) -> None:
-        sweeper()
-        names[:] = [name for name in names if name not in {file.stored for file in files}]
-        assert sweeper.names("ann") == sorted(names)
-
-    sweeper.passes(5)
-    sweeper.passes(54)
-    go()
-    sweeper.passes(2)
-    go(deleted, early)
-    sweeper.passes(4)
-    go(expiring)
-    sweeper.passes(10**6)
-    go()

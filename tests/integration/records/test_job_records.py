@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from tasks.errors import StorageFull
 from tasks.ledger.overview import overview
 from tasks.ledger.redis_keys import DOCUMENTS
 from tasks.records.batches import BatchRecord
@@ -30,7 +29,6 @@ from tests.integration.records.jobs import (
     NAME,
     SPEC,
     Sweeper,
-    batch,
     change,
     create,
     end,
@@ -39,7 +37,6 @@ from tests.integration.records.jobs import (
     new_batch,
     new_ingestion,
     open_jobs,
-    seen,
 )
 from tests.raises_code import raises_code
 
@@ -148,22 +145,6 @@ def batch_begins(move: Move) -> None:
     move.new_tasks.append(embed_task(move.record, 1, new_pieces((10, 10)), None))
 
 
-def test_a_batch_expires_after_its_end_and_its_key_with_it(driver: Driver, tmp_path: Path) -> None:
-    sweeper = Sweeper(driver, tmp_path)
-    made = end(driver, create(driver, new_batch(alias=NAME)), JobStatus.FAILED)
-    assert open_jobs(driver, BatchRecord) == set()
-    assert batch(driver, made).expires_ms == driver.now_ms + HOUR_MS
-    sweeper.passes(HOUR_MS / 1000 - 1)
-    sweeper()
-    assert create(driver, new_batch(alias=NAME)) == made
-    sweeper.passes(1)
-    sweeper()
-    assert batch(driver, made).deleted
-    assert create(driver, new_batch(alias=NAME)) != made
-    sweeper.to_the_end()
-    assert seen(driver, made) is None
-
-
 def test_a_list_is_by_owner_and_paged(driver: Driver, tmp_path: Path) -> None:
     sweeper = Sweeper(driver, tmp_path)
     ids = [create(driver, new_batch()) for _ in range(7)]
@@ -182,19 +163,6 @@ def test_a_list_is_by_owner_and_paged(driver: Driver, tmp_path: Path) -> None:
     sweeper.passes(HOUR_MS / 1000)
     sweeper()
     assert listed("anonymous", ids[3], 4) == ([ids[1], ids[0]], False), "it has expired"
-
-
-def test_a_full_redis_refuses_new_batches_and_moves_old_ones(driver: Driver) -> None:
-    made = create(driver, new_batch())
-    driver.client.config_set("maxmemory", 1)
-    try:
-        with pytest.raises(StorageFull):
-            create(driver, new_batch())
-        assert change(driver, made, batch_begins)
-        assert batch(driver, made).tasks
-        assert open_jobs(driver, BatchRecord) == {made}
-    finally:
-        driver.client.config_set("maxmemory", 256 * 2**20)
 
 
 def test_open_jobs_of_a_key_are_tasks_batches_and_ingestions(driver: Driver) -> None:

@@ -10,7 +10,6 @@ from tasks.records import store
 from tasks.records.api_keys import GONE, KINDS, PURGE, Key, Mark, Scope, anonymous_owner, make_key, make_mark
 from tasks.records.store import ALL, AnyRecord, ReadRecord, Standing, new_change
 from tests.integration.ledger.driver import Driver
-from tests.integration.ledger.snapshot import Snapshot
 from tests.raises_code import raises_code
 
 
@@ -112,15 +111,6 @@ def test_an_owner_has_one_mark_which_stays_as_it_is(driver: Driver) -> None:
     marks = driver.run(store.listed(Mark, ALL, order=store.Order.ASC)).records
     assert [(one.id, one.record.purged) for one in marks if one.record] == [(owners[0], 1.0), (owners[1], 3.0)]
     assert listed(driver, ALL) == []
-
-
-def test_two_administrators_do_not_undo_each_others_changes(driver: Driver) -> None:
-    made(driver, key())
-    seen = stored(driver)
-    assert change(driver, key().revoke(5.0))
-    before = Snapshot.take(driver.client).values
-    assert not driver.run(store.change(seen, key()))
-    assert Snapshot.take(driver.client).values == before
 
 
 @pytest.mark.usefixtures("full")

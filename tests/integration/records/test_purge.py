@@ -15,7 +15,7 @@ from tasks.ledger.redis_keys import DRIVER
 from tasks.records import store
 from tasks.records.api_keys import Mark, anonymous_owner, make_mark
 from tasks.records.files import FileRecord, Purpose, file_id_from, put_file, read_file, stored_name
-from tasks.records.store import ReadRecord, left_of
+from tasks.records.store import left_of
 from tasks.storage.storage import Storage
 from tasks.storage.sweep_owners import OwnerSweep, Stopped
 from tests.integration.datasets.loads import document, load
@@ -119,26 +119,6 @@ def test_all_that_a_purged_owner_has_goes_and_nothing_of_others(
         assert not any(job(driver, job_id).deleted for job_id in jobs)
         assert sweeper.names(owner) == sorted([file.stored, *(f"{owner}/{job_id}/1.list" for job_id in jobs)])
         assert datasets.names(owner) == ["d"]
-
-
-def test_what_is_being_uploaded_ends(driver: Driver, storage: Storage) -> None:
-    file_id = file_id_from(START_MS, "coming")
-    coming = FileRecord(
-        id=file_id,
-        owner="ann",
-        filename="",
-        purpose=Purpose.USER_DATA,
-        size_bytes=1,
-        created_ms=START_MS,
-        stored=stored_name("ann", file_id),
-        state="uploading",
-    )
-    driver.run(put_file(coming, change="one"))
-    mark(driver, "ann")
-    sweep_owners(storage, None, driver)
-    assert swept(driver, "ann")
-    done = coming.model_copy(update={"state": "stored"})
-    assert not driver.run(store.change(ReadRecord(file_id, coming, "one"), done, for_ms=done.life_ms))
 
 
 def test_what_a_worker_writes_long_after_the_end_goes_too(

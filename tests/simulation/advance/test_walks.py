@@ -6,23 +6,23 @@ from tests.simulation.advance import walks
 from tests.simulation.advance.mutants import EQUIVALENT, RULES, killer, mutants, sample
 from tests.simulation.advance.world import KINDS
 
-EVERY = 10
+EVERY = 20
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", range(10))
 def test_all_that_is_listed_is_done_where_nothing_fails(kind: str, seed: int) -> None:
     walks.walk_well(kind, seed)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(30))
 def test_a_job_comes_to_its_end_whatever_its_stages_come_to(kind: str, seed: int) -> None:
     walks.walk_with_faults(kind, seed)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(10))
 def test_a_retry_does_what_has_failed_and_nothing_else(kind: str, seed: int) -> None:
     walks.walk_again(kind, seed)
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.simulation.jobs.walks import MODES, walk
+from tests.thorough import some
 
 pytestmark = pytest.mark.untraced  # what runs here is covered without it, and is slower when it is traced
 
@@ -16,7 +17,7 @@ STEPS = 75
 SEEDS = 2 * len(MODES)
 
 
-@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize("seed", some(range(SEEDS), *range(len(MODES))))
 def test_walks_of_jobs(empty_redis: Any, seed: int) -> None:
     stats = Counter[str]()
     walk(empty_redis, seed, STEPS, stats=stats)

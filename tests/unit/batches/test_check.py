@@ -1,9 +1,7 @@
 """What is wrong with the lines of a batch, case by case, and how the texts of good ones are cut into units."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 
-import numpy as np
 import orjson
 import pytest
 from hypothesis import given
@@ -11,7 +9,6 @@ from hypothesis import strategies as st
 
 from tasks.batches.check_lines import MAX_FAULTS, FileCheck, FileLimits, FileLine, split_lines
 from tasks.batches.line_rows import Line, LineError, answered, rows_of_line
-from tasks.ingestion.embedded_rows import EmbeddedRow
 from tasks.ingestion.rows_writer import writing_rows
 from tasks.item import Vector
 from tasks.ledger import task
@@ -222,34 +219,9 @@ def test_every_line_is_given_under_its_number(parts: list[bytes], chunk: int) ->
     assert lines_of(b"\n".join(parts), chunk) == expected
 
 
-SIZES = [3, 1, 2_048, 1]
-
-
-def done() -> Vector:
-    return Vector(np.zeros(1, np.float32), 1, truncated=False)
-
-
 def test_a_row_has_one_text_and_what_is_asked_of_it_and_the_first_says_whose_it_is() -> None:
     body = EmbeddingsBody(input=["a", "b"], dimensions=2, user="eve", encoding_format="base64")
     assert [orjson.loads(row) for row in rows_of_line("id", body)] == [
         {"text": "a", "options": {"dimensions": 2}, "line": ["id", True]},
         {"text": "b", "options": {"dimensions": 2}},
     ]
-
-
-def test_no_more_than_one_line_is_held() -> None:
-    taken = 0
-
-    def rows() -> Iterator[EmbeddedRow]:
-        nonlocal taken
-        for size in SIZES:
-            for row in rows_of_line(f"{size}", EmbeddingsBody(input=["x"] * size)):
-                taken += 1
-                yield taken - 1, row, done()
-
-    for number, (answered_line, outcome) in enumerate(answered(rows())):
-        assert answered_line == Line(number, f"{SIZES[number]}", base64=False)
-        assert isinstance(outcome, list)
-        assert len(outcome) == SIZES[number]
-        assert taken <= sum(SIZES[: number + 1]) + 1
-    assert taken == sum(SIZES)

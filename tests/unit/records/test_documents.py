@@ -55,21 +55,6 @@ def test_a_document_takes_only_so_much_room_for_its_warnings() -> None:
     assert warnings == (DocumentWarning("c" * 500, "m" * 500, tuple(range(1, MAX_WARNED_PAGES + 1))),) * 10
 
 
-@pytest.mark.parametrize(
-    ("document", "to_read", "cut", "emptied"),
-    [
-        (Document("a", "u", place={"at": 1}), True, False, False),
-        (Document("a", "u", record="text"), True, False, False),
-        (Document("a", "u").failed(ERROR), False, False, False),
-        (Document("a", "u", S.PARSING, place={"at": 1}, chunks=1), True, True, False),
-        (Document("a", "u", S.PARSING, place={"at": 1}), True, True, True),
-        (Document("a", "u", S.LOADED, ended=True), False, False, False),
-    ],
-)
-def test_what_is_left_to_do_with_a_document(document: Document, to_read: bool, cut: bool, emptied: bool) -> None:
-    assert (document.is_to_read, document.is_cut, document.emptied) == (to_read, cut, emptied)
-
-
 LONG = CHUNK_BYTES - 3
 """A line of this length leaves three bytes of a piece."""
 

@@ -98,12 +98,6 @@ def test_a_large_object_is_whole(storage: Storage) -> None:
     assert all(chunk == piece for chunk in storage.chunks("a"))
 
 
-def test_pieces_are_no_larger_than_asked_for(storage: Storage) -> None:
-    storage.write("a", BYTES)
-
-    assert [len(piece) for piece in storage.chunks("a", 6, 220, chunk_bytes=100)] == [100, 100, 20]
-
-
 def test_nothing_is_visible_before_the_end(storage: Storage) -> None:
     with storage.writing("files/a") as writer:
         writer.write(BYTES)
@@ -131,18 +125,6 @@ def test_what_is_not_there_says_so(storage: Storage) -> None:
         for name in ("nothing", "files/nothing", "no/folder/either"):
             with pytest.raises(NotStored):
                 ask(name)
-
-
-def test_deleting_what_is_below_may_be_ended(storage: Storage) -> None:
-    for name in ("batches/b/1", "batches/b/2"):
-        storage.write(name, b"x")
-
-    def go_on() -> None:
-        raise LookupError
-
-    with pytest.raises(LookupError):
-        storage.delete("batches/b/", go_on)
-    assert names(storage, "batches") == ["batches/b/1", "batches/b/2"]
 
 
 def test_deleting_removes_and_forgives(storage: Storage) -> None:

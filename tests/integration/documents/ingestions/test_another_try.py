@@ -38,26 +38,6 @@ def test_a_document_with_a_bad_chunk_fails_alone_and_can_be_tried_again(hands: I
     nothing_is_left(hands, made)
 
 
-def test_sync_within_another_try_knows_the_documents_of_the_first_one(hands: IngestionHands) -> None:
-    hands.texts({"b": "before", "old": "text"})
-    hands.work()
-    hands.bad["bad"] = TextError("encoding_failed", "No.")
-    sync = hands.texts({"a": "first", "b": "bad"}, mode="sync")
-    hands.work()
-    assert hands.ingestion(sync).counts.deleted == 1
-    assert hands.loaded() == {"a": "first", "b": "before"}
-    hands.texts({"newer": "text"})
-    hands.work()
-
-    hands.bad.clear()
-    assert hands.retry(sync)
-    hands.work()
-    ingestion = hands.ingestion(sync)
-    assert (ingestion.status, ingestion.counts.loaded, ingestion.counts.deleted) == (S.COMPLETED, 2, 1)
-    assert hands.loaded() == {"a": "first", "b": "bad", "newer": "text"}
-    nothing_is_left(hands, sync)
-
-
 def test_what_a_newer_ingestion_has_loaded_meanwhile_stays_and_is_said(hands: IngestionHands) -> None:
     hands.bad["bad"] = TextError("encoding_failed", "No.")
     made = hands.texts({"a": "bad"})

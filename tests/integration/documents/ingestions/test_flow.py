@@ -75,22 +75,6 @@ def test_files_of_every_kind_and_a_bad_one(hands: IngestionHands) -> None:
     nothing_is_left(hands, made)
 
 
-def test_the_second_run_does_nothing_and_a_changed_document_alone_is_done_again(hands: IngestionHands) -> None:
-    hands.texts({"a": "first", "b": "second", "c": LONG})
-    hands.work()
-    before = hands.rows()
-    again = hands.texts({"a": "first", "b": "second", "c": LONG})
-    hands.work()
-    ingestion = hands.ingestion(again)
-    assert (ingestion.status, ingestion.counts.unchanged, ingestion.counts.chunks) == (S.COMPLETED, 3, 0)
-    assert hands.rows() == before
-    changed = hands.texts({"a": "first", "b": "other", "c": "short now"})
-    hands.work()
-    counts = hands.ingestion(changed).counts
-    assert (counts.unchanged, counts.loaded, counts.chunks) == (1, 2, 2)
-    assert hands.loaded() == {"a": "first", "b": "other", "c": "short now"}
-
-
 def test_another_chunk_size_does_everything_again(hands: IngestionHands) -> None:
     hands.texts({"a": "first", "b": LONG})
     hands.work()

@@ -42,15 +42,6 @@ def test_documents_become_rows_of_a_table(hands: IngestionHands, postgres: PgSer
         np.testing.assert_allclose(row["v"], vector(row["text"]), rtol=1e-6)
 
 
-def test_a_database_that_this_server_no_longer_knows(hands: IngestionHands) -> None:
-    made = hands.texts({"a": "first"}, sink={**SINK, "name": "unknown"})
-    hands.work()
-    ingestion = hands.ingestion(made)
-    assert ingestion.status is IngestionStatus.FAILED
-    assert ingestion.error is not None
-    assert "EMBEDQ_SINKS" in ingestion.error.message
-
-
 def test_after_a_refusal_is_mended_it_goes_on_where_it_was(
     hands: IngestionHands, postgres: PgServer, database: str
 ) -> None:
@@ -107,21 +98,6 @@ def away(hands: IngestionHands, number: int) -> str:
     dead = f"postgresql://nobody@127.0.0.1:{free_port()}/x"
     hands.settings = hands.settings.model_copy(update={"sinks": (("store", dead),)})
     return made
-
-
-def test_a_dead_sink_is_asked_less_and_less_and_holds_up_no_other_ingestion(hands: IngestionHands) -> None:
-    made = away(hands, 1)
-    other = hands.texts({"b": "second"}, owner="other")
-    for _ in range(240):
-        hands.step()
-        hands.work_documents(limit=1)
-        hands.work_model(limit=1)
-    assert hands.ingestion(other).status is S.COMPLETED
-    ingestion = hands.ingestion(made)
-    assert (ingestion.status, ingestion.waiting_for) == (S.IN_PROGRESS, "sink")
-    tries = hands.ran["1 load"] - 1  # of the other one
-    assert 6 <= tries <= 7, "in a minute: after 1, 2, 4, … 60 seconds"
-    assert hands.round_trips() <= 4
 
 
 @pytest.mark.parametrize("begun", [False, True], ids=["in the queue", "tried in vain"])

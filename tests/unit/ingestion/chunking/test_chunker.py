@@ -9,7 +9,7 @@ from tasks.chunk import Chunk
 from tasks.document_error import DocumentFailed
 from tasks.errors import NotReady
 from tasks.ingestion.chunking.chunk_settings import ChunkSettings
-from tasks.ingestion.chunking.chunker import MAX_TITLE_CHARS, Chunker
+from tasks.ingestion.chunking.chunker import Chunker
 from tasks.ingestion.chunking.count_tokens import load_prompt, load_tokenizer
 from tasks.ingestion.parsing.extracted import Structure
 from tasks.model import Model
@@ -30,12 +30,6 @@ def cut(text: str, window: int, settings: ChunkSettings | None = None, structure
 def test_what_fits_is_one_chunk_without_the_white_space_around_it() -> None:
     [chunk] = Chunker(WORDS, 10, "", ChunkSettings()).chunks(" \n one two.\n\nthree \t", None)
     assert chunk == Chunk(0, "one two.\n\nthree", 3, 18, None, (), token_count=5)
-
-
-@pytest.mark.parametrize("blank", ["", " \n\t\x0c\u3000"])
-def test_a_blank_text_has_no_chunks(blank: str) -> None:
-    assert cut(blank, 10) == []
-    assert cut(blank, 10, ChunkSettings("none")) == []
 
 
 @pytest.mark.parametrize(
@@ -76,13 +70,6 @@ def test_a_chunk_within_a_section_has_its_headings() -> None:
     assert {chunk.headings for chunk in chunks} == {("Long title",)}
 
 
-def test_a_heading_without_end_is_not_written_beside_each_chunk() -> None:
-    text = "# " + "word " * 10_000 + "\n\n" + "text " * 1000
-    chunks = list(Chunker(WORDS, 50, "", ChunkSettings()).chunks(text, "markdown"))
-    assert {len(chunk.headings[0]) for chunk in chunks} == {MAX_TITLE_CHARS - 1}
-    assert chunks[-1].headings[0].startswith("word word")
-
-
 @pytest.mark.parametrize(
     ("text", "title"),
     [
@@ -104,20 +91,6 @@ def test_pages_are_those_on_which_chunks_begin() -> None:
     text = "a b c d. E f g h. I j k l."
     chunks = Chunker(WORDS, 6, "", ChunkSettings()).chunks(text, None, (0, 5, 18))
     assert [(chunk.text, chunk.page) for chunk in chunks] == [("a b c d.", 1), ("E f g h.", 2), ("I j k l.", 3)]
-
-
-def test_static_chunks_know_no_structure_and_overlap_in_whole_sentences() -> None:
-    text = "# A.\n\nB c d. E f g. H i j. K l m. N o p."
-    chunks = cut(text, 20, ChunkSettings("static", 10, 3), "markdown")
-    assert chunks == ["# A.\n\nB c d. E f g.", "E f g. H i j.", "H i j. K l m.", "K l m. N o p."]
-
-
-def test_of_a_sentence_that_is_longer_than_the_overlap_the_last_words_come_again() -> None:
-    assert cut("a b c d e f g h i j k l", 20, ChunkSettings("static", 8, 2)) == [
-        "a b c d e f",
-        "e f g h i j",
-        "i j k l",
-    ]
 
 
 def test_a_character_of_more_tokens_than_the_window_is_marked() -> None:
@@ -178,23 +151,6 @@ def test_each_part_of_a_table_has_its_header(settings: ChunkSettings) -> None:
         assert chunk.text in (own, HEADER + own)
         assert chunk.token_count == 2 + len(chunk.text.split()) <= 32
     assert {row for row in rows if any(row in chunk.text for chunk in chunks)} == set(rows)
-
-
-def test_the_header_of_one_table_is_not_put_before_the_next() -> None:
-    text = "\n\n".join(f"| t{n} |\n|---|\n" + "\n".join(f"| r{n} |" for _ in range(6)) for n in range(6))
-    for chunk in chunks_of(text, 20):
-        assert chunk.text.startswith("| t")
-        number = chunk.text[3]
-        assert f"| r{number} |" in chunk.text.split("\n\n")[0]
-
-
-def test_a_header_that_takes_more_than_a_quarter_is_left_out() -> None:
-    header = "| " + " | ".join(f"column {n}" for n in range(6)) + " |\n|" + "---|" * 6 + "\n"
-    text = header + "\n".join("| " + " | ".join("abcdef") + " |" for _ in range(20))
-    first, *others = chunks_of(text, 40)
-    assert header in first.text
-    assert not any("column" in chunk.text for chunk in others)
-    assert all(header in chunk.text for chunk in chunks_of(text, 100))
 
 
 @pytest.mark.parametrize("opening", ["```py", "~~~~ {.python}", " ```"])

@@ -13,11 +13,8 @@ from hypothesis import strategies as st
 from tasks.errors import SourceFailed
 from tasks.ingestion.sources.open_source import open_source
 from tasks.ingestion.sources.roots import document_id
-from tasks.ingestion.sources.source import SourceAccess
 from tasks.records.documents import Document
-from tasks.storage.storage import Storage
 from tests.unit.ingestion.sources.reading import (
-    ask,
     below,
     codes,
     contents,
@@ -117,12 +114,6 @@ def test_what_is_not_below_the_roots_is_refused_whether_it_exists_or_not(tmp_pat
         documents({"urls": [url.format(root=root)]}, below(root))
     assert refused.value.param == "source.urls[0]"
     assert "EMBEDQ_INGEST_ROOTS" in refused.value.detail
-
-
-def test_without_roots_the_setting_is_named(tmp_path: Path) -> None:
-    access = SourceAccess(Storage.open(f"file://{tmp_path}/storage"), ask)
-    with pytest.raises(SourceFailed, match="EMBEDQ_INGEST_ROOTS"):
-        open_source({"urls": ["/data/**"]}, access)
 
 
 def test_links_within_the_roots_are_followed_and_others_not(tmp_path: Path) -> None:

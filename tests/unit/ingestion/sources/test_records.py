@@ -1,7 +1,6 @@
 """Files with many documents in them: JSON lines, CSV, Parquet. Places, pages, fields, and what is wrong in them."""
 
 import io
-import json
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -209,22 +208,6 @@ def test_metadata_is_bounded_as_each_chunk_gets_a_copy(tmp_path: Path) -> None:
     spec = files("a_jsonl") | {"fields": {"metadata": "*"}}
     assert texts(spec, access) == {"0": "x"}
     assert codes(spec, access) == {"1": "invalid_metadata"}
-
-
-def test_metadata_of_any_depth_fails_alone_or_can_be_written(tmp_path: Path) -> None:
-    def nested(depth: int) -> dict[str, Any]:
-        inner: Any = 1
-        for level in range(depth - 1):
-            inner = [inner] if level % 2 else {"a": inner}
-        return {"a": inner}
-
-    lines = [orjson.dumps({"id": n, "text": "x"})[:-1] + b',"metadata":' for n in range(1, 301)]
-    deep = [line + json.dumps(nested(n)).encode() + b"}" for n, line in enumerate(lines, 1)]
-    access = uploaded(tmp_path, a_jsonl=b"\n".join(deep))
-    found = documents(files("a_jsonl"), access)
-    assert [ref.id for ref in found] == [str(n) for n in range(1, 33)]
-    assert all(ref.to_line() for ref in found)
-    assert codes(files("a_jsonl"), access) == {str(n): "invalid_metadata" for n in range(33, 301)}
 
 
 @pytest.mark.parametrize(("line", "code"), BAD_LINES)

@@ -32,13 +32,6 @@ def test_tables_in_many_encodings(tmp_path: Path, rows: list[list[str]], encodin
     assert texts(files("a_csv"), access) == dict(rows[1:])
 
 
-@pytest.mark.parametrize("encoding", ["shift_jis", "euc_jp", "gb18030"])
-@pytest.mark.parametrize("shift", range(4))
-def test_a_long_table_is_recognised_wherever_the_sample_of_it_ends(tmp_path: Path, encoding: str, shift: int) -> None:
-    rows = [["id", "text"], ["x" * (shift + 1), "x"], *([f"{n}", JAPANESE[1][1]] for n in range(1000))]
-    assert texts(files("a_csv"), uploaded(tmp_path, a_csv=table(rows, encoding))) == dict(rows[1:])
-
-
 @pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
 def test_delimiters_are_told_from_the_header(tmp_path: Path, delimiter: str) -> None:
     access = uploaded(tmp_path, a_csv=table([["id", "text"], ["1", "a,b;c\td|e"]], delimiter=delimiter))
