@@ -1,4 +1,4 @@
-"""Processes and servers that stand still instead of dying."""
+"""Processes and servers that stand still instead of dying, and models that take long to load."""
 
 import signal
 from functools import partial

@@ -1,4 +1,4 @@
-"""Texts that kill, hang or break the worker which encodes them: they fail alone, their neighbours complete."""
+"""Texts that kill, hang or break the worker which encodes them, or do not fit into it: they fail alone."""
 
 import re
 

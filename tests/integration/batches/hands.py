@@ -19,7 +19,7 @@ from tasks.ledger.give_back import give_back
 from tasks.ledger.heartbeat import join, watch
 from tasks.ledger.overview import overview
 from tasks.ledger.redis_keys import DOCUMENTS
-from tasks.ledger.task import Outcome
+from tasks.ledger.task import Outcome, Piece
 from tasks.records.batches import Batch, BatchRecord, BatchStatus, new_batch_id, read_batch
 from tasks.records.files import Purpose, put_file, read_file
 from tasks.records.jobs import Job, create_job, list_jobs, read_tasks_of
@@ -49,11 +49,10 @@ def request(custom_id: str, texts: str | list[str], **body: Any) -> dict[str, An
 
 
 class Hands:
-    """One Redis, one storage. `bad` maps texts to their errors. The `deadly` ones kill.
+    """One Redis, one storage. `bad` maps texts to their errors.
 
-    `ran`: how often each stage was begun, as "{page} {stage}" of a job; those in `deadly_stages` kill too.
+    `ran`: how often each stage was begun, as "{page} {stage}" of a job; those in `deadly_stages` kill their worker.
     `pace`: how much is done at a time.
-    `meanwhile`: happens once, in the middle of the next stage.
     """
 
     def __init__(self, ledger: Ledger, folder: Path, *, storage: Storage | None = None, **settings: Any) -> None:
@@ -62,7 +61,6 @@ class Hands:
         self.storage = plain.proved(StorageProof(plain, ledger.run))
         self.settings = load_settings(**({"served_name": MODEL, "datasets": str(folder / "datasets")} | settings))
         self.bad: dict[str, TextError] = {}
-        self.deadly: set[str] = set()
         self.deadly_stages: set[str] = set()
         self.claims = 0
         self.ran: Counter[str] = Counter()
@@ -70,7 +68,6 @@ class Hands:
         self.pace = Pace()
         self.driver = Driver(ledger, self.storage, self.settings, clock=lambda: self.clock_s)
         self._sweep = Sweep(ledger, self.storage, self.settings, lambda: self.clock_s)
-        self.meanwhile: Callable[[], object] | None = None
         ledger.run(join(MODEL, a_worker("hand"), entry(MODEL), HOUR_MS))
 
     def serve_revision(self, revision: str) -> None:
@@ -158,16 +155,10 @@ class Hands:
             if name in self.deadly_stages:
                 self.ledger.run(give_back(DOCUMENTS, taken.token, blame=True))
                 break
-            finished = runner.outcome(piece, taken.token, self.storage, self.progress)
+            finished = runner.outcome(piece, taken.token, self.storage, lambda: None)
             self.ledger.run(commit(DOCUMENTS, taken.token, [finished]))
         self.ledger.run(give_back(DOCUMENTS, taken.token))  # one that is committed in portions ends so
         return len(taken.pieces)
-
-    def progress(self) -> None:
-        """Called by jobs while they work."""
-        meanwhile, self.meanwhile = self.meanwhile, None
-        if meanwhile is not None:
-            meanwhile()
 
     def at_pace(self, **changed: Any) -> None:
         """Stages do less at a time, or more."""
@@ -183,20 +174,7 @@ class Hands:
         registered = self.ledger.run(overview(MODEL))[MODEL].model
         assert registered is not None
         for piece in taken.pieces:
-            reference = RowsReference.from_payload(piece.payload)
-            assert reference is not None
-            lines = read_rows(self.storage, reference, piece.offset, piece.items)
-            rows = [orjson.loads(line) for line in lines]
-            if any(row.get("text") in self.deadly for row in rows):
-                self.ledger.run(give_back(MODEL, taken.token, blame=True))
-                break
-            outcomes = [self._encode(row) for row in rows]
-            name = f"{vectors_name(reference, taken.token)}{piece.task_id}.{piece.first}"
-            with self.storage.writing(name) as file:
-                part = VectorsWriter(name, file.write, registered.revision).add(outcomes)
-            failed = sum(outcome.error is not None for outcome in outcomes)
-            tokens = sum(outcome.tokens for outcome in outcomes)
-            done = Outcome(piece, part.to_json(), tokens, failed_in_part=failed)
+            done = embedded(self.storage, piece, taken.token, registered.revision, self._encode)
             self.ledger.run(commit(MODEL, taken.token, [done]))
         self.ledger.run(give_back(MODEL, taken.token))
         return len(taken.pieces)
@@ -248,6 +226,20 @@ class Hands:
             return Vector.failed(self.bad[text] if text else TextError("invalid_request", "This row has no text."))
         dimension = int(row["options"].get("dimensions") or DIMENSION)
         return Vector(vector(text)[:dimension], tokens=1, truncated=text.startswith("long"))
+
+
+def embedded(
+    storage: Storage, piece: Piece, token: str, revision: str, encode: Callable[[dict[str, Any]], Vector]
+) -> Outcome:
+    """What a worker of the model has for a piece, when its vectors are stored. `encode`: one row."""
+    reference = RowsReference.from_payload(piece.payload)
+    assert reference is not None
+    rows = [encode(orjson.loads(line)) for line in read_rows(storage, reference, piece.offset, piece.items)]
+    name = f"{vectors_name(reference, token)}{piece.task_id}.{piece.first}"
+    with storage.writing(name) as file:
+        part = VectorsWriter(name, file.write, revision).add(rows)
+    failed = sum(row.error is not None for row in rows)
+    return Outcome(piece, part.to_json(), sum(row.tokens for row in rows), failed_in_part=failed)
 
 
 def nothing_is_left(hands: Hands, batch: Batch) -> None:

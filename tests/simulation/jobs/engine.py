@@ -31,12 +31,10 @@ from tasks.records.ingestions import Ingestion, IngestionRecord, new_ingestion_i
 from tasks.records.jobs import all_done, create_job
 from tasks.records.moves import cancel_job, delete_job, retry_job
 from tasks.records.store import ANY_ROOM, left_of
-from tasks.storage.rows_file import RowsReference, read_rows
 from tasks.storage.storage import Storage
 from tasks.storage.sweep import Sweep
-from tasks.storage.vectors_file import VectorsWriter, vectors_name
 from tests.integration.api.ledger_worker import entry
-from tests.integration.batches.hands import HOUR_MS, MODEL, STEP_S
+from tests.integration.batches.hands import HOUR_MS, MODEL, STEP_S, embedded
 from tests.integration.documents.ingestions.hands import DATASET, IngestionHands
 from tests.ledger_builders import a_worker
 
@@ -222,22 +220,15 @@ class Engine:
         return runner.outcome(piece, token, self._storage, self._around.progress)
 
     def _encoded(self, piece: Piece, token: str) -> Outcome:
-        reference = RowsReference.from_payload(piece.payload)
-        assert reference is not None
         try:
-            lines = read_rows(self._storage, reference, piece.offset, piece.items)
+            return embedded(self._storage, piece, token, entry(MODEL).revision, self._vector)
         except Unavailable:
             raise
         except EmbedqError as error:  # right for a worker whose claim is lost
             return Outcome(piece, b"", errors={piece.first + n: TextError(error.code, "") for n in range(piece.items)})
-        rows = [self._vector(orjson.loads(line).get("text")) for line in lines]
-        name = f"{vectors_name(reference, token)}.{piece.first}"
-        with self._storage.writing(name) as file:
-            part = VectorsWriter(name, file.write, entry(MODEL).revision).add(rows)
-        failed = sum(row.error is not None for row in rows)
-        return Outcome(piece, part.to_json(), sum(row.tokens for row in rows), failed_in_part=failed)
 
-    def _vector(self, text: str | None) -> Vector:
+    def _vector(self, row: Mapping[str, Any]) -> Vector:
+        text = row.get("text")
         bad = Vector.failed(TextError("invalid_request", "This row has no text."))
         return bad if text is None else self._around.encode(text)
 

@@ -1,21 +1,50 @@
 """What is wrong with the lines of a batch, case by case, and how the texts of good ones are cut into units."""
 
+import json
 from dataclasses import replace
+from typing import Any
 
 import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.batches.check_lines import MAX_FAULTS, FileCheck, FileLimits, FileLine, split_lines
+from tasks.batches.check_lines import MAX_FAULTS, FileCheck, FileLimits, FileLine, KnownModels, split_lines
 from tasks.batches.line_rows import Line, LineError, answered, rows_of_line
 from tasks.ingestion.rows_writer import writing_rows
 from tasks.item import Vector
 from tasks.ledger import task
+from tasks.ledger.overview import Queue
+from tasks.model import Model
 from tasks.storage.storage import Storage
 from tasks.wire.embeddings_body import EmbeddingsBody
 from tasks.wire.json_limits import MAX_PARTS
-from tests.unit.batches.batch_lines import ALIAS, DROP, LIMITS, MODEL, OTHER, good_body, line, models
+
+MODEL, ALIAS, OTHER = "own/model", "text-embedding-3-small", "other/model"
+DROP: Any = object()
+LIMITS = FileLimits(
+    max_lines=50,
+    max_inputs=100,
+    max_line_bytes=5000,
+    max_line_inputs=8,
+    max_input_bytes=100,
+)
+
+
+def models() -> KnownModels:
+    model = Model(MODEL, "r", 16, 32, ("query",), "cpu", "fake", "float32", id=MODEL)
+    return KnownModels((MODEL, ALIAS), {name: Queue(name, model, rate=160.0) for name in (MODEL, OTHER)})
+
+
+def line(custom_id: object = "a", *, body: object = None, **changed: Any) -> str:
+    """A good line, with some of it changed or dropped."""
+    fields = {"custom_id": custom_id, "method": "POST", "url": "/v1/embeddings", "body": body or good_body()}
+    return json.dumps({name: value for name, value in (fields | changed).items() if value is not DROP})
+
+
+def good_body(**changed: Any) -> dict[str, Any]:
+    fields = {"model": MODEL, "input": "some text"} | changed
+    return {name: value for name, value in fields.items() if value is not DROP}
 
 
 def check(*lines: str | bytes, limits: FileLimits = LIMITS) -> FileCheck:
