@@ -104,9 +104,9 @@ def assert_complete(bulk: Bulk, batch: openai.types.Batch, lines: list[dict[str,
 
 
 def test_a_line_of_2048_long_texts_takes_as_long_as_it_takes(private_redis: RedisServer, private_roles: Roles) -> None:
-    # Ten seconds of one stream: many leases, slices and longest claims of these settings.
+    # Five seconds of one stream: many leases, slices and longest claims of these settings.
     texts = [f"text {n} " + "word " * 46 for n in range(2_048)]
-    quick: dict[str, Any] = {"lease_s": 1, "fake_tokens_per_s": 10_000}
+    quick: dict[str, Any] = {"lease_s": 1, "fake_tokens_per_s": 20_000}
     with Bulk(private_roles, **QUICK | quick) as bulk, private_redis.client() as connection:
         client = LedgerClient(Ledger(connection))
         child = bulk.model.child_pid
