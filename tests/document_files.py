@@ -1,53 +1,87 @@
 """Makes documents: PDF by hand, DOCX from XML; good ones and hostile ones."""
 
-import hashlib
 import io
 import zipfile
 from collections.abc import Mapping, Sequence
 
 W = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
 CONTENT_TYPES = "[Content_Types].xml"
-_PAD = bytes.fromhex("28BF4E5E4E758A4164004E56FFFA01082E2E00B6D0683E802F0CA9FE6453697A")  # PDF 1.7, 7.6.3.3
-_ID = b"0123456789abcdef"
-_PERMISSIONS = -4
+FIRST = 10  # objects below are the same in all files
+HELVETICA = "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>"
+# A font of glyph numbers without /ToUnicode.
+GLYPHS = (
+    "<< /Type /Font /Subtype /Type0 /BaseFont /AAAAAA+Glyphs /Encoding /Identity-H /DescendantFonts [<< /Type /Font "
+    "/Subtype /CIDFontType2 /BaseFont /AAAAAA+Glyphs /CIDSystemInfo << /Registry (Adobe) /Ordering (Identity) "
+    "/Supplement 0 >> /FontDescriptor << /Type /FontDescriptor /FontName /AAAAAA+Glyphs /Flags 4 >> >>] >>"
+)
+MAPPED = "<< /Type /Font /Subtype /Type1 /BaseFont /Odd /ToUnicode 7 0 R >>"
+TO_UNICODE = (
+    "begincmap 1 begincodespacerange <00> <ff> endcodespacerange 2 beginbfchar <41> <D83DDE00> <42> <00660069> "
+    "endbfchar endcmap"
+)
 
 
-def pdf(pages: Sequence[str], *, title: str = "", password: str = "", drawn: bool = False) -> bytes:
-    """A page for each text, a line for each of its lines. With a password, of the oldest kind (RC4, 40 bits).
+def pdf(pages: Sequence[str]) -> bytes:
+    """A page for each text, a line for each of its lines."""
+    return drawn_pdf([lines_at(*page.split("\n")) if page else "" for page in pages])
 
-    `drawn`: pages are content streams already, with the font /F1.
+
+def drawn_pdf(
+    pages: Sequence[str],
+    *,
+    on_first: Sequence[str] = (),
+    form: str | None = None,
+    more: Sequence[str] = (),
+    catalog: str = "",
+    title: str = "(A title)",
+    page: str = "",
+) -> bytes:
+    """A PDF of content streams with the fonts F1 (Helvetica), F2 (without a map), F3 (with one).
+
+    `on_first`: annotations of the first page, which are fields of the form too if there is one, from object 10 on.
+    `more`: objects behind them. `form`, `catalog` and `page` are entries of their dictionaries.
     """
-    first = 5
-    kids = " ".join(f"{first + 2 * n} 0 R" for n in range(len(pages)))
+    annotations = " ".join(f"{FIRST + n} 0 R" for n in range(len(on_first)))
+    first_page = FIRST + len(on_first) + len(more)
+    kids = " ".join(f"{first_page + 2 * n} 0 R" for n in range(len(pages)))
+    fields = "" if form is None else f"/AcroForm << /Fields [{annotations}] /DA (/F1 0 Tf) {form} >>"
     objects = [
-        "<< /Type /Catalog /Pages 2 0 R >>",
+        f"<< /Type /Catalog /Pages 2 0 R {fields} {catalog} >>",
         f"<< /Type /Pages /Count {len(pages)} /Kids [{kids}] >>",
-        "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>",
-        f"<< /Title ({title}) >>",
+        HELVETICA,
+        f"<< /Title {title} >>",
+        GLYPHS,
+        MAPPED,
+        _content(TO_UNICODE),
+        "null",
+        "null",
+        *on_first,
+        *more,
     ]
-    for number, page in enumerate(pages):
-        lines = " ".join(f"({line}) Tj T*" for line in page.split("\n")) if page else ""
-        content = page if drawn else f"BT /F1 12 Tf 14 TL 72 720 Td {lines} ET"
-        objects += [
-            (
-                f"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Resources << /Font << /F1 3 0 R >> >> "
-                f"/Contents {first + 2 * number + 1} 0 R >>"
-            ),
-            f"<< /Length {len(content)} >>\nstream\n{content}\nendstream",
-        ]
-    if password:
-        objects.append(_encryption(password.encode()))
-    out = bytearray(b"%PDF-1.4\n")
-    offsets = []
+    fonts = "/Resources << /Font << /F1 3 0 R /F2 5 0 R /F3 6 0 R >> >>"
+    for number, drawn in enumerate(pages):
+        annots = f"/Annots [{annotations}]" if annotations and not number else ""
+        objects.append(
+            f"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] {fonts} {annots} {page} "
+            f"/Contents {first_page + 2 * number + 1} 0 R >>"
+        )
+        objects.append(_content(drawn))
+    out, offsets = bytearray(b"%PDF-1.7\n"), list[int]()
     for number, body in enumerate(objects, start=1):
         offsets.append(len(out))
-        out += f"{number} 0 obj\n{body}\nendobj\n".encode()
-    start = len(out)
+        out += f"{number} 0 obj\n{body}\nendobj\n".encode("latin-1")
     table = "".join(f"{offset:010d} 00000 n \n" for offset in offsets)
-    encrypt = f"/Encrypt {len(objects)} 0 R /ID [<{_ID.hex()}> <{_ID.hex()}>]" if password else ""
-    out += f"xref\n0 {len(objects) + 1}\n0000000000 65535 f \n{table}".encode()
-    out += f"trailer\n<< /Size {len(objects) + 1} /Root 1 0 R /Info 4 0 R {encrypt} >>\n".encode()
-    return bytes(out + f"startxref\n{start}\n%%EOF\n".encode())
+    end = f"xref\n0 {len(objects) + 1}\n0000000000 65535 f \n{table}trailer\n<< /Size {len(objects) + 1} /Root 1 0 R "
+    return bytes(out) + f"{end}/Info 4 0 R >>\nstartxref\n{len(out)}\n%%EOF\n".encode()
+
+
+def lines_at(*lines: str) -> str:
+    """Draws them at the top of a page."""
+    return "BT /F1 12 Tf 14 TL 72 720 Td " + " ".join(f"({line}) Tj T*" for line in lines) + " ET "
+
+
+def _content(text: str) -> str:
+    return f"<< /Length {len(text)} >>\nstream\n{text}\nendstream"
 
 
 def docx(body: str, parts: Mapping[str, str | bytes] | None = None, *, before: str = "") -> bytes:
@@ -69,28 +103,3 @@ def paragraph(text: str, style: str = "") -> str:
     """Of WordprocessingML."""
     properties = f'<w:pPr><w:pStyle w:val="{style}"/></w:pPr>' if style else ""
     return f'<w:p>{properties}<w:r><w:t xml:space="preserve">{text}</w:t></w:r></w:p>'
-
-
-def _encryption(password: bytes) -> str:
-    padded = (password + _PAD)[:32]
-    owner = _rc4(hashlib.md5(padded, usedforsecurity=False).digest()[:5], padded)
-    permissions = _PERMISSIONS.to_bytes(4, "little", signed=True)
-    key = hashlib.md5(padded + owner + permissions + _ID, usedforsecurity=False).digest()[:5]
-    user = _rc4(key, _PAD)
-    return f"<< /Filter /Standard /V 1 /R 2 /O <{owner.hex()}> /U <{user.hex()}> /P {_PERMISSIONS} >>"
-
-
-def _rc4(key: bytes, data: bytes) -> bytes:
-    state = list(range(256))
-    j = 0
-    for i in range(256):
-        j = (j + state[i] + key[i % len(key)]) % 256
-        state[i], state[j] = state[j], state[i]
-    out = bytearray()
-    i = j = 0
-    for byte in data:
-        i = (i + 1) % 256
-        j = (j + state[i]) % 256
-        state[i], state[j] = state[j], state[i]
-        out.append(byte ^ state[(state[i] + state[j]) % 256])
-    return bytes(out)

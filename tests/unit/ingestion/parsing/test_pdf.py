@@ -6,83 +6,18 @@ import pytest
 
 from tasks.document_error import DocumentError, DocumentFailed
 from tasks.ingestion.parsing.pdf import read_pdf
+from tests.document_files import FIRST, HELVETICA, drawn_pdf, lines_at
 
-FIRST = 10  # objects below are the same in all files
-HELVETICA = "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>"
 IMAGE = "q 600 0 0 700 0 0 cm BI /W 1 /H 1 /BPC 8 /CS /G ID \x7f EI Q "
 WORDS = "BT /F1 12 Tf 72 700 Td (Refunds are paid within three days.) Tj ET "
 OUTLINES = "".join(f"{x} 0 m {x + 5} 9 l {x + 9} 0 l h f " for x in range(0, 600, 10))
 BACKGROUND = "1 1 1 rg 0 0 612 792 re f "
 UNMAPPED = "BT /F2 12 Tf 72 600 Td <{}> Tj ET "
 GARBAGE = UNMAPPED.format("".join(f"{glyph:04x}" for glyph in range(36, 80)))
-# A font of glyph numbers without /ToUnicode.
-GLYPHS = (
-    "<< /Type /Font /Subtype /Type0 /BaseFont /AAAAAA+Glyphs /Encoding /Identity-H /DescendantFonts [<< /Type /Font "
-    "/Subtype /CIDFontType2 /BaseFont /AAAAAA+Glyphs /CIDSystemInfo << /Registry (Adobe) /Ordering (Identity) "
-    "/Supplement 0 >> /FontDescriptor << /Type /FontDescriptor /FontName /AAAAAA+Glyphs /Flags 4 >> >>] >>"
-)
-MAPPED = "<< /Type /Font /Subtype /Type1 /BaseFont /Odd /ToUnicode 7 0 R >>"
-TO_UNICODE = (
-    "begincmap 1 begincodespacerange <00> <ff> endcodespacerange 2 beginbfchar <41> <D83DDE00> <42> <00660069> "
-    "endbfchar endcmap"
-)
 SHELL = (
     "BT /F1 9 Tf 14 TL 72 700 Td (Please wait... ) Tj T* (If this message is not eventually replaced with the proper "
     "contents) Tj T* (of the document, your PDF viewer may not be able to display this type of document.) Tj ET "
 )
-
-
-def content(text: str) -> str:
-    return f"<< /Length {len(text)} >>\nstream\n{text}\nendstream"
-
-
-def made(
-    pages: Sequence[str],
-    *,
-    on_first: Sequence[str] = (),
-    form: str | None = None,
-    more: Sequence[str] = (),
-    catalog: str = "",
-    title: str = "(A title)",
-    page: str = "",
-) -> bytes:
-    """A PDF of content streams with the fonts F1 (Helvetica), F2 (without a map), F3 (with one).
-
-    `on_first`: annotations of the first page, which are fields of the form too if there is one, from object 10 on.
-    `more`: objects behind them. `form`, `catalog` and `page` are entries of their dictionaries.
-    """
-    annotations = " ".join(f"{FIRST + n} 0 R" for n in range(len(on_first)))
-    first_page = FIRST + len(on_first) + len(more)
-    kids = " ".join(f"{first_page + 2 * n} 0 R" for n in range(len(pages)))
-    fields = "" if form is None else f"/AcroForm << /Fields [{annotations}] /DA (/F1 0 Tf) {form} >>"
-    objects = [
-        f"<< /Type /Catalog /Pages 2 0 R {fields} {catalog} >>",
-        f"<< /Type /Pages /Count {len(pages)} /Kids [{kids}] >>",
-        HELVETICA,
-        f"<< /Title {title} >>",
-        GLYPHS,
-        MAPPED,
-        content(TO_UNICODE),
-        "null",
-        "null",
-        *on_first,
-        *more,
-    ]
-    fonts = "/Resources << /Font << /F1 3 0 R /F2 5 0 R /F3 6 0 R >> >>"
-    for number, drawn in enumerate(pages):
-        annots = f"/Annots [{annotations}]" if annotations and not number else ""
-        objects.append(
-            f"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] {fonts} {annots} {page} "
-            f"/Contents {first_page + 2 * number + 1} 0 R >>"
-        )
-        objects.append(content(drawn))
-    out, offsets = bytearray(b"%PDF-1.7\n"), list[int]()
-    for number, body in enumerate(objects, start=1):
-        offsets.append(len(out))
-        out += f"{number} 0 obj\n{body}\nendobj\n".encode("latin-1")
-    table = "".join(f"{offset:010d} 00000 n \n" for offset in offsets)
-    end = f"xref\n0 {len(objects) + 1}\n0000000000 65535 f \n{table}trailer\n<< /Size {len(objects) + 1} /Root 1 0 R "
-    return bytes(out) + f"{end}/Info 4 0 R >>\nstartxref\n{len(out)}\n%%EOF\n".encode()
 
 
 def field(kind: str, name: str, more: str) -> str:
@@ -103,12 +38,8 @@ def warned(data: bytes) -> list[tuple[str, tuple[int, ...]]]:
     return [(warning.code, warning.pages) for warning in read_pdf(data).warnings]
 
 
-def lines_at(*lines: str) -> str:
-    return "BT /F1 12 Tf 14 TL 72 720 Td " + " ".join(f"({line}) Tj T*" for line in lines) + " ET "
-
-
 def test_pages_begin_where_they_begin() -> None:
-    read = read_pdf(made([lines_at("first page", "of three"), "", lines_at("third")]))
+    read = read_pdf(drawn_pdf([lines_at("first page", "of three"), "", lines_at("third")]))
     assert read.text == "first page\nof three\n\nthird"
     assert list(read.pages) == [0, len("first page\nof three"), read.text.index("third")]
     assert (read.structure, read.title, read.warnings) == ("paragraphs", "A title", [])
@@ -126,7 +57,7 @@ def test_pages_begin_where_they_begin() -> None:
 )
 def test_what_a_page_draws(drawn: str, text: str) -> None:
     encoded = HELVETICA.replace(">>", "/Encoding /WinAnsiEncoding >>").encode()
-    assert read_pdf(made([drawn]).replace(HELVETICA.encode(), encoded)).text == text
+    assert read_pdf(drawn_pdf([drawn]).replace(HELVETICA.encode(), encoded)).text == text
 
 
 def test_values_of_fields_follow_the_page() -> None:
@@ -145,7 +76,7 @@ def test_values_of_fields_follow_the_page() -> None:
         field("Ch", "free", "/Ff 393216 /V (typed) /Opt [(a) (b)]"),
         field("Ch", "many", "/Ff 2097152 /V [(a) (c)] /I [0 2] /Opt [(a) (b) (c)]"),
     ]
-    assert read_pdf(made([WORDS], on_first=fields, form="")).text.split("\n\n") == [
+    assert read_pdf(drawn_pdf([WORDS], on_first=fields, form="")).text.split("\n\n") == [
         "Refunds are paid within three days.",
         (
             "Full name: Ada Example\nlines: one\ntwo\ncomb: 4711\nsinograms: 中文\nok: Yes\nland: Norway\nfree: typed\n"
@@ -166,11 +97,14 @@ def test_comments_follow_the_page_once_and_without_links() -> None:
         note("Text", "unseen", "/F 2"),
         note("Text", " "),
     ]
-    assert read_pdf(made([WORDS], on_first=notes)).text.split("\n\n")[1] == "approved by Grace\nwhy?\nimportant\nFINAL"
+    assert (
+        read_pdf(drawn_pdf([WORDS], on_first=notes)).text.split("\n\n")[1]
+        == "approved by Grace\nwhy?\nimportant\nFINAL"
+    )
 
 
 def test_pages_without_text_are_counted() -> None:
-    data = made([WORDS, IMAGE, WORDS, OUTLINES, "", BACKGROUND])
+    data = drawn_pdf([WORDS, IMAGE, WORDS, OUTLINES, "", BACKGROUND])
     assert warned(data) == [("pages_without_text", (2, 4))]
     assert read_pdf(data).warnings[0].message.startswith("2 of 6 pages")
 
@@ -192,14 +126,14 @@ def stamped(number: int) -> str:
     ],
 )
 def test_mostly_pictures_are_refused_and_told_of_ocr(pages: Sequence[str]) -> None:
-    refusal = error(made(pages))
+    refusal = error(drawn_pdf(pages))
     assert refusal.code == "no_text"
     assert "OCR" in refusal.message
     assert f"of {len(pages)} pages" in refusal.message
 
 
 def test_unmapped_characters_are_left_out_and_warned() -> None:
-    data = made([WORDS * 3, WORDS + GARBAGE])
+    data = drawn_pdf([WORDS * 3, WORDS + GARBAGE])
     read = read_pdf(data)
     assert warned(data) == [("unmapped_characters", (2,))]
     assert read.text.endswith("days.\n\ufffd")
@@ -211,8 +145,8 @@ def test_unmapped_characters_are_left_out_and_warned() -> None:
     [[GARBAGE], ["BT /F1 12 Tf 72 700 Td (\\001\\001) Tj ET "], [WORDS, GARBAGE, GARBAGE], [GARBAGE + IMAGE, IMAGE]],
 )
 def test_mostly_unmapped_is_refused(pages: Sequence[str]) -> None:
-    assert error(made(pages)).code == "no_text"
-    assert "Unicode" in error(made(pages)).message
+    assert error(drawn_pdf(pages)).code == "no_text"
+    assert "Unicode" in error(drawn_pdf(pages)).message
 
 
 XFA = "/XFA 8 0 R"
@@ -224,7 +158,7 @@ RENDERED = "/NeedsRendering true"
     ("drawn", "catalog"), [(SHELL, RENDERED), (SHELL, ""), (lines_at("Bitte warten ..."), RENDERED)]
 )
 def test_an_xfa_form_that_is_a_shell_is_refused(drawn: str, catalog: str) -> None:
-    data = made([drawn], form="/XFA [(datasets) 7 0 R]", catalog=catalog)
+    data = drawn_pdf([drawn], form="/XFA [(datasets) 7 0 R]", catalog=catalog)
     assert error(data).code == "xfa_form"
     assert "XFA" in error(data).message
 
@@ -238,7 +172,7 @@ def test_an_xfa_form_that_is_a_shell_is_refused(drawn: str, catalog: str) -> Non
     ],
 )
 def test_an_xfa_form_with_text_is_read_and_warned(drawn: str, fields: list[str], catalog: str, text: str) -> None:
-    data = made([drawn], on_first=fields, form="/XFA [(datasets) 7 0 R]", catalog=catalog)
+    data = drawn_pdf([drawn], on_first=fields, form="/XFA [(datasets) 7 0 R]", catalog=catalog)
     assert read_pdf(data).text == text
     assert warned(data) == [("xfa_form", ())]
 
@@ -248,7 +182,7 @@ FILE = "<< /Type /Filespec /F (a.txt) /EF << /F 7 0 R >> >>"
 
 def test_files_within_it_are_left_out_and_said() -> None:
     portfolio = f"/Names << /EmbeddedFiles << /Names [(a) {FILE} (b) {FILE}] >> >> /Collection << >>"
-    data = made([WORDS], catalog=portfolio)
+    data = drawn_pdf([WORDS], catalog=portfolio)
     assert warned(data) == [("attachments_left_out", ())]
     assert read_pdf(data).warnings[0].message.startswith("2 files")
     assert "a.txt" not in read_pdf(data).warnings[0].message
@@ -256,12 +190,12 @@ def test_files_within_it_are_left_out_and_said() -> None:
 
 def test_damage() -> None:
     assert error(b"%PDF-1.4\n" + b"garbage " * 100).code == "corrupt_document"
-    assert error(made([WORDS])[:200]).code == "corrupt_document"
-    circle = made([WORDS]).replace(f"/Kids [{FIRST} 0 R]".encode(), b"/Kids [2 0 R]")
+    assert error(drawn_pdf([WORDS])[:200]).code == "corrupt_document"
+    circle = drawn_pdf([WORDS]).replace(f"/Kids [{FIRST} 0 R]".encode(), b"/Kids [2 0 R]")
     assert error(circle).code == "corrupt_document"
 
 
 def test_a_password() -> None:
     owner = "00" * 32
     encryption = f"/Encrypt << /Filter /Standard /V 1 /R 2 /O <{owner}> /U <{owner}> /P -4 >> /ID [<00> <00>] /Info"
-    assert error(made([WORDS]).replace(b"/Info", encryption.encode())).code == "password_protected"
+    assert error(drawn_pdf([WORDS]).replace(b"/Info", encryption.encode())).code == "password_protected"
