@@ -14,7 +14,6 @@ from tests.faults.conftest import QUICK
 from tests.heavy import openai
 from tests.ledger_client import LedgerClient
 from tests.processes import RedisServer, Roles, wait_until
-from tests.swept import swept
 
 pytestmark = pytest.mark.faults
 
@@ -79,8 +78,6 @@ def test_a_large_batch_survives_every_kill(private_redis: RedisServer, private_r
         bulk.documents.start()
         batch = bulk.ended(watcher.batch_id)
         assert_complete(bulk, batch, lines)
-        with private_redis.client() as redis:
-            swept(redis, private_roles.folder / "storage", "anonymous", "rows|vectors")
 
 
 def assert_complete(bulk: Bulk, batch: openai.types.Batch, lines: list[dict[str, Any]]) -> None:

@@ -26,7 +26,6 @@ from tests.faults.load import Watch
 from tests.ledger_client import LedgerClient
 from tests.pg_server import PgServer
 from tests.processes import RedisServer, Roles, WorkerProcess, wait_until
-from tests.swept import swept
 from tests.thorough import some
 
 pytestmark = pytest.mark.faults
@@ -166,9 +165,6 @@ def test_two_ingestions_survive_every_kill(
             ended = watch.ended()
         assert {name for name, _ in killed} == set(names), killed
         print(f"{killed}; {client.counter('lost_leases')} leases lost")  # noqa: T201 - what was tried
-        for ingestion_id in made:
-            folder = private_roles.folder / "storage"
-            swept(client.ledger.client, folder, f"anonymous/{ingestion_id}", "rows|parsed|vectors|listed[^.]")
         parquet = list(parquet_rows(bulk, made[0]))
     table: list[Mapping[str, Any]] = [dict(row) for row in postgres.execute(ROWS, database)]
     for rows, ingestion in ((parquet, ended[0]), (table, ended[1])):

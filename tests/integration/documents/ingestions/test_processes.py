@@ -25,7 +25,6 @@ from tasks.records.store import ANY_ROOM, OPEN
 from tasks.storage.storage import Storage
 from tests.made_files import made_file
 from tests.processes import PATIENCE_S, Roles, WorkerProcess, wait_until
-from tests.swept import swept
 from worker_config.settings import DEFAULT_MODEL
 
 HOUR_MS = 3_600_000
@@ -124,22 +123,8 @@ def test_from_a_file_to_a_dataset_and_again_without_the_model(pair: Pair) -> Non
     assert pair.chunks() == before
 
 
-def listing(ingestion: Ingestion) -> bool:
-    return ingestion.record.head_task
-
-
 def at(stage: Stage) -> Callable[[Ingestion], bool]:
     return lambda ingestion: any(page.at is stage for page in ingestion.pages.values())
-
-
-@pytest.mark.thorough
-def test_the_documents_worker_is_killed_while_it_lists_parses_and_loads(pair: Pair) -> None:
-    made = pair.ingest(RECORDS)
-    for moment in (listing, at(Stage.PARSE), at(Stage.LOAD)):
-        pair.until(made, moment)
-        pair.documents.kill_child()
-    everything_is_loaded_once(pair, made, RECORDS)
-    swept(pair.ledger.client, pair.folder, f"a/{made}", "rows|parsed|vectors|listed[^.]")
 
 
 def test_cancelled_on_the_way(pair: Pair) -> None:
