@@ -238,10 +238,10 @@ def test_of_a_line_that_is_too_long_only_the_number_is_kept(chunk: int) -> None:
     assert [line.data for line in lines_of(data, chunk, limit=10)] == [b"short", None, b"last"]
 
 
-LINES = st.binary(max_size=20).filter(lambda data: b"\n" not in data and not data.startswith(b"\xef\xbb\xbf"))
+RAW_LINES = st.binary(max_size=20).filter(lambda data: b"\n" not in data and not data.startswith(b"\xef\xbb\xbf"))
 
 
-@given(st.lists(LINES, max_size=10), st.integers(1, 30))
+@given(st.lists(RAW_LINES, max_size=10), st.integers(1, 30))
 def test_every_line_is_given_under_its_number(parts: list[bytes], chunk: int) -> None:
     bare = [part.removesuffix(b"\r") for part in parts]
     expected = [FileLine(number, line) for number, line in enumerate(bare, 1) if line.strip()]
