@@ -102,6 +102,3 @@ def pages(driver: Driver, **wish: object) -> list[list[int]]:
         if not page.more:
             return found
         after = page.records[-1].id
-
-
-# ---- the sweep -------------------------------------------------------------------------------------------------------

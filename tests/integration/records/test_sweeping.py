@@ -280,6 +280,3 @@ def test_what_has_datasets_that_this_worker_cannot_open_waits_for_another_one(
     assert mark.record is not None
     assert mark.record.swept is None
     assert "needs a library" in caplog.text
-
-
-# ---- which storage a Redis knows

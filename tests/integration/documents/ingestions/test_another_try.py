@@ -73,6 +73,3 @@ def ingested(hands: IngestionHands) -> dict[str, int]:
     """Totals of all ingestions, as metrics tell them."""
     counters = hands.ledger.run(overview(DOCUMENTS))[DOCUMENTS].counters
     return {name.removeprefix("ingested_"): n for name, n in counters.items() if n and name.startswith("ingested_")}
-
-
-# ---- of a dry run
