@@ -181,13 +181,13 @@ def test_filters_mean_what_they_say(store: Store, place: Place) -> None:
         return isinstance(there, bool) == isinstance(wanted, bool) and there == wanted
 
     given: list[dict[str, Any]] = [
-        {name: value() for name in rng.sample(names, rng.randrange(1, 5))} for _ in range(300)
+        {name: value() for name in rng.sample(names, rng.randrange(1, 5))} for _ in range(120)
     ]
     load(store, *(document(f"d{n}", f"{n}", chunks=1, **each) for n, each in enumerate(given)))
     reader = place.contents()
-    for _ in range(100):
+    for _ in range(50):
         fields: Filter = {name: rng.choice(scalars) for name in rng.sample(names, rng.choice((1, 1, 2)))}  # type: ignore[misc]
-        found = {each.chunk.document_id for each in reader.nearest(np.ones(8), 300, fields, never)}
+        found = {each.chunk.document_id for each in reader.nearest(np.ones(8), 120, fields, never)}
         assert found == {
             f"d{n}" for n, each in enumerate(given) if all(k in each and fits(each[k], v) for k, v in fields.items())
         }, fields

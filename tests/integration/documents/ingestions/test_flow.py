@@ -282,21 +282,21 @@ def test_files_of_a_model_that_are_missing_are_looked_for_now_and_then(
 
 def test_credit_bounds_what_is_begun(hands: IngestionHands) -> None:
     hands.at_pace(page=PageLimits(records=5))
-    lines = b"".join(b'{"id": "d%d", "text": "text %d"}\n' % (n, n) for n in range(100))
+    lines = b"".join(b'{"id": "d%d", "text": "text %d"}\n' % (n, n) for n in range(40))
     made = hands.ingest({"files": [hands.file("a.jsonl", lines)]})
     hands.within(credit=12)
-    for _ in range(20):
+    for _ in range(10):
         hands.step()
         hands.work_documents()
         ingestion = hands.ingestion(made)
         assert sum(page.chunks for page in ingestion.pages.values()) <= 12
     assert ingestion.listing_complete
-    assert (ingestion.counts.documents, len(ingestion.pages)) == (100, 20)
+    assert (ingestion.counts.documents, len(ingestion.pages)) == (40, 8)
     assert sum(bool(page.chunks) for page in ingestion.pages.values()) == 2
     assert ingestion.counts.loaded == 0
     hands.work()
-    assert hands.ingestion(made).counts.loaded == 100
-    assert len(hands.rows()) == 100
+    assert hands.ingestion(made).counts.loaded == 40
+    assert len(hands.rows()) == 40
 
 
 @pytest.mark.parametrize("named", [True, False], ids=["a named dataset", "a dataset of its own"])
