@@ -325,6 +325,7 @@ BERT = (
         "BERT, Dense and Normalize",
         _Saved(modules=_then(lambda: sentence_modules.Dense(WIDTH, 8), _normalize)),
         remark="Tanh between them",
+        routine=True,
     ),
     Architecture("BERT, LayerNorm", _Saved(modules=_then(lambda: sentence_modules.LayerNorm(WIDTH)))),
     Architecture(
@@ -342,6 +343,7 @@ BERT = (
         "BERT, prompts left out of the mean",
         _Saved(modules=_pooled(include_prompt=False), model=_E5),
         remark="as in Instructor",
+        routine=True,
     ),
     Architecture("BERT, no maximum in its folder", _Saved(max_tokens=None), remark="the network's own counts"),
     Architecture("BERT, cut on the left", _Saved(options={"truncation_side": "left"})),
@@ -441,7 +443,7 @@ DECODERS = (
     Architecture(
         "Mistral", _decoder("MistralConfig", _SIZES | _DECODER | {"sliding_window": 8}), remark="sliding window"
     ),
-    Architecture("Qwen2", _decoder("Qwen2Config", _SIZES | {"num_key_value_heads": 2})),
+    Architecture("Qwen2", _decoder("Qwen2Config", _SIZES | {"num_key_value_heads": 2}), routine=True),
     Architecture("Qwen3", _decoder("Qwen3Config", _SIZES | _DECODER)),
     Architecture(
         "Qwen3, mean without the prompt",
