@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -14,6 +15,7 @@ from tokenizers.models import BPE, Unigram, WordPiece
 from tokenizers.processors import TemplateProcessing
 
 from tests.heavy import safetensors_torch, sentence_modules, sentence_transformers, torch, transformers
+from tests.integration.encoder.folders import changed, pickled
 
 WIDTH = 32
 MAX_TOKENS = 48
@@ -190,29 +192,15 @@ def _save(modules: Sequence[Any], folder: Path, **options: Any) -> None:
     model.save(str(folder), create_model_card=False)
 
 
-def _changed(name: str, **changes: Any) -> Edit:
-    def edit(folder: Path) -> None:
-        file = folder / name
-        file.write_text(json.dumps(json.loads(file.read_text()) | changes))
-
-    return edit
-
-
 def _halved(dtype: str) -> Edit:
     def edit(folder: Path) -> None:
         file = folder / "model.safetensors"
         weights = safetensors_torch.load_file(file)
         halved = {name: weight.to(getattr(torch, dtype)) for name, weight in weights.items()}
         safetensors_torch.save_file(halved, file, metadata={"format": "pt"})
-        _changed("config.json", dtype=dtype)(folder)
+        changed("config.json", dtype=dtype)(folder)
 
     return edit
-
-
-def _pickled(folder: Path) -> None:
-    file = folder / "model.safetensors"
-    torch.save(safetensors_torch.load_file(file), folder / "pytorch_model.bin")
-    file.unlink()
 
 
 def _as_version_2(folder: Path) -> None:
@@ -230,7 +218,7 @@ def _as_version_2(folder: Path) -> None:
 
 def _strided(folder: Path) -> None:
     cut = {"direction": "Right", "max_length": 16, "strategy": "LongestFirst", "stride": 4}
-    _changed("tokenizer.json", truncation=cut)(folder)
+    changed("tokenizer.json", truncation=cut)(folder)
 
 
 def _without_padding_token(folder: Path) -> None:
@@ -251,7 +239,7 @@ def _static_that_cuts(folder: Path) -> None:
     _static()(folder)
     [file] = folder.rglob("tokenizer.json")
     cut = {"direction": "Right", "max_length": 20, "strategy": "LongestFirst", "stride": 0}
-    _changed(file.name, truncation=cut)(file.parent)
+    changed(file.name, truncation=cut)(file.parent)
 
 
 def _static_module() -> Any:
@@ -354,7 +342,6 @@ BERT = (
         "BERT, `add_special_tokens: false`",
         _Saved(transformer={"processing_kwargs": {"text": {"add_special_tokens": False}}}),
         remark="in `processing_kwargs`",
-        routine=True,
     ),
     Architecture(
         "BERT, `truncate_dim` and prompts", _Saved(model=_E5 | {"truncate_dim": 8}), remark="cut last", routine=True
@@ -362,16 +349,16 @@ BERT = (
     Architecture("BERT, cased with `do_lower_case`", _Saved(transformer={"do_lower_case": True})),
     Architecture("BERT, weights in float16", _Saved(edit=_halved("float16")), remark="computed in float32"),
     Architecture("BERT, weights in bfloat16", _Saved(edit=_halved("bfloat16")), remark="computed in float32"),
-    Architecture("BERT, `pytorch_model.bin`", _Saved(edit=_pickled)),
+    Architecture("BERT, `pytorch_model.bin`", _Saved(edit=pickled)),
     Architecture("BERT, folder of sentence-transformers 2", _Saved(edit=_as_version_2)),
     Architecture("BERT, tokenizer with a stride", _Saved(edit=_strided)),
 )
 
 ENCODERS = (
     Architecture("DistilBERT", _Saved("DistilBertConfig", _DISTILBERT, options=_UNTYPED)),
-    Architecture("MPNet", _Saved("MPNetConfig", tokenizer="bytes"), routine=True),
+    Architecture("MPNet", _Saved("MPNetConfig", tokenizer="bytes")),
     Architecture("RoBERTa", _Saved("RobertaConfig", tokenizer="bytes")),
-    Architecture("XLM-RoBERTa", _Saved("XLMRobertaConfig", tokenizer="unigram"), routine=True),
+    Architecture("XLM-RoBERTa", _Saved("XLMRobertaConfig", tokenizer="unigram")),
     Architecture("CamemBERT", _Saved("CamembertConfig", tokenizer="unigram")),
     Architecture("ELECTRA", _Saved("ElectraConfig", _SIZES | {"embedding_size": 16})),
     Architecture("ALBERT", _Saved("AlbertConfig", _SIZES | {"embedding_size": 16}, tokenizer="unigram")),
@@ -568,6 +555,24 @@ REFUSED = (
 )
 
 ARCHITECTURES = (*BERT, *ENCODERS, *DECODERS, *STATIC, *REFUSED)
+
+
+class TinyModel(Enum):
+    """Some of them, for tests of something else than kinds of models."""
+
+    CLS = "BERT, first token"
+    DENSE = "BERT, Dense and Normalize"
+    PROMPTED = "BERT, prompts"
+    INSTRUCTED = "BERT, prompts left out of the mean"
+    CAUSAL = "Qwen2"
+
+
+def save(model: TinyModel, folder: Path) -> Path:
+    """The folder of such a model, made in an empty one."""
+    folder.mkdir(parents=True, exist_ok=True)
+    next(kind for kind in ARCHITECTURES if kind.name == model.value).save(folder)
+    return folder / "model"
+
 
 # ---- its copy in the documentation -----------------------------------------------------------------------------------
 

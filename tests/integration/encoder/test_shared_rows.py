@@ -17,7 +17,7 @@ from tasks.encoder.tokenize import Tokenizer
 from tasks.encoder.transformer import TransformerEncoder
 from tasks.item import Options
 from tests.heavy import sentence_modules, sentence_transformers, torch, transformers
-from tests.integration.encoder.tiny_model import TinyModel
+from tests.integration.encoder.architectures import TinyModel
 
 pytestmark = pytest.mark.model
 

@@ -14,13 +14,13 @@ import pytest
 from tasks.encoder.encode import encode
 from tasks.encoder.interface import Encoder, EncoderBroken, Float32Array, ModelLoadError, Text, WayUnusable
 from tasks.encoder.load import load
-from tasks.encoder.openvino import CompiledTransformer, cpu_precisions
+from tasks.encoder.openvino import CompiledTransformer
 from tasks.encoder.self_test import self_test
 from tasks.encoder.tokenize import Tokenizer
 from tasks.encoder.transformer import TransformerEncoder
 from tasks.item import Options, Vector
 from tests.heavy import failing_devices, sentence_transformers, torch
-from tests.integration.encoder.tiny_model import MAX_TOKENS, TinyModel
+from tests.integration.encoder.architectures import MAX_TOKENS, TinyModel
 from worker_config.settings import load_settings
 
 TEXTS = [
@@ -76,7 +76,7 @@ def test_prompts_are_those_of_the_library(kind: TinyModel, tiny_folders: Folders
 
 def test_texts_of_different_prompts_mix_in_one_call(tiny_folders: Folders) -> None:
     encoder = loaded(tiny_folders[TinyModel.INSTRUCTED])
-    mixed = [Text("hello there", Options(prompt_name=name)) for name in ("query", None, "passage", "query")]
+    mixed = [Text("hello there", Options(prompt_name=name)) for name in ("query", "document", "passage", "query")]
     outcomes, stats = encode(encoder, mixed, max_padded_tokens=1000)
     alone = [encode(encoder, [item], max_padded_tokens=1000)[0][0] for item in mixed]
     np.testing.assert_allclose(rows(outcomes), rows(alone), rtol=1e-4, atol=1e-5)
@@ -124,24 +124,8 @@ def test_a_folder_that_does_not_say_how_its_vectors_are_made_is_a_warning(
     assert f"EMBEDQ_MODEL={folder} has no modules.json" in caplog.text
 
 
-def test_a_precision_that_is_too_coarse_for_a_model_is_left_with_a_warning(
-    tiny_folders: Folders, caplog: pytest.LogCaptureFixture
-) -> None:
-    _needs_bfloat16()
-    encoder = load(load_settings(model=str(tiny_folders[TinyModel.CAUSAL]), device="cpu"))
-    assert (encoder.info.compute, encoder.info.precision) == ("openvino", "float32")
-    [warning] = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
-    assert "openvino in bfloat16 on cpu failed its self-test" in warning
-    assert warning.endswith("Falling back.")
-
-
 def _fail(*_: object) -> None:
     raise RuntimeError("no such operation")
-
-
-def _needs_bfloat16() -> None:
-    if "bfloat16" not in cpu_precisions():
-        pytest.skip("this CPU has no bfloat16")
 
 
 # ---- precisions and devices

