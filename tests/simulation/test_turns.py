@@ -41,7 +41,7 @@ def test_debt_of_slow_work_is_paid_by_its_owner(ledger: Ledger) -> None:
 
 def test_bulk_work_gets_an_eighth_beside_online_work(ledger: Ledger) -> None:
     ledger.submit(NewTask("bulk", owner="b", pieces=sized(100, number=500), lane="bulk"))
-    ledger.submit(*tasks("q", 2000, owner="a", pieces=sized(10)))
+    ledger.submit(*tasks("q", 1000, owner="a", pieces=sized(10)))
     served = Counter[str]()
     for n in range(100):
         claim = ledger.claim("w/0", f"w/0/{n}", budget=100)
