@@ -119,7 +119,7 @@ _SIZES = {
     "intermediate_size": 64,
     "max_position_embeddings": 96,
 }
-_DECODER = {"num_key_value_heads": 2, "head_dim": 8}
+_DECODER: dict[str, Any] = {"num_key_value_heads": 2, "head_dim": 8}
 _DISTILBERT = {"dim": WIDTH, "n_layers": 2, "n_heads": 4, "hidden_dim": 64, "max_position_embeddings": 96}
 _T5 = {"d_model": WIDTH, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_heads": 4}
 _GPT2 = {"n_embd": WIDTH, "n_layer": 2, "n_head": 4, "n_positions": 96}
