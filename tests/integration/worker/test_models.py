@@ -32,6 +32,13 @@ TEXTS = [
 NAME = "handbook"
 
 
+@pytest.fixture(autouse=True)
+def _libraries(request: pytest.FixtureRequest) -> None:
+    """Imported before the test, whose time is limited."""
+    if request.node.get_closest_marker("model"):
+        _ = sentence_transformers.SentenceTransformer
+
+
 def served(roles: Roles, *, documents: bool = True, **settings: Any) -> httpx.Client:
     """A client of a web tier with both workers behind it."""
     roles.worker(**settings)
