@@ -1,6 +1,5 @@
 """Each promise names a test that exists: whoever deletes the test must say what becomes of the promise."""
 
-import ast
 import re
 from functools import cache
 from pathlib import Path
@@ -26,8 +25,7 @@ def _functions(path: str) -> set[str]:
     file = CHECKOUT / path
     if not file.is_file():
         return set()
-    nodes = ast.walk(ast.parse(file.read_text(encoding="utf-8")))
-    return {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)}
+    return set(re.findall(r"^ *(?:async def|def|class) (\w+)", file.read_text(encoding="utf-8"), re.MULTILINE))
 
 
 def test_each_promise_names_tests_that_exist() -> None:

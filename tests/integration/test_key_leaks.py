@@ -34,15 +34,6 @@ def test_open_tasks_leases_and_lingering_streams_are_no_leaks(redis_client: "red
     assert leaked_keys(redis_client) == []
 
 
-def test_what_the_broker_keeps_is_no_leak(redis_client: "redis.Redis") -> None:
-    redis_client.rpush("embedq.bell.org/model", b"{}")
-    redis_client.sadd("_kombu.binding.embedq", b"x")
-    redis_client.sadd("_kombu.binding_permanent.embedq", b"x")
-    redis_client.hset("unacked", "tag", "message")
-
-    assert leaked_keys(redis_client) == []
-
-
 @pytest.mark.parametrize("key", ["eq:result:task_1", "eq:q:m:claim:t", "eq:q:m:worker:w", "celery", "eq:schema:old"])
 def test_a_key_that_never_expires_is_a_leak(redis_client: "redis.Redis", key: str) -> None:
     redis_client.set(key, b"1")

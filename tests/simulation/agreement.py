@@ -11,9 +11,18 @@ _OF_QUEUE = ("bytes", "reserved", *(f"{what}_{lane}" for what in ("cost", "open"
 def check_agreement(ledger: Ledger) -> None:
     """Raises where they do not."""
     ids = [key.decode().removeprefix(f"{ROOT}:task:") for key in ledger.redis.keys(f"{ROOT}:task:*")]
-    expected, due, owners = Counter[str](), dict[str, int](), set[str]()
+    pipe = ledger.redis.pipeline(transaction=False)  # there may be thousands
     for task_id in ids:
-        task = ledger.known(task_id)
+        pipe.hgetall(f"{ROOT}:task:{task_id}")
+    tasks = {
+        task_id: task for task_id, fields in zip(ids, pipe.execute(), strict=True) if (task := ledger.task_of(fields))
+    }
+    for task_id, task in tasks.items():
+        pipe.zscore(f"{ROOT}:q:{task['in_queue']}:{task['lane']}", task_id)
+        pipe.zscore(f"{ROOT}:index:task:{task['owner']}", task_id)
+    places = iter(pipe.execute())
+    expected, due, owners = Counter[str](), dict[str, int](), set[str]()
+    for task_id, task in tasks.items():
         owners.add(task["owner"])
         expected[f"{task['owner']} bytes"] += TASK_BYTES + task["kept"]
         if task.is_open:
@@ -23,10 +32,8 @@ def check_agreement(ledger: Ledger) -> None:
             assert (task.pieces, task.payloads) == ({}, {}), task_id
             due[f"task:{task_id}"] = task["finished"] + task["ttl"]
         ready = task.is_open and (task["next"] < task["pieces"] or bool(task["back"]))
-        tag = ledger.redis.zscore(f"{ROOT}:q:{task['in_queue']}:{task['lane']}", task_id)
-        assert (tag is not None) == ready, task_id
-        listed = ledger.redis.zscore(f"{ROOT}:index:task:{task['owner']}", task_id)
-        assert (listed is not None) == bool(task["listed"])
+        assert (next(places) is not None) == ready, task_id
+        assert (next(places) is not None) == bool(task["listed"])
     entries = dict(ledger.redis.zrange(f"{ROOT}:due", 0, -1, withscores=True))
     assert {entry.decode(): at for entry, at in entries.items() if entry.startswith(b"task:")} == due
     for name in _OF_QUEUE:

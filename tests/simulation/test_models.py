@@ -136,12 +136,6 @@ def test_housekeeping_runs_with_beats_once_a_second(ledger: Ledger) -> None:
     assert ledger.watch().ended == 1
 
 
-def test_counts_of_workers_are_added_up(ledger: Ledger) -> None:
-    for _ in range(2):
-        ledger.heartbeat("beat", "w", counts={"took_online_2": 3, "forward_passes": 5})
-    assert ledger.counts == {"took_online_2": 6, "forward_passes": 10}
-
-
 def test_another_model_comes_when_nobody_serves_the_one_before(ledger: Ledger) -> None:
     ledger.heartbeat("join", "w")
     ledger.submit(NewTask("half", pieces=sized(10, number=3)))
@@ -238,14 +232,6 @@ def test_a_beat_makes_a_forgotten_model_known_again(ledger: Ledger) -> None:
     assert ledger.heartbeat("beat", "w", model='{"id":"m"}').accepted
     assert ledger.redis.hgetall("eq:models") == {b"m": b'{"id":"m"}'}
     assert not ledger.heartbeat("join", "v", stamp="g").accepted
-
-
-def test_a_model_is_known_while_somebody_serves_it(ledger: Ledger) -> None:
-    for _ in range(9):
-        ledger.heartbeat("beat", "w", ttl_ms=100 * 86_400_000)
-        ledger.advance(86_400_000)
-        ledger.watch()
-    assert ledger.redis.hexists("eq:models", "m")
 
 
 def test_a_queue_that_nobody_ever_served_misses_nobody(ledger: Ledger) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -14,6 +15,7 @@ from tokenizers.models import BPE, Unigram, WordPiece
 from tokenizers.processors import TemplateProcessing
 
 from tests.heavy import safetensors_torch, sentence_modules, sentence_transformers, torch, transformers
+from tests.integration.encoder.folders import changed, pickled
 
 WIDTH = 32
 MAX_TOKENS = 48
@@ -117,7 +119,7 @@ _SIZES = {
     "intermediate_size": 64,
     "max_position_embeddings": 96,
 }
-_DECODER = {"num_key_value_heads": 2, "head_dim": 8}
+_DECODER: dict[str, Any] = {"num_key_value_heads": 2, "head_dim": 8}
 _DISTILBERT = {"dim": WIDTH, "n_layers": 2, "n_heads": 4, "hidden_dim": 64, "max_position_embeddings": 96}
 _T5 = {"d_model": WIDTH, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_heads": 4}
 _GPT2 = {"n_embd": WIDTH, "n_layer": 2, "n_head": 4, "n_positions": 96}
@@ -190,29 +192,15 @@ def _save(modules: Sequence[Any], folder: Path, **options: Any) -> None:
     model.save(str(folder), create_model_card=False)
 
 
-def _changed(name: str, **changes: Any) -> Edit:
-    def edit(folder: Path) -> None:
-        file = folder / name
-        file.write_text(json.dumps(json.loads(file.read_text()) | changes))
-
-    return edit
-
-
 def _halved(dtype: str) -> Edit:
     def edit(folder: Path) -> None:
         file = folder / "model.safetensors"
         weights = safetensors_torch.load_file(file)
         halved = {name: weight.to(getattr(torch, dtype)) for name, weight in weights.items()}
         safetensors_torch.save_file(halved, file, metadata={"format": "pt"})
-        _changed("config.json", dtype=dtype)(folder)
+        changed("config.json", dtype=dtype)(folder)
 
     return edit
-
-
-def _pickled(folder: Path) -> None:
-    file = folder / "model.safetensors"
-    torch.save(safetensors_torch.load_file(file), folder / "pytorch_model.bin")
-    file.unlink()
 
 
 def _as_version_2(folder: Path) -> None:
@@ -230,7 +218,7 @@ def _as_version_2(folder: Path) -> None:
 
 def _strided(folder: Path) -> None:
     cut = {"direction": "Right", "max_length": 16, "strategy": "LongestFirst", "stride": 4}
-    _changed("tokenizer.json", truncation=cut)(folder)
+    changed("tokenizer.json", truncation=cut)(folder)
 
 
 def _without_padding_token(folder: Path) -> None:
@@ -251,7 +239,7 @@ def _static_that_cuts(folder: Path) -> None:
     _static()(folder)
     [file] = folder.rglob("tokenizer.json")
     cut = {"direction": "Right", "max_length": 20, "strategy": "LongestFirst", "stride": 0}
-    _changed(file.name, truncation=cut)(file.parent)
+    changed(file.name, truncation=cut)(file.parent)
 
 
 def _static_module() -> Any:
@@ -310,166 +298,151 @@ _DYNAMIC = {"rope_type": "dynamic", "rope_theta": 10000.0, "factor": 4.0}
 _decoder = partial(_Saved, tokenizer="decoder", modules=_pooled("lasttoken"))
 
 
+def _bert(name: str, remark: str = "", *, routine: bool = False, **saved: Any) -> Architecture:
+    return Architecture(f"BERT, {name}", _Saved(**saved), remark=remark, routine=routine)
+
+
+def _encoder(name: str, config: str, tokenizer: str = "wordpiece", remark: str = "", **sizes: Any) -> Architecture:
+    return Architecture(name, _Saved(f"{config}Config", _SIZES | sizes, tokenizer), remark=remark)
+
+
+def _causal(name: str, config: str, remark: str = "", *, heads: bool = False, **sizes: Any) -> Architecture:
+    """`heads`: fewer of keys than of queries, and of a width of their own."""
+    return Architecture(name, _decoder(f"{config}Config", _SIZES | (_DECODER if heads else {}) | sizes), remark=remark)
+
+
 def _phi3(switch: int) -> _Saved:
     scaled = {"num_key_value_heads": 2, "original_max_position_embeddings": switch, "rope_parameters": _LONGROPE}
     return _decoder("Phi3Config", _SIZES | scaled)
 
 
+def _dense_on_tokens() -> Sequence[Any]:
+    return [sentence_modules.Dense(WIDTH, WIDTH, module_input_name="token_embeddings"), *_pooled()()]
+
+
+def _weighted_layers() -> Sequence[Any]:
+    return [sentence_modules.WeightedLayerPooling(WIDTH, num_hidden_layers=2, layer_start=1), *_pooled()()]
+
+
 BERT = (
-    Architecture("BERT, first token", _Saved(modules=_pooled("cls"))),
-    Architecture("BERT, mean", _Saved()),
-    Architecture("BERT, largest and mean", _Saved(modules=_pooled(("max", "mean")))),
-    Architecture("BERT, mean weighted by position", _Saved(modules=_pooled("weightedmean"))),
-    Architecture("BERT, sum by the root of the length", _Saved(modules=_pooled("mean_sqrt_len_tokens"))),
-    Architecture(
-        "BERT, Dense and Normalize",
-        _Saved(modules=_then(lambda: sentence_modules.Dense(WIDTH, 8), _normalize)),
-        remark="Tanh between them",
-    ),
-    Architecture("BERT, LayerNorm", _Saved(modules=_then(lambda: sentence_modules.LayerNorm(WIDTH)))),
-    Architecture(
-        "BERT, Dense on tokens",
-        _Saved(
-            modules=lambda: [
-                sentence_modules.Dense(WIDTH, WIDTH, module_input_name="token_embeddings"),
-                *_pooled()(),
-            ]
-        ),
-        remark="before pooling",
-    ),
-    Architecture("BERT, prompts", _Saved(model=_E5), remark="one of them the default"),
-    Architecture(
-        "BERT, prompts left out of the mean",
-        _Saved(modules=_pooled(include_prompt=False), model=_E5),
-        remark="as in Instructor",
-    ),
-    Architecture("BERT, no maximum in its folder", _Saved(max_tokens=None), remark="the network's own counts"),
-    Architecture("BERT, cut on the left", _Saved(options={"truncation_side": "left"})),
-    Architecture(
-        "BERT, cut by `processing_kwargs`", _Saved(transformer={"processing_kwargs": {"text": {"max_length": 20}}})
-    ),
-    Architecture(
-        "BERT, `add_special_tokens: false`",
-        _Saved(transformer={"processing_kwargs": {"text": {"add_special_tokens": False}}}),
-        remark="in `processing_kwargs`",
+    _bert("first token", modules=_pooled("cls")),
+    _bert("mean"),
+    _bert("largest and mean", modules=_pooled(("max", "mean"))),
+    _bert("mean weighted by position", modules=_pooled("weightedmean")),
+    _bert("sum by the root of the length", modules=_pooled("mean_sqrt_len_tokens")),
+    _bert(
+        "Dense and Normalize",
+        "Tanh between them",
         routine=True,
+        modules=_then(lambda: sentence_modules.Dense(WIDTH, 8), _normalize),
     ),
-    Architecture(
-        "BERT, `truncate_dim` and prompts", _Saved(model=_E5 | {"truncate_dim": 8}), remark="cut last", routine=True
+    _bert("LayerNorm", modules=_then(lambda: sentence_modules.LayerNorm(WIDTH))),
+    _bert("Dense on tokens", "before pooling", modules=_dense_on_tokens),
+    _bert("prompts", "one of them the default", model=_E5),
+    _bert(
+        "prompts left out of the mean",
+        "as in Instructor",
+        routine=True,
+        modules=_pooled(include_prompt=False),
+        model=_E5,
     ),
-    Architecture("BERT, cased with `do_lower_case`", _Saved(transformer={"do_lower_case": True})),
-    Architecture("BERT, weights in float16", _Saved(edit=_halved("float16")), remark="computed in float32"),
-    Architecture("BERT, weights in bfloat16", _Saved(edit=_halved("bfloat16")), remark="computed in float32"),
-    Architecture("BERT, `pytorch_model.bin`", _Saved(edit=_pickled)),
-    Architecture("BERT, folder of sentence-transformers 2", _Saved(edit=_as_version_2)),
-    Architecture("BERT, tokenizer with a stride", _Saved(edit=_strided)),
+    _bert("no maximum in its folder", "the network's own counts", max_tokens=None),
+    _bert("cut on the left", options={"truncation_side": "left"}),
+    _bert("cut by `processing_kwargs`", transformer={"processing_kwargs": {"text": {"max_length": 20}}}),
+    _bert(
+        "`add_special_tokens: false`",
+        "in `processing_kwargs`",
+        transformer={"processing_kwargs": {"text": {"add_special_tokens": False}}},
+    ),
+    _bert("`truncate_dim` and prompts", "cut last", routine=True, model=_E5 | {"truncate_dim": 8}),
+    _bert("cased with `do_lower_case`", transformer={"do_lower_case": True}),
+    _bert("weights in float16", "computed in float32", edit=_halved("float16")),
+    _bert("weights in bfloat16", "computed in float32", edit=_halved("bfloat16")),
+    _bert("`pytorch_model.bin`", edit=pickled),
+    _bert("folder of sentence-transformers 2", edit=_as_version_2),
+    _bert("tokenizer with a stride", edit=_strided),
 )
 
 ENCODERS = (
     Architecture("DistilBERT", _Saved("DistilBertConfig", _DISTILBERT, options=_UNTYPED)),
-    Architecture("MPNet", _Saved("MPNetConfig", tokenizer="bytes"), routine=True),
-    Architecture("RoBERTa", _Saved("RobertaConfig", tokenizer="bytes")),
-    Architecture("XLM-RoBERTa", _Saved("XLMRobertaConfig", tokenizer="unigram"), routine=True),
-    Architecture("CamemBERT", _Saved("CamembertConfig", tokenizer="unigram")),
-    Architecture("ELECTRA", _Saved("ElectraConfig", _SIZES | {"embedding_size": 16})),
-    Architecture("ALBERT", _Saved("AlbertConfig", _SIZES | {"embedding_size": 16}, tokenizer="unigram")),
-    Architecture(
-        "MobileBERT",
-        _Saved(
-            "MobileBertConfig", _SIZES | {"embedding_size": 16, "intra_bottleneck_size": 16, "true_hidden_size": 16}
-        ),
-    ),
-    Architecture(
-        "DeBERTa-v2",
-        _Saved(
-            "DebertaV2Config",
-            _SIZES | {"relative_attention": True, "position_buckets": 16, "pos_att_type": ["p2c", "c2p"]},
-            tokenizer="unigram",
-        ),
+    _encoder("MPNet", "MPNet", "bytes"),
+    _encoder("RoBERTa", "Roberta", "bytes"),
+    _encoder("XLM-RoBERTa", "XLMRoberta", "unigram"),
+    _encoder("CamemBERT", "Camembert", "unigram"),
+    _encoder("ELECTRA", "Electra", embedding_size=16),
+    _encoder("ALBERT", "Albert", "unigram", embedding_size=16),
+    _encoder("MobileBERT", "MobileBert", embedding_size=16, intra_bottleneck_size=16, true_hidden_size=16),
+    _encoder(
+        *("DeBERTa-v2", "DebertaV2", "unigram"),
+        relative_attention=True,
+        position_buckets=16,
+        pos_att_type=["p2c", "c2p"],
     ),
     Architecture("T5 encoder", _Saved("T5Config", _T5, tokenizer="t5"), routine=True),
     Architecture("mT5 encoder", _Saved("MT5Config", _T5 | {"feed_forward_proj": "gated-gelu"}, tokenizer="t5")),
-    Architecture("ERNIE", _Saved("ErnieConfig")),
-    Architecture("Megatron-BERT", _Saved("MegatronBertConfig")),
-    Architecture("RemBERT", _Saved("RemBertConfig", _SIZES | {"input_embedding_size": 16}, tokenizer="unigram")),
-    Architecture("RoFormer", _Saved("RoFormerConfig")),
-    Architecture("XLM-RoBERTa-XL", _Saved("XLMRobertaXLConfig", tokenizer="unigram")),
-    Architecture(
-        "BigBird, full attention",
-        _Saved("BigBirdConfig", _SIZES | {"attention_type": "original_full"}, tokenizer="unigram"),
-    ),
-    Architecture("NomicBERT", _Saved("NomicBertConfig")),
-    Architecture("Jina v3", _Saved("JinaEmbeddingsV3Config", tokenizer="unigram")),
-    Architecture("EuroBERT", _Saved("EuroBertConfig", _SIZES | _DECODER, tokenizer="bytes")),
+    _encoder("ERNIE", "Ernie"),
+    _encoder("Megatron-BERT", "MegatronBert"),
+    _encoder("RemBERT", "RemBert", "unigram", input_embedding_size=16),
+    _encoder("RoFormer", "RoFormer"),
+    _encoder("XLM-RoBERTa-XL", "XLMRobertaXL", "unigram"),
+    _encoder("BigBird, full attention", "BigBird", "unigram", attention_type="original_full"),
+    _encoder("NomicBERT", "NomicBert"),
+    _encoder("Jina v3", "JinaEmbeddingsV3", "unigram"),
+    _encoder("EuroBERT", "EuroBert", "bytes", **_DECODER),
     Architecture(
         "ModernBERT, full and local attention",
         _Saved("ModernBertConfig", _SIZES | {"local_attention": 8}, tokenizer="bytes"),
         remark="texts longer than the window",
         routine=True,
     ),
-    Architecture(
-        "ModernBERT, full attention", _Saved("ModernBertConfig", _SIZES | {"local_attention": 128}, tokenizer="bytes")
-    ),
-    Architecture("GTE", _Saved("GteConfig", tokenizer="unigram")),
+    _encoder("ModernBERT, full attention", "ModernBert", "bytes", local_attention=128),
+    _encoder("GTE", "Gte", "unigram"),
     Architecture(
         "Longformer", _Saved("LongformerConfig", _SIZES | {"attention_window": 8}, tokenizer="bytes"), "torch"
     ),
     Architecture(
         "BERT, WeightedLayerPooling",
-        _Saved(
-            sizes=_SIZES | {"output_hidden_states": True},
-            modules=lambda: [
-                sentence_modules.WeightedLayerPooling(WIDTH, num_hidden_layers=2, layer_start=1),
-                *_pooled()(),
-            ],
-        ),
+        _Saved(sizes=_SIZES | {"output_hidden_states": True}, modules=_weighted_layers),
         "torch",
         remark="reads all layers",
     ),
 )
 
+_QWEN3 = partial(_decoder, "Qwen3Config", _SIZES | _DECODER)
 DECODERS = (
     Architecture(
         "GPT-2", _decoder("GPT2Config", _GPT2, options={"padding_side": "right"}), remark="padded on the right"
     ),
-    Architecture("Llama", _decoder("LlamaConfig", _SIZES | _DECODER)),
-    Architecture(
-        "Llama, dynamic RoPE",
-        _decoder("LlamaConfig", _SIZES | _DECODER | {"max_position_embeddings": 16, "rope_parameters": _DYNAMIC}),
-        remark="texts past its original length",
+    _causal("Llama", "Llama", heads=True),
+    _causal(
+        *("Llama, dynamic RoPE", "Llama", "texts past its original length"),
+        heads=True,
+        max_position_embeddings=16,
+        rope_parameters=_DYNAMIC,
     ),
-    Architecture(
-        "Mistral", _decoder("MistralConfig", _SIZES | _DECODER | {"sliding_window": 8}), remark="sliding window"
-    ),
-    Architecture("Qwen2", _decoder("Qwen2Config", _SIZES | {"num_key_value_heads": 2})),
-    Architecture("Qwen3", _decoder("Qwen3Config", _SIZES | _DECODER)),
-    Architecture(
-        "Qwen3, mean without the prompt",
-        _decoder("Qwen3Config", _SIZES | _DECODER, modules=_pooled(include_prompt=False), model=_E5),
-    ),
+    _causal("Mistral", "Mistral", "sliding window", heads=True, sliding_window=8),
+    Architecture("Qwen2", _decoder("Qwen2Config", _SIZES | {"num_key_value_heads": 2}), routine=True),
+    Architecture("Qwen3", _QWEN3()),
+    Architecture("Qwen3, mean without the prompt", _QWEN3(modules=_pooled(include_prompt=False), model=_E5)),
     Architecture("Phi-3, longrope, up to its switch", _phi3(96)),
     Architecture(
         "Qwen3, chat template",
-        _decoder("Qwen3Config", _SIZES | _DECODER, options={"chat_template": _TEMPLATE}, model=_E5),
+        _QWEN3(options={"chat_template": _TEMPLATE}, model=_E5),
         remark='`"message"` in `modality_config` of sentence-transformers 6',
         routine=True,
     ),
     Architecture(
         "Qwen3, chat template that changes a text",
-        _decoder(
-            "Qwen3Config",
-            _SIZES | _DECODER,
-            options={"chat_template": _TEMPLATE.replace("}}", "| replace('?', '!') }}")},
-        ),
+        _QWEN3(options={"chat_template": _TEMPLATE.replace("}}", "| replace('?', '!') }}")}),
         remark="one that changes punctuation",
     ),
-    Architecture("OPT", _decoder("OPTConfig", _SIZES | {"ffn_dim": 64, "word_embed_proj_dim": WIDTH})),
-    Architecture("GPT-NeoX", _decoder("GPTNeoXConfig", _SIZES)),
-    Architecture("Phi", _decoder("PhiConfig", _SIZES)),
-    Architecture("Granite", _decoder("GraniteConfig", _SIZES)),
-    Architecture("SmolLM3", _decoder("SmolLM3Config", _SIZES | {"num_key_value_heads": 2})),
-    Architecture("Gemma", _decoder("GemmaConfig", _SIZES | _DECODER)),
-    Architecture("Gemma 2", _decoder("Gemma2Config", _SIZES | _DECODER | {"sliding_window": 8})),
+    _causal("OPT", "OPT", ffn_dim=64, word_embed_proj_dim=WIDTH),
+    _causal("GPT-NeoX", "GPTNeoX"),
+    _causal("Phi", "Phi"),
+    _causal("Granite", "Granite"),
+    _causal("SmolLM3", "SmolLM3", num_key_value_heads=2),
+    _causal("Gemma", "Gemma", heads=True),
+    _causal("Gemma 2", "Gemma2", heads=True, sliding_window=8),
     Architecture(
         "Gemma 3, both directions",
         _decoder(
@@ -518,7 +491,7 @@ REFUSED = (
     ),
     Architecture(
         "tokenizer without padding token",
-        _decoder("Qwen3Config", _SIZES | _DECODER, edit=_without_padding_token),
+        _QWEN3(edit=_without_padding_token),
         "refused",
         remark="the library cannot encode several texts with it either",
         refusal="cannot be loaded as an embedding model",
@@ -566,6 +539,24 @@ REFUSED = (
 )
 
 ARCHITECTURES = (*BERT, *ENCODERS, *DECODERS, *STATIC, *REFUSED)
+
+
+class TinyModel(Enum):
+    """Some of them, for tests of something else than kinds of models."""
+
+    CLS = "BERT, first token"
+    DENSE = "BERT, Dense and Normalize"
+    PROMPTED = "BERT, prompts"
+    INSTRUCTED = "BERT, prompts left out of the mean"
+    CAUSAL = "Qwen2"
+
+
+def save(model: TinyModel, folder: Path) -> Path:
+    """The folder of such a model, made in an empty one."""
+    folder.mkdir(parents=True, exist_ok=True)
+    next(kind for kind in ARCHITECTURES if kind.name == model.value).save(folder)
+    return folder / "model"
+
 
 # ---- its copy in the documentation -----------------------------------------------------------------------------------
 

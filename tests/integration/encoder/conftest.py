@@ -10,7 +10,7 @@ import pytest
 
 from tests.heavy import sentence_transformers
 from tests.integration.encoder import folders
-from tests.integration.encoder.tiny_model import TinyModel, save
+from tests.integration.encoder.architectures import TinyModel, save
 
 
 @pytest.fixture(autouse=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 from collections.abc import Mapping, Sequence
@@ -13,7 +12,6 @@ from typing import Any
 import pytest
 
 from tasks.encoder.check_model_folder import revision_of
-from tasks.encoder.interface import ModelLoadError
 from tests.heavy import torch
 from tests.integration.encoder import folders as made
 from tests.integration.encoder.folders import (
@@ -37,7 +35,6 @@ from tests.integration.encoder.folders import (
 )
 from tests.processes import PATIENCE_S, Roles
 from worker_config.process_exit_codes import CONFIGURATION_EXIT_CODE
-from worker_config.settings import SettingsError, load_settings
 
 pytestmark = pytest.mark.model
 
@@ -156,23 +153,27 @@ def test_a_damaged_folder_is_refused_with_the_file_and_the_remedy(name: str, bro
     check_refusal(broken(edit), *words, r"^(?!.*(Choose another model|no folder|embedq.worker))")
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root reads all files")
-@pytest.mark.parametrize("name", [WEIGHTS, "config.json", TOKENIZER, POOLING])
-def test_a_file_that_cannot_be_read_is_named(name: str, broken: Broken) -> None:
-    check_refusal(
-        broken(lambda folder: (folder / name).chmod(0)), re.escape(name), r"\bread\b", "permission|chmod|user"
-    )
-
-
 def test_a_vocabulary_file_alone_is_served(broken: Broken) -> None:
     folder = broken(made.vocabulary_file)
     check_vectors(vectors_of(served(folder), TEXTS), truth(folder, TEXTS))
 
 
+def with_code_of_its_own(folder: Path) -> None:
+    modules = json.loads((folder / "modules.json").read_text())
+    modules[-1]["type"] = "custom_pooling.CustomPooling"
+    (folder / "modules.json").write_text(json.dumps(modules))
+    (folder / "custom_pooling.py").write_text("raise SystemExit('code of a model ran without consent')\n")
+
+
 @pytest.mark.parametrize(
     ("damage", "words", "form"),
-    [(made.pointer(WEIGHTS), ("git lfs pull",), "text"), (made.without(LAST), (re.escape(LAST),), "json")],
-    ids=["pointer", "missing tensor"],
+    [
+        (made.pointer(WEIGHTS), ("git lfs pull",), "text"),
+        (made.without(LAST), (re.escape(LAST),), "json"),
+        (shutil.rmtree, ("there is no such folder",), "text"),
+        (with_code_of_its_own, ("set EMBEDQ_TRUST_REMOTE_CODE=true",), "text"),
+    ],
+    ids=["pointer", "missing tensor", "no folder", "code of its own"],
 )
 def test_the_worker_of_such_a_folder_ends_with_one_line(
     damage: Edit, words: Sequence[str], form: str, broken: Broken, roles: Roles
@@ -250,56 +251,3 @@ def test_files_that_are_not_read_leave_the_revision(name: str, whole: Path, brok
 @pytest.mark.parametrize("name", READ)
 def test_files_that_are_read_change_the_revision(name: str, whole: Path, broken: Broken) -> None:
     assert revision_of(broken(READ[name])) != revision_of(whole)
-
-
-FORMS = {"pytorch_model.bin": made.pickled, "model-00002-*": made.sharded, "vocab.txt": made.vocabulary_file}
-
-
-@pytest.mark.parametrize("pattern", FORMS)
-def test_other_forms_of_weights_and_vocabulary_count_too(pattern: str, broken: Broken) -> None:
-    folder = broken(FORMS[pattern])
-    before = revision_of(folder)
-    file = next(folder.glob(pattern))
-    file.write_bytes(file.read_bytes() + b"z\n")
-    assert revision_of(folder) != before
-
-
-def test_the_base_of_an_adapter_counts_too(whole: Path, broken: Broken, tmp_path: Path) -> None:
-    base = Path(shutil.copytree(whole, tmp_path / "base"))
-    folder = broken(lambda copy: made.adapter(copy, base=str(base)))
-    before = revision_of(folder)
-    made.written("notes.txt")(base)
-    assert revision_of(folder) == before
-    READ["weights"](base)
-    assert revision_of(folder) != before
-
-
-def test_the_encoder_has_the_revision_of_its_folder(whole: Path) -> None:
-    assert served(whole).info.revision == revision_of(whole)
-
-
-# ---- F10 -------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("similarity", ["cosine", "dot", "euclidean", "manhattan", None])
-def test_what_vectors_are_compared_by_is_known(similarity: str | None, broken: Broken) -> None:
-    folder = broken(made.changed(PROMPTS, similarity_fn_name=similarity))
-    assert served(folder).info.similarity == (similarity or "cosine")
-
-
-# ---- C1: names -------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("model", [".", "./"])
-def test_the_working_directory_is_served_by_its_name(model: str, whole: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(whole)
-    assert served(model).info.model == whole.name
-    assert load_settings(model=model).served_model_name == whole.name
-
-
-@pytest.mark.parametrize("served_name", [(), ("mine",)])
-@pytest.mark.parametrize("model", ["org/name:main", "https://huggingface.co/org/name", "hf.co/org/name"])
-def test_a_name_of_another_form_is_refused_with_how_to_pin(model: str, served_name: tuple[str, ...]) -> None:
-    with pytest.raises((ModelLoadError, SettingsError)) as caught:
-        served(model, served_name=served_name)
-    check_line(str(caught.value), r"EMBEDQ_MODEL", r"\borg/name@")

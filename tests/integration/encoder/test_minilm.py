@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import random
-import re
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -43,7 +42,7 @@ WORDS = [
     "🦆",
 ]
 CPU_TOKENS = 1024
-COUNTS = [1, 2, 500]
+COUNTS = [1, 2, 200]
 EDGES = [
     "",
     "a",
@@ -80,7 +79,7 @@ def rows(outcomes: list[Vector]) -> Float32Array:
 
 def compared(count: int) -> slice:
     """All texts of a corpus differ, so that some of them prove the order of all."""
-    return slice(None, None, -(-count // 300))
+    return slice(None, None, -(-count // 100))
 
 
 @pytest.fixture(scope="module")
@@ -115,19 +114,11 @@ def test_vectors_equal_the_library_in_input_order(
 def test_vectors_beside_other_passes_equal_the_library(
     minilm: Encoder, library_vectors: dict[str, Float32Array]
 ) -> None:
-    texts = mixed_texts(500)
-    expected = np.stack([library_vectors[text] for text in texts[compared(500)]])
+    texts = mixed_texts(COUNTS[-1])
+    expected = np.stack([library_vectors[text] for text in texts[compared(COUNTS[-1])]])
     with ThreadPoolExecutor(2) as threads:
         for vectors in threads.map(lambda _: rows(encoded(minilm, texts)), range(2)):
-            assert worst_cosine(vectors[compared(500)], expected) >= 0.9999
-
-
-def test_a_mixed_corpus_is_mostly_not_padding(minilm: Encoder) -> None:
-    items = [Text(text) for text in mixed_texts(500)]
-    outcomes, stats = encode(minilm, items, max_padded_tokens=CPU_TOKENS)
-    assert stats.tokens == sum(outcome.tokens for outcome in outcomes)
-    assert 1 - stats.tokens / stats.padded_tokens < 0.1
-    assert stats.forward_passes < 500 / 20
+            assert worst_cosine(vectors[compared(COUNTS[-1])], expected) >= 0.9999
 
 
 def test_edges_equal_the_library(minilm: Encoder, library_vectors: dict[str, Float32Array]) -> None:
@@ -152,34 +143,11 @@ def test_a_long_text_that_must_not_be_cut_names_both_numbers(minilm: Encoder) ->
     assert "has 1002 tokens; the model takes at most 256" in outcome.error.message
 
 
-def test_of_a_text_far_above_the_window_only_the_beginning_counts(minilm: Encoder) -> None:
-    [beginning, far_above] = encoded(minilm, ["some words. " * 300, "some words. " * 50_000])
-    assert (far_above.tokens, far_above.truncated) == (256, True)
-    np.testing.assert_allclose(rows([far_above]), rows([beginning]), atol=1e-6)
-    [refused] = encoded(minilm, ["some words. " * 50_000], truncate=False)
-    assert refused.error is not None
-    least = re.search(r"has at least (\d+) tokens; the model takes at most 256", refused.error.message)
-    assert least is not None
-    assert 256 < int(least[1]) < 3000
-
-
-def test_a_lone_surrogate_fails_alone(minilm: Encoder) -> None:
-    bad, good = encoded(minilm, ["\ud800", "good"])
-    assert bad.error is not None
-    assert bad.error.code == "encoding_failed"
-    assert good.error is None
-
-
 def test_fewer_dimensions_are_the_first_ones_at_unit_length(minilm: Encoder) -> None:
     [whole], [cut] = encoded(minilm, ["a b c"]), encoded(minilm, ["a b c"], dimensions=64)
     assert whole.vector is not None
     assert cut.vector is not None
     np.testing.assert_allclose(cut.vector, whole.vector[:64] / np.linalg.norm(whole.vector[:64]), rtol=1e-5)
-
-
-def test_equal_texts_take_one_row_of_the_pass(minilm: Encoder) -> None:
-    _, stats = encode(minilm, [Text("the same words")] * 300, max_padded_tokens=CPU_TOKENS)
-    assert (stats.forward_passes, stats.tokens) == (1, 5)
 
 
 def test_it_is_ready_to_serve(minilm: Encoder) -> None:

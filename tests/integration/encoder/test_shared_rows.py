@@ -12,12 +12,12 @@ import pytest
 from tasks.encoder.encode import NON_FINITE, encode
 from tasks.encoder.interface import Text
 from tasks.encoder.micro_batches import ROW_WIDTHS, plan
-from tasks.encoder.openvino import CompiledTransformer, cpu_precisions, network_positions
+from tasks.encoder.openvino import CompiledTransformer, network_positions
 from tasks.encoder.tokenize import Tokenizer
 from tasks.encoder.transformer import TransformerEncoder
 from tasks.item import Options
 from tests.heavy import sentence_modules, sentence_transformers, torch, transformers
-from tests.integration.encoder.tiny_model import TinyModel
+from tests.integration.encoder.architectures import TinyModel
 
 pytestmark = pytest.mark.model
 
@@ -69,21 +69,8 @@ def test_vectors_of_texts_in_shared_rows_equal_the_library(kind: TinyModel, tiny
     assert stats.tokens / stats.padded_tokens > 0.85
 
 
-def test_passages_share_rows_where_the_processor_computes_in_bfloat16(tiny_folders: Folders) -> None:
-    for precision in cpu_precisions():
-        encoder = compiled(library(tiny_folders[TinyModel.CLS]), precision)
-        assert encoder.row_widths == (ROW_WIDTHS if precision == "bfloat16" else ROW_WIDTHS[:1])
-
-
 def test_a_causal_model_has_a_row_for_each_text(tiny_folders: Folders) -> None:
     assert network_positions(library(tiny_folders[TinyModel.CAUSAL])[0], NAMES) is None
-
-
-def test_a_decoder_of_a_known_type_has_a_row_for_each_text(tiny_folders: Folders) -> None:
-    transformer = library(tiny_folders[TinyModel.CLS])[0]
-    assert network_positions(transformer, NAMES) is not None
-    transformer.model.config.is_decoder = True
-    assert network_positions(transformer, NAMES) is None
 
 
 def test_positions_begin_where_the_type_of_model_lets_them_begin(tiny_folders: Folders, tmp_path: Path) -> None:
@@ -113,11 +100,6 @@ def test_a_text_without_finite_vector_spoils_none_in_its_row(tiny_folders: Folde
     assert broken.error == NON_FINITE
     found = np.stack([outcome.vector for outcome in outcomes if outcome.vector is not None])
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
-
-
-def test_without_a_mask_there_are_no_shared_rows(tiny_folders: Folders) -> None:
-    transformer = library(tiny_folders[TinyModel.CLS])[0]
-    assert CompiledTransformer(transformer, ["input_ids"], precision="float32", streams=1, threads=1).row_widths == ()
 
 
 def test_passages_in_wide_rows_have_the_embeddings_of_the_library(tiny_folders: Folders, tmp_path: Path) -> None:

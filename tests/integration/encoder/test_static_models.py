@@ -10,7 +10,6 @@ import pytest
 from tasks.encoder.encode import encode
 from tasks.encoder.interface import Encoder, ModelLoadError, Text
 from tasks.encoder.load import load
-from tasks.item import UNLIMITED_TOKENS
 from tests.heavy import sentence_transformers
 from tests.integration.encoder.architectures import save_model2vec
 from worker_config.settings import load_settings
@@ -30,12 +29,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def encoder(folder: Path) -> Encoder:
     return load(load_settings(model=str(folder), device="cpu"))
-
-
-def test_no_other_way_is_tried_before_the_one_that_serves(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
-    info = load(load_settings(model=str(folder), device="cpu")).info
-    assert (info.compute, info.precision, info.max_tokens) == ("torch", "float32", UNLIMITED_TOKENS)
-    assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == []
 
 
 def test_a_way_that_is_asked_for_by_name_is_served_or_refused(folder: Path) -> None:

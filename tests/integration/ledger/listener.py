@@ -5,8 +5,6 @@ from typing import Any, Self
 
 import redis
 
-from tasks.ledger.redis_keys import wake_channel
-from tests.integration.ledger.driver import MODEL
 from tests.processes import PATIENCE_S, wait_until
 
 
@@ -19,11 +17,6 @@ class Listener:
         self._pubsub = client.pubsub()  # type: ignore[no-untyped-call]
         self._pubsub.subscribe(channel)
         self._next()
-
-    @classmethod
-    def of_stream(cls, client: redis.Redis, stream: str, model: str = MODEL) -> Self:
-        """What wakes a lingering stream."""
-        return cls(client, wake_channel(model, stream))
 
     def messages(self) -> list[bytes]:
         """Everything published before this call and not read yet."""

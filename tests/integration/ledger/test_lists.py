@@ -6,7 +6,6 @@ import redis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tasks.ledger.read import LOOK
 from tasks.ledger.task import State, Task
 from tests.integration.ledger.driver import Driver, commands
 
@@ -31,15 +30,6 @@ def pages(driver: Driver, limit: int, **changed: Any) -> list[str]:
             return found
         assert until != after, "the list does not move on"
         after = until
-
-
-def test_a_search_looks_at_so_many_and_says_where_to_go_on(driver: Driver) -> None:
-    [oldest] = submit(driver, 1)
-    driver.cancel(oldest)
-    newer = submit(driver, LOOK)
-    part = driver.listed(states=(State.CANCELLED,))
-    assert part == ([], newer[-1], True)
-    assert ids(driver.listed(states=(State.CANCELLED,), after=newer[-1])) == [oldest]
 
 
 def test_a_page_costs_the_same_in_a_long_list(driver: Driver, redis_client: redis.Redis) -> None:

