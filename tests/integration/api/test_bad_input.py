@@ -32,7 +32,7 @@ WRONG: dict[tuple[str, str], Sequence[Any]] = {
     ("invalid_type", "input"): [7, True, {"text": "a"}],
     ("invalid_type", "input[0]"): [[True], [["a", "b"]], [["a"]], [[]], [[[1]]], [[], [1]], [1e5]],
     ("invalid_type", "input[1]"): [
-        *(["a", other] for other in (None, 1, {}, ["b"])),
+        *(["a", other] for other in (None, 1, {"a": 1}, ["b"])),
         *([1, other] for other in (True, 2.0, None, "a", [2])),
         [[1], "a"],
     ],

@@ -80,7 +80,7 @@ def test_a_batch_is_tried_again_as_a_new_one(client: httpx.Client, ledger: Ledge
     problem(client.post(path), 409, "batch_not_ended")
     end(ledger, first["id"], JobStatus.EXPIRED, files={"error": failed})
 
-    def only_file_id(batch_id: str) -> str:
+    def only_file_id(batch_id: str) -> str | None:
         kept = ledger.run(read_batch(batch_id))
         assert kept is not None
         return kept.only_file_id

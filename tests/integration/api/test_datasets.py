@@ -54,7 +54,7 @@ def pages(client: httpx.Client, path: str, **query: str) -> list[dict[str, Any]]
 
 
 def test_datasets_are_listed_page_by_page(client: httpx.Client, root: Path) -> None:
-    empty = {"object": "list", "data": [], "first_id": None, "last_id": None, "has_more": False}
+    empty: dict[str, Any] = {"object": "list", "data": [], "first_id": None, "last_id": None, "has_more": False}
     assert client.get("/v1/datasets").json() == empty
     mine = ["handbook", "A.b", "a-b", "z", "B", "ing_is_no_id", "z"]  # the last is a second version
     for name in mine:
@@ -67,7 +67,7 @@ def test_datasets_are_listed_page_by_page(client: httpx.Client, root: Path) -> N
 
 
 def test_a_dataset_is_shown_and_deleted(client: httpx.Client, root: Path) -> None:
-    load(root, document("a", *[[1, 2, 3, 4]] * 7), document("b"))
+    load(root, document("a", *[[1.0, 2, 3, 4]] * 7), document("b"))
     shown = client.get(HANDBOOK).json()
     expected = {
         "object": "dataset",
@@ -121,7 +121,7 @@ def test_a_storage_that_is_away_is_no_empty_list(client: httpx.Client, root: Pat
 def test_datasets_count_for_those_who_start_an_ingestion(serve: Callable[..., ServedApp], root: Path) -> None:
     client = serve(api_keys=KEYS, file_quota_bytes=1000).client
     first = client.post("/v1/ingestions", json=GOOD, headers=ANN | {"idempotency-key": "k"})
-    load(root, document("a", *[[1, 2, 3, 4]] * 7), document("b"))
+    load(root, document("a", *[[1.0, 2, 3, 4]] * 7), document("b"))
     refused = client.post("/v1/ingestions", json=GOOD, headers=ANN)
     again = client.post("/v1/ingestions", json=GOOD, headers=ANN | {"idempotency-key": "k"})
     others = client.post("/v1/ingestions", json=GOOD, headers=BOB)

@@ -189,7 +189,7 @@ def test_calls_that_wait_and_deleted_tasks_are_not_listed(client: httpx.Client, 
 # ---- searches --------------------------------------------------------------------------------------------------------
 
 
-def cancelled(redis_url: str, after: str | None = None, *, limit: int = 20, **limits: int) -> ListPage[Record]:
+def cancelled(redis_url: str, after: str | None = None, *, limit: int = 20, **limits: Any) -> ListPage[Record]:
     """The page of cancelled jobs that so many looks at each kind find."""
 
     async def page() -> ListPage[Record]:

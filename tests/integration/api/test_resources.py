@@ -21,7 +21,7 @@ from tests.integration.api.served import ServedApp
 from tests.made_files import made_file
 from tests.processes import RedisServer
 
-EMPTY = {"object": "list", "data": [], "first_id": None, "last_id": None, "has_more": False}
+EMPTY: dict[str, Any] = {"object": "list", "data": [], "first_id": None, "last_id": None, "has_more": False}
 NO_LIMIT = ("0", "-1", "x", "1.5", "9" * 5000, "\u0662", "0" * 20, "0" * 8 + "1" + "0" * 5000)
 
 

@@ -26,7 +26,7 @@ def refused(answer: httpx.Response, status: int, kind: str) -> str:
 def test_vectors_are_a_bare_list_in_input_order(client: httpx.Client, worker: LedgerWorker) -> None:
     texts = [f"{i} {'x' * i}" for i in range(70)]  # more than are rendered at once
     worker.truncated.add("one")  # truncated by default, and nothing in the answer says so
-    others = {"model": "another", "truncate": None, "parameters": {}, "truncation_direction": "Right"}
+    others: dict[str, Any] = {"model": "another", "truncate": None, "parameters": {}, "truncation_direction": "Right"}
     with worker.serving():
         for path in ("/embed", "/embed/", "/"):
             answer = client.post(path, json={"inputs": texts})
