@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import base64
 import concurrent.futures
-from collections.abc import Iterator
-from hashlib import sha256
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -15,27 +14,13 @@ from tasks.item import TextError
 from tasks.ledger.overview import overview
 from tests.heavy import openai
 from tests.integration.api.ledger_worker import LedgerWorker, vector
-from tests.integration.api.served import MODEL, ServedApp
+from tests.integration.api.served import KEYS, MODEL, ServedApp
 from tests.processes import wait_until
 
 
 @pytest.fixture
-def worker(redis_url: str) -> Iterator[LedgerWorker]:
-    with LedgerWorker(redis_url, MODEL) as started:
-        started.announce()
-        with started.serving():
-            yield started
-
-
-@pytest.fixture
-def served(redis_url: str, worker: LedgerWorker) -> Iterator[ServedApp]:
-    with ServedApp(redis_url) as app:
-        yield app
-
-
-@pytest.fixture(params=["/v1", ""], ids=["with /v1", "without"])
-def client(served: ServedApp, request: pytest.FixtureRequest) -> Iterator[openai.OpenAI]:
-    with connect(served, request.param) as connected:
+def client(base_url: str) -> Iterator[openai.OpenAI]:
+    with openai.OpenAI(base_url=base_url, api_key="any") as connected:
         yield connected
 
 
@@ -48,11 +33,7 @@ def test_embeddings_by_default_travel_as_base64(client: openai.OpenAI) -> None:
 
     assert [item.index for item in answer.data] == [0, 1]
     np.testing.assert_array_equal(np.array(answer.data[1].embedding, dtype="f4"), vector("two"))
-    assert answer.model == MODEL
-    assert answer.usage.total_tokens == 2
-
-
-def test_both_formats_on_request(client: openai.OpenAI) -> None:
+    assert (answer.model, answer.usage.total_tokens) == (MODEL, 2)
     floats = client.embeddings.create(model=MODEL, input="one", encoding_format="float").data[0].embedding
     # The client's types promise floats, whatever was asked for.
     packed: Any = client.embeddings.create(model=MODEL, input="one", encoding_format="base64").data[0].embedding
@@ -61,9 +42,18 @@ def test_both_formats_on_request(client: openai.OpenAI) -> None:
     np.testing.assert_array_equal(np.frombuffer(base64.b64decode(packed), "<f4"), vector("one"))
 
 
-def test_models(client: openai.OpenAI) -> None:
+def test_models_and_addresses(client: openai.OpenAI, serve: Callable[..., ServedApp]) -> None:
     assert [model.id for model in client.models.list()] == [MODEL]
     assert client.models.retrieve(MODEL).id == MODEL
+    with pytest.raises(openai.NotFoundError) as unknown:
+        client.embeddings.create(model="nobody/knows", input="a")
+    assert unknown.value.code == "model_not_found"
+    with pytest.raises(openai.APIStatusError) as caught:
+        client.models.delete(MODEL)
+    assert (caught.value.status_code, caught.value.code) == (405, "method_not_allowed")
+    with connect(serve(), "") as without:  # /v1
+        assert without.embeddings.create(model=MODEL, input="one").data
+        assert without.models.retrieve(MODEL).id == MODEL
 
 
 def test_a_bad_request_is_told_field_and_code(client: openai.OpenAI) -> None:
@@ -73,13 +63,6 @@ def test_a_bad_request_is_told_field_and_code(client: openai.OpenAI) -> None:
     assert (caught.value.code, caught.value.param) == ("empty_input", "input[1]")
     assert caught.value.type == "invalid_request_error"
     assert caught.value.request_id
-
-
-def test_an_unknown_model_is_not_found(client: openai.OpenAI) -> None:
-    with pytest.raises(openai.NotFoundError) as caught:
-        client.embeddings.create(model="nobody/knows", input="a")
-
-    assert caught.value.code == "model_not_found"
 
 
 def test_an_input_that_cannot_be_encoded_is_not_retried(client: openai.OpenAI, worker: LedgerWorker) -> None:
@@ -119,46 +102,23 @@ def test_token_numbers_are_the_texts_that_they_stand_for(client: openai.OpenAI) 
         assert [item.embedding for item in answer.data] == [of_text]
 
 
-def test_models_cannot_be_deleted(client: openai.OpenAI) -> None:
-    with pytest.raises(openai.APIStatusError) as caught:
-        client.models.delete(MODEL)
-
-    assert (caught.value.status_code, caught.value.code) == (405, "method_not_allowed")
-
-
-def test_keys(redis_url: str, worker: LedgerWorker) -> None:
-    with ServedApp(redis_url, api_keys=f"me:{sha256(b'right').hexdigest()}") as served:
-        with connect(served, api_key="right") as known:
-            assert known.embeddings.create(model=MODEL, input="a").data
-        with connect(served, api_key="wrong") as unknown, pytest.raises(openai.AuthenticationError) as caught:
-            unknown.embeddings.create(model=MODEL, input="a")
-
+@pytest.mark.usefixtures("worker")
+def test_keys_and_limits(serve: Callable[..., ServedApp]) -> None:
+    served = serve(api_keys=KEYS, max_body_bytes=2000, max_input_bytes=1000)
+    with connect(served, api_key="key of ann") as known:
+        assert known.embeddings.create(model=MODEL, input="a").data
+        with pytest.raises(openai.APIStatusError) as large:
+            known.embeddings.create(model=MODEL, input="x" * 3000)
+    assert (large.value.status_code, large.value.code) == (413, "body_too_large")
+    with connect(served, api_key="wrong") as unknown, pytest.raises(openai.AuthenticationError) as caught:
+        unknown.embeddings.create(model=MODEL, input="a")
     assert caught.value.code == "invalid_api_key"
 
 
-def test_a_body_that_is_too_large(redis_url: str, worker: LedgerWorker) -> None:
+@pytest.mark.usefixtures("idle")
+def test_an_answer_that_takes_too_long_is_an_error_that_can_be_retried(serve: Callable[..., ServedApp]) -> None:
     with (
-        ServedApp(redis_url, max_body_bytes=2000, max_input_bytes=1000) as served,
-        connect(served) as client,
-        pytest.raises(openai.APIStatusError) as caught,
-    ):
-        client.embeddings.create(model=MODEL, input="x" * 3000)
-
-    assert (caught.value.status_code, caught.value.code) == (413, "body_too_large")
-
-
-@pytest.fixture
-def idle(redis_url: str) -> Iterator[LedgerWorker]:
-    """Known to the ledger, and does nothing until it is told to."""
-    with LedgerWorker(redis_url, MODEL) as started:
-        started.announce()
-        yield started
-
-
-def test_an_answer_that_takes_too_long_is_an_error_that_can_be_retried(redis_url: str, idle: LedgerWorker) -> None:
-    with (
-        ServedApp(redis_url) as served,
-        connect(served, timeout=0.2, max_retries=0) as client,
+        connect(serve(), timeout=0.2, max_retries=0) as client,
         pytest.raises(openai.InternalServerError) as caught,
     ):
         client.embeddings.create(model=MODEL, input="a")
@@ -168,12 +128,9 @@ def test_an_answer_that_takes_too_long_is_an_error_that_can_be_retried(redis_url
     assert 1 <= int(caught.value.response.headers["retry-after"]) <= 5
 
 
-def test_the_clients_own_retry_joins_the_work(redis_url: str, idle: LedgerWorker) -> None:
-    with (
-        ServedApp(redis_url) as served,
-        connect(served, timeout=2) as client,
-        concurrent.futures.ThreadPoolExecutor() as pool,
-    ):
+def test_the_clients_own_retry_joins_the_work(serve: Callable[..., ServedApp], idle: LedgerWorker) -> None:
+    served = serve()
+    with connect(served, timeout=2) as client, concurrent.futures.ThreadPoolExecutor() as pool:
         create = client.embeddings.with_raw_response.create
         call = pool.submit(create, model=MODEL, input=["slow", "work"])
         wait_until(lambda: 'status="503"' in served.client.get("/metrics").text, message="the first attempt waits")

@@ -1,16 +1,14 @@
-"""Files over HTTP, for tests: a served app with a storage of its own, an upload in one line, what is in the storage."""
+"""Files over HTTP, for tests: an upload in one line, what is in the storage, what an error says."""
 
 import os
 import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import httpx
 
 from tasks.records.storage_identity import FOLDER
-from tests.integration.api.served import ServedApp
 
 LINES = b'{"custom_id": "1"}\n{"custom_id": "2"}\n'
 Upload = Callable[..., httpx.Response]
@@ -61,8 +59,3 @@ def problem(answer: httpx.Response, status: int, code: str, param: str | None = 
 def ids(answer: httpx.Response) -> list[str]:
     """Of the files in a list."""
     return [file["id"] for file in answer.json()["data"]]
-
-
-def served(serve: Callable[..., ServedApp], root: Path, **settings: Any) -> ServedApp:
-    """A served app whose storage is `root`."""
-    return serve(storage_url=str(root), **settings)

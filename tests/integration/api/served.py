@@ -29,7 +29,26 @@ KEYS = ",".join(f"{name}:{sha256(f'key of {name}'.encode()).hexdigest()}" for na
 """The setting `api_keys` with two owners; the headers below are theirs."""
 MANAGED_KEYS = KEYS.replace(",", ":admin,")
 """The same where ann manages keys."""
-ANN, BOB = ({"authorization": f"Bearer key of {name}"} for name in ("ann", "bob"))
+
+
+def bearer(key: str) -> dict[str, str]:
+    """The header that sends a key."""
+    return {"authorization": f"Bearer {key}"}
+
+
+ANN, BOB = (bearer(f"key of {name}") for name in ("ann", "bob"))
+
+
+def make_key(client: httpx.Client, admin: dict[str, str], name: str, **fields: Any) -> dict[str, str]:
+    """The header of a new key, made over HTTP."""
+    answer = client.post("/v1/keys", json={"name": name, **fields}, headers=admin)
+    assert answer.status_code == 201, answer.text
+    return bearer(answer.json()["key"])
+
+
+def code_of(answer: httpx.Response) -> tuple[int, str]:
+    """Its status, and the code of its error."""
+    return answer.status_code, answer.json()["error"]["code"]
 
 
 class _Server(uvicorn.Server):

@@ -10,7 +10,7 @@ import httpx
 import redis
 
 from tasks.records.jobs import JobStatus
-from tests.integration.api.ingestions.requests import FAILED, end
+from tests.integration.api.jobs import FAILED, end
 from tests.integration.api.ledger_worker import LedgerWorker
 from tests.integration.api.served import MODEL
 from tests.made_datasets import document, load
@@ -79,7 +79,7 @@ def make_things(client: httpx.Client, worker: LedgerWorker, root: Path, owner: s
         "{file_id}": (file_id,),
         "{batch_id}": (batch_id, failed),
         "{ingestion_id}": (running, ingested),
-        "{ingestion_id}/output/{name}": (f"{running}/output/part-000000.parquet",),
+        "{ingestion_id}/output/{name}": (f"{running}/output/part-000000001-1.parquet",),
         "{name}": (dataset,),
         "{model_id}": (MODEL,),
         "{path}": ("console.css",),

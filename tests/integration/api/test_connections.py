@@ -1,21 +1,23 @@
-"""What a peer may send before an app sees it, and how long it may keep its connection waiting."""
+"""What a peer may send before an app sees it, how long it may keep its connection waiting; a crowd that means harm."""
 
+import contextlib
 import json
 import logging
+import resource
 import socket
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
+import httpx
+import psutil
 import pytest
 
 from api import http_deadlines
+from api.__main__ import affordable_connections
 from api.log_tally import Tally
 from tests.integration.api.ledger_worker import LedgerWorker
 from tests.integration.api.served import ServedApp
-from tests.processes import PATIENCE_S, wait_until
-from tests.source_tree import CHECKOUT
+from tests.processes import PATIENCE_S, ApiProcess, Roles, wait_until
 
 LIVE = b"GET /health/live HTTP/1.1\r\nHost: localhost\r\n"
 JSON = b"POST /v1/tasks HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
@@ -72,47 +74,26 @@ def only(found: list[tuple[int, bytes]], status: int, code: str) -> None:
 # ---- sizes -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "head",
-    [
-        LIVE + b"X: " + b"y" * 70_000,
-        LIVE + b"X: " + b"y" * 70_000 + b"\r\n\r\n",
-        LIVE + b"X: y\r\n" * 129,
-        LIVE + b"X: y\r\n" * 129 + b"\r\n",
-        b"GET /" + b"y" * 70_000,
-        b"GET /" + b"y" * 70_000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n",
-    ],
-    ids=["field", "whole field", "fields", "whole fields", "line", "whole line"],
-)
-def test_a_head_has_limits(app: ServedApp, head: bytes) -> None:
-    with connected(app) as connection:
-        sent(connection, head)
-        only(answers(connection), 431, "head_too_large")
+def test_a_head_has_limits(app: ServedApp) -> None:
+    long, many = b"X: " + b"y" * 70_000, b"X: y\r\n" * 129
+    line = b"GET /" + b"y" * 70_000
+    whole = [LIVE + long + b"\r\n\r\n", LIVE + many + b"\r\n", line + b" HTTP/1.1\r\nHost: localhost\r\n\r\n"]
+    for head in [LIVE + long, LIVE + many, line, *whole]:
+        with connected(app) as connection:
+            sent(connection, head)
+            only(answers(connection), 431, "head_too_large")
+    for pieces in (1, 3):  # right behind a request
+        for following in ([b"X: ", *[b"y" * (300_000 // pieces)] * pieces], [many, b"\r\n"]):
+            with connected(app) as connection:
+                sent(connection, LIVE + b"\r\n" + LIVE + following[0], *following[1:])
+                assert [status for status, _ in answers(connection)] == [200, 431]
 
 
-def test_an_endless_field_is_not_taken(app: ServedApp) -> None:
-    with connected(app) as connection:
-        piece = b"y" * 2**20
-        taken = sum(sent(connection, piece) for _ in range(64))
-    assert sent(connection, LIVE) is False
-    assert taken < 32, "this many MiB were taken"
-
-
-def test_what_is_within_the_limits_is_served(app: ServedApp) -> None:
-    with connected(app) as connection:
-        sent(connection, LIVE + b"X: y\r\n" * 100 + b"Y: " + b"y" * 60_000 + b"\r\nConnection: close\r\n\r\n")
-        assert [status for status, _ in answers(connection)] == [200]
-
-
-@pytest.mark.parametrize(
-    "rest",
-    [b"0\r\nX: " + b"y" * 70_000, b"0\r\n" + b"X: y\r\n" * 12_000, b"5;" + b"x" * 70_000],
-    ids=["trailer", "trailers", "extension"],
-)
-def test_a_chunked_body_has_little_beside_its_data(app: ServedApp, rest: bytes) -> None:
-    with connected(app) as connection:
-        sent(connection, CHUNKED, b"f\r\n" + TEXT + b"\r\n", rest)
-        only(answers(connection), 400, "invalid_http")
+def test_a_chunked_body_has_little_beside_its_data(app: ServedApp) -> None:
+    for rest in (b"0\r\nX: " + b"y" * 70_000, b"0\r\n" + b"X: y\r\n" * 12_000, b"5;" + b"x" * 70_000):
+        with connected(app) as connection:
+            sent(connection, CHUNKED, b"f\r\n" + TEXT + b"\r\n", rest)
+            only(answers(connection), 400, "invalid_http")
 
 
 def test_a_body_in_tiny_chunks_is_read(worker: LedgerWorker, serve: Callable[..., ServedApp]) -> None:
@@ -131,36 +112,21 @@ def test_a_trailer_is_no_field_of_the_request(serve: Callable[..., ServedApp]) -
         assert b"mine" not in connection.recv(65_536)
 
 
-@pytest.mark.parametrize(
-    ("head", "status"),
-    [
-        (b"GET / HTTP/1.1\r\n", 400),
-        (b"GET / HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\n", 400),
-        (b"GET / HTTP/1.0\r\n", 200),
-        (b"GET / HTTP/1.0\r\nHost: localhost\r\nHost: b\r\n", 400),
-    ],
-    ids=["none", "two", "none in 1.0", "two in 1.0"],
-)
-def test_a_request_names_one_host(app: ServedApp, head: bytes, status: int) -> None:
-    with connected(app) as connection:
-        sent(connection, head + b"Connection: close\r\n\r\n")
-        assert [found for found, _ in answers(connection)] == [status]
+def test_a_request_names_one_host(app: ServedApp) -> None:
+    host = b"Host: localhost\r\n"
+    heads = {
+        b"GET / HTTP/1.1\r\n": 400,
+        b"GET / HTTP/1.1\r\n" + host * 2: 400,
+        b"GET / HTTP/1.0\r\n": 200,
+        b"GET / HTTP/1.0\r\n" + host + b"Host: b\r\n": 400,
+    }
+    for head, status in heads.items():
+        with connected(app) as connection:
+            sent(connection, head + b"Connection: close\r\n\r\n")
+            assert [found for found, _ in answers(connection)] == [status], head
 
 
 # ---- several requests on one connection ------------------------------------------------------------------------------
-
-
-def test_a_following_head_has_limits_too(app: ServedApp) -> None:
-    with connected(app) as connection:
-        sent(connection, LIVE + b"\r\n" + LIVE + b"X: y\r\n" * 129 + b"\r\n")
-        assert [status for status, _ in answers(connection)] == [200, 431]
-
-
-@pytest.mark.parametrize("pieces", [1, 3])
-def test_a_head_right_behind_a_request_has_a_size_too(app: ServedApp, pieces: int) -> None:
-    with connected(app) as connection:
-        sent(connection, LIVE + b"\r\n" + LIVE + b"X: ", *[b"y" * (300_000 // pieces)] * pieces)
-        assert [status for status, _ in answers(connection)] == [200, 431]
 
 
 def test_empty_lines_between_requests_are_no_request(serve: Callable[..., ServedApp]) -> None:
@@ -176,9 +142,10 @@ def test_empty_lines_between_requests_are_no_request(serve: Callable[..., Served
 
 
 def test_requests_may_follow_each_other_without_waiting(app: ServedApp) -> None:
+    large = LIVE + b"X: y\r\n" * 100 + b"Y: " + b"y" * 60_000 + b"\r\n\r\n"  # within the limits
     with connected(app) as connection:
-        sent(connection, (LIVE + b"\r\n") * 50 + LIVE + b"Connection: close\r\n\r\n")
-        assert [status for status, _ in answers(connection)] == [200] * 51
+        sent(connection, large + (LIVE + b"\r\n") * 50 + LIVE + b"Connection: close\r\n\r\n")
+        assert [status for status, _ in answers(connection)] == [200] * 52
 
 
 def test_a_large_body_in_one_piece_with_its_head_is_no_large_head(app: ServedApp) -> None:
@@ -189,28 +156,19 @@ def test_a_large_body_in_one_piece_with_its_head_is_no_large_head(app: ServedApp
         assert [status for status, _ in answers(connection)] == [202, 202, 200]
 
 
-@pytest.mark.parametrize("pieces", [1, 7])
-def test_an_upgrade_is_not_made_and_nothing_is_lost(
-    app: ServedApp, pieces: int, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_upgrade_is_not_made_and_nothing_is_lost(app: ServedApp, caplog: pytest.LogCaptureFixture) -> None:
     upgrade = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAA\r\n"
     head = JSON + b"Content-Length: %d\r\n" % len(TEXT)
     data = head + upgrade + b"\r\n" + TEXT + LIVE + upgrade + b"\r\n" + LIVE + b"Connection: close\r\n\r\n"
-    size = len(data) // pieces
-    with connected(app) as connection:
-        for start in range(0, len(data), size):
-            sent(connection, data[start : start + size])
-        found = answers(connection)
-
-    assert [status for status, _ in found] == [202, 200, 200]
+    for size in (len(data), len(data) // 7):
+        with connected(app) as connection:
+            sent(connection, *(data[start : start + size] for start in range(0, len(data), size)))
+            assert [status for status, _ in answers(connection)] == [202, 200, 200]
     assert caplog.records == []
 
 
-@pytest.mark.parametrize("garbage", [b"\x16\x03\x01 hello\r\n\r\n", b"GET / HTPP/1.1\r\n\r\n", b"GET\r\n\r\n"])
-def test_what_is_no_request_is_told_so_and_logged_once(
-    app: ServedApp, garbage: bytes, caplog: pytest.LogCaptureFixture
-) -> None:
-    for _ in range(5):
+def test_what_is_no_request_is_told_so_and_logged_once(app: ServedApp, caplog: pytest.LogCaptureFixture) -> None:
+    for garbage in (b"\x16\x03\x01 hello\r\n\r\n", b"GET / HTPP/1.1\r\n\r\n", b"GET\r\n\r\n"):
         with connected(app) as connection:
             sent(connection, garbage)
             only(answers(connection), 400, "invalid_http")
@@ -220,22 +178,15 @@ def test_what_is_no_request_is_told_so_and_logged_once(
 # ---- times -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("begun", "expected"),
-    [
-        (b"", []),
-        (LIVE, [408]),
-        (CHUNKED + b"5\r\n", [408]),
-        (LIVE + b"\r\n" + LIVE, [200, 408]),
-    ],
-    ids=["nothing", "head", "body", "second head"],
-)
-def test_a_request_that_never_comes_is_not_waited_for(
-    serve: Callable[..., ServedApp], begun: bytes, expected: list[int]
-) -> None:
-    with connected(serve(limits_s=IMPATIENT)) as connection:
-        sent(connection, begun)
-        assert [status for status, _ in answers(connection)] == expected
+def test_a_request_that_never_comes_is_not_waited_for(serve: Callable[..., ServedApp]) -> None:
+    app = serve(limits_s=IMPATIENT)
+    begun = {b"": [], LIVE: [408], CHUNKED + b"5\r\n": [408], LIVE + b"\r\n" + LIVE: [200, 408]}
+    with ExitStack() as stack:
+        waiting = {data: stack.enter_context(connected(app)) for data in begun}
+        for data, connection in waiting.items():
+            sent(connection, data)
+        for data, connection in waiting.items():
+            assert [status for status, _ in answers(connection)] == begun[data]
 
 
 def test_who_waits_for_an_answer_or_between_two_requests_is_left_alone(
@@ -255,14 +206,6 @@ def test_a_body_that_goes_on_after_its_refusal_is_not_read_for_ever(serve: Calla
         sent(connection, CHUNKED.replace(b"/v1/tasks", b"/v1/nothing"))
         connection.settimeout(0.05)
         wait_until(lambda: not sent(connection, b"5\r\nabcde\r\n"), message="the body was read on and on")
-
-
-def test_who_reads_slowly_gets_all(worker: LedgerWorker, serve: Callable[..., ServedApp]) -> None:
-    app = serve(limits_s=PATIENT)
-    with connected(app) as connection:
-        sent(connection, b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n" * 50)
-        sent(connection, LIVE + b"Connection: close\r\n\r\n")
-        assert len(answers(connection)) == 51
 
 
 # ---- number ----------------------------------------------------------------------------------------------------------
@@ -287,22 +230,69 @@ def test_connections_too_many_are_told_so_and_others_go_on(
     assert "EMBEDQ_MAX_CONNECTIONS" in line
 
 
-def test_connections_that_never_say_anything_end_and_make_room(serve: Callable[..., ServedApp]) -> None:
-    app = serve(limits_s=IMPATIENT, max_connections=16)
-    with ExitStack() as stack:
-        silent = [stack.enter_context(connected(app)) for _ in range(16)]
-        assert [answers(one) for one in silent] == [[]] * 16
-        with connected(app) as one:
-            sent(one, LIVE + b"Connection: close\r\n\r\n")
-            assert [status for status, _ in answers(one)] == [200]
+def test_no_more_connections_than_files_may_be_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resource, "setrlimit", lambda _, limits: limits)
+    for soft, hard, expected in ((64, 64, 48), (64, 1000, 600), (1000, 1000, 600)):
+        monkeypatch.setattr(resource, "getrlimit", lambda _, limits=(soft, hard): limits)
+        assert affordable_connections(600) == expected
 
 
-@pytest.mark.parametrize(("soft", "hard", "expected"), [(64, 64, 48), (64, 1000, 600), (1000, 1000, 600)])
-def test_no_more_connections_than_files_may_be_open(soft: int, hard: int, expected: int) -> None:
-    program = (
-        f"import resource; resource.setrlimit(resource.RLIMIT_NOFILE, ({soft}, {hard}))\n"
-        "from api.__main__ import affordable_connections; print(affordable_connections(600))"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=CHECKOUT)
+# ---- harm ------------------------------------------------------------------------------------------------------------
+CONNECTIONS = 100
+MOST_BYTES = 400_000
+"""Of memory for one of them: what protocol and event loop keep of it, and its part of the bodies that are held."""
+BODY_BYTES = 2_000_000
+"""The largest body that is taken. A few of them are held, and the others refused."""
+POST = b"POST /v1/embeddings HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+OPENAPI = b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n"
+BEGUN = POST + b"Content-Length: %d\r\n\r\n" % BODY_BYTES
+ATTACKS = {
+    "silent": b"",
+    "slow head": POST + b"X: " + b"y" * 60_000,
+    "head without end": POST + b"X: " + b"y" * 1_000_000,
+    "fields without end": POST + b"a:\r\n" * 250_000,
+    "more fields than there may be": POST + b"a:\r\n" * 15_000 + b"Content-Length: 15\r\n\r\n",
+    "many fields and no body": POST + b"a:\r\n" * 120 + b"Content-Length: 15\r\n\r\n",
+    "slow body": BEGUN + b"x" * (BODY_BYTES // 2),
+    "one chunk at a time": POST + b"Transfer-Encoding: chunked\r\n\r\n" + b"1\r\nx\r\n" * 200,
+    "trailers without end": POST + b"Transfer-Encoding: chunked\r\n\r\n0\r\n" + b"a:b\r\n" * 200_000,
+    "requests without end": (OPENAPI + b"\r\n") * 500,
+    "answers that nobody reads": (OPENAPI + b"\r\n") * 3,
+}
 
-    assert int(done.stdout) == expected
+
+def attack_of(port: int, data: bytes) -> socket.socket:
+    connection = socket.socket()
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    connection.connect(("127.0.0.1", port))
+    connection.settimeout(0.001)
+    with contextlib.suppress(OSError):
+        connection.sendall(data)
+    connection.settimeout(0)
+    return connection
+
+
+def size_of(process: psutil.Process) -> int:
+    return int(process.memory_info().rss)
+
+
+def test_memory_stays_bounded_and_the_service_answers(roles: Roles) -> None:
+    api = roles.api(compute="fake", max_body_bytes=BODY_BYTES)
+    process, port = psutil.Process(api.pid), int(api.base_url.rpartition(":")[2])
+    httpx.get(f"{api.base_url}/openapi.json", timeout=PATIENCE_S)
+    before = size_of(process)
+    for attack, data in ATTACKS.items():
+        most = 0
+        with ExitStack() as stack:
+            for _ in range(CONNECTIONS):
+                stack.enter_context(contextlib.closing(attack_of(port, data)))
+                most = max(most, size_of(process))
+            assert is_live(api), f"during {attack}"
+            most = max(most, size_of(process))
+        assert most - before < CONNECTIONS * MOST_BYTES, attack
+        wait_until(lambda: len(process.net_connections()) < 20, message=f"the end of the connections of {attack}")
+        assert is_live(api), f"after {attack}"
+
+
+def is_live(api: ApiProcess) -> bool:
+    return httpx.get(f"{api.base_url}/health/live", timeout=PATIENCE_S).status_code == httpx.codes.OK

@@ -1,154 +1,258 @@
-"""Datasets over HTTP: listed, looked at and deleted by whom they belong to, and by nobody else."""
+"""Datasets over HTTP: listed, searched, read and deleted; what is said of what cannot be. Whose: test_tenants.py."""
 
-from collections.abc import Callable, Iterator
+import select
+import socket
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from hashlib import sha256
 from pathlib import Path
+from threading import Event
+from typing import Any
 
 import httpx
 import pytest
 
-from tasks.records.api_keys import environment_owner
-from tests.integration.api.file_uploads import problem, served
-from tests.integration.api.served import ServedApp
-from tests.made_datasets import VECTORS, datasets_in, document, load
-from tests.processes import PATIENCE_S
+from tasks.datasets.sqlite.search import SqliteContents
+from tasks.document_error import DocumentWarning, warnings_to_json
+from tests.integration.api.file_uploads import problem
+from tests.integration.api.jobs import GOOD
+from tests.integration.api.ledger_worker import LedgerWorker, vector
+from tests.integration.api.served import ANN, BOB, KEYS, MODEL, ServedApp
+from tests.made_datasets import MARKUP, NAME, OWNER, VECTORS, datasets_in, document, load, random_documents
+from tests.processes import PATIENCE_S, wait_until
 
-KEYS = {name: f"sk-{name}" for name in ("alice", "bob")}
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    return tmp_path / "storage"
-
-
-@pytest.fixture
-def app(serve: Callable[..., ServedApp], root: Path) -> ServedApp:
-    return served(serve, root, api_keys=",".join(f"{name}:{digest(key)}" for name, key in KEYS.items()))
+HANDBOOK = f"/v1/datasets/{NAME}"
+SEARCH = f"{HANDBOOK}/search"
+REFUNDS = "Refunds take three days."
 
 
 @pytest.fixture
-def alice(app: ServedApp) -> Iterator[httpx.Client]:
-    yield from client_of(app, "alice")
+def app(worker: LedgerWorker, serve: Callable[..., ServedApp]) -> ServedApp:
+    """Its client has the key of Ann."""
+    served = serve(api_keys=KEYS, search_bytes=2**20)
+    served.client.headers.update(ANN)
+    return served
 
 
-@pytest.fixture
-def bob(app: ServedApp) -> Iterator[httpx.Client]:
-    yield from client_of(app, "bob")
+def search(client: httpx.Client, **body: Any) -> httpx.Response:
+    return client.post(SEARCH, json=body)
 
 
-def client_of(app: ServedApp, name: str) -> Iterator[httpx.Client]:
-    headers = {"authorization": f"Bearer {KEYS[name]}"}
-    with httpx.Client(base_url=f"http://127.0.0.1:{app.port}", headers=headers, timeout=PATIENCE_S) as client:
-        yield client
+def names(client: httpx.Client, headers: dict[str, str] | None = None) -> list[str]:
+    return [each["name"] for each in client.get("/v1/datasets", headers=headers).json()["data"]]
 
 
-def digest(key: str) -> str:
-    return sha256(key.encode()).hexdigest()
-
-
-def loaded(root: Path, key: str, *names: str) -> None:
-    """Datasets of the owner of a key."""
-    for name in names:
-        load(root, document("a", *[[1.0, 2.0, 3.0, 4.0]] * 7), document("b"), owner=environment_owner(key), name=name)
-
-
-def names(client: httpx.Client, **query: object) -> list[str]:
-    return [each["name"] for each in client.get("/v1/datasets", params=query).json()["data"]]  # type: ignore[arg-type]
-
-
-def test_datasets_are_listed_page_by_page(root: Path, alice: httpx.Client, bob: httpx.Client) -> None:
-    assert alice.get("/v1/datasets").json() == {
-        "object": "list",
-        "data": [],
-        "first_id": None,
-        "last_id": None,
-        "has_more": False,
-    }
-    mine = ["handbook", "A.b", "a-b", "z", "B", "ing_is_no_id"]
-    loaded(root, "alice", *mine)
-    loaded(root, "alice", "z")  # a second version
-    loaded(root, "bob", "bobs")
-    assert names(bob) == ["bobs"]
-
-    found: list[str] = []
-    more, query = True, {"limit": "2"}
+def pages(client: httpx.Client, path: str, **query: str) -> list[dict[str, Any]]:
+    """All that is listed there, two at a time."""
+    listed, more = list[dict[str, Any]](), True
     while more:
-        page = alice.get("/v1/datasets", params=query).json()
-        found += [each["name"] for each in page["data"]]
-        assert (page["first_id"], page["last_id"]) == (page["data"][0]["name"], page["data"][-1]["name"])
+        answer = client.get(path, params={"limit": "2", **query})
+        assert answer.status_code == 200, answer.text
+        page = answer.json()
+        listed += page["data"]
         more, query = page["has_more"], query | {"after": page["last_id"]}
-    assert sorted(found) == sorted(mine)
-    problem(alice.get("/v1/datasets", params={"after": "a b"}), 400, "invalid_value", "after")
-    problem(alice.get("/v1/datasets", params={"limit": "0"}), 400, "invalid_value", "limit")
+    return listed
 
 
-def test_a_dataset_that_is_being_loaded_is_deleted_later_and_holds_up_nobody(
-    root: Path, alice: httpx.Client, bob: httpx.Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("api.async_datasets._PATIENCE_S", 0.1)
-    loaded(root, "alice", "handbook")
-    with datasets_in(root).file(environment_owner("alice"), "handbook").locked(), ThreadPoolExecutor() as pool:
-        deletions = [pool.submit(alice.delete, "/v1/datasets/handbook") for _ in range(8)]
-        assert names(bob) == []
-        for each in deletions:
-            problem(each.result(), 503, "sink_unavailable")
-    assert alice.delete("/v1/datasets/handbook").status_code == 200
+def test_datasets_are_listed_page_by_page(client: httpx.Client, root: Path) -> None:
+    empty: dict[str, Any] = {"object": "list", "data": [], "first_id": None, "last_id": None, "has_more": False}
+    assert client.get("/v1/datasets").json() == empty
+    mine = ["handbook", "A.b", "a-b", "z", "B", "ing_is_no_id", "z"]  # the last is a second version
+    for name in mine:
+        load(root, document("a", [1, 2, 3, 4]), name=name)
+    load(root, document("a", [1, 2, 3, 4]), owner="somebody", name="others")
+    assert sorted(each["name"] for each in pages(client, "/v1/datasets")) == sorted(set(mine))
+    assert names(client, BOB) == []
+    problem(client.get("/v1/datasets", params={"after": "a b"}), 400, "invalid_value", "after")
+    problem(client.get("/v1/datasets", params={"limit": "0"}), 400, "invalid_value", "limit")
 
 
-def test_a_dataset_is_shown_and_deleted_by_its_owner_alone(root: Path, alice: httpx.Client, bob: httpx.Client) -> None:
-    loaded(root, "alice", "handbook")
-    shown = alice.get("/v1/datasets/handbook").json()
-    assert {key: shown[key] for key in ("object", "name", "version", "dimension", "vectors", "rows", "documents")} == {
+def test_a_dataset_is_shown_and_deleted(client: httpx.Client, root: Path) -> None:
+    load(root, document("a", *[[1.0, 2, 3, 4]] * 7), document("b"))
+    shown = client.get(HANDBOOK).json()
+    expected = {
         "object": "dataset",
-        "name": "handbook",
+        "name": NAME,
         "version": 1,
         "dimension": 4,
         "vectors": VECTORS,
         "rows": 7,
         "documents": 2,
+        "of_one_ingestion": False,
     }
+    assert {key: shown[key] for key in expected} == expected
     assert 0 < shown["created_at"] <= shown["updated_at"]
-    assert (shown["of_one_ingestion"], shown["bytes"] > 0) == (False, True)
-    for path in ("/v1/datasets/handbook", "/v1/datasets/nothing", "/v1/datasets/a%20b"):
-        problem(bob.get(path), 404, "dataset_not_found", "name")
-        problem(bob.delete(path), 404, "dataset_not_found", "name")
-    problem(httpx.get(f"{alice.base_url}/v1/datasets/handbook"), 401, "invalid_api_key")
-    assert alice.put("/v1/datasets/handbook").headers["allow"] == "DELETE, GET, HEAD"
-    assert names(alice) == ["handbook"]
+    assert shown["bytes"] > 0
+    for path in ("/v1/datasets/nothing", "/v1/datasets/a%20b"):
+        problem(client.get(path), 404, "dataset_not_found", "name")
+        problem(client.delete(path), 404, "dataset_not_found", "name")
 
-    assert alice.delete("/v1/datasets/handbook").json() == {"name": "handbook", "object": "dataset", "deleted": True}
-    problem(alice.delete("/v1/datasets/handbook"), 404, "dataset_not_found", "name")
-    problem(alice.get("/v1/datasets/handbook"), 404, "dataset_not_found", "name")
-    assert names(alice) == []
-    loaded(root, "alice", "handbook")
-    assert alice.get("/v1/datasets/handbook").json()["id"] != shown["id"]
+    assert client.delete(HANDBOOK).json() == {"name": NAME, "object": "dataset", "deleted": True}
+    problem(client.delete(HANDBOOK), 404, "dataset_not_found", "name")
+    problem(client.get(HANDBOOK), 404, "dataset_not_found", "name")
+    assert names(client) == []
+    load(root, document("a", [1, 2, 3, 4]))
+    assert client.get(HANDBOOK).json()["id"] != shown["id"]
 
 
-def test_a_storage_that_is_away_is_no_empty_list(
-    root: Path, alice: httpx.Client, monkeypatch: pytest.MonkeyPatch
+def test_a_dataset_that_is_being_loaded_is_deleted_later_and_holds_up_nobody(
+    client: httpx.Client, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    loaded(root, "alice", "handbook")
-    assert names(alice) == ["handbook"]
-    (root / ".incoming").rename(root / ".aside")  # as an unmounted disk looks
-    for path in ("/v1/datasets", "/v1/datasets/handbook"):
-        problem(alice.get(path), 503, "storage_unavailable")
-    problem(alice.delete("/v1/datasets/handbook"), 503, "storage_unavailable")
-    (root / ".aside").rename(root / ".incoming")
+    monkeypatch.setattr("api.async_datasets._PATIENCE_S", 0.1)
+    load(root, document("a", [1, 2, 3, 4]))
+    with datasets_in(root).file(OWNER, NAME).locked(), ThreadPoolExecutor() as pool:
+        deletions = [pool.submit(client.delete, HANDBOOK) for _ in range(8)]
+        assert names(client, BOB) == []
+        for each in deletions:
+            problem(each.result(), 503, "sink_unavailable")
+    assert client.delete(HANDBOOK).status_code == 200
 
-    assert names(alice) == ["handbook"]
+
+def test_a_storage_that_is_away_is_no_empty_list(client: httpx.Client, root: Path) -> None:
+    load(root, document("a", [1, 2, 3, 4]))
+    assert client.post("/v1/ingestions", json=GOOD).status_code == 202
+    (root / ".incoming").rename(root / ".aside")  # as an unmounted disk looks
+    for path in ("/v1/datasets", HANDBOOK):
+        problem(client.get(path), 503, "storage_unavailable")
+    problem(client.delete(HANDBOOK), 503, "storage_unavailable")
+    (root / ".aside").rename(root / ".incoming")
+    assert names(client) == [NAME]
 
 
 def test_datasets_count_for_those_who_start_an_ingestion(serve: Callable[..., ServedApp], root: Path) -> None:
-    keys = ",".join(f"{name}:{digest(key)}" for name, key in KEYS.items())
-    app = served(serve, root, api_keys=keys, file_quota_bytes=1000)
-    body = {"source": {"documents": [{"id": "a", "text": "b"}]}}
-    for alice, bob in zip(client_of(app, "alice"), client_of(app, "bob"), strict=True):
-        first = alice.post("/v1/ingestions", json=body, headers={"idempotency-key": "k"})
-        loaded(root, "alice", "handbook")
-        refused = alice.post("/v1/ingestions", json=body)
-        again = alice.post("/v1/ingestions", json=body, headers={"idempotency-key": "k"})
-        others = bob.post("/v1/ingestions", json=body)
-    assert (refused.status_code, refused.json()["error"]["code"]) == (403, "quota_exceeded")
+    client = serve(api_keys=KEYS, file_quota_bytes=1000).client
+    first = client.post("/v1/ingestions", json=GOOD, headers=ANN | {"idempotency-key": "k"})
+    load(root, document("a", *[[1.0, 2, 3, 4]] * 7), document("b"))
+    refused = client.post("/v1/ingestions", json=GOOD, headers=ANN)
+    again = client.post("/v1/ingestions", json=GOOD, headers=ANN | {"idempotency-key": "k"})
+    others = client.post("/v1/ingestions", json=GOOD, headers=BOB)
+    problem(refused, 403, "quota_exceeded")
     assert "Your files, datasets and ingestions hold" in refused.json()["detail"]
     assert (first.status_code, again.json()["id"], others.status_code) == (202, first.json()["id"], 202)
+
+
+# ---- search and contents ---------------------------------------------------------------------------------------------
+
+
+def test_a_text_finds_the_chunks_that_are_near_it(client: httpx.Client, worker: LedgerWorker, root: Path) -> None:
+    assert MODEL in VECTORS
+    metadata = {"team": "sales", "title": MARKUP, "deep": {"a": [1, None]}}
+    near = vector(REFUNDS).tolist()
+    refunds = document("refunds", near, [0, 0, 1, -1], metadata=metadata, text=MARKUP)
+    load(root, refunds, document("hours", [-1, -1, 0, 0]))
+    with worker.serving():
+        answer = search(client, query=REFUNDS, limit=2)
+    assert answer.status_code == 200, answer.text
+    found = answer.json()
+    assert {key: found[key] for key in ("object", "dataset", "version", "rows")} == {
+        "object": "list",
+        "dataset": NAME,
+        "version": 1,
+        "rows": 3,
+    }
+    assert found["data"][0] == {
+        "score": pytest.approx(1),
+        "document_id": "refunds",
+        "chunk": 0,
+        "text": f"{MARKUP} 0",
+        "start": 0,
+        "end": 5,
+        "headings": ["Top", "Part 0"],
+        "page": 1,
+        "metadata": metadata,
+    }
+    assert [row["document_id"] for row in found["data"]] == ["refunds", "refunds"]
+
+    hours = search(client, vector=[-1, -1, 0, 0], filter={"document_id": "hours"}).json()
+    assert [(row["document_id"], row["score"]) for row in hours["data"]] == [("hours", pytest.approx(1))]
+    assert search(client, vector=[1, 1, 1, 1], filter={"team": "support"}).json()["data"] == []
+
+
+def test_a_dataset_that_is_replaced_or_deleted_is_searched_as_it_is(client: httpx.Client, root: Path) -> None:
+    first = load(root, *random_documents(9, 2))
+    assert search(client, vector=[1, 0, 0, 0]).json()["rows"] == 18
+    load(root, document("new", [1, 0, 0, 0]))
+    assert search(client, vector=[1, 0, 0, 0], limit=1).json()["data"][0]["document_id"] == "new"
+    assert datasets_in(root).delete(OWNER, NAME)
+    problem(search(client, vector=[1, 0, 0, 0]), 404, "dataset_not_found", "name")
+    load(root, document("other", [1, 0]), dimension=2, vectors="another (revision r9), 2 dimensions")
+    problem(search(client, vector=[1, 0, 0, 0]), 400, "invalid_value", "vector")
+    assert search(client, vector=[1, 0]).json()["rows"] == 1
+    problem(search(client, query="text", model=MODEL), 400, "dataset_model_mismatch", "model")
+    assert first.version == 1
+
+
+def test_words_and_meaning_and_both(client: httpx.Client, root: Path) -> None:
+    load(root, document("near", [1, 0, 0, 0], text="apple"), document("word", [0, 1, 0, 0], text="pear"))
+
+    def ids(**body: Any) -> list[str]:
+        return [row["document_id"] for row in search(client, **body).json()["data"]]
+
+    assert ids(query="pear", mode="text") == ["word"]
+    assert ids(query="no such", mode="text") == []
+    assert ids(vector=[1, 0, 0, 0], limit=1) == ["near"]
+    assert set(ids(query="pear", vector=[1, 0, 0, 0], mode="hybrid", limit=2)) == {"near", "word"}
+
+
+def test_a_dataset_without_chunks_has_nothing_near(client: httpx.Client, root: Path) -> None:
+    load(root, document("emptied"))
+    for body in ({"query": "a"}, {"vector": [1, 2]}):
+        answer = search(client, **body).json()
+        assert (answer["data"], answer["rows"], answer["version"]) == ([], 0, 1)
+
+
+def test_documents_and_chunks_are_listed_page_by_page(client: httpx.Client, root: Path) -> None:
+    metadata = {"title": MARKUP, "deep": {"a": [1, None]}}
+    warned = document(MARKUP, [1, 2, 3, 4], metadata=metadata, text=MARKUP)
+    warned = warned._replace(warnings=warnings_to_json([DocumentWarning("xfa_form", MARKUP, (2,))]))
+    load(root, *random_documents(3, 2), warned)
+    load(root, document("plain", [1, 2, 3, 4], metadata={"title": 7}))
+    sizes = [("d0000", 2), ("d0001", 2), ("d0002", 2), (MARKUP, 1), ("plain", 1)]
+
+    documents = pages(client, f"{HANDBOOK}/documents")
+    assert [(one["id"], one["chunks"]) for one in documents] == sizes
+    assert documents[3] == {
+        "id": MARKUP,
+        "chunks": 1,
+        "source_uri": f"file:///{MARKUP}",
+        "title": MARKUP,
+        "metadata": metadata,
+        "warnings": [{"code": "xfa_form", "message": MARKUP, "pages": [2]}],
+    }
+    assert documents[4]["warnings"] == []
+    assert [documents[at]["title"] for at in (0, 4)] == ["Top", "Top"]
+    chunks = pages(client, f"{HANDBOOK}/chunks")
+    assert [(one["document_id"], one["chunk"]) for one in chunks] == [
+        (name, chunk) for name, size in sizes for chunk in range(size)
+    ]
+    assert chunks[6]["text"] == f"{MARKUP} 0"
+    for name, expected in (("d0001", chunks[2:4]), (MARKUP, chunks[6:7]), ("nothing", [])):
+        assert pages(client, f"{HANDBOOK}/chunks", document_id=name) == expected
+    for path in ("documents", "chunks"):
+        for query in ({"after": "x"}, {"limit": "0"}, {"limit": "101"}):
+            answer = client.get(f"{HANDBOOK}/{path}", params=query)
+            problem(answer, 400, "invalid_value", next(iter(query)))
+
+
+def test_searches_of_one_caller_leave_places_for_others_and_end_when_it_leaves(
+    client: httpx.Client, root: Path, app: ServedApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load(root, document("a", [1, 0, 0, 0]))
+    body, there, nearest = b'{"vector": [1, 0, 0, 0]}', Event(), SqliteContents.nearest
+    head = f"POST {SEARCH} HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n"
+    key = "".join(f"{name}: {value}\r\n" for name, value in ANN.items())
+
+    def late(*of: Any) -> Any:
+        assert there.wait(PATIENCE_S)
+        return nearest(*of)
+
+    monkeypatch.setattr(SqliteContents, "nearest", late)
+    sockets = [socket.create_connection(("127.0.0.1", app.port), PATIENCE_S) for _ in range(33)]
+    for each in sockets:
+        each.sendall(f"{head}{key}\r\n".encode() + body)
+    (refused,), _, _ = select.select(sockets, [], [], PATIENCE_S)
+    assert b"503 " in refused.recv(100)
+    for each in sockets:
+        each.close()
+    wait_until(lambda: app.series("embedq_http_requests_total", status="499") == 32)
+    there.set()
+    assert search(client, vector=[1, 0, 0, 0]).json()["rows"] == 1

@@ -2,22 +2,21 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from hashlib import sha256
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 import httpx
+from fastapi.routing import APIRoute
 
-from tasks.ledger.client import Ledger
-from tasks.records.api_keys import Key, Mark, environment_owner, make_key, make_mark
-from tasks.records.jobs import JobStatus
-from tests.integration.api.conformance import Operation, operations
-from tests.integration.api.file_uploads import LINES, upload_with
-from tests.integration.api.ingestions.requests import FAILED, create, end
+from tasks.records import api_keys as records
+from tasks.records.api_keys import Key
+from tests.integration.api.conformance import Operation, operations, standard_path
+from tests.integration.api.file_uploads import LINES
+from tests.integration.api.jobs import create, end
 from tests.integration.api.ledger_worker import LedgerWorker
-from tests.integration.api.served import ANN, MANAGED_KEYS, MODEL, ServedApp
-from tests.made_datasets import document, load
+from tests.integration.api.served import ANN, KEYS, MANAGED_KEYS, MODEL, ServedApp
+from tests.integration.api.tenants import make_things
 from tests.processes import RedisServer
 
 Ids = dict[str, tuple[str, ...]]
@@ -60,26 +59,48 @@ def read(client: httpx.Client) -> tuple[list[Operation], dict[str, Any]]:
     return operations(document), document["components"]["schemas"]
 
 
-def ask(client: httpx.Client, operation: Operation, address: str, **more: Any) -> httpx.Response:
-    """The answer."""
-    return client.request(operation.method, address, **more)
-
-
 def answers(client: httpx.Client, ids: Ids) -> Iterator[tuple[Operation, httpx.Response]]:
     """One of every operation."""
     listed, schemas = read(client)
     for operation in listed:
-        yield operation, ask(client, operation, addresses(operation, ids)[0], **body(operation, schemas))
+        yield operation, client.request(operation.method, addresses(operation, ids)[0], **body(operation, schemas))
 
 
-def test_the_routes_that_need_a_key_are_those_with_scopes(serve: Callable[..., ServedApp]) -> None:
-    client = serve(api_keys=f"alice:{sha256(b'key').hexdigest()}").client
-    told = {"401": set[str](), "other": set[str]()}
+PUBLIC = {"GET /", "GET /health", "GET /health/live", "GET /health/ready", "GET /metrics"}
+"""Whoever has no key is shown nothing but these. A new route is public only if this list says so too."""
+
+
+def test_the_routes_that_need_a_key_are_all_but_these(serve: Callable[..., ServedApp]) -> None:
+    client = serve(api_keys=KEYS).client
     for operation, answer in answers(client, UNKNOWN):
         refused = answer.status_code == httpx.codes.UNAUTHORIZED
-        assert refused == bool(operation.scopes), operation.name
-        told["401" if refused else "other"].add(operation.name)
-    assert all(told.values())
+        assert refused == bool(operation.scopes) == (operation.name not in PUBLIC), operation.name
+
+
+def test_the_document_covers_every_route(app: ServedApp) -> None:
+    paths = app.client.get("/openapi.json").json()["paths"]
+    served = {standard_path(route.path).replace(":path", "") for route in app.app.routes if isinstance(route, APIRoute)}
+    assert served - {*paths} == {"/console", "/docs", "/openapi.json"}, "pages for people, and itself"
+    for path, methods in paths.items():
+        for operation in methods.values():
+            for errors in ("4XX", "5XX"):
+                refused = operation["responses"][errors]
+                form = "application/json" if path in {"/", "/embed", "/info", "/health"} else "application/problem+json"
+                assert list(refused["content"]) == [form], path
+                assert {"Retry-After", "x-should-retry"} <= set(refused["headers"])
+
+
+def test_the_document_says_how_files_are_sent(client: httpx.Client) -> None:
+    document = client.get("/openapi.json").json()
+    paths = document["paths"]
+    files, content = paths["/v1/files"], paths["/v1/files/{file_id}/content"]["get"]["responses"]
+
+    assert set(files["post"]["responses"]) == {"200", "4XX", "5XX"}
+    assert [list(content[status]["content"]) for status in ("200", "206")] == [["application/octet-stream"]] * 2
+    reference = files["post"]["requestBody"]["content"]["multipart/form-data"]["schema"]["$ref"]
+    form = document["components"]["schemas"][reference.rpartition("/")[2]]
+    assert {"file", "purpose", "expires_after[seconds]"} <= set(form["properties"])
+    assert {parameter["name"] for parameter in files["get"]["parameters"]} == {"purpose", "limit", "order", "after"}
 
 
 def test_without_redis_every_answer_is_described(private_redis: RedisServer, tmp_path: Path) -> None:
@@ -89,42 +110,6 @@ def test_without_redis_every_answer_is_described(private_redis: RedisServer, tmp
         for operation, answer in answers(served.client, UNKNOWN):
             away |= {operation.name} if answer.status_code == httpx.codes.SERVICE_UNAVAILABLE else set()
     assert {"GET /v1/tasks", "GET /v1/tasks/{task_id}", "GET /v1/files/{file_id}", "POST /v1/tasks"} <= away
-
-
-def make_things(client: httpx.Client, worker: LedgerWorker, ledger: Ledger, root: Path) -> Ids:
-    """One of each thing that a path can name, ann's; of tasks one that has ended and one that is open."""
-    ended = client.post("/v1/tasks", json={"input": "a"}).json()["id"]
-    worker.work()
-    waiting = client.post("/v1/tasks", json={"input": "b"}).json()["id"]
-    file_id = upload_with(client)().json()["id"]
-    body = {"input_file_id": file_id, "endpoint": "/v1/embeddings", "completion_window": "24h"}
-    batch_id = client.post("/v1/batches", json=body).json()["id"]
-    ingestion_id = create(client, sink={"type": "dataset", "dataset": "handbook"})["id"]
-    load(
-        root,
-        document("refunds", [1, 2, 3, 4], metadata={"team": "sales"}),
-        owner=environment_owner("ann"),
-        name="handbook",
-    )
-    failed, loaded = (create(client)["id"] for _ in range(2))
-    end(ledger, failed, counts=FAILED)
-    end(ledger, loaded)
-    refused = client.post("/v1/batches", json=body).json()["id"]
-    end(ledger, refused, JobStatus.FAILED)
-    gone = Key(name="gone", owner="owner_gone", digests=(), scopes=frozenset(), created=1, revoked=2)
-    assert ledger.run(make_key(gone, "new"))
-    ledger.run(make_mark(Mark(name="gone", owner="owner_gone", purged=3)))
-    return {
-        "keys/{name}": ("keys/gone", "keys/acme"),
-        "{task_id}": (ended, waiting),
-        "{file_id}": (file_id,),
-        "{batch_id}": (batch_id, refused),
-        "{ingestion_id}": (ingestion_id, failed, loaded),
-        "{ingestion_id}/output/{name}": (f"{ingestion_id}/output/part-000000001-1.parquet",),
-        "{name}": ("handbook",),
-        "{model_id}": (MODEL,),
-        "{path}": ("console.css",),
-    }
 
 
 def calls(operation: Operation, etag: str) -> list[dict[str, str]]:
@@ -148,12 +133,17 @@ def rank(operation: Operation) -> int:
 
 
 def test_every_answer_that_is_described_comes_with_its_headers(
-    serve: Callable[..., ServedApp], worker: LedgerWorker, redis_url: str, tmp_path: Path
+    serve: Callable[..., ServedApp], worker: LedgerWorker, root: Path
 ) -> None:
-    root = str(tmp_path / "storage")
-    app = serve(storage_url=root, api_keys=MANAGED_KEYS)
+    app = serve(api_keys=MANAGED_KEYS)
     app.client.headers.update(ANN)
-    ids = make_things(app.client, worker, Ledger.connect(redis_url), Path(root))
+    gone = Key(name="gone", owner="owner_gone", digests=(), scopes=frozenset(), created=1, revoked=2)
+    assert worker.ledger.run(records.make_key(gone, "new"))
+    worker.ledger.run(records.make_mark(records.Mark(name="gone", owner="owner_gone", purged=3)))
+    ids = {**make_things(app.client, worker, root, "ann").parts, "keys/{name}": ("keys/gone", "keys/acme")}
+    loaded = create(app.client)["id"]
+    end(worker.ledger, loaded)
+    ids["{ingestion_id}"] = (*ids["{ingestion_id}"], loaded)
     known = ("/console", f"/console/{ids['{path}'][0]}")
     etag = ", ".join(app.client.get(path).headers["etag"] for path in known)
     listed, schemas = read(app.client)
@@ -162,7 +152,7 @@ def test_every_answer_that_is_described_comes_with_its_headers(
             if operation.name == "POST /v1/embeddings":
                 stack.enter_context(worker.serving())
             for address, headers in product(addresses(operation, ids), calls(operation, etag)):
-                ask(app.client, operation, address, headers=headers, **body(operation, schemas))
+                app.client.request(operation.method, address, headers=headers, **body(operation, schemas))
         # The example has larger chunks than this model reads.
         unsent = {"files": [{"sha256": "0" * 64, "document_id": "d"}]}
         app.client.post("/v1/ingestions/files/known", json={"source": unsent}).raise_for_status()
@@ -200,7 +190,3 @@ def test_what_an_idempotency_key_may_be_is_told_alike_by_all_routes(client: http
     for one in keys:
         schema = {name: value for name, value in one["schema"].items() if name != "title"}
         assert schema == {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[ -~]*$"}
-
-
-def test_the_document_is_made_before_anybody_asks(app: ServedApp) -> None:
-    assert app.app.openapi_schema is not None

@@ -1,23 +1,28 @@
-"""Memory for large bodies, answers and lists: within a budget, given back at the end of each; small ones go on."""
+"""Memory for bodies, answers and lists, and requests at once: within a budget, given back at the end of each."""
 
 import asyncio
 import socket
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
-from hashlib import sha256
-from pathlib import Path
+from contextlib import asynccontextmanager, closing
+from itertools import islice
 from typing import cast
 
+import httpx
 import pytest
 import redis
+from starlette.datastructures import State
 
+from api.app import create_app
+from api.parts import running
 from api.request_limits import Held, ListTurns
 from tasks.ledger.redis_keys import ANONYMOUS
 from tasks.records.api_keys import environment_owner
 from tests.integration.api.ledger_worker import LedgerWorker
-from tests.integration.api.served import ANN, BOB, KEYS, ServedApp
+from tests.integration.api.served import ANN, BOB, KEYS, MODEL, ServedApp, code_of
 from tests.processes import PATIENCE_S, wait_until
+from worker_config.settings import load_settings
 
 LARGE = {"input": ["x" * 150_000]}
 KILOBYTES = 2**10
@@ -56,41 +61,33 @@ def test_what_uploads_have_in_memory_counts_too(app: ServedApp) -> None:
     wait_until(lambda: app.process.bodies.number == 0, message="it is still counted")
 
 
-@pytest.mark.parametrize("path", ["/v1/tasks", "/v1/embeddings", "/embed", "/v1/batches", "/v1/ingestions"])
-def test_bodies_too_many_are_refused_and_small_ones_are_not(app: ServedApp, path: str) -> None:
-    with half_sent(app, path.encode(), 500 * KILOBYTES), half_sent(app, path.encode(), 500 * KILOBYTES):
-        full = app.client.post("/v1/tasks", json=LARGE)
-        small = app.client.post("/v1/tasks", json={"input": "one"})
+def test_bodies_too_many_are_refused_and_small_ones_are_not(app: ServedApp) -> None:
+    for path in (b"/v1/tasks", b"/v1/embeddings", b"/embed", b"/v1/batches", b"/v1/ingestions"):
+        with half_sent(app, path, 500 * KILOBYTES), half_sent(app, path, 500 * KILOBYTES):
+            full = app.client.post("/v1/tasks", json=LARGE)
+            small = app.client.post("/v1/tasks", json={"input": "one"})
 
-    assert (full.status_code, full.json()["error"]["code"]) == (503, "overloaded")
-    assert 1 <= int(full.headers["retry-after"]) <= 5
-    assert small.status_code == 202
-    wait_until(lambda: app.process.bodies.number == 0, message="the client has left, its body has not")
+        assert code_of(full) == (503, "overloaded")
+        assert 1 <= int(full.headers["retry-after"]) <= 5
+        assert small.status_code == 202
+        wait_until(lambda: app.process.bodies.number == 0, message="the client has left, its body has not")
     assert app.client.post("/v1/tasks", json=LARGE).status_code == 202
+    alone = {"input": ["x" * 600_000] * 2}  # one body alone may be larger than the budget
+    assert app.client.post("/v1/tasks", json=alone).status_code == 202
+    for body in (b"{" * 300_000, b'{"input": 7, "user": "' + b"x" * 300_000 + b'"}'):
+        answer = app.client.post("/v1/embeddings", content=body, headers={"content-type": "application/json"})
+        assert (answer.status_code, app.process.bodies.number) == (400, 0), "what was refused is not counted"
 
 
 def test_one_key_fills_half_of_the_budget(worker: LedgerWorker, serve: Callable[..., ServedApp]) -> None:
-    keys = ",".join(f"{name}:{sha256(name.encode()).hexdigest()}" for name in ("ann", "bob"))
-    app = serve(api_keys=keys)
+    app = serve(api_keys=KEYS)
     app.process.bodies.most = 2**20
-    with half_sent(app, b"/v1/tasks", 450 * KILOBYTES, "ann"):
-        ann, bob = (app.client.post("/v1/tasks", json=LARGE, headers={"x-api-key": name}) for name in ("ann", "bob"))
+    with half_sent(app, b"/v1/tasks", 450 * KILOBYTES, "key of ann"):
+        anns, bobs = (app.client.post("/v1/tasks", json=LARGE, headers=who) for who in (ANN, BOB))
 
-    assert (ann.status_code, ann.json()["error"]["code"]) == (503, "overloaded")
-    assert bob.status_code == 202
+    assert (code_of(anns), bobs.status_code) == ((503, "overloaded"), 202)
     wait_until(lambda: app.process.bodies.number == 0, message="bodies are still counted")
-    assert app.client.post("/v1/tasks", json=LARGE, headers={"x-api-key": "ann"}).status_code == 202
-
-
-def test_one_body_alone_may_be_larger_than_the_budget(app: ServedApp) -> None:
-    assert app.client.post("/v1/tasks", json={"input": ["x" * 600_000] * 2}).status_code == 202
-
-
-def test_what_was_refused_is_not_counted(app: ServedApp) -> None:
-    for body in (b"{" * 300_000, b'{"input": 7, "user": "' + b"x" * 300_000 + b'"}'):
-        answer = app.client.post("/v1/embeddings", content=body, headers={"content-type": "application/json"})
-        assert answer.status_code == 400
-    assert app.process.bodies.number == 0
+    assert app.client.post("/v1/tasks", json=LARGE, headers=ANN).status_code == 202
 
 
 def test_an_answer_is_counted_until_it_is_read(worker: LedgerWorker, serve: Callable[..., ServedApp]) -> None:
@@ -113,26 +110,26 @@ def test_an_answer_is_counted_until_it_is_read(worker: LedgerWorker, serve: Call
     wait_until(lambda: answers.number == 0, message="it is still counted")
 
     assert file.status_code == 200, "a file of one megabyte is held once"
-    assert (other.status_code, other.json()["error"]["code"]) == (503, "overloaded")
+    assert code_of(other) == (503, "overloaded")
     assert data.partition(b"\r\n\r\n")[2] == app.client.get(f"{path}/result").content
 
 
-@pytest.mark.parametrize("kind", ["tasks", "jobs", "batches", "ingestions", "files", "datasets"])
-def test_an_owner_who_reads_many_lists_waits_and_others_do_not(
-    serve: Callable[..., ServedApp], kind: str, tmp_path: Path
-) -> None:
-    app, path = serve(api_keys=KEYS, datasets=str(tmp_path)), f"/v1/{kind}"
+def test_an_owner_who_reads_many_lists_waits_and_others_do_not(serve: Callable[..., ServedApp]) -> None:
+    app = serve(api_keys=KEYS)
     turns = cast("ListTurns", app.app.state.list_turns).of(environment_owner("ann"))
-    taking: list[asyncio.Task[bool]] = []
-    app.call_in_loop(lambda: taking.extend(asyncio.get_running_loop().create_task(turns.acquire()) for _ in range(4)))
-    wait_until(turns.locked, message="the turns were not taken")
-    with ThreadPoolExecutor() as thread:
-        anns = thread.submit(app.client.get, path, headers=ANN)
-        assert app.client.get(path, headers=BOB).status_code == 200
-        assert app.client.get(path, params={"limit": 10}, headers=ANN).status_code == 200, "it is a small one"
-        assert not anns.done()
-        app.call_in_loop(turns.release)
-        assert anns.result().status_code == 200
+    for kind in ("tasks", "jobs", "batches", "ingestions", "files", "datasets"):
+        path, taking = f"/v1/{kind}", list[asyncio.Task[bool]]()
+        take = lambda taking=taking: taking.extend(asyncio.create_task(turns.acquire()) for _ in range(4))  # noqa: E731
+        app.call_in_loop(take)
+        wait_until(turns.locked, message="the turns were not taken")
+        with ThreadPoolExecutor() as thread:
+            anns = thread.submit(app.client.get, path, headers=ANN)
+            assert app.client.get(path, headers=BOB).status_code == 200
+            assert app.client.get(path, params={"limit": 10}, headers=ANN).status_code == 200, "it is a small one"
+            assert not anns.done()
+            for _ in range(4):
+                app.call_in_loop(turns.release)
+            assert anns.result().status_code == 200
 
 
 def test_a_result_is_refused_before_it_is_read(app: ServedApp, worker: LedgerWorker, redis_client: redis.Redis) -> None:
@@ -145,4 +142,47 @@ def test_a_result_is_refused_before_it_is_read(app: ServedApp, worker: LedgerWor
         other.grow_to(2**20)  # all there is
         refused = app.client.get(f"/v1/tasks/{task['id']}/result")
 
-    assert (refused.status_code, refused.json()["error"]["code"]) == (503, "overloaded")
+    assert code_of(refused) == (503, "overloaded")
+
+
+# ---- more requests at once than a process can handle -----------------------------------------------------------------
+
+CALLS = 24  # few, because all are refused within the second that a call waits for Redis
+ROOM = 6
+
+
+@asynccontextmanager
+async def in_this_loop(redis_url: str) -> AsyncIterator[tuple[httpx.AsyncClient, State]]:
+    """An app without a socket, so that all requests are there at once."""
+    app = create_app(load_settings(redis_url=redis_url, compute="fake", served_name=MODEL))
+    async with (
+        running(app),
+        httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1") as client,
+    ):
+        yield client, app.state
+
+
+async def test_a_crowd_is_cut_to_what_can_be_handled(redis_url: str, redis_client: redis.Redis) -> None:
+    async with in_this_loop(redis_url) as (client, services):
+        services.in_flight.most = ROOM
+        assert (await client.post("/v1/tasks", json={"input": "the first"})).status_code == 202
+        redis_client.client_pause(20_000, all=False)
+        calls = [asyncio.create_task(client.post("/v1/tasks", json={"input": f"x{i}"})) for i in range(CALLS)]
+        turned_away = [await call for call in islice(asyncio.as_completed(calls), CALLS - ROOM)]
+        redis_client.client_unpause()
+        answers = [await call for call in calls]
+
+    assert Counter(a.status_code for a in answers) == {202: ROOM, 503: CALLS - ROOM}
+    assert {a.json()["error"]["code"] for a in turned_away} == {"overloaded"}
+    assert len({a.headers["retry-after"] for a in turned_away}) > 1
+    assert len(list(redis_client.scan_iter("eq:task:*"))) == ROOM + 1
+
+
+def test_who_is_turned_away_is_not_read(serve: Callable[..., ServedApp]) -> None:
+    app = serve()
+    app.process.in_flight.most = 0
+    for path, status in (("/v1/tasks", b"503"), ("/v1/embeddings", b"503"), ("/embed", b"429")):
+        head = f"POST {path} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n"
+        with socket.create_connection(("127.0.0.1", app.port)) as connection:
+            connection.sendall(f"{head}content-length: 1000\r\n\r\n".encode())  # and nothing of the body
+            assert connection.recv(12) == b"HTTP/1.1 " + status

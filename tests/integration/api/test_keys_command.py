@@ -1,6 +1,11 @@
-"""`embedq keys` against a server whose first key it makes through Redis."""
+"""`embedq keys`: through a server, and through its Redis where there is no key yet.
 
+What goes through Redis is a process behind the command. Two tests run it so; the others run its `main` here.
+"""
+
+import io
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,22 +13,26 @@ from typing import Any
 import pytest
 import redis
 
+from api import keys_command
 from embedq.cli import main
 from embedq.cli.exit_codes import SOME_FAILED
 from stack.data_folder import write_address
 from tasks.records.api_keys import environment_owner
-from tests.integration.api.served import KEYS, ServedApp
+from tests.integration.api.served import KEYS, ServedApp, bearer
 from tests.processes import wait_until
 
 Keys = Callable[..., Any]
 
 
 @pytest.fixture
-def keys(
-    serve: Callable[..., ServedApp], redis_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Keys:
+def app(serve: Callable[..., ServedApp]) -> ServedApp:
+    return serve()
+
+
+@pytest.fixture
+def keys(app: ServedApp, redis_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Keys:
     """Runs the command with a key; its JSON, or its exit code and code of error where it fails."""
-    monkeypatch.setenv("EMBEDQ_URL", str(serve().client.base_url))
+    monkeypatch.setenv("EMBEDQ_URL", str(app.client.base_url))
     monkeypatch.setenv("EMBEDQ_REDIS_URL", redis_url)
 
     def run(*arguments: str, key: str = "") -> Any:
@@ -37,12 +46,56 @@ def keys(
     return run
 
 
+@pytest.fixture
+def through_redis(keys: Keys, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Keys:
+    """The same of what `python -m api.keys_command` prints with this standard input."""
+    monkeypatch.setattr(keys_command, "REFRESH_S", 0)  # it waits as long, until every process of the service knows
+
+    def run(*arguments: str, text: str = "") -> Any:
+        monkeypatch.setattr(sys, "stdin", io.StringIO(text))
+        code = keys_command.main(arguments)
+        told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        return (code, told[0]["code"]) if code else told
+
+    return run
+
+
+@pytest.fixture
+def create(app: ServedApp, through_redis: Keys) -> Keys:
+    """Makes a key through Redis; its text, once the server knows it."""
+
+    def run(name: str, owner: str = "", **fields: Any) -> Any:
+        made = through_redis(*(("--owner", owner) if owner else ()), "create", json.dumps({"name": name, **fields}))
+        if isinstance(made, tuple):
+            return made
+        wait_until(lambda: name_of(app, made[0]["key"]) == name, message="it is known")
+        return made[0]["key"]
+
+    return run
+
+
+def name_of(app: ServedApp, key: str) -> str | None:
+    """Of the key, as the server knows it."""
+    found: str | None = app.client.get("/v1/key", headers=bearer(key)).json().get("name")
+    return found
+
+
+def end(keys: Keys, ops: str, name: str) -> None:
+    """Purges a key and deletes it."""
+    keys("revoke", name, key=ops)
+    keys("purge", name, "--yes", key=ops)
+    keys("delete", name, key=ops)
+
+
+def names(keys: Keys, ops: str) -> list[str]:
+    return [one["name"] for one in keys("list", key=ops)]
+
+
 def test_a_key_from_its_first_day_to_its_last(keys: Keys) -> None:
     [made] = keys("create", "ops")
     assert set(made) == {"name", "key"}
     ops = made["key"]
-    assert keys("create", "ops") == (3, "key_exists")
-    assert keys("create", "no name") == (3, "invalid_value")
+    assert keys("create", "ops", key=ops) == (3, "key_exists")
     assert keys("list") == (3, "invalid_api_key")
     with pytest.raises(SystemExit, match="2"):
         keys("create", "acme", "--requests-per-second", "nan")
@@ -74,176 +127,140 @@ def test_a_key_from_its_first_day_to_its_last(keys: Keys) -> None:
     assert keys("create", "acme", key=ops)[0]["name"] == "acme"
 
 
-def test_people_get_lines(keys: Keys, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("EMBEDQ_API_KEY", "")
-    assert main(["keys", "create", "ops", "--tokens-per-minute", "1000"]) == 0
-    told = capsys.readouterr()
-    monkeypatch.setenv("EMBEDQ_API_KEY", told.out)  # with its line break, as a shell's $(…) has none
-    assert "told this once" in told.err
-
+def test_people_get_lines(
+    keys: Keys, create: Keys, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ops = create("ops")
+    assert keys_command.main(["export"]) == 0
+    (tmp_path / "keys").write_text(capsys.readouterr().out)
+    monkeypatch.setenv("EMBEDQ_API_KEY", f"{ops}\n")  # with its line break, as a shell's $(…) has none
+    assert main(["keys", "create", "acme", "--tokens-per-minute", "1000"]) == 0
+    assert "told this once" in capsys.readouterr().err
     assert main(["keys", "list"]) == 0
-    assert capsys.readouterr().out == "ops online,bulk,files,ingest,read,operate,admin tokens_per_minute=1000\n"
+    assert capsys.readouterr().out.splitlines() == [
+        "acme online,bulk,files,ingest,read tokens_per_minute=1000",
+        "ops online,bulk,files,ingest,read,operate,admin",
+    ]
+    keys("rotate", "ops", key=ops)
+    assert main(["keys", "import", str(tmp_path / "keys")]) == SOME_FAILED
+    assert "ops is not imported: " in capsys.readouterr().err
 
 
 def test_where_no_redis_is_named_nothing_is_guessed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert main(["keys", "create", "ops"]) == 2
-    assert "EMBEDQ_REDIS_URL" in capsys.readouterr().err
+    assert keys_command.main(["create", '{"name": "ops"}']) == 2
+    assert "EMBEDQ_REDIS_URL" in capsys.readouterr().out
+    monkeypatch.setenv("EMBEDQ_REDIS_URL", "redis://user:secret@127.0.0.1:1/0")
+    assert keys_command.main(["create", '{"name": "ops"}']) == 4
+    told = capsys.readouterr()
+    assert "secret" not in told.out + told.err
 
 
 def test_the_address_lies_in_the_data_folder_for_its_user_alone(
-    tmp_path: Path, redis_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    through_redis: Keys, tmp_path: Path, redis_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "redis-url").write_text("redis://somebody-else")
     (tmp_path / "redis-url").chmod(0o644)
     write_address(tmp_path, redis_url)
     assert (tmp_path / "redis-url").stat().st_mode & 0o777 == 0o600
-    assert main(["keys", "create", "ops", "--data", str(tmp_path)]) == 0
-    assert capsys.readouterr().out.startswith("embedq_")
+    monkeypatch.setenv("EMBEDQ_REDIS_URL", "redis://127.0.0.1:1/0")  # a data folder that is named wins
+    [made] = through_redis("--data", str(tmp_path), "create", '{"name": "ops"}')
+    assert made["key"].startswith("embedq_")
 
 
-def test_a_data_folder_that_is_named_wins(
-    tmp_path: Path, redis_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("EMBEDQ_REDIS_URL", "redis://127.0.0.1:1/0")
-    write_address(tmp_path, redis_url)
-    assert main(["keys", "create", "ops", "--data", str(tmp_path)]) == 0
-    assert capsys.readouterr().out.startswith("embedq_")
-
-
-def test_a_key_that_has_ended_manages_nothing(keys: Keys) -> None:
-    [_] = keys("create", "ops", "--expires", "1s")
+def test_a_key_that_has_ended_manages_nothing(keys: Keys, create: Keys) -> None:
+    create("ops", expires_in=2)
 
     def another() -> bool:
-        name = f"ops{next(numbers)}"
-        [made] = keys("create", name)
-        own = [one["scopes"] for one in keys("list", key=made["key"]) if isinstance(one, dict) and one["name"] == name]
-        return own != [] and "admin" in own[0]
+        made = create(f"ops{next(numbers)}")
+        return isinstance(keys("list", key=made), list)
 
-    numbers = iter(range(100))
+    numbers = iter(range(1000))
     wait_until(another, message="the first key has ended")
 
 
-def test_a_redis_that_is_away_is_said_without_its_password(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("EMBEDQ_REDIS_URL", "redis://user:secret@127.0.0.1:1/0")
-    assert main(["keys", "create", "ops"]) == 4
-    told = capsys.readouterr()
-    assert "secret" not in told.out + told.err
-
-
 def test_keys_and_owners_come_back_to_a_redis_that_has_lost_them(
-    keys: Keys, tmp_path: Path, redis_client: redis.Redis, capsys: pytest.CaptureFixture[str]
+    app: ServedApp, keys: Keys, create: Keys, through_redis: Keys, redis_client: redis.Redis
 ) -> None:
-    [ops] = keys("create", "ops")
-    [acme] = keys("create", "acme", "--scopes", "read", "--open-jobs", "3", key=ops["key"])
-    before = keys("list", key=ops["key"])
-    assert main(["keys", "export"]) == 0
-    export = capsys.readouterr().out
+    ops = create("ops")
+    [acme] = keys("create", "acme", "--scopes", "read", "--open-jobs", "3", key=ops)
+    before = keys("list", key=ops)
+    export = "".join(f"{json.dumps(line)}\n" for line in through_redis("export"))
     assert len(export.splitlines()) == 2
-    assert ops["key"] not in export
+    assert ops not in export
     assert acme["key"] not in export
-    (tmp_path / "keys").write_text(export)
 
     redis_client.flushall()
-    assert keys("import", str(tmp_path / "keys")) == [{"imported": 2, "refused": []}]
-    assert keys("list", key=ops["key"]) == before
-    assert keys("import", str(tmp_path / "keys")) == [{"imported": 2, "refused": []}], "twice is no matter"
+    for _ in range(2):  # twice is no matter
+        assert through_redis("import", text=export) == [{"imported": 2, "refused": {}}]
+        wait_until(lambda: name_of(app, ops) == "ops", message="it is known")
+        assert keys("list", key=ops) == before
 
-    keys("rotate", "acme", key=ops["key"])
-    code = main(["keys", "import", str(tmp_path / "keys"), "--json"])
-    assert (code, json.loads(capsys.readouterr().out)["refused"]) == (SOME_FAILED, ["acme"])
-    (tmp_path / "keys").write_text("no export\n")
-    assert keys("import", str(tmp_path / "keys")) == (3, "invalid_value")
+    keys("rotate", "acme", key=ops)
+    [told] = through_redis("import", text=export)
+    assert [*told["refused"]] == ["acme"]
+    assert through_redis("import", text="no export\n") == (3, "invalid_value")
 
 
-def test_an_owner_is_given_to_one_key_and_never_after_a_purge(keys: Keys) -> None:
-    [ops] = keys("create", "ops")
-    owner = f"owner_{'0' * 20}"
-    assert keys("create", "acme", "--owner", "acme") == (3, "invalid_value")
-    keys("create", "acme", "--owner", owner)
-    [listed] = [one for one in keys("list", key=ops["key"]) if one["name"] == "acme"]
+def test_an_owner_is_given_to_one_key_and_never_after_a_purge(keys: Keys, create: Keys, through_redis: Keys) -> None:
+    ops, owner = create("ops"), f"owner_{'0' * 20}"
+    assert create("acme", "acme") == (3, "invalid_value")
+    acme = create("acme", owner)
+    [listed] = [one for one in keys("list", key=ops) if one["name"] == "acme"]
     assert listed["owner"] == owner
-    assert keys("create", "other", "--owner", owner, key=ops["key"]) == (3, "key_exists")
+    assert create("other", owner) == (3, "key_exists")
+    export = "".join(f"{json.dumps(line)}\n" for line in through_redis("export"))
 
-    keys("revoke", "acme", key=ops["key"])
-    keys("purge", "acme", "--yes", key=ops["key"])
-    keys("delete", "acme", key=ops["key"])
-    assert keys("create", "acme", "--owner", owner) == (3, "key_exists")
-    [_] = keys("create", "acme", key=ops["key"])
-
-
-def test_an_import_gives_no_owner_back_who_was_purged(
-    keys: Keys, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    [ops] = keys("create", "ops")
-    [acme] = keys("create", "acme", key=ops["key"])
-    assert main(["keys", "export"]) == 0
-    (tmp_path / "keys").write_text(capsys.readouterr().out)
-    keys("revoke", "acme", key=ops["key"])
-    keys("purge", "acme", "--yes", key=ops["key"])
-    keys("delete", "acme", key=ops["key"])
-
-    assert main(["keys", "import", str(tmp_path / "keys")]) == SOME_FAILED
-    told = capsys.readouterr()
-    assert "acme is not imported: everything of its owner was deleted" in told.err
-    assert [one["name"] for one in keys("list", key=ops["key"])] == ["ops"]
-    assert keys("list", key=acme["key"]) == (3, "invalid_api_key")
+    end(keys, ops, "acme")
+    assert create("acme", owner) == (3, "key_exists")
+    [told] = through_redis("import", text=export)
+    assert told["refused"]["acme"].startswith("everything of its owner was deleted")
+    assert names(keys, ops) == ["ops"]
+    assert keys("list", key=acme) == (3, "invalid_api_key")
 
 
-@pytest.mark.thorough
 def test_a_purged_owner_is_one_in_an_empty_redis_too(
-    keys: Keys, tmp_path: Path, redis_client: redis.Redis, capsys: pytest.CaptureFixture[str]
+    keys: Keys, create: Keys, through_redis: Keys, redis_client: redis.Redis
 ) -> None:
-    [ops] = keys("create", "ops")
+    ops = create("ops")
     owners = {name: f"owner_{digit * 20}" for name, digit in (("acme", "0"), ("gone", "1"))}
     for name, owner in owners.items():
-        keys("create", name, "--owner", owner)
-        keys("revoke", name, key=ops["key"])
-        keys("purge", name, "--yes", key=ops["key"])
-    keys("delete", "gone", key=ops["key"])
-    before = keys("list", key=ops["key"])
-    assert main(["keys", "export"]) == 0
-    lines = capsys.readouterr().out.splitlines(keepends=True)
-    (tmp_path / "keys").write_text("".join(reversed(lines)))  # as somebody may have put them together
+        create(name, owner)
+        keys("revoke", name, key=ops)
+        keys("purge", name, "--yes", key=ops)
+    keys("delete", "gone", key=ops)
+    before = keys("list", key=ops)
+    lines = [f"{json.dumps(line)}\n" for line in through_redis("export")]
 
     redis_client.flushall()
     for _ in range(2):
-        assert keys("import", str(tmp_path / "keys")) == [{"imported": 2, "refused": []}]
-        assert keys("list", key=ops["key"]) == before
+        [told] = through_redis("import", text="".join(reversed(lines)))  # as somebody may have put them together
+        assert told == {"imported": 2, "refused": {}}
+    wait_until(lambda: keys("list", key=ops) == before, message="the keys are as before")
     for name, owner in owners.items():
-        assert keys("create", f"{name}2", "--owner", owner) == (3, "key_exists")
-    assert keys("purge", "acme", "--yes", key=ops["key"])[0]["purged_at"] == before[0]["purged_at"]
-    keys("delete", "acme", key=ops["key"])
+        assert create(f"{name}2", owner) == (3, "key_exists")
+    assert keys("purge", "acme", "--yes", key=ops)[0]["purged_at"] == before[0]["purged_at"]
+    keys("delete", "acme", key=ops)
 
 
-@pytest.mark.thorough
 def test_no_owner_and_no_name_of_the_environment_is_given_to_another_key(
-    keys: Keys,
-    tmp_path: Path,
-    redis_client: redis.Redis,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    keys: Keys, create: Keys, through_redis: Keys, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    [ops] = keys("create", "ops")
-    keys("create", "acme", "--owner", environment_owner("bob"))
-    keys("create", "ann", key=ops["key"])
-    assert main(["keys", "export"]) == 0
-    (tmp_path / "keys").write_text(capsys.readouterr().out)
+    ops = create("ops")
+    create("acme", environment_owner("bob"))
+    keys("create", "ann", key=ops)
+    export = "".join(f"{json.dumps(line)}\n" for line in through_redis("export"))
     monkeypatch.setenv("EMBEDQ_API_KEYS", KEYS)
 
-    assert keys("create", "other", "--owner", environment_owner("ann")) == (3, "key_exists")
-    assert keys("create", "bob") == (3, "key_exists")
-    assert keys("import", str(tmp_path / "keys")) == [{"imported": 3, "refused": []}], "they were there before"
+    assert create("other", environment_owner("ann")) == create("bob") == (3, "key_exists")
+    assert through_redis("import", text=export) == [{"imported": 3, "refused": {}}], "they were there before"
     for name in redis_client.scan_iter("eq:*key*"):
         redis_client.delete(name)
-    assert main(["keys", "import", str(tmp_path / "keys")]) == SOME_FAILED
-    told = capsys.readouterr()
-    for name in ("acme", "ann"):
-        assert f"{name} is not imported: EMBEDQ_API_KEYS has" in told.err
-    assert [one["name"] for one in keys("list", key=ops["key"])] == ["ops"]
+    [told] = through_redis("import", text=export)
+    assert {*told["refused"]} == {"acme", "ann"}
+    assert all(reason.startswith("EMBEDQ_API_KEYS has") for reason in told["refused"].values())
+    wait_until(lambda: keys("list", key=ops)[0] != 3, message="the key is known again")
+    assert names(keys, ops) == ["ops"]

@@ -26,8 +26,7 @@ from tasks.storage.storage import Storage
 from tasks.storage.sweep import GRACE_S, SWEEPER, Sweep
 from tests.integration.api.file_uploads import problem
 from tests.integration.api.ledger_worker import LedgerWorker
-from tests.integration.api.made_keys import make
-from tests.integration.api.served import BOB, KEYS, MANAGED_KEYS, ServedApp
+from tests.integration.api.served import BOB, KEYS, MANAGED_KEYS, ServedApp, make_key
 from tests.integration.api.tenants import make_things
 from tests.made_datasets import document, load
 from tests.made_keys import found
@@ -84,10 +83,9 @@ def kept_of(app: ServedApp) -> int:
 
 
 def test_a_purge_leaves_what_was_there_before_the_tenant_came(
-    serve: Callable[..., ServedApp], worker: LedgerWorker, redis_client: "redis.Redis", tmp_path: Path
+    serve: Callable[..., ServedApp], worker: LedgerWorker, redis_client: "redis.Redis", root: Path
 ) -> None:
-    root = tmp_path / "storage"
-    app = serve(storage_url=str(root))
+    app = serve()
     with client_of(app, first_key(app)) as ops:
 
         def come(name: str) -> dict[str, Any]:
@@ -138,10 +136,9 @@ def test_a_purge_leaves_what_was_there_before_the_tenant_came(
 
 
 def test_what_was_made_without_a_key_is_purged_as_well(
-    serve: Callable[..., ServedApp], worker: LedgerWorker, redis_client: "redis.Redis", tmp_path: Path
+    serve: Callable[..., ServedApp], worker: LedgerWorker, redis_client: "redis.Redis", root: Path
 ) -> None:
-    root = tmp_path / "storage"
-    app = serve(storage_url=str(root))
+    app = serve()
     make_things(app.client, worker, root, ANONYMOUS)
     with client_of(app, first_key(app)) as ops:
         problem(ops.post("/v1/keys/no%20name/purge"), 404, "key_not_found", "name")
@@ -159,7 +156,7 @@ def give_away(app: ServedApp, ops: httpx.Client, name: str) -> dict[str, str]:
     ops.post(f"/v1/keys/{name}/revoke").raise_for_status()
     purge(app, ops, name)
     ops.delete(f"/v1/keys/{name}").raise_for_status()
-    return make(ops, {}, name)
+    return make_key(ops, {}, name)
 
 
 def own(client: httpx.Client, header: dict[str, str]) -> str:
@@ -197,12 +194,11 @@ def no_thread_for_the_storage(app: ServedApp) -> Iterator[None]:
 
 
 def test_what_waited_while_its_tenant_was_purged_is_not_the_next_one_s(
-    serve: Callable[..., ServedApp], tmp_path: Path, redis_url: str
+    serve: Callable[..., ServedApp], root: Path, redis_url: str
 ) -> None:
-    root = str(tmp_path / "storage")
-    slow, app = serve(storage_url=root), serve(storage_url=root)
+    slow, app = serve(), serve()
     with client_of(app, first_key(app)) as ops, ThreadPoolExecutor() as threads:
-        bob = make(ops, {}, "bob", limits={"stored_bytes": 10**9, "requests_per_second": 0.001})
+        bob = make_key(ops, {}, "bob", limits={"stored_bytes": 10**9, "requests_per_second": 0.001})
         owner, ledger = ops.get("/v1/keys/bob").json()["owner"], Ledger.connect(redis_url)
         wait_until(lambda: "bob" in slow.process.keys.stored)
         body = {"source": {"documents": [{"id": "a", "text": "secret"}]}, "sink": {"type": "dataset", "dataset": "d"}}
@@ -228,19 +224,17 @@ FORM = (
     ("path", "body"),
     [
         ("/v1/tasks", b'{"input": "secret"}'),
-        ("/v1/embeddings", b'{"input": "secret"}'),
         ("/v1/ingestions", b'{"source": {"documents": [{"id": "a", "text": "secret"}]}}'),
         ("/v1/files", FORM),
     ],
 )
 def test_what_was_still_being_sent_is_nobody_s(
-    serve: Callable[..., ServedApp], tmp_path: Path, redis_client: "redis.Redis", path: str, body: bytes
+    serve: Callable[..., ServedApp], root: Path, redis_client: "redis.Redis", path: str, body: bytes
 ) -> None:
     media_type = "multipart/form-data; boundary=x" if body is FORM else "application/json"
-    root = tmp_path / "storage"
-    app = serve(storage_url=str(root))
+    app = serve()
     with client_of(app, first_key(app)) as ops:
-        bob = make(ops, {}, "bob")
+        bob = make_key(ops, {}, "bob")
         made = []
 
         def half_by_half() -> Iterator[bytes]:
@@ -257,33 +251,10 @@ def test_what_was_still_being_sent_is_nobody_s(
         assert nothing_of(app.client, again)
 
 
-def test_what_was_still_being_sent_without_a_key_is_refused_after_its_purge(
-    serve: Callable[..., ServedApp], tmp_path: Path
-) -> None:
-    root = str(tmp_path / "storage")
-    everybody, ops_app = serve(storage_url=root), serve(api_keys=MANAGED_KEYS, storage_url=root)
-    first = own(everybody.client, {})
-    with client_of(ops_app, "key of ann") as ops:
-
-        def half_by_half() -> Iterator[bytes]:
-            yield b'{"input": '
-            purge(ops_app, ops, ANONYMOUS)
-            wait_until(lambda: own(everybody.client, {}) != first)
-            yield b'"a"}'
-
-        sent = everybody.client.post("/v1/tasks", content=half_by_half(), headers={"content-type": "application/json"})
-
-        problem(sent, 401, "invalid_api_key")
-        assert nothing_of(everybody.client, {})
-
-
-def test_a_worker_that_stood_still_writes_nothing_for_the_next_one(
-    serve: Callable[..., ServedApp], tmp_path: Path
-) -> None:
-    root = str(tmp_path / "storage")
-    app = serve(storage_url=root)
+def test_a_worker_that_stood_still_writes_nothing_for_the_next_one(serve: Callable[..., ServedApp], root: Path) -> None:
+    app = serve()
     with client_of(app, first_key(app)) as ops:
-        bob = make(ops, {}, "bob")
+        bob = make_key(ops, {}, "bob")
         owner = own(app.client, bob)
         again = give_away(app, ops, "bob")
 
@@ -294,45 +265,48 @@ def test_a_worker_that_stood_still_writes_nothing_for_the_next_one(
 
 
 def test_a_purged_name_of_the_environment_stays_refused(
-    serve: Callable[..., ServedApp], redis_url: str, tmp_path: Path
+    serve: Callable[..., ServedApp], redis_url: str, root: Path
 ) -> None:
-    root = str(tmp_path / "storage")
-    both = serve(api_keys=KEYS, storage_url=root)
+    both = serve(api_keys=KEYS)
     form, file = {"purpose": "user_data"}, {"file": ("a.txt", b"text")}
     both.client.post("/v1/files", headers=BOB, data=form, files=file).raise_for_status()
-    one = serve(api_keys=MANAGED_KEYS.partition(",")[0], storage_url=root)
+    one = serve(api_keys=MANAGED_KEYS.partition(",")[0])
     with client_of(one, "key of ann") as ops:
         purge(one, ops, "bob")
         wait_until(lambda: both.client.get("/v1/key", headers=BOB).status_code == 401)
         assert "another name" in both.client.get("/v1/key", headers=BOB).json()["detail"]
-        new = make(ops, {}, "bob")
+        new = make_key(ops, {}, "bob")
         assert nothing_of(one.client, new), "a key of Redis may have the name, and is somebody else"
-    assert serve(api_keys=KEYS, storage_url=root).client.get("/v1/key", headers=BOB).status_code == 401
+    assert serve(api_keys=KEYS).client.get("/v1/key", headers=BOB).status_code == 401
 
 
-def test_what_is_made_without_a_key_after_a_purge_is_of_somebody_new(
-    serve: Callable[..., ServedApp], tmp_path: Path
-) -> None:
-    root = str(tmp_path / "storage")
-    everybody = serve(storage_url=root)
-    ops_app = serve(api_keys=MANAGED_KEYS, storage_url=root)
-    old = everybody.client.post("/v1/tasks", json={"input": "old"}).json()["id"]
-    first = own(everybody.client, {})
+def test_what_is_made_without_a_key_after_a_purge_is_of_somebody_new(serve: Callable[..., ServedApp]) -> None:
+    everybody, ops_app = serve().client, serve(api_keys=MANAGED_KEYS)
+    old = everybody.post("/v1/tasks", json={"input": "old"}).json()["id"]
+    first = own(everybody, {})
     with client_of(ops_app, "key of ann") as ops:
+
+        def half_by_half() -> Iterator[bytes]:
+            yield b'{"input": '
+            purge(ops_app, ops, ANONYMOUS)
+            wait_until(lambda: own(everybody, {}) != first)
+            yield b'"a"}'
+
+        sent = everybody.post("/v1/tasks", content=half_by_half(), headers={"content-type": "application/json"})
+
+        problem(sent, 401, "invalid_api_key")
+        assert nothing_of(everybody, {})
+        assert everybody.get(f"/v1/tasks/{old}").status_code == 404
+        new = everybody.post("/v1/tasks", json={"input": "new"}).json()["id"]
+        assert [one["id"] for one in everybody.get("/v1/tasks").json()["data"]] == [new]
         purge(ops_app, ops, ANONYMOUS)
-        wait_until(lambda: own(everybody.client, {}) != first)
-        assert everybody.client.get(f"/v1/tasks/{old}").status_code == 404
-        new = everybody.client.post("/v1/tasks", json={"input": "new"}).json()["id"]
-        assert [one["id"] for one in everybody.client.get("/v1/tasks").json()["data"]] == [new]
-        purge(ops_app, ops, ANONYMOUS)
-        wait_until(lambda: nothing_of(everybody.client, {}))
+        wait_until(lambda: nothing_of(everybody, {}))
 
 
 def test_an_upload_that_outlives_the_purge_leaves_no_bytes(
-    serve: Callable[..., ServedApp], tmp_path: Path, redis_client: "redis.Redis"
+    serve: Callable[..., ServedApp], root: Path, redis_client: "redis.Redis"
 ) -> None:
-    root = tmp_path / "storage"
-    app = serve(storage_url=str(root))
+    app = serve()
     before = stored(root)
     with ThreadPoolExecutor() as threads, no_thread_for_the_storage(app):
         form = {"content-type": "multipart/form-data; boundary=x"}

@@ -18,7 +18,7 @@ import redis
 
 from tasks.records.api_keys import environment_owner
 from tests.integration.api.conformance import Operation, operations
-from tests.integration.api.ingestions.requests import GOOD
+from tests.integration.api.jobs import GOOD
 from tests.integration.api.ledger_worker import LedgerWorker
 from tests.integration.api.served import ANN, BOB, KEYS, ServedApp
 from tests.integration.api.tenants import SECRET, Things, contents, make_things

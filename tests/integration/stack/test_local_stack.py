@@ -17,8 +17,16 @@ import redis
 
 from embedq.cli import main
 from tests.processes import PATIENCE_S, Process, wait_until
+from tests.thorough import some
 
-MODEL = "sentence-transformers/all-MiniLM-L6-v2"
+MODEL, OTHER = "sentence-transformers/all-MiniLM-L6-v2", "other/model"
+ROLES = {
+    "redis-server": "redis",
+    "-m tasks.worker": "worker",
+    "-m tasks.ingestion": "documents-worker",
+    "-m api": "api",
+}
+"""A part of a command, and what it is."""
 
 
 class LocalStack(Process):
@@ -41,27 +49,20 @@ class LocalStack(Process):
 
     def roles(self) -> dict[str, psutil.Process]:
         """Its direct children by what they are."""
-        marks = {
-            "redis-server": "redis",
-            "-m tasks.worker": "worker",
-            "-m tasks.ingestion": "documents-worker",
-            "-m api": "api",
-        }
         roles: dict[str, psutil.Process] = {}
         for child in psutil.Process(self.pid).children():
             with contextlib.suppress(psutil.NoSuchProcess):  # it has just died
                 command = " ".join(child.cmdline())
-                roles |= {name: child for mark, name in marks.items() if mark in command}
+                roles |= {name: child for mark, name in ROLES.items() if mark in command}
         return roles
 
     def family(self) -> list[psutil.Process]:
         return list(psutil.Process(self.pid).children(recursive=True))
 
-    def embed(self, text: str, model: str = MODEL) -> list[float]:
-        answer = httpx.post(f"{self.url}/v1/embeddings", json={"model": model, "input": text}, timeout=PATIENCE_S)
+    def post(self, path: str, **body: Any) -> Any:
+        answer = httpx.post(f"{self.url}{path}", json=body, timeout=PATIENCE_S)
         answer.raise_for_status()
-        vector: list[float] = answer.json()["data"][0]["embedding"]
-        return vector
+        return answer.json()
 
 
 @pytest.fixture
@@ -81,16 +82,20 @@ def gone(processes: list[psutil.Process]) -> bool:
     return not any(process.is_running() for process in processes)
 
 
-def test_it_serves_until_it_is_stopped(make_stack: Callable[..., LocalStack]) -> None:
-    stack = make_stack("--workers", "2").start()
+def test_it_serves_several_models_until_it_is_stopped(make_stack: Callable[..., LocalStack]) -> None:
+    stack = make_stack("--model", MODEL, "--model", OTHER, "--workers", "2").start()
     family = stack.family()
 
-    assert len(stack.embed("a text")) == 384
-    ready = wait_until(lambda: _ready(stack.url, workers=2))
-    assert ready["redis"] == "up"
+    for model in (MODEL, OTHER):
+        assert len(stack.post("/v1/embeddings", model=model, input="a text")["data"][0]["embedding"]) == 384
+    ready = httpx.get(f"{stack.url}/health/ready").json
+    wait_until(lambda: ready()["workers"] == {MODEL: 2, OTHER: 2}, message="all workers")
+    assert ready()["redis"] == "up"
     assert stack.stdout_file.read_text() == f"ready {stack.url}\nconsole {stack.url}/console\n"
     names = {line.split(" ", 1)[0] for line in stack.log().splitlines()}
-    assert {"worker-1", "worker-2", "documents-worker", "api", "redis"} <= names
+    assert {"documents-worker", "api", "redis"} <= names
+    assert len([name for name in names if name.startswith("worker-")]) == 4
+    assert f"{MODEL}, {OTHER}" in stack.log().splitlines()[0]
 
     stack.send(signal.SIGTERM)
     assert stack.wait() == 0
@@ -99,7 +104,7 @@ def test_it_serves_until_it_is_stopped(make_stack: Callable[..., LocalStack]) ->
     assert log.index("Finished server process") < log.index("Redis is now ready to exit"), "who asks stops first"
 
 
-@pytest.mark.parametrize("role", ["redis", "worker", "documents-worker", "api"])
+@pytest.mark.parametrize("role", some(ROLES.values(), "worker"))
 def test_the_end_of_one_ends_all(make_stack: Callable[..., LocalStack], role: str) -> None:
     stack = make_stack().start()
     family = stack.family()
@@ -107,13 +112,6 @@ def test_the_end_of_one_ends_all(make_stack: Callable[..., LocalStack], role: st
     assert stack.wait() == 1
     assert f"{role} ended by SIGKILL; all others were stopped" in stack.log().splitlines()[-1]
     wait_until(lambda: gone(family), message="orphans are left")
-
-
-def test_several_models_are_served(make_stack: Callable[..., LocalStack]) -> None:
-    stack = make_stack("--model", MODEL, "--model", "other/model").start()
-    assert set(httpx.get(f"{stack.url}/health/ready").json()["workers"]) == {MODEL, "other/model"}
-    assert [stack.embed("a text", model) != [] for model in (MODEL, "other/model")] == [True, True]
-    assert f"{MODEL}, other/model" in stack.log().splitlines()[0]
 
 
 @pytest.mark.parametrize("ignored", [False, True])
@@ -133,12 +131,18 @@ def test_a_closed_terminal_ends_it_unless_nohup_asked_otherwise(
 
 
 def test_data_outlives_a_killed_stack_and_no_orphan_does_and_each_line_is_json(
-    make_stack: Callable[..., LocalStack],
+    make_stack: Callable[..., LocalStack], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    stack = make_stack(log_format="json", anything="unknown").start()
-    task = httpx.post(f"{stack.url}/v1/tasks", json={"input": ["one", "two"]}).json()["id"]
-    httpx.get(f"{stack.url}/v1/tasks/{task}", params={"wait": 20}, timeout=PATIENCE_S)
-    result = httpx.get(f"{stack.url}/v1/tasks/{task}/result").json()
+    stack = make_stack(log_format="json", anything="unknown")
+    file = stack.folder / "data" / "redis-url"
+    file.parent.mkdir()
+    file.write_text("of a stack that was killed")
+    file.chmod(0o644)
+    stack.start()
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    path = f"/v1/tasks/{stack.post('/v1/tasks', input=['one', 'two'])['id']}"
+    httpx.get(f"{stack.url}{path}", params={"wait": 20}, timeout=PATIENCE_S)
+    result = httpx.get(f"{stack.url}{path}/result").json()
     assert len(result["data"]) == 2
     family = stack.family()
 
@@ -146,75 +150,38 @@ def test_data_outlives_a_killed_stack_and_no_orphan_does_and_each_line_is_json(
     wait_until(lambda: gone(family), message="orphans are left")
     stack.start()
 
-    assert httpx.get(f"{stack.url}/v1/tasks/{task}/result").json() == result
+    assert httpx.get(f"{stack.url}{path}/result").json() == result
     logged = [json.loads(line) for line in stack.log().splitlines()]
-    assert {line["role"] for line in logged} == {"stack", "redis", "worker", "documents-worker", "api"}
+    assert {line["role"] for line in logged} == {"stack", *ROLES.values()}
 
-
-@pytest.mark.thorough
-def test_whoever_owns_the_data_makes_the_first_key(
-    make_stack: Callable[..., LocalStack], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for name in ("EMBEDQ_API_KEY", "EMBEDQ_REDIS_URL"):
-        monkeypatch.delenv(name, raising=False)
-    stack = make_stack("--workers", "1")
-    data = stack.folder / "data"
-    file, command = data / "redis-url", ["keys", "create", "ops", "--data", str(data)]
-    data.mkdir()
-    file.write_text("of a stack that was killed")
-    file.chmod(0o644)
-    assert main(command) == 2, "this is no URL"
-    stack.start()
-    assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    assert httpx.post(f"{stack.url}/v1/keys", json={"name": "mine"}).status_code == 403
-    capsys.readouterr()
-
-    assert main(command) == 0
-
+    # Whoever owns the data makes the first key.
+    assert main(["keys", "create", "ops", "--data", str(file.parent)]) == 0
     headers = {"x-api-key": capsys.readouterr().out.strip()}
     closed = lambda: httpx.get(f"{stack.url}/v1/key").status_code == 401  # noqa: E731
     wait_until(closed, message="the key is known within a second")
     assert "admin" in httpx.get(f"{stack.url}/v1/key", headers=headers).json()["scopes"]
     stack.stop()
     assert not file.exists()
-    assert main(command) == 2
 
 
-def test_a_second_stack_on_the_same_data_is_refused(make_stack: Callable[..., LocalStack], redis_url: str) -> None:
-    first = make_stack(redis_url=redis_url)  # the lock is about the folder, whoever runs Redis
-    first.launch()
-    wait_until(lambda: "data in" in first.log())
-
-    second = make_stack()
+def test_a_redis_that_is_named_is_used_and_the_folder_is_one_stack_s(
+    make_stack: Callable[..., LocalStack], redis_url: str, redis_client: "redis.Redis"
+) -> None:
+    first, second = make_stack(redis_url=redis_url).start(), make_stack()
     second.launch()
-
     assert second.wait() == 78
     assert f"Another local stack (pid {first.pid}) uses" in second.log()
 
-
-def test_a_redis_that_is_named_is_used(
-    make_stack: Callable[..., LocalStack], redis_url: str, redis_client: "redis.Redis"
-) -> None:
-    stack = make_stack(redis_url=redis_url).start()
-
-    assert stack.embed("a text")
-
-    assert "redis" not in stack.roles()
+    assert first.post("/v1/embeddings", input="a text")["data"]
+    assert "redis" not in first.roles()
     assert redis_client.exists("eq:models")
-    stack.stop()  # before the key-leak check
+    first.stop()
 
-
-def test_what_no_restart_can_mend_stops_everything(
-    make_stack: Callable[..., LocalStack], redis_url: str, redis_client: "redis.Redis"
-) -> None:
-    redis_client.set("eq:schema", 999)
-    stack = make_stack(redis_url=redis_url)
-    stack.launch()
-
-    assert stack.wait() == 78
-
-    assert "cannot run" in stack.log().splitlines()[-1]
-    assert "schema 999" in stack.log().splitlines()[-1]
+    redis_client.set("eq:schema", 999)  # no restart can mend this
+    first.launch()
+    assert first.wait() == 78
+    assert "cannot run" in first.log().splitlines()[-1]
+    assert "schema 999" in first.log().splitlines()[-1]
 
 
 @pytest.mark.parametrize(
@@ -233,8 +200,3 @@ def test_what_cannot_be_used_is_said_at_once(
     assert stack.wait() in {2, 78}
     assert message in stack.log()
     assert "Traceback" not in stack.log()
-
-
-def _ready(url: str, *, workers: int) -> dict[str, Any] | None:
-    body: dict[str, Any] = httpx.get(f"{url}/health/ready").json()
-    return body if body.get("workers") == {MODEL: workers} else None

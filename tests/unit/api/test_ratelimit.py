@@ -33,22 +33,9 @@ def test_what_may_wait_and_what_is_left_of_it() -> None:
     }
 
 
-def test_work_of_others_counts_as_well() -> None:
+def test_nothing_is_left_of_a_full_queue_and_an_unknown_one_has_admissions_own_rate() -> None:
     """Admission may let in more than this, as owners take turns; what is told is sure."""
-    limits = served(overview(rate=100, online=9500, owners=2), max_backlog_s=30)
-
-    assert headers(limits)["x-ratelimit-remaining-tokens"] == "0"
-    assert headers(limits)["x-ratelimit-reset-tokens"] == "1m35s"
-
-
-def test_more_may_be_queued_than_the_limit_because_an_empty_queue_takes_any_task() -> None:
-    limits = served(overview(rate=100, online=9000), max_backlog_s=30)
-
-    assert headers(limits)["x-ratelimit-remaining-tokens"] == "0"
-    assert headers(limits)["x-ratelimit-reset-tokens"] == "1m30s"
-
-
-def test_before_anything_is_known_the_rate_is_admissions_own_guess() -> None:
-    limits = served(max_backlog_s=30)
-
-    assert headers(limits)["x-ratelimit-limit-tokens"] == "120000"
+    for online, owners, reset in ((9500, 2, "1m35s"), (9000, 1, "1m30s")):
+        told = headers(served(overview(rate=100, online=online, owners=owners), max_backlog_s=30))
+        assert (told["x-ratelimit-remaining-tokens"], told["x-ratelimit-reset-tokens"]) == ("0", reset)
+    assert headers(served(max_backlog_s=30))["x-ratelimit-limit-tokens"] == "120000"

@@ -1,14 +1,13 @@
 """Tasks, vectors and errors as bytes."""
 
-import base64
 import io
 
 import numpy as np
 import orjson
 import pytest
 
-from api.error_responses import TextFailed, problem
-from api.render_vectors import embedding_list, npy_file
+from api.error_responses import TextFailed, problem, tei_failure
+from api.render_vectors import embedding_list, matrix, npy_file
 from api.schemas.tasks import Task
 from tasks import errors
 from tasks.item import TextError
@@ -16,70 +15,38 @@ from tasks.ledger.task import Result, State
 from tests.unit.api.tasks_and_results import a_result, a_task
 
 
-def test_times_are_whole_seconds() -> None:
+def test_a_task_as_it_is_shown() -> None:
     body = Task.of(a_task()).model_dump()
 
     assert (body["created_at"], body["started_at"], body["finished_at"], body["expires_at"]) == (1, 2, None, 9)
     assert body["usage"] == {"prompt_tokens": 7, "total_tokens": 7}
     assert body["metadata"] == {"k": "v"}
+    codes = {State.COMPLETED: None, State.CANCELLED: None, State.FAILED: "all_items_failed", State.EXPIRED: "expired"}
+    for state, code in codes.items():
+        error = Task.of(a_task(state)).error
+        assert (error and error.code) == code
 
 
-@pytest.mark.parametrize(
-    ("state", "code"),
-    [(State.COMPLETED, None), (State.CANCELLED, None), (State.FAILED, "all_items_failed"), (State.EXPIRED, "expired")],
-)
-def test_the_error_of_a_task(state: State, code: str | None) -> None:
-    error = Task.of(a_task(state)).error
-
-    assert (error and error.code) == code
-
-
-@pytest.mark.parametrize("total", [1, 2, 31, 32, 33, 100])
-def test_the_list_is_whole_whatever_its_length(total: int) -> None:
-    result = a_result(total)
-
-    body = orjson.loads(embedding_list(result, base64=False))
-
-    assert set(body) == {"object", "data", "model", "usage"}
-    assert [item["index"] for item in body["data"]] == list(range(total))
-    np.testing.assert_array_equal(np.array([i["embedding"] for i in body["data"]], "f4"), result.vectors)
-    assert [item.get("truncated", False) for item in body["data"]] == [True] + [False] * (total - 1)
+def test_the_list_is_whole_whatever_its_length() -> None:
+    for total in (1, 2, 31, 32, 33, 100):
+        result = a_result(total)
+        body = orjson.loads(embedding_list(result, base64=False))
+        assert set(body) == {"object", "data", "model", "usage"}
+        assert [item["index"] for item in body["data"]] == list(range(total))
+        np.testing.assert_array_equal(np.array([i["embedding"] for i in body["data"]], "f4"), result.vectors)
+        assert [item.get("truncated", False) for item in body["data"]] == [True] + [False] * (total - 1)
+        np.testing.assert_array_equal(np.array(orjson.loads(matrix(result)), dtype=np.float32), result.vectors)
 
 
-def test_base64_is_little_endian_float32() -> None:
-    result = a_result()
-
-    body = orjson.loads(embedding_list(result, base64=True))
-
-    decoded = [np.frombuffer(base64.b64decode(item["embedding"], validate=True), "<f4") for item in body["data"]]
-    np.testing.assert_array_equal(np.stack(decoded), result.vectors)
-
-
-@pytest.mark.parametrize("packed", [False, True])
-def test_a_failed_item_never_looks_like_a_vector(packed: bool) -> None:
-    body = orjson.loads(embedding_list(a_result(failed=1), base64=packed))
-
-    assert body["data"][1] == {"object": "error", "index": 1, "error": {"code": "encoding_failed", "message": "no"}}
-    assert len(body["data"]) == 3
-
-
-def test_npy() -> None:
-    result = a_result(failed=2)
-
-    loaded = np.load(io.BytesIO(npy_file(result, 2)), allow_pickle=False)
-
-    assert loaded.dtype == np.dtype("<f4")
-    np.testing.assert_array_equal(loaded, result.vectors)
-    assert np.isnan(loaded[2]).all()
-
-
-def test_npy_without_any_vector_still_has_its_shape() -> None:
-    result = Result(a_task(), [])
-
-    loaded = np.load(io.BytesIO(npy_file(result, 8)))
-
-    assert loaded.shape == (3, 8)
-    assert np.isnan(loaded).all()
+def test_a_failed_item_never_looks_like_a_vector() -> None:
+    for packed in (False, True):
+        body = orjson.loads(embedding_list(a_result(failed=1), base64=packed))
+        assert body["data"][1] == {"object": "error", "index": 1, "error": {"code": "encoding_failed", "message": "no"}}
+        assert len(body["data"]) == 3
+    loaded = np.load(io.BytesIO(npy_file(a_result(failed=2), 2)), allow_pickle=False)
+    assert np.isnan(loaded).all(axis=1).tolist() == [False, False, True]
+    nothing = np.load(io.BytesIO(npy_file(Result(a_task(), []), 8)))
+    assert (nothing.shape, np.isnan(nothing).all()) == ((3, 8), True)
 
 
 def test_a_problem_reads_both_ways() -> None:
@@ -98,13 +65,48 @@ def test_a_problem_reads_both_ways() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("code", "status"), [("input_too_long", 400), ("invalid_dimensions", 400), ("anything_else", 422)]
-)
-def test_an_items_error_as_the_answer_to_a_request(code: str, status: int) -> None:
-    response = problem(TextFailed(5, TextError(code, "Too bad.")), instance="/")
+# ---- the forms of text-embeddings-inference -------------------------------------------------------------------------
 
-    error = orjson.loads(response.body)["error"]
-    assert response.status_code == status
-    assert (error["code"], error["param"]) == (code, "input[5]")
-    assert response.headers["x-should-retry"] == "false"
+
+@pytest.mark.parametrize(
+    ("error", "status", "kind"),
+    [
+        (errors.Invalid("invalid_type", "no"), 422, "Validation"),
+        (errors.Invalid("invalid_json", "no"), 422, "Validation"),
+        (errors.Invalid("too_many_inputs", "no"), 422, "Validation"),
+        (errors.Invalid("empty_input", "no"), 400, "Empty"),
+        (errors.Unauthenticated("no"), 401, "Validation"),
+        (errors.Refused("method_not_allowed", "no"), 405, "Validation"),
+        (errors.Refused("body_too_large", "no"), 413, "Validation"),
+        (errors.Refused("unsupported_media_type", "no"), 415, "Validation"),
+        (TextFailed(0, TextError("input_too_long", "no")), 422, "Validation"),
+        (TextFailed(0, TextError("non_finite_vector", "no")), 424, "Backend"),
+        (errors.BacklogFull("no", retry_after_s=3), 429, "Overloaded"),
+        (errors.StorageFull("no", retry_after_s=3), 429, "Overloaded"),
+        (errors.WaitTimeout("no", retry_after_s=3), 429, "Overloaded"),
+        (errors.RedisUnavailable("no", retry_after_s=3), 503, "Unhealthy"),
+        (errors.NotReady("no", retry_after_s=3), 503, "Unhealthy"),
+        (errors.InternalError("no"), 500, "Backend"),
+    ],
+)
+def test_every_error_has_a_word_of_theirs(error: errors.EmbedqError, status: int, kind: str) -> None:
+    answer = tei_failure(error)
+
+    body = orjson.loads(answer.body)
+    assert (answer.status_code, body["error_type"]) == (status, kind)
+    assert set(body) == {"error", "error_type"}
+    assert answer.headers.get("retry-after") == ("3" if status in {429, 503} else None)
+
+
+@pytest.mark.parametrize(
+    ("param", "detail", "expected"),
+    [
+        ("input", "input is missing.", "inputs is missing."),
+        ("inputs", "inputs is missing.", "inputs is missing."),
+        ("input[3]", "input[3] is empty; input[3] it is.", "inputs[3] is empty; input[3] it is."),
+        ("dimensions", "dimensions of an input.", "dimensions of an input."),
+        (None, "input.", "input."),
+    ],
+)
+def test_their_field_is_called_inputs(param: str | None, detail: str, expected: str) -> None:
+    assert orjson.loads(tei_failure(errors.Invalid("invalid_value", detail, param=param)).body)["error"] == expected

@@ -45,13 +45,6 @@ async def test_no_more_than_so_many_are_in_flight() -> None:
     assert in_flight.number == 0
 
 
-def test_a_submission_that_fails_is_no_longer_in_flight() -> None:
-    in_flight = InFlight(lambda: 0.0)
-    with pytest.raises(KeyError), in_flight.submitting("a", bulk=False):
-        raise KeyError
-    assert in_flight.number == 0
-
-
 @pytest.mark.parametrize(
     ("lag_s", "number", "let_in"),
     [

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from api.served_models import ServedModels
-from tests.unit.api.embedding_requests import ENTRY, MODEL, overview, served
+from tests.unit.api.embedding_requests import MODEL, overview
 from worker_config.settings import load_settings
 
 
@@ -29,18 +29,6 @@ def test_a_model_is_absent_from_when_its_last_worker_was_seen_to_be_gone() -> No
     models.lost("away")  # while Redis was away, no worker could say that it is there
     models.update({MODEL: overview(workers=0)})
     assert models.absent_s(MODEL) == 0
-
-
-def test_a_model_is_looked_up_anew_after_each_overview() -> None:
-    models = served()
-    assert models.served(MODEL) == models.served(None)
-    assert models.served(None).model is None
-
-    models.update({MODEL: overview(workers=2, rate=100)})
-    assert (models.served(None).model, models.served(MODEL).rate, models.served(MODEL).streams) == (ENTRY, 100, 2)
-
-    models.update({MODEL: overview(workers=1, rate=50)})
-    assert (models.served(MODEL).rate, models.served(MODEL).streams) == (50, 1)
 
 
 def test_a_thread_that_looks_a_model_up_while_an_overview_comes_keeps_nothing_old() -> None:

@@ -3,50 +3,14 @@
 from dataclasses import replace
 from typing import Any
 
-import orjson
 import pytest
 
 from api.idempotency import alias_of_key
 from api.submit import NewTasks, task_of
-from tasks.errors import NotReady, RedisUnavailable, RequestError
-from tasks.item import Options
+from tasks.errors import NotReady
 from tasks.ledger.overview import Account
 from tasks.ledger.task import Alias, Lane
-from tests.raises_code import raises_code
 from tests.unit.api.embedding_requests import MODEL, new_tasks, overview, served, synchronous, task
-
-
-def test_all_fields_reach_the_submission() -> None:
-    stored = task(
-        new_tasks(overview(), result_ttl_s=60),
-        input=["a", "b"],
-        model=MODEL,
-        dimensions=4,
-        normalize=False,
-        truncate=False,
-        prompt_name="query",
-        lane="bulk",
-        metadata={"k": "v"},
-        deadline_s=2.5,
-    )
-
-    assert stored.queue == MODEL
-    assert stored.owner == "me"
-    assert stored.lane is Lane.BULK
-    assert stored.options == Options(prompt_name="query", dimensions=4, normalize=False, truncate=False)
-    assert stored.ttl_ms == 60_000
-    assert stored.deadline_in_ms == 2500
-    assert orjson.loads(stored.metadata) == {"k": "v"}
-    assert [orjson.loads(piece.payload) for piece in stored.pieces] == [["a", "b"]]
-    assert stored.alias is None
-
-
-def test_defaults() -> None:
-    stored = task(new_tasks(), input="a")
-
-    assert (stored.queue, stored.lane, stored.options) == (MODEL, Lane.ONLINE, Options())
-    assert stored.deadline_in_ms is None
-    assert stored.metadata == b""
 
 
 def test_a_piece_is_a_quarter_second_of_one_worker() -> None:
@@ -104,15 +68,6 @@ def test_an_idempotency_key_names_the_key_and_the_bytes_of_the_body() -> None:
     assert (other_key.name == first.name, other_key.digest == first.digest) == (False, True)
 
 
-def test_options_are_checked_against_what_a_worker_said() -> None:
-    known = new_tasks(overview())
-    for field, value in (("dimensions", 9), ("prompt_name", "passage")):
-        with raises_code("invalid_value") as caught:
-            task(known, **{"input": "a", field: value})
-        assert caught.value.param == field
-        task(new_tasks(), **{"input": "a", field: value})  # nobody knows yet, so it is accepted
-
-
 def openai_prompt(made_by: NewTasks, **fields: Any) -> str | None:
     return synchronous(made_by, **({"input": "a"} | fields)).options.prompt_name
 
@@ -134,24 +89,6 @@ def test_input_type_waits_for_a_worker_that_knows_the_prompts() -> None:
     with pytest.raises(NotReady):
         openai_prompt(new_tasks(), input_type="query")
     assert openai_prompt(new_tasks(), input_type="query", prompt_name="query") == "query"
-
-
-def test_models() -> None:
-    assert task(new_tasks(overview()), input="a", model=MODEL).queue == MODEL
-    with raises_code("model_not_found"):
-        task(new_tasks(overview()), input="a", model="other")
-    with pytest.raises(RedisUnavailable):  # Redis was never reachable, so nothing is known
-        task(new_tasks(), input="a", model="other")
-
-
-@pytest.mark.parametrize("text", ["x" * 101, "é" * 51, "😀" * 26])
-def test_the_size_of_a_text_is_counted_in_bytes(text: str) -> None:
-    made_by = new_tasks(max_input_bytes=100)
-
-    with pytest.raises(RequestError, match=r"input\[1\]") as caught:
-        task(made_by, input=["fine", text])
-    assert caught.value.code == "input_too_large"
-    assert len(task(made_by, input=["x" * 100, "é" * 50, "😀" * 25]).pieces) == 1
 
 
 def test_retry_after_is_the_work_that_is_done_before_the_task_has_ended() -> None:

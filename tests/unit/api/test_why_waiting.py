@@ -188,85 +188,44 @@ def test_whatever_a_stage_finds_away_has_a_reason(kind: type[Unavailable]) -> No
     assert code in {"model_not_ready", "sink_unavailable", "storage_unavailable", "disk_full", "workers_died"}
 
 
-@pytest.mark.parametrize(
-    ("record", "known", "code", "message"),
-    [
-        (
-            batch(), seen(absent(DOCUMENTS)),
-            "no_documents_worker", "No documents worker runs since 2026-11-20 17:16 UTC.",
-        ),
-        (batch(), seen(), "working", "Being worked on."),
-        (batch(Stage.PARSE, State.QUEUED), seen(), "in_line", "Waits for its turn."),
-        (
-            batch(Stage.PARSE, State.QUEUED, DYING), seen(),
-            "workers_died", "Its worker died or failed; it is tried again.",
-        ),
-        (
-            batch(wait=away("worker")), seen(),
-            "workers_died", "Its worker died or failed; it is tried again.",
-        ),
-        (
-            batch(wait=away("storage")), seen(),
-            "storage_unavailable", "The server's storage does not answer since 2026-11-20 17:16 UTC.",
-        ),
-        (batch(Stage.EMBED, State.QUEUED), seen(), "in_line", IN_LINE),
-        (
-            batch(Stage.EMBED, State.IN_PROGRESS), seen(stuck(SERVED)),
-            "storage_unavailable", "The server's storage does not answer since 2026-11-20 17:16 UTC.",
-        ),
-        (
-            batch(Stage.PARSE, State.QUEUED), seen(stuck(DOCUMENTS_SERVED, "disk_full")),
-            "disk_full", "The server's storage is full since 2026-11-20 17:16 UTC.",
-        ),
-        (
-            ingestion(EMBEDS, PARSES), seen(stuck(SERVED)),
-            "storage_unavailable", "The server's storage does not answer since 2026-11-20 17:16 UTC.",
-        ),
-        (task(), seen(stuck(SERVED)), "in_line", IN_LINE),
-        (
-            batch(Stage.EMBED, State.IN_PROGRESS), seen(absent("m"), absent(DOCUMENTS)),
-            "no_worker", "No worker serves this model since 2026-11-20 17:16 UTC.",
-        ),
-        (batch(Stage.LOAD), seen(absent("m")), "working", "Being worked on."),
-        (ingestion(status=QUEUED), seen(absent(DOCUMENTS, None)), "no_documents_worker", "No documents worker runs."),
-        (
-            ingestion(status=QUEUED, waits=away("model")), seen(absent("m")),
-            "no_worker", "No worker serves this model since 2026-11-20 17:16 UTC.",
-        ),
-        (
-            ingestion(status=QUEUED, waits=away("model")), seen(),
-            "model_not_ready", "The files of the model are not in the storage; a worker that starts puts them there.",
-        ),
-        (
-            ingestion(waits=away("storage")), seen(),
-            "storage_unavailable", "The server's storage does not answer since 2026-11-20 17:16 UTC.",
-        ),
-        (
-            ingestion(waits=away("sink")), seen(),
-            "sink_unavailable", "The sink does not answer since 2026-11-20 17:16 UTC.",
-        ),
-        (
-            ingestion(waits=away("sink", "The database of sink 'pg' refuses connections. Try again.")), seen(),
-            "sink_unavailable", "The database of sink 'pg' refuses connections since 2026-11-20 17:16 UTC.",
-        ),
-        (
-            ingestion(waits=away("disk_full")), seen(),
-            "disk_full", "The server's storage is full since 2026-11-20 17:16 UTC.",
-        ),
-        (
-            ingestion(waits=away("worker")), seen(),
-            "workers_died", "Its worker died or failed; it is tried again.",
-        ),
-        (
-            ingestion(EMBEDS), seen(absent("m")),
-            "no_worker", "No worker serves this model since 2026-11-20 17:16 UTC.",
-        ),
-        (ingestion(EMBEDS, PARSES), seen(), "working", "Being worked on."),
-        (ingestion(EMBEDS), seen(), "in_line", IN_LINE),
-        (ingestion(head_task=True), seen(), "in_line", "Waits for its turn."),
-        (ingestion(), seen(), "working", "Being worked on."),
-    ],
-)  # fmt: skip
+SINCE = "since 2026-11-20 17:16 UTC."
+STORAGE = f"The server's storage does not answer {SINCE}"
+DISK = f"The server's storage is full {SINCE}"
+NO_MODEL = f"No worker serves this model {SINCE}"
+DIED = "Its worker died or failed; it is tried again."
+MODEL_FILES = "The files of the model are not in the storage; a worker that starts puts them there."
+REFUSES = "The database of sink 'pg' refuses connections. Try again."
+WAITING: list[tuple[Record, Seen, str, str]] = [
+    (batch(), seen(absent(DOCUMENTS)), "no_documents_worker", f"No documents worker runs {SINCE}"),
+    (batch(), seen(), "working", "Being worked on."),
+    (batch(Stage.PARSE, State.QUEUED), seen(), "in_line", "Waits for its turn."),
+    (batch(Stage.PARSE, State.QUEUED, DYING), seen(), "workers_died", DIED),
+    (batch(wait=away("worker")), seen(), "workers_died", DIED),
+    (batch(wait=away("storage")), seen(), "storage_unavailable", STORAGE),
+    (batch(Stage.EMBED, State.QUEUED), seen(), "in_line", IN_LINE),
+    (batch(Stage.EMBED, State.IN_PROGRESS), seen(stuck(SERVED)), "storage_unavailable", STORAGE),
+    (batch(Stage.PARSE, State.QUEUED), seen(stuck(DOCUMENTS_SERVED, "disk_full")), "disk_full", DISK),
+    (batch(Stage.EMBED, State.IN_PROGRESS), seen(absent("m"), absent(DOCUMENTS)), "no_worker", NO_MODEL),
+    (batch(Stage.LOAD), seen(absent("m")), "working", "Being worked on."),
+    (task(), seen(stuck(SERVED)), "in_line", IN_LINE),
+    (ingestion(EMBEDS, PARSES), seen(stuck(SERVED)), "storage_unavailable", STORAGE),
+    (ingestion(status=QUEUED), seen(absent(DOCUMENTS, None)), "no_documents_worker", "No documents worker runs."),
+    (ingestion(status=QUEUED, waits=away("model")), seen(absent("m")), "no_worker", NO_MODEL),
+    (ingestion(status=QUEUED, waits=away("model")), seen(), "model_not_ready", MODEL_FILES),
+    (ingestion(waits=away("storage")), seen(), "storage_unavailable", STORAGE),
+    (ingestion(waits=away("sink")), seen(), "sink_unavailable", f"The sink does not answer {SINCE}"),
+    (ingestion(waits=away("sink", REFUSES)), seen(), "sink_unavailable", f"{REFUSES[:45]} {SINCE}"),
+    (ingestion(waits=away("disk_full")), seen(), "disk_full", DISK),
+    (ingestion(waits=away("worker")), seen(), "workers_died", DIED),
+    (ingestion(EMBEDS), seen(absent("m")), "no_worker", NO_MODEL),
+    (ingestion(EMBEDS, PARSES), seen(), "working", "Being worked on."),
+    (ingestion(EMBEDS), seen(), "in_line", IN_LINE),
+    (ingestion(head_task=True), seen(), "in_line", "Waits for its turn."),
+    (ingestion(), seen(), "working", "Being worked on."),
+]
+
+
+@pytest.mark.parametrize(("record", "known", "code", "message"), WAITING)
 def test_what_a_batch_or_an_ingestion_waits_for(record: Record, known: Seen, code: str, message: str) -> None:
     assert answer(record, known) == (code, message)
 

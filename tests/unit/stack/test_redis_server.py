@@ -21,29 +21,25 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+OLD, NEW = "Redis server v=6.2.14 sha=00000000:0 malloc=libc bits=64", "Redis server v=10.0.1 sha=00000000:0"
+VALKEY = "Valkey server v=8.1.0 sha=00000000:0"
+
+
 @pytest.mark.parametrize(
-    ("name", "version"),
+    ("redis", "valkey", "used"),
     [
-        ("redis-server", "Redis server v=6.2.14 sha=00000000:0 malloc=libc bits=64"),
-        ("redis-server", "Redis server v=10.0.1 sha=00000000:0"),
-        ("valkey-server", "Valkey server v=8.1.0 sha=00000000:0"),
+        (OLD, "", "redis-server"),
+        (NEW, "", "redis-server"),
+        ("", VALKEY, "valkey-server"),
+        (OLD, VALKEY, "valkey-server"),  # the newest
+        ("Redis server v=6.0.16 sha=00000000:0", "Valkey server v=7.2.5 sha=0", "valkey-server"),  # too old
     ],
 )
-def test_a_server_on_path_is_used(path: Path, name: str, version: str) -> None:
-    program = install(path, name, version)
-    assert find_server(bundled_by=NOBODY) == program
-
-
-def test_the_newest_on_path_is_used(path: Path) -> None:
-    install(path, "redis-server", "Redis server v=6.2.14 sha=00000000:0")
-    program = install(path, "valkey-server", "Valkey server v=8.1.0 sha=0")
-    assert find_server(bundled_by=NOBODY) == program
-
-
-def test_a_server_that_is_too_old_is_passed_over(path: Path) -> None:
-    install(path, "redis-server", "Redis server v=6.0.16 sha=00000000:0")
-    program = install(path, "valkey-server", "Valkey server v=7.2.5 sha=0")
-    assert find_server(bundled_by=NOBODY) == program
+def test_a_server_on_path_is_used(path: Path, redis: str, valkey: str, used: str) -> None:
+    for name, version in (("redis-server", redis), ("valkey-server", valkey)):
+        if version:
+            install(path, name, version)
+    assert find_server(bundled_by=NOBODY) == path / used
 
 
 @pytest.mark.parametrize("version", ["Redis server v=5.0.7 sha=0", "not a version", ""])

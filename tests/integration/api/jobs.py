@@ -1,4 +1,4 @@
-"""Ingestions as tests of their routes make them, and jobs as the driver leaves them."""
+"""Batches and ingestions as tests of their routes make them, and jobs as the driver leaves them."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,6 +11,11 @@ from tasks.records.moves import Move
 from tests.integration.records.jobs import change
 
 GOOD: dict[str, Any] = {"source": {"documents": [{"id": "a", "text": "Some text."}]}}
+BATCH: dict[str, Any] = {
+    "input_file_id": "file-unknown",
+    "endpoint": "/v1/embeddings",
+    "completion_window": "24h",
+}
 FAILED, LOADED = Counts(documents=1, failed=1), Counts(documents=1, loaded=1)
 BEGUN = {"status": JobStatus.IN_PROGRESS, "revision": "r", "listed": True}
 
@@ -20,6 +25,13 @@ def create(client: httpx.Client, **changed: Any) -> dict[str, Any]:
     assert answer.status_code == 202, answer.text
     found: dict[str, Any] = answer.json()
     assert answer.headers["location"] == f"/v1/ingestions/{found['id']}"
+    return found
+
+
+def create_batch(client: httpx.Client, **changed: Any) -> dict[str, Any]:
+    answer = client.post("/v1/batches", json=BATCH | changed)
+    assert answer.status_code == 200, answer.text
+    found: dict[str, Any] = answer.json()
     return found
 
 

@@ -1,0 +1,45 @@
+"""A served app and a worker that works on whatever comes, for clients that are used as they are."""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+from tests.integration.api.ledger_worker import LedgerWorker
+from tests.integration.api.served import MODEL, ServedApp
+
+os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "False"  # read when haystack is imported
+os.environ["LANGSMITH_TRACING"] = "false"
+
+
+@pytest.fixture
+def idle(redis_url: str) -> Iterator[LedgerWorker]:
+    """Known to the ledger, and does nothing until it is told to."""
+    with LedgerWorker(redis_url, MODEL) as started:
+        started.announce()
+        yield started
+
+
+@pytest.fixture
+def worker(idle: LedgerWorker) -> Iterator[LedgerWorker]:
+    with idle.serving():
+        yield idle
+
+
+@pytest.fixture
+def serve(redis_url: str) -> Iterator[Callable[..., ServedApp]]:
+    """Serves an app with the given settings until the end of the test."""
+    with ExitStack() as stack:
+
+        def start(**settings: Any) -> ServedApp:
+            return stack.enter_context(ServedApp(redis_url, **settings))
+
+        yield start
+
+
+@pytest.fixture
+def base_url(serve: Callable[..., ServedApp], worker: LedgerWorker) -> str:
+    """OpenAI's."""
+    return f"http://127.0.0.1:{serve().port}/v1"
