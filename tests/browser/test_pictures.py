@@ -33,16 +33,13 @@ def manual(stack: Stack) -> str:
 
 def test_texts_are_compared(console: Console, manual: str) -> None:
     page = console.open("#/try")
-    page.get_by_role("combobox", name="Model", exact=True).select_option(MODEL)
-    page.get_by_role("button", name="Make vectors").click()
-    page.get_by_role("heading", name="Vectors").evaluate("(place) => place.scrollIntoView()")
-    expect(page.get_by_role("heading", name="Similarity")).to_be_visible()
+    page.get_by_label("Model").select_option(MODEL)
+    page.get_by_role("button", name="Embed").click()
+    expect(page.get_by_role("heading", name="Cosine")).to_be_visible()
     take_picture(page, "try")
 
 
 def test_a_dataset_is_searched(console: Console, manual: str) -> None:
-    page = console.open(f"#/datasets/{manual}")
-    page.get_by_label("Text").fill("Why does my task wait so long?")
-    page.keyboard.press("Enter")
-    expect(page.get_by_role("article").first).to_be_visible()
+    page = console.open(f"#/datasets/{manual}?q=Why+does+my+task+wait+so+long%3F&by=hybrid")
+    expect(page.locator("li.hit").first).to_be_visible()
     take_picture(page, "search")

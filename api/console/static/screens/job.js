@@ -68,6 +68,7 @@ function useTold(job) {
   useEffect(() => {
     if (!job) return;
     if (before.current && before.current !== job.status && job.ended) announce(`The ${job.kind} is ${stateOf(job)[1]}.`);
+    if (!before.current && document.activeElement === document.body) document.querySelector("h1").focus({ preventScroll: true });
     before.current = job.status;
     const share = job.total ? `${Math.floor((100 * job.done) / job.total)}\u00a0% ` : "";
     setTitle(`${job.ended ? (job.status === "completed" ? "" : `${job.status}: `) : share}${job.name}`);
@@ -88,7 +89,8 @@ function Whole({ job, read, query }) {
   const failed = useFetch(documents?.failed > 0 ? `${of("failed")}&n=${documents.failed}` : null);
   const warned = useFetch(documents?.warned > 0 ? `${of("warned")}&n=${documents.warned}` : null);
   const groups = documents ? failed.data?.data : told.groups;
-  const reading = documents ? documents.failed > 0 && !failed.data && !failed.error : told.reading; // what is below would move
+  const unread = (number, { data, error: fault }) => number > 0 && !data && !fault;
+  const reading = documents ? unread(documents.failed, failed) || unread(documents.warned, warned) : told.reading; // what is below would move
   const complete = documents ? failed.data?.complete : told.complete;
   return html`<div class="head">
       <h1 tabindex="-1">${name}</h1><${State} job=${job} />
@@ -98,7 +100,7 @@ function Whole({ job, read, query }) {
     ${held && html`<${Waits} waiting=${waiting} />`}
     ${error && html`<${Notice} title=${error.message}>${advice(job)} <small><code>${error.code}</code></small><//>`}
     ${errors && html`<${Notice} title="Nothing was embedded: the file has lines that are wrong.">Correct the file and upload it again.<//>`}
-    <div class="split"><div>
+    ${reading ? html`<${Reading} of=${{}} what="what failed" />` : html`<div class="split"><div>
       <section class="card" aria-label="Progress"><${JobBar} job=${job} /><${Figures} job=${job} /><${Stages} stages=${stages(job)} /></section>
       ${groups?.length > 0 && html`<section><h2>${errors ? "Errors of the file" : `Failed ${job.part}s`} <small>${summary(job, groups, complete)}</small></h2><${Groups} groups=${groups} one=${job.part} /></section>`}
       ${told.ask}<${ErrorNotice} error=${documents ? failed.error : told.error} title="What failed cannot be read." />
@@ -106,8 +108,8 @@ function Whole({ job, read, query }) {
         <h2>Warnings <small>${some(documents.warned, "document")}, loaded all the same</small></h2>
         <${Groups} groups=${warned.data.data.map((group) => ({ ...group, retryable: undefined }))} one="document" />
       </section>`}
-      ${!reading && html`<${Files} job=${job} query=${query} />`}
-    </div><aside class="card" aria-label="Facts"><${Facts} job=${job} /></aside></div>`;
+    </div><aside class="card" aria-label="Facts"><${Facts} job=${job} /></aside></div>
+    <${Files} job=${job} query=${query} />`}`;
 }
 
 function advice({ kind, resumable }) {
@@ -305,7 +307,7 @@ function IngestionFiles({ job, query }) {
     ${after !== null && html`<h2>Documents</h2><${Reading} of=${read} what="the documents" />
       ${rows && html`<${Table} caption="Documents" columns=${DOCUMENTS} rows=${rows} rowKey=${({ id: name }, place) => `${place} ${name}`} />
         <${Pager} newer=${after !== "0-0" && to("0-0")} older=${read.data.has_more && to(read.data.last_id)}>In the order of the source<//>`}`}
-    ${sink.type === "dataset" && !dry && ended && chunks.loaded > 0 && html`<${Parts} path=${`${path}/output`} />`}`;
+    ${after === null && sink.type === "dataset" && !dry && ended && chunks.loaded > 0 && html`<${Parts} path=${`${path}/output`} />`}`;
 }
 
 function Parts({ path }) {
