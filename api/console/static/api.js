@@ -112,14 +112,14 @@ export async function call(path, { method = "GET", body, headers, as = "json", s
     connectionLost();
     throw new ApiError(0, "unreachable", "The API does not answer.");
   }
-  if (!answer.ok) throw await asError(answer, key);
+  if (!answer.ok) throw await asError(answer, key, signal);
   return content;
 }
 
-async function asError(answer, key) {
+async function asError(answer, key, signal) {
   const error = (await answer.json().catch(() => null))?.error ?? {}; // that of a proxy has none
   const message = error.message ?? `The answer was ${answer.status}.`;
-  if (answer.status === 401 && key === session.key) update({ refused: message });
+  if (answer.status === 401 && key === session.key && !signal?.aborted) update({ refused: message });
   const retryAfter = Number(answer.headers.get("retry-after")) || null;
   return new ApiError(answer.status, error.code ?? `http_${answer.status}`, message, { param: error.param, retryAfter });
 }

@@ -51,7 +51,7 @@ function App() {
   const main = useRef(null);
   const before = useRef(at);
   useEffect(() => {
-    if (before.current !== at) main.current.querySelector("h1")?.focus({ preventScroll: true });
+    if (before.current !== at && Screen !== SignIn) main.current.querySelector("h1")?.focus({ preventScroll: true });
     before.current = at;
     setTitle("");
   }, [at]);
