@@ -70,8 +70,6 @@ def test_all_kinds_are_in_one_list_and_say_why_they_wait(console: Console) -> No
         expect(page.get_by_role("link", name="first single")).to_be_hidden()
         assert_accessible(page)
         take_picture(page, "jobs")
-        page.emulate_media(color_scheme="dark")
-        take_picture(page, "jobs-dark")
         page.get_by_role("link", name="product texts").click()
         page.get_by_role("button", name="Cancel").click()
         page.get_by_role("button", name="Cancel this task").click()
