@@ -41,6 +41,12 @@ export function duration(seconds, most = 2) {
   return parts.slice(0, most).filter(Boolean).join(" ") || unit(0, "s");
 }
 
+// What is left, in its largest unit, rounded up: nothing ends before its time.
+function rest(seconds) {
+  const [name, size] = LENGTHS.find(([, length]) => seconds >= length) ?? ["s", 1];
+  return unit(Math.ceil(seconds / size), name);
+}
+
 // Such as "today", "yesterday", "12 May".
 function day(date, now = new Date()) {
   const back = Math.round((new Date(now).setHours(0, 0, 0, 0) - new Date(date).setHours(0, 0, 0, 0)) / (DAY * 1000));
@@ -60,7 +66,7 @@ export const sentence = ({ message, since: at }) => (at ? message.replace(SINCE,
 export function Time({ at }) {
   if (at == null) return NONE;
   const past = Date.now() / 1000 - at;
-  const text = Math.abs(past) >= DAY ? dayAndClock(at) : Math.abs(past) < 5 ? "now" : past > 0 ? `${duration(past, 1)} ago` : `in ${duration(-past + 1, 1)}`;
+  const text = Math.abs(past) >= DAY ? dayAndClock(at) : Math.abs(past) < 5 ? "now" : past > 0 ? `${duration(past, 1)} ago` : `in ${rest(-past)}`;
   return html`<time datetime=${new Date(at * 1000).toISOString()} title=${whole.format(at * 1000)}>${text}</time>`;
 }
 
