@@ -23,9 +23,8 @@ _BEHIND = 999_999_999
 """Behind every line of a page."""
 _GROUPED, _LOOKS, _NAMES = 1000, 5, 5
 """Documents of one look, looks of one answer, and names of a group."""
-_AGAIN_STAGES = {"embedding", "loading"}
-_AGAIN = {"worker_lost", "not_stored", "internal_error"}
-"""What is no fault of the document: the same bytes may succeed another time."""
+_AGAIN = {"encoding_failed", "internal_error", "model_changed", "not_embedded", "not_stored", "worker_lost"}
+"""What the same bytes may not meet another time."""
 _CURSOR = re.compile(r"([0-9]{1,9})-([0-9]{1,9})")
 _IN_FLIGHT = {
     Stage.PARSE: DocumentStatus.PARSING,
@@ -89,7 +88,7 @@ def _count(groups: dict[str, DocumentGroup], document: IngestionDocument) -> Non
     error = document.last_error
     told = document.warnings if error is None else [error]
     for code, message in {one.code: one.message for one in told}.items():
-        again = error is not None and (document.stage in _AGAIN_STAGES or code in _AGAIN)
+        again = error is not None and (document.stage == "loading" or code in _AGAIN)
         new = DocumentGroup(code=code, message=message, count=0, retryable=again, names=[])
         group = groups.setdefault(code, new)
         group.count += document.documents

@@ -143,16 +143,18 @@ def _is_open(record: Batch | Ingestion, task_id: str) -> bool:
 
 def _of_tasks(seen: Seen, queue: Queue, task_ids: Sequence[str]) -> Waiting:
     """That of whoever waits for these tasks of one queue: of the one that is worked on, else of the next one."""
-    if not queue.workers:
-        return _no_worker(queue)
     found = [seen.tasks[task_id] for task_id in task_ids if task_id in seen.tasks]
     before = {task.id: cost_before(task, queue, seen.account) for task in found}
     first = min(found, key=lambda task: (task.state is State.QUEUED, before[task.id]), default=None)
-    if first is None:  # it has ended in this moment, or its next step is due
-        return _why("working")
-    if first.died_ms is not None and abs(seen.now_ms - first.died_ms) < _DEATH_MATTERS_MS:
+    # Whose worker dies while it works, again and again, hears of that and not of each load between two deaths.
+    alive = queue.workers or queue.loading
+    if alive and first and first.died_ms is not None and abs(seen.now_ms - first.died_ms) < _DEATH_MATTERS_MS:
         often = "" if first.deaths == 1 else f" {first.deaths} times"
         return _why("workers_died", since_ms=first.died_ms, often=often)
+    if not queue.workers:
+        return _no_worker(queue)
+    if first is None:  # it has ended in this moment, or its next step is due
+        return _why("working")
     code: Code = "in_line" if first.state is State.QUEUED else "working"
     if queue.name == DOCUMENTS:  # nobody knows how long a job takes
         return _why(code)

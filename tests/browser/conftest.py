@@ -15,11 +15,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, sync_playwright
 
-from tests.browser.console import SCREENSHOTS, Console, Stack
+from tests.browser.console import Console, Stack
 from tests.processes import RedisServer, Roles
-
-collect_ignore = [] if SCREENSHOTS else ["test_pictures.py"]
-"""Pictures are made when they are asked for: they need the real model."""
 
 # The first one has no window at all, and needs less than half of the processor time.
 _PROGRAMS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")

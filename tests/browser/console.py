@@ -1,5 +1,6 @@
 """What the browser's tests share: the stack under the console, and pages that remember what went wrong in them."""
 
+import json
 import os
 import re
 import signal
@@ -11,13 +12,14 @@ from typing import Any, Self
 from urllib.parse import urlsplit
 
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, ConsoleMessage, Error, Page, Request, expect
+from playwright.sync_api import Browser, ConsoleMessage, Error, Locator, Page, Request, expect
 
 from tests.processes import ApiProcess, RedisServer, Roles, WorkerProcess, wait_until
 from tests.source_tree import CHECKOUT
 
 TIMEOUT_MS = 60_000
 WIDE, NARROW = (1200, 800), (360, 740)
+MODEL = "sentence-transformers/all-MiniLM-L6-v2"
 _PICTURE = (1000, 560)
 _FAILED_CALL = re.compile(r"Failed to load resource|net::ERR_")
 _NETWORK_CHANGED = "net::ERR_NETWORK_CHANGED"
@@ -59,10 +61,10 @@ class Stack:
         api.wait_ready()
         return cls(roles, redis, worker, documents, api)
 
-    def submit_all(self, names: Iterable[str]) -> list[str]:
-        """The ids of tasks of one text."""
+    def submit_all(self, names: Iterable[str], *texts: str) -> list[str]:
+        """The ids of tasks with these names and texts, or one text."""
         with self.api.client() as client:
-            bodies = ({"input": "a text", "metadata": {"name": name}} for name in names)
+            bodies = ({"input": texts or "a text", "metadata": {"name": name}} for name in names)
             return [client.post("/v1/tasks", json=body).raise_for_status().json()["id"] for body in bodies]
 
     def delete_all(self, task_ids: Iterable[str]) -> None:
@@ -146,6 +148,7 @@ class Console:
         path: str = "/console",
         size: tuple[int, int] = WIDE,
         dark: bool = False,
+        forced_colors: bool = False,
         scripts: bool = True,
     ) -> Page:
         """A page at a screen."""
@@ -153,6 +156,7 @@ class Console:
             viewport={"width": size[0], "height": size[1]},
             color_scheme="dark" if dark else "light",
             java_script_enabled=scripts,
+            forced_colors="active" if forced_colors else "none",
             reduced_motion="reduce",
         )
         context.add_init_script(_REMEMBER_VIOLATIONS)
@@ -196,6 +200,17 @@ class Console:
     def _check_origin(self, request: Request, base: str) -> None:
         if not request.url.startswith((f"{base}/", "data:", "blob:")):
             self._problems.append(f"another origin: {urlsplit(request.url).netloc}")
+
+
+def line(custom_id: str, **body: Any) -> str:
+    """A line of a batch's file."""
+    request = {"method": "POST", "url": "/v1/embeddings", "body": {"model": MODEL, **body}}
+    return json.dumps({"custom_id": custom_id, **request}) + "\n"
+
+
+def strip(page: Page) -> Locator:
+    """Where the frame says how the service is."""
+    return page.get_by_role("region", name="State of the service")
 
 
 def assert_accessible(page: Page) -> None:

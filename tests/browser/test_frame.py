@@ -1,5 +1,6 @@
-"""The frame around the screens: navigation, keyboard, colours, key, an API that goes and comes back."""
+"""The frame around the screens: navigation, keyboard, strip, key, an API that goes and comes back."""
 
+import re
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,9 +9,8 @@ from hashlib import sha256
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.console import NARROW, Console, Stack, assert_accessible, assert_no_sideways_scroll
-from tests.made_keys import found
-from tests.processes import RedisServer, Roles
+from tests.browser.console import NARROW, Console, Stack, assert_accessible, assert_no_sideways_scroll, strip
+from tests.processes import wait_until
 
 SILENT_MS = 60_000
 """Longer than a reading may take."""
@@ -48,7 +48,7 @@ class Keyed:
 
     def submit(self, name: str) -> None:
         """A task of the key's owner."""
-        body = {"input": "a text", "metadata": {"name": name}}
+        body = {"input": ["a text", "another"], "metadata": {"name": name}}
         with self._api.client() as client:
             assert client.post("/v1/tasks", json=body, headers={"x-api-key": self.key}).is_success
 
@@ -67,88 +67,69 @@ def enter(page: Page, key: str) -> None:
     page.keyboard.press("Enter")
 
 
-def test_screens_are_reached_by_the_navigation(console: Console) -> None:
+def test_all_of_it_is_reached_by_the_keyboard(console: Console) -> None:
     page = console.open(path="/")
     expect(page.get_by_role("heading", level=1)).to_have_text("Jobs")
-    for label in ("Service", "Try it", "Datasets", "Jobs"):
-        page.get_by_role("navigation", name="Screens").get_by_role("link", name=label, exact=True).click()
-
-        expect(page.get_by_role("heading", level=1)).to_have_text(label)
-        expect(page.get_by_role("heading", level=1)).to_be_focused()
-        expect(page).to_have_title(f"{label} · embedq")
-        expect(page.get_by_role("link", name=label, exact=True)).to_have_attribute("aria-current", "page")
-    page.goto(f"{console.stack.api.base_url}/console#/nothing")
-    expect(page.get_by_role("heading", level=1)).to_have_text("Not found")
-    page.goto(f"{console.stack.api.base_url}/console#/jobs/%E0%A4%A")
-    expect(page.get_by_role("heading", name="This job is not there")).to_be_visible()
-
-
-def test_all_of_it_is_reached_by_the_keyboard(console: Console) -> None:
-    page = console.open("#/service")
-    expect(page.get_by_role("heading", level=1)).to_be_visible()
+    expect(strip(page)).to_contain_text("1 worker")
     reached = []
     for _ in range(7):
         page.keyboard.press("Tab")
         reached.append(page.evaluate("document.activeElement.textContent.trim()"))
         outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
         assert outline == "solid", f"{reached[-1]} does not show that it has the focus"
-    links = ["Skip to the content", "embedq", "Jobs", "Service", "Try it", "Datasets"]
-    assert reached == [*links, "API key"]
-
-    page.keyboard.press("Enter")
-    expect(page.get_by_label("API key", exact=True)).to_be_focused()
-    page.get_by_role("button", name="Close").press("Enter")
+    assert reached == ["Skip to the content", "embedq", "Jobs", "Datasets", "Service", "Try it", "Service"]
     page.get_by_role("link", name="Skip to the content").press("Enter")
     assert page.evaluate("document.activeElement.id") == "main"
 
-
-def test_the_colours_follow_the_system(console: Console) -> None:
-    page = console.open("#/service", dark=True)
-    background = "getComputedStyle(document.body).backgroundColor"
-    dark = page.evaluate(background)
-    page.emulate_media(color_scheme="light")
-
-    assert page.evaluate(background) != dark
+    for label in ("Service", "Try it", "Datasets", "Jobs"):
+        page.get_by_role("navigation", name="Screens").get_by_role("link", name=label).press("Enter")
+        expect(page.get_by_role("heading", level=1)).to_have_text(label)
+        expect(page.get_by_role("heading", level=1)).to_be_focused()
+        expect(page).to_have_title(f"{label} · embedq")
+        expect(page.locator("[aria-current=page]")).to_have_text(label)
+    page.goto(f"{console.stack.api.base_url}/console#/nothing")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Not found")
+    page.goto(f"{console.stack.api.base_url}/console#/jobs/%E0%A4%A")
+    expect(page.get_by_role("heading", name="This job is not there")).to_be_visible()
 
 
 def test_a_browser_without_scripts_is_told_what_to_do(console: Console) -> None:
     page = console.open(scripts=False)
 
     expect(page.get_by_role("heading", level=1)).to_have_text("embedq")
-    expect(page.locator("noscript pre")).to_contain_text("curl -s http")
+    expect(page.locator("noscript .cmd")).to_have_text("embedq jobs")
     expect(page.get_by_role("link", name="The OpenAPI document")).to_have_attribute("href", "openapi.json")
 
 
 def test_keys_that_are_missing_wrong_and_removed_and_an_api_that_restarts(console: Console, keyed: Keyed) -> None:
     console.calls_may_fail = True
     page = console.open("#/jobs?kind=task", base_url=keyed.base_url, size=NARROW)
-    expect(page.get_by_role("alert")).to_contain_text("This server needs an API key.")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Sign in with an API key")
+    expect(page.get_by_label("API key", exact=True)).to_be_focused()
+    expect(page.get_by_role("navigation")).to_have_count(0)
     assert_accessible(page)
     enter(page, "wrong \N{EN DASH} pasted")  # of which no header can be made
-    expect(page.get_by_role("alert")).to_contain_text("signs of ASCII only.")
-    expect(page.get_by_role("status").filter(has_text="The API does not answer")).to_have_count(0)
+    expect(page.get_by_role("alert").last).to_contain_text("signs of ASCII only.")
     with page.expect_response(lambda answer: answer.status == 401):
         enter(page, "wrong")
-    expect(page.get_by_role("alert")).to_contain_text("This API key is not known here.")
+    expect(page.get_by_role("alert").last).to_contain_text("This API key is not known here.")
     enter(page, keyed.key)
-    expect(page.get_by_role("alert")).to_have_count(0)
     expect(page.get_by_role("heading", name="No job fits")).to_be_visible()
-    expect(page.get_by_label("Kind")).to_have_value("task")
+    expect(page.get_by_role("banner")).to_contain_text("key owner1")
+    expect(page.get_by_label("Kind", exact=True)).to_have_value("task")
     page.get_by_role("link", name="Show all jobs").click()
     expect(page.get_by_role("heading", name="No jobs yet")).to_be_visible()
-    expect(page.get_by_role("region", name="curl command")).to_contain_text("Bearer $EMBEDQ_API_KEY")
     assert_no_sideways_scroll(page)
     keyed.submit("of the first key")
     expect(page.get_by_role("link", name="of the first key")).to_be_visible()
 
-    banner = page.get_by_role("status").filter(has_text="The API does not answer")
     with keyed.away():
-        expect(banner).to_be_visible()
+        expect(strip(page)).to_contain_text("The API does not answer since")
+        expect(page.get_by_role("alert")).to_have_text("The API does not answer.")
+        expect(page).to_have_title(re.compile(r"^\(!\) Jobs"))
         expect(page.get_by_role("link", name="of the first key")).to_be_visible()
     # It reads everything anew by itself, and learns that its key is not known any more.
-    expect(page.get_by_role("alert")).to_contain_text("This API key is not known here.")
-    expect(banner).to_have_count(0)
-    expect(page.get_by_role("link", name="of the first key")).to_be_visible()
+    expect(page.get_by_role("alert").last).to_contain_text("This API key is not known here.")
     enter(page, keyed.key)
     expect(page.get_by_role("heading", name="No jobs yet")).to_be_visible()
     keyed.submit("of the second key")
@@ -158,23 +139,53 @@ def test_keys_that_are_missing_wrong_and_removed_and_an_api_that_restarts(consol
     expect(page.get_by_role("link", name="of the second key")).to_be_visible()
     with keyed.silent():
         page.clock.run_for(SILENT_MS)
-        expect(banner).to_be_visible()
-    expect(banner).to_have_count(0)
+        expect(strip(page)).to_contain_text("The API does not answer since")
+    expect(strip(page)).not_to_contain_text("The API")
     keyed.submit("after the silence")
     expect(page.get_by_role("link", name="after the silence")).to_be_visible()
-    page.get_by_role("button", name="API key set").click()
-    page.get_by_role("button", name="Forget the key").click()
-    expect(page.get_by_role("alert")).to_contain_text("This server needs an API key.")
+    page.get_by_role("button", name="Sign out").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Sign in with an API key")
     expect(page.get_by_role("link", name="of the second key")).to_have_count(0)
 
 
-def test_the_page_says_why_a_key_is_refused(console: Console, private_roles: Roles, private_redis: RedisServer) -> None:
-    console.calls_may_fail = True
-    api = private_roles.api()
-    with api.client() as client:
-        ops = found(client, private_redis.url)
-        key = client.post("/v1/keys", json={"name": "gone"}, headers=ops).json()["key"]
-        client.post("/v1/keys/gone/revoke", headers=ops).raise_for_status()
-    page = console.open("#/jobs", base_url=api.base_url)
-    enter(page, key)
-    expect(page.get_by_role("alert")).to_contain_text("This API key was revoked.")
+def test_the_strip_says_that_work_is_refused_and_what_to_do(console: Console) -> None:
+    page = console.open("#/datasets")
+    expect(strip(page)).to_contain_text("Redis")
+    height = strip(page).bounding_box()
+    with console.stack.redis.client() as redis:
+        before = redis.config_get("maxmemory")["maxmemory"]
+        redis.config_set("maxmemory", int(int(redis.info("memory")["used_memory"]) / 0.8))
+        try:
+            expect(strip(page)).to_contain_text("tasks and queries are refused")
+            expect(page.get_by_role("alert")).to_contain_text("full: tasks and queries are refused.")
+            assert strip(page).bounding_box() == height, "the page below it has moved"
+            page.get_by_role("link", name="What to do").click()
+            expect(page.locator("main")).to_contain_text("Tasks are refused above 63 %, queries above 70 %.")
+            expect(page.locator("main")).to_contain_text("redis-cli CONFIG SET maxmemory")
+            assert_accessible(page)
+        finally:
+            redis.config_set("maxmemory", before)
+    expect(strip(page)).not_to_contain_text("refused")
+
+
+def test_without_a_worker_nothing_is_sent_and_the_list_says_why(console: Console) -> None:
+    worker, stack = console.stack.worker, console.stack
+    worker.stop()
+    try:
+        page = console.open("#/try", dark=True)
+        expect(strip(page)).to_contain_text("No worker serves all-MiniLM-L6-v2 since")
+        expect(page.get_by_role("form", name="Texts")).to_contain_text("Start one: embedq worker")
+        expect(page.get_by_role("button", name=re.compile("^Embed"))).to_have_count(0)
+        task_id = stack.submit("for nobody", "one", "two")
+        page.get_by_role("link", name="Jobs").click()
+        expect(page.get_by_role("listitem").filter(has_text="for nobody")).to_contain_text("waiting")
+        page.get_by_label("State", exact=True).select_option("Waiting")
+        page.get_by_role("link", name="for nobody").click()
+        expect(page.locator("main")).to_contain_text(re.compile(r"No worker serves this model since \d\d:\d\d today"))
+        assert_accessible(page)
+        page.get_by_role("navigation", name="Screens").get_by_role("link", name="Service").click()
+        expect(page.get_by_role("table", name="Queue")).to_contain_text("no worker")
+        expect(page.locator("main")).to_contain_text("nobody works on it")
+    finally:
+        worker.start()
+    wait_until(lambda: stack.call("GET", f"/v1/tasks/{task_id}")["status"] == "completed", message="the task's end")

@@ -11,20 +11,24 @@ const RETRY_MS = 2000;
 // request wait, unless EMBEDQ_MAX_WAIT_S was raised far.
 const READ_MS = 40_000;
 const POST_MS = 120_000;
+const KEPT = 20;
 
 // ---- what all screens know ------------------------------------------------------------------------------------------
 
-// refused: what the API has said with a 401 to the present key (or to none), or "". round: grows when everything should
-// be read anew. person: grows when what is shown should be gone, because a key was forgotten. said: the last sentence for
-// people who do not see what has changed.
+// refused: what the API has said with a 401 to the present key (or to none), or "". away: since when the API does not
+// answer, in Unix seconds, or null. round: grows when everything should be read anew. person: grows when what is shown
+// should be gone, because a key was forgotten. said: the last sentence for people who do not see what has changed. title:
+// of the tab, where a screen knows better than its name.
 export const session = {
   key: ofTab(() => sessionStorage.getItem(STORED_KEY)) ?? "",
   refused: "",
-  online: true,
+  away: null,
   round: 0,
   person: 0,
   said: "",
+  title: "",
 };
+const kept = new Map(); // path -> its data, so that who comes back finds the screen as it was
 let draw = () => {};
 
 // Has the page drawn again whenever the session changes.
@@ -49,22 +53,24 @@ function ofTab(act) {
 // Keeps the key for this tab. An empty one is forgotten.
 export function setKey(key) {
   ofTab(() => sessionStorage.setItem(STORED_KEY, key));
-  update({ key, refused: "", round: session.round + 1, person: session.person + (key ? 0 : 1) });
+  kept.clear();
+  update({ key, refused: "", round: session.round + 1, person: session.person + 1 });
 }
 
 export const announce = (sentence) => update({ said: sentence });
+export const setTitle = (title) => title === session.title || update({ title });
 
 // Reads everything anew that is shown.
 export const reload = () => update({ round: session.round + 1 });
 
 // Looks every second whether the API is back.
 async function connectionLost() {
-  if (!session.online) return;
-  update({ online: false });
-  while (!session.online) {
+  if (session.away) return;
+  update({ away: Date.now() / 1000 });
+  while (session.away) {
     await new Promise((resolve) => setTimeout(resolve, PROBE_MS));
     const probe = fetch(new URL("health/live", BASE), { cache: "no-store", signal: AbortSignal.timeout(PROBED_MS) });
-    if (await probe.then(() => true, () => false)) update({ online: true, round: session.round + 1 });
+    if (await probe.then(() => true, () => false)) update({ away: null, round: session.round + 1 });
   }
 }
 
@@ -106,15 +112,14 @@ export async function call(path, { method = "GET", body, headers, as = "json", s
     connectionLost();
     throw new ApiError(0, "unreachable", "The API does not answer.");
   }
-  if (!answer.ok) throw await asError(answer, key);
-  if (session.refused && key === session.key) update({ refused: "" });
+  if (!answer.ok) throw await asError(answer, key, signal);
   return content;
 }
 
-async function asError(answer, key) {
+async function asError(answer, key, signal) {
   const error = (await answer.json().catch(() => null))?.error ?? {}; // that of a proxy has none
   const message = error.message ?? `The answer was ${answer.status}.`;
-  if (answer.status === 401 && key === session.key) update({ refused: message });
+  if (answer.status === 401 && key === session.key && !signal?.aborted) update({ refused: message });
   const retryAfter = Number(answer.headers.get("retry-after")) || null;
   return new ApiError(answer.status, error.code ?? `http_${answer.status}`, message, { param: error.param, retryAfter });
 }
@@ -123,17 +128,18 @@ async function asError(answer, key) {
 // milliseconds (0: never), with a new key, and when the API is back. A hidden page asks for nothing. Data stays while a
 // later reading fails, and goes when the path changes.
 export function useFetch(path, { every = () => 0, ...options } = {}) {
-  const { round, online } = session;
+  const { round, away } = session;
   const { hidden } = document;
   const [state, setState] = useState({});
   useEffect(() => {
-    if (path === null || !online || hidden) return undefined;
+    if (path === null || away || hidden) return undefined;
     const left = new AbortController();
     let timer;
     const read = async () => {
       let pause;
       try {
         const data = await call(path, { ...options, signal: left.signal });
+        keep(path, data);
         setState({ path, data });
         pause = every(data);
       } catch (error) {
@@ -149,8 +155,14 @@ export function useFetch(path, { every = () => 0, ...options } = {}) {
       left.abort();
       clearTimeout(timer);
     };
-  }, [path, round, online, hidden]);
-  return state.path === path ? state : {};
+  }, [path, round, away, hidden]);
+  return state.path === path ? state : { data: kept.get(path) };
+}
+
+function keep(path, data) {
+  kept.delete(path); // to the end
+  kept.set(path, data);
+  if (kept.size > KEPT) kept.delete(kept.keys().next().value);
 }
 
 // A hook for what a button does: {busy, error, run, clear}. `run(act)` waits for it and returns its error, which stays

@@ -2,43 +2,72 @@
 import { html } from "./html.js";
 
 export const NONE = "–";
+const NARROW = "\u00a0"; // no line ends between a number and its unit
+const DAY = 86_400;
 const numbers = new Intl.NumberFormat("en");
 const short = new Intl.NumberFormat("en", { maximumSignificantDigits: 3 });
-const dates = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle: "medium" });
-const UNITS = ["B", "kB", "MB", "GB", "TB"];
+const clocks = new Intl.DateTimeFormat("en-GB", { timeStyle: "short" });
+const whole = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle: "medium" });
+const BYTES = ["B", "kB", "MB", "GB", "TB"];
+const LENGTHS = [["d", DAY], ["h", 3600], ["min", 60], ["s", 1]];
+const SINCE = /since \d{4}-\d\d-\d\d \d\d:\d\d UTC/;
 
+const unit = (value, name) => `${value}${NARROW}${name}`;
 export const count = (value) => (value == null ? NONE : numbers.format(value));
-export const rate = (value, unit) => (value == null ? NONE : `${short.format(value)} ${unit}`);
+export const some = (value, one) => unit(count(value), value === 1 ? one : `${one}s`);
+export const rate = (value, name) => (value == null ? NONE : unit(short.format(value), name));
+export const percent = (value) => unit(value, "%");
 export const words = (state) => state.replaceAll("_", " ");
 export const capital = (text) => `${text[0].toUpperCase()}${text.slice(1)}`;
+// A model's name without its owner on the hub.
+export const modelName = (id) => id.split("/").at(-1);
 
 export function bytes(value) {
   if (value == null) return NONE;
-  const power = value < 1000 ? 0 : Math.min(UNITS.length - 1, Math.floor(Math.log10(value) / 3));
-  return `${short.format(value / 1000 ** power)} ${UNITS[power]}`;
+  const power = value < 1000 ? 0 : Math.min(BYTES.length - 1, Math.floor(Math.log10(value) / 3));
+  return unit(short.format(value / 1000 ** power), BYTES[power]);
 }
 
-export function duration(seconds) {
+// The two largest units, or as many as `most` says, rounded down.
+export function duration(seconds, most = 2) {
   if (seconds == null) return NONE;
-  const whole = Math.max(0, Math.round(seconds));
-  if (whole < 60) return `${whole} s`;
-  if (whole < 3600) return `${Math.floor(whole / 60)} min ${whole % 60 ? `${whole % 60} s` : ""}`.trim();
-  if (whole < 86_400) return `${Math.floor(whole / 3600)} h ${Math.floor((whole % 3600) / 60)} min`;
-  return `${Math.floor(whole / 86_400)} d ${Math.floor((whole % 86_400) / 3600)} h`;
+  let rest = Math.max(0, Math.floor(seconds));
+  const parts = [];
+  for (const [name, size] of LENGTHS) {
+    const number = Math.floor(rest / size);
+    rest %= size;
+    if (parts.length || number || size === 1) parts.push(number && unit(number, name));
+  }
+  return parts.slice(0, most).filter(Boolean).join(" ") || unit(0, "s");
 }
 
-function relative(seconds) {
-  const size = Math.abs(seconds);
-  if (size < 5) return "now";
-  const text = duration(size).split(" ").slice(0, 2).join(" ");
-  return seconds < 0 ? `in ${text}` : `${text} ago`;
+// What is left, in its largest unit, rounded up: nothing ends before its time.
+function rest(seconds) {
+  const [name, size] = LENGTHS.find(([, length]) => seconds >= length) ?? ["s", 1];
+  return unit(Math.ceil(seconds / size), name);
 }
 
-// A time (Unix seconds) relative to now; the absolute time is its title.
+// Such as "today", "yesterday", "12 May".
+function day(date, now = new Date()) {
+  const back = Math.round((new Date(now).setHours(0, 0, 0, 0) - new Date(date).setHours(0, 0, 0, 0)) / (DAY * 1000));
+  if (back === 0 || back === 1) return back ? "yesterday" : "today";
+  return date.toLocaleDateString("en-GB", { day: "numeric", month: "short", ...(date.getFullYear() !== now.getFullYear() && { year: "numeric" }) });
+}
+
+export const clock = (at) => clocks.format(at * 1000);
+export const dayAndClock = (at) => `${day(new Date(at * 1000))}, ${clock(at)}`;
+export const clockAndDay = (at) => `${clock(at)} ${day(new Date(at * 1000))}`;
+// Such as "since 17:10 today, 6 min".
+export const since = (at) => `since ${clockAndDay(at)}, ${duration(Date.now() / 1000 - at, 1)}`;
+// A sentence of the API, which has no time zone but UTC.
+export const sentence = ({ message, since: at }) => (at ? message.replace(SINCE, () => since(at)) : message);
+
+// A time (Unix seconds): relative to now within a day, else the date; the whole time is its title.
 export function Time({ at }) {
   if (at == null) return NONE;
-  const date = new Date(at * 1000);
-  return html`<time datetime=${date.toISOString()} title=${dates.format(date)}>${relative(Date.now() / 1000 - at)}</time>`;
+  const past = Date.now() / 1000 - at;
+  const text = Math.abs(past) >= DAY ? dayAndClock(at) : Math.abs(past) < 5 ? "now" : past > 0 ? `${duration(past, 1)} ago` : `in ${rest(-past)}`;
+  return html`<time datetime=${new Date(at * 1000).toISOString()} title=${whole.format(at * 1000)}>${text}</time>`;
 }
 
 // The address of a screen, such as `#/jobs?kind=batch` or `#/jobs/task_…`. Empty values of the query are left out.

@@ -139,6 +139,9 @@ def test_the_numbers_of_a_task_in_line() -> None:
 def test_a_worker_that_dies_is_told_for_a_minute(state: State, deaths: int, often: str) -> None:
     dying = task(state, deaths=deaths, died_ms=NOW_MS - 5000)
     assert answer(dying, seen()) == ("workers_died", f"Its worker died or failed{often}; it is tried again.")
+    loads = Queue("m", loading=(LoadingWorker("w", "m", "here", NOW_MS / 1000),), absent_ms=NOW_MS)
+    assert answer(dying, seen(loads))[0] == "workers_died"  # between two deaths it loads
+    assert answer(dying, seen(Queue("m", absent_ms=NOW_MS)))[0] == "no_worker"
     long_ago = task(state, deaths=deaths, died_ms=NOW_MS - HOUR_MS)
     assert answer(long_ago, seen())[0] in {"in_line", "working"}
 

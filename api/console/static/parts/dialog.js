@@ -1,11 +1,13 @@
 // Buttons that call the API: one whose act is confirmed in a dialog first, and one that downloads.
 import { announce, call, useAct } from "../api.js";
-import { html, useRef } from "../html.js";
-import { ErrorBox, SAID_BY_FRAME } from "./banner.js";
+import { html, useId, useRef } from "../html.js";
+import { ErrorNotice, SAID_BY_FRAME } from "./banner.js";
 
-// label: of the button; question and consequence: of the dialog; act: async; done: announced afterwards.
-export function ConfirmButton({ label, name, question, consequence, act, done, danger = false }) {
+// label: of the button. The dialog: question, with the name of the thing; children: what stays and what is lost; of: the
+// thing in small; keep, confirm: its buttons, verb and object. act: async; done: announced afterwards.
+export function Ask({ label, question, children, of, keep = "Keep it", confirm, act, done, danger = false }) {
   const dialog = useRef(null);
+  const id = useId();
   const { busy, error, run, clear } = useAct();
   const open = () => {
     clear();
@@ -17,16 +19,15 @@ export function ConfirmButton({ label, name, question, consequence, act, done, d
     dialog.current?.close();
     if (!failure) announce(done);
   };
-  return html`<button type="button" class=${danger ? "small danger" : "small"} onClick=${open} aria-label=${`${label} ${name}`}>
-      ${label}
-    </button>
-    <dialog ref=${dialog} aria-label=${question}>
-      <h2>${question}</h2>
-      <p>${consequence}</p>
-      <${ErrorBox} error=${error} />
-      <div class="buttons">
-        <button type="button" onClick=${() => dialog.current.close()} autofocus>No, keep it</button>
-        <button type="button" class=${danger ? "danger" : "primary"} disabled=${busy} onClick=${confirmed}>Yes, ${label.toLowerCase()}</button>
+  return html`<button type="button" class=${danger ? "danger" : ""} onClick=${open}>${label}</button>
+    <dialog ref=${dialog} aria-labelledby=${id}>
+      <h2 id=${id}>${question}</h2>
+      <p>${children}</p>
+      ${of && html`<p class="small">${of}</p>`}
+      <${ErrorNotice} error=${error} />
+      <div class="do">
+        <button type="button" class="primary" onClick=${() => dialog.current.close()} autofocus>${keep}</button>
+        <button type="button" class=${danger ? "danger" : ""} disabled=${busy} onClick=${confirmed}>${confirm}</button>
       </div>
     </dialog>`;
 }
@@ -41,8 +42,6 @@ export function Download({ path, name, label = "Download" }) {
     link.click();
     setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
   });
-  return html`<button type="button" class="small" disabled=${busy} onClick=${download} aria-label=${`${label} ${name}`}>
-      ${busy ? "Reading …" : label}
-    </button>
-    <${ErrorBox} error=${error} title="The file cannot be read" />`;
+  return html`<button type="button" disabled=${busy} onClick=${download} aria-label=${label === "Download" ? `Download ${name}` : undefined}>${label}</button>
+    <${ErrorNotice} error=${error} title="The file cannot be read." />`;
 }

@@ -1,55 +1,42 @@
 // What ingestions have loaded: the list of datasets, and one dataset to search and read.
-import { announce, call, reload, useAct, useFetch } from "../api.js";
-import { address, bytes, count, search, Time } from "../format.js";
-import { html, useState } from "../html.js";
-import { ErrorBox, Reading } from "../parts/banner.js";
-import { Code, curl } from "../parts/code.js";
-import { ConfirmButton } from "../parts/dialog.js";
-import { Empty, Facts, Table } from "../parts/table.js";
+import { announce, call, useFetch } from "../api.js";
+import { address, bytes, count, modelName, search, some, Time } from "../format.js";
+import { html, useEffect, useState } from "../html.js";
+import { ErrorNotice, Reading } from "../parts/banner.js";
+import { Ask } from "../parts/dialog.js";
+import { Command, Empty, Pager, Table } from "../parts/table.js";
 
 const EVERY_MS = 10_000;
-const PAGE = 100;
+const PAGE = 50;
 const DOCUMENTS_PAGE = 25;
+const HITS = 10;
 const FIRST_CHARACTERS = 2000;
-const EXAMPLE = {
-  source: { documents: [{ id: "refunds", text: "Refunds are paid within ten days.", metadata: { topic: "billing" } }] },
-  sink: { type: "dataset", dataset: "handbook" },
-};
-const VIEWS = { search: ["Search", Search], documents: ["Documents", Documents] };
+const MODES = { vector: "Meaning", text: "Words", hybrid: "Both" };
+const pathOf = (name) => `v1/datasets/${encodeURIComponent(name)}`;
+// `vectors` begins with the model, then its revision and more.
+const modelOf = ({ vectors }) => (vectors ? modelName(vectors.split(/[ @,]/)[0]) : "–");
+
 const COLUMNS = [
-  { label: "Dataset", wide: true, show: (dataset) => html`<a class="job-name" href=${address("datasets", dataset.name)}>${dataset.name}</a>
-      ${dataset.of_one_ingestion && html`<span class="sub">of one ingestion</span>`}` },
+  { label: "Name", wide: true, show: ({ name, of_one_ingestion: own }) => html`<a href=${address("datasets", name)}>${name}</a>${own && html` <small>of one ingestion</small>`}` },
   { label: "Documents", number: true, show: ({ documents }) => count(documents) },
   { label: "Chunks", number: true, show: ({ rows }) => count(rows) },
-  { label: "Dimension", number: true, show: ({ dimension }) => count(dimension) },
   { label: "Size", number: true, show: (dataset) => bytes(dataset.bytes) },
-  { label: "Changed", number: true, show: (dataset) => html`<${Time} at=${dataset.updated_at} />` },
-  { label: "Actions", show: (dataset) => html`<${Delete} dataset=${dataset} />` },
+  { label: "Model", wide: true, show: modelOf },
+  { label: "Changed", number: true, show: ({ updated_at: at }) => html`<${Time} at=${at} />` },
 ];
-const MODES = { vector: "by meaning", text: "by words", hybrid: "by both" };
-const pathOf = (name) => `v1/datasets/${encodeURIComponent(name)}`;
 
 export function Datasets({ query }) {
   const after = query.get("after");
   const read = useFetch(`v1/datasets?${search({ limit: PAGE, after })}`, { every: () => EVERY_MS });
   const page = read.data;
-  return html`<h1 tabindex="-1">Datasets</h1>
+  return html`<div class="head"><h1 tabindex="-1">Datasets</h1></div>
     <${Reading} of=${read} what="the datasets" />
-    ${after && html`<p><a href=${address("datasets")}>Back to the first ones</a></p>`}
     ${page && (page.data.length
       ? html`<${Table} caption="Datasets" columns=${COLUMNS} rows=${page.data} rowKey=${({ id }) => id} />`
       : html`<${Empty} title="No datasets yet">
-          <p>An ingestion loads documents into a dataset, or into a table of PostgreSQL, which is not shown here. This command loads one document:</p>
-          <${Code} text=${curl("v1/ingestions", EXAMPLE)} label="curl command" />
+          <p>A dataset is made of documents that are cut, embedded and kept for search:</p><${Command} text="embedq ingest docs/ --out handbook" />
         <//>`)}
-    ${page?.has_more && html`<p><a href=${address("datasets", "", { after: page.last_id })}>More datasets</a></p>`}`;
-}
-
-function Delete({ dataset: { name, rows }, gone = reload }) {
-  const act = () => call(pathOf(name), { method: "DELETE" }).then(gone);
-  return html`<${ConfirmButton} label="Delete" name=${`dataset ${name}`} question=${`Delete the dataset ${name}?`} danger
-    consequence=${`All chunks (${count(rows)}) and their vectors are deleted for good. An ingestion that is loading into it fails.`}
-    act=${act} done="The dataset is deleted." />`;
+    ${page && (after || page.has_more) && html`<${Pager} newer=${after && address("datasets")} older=${page.has_more && address("datasets", "", { after: page.last_id })}>By name<//>`}`;
 }
 
 const leave = () => {
@@ -59,77 +46,70 @@ const leave = () => {
 export function Dataset({ name, query }) {
   const read = useFetch(pathOf(name), { every: () => EVERY_MS });
   const dataset = read.data;
-  const view = Object.hasOwn(VIEWS, query.get("view")) ? query.get("view") : "search";
-  const [, View] = VIEWS[view];
-  return html`<p class="trail"><a href=${address("datasets")}>All datasets</a></p>
-    <div class="heading">
-      <h1 tabindex="-1">Dataset ${name}</h1>
-      ${dataset && html`<div class="buttons"><${Delete} dataset=${dataset} gone=${leave} /></div>`}
+  const documents = query.get("view") === "documents";
+  const tab = (label, view, current) => html`<a href=${address("datasets", name, { view })} aria-current=${current ? "page" : undefined}>${label}</a>`;
+  return html`<a class="up" href=${address("datasets")}>Datasets</a>
+    <div class="head"><h1 tabindex="-1">${name}</h1>
+      ${dataset && html`<div class="do"><${Ask} label="Delete" question=${`Delete the dataset “${name}”?`} confirm="Delete this dataset" danger
+        act=${() => call(pathOf(name), { method: "DELETE" }).then(leave)} done="The dataset is deleted.">
+        ${`All chunks (${count(dataset.rows)}) and their vectors are deleted for good. An ingestion that is loading into it fails.`}
+      <//></div>`}
     </div>
     <${Reading} of=${read} what="the dataset" />
-    ${dataset && html`<${Facts} facts=${[
-        ["Documents", count(dataset.documents)],
-        ["Chunks", count(dataset.rows)],
-        ["Size", bytes(dataset.bytes)],
-        ["Version", count(dataset.version)],
-        ["Changed", html`<${Time} at=${dataset.updated_at} />`],
-      ]} />
-      ${dataset.vectors && html`<p class="muted">Vectors of ${dataset.vectors}.</p>`}
-      <nav class="views" aria-label="Views of the dataset">
-        ${Object.entries(VIEWS).map(([key, [label]]) => html`<a key=${key} href=${address("datasets", name, { view: key })}
-          aria-current=${key === view ? "page" : undefined}>${label}</a>`)}
-      </nav>
-      <${View} key=${dataset.id} dataset=${dataset} query=${query} />`}`;
+    ${dataset && html`<p class="small" title=${dataset.vectors}>
+        ${some(dataset.documents, "document")} · ${some(dataset.rows, "chunk")} · ${bytes(dataset.bytes)} · ${dataset.dimension ? `${modelOf(dataset)}, ${some(dataset.dimension, "dimension")} · ` : ""}changed <${Time} at=${dataset.updated_at} />
+      </p>
+      <nav class="tabs" aria-label="Views of the dataset">${tab("Search", "", !documents)}${tab("Documents", "documents", documents)}</nav>
+      ${documents
+        ? html`<${Documents} key=${dataset.id} name=${name} query=${query} />`
+        : html`<${Search} key=${dataset.id} name=${name} query=${query} />`}`}`;
 }
 
 // ---- search ---------------------------------------------------------------------------------------------------------
 
-// Searching by meaning, by words or by both, with a filter on the metadata.
-function Search({ dataset: { name } }) {
-  const path = `${pathOf(name)}/search`;
-  const [form, setForm] = useState({ query: "", mode: "vector", limit: 10, field: "", value: "" });
-  const [sent, setSent] = useState(null);
-  const [hits, setHits] = useState(null);
-  const { busy, error, run } = useAct();
-  const set = (field) => (event) => setForm({ ...form, [field]: event.target.value });
-  const searchFor = async (value) => {
-    const body = { query: form.query, mode: form.mode, limit: Number(form.limit), ...(form.field && { filter: { [form.field]: value } }) };
-    setSent(body);
-    return call(path, { method: "POST", body });
-  };
+// What is asked stands in the address: a reload, a bookmark and the way back keep it.
+function Search({ name, query }) {
+  const [q, by, where] = [query.get("q") ?? "", query.get("by") ?? "vector", query.get("where") ?? ""];
+  const [found, setFound] = useState({});
+  const asked = `${q} ${by} ${where}`;
+  useEffect(() => {
+    if (!q) return undefined;
+    const left = new AbortController();
+    searchFor(name, q, by, where, left.signal).then(
+      (hits) => {
+        setFound({ asked, hits });
+        announce(`${some(hits.data.length, "chunk")} found.`);
+      },
+      (error) => left.signal.aborted || setFound({ asked, error }),
+    );
+    return () => left.abort();
+  }, [asked]);
   const submit = (event) => {
     event.preventDefault();
-    if (form.query.trim()) run(async () => {
-      let found = await searchFor(form.value);
-      const other = scalar(form.value);
-      if (form.field && !found.data.length && other !== null) found = await searchFor(other); // metadata tells 2021 from "2021"
-      setHits(found);
-      announce(`Chunks found: ${found.data.length}.`);
-    });
+    const form = new FormData(event.target);
+    location.hash = address("datasets", name, { q: form.get("q").trim(), by: form.get("by"), where: form.get("where").trim() });
   };
-  return html`<h2>Search</h2>
-    <form role="search" onSubmit=${submit}>
-      <div class="filters">
-        <label class="grow">Text
-          <input type="search" class="grow" value=${form.query} onInput=${set("query")} placeholder="How do I get my money back?" /></label>
-        <label>Search
-          <select value=${form.mode} onChange=${set("mode")}>
-            ${Object.entries(MODES).map(([mode, label]) => html`<option value=${mode}>${label}</option>`)}
-          </select></label>
-        <label>Results <input type="number" class="short" min="1" max="100" required value=${form.limit} onInput=${set("limit")} /></label>
-        <button type="submit" class="primary" disabled=${busy}>Search</button>
-      </div>
-      <details>
-        <summary>Only chunks with a value in their metadata</summary>
-        <div class="filters">
-          <label>Field <input value=${form.field} onInput=${set("field")} /></label>
-          <label>Value <input value=${form.value} onInput=${set("value")} /></label>
-        </div>
-      </details>
+  const { hits, error } = found;
+  return html`<form class="filters" role="search" onSubmit=${submit} key=${asked}>
+      <input type="search" name="q" aria-label="Search for" defaultValue=${q} />
+      <fieldset class="choice"><legend>Search by</legend>
+        ${Object.entries(MODES).map(([mode, label]) => html`<label key=${mode}><input type="radio" name="by" value=${mode} defaultChecked=${mode === by} /> ${label}</label>`)}
+      </fieldset>
+      <input class="where" name="where" aria-label="Only where" placeholder="lang=en" title="A field of the metadata and its value" defaultValue=${where} />
+      <button class="primary" type="submit">Search</button>
     </form>
-    <${ErrorBox} error=${error} title="The dataset cannot be searched" />
-    ${hits && !error && html`<${Hits} hits=${hits} mode=${sent.mode} />`}
-    ${sent && html`<h2>The same search as code</h2><${Code} text=${curl(path, sent)} label="curl command" />`}`;
+    <${ErrorNotice} error=${error} title="The dataset cannot be searched." />
+    ${q && found.asked !== asked && html`<p class="small" role="status">Searching …</p>`}
+    ${q && hits && found.asked === asked && html`<${Hits} name=${name} hits=${hits} q=${q} where=${where} />`}`;
+}
+
+// Metadata tells 2021 from "2021": the number is looked for where the text is nowhere.
+async function searchFor(name, query, mode, where, signal) {
+  const [, field, value] = where.match(/^([^=]*)=(.*)$/) ?? [];
+  const ask = (filter) => call(`${pathOf(name)}/search`, { method: "POST", body: { query, mode, limit: HITS, ...(field && { filter: { [field]: filter } }) }, signal });
+  const hits = await ask(value);
+  const other = field ? scalar(value) : null;
+  return hits.data.length || other === null ? hits : ask(other);
 }
 
 // The number or boolean that a text stands for; null for none.
@@ -138,65 +118,57 @@ function scalar(text) {
   return text.trim() && Number.isFinite(Number(text)) ? Number(text) : null;
 }
 
-function Hits({ hits: { data, rows, took_ms: took, dataset }, mode }) {
-  if (!data.length) return html`<p>No chunk of ${dataset} fits.</p>`;
-  return html`<p class="muted">${count(data.length)} of ${count(rows)} chunks of ${dataset}, found in ${took} ms.</p>
-    <ol class="hits">
-      ${data.map((chunk) => html`<li key=${`${chunk.document_id} ${chunk.chunk}`}>
-        <${Chunk} chunk=${chunk}><span class="score" title=${mode === "vector" ? "Cosine similarity" : "Rank: it compares chunks of this answer"}>${chunk.score.toFixed(3)}</span><//>
-      </li>`)}
-    </ol>`;
+function Hits({ name, hits: { data, rows, took_ms: took }, q, where }) {
+  if (!data.length) return html`<${Empty} title=${where ? `No chunk has ${where}` : "No chunk fits"}><p>The dataset has ${some(rows, "chunk")}.</p><//>`;
+  return html`<p class="small">${count(data.length)} of ${some(rows, "chunk")}, in ${Math.max(1, Math.round(took))} ms</p>
+    <ol class="rows">${data.map((chunk, place) => html`<${Chunk} key=${`${chunk.document_id} ${chunk.chunk}`} chunk=${chunk} name=${name} q=${q}>
+      <span class="score">${place + 1} <small>${chunk.score.toFixed(3)}</small></span>
+    <//>`)}</ol>`;
 }
+
+// A slice of a document as a person reads it. children: shown beside its name.
+function Chunk({ chunk: { document_id: document, chunk, text, start, end, headings, page, metadata }, name, q = "", children }) {
+  const [all, setAll] = useState(text.length <= FIRST_CHARACTERS);
+  const place = [headings?.join(" › "), page != null && `page ${count(page)}`, start == null ? `chunk ${count(chunk)}` : `characters ${count(start)} to ${count(end)}`];
+  const shown = all ? text : text.slice(0, FIRST_CHARACTERS);
+  return html`<li class="hit">
+    <span><a href=${address("datasets", name, { view: "documents", document })}>${document}</a> <small>${place.filter(Boolean).join(" · ")}</small></span>${children}
+    <p class="text">${marked(shown, q)}${!all && html` … <button type="button" class="plain" onClick=${() => setAll(true)}>Show all ${count(text.length)} characters</button>`}</p>
+    <span class="small about">${pairs(metadata)}</span>
+  </li>`;
+}
+
+// The words of the query, where they stand in the text.
+function marked(text, q) {
+  const words = q.toLowerCase().match(/[\p{L}\p{N}]{3,}/gu);
+  if (!words) return text;
+  const found = text.split(new RegExp(`(${words.join("|")})`, "giu"));
+  return found.map((part, place) => (place % 2 ? html`<mark key=${place}>${part}</mark>` : part));
+}
+
+const pairs = (metadata) => Object.entries(metadata ?? {}).map(([name, value]) => `${name}=${typeof value === "string" ? value : JSON.stringify(value)}`).join(" · ");
 
 // ---- documents and their chunks -------------------------------------------------------------------------------------
 
 // The documents of a dataset, or the chunks of the one that the query names.
-function Documents({ dataset: { name }, query }) {
-  const document = query.get("document");
-  const after = query.get("after");
+function Documents({ name, query }) {
+  const [document, after] = [query.get("document"), query.get("after")];
   const what = document ? "chunks" : "documents";
   const read = useFetch(`${pathOf(name)}/${what}?${search({ limit: DOCUMENTS_PAGE, after, document_id: document })}`);
   const page = read.data;
   const to = (more) => address("datasets", name, { view: "documents", ...more });
-  return html`<h2>${document ? `Chunks of ${document}` : "Documents"}</h2>
-    ${document && html`<p><a href=${to({})}>All documents</a></p>`}
+  return html`${document && html`<h2>${document}</h2><p><a href=${to({})}>All documents</a></p>`}
     <${Reading} of=${read} what=${`the ${what}`} />
     ${page && !page.data.length && html`<p>There are no ${what} here.</p>`}
     ${page?.data.length > 0 && (document
-      ? page.data.map((chunk) => html`<${Chunk} key=${chunk.chunk} chunk=${chunk} />`)
+      ? html`<ol class="rows">${page.data.map((chunk) => html`<${Chunk} key=${chunk.chunk} chunk=${chunk} name=${name} />`)}</ol>`
       : html`<${Table} caption="Documents" columns=${documentColumns(to)} rows=${page.data} rowKey=${({ id }) => id} />`)}
-    ${page && html`<p class="buttons">
-      ${after && html`<a href=${to({ document })}>First page</a>`}
-      ${page.has_more && html`<a href=${to({ document, after: page.last_id })}>Next page</a>`}
-    </p>`}`;
+    ${page && (after || page.has_more) && html`<${Pager} newer=${after && to({ document })} older=${page.has_more && to({ document, after: page.last_id })}>In the order of the dataset<//>`}`;
 }
 
 const documentColumns = (to) => [
-  { label: "Document", wide: true, show: ({ id, title, source_uri: uri, warnings }) => html`<a class="job-name" href=${to({ document: id })}>${id}</a>
-      ${title && html`<span class="sub">${title}</span>`}${uri && html`<span class="sub">${uri}</span>`}
-      ${warnings.map(({ code, message }) => html`<span class="sub" key=${code}><code>${code}</code> ${message}</span>`)}` },
+  { label: "Document", wide: true, show: ({ id, title, warnings }) => html`<a href=${to({ document: id })}>${id}</a> ${title && html`<small>${title}</small>`}
+      ${warnings.map(({ code, message }) => html`<small class="wait" key=${code}>${message}</small>`)}` },
   { label: "Chunks", number: true, show: ({ chunks }) => count(chunks) },
-  { label: "Metadata", wide: true, show: ({ metadata }) => html`<${Metadata} metadata=${metadata} />` },
+  { label: "Metadata", wide: true, show: ({ metadata }) => html`<small>${pairs(metadata)}</small>` },
 ];
-
-// A slice of a document as a person reads it. children: shown beside its name.
-function Chunk({ chunk: { document_id: document, chunk, text, start, end, headings, page, metadata }, children }) {
-  const [all, setAll] = useState(text.length <= FIRST_CHARACTERS);
-  const place = [`chunk ${count(chunk)}`, page != null && `page ${count(page)}`, start != null && `characters ${count(start)} to ${count(end)}`];
-  return html`<article class="chunk">
-    <div class="chunk-head"><strong>${document}</strong> <span class="muted">${place.filter(Boolean).join(" · ")}</span> ${children}</div>
-    ${headings?.length > 0 && html`<p class="muted">${headings.join(" › ")}</p>`}
-    <p class="chunk-text">${all ? text : `${text.slice(0, FIRST_CHARACTERS)} …`}</p>
-    ${!all && html`<button type="button" class="small" onClick=${() => setAll(true)}>Show all ${count(text.length)} characters</button>`}
-    <${Metadata} metadata=${metadata} />
-  </article>`;
-}
-
-function Metadata({ metadata }) {
-  const pairs = Object.entries(metadata ?? {});
-  return pairs.length > 0 && html`<ul class="metadata" aria-label="Metadata">
-    ${pairs.map(([name, value]) => html`<li key=${name}>
-      <span class="muted">${name}</span> ${typeof value === "string" ? value : JSON.stringify(value)}
-    </li>`)}
-  </ul>`;
-}

@@ -1,328 +1,322 @@
 // One task, batch or ingestion: how it stands, what failed, its files, and what can be done to it.
-import { announce, call, reload, useFetch } from "../api.js";
-import { address, count, duration, rate, Time } from "../format.js";
+import { announce, call, reload, setTitle, useFetch } from "../api.js";
+import { address, count, dayAndClock, duration, modelName, rate, some, Time } from "../format.js";
 import { html, useEffect, useRef, useState } from "../html.js";
-import { ErrorBox, Reading, Waiting } from "../parts/banner.js";
-import { ConfirmButton, Download } from "../parts/dialog.js";
-import { Badge, Progress, Stages } from "../parts/progress.js";
-import { Facts, Failures, Table } from "../parts/table.js";
+import { ErrorNotice, Notice, Reading, Waits } from "../parts/banner.js";
+import { Ask, Download } from "../parts/dialog.js";
+import { JobBar, jobOf, lengthOf, pathOf, Stages, standing, State, stateOf } from "../parts/progress.js";
+import { Copy, grouped, Groups, Pager, Table } from "../parts/table.js";
 
 const OPEN_MS = 2000;
 const ENDED_MS = 10_000;
 const READ_UNASKED = 500;
 const READ_BYTES = 256 * 1024;
-const SHOWN = 200;
 const PAGE = 100;
 const ENDED = new Set(["completed", "failed", "expired", "cancelled"]);
+// Of lines and texts: what a retry can help, beside what the server itself did wrong.
+const AGAIN = new Set(["encoding_failed", "worker_lost", "model_changed", "batch_expired", "batch_cancelled", "batch_part_lost"]);
+const again = ({ code, status = 0 }) => status >= 500 || AGAIN.has(code);
+const contentOf = (file) => `v1/files/${encodeURIComponent(file)}/content`;
 
-// What tells the kinds apart. `facts`, `stages`, `failed` and `Files` are given a job, as `jobOf` returns it.
+// What tells the kinds apart. stages, facts and faults are given a job, as `jobOf` returns it.
 const KINDS = {
   task: {
-    prefix: "task_",
-    collection: "v1/tasks",
-    parts: "texts",
     deletion: "Its result is deleted too. This cannot be undone.",
-    facts: ({ lane, usage, deadline, expires_at: expires }) => [
-      ["Lane", lane],
-      ["Tokens", count(usage.total_tokens)],
-      ["Deadline", deadline && html`<${Time} at=${deadline} />`],
-      ["Kept until", expires && html`<${Time} at=${expires} />`],
-    ],
-    stages: ({ ended, started, counts }) => [
-      ["Queued", true, started || ended, "waits for its turn"],
-      ["Encoding", started, ended, `${count(counts.completed + counts.failed)} of ${count(counts.total)} texts`],
-    ],
-    failed: failedTexts,
+    stages: () => [],
+    faults: textFaults,
+    facts: ({ lane, deadline }) => [["Lane", lane], ["Must end", deadline && html`<${Time} at=${deadline} />`]],
     Files: ({ job }) => job.ended && job.counts.completed > 0 && html`<h2>Result</h2>
-      <div class="buttons"><${Download} path=${`${job.path}/result`} name=${`${job.id}.json`} label="Download the vectors" /></div>`,
+      <${Download} path=${`${job.path}/result`} name=${`${job.id}.json`} label="Download the vectors" />`,
   },
   batch: {
-    prefix: "batch_",
-    collection: "v1/batches",
-    parts: "lines",
-    retry: "A new batch is made of the lines without a result. This one stays as it is.",
     deletion: "Its record is deleted. Its files stay until they are deleted or expire.",
-    facts: ({ completion_window: window, usage, ended, expires_at: expires }) => [
-      ["Window", window],
-      ["Tokens", usage && count(usage.total_tokens)],
-      ["Must end", !ended && html`<${Time} at=${expires} />`],
-    ],
+    retry: "A new batch is made of the lines without a result. This one stays as it is.",
     stages: batchStages,
-    failed: failedLines,
+    faults: lineFaults,
+    facts: ({ completion_window: window, ended, expires_at: expires }) => [["Window", window], ["Must end", !ended && html`<${Time} at=${expires} />`]],
     Files: BatchFiles,
   },
   ingestion: {
-    prefix: "ing_",
-    collection: "v1/ingestions",
-    parts: "documents",
+    deletion: "Its record and its list of documents are deleted. A dataset with a name, or a table, stays as it is.",
     retry: "The failed documents are tried again under the same id.",
-    deletion: "Its record and its list of documents are deleted. Rows in a table or in a dataset with a name stay; "
-      + "a dataset without a name is deleted too.",
-    facts: ingestionFacts,
     stages: ingestionStages,
-    failed: failedDocuments,
-    warned: warnedDocuments,
-    Files: ({ job }) => job.sink.type === "dataset" && !job.dry_run && job.ended && job.chunks.loaded > 0
-      && html`<h2>Files of its dataset</h2><${Parts} path=${`${job.path}/output`} />`,
+    facts: ingestionFacts,
+    Files: IngestionFiles,
   },
 };
-const kindOf = (id) => Object.keys(KINDS).find((kind) => id.startsWith(KINDS[kind].prefix));
-const pathOf = (id) => `${KINDS[kindOf(id)].collection}/${encodeURIComponent(id)}`;
-
-// An object of the API with what all kinds have in common, under one name: kind, path, ended, name, documents per second,
-// seconds left, and when it was started and finished.
-export function jobOf(object) {
-  const { id, status, waiting, metadata } = object;
-  const kind = kindOf(id);
-  const ended = ENDED.has(status);
-  return {
-    ...object,
-    kind,
-    path: pathOf(id),
-    ended,
-    name: metadata?.name ?? metadata?.filename ?? metadata?.title ?? object.sink?.dataset ?? null,
-    speed: ended ? null : object.rate?.documents_per_s,
-    left: waiting?.code === "working" ? waiting.seconds : null,
-    started: object.started_at ?? object.in_progress_at ?? null,
-    finished: ended ? (object.finished_at ?? object[`${status}_at`] ?? null) : null, // of a batch: `completed_at` and so on
-  };
-}
 
 // ---- the screen -----------------------------------------------------------------------------------------------------
 
-export function Job({ name: id }) {
-  return html`<p class="trail"><a href=${address("jobs")}>Jobs</a></p>
-    ${kindOf(id) ? html`<${Known} id=${id} />` : html`<${Gone} id=${id} />`}`;
+export function Job({ name: id, query }) {
+  return html`<a class="up" href=${address("jobs")}>Jobs</a>
+    ${pathOf(id) ? html`<${Known} id=${id} query=${query} />` : html`<${Gone} error=${{ status: 404, message: "Ids of jobs begin with task_, batch_ or ing_." }} />`}`;
 }
 
-function Known({ id }) {
+function Known({ id, query }) {
   const read = useFetch(pathOf(id), { every: ({ status }) => (ENDED.has(status) ? ENDED_MS : OPEN_MS) });
   const { data, error } = read;
-  useAnnouncedEnd(kindOf(id), data?.status);
-  if (error?.status === 404 || error?.status === 410) return html`<${Gone} id=${id} error=${error} />`;
-  if (!data) return html`<h1 tabindex="-1">Job ${id}</h1><${Reading} of=${read} what="the job" />`;
-  const job = jobOf(data);
-  const { kind, ended, counts } = job;
-  const { stages, failed, warned, Files } = KINDS[kind];
-  const faults = [failed(job), warned?.(job)].filter(Boolean);
-  return html`<div class="heading">
-      <h1 tabindex="-1">${job.name ?? `${kind} ${id}`}</h1>
-      <${Badge} state=${job.status} />
-      <${Actions} job=${job} gone=${leave} />
+  const job = data && jobOf(data);
+  useTold(job);
+  if (error?.status === 404 || error?.status === 410) return html`<${Gone} error=${error} />`;
+  if (!job) return html`<div class="head"><h1 tabindex="-1">Job</h1></div><${Reading} of=${read} what="the job" />`;
+  return html`<${Whole} job=${job} read=${read} query=${query} />`;
+}
+
+// The tab says how it stands, and people who do not see the page hear of its end.
+function useTold(job) {
+  const before = useRef(job?.status);
+  useEffect(() => {
+    if (!job) return;
+    if (before.current && before.current !== job.status && job.ended) announce(`The ${job.kind} is ${stateOf(job)[1]}.`);
+    if (!before.current && document.activeElement === document.body) document.querySelector("h1").focus({ preventScroll: true });
+    before.current = job.status;
+    const share = job.total ? `${Math.floor((100 * job.done) / job.total)}\u00a0% ` : "";
+    setTitle(`${job.ended ? (job.status === "completed" ? "" : `${job.status}: `) : share}${job.name}`);
+  });
+}
+
+function Gone({ error: { status, message } }) {
+  return html`<div class="head"><h1 tabindex="-1">This job is not there</h1></div>
+    <p role="alert">${message}${status === 404 && " It was deleted, its time is over, or it belongs to another key."}</p>`;
+}
+
+function Whole({ job, read, query }) {
+  const { kind, name, error, errors, held, waiting, counts, path, file_counts: documents } = job;
+  const { stages, faults, Files } = KINDS[kind];
+  const told = useFaults(job, faults);
+  const of = (filter) => (documents ? `${path}/documents/groups?filter=${filter}` : null);
+  // A number in the address has the groups read again when there are more; the API does not look at it.
+  const failed = useFetch(documents?.failed > 0 ? `${of("failed")}&n=${documents.failed}` : null);
+  const warned = useFetch(documents?.warned > 0 ? `${of("warned")}&n=${documents.warned}` : null);
+  const groups = documents ? failed.data?.data : told.groups;
+  const unread = (number, { data, error: fault }) => number > 0 && !data && !fault;
+  const reading = documents ? unread(documents.failed, failed) || unread(documents.warned, warned) : told.reading; // what is below would move
+  const complete = documents ? failed.data?.complete : told.complete;
+  return html`<div class="head">
+      <h1 tabindex="-1">${name}</h1><${State} job=${job} />
+      <div class="do"><${Actions} job=${job} groups=${groups ?? []} /></div>
     </div>
     <${Reading} of=${read} what="the job" />
-    <${Waiting} waiting=${job.waiting} />
-    ${job.error && html`<${ErrorBox} error=${job.error} title=${`The ${kind} failed`} />`}
-    <section class="box" aria-label="Progress">
-      <${Progress} counts=${counts} ended=${ended} label="Progress" />
-      <${Stages} stages=${[...stages(job), ["Ended", false, ended, ended ? job.status : ""]]} />
-      <${Facts} facts=${factsOf(job)} />
-    </section>
-    ${job.errors?.data.length > 0 && html`<h2>Errors of the file</h2>
-      <${Shown} caption="Errors of the file" what="Line" rows=${job.errors.data.map(errorOfFile)} />`}
-    ${faults.map((some) => html`<section key=${`${some.caption} ${some.all}`}><h2>${some.caption}</h2><${Failed} ...${some} /></section>`)}
-    <${Files} job=${job} />`;
+    ${held && html`<${Waits} waiting=${waiting} />`}
+    ${error && html`<${Notice} title=${error.message}>${advice(job)} <small><code>${error.code}</code></small><//>`}
+    ${errors && html`<${Notice} title="Nothing was embedded: the file has lines that are wrong.">Correct the file and upload it again.<//>`}
+    ${reading ? html`<${Reading} of=${{}} what="what failed" />` : html`<div class="split"><div>
+      <section class="card" aria-label="Progress"><${JobBar} job=${job} /><${Figures} job=${job} /><${Stages} stages=${stages(job)} /></section>
+      ${groups?.length > 0 && html`<section><h2>${errors ? "Errors of the file" : `Failed ${job.part}s`} <small>${summary(job, groups, complete)}</small></h2><${Groups} groups=${groups} one=${job.part} /></section>`}
+      ${told.ask}<${ErrorNotice} error=${documents ? failed.error : told.error} title="What failed cannot be read." />
+      ${warned.data?.data.length > 0 && html`<section>
+        <h2>Warnings <small>${some(documents.warned, "document")}, loaded all the same</small></h2>
+        <${Groups} groups=${warned.data.data.map((group) => ({ ...group, retryable: undefined }))} one="document" />
+      </section>`}
+    </div><aside class="card" aria-label="Facts"><${Facts} job=${job} /></aside></div>
+    <${Files} job=${job} query=${query} />`}`;
 }
+
+function advice({ kind, resumable }) {
+  if (kind !== "ingestion") return "";
+  return resumable ? "It was no fault of the request: a retry goes on where it was." : "A retry would fail again.";
+}
+
+function summary({ counts, errors }, groups, complete) {
+  const known = groups.reduce((sum, group) => sum + group.count, 0);
+  if (errors) return some(known, "error");
+  const number = Math.max(known, counts.failed);
+  const helped = helpedBy(groups);
+  return `${count(number)}, ${helped ? `of which ${count(helped)} can be retried as ${helped === 1 ? "it is" : "they are"}` : "none can be retried as it is"}${complete ? "" : `; the first ${count(known)} are below`}`;
+}
+
+const helpedBy = (groups) => groups.reduce((sum, group) => sum + (group.retryable ? group.count : 0), 0);
+
+function Figures({ job }) {
+  const { ended, status, done, total, unit, kind, counts, part, speed, left, took, held } = job;
+  const loaded = kind === "ingestion" && ended ? " loaded" : "";
+  return html`<p class="figures">
+    <span>${total ? html`<b>${count(done)}</b> of ${some(total, unit)}${loaded}` : ended ? "nothing was embedded" : "nothing counted yet"}</span>
+    ${counts.failed > 0 && html`<span class="bad"><b>${count(counts.failed)}</b> ${unit === part ? "" : `${part}${counts.failed === 1 ? "" : "s"} `}failed</span>`}
+    ${speed && !held ? html`<span><b>${rate(speed, "").trim()}</b> ${unit}s/s</span>` : ""}
+    ${left && !held ? html`<span><b>${duration(left)}</b> left</span>` : !ended && !held && html`<span>${standing(job).text.split(" · ")[1]}</span>`}
+    ${took !== null && html`<span>${status === "completed" ? "took" : "ended after"} <b>${lengthOf(took)}</b></span>`}
+  </p>`;
+}
+
+function Facts({ job }) {
+  const { kind, id, model, metadata, created_at: created, expires_at: expires, ended, name } = job;
+  const own = Object.entries(metadata ?? {}).filter(([, value]) => value !== name);
+  const facts = [
+    ["Kind", kind],
+    ...KINDS[kind].facts(job),
+    ["Model", model && html`<span title=${model}>${modelName(model)}</span>`],
+    ["Created", dayAndClock(created)],
+    ["Kept until", ended && kind !== "batch" && expires && dayAndClock(expires)],
+    ...own.map(([key, value]) => [key, value.startsWith("batch_") ? html`<a href=${address("jobs", value)}>${value}</a>` : value]),
+  ];
+  return html`<dl>
+    ${facts.filter(([, content]) => content).map(([label, content]) => html`<div key=${label}><dt>${label}</dt><dd>${content}</dd></div>`)}
+    <div class="all"><dt>Id</dt><dd><code>${id}</code> <${Copy} text=${id} what="the id" /></dd></div>
+  </dl>`;
+}
+
+// ---- what can be done -----------------------------------------------------------------------------------------------
 
 const leave = () => {
   location.hash = address("jobs");
 };
 
-// Tells people who do not see the page that the job has ended while they were here.
-function useAnnouncedEnd(kind, status) {
-  const before = useRef(status);
-  useEffect(() => {
-    if (before.current && ENDED.has(status)) announce(`The ${kind} is ${status}.`);
-    before.current = status;
-  }, [status]);
-}
-
-function factsOf(job) {
-  const { started, finished, metadata } = job;
-  return [
-    ["Kind", job.kind],
-    ["Id", html`<code>${job.id}</code>`],
-    ["Model", job.model],
-    ["Created", html`<${Time} at=${job.created_at} />`],
-    started != null && ["Started", html`<${Time} at=${started} />`],
-    finished != null && ["Ended", html`<${Time} at=${finished} />`],
-    finished != null && started != null && ["Took", duration(finished - started)],
-    job.speed != null && ["Rate", rate(job.speed, "documents/s")],
-    job.left != null && ["Time left", duration(job.left)],
-    ...KINDS[job.kind].facts(job),
-    ...Object.entries(metadata ?? {})
-      .filter(([, value]) => value !== job.name)
-      .map(([name, value]) => [`metadata.${name}`, value]),
-  ];
-}
-
-function Gone({ id, error }) {
-  return html`<h1 tabindex="-1">Job ${id}</h1>
-    <div class="box" role="alert">
-      <h2>This job is not there</h2>
-      <p>${error?.message ?? "Ids of jobs begin with task_, batch_ or ing_."}</p>
-      <p>It was deleted, its time of retention is over, or it belongs to another key. <a href=${address("jobs")}>Go to the jobs</a>.</p>
-    </div>`;
-}
-
-// What can be done to a job; each is confirmed first. Where that made another job, its screen is shown. gone: called when
-// the job was deleted.
-export function Actions({ job: { id, kind, path, name, status, ended, counts, resumable }, gone = reload }) {
-  const { parts, retry, deletion } = KINDS[kind];
+function Actions({ job, groups }) {
+  const { id, kind, path, name, status, ended, counts, part, total, resumable, errors, created_at: created } = job;
+  const { retry, deletion } = KINDS[kind];
   const act = (method, tail = "") => async () => {
     const answer = await call(path + tail, { method });
-    if (method === "DELETE") gone();
+    if (method === "DELETE") leave();
     else if (answer.id === id) reload();
     else location.hash = address("jobs", answer.id);
   };
-  const named = `${kind} ${name ?? id}`;
-  // Of an ingestion that failed as a whole only its own record says whether the API would try it again.
-  const canRetry = retry && (counts.failed > 0 || (kind === "batch" ? status !== "completed" : resumable));
-  return html`<div class="buttons">
-    ${!ended && status !== "cancelling" && html`<${ConfirmButton}
-      label="Cancel" name=${named} question=${`Cancel this ${kind}?`} danger
-      consequence=${`What is done stays. The other ${parts} are not worked on.`}
-      act=${act("POST", "/cancel")} done=${`The ${kind} is being cancelled.`} />`}
-    ${ended && canRetry && html`<${ConfirmButton}
-      label="Retry" name=${named} question=${`Retry the failed ${parts}?`}
-      consequence=${retry} act=${act("POST", "/retry")} done="The failed ones are tried again." />`}
-    ${ended && html`<${ConfirmButton}
-      label="Delete" name=${named} question=${`Delete this ${kind}?`} danger
-      consequence=${deletion} act=${act("DELETE")} done=${`The ${kind} is deleted.`} />`}
-  </div>`;
+  const of = html`${kind} · <code>${id}</code> · made <${Time} at=${created} />`;
+  const helped = helpedBy(groups);
+  const undone = kind === "batch" && !errors ? total - counts.completed - counts.failed : 0;
+  const what = resumable ? "" : undone > 0 ? " what is missing" : ` ${some(helped, part)}`;
+  return html`
+    ${!ended && status !== "cancelling" && html`<${Ask} label="Cancel" question=${`Cancel “${name}”?`} of=${of}
+      keep="Keep it running" confirm=${`Cancel this ${kind}`} danger act=${act("POST", "/cancel")} done=${`The ${kind} is being cancelled.`}>
+      ${`${count(counts.completed)} of ${some(total && counts.total, part)} are done and stay. The others will be left out.`}
+    <//>`}
+    ${ended && retry && (resumable || undone > 0 || helped > 0) && html`<${Ask} label=${`Retry${what}`} question=${`Retry${what} of “${name}”?`} of=${of}
+      keep="Leave it" confirm=${`Retry this ${kind}`} act=${act("POST", "/retry")} done="What is missing is tried again.">${retry}<//>`}
+    ${ended && html`<${Ask} label="Delete" question=${`Delete “${name}”?`} of=${of} confirm=${`Delete this ${kind}`} danger
+      act=${act("DELETE")} done=${`The ${kind} is deleted.`}>${deletion}<//>`}`;
 }
 
 // ---- what failed ----------------------------------------------------------------------------------------------------
 
-// Reads what failed: `path` as `options` say, whose data `rows` makes to rows; `all` of them. A path that answers pages has
-// further ones. large: a sentence on what has to be read for them, where that is done only when somebody asks for it.
-function Failed({ caption, what, path, options, rows, all, large }) {
-  const [wanted, setWanted] = useState(!large);
-  const [after, setAfter] = useState([]); // where the pages up to this one begin
-  const read = useFetch(wanted ? path + (after.length ? `&after=${encodeURIComponent(after.at(-1))}` : "") : null, options);
-  if (!wanted) return html`<p>${large} <button type="button" onClick=${() => setWanted(true)}>Read it</button></p>`;
-  if (!read.data) return html`<${Reading} of=${read} what=${`the ${caption.toLowerCase()}`} />`;
-  const more = read.data.has_more;
-  return html`<${Shown} caption=${caption} what=${what} rows=${rows(read.data)} all=${more || after.length ? 0 : all} />
-    ${(more || after.length > 0) && html`<div class="buttons">
-      ${after.length > 0 && html`<button type="button" onClick=${() => setAfter(after.slice(0, -1))}>Page before</button>`}
-      ${more && html`<button type="button" onClick=${() => setAfter([...after, read.data.last_id])}>Next page</button>`}
-    </div>`}`;
-}
-
-function Shown({ caption, what, rows, all = rows.length }) {
-  const shown = rows.slice(0, SHOWN);
-  return html`<${Failures} caption=${caption} what=${what} rows=${shown} />
-    ${all > shown.length && html`<p class="muted">These are the first ${count(shown.length)} of ${count(all)}.</p>`}`;
+// Groups of what failed, of a job whose faults this page reads: {groups, complete, ask, error}. ask: a button, where much
+// has to be read for them.
+function useFaults(job, faults) {
+  const { path = null, options, rows, number, large } = faults?.(job) ?? {};
+  const [wanted, setWanted] = useState(false);
+  const read = useFetch(large && !wanted ? null : path, options);
+  if (job.errors) return { groups: grouped(job.errors.data.map(({ line, ...error }) => ({ ...error, name: line ? `line ${count(line)}` : "the file", again: false }))), complete: true };
+  if (large && !wanted) return { ask: html`<p class="after">${large} <button type="button" onClick=${() => setWanted(true)}>Read it</button></p>` };
+  const found = read.data && rows(read.data).map((fault) => ({ ...fault, again: again(fault) }));
+  return { groups: found && grouped(found), complete: found?.length >= number, error: read.error, reading: path && !read.data && !read.error };
 }
 
 // The result has the errors between the vectors, so it is read as a whole: a large one only when asked for.
-function failedTexts({ ended, counts: { failed, total }, path }) {
+function textFaults({ ended, counts: { failed, total }, path }) {
+  if (!ended || !failed) return null;
   const rows = ({ data }) => data.filter(({ object }) => object === "error").map(({ index, error }) => ({ ...error, name: `input[${index}]` }));
-  const large = total > READ_UNASKED && `The result of ${count(total)} texts has to be read for them.`;
-  return ended && failed > 0 && { caption: "Failed texts", what: "Text", path: `${path}/result?encoding_format=base64`, rows, all: failed, large };
+  const large = total > READ_UNASKED && `What failed stands in the result of ${some(total, "text")}.`;
+  return { path: `${path}/result?encoding_format=base64`, rows, number: failed, large };
 }
 
 // The beginning of the error file, which may be large; what follows the last end of line was cut.
-function failedLines({ error_file_id: file, counts }) {
+function lineFaults({ error_file_id: file, counts }) {
+  if (!file) return null;
   const options = { as: "text", headers: { Range: `bytes=0-${READ_BYTES - 1}` } };
   const rows = (text) => text.split("\n").slice(0, -1).map((line) => {
     const { custom_id: name, response, error } = JSON.parse(line);
-    return { ...(error ?? response.body.error), name };
+    return { ...(error ?? response.body.error), name, status: response?.status_code };
   });
-  return file && { caption: "Failed lines", what: "custom_id", path: contentOf(file), options, rows, all: counts.failed };
-}
-
-const errorOfFile = ({ line, code, message }) => ({ name: line == null ? "the file" : `line ${line}`, code, message });
-const contentOf = (file) => `v1/files/${encodeURIComponent(file)}/content`;
-
-function failedDocuments({ path, file_counts: { failed } }) {
-  const rows = ({ data }) => data.map(({ id, stage, last_error: error }) => ({ ...error, name: id, stage }));
-  return failed > 0 && { caption: "Failed documents", what: "Document", path: `${path}/documents?filter=failed&limit=${PAGE}`, rows, all: failed };
-}
-
-function warnedDocuments({ path, file_counts: { warned } }) {
-  const told = (warnings, one) => warnings.map(one).join(" ");
-  const rows = ({ data }) => data.map(({ id, warnings }) => ({
-    name: id,
-    code: told(warnings, ({ code }) => code),
-    message: told(warnings, ({ message, pages }) => pagesOf(pages) + message),
-  }));
-  return warned > 0 && { caption: "Documents with warnings", what: "Document", path: `${path}/documents?filter=warned&limit=${PAGE}`, rows, all: warned };
-}
-
-// Such as "Pages 2-10, 14: ".
-function pagesOf(pages) {
-  const spans = [];
-  for (const page of pages) {
-    if (spans.length && page === spans.at(-1)[1] + 1) spans.at(-1)[1] = page;
-    else spans.push([page, page]);
-  }
-  const shown = spans.map(([first, last]) => (first === last ? first : `${first}-${last}`)).join(", ");
-  return shown && `${pages.length > 1 ? "Pages" : "Page"} ${shown}: `;
+  return { path: contentOf(file), options, rows, number: counts.failed };
 }
 
 // ---- batches --------------------------------------------------------------------------------------------------------
 
-function batchStages({ ended, counts, errors, in_progress_at: encoding, finalizing_at: writing }) {
+function batchStages(job) {
+  const { ended, status, held, counts, errors, in_progress_at: begun, finalizing_at: writing } = job;
   const { total, completed, failed } = counts;
+  const done = { done: completed, failed, total };
+  const now = held ? "held" : ended ? "stopped" : "";
+  const whole = status === "completed";
   return [
-    ["Checking", true, encoding || ended, errors ? `${count(errors.data.length)} errors` : total ? `${count(total)} lines` : "reads the file"],
-    ["Encoding", encoding, writing || (ended && encoding), total ? `${count(completed + failed)} of ${count(total)} lines` : ""],
-    ["Writing files", writing, writing && ended, ""],
+    errors ? ["Check", "broke", "it broke here"] : ["Check", begun || whole ? "ended" : now, total ? some(total, "line") : "reads the file", "", { done: 1, total: begun || whole ? 1 : 0 }],
+    ["Embed", !begun ? "next" : whole || writing ? "ended" : now, begun ? `${count(completed + failed)} of ${some(total, "line")}` : "", failed > 0 && `${count(failed)} failed`, done],
+    ["Write", whole ? "ended" : writing && !ended ? now : "next", whole ? "its files" : "", "", { done: whole ? 1 : 0, total: 1 }],
   ];
 }
 
 function BatchFiles({ job }) {
-  const files = [
-    ["Input", job.input_file_id],
-    ["Output", job.output_file_id],
-    ["Errors", job.error_file_id],
-  ].filter(([, id]) => id);
+  const files = [["Input", job.input_file_id], ["Output", job.output_file_id], ["Errors", job.error_file_id]].filter(([, id]) => id);
   const columns = [
-    { label: "File", show: ([what]) => what },
-    { label: "Id", show: ([, id]) => html`<code>${id}</code>` },
-    { label: "Download", show: ([what, id]) => html`<${Download} path=${contentOf(id)} name=${`${job.id}-${what.toLowerCase()}.jsonl`} />` },
+    { label: "File", show: ([what, id]) => html`${what} <small>${id}</small>` },
+    { label: "Contents", number: true, show: ([what, id]) => html`<${Download} path=${contentOf(id)} name=${`${job.id}-${what.toLowerCase()}.jsonl`} />` },
   ];
   return html`<h2>Files</h2><${Table} caption="Files of the batch" columns=${columns} rows=${files} rowKey=${([what]) => what} />`;
 }
 
 // ---- ingestions -----------------------------------------------------------------------------------------------------
 
-function ingestionFacts({ source, sink, file_counts: { unchanged, emptied, warned, cancelled }, dry_run: dry, mode, ...job }) {
+function ingestionFacts({ source, sink, file_counts: documents, dry_run: dry, mode, warnings, usage }) {
+  const told = ["in_progress", "unchanged", "emptied", "deleted", "cancelled"].filter((name) => documents[name] > 0).map((name) => `${count(documents[name])} ${name.replace("_", " ")}`);
   return [
-    ["Source", `${count(source.count)} ${source.type}`],
-    ["Sink", sink.dataset
+    ["Documents", html`${count(documents.total)}${told.length > 0 && html`<br /><small>${told.join(", ")}</small>`}`],
+    ["From", `${count(source.count)} ${source.type}`],
+    ["Into", sink.dataset
       ? html`dataset <a href=${address("datasets", sink.dataset)}>${sink.dataset}</a>`
-      : [sink.type, sink.name, sink.table].filter(Boolean).join(" ")],
-    ["Mode", dry ? "dry run" : mode],
-    ["Speed", rate(job.rate?.chunks_per_s, "chunks/s")],
-    unchanged > 0 && ["Unchanged", count(unchanged)],
-    emptied > 0 && ["Emptied", count(emptied)],
-    warned > 0 && ["With warnings", count(warned)],
-    cancelled > 0 && ["Cancelled", count(cancelled)],
-    ["Tokens", count(job.usage.total_tokens)],
-    ["Warning", job.warnings.join(" ")],
-    ["Kept until", job.expires_at && html`<${Time} at=${job.expires_at} />`],
+      : sink.table ? `table ${sink.table} of sink ${sink.name ?? "pg"}` : "a dataset of its own"],
+    ["Mode", dry ? "dry run" : words(mode)],
+    ["Tokens", usage.total_tokens > 0 && count(usage.total_tokens)],
+    ["Warning", warnings.join(" ")],
   ];
 }
 
-function ingestionStages({ ended, listing_complete: listed, file_counts: { total }, chunks }) {
-  return [
-    ["Listing", true, listed || ended, `${count(total)} documents`],
-    ["Parsing", chunks.total, ended, `${count(chunks.total)} chunks`],
-    ["Embedding", chunks.embedded, ended, `${count(chunks.embedded)} chunks`],
-    ["Loading", chunks.loaded, ended, `${count(chunks.loaded)} chunks`],
-  ];
+const words = (mode) => mode.replaceAll("_", " ");
+// Which stage the reason of a wait, or the code of an error, belongs to.
+const AT = { sink: "Load", dataset: "Load", model: "Embed", no_worker: "Embed", workers: "Embed", worker: "Embed", nothing: "List" };
+const stageOf = (code = "") => AT[code] ?? AT[code.split("_")[0]];
+
+function ingestionStages(job) {
+  const { ended, status, held, waiting, error, listing_complete: listed, file_counts: documents, chunks, dry_run: dry } = job;
+  const whole = status === "completed";
+  const cut = chunks.total > 0;
+  const through = listed && documents.in_progress === 0;
+  const stages = [
+    ["List", listed || whole, true, some(documents.total, "document"), { done: documents.total, total: documents.total }],
+    ["Parse", whole || through, cut || listed, some(chunks.total, "chunk"), { done: documents.completed, failed: documents.failed, total: documents.total }, documents.failed],
+    ["Embed", whole || through, chunks.embedded > 0 || cut, `${count(chunks.embedded)} of ${some(chunks.total, "chunk")}`, { done: chunks.embedded, total: chunks.total }],
+    ["Load", whole, chunks.loaded > 0 || chunks.embedded > 0, whole ? some(chunks.loaded, "chunk") : `${count(chunks.loaded)} of ${some(chunks.total, "chunk")}`, { done: chunks.loaded, total: chunks.total }],
+  ].slice(0, dry ? 2 : 4);
+  const broke = status === "failed" && (stageOf(error?.code) ?? stages.find(([, done]) => !done)?.[0]);
+  const waits = held && (stageOf(waiting.code) ?? stages.find(([, done]) => !done)?.[0]);
+  const last = stages.findLast(([, , begun]) => begun)?.[0];
+  return stages.map(([name, done, begun, text, figures, failed]) => {
+    if (name === broke) return [name, "broke", "it broke here"];
+    if (name === waits) return [name, "held", text, "waits", figures];
+    const note = failed > 0 ? `${some(failed, "document")} failed` : "";
+    if (done) return [name, "ended", text, note, name === "Parse" ? figures : { done: 1, total: 1 }];
+    if (!begun) return [name, "next", "", ""];
+    return [name, ended ? "stopped" : "", text, ended && name === last ? `${status} here` : note, figures];
+  });
+}
+
+const STATES = { loaded: "done", unchanged: "done", counted: "done", failed: "fail", queued: "" };
+const DOCUMENTS = [
+  { label: "Document", wide: true, show: ({ id }) => id },
+  { label: "State", wide: true, show: ({ status, last_error: error }) => html`<span class=${`state ${STATES[status] ?? "work"}`}>${status}</span>${error && html` <small>${error.message}</small>`}` },
+  { label: "Chunks", number: true, show: ({ chunks }) => count(chunks) },
+  { label: "Tokens", number: true, show: ({ tokens }) => count(tokens) },
+];
+
+function IngestionFiles({ job, query }) {
+  const after = query.get("documents");
+  const { id, path, file_counts: documents, sink, dry_run: dry, ended, chunks } = job;
+  const read = useFetch(after === null ? null : `${path}/documents?limit=${PAGE}${after && `&after=${after}`}`);
+  const to = (place) => address("jobs", id, { documents: place });
+  const rows = read.data?.data;
+  return html`
+    ${after === null && documents.total > 0 && html`<p class="after"><a href=${to("0-0")}>Show all ${some(documents.total, "document")}</a></p>`}
+    ${after !== null && html`<h2>Documents</h2><${Reading} of=${read} what="the documents" />
+      ${rows && html`<${Table} caption="Documents" columns=${DOCUMENTS} rows=${rows} rowKey=${({ id: name }, place) => `${place} ${name}`} />
+        <${Pager} newer=${after !== "0-0" && to("0-0")} older=${read.data.has_more && to(read.data.last_id)}>In the order of the source<//>`}`}
+    ${after === null && sink.type === "dataset" && !dry && ended && chunks.loaded > 0 && html`<${Parts} path=${`${path}/output`} />`}`;
 }
 
 function Parts({ path }) {
-  const read = useFetch(path);
-  if (!read.data) return html`<${Reading} of=${read} what="the files" />`;
+  const { data, error } = useFetch(path);
   const columns = [
     { label: "File", wide: true, show: ({ name }) => html`<code>${name}</code>` },
     { label: "Chunks", number: true, show: ({ rows }) => count(rows) },
-    { label: "Download", show: ({ name }) => html`<${Download} path=${`${path}/${encodeURIComponent(name)}`} name=${name} />` },
+    { label: "Contents", number: true, show: ({ name }) => html`<${Download} path=${`${path}/${encodeURIComponent(name)}`} name=${name} />` },
   ];
-  return html`<${Table} caption="Parquet files" columns=${columns} rows=${read.data.data} rowKey=${({ name }) => name} />`;
+  return html`<h2>Parquet files of its dataset</h2><${ErrorNotice} error=${error} />
+    ${data && html`<${Table} caption="Parquet files" columns=${columns} rows=${data.data} rowKey=${({ name }) => name} />`}`;
 }

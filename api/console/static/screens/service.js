@@ -1,105 +1,117 @@
-// The service as it is: models with their workers and lanes, documents workers, Redis.
-import { useFetch } from "../api.js";
-import { bytes, count, duration, NONE, rate, Time } from "../format.js";
+// The service as it is: its parts, what waits, and the workers.
+import { bytes, clockAndDay, count, duration, modelName, NONE, percent, rate, since, some } from "../format.js";
 import { html } from "../html.js";
-import { Reading } from "../parts/banner.js";
-import { Code } from "../parts/code.js";
-import { Badge } from "../parts/progress.js";
-import { Empty, Facts, Table } from "../parts/table.js";
+import { Reading, redisOf, waitingSeconds } from "../parts/banner.js";
+import { Meter, Spark, watchedSince } from "../parts/chart.js";
+import { Table } from "../parts/table.js";
 
-const EVERY_MS = 2000;
-
-export function Service() {
-  const read = useFetch("v1/service", { every: () => EVERY_MS });
+export function Service({ service: read }) {
   const service = read.data;
-  return html`<h1 tabindex="-1">Service</h1>
+  return html`<div class="head"><h1 tabindex="-1">Service</h1></div>
     <${Reading} of=${read} what="the service" />
-    ${service && html`<${Overview} service=${service} />
-      ${service.models.map((model) => html`<${Model} key=${model.id} model=${model} />`)}
-      <${Documents} documents=${service.documents} />`}`;
+    ${service && html`<div class="parts">
+        <ol class="rows">
+          <${Part} shape="done" name="API" said="answers" small=${`version ${service.version}, since ${clockAndDay(service.started_at)}`} />
+          <${RedisPart} service=${service} />
+          ${service.models.map((model) => html`<${ModelPart} key=${model.id} model=${model} />`)}
+          <${DocumentsPart} documents=${service.documents} />
+        </ol>
+        <${Watched} service=${service} />
+      </div>
+      <h2>Queue</h2>
+      <${Table} caption="Queue" columns=${LANES} rows=${lanesOf(service)} rowKey=${({ lane, of }) => `${lane} ${of}`} />
+      <h2>Workers</h2>
+      <${Table} caption="Workers" columns=${WORKERS} rows=${workersOf(service)} rowKey=${({ id, of }) => `${id} ${of}`} />`}`;
 }
 
-function Overview({ service: { redis, models, documents, version, started_at } }) {
-  const workers = models.reduce((sum, model) => sum + model.workers.length, 0);
-  return html`<${Facts} facts=${[
-    ["Redis", html`<${Badge} state=${redis.up ? "answers" : "does not answer"} tone=${redis.up ? "good" : "bad"} />
-      ${redis.memory_percent > 0 && ` ${redis.memory_percent} % of its memory`}`],
-    ["Model workers", html`<${Workers} number=${workers} />`],
-    ["Documents workers", html`<${Workers} number=${documents.workers.length} calm />`],
-    ["Work waiting", duration(waitingSeconds(models))],
-    ["API", html`${version}, started <${Time} at=${started_at} />`],
-  ]} />
-  ${!redis.up && html`<p class="muted">Everything below is as it was <${Time} at=${redis.seen_at} />.</p>`}`;
+// shape: of the state. said: in a few words; small: more of it; tone: "", "wait" or "bad".
+function Part({ shape, name, said, tone = "", small, children }) {
+  return html`<li class="fact"><span class=${`state ${shape}`}>${name}</span><span class=${tone}>${said}</span>${children}<small>${small}</small></li>`;
 }
 
-const Workers = ({ number, calm }) => (number
-  ? count(number)
-  : html`${count(number)} <${Badge} state="none runs" tone=${calm ? "calm" : "bad"} />`);
-
-// Of the model that has the most, like the metric embedq_backlog_seconds; null where a speed is not known.
-function waitingSeconds(models) {
-  const lanes = models.map((model) => Object.values(model.lanes).map(({ seconds }) => seconds));
-  if (lanes.flat().includes(null)) return null;
-  return Math.max(0, ...lanes.map((seconds) => seconds.reduce((sum, one) => sum + one, 0)));
+function RedisPart({ service }) {
+  const { up, seen_at: seen, used_bytes: used } = service.redis;
+  const full = redisOf(service);
+  if (!up) return html`<${Part} shape="fail" name="Redis" tone="bad" said=${`does not answer ${since(seen)}`} small="Everything here is as it was then." />`;
+  if (!full) return html`<${Part} shape="done" name="Redis" said=${`${bytes(used)} used, without a limit`} small="Without maxmemory nothing is refused before the machine is full." />`;
+  const said = `${percent(full.share)} of ${bytes(full.limit)} used${full.refuses && `: ${full.refuses}`}`;
+  return html`<${Part} shape=${full.refuses ? "fail" : "done"} name="Redis" tone=${full.refuses && "bad"} said=${said}
+    small=${html`Tasks are refused above ${percent(full.tasks)}, queries above ${percent(full.queries)}.
+      ${full.refuses && html`<br />Give it room: <code>${full.remedy}</code>, or delete ended jobs with large results.`}`}>
+    <${Meter} share=${full.share} limits=${[full.tasks, full.queries]} over=${full.refuses} />
+  <//>`;
 }
 
-function Model({ model }) {
-  const { id, names, workers, loading, lanes } = model;
-  return html`<section aria-label=${`Model ${id}`}>
-    <h2>${id}</h2>
-    <${Facts} facts=${[
-      ["Device", model.device ?? NONE],
-      ["Computes with", model.compute ?? NONE],
-      ["Precision", model.precision ?? NONE],
-      ["Dimension", count(model.dimension)],
-      ["Longest text", model.max_tokens ? `${count(model.max_tokens)} tokens` : NONE],
-      ["Speed", rate(model.tokens_per_second, "tokens/s")],
-      ["Claims in work", count(model.leases)],
-      names.length > 1 && ["Also called", names.slice(1).join(", ")],
-    ]} />
-    <${Table} caption=${`Lanes of ${id}`} columns=${LANES} rows=${Object.entries(lanes)} rowKey=${([lane]) => lane} />
-    ${workers.length
-      ? html`<${Table} caption=${`Workers of ${id}`} columns=${WORKERS} rows=${workers} rowKey=${({ id: worker }) => worker} />`
-      : loading.length
-      ? html`<${Empty} title="A worker loads this model">
-          ${loading.map(({ source, since }) => html`<p key=${since}>From ${source}, since <${Time} at=${since} />.</p>`)}
-        <//>`
-      : html`<${Empty} title="No worker serves this model">
-          <p>Texts for it wait until one starts. This command starts one, with EMBEDQ_MODEL and the other settings of its worker before:</p>
-          <${Code} text="embedq worker" label="command" />
-        <//>`}
-  </section>`;
+function ModelPart({ model }) {
+  const { id, names, workers, loading, absent_since: absent, device, compute, precision, dimension, tokens_per_second: speed } = model;
+  const name = modelName(id);
+  if (!workers.length && loading.length) {
+    const [{ since: began, source }] = loading;
+    return html`<${Part} shape="hold" name="Model workers" tone="wait" said=${`${count(loading.length)} load${loading.length === 1 ? "s" : ""} ${name} ${since(began)}`} small=${`from ${source}; none serves yet`} />`;
+  }
+  if (!workers.length) {
+    return html`<${Part} shape="fail" name="Model workers" tone="bad" said=${`none serves ${name}${absent ? ` ${since(absent)}` : ""}`} small=${html`Start one: <code>embedq worker</code>`} />`;
+  }
+  const facts = [device, compute, precision, dimension && `${count(dimension)} dimensions`].filter(Boolean).join(", ");
+  const others = names.length > 1 ? ` · also called ${names.slice(1).join(", ")}` : "";
+  const more = loading.length ? `, ${count(loading.length)} more load${loading.length === 1 ? "s" : ""}` : "";
+  return html`<${Part} shape="done" name="Model workers" said=${`${count(workers.length)} serve${workers.length === 1 ? "s" : ""} ${name}${more}`}
+    small=${`${facts} · ${rate(speed, "tokens/s")}${others}`} />`;
+}
+
+function DocumentsPart({ documents: { workers, tasks, absent_since: absent } }) {
+  const small = "files, batches, ingestions";
+  if (workers.length) return html`<${Part} shape="done" name="Documents workers" said=${`${count(workers.length)} run${workers.length === 1 ? "s" : ""}`} small=${small} />`;
+  return html`<${Part} shape=${tasks ? "fail" : "off"} name="Documents workers" tone=${tasks ? "bad" : ""} said=${`none${absent ? ` ${since(absent)}` : ""}`}
+    small=${html`${small}. Start one: <code>embedq documents-worker</code>`} />`;
+}
+
+const seconds = (value) => (value && value < 1 ? `${value.toFixed(1)}\u00a0s` : duration(value));
+
+function Watched({ service }) {
+  const nobody = service.models.every(({ workers }) => !workers.length) && waitingSeconds(service) !== 0;
+  const began = watchedSince();
+  return html`<div class="card">
+    <${Spark} label="Texts per second" what="texts" show=${(value) => count(Math.round(value))} />
+    <${Spark} label="Work waiting" what="seconds" show=${seconds} none=${nobody ? "nobody works on it" : undefined} />
+    <small>Since you opened this page${began && `, ${duration(service.time - began, 1)}`}. For more: Grafana.</small>
+  </div>`;
+}
+
+// The lanes of all models, and the documents.
+function lanesOf({ models, documents }) {
+  const several = models.length > 1;
+  const lanes = models.flatMap((model) => Object.entries(model.lanes).map(([lane, found]) => (
+    { lane, of: several ? modelName(model.id) : "", what: "task", served: model.workers.length, ...found })));
+  return [...lanes, { lane: "documents", of: "", what: "stage", served: documents.workers.length, tasks: documents.tasks, seconds: null, oldest_s: null }];
 }
 
 const LANES = [
-  { label: "Lane", show: ([lane]) => lane },
-  { label: "Tasks waiting", number: true, show: ([, lane]) => count(lane.tasks) },
-  { label: "Tokens", number: true, show: ([, lane]) => count(lane.tokens) },
-  { label: "Work", number: true, show: ([, lane]) => (lane.seconds === null ? "speed not known yet" : duration(lane.seconds)) },
+  { label: "Lane", show: ({ lane, of }) => html`${lane} ${of && html`<small>${of}</small>`}` },
+  { label: "Open", number: true, show: ({ tasks, what }) => some(tasks, what) },
+  { label: "Tokens", number: true, show: ({ tokens }) => tokens != null && count(tokens) },
+  { label: "Oldest waits", number: true, show: ({ oldest_s: oldest }) => oldest != null && seconds(oldest) },
+  { label: "Work", number: true, show: ({ tasks, served, seconds: work }) => (tasks && !served ? html`<span class="wait">no worker</span>` : !tasks ? NONE : work === null ? "not known" : seconds(work)) },
 ];
 
-const PROCESS = [
-  { label: "Worker", wide: true, show: ({ id, host, pid }) => html`${host} <span class="sub">process ${pid} · ${id}</span>` },
-  { label: "Started", number: true, show: ({ started_at }) => html`<${Time} at=${started_at} />` },
-  { label: "Memory", number: true, show: ({ rss_bytes }) => bytes(rss_bytes) },
-];
+// Those of models, those that load, and those of documents.
+function workersOf({ models, documents }) {
+  return [
+    ...models.flatMap(({ id: of, workers }) => workers.map((worker) => ({ ...worker, of: modelName(of) }))),
+    ...models.flatMap(({ id: of, loading }) => loading.map((one, place) => ({ ...one, id: `worker ${place + 1}`, of: modelName(of), loads: true }))),
+    ...documents.workers.map((worker) => ({ ...worker, of: "documents" })),
+  ];
+}
 
 const WORKERS = [
-  ...PROCESS,
-  { label: "Speed", number: true, show: ({ tokens_per_second }) => rate(tokens_per_second, "tokens/s") },
-  { label: "Texts", number: true, show: ({ items, forward_passes }) => html`${count(items)} <span class="sub">in ${count(forward_passes)} passes</span>` },
-  { label: "At once", number: true, show: ({ streams }) => count(streams) },
+  { label: "Worker", show: ({ host, pid, id, of }) => html`${host ? `${host} ${pid}` : id} <small>${of}</small>` },
+  { label: "State", show: ({ loads, deaths, since: began, started_at: started }) => (loads
+    ? html`<span class="state hold">loads ${since(began)}</span>`
+    : html`<span class=${`state ${deaths ? "part" : "done"}`}>serves since ${clockAndDay(started)}</span>`) },
+  { label: "Tokens/s", number: true, show: ({ tokens_per_second: speed }) => speed != null && count(Math.round(speed)) },
+  { label: "Texts", number: true, show: ({ items }) => items != null && count(items) },
+  { label: "Memory", number: true, show: ({ rss_bytes: size }) => size != null && bytes(size) },
+  { label: "Deaths", wide: true, show: ({ loads, deaths, died_at: died, died_of: how }) => !loads && (deaths
+    ? html`<span class="wait">${count(deaths)}, last ${clockAndDay(died)}, ${how}</span>`
+    : html`<small>none</small>`) },
 ];
-
-function Documents({ documents: { workers, tasks } }) {
-  return html`<section aria-label="Documents workers">
-    <h2>Documents</h2>
-    <${Facts} facts=${[["Open tasks", count(tasks)]]} />
-    ${workers.length
-      ? html`<${Table} caption="Documents workers" columns=${PROCESS} rows=${workers} rowKey=${({ id }) => id} />`
-      : html`<${Empty} title="No documents worker runs">
-          <p>Batches and ingestions wait until one starts. This command starts one:</p>
-          <${Code} text="embedq documents-worker" label="command" />
-        <//>`}
-  </section>`;
-}
