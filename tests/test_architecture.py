@@ -108,7 +108,7 @@ ONLY_IN = {
     "python_calamine": ("tasks/ingestion/parsing/**",),
     "charset_normalizer": ("tasks/ingestion/parsing/**",),
     "tokenizers": ("tasks/ingestion/chunking/**", "tasks/encoder/**"),
-    "opentelemetry": ("worker_config/opentelemetry_traces.py",),
+    "opentelemetry": ("worker_config/telemetry.py", "worker_config/logs.py"),
     "fsspec": ("tasks/ingestion/sources/**",),
     "obstore": ("tasks/storage/bucket.py", "tasks/ingestion/sources/**"),
 }
@@ -118,9 +118,6 @@ ENVIRONMENT = {Path("worker_config/settings.py"), Path("tasks/storage/bucket.py"
 
 HEAVY = ("torch", "sentence_transformers", "transformers", "openvino")
 """Imported inside functions only: they cost seconds and hundreds of megabytes, and a process that forks must not."""
-
-TRACES = "opentelemetry_traces"
-"""Imported where traces are on, and nowhere else."""
 
 PRIVATE = {
     "lxml.etree._Element",  # the type of what its functions take and return
@@ -336,19 +333,12 @@ def test_functions_fit_on_a_screen() -> None:
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_importing_loads_no_model_library(package: str) -> None:
-    modules = [file.module for file in source_files(package) if file.path.stem not in {"__main__", TRACES}]
+    modules = [file.module for file in source_files(package) if file.path.stem != "__main__"]
     assert modules
-    heavy = (*HEAVY, "pyarrow") if package == "api" else HEAVY  # a process that reads no dataset does without
+    heavy = {*HEAVY, "opentelemetry.sdk"} | (
+        {"pyarrow"} if package == "api" else set()
+    )  # a process that reads no dataset does without
     assert _loaded_by(modules).isdisjoint(heavy)
-
-
-def test_opentelemetry_is_imported_where_traces_are_on() -> None:
-    assert [
-        (file.module, found.at_run_time)
-        for file in source_files()
-        for found in file.imports
-        if found.is_of(f"worker_config.{TRACES}")
-    ] == [("worker_config.traces", True)]
 
 
 def test_the_client_needs_httpx_and_numpy_alone() -> None:
