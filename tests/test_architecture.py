@@ -335,9 +335,7 @@ def test_functions_fit_on_a_screen() -> None:
 def test_importing_loads_no_model_library(package: str) -> None:
     modules = [file.module for file in source_files(package) if file.path.stem != "__main__"]
     assert modules
-    heavy = {*HEAVY, "opentelemetry.sdk"} | (
-        {"pyarrow"} if package == "api" else set()
-    )  # a process that reads no dataset does without
+    heavy = (*HEAVY, "pyarrow") if package == "api" else HEAVY  # a process that reads no dataset does without
     assert _loaded_by(modules).isdisjoint(heavy)
 
 

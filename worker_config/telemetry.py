@@ -72,7 +72,12 @@ def open_traces(*, role: str, instance: str = "") -> "TracerProvider | None":
     from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415
 
     host, pid = socket.gethostname(), os.getpid()
-    named = {"service.namespace": "embedq", "service.name": f"embedq-{role}", "host.name": host, "process.pid": pid}
+    named: dict[str, str | int] = {
+        "service.namespace": "embedq",
+        "service.name": f"embedq-{role}",
+        "host.name": host,
+        "process.pid": pid,
+    }
     named["service.instance.id"] = instance or f"{host}:{pid}"
     provider = TracerProvider(resource=Resource.create(named), shutdown_on_exit=False)
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
@@ -101,7 +106,11 @@ def request_span(path: str, traceparent: str) -> Iterator[Span]:
 def describe_request(span: Span, method: str, route: str, status: int, attributes: SpanAttributes) -> None:
     """What is known of a request once it is answered."""
     span.update_name(f"{method} {route}")
-    told = {"http.request.method": method, "http.route": route, "http.response.status_code": status}
+    told: dict[str, str | int] = {
+        "http.request.method": method,
+        "http.route": route,
+        "http.response.status_code": status,
+    }
     span.set_attributes({**told, "url.scheme": "http", **attributes})
     if status >= _FAILED_STATUS:
         _fail(span, str(status))
@@ -151,7 +160,7 @@ class ClaimTrace:
         common = {"messaging.system": "embedq", "messaging.operation.name": "claim"}
         common |= {"messaging.operation.type": "receive", "messaging.destination.name": queue}
         for task_id, parent, deaths in list(traced)[:_MAX_TRACED]:
-            own = {"messaging.message.id": task_id, "embedq.attempt": deaths + 1}
+            own: dict[str, str | int] = {"messaging.message.id": task_id, "embedq.attempt": deaths + 1}
             claim = _tracer.start_span(
                 "claim", _below(parent), SpanKind.CONSUMER, {**common, **attributes, **own}, start_time=began_ns
             )
