@@ -72,13 +72,8 @@ def open_traces(*, role: str, instance: str = "") -> "TracerProvider | None":
     from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415
 
     host, pid = socket.gethostname(), os.getpid()
-    named: dict[str, str | int] = {
-        "service.namespace": "embedq",
-        "service.name": f"embedq-{role}",
-        "host.name": host,
-        "process.pid": pid,
-    }
-    named["service.instance.id"] = instance or f"{host}:{pid}"
+    named: dict[str, str | int] = {"service.namespace": "embedq", "service.name": f"embedq-{role}"}
+    named |= {"host.name": host, "process.pid": pid, "service.instance.id": instance or f"{host}:{pid}"}
     provider = TracerProvider(resource=Resource.create(named), shutdown_on_exit=False)
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
     trace.set_tracer_provider(provider)
@@ -106,12 +101,8 @@ def request_span(path: str, traceparent: str) -> Iterator[Span]:
 def describe_request(span: Span, method: str, route: str, status: int, attributes: SpanAttributes) -> None:
     """What is known of a request once it is answered."""
     span.update_name(f"{method} {route}")
-    told: dict[str, str | int] = {
-        "http.request.method": method,
-        "http.route": route,
-        "http.response.status_code": status,
-    }
-    span.set_attributes({**told, "url.scheme": "http", **attributes})
+    told: dict[str, str | int] = {"http.request.method": method, "http.route": route, "url.scheme": "http"}
+    span.set_attributes({**told, "http.response.status_code": status, **attributes})
     if status >= _FAILED_STATUS:
         _fail(span, str(status))
 
