@@ -332,3 +332,7 @@ def test_metrics_are_made_once_a_second_however_often_they_are_read(app: ServedA
         app.client.get("/v1/models")
         assert app.client.get("/metrics").content == first
     app.process.metrics.fresh_s = 0
+
+
+def test_the_bare_check_of_haproxy_is_answered(client: httpx.Client) -> None:
+    assert client.options("/").status_code == 204

@@ -1,0 +1,41 @@
+"""What parses strangers' documents cannot read the secrets in the environment of a role, which has the same user."""
+
+import subprocess
+
+import psutil
+
+from tests.processes import Roles, wait_until
+
+NOT_EVERYTHING = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"]
+"""In front of a command: root can do no more than its files allow, as another user."""
+
+
+def reads(pid: int) -> bool:
+    """Whether another process of this user reads the environment of that one."""
+    command = [*NOT_EVERYTHING, "cat", f"/proc/{pid}/environ"]
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
+def test_no_other_process_reads_the_environment_of_a_role(roles: Roles) -> None:
+    plain = subprocess.Popen([*NOT_EVERYTHING, "sleep", "600"])
+    try:
+        wait_until(lambda: psutil.Process(plain.pid).name() == "sleep")
+        assert reads(plain.pid)
+    finally:
+        plain.kill()
+        plain.wait()
+    stack = ("-m", "stack", "--data", str(roles.folder / "data"), "--port", "0")
+    started = [
+        roles.api(start=False, api_processes=2),
+        roles.worker(start=False),
+        roles.worker(start=False, module="tasks.ingestion"),
+        roles.worker(start=False),
+    ]
+    started[-1].command[1:] = stack
+    for process in started:
+        process.command[:0] = NOT_EVERYTHING
+        process.launch()
+    started[0].wait_ready()
+    found = [process for role in started for process in psutil.Process(role.pid).children(recursive=True)]
+    mine = {role.pid for role in started} | {each.pid for each in found if each.name().startswith("python")}
+    assert [pid for pid in mine if reads(pid)] == []
