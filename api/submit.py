@@ -25,10 +25,10 @@ from tasks.records.api_keys import Key
 from tasks.wire.embeddings_body import EmbeddingsBody, check_options, read_body
 from tasks.wire.token_input import texts_of_tokens
 from tasks.wire.validation import parse_object
-from worker_config.bell import BellThread
 from worker_config.logs import subject_is_task
 from worker_config.settings import Settings
 from worker_config.telemetry import SpanAttributes, link_task, span, traceparent
+from worker_config.wake_up import BellThread
 
 E = TypeVar("E", bound=EmbeddingsBody)
 

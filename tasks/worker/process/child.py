@@ -20,10 +20,10 @@ from tasks.ledger.client import reason
 from tasks.worker.process.hangs import Patience
 from tasks.worker.process.ready_file import RunFolder
 from tasks.worker.process.stop import SharedPage, Stopping
-from worker_config.bell import BellThread
 from worker_config.celery_app import make_celery
 from worker_config.settings import Settings
 from worker_config.telemetry import close_traces, open_traces
+from worker_config.wake_up import BellThread
 
 _log = logging.getLogger(__name__)
 

@@ -13,9 +13,9 @@ from tasks.ledger.client import AsyncLedger
 from tests.integration.api.ledger_worker import LedgerWorker
 from tests.integration.api.served import MODEL
 from tests.processes import free_port, wait_until
-from worker_config.bell import BellThread
 from worker_config.celery_app import bell_queue, make_celery
 from worker_config.settings import load_settings
+from worker_config.wake_up import BellThread
 
 
 def bells(connection: redis.Redis) -> int:
@@ -88,4 +88,4 @@ def test_a_dead_broker_is_counted_and_logged_once(caplog: pytest.LogCaptureFixtu
     bells.close()
 
     assert counted == [("m", False)] * 3
-    assert len([record for record in caplog.records if record.name == "worker_config.bell"]) == 1
+    assert len([record for record in caplog.records if record.name == "worker_config.wake_up"]) == 1

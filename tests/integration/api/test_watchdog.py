@@ -18,9 +18,9 @@ from tasks.ledger.submit import submit
 from tasks.ledger.task import Admission, Lane, NewPiece, NewTask, State
 from tests.integration.api.served import MODEL
 from tests.processes import RedisServer, wait_until
-from worker_config.bell import BellThread
 from worker_config.celery_app import make_celery
 from worker_config.settings import load_settings
+from worker_config.wake_up import BellThread
 
 OVERDUE = 5000
 """More than one machine can bring in the second between two rounds."""
