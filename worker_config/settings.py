@@ -37,7 +37,7 @@ processes beside a Service `embedq`."""
 
 
 _PR_SET_DUMPABLE = 4  # <linux/prctl.h>
-_FOR_SERVERS = ("PATH", "LD_LIBRARY_PATH", "HOME", "TMPDIR", "TZ", "LANG", "LC_ALL")
+_NO_SECRETS = ("PATH", "LD_LIBRARY_PATH", "HOME", "TMPDIR", "TZ", "LANG", "LC_ALL")
 
 
 class SettingsError(Exception):
@@ -244,17 +244,12 @@ def hide_environment() -> None:
         ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
-def server_environment() -> dict[str, str]:
-    """This process's environment for a server that is not of this project: without settings and secrets."""
-    return {name: os.environ[name] for name in _FOR_SERVERS if name in os.environ}
-
-
 @contextlib.contextmanager
 def bare_environment() -> Iterator[None]:
-    """For starting what would inherit settings and secrets, and needs none."""
+    """For starting what would inherit settings and secrets, needs none, and does not hide its own environment."""
     before = dict(os.environ)
     os.environ.clear()
-    os.environ.update({name: before[name] for name in _FOR_SERVERS if name in before})
+    os.environ.update({name: before[name] for name in _NO_SECRETS if name in before})
     try:
         yield
     finally:
