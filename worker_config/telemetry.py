@@ -91,7 +91,8 @@ def close_traces(provider: "TracerProvider | None") -> None:
 @contextmanager
 def request_span(path: str, traceparent: str) -> Iterator[Span]:
     """The server span of a request that begins now, in the caller's trace where it sent one."""
-    if path.startswith(_UNTRACED) and not traceparent:
+    nobody_takes_it = isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
+    if nobody_takes_it or (path.startswith(_UNTRACED) and not traceparent):
         yield trace.INVALID_SPAN
         return
     with _started("request", context=_below(traceparent), kind=SpanKind.SERVER) as span:

@@ -25,8 +25,9 @@ def test_no_other_process_reads_the_environment_of_a_role(roles: Roles) -> None:
         plain.kill()
         plain.wait()
     stack = ("-m", "stack", "--data", str(roles.folder / "data"), "--port", "0")
+    api = roles.api(start=False, api_processes=2)
     started = [
-        roles.api(start=False, api_processes=2),
+        api,
         roles.worker(start=False),
         roles.worker(start=False, module="tasks.ingestion"),
         roles.worker(start=False),
@@ -35,7 +36,7 @@ def test_no_other_process_reads_the_environment_of_a_role(roles: Roles) -> None:
     for process in started:
         process.command[:0] = NOT_EVERYTHING
         process.launch()
-    started[0].wait_ready()
+    api.wait_ready()
     found = [process for role in started for process in psutil.Process(role.pid).children(recursive=True)]
     mine = {role.pid for role in started} | {each.pid for each in found if each.name().startswith("python")}
     assert [pid for pid in mine if reads(pid)] == []
