@@ -15,27 +15,29 @@ export PYTHONDONTWRITEBYTECODE :=
 
 BIN := .venv/bin
 STAMP := .venv/.installed
-# In the environment and not as -c, because the build back end is then pinned too (pip 25.3 wants the second name).
-PIP_INSTALL := PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt \
-	PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/pip install -qq
+PIP_INSTALL := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/pip install -qq
 
 .DEFAULT_GOAL := help
-.PHONY: help install check test thorough demo up bench overload faults simulation hostile eval smoke clean
+.PHONY: help install lock check test thorough demo up bench overload faults simulation hostile eval smoke clean
 
 help:
 	@sed -n 's/^\([a-z]*\):.*## /make \1	/p' Makefile | expand -t 16
 
-install: $(STAMP) ## set up .venv with everything, versions pinned
+install: $(STAMP) ## set up .venv with everything, versions and hashes pinned
 
-$(STAMP): pyproject.toml constraints.txt
+$(STAMP): pyproject.toml requirements/dev.txt requirements/torch.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	  echo 'embedq needs Python 3.11 or newer and $(PYTHON) is not (or is missing).' \
 	       'Name another one: make $(MAKECMDGOALS) PYTHON=python3.12' >&2; exit 1; }
 	@echo 'Setting up .venv (once; torch is large, this takes some minutes)' >&2
 	@$(PYTHON) -m venv .venv || { echo 'On Debian and Ubuntu: apt install python3-venv' >&2; exit 1; }
-	@$(PIP_INSTALL) $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) torch
-	@$(PIP_INSTALL) --editable '.[dev]'
+	@$(PIP_INSTALL) --no-deps --require-hashes -r requirements/dev.txt
+	@$(PIP_INSTALL) $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) -r requirements/torch.txt
+	@$(PIP_INSTALL) --no-deps --no-build-isolation --editable .
 	@touch $@
+
+lock: ## write requirements/*.txt anew after a change of pyproject.toml (needs uv); ARGS=--upgrade
+	@requirements/lock $(ARGS)
 
 check: $(STAMP) ## lint, format, types, architecture
 	$(BIN)/ruff check

@@ -13,30 +13,39 @@ from typing import Any
 _UNREACHABLE = re.compile(r"ConnectionError|ConnectTimeout|ReadTimeout|ProxyError|SSLError|HTTPError|ServiceError")
 
 
-def report(folder: Path) -> list[dict[str, Any]] | None:
-    """What the best service says of each version; None: no service has compared any version.
+UNREACHABLE = 77
+"""As of deploy/smoke: what it needs is not there."""
+
+
+def report(folder: Path) -> list[dict[str, Any]] | str:
+    """What the best service says of each version, or why none says anything.
 
     Raises:
-        SystemExit: pip-audit failed, and not because of the network.
+        SystemExit: pip-audit failed, and not because of the network, or it was given nothing to compare.
     """
+    why = []
     for log in sorted(folder.glob("*.log"), reverse=True):
         file = log.with_suffix(".json")
         if not file.exists() or not file.stat().st_size:
             if not _UNREACHABLE.search(log.read_text()):
                 sys.exit(f"pip-audit failed ({log.stem}):\n{log.read_text()[-2000:]}")
+            why.append(f"{log.stem} cannot be reached")
             continue
         found: list[dict[str, Any]] = json.loads(file.read_text())["dependencies"]
+        if not found:
+            sys.exit(f"nothing was compared ({log.stem}): the report names no version")
         if any("skip_reason" not in one for one in found):
             return found
-    return None
+        why.append(f"{log.stem} knows none of the versions: an index without advisories answers in its place")
+    return "; ".join(why)
 
 
 def main(folder: Path) -> int:
     """Prints what was found; the exit code."""
     found = report(folder)
-    if found is None:
-        print("NOT AUDITED: no advisories can be reached from here")
-        return 0
+    if isinstance(found, str):
+        print(f"NOT AUDITED: no source of advisories can be reached from here ({found})")
+        return UNREACHABLE
     skipped = [one["skip_reason"] for one in found if "skip_reason" in one]
     bad = [(one, vulnerability) for one in found for vulnerability in one.get("vulns", [])]
     for one, vulnerability in bad:

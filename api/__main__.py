@@ -11,6 +11,7 @@ import signal
 import socket
 import sys
 import threading
+from multiprocessing import resource_tracker
 from types import FrameType
 from typing import NoReturn
 
@@ -28,7 +29,7 @@ from tasks.ledger.read import check_schema
 from tasks.ledger.redis_keys import DOCUMENTS
 from worker_config.logs import write_refusal
 from worker_config.process_exit_codes import CONFIGURATION_EXIT_CODE
-from worker_config.settings import PREFIX, Settings, SettingsError, load_settings
+from worker_config.settings import PREFIX, Settings, SettingsError, bare_environment, load_settings
 
 _log = logging.getLogger("api")
 _BACKLOG = 2048
@@ -129,6 +130,8 @@ def _serve(settings: Settings, listeners: list[socket.socket]) -> int:
 
 
 def _supervise(settings: Settings, listeners: list[socket.socket]) -> int:
+    with bare_environment():  # it is a process too, and others could read its environment
+        resource_tracker.ensure_running()
     supervisor = Multiprocess(_config("api.__main__:make_supervised_app", settings), listeners)
     supervisor.run()
     if all(process.exitcode != STARTUP_FAILURE for process in supervisor.processes):

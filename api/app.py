@@ -63,7 +63,7 @@ def create_app(
         openapi_url=None,
         docs_url=None,
         redoc_url=None,
-        # Its spans would have the path and the query, where callers write texts. Ours are in worker_config/traces.py.
+        # Its spans have the path and the query, where callers write texts. Ours are in worker_config/telemetry.py.
         telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
     )
     add_parts(app.state, settings, process, times)
@@ -95,7 +95,6 @@ def _add_layers(app: FastAPI, settings: Settings) -> None:
         rules=BrowserRules(settings, lambda: app.state.keys.may_be_open),
         cors=partial(_readable, settings) if settings.cors_origins else lambda app: app,
         access_log=settings.access_log,
-        traces=app.state.traces,
     )
     app.add_middleware(Paths)  # the last one added is the outermost
 

@@ -16,9 +16,8 @@ from api.metrics import Metrics
 from api.schemas.answer_parts import set_prefix
 from api.security_headers import security_headers
 from tasks.errors import EmbedqError, InternalError, NotFound, Unauthenticated
-from worker_config.logs import with_fields
-from worker_config.subject import Subject, set_subject
-from worker_config.traces import Traces
+from worker_config.logs import begin_request, with_fields
+from worker_config.telemetry import RequestSpan, describe_request, request_span
 
 _log = logging.getLogger(__name__)
 _access = logging.getLogger("api.access")
@@ -88,7 +87,6 @@ class Requests:
         cors: makes the answers of an app readable for the pages that may call. Here for those that are no answers of
             the layers inside: without it a page would not learn why its request failed.
         access_log: each answered request is logged.
-        traces: of this process; None: there are none.
     """
 
     def __init__(
@@ -99,14 +97,12 @@ class Requests:
         *,
         cors: Callable[[ASGIApp], ASGIApp],
         access_log: bool,
-        traces: Traces | None,
     ) -> None:
         self._app = cors(app)
         self._cors = cors
         self._metrics = metrics
         self._rules = rules
         self._access_log = access_log
-        self._traces = traces
         self._without_key = Tally(_log, "requests without a known API key")
         if access_log:
             _access.setLevel(logging.INFO)  # it was asked for, whatever the level of the others
@@ -117,9 +113,12 @@ class Requests:
             await self._app(scope, receive, send)
             return
         request_id = _request_id(scope)
+        begin_request(request_id.decode())
+        with request_span(scope["path"], _header(scope, b"traceparent")) as span:
+            await self._answer(scope, receive, send, request_id, span)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send, request_id: bytes, span: RequestSpan) -> None:
         started = time.perf_counter()
-        trace = None if self._traces is None else self._traces.begin(scope["path"], _header(scope, b"traceparent"))
-        set_subject(Subject(request_id.decode(), trace=trace))
         status = sent_bytes = 0
 
         async def labelled(message: Message) -> None:
@@ -147,10 +146,9 @@ class Requests:
             took_s = time.perf_counter() - started
             route = _route(scope)
             self._metrics.served(scope, route, status, took_s)
-            if trace is not None:
-                trace.end(
-                    scope["method"], route, status, {f"embedq.{name}": who or "" for name, who in _who(scope).items()}
-                )
+            if span.is_recording():
+                who = {f"embedq.{name}": value or "" for name, value in _who(scope).items()}
+                describe_request(span, scope["method"], route, status, who)
             if status == Unauthenticated.status:
                 client = scope.get("client")
                 self._without_key.add(f"from {client[0]}" if client else "from an unknown address")

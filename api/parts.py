@@ -29,10 +29,10 @@ from api.waiting.ledger_watch import LedgerWatch
 from api.waiting.subscription import Subscription, WaitingTimes
 from api.waiting.wait_for_vectors import SynchronousCalls
 from tasks.ledger.client import AsyncLedger
-from worker_config.bell import BellThread
 from worker_config.celery_app import make_celery
 from worker_config.settings import Settings
-from worker_config.traces import open_traces
+from worker_config.telemetry import close_traces, open_traces
+from worker_config.wake_up import BellThread
 
 _HELD_BODIES = 8
 """As many of the largest size that bodies may have are held at a time, and answers of as many bytes."""
@@ -123,6 +123,5 @@ async def running(app: FastAPI) -> AsyncIterator[Mapping[str, Any]]:
     await asyncio.wait(background, timeout=_STOP_S)  # one that lost its cancellation gets another one with the loop
     parts.stall.stop()
     await asyncio.to_thread(parts.bells.close)
-    if parts.traces is not None:
-        await asyncio.to_thread(parts.traces.close)
+    await asyncio.to_thread(close_traces, parts.traces)
     await parts.ledger.close()

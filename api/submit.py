@@ -25,9 +25,10 @@ from tasks.records.api_keys import Key
 from tasks.wire.embeddings_body import EmbeddingsBody, check_options, read_body
 from tasks.wire.token_input import texts_of_tokens
 from tasks.wire.validation import parse_object
-from worker_config.bell import BellThread
+from worker_config.logs import subject_is_task
 from worker_config.settings import Settings
-from worker_config.subject import SpanAttributes, link_task, span, subject_is_task
+from worker_config.telemetry import SpanAttributes, link_task, span, traceparent
+from worker_config.wake_up import BellThread
 
 E = TypeVar("E", bound=EmbeddingsBody)
 
@@ -219,11 +220,10 @@ class Submitter:
         owner, bulk = submission.owner, submission.lane is Lane.BULK
         try:
             with self._in_flight.submitting(owner, bulk=bulk), span("submit") as traced:
-                if traced is not None:
-                    submission = replace(submission, trace=traced.traceparent)
+                submission = replace(submission, trace=traceparent()) if traced.is_recording() else submission
                 reply = await self._ledger.run(submit(submission), timeout_s=_timeout_s(submission))
-                if traced is not None:
-                    traced.set(_described(submission, reply))
+                if traced.is_recording():
+                    traced.set_attributes(_described(submission, reply))
         except (Unavailable, TooMany) as error:
             self._metrics.refused(submission, error.code)
             await self._in_flight.pause()  # a caller that is refused may ask again at once

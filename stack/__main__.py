@@ -39,7 +39,7 @@ from worker_config import setting_types
 from worker_config.data_folder import STORAGE
 from worker_config.logs import write_refusal
 from worker_config.process_exit_codes import CONFIGURATION_EXIT_CODE
-from worker_config.settings import Settings, SettingsError, child_environment, load_settings
+from worker_config.settings import Settings, SettingsError, bare_environment, child_environment, load_settings
 
 DEFAULT_FOLDER = Path(".embedq")
 _PING_EVERY_S = 0.05
@@ -106,7 +106,8 @@ class _Stack:
             command = server_command(program, endpoint, folder, maxmemory_bytes=default_maxmemory_bytes())
             # It holds the lock of the data folder as long as it runs.
             quiet = ["--loglevel", "warning"]
-            redis.append(Child("redis", [*command, *quiet], child_environment(), log, keeps_open=[self.lock]))
+            with bare_environment():
+                redis.append(Child("redis", [*command, *quiet], child_environment(), log, keeps_open=[self.lock]))
             while not answers_ping(endpoint) and not self.signals:
                 if redis[0].exit_code is not None:
                     return redis[0]

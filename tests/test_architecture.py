@@ -107,7 +107,7 @@ ONLY_IN = {
     "python_calamine": ("tasks/ingestion/parsing/**",),
     "charset_normalizer": ("tasks/ingestion/parsing/**",),
     "tokenizers": ("tasks/ingestion/chunking/**", "tasks/encoder/**"),
-    "opentelemetry": ("worker_config/opentelemetry_traces.py",),
+    "opentelemetry": ("worker_config/telemetry.py", "worker_config/logs.py"),
     "fsspec": ("tasks/ingestion/sources/**",),
     "obstore": ("tasks/storage/bucket.py", "tasks/ingestion/sources/**"),
 }
@@ -117,9 +117,6 @@ ENVIRONMENT = {Path("worker_config/settings.py"), Path("tasks/storage/bucket.py"
 
 HEAVY = ("torch", "sentence_transformers", "transformers", "openvino")
 """Imported inside functions only: they cost seconds and hundreds of megabytes, and a process that forks must not."""
-
-TRACES = "opentelemetry_traces"
-"""Imported where traces are on, and nowhere else."""
 
 PRIVATE = {
     "lxml.etree._Element",  # the type of what its functions take and return
@@ -294,18 +291,9 @@ def test_a_class_name_stands_for_one_thing_in_a_package() -> None:
 )
 def test_importing_loads_no_model_library(packages: tuple[str, ...], absent: tuple[str, ...]) -> None:
     """Nor does a web tier that reads no dataset load pyarrow."""
-    modules = [file.module for file in source_files(*packages) if file.path.stem not in {"__main__", TRACES}]
+    modules = [file.module for file in source_files(*packages) if file.path.stem != "__main__"]
     assert modules
     assert _loaded_by(modules).isdisjoint(absent)
-
-
-def test_opentelemetry_is_imported_where_traces_are_on() -> None:
-    assert [
-        (file.module, found.at_run_time)
-        for file in source_files()
-        for found in file.imports
-        if found.is_of(f"worker_config.{TRACES}")
-    ] == [("worker_config.traces", True)]
 
 
 def test_the_client_needs_httpx_and_numpy_alone() -> None:

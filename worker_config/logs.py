@@ -1,34 +1,71 @@
-"""Logging: one line per event on stderr, as text or as a JSON object, and no tracebacks of failures that were foreseen.
+"""Logging: one line per event on stderr, as text or as a JSON object, and what a line is about.
 
-Both hold no text of a caller, no key, and of an exception its type and places only: the message of an exception may
-hold what somebody submitted. A JSON line says what it is about, too: the process, the request and the tasks.
+No line holds a text of a caller or a key, and of an exception it holds type and places only: its message may hold what
+somebody submitted. A JSON line names the process, and the request or the tasks that are worked on.
 """
 
 import logging
+import re
 import sys
 import threading
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from types import TracebackType
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import orjson
-
-from worker_config.subject import current_subject
+from opentelemetry.trace import get_current_span
 
 LogFormat: TypeAlias = Literal["text", "json"]
 
-_LIBRARIES = ("celery", "kombu", "billiard", "multiprocessing", "redis", "opentelemetry")
 _POOL = "multiprocessing"
 """billiard's logger. It does not propagate, and without a handler of its own its lines have no form."""
+_LIBRARIES = ("celery", "kombu", "billiard", _POOL, "redis", "opentelemetry", "py.warnings")
 _CHATTY = (_POOL, "celery.app.trace", "celery.worker.strategy", "httpx", "sentence_transformers", "transformers")
 _MAX_CHARS = 300
 _MAX_IDS = 32
 """Of one line: a claim may hold pieces of a thousand tasks."""
 _MAX_FRAMES = 20
+_LOGIN = re.compile(r"//[^/\s]*@")
+"""In a URL."""
 _FIELDS = "embedq_fields"
 """Attribute of a record: what it says beside its message."""
+
+
+@dataclass(slots=True)
+class Subject:
+    """What an asyncio task, or a thread, works on: a request, or the tasks of a claim."""
+
+    request_id: str = ""
+    task_ids: Sequence[str] = ()
+
+
+_subject: ContextVar[Subject] = ContextVar("subject", default=Subject())  # noqa: B039 - nobody changes this one
+
+
+def begin_request(request_id: str) -> None:
+    """This asyncio task works on a request from now on."""
+    _subject.set(Subject(request_id))
+
+
+def subject_is_task(task_id: str) -> None:
+    """The request that is worked on concerns this task."""
+    if (subject := _subject.get()).request_id:
+        subject.task_ids = (task_id,)
+
+
+@contextmanager
+def about_tasks(task_ids: Sequence[str]) -> Iterator[None]:
+    """This thread works on these tasks; claims may nest."""
+    token = _subject.set(Subject(task_ids=task_ids))
+    try:
+        yield
+    finally:
+        _subject.reset(token)
 
 
 def with_fields(**fields: object) -> Mapping[str, object]:
@@ -36,96 +73,54 @@ def with_fields(**fields: object) -> Mapping[str, object]:
     return {_FIELDS: fields}
 
 
-def json_line(role: str, logger: str, message: str, *, level: str = "info", **fields: object) -> str:
-    """One line that this process did not log through `logging`."""
-    return _line(datetime.now(UTC), level, logger, message, {"role": role, **fields})
+class _Line(logging.Formatter):
+    """A record as a line. `process`: what each JSON line says of this process; None: lines are text."""
 
-
-class _OneLine(logging.Filter):
-    """Keeps libraries' tracebacks out: a killed child or a broker that is away is an event, not a defect.
-
-    The exception's type is kept; its text may hold a URL with a password. asyncio keeps its traceback, of our defects.
-    """
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        if record.name.startswith(_LIBRARIES) or record.name == "py.warnings":
-            kind = record.exc_info[0] if record.exc_info else None
-            message = " ".join(record.getMessage().split())[:_MAX_CHARS]
-            record.msg = f"{message} ({kind.__name__})" if kind else message
-            record.args, record.exc_info, record.exc_text = (), None, None
-        elif record.name == "asyncio":
-            # What follows its first line shows the exception, and what the task or the callback was given.
-            record.msg, record.args = record.getMessage().partition("\n")[0], ()
-        return True
-
-
-class _Text(logging.Formatter):
-    """`LEVEL logger: message`, and what else the record says as `name=value`."""
-
-    def __init__(self) -> None:
-        super().__init__("%(levelname)s %(name)s: %(message)s")
-
-    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the base class's name
-        line = super().formatMessage(record)
-        fields: Mapping[str, Any] | None = getattr(record, _FIELDS, None)
-        if fields is None:
-            return line
-        return " ".join([line, *(f"{name}={_shown(value)}" for name, value in {**fields, **_ids()}.items())])
-
-    def formatException(self, ei: Any) -> str:  # noqa: N802 - the base class's name
-        kind, _, trace = ei
-        return "\n  ".join([f"Traceback of {kind.__name__}:", *_places(trace)]) if kind else ""
-
-
-class _Json(logging.Formatter):
-    """One JSON object. `process`: what each line says of this process."""
-
-    def __init__(self, process: Mapping[str, str]) -> None:
+    def __init__(self, process: Mapping[str, str] | None) -> None:
         super().__init__()
         self._process = process
 
     def format(self, record: logging.LogRecord) -> str:
-        fields = {**self._process, "pid": record.process, **getattr(record, _FIELDS, {}), **_ids()}
-        if record.exc_info and record.exc_info[0] is not None:
-            fields |= _of_exception(record.exc_info[0], record.exc_info[2])
-        moment = datetime.fromtimestamp(record.created, UTC)
-        return _line(moment, record.levelname.lower(), record.name, record.getMessage(), fields)
+        kind, _, trace = record.exc_info or (None, None, None)
+        message = record.getMessage()
+        if record.name.startswith(_LIBRARIES):
+            # A killed child or a broker that is away is an event, not a defect.
+            message = _LOGIN.sub("//", " ".join(message.split())[:_MAX_CHARS]) + (f" ({kind.__name__})" if kind else "")
+            kind = None
+        elif record.name == "asyncio":
+            # What follows its first line shows the exception, and what the task or the callback was given.
+            message = message.partition("\n")[0]
+        fields: Mapping[str, object] | None = getattr(record, _FIELDS, None)
+        if self._process is None:
+            said = "".join(f" {name}={_shown(value)}" for name, value in {**(fields or {}), **_ids()}.items())
+            failed = "\n  ".join([f"\nTraceback of {kind.__name__}:", *_places(trace)]) if kind else ""
+            return f"{record.levelname} {record.name}: {message}{'' if fields is None else said}{failed}"
+        error = {"error": kind.__name__, "traceback": _places(trace)} if kind else {}
+        told = {**self._process, "pid": record.process, **(fields or {}), **_ids(), **error}
+        return _json(datetime.fromtimestamp(record.created, UTC), record.levelname.lower(), record.name, message, told)
 
 
 def _ids() -> dict[str, object]:
-    subject = current_subject()
-    if subject is None:
-        return {}
-    ids: dict[str, object] = {}
-    if subject.request_id:
-        ids["request_id"] = subject.request_id
-    if subject.task_ids:
-        ids["task_ids"] = subject.task_ids[:_MAX_IDS]
-    if subject.trace:
-        ids["trace_id"] = subject.trace.trace_id
-    return ids
+    subject, span = _subject.get(), get_current_span()
+    trace_id = f"{span.get_span_context().trace_id:032x}" if span.is_recording() else ""
+    ids = {"request_id": subject.request_id, "task_ids": subject.task_ids[:_MAX_IDS], "trace_id": trace_id}
+    return {name: value for name, value in ids.items() if value}
 
 
 def _shown(value: object) -> object:
-    if value is None:
-        return "-"
-    return ",".join(value) if isinstance(value, tuple) else value
-
-
-def _line(moment: datetime, level: str, logger: str, message: str, fields: Mapping[str, object]) -> str:
-    time = moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    # Names of files may hold bytes that are no text, which orjson refuses.
-    said = message.encode(errors="backslashreplace").decode()
-    return orjson.dumps({"time": time, "level": level, "logger": logger, "message": said, **fields}).decode()
-
-
-def _of_exception(kind: type[BaseException], trace: TracebackType | None) -> dict[str, object]:
-    return {"error": kind.__name__, "traceback": _places(trace)}
+    return "-" if value is None else ",".join(value) if isinstance(value, tuple) else value
 
 
 def _places(trace: TracebackType | None) -> list[str]:
     frames = traceback.extract_tb(trace)[-_MAX_FRAMES:]
     return [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames]
+
+
+def _json(moment: datetime, level: str, logger: str, message: str, fields: Mapping[str, object]) -> str:
+    time = moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    # Names of files may hold bytes that are no text, which orjson refuses.
+    said = message.encode(errors="backslashreplace").decode()
+    return orjson.dumps({"time": time, "level": level, "logger": logger, "message": said, **fields}).decode()
 
 
 _process: dict[str, str] = {}
@@ -140,25 +135,27 @@ def configure_logging(level: str, log_format: LogFormat = "text", role: str = ""
     _process.clear()
     _process["role"] = role
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_Json(_process) if log_format == "json" else _Text())
-    handler.addFilter(_OneLine())
+    handler.setFormatter(_Line(_process if log_format == "json" else None))
     root = logging.getLogger()
-    root.handlers[:] = [handler]
+    root.handlers[:] = logging.getLogger(_POOL).handlers[:] = [handler]
     root.setLevel(level.upper())
-    logging.getLogger(_POOL).handlers[:] = [handler]
     # It repeats every second that the broker is away; the worker's parent says so once (worker/process/consumer.py).
     logging.getLogger("celery.worker.consumer.consumer").setLevel(logging.ERROR)
     if level != "debug":
         for name in _CHATTY:
             logging.getLogger(name).setLevel(logging.WARNING)
-    if log_format == "json":
-        sys.excepthook = _log_uncaught
-        threading.excepthook = _log_uncaught_in_thread
+    sys.excepthook = _log_uncaught
+    threading.excepthook = lambda of: _log_uncaught(of.exc_type, of.exc_value, of.exc_traceback, of.thread)
 
 
 def name_worker(worker_id: str) -> None:
     """Lines of this process, and of those that it forks, are of this worker."""
     _process["worker"] = worker_id
+
+
+def json_line(role: str, logger: str, message: str, *, level: str = "info", **fields: object) -> str:
+    """One line that this process did not log through `logging`."""
+    return _json(datetime.now(UTC), level, logger, message, {"role": role, **fields})
 
 
 def write_refusal(who: str, message: str) -> None:
@@ -170,14 +167,13 @@ def write_refusal(who: str, message: str) -> None:
     sys.stderr.write(f"{line}\n")
 
 
-def _log_uncaught(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    if issubclass(kind, KeyboardInterrupt):
+def _log_uncaught(
+    kind: type[BaseException],
+    error: BaseException | None,
+    trace: TracebackType | None,
+    thread: threading.Thread | None = None,
+) -> None:
+    if error is None or issubclass(kind, KeyboardInterrupt | SystemExit):
         return
-    logging.getLogger("embedq").critical("an exception ended this process", exc_info=(kind, error, trace))
-
-
-def _log_uncaught_in_thread(args: threading.ExceptHookArgs) -> None:
-    if args.exc_value is not None and not isinstance(args.exc_value, SystemExit):
-        name = args.thread.name if args.thread else "a thread"
-        uncaught = (args.exc_type, args.exc_value, args.exc_traceback)
-        logging.getLogger("embedq").critical("an exception ended the thread %s", name, exc_info=uncaught)
+    ended = f"the thread {thread.name}" if thread else "this process"
+    logging.getLogger("embedq").critical("an exception ended %s", ended, exc_info=(kind, error, trace))

@@ -5,12 +5,14 @@ environment wins over it. `load_settings` turns a bad value into a `SettingsErro
 and what is allowed, and warns about `EMBEDQ_*` names it does not know.
 """
 
+import contextlib
+import ctypes
 import difflib
 import logging
 import os
 import re
 import tempfile
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import cached_property
 from ipaddress import ip_address
 from pathlib import Path
@@ -32,6 +34,10 @@ _log = logging.getLogger(__name__)
 _OTHERS = re.compile(r"URL|API_KEY|FAKE_\w+|PORT_\d+_(TCP|UDP)(_.*)?|SERVICE_(HOST|PORT(_.*)?)")
 """Names behind the prefix that are no settings: of the client, of the fake encoder, and those that Kubernetes gives the
 processes beside a Service `embedq`."""
+
+
+_PR_SET_DUMPABLE = 4  # <linux/prctl.h>
+_NO_SECRETS = ("PATH", "LD_LIBRARY_PATH", "HOME", "TMPDIR", "TZ", "LANG", "LC_ALL")
 
 
 class SettingsError(Exception):
@@ -208,11 +214,14 @@ class Settings(BaseSettings):
 def load_settings(log_as: str = "", /, **overrides: Any) -> Settings:
     """The settings from the environment and `.env`; keyword arguments win over both.
 
-    `log_as`: the role of this process. Its log is set up as the settings say, before the first line.
+    `log_as`: the role that this process begins to be. Its environment is hidden, and its log is set up as the settings
+    say, before the first line.
 
     Raises:
         SettingsError: a value is not usable. The message has one line per variable.
     """
+    if log_as:
+        hide_environment()
     names = {"": [*os.environ], " in .env": _names_in(Settings.model_config.get("env_file"))}
     try:
         settings = Settings(**overrides)
@@ -223,6 +232,28 @@ def load_settings(log_as: str = "", /, **overrides: Any) -> Settings:
         configure_logging(settings.log_level, settings.log_format, log_as)
     _warn_about_unknown(names)
     return settings
+
+
+def hide_environment() -> None:
+    """Closes /proc/<pid>/environ of this process and its forks to others of the same user, where there is Linux.
+
+    The parser of strangers' documents is such another one. It gets an environment without secrets, and must not find
+    them in that of a role. No debugger of this user can be attached either, and no core is written.
+    """
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+
+
+@contextlib.contextmanager
+def bare_environment() -> Iterator[None]:
+    """For starting what would inherit settings and secrets, needs none, and does not hide its own environment."""
+    before = dict(os.environ)
+    os.environ.clear()
+    os.environ.update({name: before[name] for name in _NO_SECRETS if name in before})
+    try:
+        yield
+    finally:
+        os.environ.update(before)
 
 
 def child_environment(**settings: object) -> dict[str, str]:

@@ -17,8 +17,8 @@ from tasks.records.batches import BatchRecord, BatchStatus, is_batch_id, new_bat
 from tasks.records.files import read_files
 from tasks.records.jobs import create_job, find_job, read_tasks_of
 from tasks.records.moves import Move, cancel_job, delete_job
+from worker_config.logs import subject_is_task
 from worker_config.settings import Settings
-from worker_config.subject import subject_is_task
 
 RETRY_OF = "retry_of"
 """Key in the metadata of a batch that tries another one again: the id of that one."""

@@ -19,7 +19,7 @@ from tasks.wire.embeddings_body import EmbeddingsBody
 from tasks.wire.field_aliases import in_own_words
 from tasks.wire.validation import parse_object
 from worker_config.settings import Settings
-from worker_config.subject import span
+from worker_config.telemetry import span
 
 TEXT_PER_VECTOR = 3
 """Bytes of JSON for each byte of a vector."""

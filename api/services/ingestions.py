@@ -36,8 +36,8 @@ from tasks.records.moves import Move, cancel_job, delete_job, retry_job
 from tasks.records.store import Room
 from tasks.wire.embeddings_body import check_options
 from tasks.wire.validation import parse_object, validated
+from worker_config.logs import subject_is_task
 from worker_config.settings import Settings
-from worker_config.subject import subject_is_task
 
 _FILES_AT_ONCE = 500
 _URLS_SHOWN = 10

@@ -26,8 +26,9 @@ from tasks.ledger.overview import read_account
 from tasks.ledger.read import read_task
 from tasks.ledger.task import State
 from tasks.records.api_keys import Key
+from worker_config.logs import subject_is_task
 from worker_config.settings import Settings
-from worker_config.subject import link_task, span, subject_is_task
+from worker_config.telemetry import link_task, span
 
 
 class TaskService:

@@ -18,7 +18,7 @@ from tasks.ledger.overview import overview
 from tasks.ledger.read import check_schema
 from tasks.ledger.redis_checks import LOST
 from tasks.ledger.redis_keys import DOCUMENTS
-from worker_config.bell import BellThread
+from worker_config.wake_up import BellThread
 
 _log = logging.getLogger(__name__)
 

@@ -19,7 +19,7 @@ from tasks.ledger.client import CALL_TIMEOUT_S, AsyncLedger
 from tasks.ledger.rate_limit import KeyRoom
 from tasks.ledger.task import NewTask, Result, State
 from tasks.records.api_keys import Key
-from worker_config.subject import link_task, span
+from worker_config.telemetry import link_task, span
 
 Gone = Callable[[], Awaitable[None]]
 """Returns when the client has left."""

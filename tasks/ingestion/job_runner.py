@@ -38,7 +38,7 @@ from tasks.worker.claim_loop import ClaimSize, Stream
 from tasks.worker.process.hangs import Progress
 from tasks.worker.process.stop import Stopping
 from worker_config.settings import Settings
-from worker_config.subject import SpanAttributes
+from worker_config.telemetry import SpanAttributes
 
 _log = logging.getLogger(__name__)
 

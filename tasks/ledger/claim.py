@@ -8,7 +8,7 @@ from tasks.errors import ModelChanged
 from tasks.item import Options
 from tasks.ledger.scripts import Operation
 from tasks.ledger.task import Lane, Piece
-from worker_config.traces import ClaimTrace
+from worker_config.telemetry import ClaimTrace
 
 
 @dataclass(frozen=True, slots=True)

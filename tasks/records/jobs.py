@@ -19,7 +19,7 @@ from tasks.ledger.scripts import Command, Operation
 from tasks.ledger.task import Task
 from tasks.records import store
 from tasks.records.store import OPEN, AnyRecord, Room, Standing
-from worker_config.subject import request_trace
+from worker_config.telemetry import traceparent
 
 ENDED = "@ended"
 """The list of jobs that have ended, and that the sweep has not done with."""
@@ -410,9 +410,8 @@ def create_job(record: R, room: Room, digest: str = "") -> Operation[str]:
 
     If the request that is worked on is traced, the tasks of the job will be, below that request.
     """
-    trace = request_trace()
-    traced = record.model_copy(update={"trace": trace.traceparent}) if trace else record
-    return store.create(traced, room, digest=digest)
+    trace = traceparent()
+    return store.create(record.model_copy(update={"trace": trace}) if trace else record, room, digest=digest)
 
 
 def find_job(kind: type[R], owner: str, key: tuple[str, str]) -> Operation[str | None]:

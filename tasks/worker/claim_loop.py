@@ -28,8 +28,9 @@ from tasks.worker.idle_wait import Wakeup
 from tasks.worker.process.child import WorkerChild
 from tasks.worker.process.hangs import Progress
 from tasks.worker.process.stop import Stopping
+from worker_config.logs import about_tasks
 from worker_config.redis_connection import refusal
-from worker_config.subject import about_tasks
+from worker_config.telemetry import ClaimTrace
 
 T = TypeVar("T")
 
@@ -419,6 +420,8 @@ class Stream:
         of.ring_if(taken.bell_due)
         if taken.pieces:
             of.count({"claims": 1})
-            if (traces := of.child.traces) is not None:
-                taken = dataclasses.replace(taken, trace=traces.claimed(of.queue, taken.pieces, began_ns))
+            if traced := {one.task_id: (one.task_id, one.trace, one.deaths) for one in taken.pieces if one.trace}:
+                sizes = {"messaging.batch.message_count": len(taken.pieces)}
+                sizes["embedq.claim.items"] = sum(piece.items for piece in taken.pieces)
+                taken = dataclasses.replace(taken, trace=ClaimTrace(of.queue, traced.values(), sizes, began_ns))
         return taken

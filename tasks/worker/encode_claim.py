@@ -20,7 +20,7 @@ from tasks.worker.claim_loop import ClaimSize, Stream
 from tasks.worker.claim_size import Speed
 from tasks.worker.process.stop import Stopping
 from tasks.worker.rows import RowStore
-from worker_config.subject import SpanAttributes
+from worker_config.telemetry import SpanAttributes
 
 PORTION_BYTES = 16 * 2**20
 """Of texts and vectors, encoded and committed at a time: a claim is measured by what the model takes, and may hold

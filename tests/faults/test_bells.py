@@ -15,9 +15,9 @@ from tasks.ledger.redis_keys import DOCUMENTS
 from tests.faults.conftest import QUICK
 from tests.ledger_client import LedgerClient
 from tests.processes import RedisServer, Roles, wait_until
-from worker_config.bell import send_bell
 from worker_config.celery_app import BELL_TASK, bell_queue, make_celery
 from worker_config.settings import load_settings
+from worker_config.wake_up import send_bell
 
 pytestmark = pytest.mark.faults
 

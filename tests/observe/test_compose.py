@@ -35,8 +35,8 @@ def test_an_observer_is_reached_from_this_machine_alone(service: dict[str, Any])
     assert re.fullmatch(r"127\.0\.0\.1:\$\{\w+_PORT:-\d+\}:\d+", port)
 
 
-def test_the_image_of_an_observer_has_a_version(service: dict[str, Any]) -> None:
-    assert re.fullmatch(r"\$\{\w+_IMAGE:-[\w/]+:v?\d+\.\d+\.\d+\}", service["image"])
+def test_the_image_of_an_observer_has_a_version_and_a_digest(service: dict[str, Any]) -> None:
+    assert re.fullmatch(r"\$\{\w+_IMAGE:-[\w/]+:v?\d+\.\d+\.\d+@sha256:[0-9a-f]{64}\}", service["image"])
 
 
 def test_an_observer_mounts_what_exists_and_may_not_change_it(service: dict[str, Any]) -> None:
@@ -52,6 +52,21 @@ def test_nobody_can_change_anything_in_grafana() -> None:
     assert environment["GF_AUTH_ANONYMOUS_ORG_ROLE"] == "Viewer"
     assert environment["GF_SECURITY_DISABLE_INITIAL_ADMIN_CREATION"] == "true"
     assert environment["GF_AUTH_BASIC_ENABLED"] == "false"
+
+
+def test_the_base_of_our_images_is_named_by_one_digest() -> None:
+    named = [(CHECKOUT / file).read_text() for file in ("docker-compose.yml", "deploy/Dockerfile")]
+    assert len({image for text in named for image in re.findall(r"python:[\w.-]+@sha256:[0-9a-f]{64}", text)}) == 1
+    assert re.search(r"redis:[\w.-]+@sha256:[0-9a-f]{64}\}", named[0])
+
+
+def test_no_health_check_follows_a_proxy() -> None:
+    """Docker hands its own proxy to containers, which is not for what listens on loopback."""
+    checks = {name: " ".join(service["healthcheck"]["test"]) for name, service in COMPOSE["services"].items()}
+    by_http = {name: check for name, check in checks.items() if "http" in check}
+    assert by_http.keys() == {"api", "prometheus", "grafana"}
+    assert "urllib" not in by_http["api"]
+    assert all("-Y off" in by_http[name] for name in ("prometheus", "grafana"))
 
 
 def test_no_role_is_told_the_redis_url_of_another() -> None:

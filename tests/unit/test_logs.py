@@ -12,8 +12,15 @@ from typing import Any, NoReturn, TypeAlias
 import pytest
 from billiard.util import get_logger
 
-from worker_config.logs import LogFormat, configure_logging, name_worker, with_fields
-from worker_config.subject import Subject, about_tasks, set_subject, subject_is_task
+from worker_config.logs import (
+    LogFormat,
+    about_tasks,
+    begin_request,
+    configure_logging,
+    name_worker,
+    subject_is_task,
+    with_fields,
+)
 
 SECRET = "what somebody submitted"
 
@@ -47,7 +54,7 @@ def log_as(capsys: pytest.CaptureFixture[str]) -> Iterator[Configure]:
 
     yield configure
     configure_logging("info")
-    set_subject(Subject())
+    begin_request("")
     root.handlers[:], root.level = handlers, level
     sys.excepthook, threading.excepthook = hooks
 
@@ -75,7 +82,7 @@ def test_a_line_of_json_says_when_where_and_what(log_as: Configure) -> None:
 def test_the_ids_of_a_request_and_of_claims_within_claims(log_as: Configure) -> None:
     written = log_as("json")
     log = logging.getLogger("tasks.x")
-    set_subject(Subject("req_1"))
+    begin_request("req_1")
     log.info("before")
     subject_is_task("task_1")
     log.info("found")
@@ -134,9 +141,23 @@ def test_what_an_exception_says_is_in_no_form_of_the_log(log_as: Configure, log_
     assert SECRET not in said
 
 
+@pytest.mark.parametrize("log_format", ["text", "json"])
+def test_a_library_s_traceback_is_one_line(log_as: Configure, log_format: LogFormat) -> None:
+    written = log_as(log_format)
+    try:
+        fail(ConnectionError("redis://:password@host"))
+    except ConnectionError:
+        logging.getLogger("celery.worker").exception("lost redis://:pass%40word@host")
+    (line,) = written.texts()
+    assert "lost redis://host (ConnectionError)" in line
+    assert "pass%40word" not in line
+    assert "password" not in line
+
+
 def test_text_is_as_it_was_and_fields_follow_the_message(log_as: Configure) -> None:
     written = log_as("text")
-    set_subject(Subject("req_1", ("task_1",)))
+    begin_request("req_1")
+    subject_is_task("task_1")
     logging.getLogger("tasks.x").info("ready")
     logging.getLogger("api.access").info("answered", extra=with_fields(status=200, owner=None))
     assert written.texts() == [

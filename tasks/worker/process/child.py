@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import billiard.pool
@@ -19,10 +20,10 @@ from tasks.ledger.client import reason
 from tasks.worker.process.hangs import Patience
 from tasks.worker.process.ready_file import RunFolder
 from tasks.worker.process.stop import SharedPage, Stopping
-from worker_config.bell import BellThread
 from worker_config.celery_app import make_celery
 from worker_config.settings import Settings
-from worker_config.traces import Traces, open_traces
+from worker_config.telemetry import close_traces, open_traces
+from worker_config.wake_up import BellThread
 
 _log = logging.getLogger(__name__)
 
@@ -62,7 +63,6 @@ class WorkerChild:
         worker_id: the same for every child of one parent, and for the one that is started in its place.
         folder: for probes; the parent has taken it.
         shared: with the parent.
-        traces: of this process; None: there are none.
         on_bell: called when a bell is heard; returns at once.
     """
 
@@ -78,7 +78,7 @@ class WorkerChild:
     ) -> None:
         self.settings, self.worker_id, self.folder = settings, worker_id, folder
         self.shared, self.patience = shared, patience
-        self.traces: Traces | None = None
+        self._close_traces: Callable[[], None] = lambda: None
         self.on_bell: Callable[[], None] = lambda: None
         self._role = role
         self._bells: BellThread | None = None
@@ -92,7 +92,7 @@ class WorkerChild:
         time.sleep(LOAD_PAUSES_S[min(self.shared.failed_loads, len(LOAD_PAUSES_S) - 1)])
         # Not the parent's app: this one waits a second for a Redis that stands still, as the web tier does.
         self._bells = BellThread(make_celery(self.settings), lambda _queue, _sent: None)
-        self.traces = open_traces(role=self._role.command, instance=self.worker_id)
+        self._close_traces = partial(close_traces, open_traces(role=self._role.command, instance=self.worker_id))
         try:
             self._leave = self._role.start(self)
         except Stopping:
@@ -124,8 +124,7 @@ class WorkerChild:
             self._leave(self.patience.stop_s - LEAVE_S)
         if self._bells is not None:
             self._bells.close()
-        if self.traces is not None:
-            self.traces.close()
+        self._close_traces()
         os._exit(exitcode)  # billiard would do that too, after one second's sleep
 
     def _leave_if_stopped_early(self) -> None:

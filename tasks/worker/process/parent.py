@@ -26,10 +26,9 @@ from tasks.worker.process.hangs import DEFAULT_PATIENCE, HangWatch, Patience
 from tasks.worker.process.ready_file import RunFolder
 from tasks.worker.process.stop import SharedPage
 from worker_config.celery_app import BELL_TASK, make_celery
-from worker_config.logs import name_worker, write_refusal
+from worker_config.logs import about_tasks, name_worker, write_refusal
 from worker_config.process_exit_codes import CONFIGURATION_EXIT_CODE, OVERDUE_EXIT_CODE
 from worker_config.settings import Settings, SettingsError, load_settings, set_library_defaults
-from worker_config.subject import about_tasks
 
 _log = logging.getLogger(__name__)
 

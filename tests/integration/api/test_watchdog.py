@@ -19,9 +19,9 @@ from tests.integration.api.ledger_worker import LedgerWorker
 from tests.integration.api.served import MODEL
 from tests.ledger_builders import new_task
 from tests.processes import RedisServer, free_port, wait_until
-from worker_config.bell import BellThread
 from worker_config.celery_app import bell_queue, make_celery
 from worker_config.settings import load_settings
+from worker_config.wake_up import BellThread
 
 OVERDUE = 1500
 """More than one look of the ledger ends: a round takes several."""
@@ -127,4 +127,4 @@ def test_a_dead_broker_is_counted_and_logged_once(caplog: pytest.LogCaptureFixtu
     ringing.close()
 
     assert counted == [("m", False)] * 3
-    assert len([record for record in caplog.records if record.name == "worker_config.bell"]) == 1
+    assert len([record for record in caplog.records if record.name == "worker_config.wake_up"]) == 1

@@ -293,7 +293,7 @@ sandbox.read(b"hang", "a.html")
 
 PROGRAM = """
 import ctypes, os, subprocess, sys
-from tasks.ingestion.__main__ import hide_environment
+from worker_config.settings import hide_environment
 
 PR_GET_DUMPABLE = 3
 ask = ctypes.CDLL(None).prctl

@@ -17,9 +17,9 @@ from tasks.ledger.read import check_schema
 from tests.integration.guarded.certificates import Authority
 from tests.integration.guarded.conftest import Guarded
 from tests.processes import wait_until
-from worker_config.bell import send_bell
 from worker_config.celery_app import bell_queue, make_celery
 from worker_config.settings import DEFAULT_MODEL, load_settings
+from worker_config.wake_up import send_bell
 
 NOT_NEEDED = {"client|setinfo", "client", "config|get", "config"}
 """What clients ask for in passing: redis-py names itself, and the API looks whether Redis keeps what it confirms."""

@@ -23,9 +23,9 @@ from tasks.worker.idle_wait import Wakeup
 from tests.integration.ledger.driver import Driver
 from tests.link import Link
 from tests.processes import PATIENCE_S, RedisServer, free_port, wait_until
-from worker_config.bell import BellThread
 from worker_config.celery_app import bell_queue, make_celery
 from worker_config.settings import load_settings
+from worker_config.wake_up import BellThread
 
 QUICK_TIMEOUT_S = 0.1
 ATTEMPTS = 4

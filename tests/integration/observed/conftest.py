@@ -73,6 +73,7 @@ def observed(
         with Collector() as collector, pytest.MonkeyPatch.context() as environment:
             environment.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url)
             environment.setenv("OTEL_TRACES_SAMPLER", "parentbased_always_off")
+            environment.setenv("OTEL_BSP_SCHEDULE_DELAY", "200")  # a worker that is killed has sent its claim
             settings: dict[str, Any] = {"log_format": "json", "storage_url": folder / "storage"}
             with Roles(folder, redis.url) as roles:
                 worker = roles.worker(fake_tokens_per_s=SLOW_TOKENS_PER_S, **settings)

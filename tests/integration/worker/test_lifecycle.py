@@ -15,10 +15,10 @@ from tasks.ledger.client import Ledger
 from tasks.ledger.task import Lane, State
 from tests.ledger_client import LedgerClient
 from tests.processes import PATIENCE_S, RedisServer, Roles, WorkerProcess, free_port, wait_until
-from worker_config.bell import send_bell
 from worker_config.celery_app import bell_queue, make_celery
 from worker_config.process_exit_codes import CONFIGURATION_EXIT_CODE
 from worker_config.settings import load_settings
+from worker_config.wake_up import send_bell
 
 
 def long_task(client: LedgerClient) -> str:
