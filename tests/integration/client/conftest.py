@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -44,7 +45,7 @@ def another_api(server: tuple[Roles, ApiProcess]) -> Iterator[Callable[..., ApiP
     """Starts another web tier on the same queue, with other settings, which the test may kill."""
     started: list[ApiProcess] = []
 
-    def start(**settings: object) -> ApiProcess:
+    def start(**settings: Any) -> ApiProcess:
         started.append(server[0].api(**settings))
         return started[-1]
 
