@@ -295,7 +295,7 @@ class EmbeddingService:
         answer = read_object(self._transport.blocking(f"/v1/models{below}"))
         entries = answer["data"] if answer["object"] == "list" else [answer]
         # Of several the one that is ready.
-        entry = max(entries, key=lambda entry: bool(entry.get("ready")), default={})
+        entry: dict[str, Any] = max(entries, key=lambda entry: bool(entry.get("ready")), default={})
         if entry.get("dimension") is None:
             message = "No worker has loaded a model yet; `embedq doctor` says what is missing."
             raise UnavailableError(message, code="not_ready")
