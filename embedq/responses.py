@@ -1,6 +1,6 @@
 """Answers of the server: dicts, as they came. One that something else has given is an error in words."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -60,9 +60,3 @@ def read_object(response: httpx.Response) -> dict[str, Any]:
         answer: dict[str, Any] = response.json()
         answer["object"]
     return answer
-
-
-def read_models(response: httpx.Response) -> Sequence[dict[str, Any]]:
-    """The entries of a list of models, or the one entry that the answer is."""
-    answer = read_object(response)
-    return answer["data"] if answer["object"] == "list" else [answer]

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from embedq.concurrency import in_order
 from embedq.errors import EmbedqClientError, UnavailableError, WaitTimeoutError
-from embedq.responses import Job, read_models, read_object, reading
+from embedq.responses import Job, read_object, reading
 from embedq.split import MAX_WAITED_BYTES, halve_refused, json_bytes, split
 from embedq.transport import RetryListener, Transport, route
 
@@ -291,11 +291,11 @@ class EmbeddingService:
             return [np.frombuffer(row, dtype="<f4").tolist() for _, row in zip(texts, rows, strict=True)]
 
     def _ask_model(self) -> dict[str, Any]:
-        entries = read_models(
-            self._transport.blocking("/v1/models" + (f"/{quote(self._chosen)}" if self._chosen else ""))
-        )
+        below = f"/{quote(self._chosen)}" if self._chosen else ""
+        answer = read_object(self._transport.blocking(f"/v1/models{below}"))
+        entries = answer["data"] if answer["object"] == "list" else [answer]
         # Of several the one that is ready.
-        entry = max(entries, key=lambda entry: bool(entry.get("ready")), default={})
+        entry: dict[str, Any] = max(entries, key=lambda entry: bool(entry.get("ready")), default={})
         if entry.get("dimension") is None:
             message = "No worker has loaded a model yet; `embedq doctor` says what is missing."
             raise UnavailableError(message, code="not_ready")

@@ -208,7 +208,7 @@ async def _finish(server: Ingestions, ended: Job, uploads: Uploads, folder: Outp
         output.note(f"{folder.folder} is as it was; to fetch what was loaded: {_status(ended.id, folder)}")
     elif folder:
         await _fetch(server, ended.id, folder, output)
-    if ended["sink"]["type"] == "dataset" and not ended["dry_run"]:
+    if ended["sink"]["type"] == "dataset" and not ended["dry_run"] and ended["file_counts"]["completed"]:
         output.note(f"to search it: embedq search QUERY --dataset {ended['sink']['dataset']}")
     return await report(server, ended, output, uploads.not_sent)
 

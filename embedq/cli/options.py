@@ -94,5 +94,5 @@ async def within(timeout_s: float | None, work: Awaitable[int]) -> int:
     except TimeoutError:
         if not limit.expired():
             raise
-        message = f"the {timeout_s:g} s of --timeout are over; what was submitted goes on"
+        message = f"the {timeout_s:g} s of --timeout are over; what was submitted goes on (embedq jobs)"
         raise WaitTimeoutError(message, code="timeout") from None

@@ -28,14 +28,9 @@ def printable(text: str) -> str:
 
 @dataclass
 class Output:
-    """Prints in one of the two forms.
-
-    Attributes:
-        results: how many have been printed.
-    """
+    """Prints in one of the two forms."""
 
     json_lines: bool
-    results: int = 0
     _noted: set[str] = field(default_factory=set)
 
     def result(self, text: str, fields: Mapping[str, Any]) -> None:
@@ -44,7 +39,6 @@ class Output:
         if sys.stdout is None:
             raise UsageError(NO_STDOUT)
         print(_json(fields) if self.json_lines else _lines(text), flush=True)
-        self.results += 1
 
     def note(self, text: str, **fields: Any) -> None:
         """A note on stderr."""

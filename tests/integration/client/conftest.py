@@ -2,13 +2,14 @@
 
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from embedq import EmbeddingService
 from tests.integration.client.command import Command
 from tests.key_leaks import leaked_keys
-from tests.processes import ApiProcess, RedisServer, Roles
+from tests.processes import ApiProcess, RedisServer, Roles, wait_until
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +45,7 @@ def another_api(server: tuple[Roles, ApiProcess]) -> Iterator[Callable[..., ApiP
     """Starts another web tier on the same queue, with other settings, which the test may kill."""
     started: list[ApiProcess] = []
 
-    def start(**settings: object) -> ApiProcess:
+    def start(**settings: Any) -> ApiProcess:
         started.append(server[0].api(**settings))
         return started[-1]
 
@@ -56,7 +57,10 @@ def another_api(server: tuple[Roles, ApiProcess]) -> Iterator[Callable[..., ApiP
 @pytest.fixture(scope="module")
 def slow_model(server: tuple[Roles, ApiProcess]) -> str:
     """A model whose worker is so slow that a long task can be caught while it runs."""
-    server[0].worker(model="slow/model", fake_tokens_per_s=200, streams=1)
+    roles, api = server
+    roles.worker(model="slow/model", fake_tokens_per_s=200, streams=1)
+    with api.client() as client:
+        wait_until(lambda: client.get("/v1/models/slow/model").is_success, message="the slow model is served")
     return "slow/model"
 
 

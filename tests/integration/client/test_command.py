@@ -145,14 +145,6 @@ def test_a_refusal_is_3_and_says_why(command: Command, arguments: list[str], cod
     assert ran.out == ""
 
 
-def test_a_refused_text_is_named_by_its_line(command: Command) -> None:
-    name = write(command, "texts.txt", ["fine", "", "x" * (2**20 + 1)])
-    ran = command("submit", name, "--out", "made")
-    assert ran.code == 3
-    assert "line 3: " in ran.err
-    assert folder_names(command.folder / "made") == set()
-
-
 def test_the_doctor_is_content_with_a_server_that_works(
     command: Command, api: ApiProcess, server: tuple[Roles, ApiProcess]
 ) -> None:

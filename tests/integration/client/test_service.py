@@ -92,16 +92,6 @@ async def test_a_repeated_submission_is_the_same_task(service: EmbeddingService)
     await service.wait(first.id)
 
 
-async def test_unknown_tasks_and_models(service: EmbeddingService, api: ApiProcess) -> None:
-    with pytest.raises(NotFoundError) as raised:
-        await service.status("task_nonsense")
-    assert raised.value.code == "task_not_found"
-    async with EmbeddingService(api.base_url, model="unheard/of") as other:
-        with pytest.raises(NotFoundError) as raised:
-            await other.get_embedding("text")
-    assert raised.value.code == "model_not_found"
-
-
 async def test_the_model_is_described_as_an_in_process_service_would(service: EmbeddingService) -> None:
     info = await service.get_model_info()
     assert info == {"model_name": "sentence-transformers/all-MiniLM-L6-v2", "device": "cpu", "embedding_size": 384}

@@ -72,8 +72,3 @@ async def test_closing_ends_what_is_under_way() -> None:
         assert await anext(results) == 9
     assert gauge.running == 0
     assert gauge.cancelled == [0, 1, 2]
-
-
-async def test_nothing_to_do() -> None:
-    async with aclosing(in_order(Gauge().work, [], limit=2)) as results:
-        assert [result async for result in results] == []

@@ -126,7 +126,14 @@ class Server:
 def ingestion(status: str, failed: int = 0, warned: int = 0, **changed: Any) -> Job:
     zero = dict.fromkeys(("replaced", "emptied", "deleted", "cancelled"), 0)
     counts = {"total": 2, "completed": 2 - failed, "failed": failed, "unchanged": 1, "warned": warned, **zero}
-    of_all = {"rate": None, "eta_s": None, "estimate_s": None, "waiting": None, "warnings": [], "dry_run": False}
+    of_all: dict[str, Any] = {
+        "rate": None,
+        "eta_s": None,
+        "estimate_s": None,
+        "waiting": None,
+        "warnings": [],
+        "dry_run": False,
+    }
     chunks = {"total": 5, "embedded": 5, "tokens": 50}
     known = {"id": "ing_1", "object": "ingestion", "status": status, "listing_complete": True, "chunks": chunks}
     return Job({**known, "counts": counts, "file_counts": counts, **of_all, **changed})
@@ -163,17 +170,6 @@ async def test_files_go_up_parts_come_down_and_uploads_go(tmp_path: Path, capsys
     assert "ing_1 completed: 2/2 documents, 1 unchanged, 5 chunks" in shown.out
     assert f"embedq search QUERY --dataset {dataset}" in shown.err
     assert "chunks 5/5, 2/2 documents" in shown.err
-
-
-async def test_a_dataset_may_have_a_name_and_no_folder(tmp_path: Path) -> None:
-    server = Server()
-    assert await run(server, "--dataset", "handbook") == 0
-    assert server.started[0]["sink"] == {"type": "dataset", "dataset": "handbook"}
-    assert [path.name for path in tmp_path.iterdir()] == ["h"]
-    assert await run(server, "--dataset", "handbook", "--out", "out") == 0
-    assert (tmp_path / "out" / NAME).exists()
-    assert await run(server, "--out", "postgresql:store/chunks") == 0
-    assert server.started[-1]["sink"] == {"type": "postgresql", "name": "store", "table": "chunks"}
 
 
 @pytest.mark.parametrize("now", ["another id", None], ids=["another server", "deleted"])
@@ -237,13 +233,6 @@ async def test_what_failed_and_what_was_read_in_part_is_listed(failed: int, caps
     assert told == {"document": "h/1.pdf", "warnings": [scanned, FORM]}
 
 
-async def test_uploads_of_what_can_go_on_stay_and_the_way_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    server = Server(failed=1, resumable=True)
-    assert await run(server, "--out", "out") == 1
-    assert list(server.files) == ["file-1", "file-2"]
-    assert "embedq ingest --retry ing_1" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(("stage", "left"), [("parsing", []), ("embedding", ["file-2"]), ("loading", ["file-2"])])
 async def test_what_may_do_better_another_time_stays_for_it(stage: str, left: list[str]) -> None:
     server = Server(failed=1, stage=stage)
@@ -301,11 +290,6 @@ async def test_after_a_refusal_no_upload_is_left_and_no_trace_of_it_in_the_folde
     assert await run(server, "--out", "out") == 3
     assert json.loads((out / "_embedq.json").read_text())["dataset"] == dataset
     assert (out / NAME).exists()
-
-
-async def test_a_part_that_has_changed_is_listed_anew(tmp_path: Path) -> None:
-    assert await run(Server(changes=2), "--out", "out") == 0
-    assert (tmp_path / "out" / NAME).read_bytes() == b"PAR1"
 
 
 async def test_what_it_waits_for_is_shown_while_it_waits(capsys: pytest.CaptureFixture[str]) -> None:
@@ -378,11 +362,6 @@ async def test_standard_input_is_a_document(monkeypatch: pytest.MonkeyPatch) -> 
     assert b'filename="posts.jsonl"' in sent
     assert b'{"text": "a"}\n' in sent
     assert server.started[0]["source"]["files"][0]["document_id"] == "posts.jsonl"
-
-
-async def test_a_dry_run_makes_no_folder(tmp_path: Path) -> None:
-    assert await run(Server(), "--out", "out", "--dry-run") == 0
-    assert not (tmp_path / "out").exists()
 
 
 async def test_a_folder_that_cannot_be_made_is_said_before_anything_is_sent(

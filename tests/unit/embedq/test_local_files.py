@@ -22,12 +22,6 @@ def test_a_folder_is_walked_without_what_is_hidden(handbook: Path) -> None:
     assert [file.id for file in files] == ["handbook/z.md", "handbook/b/a.txt"]
 
 
-def test_ids_do_not_depend_on_where_the_command_runs(handbook: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(handbook)
-    assert local_files([Path()]) == local_files([handbook])
-    assert [file.id for file in local_files([Path("z.md")])] == ["z.md"]
-
-
 def test_a_file_is_one_document_however_it_is_named_from_one_folder(
     handbook: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -50,10 +44,6 @@ def test_folders_of_one_name_are_other_documents(tmp_path: Path, monkeypatch: py
     ]
     monkeypatch.chdir(tmp_path / "a")
     assert [file.id for file in local_files([Path("../b/docs")])] == ["docs/readme.md"]
-
-
-def test_a_hidden_name_that_is_asked_for_is_taken(handbook: Path) -> None:
-    assert [file.id for file in local_files([handbook / ".hidden"])] == [".hidden"]
 
 
 def test_a_link_to_a_folder_does_not_lead_in_circles(handbook: Path) -> None:

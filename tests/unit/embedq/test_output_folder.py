@@ -55,12 +55,6 @@ async def test_a_part_that_was_cut_short_is_fetched_again(tmp_path: Path) -> Non
     assert await OutputFolder(tmp_path, "http://a").follow(listing([ONE, TWO]), fetch) == (2, 1)
 
 
-async def test_a_dataset_is_the_same_under_another_address(tmp_path: Path) -> None:
-    await OutputFolder(tmp_path, "http://a").follow(listing([ONE, TWO]), fetch)
-    assert await OutputFolder(tmp_path, "http://b").follow(listing([ONE]), refuse) == (1, 0)
-    assert contents(tmp_path) == {ONE: "0001"}
-
-
 @pytest.mark.parametrize("other", ["another id", None])
 async def test_another_dataset_of_this_name_deletes_nothing(tmp_path: Path, other: str | None) -> None:
     await OutputFolder(tmp_path, "http://a").follow(listing([ONE, TWO]), fetch)

@@ -7,7 +7,6 @@ import re
 
 import pytest
 
-from embedq.cli import progress as module
 from embedq.cli.progress import Progress, shown_left
 from embedq.cli.tasks import TaskProgress
 from embedq.responses import Job
@@ -30,13 +29,6 @@ def test_files_get_a_line_at_the_end() -> None:
     assert re.fullmatch(r"embedding 1,500/2,000, 2 failed, (\d+ s left, )?[\d,]+/s\n", stream.getvalue())
 
 
-def test_without_a_total_there_is_no_end() -> None:
-    stream = io.StringIO()
-    with Progress("x", json_lines=True, stream=stream) as progress:
-        progress.update(5)
-    assert lines(stream) == [{"event": "progress", "done": 5, "failed": 0, "total": None, "rate": 0.0, "eta_s": None}]
-
-
 def test_who_knows_better_says_when_the_end_is() -> None:
     plain, programs = io.StringIO(), io.StringIO()
     for stream in (plain, programs):
@@ -53,19 +45,6 @@ def test_who_knows_better_says_when_the_end_is() -> None:
 )
 def test_the_time_left_has_one_form(eta_s: float, text: str) -> None:
     assert shown_left(eta_s) == text
-
-
-def test_lines_come_at_most_once_per_interval(monkeypatch: pytest.MonkeyPatch) -> None:
-    stream = io.StringIO()
-    with Progress("x", json_lines=True, stream=stream) as progress:
-        progress.update(1)
-        monkeypatch.setattr(module, "_JSON_INTERVAL_S", 0)
-    assert [line["done"] for line in lines(stream)] == [1]
-    stream = io.StringIO()
-    with Progress("x", json_lines=True, stream=stream) as progress:
-        progress.update(1)
-        progress.update(2)
-    assert [line["done"] for line in lines(stream)] == [1, 2]
 
 
 @pytest.mark.parametrize("stdout", [True, False])

@@ -1,7 +1,5 @@
 """Reading texts from files."""
 
-from collections.abc import Iterator
-
 import pytest
 
 from embedq.errors import BadInputError
@@ -47,11 +45,3 @@ def test_a_bad_line_is_named(line: bytes, message: str) -> None:
         list(read_records([b'{"text": "fine"}\n', line], "jsonl"))
     assert str(raised.value).startswith("line 2: ")
     assert message in str(raised.value)
-
-
-def test_reading_is_lazy() -> None:
-    def endless() -> Iterator[bytes]:
-        while True:
-            yield b"line\n"
-
-    assert next(read_records(endless(), "lines")) == Record(1, "line")

@@ -3,7 +3,6 @@
 import asyncio
 import json
 
-import numpy as np
 import pytest
 
 from embedq import (
@@ -13,14 +12,12 @@ from embedq import (
     NotFoundError,
     RefusedError,
     UnavailableError,
-    WaitTimeoutError,
 )
 from tests.unit.embedq.scripted import (
     HANG_UP,
     Answer,
     Request,
     Scripted,
-    array,
     embeddings,
     model,
     problem,
@@ -38,41 +35,6 @@ def lengths_and_numbers(request: Request) -> Answer:
     return embeddings(*([float(text.split()[0]), float(len(text))] for text in texts))
 
 
-async def test_one_text_is_one_list_of_floats() -> None:
-    async with scripted(embeddings([1, 0.5])) as server, EmbeddingService(server.url) as service:
-        assert await service.get_embedding("text") == [1.0, 0.5]
-        request = server.requests[0]
-        assert (request.method, request.target) == ("POST", "/v1/embeddings")
-        assert request.json() == {"input": ["text"], "encoding_format": "base64"}
-        assert request.headers["x-stainless-read-timeout"] == "85"
-
-
-async def test_options_and_model_are_passed_on() -> None:
-    async with scripted(embeddings([1])) as server, EmbeddingService(server.url, model="m") as service:
-        await service.get_embeddings(["text"], dimensions=1, normalize=False, truncate=False, prompt_name="query")
-        request = server.requests[0].json()
-    assert {key: request[key] for key in ("model", "dimensions", "normalize", "truncate", "prompt_name")} == {
-        "model": "m",
-        "dimensions": 1,
-        "normalize": False,
-        "truncate": False,
-        "prompt_name": "query",
-    }
-
-
-async def test_no_texts_ask_nothing() -> None:
-    async with scripted(embeddings()) as server, EmbeddingService(server.url) as service:
-        assert await service.get_embeddings([]) == []
-        assert server.requests == []
-
-
-async def test_a_string_is_not_taken_for_a_list_of_letters() -> None:
-    async with scripted(embeddings()) as server, EmbeddingService(server.url) as service:
-        with pytest.raises(TypeError, match="get_embedding takes one"):
-            await service.get_embeddings("text")
-        assert server.requests == []
-
-
 @pytest.mark.parametrize("text", [["a", "b"], b"x", None, 7])
 async def test_one_text_is_a_text(text: object) -> None:
     async with EmbeddingService("http://127.0.0.1:1") as service:
@@ -85,14 +47,6 @@ async def test_several_texts_are_texts(texts: object) -> None:
     async with EmbeddingService("http://127.0.0.1:1") as service:
         with pytest.raises(TypeError, match="get_embeddings takes"):
             await service.get_embeddings(texts)  # type: ignore[arg-type]
-
-
-async def test_many_texts_travel_in_bounded_requests_and_come_back_in_order() -> None:
-    texts = [str(number) for number in range(5000)]
-    async with scripted(lengths_and_numbers) as server, EmbeddingService(server.url) as service:
-        vectors = await service.get_embeddings(texts)
-        assert [vector[0] for vector in vectors] == list(range(5000))
-        assert sorted(len(request.json()["input"]) for request in server.requests) == [904, 2048, 2048]
 
 
 async def test_long_texts_travel_in_smaller_requests() -> None:
@@ -123,13 +77,6 @@ async def test_a_server_with_lower_limits_gets_smaller_requests(refusal: Answer)
     assert raised.value.input_index == 8
 
 
-async def test_one_text_that_is_too_much_is_refused() -> None:
-    async with scripted(problem(413, "body_too_large")) as server, EmbeddingService(server.url) as service:
-        with pytest.raises(RefusedError):
-            await service.get_embeddings(["a", "b"])
-        assert [len(request.json()["input"]) for request in server.requests] == [2, 1]
-
-
 async def test_a_limit_that_time_mends_is_waited_for_and_not_split() -> None:
     full = problem(429, "key_limit", retry_after="60")
     async with scripted(full) as server, EmbeddingService(server.url, timeout_s=1) as service:
@@ -144,12 +91,6 @@ async def test_a_failing_text_is_counted_in_the_callers_list() -> None:
         with pytest.raises(RefusedError, match=r"^input\[2050\] is too long") as raised:
             await service.get_embeddings(texts)
     assert (raised.value.input_index, raised.value.code) == (2050, "input_too_long")
-
-
-async def test_fewer_vectors_than_texts_are_no_answer() -> None:
-    async with scripted(embeddings([1])) as server, EmbeddingService(server.url) as service:
-        with pytest.raises(RefusedError, match="not a list of 2 vectors"):
-            await service.get_embeddings(["a", "b"])
 
 
 @pytest.mark.parametrize("body", [b"", b"{}", {"data": 5}, {"data": [{"embedding": "?"}]}, {"data": [{}]}])
@@ -201,11 +142,6 @@ def test_without_a_loaded_model_there_is_nothing_to_describe(entries: list[objec
         EmbeddingService(models.url).get_model_info()
 
 
-def test_a_server_that_is_not_there_describes_nothing() -> None:
-    with pytest.raises(EmbedqClientError):
-        EmbeddingService("http://127.0.0.1:9").get_model_info()
-
-
 def test_a_model_has_one_name() -> None:
     assert EmbeddingService(model="a", model_name="a").model_name == "a"
     with pytest.raises(ValueError, match="one of them"):
@@ -215,24 +151,6 @@ def test_a_model_has_one_name() -> None:
 def test_a_models_name_in_the_place_of_the_address_is_said_to_be_that() -> None:
     with pytest.raises(ValueError, match=r"address.*model_name=.*device="):
         EmbeddingService("BAAI/bge-small-en-v1.5", "cpu")
-
-
-async def test_submit_sends_what_was_given_and_a_key_of_its_own() -> None:
-    async with scripted(task("queued", completed=0)) as server, EmbeddingService(server.url) as service:
-        submitted = await service.submit(["a"], lane="bulk", metadata={"job": "7"}, deadline_s=60, truncate=False)
-        await service.submit("b")
-        first, second = server.requests
-    assert (submitted.id, submitted.status) == ("task_1", "queued")
-    assert not submitted.ended
-    assert first.json() == {
-        "input": ["a"],
-        "lane": "bulk",
-        "metadata": {"job": "7"},
-        "deadline_s": 60,
-        "truncate": False,
-    }
-    assert second.json() == {"input": "b", "lane": "online"}
-    assert first.headers["idempotency-key"] != second.headers["idempotency-key"]
 
 
 async def test_a_submission_repeated_after_a_lost_answer_has_the_same_key() -> None:
@@ -274,40 +192,11 @@ async def test_changes_are_told_once_each() -> None:
     assert [(job["counts"]["completed"], job["counts"]["failed"]) for job in states] == [(0, 0), (1, 0), (1, 1)]
 
 
-async def test_waiting_ends_with_the_callers_time() -> None:
-    async with scripted(task("in_progress")) as server, EmbeddingService(server.url) as service:
-        with pytest.raises(WaitTimeoutError, match=r"task_1 has not ended after 0.2 s"):
-            await service.wait("task_1", 0.2)
-
-
-async def test_a_result_is_a_float32_array_with_holes_for_failed_texts() -> None:
-    async with scripted(array([[1, 2], [float("nan")] * 2])) as server, EmbeddingService(server.url) as service:
-        vectors = await service.result("task_1")
-        assert server.requests[0].headers["accept"] == "application/x-npy"
-    assert vectors.dtype == np.float32
-    assert vectors.shape == (2, 2)
-    assert np.isnan(vectors[1]).all()
-
-
 @pytest.mark.parametrize("body", [b"", b"{}", b"\x93NUMPY\x01\x00"])
 async def test_what_is_no_array_is_refused(body: bytes) -> None:
     async with scripted(Answer(200, body)) as server, EmbeddingService(server.url) as service:
         with pytest.raises(RefusedError, match="npy"):
             await service.result("task_1")
-
-
-async def test_failed_texts_say_why() -> None:
-    data = [
-        {"object": "embedding", "index": 0, "embedding": ""},
-        {"object": "error", "index": 1, "error": {"code": "input_too_long", "message": "Too long."}},
-    ]
-    async with (
-        scripted(Answer(200, {"object": "list", "data": data})) as server,
-        EmbeddingService(server.url) as service,
-    ):
-        errors = await service.item_errors("task_1")
-        assert server.requests[0].target == "/v1/tasks/task_1/result?encoding_format=base64"
-    assert errors == {1: {"code": "input_too_long", "message": "Too long."}}
 
 
 async def test_an_id_cannot_reach_another_route() -> None:
@@ -324,8 +213,3 @@ async def test_address_and_key_come_from_the_environment(monkeypatch: pytest.Mon
         async with EmbeddingService() as service:
             await service.status("task_1")
         assert server.requests[0].headers["authorization"] == "Bearer from-the-environment"
-
-
-def test_without_an_environment_the_server_is_the_local_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("EMBEDQ_URL", raising=False)
-    assert EmbeddingService().url == "http://127.0.0.1:8000"

@@ -1,8 +1,6 @@
 """Cutting texts into requests."""
 
 import json
-from collections.abc import Iterator
-from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -22,30 +20,10 @@ def test_pieces_hold_every_text_in_order_within_the_limits(texts: list[str], max
         assert len(piece) == 1 or sum(map(json_bytes, piece)) <= max_bytes
 
 
-@given(texts=TEXTS, max_items=st.integers(1, 10), max_bytes=st.integers(1, 200))
-def test_no_piece_could_have_taken_the_next_text(texts: list[str], max_items: int, max_bytes: int) -> None:
-    pieces = list(split(texts, json_bytes, max_items=max_items, max_bytes=max_bytes))
-    for piece, following in pairwise(pieces):
-        used = sum(map(json_bytes, piece)) + json_bytes(following[0])
-        assert len(piece) == max_items or used > max_bytes
-
-
-def test_nothing_makes_no_piece() -> None:
-    assert list(split([], json_bytes)) == []
-
-
 def test_the_defaults_are_the_limits_of_the_server() -> None:
     pieces = list(split(["x"] * 2049, json_bytes))
     assert [len(piece) for piece in pieces] == [2048, 1]
     assert len(list(split(["x" * 2**20] * 9, json_bytes))) == 2
-
-
-def test_cutting_is_lazy() -> None:
-    def endless() -> Iterator[str]:
-        while True:
-            yield "text"
-
-    assert len(next(split(endless(), json_bytes))) == 2048
 
 
 @pytest.mark.parametrize("text", ["", "plain", "Ä", "😀", 'quote " and \\', "\x00\n", "\ud800"])

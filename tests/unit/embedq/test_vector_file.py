@@ -63,12 +63,6 @@ def test_many_rows_fit_into_the_header(tmp_path: Path) -> None:
     assert vectors(tmp_path).shape == (120_000, 1)
 
 
-def test_nothing_at_all_is_an_empty_collection(tmp_path: Path) -> None:
-    with vector_folder(tmp_path):
-        pass
-    assert vectors(tmp_path).shape == (0, 0)
-
-
 def test_a_failure_leaves_the_older_collection_alone(tmp_path: Path) -> None:
     with vector_folder(tmp_path) as writer:
         writer.append(records("old"), np.ones((1, 2), dtype=np.float32), {})
