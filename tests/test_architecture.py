@@ -144,6 +144,7 @@ ENTRIES = {
     Path("tasks/probe.py"),
     Path("tasks/ledger/give_back.py"),  # a file has the name of its script
     Path("api/written_together.py"),  # another subject than the deadlines of the protocol that uses it
+    Path("api/redis_command.py"),  # a process of its own, for `embedq doctor`
 }
 
 _REDIS_KEY = re.compile(r"^eq(:|$)|:q:")

@@ -11,5 +11,5 @@ from tasks.worker.process import child
 from tasks.worker.process.hangs import Patience
 
 if __name__ == "__main__":
-    child.LOAD_PAUSES_S = (0.0,) * len(child.LOAD_PAUSES_S)
+    child.LOAD_PAUSES_S = (0.0, 0.0, 0.0)
     sys.exit(model_worker.main(Patience(**json.loads(sys.argv[1]))))
