@@ -82,11 +82,20 @@ async def why(
         with pytest.raises(RedisUnavailable) as raised:
             await ask(url)
         detail = raised.value.detail
-        if sentence in detail and "in time" not in detail:
+        if sentence in detail and "in time" not in detail and (sentence or "firewall" not in detail):
             break
     assert type(raised.value) is kind, raised.value
     assert "secret" not in raised.value.detail
     return raised.value.detail
+
+
+async def use(url: str, ask: Ask) -> None:
+    """It can be used, once a busy machine has let the connection be made in time."""
+    for _ in range(ATTEMPTS):
+        with suppress(RedisUnavailable):
+            await ask(url)
+            return
+    await ask(url)
 
 
 @ROLES
@@ -221,7 +230,7 @@ def tls(private_redis: RedisServer, parts: ExitStack) -> Callable[[ssl.SSLContex
 async def test_an_authority_that_was_not_named(ask: Ask, tls: Callable[..., int], tmp_path: Path) -> None:
     authority = Authority(tmp_path, "authority")
     port = tls(authority.server())
-    await ask(f"rediss://127.0.0.1:{port}/0?ssl_ca_certs={authority.file}")
+    await use(f"rediss://127.0.0.1:{port}/0?ssl_ca_certs={authority.file}", ask)
     said = await why(f"rediss://:secret@127.0.0.1:{port}/0", ask=ask)
     assert "certificate that is not trusted; name its authority with ssl_ca_certs" in said
 
