@@ -219,3 +219,9 @@ def test_requests_of_a_second(ledger: Ledger) -> None:
 def test_a_refusal_writes_nothing(ledger: Ledger) -> None:
     ledger.submit(NewTask("q", pieces=sized(RATE)))
     assert not written(ledger, lambda: ledger.submit(NewTask("r", pieces=sized(10**9), max_backlog_s=1)))
+
+
+def test_a_refusal_says_how_much_work_is_before_it(ledger: Ledger) -> None:
+    ledger.submit(NewTask("a", pieces=sized(4 * RATE)))
+    kind, wait_s, before_s = ledger.bring(NewTask("b", pieces=sized(2 * RATE), max_backlog_s=3))
+    assert (kind, float(wait_s), float(before_s)) == (b"full", 2.0, 2.0)
