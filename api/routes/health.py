@@ -21,12 +21,6 @@ async def ready(service: Service) -> Ready:
     return await service.ready()
 
 
-@router.options("/", include_in_schema=False)
-async def options() -> Response:
-    """Answers 204: HAProxy's bare `option httpchk` asks this, and takes 405 for a server that is down."""
-    return Response(status_code=204)
-
-
 @router.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
 async def metrics(series: Series) -> Response:
     """Returns all series in Prometheus's text format."""
