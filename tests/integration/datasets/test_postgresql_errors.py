@@ -138,7 +138,7 @@ def test_what_does_not_pass_is_refused(state: str, sentence: str, raising: Conne
         (
             f"postgresql://u:{PASSWORD}@127.0.0.1:1/d",
             "sink_unavailable",
-            "The database of EMBEDQ_DATASETS does not answer",
+            "The database of EMBEDQ_DATASETS refuses connections",
         ),
     ],
 )

@@ -50,7 +50,7 @@ def test_a_server_that_dies_in_the_middle_has_nothing_of_the_load(postgresql: Pl
 
     with pytest.raises(SinkUnavailable):
         store.load(documents(), stamp(2), lambda: None)
-    with pytest.raises(SinkUnavailable, match="does not answer"):
+    with pytest.raises(SinkUnavailable, match="refuses connections"):
         store.known(["a"])
 
     postgres.start()
@@ -93,7 +93,7 @@ def test_a_table_that_was_made_without_a_key_is_open_to_all(of: Callable[[str], 
 def test_nobody_there() -> None:
     store = store_at(f"postgresql://u:{PASSWORD}@127.0.0.1:{free_port()}/d")
 
-    assert "'here' does not answer" in refusal(store, SinkUnavailable.code)
+    assert "'here' refuses connections" in refusal(store, SinkUnavailable.code)
 
 
 def test_an_extension_that_may_not_be_made(postgres: PgServer, database: str, somebody: str) -> None:
