@@ -106,7 +106,7 @@ def test_a_key_through_redis_has_the_usual_scopes_once_there_is_one_that_manages
 def test_no_text_is_valid_that_nobody_was_told(serve: Callable[..., ServedApp], redis_url: str) -> None:
     unsure, sure = serve(redis_ack="replica").client, serve().client  # there is no replica
     ops = found(sure, redis_url)
-    wait_until(lambda: unsure.get("/v1/key", headers=ops).status_code == 200)
+    wait_until(lambda: unsure.get("/v1/key", headers=ops).json()["name"] == "ops")
     assert code_of(unsure.post("/v1/keys", json={"name": "lost"}, headers=ops)) == (503, "not_replicated")
     assert code_of(sure.get("/v1/keys/lost", headers=ops)) == (404, "key_not_found")
     assert code_of(unsure.post("/v1/keys/ops/rotate", json={}, headers=ops)) == (503, "not_replicated")

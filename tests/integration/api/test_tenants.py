@@ -159,6 +159,8 @@ def cursors(tenants: Tenants, route: Operation, name: str) -> list[str]:
     if name.lower() in OF_NOBODY:
         return []
     parts = tenants.bobs.parts
+    if name == "name":  # a part of a name or of an id
+        return [SECRET, *parts["{task_id}"]]
     if name in {"document_id", "color"}:
         return [tenants.bobs.document]
     if name == "after" and "{" in route.path:
