@@ -133,7 +133,8 @@ def _service(response: httpx.Response) -> Iterator[Finding]:
 
 
 def _memory(redis: Mapping[str, Any]) -> Finding:
-    name, used, queries, tasks = "redis memory", *map(redis.get, ("memory_percent", "queries_percent", "tasks_percent"))
+    name = "redis memory"
+    used, queries, tasks = (redis[what] for what in ("memory_percent", "queries_percent", "tasks_percent"))
     if not redis["limit_bytes"]:
         return Finding(name, True, "no limit is set (maxmemory): it may take all of its machine")
     limits = f"tasks are refused above {tasks} %, queries above {queries} %"
