@@ -21,7 +21,7 @@ from uvicorn.config import STARTUP_FAILURE
 from uvicorn.supervisors import Multiprocess
 
 from api.app import create_app
-from api.http_deadlines import DeadlineProtocol
+from api.head_and_body_limits import DeadlineProtocol
 from tasks.errors import RedisUnavailable, SchemaMismatch, WrongRedis
 from tasks.ledger.client import AsyncLedger
 from tasks.ledger.heartbeat import watch

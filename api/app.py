@@ -11,9 +11,9 @@ from starlette.types import ASGIApp
 
 from api import error_responses, openapi, pages
 from api.browser_rules import BrowserRules
+from api.load_limits import RATE_LIMIT_HEADERS
 from api.middleware import Paths, Requests
 from api.parts import add_parts, running
-from api.request_limits import RATE_LIMIT_HEADERS
 from api.routes import (
     batches,
     datasets,

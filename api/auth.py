@@ -21,7 +21,7 @@ from fastapi.security import HTTPBearer, SecurityScopes
 from starlette.datastructures import Headers
 from starlette.types import Scope as RequestScope
 
-from api.request_limits import InFlight, RequestRates
+from api.load_limits import InFlight, RequestRates
 from tasks.errors import Forbidden, RedisUnavailable, TooMany, Unauthenticated, Unavailable
 from tasks.ledger.client import AsyncLedger, spread
 from tasks.ledger.redis_keys import ANONYMOUS

@@ -12,9 +12,9 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, WithJson
 from api.auth import known_key, require_still_known
 from api.error_responses import CallerGone
 from api.idempotency import ABOUT, HEADER, KEY_SCHEMA, checked_key
+from api.load_limits import Held, LargeResponse, ListTurns, read_body
 from api.metrics import Metrics
 from api.offload import offload
-from api.request_limits import Held, LargeResponse, ListTurns, read_body
 from api.schemas.answer_parts import PagePlace
 from api.services.batches import BatchService
 from api.services.datasets import DatasetService

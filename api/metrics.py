@@ -15,8 +15,8 @@ from prometheus_client.utils import floatToGoString
 from starlette.types import Scope
 
 from api.error_responses import answered
+from api.load_limits import InFlight, Shared
 from api.loop_stall import StallProbe
-from api.request_limits import InFlight, Shared
 from api.served_models import ServedModels
 from api.waiting.subscription import Subscription
 from tasks.ledger.overview import TOOK_BOUNDS_S, Queue

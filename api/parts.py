@@ -11,9 +11,9 @@ from starlette.datastructures import State
 from api.async_datasets import AsyncDatasets
 from api.async_storage import AsyncStorage
 from api.auth import Keys
+from api.load_limits import InFlight, ListTurns, RequestRates, Shared
 from api.loop_stall import StallProbe
 from api.metrics import Metrics, process_rows, queue_rows
-from api.request_limits import InFlight, ListTurns, RequestRates, Shared
 from api.served_models import ServedModels
 from api.services.batches import BatchService
 from api.services.datasets import DatasetService

@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 import orjson
 
 from api.idempotency import alias_of_work
+from api.load_limits import InFlight, jitter
 from api.metrics import Metrics
-from api.request_limits import InFlight, jitter
 from api.schemas.embeddings import TaskBody
 from api.served_models import ServedModels
 from tasks.errors import BacklogFull, Invalid, NotFound, NotReady, Refused, TooMany, Unavailable

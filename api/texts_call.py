@@ -17,7 +17,7 @@ from starlette.datastructures import Headers
 from api.auth import known_key, require_scope, require_still_known
 from api.dependencies import json_body
 from api.idempotency import ABOUT, HEADER, KEY_SCHEMA, checked_key
-from api.request_limits import Held, InFlight, read_body
+from api.load_limits import Held, InFlight, read_body
 from api.services.embeddings import TextsCall
 from api.waiting.subscription import until_gone
 from tasks.records.api_keys import Scope

@@ -15,7 +15,7 @@ from starlette.types import Message
 
 from api.async_storage import AsyncStorage
 from api.error_responses import CallerGone
-from api.request_limits import Held
+from api.load_limits import Held
 from tasks.errors import EmbedqError, Invalid, NotStored, RangeNotSatisfiable, Refused
 from tasks.storage.folder import TEMPORARY, translated
 

@@ -85,8 +85,8 @@ MAY_IMPORT = {
 ONLY_IN = {
     "fastapi": ("api/**",),
     "starlette": ("api/**",),
-    "uvicorn": ("api/__main__.py", "api/http_deadlines.py"),
-    "httptools": ("api/http_deadlines.py",),
+    "uvicorn": ("api/__main__.py", "api/head_and_body_limits.py"),
+    "httptools": ("api/head_and_body_limits.py",),
     "celery": ("worker_config/**", "tasks/worker/process/**"),
     "billiard": ("worker_config/**", "tasks/worker/process/**"),
     "redis": (

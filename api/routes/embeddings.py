@@ -3,7 +3,7 @@
 from fastapi import APIRouter, Request, Response
 
 from api.dependencies import embeddings_of
-from api.request_limits import RATE_LIMIT_HEADERS, LargeResponse
+from api.load_limits import RATE_LIMIT_HEADERS, LargeResponse
 from api.schemas.embeddings import EmbeddingList
 from api.texts_call import documented, texts_call
 from tasks.records.api_keys import Scope

@@ -6,8 +6,8 @@ from fastapi import APIRouter, Header, Query, Request, Response
 
 from api.auth import Reader, TaskMaker, TaskReader
 from api.dependencies import Answer, Gone, Jobs, LargeJSON, PageQuery, Tasks, WaitQuery, tasks_of
+from api.load_limits import LargeResponse
 from api.render_vectors import NPY
-from api.request_limits import LargeResponse
 from api.schemas.answer_parts import Deleted, Page
 from api.schemas.embeddings import EmbeddingList, TaskBody
 from api.schemas.tasks import Task

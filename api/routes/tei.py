@@ -10,9 +10,9 @@ from fastapi import APIRouter, Header, Request, Response
 
 from api.auth import AnyKey
 from api.dependencies import Embeddings, embeddings_of
+from api.load_limits import LargeResponse
 from api.openapi import TEI_RESPONSES
 from api.pages import console
-from api.request_limits import LargeResponse
 from api.schemas.embeddings import EmbedBody, TEIInfo
 from api.schemas.service import Live
 from api.texts_call import documented, texts_call

@@ -3,9 +3,9 @@
 import time
 from typing import NamedTuple
 
+from api.load_limits import Held, RequestRates, rate_limit_headers
 from api.offload import offload
 from api.render_vectors import embedding_list, matrix, size_bytes
-from api.request_limits import Held, RequestRates, rate_limit_headers
 from api.schemas.embeddings import EmbedBody, TEIInfo
 from api.served_models import ServedModels
 from api.services.service import VERSION

@@ -4,9 +4,9 @@ from functools import partial
 
 from api.auth import require_scope
 from api.idempotency import alias_of_key
+from api.load_limits import Held
 from api.offload import offload
 from api.render_vectors import embedding_list, npy_file
-from api.request_limits import Held
 from api.schemas.embeddings import TaskBody
 from api.schemas.tasks import Task
 from api.served_models import UNKNOWN_MODEL_DIMENSION, ServedModels

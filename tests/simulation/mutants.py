@@ -33,7 +33,7 @@ SEEDS, STEPS = 12, 150
 _CALL_S, _TEST_S, _WALK_S = 30, 20, 60
 """The first by the clock, for a script without end; the others of this process's processor, for a test without end."""
 _NOT_DIRECTED = {"test_walks", "test_mutants"}
-_SCRIPTS = ("submit", "claim", "commit", "give_back", "cancel", "heartbeat", "overview", "list", "rate_limit")
+_SCRIPTS = ("submit", "claim", "commit", "give_back", "cancel", "heartbeat", "overview", "list", "request_rate")
 """Scripts of records have tests of their own."""
 _NOT_OURS = {"shared/records.lua"}
 _LISTED = (Path(__file__).parent / "equivalent.txt").read_text().splitlines()

@@ -210,10 +210,10 @@ def test_tasks_of_one_call_count_for_those_behind_them(ledger: Ledger) -> None:
 
 
 def test_requests_of_a_second(ledger: Ledger) -> None:
-    assert [ledger.call("rate_limit", "o", 2) for _ in range(3)] == [[0, 1, 500], [0, 0, 1000], [500, 0, 1000]]
+    assert [ledger.call("request_rate", "o", 2) for _ in range(3)] == [[0, 1, 500], [0, 0, 1000], [500, 0, 1000]]
     ledger.advance(500)
-    assert ledger.call("rate_limit", "o", 2) == [0, 0, 1000]
-    assert ledger.call("rate_limit", "p", 0.5) == [0, 0, 2000]
+    assert ledger.call("request_rate", "o", 2) == [0, 0, 1000]
+    assert ledger.call("request_rate", "p", 0.5) == [0, 0, 2000]
 
 
 def test_a_refusal_writes_nothing(ledger: Ledger) -> None:

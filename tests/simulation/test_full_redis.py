@@ -10,7 +10,7 @@ SYNC: dict[str, Any] = {"alias": "s", "digest": "s", "joins": True, "deadline_in
 
 def filled(ledger: Ledger) -> None:
     """Each script is known to Redis before it is full, as EVAL itself would be refused."""
-    for script in ("submit", "claim", "commit", "give_back", "cancel", "heartbeat", "rate_limit"):
+    for script in ("submit", "claim", "commit", "give_back", "cancel", "heartbeat", "request_rate"):
         ledger.redis.script_load(ledger.scripts.source(script))
     ledger.redis.config_set("maxmemory", 1)
 
@@ -44,7 +44,7 @@ def test_work_goes_on_to_its_end(ledger: Ledger) -> None:
     assert ledger.heartbeat("join", "w").accepted
     assert ledger.heartbeat("beat", "w").accepted
     assert ledger.heartbeat("loading", "v").accepted
-    assert ledger.call("rate_limit", "o7", 5)[0] == 0
+    assert ledger.call("request_rate", "o7", 5)[0] == 0
     ledger.cancel("t0004")
     ledger.want("sync", 30_000)
     drain(ledger, 50, 10**6)

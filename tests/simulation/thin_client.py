@@ -345,7 +345,7 @@ class Ledger:
 
     def take_request(self, owner: str, per_s: float) -> list[int]:
         """Ms to wait, requests that are left, ms until all are."""
-        told: list[int] = self.call("rate_limit", owner, per_s)
+        told: list[int] = self.call("request_rate", owner, per_s)
         return told
 
     def read(self, task_id: str) -> Task | None:

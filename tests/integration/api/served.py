@@ -16,7 +16,7 @@ import uvloop
 from prometheus_client.parser import text_string_to_metric_families
 
 from api.app import create_app
-from api.http_deadlines import DeadlineProtocol
+from api.head_and_body_limits import DeadlineProtocol
 from api.waiting.subscription import WaitingTimes
 from tests.integration.api.conformance import Conformance
 from tests.processes import PATIENCE_S, eventually, wait_until

@@ -12,7 +12,7 @@ import httpx
 import psutil
 import pytest
 
-from api import http_deadlines
+from api import head_and_body_limits
 from api.__main__ import affordable_connections
 from api.log_tally import Tally
 from tests.integration.api.ledger_worker import LedgerWorker
@@ -30,7 +30,7 @@ TEXT = b'{"input":"one"}'
 @pytest.fixture(autouse=True)
 def nothing_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     """The process has logged nothing within the last minute."""
-    monkeypatch.setattr(http_deadlines, "_ended", Tally(logging.getLogger(), "connections were ended"))
+    monkeypatch.setattr(head_and_body_limits, "_ended", Tally(logging.getLogger(), "connections were ended"))
 
 
 @contextmanager

@@ -15,8 +15,8 @@ import redis
 from starlette.datastructures import State
 
 from api.app import create_app
+from api.load_limits import Held, ListTurns
 from api.parts import running
-from api.request_limits import Held, ListTurns
 from tasks.ledger.redis_keys import ANONYMOUS
 from tasks.records.api_keys import environment_owner
 from tests.integration.api.ledger_worker import LedgerWorker

@@ -22,7 +22,7 @@ def test_requests_of_a_key_are_counted_and_those_of_others_are_not(
     ops = found(client, redis_url)
     slow = make_key(client, ops, "slow", limits={"requests_per_second": 2})
     redis_client.script_flush()
-    take = hashlib.sha1(source("rate_limit").encode(), usedforsecurity=False).hexdigest()
+    take = hashlib.sha1(source("request_rate").encode(), usedforsecurity=False).hexdigest()
 
     for _ in range(4):
         assert client.get("/v1/models", headers=ops).status_code == 200

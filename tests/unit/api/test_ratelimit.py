@@ -2,9 +2,9 @@
 
 import pytest
 
-from api.request_limits import rate_limit_headers
+from api.load_limits import rate_limit_headers
 from api.served_models import ServedModels
-from tasks.ledger.rate_limit import KeyRoom
+from tasks.ledger.request_rate import KeyRoom
 from tests.unit.api.embedding_requests import MODEL, overview, served
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from starlette.types import Message
 
-from api.request_limits import (
+from api.load_limits import (
     BUSY_IN_FLIGHT,
     LONGEST_PAUSE_S,
     MAX_IN_FLIGHT,

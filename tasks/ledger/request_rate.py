@@ -1,4 +1,4 @@
-"""Limits of a key: requests per second (`lua/rate_limit.lua`), and the errors for all of them."""
+"""Limits of a key: requests per second (`lua/request_rate.lua`), and the errors for all of them."""
 
 import math
 import random
@@ -34,7 +34,7 @@ def take_request(owner: str, per_s: float) -> Operation[tuple[float, KeyRoom]]:
         wait_ms, left, reset_ms = reply
         return wait_ms / 1000, KeyRoom(max(1, int(per_s)), left, reset_ms / 1000)
 
-    return Operation(read, "rate_limit", "", (owner, per_s))
+    return Operation(read, "request_rate", "", (owner, per_s))
 
 
 _USED = {
