@@ -23,7 +23,7 @@ PIP_INSTALL := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/pip install -qq
 help:
 	@sed -n 's/^\([a-z]*\):.*## /make \1	/p' Makefile | expand -t 16
 
-install: $(STAMP) ## set up .venv with everything, versions and hashes pinned
+install: $(STAMP) ## set up .venv with everything: versions pinned, and hashes but of torch, whose builds differ
 
 $(STAMP): pyproject.toml requirements/dev.txt requirements/torch.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \

@@ -16,7 +16,7 @@ import orjson
 
 from stack.data_folder import locked, remove_address, write_address
 from stack.errors import StackError
-from stack.ports import body_of, free_port
+from stack.ports import body_of, free_port, require_free
 from stack.processes import (
     OWN_NAME,
     Child,
@@ -58,7 +58,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         port = options.port if options.port is not None else settings.port
         with locked(options.data) as lock, signals_noted() as signals:
             try:
-                return _Stack(settings, options, port or free_port(), lock, signals).run()
+                stack = _Stack(settings, options, port or free_port(), lock, signals)
+                require_free(stack.host, stack.port)
+                return stack.run()
             finally:
                 remove_address(options.data)
     except (SettingsError, StackError) as error:
@@ -95,7 +97,7 @@ class _Stack:
         """Starts all; a Redis that has ended before it answered."""
         data: Path = self.options.data
         models = self._models
-        own = "redis_url" not in self.settings.model_fields_set  # no Redis was named: start one
+        own = not self.settings.names_redis
         program, endpoint = (find_server(), choose_endpoint(data)) if own else (None, None)
         shown = "{}.{} of {}".format(*version(program), program) if program else f"at {self.settings.redis_address}"
         log.write(OWN_NAME, f"Redis {shown}; data in {data}; {', '.join(models)}")
@@ -137,17 +139,17 @@ class _Stack:
         return self.options.model or [self.settings.model]
 
     @property
-    def _host(self) -> str:
+    def host(self) -> str:
         """Where this machine reaches the web tier."""
         bound = self.settings.host
         return "127.0.0.1" if bound in {"0.0.0.0", "::", "localhost"} else bound  # noqa: S104 - compared, not bound
 
     def _is_ready(self) -> bool:
-        body = body_of(self._host, self.port, "/health/ready")
+        body = body_of(self.host, self.port, "/health/ready")
         return body is not None and len(orjson.loads(body)["workers"]) >= len(set(self._models))
 
     def _announce(self) -> None:
-        host = f"[{self._host}]" if ":" in self._host else self._host
+        host = f"[{self.host}]" if ":" in self.host else self.host
         url = f"http://{host}:{self.port}"
         with contextlib.suppress(BrokenPipeError):  # the reader is gone: no reason to stop
             os.write(sys.stdout.fileno(), f"ready {url}\nconsole {url}/console\n".encode())  # nothing fails at exit

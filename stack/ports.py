@@ -27,6 +27,15 @@ def free_port() -> int:
     raise StackError(f"No free port was found between {_NOT_EPHEMERAL[0]} and {_NOT_EPHEMERAL[-1]}.")
 
 
+def require_free(host: str, port: int) -> None:
+    """Raises `StackError` if somebody listens there: its answers would be taken for those of this stack."""
+    try:
+        socket.create_connection((host, port), timeout=_TIMEOUT_S).close()
+    except OSError:
+        return
+    raise StackError(f"Port {port} is taken. Stop what listens there, or choose another one: --port, EMBEDQ_PORT.")
+
+
 def body_of(host: str, port: int, path: str) -> bytes | None:
     """What GET of a path is answered with, if with 200."""
     # Not httpx: its import costs more than this module, and it may follow the environment to a proxy.

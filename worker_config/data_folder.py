@@ -21,7 +21,7 @@ def operator_settings(data: Path | None) -> Settings:
         SettingsError: nothing says where its Redis is, or a setting is wrong.
     """
     settings = load_settings()
-    if data is None and "redis_url" in settings.model_fields_set:
+    if data is None and settings.names_redis:
         return settings
     folder = data or DEFAULT
     overrides = {"redis_url": _address_in(folder)}

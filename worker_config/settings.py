@@ -171,6 +171,11 @@ class Settings(BaseSettings):
         return self.served_name[0] if self.served_name else self.model_name
 
     @property
+    def names_redis(self) -> bool:
+        """Whether somebody has said where Redis is."""
+        return not self.model_fields_set.isdisjoint({"redis_url", "redis_sentinels"})
+
+    @property
     def model_name(self) -> str:
         """The hub id without its revision, or the folder's name."""
         path = Path(self.model)

@@ -33,7 +33,8 @@ _ANSWERS = 3
 _COMMAND = re.compile(r"!![a-z]+!!")
 _DATASET = "documentation"
 STOP_TIMEOUT_S = 60.0
-_OF_ANOTHER_SERVICE = {"EMBEDQ_API_KEYS", "EMBEDQ_REDIS_URL", "EMBEDQ_HOST", "EMBEDQ_PORT"}
+_OF_THE_MODEL = re.compile(r"EMBEDQ_(MODEL|DEVICE|COMPUTE|PRECISION|THREADS|STREAMS|FAKE_\w+)")
+"""Settings that the demo takes over. Any other may be of a real service, with its Redis, storage and databases."""
 _READY = "ready "
 _SHOWN_LOG_CHARS = 3000
 
@@ -105,7 +106,11 @@ def running_stack(command: Sequence[str], log_file: Path) -> Iterator[str]:
         UsageError: it does not come up. The message holds the end of its log.
     """
     inherited = environment.with_python_path(CHECKOUT)
-    own = {name: value for name, value in inherited.items() if name not in _OF_ANOTHER_SERVICE}
+    own = {
+        name: value
+        for name, value in inherited.items()
+        if not name.startswith("EMBEDQ_") or _OF_THE_MODEL.fullmatch(name)
+    }
     with (
         log_file.open("wb") as log,
         # A session of its own: Ctrl-C reaches this process, which stops the stack in order.

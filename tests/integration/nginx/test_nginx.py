@@ -109,9 +109,10 @@ def test_an_upload_passes_as_it_comes(serve: Callable[..., Public]) -> None:
 
 
 def test_it_may_serve_below_a_path(serve: Callable[..., Public]) -> None:
-    public = serve({"# location /embedq/": "location /embedq/"})
+    public = serve({"# if ($uri": "if ($uri", "# rewrite ^/embedq": "rewrite ^/embedq"})
 
     assert public.client.get("/embedq/health/live").json() == {"status": "live"}
+    assert public.client.get("/embedq/metrics").status_code == 404
     for base, theirs in (("/embedq", "/of/the/caller"), ("", "/of/the/caller")):
         made = public.client.post(f"{base}/v1/tasks", json={"input": "a"}, headers={"x-forwarded-prefix": theirs})
         assert made.headers["location"] == made.json()["links"]["self"] == f"{base}/v1/tasks/{made.json()['id']}"

@@ -78,3 +78,17 @@ def test_it_gets_nothing_that_belongs_to_another_service(tmp_path: Path, monkeyp
 def test_without_documentation_there_is_nothing_to_show(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no documentation"):
         documentation(tmp_path, tmp_path / "copies")
+
+
+def test_it_knows_nothing_of_a_real_service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (
+        "EMBEDQ_STORAGE_URL",
+        "EMBEDQ_DATASETS",
+        "EMBEDQ_REDIS_SENTINELS",
+        "EMBEDQ_MODEL",
+        "EMBEDQ_FAKE_DIMENSION",
+    ):
+        monkeypatch.setenv(name, "x")
+    told = "import os; print('ready', *sorted(name for name in os.environ if name.startswith('EMBEDQ_')))"
+    with running_stack(command(told, tmp_path), tmp_path / "log") as seen:
+        assert seen == "EMBEDQ_FAKE_DIMENSION EMBEDQ_MODEL"

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from stack.ports import body_of, free_port
+from stack.errors import StackError
+from stack.ports import body_of, free_port, require_free
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -40,3 +41,9 @@ def test_only_200_is_ok(server_port: int) -> None:
 
 def test_nobody_there_is_not_ok() -> None:
     assert body_of("127.0.0.1", free_port(), "/well") is None
+
+
+def test_a_port_that_somebody_has_is_refused(server_port: int) -> None:
+    with pytest.raises(StackError, match=f"Port {server_port} is taken"):
+        require_free("127.0.0.1", server_port)
+    require_free("127.0.0.1", free_port())
