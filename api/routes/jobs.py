@@ -17,7 +17,8 @@ KindQuery = Annotated[
 StatusQuery = Annotated[
     list[str] | None,
     Query(
-        description="States to list, separated by commas; all by default. with_failures: completed, but not all parts."
+        description="States to list, separated by commas; all by default. with_failures: completed, but not all parts. "
+        "waiting: open, and for a reason other than in_line and working."
     ),
 ]
 NameQuery = Annotated[

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from itertools import chain
-from typing import Any
+from typing import Any, TypeAlias
 
 from api.paging import ListPage, read_page
 from api.schemas.answer_parts import Page, PagePlace
@@ -30,6 +30,11 @@ KINDS: Mapping[str, Sequence[str]] = {"task": [*State], "batch": [*BatchStatus],
 """Kind -> states that it may be in."""
 WITH_FAILURES = "with_failures"
 """Asked for as a state: completed, but not all of its parts."""
+WAITING = "waiting"
+"""Asked for as a state: open, and it waits for what does not come by itself."""
+_GOES_ON = {"in_line", "working"}
+"""Codes of all other reasons are for people to look at."""
+_OPEN = {name.value for names in (State, BatchStatus, IngestionStatus) for name in names if not name.terminal}
 _LIST_TIMEOUT_S = 5.0
 _RECORDS: Mapping[str, type[JobRecord]] = {"batch": BatchRecord, "ingestion": IngestionRecord}
 _READ: Mapping[str, Callable[[Sequence[str]], Operation[Any]]] = {"batch": read_batches, "ingestion": read_ingestions}
@@ -38,6 +43,7 @@ _AT_ONCE = 4
 memory that Redis uses: whoever only reads must not fill it."""
 _MAX_CALLS = 20
 """For one page and kind. Where few jobs are in the states asked for, a page is shorter than that."""
+_Fitting: TypeAlias = Callable[[Sequence[Record]], Awaitable[Sequence[Record]]]
 _NEWEST = "ffffffffffff7fffbfffffffffffffff"
 """Above every place that an id has."""
 
@@ -63,7 +69,8 @@ class JobService:
             RedisUnavailable: no answer.
         """
         wanted, states = _wanted(kinds, status)
-        fits = _fitting(states, name.strip().casefold()) if name.strip() or WITH_FAILURES in states else None
+        part = name.strip().casefold()
+        fits = self._fitting(states, part) if part or {WITH_FAILURES, WAITING} & states else None
         after = _place(page.after, kinds) if page.after else None
         found = await read_jobs(self._ledger, key.owner, wanted, after, page.limit, fits=fits)
         reasons = await why_waiting(self._ledger, self._models, found.items)
@@ -71,6 +78,14 @@ class JobService:
         return Page[Job].of(
             jobs, more=found.more, until=id_at(next(iter(wanted)), found.until) if found.until else None
         )
+
+    def _fitting(self, states: set[str], part: str) -> _Fitting:
+        async def fitting(records: Sequence[Record]) -> Sequence[Record]:
+            named = [record for record in records if _is_named(record, part)]
+            wait = await why_waiting(self._ledger, self._models, named) if WAITING in states else [None] * len(named)
+            return [record for record, why in zip(named, wait, strict=True) if _is_in(record, why, states)]
+
+        return fitting
 
 
 def shown(record: Record, waiting: Waiting | None) -> Job:
@@ -84,34 +99,38 @@ def shown(record: Record, waiting: Waiting | None) -> Job:
 
 def _wanted(kinds: Sequence[str], status: Sequence[str]) -> tuple[Mapping[str, Sequence[str]], set[str]]:
     """The kinds that may have some with the states that each may be in, and the words that were asked for."""
-    chosen = _words("kind", kinds, KINDS)
-    states = _words("status", status, [*chain.from_iterable(KINDS.values()), WITH_FAILURES])
-    looked_at = states | ({"completed"} if WITH_FAILURES in states else set())
+    chosen = _words("kind", kinds, KINDS) or {*KINDS}
+    names = {*chain.from_iterable(KINDS.values())}
+    states = _words("status", status, [*names, WITH_FAILURES, WAITING]) or names
+    looked_at = states | ({"completed"} if WITH_FAILURES in states else set()) | (_OPEN if WAITING in states else set())
     wanted = {kind: [name for name in KINDS[kind] if name in looked_at] for kind in KINDS if kind in chosen}
     return {kind: names for kind, names in wanted.items() if names}, states
 
 
-def _fitting(states: set[str], part: str) -> Callable[[Record], bool]:
-    """Whether a job in one of the states that are looked at is wanted. `part`: of a name, in lower case."""
+def _is_named(record: Record, part: str) -> bool:
+    """`part`: of a name, in lower case."""
+    if isinstance(record, ledger_task.Task):
+        names = record.metadata or {}
+    else:
+        request = record.record.request
+        names = {**(request.get("metadata") or {}), "@": str(request.get("sink", {}).get("dataset") or "")}
+    return any(part in text.casefold() for text in (record.id, *names.values()))
 
-    def fits(record: Record) -> bool:
-        if isinstance(record, ledger_task.Task):
-            status, failed, names = record.state.value, record.failed, record.metadata or {}
-        else:
-            status, failed = record.status.value, record.counts.failed
-            request = record.record.request
-            names = {**(request.get("metadata") or {}), "@": str(request.get("sink", {}).get("dataset") or "")}
-        wanted = status in states or (WITH_FAILURES in states and failed > 0)
-        return wanted and (not part or any(part in text.casefold() for text in (record.id, *names.values())))
 
-    return fits
+def _is_in(record: Record, wait: Waiting | None, states: set[str]) -> bool:
+    if isinstance(record, ledger_task.Task):
+        status, failed = record.state.value, record.failed
+    else:
+        status, failed = record.status.value, record.counts.failed
+    with_failures = WITH_FAILURES in states and status == "completed" and failed > 0
+    return status in states or with_failures or (wait is not None and wait.code not in _GOES_ON)
 
 
 def _words(name: str, given: Sequence[str], known: Iterable[str]) -> set[str]:
     words, all_of_them = {word.strip() for part in given for word in part.split(",") if word.strip()}, {*known}
     if words - all_of_them:
         raise Invalid("invalid_value", f"{name} must be some of {', '.join(sorted(all_of_them))}.", param=name)
-    return words or all_of_them
+    return words
 
 
 # A place in the list of all kinds: the hexadecimal digits of an id, which is a UUIDv7 whatever its form.
@@ -144,7 +163,7 @@ async def read_jobs(
     *,
     max_calls: int = _MAX_CALLS,
     look: int = LOOK,
-    fits: Callable[[Record], bool] | None = None,
+    fits: _Fitting | None = None,
 ) -> ListPage[Record]:
     """Jobs older than the place `after`, the newest first; `until` is a place.
 
@@ -156,7 +175,7 @@ async def read_jobs(
         limit: of jobs.
         max_calls: of the ledger, for each kind.
         look: tasks that one call looks at.
-        fits: what else they must be; None: nothing.
+        fits: those of some records that are wanted; None: all.
 
     Raises:
         RedisUnavailable: no answer.
@@ -193,11 +212,11 @@ def _reader(
     names: Sequence[str],
     *,
     look: int,
-    fits: Callable[[Record], bool] | None,
+    fits: _Fitting | None,
 ) -> Callable[[str | None, int], Awaitable[ListPage[Record]]]:
     async def read(behind: str | None, most: int) -> ListPage[Record]:
         part = await read_some(behind, most if fits is None else max(most, look))
-        return part if fits is None else ListPage([*filter(fits, part.items)], part.until, part.more)
+        return part if fits is None else ListPage(await fits(part.items), part.until, part.more)
 
     async def read_some(behind: str | None, most: int) -> ListPage[Record]:
         if kind == "task":

@@ -107,6 +107,26 @@ def test_without_a_worker_nobody_knows_when_a_task_ends(
     assert listed(client)["data"][0]["waiting"]["seconds"] is None
 
 
+def test_what_waits_for_people_is_found_behind_what_goes_on(
+    client: httpx.Client, ledger: Ledger, worker: LedgerWorker
+) -> None:
+    done = submit(client)
+    worker.work()
+    stuck = new_task_id()
+    ledger.run(store(new_task(task_id=stuck, queue="other", listed=True)))
+    for _ in range(LOOK + 10):
+        ledger.run(store(new_task(task_id=new_task_id(), queue=MODEL, listed=True)))
+    newest = create(client, sink={"type": "dataset", "dataset": "handbook"})["id"]
+
+    assert ids(listed(client, status="waiting")) == [newest, stuck]
+    first = listed(client, status="waiting", limit=1)
+    assert (ids(first), first["has_more"]) == ([newest], True)
+    assert ids(listed(client, status="waiting", after=first["last_id"])) == [stuck]
+    assert ids(listed(client, status="waiting", kind="task")) == [stuck]
+    assert ids(listed(client, status="waiting,completed")) == [newest, stuck, done]
+    assert ids(listed(client, status="waiting", name="handbook")) == [newest]
+
+
 def test_a_batch_hears_from_workers_that_the_storage_is_away(client: httpx.Client, ledger: Ledger) -> None:
     batch_id = create_batch(client)["id"]
 

@@ -10,10 +10,9 @@ const PAGE = 50;
 const EVERY_MS = 2000;
 const TYPED_MS = 300;
 const KINDS = { task: "Tasks", batch: "Batches", ingestion: "Ingestions" };
-const OPEN = "queued,validating,in_progress,finalizing,cancelling";
 const STATES = {
-  open: ["Open", OPEN],
-  waiting: ["Waiting", OPEN],
+  open: ["Open", "queued,validating,in_progress,finalizing,cancelling"],
+  waiting: ["Waiting", "waiting"],
   failed: ["Failed, or with failures", "failed,expired,with_failures"],
   completed: ["Completed", "completed"],
   cancelled: ["Cancelled", "cancelled"],
@@ -67,7 +66,7 @@ function Page({ filter, after }) {
     announced.current = path;
   }, [page]);
   if (!page) return read.error ? html`<${Reading} of=${read} what="the jobs" />` : html`<${FirstRead} />`;
-  const jobs = page.data.map(jobOf).filter(({ held }) => state !== "waiting" || held);
+  const jobs = page.data.map(jobOf);
   if (page.has_more) newer.set(page.last_id, after ?? "");
   const to = (place) => address("jobs", "", { ...filter, after: place });
   const pages = { newer: after && to(newer.get(after) ?? ""), older: page.has_more && to(page.last_id) };
