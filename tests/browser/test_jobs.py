@@ -98,8 +98,29 @@ def test_jobs_are_found_by_name_kind_and_state(console: Console) -> None:
     page.get_by_label("Find by name or id").fill("half")
     page.get_by_label("State", exact=True).select_option("Failed, or with failures")
     expect(row(page, "half of it")).to_contain_text("completed, 1 failed")
+    page.get_by_label("State", exact=True).select_option("Waiting")
+    expect(page.get_by_role("heading", name="No job is called “half”")).to_be_visible()
     page.get_by_label("State", exact=True).select_option("Cancelled")
     expect(page.get_by_role("link", name="Show all jobs")).to_be_visible()
+
+
+def test_a_search_that_is_being_typed_takes_nothing_back(console: Console) -> None:
+    console.stack.submit("typed and left", "a text", "another")
+    page = console.open("#/jobs")
+    page.clock.install()
+    page.clock.pause_at(page.evaluate("Date.now()") + 1000)
+    field = page.get_by_label("Find by name or id")
+    field.fill("typed")
+    page.get_by_label("Kind", exact=True).select_option("Tasks")
+    expect(page).to_have_url(re.compile(r"#/jobs\?kind=task$"))
+    page.clock.run_for(1000)
+    expect(page).to_have_url(re.compile(r"#/jobs\?kind=task&name=typed$"))
+
+    field.fill("typed and")
+    row(page, "typed and left").get_by_role("link").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("typed and left")
+    page.clock.run_for(1000)
+    expect(page).to_have_url(re.compile("#/jobs/task_"))
 
 
 def test_older_jobs_are_on_further_pages(console: Console) -> None:

@@ -36,11 +36,15 @@ export function Jobs({ query }) {
 function Filters({ filter }) {
   const timer = useRef(null);
   const field = useRef(null);
-  const choose = (changes) => location.replace(address("jobs", "", { ...filter, ...changes }));
+  const choose = (changes) => { // what was chosen since the last drawing stands in the address
+    const chosen = Object.fromEntries(new URLSearchParams(location.hash.split("?")[1]));
+    location.replace(address("jobs", "", { ...chosen, after: "", ...changes }));
+  };
   const typed = ({ target: { value } }) => {
     clearTimeout(timer.current);
     timer.current = setTimeout(() => choose({ name: value.trim() }), TYPED_MS);
   };
+  useEffect(() => () => clearTimeout(timer.current), []);
   useEffect(() => {
     if (document.activeElement !== field.current) field.current.value = filter.name ?? "";
   }, [filter.name]);
