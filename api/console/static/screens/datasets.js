@@ -34,7 +34,7 @@ export function Datasets({ query }) {
     ${page && (page.data.length
       ? html`<${Table} caption="Datasets" columns=${COLUMNS} rows=${page.data} rowKey=${({ id }) => id} />`
       : html`<${Empty} title="No datasets yet">
-          <p>A dataset is made of documents that are cut, embedded and kept for search:</p><${Command} text="embedq ingest docs/ --out handbook" />
+          <p>A dataset is made of documents that are cut, embedded and kept for search:</p><${Command} text="embedq ingest docs/ --dataset handbook" />
         <//>`)}
     ${page && (after || page.has_more) && html`<${Pager} newer=${after && address("datasets")} older=${page.has_more && address("datasets", "", { after: page.last_id })}>By name<//>`}`;
 }
@@ -95,7 +95,7 @@ function Search({ name, query }) {
       <fieldset class="choice"><legend>Search by</legend>
         ${Object.entries(MODES).map(([mode, label]) => html`<label key=${mode}><input type="radio" name="by" value=${mode} defaultChecked=${mode === by} /> ${label}</label>`)}
       </fieldset>
-      <input class="where" name="where" aria-label="Only where" placeholder="lang=en" title="A field of the metadata and its value" defaultValue=${where} />
+      <input class="where" name="where" aria-label="Only where" placeholder="FIELD=VALUE" title="A field of the metadata and its value" defaultValue=${where} />
       <button class="primary" type="submit">Search</button>
     </form>
     <${ErrorNotice} error=${error} title="The dataset cannot be searched." />
@@ -105,7 +105,8 @@ function Search({ name, query }) {
 
 // Metadata tells 2021 from "2021": the number is looked for where the text is nowhere.
 async function searchFor(name, query, mode, where, signal) {
-  const [, field, value] = where.match(/^([^=]*)=(.*)$/) ?? [];
+  const [, field, value] = where.match(/^([^=]+)=(.*)$/) ?? [];
+  if (where && !field) throw { code: "invalid_value", message: `“${where}” is not FIELD=VALUE.` };
   const ask = (filter) => call(`${pathOf(name)}/search`, { method: "POST", body: { query, mode, limit: HITS, ...(field && { filter: { [field]: filter } }) }, signal });
   const hits = await ask(value);
   const other = field ? scalar(value) : null;

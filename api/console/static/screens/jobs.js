@@ -93,7 +93,7 @@ function None({ filter: { name, kind, state }, after }) {
   if (kind || state || after) return html`<${Empty} title="No job fits"><p>No job has this kind and this state.</p>${all}<//>`;
   return html`<${Empty} title="No jobs yet">
     <p>Embed the lines of a file:</p><${Command} text="embedq submit texts.txt --wait" />
-    <p>Make a dataset of a folder, and search it:</p><${Command} text="embedq ingest docs/ --out handbook" />
+    <p>Make a dataset of a folder, and search it:</p><${Command} text="embedq ingest docs/ --dataset handbook" />
   <//>`;
 }
 
