@@ -1,6 +1,6 @@
 // One task, batch or ingestion: how it stands, what failed, its files, and what can be done to it.
 import { announce, call, reload, setTitle, useFetch } from "../api.js";
-import { address, count, dayAndClock, duration, modelName, rate, some, Time } from "../format.js";
+import { address, count, dayAndClock, duration, modelName, rate, some, Time, words } from "../format.js";
 import { html, useEffect, useRef, useState } from "../html.js";
 import { ErrorNotice, Notice, Reading, Waits } from "../parts/banner.js";
 import { Ask, Download } from "../parts/dialog.js";
@@ -12,7 +12,6 @@ const ENDED_MS = 10_000;
 const READ_UNASKED = 500;
 const READ_BYTES = 256 * 1024;
 const PAGE = 100;
-const ENDED = new Set(["completed", "failed", "expired", "cancelled"]);
 // Of lines and texts: what a retry can help, beside what the server itself did wrong.
 const AGAIN = new Set(["encoding_failed", "worker_lost", "model_changed", "batch_expired", "batch_cancelled", "batch_part_lost"]);
 const again = ({ code, status = 0 }) => status >= 500 || AGAIN.has(code);
@@ -53,7 +52,7 @@ export function Job({ name: id, query }) {
 }
 
 function Known({ id, query }) {
-  const read = useFetch(pathOf(id), { every: ({ status }) => (ENDED.has(status) ? ENDED_MS : OPEN_MS) });
+  const read = useFetch(pathOf(id), { every: (object) => (jobOf(object).ended ? ENDED_MS : OPEN_MS) });
   const { data, error } = read;
   const job = data && jobOf(data);
   useTold(job);
@@ -246,7 +245,7 @@ function BatchFiles({ job }) {
 // ---- ingestions -----------------------------------------------------------------------------------------------------
 
 function ingestionFacts({ source, sink, file_counts: documents, dry_run: dry, mode, warnings, usage }) {
-  const told = ["in_progress", "unchanged", "emptied", "deleted", "cancelled"].filter((name) => documents[name] > 0).map((name) => `${count(documents[name])} ${name.replace("_", " ")}`);
+  const told = ["in_progress", "unchanged", "emptied", "deleted", "cancelled"].filter((name) => documents[name] > 0).map((name) => `${count(documents[name])} ${words(name)}`);
   return [
     ["Documents", html`${count(documents.total)}${told.length > 0 && html`<br /><small>${told.join(", ")}</small>`}`],
     ["From", `${count(source.count)} ${source.type}`],
@@ -259,7 +258,6 @@ function ingestionFacts({ source, sink, file_counts: documents, dry_run: dry, mo
   ];
 }
 
-const words = (mode) => mode.replaceAll("_", " ");
 // Which stage the reason of a wait, or the code of an error, belongs to.
 const AT = { sink: "Load", dataset: "Load", model: "Embed", no_worker: "Embed", workers: "Embed", worker: "Embed", nothing: "List" };
 const stageOf = (code = "") => AT[code] ?? AT[code.split("_")[0]];
