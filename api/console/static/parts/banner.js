@@ -10,9 +10,8 @@ export const SAID_BY_FRAME = new Set(["unreachable", "invalid_api_key"]);
 export function redisOf({ redis: { used_bytes: used, limit_bytes: limit, tasks_percent: tasks, queries_percent: queries } }) {
   if (!limit) return null;
   const share = (100 * used) / limit;
-  const more = Math.ceil((1.5 * limit) / 2 ** 20);
   const refuses = share > queries ? "tasks and queries are refused" : share > tasks ? "tasks are refused" : "";
-  return { share: Math.floor(share), tasks, queries, limit, refuses, remedy: `redis-cli CONFIG SET maxmemory ${more}mb` };
+  return { share: Math.floor(share), tasks, queries, limit, refuses };
 }
 
 // Seconds of work that wait: of the model that has the most; null where nobody knows the speed.
@@ -35,7 +34,7 @@ export function troubleOf(service) {
   const { redis, models, documents } = service;
   if (!redis.up) return { stop: true, said: "Redis does not answer", at: redis.seen_at, fix: "What you see is from then. Nothing that was accepted is lost.", more: "What to do" };
   const full = redisOf(service);
-  if (full?.refuses) return { stop: true, said: `Redis is ${percent(full.share)} full: ${full.refuses}`, fix: "Give it room:", command: full.remedy, more: "What to do" };
+  if (full?.refuses) return { stop: true, said: `Redis is ${percent(full.share)} full: ${full.refuses}`, fix: "Give it room, or delete ended jobs with large results.", more: "What to do" };
   const without = unserved(service);
   const absent = without.find(({ loading }) => !loading.length);
   if (absent) return { stop: true, said: `No worker serves ${modelName(absent.id)}`, at: absent.absent_since, fix: "Start one:", command: "embedq worker", more: "What to do" };

@@ -34,10 +34,11 @@ function RedisPart({ service }) {
   const full = redisOf(service);
   if (!up) return html`<${Part} shape="fail" name="Redis" tone="bad" said=${`does not answer ${since(seen)}`} small="Everything here is as it was then." />`;
   if (!full) return html`<${Part} shape="done" name="Redis" said=${`${bytes(used)} used, without a limit`} small="Without maxmemory nothing is refused before the machine is full." />`;
+  const remedy = `redis-cli CONFIG SET maxmemory ${Math.ceil((1.5 * full.limit) / 2 ** 20)}mb`;
   const said = `${percent(full.share)} of ${bytes(full.limit)} used${full.refuses && `: ${full.refuses}`}`;
   return html`<${Part} shape=${full.refuses ? "fail" : "done"} name="Redis" tone=${full.refuses && "bad"} said=${said}
     small=${html`Tasks are refused above ${percent(full.tasks)}, queries above ${percent(full.queries)}.
-      ${full.refuses && html`<br />Give it room: <code>${full.remedy}</code>, or delete ended jobs with large results.`}`}>
+      ${full.refuses && html`<br />Give it room: <code>${remedy}</code> (where Redis has users, with <code>--user operator --askpass</code>), or delete ended jobs with large results.`}`}>
     <${Meter} share=${full.share} limits=${[full.tasks, full.queries]} over=${full.refuses} />
   <//>`;
 }
