@@ -36,10 +36,8 @@ export function Jobs({ query }) {
 function Filters({ filter }) {
   const timer = useRef(null);
   const field = useRef(null);
-  const choose = (changes) => { // what was chosen since the last drawing stands in the address
-    const chosen = Object.fromEntries(new URLSearchParams(location.hash.split("?")[1]));
-    location.replace(address("jobs", "", { ...chosen, after: "", ...changes }));
-  };
+  const chosen = () => Object.fromEntries(new URLSearchParams(location.hash.split("?")[1])); // also since the last drawing
+  const choose = (changes) => location.replace(address("jobs", "", { ...chosen(), after: "", ...changes }));
   const typed = ({ target: { value } }) => {
     clearTimeout(timer.current);
     timer.current = setTimeout(() => choose({ name: value.trim() }), TYPED_MS);
