@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 from embedq.cli.arguments import count, shared_options, utf8
 from embedq.cli.exit_codes import OK
-from embedq.cli.options import server_options, transport_from_args
+from embedq.cli.options import of_each, server_options, transport_from_args
 from embedq.cli.output import Output
 from embedq.cli.serve import become
 from embedq.ingestions import Ingestions
@@ -89,14 +89,15 @@ def run_upkeep(args: argparse.Namespace) -> NoReturn:
 
 async def _asked(args: argparse.Namespace, output: Output) -> int:
     async with transport_from_args(Ingestions, args, output) as server:
-        await args.work(server, args, output)
-    return OK
+        code: int = await args.work(server, args, output)
+    return code
 
 
-async def _search(server: Ingestions, args: argparse.Namespace, output: Output) -> None:
+async def _search(server: Ingestions, args: argparse.Namespace, output: Output) -> int:
     among = dict(args.filter) or None
     found = await server.search_dataset(args.dataset, args.query, args.k, mode=args.mode, model=args.model, among=among)
     print_chunks(found, output)
+    return OK
 
 
 def print_chunks(chunks: Sequence[Mapping[str, Any]], output: Output) -> None:
@@ -121,14 +122,17 @@ def _field(text: str) -> tuple[str, str | float | bool]:
     return name, parsed if isinstance(parsed, str | int | float) else value
 
 
-async def _list(server: Ingestions, _args: argparse.Namespace, output: Output) -> None:
+async def _list(server: Ingestions, _args: argparse.Namespace, output: Output) -> int:
     async for dataset in server.datasets():
         vectors = f" of {dataset['vectors']}" if dataset["vectors"] else ""
         size = f"{dataset['rows']:,} rows, {dataset['documents']:,} documents, {dataset['bytes']:,} bytes"
         output.result(f"{dataset['name']}: {size}{vectors}", dataset)
+    return OK
 
 
-async def _delete(server: Ingestions, args: argparse.Namespace, output: Output) -> None:
-    for name in args.names:
+async def _delete(server: Ingestions, args: argparse.Namespace, output: Output) -> int:
+    async def delete(name: str) -> None:
         await server.delete_dataset(name)
         output.result(f"{name} deleted", {"name": name, "deleted": True})
+
+    return (await of_each(delete, args.names, output))[1]

@@ -13,7 +13,7 @@ INTERRUPTED = 130
 
 HELP = """exit codes:
   0    done
-  1    done in part: some texts, documents or keys failed, others did not; or `doctor` found something
+  1    done in part: some texts, documents, keys or names failed, others did not; or `doctor` found something
   2    wrong usage, or an input file that cannot be used
   3    the server refused (4xx)
   4    the server or its Redis cannot be reached, or had no room for as long as it was tried

@@ -2,18 +2,20 @@
 
 import argparse
 import asyncio
-from collections.abc import Awaitable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from contextlib import aclosing, contextmanager
 from typing import Any, TypeVar
 
 from embedq.cli.arguments import count, shared_options
-from embedq.cli.exit_codes import UsageError
+from embedq.cli.exit_codes import OK, SOME_FAILED, UsageError, exit_code
 from embedq.cli.output import Output
-from embedq.errors import WaitTimeoutError
+from embedq.concurrency import in_order
+from embedq.errors import RefusedError, WaitTimeoutError
 from embedq.service import EmbeddingService, EncodingOptions
 from embedq.transport import Transport
 
 T = TypeVar("T", bound=Transport)
+R = TypeVar("R")
 
 
 def server_options(parser: argparse.ArgumentParser, *, timeout_s: float | None) -> None:
@@ -96,3 +98,24 @@ async def within(timeout_s: float | None, work: Awaitable[int]) -> int:
             raise
         message = f"the {timeout_s:g} s of --timeout are over; what was submitted goes on (embedq jobs)"
         raise WaitTimeoutError(message, code="timeout") from None
+
+
+async def of_each(
+    work: Callable[[str], Coroutine[Any, Any, R]], names: Sequence[str], output: Output, *, limit: int = 1
+) -> tuple[list[R], int]:
+    """What `work` returns for each name, and the exit code. A name that the server refuses is told, and left out."""
+    refused: list[RefusedError] = []
+
+    async def attempt(name: str) -> list[R]:
+        try:
+            return [await work(name)]
+        except RefusedError as error:
+            output.error(error.reworded(f"{name}: {error.message}", error.param))
+            refused.append(error)
+            return []
+
+    async with aclosing(in_order(attempt, names, limit=limit)) as answers:
+        done = [one async for answer in answers for one in answer]
+    if not refused:
+        return done, OK
+    return done, SOME_FAILED if done else exit_code(refused[-1])

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from embedq.atomic_file import atomic_file
 from embedq.cli.arguments import count
 from embedq.cli.exit_codes import OK, UsageError, outcome
-from embedq.cli.options import server_options, service_from_args, transport_from_args, within
+from embedq.cli.options import of_each, server_options, service_from_args, transport_from_args, within
 from embedq.cli.output import NO_STDOUT, Output, digits, printable
 from embedq.cli.progress import Progress
 from embedq.concurrency import in_order
@@ -60,8 +60,9 @@ async def _wait(args: argparse.Namespace, output: Output) -> int:
 
 async def _waited(args: argparse.Namespace, output: Output) -> int:
     async with service_from_args(args, output) as service:
-        async with aclosing(in_order(service.status, args.ids, limit=WATCHED)) as found:
-            tasks = [task async for task in found]
+        tasks, code = await of_each(service.status, args.ids, output, limit=WATCHED)
+        if not tasks:
+            return code
         with Progress("waiting", json_lines=args.json) as display:
             progress = TaskProgress(display, tasks)
             for why in [task["waiting"] for task in tasks if task.get("waiting")][:1]:
@@ -71,10 +72,10 @@ async def _waited(args: argparse.Namespace, output: Output) -> int:
             async def wait(task_id: str) -> Job:
                 return await service.wait(task_id, on_change=progress.changed)
 
-            async with aclosing(in_order(wait, args.ids, limit=WATCHED)) as ended:
+            async with aclosing(in_order(wait, [task.id for task in tasks], limit=WATCHED)) as ended:
                 async for task in ended:
                     output.result(describe(task), task)
-    return progress.outcome
+    return progress.outcome or code
 
 
 class TaskProgress:
@@ -109,10 +110,12 @@ class TaskProgress:
 
 async def _cancel(args: argparse.Namespace, output: Output) -> int:
     async with service_from_args(args, output) as service:
-        for task_id in args.ids:
+
+        async def cancel(task_id: str) -> None:
             task = await service.cancel(task_id)
             output.result(f"{task.id} {task.status}", task)
-    return OK
+
+        return (await of_each(cancel, args.ids, output))[1]
 
 
 async def _result(args: argparse.Namespace, output: Output) -> int:

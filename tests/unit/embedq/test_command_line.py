@@ -329,6 +329,18 @@ def test_waiting_says_first_why(elsewhere: Scripted, capsys: pytest.CaptureFixtu
     assert "embedq: No worker serves this model since 14:02 UTC.\n" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("command", ["cancel", "wait", "dataset delete"])
+@pytest.mark.parametrize(("names", "code"), [("gone task_1", 1), ("task_1 gone", 1), ("gone gone", 3)])
+def test_what_the_server_refuses_of_several_stops_no_other(
+    command: str, names: str, code: int, elsewhere: Scripted, capsys: pytest.CaptureFixture[str]
+) -> None:
+    elsewhere.answers = [lambda request: problem(404, "not_found") if "gone" in request.target else task()]
+    assert main([*command.split(), *names.split(), "--url", elsewhere.url]) == code
+    shown = capsys.readouterr()
+    assert shown.out.count("task_1") == names.count("task_1")
+    assert shown.err.count("not_found: gone: Text.") == names.count("gone")
+
+
 def test_a_bad_line_names_itself_before_anything_is_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "texts.jsonl"
     file.write_text('{"text": "a"}\n{"txt": "b"}\n')
