@@ -18,7 +18,7 @@ from urllib.parse import quote
 import httpx
 
 from embedq import environment
-from embedq.errors import EmbedqClientError, UnreachableError, WaitTimeoutError, error_from_response
+from embedq.errors import EmbedqClientError, RefusedError, UnreachableError, WaitTimeoutError, error_from_response
 from embedq.responses import read_object
 
 PATIENCE_S = 30.0
@@ -264,8 +264,22 @@ def retry_delay_s(attempt: int, answer: httpx.Response | None, patience_s: float
 
 
 def route(*parts: str) -> str:
-    """A path below `/v1`. Its parts are quoted, so that whatever is passed as an id cannot reach another route."""
-    return "/v1/" + "/".join(quote(part, safe="") for part in parts)
+    """A path below `/v1`. Whatever is passed as an id cannot reach another route.
+
+    Raises:
+        RefusedError: it is empty, a step of a path, or not UTF-8. No server has it.
+    """
+    return "/v1/" + "/".join(map(_quoted, parts))
+
+
+def _quoted(part: str) -> str:
+    try:
+        quoted = quote(part, safe="")
+    except UnicodeEncodeError:
+        quoted = ""
+    if quoted in {"", ".", ".."}:  # httpx follows dots, as a browser does
+        raise RefusedError(f"{part!r} is no id and no name.", code="invalid_id")
+    return quoted
 
 
 async def _exchange(client: httpx.AsyncClient, request: httpx.Request, into: BinaryIO | None) -> httpx.Response:

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from embedq.atomic_file import atomic_file
-from embedq.cli.arguments import count
+from embedq.cli.arguments import count, utf8
 from embedq.cli.exit_codes import OK, UsageError, outcome
 from embedq.cli.options import of_each, server_options, service_from_args, transport_from_args, within
 from embedq.cli.output import NO_STDOUT, Output, digits, printable
@@ -35,8 +35,10 @@ def add(parser: argparse.ArgumentParser) -> None:
     work = {"wait": _wait, "result": _result, "cancel": _cancel, "jobs": _jobs}[command]
     if command == "jobs":
         parser.description = "The newest first, each with the sentence of the server that says why it is not done yet."
-        parser.add_argument("--kind", metavar="K", help="some of task, batch, ingestion, separated by commas")
-        parser.add_argument("--status", metavar="S", help="in these states only, separated by commas")
+        parser.add_argument(
+            "--kind", type=utf8, metavar="K", help="some of task, batch, ingestion, separated by commas"
+        )
+        parser.add_argument("--status", type=utf8, metavar="S", help="in these states only, separated by commas")
         parser.add_argument("--limit", type=count, default=SHOWN_JOBS, metavar="N", help="so many (default: 20)")
     elif command == "result":
         parser.add_argument("id", metavar="ID")

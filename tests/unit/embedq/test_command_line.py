@@ -109,7 +109,7 @@ def test_what_is_no_usage_is_not_called_so(arguments: list[str], code: str, caps
     assert json.loads(capsys.readouterr().err)["code"] == code
 
 
-@pytest.mark.parametrize("command", ["embed", "search --dataset x"])
+@pytest.mark.parametrize("command", ["embed", "search --dataset x", "jobs --kind", "jobs --status"])
 def test_an_argument_that_is_not_utf8_is_said_to_be_that(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main([*command.split(), os.fsdecode(b"Gr\xfc\xdfe")])
@@ -339,6 +339,16 @@ def test_what_the_server_refuses_of_several_stops_no_other(
     shown = capsys.readouterr()
     assert shown.out.count("task_1") == names.count("task_1")
     assert shown.err.count("not_found: gone: Text.") == names.count("gone")
+
+
+@pytest.mark.parametrize("command", ["wait", "dataset delete", "ingest --status", "keys limits", "search x --dataset"])
+@pytest.mark.parametrize("name", [".", os.fsdecode(b"\xff")])
+def test_what_is_no_name_is_refused_and_not_sent(
+    command: str, name: str, elsewhere: Scripted, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*command.split(), name, "--url", elsewhere.url]) == 3
+    assert f"{name!r} is no id and no name" in capsys.readouterr().err
+    assert elsewhere.requests == []
 
 
 def test_a_bad_line_names_itself_before_anything_is_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -18,7 +18,7 @@ from embedq.errors import (
     UnreachableError,
     WaitTimeoutError,
 )
-from embedq.transport import Transport, retry_delay_s
+from embedq.transport import Transport, retry_delay_s, route
 from tests.processes import wait_until
 from tests.unit.embedq.scripted import HANG_UP, SILENCE, Answer, Scripted, problem, scripted
 
@@ -238,6 +238,13 @@ async def test_a_password_in_the_address_is_not_shown() -> None:
         with pytest.raises(UnreachableError) as raised:
             await transport.call("GET", PATH, timeout_s=5)
     assert "hunter2" not in str(raised.value)
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "\udcff"])
+def test_what_would_reach_another_route_is_no_name(name: str) -> None:
+    assert route("keys", "a/../b", "purge") == "/v1/keys/a%2F..%2Fb/purge"
+    with pytest.raises(RefusedError, match="no id and no name"):
+        route("keys", name, "purge")
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>", b"[]", {"data": []}])
