@@ -69,6 +69,10 @@ class Transport:
 
     Raises:
         ValueError: the address is not an http or https URL, or the key cannot be sent. Neither is repeated.
+
+    Attributes:
+        url: as it was given.
+        address: what is shown and kept of it: without its password.
     """
 
     def __init__(
@@ -83,7 +87,7 @@ class Transport:
         self.url = url or environment.server_url()
         self.timeout_s = timeout_s
         base, key = _base_url(self.url), _sendable(api_key or environment.api_key())
-        self._address = f"{base.scheme}://{base.netloc.decode()}"  # never with a URL's password
+        self.address = f"{base.scheme}://{base.netloc.decode()}"
         self._options: dict[str, Any] = {
             "base_url": base,
             "headers": {"Authorization": f"Bearer {key}"} if key else None,
@@ -175,7 +179,7 @@ class Transport:
 
     def blocking(self, path: str) -> httpx.Response:
         """The answer, while the thread waits: one attempt of `BLOCKING_CALL_S` seconds at most."""
-        tls = _tls(self._options["trust_env"]) if self._address.startswith("https") else False
+        tls = _tls(self._options["trust_env"]) if self.address.startswith("https") else False
         try:
             with httpx.Client(**self._options, verify=tls, timeout=min(BLOCKING_CALL_S, self.timeout_s)) as client:
                 response = client.get(path)
@@ -220,7 +224,7 @@ class Transport:
         if self._closed:
             raise EmbedqClientError("This client was closed. Make another one.", code="closed")
         # Reading the certificates takes 0.2 to 0.4 s, too long for the event loop. httpx reads them for http:// too.
-        https = self._address.startswith("https")
+        https = self.address.startswith("https")
         tls = await asyncio.to_thread(_tls, self._options["trust_env"]) if https else False
         loop = asyncio.get_running_loop()
         if self._client is None or self._loop is not loop:  # connections belong to the loop that opened them
@@ -229,12 +233,12 @@ class Transport:
 
     def _silence(self, error: httpx.TransportError) -> EmbedqClientError:
         if isinstance(error, httpx.ReadTimeout | httpx.WriteTimeout):
-            return WaitTimeoutError(f"{self._address} did not answer in time.", code="timeout")
+            return WaitTimeoutError(f"{self.address} did not answer in time.", code="timeout")
         if "WRONG_VERSION_NUMBER" in str(error):
-            message = f"{self._address} does not speak TLS. Does its address begin with http:// ?"
+            message = f"{self.address} does not speak TLS. Does its address begin with http:// ?"
             return UnreachableError(message, code="unreachable")
         return UnreachableError(
-            f"No answer from {self._address} ({str(error) or type(error).__name__}). Is the server running there? "
+            f"No answer from {self.address} ({str(error) or type(error).__name__}). Is the server running there? "
             "`embedq up` starts one; EMBEDQ_URL names another.",
             code="unreachable",
         )

@@ -99,7 +99,7 @@ def run(args: argparse.Namespace) -> int:
 async def _ingest_from_args(args: argparse.Namespace, output: Output) -> int:
     body = body_from_args(args)
     async with transport_from_args(Ingestions, args, output) as server:
-        body["sink"], folder = sink_from_args(args, server.url)
+        body["sink"], folder = sink_from_args(args, server.address)
         with tempfile.TemporaryDirectory(prefix="embedq-") as spool:
             stdin = LocalFile(args.stdin_name, Path(spool) / Path(args.stdin_name).name)
             files = chosen_files(args.sources, args.include, args.exclude, stdin)
@@ -300,7 +300,7 @@ async def _about_existing(args: argparse.Namespace, output: Output) -> int:
             if sink["type"] != "dataset":
                 raise UsageError("only a dataset can be fetched, not a table of PostgreSQL")
             dataset = sink.get("dataset", ingestion.id)  # without a name it has that of the ingestion
-            await _fetch(server, ingestion.id, OutputFolder(Path(args.out), server.url, dataset), output)
+            await _fetch(server, ingestion.id, OutputFolder(Path(args.out), server.address, dataset), output)
         if not ingestion.ended:
             output.result(describe(ingestion), ingestion)
             return OK

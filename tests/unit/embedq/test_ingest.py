@@ -172,6 +172,14 @@ async def test_files_go_up_parts_come_down_and_uploads_go(tmp_path: Path, capsys
     assert "chunks 5/5, 2/2 documents" in shown.err
 
 
+async def test_the_password_of_an_address_is_in_no_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    async with scripted(Server()) as script:
+        address = script.url.replace("//", "//user:hunter2@")
+        assert await asyncio.to_thread(main, ["ingest", "h", "--out", "out", "--url", address]) == 0
+    assert json.loads((tmp_path / "out" / "_embedq.json").read_text())["server"] == script.url
+    assert "hunter2" not in "".join(capsys.readouterr())
+
+
 @pytest.mark.parametrize("now", ["another id", None], ids=["another server", "deleted"])
 async def test_a_folder_of_another_dataset_stops_the_command_before_anything_is_sent(
     tmp_path: Path, now: str | None, capsys: pytest.CaptureFixture[str]
