@@ -167,13 +167,13 @@ class Transport:
         raise AssertionError  # pragma: no cover - the loop has no end
 
     async def probe(self, path: str) -> httpx.Response:
-        """One attempt, with whatever status it is answered.
+        """One attempt of `timeout_s` seconds at most, with whatever status it is answered.
 
         Raises:
             UnreachableError: no answer.
         """
         try:
-            return await self._send("GET", path, None, {}, CONNECT_TIMEOUT_S)
+            return await self._send("GET", path, None, {}, self.timeout_s, silence_s=self.timeout_s)
         except httpx.TransportError as error:
             raise self._silence(error) from error
 
@@ -190,11 +190,18 @@ class Transport:
         return response
 
     async def _send(
-        self, method: str, path: str, body: Mapping[str, Any] | None, how: Sending, left_s: float
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None,
+        how: Sending,
+        left_s: float,
+        *,
+        silence_s: float = ANSWER_TIMEOUT_S,
     ) -> httpx.Response:
         # A second less than there is, so that the server's "not yet" arrives before this side gives up.
         wait_s = max(1, math.floor(min(how["wait_s"], left_s - 1))) if how.get("wait_s") else 0
-        read_s = min(ANSWER_TIMEOUT_S + wait_s, max(1.0, left_s))
+        read_s = min(silence_s + wait_s, max(1.0, left_s))
         headers, params = dict(how.get("headers", {})), dict(how.get("params", {}))
         if body is not None:
             headers["Content-Type"] = "application/json"

@@ -63,7 +63,7 @@ async def _doctor(args: argparse.Namespace, output: Output) -> int:
             output.result(_line(finding), dataclasses.asdict(finding))
             fine = fine and finding.fine
             if finding.name == "server" and not finding.fine and is_loopback(transport.url):
-                for of_redis in _redis_of_settings():
+                for of_redis in redis_of_settings(transport.timeout_s):
                     output.result(_line(of_redis), dataclasses.asdict(of_redis))
     return OK if fine else SOME_FAILED
 
@@ -76,7 +76,9 @@ async def examine(get: Get) -> AsyncIterator[Finding]:
     try:
         live = await get("/health/live")
         if not live.is_success:
-            yield Finding("server", False, f"/health/live answered {live.status_code}", "is it an embedq server?")
+            error = error_from_response(live)
+            advice = "is it an embedq server?" if error.code == "unexpected_answer" else ""
+            yield Finding("server", False, f"/health/live: {error.code}: {error.message}", advice)
             return
         yield Finding("server", True, f"answers in {live.elapsed.total_seconds() * 1000:.0f} ms")
         ready = await get("/health/ready")
@@ -116,12 +118,13 @@ _NO_KEY = frozenset({httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN})
 
 def _service(response: httpx.Response) -> Iterator[Finding]:
     """How full Redis is, and who works, as `GET /v1/service` tells it."""
-    if response.status_code in _NO_KEY:
-        advice = "set EMBEDQ_API_KEY to a key of this server"
-        yield Finding("key", False, error_from_response(response).message, advice)
-        return
     if not response.is_success:
-        yield Finding("service", False, error_from_response(response).message, _LOG_HAS_MORE)
+        error = error_from_response(response)
+        if response.status_code == httpx.codes.UNAUTHORIZED:
+            yield Finding("key", False, error.message, "set EMBEDQ_API_KEY to a key of this server")
+        else:
+            advice = "" if response.status_code in _NO_KEY else _LOG_HAS_MORE  # such a refusal says what to do
+            yield Finding("service", False, f"{error.code}: {error.message}", advice)
         return
     state = read_object(response)
     with reading(response, "the state of a service"):
@@ -183,15 +186,21 @@ def _storage(trouble: str | None) -> Finding:
     return Finding("storage", False, trouble, "docs/operations.md, “A storage that is not the right one”")
 
 
-def _redis_of_settings() -> Iterator[Finding]:
+def redis_of_settings(timeout_s: float) -> Iterator[Finding]:
     """What is wrong with the Redis that a server of this environment would use; nothing where none is named."""
     try:
         command = command_for("api.redis_command")
     except UsageError:  # the client alone is installed
         return
-    ran = subprocess.run(  # noqa: S603 - our own
-        command, env=environment.with_python_path(CHECKOUT), capture_output=True, text=True, check=False
-    )
+    environ = environment.with_python_path(CHECKOUT)
+    try:
+        ran = subprocess.run(  # noqa: S603 - our own
+            command, env=environ, capture_output=True, text=True, check=False, timeout=timeout_s
+        )
+    except subprocess.TimeoutExpired:
+        advice = "docs/operations.md, “Redis does not answer”"
+        yield Finding("redis", False, f"that of these settings has not answered in {timeout_s:g} s", advice)
+        return
     answer = json.loads(ran.stdout or "{}")
     if "message" in answer:
         yield Finding("redis", False, answer["message"], "no server starts before that is mended")

@@ -1,11 +1,13 @@
 """`embedq doctor`: what it says of each answer of a server."""
 
+import sys
 from datetime import timedelta
 from typing import Any
 
 import httpx
 import pytest
 
+from embedq.cli import doctor
 from embedq.cli.doctor import Finding, examine
 
 NOW = 1_000_000.0
@@ -27,6 +29,7 @@ def refusal(status: int, code: str, message: str, param: str = "") -> tuple[int,
     return status, {"detail": message, "error": {"message": message, "code": code, "param": param}}
 
 
+FOREIGN = refusal(403, "host_not_allowed", "Call it as localhost.")
 WELL: dict[str, tuple[int, Any]] = {
     "/health/live": (200, {"status": "live"}),
     "/health/ready": (200, {"status": "ready", "storage": None}),
@@ -82,9 +85,25 @@ async def test_deaths_of_an_hour_ago_are_history() -> None:
         ({"ready": (200, {"status": "ready", "storage": "A role has another storage."})}, ["storage"]),
         ({"redis": refusal(403, "scope_missing", "This call needs the scope operate.")}, ["redis"]),
         ({"redis": refusal(401, "no_key", "A key."), "service": refusal(401, "no_key", "A key.")}, ["key"]),
+        ({"redis": FOREIGN, "service": FOREIGN}, ["service"]),
         ({"live": (404, {})}, ["server"]),
+        ({"live": FOREIGN}, ["server"]),
         ({"service": (200, {"object": "something"})}, ["server"]),
     ],
 )
 async def test_each_wrong_answer_has_one_name(answers: dict[str, tuple[int, Any]], names: list[str]) -> None:
     assert [*await found(**answers)] == names
+
+
+@pytest.mark.parametrize("asked", ["live", "service"])
+async def test_what_the_server_says_of_a_refusal_is_told(asked: str) -> None:
+    [finding] = (await found(**{asked: FOREIGN})).values()
+    assert finding.detail.endswith("host_not_allowed: Call it as localhost.")
+    assert finding.advice == ""
+
+
+def test_a_redis_that_does_not_answer_is_waited_for_no_longer_than_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    sleeps = [sys.executable, "-c", "import time; time.sleep(600)"]
+    monkeypatch.setattr(doctor, "command_for", lambda _: sleeps)
+    [finding] = doctor.redis_of_settings(0.01)
+    assert "has not answered in 0.01 s" in finding.detail

@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import ssl
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import httpx
@@ -180,10 +181,24 @@ async def test_a_server_that_answered_before_gets_more_patience(monkeypatch: pyt
         assert len(server.requests) == 4
 
 
-async def test_silence_ends_with_the_callers_time() -> None:
-    async with scripted(SILENCE) as server, Transport(server.url) as transport:
+@pytest.mark.parametrize("call", [lambda of: of.call("GET", PATH), lambda of: of.probe(PATH)])
+async def test_silence_ends_with_the_callers_time(call: Callable[[Transport], Awaitable[object]]) -> None:
+    async with scripted(SILENCE) as server, Transport(server.url, timeout_s=0.2) as transport:
         with pytest.raises(WaitTimeoutError, match="did not answer in time"):
-            await transport.call("GET", PATH, timeout_s=0.2)
+            await call(transport)
+
+
+async def test_a_probe_waits_as_long_as_its_caller(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[httpx.Request] = []
+
+    async def keep(_: object, request: httpx.Request, **__: object) -> httpx.Response:
+        sent.append(request)
+        return httpx.Response(200)
+
+    monkeypatch.setattr(httpx.AsyncClient, "send", keep)
+    async with Transport(timeout_s=90) as transport:
+        await transport.probe(PATH)
+    assert sent[0].extensions["timeout"]["read"] == 90
 
 
 @pytest.mark.parametrize(
