@@ -3,7 +3,9 @@
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
+from concurrent.futures import Future
 from contextlib import aclosing
+from threading import Thread
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -30,6 +32,21 @@ async def in_order(
         for task in window:
             task.cancel()
         await asyncio.gather(*window, return_exceptions=True)
+
+
+def in_daemon(call: Callable[[], R]) -> asyncio.Future[R]:
+    """What a call returns that may block for ever. Nobody waits for its thread: neither who cancels, nor the exit."""
+    future: Future[R] = Future()
+
+    def run() -> None:
+        future.set_running_or_notify_cancel()
+        try:
+            future.set_result(call())
+        except BaseException as error:  # noqa: BLE001 - raised where it is awaited
+            future.set_exception(error)
+
+    Thread(target=run, daemon=True).start()
+    return asyncio.wrap_future(future)
 
 
 async def run_all(work: Callable[[T], Coroutine[Any, Any, object]], items: Iterable[T], *, limit: int) -> None:

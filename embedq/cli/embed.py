@@ -3,7 +3,7 @@
 import argparse
 import asyncio
 import json
-import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +12,7 @@ from embedq.atomic_file import atomic_file
 from embedq.cli.arguments import utf8
 from embedq.cli.exit_codes import OK, UsageError
 from embedq.cli.options import encoding_from_args, encoding_options, server_options, service_from_args
-from embedq.cli.output import Output, digits
+from embedq.cli.output import Output, digits, standard_input
 from embedq.records import read_records
 
 
@@ -31,15 +31,15 @@ def run(args: argparse.Namespace) -> int:
     """The exit code."""
     if args.output and args.output.suffix != ".npy":
         raise UsageError(f"{args.output}: the name must end with .npy")
-    return asyncio.run(_embed(args, Output(args.json)))
-
-
-async def _embed(args: argparse.Namespace, output: Output) -> int:
     texts = args.texts
-    if texts == ["-"]:
-        texts = [record.text for record in read_records(sys.stdin.buffer, "lines")]
+    if texts == ["-"]:  # here, because Ctrl-C could not end an event loop that waits for a line
+        texts = [record.text for record in read_records(standard_input(), "lines")]
     if not all(texts):
         raise UsageError("an empty text has no vector")
+    return asyncio.run(_embed(args, texts, Output(args.json)))
+
+
+async def _embed(args: argparse.Namespace, texts: Sequence[str], output: Output) -> int:
     async with service_from_args(args, output) as service:
         vectors = await service.get_embeddings(texts, **encoding_from_args(args))
     if args.output:

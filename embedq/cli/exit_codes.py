@@ -21,6 +21,7 @@ HELP = """exit codes:
   6    nothing came of it: every text or document failed, or the ingestion as a whole
   78   a role cannot start as it is configured (api, worker, up)
   130  interrupted; submitted work goes on
+  141  the reader of a pipe has left; submitted work goes on
 
 environment:
   EMBEDQ_URL      address of the server (default http://127.0.0.1:8000)

@@ -4,7 +4,7 @@ import argparse
 import asyncio
 import shlex
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
@@ -88,24 +88,30 @@ def run(args: argparse.Namespace) -> int:
     existing = args.status or args.errors or args.cancel or args.retry
     if bool(existing) == bool(args.sources):
         raise UsageError("name either sources to ingest, or an ingestion with --status, --errors, --cancel or --retry")
-    work = _about_existing(args, output) if existing else _ingest_from_args(args, output)
     try:
-        return asyncio.run(within(args.timeout, work))
+        with tempfile.TemporaryDirectory(prefix="embedq-") as spool:
+            work = _about_existing(args, output) if existing else _ingest_from_args(args, output, Path(spool))
+            return asyncio.run(within(args.timeout, work))
     except (KeyboardInterrupt, asyncio.CancelledError):
         output.note("interrupted")  # what continues was noted
         return INTERRUPTED
 
 
-async def _ingest_from_args(args: argparse.Namespace, output: Output) -> int:
+def _ingest_from_args(args: argparse.Namespace, output: Output, spool: Path) -> Coroutine[Any, Any, int]:
+    """Reads standard input at once, because Ctrl-C could not end an event loop that waits for it."""
     body = body_from_args(args)
-    async with transport_from_args(Ingestions, args, output) as server:
-        body["sink"], folder = sink_from_args(args, server.address)
-        with tempfile.TemporaryDirectory(prefix="embedq-") as spool:
-            stdin = LocalFile(args.stdin_name, Path(spool) / Path(args.stdin_name).name)
-            files = chosen_files(args.sources, args.include, args.exclude, stdin)
-            if not files:
-                body["source"]["urls"] = args.sources
+    server = transport_from_args(Ingestions, args, output)
+    body["sink"], folder = sink_from_args(args, server.address)
+    stdin = LocalFile(args.stdin_name, spool / Path(args.stdin_name).name)
+    files = chosen_files(args.sources, args.include, args.exclude, stdin)
+    if not files:
+        body["source"]["urls"] = args.sources
+
+    async def work() -> int:
+        async with server:
             return await ingest(server, files, body, folder, output, detach=args.detach)
+
+    return work()
 
 
 def body_from_args(args: argparse.Namespace) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from embedq import environment
 from embedq.cli.arguments import positive, shared_options
 from embedq.cli.exit_codes import OK, SOME_FAILED, UNREACHABLE, USAGE, UsageError
 from embedq.cli.options import server_options, transport_from_args
-from embedq.cli.output import Output, printable
+from embedq.cli.output import Output, printable, standard_output
 from embedq.cli.serve import CHECKOUT, command_for
 from embedq.errors import EmbedqClientError, RefusedError, UnreachableError
 from embedq.transport import Transport, route
@@ -95,7 +95,7 @@ def _create_through_redis(args: argparse.Namespace, output: Output) -> int:
 
 
 def _export(args: argparse.Namespace) -> int:
-    sys.stdout.writelines(list(_through_redis(args, "export")))
+    standard_output().writelines(list(_through_redis(args, "export")))
     return OK
 
 

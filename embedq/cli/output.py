@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, BinaryIO, TextIO
 
 from embedq import environment
 from embedq.cli import exit_codes
@@ -15,7 +15,8 @@ from embedq.cli.exit_codes import UsageError
 from embedq.errors import BadInputError, EmbedqClientError
 
 _NO_KEY = 401
-NO_STDOUT = "there is nowhere to print the results: the standard output is closed"
+_BROKEN_PIPE = 141
+"""As of a program that SIGPIPE ends."""
 
 
 _ORDERS = dict.fromkeys((*range(0x20), *range(0x7F, 0xA0)), "?")
@@ -36,9 +37,7 @@ class Output:
     def result(self, text: str, fields: Mapping[str, Any]) -> None:
         """One result: `text` for people, `fields` for programs."""
         # Flushed, because the reader of a pipe wants the first id while later ones are still being made.
-        if sys.stdout is None:
-            raise UsageError(NO_STDOUT)
-        print(_json(fields) if self.json_lines else _lines(text), flush=True)
+        print(_json(fields) if self.json_lines else _lines(text), file=standard_output(), flush=True)
 
     def note(self, text: str, **fields: Any) -> None:
         """A note on stderr."""
@@ -54,6 +53,22 @@ class Output:
         message = f"{error.message} {_about_key(error)}".rstrip()
         fields = {name: getattr(error, name) for name in ("code", "message", "param", "status", "request_id")}
         self._on_stderr("error", f"{error.code}: {message}{request}", fields | {"message": message})
+
+    def failure(self, error: Exception) -> int:
+        """Prints why a command cannot go on; the exit code."""
+        if isinstance(error, EmbedqClientError):
+            self.error(error)
+            return exit_codes.exit_code(error)
+        if isinstance(error, BrokenPipeError):
+            # The reader has seen enough. Python would complain once more when it closes stdout.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return _BROKEN_PIPE
+        if isinstance(error, OSError):
+            reason = error.strerror or str(error)
+            self.problem(f"{error.filename}: {reason}" if error.filename else reason, "system")
+        else:
+            self.problem(str(error), "usage" if isinstance(error, UsageError) else "input")
+        return exit_codes.USAGE
 
     def retry(self, error: EmbedqClientError, delay_s: float) -> None:
         """Says that a call is being repeated; once per reason."""
@@ -82,24 +97,26 @@ def run_command(args: argparse.Namespace) -> int:
         code: int = args.run(args)
         if sys.stdout is not None:
             sys.stdout.flush()
-    except EmbedqClientError as error:
-        output.error(error)
-        return exit_codes.exit_code(error)
-    except (UsageError, BadInputError) as error:
-        output.problem(str(error), "usage" if isinstance(error, UsageError) else "input")
-        return exit_codes.USAGE
-    except BrokenPipeError:
-        # The reader has seen enough. Python would complain once more when it closes stdout.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return exit_codes.OK
-    except OSError as error:
-        reason = error.strerror or str(error)
-        output.problem(f"{error.filename}: {reason}" if error.filename else reason, "system")
-        return exit_codes.USAGE
+    except (EmbedqClientError, UsageError, BadInputError, OSError) as error:
+        return output.failure(error)
     except (KeyboardInterrupt, asyncio.CancelledError):
         output.note("interrupted; what was submitted goes on")
         return exit_codes.INTERRUPTED
     return code
+
+
+def standard_output() -> TextIO:
+    """Where results go. Raises `UsageError` where it was closed (`>&-`)."""
+    if sys.stdout is None:
+        raise UsageError("there is nowhere to print the results: the standard output is closed")
+    return sys.stdout
+
+
+def standard_input() -> BinaryIO:
+    """What `-` reads. Raises `UsageError` where it was closed (`<&-`)."""
+    if sys.stdin is None:
+        raise UsageError("there is nothing to read: the standard input is closed")
+    return sys.stdin.buffer
 
 
 def digits(vector: Iterable[float]) -> list[float]:

@@ -2,21 +2,20 @@
 
 import argparse
 import asyncio
-import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, aclosing, contextmanager
+from contextlib import ExitStack, aclosing
+from itertools import repeat
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
 import numpy.typing as npt
 
-from embedq.cli.exit_codes import OK
+from embedq.cli.exit_codes import OK, REFUSED, SOME_FAILED, USAGE
 from embedq.cli.options import encoding_from_args, encoding_options, server_options, service_from_args, within
-from embedq.cli.output import Output
+from embedq.cli.output import Output, standard_input
 from embedq.cli.progress import Progress
 from embedq.cli.tasks import TaskProgress
-from embedq.concurrency import in_order
+from embedq.concurrency import in_daemon, in_order
 from embedq.errors import BadInputError, EmbedqClientError, RefusedError
 from embedq.records import Record, format_from_name, read_records
 from embedq.responses import Job
@@ -60,46 +59,60 @@ class _Submission:
         self._output = output
         self._shown = "standard input" if args.file == "-" else args.file
         self._ids: list[str] = []
+        self._pieces = split(self._records(), lambda record: json_bytes(record.text), max_items=MAX_TEXTS)
         # Many are waited for at once, but submitted one by one: a script that loops over the ids that are printed must
         # get the vectors in the order of the file.
         self._turn = asyncio.Lock()
 
     async def run(self) -> int:
         """The exit code."""
-        with self._records() as records:
-            pieces = split(records, lambda record: json_bytes(record.text), max_items=MAX_TEXTS)
-            async with service_from_args(self._args, self._output) as service:
-                if self._args.wait or self._args.out:
-                    code = await self._finish_all(service, pieces)
-                else:
-                    code = OK
-                    for piece in pieces:  # none unprinted when a later one is refused
-                        await self._submit(service, piece)
+        try:
+            code = await self._submit_all()
+        except asyncio.CancelledError:
+            self._note_how_to_continue()
+            raise
+        except (EmbedqClientError, BadInputError, OSError) as error:
+            if not self._ids:
+                raise
+            code = self._output.failure(error)
+            self._note_how_to_continue()
+            return SOME_FAILED if code in {USAGE, REFUSED} else code
         if not self._ids:
             self._output.note(f"there is no text in {self._shown}: nothing was submitted")
         return code
 
-    async def _finish_all(self, service: EmbeddingService, pieces: Iterator[list[Record]]) -> int:
+    async def _submit_all(self) -> int:
+        async with service_from_args(self._args, self._output) as service:
+            if self._args.wait or self._args.out:
+                return await self._finish_all(service)
+            while piece := await self._next():  # none unprinted when a later one is refused
+                await self._submit(service, piece)
+        return OK
+
+    async def _next(self) -> list[Record]:
+        """The texts of the next task; [] at the end. The line that they lack may be long in coming."""
+        return await in_daemon(lambda: next(self._pieces, []))
+
+    async def _finish_all(self, service: EmbeddingService) -> int:
         out = self._args.out
         with ExitStack() as stack:
             writer = stack.enter_context(vector_folder(out)) if out else None
             display = stack.enter_context(Progress("embedding", json_lines=self._args.json))
             progress = TaskProgress(display, total=_count(self._args.file))
 
-            async def finish(piece: list[Record]) -> list[Finished]:
+            async def finish(_: None) -> list[Finished]:
                 async with self._turn:
-                    submitted = await self._submit(service, piece)
+                    piece = await self._next()
+                    submitted = await self._submit(service, piece) if piece else []
                 return [await self._finished(service, *each, progress) for each in submitted]
 
-            try:
-                async with aclosing(in_order(finish, pieces, limit=IN_FLIGHT)) as finished:
-                    async for parts in finished:
-                        for records, vectors, errors in parts:
-                            if writer and vectors is not None:
-                                writer.append(records, vectors, errors)
-            except (asyncio.CancelledError, EmbedqClientError):
-                self._note_how_to_continue()
-                raise
+            async with aclosing(in_order(finish, repeat(None), limit=IN_FLIGHT)) as finished:
+                async for parts in finished:
+                    if not parts:
+                        break
+                    for records, vectors, errors in parts:
+                        if writer and vectors is not None:
+                            writer.append(records, vectors, errors)
         if out:
             self._output.note(f"wrote {out / VECTORS} and {TEXTS}", texts=progress.texts("total"))
         return progress.outcome
@@ -122,8 +135,8 @@ class _Submission:
         async with aclosing(halve_refused(send, piece)) as parts:
             async for part, task in parts:
                 lines = {"first_line": part[0].line, "last_line": part[-1].line}
+                self._ids.append(task.id)  # before it is printed: whoever reads may be gone
                 self._output.result(task.id, {"id": task.id, "texts": len(part), **lines})
-                self._ids.append(task.id)
                 submitted.append((part, task))
         return submitted
 
@@ -146,14 +159,13 @@ class _Submission:
         if self._args.out:
             self._output.note("nothing was written; each task's vectors, in this order: embedq result ID -o NAME.npy")
 
-    @contextmanager
-    def _records(self) -> Iterator[Iterator[Record]]:
+    def _records(self) -> Iterator[Record]:
         name = self._args.file
         form = format_from_name(name) if self._args.format == "auto" else self._args.format
-        with ExitStack() as stack:
-            file: BinaryIO = sys.stdin.buffer if name == "-" else stack.enter_context(Path(name).open("rb"))
+        # Not sys.stdin itself: Python dies at its exit where a thread still reads from that.
+        with open(standard_input().fileno() if name == "-" else name, "rb", closefd=name != "-") as file:
             try:
-                yield read_records(file, form)
+                yield from read_records(file, form)
             except BadInputError as error:
                 raise BadInputError(f"{self._shown}, {error}") from None
 

@@ -3,7 +3,6 @@
 import argparse
 import asyncio
 import json
-import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import aclosing
 from pathlib import Path
@@ -16,7 +15,7 @@ from embedq.atomic_file import atomic_file
 from embedq.cli.arguments import count, utf8
 from embedq.cli.exit_codes import OK, UsageError, outcome
 from embedq.cli.options import of_each, server_options, service_from_args, transport_from_args, within
-from embedq.cli.output import NO_STDOUT, Output, digits, printable
+from embedq.cli.output import Output, digits, printable, standard_output
 from embedq.cli.progress import Progress
 from embedq.concurrency import in_order
 from embedq.ingestions import Ingestions
@@ -135,9 +134,7 @@ async def _result(args: argparse.Namespace, output: Output) -> int:
 
 def _write(path: Path | None, vectors: npt.NDArray[np.float32], errors: Mapping[int, Mapping[str, str]]) -> None:
     if path is None:
-        if sys.stdout is None:
-            raise UsageError(NO_STDOUT)
-        sys.stdout.writelines(json.dumps(line) + "\n" for line in result_lines(vectors, errors))
+        standard_output().writelines(json.dumps(line) + "\n" for line in result_lines(vectors, errors))
         return
     with atomic_file(path) as file:
         if path.suffix == ".npy":

@@ -2,7 +2,6 @@
 
 import asyncio
 import hashlib
-import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -10,6 +9,7 @@ from shutil import copyfileobj
 from typing import Any
 
 from embedq.cli.exit_codes import UsageError
+from embedq.cli.output import standard_input
 from embedq.cli.progress import Progress
 from embedq.concurrency import run_all
 from embedq.errors import EmbedqClientError, RefusedError
@@ -46,7 +46,7 @@ def chosen_files(
         return []
     if list(sources) == ["-"]:
         with stdin.path.open("wb") as file:  # on the disk, because it is read twice
-            copyfileobj(sys.stdin.buffer, file)
+            copyfileobj(standard_input(), file)
         return [stdin]
     if "-" in sources:
         raise UsageError("- (standard input) is a source of its own; run the command for the others")

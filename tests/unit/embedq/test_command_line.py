@@ -1,9 +1,11 @@
 """The command without a server, or with one that follows a script: usage, exit codes, forms of output."""
 
 import asyncio
+import io
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -11,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from importlib import metadata
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -22,8 +25,9 @@ from embedq.cli import dataset, main, parser, serve
 from embedq.cli.exit_codes import HELP, UsageError, exit_code
 from embedq.cli.options import within
 from embedq.cli.output import Output, digits
+from tests.processes import PATIENCE_S
 from tests.source_tree import CHECKOUT
-from tests.unit.embedq.scripted import HANG_UP, Answer, Request, Scripted, embeddings, problem, task
+from tests.unit.embedq.scripted import HANG_UP, Answer, Request, Scripted, array, embeddings, problem, task
 
 
 @pytest.fixture
@@ -356,6 +360,100 @@ def test_a_bad_line_names_itself_before_anything_is_asked(tmp_path: Path, capsys
     file.write_text('{"text": "a"}\n{"txt": "b"}\n')
     assert main(["submit", str(file), "--url", "http://127.0.0.1:9"]) == 2
     assert f"{file}, line 2: " in capsys.readouterr().err
+
+
+@pytest.fixture
+def many(tmp_path: Path) -> Path:
+    """A file of two tasks, of which the second has a line that is not UTF-8."""
+    file = tmp_path / "many.txt"
+    file.write_bytes(b"a\n" * 2049 + b"\xff\n")
+    return file
+
+
+@pytest.mark.parametrize("more", [[], ["--wait"], ["--out"]])
+def test_after_a_bad_line_it_says_what_was_submitted(
+    more: list[str], many: Path, elsewhere: Scripted, capsys: pytest.CaptureFixture[str]
+) -> None:
+    elsewhere.answers = [task()]
+    if "--out" in more:
+        more = ["--out", str(many.parent / "out")]
+        elsewhere.answers = [task(), task(), array([[1.0]] * 2048)]
+    assert main(["submit", str(many), *more, "--url", elsewhere.url]) == 1
+    shown = capsys.readouterr()
+    assert shown.out == "task_1\n"
+    assert f"{many}, line 2050: not UTF-8" in shown.err
+    assert "embedq wait task_1" in shown.err
+
+
+def test_a_later_refusal_is_a_part_and_a_reader_that_leaves_is_no_success(many: Path, elsewhere: Scripted) -> None:
+    many.write_text("a\n" * 5000)
+    elsewhere.answers = [task(), problem(400, "invalid_value")]
+    ran = run('"$0" -P -m embedq submit "$1" --url "$2"', str(many), elsewhere.url)
+    assert (ran.returncode, ran.stdout) == (1, "task_1\n")
+    assert "embedq wait task_1" in ran.stderr
+    elsewhere.answers = [task()]
+    ran = run('("$0" -P -m embedq submit "$1" --url "$2"; echo $? >&2) | true', str(many), elsewhere.url)
+    assert ran.stderr.endswith("\n141\n")
+    assert "embedq wait task_1" in ran.stderr
+
+
+@pytest.mark.parametrize("more", [[], ["--wait"]])
+def test_ctrl_c_ends_the_wait_for_a_line(more: list[str], elsewhere: Scripted) -> None:
+    elsewhere.answers = [task()]
+    command = [sys.executable, "-P", "-m", "embedq", "submit", "-", *more, "--url", elsewhere.url]
+    environ = os.environ | {"PYTHONPATH": str(CHECKOUT)}
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env=environ) as child:
+        assert child.stdin
+        assert child.stdout
+        assert child.stderr
+        child.stdin.write(b"a\n" * 2049)
+        child.stdin.flush()
+        assert child.stdout.readline() == b"task_1\n"
+        child.send_signal(signal.SIGINT)
+        assert b"embedq wait task_1" in child.stderr.read()
+        assert child.wait(PATIENCE_S) == 130
+
+
+class Input(io.BytesIO):
+    """Standard input that notes whether it is read where an event loop waits for it."""
+
+    waits = False
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        self._note()
+        return super().read(size)
+
+    def __next__(self) -> bytes:
+        self._note()
+        return super().__next__()
+
+    def _note(self) -> None:
+        self.waits |= asyncio._get_running_loop() is not None
+
+
+@pytest.mark.parametrize("command", ["embed -", "ingest - --dataset d"])
+def test_no_loop_waits_for_standard_input(command: str, elsewhere: Scripted, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = Input(b"a\n")
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=given, isatty=lambda: False))
+    elsewhere.answers = [problem(400, "nope")]
+    assert main([*command.split(), "--url", elsewhere.url]) == 3
+    assert not given.waits
+
+
+@pytest.mark.parametrize("command", ["embed -", "submit -", "ingest - --dataset d"])
+def test_a_closed_input_is_said_in_words(command: str) -> None:
+    ran = run(f'"$0" -P -m embedq {command} <&-')
+    assert (ran.returncode, ran.stderr.count("\n")) == (2, 1)
+    assert "standard input is closed" in ran.stderr
+
+
+def test_a_role_starts_without_an_output(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[object] = []
+    monkeypatch.setattr(os, "execve", lambda *given: started.append(given))
+    monkeypatch.setattr("sys.stdout", None)
+    main(["storage", "unknown"])
+    assert started
 
 
 def test_ids_are_printed_in_the_order_of_the_file_whatever_the_server_takes_first(
