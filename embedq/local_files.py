@@ -36,7 +36,7 @@ def local_files(sources: Iterable[Path], include: Sequence[str] = (), exclude: S
         BadInputError: a source cannot be read, two documents have the same id, or there are no files at all.
     """
     files: dict[str, LocalFile] = {}
-    for file in (file for source in sources for file in _files(source)):
+    for file in (file for source in sources for file in _files(source, exclude)):
         if (include and not is_named(file.id, include)) or is_named(file.id, exclude):
             continue
         earlier = files.setdefault(file.id, file)
@@ -59,29 +59,30 @@ def is_named(document_id: str, patterns: Sequence[str]) -> bool:
     return any(fnmatchcase(path, pattern) for pattern in patterns for path in paths)
 
 
-def _files(source: Path) -> Iterator[LocalFile]:
+def _files(source: Path, exclude: Sequence[str]) -> Iterator[LocalFile]:
     top = Path(os.path.abspath(source))  # noqa: PTH100 - resolve() would follow a link, and name what it leads to
     as_written = source.parts and not source.is_absolute() and ".." not in source.parts
     base = Path(os.path.abspath("")) if as_written else top.parent  # noqa: PTH100 - as above
     if top.is_file():
         yield _file(top, base)
     elif top.is_dir():
-        for path in _walk(top):
-            yield _file(path, base)
+        yield from _walk(top, base, exclude)
     else:
         pattern = any(letter in str(source) for letter in "*?[")
         hint = "; a pattern is for what the server itself reads, as in 'file:///srv/docs/**'" if pattern else ""
         raise BadInputError(f"{source} does not exist, or is neither a file nor a folder{hint}")
 
 
-def _walk(folder: Path) -> Iterator[Path]:
+def _walk(top: Path, base: Path, exclude: Sequence[str]) -> Iterator[LocalFile]:
     def refuse(error: OSError) -> None:
         raise BadInputError(f"{error.filename}: {error.strerror}")
 
-    for below, folders, names in os.walk(folder, onerror=refuse):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
+    for below, folders, names in os.walk(top, onerror=refuse):
+        # What is left out need not be readable, and may be large.
+        inner = (_file(Path(below, name), base) for name in sorted(folders) if not name.startswith("."))
+        folders[:] = [folder.path.name for folder in inner if not is_named(folder.id, exclude)]
         files = (Path(below, name) for name in sorted(names) if not name.startswith("."))
-        yield from (path for path in files if path.is_file())
+        yield from (_file(path, base) for path in files if path.is_file())
 
 
 def _file(path: Path, parent: Path) -> LocalFile:

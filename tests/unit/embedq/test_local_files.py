@@ -1,5 +1,7 @@
 """Local sources as documents."""
 
+import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -82,6 +84,20 @@ def test_a_name_that_is_not_utf8_still_gives_an_id(tmp_path: Path) -> None:
     with open(raw, "wb") as file:  # noqa: PTH123 - pathlib takes no bytes
         file.write(b"text")
     assert [file.id for file in local_files([tmp_path])] == [f"{tmp_path.name}/caf\N{REPLACEMENT CHARACTER}.txt"]
+
+
+def test_a_folder_that_is_left_out_is_not_read(handbook: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+    scandir = os.scandir
+
+    def noted(path: str) -> Iterator[os.DirEntry[str]]:
+        read.append(str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", noted)
+    (handbook / "c" / "b").mkdir(parents=True)
+    assert [file.id for file in local_files([handbook], exclude=["b"])] == ["handbook/z.md"]
+    assert read == [str(handbook), str(handbook / "c")]
 
 
 @pytest.mark.parametrize(
