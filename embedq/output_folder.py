@@ -163,9 +163,17 @@ def counted(files: int) -> str:
 
 
 def _own_name(name: str) -> str:
-    if "/" in name or name.startswith("."):
+    if not _is_own(name):
         raise BadInputError(f"the server lists a file {name!r}, which leads out of the folder")
     return name
+
+
+def _is_own(name: object) -> bool:
+    return isinstance(name, str) and "/" not in name and not name.startswith(".")
+
+
+def _are_own(names: object) -> bool:
+    return isinstance(names, list) and all(map(_is_own, names))
 
 
 def _read(file: Path) -> Mapping[str, Any]:
@@ -175,6 +183,6 @@ def _read(file: Path) -> Mapping[str, Any]:
         return {}
     except ValueError:
         notes = None
-    if not isinstance(notes, dict) or not isinstance(notes.get("parts", []), list):
+    if not isinstance(notes, dict) or not _are_own(notes.get("parts", [])):
         raise BadInputError(f"{file} is damaged; delete it to begin anew in this folder") from None
     return notes

@@ -33,7 +33,7 @@ def add(command: argparse.ArgumentParser) -> None:
     """Adds the options of the command that the parser is for."""
     name = command.prog.split()[-1]
     if name == "completion":
-        command.epilog = 'bash, zsh: eval "$(embedq completion bash)"; fish: embedq completion fish | source'
+        command.epilog = 'bash, zsh: eval "$(embedq completion SHELL)"; fish: embedq completion fish | source'
         command.add_argument("shell", choices=sorted(_SCRIPTS), nargs="?", default="bash")
         command.add_argument("--of", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)  # what the scripts ask
     elif name == "help":

@@ -284,9 +284,13 @@ def _status(ingestion_id: str, folder: OutputFolder | None) -> str:
 
 async def _fetch(server: Ingestions, ingestion_id: str, folder: OutputFolder, output: Output) -> None:
     """Fetches what is new of an ingestion's dataset into a folder."""
-    files, fetched = await folder.follow(
-        lambda: server.output(ingestion_id), lambda name, into: server.download(ingestion_id, name, into)
-    )
+    try:
+        files, fetched = await folder.follow(
+            lambda: server.output(ingestion_id), lambda name, into: server.download(ingestion_id, name, into)
+        )
+    except (asyncio.CancelledError, EmbedqClientError):
+        output.note(f"to fetch its files: {_status(ingestion_id, folder)}", id=ingestion_id)
+        raise
     output.note(f"{folder.folder} holds {counted(files)}, {fetched} of them new", parts=files, fetched=fetched)
 
 

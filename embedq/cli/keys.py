@@ -18,11 +18,11 @@ from typing import IO, Any
 from embedq import environment
 from embedq.cli.arguments import positive, shared_options
 from embedq.cli.exit_codes import OK, SOME_FAILED, UNREACHABLE, USAGE, UsageError
-from embedq.cli.options import server_options, transport_from_args
+from embedq.cli.options import checked_address, server_options, transport_from_args
 from embedq.cli.output import Output, printable, standard_output
 from embedq.cli.serve import CHECKOUT, command_for
 from embedq.errors import EmbedqClientError, RefusedError, UnreachableError
-from embedq.transport import Transport, route
+from embedq.transport import Transport, is_loopback, route
 
 SCOPES = ("online", "bulk", "files", "ingest", "read", "operate", "admin")
 _UNITS_S = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
@@ -86,8 +86,13 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _create_through_redis(args: argparse.Namespace, output: Output) -> int:
-    if args.url:
-        raise UsageError("--url asks that server, which wants a key with the scope admin: set EMBEDQ_API_KEY")
+    with checked_address():
+        elsewhere = not is_loopback(environment.server_url())
+    if args.url or elsewhere:
+        raise UsageError(
+            "--url and EMBEDQ_URL name a server, and it makes a key for one with the scope admin in EMBEDQ_API_KEY. "
+            "Without both, and for --owner, this goes through the Redis of the settings here"
+        )
     owner = ("--owner", args.owner) if args.owner else ()
     for line in _through_redis(args, *owner, "create", json.dumps(_new(args))):
         _tell(json.loads(line), output)  # at once: an interrupted command must not make a key that nobody is told

@@ -21,7 +21,7 @@ import pytest
 
 import embedq
 from embedq import EmbedqClientError, RefusedError, UnavailableError, UnreachableError, WaitTimeoutError
-from embedq.cli import dataset, main, parser, serve
+from embedq.cli import dataset, keys, main, parser, serve
 from embedq.cli.exit_codes import HELP, UsageError, exit_code
 from embedq.cli.options import within
 from embedq.cli.output import Output, digits
@@ -299,6 +299,16 @@ def test_a_key_whose_text_may_be_lost_is_said_to_be_that(
     elsewhere.answers = [problem(409, "key_exists")]
     assert main(["keys", what, "ops", "--url", elsewhere.url]) == 3
     assert "nobody knows" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("more", [[], ["--owner", "owner_1"]])
+def test_a_key_for_another_server_is_not_made_in_the_redis_here(
+    more: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(keys, "command_for", lambda *_: pytest.fail("it asked the Redis here"))
+    monkeypatch.setenv("EMBEDQ_URL", "https://prod.example")
+    assert main(["keys", "create", "ops", *more]) == 2
+    assert "EMBEDQ_URL" in capsys.readouterr().err
 
 
 def test_without_a_home_it_works(elsewhere: Scripted) -> None:

@@ -16,11 +16,13 @@ from embedq.cli.ingest import ingest
 from embedq.cli.ingest_report import SHOWN_FAILURES, describe
 from embedq.cli.output import Output
 from embedq.cli.uploads import UPLOADS_IN_FLIGHT
+from embedq.errors import EmbedqClientError
 from embedq.ingestions import Ingestions
 from embedq.local_files import local_files
+from embedq.output_folder import OutputFolder
 from embedq.responses import Job
 from tasks.ingestion.sources import open_source
-from tests.unit.embedq.scripted import Answer, Request, problem, scripted
+from tests.unit.embedq.scripted import HANG_UP, Answer, Request, problem, scripted
 
 NAME = "part-000000.parquet"
 PAGES = [*range(2, 11), 14, 99, 100]
@@ -336,6 +338,29 @@ async def test_interrupted_while_it_sends_it_leaves_no_upload(
             await server.interrupts
     assert (server.sent > 0, server.started, server.files) == (True, [], {})
     assert "nothing was started" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("unreachable", [False, True])
+async def test_interrupted_while_it_fetches_it_says_how_to_go_on(
+    unreachable: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server = Server()
+    async with scripted(server) as script, Ingestions(script.url, patience_s=0) as client:
+        body = {"mode": "sync", "source": {"urls": []}, "sink": {"type": "dataset", "dataset": "d"}}
+        folder = OutputFolder(tmp_path / "out", client.address, "d")
+        work = asyncio.create_task(ingest(client, [], body, folder, Output(json_lines=False)))
+
+        def answer(request: Request) -> Answer:
+            if not request.target.endswith(NAME):
+                return server(request)
+            if not unreachable:
+                work.cancel()
+            return HANG_UP
+
+        script.answers = [answer]
+        with pytest.raises(EmbedqClientError if unreachable else asyncio.CancelledError):
+            await work
+    assert f"to fetch its files: embedq ingest --status ing_1 --out {folder.folder}" in capsys.readouterr().err
 
 
 async def test_what_the_server_knows_is_not_sent(handbook: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -133,7 +133,7 @@ def test_a_killed_run_leaves_the_name_of_its_dataset(tmp_path: Path) -> None:
     assert OutputFolder(tmp_path / "new", "http://a").dataset == folder.dataset
 
 
-@pytest.mark.parametrize("notes", ["", "[]", '{"parts": {}}', "\xff"])
+@pytest.mark.parametrize("notes", ["", "[]", '{"parts": {}}', '{"parts": ["../x"]}', '{"parts": [7]}', "\xff"])
 def test_damaged_notes_are_said(notes: str, tmp_path: Path) -> None:
     (tmp_path / NOTES).write_text(notes, encoding="latin-1")
     with pytest.raises(BadInputError, match="delete it"):
