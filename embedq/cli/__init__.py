@@ -56,8 +56,11 @@ def _run(argv: Sequence[str] | None) -> int:
         if args.run is None:
             root.print_help()
             return exit_codes.OK
-        if not hasattr(args, "default_timeout_s") and (hasattr(args, "url") or hasattr(args, "timeout")):
+        asks = hasattr(args, "default_timeout_s")
+        if not asks and (hasattr(args, "url") or hasattr(args, "timeout")):
             root.error("--url and --timeout are for commands that ask a server")
+        if not asks and hasattr(args, "json") and not hasattr(args, "prints_json"):
+            root.error("--json is for commands that ask a server, and for keys export and import")
         for name, value in (("url", None), ("json", False), ("timeout", getattr(args, "default_timeout_s", None))):
             setattr(args, name, getattr(args, name, value))
         code: int = import_module("embedq.cli.output").run_command(args)

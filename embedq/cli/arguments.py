@@ -1,15 +1,21 @@
-"""Kinds of arguments, and the options that stand before or after any command. Quick to load."""
+"""Kinds of arguments, and the options that stand before or after the name of a command. Quick to load."""
 
 import argparse
 
 
 def shared_options(parser: argparse.ArgumentParser, timeout_help: str = "give up after so many seconds") -> None:
     """`--url`, `--timeout`, `--json`; absent where not given, so that each may stand before or after the command."""
-    of_all = parser.add_argument_group("options of all commands, before or after their name")
+    group = parser.add_argument_group("options of commands that ask a server, before or after their name")
     absent = argparse.SUPPRESS
-    of_all.add_argument("--url", default=absent, help="address of the server (default: EMBEDQ_URL, else the local one)")
-    of_all.add_argument("--timeout", type=positive, default=absent, metavar="S", help=timeout_help)
-    of_all.add_argument("--json", action="store_true", default=absent, help="JSON lines instead of text, for programs")
+    group.add_argument("--url", default=absent, help="address of the server (default: EMBEDQ_URL, else the local one)")
+    group.add_argument("--timeout", type=positive, default=absent, metavar="S", help=timeout_help)
+    json_option(group)
+
+
+def json_option(parser: argparse._ActionsContainer) -> None:
+    """`--json` alone; absent where not given."""
+    absent = argparse.SUPPRESS
+    parser.add_argument("--json", action="store_true", default=absent, help="JSON lines instead of text, for programs")
 
 
 def utf8(text: str) -> str:

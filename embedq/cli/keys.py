@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from embedq import environment
-from embedq.cli.arguments import positive, shared_options
+from embedq.cli.arguments import json_option, positive, shared_options
 from embedq.cli.exit_codes import OK, SOME_FAILED, UNREACHABLE, USAGE, UsageError
 from embedq.cli.options import checked_address, server_options, transport_from_args
 from embedq.cli.output import Output, printable, standard_output
@@ -46,8 +46,10 @@ def add(parser: argparse.ArgumentParser) -> None:
     importing = parts.add_parser("import", help="give the keys of an export back to a Redis that has lost them")
     importing.add_argument("file", metavar="FILE", type=Path, help="what export has printed")
     importing.set_defaults(run=_import)
-    for part in (parser, exporting, importing):
-        shared_options(part)
+    shared_options(parser)
+    for part in (exporting, importing):
+        json_option(part)
+        part.set_defaults(prints_json=True)
     for part in (creating, exporting, importing):
         part.add_argument(
             "--data", metavar="DIR", help="of embedq up (default: EMBEDQ_REDIS_URL says which service, else .embedq)"
