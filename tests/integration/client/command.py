@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import chdir, contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 from unittest import mock
 
@@ -42,7 +43,9 @@ class Command:
 
     def __call__(self, *arguments: str, stdin: str = "") -> Ran:
         """Runs it here: a process of its own takes longer to start than most commands take."""
-        with _text(stdin) as given, _text() as out, _text() as err:
+        with TemporaryFile("w+", encoding="utf-8") as given, _text() as out, _text() as err:
+            given.write(stdin)
+            given.seek(0)
             environment = {"EMBEDQ_URL": self.url, "EMBEDQ_API_KEY": ""}
             patched = mock.patch.dict(os.environ, environment), mock.patch.object(sys, "stdin", given)
             with patched[0], patched[1], chdir(self.folder), redirect_stdout(out), redirect_stderr(err):
@@ -75,5 +78,5 @@ class _Text(io.TextIOWrapper):
     buffer: io.BytesIO
 
 
-def _text(content: str = "") -> _Text:
-    return _Text(io.BytesIO(content.encode()), encoding="utf-8", write_through=True)
+def _text() -> _Text:
+    return _Text(io.BytesIO(), encoding="utf-8", write_through=True)
