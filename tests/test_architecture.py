@@ -65,7 +65,7 @@ MAY_IMPORT = {
     "tasks.storage": _LEAVES,
     "tasks.storage.__main__": ("tasks.ledger", "tasks.records", "tasks.storage", *_LEAVES),
     "tasks.storage.sweep": ("tasks.datasets", "tasks.ledger", "tasks.records", "tasks.storage", *_LEAVES),
-    "tasks.storage.sweep_owners": ("tasks.datasets", "tasks.ledger", "tasks.records", "tasks.storage", *_LEAVES),
+    "tasks.storage.purged_owners": ("tasks.datasets", "tasks.ledger", "tasks.records", "tasks.storage", *_LEAVES),
     "tasks.wire": _LEAVES,
     "tasks.ledger": _LEAVES,
     "tasks.encoder": _LEAVES,

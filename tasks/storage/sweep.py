@@ -29,8 +29,8 @@ from tasks.records.ingestions import Ingestion, IngestionRecord, read_ingestion
 from tasks.records.jobs import JobRecord, JobStatus, all_done, clock, due_jobs, ended_jobs
 from tasks.records.moves import Move, delete_job, retry_job
 from tasks.records.storage_identity import redis_id
+from tasks.storage.purged_owners import RARELY_S, Attempts, OwnerSweep, Stopped
 from tasks.storage.storage import Storage
-from tasks.storage.sweep_owners import RARELY_S, Attempts, OwnerSweep, Stopped
 from worker_config.settings import Settings
 
 SWEEPER = "sweeper"

@@ -24,9 +24,9 @@ from tasks.records.jobs import Stage, ended_jobs
 from tasks.records.storage_identity import open_proved
 from tasks.storage.__main__ import main, require_sweeper, unknown_objects
 from tasks.storage.folder import LocalFolder
+from tasks.storage.purged_owners import RARELY_S
 from tasks.storage.storage import Storage
 from tasks.storage.sweep import GRACE_S, RENEW_S, SWEEPER, TAKE_OVER_S, Sweep, run_id_of, sweeper_of
-from tasks.storage.sweep_owners import RARELY_S
 from tests.bulk import line
 from tests.integration.batches.hands import Hands, request
 from tests.integration.documents.ingestions.hands import IngestionHands

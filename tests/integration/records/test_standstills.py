@@ -19,14 +19,14 @@ from tasks.records.api_keys import Key
 from tasks.records.files import put_file, read_file
 from tasks.records.jobs import clock
 from tasks.records.store import ALL, left_of
+from tasks.storage.purged_owners import OwnerSweep
 from tasks.storage.storage import Storage
-from tasks.storage.sweep_owners import OwnerSweep
 from tests.made_files import made_file
 from tests.thorough import some
 from worker_config.settings import load_settings
 
 
-def sweep_owners(storage: Storage, ledger: Ledger) -> None:
+def purged_owners(storage: Storage, ledger: Ledger) -> None:
     """One round."""
     OwnerSweep(storage, lambda: None, ledger).sweep(ledger.run(clock()))
 
@@ -116,7 +116,7 @@ class Life:
         ledger.run(put_file(file))
 
     def sweep(self) -> None:
-        sweep_owners(self._storage, self.worker())
+        purged_owners(self._storage, self.worker())
 
     def worker(self) -> Ledger:
         ledger = Ledger.connect(self._url)
@@ -132,7 +132,7 @@ async def lived(redis_url: str, storage: Storage, at: int, *, after: bool) -> in
     assert before != now
     ledger = Ledger.connect(redis_url)
     for _ in range(3):
-        sweep_owners(storage, ledger)
+        purged_owners(storage, ledger)
     assert not ledger.run(left_of(before))
     assert not ledger.run(left_of(now))
     [listed] = ledger.run(store.listed(Key, ALL)).records

@@ -17,8 +17,8 @@ from tasks.records.files import FileRecord, Purpose, file_id_from, put_file, rea
 from tasks.records.jobs import Counts, DonePage, JobError, JobRecord, JobStatus, Page, ended_jobs
 from tasks.records.moves import Move, delete_job, retry_job
 from tasks.records.store import left_of
+from tasks.storage.purged_owners import OwnerSweep
 from tasks.storage.storage import Storage
-from tasks.storage.sweep_owners import OwnerSweep
 from tests.integration.datasets.loads import document, load
 from tests.integration.ledger.driver import START_MS, Driver
 from tests.integration.records.jobs import (
@@ -39,7 +39,7 @@ from tests.integration.records.jobs import (
 )
 
 
-def sweep_owners(storage: Storage, datasets: SqliteDatasets, driver: Driver) -> None:
+def purged_owners(storage: Storage, datasets: SqliteDatasets, driver: Driver) -> None:
     """One round."""
     OwnerSweep(storage, lambda: datasets, driver.ledger).sweep(driver.now_ms)
 
@@ -140,7 +140,7 @@ def test_what_a_worker_writes_long_after_the_end_goes_too(
     owners = ("ann", "bob", anonymous_owner(0))
     for owner in owners[1:]:
         mark(driver, owner)
-    sweep_owners(storage, datasets, driver)
+    purged_owners(storage, datasets, driver)
     assert swept(driver, "bob")
     for owner in owners:
         load(datasets.store(owner, "d"), document("a"))
@@ -166,9 +166,9 @@ def test_an_owner_whose_objects_cannot_be_deleted_now_keeps_nobody_elses(
         mark(driver, owner)
     with monkeypatch.context() as patch:
         patch.setattr(Storage, "delete", delete)
-        sweep_owners(storage, datasets, driver)
+        purged_owners(storage, datasets, driver)
         assert [swept(driver, owner) for owner in owners] == [True, False, True]
-    sweep_owners(storage, datasets, driver)
+    purged_owners(storage, datasets, driver)
     assert swept(driver, "bob")
     for owner in owners:
         storage.write(f"{owner}/batch_1/1.rows", b"x")
