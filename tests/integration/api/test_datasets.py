@@ -30,6 +30,7 @@ def app(worker: LedgerWorker, serve: Callable[..., ServedApp]) -> ServedApp:
     """Its client has the key of Ann."""
     served = serve(api_keys=KEYS, search_bytes=2**20)
     served.client.headers.update(ANN)
+    wait_until(lambda: served.client.get("/health/ready").is_success)  # it knows the model's prompts from then on
     return served
 
 
