@@ -52,8 +52,8 @@ class Log:
             line = f"{self._shown(name)} {line}"
         elif not line.startswith("{"):
             line = json_line(name, name, line)
-        # The reader may be gone (`embedq up 2>&1 | head`). The service goes on without its log.
-        with self._turn, contextlib.suppress(BrokenPipeError):
+        # The reader may be gone (`embedq up 2>&1 | head`), or its disk full. The service goes on without its log.
+        with self._turn, contextlib.suppress(OSError):
             self._stream.write(f"{line}\n")
             self._stream.flush()
 

@@ -26,7 +26,6 @@ import socket
 import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, TypeAlias
 
 from opentelemetry import trace
@@ -62,14 +61,14 @@ def open_traces(*, role: str, instance: str = "") -> "TracerProvider | None":
     """
     if not names_collector():
         return None
-    if not (find_spec("opentelemetry.sdk") and find_spec("opentelemetry.exporter")):
+    try:  # they cost memory, and may not be installed, or only the exporter for gRPC
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # noqa: PLC0415
+        from opentelemetry.sdk.resources import Resource  # noqa: PLC0415
+        from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415
+    except ImportError:
         _log.warning("no traces: they need OpenTelemetry: pip install 'embedq[traces]'")
         return None
-    # They cost memory, and may not be installed.
-    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # noqa: PLC0415
-    from opentelemetry.sdk.resources import Resource  # noqa: PLC0415
-    from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415
-    from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415
 
     host, pid = socket.gethostname(), os.getpid()
     named: dict[str, str | int] = {"service.namespace": "embedq", "service.name": f"embedq-{role}"}
