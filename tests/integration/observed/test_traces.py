@@ -79,7 +79,8 @@ def test_the_sampler_is_opentelemetrys_own(collector: Collector) -> None:
 
 @pytest.mark.parametrize("url", ["", "http://127.0.0.1:1"])
 def test_without_the_extra_there_are_no_traces_and_the_log_says_so(url: str) -> None:
-    code = "import sys\nsys.modules['opentelemetry.exporter.otlp.proto.http.trace_exporter'] = None\nprint(open_traces(role='api'))"
+    exporter = "opentelemetry.exporter.otlp.proto.http.trace_exporter"
+    code = f"import sys\nsys.modules['{exporter}'] = None\nprint(open_traces(role='api'))"
     said, log = run(url, f"del provider\n{code}\nprovider = None")
     assert said == ["None"]
     assert ("pip install 'embedq[traces]'" in log) is bool(url)
