@@ -52,8 +52,6 @@ def options(parsed: argparse.Namespace) -> Options:
     sizes = QUICK if parsed.quick else NORMAL
     if parsed.seconds:
         sizes = sizes.lasting(parsed.seconds)
-    if parsed.rows:
-        sizes = dataclasses.replace(sizes, ledger_rows=tuple(parsed.rows))
     if parsed.documents:
         sizes = dataclasses.replace(sizes, documents=parsed.documents)
     servers = parsed.servers or [BARE, PRODUCT, REFERENCE, *(peers.PEERS if parsed.peers else ())]
@@ -83,7 +81,6 @@ def parser() -> argparse.ArgumentParser:
     seconds = f"of one load of queries (default: {NORMAL.load_s:g}); other loads in proportion"
     add("--seconds", type=float, metavar="S", help=seconds)
     add("--memory-model", choices=("fake", "real"), default="fake", help="whose memory is watched (default: fake)")
-    add("--rows", nargs="+", type=int, metavar="N", help="sizes of the jobs for the ledger")
     add("--documents", type=int, metavar="N", help=f"number of documents of {LONG}")
     add("--out", type=Path, help="JSON file (default: in bench/results, named by the time)")
     return parser

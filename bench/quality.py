@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow.parquet as pq
+from scipy.stats import spearmanr
 
 from embedq import EmbeddingService
 from embedq.ingestions import Ingestions
@@ -44,7 +45,7 @@ async def of_pairs(service: EmbeddingService, file: Path) -> Scores:
         raise BadDataError(f"{file} must have rows of sentence,sentence,score: {error}") from None
     vectors = unit(np.array(await service.get_embeddings([*first, *second])))
     cosines = (vectors[: len(first)] * vectors[len(first) :]).sum(axis=1)
-    return {"Spearman of cosine": spearman(cosines, expected)}
+    return {"Spearman of cosine": float(spearmanr(cosines, expected).statistic)}
 
 
 async def of_retrieval(
@@ -76,17 +77,6 @@ async def of_retrieval(
     rankings = zip(queries, ranked(asked, documents, list(queries), ids), strict=True)
     scores = [retrieval_scores(ranking, relevance[query]) for query, ranking in rankings]
     return {metric: float(np.mean([each[metric] for each in scores])) for metric in scores[0]}
-
-
-def spearman(first: Vectors, second: Vectors) -> float:
-    """Spearman's correlation: Pearson's of the ranks, equal values sharing the mean of theirs."""
-
-    def ranks(values: Vectors) -> Vectors:
-        _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
-        mean: Vectors = (np.cumsum(counts) - (counts - 1) / 2)[inverse]
-        return mean
-
-    return float(np.corrcoef(ranks(first), ranks(second))[0, 1])
 
 
 def unit(vectors: Vectors) -> Vectors:

@@ -15,9 +15,7 @@ class Sizes:
             have work, so a short one measures that.
         silence_s: how long nobody asks before a first query.
         silences: how many such queries.
-        beside_s: of queries beside bulk work; beside a batch they last twice as long.
-        batch_lines: of that batch; it must last longer than the queries.
-        ledger_rows: sizes of the jobs that the ledger is tried with.
+        beside_s: of queries beside bulk work.
         memory_texts: memory is compared from the first count of texts to the second.
         passages: of an ingestion beside the bare encoder; it should last half a minute.
         documents: of the long ingestion.
@@ -31,8 +29,6 @@ class Sizes:
     silence_s: float = 10.0
     silences: int = 3
     beside_s: float = 15.0
-    batch_lines: int = 20_000
-    ledger_rows: tuple[int, ...] = (10_000, 100_000, 1_000_000)
     memory_texts: tuple[int, int] = (20_000, 200_000)
     passages: int = 3_000
     documents: int = 1_000_000
@@ -46,7 +42,7 @@ class Sizes:
         """
         factor = load_s / self.load_s
         scaled = {name: factor * getattr(self, name) for name in ("load_s", "passages_s", "beside_s")}
-        return replace(self, **scaled, batch_lines=round(factor * self.batch_lines))
+        return replace(self, **scaled)
 
 
 NORMAL = Sizes()
@@ -58,8 +54,6 @@ QUICK = Sizes(
     silence_s=3,
     silences=1,
     beside_s=3,
-    batch_lines=4_000,
-    ledger_rows=(2_000, 20_000),
     memory_texts=(4_000, 20_000),
     passages=500,
     documents=20_000,

@@ -40,12 +40,11 @@ FOR_ALL: Mapping[str, Callable[[Workload, Sizes], Observed]] = {
 FOR_PRODUCT: Mapping[str, Callable[[Workload, Sizes], Observed]] = {
     "bulk": bulk.whole_task,
     "silence": online.after_silence,
-    "beside-batch": bulk.beside_batch,
     "ingest": ingest.throughput,
 }
 LONG = "ingest-million"
 """Only when somebody asks for it."""
-SCENARIOS = (*FOR_ALL, *FOR_PRODUCT, "submit", "memory", "ledger", LONG)
+SCENARIOS = (*FOR_ALL, *FOR_PRODUCT, "submit", "memory", LONG)
 SERVERS = (BARE, PRODUCT, REFERENCE, *peers.PEERS)
 FAILURES = (
     AssertionError,
@@ -94,7 +93,6 @@ class Suite:
         for number in range(1, self._options.rounds + 1):
             self._round(f"round {number} of {self._options.rounds}")
         self._apart("memory", partial(growth.memory, self._options.memory_settings))
-        self._apart("ledger", growth.ledger)
         self._apart(LONG, ingest.million)
 
     def _round(self, title: str) -> None:

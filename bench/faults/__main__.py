@@ -13,11 +13,12 @@ from pathlib import Path
 from bench.faults.callers import Account, Load
 from bench.faults.catalog import FAULTS, Fault
 from bench.faults.rig import Rig, VolumeRig
-from bench.faults.tenants import TENANTS
+from bench.faults.tenants import loud_neighbour
 from bench.report import markdown, shown_spread
 from tests.processes import eventually
 
 _HEAD = ("fault", "injected", "accepted", "completed", "lost", "doubled", "again", "calls repeated", "recovery s")
+_NEIGHBOUR = "loud-neighbour"
 _ROUNDS, _SECONDS = 3, 10.0
 _SIZE, _QUICK_SIZE = (1_500, 400), (500, 200)
 """Lines of the batch, and documents of the ingestion."""
@@ -30,9 +31,9 @@ _KINDS = 3
 def main(arguments: Sequence[str] | None = None) -> int:
     """Injects, measures and prints; the exit code: 1 when something was lost, doubled or did not come to an end."""
     parsed = _parser().parse_args(arguments)
-    names = parsed.only or [*FAULTS, *TENANTS]
+    names = parsed.only or [*FAULTS, _NEIGHBOUR]
     rounds = parsed.rounds or (1 if parsed.quick else _ROUNDS)
-    lines, figures, bad = [], [], []
+    lines, figures, bad = [], list[list[str]](), []
     for name in names:
         kind = FAULTS[name].rig if name in FAULTS else Rig
         if kind is VolumeRig and os.geteuid():
@@ -40,8 +41,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             continue
         try:
             with tempfile.TemporaryDirectory(prefix="embedq-faults-") as folder, kind(Path(folder)) as rig:
-                if name in TENANTS:
-                    figures += TENANTS[name](rig, rounds, _SECONDS)
+                if name == _NEIGHBOUR:
+                    figures = loud_neighbour(rig, rounds, _SECONDS)
                     continue
                 line, account = _injected(rig, name, rounds, _QUICK_SIZE if parsed.quick else _SIZE)
         except Exception as error:  # noqa: BLE001 - one fault that ends badly does not end the others
@@ -97,10 +98,10 @@ async def _round(rig: Rig, fault: Fault, name: str, size: tuple[int, int]) -> tu
 
 
 def _parser() -> argparse.ArgumentParser:
-    names = [*FAULTS, *TENANTS]
+    names = [*FAULTS, _NEIGHBOUR]
     parser = argparse.ArgumentParser(
         prog="python -m bench.faults",
-        description="Injures a running service and counts what is lost and doubled; measures what keys feel of others.",
+        description="Injures a running service, counts what is lost and doubled; and what a key feels of a loud one.",
     )
     parser.add_argument("--only", nargs="+", choices=names, metavar="NAME", help=", ".join(names))
     parser.add_argument("--rounds", type=int, metavar="N", help=f"of each fault (default: {_ROUNDS})")

@@ -1,10 +1,9 @@
-"""What one API key feels of the others: a loud neighbour, and ten keys that share the model's bulk work."""
+"""What one API key feels of a loud neighbour."""
 
 import asyncio
 import json
 import time
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from collections.abc import Mapping
 from typing import Any
 
 import httpx
@@ -20,11 +19,6 @@ from worker_config.settings import load_settings
 _SHARE_PER_S = 20.0
 """The limit of each of the two keys: a twentieth of what the model does in a second."""
 _LOUD_TIMES = 20
-_KEYS = 10
-_WORDS = (4, 8, 16, 32, 64)
-_BACKLOG_WORDS = 24_000
-"""Of each key: more than its part of what the model does while it is watched."""
-_Rows = list[list[str]]
 
 
 def _key(rig: Rig, name: str, **fields: Any) -> dict[str, str]:
@@ -36,7 +30,7 @@ def _key(rig: Rig, name: str, **fields: Any) -> dict[str, str]:
     return headers
 
 
-def loud_neighbour(rig: Rig, rounds: int, seconds: float) -> _Rows:
+def loud_neighbour(rig: Rig, rounds: int, seconds: float) -> list[list[str]]:
     """The quiet key's p99 alone and beside a key at twenty times its limit, by turns."""
     quiet = _key(rig, "quiet", limits={"requests_per_second": 2 * _SHARE_PER_S})
     loud = _key(rig, "loud", limits={"requests_per_second": _SHARE_PER_S})
@@ -65,53 +59,3 @@ def loud_neighbour(rig: Rig, rounds: int, seconds: float) -> _Rows:
         [f"queries of the quiet key that were refused, of {_SHARE_PER_S * seconds:g}", shown_spread(refused), "0"],
         [f"queries of the loud key that were served; its limit is {_SHARE_PER_S:g}, /s", shown_spread(served), ""],
     ]
-
-
-def ten_keys(rig: Rig, rounds: int, seconds: float) -> _Rows:
-    """Jain's index of the cost that each of ten keys gets, with texts and tasks of very different sizes."""
-    indices, least = [], []
-    with ExitStack() as stack:
-        clients = [
-            stack.enter_context(
-                httpx.Client(base_url=f"{rig.api.base_url}/v1", headers=_key(rig, f"bulk-{n}"), timeout=60)
-            )
-            for n in range(_KEYS)
-        ]
-        for number in range(rounds):
-            for n, client in enumerate(clients):
-                _submit(client, f"bulk-{n}-{number}", _WORDS[n % len(_WORDS)], tasks=1 + 3 * (n % 4))
-            wait_until(lambda: all(map(_served, clients)), message="work of every key")
-            before = list(map(_served, clients))
-            time.sleep(seconds)
-            costs = [_served(client) - start for client, start in zip(clients, before, strict=True)]
-            indices.append(sum(costs) ** 2 / (len(costs) * sum(cost * cost for cost in costs)))
-            least.append(min(costs) * len(costs) / sum(costs))
-            for client in clients:
-                for each in _tasks(client):
-                    client.delete(f"/tasks/{each['id']}").raise_for_status()
-    return [
-        ["ten keys of bulk work: Jain's index of the cost served", shown_spread(indices), "at least 0.95"],
-        ["the least that one of them got, of a tenth", shown_spread(least), ""],
-    ]
-
-
-def _submit(client: httpx.Client, name: str, words: int, *, tasks: int) -> None:
-    """More than is done while somebody looks, in at least so many tasks. The metadata say what a text costs."""
-    texts = [" ".join([f"{name}-{n:06}", *["word"] * (words - 1)]) for n in range(_BACKLOG_WORDS // words)]
-    tasks = max(tasks, -(-len(texts) // 2_000))
-    for task in range(tasks):
-        # A quarter of its bytes, as the ledger counts it.
-        body = {"input": texts[task::tasks], "lane": "bulk", "metadata": {"cost": f"{len(texts[0]) / 4}"}}
-        client.post("/tasks", json=body).raise_for_status()
-
-
-def _served(client: httpx.Client) -> float:
-    """The cost of the texts that have a vector."""
-    return sum(float(each["metadata"]["cost"]) * int(each["counts"]["completed"]) for each in _tasks(client))
-
-
-def _tasks(client: httpx.Client) -> list[dict[str, Any]]:
-    return list(client.get("/tasks?limit=100").raise_for_status().json()["data"])
-
-
-TENANTS: Mapping[str, Callable[[Rig, int, float], _Rows]] = {"loud-neighbour": loud_neighbour, "ten-keys": ten_keys}

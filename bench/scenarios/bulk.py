@@ -1,6 +1,5 @@
-"""Work that nobody waits for: how fast tasks of the bulk lane go, and what a query feels beside them or a batch."""
+"""Work that nobody waits for: how fast tasks of the bulk lane go, and what a query feels beside them."""
 
-import json
 import time
 from collections.abc import Sequence
 
@@ -12,12 +11,10 @@ from bench.report import Observed, of_load
 from bench.scenarios.workload import Workload
 from bench.servers.server import LONGEST_POLL_S
 from bench.sizes import Sizes
-from tests.processes import wait_until
 
 _TEXTS_PER_TASK = 1000
 _FIRST_TRIAL = 64
 _OPEN = {"queued", "in_progress"}
-_ENDED = {"completed", "failed", "expired", "cancelled"}
 
 
 def whole_task(workload: Workload, sizes: Sizes) -> Observed:
@@ -35,7 +32,7 @@ def beside_bulk(workload: Workload, sizes: Sizes) -> Observed:
         time.sleep(1)
         result = load.run(plan)
         beside.result()
-        return _felt("bulk", result)
+        return _felt(result)
     with workload.server.client() as client:
         ids = _submit(client, workload.bulk(round(2 * _rate(client, workload) * (sizes.beside_s + 2))))
         time.sleep(1)
@@ -43,43 +40,7 @@ def beside_bulk(workload: Workload, sizes: Sizes) -> Observed:
         early = all(client.get(f"/tasks/{each}").json()["status"] not in _OPEN for each in ids)
         for each in ids:
             client.delete(f"/tasks/{each}").raise_for_status()
-    return _felt("bulk", result, early=early)
-
-
-def beside_batch(workload: Workload, sizes: Sizes) -> Observed:
-    """Ten queries and ten health checks a second beside the rows of a batch, and the rows a second done meanwhile."""
-    seconds = 2 * sizes.beside_s
-    checks, plan = workload.health_checks(seconds), workload.steady_queries(seconds)
-    data = requests_file(workload.server.model, workload.bulk(sizes.batch_lines))
-    with workload.server.client() as client:
-        upload = client.post("/files", data={"purpose": "batch"}, files={"file": ("rows.jsonl", data)})
-        file_id = upload.raise_for_status().json()["id"]
-        body = {"input_file_id": file_id, "endpoint": "/v1/embeddings", "completion_window": "24h"}
-        path = f"/batches/{client.post('/batches', json=body).raise_for_status().json()['id']}"
-        wait_until(lambda: _rows(client, path), message="the first rows of a batch")
-        done, began = _rows(client, path), time.perf_counter()
-        beside = load.start(checks)
-        result, health = load.run(plan), beside.result()
-        rows_per_s = (_rows(client, path) - done) / (time.perf_counter() - began)
-        early = client.get(path).json()["status"] in _ENDED
-        client.post(f"{path}/cancel")  # refused when it has just ended
-    felt = _felt("batch", result, early=early)
-    more = {"under_batch_health_p99_ms": health.percentile(99), "under_batch_rows_per_s": rows_per_s}
-    return Observed({**felt.values, **more}, felt.notes)
-
-
-def requests_file(model: str, passages: Sequence[str]) -> bytes:
-    """The input of a batch: one request per line, one passage each."""
-    lines = (
-        {
-            "custom_id": f"row-{number}",
-            "method": "POST",
-            "url": "/v1/embeddings",
-            "body": {"model": model, "input": text, "encoding_format": "base64"},
-        }
-        for number, text in enumerate(passages)
-    )
-    return b"".join(json.dumps(line).encode() + b"\n" for line in lines)
+    return _felt(result, early=early)
 
 
 def run_tasks(client: httpx.Client, texts: Sequence[str]) -> float:
@@ -96,12 +57,12 @@ def run_tasks(client: httpx.Client, texts: Sequence[str]) -> float:
     return elapsed
 
 
-def _felt(what: str, result: LoadResult, *, early: bool = False) -> Observed:
-    percentiles = {"p50": 50, "p99": 99, "max": 100}
-    values = {f"under_{what}_{name}_ms": result.percentile(each) for name, each in percentiles.items()}
-    observed = of_load(f"beside {what}", result, len(result.ms), values)
-    ended = [f"beside {what}: it ended before the queries did"] if early else []
-    return Observed(observed.values, [*observed.notes, *ended])
+def _felt(result: LoadResult, *, early: bool = False) -> Observed:
+    values = {
+        f"under_bulk_{name}_ms": result.percentile(each) for name, each in (("p50", 50), ("p99", 99), ("max", 100))
+    }
+    observed = of_load("beside bulk", result, len(result.ms), values)
+    return Observed(observed.values, [*observed.notes, *(["beside bulk: it ended before the queries did"] * early)])
 
 
 def _rate(client: httpx.Client, workload: Workload) -> float:
@@ -118,9 +79,3 @@ def _submit(client: httpx.Client, texts: Sequence[str]) -> list[str]:
         body = {"input": texts[start : start + _TEXTS_PER_TASK], "lane": "bulk"}
         ids.append(client.post("/tasks", json=body).raise_for_status().json()["id"])
     return ids
-
-
-def _rows(client: httpx.Client, path: str) -> int:
-    batch = client.get(path).raise_for_status().json()
-    assert batch["status"] != "failed", batch["errors"]
-    return int(batch["request_counts"]["completed"])

@@ -48,7 +48,7 @@ def after_silence(workload: Workload, sizes: Sizes) -> Observed:
 
 def submissions(folder: Path, sizes: Sizes) -> Observed:
     """Tasks that one API process accepts: validated, stored, on disk. No worker helps or hinders."""
-    with api_alone(folder) as (server, _, _):
+    with api_alone(folder) as server:
         bodies = [texts.body(server.model, text) for text in texts.queries(20_000)]
         for seconds in (sizes.warm_s, sizes.load_s):
             result = load.run(Load(f"{server.base_url}/tasks", bodies, connections=_SUBMITTERS, seconds=seconds))

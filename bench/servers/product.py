@@ -51,18 +51,14 @@ def product(folder: Path, settings: Mapping[str, Any]) -> Iterator[Server]:
 
 
 @contextmanager
-def api_alone(folder: Path, *, maxmemory_bytes: int | None = None) -> Iterator[tuple[Server, RedisServer, Roles]]:
-    """A web tier without a worker, that accepts everything there is room for; `Roles` starts a worker later.
-
-    `maxmemory_bytes`: of Redis, 0: no limit; None: that of a local stack.
-    """
-    maxmemory = default_maxmemory_bytes() if maxmemory_bytes is None else maxmemory_bytes
-    redis = RedisServer(folder / "redis", unix_socket=True, maxmemory_bytes=maxmemory)
+def api_alone(folder: Path) -> Iterator[Server]:
+    """A web tier without a worker, that accepts everything there is room for."""
+    redis = RedisServer(folder / "redis", unix_socket=True, maxmemory_bytes=default_maxmemory_bytes())
     try:
         redis.start()
         with Roles(folder, redis.url) as roles:
             api = roles.api(**_NO_LIMIT)
-            yield Server(PRODUCT, f"{api.base_url}/v1", DEFAULT_MODEL, f"{api.base_url}/health/live"), redis, roles
+            yield Server(PRODUCT, f"{api.base_url}/v1", DEFAULT_MODEL, f"{api.base_url}/health/live")
     finally:
         redis.stop()
 
