@@ -1,12 +1,12 @@
 """The one place that turns an error into a response. Routes and services raise and never format.
 
 An error knows its code and its status (`tasks/errors.py`). Here it becomes `application/problem+json` (RFC 9457) with
-the member `error` that OpenAI's clients read, or the form of text-embeddings-inference (TEI) on TEI's paths.
+the member `error` that OpenAI's clients read, or the form of text-embeddings-inference on its paths (`api.tei_errors`).
 """
 
 import random
 from http import HTTPStatus
-from typing import Literal, cast
+from typing import cast
 
 import orjson
 from fastapi import FastAPI
@@ -19,6 +19,7 @@ from starlette.routing import Match
 from starlette.types import Scope
 
 from api.security_headers import security_headers
+from api.tei_errors import TEI_PATHS, in_teis_form
 from tasks.errors import (
     EmbedqError,
     InternalError,
@@ -98,45 +99,6 @@ def headers(error: EmbedqError) -> dict[str, str]:
     return lines
 
 
-# TEI's form.
-
-TEI_PATHS = frozenset({"/", "/embed", "/info", "/health"})
-"""Whatever goes wrong on these is told in TEI's form."""
-
-Word = Literal["Validation", "Empty", "Overloaded", "Backend", "Unhealthy"]
-_BY_CODE: dict[str, tuple[int, Word]] = {
-    "empty_input": (400, "Empty"),
-    "invalid_http": (400, "Validation"),
-    # TEI knows no 503 for overload.
-    "backlog_full": (429, "Overloaded"),
-    "overloaded": (429, "Overloaded"),
-    "storage_full": (429, "Overloaded"),
-    "wait_timeout": (429, "Overloaded"),
-}
-_BY_STATUS: dict[int, tuple[int, Word]] = {
-    400: (422, "Validation"),
-    429: (429, "Overloaded"),
-    500: (500, "Backend"),
-    503: (503, "Unhealthy"),
-}
-
-
-def tei_failure(error: EmbedqError) -> Response:
-    """The response to a request of TEI's that ended in `error`."""
-    status, word = _in_their_words(error)
-    detail = error.detail
-    # Their field is called `inputs`. A message begins with the field at fault, or names it early.
-    if error.param is not None and error.param.partition("[")[0] == "input":
-        detail = detail.replace(error.param, f"inputs{error.param.removeprefix('input')}", 1)
-    return Response(orjson.dumps({"error": detail, "error_type": word}), status, headers(error), "application/json")
-
-
-def _in_their_words(error: EmbedqError) -> tuple[int, Word]:
-    if isinstance(error, TextFailed):
-        return (422, "Validation") if error.status == RequestError.status else (424, "Backend")
-    return _BY_CODE.get(error.code) or _BY_STATUS.get(error.status) or (error.status, "Validation")
-
-
 # From what was raised to the response.
 
 _REPEATING = {
@@ -163,7 +125,10 @@ def response(error: EmbedqError | CallerGone, scope: Scope, path: str) -> Respon
     # Never the error itself: its traceback holds the frames that hold the scope. Of such cycles a flood of refused
     # requests made 60,000 objects in five seconds, and the garbage collector stood in everybody's way for 130 ms.
     scope.setdefault("state", {})["error"] = error.code, error.retry_after_s
-    return tei_failure(error) if (path.rstrip("/") or "/") in TEI_PATHS else problem(error, instance=path)
+    if (path.rstrip("/") or "/") in TEI_PATHS:
+        status, body = in_teis_form(error)
+        return Response(orjson.dumps(body), status, headers(error), "application/json")
+    return problem(error, instance=path)
 
 
 def answered(scope: Scope) -> tuple[str, int | None] | None:

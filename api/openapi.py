@@ -8,8 +8,9 @@ from fastapi import FastAPI, Response
 from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel, Field
 
-from api.error_responses import MEDIA_TYPE, Word
+from api.error_responses import MEDIA_TYPE
 from api.schemas.answer_parts import path_here
+from api.tei_errors import Word
 from tasks.records.api_keys import Scope
 
 _SCHEMAS = "#/components/schemas/"

@@ -1,11 +1,11 @@
-"""OpenAI's call for vectors now. Takes the request for speed: see `api.texts_call`."""
+"""OpenAI's call for vectors now. Takes the request for speed: see `api.read_texts_call`."""
 
 from fastapi import APIRouter, Request, Response
 
 from api.dependencies import embeddings_of
 from api.load_limits import RATE_LIMIT_HEADERS, LargeResponse
+from api.read_texts_call import documented, texts_call
 from api.schemas.embeddings import EmbeddingList
-from api.texts_call import documented, texts_call
 from tasks.records.api_keys import Scope
 from tasks.wire.embeddings_body import EmbeddingsBody
 

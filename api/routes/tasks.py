@@ -1,4 +1,4 @@
-"""Tasks: submit, list, poll, fetch, cancel, forget. `create_task` takes the request for speed: see `api.texts_call`."""
+"""Tasks: submit, list, poll, fetch, cancel, forget. `create_task` takes the request: see `api.read_texts_call`."""
 
 from typing import Annotated, Literal
 
@@ -7,11 +7,11 @@ from fastapi import APIRouter, Header, Query, Request, Response
 from api.auth import Reader, TaskMaker, TaskReader
 from api.dependencies import Answer, Gone, Jobs, LargeJSON, PageQuery, Tasks, WaitQuery, tasks_of
 from api.load_limits import LargeResponse
+from api.read_texts_call import IDEMPOTENCY, documented, idempotency_key, texts_call
 from api.render_vectors import NPY
 from api.schemas.answer_parts import Deleted, Page
 from api.schemas.embeddings import EmbeddingList, TaskBody
 from api.schemas.tasks import Task
-from api.texts_call import IDEMPOTENCY, documented, idempotency_key, texts_call
 from tasks.records.api_keys import Scope
 
 router = APIRouter(prefix="/v1/tasks", tags=["tasks"])

@@ -1,7 +1,7 @@
 """The calls of text-embeddings-inference (TEI), in its own forms, for clients that speak to such a server.
 
-Errors on these paths have TEI's form, too (`api.error_responses`). `embed` takes the request for speed: see
-`api.texts_call`.
+Errors on these paths have TEI's form, too (`api.tei_errors`). `embed` takes the request for speed: see
+`api.read_texts_call`.
 """
 
 from typing import Annotated, Any
@@ -13,9 +13,9 @@ from api.dependencies import Embeddings, embeddings_of
 from api.load_limits import LargeResponse
 from api.openapi import TEI_RESPONSES
 from api.pages import console
+from api.read_texts_call import documented, texts_call
 from api.schemas.embeddings import EmbedBody, TEIInfo
 from api.schemas.service import Live
-from api.texts_call import documented, texts_call
 from tasks.records.api_keys import Scope
 
 router = APIRouter(tags=["text-embeddings-inference"], responses=TEI_RESPONSES)

@@ -1,12 +1,14 @@
-"""A call that waits for its own task: register, submit, wait."""
+"""A call that waits for its own task, as long as its client does: register, submit, wait."""
 
 import asyncio
 import contextlib
+import math
 from collections.abc import Awaitable, Callable
 from time import monotonic
 
 import numpy as np
 import numpy.typing as npt
+from starlette.datastructures import Headers
 
 from api.error_responses import CallerGone, TextFailed
 from api.served_models import ServedModels
@@ -24,12 +26,32 @@ from worker_config.telemetry import link_task, span
 Gone = Callable[[], Awaitable[None]]
 """Returns when the client has left."""
 
+_NETWORK_S = 2.0
+"""Left of a client's read timeout for the way there and back."""
+ANNOUNCED = {
+    "x-stainless-read-timeout": "Seconds that OpenAI's client for Python waits; the answer comes before.",
+    "x-stainless-timeout": "The same of OpenAI's client for Node.",
+}
+"""Headers, and what the document says of them."""
 _MAX_RETRY_AFTER_S = 5
 """Well within `LINGERING_INTEREST_S`, or the retry would find nothing to join and pay for the work again."""
 _WITH_OUTCOME = {State.COMPLETED, State.FAILED}
 _SMALL_ITEMS = 64
 _RESULT_TIMEOUT_S = 30.0
 """A result may be hundreds of megabytes. Its reader has just heard from Redis, so a long limit blocks nobody."""
+
+
+def patience_s(headers: Headers) -> float:
+    """Seconds that the caller waits, as OpenAI's clients announce it: who has hung up learns nothing."""
+    limits = [math.inf]
+    for name in ANNOUNCED:
+        try:
+            seconds = float(headers.get(name, 0))
+        except ValueError:
+            continue
+        if seconds > 0:  # Node's client cuts to whole seconds: its 0 is anything below one
+            limits.append(max(seconds - _NETWORK_S, seconds / 2))
+    return min(limits)
 
 
 class SynchronousCalls:

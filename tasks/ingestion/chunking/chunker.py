@@ -12,7 +12,8 @@ from tasks.chunk import Chunk
 from tasks.errors import Invalid
 from tasks.ingestion.chunking.chunk_settings import ChunkSettings
 from tasks.ingestion.chunking.count_tokens import TokenCounter
-from tasks.ingestion.chunking.split_text import Cut, Splitter, pieces
+from tasks.ingestion.chunking.cut_places import pieces
+from tasks.ingestion.chunking.split_text import Cut, Splitter
 from tasks.ingestion.parsing.extracted import Structure
 from tasks.ingestion.parsing.markdown import Block, blocks
 from tasks.item import UNLIMITED_TOKENS

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from tasks.ingestion.parsing.extracted import check_chars
-from tasks.ingestion.parsing.pipe_table import pipe_table
+from tasks.ingestion.parsing.markdown_table import markdown_table
 
 BlockKind: TypeAlias = Literal["heading", "paragraph", "list", "table", "code", "markdown"]
 
@@ -84,7 +84,7 @@ def table(rows: Sequence[Sequence[Cell]]) -> list[Passage]:
     if places_only or not blocks:
         return blocks
     grid = _grid(rows)
-    return [Passage("table", pipe_table(grid), words=" ".join(cell for row in grid for cell in row if cell))]
+    return [Passage("table", markdown_table(grid), words=" ".join(cell for row in grid for cell in row if cell))]
 
 
 def _grid(rows: Sequence[Sequence[Cell]]) -> list[list[str]]:

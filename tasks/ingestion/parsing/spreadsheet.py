@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from tasks.ingestion.parsing.archive import MAX_MEMBERS, Archive, open_archive, read_member
 from tasks.ingestion.parsing.extracted import Extracted, clean, joined
-from tasks.ingestion.parsing.pipe_table import pipe_table
+from tasks.ingestion.parsing.markdown_table import markdown_table
 from tasks.ingestion.parsing.refusals import corrupt, missing, protected, too_large
 
 _NAME = "spreadsheet"
@@ -60,7 +60,7 @@ def _tables(data: bytes) -> Iterator[tuple[str, str]]:
             for number, sheet in enumerate(sheets):
                 if sheet.typ in (SheetTypeEnum.WorkSheet, SheetTypeEnum.MacroSheet):
                     rows = book.get_sheet_by_index(number).iter_rows()
-                    yield sheet.name, pipe_table([_shown(value) for value in row] for row in rows)
+                    yield sheet.name, markdown_table([_shown(value) for value in row] for row in rows)
     except BaseException as error:  # also a panic of Rust, for a file cut off: no Exception, and not to be imported
         ours = isinstance(error, (CalamineError, ValueError, OSError, OverflowError))
         if not ours and type(error).__name__ != "PanicException":

@@ -12,9 +12,9 @@ import fsspec
 
 from tasks.document_error import DocumentError, DocumentFailed
 from tasks.errors import EmbedqError, SourceFailed, StorageUnavailable
+from tasks.ingestion.sources.allowed_paths import is_hidden
 from tasks.ingestion.sources.content import Content, changed, gone
 from tasks.ingestion.sources.folder import FoundFile, fits, from_here, into, leads_on
-from tasks.ingestion.sources.roots import is_hidden
 
 _T = TypeVar("_T")
 _REFUSED = frozenset({"http", "https", "ftp", "sftp", "ssh", "smb", "data", "github", "git", "jupyter"})

@@ -10,7 +10,7 @@ from typing import IO, Protocol, Self
 
 from tasks.document_error import DocumentFailed
 from tasks.errors import NotStored, StorageUnavailable
-from tasks.ingestion.sources.roots import is_within
+from tasks.ingestion.sources.allowed_paths import is_within
 from tasks.storage.storage import Storage
 
 _COPY_BYTES = 2**20

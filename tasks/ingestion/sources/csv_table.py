@@ -12,6 +12,7 @@ import orjson
 from tasks.document_error import DocumentFailed
 from tasks.ingestion.parsing.refusals import refused
 from tasks.ingestion.parsing.text_encoding import table_encoding
+from tasks.ingestion.sources.allowed_paths import is_encodable
 from tasks.ingestion.sources.record import (
     Described,
     FieldMap,
@@ -23,7 +24,6 @@ from tasks.ingestion.sources.record import (
     too_long,
     whole_number,
 )
-from tasks.ingestion.sources.roots import is_encodable
 
 HEAD_BYTES = 2**16
 """Of a table: they tell its encoding and its columns."""

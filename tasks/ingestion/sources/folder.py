@@ -10,8 +10,8 @@ from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from tasks.document_error import DocumentError, DocumentFailed
+from tasks.ingestion.sources.allowed_paths import is_within
 from tasks.ingestion.sources.content import changed, failed_to_read, open_real, outside
-from tasks.ingestion.sources.roots import is_within
 
 _MAX_DEPTH = 100
 _LARGE = 10_000

@@ -8,8 +8,8 @@ import orjson
 from tasks.datasets.loads import EVERYTHING
 from tasks.document_error import DocumentFailed
 from tasks.errors import NotStored, SourceFailed
+from tasks.ingestion.sources.allowed_paths import name_of, shown
 from tasks.ingestion.sources.content import StoredContent, gone, not_sent
-from tasks.ingestion.sources.roots import name_of, shown
 from tasks.ingestion.sources.source import Entries, Entry, SourceAccess
 
 

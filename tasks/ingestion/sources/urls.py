@@ -10,10 +10,7 @@ from urllib.parse import unquote
 
 from tasks.document_error import DocumentError, DocumentFailed
 from tasks.errors import SourceFailed
-from tasks.ingestion.sources.bucket import RemoteContent, kind, objects, open_bucket
-from tasks.ingestion.sources.content import Content, LocalContent, gone, outside
-from tasks.ingestion.sources.folder import FoundFile, Walk, fits, real_folder
-from tasks.ingestion.sources.roots import (
+from tasks.ingestion.sources.allowed_paths import (
     SETTING,
     document_id,
     is_allowed,
@@ -25,6 +22,9 @@ from tasks.ingestion.sources.roots import (
     shown,
     split_url,
 )
+from tasks.ingestion.sources.bucket import RemoteContent, kind, objects, open_bucket
+from tasks.ingestion.sources.content import Content, LocalContent, gone, outside
+from tasks.ingestion.sources.folder import FoundFile, Walk, fits, real_folder
 from tasks.ingestion.sources.source import Entries, Entry, SourceAccess
 
 _MAGIC = re.compile(r"[*?\[]")

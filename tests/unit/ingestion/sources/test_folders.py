@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tasks.errors import SourceFailed
+from tasks.ingestion.sources.allowed_paths import document_id
 from tasks.ingestion.sources.open_source import open_source
-from tasks.ingestion.sources.roots import document_id
 from tasks.records.documents import Document
 from tests.unit.ingestion.sources.reading import (
     below,

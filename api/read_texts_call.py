@@ -4,7 +4,6 @@
 query took 500 us of processor time in the app with FastAPI's dependencies, and takes 210 without them (its wait apart).
 """
 
-import math
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, closing
 from functools import partial
@@ -12,7 +11,6 @@ from typing import Any, cast
 
 from fastapi import Request
 from pydantic import BaseModel
-from starlette.datastructures import Headers
 
 from api.auth import known_key, require_scope, require_still_known
 from api.dependencies import json_body
@@ -20,34 +18,15 @@ from api.idempotency import ABOUT, HEADER, KEY_SCHEMA, checked_key
 from api.load_limits import Held, InFlight, read_body
 from api.services.embeddings import TextsCall
 from api.waiting.subscription import until_gone
+from api.waiting.wait_for_vectors import ANNOUNCED, patience_s
 from tasks.records.api_keys import Scope
-
-_NETWORK_S = 2.0
-"""Left of a client's read timeout for the way there and back."""
-_ANNOUNCED = {
-    "x-stainless-read-timeout": "Seconds that OpenAI's client for Python waits; the answer comes before.",
-    "x-stainless-timeout": "The same of OpenAI's client for Node.",
-}
-
-
-def patience_s(headers: Headers) -> float:
-    """Seconds that the caller waits, as OpenAI's clients announce it: who has hung up learns nothing."""
-    limits = [math.inf]
-    for name in _ANNOUNCED:
-        try:
-            seconds = float(headers.get(name, 0))
-        except ValueError:
-            continue
-        if seconds > 0:  # Node's client cuts to whole seconds: its 0 is anything below one
-            limits.append(max(seconds - _NETWORK_S, seconds / 2))
-    return min(limits)
 
 
 def _header(name: str, description: str, schema: Mapping[str, Any]) -> dict[str, Any]:
     return {"name": name, "in": "header", "description": description, "schema": schema}
 
 
-_PATIENCE = [_header(name, description, {"type": "string"}) for name, description in _ANNOUNCED.items()]
+_PATIENCE = [_header(name, description, {"type": "string"}) for name, description in ANNOUNCED.items()]
 """For the document: the headers that `patience_s` reads."""
 IDEMPOTENCY = [_header(HEADER, ABOUT, KEY_SCHEMA)]
 """Likewise of `idempotency_key`."""

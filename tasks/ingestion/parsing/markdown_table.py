@@ -7,7 +7,7 @@ from tasks.ingestion.parsing.extracted import check_chars
 _HEADER_WITHIN = 8  # rows: below a longer list, two cells are no header
 
 
-def pipe_table(rows: Iterable[Sequence[str]]) -> str:
+def markdown_table(rows: Iterable[Sequence[str]]) -> str:
     """The table, its first row of several cells as header; a single cell is its text, no rows are "".
 
     Cells above the header, such as a title, stand above the table, whose parts would repeat them. Rows and columns
