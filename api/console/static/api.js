@@ -126,8 +126,8 @@ async function asError(answer, key, signal) {
 
 // A hook for data that changes: {data, error} of a path (null: nothing is read). It is read again after `every(data)`
 // milliseconds (0: never), with a new key, and when the API is back. A hidden page asks for nothing. Data stays while a
-// later reading fails, and goes when the path changes.
-export function useFetch(path, { every = () => 0, ...options } = {}) {
+// later reading fails, and with `stays` until the data of another path is there.
+export function useFetch(path, { every = () => 0, stays = false, ...options } = {}) {
   const { round, away } = session;
   const { hidden } = document;
   const [state, setState] = useState({});
@@ -144,7 +144,7 @@ export function useFetch(path, { every = () => 0, ...options } = {}) {
         pause = every(data);
       } catch (error) {
         if (left.signal.aborted) return;
-        setState((before) => ({ path, error, data: before.path === path ? before.data : undefined }));
+        setState((before) => ({ path, error, data: stays || before.path === path ? before.data : undefined }));
         const passing = error.status >= 500 || error.status === 429;
         pause = passing && Math.max(RETRY_MS, (error.retryAfter ?? 0) * 1000);
       }
@@ -156,7 +156,7 @@ export function useFetch(path, { every = () => 0, ...options } = {}) {
       clearTimeout(timer);
     };
   }, [path, round, away, hidden]);
-  return state.path === path ? state : { data: kept.get(path) };
+  return state.path === path ? state : { data: kept.get(path) ?? (stays && path !== null ? state.data : undefined) };
 }
 
 function keep(path, data) {

@@ -55,19 +55,26 @@ function day(date, now = new Date()) {
 }
 
 export const clock = (at) => clocks.format(at * 1000);
-export const dayAndClock = (at) => `${day(new Date(at * 1000))}, ${clock(at)}`;
+const dayAndClock = (at) => `${day(new Date(at * 1000))}, ${clock(at)}`;
+export const moment = (at) => whole.format(at * 1000);
 export const clockAndDay = (at) => `${clock(at)} ${day(new Date(at * 1000))}`;
 // Such as "since 17:10 today, 6 min".
 export const since = (at) => `since ${clockAndDay(at)}, ${duration(Date.now() / 1000 - at, 1)}`;
 // A sentence of the API, which has no time zone but UTC.
 export const sentence = ({ message, since: at }) => (at ? message.replace(SINCE, () => since(at)) : message);
 
+// Of a reason to wait: "next try in 7 s", or "".
+export function nextTry({ next_try: at }) {
+  const seconds = Math.ceil((at ?? 0) - Date.now() / 1000);
+  return seconds > 0 ? `next try in ${duration(seconds)}` : "";
+}
+
 // A time (Unix seconds): relative to now within a day, else the date; the whole time is its title.
 export function Time({ at }) {
   if (at == null) return NONE;
   const past = Date.now() / 1000 - at;
   const text = Math.abs(past) >= DAY ? dayAndClock(at) : Math.abs(past) < 5 ? "now" : past > 0 ? `${duration(past, 1)} ago` : `in ${rest(-past)}`;
-  return html`<time datetime=${new Date(at * 1000).toISOString()} title=${whole.format(at * 1000)}>${text}</time>`;
+  return html`<time datetime=${new Date(at * 1000).toISOString()} title=${moment(at)}>${text}</time>`;
 }
 
 // The address of a screen, such as `#/jobs?kind=batch` or `#/jobs/task_…`. Empty values of the query are left out.

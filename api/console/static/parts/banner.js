@@ -1,6 +1,6 @@
 // What is said above a screen or in it: the strip below the header, notices, and errors.
 import { reload, session } from "../api.js";
-import { address, capital, duration, modelName, percent, sentence, since, some } from "../format.js";
+import { address, capital, duration, modelName, nextTry, percent, sentence, since, some } from "../format.js";
 import { html } from "../html.js";
 
 // Codes of errors that the frame tells: no notice repeats them.
@@ -99,7 +99,7 @@ const REMEDIES = {
 
 // Why a job waits that should not; that others go first is no matter for a notice.
 export function Waits({ waiting }) {
-  const next = waiting.next_try && Math.ceil(waiting.next_try - Date.now() / 1000);
-  return html`<${Notice} kind="wait" title=${sentence(waiting)}>${next > 0 ? `Next try in ${duration(next)}. ` : ""}${REMEDIES[waiting.code]}<//>`;
+  const next = nextTry(waiting);
+  return html`<${Notice} kind="wait" title=${sentence(waiting)}>${next && `${capital(next)}. `}${REMEDIES[waiting.code]}<//>`;
 }
 

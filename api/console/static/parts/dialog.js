@@ -3,9 +3,9 @@ import { announce, call, useAct } from "../api.js";
 import { html, useId, useRef } from "../html.js";
 import { ErrorNotice, SAID_BY_FRAME } from "./banner.js";
 
-// label: of the button. The dialog: question, with the name of the thing; children: what stays and what is lost; of: the
-// thing in small; keep, confirm: its buttons, verb and object. act: async; done: announced afterwards.
-export function Ask({ label, question, children, of, keep = "Keep it", confirm, act, done, danger = false }) {
+// label, tone: of the button. The dialog: question, with the name of the thing; children: what stays and what is lost; of: the
+// thing in small; keep, confirm: its buttons, verb and object; danger: something is lost. act: async; done: announced afterwards.
+export function Ask({ label, tone = "", question, children, of, keep = "Keep it", confirm, act, done, danger = false }) {
   const dialog = useRef(null);
   const id = useId();
   const { busy, error, run, clear } = useAct();
@@ -19,7 +19,7 @@ export function Ask({ label, question, children, of, keep = "Keep it", confirm, 
     dialog.current?.close();
     if (!failure) announce(done);
   };
-  return html`<button type="button" class=${danger ? "danger" : ""} onClick=${open}>${label}</button>
+  return html`<button type="button" class=${tone} onClick=${open}>${label}</button>
     <dialog ref=${dialog} aria-labelledby=${id}>
       <h2 id=${id}>${question}</h2>
       <p>${children}</p>

@@ -1,27 +1,30 @@
 // How a job stands: its state as a shape and a word, its bar, its counts, its rate and time, and its stages.
-import { count, duration, rate, sentence, some, words } from "../format.js";
+import { count, duration, nextTry, sentence, some, words } from "../format.js";
 import { html } from "../html.js";
 
 const [WINDOW_S, LEAST_S] = [30, 4];
 const ENDED = new Set(["completed", "failed", "expired", "cancelled"]);
 const GOES_ON = new Set(["in_line", "working"]); // all other reasons are for people to look at
 const SHAPES = { in_progress: "work", validating: "work", finalizing: "work", completed: "done", failed: "fail", queued: "" };
+// By what their ids begin with.
 const KINDS = {
-  "embedding.task": { kind: "task", collection: "v1/tasks", part: "text" },
-  batch: { kind: "batch", collection: "v1/batches", part: "line" },
-  ingestion: { kind: "ingestion", collection: "v1/ingestions", part: "document" },
+  task_: { kind: "task", collection: "v1/tasks", part: "text" },
+  batch_: { kind: "batch", collection: "v1/batches", part: "line" },
+  ing_: { kind: "ingestion", collection: "v1/ingestions", part: "document" },
 };
+const kindOf = (id) => KINDS[`${id.split("_")[0]}_`];
 const past = new Map(); // id of an open job -> [time, parts done] of the last half minute
 const known = new WeakMap(); // object of the API -> its job: a drawing of the same answer is no second measurement
 
 // The path of a job by its id, or null.
 export function pathOf(id) {
-  const place = { task_: "v1/tasks", batch_: "v1/batches", ing_: "v1/ingestions" }[`${id.split("_")[0]}_`];
-  return place ? `${place}/${encodeURIComponent(id)}` : null;
+  const { collection } = kindOf(id) ?? {};
+  return collection ? `${collection}/${encodeURIComponent(id)}` : null;
 }
 
 // An object of the API with what all kinds have in common under one name. done, total, unit: of an ingestion its chunks
 // while it runs, else its parts. speed: per second of the last half minute. left: seconds. held: it waits for people.
+// behind: others go first.
 export function jobOf(object) {
   if (!known.has(object)) known.set(object, made(object));
   return known.get(object);
@@ -29,28 +32,30 @@ export function jobOf(object) {
 
 function made(object) {
   const { id, status, waiting, metadata, counts, chunks } = object;
-  const { kind, collection, part } = KINDS[object.object];
+  const { kind, part } = kindOf(id);
   const ended = ENDED.has(status);
+  const held = !ended && Boolean(waiting) && !GOES_ON.has(waiting.code);
   const cut = !ended && chunks?.total > 0;
   const [done, total] = cut ? [object.dry_run ? chunks.total : chunks.embedded, chunks.total] : [counts.completed, counts.total];
-  const speed = ended ? null : (object.rate?.chunks_per_s || measured(id, done + (cut ? 0 : counts.failed)));
+  const through = done + (cut ? 0 : counts.failed);
   if (ended) past.delete(id);
-  const rest = total - done - (cut ? 0 : counts.failed);
+  const speed = ended || held ? null : (object.rate?.chunks_per_s || measured(id, through));
   const began = object.started_at ?? object.in_progress_at ?? object.created_at;
   const finished = object.finished_at ?? object[`${status}_at`]; // of a batch: `completed_at` and so on
   return {
     ...object,
     kind,
-    path: `${collection}/${encodeURIComponent(id)}`,
+    path: pathOf(id),
     part,
     ended,
-    held: !ended && Boolean(waiting) && !GOES_ON.has(waiting.code),
+    held,
+    behind: !ended && waiting?.code === "in_line",
     name: metadata?.name ?? metadata?.filename ?? metadata?.title ?? object.sink?.dataset ?? `${kind} …${id.slice(-8)}`,
     done,
     total,
     unit: cut ? "chunk" : part,
     speed,
-    left: speed && rest > 0 && object.listing_complete !== false ? Math.ceil(rest / speed) : null,
+    left: speed && total > through && object.listing_complete !== false ? Math.ceil((total - through) / speed) : null,
     took: ended && finished ? finished - began : null,
   };
 }
@@ -89,31 +94,27 @@ export function JobBar({ job: { ended, held, status, counts, done, total, unit, 
   return html`<${Bar} done=${done} failed=${unit === part ? counts.failed : 0} total=${total} tone=${tone} />`;
 }
 
-// What is known of its time, in a few words, or "".
-export function timeOf({ status, ended, held, waiting, left, took }) {
-  if (ended && took !== null) return status === "completed" ? `took ${lengthOf(took)}` : took < 1 ? "at once" : `after ${duration(took)}`;
-  if (ended) return "";
-  const next = waiting?.next_try && Math.ceil(waiting.next_try - Date.now() / 1000);
-  if (held) return next > 0 ? `next try in ${duration(next)}` : "";
-  if (waiting?.code === "in_line") return waiting.seconds ? `starts in ${duration(waiting.seconds)}` : "";
-  return left ? `${duration(left)} left` : "";
+// What is known of its time: words before it, the time, words behind it; or nothing.
+export function timeOf({ status, held, behind, waiting, left, took }) {
+  if (took !== null) {
+    if (status === "completed") return ["took ", took < 1 ? "under 1\u00a0s" : duration(took)];
+    return took < 1 ? ["", "at once"] : ["after ", duration(took)];
+  }
+  if (held) return ["", nextTry(waiting)];
+  if (behind) return waiting.seconds ? ["starts in ", duration(waiting.seconds)] : [];
+  return left ? ["", duration(left), " left"] : [];
 }
 
-export const lengthOf = (took) => (took < 1 ? "under 1\u00a0s" : duration(took));
-export const rateOf = ({ speed, unit }) => (speed ? rate(speed, `${unit}s/s`) : "");
 const share = ({ done, total, unit }) => `${count(done)} of ${some(total, unit)}`;
 
 // Its counts, or why it waits or failed: {text, tone, failed}.
 export function standing(job) {
-  const { status, ended, held, waiting, counts, total, part, kind, error, errors } = job;
-  const failed = counts.failed > 0 ? `${some(counts.failed, part)} failed` : "";
+  const { status, ended, held, behind, waiting, counts, total, part, unit, kind, error, errors } = job;
+  const failed = counts.failed > 0 ? `${unit === part ? count(counts.failed) : some(counts.failed, part)} failed` : "";
   if (held) return { text: sentence(waiting), tone: "wait" };
-  if (!ended) {
-    const others = waiting?.code === "in_line" ? " · other work goes first" : "";
-    return { text: total ? share(job) + others : "nothing counted yet", failed };
-  }
+  if (!ended) return { text: total ? `${share(job)}${behind ? " · other work goes first" : ""}` : "nothing counted yet", failed };
   if (status === "failed") return { text: errors ? ofFile(errors.data) : (error?.message ?? ""), tone: "bad" };
-  if (status !== "completed") return { text: `${share(job)} ${counts.completed === 1 ? "was" : "were"} done${kind === "ingestion" ? "" : " and can be read"}`, failed };
+  if (status !== "completed") return { text: `${share(job)} ${counts.completed === 1 ? "was" : "were"} done${kind === "ingestion" || !counts.completed ? "" : " and can be read"}`, failed };
   return { text: `${share(job)}${kind === "ingestion" ? " loaded" : ""}`, failed };
 }
 

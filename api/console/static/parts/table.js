@@ -3,12 +3,12 @@ import { announce } from "../api.js";
 import { count, some } from "../format.js";
 import { html, useState } from "../html.js";
 
-// columns: [{label, number?: bool, wide?: bool, show: (row) => content}]; the first one names the row. Below 40rem a row is a
-// list of labels and values. rowKey: (row, place) => what stays the same while the row changes.
+// columns: [{label, number?: bool, show: (row) => content}]; the first one names the row. Below 40rem a row is a list of labels
+// and values. rowKey: (row, place) => what stays the same while the row changes.
 export function Table({ caption, columns, rows, rowKey, framed = true }) {
   return html`<div class=${framed ? "framed stack" : "stack"}><table>
     <caption class="unseen">${caption}</caption>
-    <thead><tr>${columns.map(({ label, number, wide }) => html`<th key=${label} scope="col" class=${`${number ? "num" : ""} ${wide ? "more" : ""}`}>${label}</th>`)}</tr></thead>
+    <thead><tr>${columns.map(({ label, number }) => html`<th key=${label} scope="col" class=${number ? "num" : ""}>${label}</th>`)}</tr></thead>
     <tbody>
       ${rows.map((row, place) => html`<tr key=${rowKey(row, place)}>
         ${columns.map(({ label, number, show }, column) => (column

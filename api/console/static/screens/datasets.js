@@ -10,18 +10,17 @@ const EVERY_MS = 10_000;
 const PAGE = 50;
 const DOCUMENTS_PAGE = 25;
 const HITS = 10;
-const FIRST_CHARACTERS = 2000;
 const MODES = { vector: "Meaning", text: "Words", hybrid: "Both" };
 const pathOf = (name) => `v1/datasets/${encodeURIComponent(name)}`;
 // `vectors` begins with the model, then its revision and more.
 const modelOf = ({ vectors }) => (vectors ? modelName(vectors.split(/[ @,]/)[0]) : "–");
 
 const COLUMNS = [
-  { label: "Name", wide: true, show: ({ name, of_one_ingestion: own }) => html`<a href=${address("datasets", name)}>${name}</a>${own && html` <small>of one ingestion</small>`}` },
+  { label: "Name", show: ({ name, of_one_ingestion: own }) => html`<a href=${address("datasets", name)}>${name}</a>${own && html` <small>of one ingestion</small>`}` },
   { label: "Documents", number: true, show: ({ documents }) => count(documents) },
   { label: "Chunks", number: true, show: ({ rows }) => count(rows) },
   { label: "Size", number: true, show: (dataset) => bytes(dataset.bytes) },
-  { label: "Model", wide: true, show: modelOf },
+  { label: "Model", show: modelOf },
   { label: "Changed", number: true, show: ({ updated_at: at }) => html`<${Time} at=${at} />` },
 ];
 
@@ -50,7 +49,7 @@ export function Dataset({ name, query }) {
   const tab = (label, view, current) => html`<a href=${address("datasets", name, { view })} aria-current=${current ? "page" : undefined}>${label}</a>`;
   return html`<a class="up" href=${address("datasets")}>Datasets</a>
     <div class="head"><h1 tabindex="-1">${name}</h1>
-      ${dataset && html`<div class="do"><${Ask} label="Delete" question=${`Delete the dataset “${name}”?`} confirm="Delete this dataset" danger
+      ${dataset && html`<div class="do"><${Ask} label="Delete" question=${`Delete the dataset “${name}”?`} confirm="Delete this dataset" tone="danger" danger
         act=${() => call(pathOf(name), { method: "DELETE" }).then(leave)} done="The dataset is deleted.">
         ${`All chunks (${count(dataset.rows)}) and their vectors are deleted for good. An ingestion that is loading into it fails.`}
       <//></div>`}
@@ -129,12 +128,10 @@ function Hits({ name, hits: { data, rows, took_ms: took }, q, where }) {
 
 // A slice of a document as a person reads it. children: shown beside its name.
 function Chunk({ chunk: { document_id: document, chunk, text, start, end, headings, page, metadata }, name, q = "", children }) {
-  const [all, setAll] = useState(text.length <= FIRST_CHARACTERS);
   const place = [headings?.join(" › "), page != null && `page ${count(page)}`, start == null ? `chunk ${count(chunk)}` : `characters ${count(start)} to ${count(end)}`];
-  const shown = all ? text : text.slice(0, FIRST_CHARACTERS);
   return html`<li class="hit">
     <span><a href=${address("datasets", name, { view: "documents", document })}>${document}</a> <small>${place.filter(Boolean).join(" · ")}</small></span>${children}
-    <p class="text">${marked(shown, q)}${!all && html` … <button type="button" class="plain" onClick=${() => setAll(true)}>Show all ${count(text.length)} characters</button>`}</p>
+    <p class="text">${marked(text, q)}</p>
     <span class="small about">${pairs(metadata)}</span>
   </li>`;
 }
@@ -168,8 +165,8 @@ function Documents({ name, query }) {
 }
 
 const documentColumns = (to) => [
-  { label: "Document", wide: true, show: ({ id, title, warnings }) => html`<a href=${to({ document: id })}>${id}</a> ${title && html`<small>${title}</small>`}
+  { label: "Document", show: ({ id, title, warnings }) => html`<a href=${to({ document: id })}>${id}</a> ${title && html`<small>${title}</small>`}
       ${warnings.map(({ code, message }) => html`<small class="wait" key=${code}>${message}</small>`)}` },
   { label: "Chunks", number: true, show: ({ chunks }) => count(chunks) },
-  { label: "Metadata", wide: true, show: ({ metadata }) => html`<small>${pairs(metadata)}</small>` },
+  { label: "Metadata", show: ({ metadata }) => html`<small>${pairs(metadata)}</small>` },
 ];

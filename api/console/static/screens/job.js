@@ -1,10 +1,10 @@
 // One task, batch or ingestion: how it stands, what failed, its files, and what can be done to it.
 import { announce, call, reload, setTitle, useFetch } from "../api.js";
-import { address, count, dayAndClock, duration, modelName, rate, some, Time, words } from "../format.js";
+import { address, count, modelName, moment, rate, some, Time, words } from "../format.js";
 import { html, useEffect, useRef, useState } from "../html.js";
 import { ErrorNotice, Notice, Reading, Waits } from "../parts/banner.js";
 import { Ask, Download } from "../parts/dialog.js";
-import { JobBar, jobOf, lengthOf, pathOf, Stages, standing, State, stateOf } from "../parts/progress.js";
+import { JobBar, jobOf, pathOf, Stages, State, stateOf, timeOf } from "../parts/progress.js";
 import { Copy, grouped, Groups, Pager, Table } from "../parts/table.js";
 
 const OPEN_MS = 2000;
@@ -17,12 +17,12 @@ const AGAIN = new Set(["encoding_failed", "worker_lost", "model_changed", "batch
 const again = ({ code, status = 0 }) => status >= 500 || AGAIN.has(code);
 const contentOf = (file) => `v1/files/${encodeURIComponent(file)}/content`;
 
-// What tells the kinds apart. stages, facts and faults are given a job, as `jobOf` returns it.
+// What tells the kinds apart. stages, failed and facts are given a job, as `jobOf` returns it.
 const KINDS = {
   task: {
     deletion: "Its result is deleted too. This cannot be undone.",
     stages: () => [],
-    faults: textFaults,
+    failed: failedTexts,
     facts: ({ lane, deadline }) => [["Lane", lane], ["Must end", deadline && html`<${Time} at=${deadline} />`]],
     Files: ({ job }) => job.ended && job.counts.completed > 0 && html`<h2>Result</h2>
       <${Download} path=${`${job.path}/result`} name=${`${job.id}.json`} label="Download the vectors" />`,
@@ -31,7 +31,7 @@ const KINDS = {
     deletion: "Its record is deleted. Its files stay until they are deleted or expire.",
     retry: "A new batch is made of the lines without a result. This one stays as it is.",
     stages: batchStages,
-    faults: lineFaults,
+    failed: failedLines,
     facts: ({ completion_window: window, ended, expires_at: expires }) => [["Window", window], ["Must end", !ended && html`<${Time} at=${expires} />`]],
     Files: BatchFiles,
   },
@@ -39,6 +39,7 @@ const KINDS = {
     deletion: "Its record and its list of documents are deleted. A dataset with a name, or a table, stays as it is.",
     retry: "The failed documents are tried again under the same id.",
     stages: ingestionStages,
+    failed: (job) => ({ path: groupsPath(job, "failed"), found: ({ data, complete }) => ({ groups: data, complete }) }),
     facts: ingestionFacts,
     Files: IngestionFiles,
   },
@@ -80,29 +81,26 @@ function Gone({ error: { status, message } }) {
 }
 
 function Whole({ job, read, query }) {
-  const { kind, name, error, errors, held, waiting, counts, path, file_counts: documents } = job;
-  const { stages, faults, Files } = KINDS[kind];
-  const told = useFaults(job, faults);
-  const of = (filter) => (documents ? `${path}/documents/groups?filter=${filter}` : null);
-  // A number in the address has the groups read again when there are more; the API does not look at it.
-  const failed = useFetch(documents?.failed > 0 ? `${of("failed")}&n=${documents.failed}` : null);
-  const warned = useFetch(documents?.warned > 0 ? `${of("warned")}&n=${documents.warned}` : null);
-  const groups = documents ? failed.data?.data : told.groups;
-  const unread = (number, { data, error: fault }) => number > 0 && !data && !fault;
-  const reading = documents ? unread(documents.failed, failed) || unread(documents.warned, warned) : told.reading; // what is below would move
-  const complete = documents ? failed.data?.complete : told.complete;
+  const { kind, part, name, error, errors, held, waiting, file_counts: documents } = job;
+  const { stages, Files } = KINDS[kind];
+  const failed = useFailed(job);
+  const { groups = [], complete } = failed;
+  const warnings = groupsPath(job, "warned");
+  const warned = useFetch(warnings, { stays: true });
+  const shown = useRef(false); // at first all together, as what is below would move; later nothing goes
+  shown.current ||= !failed.reading && (!warnings || Boolean(warned.data || warned.error));
   return html`<div class="head">
       <h1 tabindex="-1">${name}</h1><${State} job=${job} />
-      <div class="do"><${Actions} job=${job} groups=${groups ?? []} /></div>
+      <div class="do"><${Actions} job=${job} groups=${groups} /></div>
     </div>
     <${Reading} of=${read} what="the job" />
     ${held && html`<${Waits} waiting=${waiting} />`}
     ${error && html`<${Notice} title=${error.message}>${advice(job)} <small><code>${error.code}</code></small><//>`}
     ${errors && html`<${Notice} title="Nothing was embedded: the file has lines that are wrong.">Correct the file and upload it again.<//>`}
-    ${reading ? html`<${Reading} of=${{}} what="what failed" />` : html`<div class="split"><div>
-      <section class="card" aria-label="Progress"><${JobBar} job=${job} /><${Figures} job=${job} /><${Stages} stages=${stages(job)} /></section>
-      ${groups?.length > 0 && html`<section><h2>${errors ? "Errors of the file" : `Failed ${job.part}s`} <small>${summary(job, groups, complete)}</small></h2><${Groups} groups=${groups} one=${job.part} /></section>`}
-      ${told.ask}<${ErrorNotice} error=${documents ? failed.error : told.error} title="What failed cannot be read." />
+    ${!shown.current ? html`<${Reading} of=${{}} what="what failed" />` : html`<div class="split"><div>
+      <section class="card" aria-label="Progress"><${JobBar} job=${job} /><${Figures} job=${job} /><${Stages} stages=${stages(job, groups)} /></section>
+      ${groups.length > 0 && html`<section><h2>${errors ? "Errors of the file" : `Failed ${part}s`} <small>${summary(job, groups, complete)}</small></h2><${Groups} groups=${groups} one=${part} /></section>`}
+      ${failed.ask}<${ErrorNotice} error=${failed.error} title="What failed cannot be read." />
       ${warned.data?.data.length > 0 && html`<section>
         <h2>Warnings <small>${some(documents.warned, "document")}, loaded all the same</small></h2>
         <${Groups} groups=${warned.data.data.map((group) => ({ ...group, retryable: undefined }))} one="document" />
@@ -127,14 +125,15 @@ function summary({ counts, errors }, groups, complete) {
 const helpedBy = (groups) => groups.reduce((sum, group) => sum + (group.retryable ? group.count : 0), 0);
 
 function Figures({ job }) {
-  const { ended, status, done, total, unit, kind, counts, part, speed, left, took, held } = job;
+  const { ended, status, done, total, unit, kind, counts, part, speed, held, behind } = job;
   const loaded = kind === "ingestion" && ended ? " loaded" : "";
+  const [before, time, after] = timeOf(job);
   return html`<p class="figures">
-    <span>${total ? html`<b>${count(done)}</b> of ${some(total, unit)}${loaded}` : ended ? "nothing was embedded" : "nothing counted yet"}</span>
+    ${total ? html`<span><b>${count(done)}</b> of ${some(total, unit)}${loaded}</span>` : !ended && html`<span>nothing counted yet</span>`}
     ${counts.failed > 0 && html`<span class="bad"><b>${count(counts.failed)}</b> ${unit === part ? "" : `${part}${counts.failed === 1 ? "" : "s"} `}failed</span>`}
-    ${speed && !held ? html`<span><b>${rate(speed, "").trim()}</b> ${unit}s/s</span>` : ""}
-    ${left && !held ? html`<span><b>${duration(left)}</b> left</span>` : !ended && !held && html`<span>${standing(job).text.split(" · ")[1]}</span>`}
-    ${took !== null && html`<span>${status === "completed" ? "took" : "ended after"} <b>${lengthOf(took)}</b></span>`}
+    ${speed && html`<span><b>${rate(speed, "").trim()}</b> ${unit}s/s</span>`}
+    ${behind && html`<span>other work goes first</span>`}
+    ${time && !held && html`<span>${ended && status !== "completed" && "ended "}${before}<b>${time}</b>${after}</span>`}
   </p>`;
 }
 
@@ -145,8 +144,8 @@ function Facts({ job }) {
     ["Kind", kind],
     ...KINDS[kind].facts(job),
     ["Model", model && html`<span title=${model}>${modelName(model)}</span>`],
-    ["Created", dayAndClock(created)],
-    ["Kept until", ended && kind !== "batch" && expires && dayAndClock(expires)],
+    ["Created", moment(created)],
+    ["Kept until", ended && kind !== "batch" && expires && moment(expires)],
     ...own.map(([key, value]) => [key, value.startsWith("batch_") ? html`<a href=${address("jobs", value)}>${value}</a>` : value]),
   ];
   return html`<dl>
@@ -177,45 +176,58 @@ function Actions({ job, groups }) {
   return html`
     ${!ended && status !== "cancelling" && html`<${Ask} label="Cancel" question=${`Cancel “${name}”?`} of=${of}
       keep="Keep it running" confirm=${`Cancel this ${kind}`} danger act=${act("POST", "/cancel")} done=${`The ${kind} is being cancelled.`}>
-      ${`${count(counts.completed)} of ${some(total && counts.total, part)} are done and stay. The others will be left out.`}
+      ${`${counts.total ? `${count(counts.completed)} of ` : ""}${some(counts.total, part)} are done and stay. The others will be left out.`}
     <//>`}
     ${ended && retry && (resumable || undone > 0 || helped > 0) && html`<${Ask} label=${`Retry${what}`} question=${`Retry${what} of “${name}”?`} of=${of}
       keep="Leave it" confirm=${`Retry this ${kind}`} act=${act("POST", "/retry")} done="What is missing is tried again.">${retry}<//>`}
-    ${ended && html`<${Ask} label="Delete" question=${`Delete “${name}”?`} of=${of} confirm=${`Delete this ${kind}`} danger
+    ${ended && html`<${Ask} label="Delete" question=${`Delete “${name}”?`} of=${of} confirm=${`Delete this ${kind}`} tone="danger" danger
       act=${act("DELETE")} done=${`The ${kind} is deleted.`}>${deletion}<//>`}`;
 }
 
 // ---- what failed ----------------------------------------------------------------------------------------------------
 
-// Groups of what failed, of a job whose faults this page reads: {groups, complete, ask, error}. ask: a button, where much
-// has to be read for them.
-function useFaults(job, faults) {
-  const { path = null, options, rows, number, large } = faults?.(job) ?? {};
+// Groups of what failed: {groups, complete, reading, error, ask}. ask: a button, where much has to be read for them.
+function useFailed(job) {
+  const { path, options, found, large } = KINDS[job.kind].failed(job);
   const [wanted, setWanted] = useState(false);
-  const read = useFetch(large && !wanted ? null : path, options);
-  if (job.errors) return { groups: grouped(job.errors.data.map(({ line, ...error }) => ({ ...error, name: line ? `line ${count(line)}` : "the file", again: false }))), complete: true };
-  if (large && !wanted) return { ask: html`<p class="after">${large} <button type="button" onClick=${() => setWanted(true)}>Read it</button></p>` };
-  const found = read.data && rows(read.data).map((fault) => ({ ...fault, again: again(fault) }));
-  return { groups: found && grouped(found), complete: found?.length >= number, error: read.error, reading: path && !read.data && !read.error };
+  const asked = !large || wanted;
+  const { data, error } = useFetch(asked ? path : null, { ...options, stays: true });
+  if (!asked) return { ask: html`<p class="after">${large} <button type="button" onClick=${() => setWanted(true)}>Read it</button></p>` };
+  if (job.errors) return inGroups(job.errors.data.map((fault) => ({ ...fault, name: fault.line ? `line ${count(fault.line)}` : "the file" })));
+  return { ...(path && data && found(data)), error, reading: path && !data && !error };
 }
 
+const inGroups = (faults, number = 0) => (
+  { groups: grouped(faults.map((fault) => ({ ...fault, again: again(fault) }))), complete: faults.length >= number });
+
 // The result has the errors between the vectors, so it is read as a whole: a large one only when asked for.
-function textFaults({ ended, counts: { failed, total }, path }) {
-  if (!ended || !failed) return null;
+function failedTexts({ ended, counts: { failed, total }, path }) {
   const rows = ({ data }) => data.filter(({ object }) => object === "error").map(({ index, error }) => ({ ...error, name: `input[${index}]` }));
-  const large = total > READ_UNASKED && `What failed stands in the result of ${some(total, "text")}.`;
-  return { path: `${path}/result?encoding_format=base64`, rows, number: failed, large };
+  return {
+    path: ended && failed > 0 ? `${path}/result?encoding_format=base64` : null,
+    found: (result) => inGroups(rows(result), failed),
+    large: ended && failed > 0 && total > READ_UNASKED && `What failed stands in the result of ${some(total, "text")}.`,
+  };
 }
 
 // The beginning of the error file, which may be large; what follows the last end of line was cut.
-function lineFaults({ error_file_id: file, counts }) {
-  if (!file) return null;
-  const options = { as: "text", headers: { Range: `bytes=0-${READ_BYTES - 1}` } };
+function failedLines({ error_file_id: file, counts: { failed } }) {
   const rows = (text) => text.split("\n").slice(0, -1).map((line) => {
     const { custom_id: name, response, error } = JSON.parse(line);
     return { ...(error ?? response.body.error), name, status: response?.status_code };
   });
-  return { path: contentOf(file), options, rows, number: counts.failed };
+  return {
+    path: file ? contentOf(file) : null,
+    options: { as: "text", headers: { Range: `bytes=0-${READ_BYTES - 1}` } },
+    found: (text) => inGroups(rows(text), failed),
+  };
+}
+
+// Where the groups of an ingestion are, or null where there are none. The number has them read again when there are more; the
+// API does not look at it.
+function groupsPath({ path, file_counts: documents }, filter) {
+  const number = documents?.[filter];
+  return number > 0 ? `${path}/documents/groups?filter=${filter}&n=${number}` : null;
 }
 
 // ---- batches --------------------------------------------------------------------------------------------------------
@@ -251,36 +263,44 @@ function ingestionFacts({ source, sink, file_counts: documents, dry_run: dry, mo
     ["From", `${count(source.count)} ${source.type}`],
     ["Into", sink.dataset
       ? html`dataset <a href=${address("datasets", sink.dataset)}>${sink.dataset}</a>`
-      : sink.table ? `table ${sink.table} of sink ${sink.name ?? "pg"}` : "a dataset of its own"],
+      : sink.table ? `table ${sink.table} of sink “${sink.name}”` : "a dataset of its own"],
     ["Mode", dry ? "dry run" : words(mode)],
     ["Tokens", usage.total_tokens > 0 && count(usage.total_tokens)],
     ["Warning", warnings.join(" ")],
   ];
 }
 
-// Which stage the reason of a wait, or the code of an error, belongs to.
-const AT = { sink: "Load", dataset: "Load", model: "Embed", no_worker: "Embed", workers: "Embed", worker: "Embed", nothing: "List" };
+// Which stage the reason of a wait, or the code of an error, belongs to: by the whole code or its first word.
+const AT = {
+  sink: "Load", dataset: "Load", nothing: "List", model: "Embed", no_worker: "Embed", workers: "Embed", worker: "Embed",
+  encoding: "Embed", non: "Embed", not_embedded: "Embed", out: "Embed", no_tokens: "Embed",
+};
 const stageOf = (code = "") => AT[code] ?? AT[code.split("_")[0]];
 
-function ingestionStages(job) {
+function ingestionStages(job, groups) {
   const { ended, status, held, waiting, error, listing_complete: listed, file_counts: documents, chunks, dry_run: dry } = job;
   const whole = status === "completed";
   const cut = chunks.total > 0;
   const through = listed && documents.in_progress === 0;
+  const unembedded = groups.reduce((sum, group) => sum + (stageOf(group.code) === "Embed" ? group.count : 0), 0);
+  const unparsed = documents.failed - unembedded;
+  const parsed = documents.completed + unembedded;
+  const of = (number) => (cut ? `${count(number)} of ${some(chunks.total, "chunk")}` : "");
   const stages = [
-    ["List", listed || whole, true, some(documents.total, "document"), { done: documents.total, total: documents.total }],
-    ["Parse", whole || through, cut || listed, some(chunks.total, "chunk"), { done: documents.completed, failed: documents.failed, total: documents.total }, documents.failed],
-    ["Embed", whole || through, chunks.embedded > 0 || cut, `${count(chunks.embedded)} of ${some(chunks.total, "chunk")}`, { done: chunks.embedded, total: chunks.total }],
-    ["Load", whole, chunks.loaded > 0 || chunks.embedded > 0, whole ? some(chunks.loaded, "chunk") : `${count(chunks.loaded)} of ${some(chunks.total, "chunk")}`, { done: chunks.loaded, total: chunks.total }],
+    ["List", listed || whole, true, listed || documents.total ? some(documents.total, "document") : "", { done: documents.total, total: documents.total }],
+    ["Parse", whole || through, cut || listed, `${some(chunks.total, "chunk")}${ended || through ? "" : " so far"}`, { done: parsed, failed: unparsed, total: documents.total }, unparsed],
+    ["Embed", whole || through, chunks.embedded > 0 || cut, of(chunks.embedded), { done: chunks.embedded, total: chunks.total }, unembedded],
+    ["Load", whole, chunks.loaded > 0 || chunks.embedded > 0, whole ? some(chunks.loaded, "chunk") : of(chunks.loaded), { done: chunks.loaded, total: chunks.total }],
   ].slice(0, dry ? 2 : 4);
   const broke = status === "failed" && (stageOf(error?.code) ?? stages.find(([, done]) => !done)?.[0]);
   const waits = held && (stageOf(waiting.code) ?? stages.find(([, done]) => !done)?.[0]);
   const last = stages.findLast(([, , begun]) => begun)?.[0];
-  return stages.map(([name, done, begun, text, figures, failed]) => {
+  return stages.map(([name, done, begun, text, figures, failed = 0]) => {
+    const reached = failed > 0 ? (name === "Parse" ? documents.total : parsed) : 1;
     if (name === broke) return [name, "broke", "it broke here"];
     if (name === waits) return [name, "held", text, "waits", figures];
     const note = failed > 0 ? `${some(failed, "document")} failed` : "";
-    if (done) return [name, "ended", text, note, name === "Parse" ? figures : { done: 1, total: 1 }];
+    if (done) return [name, "ended", text, note, { done: reached - failed, failed, total: reached }];
     if (!begun) return [name, "next", "", ""];
     return [name, ended ? "stopped" : "", text, ended && name === last ? `${status} here` : note, figures];
   });
@@ -288,8 +308,8 @@ function ingestionStages(job) {
 
 const STATES = { loaded: "done", unchanged: "done", counted: "done", failed: "fail", queued: "" };
 const DOCUMENTS = [
-  { label: "Document", wide: true, show: ({ id }) => id },
-  { label: "State", wide: true, show: ({ status, last_error: error }) => html`<span class=${`state ${STATES[status] ?? "work"}`}>${status}</span>${error && html` <small>${error.message}</small>`}` },
+  { label: "Document", show: ({ id }) => id },
+  { label: "State", show: ({ status, last_error: error }) => html`<span class=${`state ${STATES[status] ?? "work"}`}>${status}</span>${error && html` <small>${error.message}</small>`}` },
   { label: "Chunks", number: true, show: ({ chunks }) => count(chunks) },
   { label: "Tokens", number: true, show: ({ tokens }) => count(tokens) },
 ];
@@ -311,7 +331,7 @@ function IngestionFiles({ job, query }) {
 function Parts({ path }) {
   const { data, error } = useFetch(path);
   const columns = [
-    { label: "File", wide: true, show: ({ name }) => html`<code>${name}</code>` },
+    { label: "File", show: ({ name }) => html`<code>${name}</code>` },
     { label: "Chunks", number: true, show: ({ rows }) => count(rows) },
     { label: "Contents", number: true, show: ({ name }) => html`<${Download} path=${`${path}/${encodeURIComponent(name)}`} name=${name} />` },
   ];

@@ -1,9 +1,9 @@
 // Tasks, batches and ingestions in one list, newest first.
 import { announce, useFetch } from "../api.js";
-import { address, clock, clockAndDay, search, some, Time } from "../format.js";
+import { address, clock, clockAndDay, rate, search, some, Time } from "../format.js";
 import { html, useEffect, useRef } from "../html.js";
 import { Reading } from "../parts/banner.js";
-import { JobBar, jobOf, rateOf, standing, State, stateOf, timeOf } from "../parts/progress.js";
+import { JobBar, jobOf, standing, State, stateOf, timeOf } from "../parts/progress.js";
 import { Command, Empty, Pager, Table } from "../parts/table.js";
 
 const PAGE = 50;
@@ -112,19 +112,18 @@ const nameOf = (job) => html`<a class="name" href=${address("jobs", job.id)} tit
 
 function Row({ job }) {
   const { text, tone, failed } = standing(job);
-  const speed = job.held ? "" : rateOf(job);
   return html`<li class="job">
-    ${nameOf(job)}<${State} job=${job} /><${JobBar} job=${job} /><span class="num time">${timeOf(job)}</span>
+    ${nameOf(job)}<${State} job=${job} /><${JobBar} job=${job} /><span class="num time">${timeOf(job).join("")}</span>
     <small class="meta">${job.kind} · <${Time} at=${job.created_at} /></small>
     <small class=${`why ${tone ?? ""}`}>${text}${failed && html` · <span class="bad">${failed}</span>`}</small>
-    ${speed && html`<small class="num rate">${speed}</small>`}
+    ${job.speed && html`<small class="num rate">${rate(job.speed, `${job.unit}s/s`)}</small>`}
   </li>`;
 }
 
 const SINGLES = [
   { label: "Text", show: nameOf },
   { label: "State", show: (job) => html`<${State} job=${job} />` },
-  { label: "Time", number: true, show: (job) => timeOf(job) || html`<${Time} at=${job.created_at} />` },
+  { label: "Time", number: true, show: (job) => timeOf(job).join("") || html`<${Time} at=${job.created_at} />` },
 ];
 
 function Quiet({ run }) {

@@ -69,7 +69,7 @@ function Form({ form, set, models, model, absent, texts, options, busy, start })
           ${absent.loading.length ? "One loads it." : html`Start one: <code>embedq worker</code>`}<//>`
       : html`<button type="submit" class="primary" disabled=${busy || !texts.length} aria-keyshortcuts="Control+Enter">
           ${busy ? "Embedding …" : `Embed ${some(Math.min(texts.length, MAX_TEXTS), "text")}`}</button>`}
-    <${Copy} label="Copy as curl" what="The curl command" text=${() => curl("v1/embeddings", { input: texts, ...options })} />
+    ${" "}<${Copy} label="Copy as curl" what="The curl command" text=${() => curl("v1/embeddings", { input: texts, ...options })} />
   </form>`;
 }
 
@@ -120,9 +120,9 @@ function Results({ run: { results, vectors, seconds } }) {
 
 const shortened = (text, most = 300) => (text.length > most ? `${text.slice(0, most)} …` : text);
 const COLUMNS = [
-  { label: "Text", wide: true, show: ({ number, text }) => html`${number} <span>${shortened(text)}</span>` },
+  { label: "Text", show: ({ number, text }) => html`${number} <span>${shortened(text)}</span>` },
   { label: "Tokens", number: true, show: ({ tokens, truncated }) => html`${tokens != null && count(tokens)}${truncated && html` <small class="wait">cut</small>`}` },
-  { label: "Vector", wide: true, show: ({ vector, number, error }) => (error
+  { label: "Vector", show: ({ vector, number, error }) => (error
     ? html`<span class="bad">${error.message}</span> <small><code>${error.code}</code></small>`
     : html`<small>${some(vector.length, "number")}: ${vector.slice(0, SHOWN_NUMBERS).map((one) => one.toFixed(4)).join(", ")} …</small>
       <${Copy} text=${() => JSON.stringify(vector)} what=${`vector ${number}`} />`) },
