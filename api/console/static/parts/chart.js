@@ -23,7 +23,8 @@ export const watchedSince = () => samples[0]?.at ?? null;
 // what: "texts" or "seconds"; show: (number) => text. none: said in place of the last number.
 export function Spark({ label, what, show, none }) {
   const points = samples.filter((sample) => sample[what] != null);
-  if (!points.length) return html`<div class="pair"><span>${label}</span><b class=${none ? "wait" : ""}>${none ?? "not known yet"}</b></div><svg class="spark" aria-hidden="true" /><p class="small">\u00a0</p>`;
+  const head = (said) => html`<div class="pair"><span>${label}</span><b class=${none ? "wait" : ""}>${none ?? said}</b></div>`;
+  if (!points.length) return html`${head("not known yet")}<svg class="spark" aria-hidden="true" /><p class="small">\u00a0</p>`;
   const numbers = points.map((sample) => sample[what]);
   const [now, lowest, highest] = [numbers.at(-1), Math.min(...numbers), Math.max(...numbers)];
   const span = Math.max(1, points.at(-1).at - points[0].at);
@@ -31,7 +32,7 @@ export function Spark({ label, what, show, none }) {
   const y = (number) => (HEIGHT - 1 - (number / (highest || 1)) * (HEIGHT - 3)).toFixed(1);
   const line = points.map((sample) => `${x(sample.at)},${y(sample[what])}`).join(" ");
   const text = `lowest ${show(lowest)}, highest ${show(highest)}`;
-  return html`<div class="pair"><span>${label}</span><b class=${none ? "wait" : ""}>${none ?? show(now)}</b></div>
+  return html`${head(show(now))}
     <svg class="spark" viewBox=${`0 0 ${WIDTH} ${HEIGHT}`} preserveAspectRatio="none" role="img" aria-label=${`${label} since ${clock(points[0].at)}: now ${show(now)}, ${text}`}>
       <line x1="0" y1="39.5" x2=${WIDTH} y2="39.5" /><polyline points=${line} />
     </svg>

@@ -33,7 +33,7 @@ export function Ask({ label, tone = "", question, children, of, keep = "Keep it"
 }
 
 // A link could not send the key.
-export function Download({ path, name, label = "Download" }) {
+export function Download({ path, name, label }) {
   const { busy, error, run } = useAct();
   const download = () => run(async () => {
     const link = document.createElement("a");
@@ -42,6 +42,6 @@ export function Download({ path, name, label = "Download" }) {
     link.click();
     setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
   });
-  return html`<button type="button" disabled=${busy} onClick=${download} aria-label=${label === "Download" ? `Download ${name}` : undefined}>${label}</button>
+  return html`<button type="button" class=${label ? "" : "plain"} disabled=${busy} onClick=${download} aria-label=${label ?? `Download ${name}`}>${label ?? "Download"}</button>
     <${ErrorNotice} error=${error} title="The file cannot be read." />`;
 }

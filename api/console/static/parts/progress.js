@@ -82,7 +82,7 @@ export function State({ job }) {
 }
 
 // Hidden from readers: the counts beside it are text. tone: "", "held", "ended" or "stopped".
-export function Bar({ done = 0, failed = 0, total = 0, tone = "" }) {
+function Bar({ done = 0, failed = 0, total = 0, tone = "" }) {
   const width = (number) => ({ "--w": `${total ? Math.min(100, (100 * number) / total) : 0}%` });
   return html`<span class=${`bar ${tone}`} aria-hidden="true"><b style=${width(done)}></b>${failed > 0 && html`<b class="x" style=${width(failed)}></b>`}</span>`;
 }

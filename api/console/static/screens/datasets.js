@@ -91,8 +91,8 @@ function Search({ name, query }) {
   const { hits, error } = found;
   return html`<form class="filters" role="search" onSubmit=${submit} key=${asked}>
       <input type="search" name="q" aria-label="Search for" defaultValue=${q} />
-      <fieldset class="choice"><legend>Search by</legend>
-        ${Object.entries(MODES).map(([mode, label]) => html`<label key=${mode}><input type="radio" name="by" value=${mode} defaultChecked=${mode === by} /> ${label}</label>`)}
+      <fieldset class="choice"><legend class="unseen">Search by</legend>
+        ${Object.entries(MODES).map(([mode, label]) => html`<label key=${mode}><input class="unseen" type="radio" name="by" value=${mode} defaultChecked=${mode === by} /> ${label}</label>`)}
       </fieldset>
       <input class="where" name="where" aria-label="Only where" placeholder="FIELD=VALUE" title="A field of the metadata and its value" defaultValue=${where} />
       <button class="primary" type="submit">Search</button>

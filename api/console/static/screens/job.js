@@ -1,7 +1,7 @@
 // One task, batch or ingestion: how it stands, what failed, its files, and what can be done to it.
 import { announce, call, reload, setTitle, useFetch } from "../api.js";
 import { address, count, modelName, moment, rate, some, Time, words } from "../format.js";
-import { html, useEffect, useRef, useState } from "../html.js";
+import { html, useEffect, useRef } from "../html.js";
 import { ErrorNotice, Notice, Reading, Waits } from "../parts/banner.js";
 import { Ask, Download } from "../parts/dialog.js";
 import { JobBar, jobOf, pathOf, Stages, State, stateOf, timeOf } from "../parts/progress.js";
@@ -9,7 +9,6 @@ import { Copy, grouped, Groups, Pager, Table } from "../parts/table.js";
 
 const OPEN_MS = 2000;
 const ENDED_MS = 10_000;
-const READ_UNASKED = 500;
 const READ_BYTES = 256 * 1024;
 const PAGE = 100;
 // Of lines and texts: what a retry can help, beside what the server itself did wrong.
@@ -48,18 +47,17 @@ const KINDS = {
 // ---- the screen -----------------------------------------------------------------------------------------------------
 
 export function Job({ name: id, query }) {
-  return html`<a class="up" href=${address("jobs")}>Jobs</a>
-    ${pathOf(id) ? html`<${Known} id=${id} query=${query} />` : html`<${Gone} error=${{ status: 404, message: "Ids of jobs begin with task_, batch_ or ing_." }} />`}`;
-}
-
-function Known({ id, query }) {
-  const read = useFetch(pathOf(id), { every: (object) => (jobOf(object).ended ? ENDED_MS : OPEN_MS) });
-  const { data, error } = read;
-  const job = data && jobOf(data);
+  const path = pathOf(id);
+  const read = useFetch(path, { every: (object) => (jobOf(object).ended ? ENDED_MS : OPEN_MS) });
+  const { status, message } = path ? (read.error ?? {}) : { status: 404, message: "Ids of jobs begin with task_, batch_ or ing_." };
+  const job = read.data && jobOf(read.data);
   useTold(job);
-  if (error?.status === 404 || error?.status === 410) return html`<${Gone} error=${error} />`;
-  if (!job) return html`<div class="head"><h1 tabindex="-1">Job</h1></div><${Reading} of=${read} what="the job" />`;
-  return html`<${Whole} job=${job} read=${read} query=${query} />`;
+  const up = html`<a class="up" href=${address("jobs")}>Jobs</a>`;
+  const head = (title) => html`${up}<div class="head"><h1 tabindex="-1">${title}</h1></div>`;
+  if (status === 404) return html`${head("This job is not there")}<p role="alert">${message} It was deleted, its time is over, or it belongs to another key.</p>`;
+  if (status === 410) return html`${head("This job is not there")}<p role="alert">${message}</p>`;
+  if (!job) return html`${head("Job")}<${Reading} of=${read} what="the job" />`;
+  return html`${up}<${Whole} job=${job} read=${read} query=${query} />`;
 }
 
 // The tab says how it stands, and people who do not see the page hear of its end.
@@ -73,11 +71,6 @@ function useTold(job) {
     const share = job.total ? `${Math.floor((100 * job.done) / job.total)}\u00a0% ` : "";
     setTitle(`${job.ended ? (job.status === "completed" ? "" : `${job.status}: `) : share}${job.name}`);
   });
-}
-
-function Gone({ error: { status, message } }) {
-  return html`<div class="head"><h1 tabindex="-1">This job is not there</h1></div>
-    <p role="alert">${message}${status === 404 && " It was deleted, its time is over, or it belongs to another key."}</p>`;
 }
 
 function Whole({ job, read, query }) {
@@ -99,12 +92,10 @@ function Whole({ job, read, query }) {
     ${errors && html`<${Notice} title="Nothing was embedded: the file has lines that are wrong.">Correct the file and upload it again.<//>`}
     ${!shown.current ? html`<${Reading} of=${{}} what="what failed" />` : html`<div class="split"><div>
       <section class="card" aria-label="Progress"><${JobBar} job=${job} /><${Figures} job=${job} /><${Stages} stages=${stages(job, groups)} /></section>
-      ${groups.length > 0 && html`<section><h2>${errors ? "Errors of the file" : `Failed ${part}s`} <small>${summary(job, groups, complete)}</small></h2><${Groups} groups=${groups} one=${part} /></section>`}
-      ${failed.ask}<${ErrorNotice} error=${failed.error} title="What failed cannot be read." />
-      ${warned.data?.data.length > 0 && html`<section>
-        <h2>Warnings <small>${some(documents.warned, "document")}, loaded all the same</small></h2>
-        <${Groups} groups=${warned.data.data.map((group) => ({ ...group, retryable: undefined }))} one="document" />
-      </section>`}
+      ${groups.length > 0 && html`<h2>${errors ? "Errors of the file" : `Failed ${part}s`} <small>${summary(job, groups, complete)}</small></h2><${Groups} groups=${groups} one=${part} />`}
+      <${ErrorNotice} error=${failed.error} title="What failed cannot be read." />
+      ${warned.data?.data.length > 0 && html`<h2>Warnings <small>${some(documents.warned, "document")}, loaded all the same</small></h2>
+        <${Groups} groups=${warned.data.data.map((group) => ({ ...group, retryable: undefined }))} one="document" />`}
     </div><aside class="card" aria-label="Facts"><${Facts} job=${job} /></aside></div>
     <${Files} job=${job} query=${query} />`}`;
 }
@@ -115,14 +106,14 @@ function advice({ kind, resumable }) {
 }
 
 function summary({ counts, errors }, groups, complete) {
-  const known = groups.reduce((sum, group) => sum + group.count, 0);
+  const known = among(groups, () => true);
   if (errors) return some(known, "error");
-  const number = Math.max(known, counts.failed);
-  const helped = helpedBy(groups);
-  return `${count(number)}, ${helped ? `of which ${count(helped)} can be retried as ${helped === 1 ? "it is" : "they are"}` : "none can be retried as it is"}${complete ? "" : `; the first ${count(known)} are below`}`;
+  const helped = among(groups, ({ retryable }) => retryable);
+  return `${count(Math.max(known, counts.failed))}, ${helped ? `of which ${count(helped)} can be retried as ${helped === 1 ? "it is" : "they are"}` : "none can be retried as it is"}${complete ? "" : `; the first ${count(known)} are below`}`;
 }
 
-const helpedBy = (groups) => groups.reduce((sum, group) => sum + (group.retryable ? group.count : 0), 0);
+// How many faults the groups have that are meant.
+const among = (groups, meant) => groups.filter(meant).reduce((sum, group) => sum + group.count, 0);
 
 function Figures({ job }) {
   const { ended, status, done, total, unit, kind, counts, part, speed, held, behind } = job;
@@ -170,7 +161,7 @@ function Actions({ job, groups }) {
     else location.hash = address("jobs", answer.id);
   };
   const of = html`${kind} · <code>${id}</code> · made <${Time} at=${created} />`;
-  const helped = helpedBy(groups);
+  const helped = among(groups, ({ retryable }) => retryable);
   const undone = kind === "batch" && !errors ? total - counts.completed - counts.failed : 0;
   const what = resumable ? "" : undone > 0 ? " what is missing" : ` ${some(helped, part)}`;
   return html`
@@ -186,13 +177,10 @@ function Actions({ job, groups }) {
 
 // ---- what failed ----------------------------------------------------------------------------------------------------
 
-// Groups of what failed: {groups, complete, reading, error, ask}. ask: a button, where much has to be read for them.
+// Groups of what failed: {groups, complete, error, reading}.
 function useFailed(job) {
-  const { path, options, found, large } = KINDS[job.kind].failed(job);
-  const [wanted, setWanted] = useState(false);
-  const asked = !large || wanted;
-  const { data, error } = useFetch(asked ? path : null, { ...options, stays: true });
-  if (!asked) return { ask: html`<p class="after">${large} <button type="button" onClick=${() => setWanted(true)}>Read it</button></p>` };
+  const { path, options, found } = KINDS[job.kind].failed(job);
+  const { data, error } = useFetch(path, { ...options, stays: true });
   if (job.errors) return inGroups(job.errors.data.map((fault) => ({ ...fault, name: fault.line ? `line ${count(fault.line)}` : "the file" })));
   return { ...(path && data && found(data)), error, reading: path && !data && !error };
 }
@@ -200,13 +188,12 @@ function useFailed(job) {
 const inGroups = (faults, number = 0) => (
   { groups: grouped(faults.map((fault) => ({ ...fault, again: again(fault) }))), complete: faults.length >= number });
 
-// The result has the errors between the vectors, so it is read as a whole: a large one only when asked for.
-function failedTexts({ ended, counts: { failed, total }, path }) {
+// The result has the errors between the vectors, so it is read as a whole.
+function failedTexts({ ended, counts: { failed }, path }) {
   const rows = ({ data }) => data.filter(({ object }) => object === "error").map(({ index, error }) => ({ ...error, name: `input[${index}]` }));
   return {
     path: ended && failed > 0 ? `${path}/result?encoding_format=base64` : null,
     found: (result) => inGroups(rows(result), failed),
-    large: ended && failed > 0 && total > READ_UNASKED && `What failed stands in the result of ${some(total, "text")}.`,
   };
 }
 
@@ -282,7 +269,7 @@ function ingestionStages(job, groups) {
   const whole = status === "completed";
   const cut = chunks.total > 0;
   const through = listed && documents.in_progress === 0;
-  const unembedded = groups.reduce((sum, group) => sum + (stageOf(group.code) === "Embed" ? group.count : 0), 0);
+  const unembedded = among(groups, ({ code }) => stageOf(code) === "Embed");
   const unparsed = documents.failed - unembedded;
   const parsed = documents.completed + unembedded;
   const of = (number) => (cut ? `${count(number)} of ${some(chunks.total, "chunk")}` : "");

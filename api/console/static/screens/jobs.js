@@ -113,10 +113,10 @@ const nameOf = (job) => html`<a class="name" href=${address("jobs", job.id)} tit
 function Row({ job }) {
   const { text, tone, failed } = standing(job);
   return html`<li class="job">
-    ${nameOf(job)}<${State} job=${job} /><${JobBar} job=${job} /><span class="num time">${timeOf(job).join("")}</span>
-    <small class="meta">${job.kind} · <${Time} at=${job.created_at} /></small>
+    ${nameOf(job)}<${State} job=${job} /><${JobBar} job=${job} />
     <small class=${`why ${tone ?? ""}`}>${text}${failed && html` · <span class="bad">${failed}</span>`}</small>
     ${job.speed && html`<small class="num rate">${rate(job.speed, `${job.unit}s/s`)}</small>`}
+    <small class="meta">${job.kind} · <${Time} at=${job.created_at} /></small><span class="num time">${timeOf(job).join("")}</span>
   </li>`;
 }
 

@@ -110,7 +110,6 @@ const WORKERS = [
     ? html`<span class="state hold">loads ${since(began)}</span>`
     : html`<span class=${`state ${deaths ? "part" : "done"}`}>serves since ${clockAndDay(started)}</span>`) },
   { label: "Tokens/s", number: true, show: ({ tokens_per_second: speed }) => speed != null && count(Math.round(speed)) },
-  { label: "Texts", number: true, show: ({ items }) => items != null && count(items) },
   { label: "Memory", number: true, show: ({ rss_bytes: size }) => size != null && bytes(size) },
   { label: "Deaths", show: ({ loads, deaths, died_at: died, died_of: how }) => !loads && (deaths
     ? html`<span class="wait">${count(deaths)}, last ${clockAndDay(died)}, ${how}</span>`

@@ -47,13 +47,10 @@ function Form({ form, set, models, model, absent, texts, options, busy, start })
     event.preventDefault();
     if (texts.length && !busy && !absent) start();
   };
-  const onKeyDown = (event) => {
-    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) event.target.form.requestSubmit();
-  };
   const purpose = (name) => (name === model.query_prompt ? " (queries)" : name === model.document_prompt ? " (documents)" : "");
   return html`<form class="card" onSubmit=${submit} aria-label="Texts">
     <label class="field">Texts, one a line, at most ${MAX_TEXTS}
-      <textarea spellcheck="false" value=${form.texts} onInput=${set("texts")} onKeyDown=${onKeyDown}></textarea></label>
+      <textarea spellcheck="false" value=${form.texts} onInput=${set("texts")}></textarea></label>
     <label class="field">Model <select onChange=${set("model")}>
       ${models.map(({ id }) => html`<option key=${id} value=${id} selected=${id === model?.id}>${id}</option>`)}
     </select></label>
@@ -67,7 +64,7 @@ function Form({ form, set, models, model, absent, texts, options, busy, start })
     ${absent
       ? html`<${Notice} title=${`No worker serves this model${absent.absent_since ? ` ${since(absent.absent_since)}` : ""}.`}>
           ${absent.loading.length ? "One loads it." : html`Start one: <code>embedq worker</code>`}<//>`
-      : html`<button type="submit" class="primary" disabled=${busy || !texts.length} aria-keyshortcuts="Control+Enter">
+      : html`<button type="submit" class="primary" disabled=${busy || !texts.length}>
           ${busy ? "Embedding …" : `Embed ${some(Math.min(texts.length, MAX_TEXTS), "text")}`}</button>`}
     ${" "}<${Copy} label="Copy as curl" what="The curl command" text=${() => curl("v1/embeddings", { input: texts, ...options })} />
   </form>`;
@@ -124,7 +121,7 @@ const COLUMNS = [
   { label: "Tokens", number: true, show: ({ tokens, truncated }) => html`${tokens != null && count(tokens)}${truncated && html` <small class="wait">cut</small>`}` },
   { label: "Vector", show: ({ vector, number, error }) => (error
     ? html`<span class="bad">${error.message}</span> <small><code>${error.code}</code></small>`
-    : html`<small>${some(vector.length, "number")}: ${vector.slice(0, SHOWN_NUMBERS).map((one) => one.toFixed(4)).join(", ")} …</small>
+    : html`<small>${some(vector.length, "number")}: ${vector.slice(0, SHOWN_NUMBERS).map((one) => one.toFixed(3)).join(", ")} …</small>
       <${Copy} text=${() => JSON.stringify(vector)} what=${`vector ${number}`} />`) },
 ];
 
