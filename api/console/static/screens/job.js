@@ -84,7 +84,7 @@ function Whole({ job, read, query }) {
   shown.current ||= !failed.reading && (!warnings || Boolean(warned.data || warned.error));
   return html`<div class="head">
       <h1 tabindex="-1">${name}</h1><${State} job=${job} />
-      <div class="do"><${Actions} job=${job} groups=${groups} /></div>
+      <div class="do">${shown.current && html`<${Actions} job=${job} groups=${groups} />`}</div>
     </div>
     <${Reading} of=${read} what="the job" />
     ${held && html`<${Waits} waiting=${waiting} />`}

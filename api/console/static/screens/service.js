@@ -26,7 +26,7 @@ export function Service({ service: read }) {
 
 // shape: of the state. said: in a few words; small: more of it; tone: "", "wait" or "bad".
 function Part({ shape, name, said, tone = "", small, children }) {
-  return html`<li class="fact"><span class=${`state ${shape}`}>${name}</span><span class=${tone}>${said}</span>${children}<small>${small}</small></li>`;
+  return html`<li class="fact"><span class=${`state ${shape}`}>${name}</span><div><div class=${tone}>${said}</div>${children}<div class="small">${small}</div></div></li>`;
 }
 
 function RedisPart({ service }) {

@@ -22,7 +22,7 @@ export function Try({ service }) {
     setForm(entered);
   };
   const head = html`<div class="head"><h1 tabindex="-1">Try it</h1></div>`;
-  if (!read.data) return html`${head}<${Reading} of=${read} what="the models" />`;
+  if (!read.data || !(service.data || service.error)) return html`${head}<${Reading} of=${read.error ? read : {}} what="the models" />`;
   const models = read.data.data;
   const model = models.find(({ id }) => id === form.model) ?? models.find(({ ready }) => ready) ?? models[0];
   const live = service.data?.models.find(({ names }) => names.includes(model?.id));
