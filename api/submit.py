@@ -32,10 +32,6 @@ from worker_config.wake_up import BellThread
 
 E = TypeVar("E", bound=EmbeddingsBody)
 
-LINGERING_INTEREST_S = 10.0
-"""A synchronous task is still wanted this long after its waiter: a client that repeats the call joins it."""
-_AWAITED_TTL_S = 60.0
-"""The result of a synchronous task is kept so long, for a client that repeats the call."""
 _SMALL_BYTES = 64 * 2**10
 _SLOWEST_BYTES_PER_S = 4 * 2**20
 """A submission that is not small gets more time to reach Redis and its disk: as if it moved at this speed."""
@@ -92,8 +88,8 @@ class NewTasks:
             decode=self._decode if tokens else None,
         )
 
-    def awaited(self, key: Key, body: EmbeddingsBody, wait_s: float) -> NewTask:
-        """The task behind a call that waits so long.
+    def awaited(self, key: Key, body: EmbeddingsBody, wanted: Wanted) -> NewTask:
+        """The task behind a call that waits.
 
         Equal calls have one alias, so that a client's retries join the task and cost one round of work.
 
@@ -105,7 +101,6 @@ class NewTasks:
         model = served.model
         made_by = f"{model.revision} {model.compute} {model.precision}" if model else ""
         parts = (served.name.encode(), made_by.encode(), options.to_text().encode(), orjson.dumps(body.input))
-        wanted = Wanted(_AWAITED_TTL_S, wait_s + LINGERING_INTEREST_S, wait_s)
         return self._task(
             key=key,
             served=served,
@@ -125,7 +120,7 @@ class NewTasks:
         )
         return replace(submission, metadata=orjson.dumps(body.metadata)) if body.metadata else submission
 
-    def query(self, key: Key, text: str, *, model: str, dimensions: int | None, wait_s: float) -> NewTask:
+    def query(self, key: Key, text: str, *, model: str, dimensions: int | None, wanted: Wanted) -> NewTask:
         """The task behind a search: the vector of a text as a query, cut to `dimensions`.
 
         Raises:
@@ -137,7 +132,7 @@ class NewTasks:
                 "input_too_large", f"query has more than {most:,} bytes (EMBEDQ_MAX_INPUT_BYTES).", param="query"
             )
         body = EmbeddingsBody(input=[text], model=model, dimensions=dimensions, input_type="query")
-        return self.awaited(key, body, wait_s)
+        return self.awaited(key, body, wanted)
 
     def _asked(self, body: EmbeddingsBody) -> tuple[Queue, Options]:
         served = self._models.served(body.model)

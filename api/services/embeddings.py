@@ -10,7 +10,7 @@ from api.schemas.embeddings import EmbedBody, TEIInfo
 from api.served_models import ServedModels
 from api.services.service import VERSION
 from api.submit import NewTasks
-from api.waiting.wait_for_vectors import Gone, SynchronousCalls
+from api.waiting.wait_for_vectors import Gone, SynchronousCalls, wanted_for
 from tasks.errors import Invalid, NotReady
 from tasks.ledger.overview import PIECE_TOKENS
 from tasks.ledger.task import NewTask
@@ -128,7 +128,7 @@ class EmbeddingService:
 
     def _openai(self, key: Key, content: bytes, wait_s: float) -> tuple[NewTask, bool]:
         body = self._new_tasks.read(EmbeddingsBody, content)
-        return self._new_tasks.awaited(key, body, wait_s), body.encoding_format == "base64"
+        return self._new_tasks.awaited(key, body, wanted_for(wait_s)), body.encoding_format == "base64"
 
     def _tei(self, key: Key, content: bytes, wait_s: float) -> NewTask:
         fields = dict(in_own_words(parse_object(content)))
@@ -136,4 +136,4 @@ class EmbeddingService:
         body = self._new_tasks.check(EmbedBody, fields, len(content))
         if body.truncation_direction.lower() != "right":
             raise Invalid("invalid_value", "truncation_direction must be 'right'.", param="truncation_direction")
-        return self._new_tasks.awaited(key, body, wait_s)
+        return self._new_tasks.awaited(key, body, wanted_for(wait_s))

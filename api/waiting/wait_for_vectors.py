@@ -12,7 +12,7 @@ from starlette.datastructures import Headers
 
 from api.error_responses import CallerGone, TextFailed
 from api.served_models import ServedModels
-from api.submit import LINGERING_INTEREST_S, NewTasks, Submitter, task_of
+from api.submit import NewTasks, Submitter, Wanted, task_of
 from api.waiting.subscription import Subscription, Wait
 from tasks.errors import NotReady, Unavailable, WaitTimeout
 from tasks.ledger import read
@@ -33,6 +33,10 @@ ANNOUNCED = {
     "x-stainless-timeout": "The same of OpenAI's client for Node.",
 }
 """Headers, and what the document says of them."""
+LINGERING_INTEREST_S = 10.0
+"""A synchronous task is still wanted this long after its waiter: a client that repeats the call joins it."""
+_AWAITED_TTL_S = 60.0
+"""The result of a synchronous task is kept so long, for a client that repeats the call."""
 _MAX_RETRY_AFTER_S = 5
 """Well within `LINGERING_INTEREST_S`, or the retry would find nothing to join and pay for the work again."""
 _WITH_OUTCOME = {State.COMPLETED, State.FAILED}
@@ -52,6 +56,11 @@ def patience_s(headers: Headers) -> float:
         if seconds > 0:  # Node's client cuts to whole seconds: its 0 is anything below one
             limits.append(max(seconds - _NETWORK_S, seconds / 2))
     return min(limits)
+
+
+def wanted_for(wait_s: float) -> Wanted:
+    """How long the task behind a call is wanted whose caller waits so long."""
+    return Wanted(_AWAITED_TTL_S, wait_s + LINGERING_INTEREST_S, wait_s)
 
 
 class SynchronousCalls:
@@ -115,7 +124,7 @@ class SynchronousCalls:
             Invalid: the text is.
             WaitTimeout, TextFailed, NotReady, Unavailable: as `wait_for_vectors` does.
         """
-        submission = self._new_tasks.query(key, text, model=model, dimensions=dimensions, wait_s=wait_s)
+        submission = self._new_tasks.query(key, text, model=model, dimensions=dimensions, wanted=wanted_for(wait_s))
         result, _ = await self.wait_for_vectors(submission, wait_s, _never)
         vector: npt.NDArray[np.floating] = result.vectors[0]
         return vector

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from tasks.errors import RedisUnavailable, StorageUnavailable
 from tasks.ingestion.driver import Driver
 from tasks.ingestion.job_runner import JOBS_PER_S, JobRunner
-from tasks.ingestion.repeating import Repeating
+from tasks.ingestion.repeating_thread import Repeating
 from tasks.ledger.client import Ledger
 from tasks.ledger.heartbeat import Worker
 from tasks.ledger.redis_keys import DOCUMENTS, JOBS_CHANNEL

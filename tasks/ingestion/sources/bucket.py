@@ -147,7 +147,7 @@ def _in_folder(
         if name in {"/", "./", "../", ".", ".."} or above.count("/") > _MAX_DEPTH:
             if there:
                 yield FoundFile(path, error=_no_name())
-        elif not name or name.startswith("."):
+        elif not name or is_hidden(name):
             continue
         elif not name.endswith("/"):
             if len(pattern) in there:

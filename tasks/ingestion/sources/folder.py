@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from tasks.document_error import DocumentError, DocumentFailed
-from tasks.ingestion.sources.allowed_paths import is_within
+from tasks.ingestion.sources.allowed_paths import is_hidden, is_within
 from tasks.ingestion.sources.content import changed, failed_to_read, open_real, outside
 
 _MAX_DEPTH = 100
@@ -175,7 +175,7 @@ class Walk:
                 for number, entry in enumerate(entries):
                     if number % _TICK == 0:
                         self.progress()
-                    if not entry.name.startswith("."):
+                    if not is_hidden(entry.name):
                         names.append(f"{entry.name}/" if entry.is_dir(follow_symlinks=False) else entry.name)
         except OSError as error:
             raise failed_to_read(error) from None

@@ -13,7 +13,7 @@ import redis
 
 from tasks.errors import NotStored
 from tasks.ingestion.job_runner import STAGES, JobRunner
-from tasks.ingestion.repeating import Repeating
+from tasks.ingestion.repeating_thread import Repeating
 from tasks.item import Options
 from tasks.ledger.client import Ledger
 from tasks.ledger.ids import new_task_id

@@ -7,6 +7,7 @@ import orjson
 from api.schemas.embeddings import TaskBody
 from api.served_models import ServedModels
 from api.submit import NewTasks
+from api.waiting.wait_for_vectors import wanted_for
 from tasks.ledger.heartbeat import Worker
 from tasks.ledger.overview import Queue
 from tasks.ledger.task import Lane, NewTask
@@ -79,4 +80,4 @@ def task(made_by: NewTasks, **fields: Any) -> NewTask:
 
 def synchronous(made_by: NewTasks, wait_s: float = 20, **fields: Any) -> NewTask:
     """Of a body of `POST /v1/embeddings`."""
-    return made_by.awaited(ME, made_by.read(EmbeddingsBody, orjson.dumps(fields)), wait_s)
+    return made_by.awaited(ME, made_by.read(EmbeddingsBody, orjson.dumps(fields)), wanted_for(wait_s))
