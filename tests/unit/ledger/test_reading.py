@@ -49,22 +49,19 @@ def extra(errors: dict[int, TextError], truncated: list[int]) -> bytes:
     return Outcome(piece, b"", errors=errors, truncated=truncated).extra()
 
 
-def test_pieces_are_put_in_input_order_whatever_order_they_come_in() -> None:
+def test_pieces_are_put_in_input_order_and_a_failed_text_has_its_own_error_and_a_row_of_nan() -> None:
     result = stored({"v3+1": rows(3), "v0+1": rows(0), "v1+2": rows(1, 2)}, state="completed")
     assert result.vectors.dtype == np.float32
-    assert result.vectors.tolist() == [[0, 0], [1, 1], [2, 2], [3, 3]]
-    assert not result.errors
-
-
-def test_what_is_missing_of_an_open_task_is_nan_and_no_error() -> None:
-    result = stored({"v1+2": rows(1, 2), "u0": b"0 1 5 0 0 9 -", "d0": b"[]"})
-    assert np.isnan(result.vectors).all(axis=1).tolist() == [True, False, False, True]
-    assert result.errors == {}
+    assert (result.vectors.tolist(), result.errors) == ([[0, 0], [1, 1], [2, 2], [3, 3]], {})
+    result = stored({"v0+4": rows(0, float("nan"), 2, 3), "x0": extra({1: BOOM}, [2, 3])}, state="cancelled")
+    assert (result.errors, result.truncated) == ({1: BOOM}, {2, 3})
+    assert np.isnan(result.vectors).all(axis=1).tolist() == [False, True, False, False]
 
 
 @pytest.mark.parametrize(
     ("state", "cost", "code"),
     [
+        ("in_progress", 5, ""),
         ("cancelled", 5, "cancelled"),
         ("expired", 5, "expired"),
         ("completed", 5, "model_changed"),
@@ -72,18 +69,11 @@ def test_what_is_missing_of_an_open_task_is_nan_and_no_error() -> None:
         ("completed", 0, "internal_error"),
     ],
 )
-def test_what_is_missing_of_an_ended_task_has_the_error_of_its_end(state: str, cost: int, code: str) -> None:
-    result = stored({"v1+2": rows(1, 2)}, state=state, cost=cost)
-    assert {index: error.code for index, error in result.errors.items()} == {0: code, 3: code}
+def test_what_is_missing_is_nan_and_of_an_ended_task_has_the_error_of_its_end(state: str, cost: int, code: str) -> None:
+    result = stored({"v1+2": rows(1, 2), "u0": b"0 1 5 0 0 9 -", "d0": b"[]"}, state=state, cost=cost)
+    assert {index: error.code for index, error in result.errors.items()} == ({0: code, 3: code} if code else {})
     assert result.stored_errors == {}
-    assert np.isnan(result.vectors[[0, 3]]).all()
-
-
-def test_a_failed_text_keeps_its_own_error_and_a_row_of_nan() -> None:
-    result = stored({"v0+4": rows(0, float("nan"), 2, 3), "x0": extra({1: BOOM}, [2, 3])}, state="cancelled")
-    assert result.errors == {1: BOOM}
-    assert result.truncated == {2, 3}
-    assert np.isnan(result.vectors).all(axis=1).tolist() == [False, True, False, False]
+    assert np.isnan(result.vectors).all(axis=1).tolist() == [True, False, False, True]
 
 
 # ---- submitting
@@ -104,22 +94,20 @@ def test_a_full_backlog_says_when_to_come_again(seconds: str, earliest: int, lat
     assert "31 s" in refused.value.detail
 
 
-def test_those_who_are_refused_together_do_not_come_back_together() -> None:
+def test_other_refusals_and_those_who_are_refused_together_do_not_come_back_together() -> None:
     told = set()
     for _ in range(100):
         with pytest.raises(StorageFull) as refused:
             read_submit(b"memory", b"40")
         told.add(refused.value.retry_after_s)
     assert len(told) > 1
-
-
-def test_other_refusals() -> None:
-    with pytest.raises(StorageFull):
-        read_submit(b"share", b"5")
-    with raises_code("idempotency_key_reused"):
-        read_submit(b"conflict")
-    with raises_code("invalid_api_key"):
-        read_submit(b"revoked")
+    for code, reply in (
+        ("storage_full", (b"share", b"5")),
+        ("idempotency_key_reused", (b"conflict",)),
+        ("invalid_api_key", (b"revoked",)),
+    ):
+        with raises_code(code):
+            read_submit(*reply)
     with raises_code("rate_limited") as limited:
         read_submit(b"key", b"tokens_per_minute", 100, 40, b"7.5")
     assert 8 <= (limited.value.retry_after_s or 0) <= 10

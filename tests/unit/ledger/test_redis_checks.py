@@ -22,33 +22,22 @@ def checks(info: dict[str, Any], appendfsync: str | None = "always", ack: RedisA
     return {check.name: check for check in RedisFacts(GOOD | info, appendfsync).checks(ack)}
 
 
-@pytest.mark.parametrize("ack", ["local", "replica"])
-def test_nothing_is_to_be_done_with_a_good_one(ack: RedisAck) -> None:
-    found = checks({}, ack=ack)
-    assert {check.fine for check in found.values()} == {True}
-    assert {check.advice for check in found.values()} == {""}
-
-
 @pytest.mark.parametrize(
     ("info", "name", "value", "advice"),
     [
+        ({}, "", "", ""),
         ({"redis_version": "5.0.7"}, "version", "redis 5.0.7", "6.2"),
         ({"redis_version": "6.0.16"}, "version", "redis 6.0.16", "6.2"),
         ({"redis_mode": "cluster"}, "mode", "cluster", "cluster-enabled no"),
         ({"aof_enabled": 0}, "appendonly", "no", "CONFIG SET appendonly yes"),
-        (
-            {"maxmemory_policy": "allkeys-lru"},
-            "maxmemory-policy",
-            "allkeys-lru",
-            "CONFIG SET maxmemory-policy noeviction",
-        ),
+        ({"maxmemory_policy": "allkeys-lru"}, "maxmemory-policy", "allkeys-lru", "maxmemory-policy noeviction"),
     ],
 )
 def test_a_setting_that_loses_work_comes_with_the_fix(info: dict[str, Any], name: str, value: str, advice: str) -> None:
     found = checks(info)
-    assert [check.name for check in found.values() if not check.fine] == [name]
-    assert found[name].value == value
-    assert advice in found[name].advice
+    assert [(each.name, each.value) for each in found.values() if not each.fine] == ([(name, value)] if name else [])
+    assert [each.name for each in found.values() if each.advice] == ([name] if name else [])
+    assert not name or advice in found[name].advice
 
 
 @pytest.mark.parametrize(("value", "fine"), [("always", True), ("everysec", True), ("no", False)])
@@ -61,7 +50,6 @@ def test_when_the_log_is_on_the_disk(value: str, fine: bool) -> None:
     ("states", "ack", "fine", "value", "advice"),
     [
         ([], "local", True, "0", ""),
-        ([], "replica", False, "0", "start a replica"),
         (["send_bulk"], "replica", False, "0", "start a replica"),
         (["online"], "replica", True, "1", "run two"),
         (["online", "online"], "replica", True, "2", ""),
@@ -72,20 +60,12 @@ def test_replicas_count_that_could_confirm(
 ) -> None:
     info = {"connected_slaves": len(states)} | {f"slave{n}": {"state": state} for n, state in enumerate(states)}
     check = checks(info, ack=ack)["replicas"]
-    assert (check.fine, check.value) == (fine, value)
-    assert check.advice.startswith(advice)
-    assert bool(check.advice) == bool(advice)
+    assert (check.fine, check.value, check.advice[: len(advice) or None]) == (fine, value, advice)
 
 
-@pytest.mark.parametrize(("ahead_s", "fine"), [(0.2, True), (-0.2, True), (3.0, False), (-3.0, False)])
-def test_clocks_that_differ(ahead_s: float, fine: bool) -> None:
-    check = {check.name: check for check in RedisFacts(GOOD, ahead_s=ahead_s).checks("local")}["clock"]
-    assert check.fine is fine
-    assert ("ahead of" in check.detail) == (ahead_s > 0)
-
-
-def test_what_a_hosted_redis_does_not_tell_is_left_to_people() -> None:
-    found = {check.name: check for check in RedisFacts({}).checks("replica")}
-    assert {name for name, check in found.items() if check.value is None} == found.keys() - {"clock"}
-    assert all(check.fine for check in found.values())
-    assert all("see for yourself" in check.advice for name, check in found.items() if name != "clock")
+def test_clocks_that_differ_and_what_a_hosted_redis_does_not_tell() -> None:
+    for ahead_s, fine in ((0.2, True), (-0.2, True), (3.0, False), (-3.0, False)):
+        clock = [*RedisFacts(GOOD, ahead_s=ahead_s).checks("local")][-1]
+        assert (clock.name, clock.fine, "ahead of" in clock.detail) == ("clock", fine, ahead_s > 0)
+    *found, _ = RedisFacts({}).checks("replica")
+    assert all(check.fine and check.value is None and "see for yourself" in check.advice for check in found)
