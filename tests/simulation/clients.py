@@ -95,7 +95,7 @@ def cancel(world: World, number: int, *, forget: bool = False) -> None:
     task_id = world.find(number)
     if task_id is None:
         return
-    before = world.task(task_id)
+    before = world.ledger.read(task_id)
     assert world.ledger.cancel(task_id, forget=forget) == [before.state if before else ""]
     if forget:
         world.tasks.pop(task_id)

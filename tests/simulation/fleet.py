@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from tests.simulation.processes import Process, Stream
 from tests.simulation.repeats import repeat_claim, repeat_commit
 from tests.simulation.thin_client import WORKER_TTL_MS, Claim, Finished, Piece
-from tests.simulation.world import LEASE_MS, PROCESSES, World
+from tests.simulation.world import LEASE_MS, PROCESSES, Process, Stream, World
 
 DEEDS = (
     *(["commit"] * 12),
@@ -247,24 +246,17 @@ def commit(
         for piece in pieces
     ]
     wait_ms, codes, took = world.ledger.commit(token, finished, spent=len(finished), stream=stream, linger_ms=linger_ms)
+    ended = set[str]()
     for piece, code in zip(pieces, codes, strict=True):
-        known = world.tasks.get(piece.task)
+        known, task = world.tasks.get(piece.task), world.ledger.read(piece.task)
         mine = (piece.task, piece.name) in holding and known is not None and known.owner not in world.purged
         assert (code == 1) == mine, (code, piece)
         world.stats["stale"] += not mine
-    completed = sum(
-        (task := world.task(name)) is not None and task.state == "completed" for name in _ended(world, pieces, codes)
-    )
-    assert len(took) == 2 * completed
+        ended |= {piece.task} if mine and task is not None and task.state == "completed" else set()
+    assert len(took) == 2 * len(ended)
     world.last = partial(repeat_commit, world, token, finished, codes)
     world.rung(0)
     return wait_ms, codes
-
-
-def _ended(world: World, pieces: Sequence[Piece], codes: Sequence[int]) -> set[str]:
-    return {
-        piece.task for piece, code in zip(pieces, codes, strict=True) if code == 1 and not world.is_open(piece.task)
-    }
 
 
 def zombie_commit(world: World, number: int) -> None:

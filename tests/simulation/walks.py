@@ -3,14 +3,16 @@
 import random
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+from tasks.ledger.scripts import SCRIPTS
 from tests.simulation import clients, fleet
 from tests.simulation.invariants import check
 from tests.simulation.repeats import repeat
 from tests.simulation.settling import settle
-from tests.simulation.thin_client import Scripts
-from tests.simulation.world import LANES, OWNERS, World
+from tests.simulation.thin_client import LANES
+from tests.simulation.world import OWNERS, World
 
 WEIGHTS = {
     "submit": 2,
@@ -38,9 +40,9 @@ MODES: tuple[dict[str, float], ...] = (
 """Mixed, idle, flooded, chaotic: a walk takes that of its seed."""
 
 
-def walk(client: Any, seed: int, steps: int, scripts: Scripts | None = None, stats: Counter[str] | None = None) -> None:
+def walk(client: Any, seed: int, steps: int, scripts: Path = SCRIPTS, stats: Counter[str] | None = None) -> None:
     """One world to its end. Raises at the first violation."""
-    world = World(client, scripts or Scripts.of_the_ledger(), Counter() if stats is None else stats)
+    world = World(client, scripts, Counter() if stats is None else stats)
     draw = random.Random(seed)  # noqa: S311 - a walk is repeated by its seed
     weights = WEIGHTS | MODES[seed % len(MODES)]
     try:

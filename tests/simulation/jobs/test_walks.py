@@ -1,6 +1,6 @@
 """Batches and ingestions come to what was asked for, whatever dies, goes away or goes back, and in whatever order.
 
-More of it by hand: `python -m tests.simulation.jobs 0 100`.
+More of it by hand: `make simulation`.
 """
 
 from collections import Counter
