@@ -5,7 +5,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tests.simulation.jobs.engine import DOCUMENTS_QUEUE, MODEL_QUEUE
+from tasks.ledger.redis_keys import DOCUMENTS
+from tests.integration.batches.hands import MODEL
 from tests.simulation.jobs.settle import settle
 from tests.simulation.jobs.world import FILES, QUEUES, WORKERS, JobWorld, jobs_world
 
@@ -92,15 +93,15 @@ def _pair(world: JobWorld, g: random.Random) -> None:
     _heal(world, g)
     world.change(*key, content)
     world.ingest("skip_unchanged", dry=False, roots="ab")
-    _rounds(world, g, 12, MODEL_QUEUE, DOCUMENTS_QUEUE)
+    _rounds(world, g, 12, MODEL, DOCUMENTS)
     world.change(*key, other)
     world.ingest(g.choice(["skip_unchanged", "upsert"]), dry=False, roots="ab")
-    _rounds(world, g, g.randrange(2, 6), DOCUMENTS_QUEUE)
+    _rounds(world, g, g.randrange(2, 6), DOCUMENTS)
     world.change(*key, content)
     world.ingest(g.choice(["skip_unchanged", "sync"]), dry=False, roots="ab")
-    _rounds(world, g, g.randrange(1, 5), DOCUMENTS_QUEUE)
+    _rounds(world, g, g.randrange(1, 5), DOCUMENTS)
     world.faults.sink_away = True
-    _rounds(world, g, 3, MODEL_QUEUE, DOCUMENTS_QUEUE)
+    _rounds(world, g, 3, MODEL, DOCUMENTS)
     world.faults.sink_away = False
 
 
@@ -156,14 +157,10 @@ DEEDS: Mapping[str, Callable[[JobWorld, random.Random], object]] = {
 }
 
 
-def walk(client: Any, seed: int, steps: int, *, stats: Counter[str], without: str = "") -> None:
-    """One walk. `without`: names of deeds that do not happen in it.
-
-    Raises:
-        AssertionError: something is not as it must be.
-    """
+def walk(client: Any, seed: int, steps: int, *, stats: Counter[str]) -> None:
+    """One walk. Raises AssertionError where something is not as it must be."""
     g = random.Random(seed)  # noqa: S311 - repeatable
-    weights = {name: w for name, w in ({**WEIGHTS, **MODES[seed % len(MODES)]}).items() if name not in without.split()}
+    weights = {**WEIGHTS, **MODES[seed % len(MODES)]}
     with jobs_world(g, client) as world:
         try:
             for _ in range(g.randrange(3, 8)):

@@ -14,25 +14,17 @@ from tasks.datasets.sqlite.datasets import SqliteDatasets
 from tasks.item import TextError, Vector
 from tasks.ledger import task
 from tasks.ledger.client import Ledger
+from tasks.ledger.redis_keys import DOCUMENTS
 from tests.integration.api.ledger_worker import vector
-from tests.simulation.jobs.engine import (
-    DOCUMENTS_QUEUE,
-    ENDED,
-    MODEL_QUEUE,
-    PIECE_TEXTS,
-    Engine,
-    HeldClaim,
-    Surroundings,
-    restore,
-    save,
-)
+from tests.integration.batches.hands import MODEL, request
+from tests.integration.documents.ingestions.hands import DATASET
+from tests.simulation.jobs.engine import ENDED, OWNER, PIECE_TEXTS, Engine, HeldClaim, restore, save
 from tests.simulation.jobs.faults import Died, Faults, faulty_storage, in_the_way
 from tests.simulation.jobs.witness import Witness
 
-OWNER = "anonymous"
 FILES = [("a", name) for name in "stux"] + [("b", name) for name in "xyz"]
 WORKERS = ("w0", "w1", "w2")
-QUEUES = (DOCUMENTS_QUEUE, DOCUMENTS_QUEUE, MODEL_QUEUE)
+QUEUES = (DOCUMENTS, DOCUMENTS, MODEL)
 MINUTE_MS = 61_000
 BACK_MS = 30_000
 """So far a Redis goes back at most: nothing is removed for a minute."""
@@ -80,9 +72,8 @@ class JobWorld:
         for root in "ab":
             (self.source / root).mkdir(parents=True)
         storage = faulty_storage(folder / "storage", self.faults)
-        around = Surroundings(ledger, storage, folder, self.source, self._encode, self.faults.call)
-        self.engine = Engine(around)
-        self.witness = Witness(SqliteDatasets(folder / "datasets"), OWNER, self.engine.dataset)
+        self.engine = Engine(ledger, storage, folder, encode=self._encode, progress=self.faults.call)
+        self.witness = Witness(SqliteDatasets(folder / "datasets"), OWNER, DATASET)
         self.storage_folder = folder / "storage"
         self.jobs: dict[str, JobSeen] = {}
         self.moving: list[str] = []
@@ -134,15 +125,13 @@ class JobWorld:
 
     def ingest(self, mode: str, *, dry: bool, roots: str) -> None:
         """An ingestion of some roots; "": of documents in the request."""
-        if roots:
-            urls = [f"file://{self.source}/{root}/**" for root in roots]
-            job = self.engine.begin_ingestion(OWNER, mode, dry_run=dry, urls=urls)
-            there = {self.place(r, n) for r, n in FILES if r in roots and (self.source / r / f"{n}.txt").exists()}
-        else:
+        source: Any = {"urls": [f"file://{self.source}/{root}/**" for root in roots]}
+        there = {self.place(r, n) for r, n in FILES if r in roots and (self.source / r / f"{n}.txt").exists()}
+        if not roots:
             ids = self.rng.choices(["src/a/s.txt", "src/b/y.txt", "inline", "other"], k=self.rng.randint(1, 4))
-            documents = [{"id": name, "text": f"inline {self.rng.randint(1, 3)}"} for name in ids]
-            job = self.engine.begin_ingestion(OWNER, mode, dry_run=dry, documents=documents)
+            source = [{"id": name, "text": f"inline {self.rng.randint(1, 3)}"} for name in ids]
             there = {f"inline:{name}#{line}" for line, name in enumerate(ids, 1)}
+        job = self.engine.begin_ingestion(mode, dry=dry, source=source)
         self._begun(job, JobSeen(mode, dry, there))
         self.witness.roots[job] = [f"file://{self.source}/{root}" for root in roots]
         if dry:
@@ -155,16 +144,7 @@ class JobWorld:
         for _ in range(self.rng.randint(1, 7)):
             self.texts += 1
             texts.append(f"{self.rng.choice(['row', 'row', 'row', 'row', 'sick', 'kill'])} {self.texts}")
-        lines = [
-            {
-                "custom_id": text,
-                "method": "POST",
-                "url": "/v1/embeddings",
-                "body": {"model": "test/model", "input": text},
-            }
-            for text in texts
-        ]
-        job = self.engine.begin_batch(OWNER, lines, window_ms)
+        job = self.engine.begin_batch([request(text, text) for text in texts], window_ms)
         self._begun(job, JobSeen(texts=texts))
         self.stats["batches"] += 1
 
@@ -174,7 +154,7 @@ class JobWorld:
 
     def client(self, what: str, job: str) -> None:
         """Cancels, tries again, or deletes."""
-        if getattr(self.engine, what)(job):
+        if self.engine.ask(what, job):
             self.stats[what] += 1
             self.jobs[job].retried |= what == "retry"
             self.look_at_all()
@@ -208,7 +188,7 @@ class JobWorld:
         """A worker claims, or runs what it has claimed, or commits what it has run; whether there was something."""
         held = self.held.get(worker)
         if held is None:
-            found = self.engine.claim(worker, queue)
+            found = self.engine.take(worker, queue)
             if found is not None:
                 self.held[worker] = found
                 self.stats["claims"] += 1
@@ -293,7 +273,7 @@ class JobWorld:
     def sweep(self) -> None:
         """The sweep."""
         if not self.faults.storage_away:
-            self.engine.sweep()
+            self.engine.sweep_once()
             self.look_at_all()
 
     # ---- time, and a Redis that goes back
@@ -301,7 +281,7 @@ class JobWorld:
     def tick(self, ms: int) -> None:
         """Time passes."""
         self.now_ms += max(ms, 0)
-        self.engine.advance_time(ms)
+        self.engine.wait(ms / 1000)
 
     def save(self) -> None:
         """What Redis may come back to."""
