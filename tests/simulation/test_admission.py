@@ -55,6 +55,7 @@ def test_a_lane_that_is_twice_full_takes_no_large_task_and_tells_when_there_is_r
 
 
 def test_the_told_time_is_that_of_the_work_before_a_task(ledger: Ledger) -> None:
+    ledger.set_sums(f"q:{MODEL}:state", serves=STAMP)  # no worker has told its speed
     ledger.submit(NewTask("a1", owner="a", pieces=sized(1000)), NewTask("a2", owner="a", pieces=sized(1000)))
     refused = NewTask("a3", owner="a", pieces=sized(500), max_backlog_s=0.1)
     for name, seconds in (("b1", [0.75, 0.5]), ("b2", [1.0, 0.625])):

@@ -43,12 +43,16 @@ def test_equal_calls_join_while_one_is_open_or_its_result_lives_on(ledger: Ledge
     ledger.want("x", 10_000, gone=True)
     assert ledger.known("x")["deadline"] == ledger.now + 20_000, "one who goes takes nothing from the other"
     assert ledger.bring(NewTask("z", **SYNC | {"digest": "other"})) == [b"ok", b"z"]
-    ledger.drain(1, 100)
     assert ledger.bring(NewTask("u", **SYNC | {"digest": "other"})) == [b"joined", b"z"]
+    assert ledger.known("z")["answer"] == "p"
+    ledger.drain(1, 100)
     ledger.advance(55_000)
     assert ledger.bring(NewTask("w", **SYNC | {"digest": "other"})) == [b"joined", b"z"]
     ledger.advance(1)  # its result must not vanish before the caller reads it
     assert ledger.bring(NewTask("v", **SYNC | {"digest": "other"})) == [b"ok", b"v"]
+    ledger.cancel("v", forget=True)
+    again = ledger.submit(*[NewTask(name, **SYNC | {"digest": "other"}) for name in ("v", "t")])[0]
+    assert [reply[:2] for reply in again] == [[b"ok", b"v"], [b"joined", b"v"]], "one that comes again under its name"
 
 
 def test_a_failed_or_cancelled_call_is_not_joined(ledger: Ledger) -> None:
@@ -127,6 +131,8 @@ def test_housekeeping_and_a_claim_end_a_bounded_number_and_say_that_there_is_mor
     ledger.watch()
     ledger.watch()
     assert ledger.known("s0069").state == "expired", "what is gone does not hide what is due behind it"
+    ledger.call("overview")
+    assert ["r"] in [ledger.claim("w/0", f"w/0/gone{n}").tasks for n in range(3)], "nor what is ready"
     before = ledger.redis.zcard("eq:due")
     ledger.redis.zadd("eq:due", {"file:none": ledger.now})
     ledger.watch()
@@ -186,6 +192,7 @@ def test_a_list_gives_the_newest_first_page_by_page_and_by_state(ledger: Ledger)
 
     ledger.submit(*tasks("q", 9, listed=True, meta="{}"), *tasks("r", 3, owner="p", listed=True), NewTask("s"))
     ledger.cancel("q0003", "q0005")
+    assert ledger.call("list", "o", "", 1, 1, "")[2][2] == b"{}"
     assert found("o", limit=4) == (["q0008", "q0007", "q0006", "q0005"], "q0005", True)
     assert found("o", after="q0005") == ([f"q{n:04d}" for n in range(4, -1, -1)], "q0000", False)
     assert found("o", states=("cancelled", "failed")) == (["q0005", "q0003"], "q0000", False)
@@ -261,19 +268,22 @@ def test_a_full_redis_refuses_new_tasks_alone_and_nothing_of_them_is_left(ledger
 
 def test_work_goes_on_to_its_end_in_a_full_redis(ledger: Ledger) -> None:
     ledger.submit(NewTask("sync", **SYNC), *tasks("t", 5, pieces=sized(10, number=2), listed=True))
+    ledger.submit(NewTask("wanted", lane="bulk", deadline_in_ms=20_000))
     held = ledger.claim("w/0", "w/0/0", max_pieces=3)
     filled(ledger)
     assert ledger.finish(held, b"v" * 5000).codes == [1, 1, 1]
     assert len(ledger.claim("w/0", "w/0/1", linger_ms=100).pieces) == 8
     ledger.give_back("w/0/1")
-    claim = ledger.claim("w/0", "w/0/2", max_pieces=2)
-    assert ledger.commit("w/0/2", [Finished(p, b"v") for p in claim.pieces]).codes == [1, 1]
+    first, second = ledger.claim("w/0", "w/0/2", max_pieces=2).pieces
+    assert ledger.commit("w/0/2", [Finished(first, b"v")]).codes == [1]
+    assert ledger.claim("w/0", "w/0/2").tasks == [second.task]
+    assert ledger.commit("w/0/2", [Finished(second, b"v")]).codes == [1]
     assert ledger.heartbeat("join", "w").accepted
     assert ledger.heartbeat("beat", "w").accepted
     assert ledger.heartbeat("loading", "v").accepted
     assert ledger.call("request_rate", "o7", 5)[0] == 0
     ledger.cancel("t0004")
-    ledger.want("sync", 30_000)
+    assert ledger.want("wanted", 30_000)
     ledger.drain()
     assert not [n for n in range(5) if ledger.known(f"t000{n}").is_open]
     ledger.advance(10**6)

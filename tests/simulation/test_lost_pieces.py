@@ -86,6 +86,8 @@ def test_a_commit_again_is_told_so_and_counts_once(ledger: Ledger) -> None:
     assert ledger.commit("w/0/1", [Finished(claim.pieces[1], b"", 1, b"[]")]).codes == [0]
     assert (ledger.known("q")["completed"], ledger.known("r")["failed"], ledger.known("r").outcomes) == (1, 1, {})
     assert ledger.counts == {"items_online_completed": 1, "items_online_failed": 1, "ended_online_failed": 1}
+    ledger.cancel("q", forget=True)
+    assert ledger.commit("w/0/1", twice).codes == [0, 0, 2]
 
 
 def test_a_claim_again_gives_what_it_still_holds(ledger: Ledger) -> None:

@@ -51,9 +51,12 @@ def test_bulk_work_gets_an_eighth_beside_online_work(ledger: Ledger) -> None:
     assert lanes(ledger, 5) == ["online"] * 5
     ledger.submit(bulk)
     assert lanes(ledger, 10) == ["bulk"] * 10, "alone it saves up no share and owes none"
-    ledger.submit(*tasks("r", 200, owner="a", pieces=sized(10)))
+    ledger.submit(*tasks("r", 400, owner="a", pieces=sized(10)))
     assert lanes(ledger, 17) == [*["online"] * 7, "bulk"] * 2 + ["online"]
     ledger.cancel("bulk")
+    ledger.submit(NewTask("large", owner="b", pieces=sized(200, number=9), lane="bulk"))
+    assert lanes(ledger, 20).count("bulk") == 1, "what it takes beyond its share it owes"
+    ledger.cancel("large")
     ledger.drain()
     ledger.submit(*tasks("s", 100, owner="a", pieces=sized(10)))
     assert lanes(ledger, 9) == ["online"] * 9

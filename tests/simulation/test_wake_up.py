@@ -62,7 +62,8 @@ def test_work_that_a_claim_leaves_is_told(ledger: Ledger) -> None:
     assert (claim.bell, claim.more) == (1, True)
     assert ledger.finish(claim, stream="w/0", linger_ms=1000).wait_ms == 0
     assert not ledger.redis.exists("eq:q:m:lingering")
-    claim = ledger.claim("w/0", "w/0/2")
+    claim = ledger.claim("w/0", "w/0/2", linger_ms=1000)
+    assert (claim.wait_ms, ledger.redis.exists("eq:q:m:lingering")) == (0, 0)
     assert ledger.finish(claim, stream="w/0", linger_ms=1000).wait_ms == 1000, "nothing is ready"
     assert ledger.redis.zrange("eq:q:m:lingering", 0, -1, withscores=True) == [(b"w/0", ledger.now + 1250)]
     with Listener(ledger.redis, "eq:q:m:wake:v/0") as wakes:
@@ -71,8 +72,10 @@ def test_work_that_a_claim_leaves_is_told(ledger: Ledger) -> None:
         assert wakes.messages() == [b"work"]
         ledger.claim("v/0", "v/0/2")
         ledger.claim("v/0", "v/0/3", linger_ms=1000)
+        assert ledger.redis.zscore("eq:q:m:lingering", "v/0") == ledger.now + 1250
         ledger.give_back("v/0/2")
         assert wakes.messages() == [b"work"]
+        assert "lost_leases" not in ledger.counts
         ledger.redis.zadd("eq:q:m:lingering", {"v/0": ledger.now + 5000})
         ledger.watch()
         assert wakes.messages() == [b"work"], "housekeeping wakes who lingers beside ready work"
@@ -102,6 +105,8 @@ def test_a_look_and_a_refusal_write_nothing_and_an_empty_claim_where_it_lingers(
     ledger.claim("w/0", "w/0/1")
     assert not ledger.written(lambda: ledger.claim("w/0", "w/0/2"))
     assert ledger.written(lambda: ledger.claim("w/0", "w/0/3", linger_ms=100)) == 1
+    ledger.claim("w/0", "w/0/4")
+    assert not ledger.redis.exists("eq:q:m:lingering")
     ledger.submit(NewTask("bulk", owner="b", pieces=sized(100, number=5), lane="bulk"), NewTask("q"))
     for n in range(2):
         ledger.claim("w/0", f"w/0/a{n}", max_pieces=1)
