@@ -1,8 +1,8 @@
-"""What the product's calls do beyond their scripts: pages of lists, batches of calls, `embedq debug`, their cost."""
+"""What the product's calls do beyond their scripts: pages of lists, batches of calls, `embedq debug`."""
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -18,13 +18,7 @@ from tasks.ledger.overview import overview
 from tasks.ledger.read import list_tasks
 from tasks.ledger.submit import submit
 from tasks.ledger.task import State
-from tasks.records.batches import BatchRecord, read_batch
-from tasks.records.jobs import JobStatus, Page, Stage, list_jobs
-from tasks.records.moves import Move, delete_job
-from tasks.records.stage_tasks import embed_task
-from tasks.records.store import OPEN, Room
-from tests.integration.ledger.driver import MODEL, Driver, commands, failed, new_pieces
-from tests.integration.records.jobs import batch, create, make, new_batch
+from tests.integration.ledger.driver import MODEL, Driver, failed
 from tests.ledger_builders import a_model, a_worker
 from tests.processes import RedisServer
 
@@ -146,56 +140,3 @@ def test_debug_shows_tasks_and_queues_without_texts(
         driver.commit(claim)
     assert main(["task", "none"]) == 1
     assert "no task none" in capsys.readouterr().err
-
-
-# ---- what calls about batches cost: commands inside scripts, those too
-
-
-def begins(move: Move) -> None:
-    """Its rows wait for the model."""
-    move.set(status=JobStatus.IN_PROGRESS, model=MODEL, next_page=2)
-    move.pages[1] = Page(Stage.EMBED, True, documents=500, chunks=500)
-    move.new_tasks.append(embed_task(move.record, 1, new_pieces(*[(1, 10)] * 500), None))
-
-
-def ends(move: Move) -> None:
-    """Nothing of its tasks is left."""
-    move.forget.append(move.record.task_id(1, Stage.EMBED))
-    move.pages.clear()
-    move.end(JobStatus.COMPLETED)
-
-
-def efforts(driver: Driver) -> dict[str, int]:
-    """Commands of each call about one batch whose rows are a task of many pieces."""
-    record = new_batch("o", alias="a")
-    room = Room({"batches": 100_000}, max_memory_percent=70)
-
-    def moved(how: Callable[[Move], object]) -> Callable[[], Any]:
-        def run() -> None:
-            move = Move(batch(driver, record.id))
-            how(move)
-            assert make(driver, move)
-
-        return run
-
-    calls: dict[str, Callable[[], Any]] = {
-        "create": lambda: create(driver, record, room),
-        "repeat": lambda: create(driver, record, room),
-        "begin": moved(begins),
-        "read": lambda: driver.run(read_batch(record.id)),
-        "open": lambda: driver.run(list_jobs(BatchRecord, OPEN, limit=10))[0],
-        "list": lambda: driver.run(list_jobs(BatchRecord, "o", after=None, limit=10)),
-        "end": moved(ends),
-        "delete": lambda: make(driver, delete_job(batch(driver, record.id))),
-    }
-    return {name: sum(commands(driver.client, call).values()) for name, call in calls.items()}
-
-
-def test_no_call_grows_with_the_number_of_batches(driver: Driver) -> None:
-    for _ in range(11):
-        create(driver, new_batch("o"))
-    efforts(driver)  # Redis knows the scripts now
-    few = efforts(driver)
-    for _ in range(500):
-        create(driver, new_batch("o"))
-    assert efforts(driver) == few

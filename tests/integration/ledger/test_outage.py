@@ -33,17 +33,6 @@ ATTEMPTS = 4
 WAKE = wake_channel("m", "w/0")
 
 
-async def test_a_redis_that_is_down_is_reported() -> None:
-    url = f"redis://127.0.0.1:{free_port()}/0"
-    ledger, worker = AsyncLedger.connect(url), Ledger.connect(url)
-    with pytest.raises(RedisUnavailable):
-        await ledger.run(overview())
-    with pytest.raises(RedisUnavailable):
-        worker.run(overview())
-    await ledger.close()
-    worker.close()
-
-
 async def test_a_redis_that_hangs_is_reported(private_redis: RedisServer) -> None:
     ledger = AsyncLedger.connect(private_redis.url, lag_s=lambda: 0.3)
     await ledger.run(overview())
