@@ -98,11 +98,11 @@ class DrivenWorld:
         seen: Any = dict.fromkeys(name for name in self.job.task_ids() if name in self.tasks)
         job = replace(self.job, tasks=seen, done=done)
         outcomes = {name: outcome for name in seen if (outcome := self.tasks[name]) is not None}
-        told = self.rules.told(job, outcomes, start)
+        self.rules.told(job, outcomes, start)
         move = DRIVEN[0](job, outcomes, start, LIMITS)
-        self.rules.check_move(job, told, move or Move(job), {*self.tasks, *self.nothing}, set(seen) - set(outcomes))
+        self.rules.check_move(job, move or Move(job), {*self.tasks, *self.nothing}, set(seen) - set(outcomes))
         if move is None:
-            self.rules.check_idle(job, told)
+            self.rules.check_idle(job)
             return False
         self.make(move)
         return True
