@@ -3,7 +3,6 @@
 python -m tests.simulation walks 0 200     weighted walks of the ledger with these seeds
 python -m tests.simulation mutants [TEXT]  scripts that are broken by rule; TEXT: those whose name holds it
 python -m tests.simulation jobs 0 100      walks of batches and ingestions
-python -m tests.simulation driver [TEXT]   the driver of jobs, broken by rule
 """
 
 import argparse
@@ -11,24 +10,22 @@ import logging
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from tests.simulation import mutants, walks
-from tests.simulation.advance import mutants as driver
-from tests.simulation.breaking import Mutant
 from tests.simulation.conftest import quick_redis
 from tests.simulation.jobs import walks as jobs
 
 STEPS = 200
 
 
-def run_walks(walk: Callable[..., None], given: list[str], last: int) -> bool:
+def run_walks(walk: Callable[..., Counter[str]], given: list[str], last: int) -> bool:
     """Whether no walk met a violation."""
     stats, bad = Counter[str](), list[int]()
     with quick_redis() as client:
         for seed in range(*map(int, given or (0, last))):
             try:
-                walk(client, seed, STEPS, stats=stats)
+                stats += walk(client, seed, STEPS)
             except Exception as error:  # noqa: BLE001 - the next seed may meet another one
                 bad.append(seed)
                 said = f"seed {seed}: {type(error).__name__} {error} {getattr(error, '__notes__', '')}"
@@ -37,11 +34,11 @@ def run_walks(walk: Callable[..., None], given: list[str], last: int) -> bool:
     return not bad
 
 
-def run_mutants(made: Iterable[Mutant], judged: Callable[..., Iterable[tuple[Mutant, str | None]]], text: str) -> bool:
+def run_mutants(text: str) -> bool:
     """Whether each one was noticed."""
-    chosen = [mutant for mutant in made if text in mutant.name]
+    chosen = [mutant for mutant in mutants.mutants() if text in mutant.name]
     survivors = 0
-    for mutant, killer in judged(chosen, os.cpu_count() or 1):
+    for mutant, killer in mutants.judged(chosen, os.cpu_count() or 1):
         if killer is None:
             survivors += 1
             print(f"SURVIVED {mutant.line + 1} {mutant.name}", flush=True)  # noqa: T201
@@ -52,16 +49,14 @@ def run_mutants(made: Iterable[Mutant], judged: Callable[..., Iterable[tuple[Mut
 def main() -> int:
     """Exit code 1 when something is not as it must be."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", nargs="?", choices=["walks", "mutants", "jobs", "driver"])
+    parser.add_argument("what", nargs="?", choices=["walks", "mutants", "jobs"])
     parser.add_argument("given", nargs="*")
     asked = parser.parse_args()
     logging.disable(logging.CRITICAL)
-    text = " ".join(asked.given)
     runs: dict[str, Callable[[], bool]] = {
         "walks": lambda: run_walks(walks.walk, asked.given, 200),
-        "mutants": lambda: run_mutants(mutants.mutants(), mutants.judged, text),
+        "mutants": lambda: run_mutants(" ".join(asked.given)),
         "jobs": lambda: run_walks(jobs.walk, asked.given, 100),
-        "driver": lambda: run_mutants(driver.mutants(), driver.judged, text),
     }
     fine = [runs[what]() for what in ([asked.what] if asked.what else runs)]
     return 0 if all(fine) else 1

@@ -61,11 +61,9 @@ def _note(world: World, task: NewTask, request: Request, reply: list[Any]) -> No
     barred = task.owner in world.purged or task.owner in world.revoked
     assert (reply[0] == b"revoked") == barred, reply
     if barred:
-        world.stats["refused"] += 1
         return
     total = sum(items for items, _ in request.sizes)
     if reply[0] == b"joined":
-        world.stats["joined"] += 1
         prolong(world, reply[1].decode(), task)
         return
     assert reply[0] == b"ok", reply

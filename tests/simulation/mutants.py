@@ -12,6 +12,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -22,7 +23,6 @@ from redis.retry import Retry
 
 from tasks.ledger.scripts import SCRIPTS, sha, source
 from tests.processes import RedisServer
-from tests.simulation.breaking import Mutant, Rule, listed, mutants_of, swap, without
 from tests.simulation.conftest import tested
 from tests.simulation.thin_client import Ledger
 from tests.simulation.walks import walk
@@ -34,7 +34,49 @@ _LAST = "test_wake_up"
 """The tests in it take long."""
 _NAMES = ("submit", "claim", "commit", "give_back", "cancel", "heartbeat", "overview", "list", "request_rate")
 """Scripts of records have tests of their own."""
-EQUIVALENT = listed(Path(__file__).parent / "equivalent.txt")
+_LISTED = (Path(__file__).parent / "equivalent.txt").read_text().splitlines()
+EQUIVALENT = frozenset(line for line in _LISTED if not line.startswith("#"))
+"""Mutants that change nothing that anybody could see, by name. The file says why."""
+Rule = Callable[[str], Iterator[str]]
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One line of a file, changed by a rule."""
+
+    file: str
+    line: int
+    rule: str
+    old: str
+    new: str
+
+    @property
+    def name(self) -> str:
+        """It stays when lines move."""
+        return f"{self.file}: {self.rule}: {self.old.strip()}" + (f" -> {self.new.strip()}" if self.new.strip() else "")
+
+    @property
+    def text(self) -> str:
+        """The file with it."""
+        lines = (SCRIPTS / self.file).read_text().split("\n")
+        lines[self.line] = self.new
+        return "\n".join(lines)
+
+
+def _swap(old: str, new: str) -> Rule:
+    def changed(code: str) -> Iterator[str]:
+        for found in re.finditer(old, code):
+            yield code[: found.start()] + new + code[found.end() :]
+
+    return changed
+
+
+def _without(pattern: str) -> Rule:
+    def changed(code: str) -> Iterator[str]:
+        if re.fullmatch(pattern, code.strip()):
+            yield ""
+
+    return changed
 
 
 def _double(code: str) -> Iterator[str]:
@@ -43,21 +85,21 @@ def _double(code: str) -> Iterator[str]:
 
 
 RULES: dict[str, Rule] = {
-    "step left out": without(r"[a-z_]+\((?!.*function).*\)"),
-    "assignment left out": without(r"(?!local )[a-z_.\[\]A-Z', #+0-9()]+ = [^=]+"),
-    "never": swap(r"(?<=if ).+?(?= then)", "false"),
-    "always": swap(r"(?<=if ).+?(?= then)", "true"),
-    "equal": swap(" == ", " ~= "),
-    "unequal": swap(" ~= ", " == "),
-    "at the edge": swap(r" <= ", " < "),
-    "beyond the edge": swap(r" < ", " <= "),
-    "at the upper edge": swap(r" >= ", " > "),
-    "beyond the upper edge": swap(r" > ", " >= "),
-    "plus": swap(r" \+ ", " - "),
-    "minus": swap(r" - ", " + "),
-    "and": swap(r" and ", " or "),
-    "or": swap(r" or ", " and "),
-    "not": swap(r"\bnot ", ""),
+    "step left out": _without(r"[a-z_]+\((?!.*function).*\)"),
+    "assignment left out": _without(r"(?!local )[a-z_.\[\]A-Z', #+0-9()]+ = [^=]+"),
+    "never": _swap(r"(?<=if ).+?(?= then)", "false"),
+    "always": _swap(r"(?<=if ).+?(?= then)", "true"),
+    "equal": _swap(" == ", " ~= "),
+    "unequal": _swap(" ~= ", " == "),
+    "at the edge": _swap(r" <= ", " < "),
+    "beyond the edge": _swap(r" < ", " <= "),
+    "at the upper edge": _swap(r" >= ", " > "),
+    "beyond the upper edge": _swap(r" > ", " >= "),
+    "plus": _swap(r" \+ ", " - "),
+    "minus": _swap(r" - ", " + "),
+    "and": _swap(r" and ", " or "),
+    "or": _swap(r" or ", " and "),
+    "not": _swap(r"\bnot ", ""),
     "twice the number": _double,
 }
 
@@ -65,8 +107,14 @@ RULES: dict[str, Rule] = {
 def mutants() -> list[Mutant]:
     """All of them but those that are equivalent."""
     shared = sorted(f"shared/{path.name}" for path in SCRIPTS.glob("shared/*.lua") if path.stem != "records")
-    files = [*sorted(f"{name}.lua" for name in _NAMES), *shared]
-    found = [mutant for file in files for mutant in mutants_of(file, (SCRIPTS / file).read_text(), RULES, " --")]
+    found = [
+        Mutant(file, number, rule, code, new)
+        for file in (*sorted(f"{name}.lua" for name in _NAMES), *shared)
+        for number, line in enumerate((SCRIPTS / file).read_text().split("\n"))
+        for code in [line.split(" --", maxsplit=1)[0].rstrip()]
+        for rule, change in RULES.items()
+        for new in (() if line.startswith("--") else change(code))
+    ]
     names = {mutant.name for mutant in found}
     assert names >= EQUIVALENT, f"these are not there any more: {EQUIVALENT - names}"
     return [mutant for mutant in found if mutant.name not in EQUIVALENT]
@@ -108,14 +156,13 @@ class Judge:
 
     def killer(self, mutant: Mutant, seeds: int) -> str | None:
         """What noticed it; None: nothing."""
-        file, text = self._scripts / mutant.file, (SCRIPTS / mutant.file).read_text()
-        file.write_text(mutant.broken(text))
+        (self._scripts / mutant.file).write_text(mutant.text)
         source.cache_clear()
         sha.cache_clear()
         try:
             return self._killer(seeds)
         finally:
-            file.write_text(text)
+            shutil.copy(SCRIPTS / mutant.file, self._scripts / mutant.file)
 
     def _killer(self, seeds: int) -> str | None:
         for test in self._tests:

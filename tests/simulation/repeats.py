@@ -13,7 +13,6 @@ _OF_WAKE_UP = ("bell", "rings", "used")
 def repeat(world: World) -> None:
     """Makes the last call again."""
     if world.last:
-        world.stats["repeats"] += 1
         world.last()
 
 

@@ -12,7 +12,7 @@ from tests.simulation.invariants import check
 from tests.simulation.repeats import repeat
 from tests.simulation.settling import settle
 from tests.simulation.thin_client import LANES
-from tests.simulation.world import OWNERS, World
+from tests.simulation.world import OWNERS, PROCESSES, World
 
 WEIGHTS = {
     "submit": 2,
@@ -40,19 +40,21 @@ MODES: tuple[dict[str, float], ...] = (
 """Mixed, idle, flooded, chaotic: a walk takes that of its seed."""
 
 
-def walk(client: Any, seed: int, steps: int, scripts: Path = SCRIPTS, stats: Counter[str] | None = None) -> None:
-    """One world to its end. Raises at the first violation."""
-    world = World(client, scripts, Counter() if stats is None else stats)
-    draw = random.Random(seed)  # noqa: S311 - a walk is repeated by its seed
-    weights = WEIGHTS | MODES[seed % len(MODES)]
+def walk(client: Any, seed: int, steps: int, scripts: Path = SCRIPTS) -> Counter[str]:
+    """One world to its end; what happened in it, and how often. Raises at the first violation."""
+    world, draw = World(client, scripts), random.Random(seed)  # noqa: S311 - a walk is repeated by its seed
+    weights, happened = WEIGHTS | MODES[seed % len(MODES)], Counter[str]()
     try:
-        fleet.populate(world)
-        for _ in range(steps):
-            _DEEDS[draw.choices(list(weights), list(weights.values()))[0]](world, draw)
+        for n in range(PROCESSES):
+            fleet.start(world, n)
+        for deed in draw.choices(list(weights), list(weights.values()), k=steps):
+            happened[deed] += 1
+            _DEEDS[deed](world, draw)
             check(world)
         settle(world)
     finally:
         world.close()
+    return happened
 
 
 def _request(draw: random.Random) -> clients.Request:
@@ -88,14 +90,14 @@ _DEEDS: dict[str, Callable[[World, random.Random], None]] = {
     ),
     "deliver": lambda world, draw: fleet.deliver(world, draw.randint(0, 2)),
     "lose": lambda world, _: world.lose_message(),
-    "double": lambda world, _: world.double_message(),
+    "double": lambda world, _: world.rung(1),
     "work": lambda world, draw: fleet.work(world, _turn(draw)),
     "crash": lambda world, draw: fleet.crash(world, draw.randint(0, 2)),
     "stop": lambda world, draw: fleet.stop(world, draw.randint(0, 2)),
     "beat": lambda world, draw: fleet.beat(world, draw.randint(0, 2)),
     "zombie": lambda world, draw: fleet.zombie_commit(world, draw.randint(0, 99)),
     "repeat": lambda world, _: repeat(world),
-    "advance": lambda world, draw: world.advance(draw.choice([1, 50, 200, 900, 1100, 4000, 7000, -600])),
+    "advance": lambda world, draw: world.ledger.advance(draw.choice([1, 50, 200, 900, 1100, 4000, 7000, -600])),
     "watch": lambda world, _: world.watch(),
     "mark": lambda world, draw: world.mark(draw.choice(OWNERS), draw.choice(["revoked", "revoked", "purged"])),
 }

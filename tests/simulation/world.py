@@ -109,7 +109,6 @@ class World:
 
     client: Any
     scripts: Path = SCRIPTS
-    stats: Counter[str] = field(default_factory=Counter)
     tasks: dict[str, Known] = field(default_factory=dict)
     outcomes: dict[tuple[str, int], bytes] = field(default_factory=dict)
     hits: Counter[tuple[str, int]] = field(default_factory=Counter)
@@ -125,7 +124,6 @@ class World:
         self.client.flushdb()
         self.ledger = Ledger(self.client, self.scripts)
         self._numbers = itertools.count(1)
-        self.stats["worlds"] += 1
 
     def number(self) -> int:
         """Another one with each call."""
@@ -178,21 +176,11 @@ class World:
         if self.broker:
             self.broker -= 1
             self.fault = True
-            self.stats["bells lost"] += 1
-
-    def double_message(self) -> None:
-        """The broker delivers a bell twice."""
-        self.broker += 1
-
-    def advance(self, ms: int) -> None:
-        """Time passes, or the clock is set back."""
-        self.ledger.advance(ms)
 
     def watch(self) -> None:
         """Housekeeping."""
         self.note_expiring(always=True)
         beat = self.ledger.watch()
-        self.stats["watches"] += 1
         self.rung(beat.bell)
         self.fault = self.fault and not beat.bell and beat.ready > 0
 
@@ -217,7 +205,6 @@ class World:
         account = self.ledger.account(owner) | {name: int(owner in marked)}
         self.ledger.set_sums(f"owner:{owner}", **account)
         self.ledger.call("request_rate", owner, 100)
-        self.stats[name] += 1
 
     def close(self) -> None:
         """Closes what the processes have open."""

@@ -4,11 +4,12 @@ It keeps what it was told apart from the job, and is asked before and after each
 """
 
 import math
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tasks.ingestion.advance import MAX_LISTED_PAGES, JobLimits, StageOutcome
+from tasks.ingestion.advance import MAX_LISTED_PAGES, MAX_LOSSES, JobLimits, StageOutcome
 from tasks.ledger.redis_keys import DOCUMENTS
 from tasks.ledger.task import NewTask
 from tasks.records.jobs import Counts, DonePage, Job, JobError, JobStatus, Page, Stage, Wait
@@ -16,6 +17,8 @@ from tasks.records.moves import Move
 
 _WRITES = {JobStatus.CANCELLED, JobStatus.EXPIRED}
 """A batch that ends so writes what is done."""
+_OF_ALL = {"sink_refused", "sink_dimension_mismatch", "dataset_deleted", "model_changed"}
+"""Why PARSE of a page fails the whole ingestion: no other page would fare better."""
 _LET_FINISH = {Stage.LOAD, Stage.FINISH}
 _LONGEST_MS = 60_000
 
@@ -32,6 +35,8 @@ class Rules:
         next: number of the next page.
         codes: why it may stop.
         away: what was found away.
+        faults: why open pages failed.
+        losses: of each page, and of the head (0), in a row.
         done, sums: what was said of pages that are done.
         again: numbers of pages that are to be done again.
     """
@@ -44,6 +49,8 @@ class Rules:
     next: int = 1
     codes: set[str] = field(default_factory=set)
     away: set[str] = field(default_factory=set)
+    faults: dict[int, str] = field(default_factory=dict)
+    losses: Counter[int] = field(default_factory=Counter)
     done: dict[int, DonePage] = field(default_factory=dict)
     sums: Counts = field(default_factory=Counts)
     again: set[int] = field(default_factory=set)
@@ -70,11 +77,17 @@ class Rules:
                 self._take(job, *_place(task_id), outcomes[task_id])
 
     def _take(self, job: Job[Any], number: int, stage: Stage, outcome: StageOutcome) -> None:
+        of_page = stage is Stage.PARSE and not job.record.is_batch
+        if not outcome.away and not outcome.lost:
+            self.losses[number] = 0
         if outcome.away or outcome.lost:
             self.away.add(outcome.away or "worker")
-            self.codes |= {"worker_lost"} if outcome.lost else set()
+            self.losses[number] += outcome.lost
+            if self.losses[number] >= MAX_LOSSES:
+                self._fails(number, "worker_lost", of_page=of_page)
+                self.losses[number] *= not of_page
         elif outcome.error is not None:
-            self.codes.add(outcome.error.code)
+            self._fails(number, outcome.error.code, of_page=of_page and outcome.error.code not in _OF_ALL)
         elif stage is Stage.LIST:
             for page in outcome.made["pages"]:
                 self.listed += page["documents"]
@@ -82,10 +95,19 @@ class Rules:
                 self.next += 1
         elif stage is Stage.PARSE:
             self._parsed(job, number, outcome.made)
-        elif stage is Stage.LOAD and "again" not in outcome.made:
-            self._closed(number, DonePage(outcome.made["obj"], Counts(*outcome.made["counts"])))
+        elif stage is Stage.LOAD:
+            self.faults.pop(number, None)
+            if "again" not in outcome.made:
+                self._closed(number, DonePage(outcome.made["obj"], Counts(*outcome.made["counts"])))
         elif stage is Stage.FINISH:
             self.finished = True
+
+    def _fails(self, number: int, code: str, *, of_page: bool) -> None:
+        """A page alone, or the whole job."""
+        if of_page:
+            self.faults[number] = code
+        else:
+            self.codes.add(code)
 
     def _parsed(self, job: Job[Any], number: int, made: Mapping[str, Any]) -> None:
         if made.get("errors"):
@@ -169,6 +191,7 @@ class Rules:
             if writes:
                 assert page.at is Stage.LOAD or record.task_id(number, page.at) in move.cancel
             elif not (page.at is Stage.LOAD and page.under_way):
+                self.faults.pop(number, None)
                 assert not record.is_batch
                 assert page == Page(
                     src=page.src, documents=page.documents, size_bytes=page.size_bytes, place=page.place
@@ -270,7 +293,9 @@ class Rules:
         assert record.standing().counts["stored"] == sum(page.counts.kept for page in done.values())
         numbers = {*pages, *done}
         assert numbers == set(range(1, record.next_page)) or (record.is_batch and not numbers and record.next_page == 2)
+        self.faults = {number: code for number, code in self.faults.items() if number in pages}
         for number, page in pages.items():
+            assert (page.fault.code if page.fault else None) == self.faults.get(number)
             if not record.is_batch:
                 assert (page.documents, page.size_bytes) == self.lines[page.src]
             assert page.was == done.get(number)
@@ -280,6 +305,7 @@ class Rules:
             told_of = sum(page.documents for page in still) + sum(page.counts.documents for page in done.values())
             assert told_of == self.listed, "no document is lost, none comes twice"
         if record.status.terminal:
+            self.losses.clear()
             assert not needed
             assert not tasks, "an end leaves no task"
             assert not record.looks_again

@@ -30,7 +30,6 @@ def settle(world: JobWorld) -> None:
     for job, seen in world.jobs.items():
         status = world.engine.status(job)
         if status:
-            world.stats[f"{'batch' if seen.batch else 'ingestion'}_{status}"] += 1
             (check_batch if seen.batch else check_ingestion)(world, job, status)
     while world.zombies:
         world.zombie()
@@ -74,7 +73,6 @@ def _remove(world: JobWorld) -> None:
     lost = [job for job, seen in world.jobs.items() if seen.forgotten]
     objects = world.engine.objects()
     left = [name for name in objects if name not in world.orphans and not any(job in name for job in lost)]
-    world.stats["objects_of_forgotten_jobs"] += len(objects) - len(left)
     assert not left, f"objects are left: {left}"
     assert not world.engine.unexplained(), "bytes are left in the account"
 

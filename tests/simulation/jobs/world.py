@@ -2,9 +2,8 @@
 
 import random
 import tempfile
-from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -85,8 +84,6 @@ class JobWorld:
         self.orphans: set[str] = set()
         """Objects of which a Redis that went back has forgotten whose they are: files have ids of their own."""
         self.now_ms = self.texts = 0
-        self.stats = Counter[str]()
-        self.log: list[str] = []
 
     # ---- the source
 
@@ -136,7 +133,6 @@ class JobWorld:
         self.witness.roots[job] = [f"file://{self.source}/{root}" for root in roots]
         if dry:
             self.witness.dry.add(job)
-        self.stats["ingestions"] += 1
 
     def batch(self, window_ms: int) -> None:
         """A batch of rows that no other batch has."""
@@ -146,7 +142,6 @@ class JobWorld:
             texts.append(f"{self.rng.choice(['row', 'row', 'row', 'row', 'sick', 'kill'])} {self.texts}")
         job = self.engine.begin_batch([request(text, text) for text in texts], window_ms)
         self._begun(job, JobSeen(texts=texts))
-        self.stats["batches"] += 1
 
     def _begun(self, job: str, seen: JobSeen) -> None:
         self.jobs[job] = seen
@@ -155,7 +150,6 @@ class JobWorld:
     def client(self, what: str, job: str) -> None:
         """Cancels, tries again, or deletes."""
         if self.engine.ask(what, job):
-            self.stats[what] += 1
             self.jobs[job].retried |= what == "retry"
             self.look_at_all()
 
@@ -176,13 +170,9 @@ class JobWorld:
 
     def step(self, dies_in: int | None = None) -> None:
         """One step of the driver."""
-        self.stats["steps"] += 1
         self.now_ms += 250
-        try:
-            with self.dying(dies_in):
-                self.engine.step()
-        except Died:
-            self.stats["drivers_died"] += 1
+        with suppress(Died), self.dying(dies_in):
+            self.engine.step()
 
     def work(self, worker: str, queue: str, dies_in: int | None = None) -> bool:
         """A worker claims, or runs what it has claimed, or commits what it has run; whether there was something."""
@@ -191,7 +181,6 @@ class JobWorld:
             found = self.engine.take(worker, queue)
             if found is not None:
                 self.held[worker] = found
-                self.stats["claims"] += 1
             return found is not None
         try:
             with self.dying(dies_in):
@@ -216,7 +205,6 @@ class JobWorld:
 
     def _commit(self, held: HeldClaim) -> None:
         taken = self.engine.commit(held)
-        self.stats["commits" if taken else "stale"] += 1
         for job in held.jobs if taken and held.done else ():
             if self.jobs[job].batch:
                 self.jobs[job].rows |= set(held.texts)
@@ -231,7 +219,6 @@ class JobWorld:
         held = self.held.pop(worker, None)
         if held is not None:
             self.doubt(held)
-            self.stats["deaths"] += 1
             if self.rng.random() < 0.7:
                 self.engine.give_back(held, blame=True)
 
@@ -243,19 +230,15 @@ class JobWorld:
         if held is not None:
             self.doubt(held)
             self.zombies.append(held)
-            self.stats["hung"] += 1
 
     def zombie(self) -> None:
         """One that stood still goes on."""
         if self.zombies:
             held = self.zombies.pop(self.rng.randrange(len(self.zombies)))
-            self.stats["zombies"] += 1
-            try:
+            with suppress(Died):
                 if not held.ran:
                     self._run(held)
                 self._commit(held)
-            except Died:
-                pass
 
     def _encode(self, text: str) -> Vector:
         if "kill" in text and self.killers:
@@ -305,7 +288,6 @@ class JobWorld:
         for held in (*self.held.values(), *self.zombies):
             held.forgotten = True
         self.look_at_all()
-        self.stats["redis_back"] += 1
 
     def _attempts(self) -> set[str]:
         """Files that no record has, written for batches."""
@@ -325,7 +307,6 @@ class JobWorld:
             for job in self.jobs:
                 self.jobs[job].doubtful |= job in name
             self.engine.lose_task(name)
-            self.stats["lost_tasks"] += 1
 
     # ---- what must hold
 
