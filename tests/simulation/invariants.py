@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 
+from tasks.ledger.packed import numbers
 from tests.simulation.thin_client import LANES, ROOT, Ledger, Task, task_of
 from tests.simulation.world import LOSSES, QUEUE_KEY, TASK_BYTES, Known, World
 
@@ -23,7 +24,13 @@ def check_agreement(ledger: Ledger) -> dict[str, Task]:
     for task_id, task in tasks.items():
         pipe.zscore(f"{ROOT}:q:{task['in_queue']}:{task['lane']}", task_id)
         pipe.zscore(f"{ROOT}:index:task:{task['owner']}", task_id)
-    places = iter(pipe.execute())
+    owners = {task["owner"] for task in tasks.values()}
+    pipe.zrange(f"{ROOT}:due", 0, -1, withscores=True)
+    for key in (f"q:{ledger.queue}:state", *(f"owner:{owner}" for owner in owners)):
+        pipe.get(f"{ROOT}:{key}")
+    *told, entries, state = (found := pipe.execute())[: 2 * len(tasks) + 2]
+    sums, accounts = numbers(state), map(numbers, found[2 * len(tasks) + 2 :])
+    places = iter(told)
     expected, due = Counter[str](), dict[str, int]()
     for task_id, task in tasks.items():
         expected[f"{task['owner']} bytes"] += TASK_BYTES + task["kept"]
@@ -36,17 +43,14 @@ def check_agreement(ledger: Ledger) -> dict[str, Task]:
         ready = task.is_open and (task["next"] < task["pieces"] or bool(task["back"]))
         assert (next(places) is not None) == ready, (task_id, "in line?")
         assert (next(places) is not None) == bool(task["listed"])
-    entries = dict(ledger.redis.zrange(f"{ROOT}:due", 0, -1, withscores=True))
-    assert {entry.decode(): at for entry, at in entries.items() if entry.startswith(b"task:")} == due
-    owners = {task["owner"]: ledger.account(task["owner"]) for task in tasks.values()}
+    assert {entry.decode(): at for entry, at in entries if entry.startswith(b"task:")} == due
     for lane in LANES:
         here = f"open:{ledger.queue}:{lane}"
         expected[f"{ledger.queue} owners_{lane}"] = sum(expected[f"{owner} {here}"] > 0 for owner in owners)
-    state = ledger.state
     for name in _OF_QUEUE:
-        assert state.get(name, 0) == expected[f"{ledger.queue} {name}"], (name, state, expected)
+        assert sums.get(name, 0) == expected[f"{ledger.queue} {name}"], (name, sums, expected)
     of_owner = ("bytes", "jobs", *(f"{what}:{ledger.queue}:{lane}" for what in ("open", "cost") for lane in LANES))
-    for owner, account in owners.items():
+    for owner, account in zip(owners, accounts, strict=True):
         for name in of_owner:
             assert account.get(name, 0) == expected[f"{owner} {name}"], (owner, name, account)
     return tasks

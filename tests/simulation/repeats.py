@@ -72,10 +72,9 @@ def repeat_commit(world: World, token: str, finished: Sequence[Finished], codes:
 
 def snapshot(world: World) -> tuple[dict[str, Any], dict[str, Any]]:
     """All that Redis holds, but for what serves wake-up alone, and what ends by a clock of Redis that goes on."""
-    there = everything(world.client)
-    stays = {key: there[key] for key in there if not key.endswith((":state", ":lingering")) and _stays(world, key)}
-    return stays, {name: n for name, n in world.ledger.state.items() if name not in _OF_WAKE_UP}
-
-
-def _stays(world: World, key: str) -> bool:
-    return int(world.client.ttl(key)) == -1
+    there, pipe = everything(world.client), world.client.pipeline(transaction=False)
+    for key in there:
+        pipe.ttl(key)
+    stays = [key for key, ttl in zip(there, pipe.execute(), strict=True) if ttl == -1]
+    state = {name: n for name, n in world.ledger.state.items() if name not in _OF_WAKE_UP}
+    return {key: there[key] for key in stays if not key.endswith((":state", ":lingering"))}, state

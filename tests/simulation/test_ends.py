@@ -131,7 +131,7 @@ def test_housekeeping_and_a_claim_end_a_bounded_number_and_say_that_there_is_mor
     ledger.watch()
     ledger.watch()
     assert ledger.known("s0069").state == "expired", "what is gone does not hide what is due behind it"
-    ledger.call("overview")
+    ledger.call("overview", "m")
     assert ["r"] in [ledger.claim("w/0", f"w/0/gone{n}").tasks for n in range(3)], "nor what is ready"
     before = ledger.redis.zcard("eq:due")
     ledger.redis.zadd("eq:due", {"file:none": ledger.now})

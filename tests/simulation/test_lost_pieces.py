@@ -1,8 +1,6 @@
 """Workers that die: whose fault it was, and that nobody else pays for it."""
 
-import pytest
-
-from tests.simulation.thin_client import Claim, Finished, Ledger, NewTask, sized, tasks
+from tests.simulation.thin_client import Finished, Ledger, NewTask, sized, tasks
 
 
 def blamed(ledger: Ledger, task: NewTask, stream: str = "w/0") -> None:
@@ -127,12 +125,11 @@ def test_a_standstill_of_redis_ends_no_lease(ledger: Ledger) -> None:
     assert ledger.watch().leases == 0
 
 
-@pytest.mark.parametrize("back_ms", [540_000, 3_600_000])
-def test_a_clock_that_went_back_keeps_no_lease_for_long(ledger: Ledger, back_ms: int) -> None:
+def test_a_clock_that_went_back_keeps_no_lease_for_long(ledger: Ledger) -> None:
     ledger.watch()
     ledger.submit(NewTask("q"))
     ledger.claim("w/0", "w/0/1")
-    ledger.advance(-back_ms)
+    ledger.advance(-3_600_000)
     assert [ledger.watch().leases for _ in range(2)] == [1, 1]
     for _ in range(12):
         ledger.watch()
@@ -157,31 +154,6 @@ def test_nothing_but_marked_work_waits_beside_a_marked_text(ledger: Ledger) -> N
     ledger.submit(NewTask("next"))
     assert ledger.claim("w/1", "w/1/2").pieces
     assert "lone:w" not in ledger.state
-
-
-@pytest.mark.parametrize(("lane", "other"), [("online", "bulk"), ("bulk", "online")])
-def test_a_lone_text_is_served_beside_work_of_the_other_lane_that_never_ends(
-    ledger: Ledger, lane: str, other: str
-) -> None:
-    ledger.heartbeat("join", "w")
-    blamed(ledger, NewTask("lone", lane=lane, owner="s", pieces=sized(10)), "v/0")
-    ledger.submit(NewTask("next", lane=lane, pieces=sized(10)))
-    held, served = dict[str, Claim](), list[list[str]]()
-    for turn in range(100):
-        stream = f"w/{turn % 2}"
-        if stream in held:
-            ledger.finish(held.pop(stream))
-        ledger.submit(*tasks(f"t{turn}_", 3, lane=other, pieces=sized(100)))
-        claim = ledger.claim(stream, f"{stream}/{turn}", budget=200)
-        served.append(claim.tasks)
-        if claim.pieces:
-            held[stream] = claim
-        ledger.advance(50)
-        if turn % 40 == 0:
-            ledger.heartbeat("beat", "w", tokens=[one.token for one in held.values()])
-    assert ["lone"] in served
-    assert ledger.state.get("credit", 0) <= 14 * 200, "bulk work has saved up no more than two turns"
-    assert ["next"] in served
 
 
 def test_a_process_whose_beats_were_late_runs_nothing_beside_a_lone_text(ledger: Ledger) -> None:

@@ -11,7 +11,6 @@ from tests.simulation import clients, fleet
 from tests.simulation.invariants import check
 from tests.simulation.repeats import repeat
 from tests.simulation.settling import settle
-from tests.simulation.thin_client import LANES
 from tests.simulation.world import OWNERS, PROCESSES, World
 
 WEIGHTS = {
@@ -57,19 +56,6 @@ def walk(client: Any, seed: int, steps: int, scripts: Path = SCRIPTS) -> Counter
     return happened
 
 
-def _request(draw: random.Random) -> clients.Request:
-    return clients.Request(
-        sizes=[(draw.choice([1, 1, 2, 5, 9]), draw.randint(0, 40)) for _ in range(draw.choice([1, 1, 1, 2, 4, 7]))],
-        lane=draw.choice(["online", *LANES]),
-        owner=draw.choice(OWNERS),
-        deadline_ms=draw.choice([0, 0, 0, 300, 5000, 12_000, 30_000]),
-        poison=draw.choice([*[None] * 7, 0, 3]),
-        alias=draw.choice([0, 0, 0, 1, 2]),
-        sent=draw.random() > 0.1,
-        together=draw.choice([1, 1, 1, 2, 4]),
-    )
-
-
 def _turn(draw: random.Random) -> fleet.Turn:
     return fleet.Turn(
         stream=draw.randint(0, 5),
@@ -83,7 +69,7 @@ def _turn(draw: random.Random) -> fleet.Turn:
 
 
 _DEEDS: dict[str, Callable[[World, random.Random], None]] = {
-    "submit": lambda world, draw: clients.submit(world, _request(draw)),
+    "submit": clients.submit,
     "cancel": lambda world, draw: clients.cancel(world, draw.randint(0, 999), forget=draw.random() < 0.3),
     "want": lambda world, draw: clients.want(
         world, draw.randint(0, 999), draw.choice([10, 10_000, 20_000]), gone=draw.random() < 0.5

@@ -8,7 +8,6 @@ import ssl
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import pytest
@@ -191,23 +190,6 @@ async def test_nobody_listens(tmp_path: Path) -> None:
     ):
         assert sentence in await why(url, ask=asked_by_worker)
         assert sentence in await why(url)
-
-
-async def test_another_program_at_the_port(parts: ExitStack) -> None:
-    def answer() -> None:
-        with suppress(OSError):
-            while True:
-                with listener.accept()[0] as connection:
-                    connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
-                    connection.recv(1024)
-
-    listener = socket.create_server(("127.0.0.1", 0))
-    other = Thread(target=answer)
-    other.start()
-    parts.callback(listener.close)
-    parts.callback(other.join)
-    parts.callback(listener.shutdown, socket.SHUT_RDWR)
-    assert "is not what answers" in await why(f"redis://127.0.0.1:{listener.getsockname()[1]}/0")
 
 
 # TLS.
