@@ -122,6 +122,7 @@ def test_vectors_and_payloads_need_room(ledger: Ledger) -> None:
     measured(ledger, 1_000_000, 600_000)
     large = [ledger.bring(NewTask(name, pieces=[(1, 10, b"x" * 90_000)]))[0] for name in "cde"]
     assert large == [b"ok", b"ok", b"memory"], "they add up between two looks"
+    assert ledger.state["used"] == 600_000 + 2 * (1024 + 90_000)
 
 
 def test_an_owner_who_fills_the_memory_shuts_nobody_out(ledger: Ledger) -> None:

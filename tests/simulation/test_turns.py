@@ -3,7 +3,7 @@
 from collections import Counter
 
 from tests.integration.ledger.listener import Listener
-from tests.simulation.thin_client import RATE, Claim, Ledger, NewTask, Piece, sized, tasks
+from tests.simulation.thin_client import RATE, Claim, Finished, Ledger, NewTask, Piece, sized, tasks
 
 
 def names(served: list[Piece]) -> list[str]:
@@ -155,6 +155,8 @@ def test_a_piece_that_did_not_fit_keeps_its_turn(ledger: Ledger) -> None:
 def test_more_payloads_than_a_script_may_unpack_are_removed_where_a_result_stays(ledger: Ledger) -> None:
     ledger.submit(NewTask("large", pieces=sized(1, number=9000), lane="bulk"))
     ledger.finish(ledger.claim("w/0", "w/0/1", budget=1, max_pieces=1))
+    claim = ledger.claim("w/0", "w/0/2", budget=1, max_pieces=1)
+    ledger.commit(claim.token, [Finished(claim.pieces[0], b"", 1, b"{}")])
     ledger.cancel("large")
     large = ledger.known("large")
     assert (large.state, large.pieces, large.payloads, len(large.outcomes)) == ("cancelled", {}, {}, 1)
