@@ -1,6 +1,7 @@
 """A world around the pure function that moves jobs: a dictionary of tasks, each of which has an outcome or none.
 
-Clients stop, delete and retry when they like; Redis loses tasks. What must be so after each move says `rules.py`.
+Clients stop, delete and retry when they like; Redis loses tasks. `DRIVEN` is the function; mutants stand in its place.
+What must be so after each move says `rules.py`.
 """
 
 import random
@@ -23,6 +24,7 @@ LOOK = 7
 BEGUN = {"revision": "r", "dimension": 2, "fingerprint": "f", "vectors": "v", "warning": ""}
 _OF_A_PAGE = ("not_stored", "source_failed")
 _OF_ALL = ("sink_refused", "sink_dimension_mismatch", "dataset_deleted", "model_changed")
+DRIVEN: list[Callable[..., Move | None]] = [advance]
 
 Trouble = Mapping[str, float]
 """How often a stage comes to something else: `away`, `lost`, `fault` (of PARSE's page), `fatal`; LOAD says `again`, the
@@ -96,11 +98,11 @@ class DrivenWorld:
         seen: Any = dict.fromkeys(name for name in self.job.task_ids() if name in self.tasks)
         job = replace(self.job, tasks=seen, done=done)
         outcomes = {name: outcome for name in seen if (outcome := self.tasks[name]) is not None}
-        self.rules.told(job, outcomes, start)
-        move = advance(job, outcomes, start, LIMITS)
-        self.rules.check_move(job, move or Move(job), {*self.tasks, *self.nothing}, set(seen) - set(outcomes))
+        told = self.rules.told(job, outcomes, start)
+        move = DRIVEN[0](job, outcomes, start, LIMITS)
+        self.rules.check_move(job, told, move or Move(job), {*self.tasks, *self.nothing}, set(seen) - set(outcomes))
         if move is None:
-            self.rules.check_idle(job)
+            self.rules.check_idle(job, told)
             return False
         self.make(move)
         return True

@@ -1,0 +1,161 @@
+"""Breaks the driver by rule, and shows that the walks notice: `python -m tests.simulation.advance`."""
+
+import ast
+import re
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from tasks.ingestion import advance as driven
+from tests.simulation.advance import walks
+from tests.simulation.advance.world import DRIVEN, KINDS
+
+SEEDS = 60
+_SOURCE = Path(driven.__file__).read_text()
+_LISTED = (Path(__file__).parent / "equivalent.txt").read_text().splitlines()
+EQUIVALENT = frozenset(line for line in _LISTED if line and not line.startswith("#"))
+"""Mutants that change nothing that anybody could see, by name. The file says why."""
+
+
+@dataclass(frozen=True)
+class DriverMutant:
+    """One line, changed by a rule."""
+
+    line: int
+    rule: str
+    old: str
+    new: str
+    of: str
+    place: int = 1
+    """Among those that are the same in text."""
+
+    @property
+    def name(self) -> str:
+        """It stays when lines move."""
+        again = f" ({self.place})" if self.place > 1 else ""
+        return f"{self.of}: {self.rule}: {self.old.strip()} -> {self.new.strip()}{again}"
+
+    @property
+    def source(self) -> str:
+        """The whole module with it."""
+        lines = _SOURCE.split("\n")
+        lines[self.line] = self.new
+        return "\n".join(lines)
+
+
+def _swap(old: str, new: str) -> Callable[[str], Iterator[str]]:
+    def changed(code: str) -> Iterator[str]:
+        for found in re.finditer(old, code):
+            yield code[: found.start()] + new + code[found.end() :]
+
+    return changed
+
+
+def _one_more(code: str) -> Iterator[str]:
+    for found in re.finditer(r"\b\d+\b", code):
+        yield f"{code[: found.start()]}{int(found[0]) + 1}{code[found.end() :]}"
+
+
+_OF_LINES: dict[str, Callable[[str], Iterator[str]]] = {
+    "equal": _swap(" == ", " != "),
+    "is": _swap(r" is (?!not)", " is not "),
+    "is not": _swap(" is not ", " is "),
+    "at the edge": _swap(" <= ", " < "),
+    "from the edge": _swap(" >= ", " > "),
+    "beyond the edge": _swap(" < ", " <= "),
+    "more": _swap(" > ", " >= "),
+    "and": _swap(" and ", " or "),
+    "or": _swap(" or ", " and "),
+    "not": _swap(r"\bnot (?!in\b)", ""),
+    "plus": _swap(r" \+ ", " - "),
+    "minus": _swap(" - ", " + "),
+    "one more": _one_more,
+    "load": _swap(r"Stage\.LOAD", "Stage.PARSE"),
+    "stage": _swap(r"Stage\.(?!LOAD)[A-Z]+", "Stage.LOAD"),
+}
+_CONDITIONS = {"never": "False", "always": "True"}
+RULES = ("left out", *_CONDITIONS, *_OF_LINES)
+
+
+def _statements(node: ast.AST) -> Iterator[ast.stmt]:
+    """Those without which the next one can be reached."""
+    if isinstance(node, ast.Assign):
+        yield from () if isinstance(node.targets[0], ast.Name | ast.Tuple) else (node,)
+    elif isinstance(node, ast.AugAssign) or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)):
+        yield node
+
+
+def _conditions(node: ast.AST) -> Iterator[ast.expr]:
+    if isinstance(node, ast.If | ast.IfExp):
+        yield node.test
+    elif isinstance(node, ast.comprehension):
+        yield from node.ifs
+
+
+@cache
+def mutants() -> Sequence[DriverMutant]:
+    """All of them, in the order of lines."""
+    found = list[DriverMutant]()
+    for function in ast.parse(_SOURCE).body:
+        if isinstance(function, ast.FunctionDef):
+            found += [mutant for mutant in _of_function(function) if _parses(mutant, function)]
+    names = Counter[str]()
+    for at, mutant in enumerate(found):
+        names[mutant.name] += 1
+        found[at] = replace(mutant, place=names[mutant.name])
+    return sorted(found, key=lambda mutant: mutant.line)
+
+
+def _of_function(function: ast.FunctionDef) -> Iterator[DriverMutant]:
+    lines = _SOURCE.split("\n")
+    for node in ast.walk(function):
+        changes: list[tuple[ast.stmt | ast.expr, str, str]] = [(part, "left out", "pass") for part in _statements(node)]
+        changes += [(part, rule, new) for part in _conditions(node) for rule, new in _CONDITIONS.items()]
+        for part, rule, new in changes:
+            old = lines[part.lineno - 1]
+            text = old[: part.col_offset] + new + old[part.end_col_offset :]
+            yield DriverMutant(part.lineno - 1, rule, old, text, function.name)
+    first = function.body[0]
+    start = first.end_lineno if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) else None
+    for number in range(start or first.lineno - 1, function.end_lineno or 0):
+        code = lines[number].split("  #")[0]
+        for rule, change in _OF_LINES.items():
+            yield from (DriverMutant(number, rule, code, new, function.name) for new in change(code))
+
+
+def sample(every: int) -> list[DriverMutant]:
+    """Every so manieth, without those that are equivalent: others with each change of the driver."""
+    first = zlib.crc32(_SOURCE.encode()) % every
+    return [mutant for mutant in mutants() if mutant.name not in EQUIVALENT][first::every]
+
+
+def _parses(mutant: DriverMutant, function: ast.FunctionDef) -> bool:
+    lines = mutant.source.split("\n")[function.lineno - 1 : function.end_lineno]
+    try:
+        ast.parse("\n".join(lines))
+    except SyntaxError:
+        return False
+    return True
+
+
+def killer(mutant: DriverMutant, seeds: int = SEEDS) -> str:
+    """What noticed it; "": nothing."""
+    names: dict[str, Any] = {"__name__": driven.__name__}
+    exec(compile(mutant.source, "mutant", "exec"), names)  # noqa: S102 - our own text
+    before, DRIVEN[0] = DRIVEN[0], names["advance"]
+    try:
+        for seed in range(seeds):
+            for kind in KINDS:
+                walks.walk_with_faults(kind, seed)
+                if seed < seeds // 3:
+                    walks.walk_well(kind, seed)
+                    walks.walk_again(kind, seed)
+    except Exception as error:  # noqa: BLE001 - whatever a broken driver leads to
+        return f"{type(error).__name__}: {error}"[:120]
+    finally:
+        DRIVEN[0] = before
+    return ""
