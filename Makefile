@@ -65,7 +65,7 @@ bench: $(STAMP) ## speed of embedq, the usual design and the bare encoder; ARGS=
 faults: $(STAMP) ## kills, stalls and fills real processes, counts what is lost; ARGS=--quick for a short run
 	@$(BIN)/python -m bench.faults $(ARGS)
 
-simulation: $(STAMP) ## the ledger's scripts: long random walks, each mutant; an hour; ARGS="walks 0 50"
+simulation: $(STAMP) ## ledger and jobs: long random walks, each mutant; two hours; ARGS="walks 0 50"
 	@$(BIN)/python -m tests.simulation $(ARGS)
 
 hostile: $(STAMP) ## hostile requests to a whole service: no defect, steady memory, nothing left

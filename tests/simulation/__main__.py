@@ -1,58 +1,44 @@
-"""The ledger's long tests, by hand: `make simulation`, or one of them.
+"""Long tests by hand: `make simulation`, or one of them.
 
-python -m tests.simulation walks 0 200     weighted walks with these seeds
+python -m tests.simulation walks 0 200     weighted walks of the ledger with these seeds
 python -m tests.simulation mutants [TEXT]  scripts that are broken by rule; TEXT: those whose name holds it
+python -m tests.simulation jobs 0 100      walks of batches and ingestions
 """
 
 import argparse
+import logging
 import os
 import sys
-import tempfile
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable
 
-from tests.processes import RedisServer
-from tests.simulation.mutants import EQUIVALENT, judged, mutants
-from tests.simulation.walks import walk
+from tests.simulation import mutants, walks
+from tests.simulation.conftest import quick_redis
+from tests.simulation.jobs import walks as jobs
 
 STEPS = 200
 
 
-@contextmanager
-def quick_redis() -> Iterator[Any]:
-    """A client of a Redis of its own that keeps nothing."""
-    with tempfile.TemporaryDirectory() as folder:
-        server = RedisServer(Path(folder), unix_socket=True).start()
-        try:
-            with server.client() as client:
-                client.config_set("appendonly", "no")
-                yield client
-        finally:
-            server.stop()
-
-
-def run_walks(first: int, last: int) -> bool:
-    """Whether no walk met a violation; the first one is raised."""
-    stats = Counter[str]()
+def run_walks(walk: Callable[..., Counter[str]], given: list[str], last: int) -> bool:
+    """Whether no walk met a violation."""
+    stats, bad = Counter[str](), list[int]()
     with quick_redis() as client:
-        for seed in range(first, last):
+        for seed in range(*map(int, given or (0, last))):
             try:
-                walk(client, seed, STEPS, stats=stats)
-            except Exception:
-                print(f"seed {seed}")  # noqa: T201
-                raise
-    print(f"walks: {dict(stats)}")  # noqa: T201
-    return True
+                stats += walk(client, seed, STEPS)
+            except Exception as error:  # noqa: BLE001 - the next seed may meet another one
+                bad.append(seed)
+                said = f"seed {seed}: {type(error).__name__} {error} {getattr(error, '__notes__', '')}"
+                print(said[:900], flush=True)  # noqa: T201
+    print(f"walks: {dict(sorted(stats.items()))}; violations: {bad or 'none'}")  # noqa: T201
+    return not bad
 
 
 def run_mutants(text: str) -> bool:
     """Whether each one was noticed."""
-    chosen = [mutant for mutant in mutants() if text in mutant.name and mutant.name not in EQUIVALENT]
+    chosen = [mutant for mutant in mutants.mutants() if text in mutant.name]
     survivors = 0
-    for mutant, killer in judged(chosen, os.cpu_count() or 1):
+    for mutant, killer in mutants.judged(chosen, os.cpu_count() or 1):
         if killer is None:
             survivors += 1
             print(f"SURVIVED {mutant.line + 1} {mutant.name}", flush=True)  # noqa: T201
@@ -63,15 +49,17 @@ def run_mutants(text: str) -> bool:
 def main() -> int:
     """Exit code 1 when something is not as it must be."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", nargs="?", choices=["walks", "mutants"])
+    parser.add_argument("what", nargs="?", choices=["walks", "mutants", "jobs"])
     parser.add_argument("given", nargs="*")
     asked = parser.parse_args()
-    fine = True
-    if asked.what != "mutants":
-        fine = run_walks(*map(int, asked.given or (0, 200)))
-    if asked.what != "walks":
-        fine = run_mutants(" ".join(asked.given)) and fine
-    return 0 if fine else 1
+    logging.disable(logging.CRITICAL)
+    runs: dict[str, Callable[[], bool]] = {
+        "walks": lambda: run_walks(walks.walk, asked.given, 200),
+        "mutants": lambda: run_mutants(" ".join(asked.given)),
+        "jobs": lambda: run_walks(jobs.walk, asked.given, 100),
+    }
+    fine = [runs[what]() for what in ([asked.what] if asked.what else runs)]
+    return 0 if all(fine) else 1
 
 
 if __name__ == "__main__":

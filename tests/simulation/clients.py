@@ -1,86 +1,66 @@
 """Clients of the simulation: they bring tasks, cancel them, and go before they are answered."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import random
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from tests.simulation.repeats import repeat_submit
-from tests.simulation.thin_client import NewTask
-from tests.simulation.world import TTL_MS, VECTOR_BYTES, Known, World
+from tests.simulation.thin_client import LANES, NewTask
+from tests.simulation.world import OWNERS, TTL_MS, VECTOR_BYTES, Known, World
 
 
-@dataclass(frozen=True)
-class Request:
-    """One call. `sizes`: items and cost of each piece; `poison`: an item that kills workers; `alias`: 0: none.
-
-    `sent`: the bell that is due reaches the broker. `together`: so many equal tasks but for their ids, in one call.
-    """
-
-    sizes: Sequence[tuple[int, int]] = ((1, 10),)
-    lane: str = "online"
-    owner: str = "o1"
-    deadline_ms: int = 0
-    poison: int | None = None
-    alias: int = 0
-    sent: bool = True
-    together: int = 1
-
-
-def submit(world: World, request: Request) -> None:
-    """Brings its tasks; what is let in must be worked off from here on."""
-    tasks = [_task(world, request) for _ in range(request.together)]
-    replies, bells = world.ledger.submit(*tasks)
-    for task, reply in zip(tasks, replies, strict=True):
-        _note(world, task, request, reply)
-    world.last = partial(repeat_submit, world, tasks, replies)
-    world.rung(len(bells), sent=request.sent)
-
-
-def _task(world: World, request: Request) -> NewTask:
-    name = f"{request.alias:032d}" if request.alias else ""
-    number = world.number()
-    return NewTask(
-        f"t{number:05d}",
-        owner=request.owner,
-        pieces=[(n, cost, b"p%d" % k * (k + 1)) for k, (n, cost) in enumerate(request.sizes)],
-        lane=request.lane,
-        deadline_in_ms=request.deadline_ms,
+def submit(world: World, draw: random.Random) -> None:
+    """One call with some equal tasks but for their ids; what is let in must be worked off from here on."""
+    sizes = [(draw.choice([1, 1, 2, 5, 9]), draw.randint(0, 40)) for _ in range(draw.choice([1, 1, 1, 2, 4, 7]))]
+    deadline_ms, alias = draw.choice([0, 0, 0, 300, 5000, 12_000, 30_000]), draw.choice([0, 0, 0, 1, 2])
+    name, lane = f"{alias:032d}" if alias else "", draw.choice(["online", *LANES])
+    first, poison = world.number(), draw.choice([*[None] * 7, 0, 3])
+    task = NewTask(
+        "",
+        owner=draw.choice(OWNERS),
+        pieces=[(n, cost, b"p%d" % k * (k + 1)) for k, (n, cost) in enumerate(sizes)],
+        lane=lane,
+        deadline_in_ms=deadline_ms,
         ttl_ms=TTL_MS,
         alias=name,
         digest=name,
         joins=True,
-        listed=not request.deadline_ms or request.lane == "bulk",
-        answer_to=f"p{number % 2}" if request.deadline_ms else "",
+        listed=not deadline_ms or lane == "bulk",
+        answer_to=f"p{first % 2}" if deadline_ms else "",
         vector_bytes=VECTOR_BYTES,
         tokens_per_minute=10**7,
     )
+    tasks = [replace(task, id=f"t{world.number():05d}") for _ in range(draw.choice([1, 1, 1, 2, 4]))]
+    replies, bells = world.ledger.submit(*tasks)
+    for task, reply in zip(tasks, replies, strict=True):
+        _note(world, task, poison, reply)
+    world.last = partial(repeat_submit, world, tasks, replies)
+    world.rung(len(bells), sent=draw.random() > 0.1)
 
 
-def _note(world: World, task: NewTask, request: Request, reply: list[Any]) -> None:
+def _note(world: World, task: NewTask, poison: int | None, reply: list[Any]) -> None:
     barred = task.owner in world.purged or task.owner in world.revoked
     assert (reply[0] == b"revoked") == barred, reply
     if barred:
-        world.stats["refused"] += 1
         return
-    total = sum(items for items, _ in request.sizes)
     if reply[0] == b"joined":
-        world.stats["joined"] += 1
-        prolong(world, reply[1].decode(), task)
+        _prolong(world, reply[1].decode(), task)
         return
     assert reply[0] == b"ok", reply
+    items = [items for items, *_ in task.pieces]
     world.tasks[task.id] = Known(
         owner=task.owner,
         lane=task.lane,
-        total=total,
-        starts=[sum(n for n, _ in request.sizes[:k]) for k in range(len(request.sizes))],
-        poison=None if request.poison is None else request.poison % total,
+        total=sum(items),
+        starts=[sum(items[:k]) for k in range(len(items))],
+        poison=None if poison is None else poison % sum(items),
         deadline=world.ledger.now + task.deadline_in_ms if task.deadline_in_ms else 0,
         answer=task.answer_to,
     )
 
 
-def prolong(world: World, task_id: str, task: NewTask) -> None:
+def _prolong(world: World, task_id: str, task: NewTask) -> None:
     """This task was joined by that one."""
     known = world.tasks[task_id]
     assert known.owner == task.owner
@@ -95,7 +75,7 @@ def cancel(world: World, number: int, *, forget: bool = False) -> None:
     task_id = world.find(number)
     if task_id is None:
         return
-    before = world.task(task_id)
+    before = world.ledger.read(task_id)
     assert world.ledger.cancel(task_id, forget=forget) == [before.state if before else ""]
     if forget:
         world.tasks.pop(task_id)

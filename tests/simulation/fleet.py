@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from tests.simulation.processes import Process, Stream
 from tests.simulation.repeats import repeat_claim, repeat_commit
 from tests.simulation.thin_client import WORKER_TTL_MS, Claim, Finished, Piece
-from tests.simulation.world import LEASE_MS, PROCESSES, World
+from tests.simulation.world import LEASE_MS, Process, Stream, World
 
 DEEDS = (
     *(["commit"] * 12),
@@ -30,14 +29,7 @@ class Turn:
     linger_ms: int = 800
     deed: str = "commit"
     sent: bool = True
-    online_only: bool = False
     passes: str = ""
-
-
-def populate(world: World) -> None:
-    """Starts all processes."""
-    for n in range(PROCESSES):
-        start(world, n)
 
 
 def start(world: World, n: int) -> None:
@@ -57,11 +49,10 @@ def _note_predecessor(world: World, process: Process) -> None:
 
 def crash(world: World, n: int) -> None:
     """A process dies, or one that is dead starts."""
-    process = world.processes[n % PROCESSES]
+    process = world.processes[n]
     if not process.alive:
-        start(world, n % PROCESSES)
+        start(world, n)
         return
-    world.stats["crashes"] += 1
     world.fault = True
     world.zombies += [stream.claim for stream in process.streams if stream.claim]
     process.close()
@@ -69,10 +60,9 @@ def crash(world: World, n: int) -> None:
 
 def stop(world: World, n: int) -> None:
     """A process stops as it should, and gives back what it holds."""
-    process = world.processes[n % PROCESSES]
+    process = world.processes[n]
     if not process.alive:
         return
-    world.stats["stops"] += 1
     world.zombies += [stream.claim for stream in process.streams if stream.claim]
     process.close()
     world.note_expiring([token for token in world.claims() if token.startswith(f"{process.name}/")])
@@ -81,7 +71,7 @@ def stop(world: World, n: int) -> None:
 
 def beat(world: World, n: int) -> None:
     """A process says that it lives, and renews its leases; one that is dead says that it loads its model."""
-    process = world.processes[n % PROCESSES]
+    process = world.processes[n]
     if not process.alive:
         _note_predecessor(world, process)
         world.rung(world.ledger.heartbeat("loading", process.name, ttl_ms=WORKER_TTL_MS).bell)
@@ -95,7 +85,7 @@ def beat(world: World, n: int) -> None:
 
 def deliver(world: World, n: int) -> None:
     """A bell reaches a process: its idle streams start, and one of them clears the bell."""
-    process = world.processes[n % PROCESSES]
+    process = world.processes[n]
     idle = [stream for stream in process.streams if stream.state == "idle"]
     if world.broker and process.alive and idle:
         world.broker -= 1
@@ -103,18 +93,12 @@ def deliver(world: World, n: int) -> None:
             stream.state, stream.rang = "started", stream is idle[0]
 
 
-def stream_of(world: World, number: int) -> Stream:
-    """One of the six."""
-    return world.processes[number // 2 % PROCESSES].streams[number % 2]
-
-
 def work(world: World, turn: Turn) -> None:
     """Lets a stream go on; one whose process is dead starts it."""
-    stream = stream_of(world, turn.stream)
+    stream = world.processes[turn.stream // 2].streams[turn.stream % 2]
     if not stream.process.alive:
-        start(world, turn.stream // 2 % PROCESSES)
+        start(world, turn.stream // 2)
         return
-    world.stats[f"in {stream.state}"] += 1
     waited = stream.state in {"lingering", "paused"} and world.ledger.now >= stream.until
     woken = stream.state == "lingering" and stream.notified
     if stream.state in {"started", "again"} or waited or woken:
@@ -139,11 +123,9 @@ def ask(world: World, stream: Stream, turn: Turn) -> None:
         "linger_ms": turn.linger_ms,
         "rang": stream.rang,
         "lease_ms": LEASE_MS,
-        "online_only": turn.online_only,
         "passes": turn.passes,
     }
     claim = world.ledger.claim(stream.name, f"{stream.name}/{world.number()}", **how)
-    world.stats["claims"] += 1
     stream.rang = stream.notified = False
     world.last = partial(repeat_claim, world, stream, claim, how)
     if claim.pieces:
@@ -169,10 +151,8 @@ def _check_claim(world: World, claim: Claim, turn: Turn, beside: Sequence[str], 
     assert len(claim.pieces) == 1 or claim.cost <= turn.budget, "over the budget"
     assert not marked, "something beside a marked piece"
     if any(piece.deaths for piece in claim.pieces):
-        world.stats["lonely claims"] += 1
         assert len(claim.pieces) == 1, "a marked piece in company"
         assert not beside, "a marked piece beside another claim of its process"
-        assert not turn.online_only, "a marked piece in a look"
     for piece in claim.pieces:
         known = world.tasks[piece.task]
         assert not (known.deadline and known.deadline <= world.ledger.now), "overdue work was begun"
@@ -220,7 +200,6 @@ def _commit_all(world: World, stream: Stream, turn: Turn, *, lingers: bool) -> N
     wait_ms, _ = commit(world, claim.token, claim.pieces, stream.name, 800 if lingers else 0)
     if wait_ms:
         stream.notified = False
-        world.stats["lingers after a commit"] += 1
     if claim.token in world.claims():  # in portions, or of something that had ended
         world.rung(world.ledger.give_back(claim.token), sent=turn.sent)
     stream.claim, stream.state, stream.until = None, "lingering" if wait_ms else "again", world.ledger.now + wait_ms
@@ -247,24 +226,16 @@ def commit(
         for piece in pieces
     ]
     wait_ms, codes, took = world.ledger.commit(token, finished, spent=len(finished), stream=stream, linger_ms=linger_ms)
+    ended = set[str]()
     for piece, code in zip(pieces, codes, strict=True):
-        known = world.tasks.get(piece.task)
+        known, task = world.tasks.get(piece.task), world.ledger.read(piece.task)
         mine = (piece.task, piece.name) in holding and known is not None and known.owner not in world.purged
         assert (code == 1) == mine, (code, piece)
-        world.stats["stale"] += not mine
-    completed = sum(
-        (task := world.task(name)) is not None and task.state == "completed" for name in _ended(world, pieces, codes)
-    )
-    assert len(took) == 2 * completed
+        ended |= {piece.task} if mine and task is not None and task.state == "completed" else set()
+    assert len(took) == 2 * len(ended)
     world.last = partial(repeat_commit, world, token, finished, codes)
     world.rung(0)
     return wait_ms, codes
-
-
-def _ended(world: World, pieces: Sequence[Piece], codes: Sequence[int]) -> set[str]:
-    return {
-        piece.task for piece, code in zip(pieces, codes, strict=True) if code == 1 and not world.is_open(piece.task)
-    }
 
 
 def zombie_commit(world: World, number: int) -> None:

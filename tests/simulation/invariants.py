@@ -1,101 +1,103 @@
-"""What is true after each step, whatever has happened: everything that Redis holds is compared with the model."""
+"""What is true after each step, whatever has happened: all that Redis holds agrees with itself and with the model."""
 
 import re
 from collections import Counter
-from dataclasses import dataclass, field
-from typing import Any
 
-import msgpack
-
-from tests.simulation.thin_client import ROOT, Task
-from tests.simulation.world import LANES, LOSSES, OWNERS, QUEUE_KEY, TASK_BYTES, Known, World, pairs
+from tasks.ledger.packed import numbers
+from tests.simulation.thin_client import LANES, ROOT, Ledger, Task, task_of
+from tests.simulation.world import LOSSES, QUEUE_KEY, TASK_BYTES, Known, World
 
 _NAMES = re.compile(
     rf"^{ROOT}:(task:.*|q:m:(state|counts|claims|leases|lingering|online|bulk|workers|entries|loading)|owner:.*|alias:.*"
     r"|due|memory|models|index:task:.*)$"
 )
+_OF_QUEUE = ("bytes", "reserved", *(f"{what}_{lane}" for what in ("cost", "open", "owners") for lane in LANES))
 
 
-@dataclass
-class Seen:
-    """All that Redis holds at one moment, and the sums that should be there."""
-
-    keys: set[str]
-    state: dict[str, Any]
-    lines: dict[str, set[str]]
-    leases: set[str]
-    claims: dict[str, list[tuple[str, str]]]
-    due: dict[str, int]
-    accounts: dict[str, dict[str, Any]]
-    listed: dict[str, set[str]]
-    tasks: dict[str, Task | None]
-    expected: Counter[str] = field(default_factory=Counter)
-
-    @classmethod
-    def take(cls, world: World) -> "Seen":
-        """In one pipeline."""
-        pipe = world.client.pipeline(transaction=False)
-        pipe.keys("*")
-        pipe.get(f"{QUEUE_KEY}state")
-        for name in (*LANES, "leases"):
-            pipe.zrange(f"{QUEUE_KEY}{name}", 0, -1)
-        pipe.hgetall(f"{QUEUE_KEY}claims")
-        pipe.zrange(f"{ROOT}:due", 0, -1, withscores=True)
-        for owner in OWNERS:
-            pipe.get(f"{ROOT}:owner:{owner}")
-            pipe.zrange(f"{ROOT}:index:task:{owner}", 0, -1)
-        for task_id in world.tasks:
-            pipe.hgetall(f"{ROOT}:task:{task_id}")
-        keys, state, online, bulk, leases, claims, due, *rest = pipe.execute()
-        of_owners, hashes = rest[: 2 * len(OWNERS)], rest[2 * len(OWNERS) :]
-        return cls(
-            keys={key.decode() for key in keys},
-            state=_unpacked(state),
-            lines={"online": _texts(online), "bulk": _texts(bulk)},
-            leases=_texts(leases),
-            claims={token.decode(): pairs(refs) for token, refs in claims.items()},
-            due={entry.decode(): int(at) for entry, at in due},
-            accounts=dict(zip(OWNERS, map(_unpacked, of_owners[::2]), strict=True)),
-            listed=dict(zip(OWNERS, map(_texts, of_owners[1::2]), strict=True)),
-            tasks=dict(zip(world.tasks, map(world.ledger.task_of, hashes), strict=True)),
-        )
+def check_agreement(ledger: Ledger) -> dict[str, Task]:
+    """All tasks by id. Raises where sums, lines and due times do not agree with them."""
+    ids = [key.decode().removeprefix(f"{ROOT}:task:") for key in ledger.redis.keys(f"{ROOT}:task:*")]
+    pipe = ledger.redis.pipeline(transaction=False)  # there may be thousands
+    for task_id in ids:
+        pipe.hgetall(f"{ROOT}:task:{task_id}")
+    tasks = {task_id: task for task_id, fields in zip(ids, pipe.execute(), strict=True) if (task := task_of(fields))}
+    for task_id, task in tasks.items():
+        pipe.zscore(f"{ROOT}:q:{task['in_queue']}:{task['lane']}", task_id)
+        pipe.zscore(f"{ROOT}:index:task:{task['owner']}", task_id)
+    owners = {task["owner"] for task in tasks.values()}
+    pipe.zrange(f"{ROOT}:due", 0, -1, withscores=True)
+    for key in (f"q:{ledger.queue}:state", *(f"owner:{owner}" for owner in owners)):
+        pipe.get(f"{ROOT}:{key}")
+    *told, entries, state = (found := pipe.execute())[: 2 * len(tasks) + 2]
+    sums, accounts = numbers(state), map(numbers, found[2 * len(tasks) + 2 :])
+    places = iter(told)
+    expected, due = Counter[str](), dict[str, int]()
+    for task_id, task in tasks.items():
+        expected[f"{task['owner']} bytes"] += TASK_BYTES + task["kept"]
+        if task.is_open:
+            _add_open(expected, task)
+            due |= {f"task:{task_id}": task["deadline"]} if task["deadline"] else {}
+        else:
+            assert (task.pieces, task.payloads) == ({}, {}), task_id
+            due[f"task:{task_id}"] = task["finished"] + task["ttl"]
+        ready = task.is_open and (task["next"] < task["pieces"] or bool(task["back"]))
+        assert (next(places) is not None) == ready, (task_id, "in line?")
+        assert (next(places) is not None) == bool(task["listed"])
+    assert {entry.decode(): at for entry, at in entries if entry.startswith(b"task:")} == due
+    for lane in LANES:
+        here = f"open:{ledger.queue}:{lane}"
+        expected[f"{ledger.queue} owners_{lane}"] = sum(expected[f"{owner} {here}"] > 0 for owner in owners)
+    for name in _OF_QUEUE:
+        assert sums.get(name, 0) == expected[f"{ledger.queue} {name}"], (name, sums, expected)
+    of_owner = ("bytes", "jobs", *(f"{what}:{ledger.queue}:{lane}" for what in ("open", "cost") for lane in LANES))
+    for owner, account in zip(owners, accounts, strict=True):
+        for name in of_owner:
+            assert account.get(name, 0) == expected[f"{owner} {name}"], (owner, name, account)
+    return tasks
 
 
-def _texts(values: list[bytes]) -> set[str]:
-    return {value.decode() for value in values}
+def _numbers(text: bytes) -> list[int]:
+    return [int(number) for number in text.split()[:6]]
 
 
-def _unpacked(text: bytes | None) -> dict[str, Any]:
-    return msgpack.unpackb(text) if text else {}
+def _add_open(expected: Counter[str], task: Task) -> None:
+    numbers = [_numbers(text) for text in task.pieces.values()]
+    cost, payload = sum(piece[2] for piece in numbers), sum(piece[5] for piece in numbers)
+    assert (task["cost"], task["bytes"]) == (cost, payload)
+    queue, lane, owner = task["in_queue"], task["lane"], task["owner"]
+    room = task["vector"] * (task["total"] - task["completed"] - task["failed"])
+    counted = 0 if task["unwanted"] else cost
+    for name, number in (
+        *((f"{queue} bytes", payload), (f"{queue} reserved", room)),
+        *((f"{queue} cost_{lane}", counted), (f"{queue} open_{lane}", 1)),
+        *((f"{owner} bytes", payload + room), (f"{owner} jobs", task["listed"])),
+        *((f"{owner} cost:{queue}:{lane}", counted), (f"{owner} open:{queue}:{lane}", 1)),
+    ):
+        expected[name] += number
 
 
 def check(world: World) -> None:
     """Raises at the first thing that is not as it must be."""
-    world.stats["steps"] += 1
-    seen = Seen.take(world)
-    assert set(seen.claims) == seen.leases, "claims without leases"
-    unknown = {key for key in seen.keys if not _NAMES.match(key)}
+    tasks, claims = check_agreement(world.ledger), world.claims()
+    assert set(claims) == {token.decode() for token in world.client.zrange(f"{QUEUE_KEY}leases", 0, -1)}
+    unknown = [key for key in map(bytes.decode, world.client.keys("*")) if not _NAMES.match(key)]
     assert not unknown, unknown
-    assert {key.rpartition(":")[2] for key in seen.keys if key.startswith(f"{ROOT}:task:")} <= set(world.tasks)
-    listed: dict[str, set[str]] = {owner: set() for owner in OWNERS}
-    for task_id, task in seen.tasks.items():
-        known = world.tasks[task_id]
+    assert tasks.keys() <= world.tasks.keys()
+    for task_id, known in list(world.tasks.items()):
+        task = tasks.get(task_id)
         if task is None:
             assert known.ended, f"{task_id} is lost"
             del world.tasks[task_id]
             continue
         done = _check_outcomes(world, task_id, known, task)
-        if task["listed"]:
-            listed[known.owner].add(task_id)
-        seen.expected[f"{known.owner} bytes"] += TASK_BYTES + task["kept"]
         if task.is_open:
-            _check_open(seen, task_id, known, task, done)
+            _check_open(claims, task_id, known, task, done)
         else:
-            _check_ended(seen, task_id, known, task, done)
-    assert not seen.due, ("due for nothing", seen.due)
-    assert seen.listed == listed
-    _check_sums(world, seen)
-    _check_wake_up(world, seen)
+            known.ended = True
+            if task.state in {"completed", "failed"}:
+                assert sum(done.values()) == known.total
+                assert (task.state == "completed") == (task["completed"] > 0)
+    _check_wake_up(world)
 
 
 def _check_outcomes(world: World, task_id: str, known: Known, task: Task) -> dict[int, int]:
@@ -120,7 +122,9 @@ def _check_outcomes(world: World, task_id: str, known: Known, task: Task) -> dic
     return done
 
 
-def _check_open(seen: Seen, task_id: str, known: Known, task: Task, done: dict[int, int]) -> None:
+def _check_open(
+    claims: dict[str, list[tuple[str, str]]], task_id: str, known: Known, task: Task, done: dict[int, int]
+) -> None:
     assert not known.ended, "an end was taken back"
     pieces = {name: _numbers(text) for name, text in task.pieces.items()}
     tokens = {name: text.decode().split()[6] for name, text in task.pieces.items()}
@@ -128,7 +132,7 @@ def _check_open(seen: Seen, task_id: str, known: Known, task: Task, done: dict[i
     held = {name for name, token in tokens.items() if token != "-"}
     assert fresh | set(back) | held == set(pieces), (task_id, fresh, back, held, pieces)
     assert len(fresh) + len(back) + len(held) == len(pieces)
-    assert all((task_id, name) in seen.claims.get(tokens[name], []) for name in held), "held by no claim"
+    assert all((task_id, name) in claims.get(tokens[name], []) for name in held), "held by no claim"
     assert all(name.rstrip("abcd") in task.payloads for name in pieces)
     assert not any(pieces[name][3] for name in fresh)
     at = 0
@@ -136,57 +140,16 @@ def _check_open(seen: Seen, task_id: str, known: Known, task: Task, done: dict[i
         assert first == at, ("not in one place", task_id)
         at += items
     assert at == known.total == task["total"]
-    cost, payload = sum(p[2] for p in pieces.values()), sum(p[5] for p in pieces.values())
-    assert (task["cost"], task["bytes"]) == (cost, payload), (task_id, cost, payload)
-    assert (task_id in seen.lines[known.lane]) == bool(fresh or back), (task_id, "in line?", fresh, back)
-    assert task["deadline"] == known.deadline == seen.due.pop(f"task:{task_id}", 0)
-    room = task["vector"] * (task["total"] - sum(done.values()))
-    counted = 0 if task["unwanted"] else cost
-    owner, lane = known.owner, known.lane
-    for name, number in (
-        *((f"cost_{lane}", counted), ("bytes", payload), ("reserved", room), (f"open_{lane}", 1)),
-        *((f"{owner} open:m:{lane}", 1), (f"{owner} cost:m:{lane}", counted)),
-        *((f"{owner} jobs", task["listed"]), (f"{owner} bytes", payload + room)),
-    ):
-        seen.expected[name] += number
+    assert task["deadline"] == known.deadline
 
 
-def _numbers(text: bytes) -> list[int]:
-    return [int(number) for number in text.split()[:6]]
-
-
-def _check_ended(seen: Seen, task_id: str, known: Known, task: Task, done: dict[int, int]) -> None:
-    known.ended = True
-    assert task_id not in seen.lines["online"] | seen.lines["bulk"]
-    assert not task.pieces
-    assert not task.payloads, (task_id, task)
-    assert seen.due.pop(f"task:{task_id}") == task["finished"] + task["ttl"]
-    if task.state in {"completed", "failed"}:
-        assert sum(done.values()) == known.total
-        assert (task.state == "completed") == (task["completed"] > 0)
-
-
-def _check_sums(world: World, seen: Seen) -> None:
-    for owner, account in seen.accounts.items():
-        names = ["bytes", "jobs", *(f"{what}:m:{lane}" for what in ("open", "cost") for lane in LANES)]
-        for name in names:
-            assert account.get(name, 0) == seen.expected[f"{owner} {name}"], (owner, name, account)
-        assert bool(account.get("purged")) == (owner in world.purged)
-    for name in ("bytes", "reserved", *(f"{what}_{lane}" for what in ("cost", "open") for lane in LANES)):
-        assert seen.state.get(name, 0) == seen.expected[name], (name, seen.state)
-    for lane in LANES:
-        owners = sum(seen.expected[f"{owner} open:m:{lane}"] > 0 for owner in OWNERS)
-        assert seen.state.get(f"owners_{lane}", 0) == owners
-
-
-def _check_wake_up(world: World, seen: Seen) -> None:
+def _check_wake_up(world: World) -> None:
     """Work is ready: a bell is out, or a stream is on its way, or a fault has happened since somebody looked."""
-    if not (seen.lines["online"] or seen.lines["bulk"]):
-        return
     coming = any(
         stream.notified or stream.state in {"started", "again", "paused"}
         for process in world.processes
         if process.alive
         for stream in process.streams
     )
-    assert seen.state.get("bell", 0) or coming or world.fault, "work is ready and everybody sleeps"
+    if not (coming or world.fault or world.ledger.state.get("bell", 0)):
+        assert not any(world.client.exists(f"{QUEUE_KEY}{lane}") for lane in LANES), "work is ready and all sleep"

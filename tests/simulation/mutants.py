@@ -1,18 +1,16 @@
-"""Breaks the scripts by rule, one place at a time, and shows that the tests notice.
+"""Breaks the scripts by rule, and shows that the tests notice.
 
-Each rule is applied to each place of each script where it fits. A mutant runs through the directed tests, the quickest
-first, and where they see nothing through the walks.
+A mutant runs through the directed tests and, where they see nothing, through the walks.
 """
 
 import importlib
 import inspect
 import multiprocessing
-import random
 import re
+import shutil
 import signal
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,27 +21,28 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from tasks.ledger.scripts import SCRIPTS, sha, source
 from tests.processes import RedisServer
-from tests.simulation.agreement import check_agreement
-from tests.simulation.conftest import prepared
-from tests.simulation.thin_client import Ledger, Scripts
+from tests.simulation.conftest import tested
+from tests.simulation.thin_client import Ledger
 from tests.simulation.walks import walk
 
 SEEDS, STEPS = 12, 150
-_CALL_S, _TEST_S, _WALK_S = 30, 20, 60
+_CALL_S, _TEST_S, _WALK_S = 10, 20, 60
 """The first by the clock, for a script without end; the others of this process's processor, for a test without end."""
-_NOT_DIRECTED = {"test_walks", "test_mutants"}
-_SCRIPTS = ("submit", "claim", "commit", "give_back", "cancel", "heartbeat", "overview", "list", "request_rate")
+_LAST = "test_wake_up"
+"""The tests in it take long."""
+_NAMES = ("submit", "claim", "commit", "give_back", "cancel", "heartbeat", "overview", "list", "request_rate")
 """Scripts of records have tests of their own."""
-_NOT_OURS = {"shared/records.lua"}
 _LISTED = (Path(__file__).parent / "equivalent.txt").read_text().splitlines()
 EQUIVALENT = frozenset(line for line in _LISTED if not line.startswith("#"))
 """Mutants that change nothing that anybody could see, by name. The file says why."""
+Rule = Callable[[str], Iterator[str]]
 
 
 @dataclass(frozen=True)
 class Mutant:
-    """One line of one script, changed by a rule."""
+    """One line of a file, changed by a rule."""
 
     file: str
     line: int
@@ -56,15 +55,15 @@ class Mutant:
         """It stays when lines move."""
         return f"{self.file}: {self.rule}: {self.old.strip()}" + (f" -> {self.new.strip()}" if self.new.strip() else "")
 
-    def scripts(self) -> Scripts:
-        """All scripts, of which this one is broken."""
-        whole = Scripts.of_the_ledger()
-        lines = whole.texts[self.file].split("\n")
+    @property
+    def text(self) -> str:
+        """The file with it."""
+        lines = (SCRIPTS / self.file).read_text().split("\n")
         lines[self.line] = self.new
-        return whole.with_text(self.file, "\n".join(lines))
+        return "\n".join(lines)
 
 
-def _swap(old: str, new: str) -> Callable[[str], Iterator[str]]:
+def _swap(old: str, new: str) -> Rule:
     def changed(code: str) -> Iterator[str]:
         for found in re.finditer(old, code):
             yield code[: found.start()] + new + code[found.end() :]
@@ -72,7 +71,7 @@ def _swap(old: str, new: str) -> Callable[[str], Iterator[str]]:
     return changed
 
 
-def _without(pattern: str) -> Callable[[str], Iterator[str]]:
+def _without(pattern: str) -> Rule:
     def changed(code: str) -> Iterator[str]:
         if re.fullmatch(pattern, code.strip()):
             yield ""
@@ -85,7 +84,7 @@ def _double(code: str) -> Iterator[str]:
         yield code.replace(f"= {found[1]}", f"= {2 * int(found[1])}")
 
 
-RULES: dict[str, Callable[[str], Iterator[str]]] = {
+RULES: dict[str, Rule] = {
     "step left out": _without(r"[a-z_]+\((?!.*function).*\)"),
     "assignment left out": _without(r"(?!local )[a-z_.\[\]A-Z', #+0-9()]+ = [^=]+"),
     "never": _swap(r"(?<=if ).+?(?= then)", "false"),
@@ -106,22 +105,25 @@ RULES: dict[str, Callable[[str], Iterator[str]]] = {
 
 
 def mutants() -> list[Mutant]:
-    """All of them."""
-    scripts, found = Scripts.of_the_ledger(), list[Mutant]()
-    for file in sorted({file for name in _SCRIPTS for file in scripts.parts(f"{name}.lua")} - _NOT_OURS):
-        for number, line in enumerate(scripts.texts[file].split("\n")):
-            code = line.split(" --", maxsplit=1)[0].rstrip()
-            if code and not line.startswith("--"):
-                found += [
-                    Mutant(file, number, rule, code, new) for rule, change in RULES.items() for new in change(code)
-                ]
-    return found
+    """All of them but those that are equivalent."""
+    shared = sorted(f"shared/{path.name}" for path in SCRIPTS.glob("shared/*.lua") if path.stem != "records")
+    found = [
+        Mutant(file, number, rule, code, new)
+        for file in (*sorted(f"{name}.lua" for name in _NAMES), *shared)
+        for number, line in enumerate((SCRIPTS / file).read_text().split("\n"))
+        for code in [line.split(" --", maxsplit=1)[0].rstrip()]
+        for rule, change in RULES.items()
+        for new in (() if line.startswith("--") else change(code))
+    ]
+    names = {mutant.name for mutant in found}
+    assert names >= EQUIVALENT, f"these are not there any more: {EQUIVALENT - names}"
+    return [mutant for mutant in found if mutant.name not in EQUIVALENT]
 
 
 def directed_tests() -> list[Callable[[Ledger], None]]:
     """All tests here that need no more than a ledger."""
-    names = sorted(path.stem for path in Path(__file__).parent.glob("test_*.py"))
-    modules = [importlib.import_module(f"tests.simulation.{name}") for name in names if name not in _NOT_DIRECTED]
+    names = sorted((path.stem for path in Path(__file__).parent.glob("test_*.py")), key=_LAST.__eq__)
+    modules = [importlib.import_module(f"tests.simulation.{name}") for name in names if name != "test_walks"]
     return [
         test
         for module in modules
@@ -142,27 +144,35 @@ class Judge:
     """Runs the tests on mutants, on a Redis of its own."""
 
     def __init__(self, folder: Path) -> None:
-        self._server = RedisServer(folder, unix_socket=True)
+        self._server, self._scripts = RedisServer(folder, unix_socket=True), folder / "lua"
+        shutil.copytree(SCRIPTS, self._scripts)
         self._start()
         signal.signal(signal.SIGPROF, _too_long)
         self._tests = directed_tests()
-        took = {test: self._took(test) for test in self._tests}
-        self._tests.sort(key=lambda test: took[test])
 
     def close(self) -> None:
         """Stops its Redis."""
         self._server.stop()
 
-    def killer(self, scripts: Scripts, seeds: int) -> str | None:
-        """What noticed that these scripts are broken; None: nothing."""
+    def killer(self, mutant: Mutant, seeds: int) -> str | None:
+        """What noticed it; None: nothing."""
+        (self._scripts / mutant.file).write_text(mutant.text)
+        source.cache_clear()
+        sha.cache_clear()
+        try:
+            return self._killer(seeds)
+        finally:
+            shutil.copy(SCRIPTS / mutant.file, self._scripts / mutant.file)
+
+    def _killer(self, seeds: int) -> str | None:
         for test in self._tests:
-            if error := self._error(lambda test=test: self._run(test, scripts), _TEST_S):  # type: ignore[misc]
+            if error := self._error(lambda test=test: self._run(test), _TEST_S):  # type: ignore[misc]
                 self._tests.remove(test)
                 self._tests.insert(0, test)  # it is likely to notice the next one too
                 return f"{test.__name__}: {error}"
         for seed in range(seeds):
             self._client.config_set("maxmemory", 0)
-            if error := self._error(lambda seed=seed: walk(self._client, seed, STEPS, scripts), _WALK_S):  # type: ignore[misc]
+            if error := self._error(lambda seed=seed: walk(self._client, seed, STEPS, self._scripts), _WALK_S):  # type: ignore[misc]
                 return f"walk {seed}: {error}"
         return None
 
@@ -172,22 +182,11 @@ class Judge:
         self._client = redis.Redis.from_url(url, socket_timeout=_CALL_S, retry=Retry(NoBackoff(), 0))
         self._client.config_set("appendonly", "no")
 
-    def _ledger(self, scripts: Scripts) -> Ledger:
+    def _run(self, test: Callable[[Ledger], None]) -> None:
         self._client.config_set("maxmemory", 0)
         self._client.flushall()
-        return prepared(Ledger(self._client, scripts))
-
-    def _run(self, test: Callable[[Ledger], None], scripts: Scripts) -> None:
-        ledger = self._ledger(scripts)
-        test(ledger)
-        if not ledger.tampered:
-            check_agreement(ledger)
-
-    def _took(self, test: Callable[[Ledger], None]) -> float:
-        began = time.perf_counter()
-        error = self._error(lambda: self._run(test, Scripts.of_the_ledger()), _TEST_S)
-        assert error is None, f"{test.__name__} fails without a mutant: {error}"
-        return time.perf_counter() - began
+        with tested(Ledger(self._client, self._scripts)) as ledger:
+            test(ledger)
 
     def _error(self, run: Callable[[], Any], limit_s: float) -> str | None:
         signal.setitimer(signal.ITIMER_PROF, limit_s)
@@ -208,14 +207,10 @@ class Judge:
 def _work(queue: Any, results: Any, seeds: int) -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # or its Redis would outlive this process
     with tempfile.TemporaryDirectory() as folder:
-        try:
-            judge = Judge(Path(folder))
-        except AssertionError as error:  # a test fails without any mutant
-            results.put(error)
-            return
+        judge = Judge(Path(folder))
         try:
             while (mutant := queue.get()) is not None:
-                results.put((mutant, judge.killer(mutant.scripts(), seeds)))
+                results.put((mutant, judge.killer(mutant, seeds)))
         finally:
             judge.close()
 
@@ -230,15 +225,6 @@ def judged(chosen: Sequence[Mutant], jobs: int, seeds: int = SEEDS) -> Iterator[
     for worker in workers:
         worker.start()
     for _ in chosen:
-        result = results.get()
-        if isinstance(result, AssertionError):
-            raise result
-        yield result
+        yield results.get()
     for worker in workers:
         worker.join()
-
-
-def sample(number: int, seed: int) -> list[Mutant]:
-    """Some of those that change what the scripts do."""
-    chosen = [mutant for mutant in mutants() if mutant.name not in EQUIVALENT]
-    return random.Random(seed).sample(chosen, min(number, len(chosen)))  # noqa: S311 - the same ones each time

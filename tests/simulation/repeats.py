@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
-from tests.simulation.processes import Stream
+from tests.integration.ledger.driver import everything
 from tests.simulation.thin_client import Claim, Finished, NewTask
-from tests.simulation.world import World
+from tests.simulation.world import Stream, World
 
 _OF_WAKE_UP = ("bell", "rings", "used")
 
@@ -13,7 +13,6 @@ _OF_WAKE_UP = ("bell", "rings", "used")
 def repeat(world: World) -> None:
     """Makes the last call again."""
     if world.last:
-        world.stats["repeats"] += 1
         world.last()
 
 
@@ -35,14 +34,13 @@ def repeat_submit(world: World, tasks: Sequence[NewTask], replies: Sequence[Any]
     if anew:  # forgotten or refused since, so it is new again
         world.ledger.cancel(*anew, forget=True)
         world.last = None
-        return
-    if tasks[0].alias:
+    elif tasks[0].alias:
         for task, reply in zip(tasks, again, strict=True):
             known = world.tasks.get(reply[1].decode()) if reply[0] == b"joined" else None
             if known and known.deadline and task.deadline_in_ms and world.is_open(reply[1].decode()):
                 known.deadline = max(known.deadline, world.ledger.now + task.deadline_in_ms)
-        return
-    unchanged(world, before)
+    else:
+        assert snapshot(world) == before
 
 
 def repeat_claim(world: World, stream: Stream, claim: Claim, how: dict[str, Any]) -> None:
@@ -53,13 +51,12 @@ def repeat_claim(world: World, stream: Stream, claim: Claim, how: dict[str, Any]
     again = world.ledger.claim(stream.name, claim.token, **how)
     had = {(piece.task, piece.name) for piece in claim.pieces}
     assert {(piece.task, piece.name) for piece in again.pieces} <= had
-    if again.pieces:
-        assert len(again.pieces) == len(list(world.held(claim.token)))
     if stream.state == "lingering":
         stream.state = "again"
     world.rung(again.bell)
     if again.pieces:
-        unchanged(world, before)
+        assert len(again.pieces) == len(list(world.held(claim.token)))
+        assert snapshot(world) == before
 
 
 def repeat_commit(world: World, token: str, finished: Sequence[Finished], codes: Sequence[int]) -> None:
@@ -70,32 +67,14 @@ def repeat_commit(world: World, token: str, finished: Sequence[Finished], codes:
     for was, now, known in zip(codes, again, there, strict=True):
         assert now != 1
         assert not (was == 1 and known) or now == 2, (was, now)
-    unchanged(world, before)
+    assert snapshot(world) == before
 
 
-def snapshot(world: World) -> tuple[list[tuple[bytes, Any]], dict[str, Any]]:
+def snapshot(world: World) -> tuple[dict[str, Any], dict[str, Any]]:
     """All that Redis holds, but for what serves wake-up alone, and what ends by a clock of Redis that goes on."""
-    pipe, names = world.client.pipeline(transaction=False), sorted(world.client.keys("*"))
-    for name in names:
-        pipe.pttl(name)
-    names = [name for name, ttl in zip(names, pipe.execute(), strict=True) if ttl == -1]
-    for name in names:
-        pipe.type(name)
-    read = {
-        b"hash": pipe.hgetall,
-        b"zset": lambda key: pipe.zrange(key, 0, -1, withscores=True),
-        b"set": pipe.smembers,
-        b"string": pipe.get,
-    }
-    for name, kind in zip(names, pipe.execute(), strict=True):
-        read[kind](name)
-    values = zip(names, pipe.execute(), strict=True)
+    there, pipe = everything(world.client), world.client.pipeline(transaction=False)
+    for key in there:
+        pipe.ttl(key)
+    stays = [key for key, ttl in zip(there, pipe.execute(), strict=True) if ttl == -1]
     state = {name: n for name, n in world.ledger.state.items() if name not in _OF_WAKE_UP}
-    return [(name, value) for name, value in values if not name.endswith((b":state", b":lingering"))], state
-
-
-def unchanged(world: World, before: tuple[list[tuple[bytes, Any]], dict[str, Any]]) -> None:
-    """Everything is as it was."""
-    after = snapshot(world)
-    changed = [(was, now) for was, now in zip(before[0], after[0], strict=False) if was != now][:2]
-    assert after == before, (changed, before[1], after[1])
+    return {key: there[key] for key in stays if not key.endswith((":state", ":lingering"))}, state

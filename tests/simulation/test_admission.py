@@ -2,8 +2,19 @@
 
 from typing import Any
 
-from tests.simulation.building import drain, sized, written
-from tests.simulation.thin_client import MODEL, RATE, STAMP, Ledger, NewTask
+from tests.simulation.thin_client import MODEL, RATE, STAMP, Ledger, NewTask, sized
+
+Told = list[bytes | float]
+
+
+def told(reply: list[Any]) -> Told:
+    """Of a refusal: its kind and its numbers."""
+    return [reply[0], *(round(float(number), 3) for number in reply[1:])]
+
+
+def measured(ledger: Ledger, limit: int, used: int) -> None:
+    """So much of the memory is full."""
+    ledger.set_sums(f"q:{MODEL}:state", **ledger.state | {"rate": RATE, "serves": STAMP, "limit": limit, "used": used})
 
 
 def test_who_is_refused_by_the_backlog_is_let_in_at_the_told_second(ledger: Ledger) -> None:
@@ -22,58 +33,42 @@ def test_who_is_refused_by_the_backlog_is_let_in_at_the_told_second(ledger: Ledg
         reply = bring("a")
         if reply[0] == b"full":
             refused += 1
-            drain(ledger, 1, max(100, int(float(reply[1]) * 1000)))  # so much work is done meanwhile
+            ledger.drain(1, max(100, int(float(reply[1]) * 1000)))  # so much work is done meanwhile
             assert bring("a")[0] == b"ok"
     assert refused > 9
 
 
-def test_a_lane_that_is_twice_full_takes_no_large_task_from_who_has_his_share(ledger: Ledger) -> None:
+def test_a_lane_that_is_twice_full_takes_no_large_task_and_tells_when_there_is_room(ledger: Ledger) -> None:
     how: dict[str, Any] = {"max_backlog_s": 5}
     for owner in "ab":
         ledger.submit(NewTask(owner, owner=owner, pieces=sized(12 * RATE), **how))
     assert ledger.bring(NewTask("a2", owner="a", pieces=sized(RATE + 1), **how))[0] == b"full"
     assert ledger.bring(NewTask("a3", owner="a", pieces=sized(RATE), **how))[0] == b"ok"
-
-
-def test_a_lane_that_is_twice_full_tells_when_there_is_room(ledger: Ledger) -> None:
+    ledger.cancel("a", "b", "a3")
     ledger.submit(
-        NewTask("b", owner="b", pieces=sized(14 * RATE)),
-        NewTask("a", owner="a", pieces=sized(5 * RATE // 2)),
+        NewTask("b2", owner="b", pieces=sized(14 * RATE)),
+        NewTask("a4", owner="a", pieces=sized(5 * RATE // 2)),
     )
-    kind, wait_s, before_s = ledger.bring(NewTask("a2", owner="a", pieces=sized(3 * RATE // 2), max_backlog_s=7))
     # Twice the owner's work and this, less the limit: 1 s of work, of which this task is three fifths.
-    assert (kind, round(float(wait_s), 3), float(before_s)) == (b"full", 1.667, 4.5)
+    refused = NewTask("a5", owner="a", pieces=sized(3 * RATE // 2), max_backlog_s=7)
+    assert told(ledger.bring(refused)) == [b"full", 1.667, 4.5]
 
 
 def test_the_told_time_is_that_of_the_work_before_a_task(ledger: Ledger) -> None:
+    ledger.set_sums(f"q:{MODEL}:state", serves=STAMP)  # no worker has told its speed
     ledger.submit(NewTask("a1", owner="a", pieces=sized(1000)), NewTask("a2", owner="a", pieces=sized(1000)))
     refused = NewTask("a3", owner="a", pieces=sized(500), max_backlog_s=0.1)
-    for name, told in (("b1", [0.75, 0.5]), ("b2", [1.0, 0.625])):
+    for name, seconds in (("b1", [0.75, 0.5]), ("b2", [1.0, 0.625])):
         ledger.submit(NewTask(name, owner="b", pieces=sized(1000 if name == "b1" else 2000)))
-        kind, *numbers = ledger.bring(refused)
-        assert (kind, list(map(float, numbers))) == (b"full", told)
+        assert told(ledger.bring(refused)) == [b"full", *seconds]
 
 
 def test_work_that_nobody_waits_for_keeps_nobody_out(ledger: Ledger) -> None:
-    ledger.submit(NewTask("gone", pieces=sized(20 * RATE), deadline_in_ms=30_000, answer_to="p"))
-    refused = NewTask("next", pieces=sized(RATE), max_backlog_s=1)
-    assert ledger.bring(refused)[0] == b"full"
+    ledger.submit(NewTask("gone", pieces=sized(4 * RATE), deadline_in_ms=30_000, answer_to="p"))
+    refused = NewTask("next", pieces=sized(2 * RATE), max_backlog_s=3)
+    assert told(ledger.bring(refused)) == [b"full", 2.0, 2.0]
     ledger.want("gone", 10_000, gone=True)
     assert ledger.bring(refused)[0] == b"ok"
-
-
-def test_owners_share_the_bytes_of_the_backlog(ledger: Ledger) -> None:
-    number = {"a": 0, "b": 0}
-
-    def bring(owner: str, size: int) -> list[Any]:
-        task = NewTask(f"{owner}{size}.{number.get(owner)}", owner=owner, pieces=[(1, 10, b"x" * size)])
-        return ledger.bring(task, max_bytes=10_000_000, share=4)
-
-    for owner in number:
-        while bring(owner, 100_000)[0] == b"ok":
-            number[owner] += 1
-    assert number == {"a": 79, "b": 16}
-    assert bring("c", 1000)[0] == b"ok"
 
 
 def test_an_owner_with_nothing_may_fill_the_bytes_and_one_above_his_share_is_told_the_time(ledger: Ledger) -> None:
@@ -88,60 +83,50 @@ def test_an_owner_with_nothing_may_fill_the_bytes_and_one_above_his_share_is_tol
     assert bring("a", "1", 8500)[0] == b"ok"
     ledger.cancel("a1", forget=True)
     assert bring("a", "2", 4000)[0] == bring("b", "2", 1000)[0] == b"ok"
-    kind, wait_s, work_s = bring("a", "3", 1000)
     # With 5,024 he would have 3,024 more than is left free, and half of it must go: of 6,000 that 9 s of work have.
-    assert (kind, float(wait_s), float(work_s)) == (b"full", 2.268, 9.0)
+    assert told(bring("a", "3", 1000)) == [b"full", 2.268, 9.0]
 
 
 def test_bytes_that_are_full_without_shares_have_a_time(ledger: Ledger) -> None:
     ledger.submit(NewTask("a", pieces=[(1, 4 * RATE, b"x" * 900)]), max_bytes=1000)
-    reply = ledger.bring(NewTask("b", pieces=[(1, 10, b"x" * 550)]), max_bytes=1000)
-    assert [reply[0], *map(float, reply[1:])] == [b"full", 2.0, 4.0]  # half of what waits must go
+    refused = NewTask("b", pieces=[(1, 10, b"x" * 550)])
+    assert told(ledger.bring(refused, max_bytes=1000)) == [b"full", 2.0, 4.0]  # half of what waits must go
 
 
 def test_memory_that_is_full_is_told_with_the_next_end_of_results(ledger: Ledger) -> None:
-    ledger.tampered = True
     ledger.submit(NewTask("a", ttl_ms=30_000, vector_bytes=100_000))
     ledger.finish(ledger.claim("w/0", "w/0/1"), b"v" * 100_000)
-    used = {"rate": RATE, "serves": STAMP, "limit": 1000_000, "used": 780_000}
-    ledger.set_sums(f"q:{MODEL}:state", **used)
-    kind, wait_s = ledger.bring(NewTask("b", vector_bytes=50_000))
-    assert (kind, float(wait_s)) == (b"memory", 30.0)
-    ledger.set_sums(f"q:{MODEL}:state", **used | {"used": 400_000})
-    assert ledger.bring(NewTask("c", vector_bytes=50_000))[0] == b"ok"
-    ledger.set_sums(f"q:{MODEL}:state", **used)
-    kind, wait_s = ledger.bring(NewTask("d", vector_bytes=500_000))
-    assert (kind, float(wait_s)) == (b"memory", 1e6)  # no time is known
+    measured(ledger, 1_000_000, 780_000)
+    assert told(ledger.bring(NewTask("b", vector_bytes=50_000))) == [b"memory", 30.0]
+    assert told(ledger.bring(NewTask("b", vector_bytes=500_000))) == [b"memory", 1e6]  # no time is known
+    measured(ledger, 1_000_000, 400_000)
+    assert ledger.bring(NewTask("b", vector_bytes=50_000))[0] == b"ok"
 
 
 def test_a_share_of_the_memory_is_free_when_results_of_its_owner_have_ended(ledger: Ledger) -> None:
-    ledger.tampered = True
     for name, owner, ttl_ms in (("b", "b", 10_000), ("a1", "a", 20_000), ("a2", "a", 30_000), ("a3", "a", 40_000)):
         ledger.submit(NewTask(name, owner=owner, ttl_ms=ttl_ms))
         ledger.finish(ledger.claim("w/0", f"w/0/{name}"), b"v" * 100)
     ledger.submit(NewTask("open", owner="a", deadline_in_ms=5000))
-    ledger.set_sums(f"q:{MODEL}:state", rate=RATE, serves=STAMP, limit=100_000, used=74_000)
-    kind, wait_s = ledger.bring(NewTask("a4", owner="a"), share=0.5)
-    assert (kind, float(wait_s)) == (b"share", 30.0)
+    measured(ledger, 100_000, 74_000)
+    assert told(ledger.bring(NewTask("a4", owner="a"), share=0.5)) == [b"share", 30.0]
 
 
-def test_vectors_that_are_to_come_need_room(ledger: Ledger) -> None:
-    ledger.set_sums(f"q:{MODEL}:state", rate=RATE, serves=STAMP, limit=1000_000, used=0)
+def test_vectors_and_payloads_need_room(ledger: Ledger) -> None:
+    measured(ledger, 1_000_000, 0)
     assert ledger.bring(NewTask("a", vector_bytes=700_000))[0] == b"ok"
     assert ledger.bring(NewTask("b", vector_bytes=200_000))[0] == b"memory"
     ledger.finish(ledger.claim("w/0", "w/0/1"))
     assert ledger.bring(NewTask("b", vector_bytes=200_000))[0] == b"ok"
-
-
-def test_payloads_need_room_and_add_up_between_two_looks(ledger: Ledger) -> None:
-    ledger.set_sums(f"q:{MODEL}:state", rate=RATE, serves=STAMP, limit=1000_000, used=600_000)
-    large = [(1, 10, b"x" * 90_000)]
-    assert [ledger.bring(NewTask(name, pieces=large))[0] for name in "abc"] == [b"ok", b"ok", b"memory"]
+    ledger.finish(ledger.claim("w/0", "w/0/2"))
+    measured(ledger, 1_000_000, 600_000)
+    large = [ledger.bring(NewTask(name, pieces=[(1, 10, b"x" * 90_000)]))[0] for name in "cde"]
+    assert large == [b"ok", b"ok", b"memory"], "they add up between two looks"
     assert ledger.state["used"] == 600_000 + 2 * (1024 + 90_000)
 
 
 def test_an_owner_who_fills_the_memory_shuts_nobody_out(ledger: Ledger) -> None:
-    ledger.set_sums(f"q:{MODEL}:state", rate=RATE, serves=STAMP, limit=1000_000, used=0)
+    measured(ledger, 1_000_000, 0)
     number = 0
     while ledger.bring(NewTask(f"a{number}", owner="a", vector_bytes=10_000), share=4)[0] == b"ok":
         number += 1
@@ -150,41 +135,38 @@ def test_an_owner_who_fills_the_memory_shuts_nobody_out(ledger: Ledger) -> None:
 
 
 def test_tokens_of_a_minute(ledger: Ledger) -> None:
-    replies = [ledger.bring(NewTask(f"t{n}", pieces=sized(40), tokens_per_minute=100)) for n in range(3)]
-    assert replies[:2] == [[b"ok", b"t0", [100, 60, b"24"]], [b"ok", b"t1", [100, 20, b"48"]]]
-    assert replies[2][:4] == [b"key", b"tokens_per_minute", 100, 40]
-    ledger.advance(int(float(replies[2][4]) * 1000) + 1)
-    assert ledger.bring(NewTask("t9", pieces=sized(40), tokens_per_minute=100))[0] == b"ok"
-    assert ledger.bring(NewTask("t10", pieces=sized(101), tokens_per_minute=100))[4] == b"-1"  # never
+    def bring(name: str, cost: int = 40, **how: Any) -> list[Any]:
+        return ledger.bring(NewTask(name, pieces=sized(cost), tokens_per_minute=100, **how))
+
+    ledger.submit(NewTask("before", pieces=sized(10 * RATE)))
+    assert bring("refused", max_backlog_s=0.001)[0] == b"full", "which takes none"
+    both = [NewTask(f"t{n}", pieces=sized(40), tokens_per_minute=100) for n in range(2)]
+    assert ledger.submit(*both)[0] == [[b"ok", b"t0", [100, 60, b"24"]], [b"ok", b"t1", [100, 20, b"48"]]]
+    last = bring("t2")
+    assert last[:4] == [b"key", b"tokens_per_minute", 100, 40]
+    ledger.advance(int(float(last[4]) * 1000) + 1)
+    assert bring("t9")[0] == b"ok"
+    assert bring("t10", 101)[4] == b"-1"  # never
     ledger.advance(-600_000)
-    wait_s = float(ledger.bring(NewTask("t11", pieces=sized(40), tokens_per_minute=100))[4])
-    assert wait_s <= 60  # a clock that went back locks nobody out
-
-
-def test_a_bucket_that_is_empty_lets_in_nothing_however_small(ledger: Ledger) -> None:
+    assert float(bring("t11")[4]) <= 60  # a clock that went back locks nobody out
     costs = (120_000, 1)  # of which the second takes half a millisecond
-    replies = [ledger.bring(NewTask(f"t{cost}", pieces=sized(cost), tokens_per_minute=120_000)) for cost in costs]
-    assert [reply[0] for reply in replies] == [b"ok", b"key"]
-
-
-def test_a_refused_task_takes_no_tokens(ledger: Ledger) -> None:
-    ledger.submit(NewTask("full", pieces=sized(10 * RATE)))
-    for n in range(3):
-        task = NewTask(f"t{n}", pieces=sized(100), tokens_per_minute=100, max_backlog_s=0.001)
-        assert ledger.bring(task)[0] == b"full"
-    assert ledger.bring(NewTask("t", pieces=sized(100), tokens_per_minute=100))[0] == b"ok"
+    replies = [ledger.bring(NewTask(f"{n}", owner="p", pieces=sized(n), tokens_per_minute=120_000)) for n in costs]
+    assert [reply[0] for reply in replies] == [b"ok", b"key"], "a bucket that is empty lets in nothing however small"
 
 
 def test_queued_tokens_and_open_jobs(ledger: Ledger) -> None:
     def queued(name: str, cost: int) -> list[Any]:
         return ledger.bring(NewTask(name, owner="p", pieces=sized(cost), queued_tokens=60))
 
+    both = NewTask("both", pieces=sized(10), tokens_per_minute=100, queued_tokens=95)
+    assert ledger.bring(both)[2] == [95, 85, b"0.0025"], "what is tighter is told"
+    ledger.cancel("both")
     assert queued("q", 40) == [b"ok", b"q", [60, 20, b"0.01"]]
     kind, limit, most, has, wait_s = queued("q2", 40)
     assert (kind, limit, most, has, float(wait_s)) == (b"key", b"queued_tokens", 60, 40, 20 / RATE)
     assert float(queued("q3", 60)[4]) == 40 / RATE
     assert queued("q3", 61)[4] == b"-1"
-    drain(ledger, 1, 100)
+    ledger.drain(1, 100)
     assert queued("q4", 60)[0] == b"ok"
 
     def job(name: str, *, listed: bool = True, lane: str = "online") -> list[Any]:
@@ -199,29 +181,8 @@ def test_queued_tokens_and_open_jobs(ledger: Ledger) -> None:
     assert job("j4")[0] == b"ok"
 
 
-def test_what_of_the_limits_is_tighter_is_told(ledger: Ledger) -> None:
-    both = NewTask("a", pieces=sized(10), tokens_per_minute=100, queued_tokens=95)
-    assert ledger.bring(both)[2] == [95, 85, b"0.0025"]
-
-
-def test_tasks_of_one_call_count_for_those_behind_them(ledger: Ledger) -> None:
-    both = [NewTask(name, pieces=sized(40), tokens_per_minute=60) for name in "ab"]
-    assert [reply[0] for reply in ledger.submit(*both)[0]] == [b"ok", b"key"]
-
-
 def test_requests_of_a_second(ledger: Ledger) -> None:
     assert [ledger.call("request_rate", "o", 2) for _ in range(3)] == [[0, 1, 500], [0, 0, 1000], [500, 0, 1000]]
     ledger.advance(500)
     assert ledger.call("request_rate", "o", 2) == [0, 0, 1000]
     assert ledger.call("request_rate", "p", 0.5) == [0, 0, 2000]
-
-
-def test_a_refusal_writes_nothing(ledger: Ledger) -> None:
-    ledger.submit(NewTask("q", pieces=sized(RATE)))
-    assert not written(ledger, lambda: ledger.submit(NewTask("r", pieces=sized(10**9), max_backlog_s=1)))
-
-
-def test_a_refusal_says_how_much_work_is_before_it(ledger: Ledger) -> None:
-    ledger.submit(NewTask("a", pieces=sized(4 * RATE)))
-    kind, wait_s, before_s = ledger.bring(NewTask("b", pieces=sized(2 * RATE), max_backlog_s=3))
-    assert (kind, float(wait_s), float(before_s)) == (b"full", 2.0, 2.0)

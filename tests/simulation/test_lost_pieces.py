@@ -1,19 +1,20 @@
 """Workers that die: whose fault it was, and that nobody else pays for it."""
 
-from collections.abc import Callable, Sequence
-
-import pytest
-
-from tests.simulation.building import drain, sized, tasks
-from tests.simulation.thin_client import Claim, Finished, Ledger, NewTask
+from tests.simulation.thin_client import Finished, Ledger, NewTask, sized, tasks
 
 
-def test_a_poison_among_4096_rows_costs_seven_deaths_and_no_neighbour(ledger: Ledger) -> None:
-    ledger.submit(NewTask("job", owner="a", pieces=sized(640, 64, 64), lane="bulk"))
-    poison, deaths, lonely, claims = 1234, 0, 0, 0
-    while ledger.known("job").is_open:
-        claims += 1
-        claim = ledger.claim("w/0", f"w/0/{claims}", budget=10**6)
+def blamed(ledger: Ledger, task: NewTask, stream: str = "w/0") -> None:
+    """A task whose first worker died of it."""
+    ledger.submit(task)
+    ledger.claim(stream, f"{stream}/blamed", max_pieces=1)
+    ledger.give_back(f"{stream}/blamed", blame=True)
+
+
+def test_a_poison_among_1024_rows_costs_seven_deaths_and_no_neighbour(ledger: Ledger) -> None:
+    ledger.submit(NewTask("job", owner="a", pieces=sized(640, 64, 16), lane="bulk"))
+    poison, deaths, lonely = 234, 0, 0
+    for n in range(31):
+        claim = ledger.claim("w/0", f"w/0/{n}", budget=10**6)
         assert claim.pieces
         lonely += any(piece.deaths for piece in claim.pieces)
         if any(piece.first <= poison < piece.first + piece.items for piece in claim.pieces):
@@ -22,13 +23,12 @@ def test_a_poison_among_4096_rows_costs_seven_deaths_and_no_neighbour(ledger: Le
         else:
             ledger.finish(claim)
     task = ledger.known("job")
-    assert (task["completed"], task["failed"], deaths, lonely) == (4095, 1, 7, 78)
+    assert (task["completed"], task["failed"], deaths, lonely) == (1023, 1, 7, 30)
     ((at, code, _),) = task.errors[poison]["errors"]
     assert (at, code) == (poison, "worker_lost")
     assert (task["deaths"], task["died"]) == (7, ledger.now)
     assert ledger.counts["lost_leases"] == 7
-    assert ledger.counts["items_bulk_failed"] == 1
-    assert ledger.counts["items_bulk_completed"] == 4095
+    assert (ledger.counts["items_bulk_failed"], ledger.counts["items_bulk_completed"]) == (1, 1023)
 
 
 def test_parts_of_a_lost_piece_are_all_of_it(ledger: Ledger) -> None:
@@ -37,11 +37,7 @@ def test_parts_of_a_lost_piece_are_all_of_it(ledger: Ledger) -> None:
         ledger.claim(f"w/{stream}", f"w/{stream}/1", max_pieces=1)
     for stream in range(2):
         ledger.give_back(f"w/{stream}/1", blame=True)
-    found = []
-    for n in range(2, 9):
-        claim = ledger.claim("w/0", f"w/0/{n}", budget=10**6)
-        found += [(p.name, p.first, p.items, p.cost, p.offset, p.deaths, p.payload) for p in claim.pieces]
-        ledger.finish(claim)
+    found = [(p.name, p.first, p.items, p.cost, p.offset, p.deaths, p.payload) for p in ledger.drain()]
     assert sorted(found) == [
         ("0a", 0, 1, 10, 0, 1, b"first"),
         ("0b", 1, 1, 10, 1, 1, b"first"),
@@ -52,7 +48,6 @@ def test_parts_of_a_lost_piece_are_all_of_it(ledger: Ledger) -> None:
         ("1d", 12, 1, 10, 9, 1, b"second"),
     ]
     assert ledger.known("job").state == "completed"
-    assert not ledger.known("job").payloads
     assert ledger.state.get("bytes", 0) == 0
 
 
@@ -69,20 +64,13 @@ def test_only_a_text_that_died_alone_three_times_fails(ledger: Ledger) -> None:
 
 def test_after_a_death_new_queries_do_not_wait_for_its_suspects(ledger: Ledger) -> None:
     for prefix in "qn":
-        ledger.submit(*[NewTask(f"{prefix}{n}", owner=f"o{n % 4}", pieces=sized(10)) for n in range(64)])
+        ledger.submit(*[NewTask(f"{prefix}{n}", owner=f"o{n % 4}", pieces=sized(10)) for n in range(32)])
         if prefix == "q":
             ledger.claim("w/0", "w/0/1", budget=10**6)
             ledger.heartbeat("join", "w")
-    lonely, served = 0, list[tuple[str, int]]()
-    for n in range(2, 200):
-        claim = ledger.claim("w/0", f"w/0/{n}", budget=400)
-        if not claim.pieces:
-            break
-        lonely += any(piece.deaths for piece in claim.pieces)
-        served += [(piece.task[0], n) for piece in claim.pieces]
-        ledger.finish(claim)
-    assert (lonely, len(served)) == (64, 128)
-    assert max(n for kind, n in served if kind == "n") < 20
+    served = ledger.drain(200, 200)
+    assert (sum(piece.deaths > 0 for piece in served), len(served)) == (32, 64)
+    assert max(at for at, piece in enumerate(served) if piece.task[0] == "n") < 48
 
 
 def test_a_commit_again_is_told_so_and_counts_once(ledger: Ledger) -> None:
@@ -93,9 +81,10 @@ def test_a_commit_again_is_told_so_and_counts_once(ledger: Ledger) -> None:
     assert ledger.commit("w/0/1", twice).codes == [2, 2, 2]
     assert ledger.commit("w/0/1", [Finished(claim.pieces[0], b"other")]).codes == [0]
     assert ledger.commit("w/0/1", [Finished(claim.pieces[1], b"", 1, b"[]")]).codes == [0]
-    assert (ledger.known("q")["completed"], ledger.known("r")["failed"]) == (1, 1)
-    assert ledger.known("r").outcomes == {}
+    assert (ledger.known("q")["completed"], ledger.known("r")["failed"], ledger.known("r").outcomes) == (1, 1, {})
     assert ledger.counts == {"items_online_completed": 1, "items_online_failed": 1, "ended_online_failed": 1}
+    ledger.cancel("q", forget=True)
+    assert ledger.commit("w/0/1", twice).codes == [0, 0, 2]
 
 
 def test_a_claim_again_gives_what_it_still_holds(ledger: Ledger) -> None:
@@ -104,27 +93,15 @@ def test_a_claim_again_gives_what_it_still_holds(ledger: Ledger) -> None:
     assert (len(claim.pieces), claim.pieces[0].trace, claim.pieces[0].options) == (3, b"t", b"o")
     assert ledger.claim("w/0", "w/0/1") == claim
     ledger.cancel("b")
-    assert [p.task for p in ledger.claim("w/0", "w/0/1").pieces] == ["a", "c"]
+    assert ledger.claim("w/0", "w/0/1").tasks == ["a", "c"]
     ledger.advance(60_000)
     assert ledger.claim("w/0", "w/0/1", rang=True).bell == 1
     assert ledger.submit(NewTask("d"))[1] == []  # that bell is believed
-    drain(ledger, 9, 10**6)
+    ledger.drain()
     assert not ledger.claim("w/0", "w/0/1").more
     ledger.cancel("a", "c")
     assert not ledger.claim("w/0", "w/0/1").pieces
     assert ledger.redis.zcard("eq:q:m:leases") == ledger.redis.hlen("eq:q:m:claims") == 0
-
-
-def test_a_lease_lasts_as_long_as_it_says(ledger: Ledger) -> None:
-    ledger.submit(NewTask("q"))
-    ledger.claim("w/0", "w/0/1", lease_ms=15_000)
-    for _ in range(14):
-        ledger.watch()
-        ledger.advance(1000)
-    ledger.advance(999)
-    assert ledger.watch().leases == 1
-    ledger.advance(1)
-    assert ledger.watch().leases == 0
 
 
 def test_a_standstill_of_redis_ends_no_lease(ledger: Ledger) -> None:
@@ -138,30 +115,36 @@ def test_a_standstill_of_redis_ends_no_lease(ledger: Ledger) -> None:
     ledger.watch()
     ledger.advance(5000)
     assert ledger.watch().leases == 1  # of the minute 5 s have counted
-    ledger.advance(1)
+    ledger.advance(600_000)
+    ledger.heartbeat("beat", "w", tokens=["w/0/1"])
+    assert ledger.redis.zscore("eq:q:m:leases", "w/0/1") == ledger.now + 15_000, "as long as others"
+    for _ in range(3):
+        ledger.advance(4999)
+        ledger.watch()
+    ledger.advance(3)
     assert ledger.watch().leases == 0
 
 
-@pytest.mark.parametrize("back_ms", [540_000, 3_600_000])
-def test_a_clock_that_went_back_keeps_no_lease_for_long(ledger: Ledger, back_ms: int) -> None:
+def test_a_clock_that_went_back_keeps_no_lease_for_long(ledger: Ledger) -> None:
     ledger.watch()
     ledger.submit(NewTask("q"))
     ledger.claim("w/0", "w/0/1")
-    ledger.advance(-back_ms)
-    assert ledger.watch().leases == 1
-    for _ in range(11):
+    ledger.advance(-3_600_000)
+    assert [ledger.watch().leases for _ in range(2)] == [1, 1]
+    for _ in range(12):
         ledger.watch()
         ledger.advance(3000)
-    ledger.watch()
     assert ledger.redis.zcard("eq:q:m:leases") == 0
 
 
 def test_nothing_but_marked_work_waits_beside_a_marked_text(ledger: Ledger) -> None:
-    ledger.submit(NewTask("suspect", owner="s", pieces=sized(1)))
-    ledger.claim("w/0", "w/0/1")
-    ledger.give_back("w/0/1", blame=True)
-    marked = ledger.claim("w/0", "w/0/2")
-    ledger.submit(NewTask("fresh"))
+    blamed(ledger, NewTask("suspect", owner="s", pieces=sized(1)))
+    ledger.submit(NewTask("q", owner="a", pieces=sized(199)), NewTask("r", owner="b", pieces=sized(201)))
+    first = ledger.claim("w/0", "w/0/2", max_pieces=1)
+    assert first.tasks == ["q"], "a marked text is charged a twentieth of a second at least"
+    ledger.finish(first)
+    marked = ledger.claim("w/0", "w/0/3", max_pieces=1)
+    assert marked.tasks == ["suspect"]
     beside = ledger.claim("w/1", "w/1/1")
     assert (beside.pieces, beside.wait_ms, beside.more) == ([], 50, False)
     ledger.claim("w/1", "w/1/rang", rang=True)
@@ -173,70 +156,9 @@ def test_nothing_but_marked_work_waits_beside_a_marked_text(ledger: Ledger) -> N
     assert "lone:w" not in ledger.state
 
 
-def test_a_lease_renewed_after_a_standstill_is_as_long_as_others(ledger: Ledger) -> None:
-    ledger.submit(NewTask("q"))
-    ledger.claim("w/0", "w/0/1")
-    ledger.watch()
-    ledger.advance(600_000)
-    ledger.heartbeat("beat", "w", tokens=["w/0/1"])
-    assert ledger.redis.zscore("eq:q:m:leases", "w/0/1") == ledger.now + 15_000
-
-
-def test_a_marked_text_is_charged_at_least_a_twentieth_of_a_second(ledger: Ledger) -> None:
-    ledger.submit(NewTask("suspect", owner="s", pieces=sized(1)))
-    ledger.claim("w/0", "w/0/1")
-    ledger.give_back("w/0/1", blame=True)
-    ledger.submit(NewTask("q", owner="a", pieces=sized(199)), NewTask("r", owner="b", pieces=sized(201)))
-    order = [ledger.claim("w/0", f"w/0/{n}", max_pieces=1) for n in range(2, 3)]
-    assert order[0].pieces[0].task == "q"
-    ledger.finish(order[0])
-    assert ledger.claim("w/0", "w/0/3", max_pieces=1).pieces[0].task == "suspect"
-
-
-def busy_process(ledger: Ledger, arrivals: Callable[[int], Sequence[NewTask]], turns: int) -> list[list[str]]:
-    """What each claim of two streams took that always have one, while these tasks come; their worker beats."""
-    held: dict[str, Claim] = {}
-    served = []
-    for turn in range(turns):
-        stream = f"w/{turn % 2}"
-        if stream in held:
-            ledger.finish(held.pop(stream))
-        ledger.submit(*arrivals(turn))
-        claim = ledger.claim(stream, f"{stream}/{turn}", budget=200)
-        served.append([piece.task for piece in claim.pieces])
-        if claim.pieces:
-            held[stream] = claim
-        ledger.advance(50)
-        if turn % 40 == 0:
-            ledger.heartbeat("beat", "w", tokens=[one.token for one in held.values()])
-    for claim in held.values():
-        ledger.finish(claim)
-    return served
-
-
-@pytest.mark.parametrize(("lane", "other"), [("online", "bulk"), ("bulk", "online")])
-def test_a_lone_text_is_served_beside_work_of_the_other_lane_that_never_ends(
-    ledger: Ledger, lane: str, other: str
-) -> None:
-    ledger.heartbeat("join", "w")
-    ledger.submit(NewTask("lone", lane=lane, owner="s", pieces=sized(10)), NewTask("next", lane=lane, pieces=sized(10)))
-    ledger.claim("v/0", "v/0/a", max_pieces=1)
-    ledger.give_back("v/0/a", blame=True)
-
-    def arrivals(turn: int) -> list[NewTask]:
-        return tasks(f"t{turn}_", 3, lane=other, owner="o", pieces=sized(100))
-
-    served = busy_process(ledger, arrivals, 100)
-    assert ["lone"] in served
-    assert ledger.state.get("credit", 0) <= 14 * 200, "bulk work has saved up no more than two turns"
-    assert ["next"] in served
-
-
 def test_a_process_whose_beats_were_late_runs_nothing_beside_a_lone_text(ledger: Ledger) -> None:
     ledger.heartbeat("join", "w")
-    ledger.submit(NewTask("suspect", pieces=sized(10)))
-    ledger.claim("v/0", "v/0/a")
-    ledger.give_back("v/0/a", blame=True)
+    blamed(ledger, NewTask("suspect", pieces=sized(10)), "v/0")
     assert ledger.claim("w/0", "w/0/a", lease_ms=60_000).pieces[0].deaths == 1
     ledger.submit(NewTask("innocent", pieces=sized(10)))
     ledger.advance(20_000)  # the worker counts as gone by now
@@ -254,7 +176,7 @@ def test_nothing_runs_beside_a_marked_text_in_its_process(ledger: Ledger) -> Non
     ledger.submit(NewTask("x", pieces=sized(1)))
     first = ledger.claim("w/0", "w/0/2", max_pieces=1)  # marked ones are charged a whole claim
     other = ledger.claim("w/1", "w/1/2")
-    assert (first.pieces[0].task, other.pieces, other.wait_ms) == ("x", [], 50)
+    assert (first.tasks, other.pieces, other.wait_ms) == (["x"], [], 50)
     ledger.finish(first)
     marked = ledger.claim("w/1", "w/1/3")
     assert [piece.deaths for piece in marked.pieces] == [1]
@@ -263,4 +185,4 @@ def test_nothing_runs_beside_a_marked_text_in_its_process(ledger: Ledger) -> Non
     assert ledger.claim("v/0", "v/0/1").pieces[0].deaths == 1  # another process takes the other one
     ledger.finish(marked)
     ledger.submit(NewTask("y"))
-    assert ledger.claim("w/0", "w/0/4").pieces[0].task == "y"
+    assert ledger.claim("w/0", "w/0/4").tasks == ["y"]

@@ -1,23 +1,26 @@
-"""The rules of the ledger hold whatever clients and workers do, and in whatever order.
+"""The rules of the ledger hold whatever clients and workers do, in whatever order; and the tests notice broken ones.
 
 More of it by hand: `make simulation`.
 """
 
-from collections import Counter
+import random
 from typing import Any
 
 import pytest
 
+from tests.simulation.mutants import RULES, judged, mutants
 from tests.simulation.walks import walk
 
 pytestmark = pytest.mark.untraced  # what runs here is covered without it, and is slower when it is traced
 
-STEPS = 150
-WALKS = 6
 
-
-@pytest.mark.parametrize("seed", range(WALKS))
+@pytest.mark.parametrize("seed", range(6))
 def test_weighted_walks(empty_redis: Any, seed: int) -> None:
-    stats = Counter[str]()
-    walk(empty_redis, seed, STEPS, stats=stats)
-    assert stats["claims"] > 20
+    assert walk(empty_redis, seed, 150)["work"] > 20
+
+
+def test_a_broken_script_is_noticed() -> None:
+    made = mutants()
+    assert {mutant.rule for mutant in made} == set(RULES), "each rule has places"
+    chosen = random.Random(1).sample(made, 4)  # noqa: S311 - the same ones each time
+    assert [mutant.name for mutant, killer in judged(chosen, 1) if killer is None] == []

@@ -3,12 +3,9 @@
 It names arguments and takes replies apart. Nothing is retried here.
 """
 
-import hashlib
-import itertools
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,7 +13,9 @@ import msgpack
 import orjson
 from redis.exceptions import NoScriptError
 
-LUA = Path(__file__).resolve().parents[2] / "tasks/ledger/lua"
+from tasks.ledger.packed import numbers, record_of
+from tasks.ledger.scripts import SCRIPTS, sha, source
+
 ROOT = "eq"
 MODEL = "m"
 STAMP = "f"
@@ -24,81 +23,17 @@ START_MS = 1_900_000_000_000
 LEASE_MS = 15_000
 WORKER_TTL_MS = 9000
 RATE = 4000
-OPEN = frozenset({"queued", "in_progress"})
-
-_CONSTANTS = re.compile(r"^local ([A-Z_]+(?:, [A-Z_]+)*) = (\d+(?:, \d+)*)(?: +--.*)?\n", re.MULTILINE)
-_PLACES = 100  # places of the packed record are below it
-
-
-def _constants(text: str) -> dict[str, str]:
-    pairs = (zip(m[1].split(", "), m[2].split(", "), strict=True) for m in _CONSTANTS.finditer(text))
-    return dict(itertools.chain.from_iterable(pairs))
-
-
-class Scripts:
-    """The texts of the scripts: the ledger's own, or some of them changed."""
-
-    def __init__(self, texts: Mapping[str, str]) -> None:
-        self.texts = texts
-        self._sources: dict[str, str] = {}
-        self._digests: dict[str, str] = {}
-
-    @classmethod
-    def of_the_ledger(cls) -> "Scripts":
-        """As they are."""
-        return _as_they_are()
-
-    def with_text(self, file: str, text: str) -> "Scripts":
-        """The same, but for one file."""
-        return Scripts({**self.texts, file: text})
-
-    @property
-    def record_fields(self) -> list[str]:
-        """The names of the packed record of a task, in their order."""
-        found = _constants(self.texts["shared/task_record.lua"])
-        return [name.lower() for name, place in found.items() if int(place) < _PLACES]
-
-    def digest(self, name: str) -> str:
-        """By which Redis knows it."""
-        if name not in self._digests:
-            self._digests[name] = hashlib.sha1(self.source(name).encode(), usedforsecurity=False).hexdigest()
-        return self._digests[name]
-
-    def source(self, name: str) -> str:
-        """The script with the shared parts that it and they name, each once. Redis runs all of it with each call."""
-        if name not in self._sources:
-            text = "\n".join(self.texts[part] for part in [*self.parts("shared/base.lua"), *self.parts(f"{name}.lua")])
-            # Numbers are written into the text: a local that functions share is looked for whenever one is made.
-            values = _constants(text)
-            text = _CONSTANTS.sub("", text)
-            if values:
-                text = re.sub(rf"\b({'|'.join(values)})\b", lambda m: values[m[1]], text)
-            self._sources[name] = text
-        return self._sources[name]
-
-    def parts(self, file: str) -> list[str]:
-        """The file and what it uses, which comes first."""
-        found: dict[str, None] = {}
-        for names in re.findall(r"^-- uses: (.+)$", self.texts[file], re.MULTILINE):
-            for part in names.split():
-                found |= dict.fromkeys(self.parts(f"shared/{part}.lua"))
-        return [*found, file]
-
-
-@cache
-def _as_they_are() -> Scripts:
-    return Scripts({str(path.relative_to(LUA)): path.read_text() for path in sorted(LUA.rglob("*.lua"))})
+LANES = ("online", "bulk")
 
 
 @dataclass(frozen=True)
 class NewTask:
-    """The arguments of a task. `pieces`: items, cost and payload of each."""
+    """The arguments of a task, in the order of SUBMIT. `pieces`: items, cost and payload of each."""
 
     id: str
-    owner: str = "o"
-    pieces: Sequence[tuple[int, int, bytes]] = ((1, 10, b'["t"]'),)
     queue: str = MODEL
     lane: str = "online"
+    owner: str = "o"
     deadline_in_ms: int = 0
     ttl_ms: int = 60_000
     options: str = ""
@@ -116,17 +51,13 @@ class NewTask:
     tokens_per_minute: int | str = ""
     queued_tokens: int | str = ""
     open_jobs: int | str = ""
+    pieces: Sequence[tuple[int, int, bytes]] = ((1, 10, b'["t"]'),)
 
     def arguments(self) -> list[Any]:
-        """As SUBMIT reads them: how many, then by position, then of its pieces."""
-        own = [
-            *(self.id, self.queue, self.lane, self.owner, self.deadline_in_ms, self.ttl_ms, self.options, self.meta),
-            *(self.alias, self.digest, int(self.joins), int(self.listed), int(self.wakes), self.trace, self.answer_to),
-            *(self.vector_bytes, self.max_backlog_s, self.max_memory_percent, self.tokens_per_minute),
-            *(self.queued_tokens, self.open_jobs),
-            *itertools.chain.from_iterable(self.pieces),
-        ]
-        return [len(own), *own]
+        """How many, then by position, then of its pieces."""
+        *own, pieces = vars(self).values()
+        flat = [int(one) if isinstance(one, bool) else one for one in (*own, *chain.from_iterable(pieces))]
+        return [len(flat), *flat]
 
 
 class Piece(NamedTuple):
@@ -161,6 +92,11 @@ class Claim:
     def cost(self) -> int:
         """Of all its pieces."""
         return sum(piece.cost for piece in self.pieces)
+
+    @property
+    def tasks(self) -> list[str]:
+        """Of its pieces."""
+        return [piece.task for piece in self.pieces]
 
 
 class Finished(NamedTuple):
@@ -211,10 +147,27 @@ class Task:
     @property
     def is_open(self) -> bool:
         """It has not ended."""
-        return self.state in OPEN
+        return self.state in {"queued", "in_progress"}
 
     def __getitem__(self, name: str) -> Any:
         return self.record[name]
+
+
+def task_of(fields: Mapping[bytes, bytes]) -> Task | None:
+    """From the fields of its hash."""
+    if not fields:
+        return None
+    task = Task(record_of(fields[b"s"]), meta=fields.get(b"m", b""))
+    for name, value in fields.items():
+        kind, rest = chr(name[0]), name[1:].decode()
+        if kind == "v":
+            first, items = map(int, rest.split("+"))
+            task.outcomes[first] = (items, value)
+        elif kind == "x":
+            task.errors[int(rest)] = orjson.loads(value)
+        elif kind in "ud":
+            {"u": task.pieces, "d": task.payloads}[kind][rest] = value
+    return task
 
 
 @dataclass
@@ -222,40 +175,33 @@ class Ledger:
     """Calls of scripts on one queue.
 
     Attributes:
-        now_ms: the time at which they run; None: the server's.
+        folder: of the scripts.
         tampered: a test has changed by hand what scripts keep, so sums need not agree.
     """
 
     redis: Any  # a client whose replies are bytes; its types say bytes or text
-    scripts: Scripts = field(default_factory=Scripts.of_the_ledger)
+    folder: Path = SCRIPTS
     queue: str = MODEL
-    now_ms: int | None = START_MS
+    now: int = START_MS
     tampered: bool = False
-
-    @property
-    def now(self) -> int:
-        """The time at which scripts run, where it stands still."""
-        assert self.now_ms is not None
-        return self.now_ms
 
     def advance(self, ms: int) -> None:
         """Lets time pass."""
-        self.now_ms = self.now + ms
+        self.now += ms
 
     def call(self, script: str, *arguments: Any) -> Any:
         """The reply of a script."""
-        clock = "0" if self.now_ms is None else f"@{self.now_ms}"
-        head = (0, ROOT, clock, self.queue)
+        head = (0, ROOT, f"@{self.now}", self.queue)
         try:
-            return self.redis.execute_command("EVALSHA", self.scripts.digest(script), *head, *arguments)
+            return self.redis.execute_command("EVALSHA", sha(script, self.folder), *head, *arguments)
         except NoScriptError:
-            return self.redis.execute_command("EVAL", self.scripts.source(script), *head, *arguments)
+            return self.redis.execute_command("EVAL", source(script, self.folder), *head, *arguments)
 
     def submit(
-        self, *tasks: NewTask, rate: int = RATE, max_bytes: int = 2**53, share: int = 0
+        self, *tasks: NewTask, rate: int = RATE, max_bytes: int = 2**53, share: float = 0
     ) -> tuple[list[Any], list[str]]:
         """A reply for each task, and the queues for which a bell is due."""
-        arguments = itertools.chain.from_iterable(task.arguments() for task in tasks)
+        arguments = chain.from_iterable(task.arguments() for task in tasks)
         reply = self.call("submit", rate, max_bytes, share, *arguments)
         return reply[: len(tasks)], [name.decode() for name in reply[len(tasks) :]]
 
@@ -290,7 +236,8 @@ class Ledger:
         if reply[0] == b"changed":
             return Claim(token, changed=True)
         bell, wait_ms, more, lane, *rows = reply
-        return Claim(token, bell, wait_ms, bool(more), lane.decode(), [_piece(row) for row in rows])
+        pieces = [Piece._make([task.decode(), name.decode(), *row, owner.decode()]) for task, name, *row, owner in rows]
+        return Claim(token, bell, wait_ms, bool(more), lane.decode(), pieces)
 
     def commit(
         self, token: str, finished: Sequence[Finished], *, spent: int = 0, stream: str = "", linger_ms: int = 0
@@ -300,8 +247,7 @@ class Ledger:
             (f.piece.task, f.piece.name, f.piece.first, f.piece.items, f.failed, f.tokens, f.extra, f.outcome)
             for f in finished
         ]
-        flat = itertools.chain.from_iterable(rows)
-        return Committed(*self.call("commit", token, spent, stream, linger_ms, len(rows), *flat))
+        return Committed(*self.call("commit", token, spent, stream, linger_ms, len(rows), *chain.from_iterable(rows)))
 
     def finish(self, claim: Claim, outcome: bytes = b"v", **how: Any) -> Committed:
         """Commits all of a claim: for each item so many bytes."""
@@ -343,14 +289,9 @@ class Ledger:
         """Whether it is open."""
         return bool(self.call("cancel", "want", task_id, for_ms, int(gone)))
 
-    def take_request(self, owner: str, per_s: float) -> list[int]:
-        """Ms to wait, requests that are left, ms until all are."""
-        told: list[int] = self.call("request_rate", owner, per_s)
-        return told
-
     def read(self, task_id: str) -> Task | None:
         """State and outcomes of one moment. No script: all of it is one hash."""
-        return self.task_of(self.redis.hgetall(f"{ROOT}:task:{task_id}"))
+        return task_of(self.redis.hgetall(f"{ROOT}:task:{task_id}"))
 
     def known(self, task_id: str) -> Task:
         """The same of a task that must be there."""
@@ -358,28 +299,9 @@ class Ledger:
         assert task is not None, f"{task_id} is unknown"
         return task
 
-    def task_of(self, fields: Mapping[bytes, bytes]) -> Task | None:
-        """From the fields of its hash."""
-        if not fields:
-            return None
-        record = dict(zip(self.scripts.record_fields, msgpack.unpackb(fields[b"s"]), strict=True))
-        task = Task(record, meta=fields.get(b"m", b""))
-        for name, value in fields.items():
-            kind, rest = chr(name[0]), name[1:].decode()
-            if kind == "v":
-                first, items = map(int, rest.split("+"))
-                task.outcomes[first] = (items, value)
-            elif kind == "x":
-                task.errors[int(rest)] = orjson.loads(value)
-            elif kind in "ud":
-                {"u": task.pieces, "d": task.payloads}[kind][rest] = value
-        return task
-
     def sums(self, key: str) -> dict[str, Any]:
         """Of a queue (`q:m:state`) or an owner (`owner:o`); what is not there is 0."""
-        text = self.redis.get(f"{ROOT}:{key}")
-        found: dict[str, Any] = msgpack.unpackb(text) if text else {}
-        return found
+        return numbers(self.redis.get(f"{ROOT}:{key}"))
 
     def set_sums(self, key: str, **values: Any) -> None:
         """Instead of what is there."""
@@ -400,36 +322,31 @@ class Ledger:
         flat = self.redis.hgetall(f"{ROOT}:q:{self.queue}:counts")
         return {name.decode(): int(value) for name, value in flat.items()}
 
-    def list_ids(
-        self, owner: str, *, after: str = "", limit: int = 20, look: int = 100, states: str = ""
-    ) -> tuple[str, bool, list[str]]:
-        """How far it has looked, whether there may be more, and the ids, the newest first."""
-        until, more, *rows = self.call("list", owner, after, limit, look, states)
-        return until.decode(), bool(more), [row[0].decode() for row in rows]
+    # ---- short ways to say what a test brings and what is served
+
+    def drain(self, rounds: int = 99, budget: int = 10**6, *, stream: str = "w/0", **how: Any) -> list[Piece]:
+        """Claims and commits; what was served."""
+        served: list[Piece] = []
+        for n in range(rounds):
+            claim = self.claim(stream, f"{stream}/d{self.now}.{n}.{len(served)}", budget=budget, **how)
+            if not claim.pieces:
+                break
+            served += claim.pieces
+            self.finish(claim)
+        return served
+
+    def written(self, call: Any) -> int:
+        """How many keys a call has changed: each such write is an fsync for everybody."""
+        before = self.redis.info("persistence")["rdb_changes_since_last_save"]
+        call()
+        return int(self.redis.info("persistence")["rdb_changes_since_last_save"]) - int(before)
 
 
-def _piece(row: Sequence[Any]) -> Piece:
-    task, name, first, items, cost, deaths, offset, options, payload, trace, owner = row
-    return Piece(
-        task.decode(), name.decode(), first, items, cost, deaths, offset, options, payload, trace, owner.decode()
-    )
+def sized(cost: int, items: int = 1, number: int = 1) -> Sequence[tuple[int, int, bytes]]:
+    """So many equal pieces."""
+    return [(items, cost, b"[]")] * number
 
 
-def answers(ledger: Ledger, message: bytes) -> dict[str, Task]:
-    """The tasks in a message that came with the news."""
-    pieces = _pieces(message)
-    told: dict[str, Task] = {}
-    for task_id in pieces:
-        fields = [next(pieces) for _ in range(int(next(pieces)) + 1)]
-        task = ledger.task_of({b"s": fields[0], **dict(zip(fields[1::2], fields[2::2], strict=True))})
-        assert task is not None
-        told[task_id.decode()] = task
-    return told
-
-
-def _pieces(message: bytes) -> Iterator[bytes]:
-    head, _, body = message.partition(b"\n")
-    at = 0
-    for length in map(int, head.split()):
-        yield body[at : at + length]
-        at += length
+def tasks(prefix: str, number: int, **how: Any) -> list[NewTask]:
+    """So many equal tasks, whose ids are in their order."""
+    return [NewTask(f"{prefix}{n:04d}", **how) for n in range(number)]

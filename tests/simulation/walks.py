@@ -3,14 +3,15 @@
 import random
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+from tasks.ledger.scripts import SCRIPTS
 from tests.simulation import clients, fleet
 from tests.simulation.invariants import check
 from tests.simulation.repeats import repeat
 from tests.simulation.settling import settle
-from tests.simulation.thin_client import Scripts
-from tests.simulation.world import LANES, OWNERS, World
+from tests.simulation.world import OWNERS, PROCESSES, World
 
 WEIGHTS = {
     "submit": 2,
@@ -38,32 +39,21 @@ MODES: tuple[dict[str, float], ...] = (
 """Mixed, idle, flooded, chaotic: a walk takes that of its seed."""
 
 
-def walk(client: Any, seed: int, steps: int, scripts: Scripts | None = None, stats: Counter[str] | None = None) -> None:
-    """One world to its end. Raises at the first violation."""
-    world = World(client, scripts or Scripts.of_the_ledger(), Counter() if stats is None else stats)
-    draw = random.Random(seed)  # noqa: S311 - a walk is repeated by its seed
-    weights = WEIGHTS | MODES[seed % len(MODES)]
+def walk(client: Any, seed: int, steps: int, scripts: Path = SCRIPTS) -> Counter[str]:
+    """One world to its end; what happened in it, and how often. Raises at the first violation."""
+    world, draw = World(client, scripts), random.Random(seed)  # noqa: S311 - a walk is repeated by its seed
+    weights, happened = WEIGHTS | MODES[seed % len(MODES)], Counter[str]()
     try:
-        fleet.populate(world)
-        for _ in range(steps):
-            _DEEDS[draw.choices(list(weights), list(weights.values()))[0]](world, draw)
+        for n in range(PROCESSES):
+            fleet.start(world, n)
+        for deed in draw.choices(list(weights), list(weights.values()), k=steps):
+            happened[deed] += 1
+            _DEEDS[deed](world, draw)
             check(world)
         settle(world)
     finally:
         world.close()
-
-
-def _request(draw: random.Random) -> clients.Request:
-    return clients.Request(
-        sizes=[(draw.choice([1, 1, 2, 5, 9]), draw.randint(0, 40)) for _ in range(draw.choice([1, 1, 1, 2, 4, 7]))],
-        lane=draw.choice(["online", *LANES]),
-        owner=draw.choice(OWNERS),
-        deadline_ms=draw.choice([0, 0, 0, 300, 5000, 12_000, 30_000]),
-        poison=draw.choice([*[None] * 7, 0, 3]),
-        alias=draw.choice([0, 0, 0, 1, 2]),
-        sent=draw.random() > 0.1,
-        together=draw.choice([1, 1, 1, 2, 4]),
-    )
+    return happened
 
 
 def _turn(draw: random.Random) -> fleet.Turn:
@@ -79,21 +69,21 @@ def _turn(draw: random.Random) -> fleet.Turn:
 
 
 _DEEDS: dict[str, Callable[[World, random.Random], None]] = {
-    "submit": lambda world, draw: clients.submit(world, _request(draw)),
+    "submit": clients.submit,
     "cancel": lambda world, draw: clients.cancel(world, draw.randint(0, 999), forget=draw.random() < 0.3),
     "want": lambda world, draw: clients.want(
         world, draw.randint(0, 999), draw.choice([10, 10_000, 20_000]), gone=draw.random() < 0.5
     ),
     "deliver": lambda world, draw: fleet.deliver(world, draw.randint(0, 2)),
     "lose": lambda world, _: world.lose_message(),
-    "double": lambda world, _: world.double_message(),
+    "double": lambda world, _: world.rung(1),
     "work": lambda world, draw: fleet.work(world, _turn(draw)),
     "crash": lambda world, draw: fleet.crash(world, draw.randint(0, 2)),
     "stop": lambda world, draw: fleet.stop(world, draw.randint(0, 2)),
     "beat": lambda world, draw: fleet.beat(world, draw.randint(0, 2)),
     "zombie": lambda world, draw: fleet.zombie_commit(world, draw.randint(0, 99)),
     "repeat": lambda world, _: repeat(world),
-    "advance": lambda world, draw: world.advance(draw.choice([1, 50, 200, 900, 1100, 4000, 7000, -600])),
+    "advance": lambda world, draw: world.ledger.advance(draw.choice([1, 50, 200, 900, 1100, 4000, 7000, -600])),
     "watch": lambda world, _: world.watch(),
     "mark": lambda world, draw: world.mark(draw.choice(OWNERS), draw.choice(["revoked", "revoked", "purged"])),
 }

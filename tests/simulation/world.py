@@ -7,10 +7,12 @@ import itertools
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
-from tests.simulation.processes import Process
-from tests.simulation.thin_client import ROOT, Claim, Ledger, Scripts, Task
+from tasks.ledger.scripts import SCRIPTS
+from tests.integration.ledger.listener import Listener
+from tests.simulation.thin_client import ROOT, Claim, Ledger
 
 TTL_MS = 20_000
 LEASE_MS = 3000
@@ -19,7 +21,6 @@ TASK_BYTES = 1024
 VECTOR_BYTES = 8
 PROCESSES = 3
 OWNERS = ("o1", "o2", "o3")
-LANES = ("online", "bulk")
 QUEUE_KEY = f"{ROOT}:q:m:"
 _EVERY_MS, _STILL_MS, _MAX_REAPED = 1000, 5000, 8
 
@@ -53,6 +54,47 @@ class Held:
     deaths: int
 
 
+class Process:
+    """Two streams that share a fate, and a subscription to what wakes them."""
+
+    def __init__(self, client: Any, name: str) -> None:
+        self.name, self.alive = name, True
+        self.streams = [Stream(self, f"{name}/{n}") for n in range(2)]
+        self._listener = Listener(client, *[f"{QUEUE_KEY}wake:{stream.name}" for stream in self.streams])
+
+    def hear(self) -> None:
+        """Takes note of what was published."""
+        if self.alive:
+            for channel, _ in self._listener.heard():
+                for stream in self.streams:
+                    stream.notified |= channel.endswith(stream.name)
+
+    def close(self) -> None:
+        """Ends its subscription; returns when Redis has noticed."""
+        if self.alive:
+            self._listener.close()
+            self.alive = False
+
+
+@dataclass
+class Stream:
+    """idle -> started -> busy | lingering | paused | again -> ... -> idle; hung is busy without a sign."""
+
+    process: Process
+    name: str
+    state: str = "idle"
+    notified: bool = False
+    until: int = 0
+    rang: bool = False
+    claim: Claim | None = None
+
+    @property
+    def claimed(self) -> Claim:
+        """Of a stream that is busy."""
+        assert self.claim is not None
+        return self.claim
+
+
 @dataclass
 class World:
     """One queue, three processes of two streams, and all that was ever accepted.
@@ -66,8 +108,7 @@ class World:
     """
 
     client: Any
-    scripts: Scripts = field(default_factory=Scripts.of_the_ledger)
-    stats: Counter[str] = field(default_factory=Counter)
+    scripts: Path = SCRIPTS
     tasks: dict[str, Known] = field(default_factory=dict)
     outcomes: dict[tuple[str, int], bytes] = field(default_factory=dict)
     hits: Counter[tuple[str, int]] = field(default_factory=Counter)
@@ -83,7 +124,6 @@ class World:
         self.client.flushdb()
         self.ledger = Ledger(self.client, self.scripts)
         self._numbers = itertools.count(1)
-        self.stats["worlds"] += 1
 
     def number(self) -> int:
         """Another one with each call."""
@@ -91,13 +131,9 @@ class World:
 
     # ---- what Redis holds ------------------------------------------------------------------------------------------
 
-    def task(self, task_id: str) -> Task | None:
-        """As it is stored."""
-        return self.ledger.read(task_id)
-
     def is_open(self, task_id: str) -> bool:
         """It is there and has not ended."""
-        task = self.task(task_id)
+        task = self.ledger.read(task_id)
         return task is not None and task.is_open
 
     def claims(self) -> dict[str, list[tuple[str, str]]]:
@@ -140,21 +176,11 @@ class World:
         if self.broker:
             self.broker -= 1
             self.fault = True
-            self.stats["bells lost"] += 1
-
-    def double_message(self) -> None:
-        """The broker delivers a bell twice."""
-        self.broker += 1
-
-    def advance(self, ms: int) -> None:
-        """Time passes, or the clock is set back."""
-        self.ledger.advance(ms)
 
     def watch(self) -> None:
         """Housekeeping."""
         self.note_expiring(always=True)
         beat = self.ledger.watch()
-        self.stats["watches"] += 1
         self.rung(beat.bell)
         self.fault = self.fault and not beat.bell and beat.ready > 0
 
@@ -178,8 +204,7 @@ class World:
             marked.add(owner)
         account = self.ledger.account(owner) | {name: int(owner in marked)}
         self.ledger.set_sums(f"owner:{owner}", **account)
-        self.ledger.take_request(owner, per_s=100)
-        self.stats[name] += 1
+        self.ledger.call("request_rate", owner, 100)
 
     def close(self) -> None:
         """Closes what the processes have open."""

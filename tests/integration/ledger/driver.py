@@ -4,7 +4,6 @@ import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-import numpy as np
 import orjson
 import redis
 
@@ -14,17 +13,16 @@ from tasks.ledger.claim import Claim, ClaimRequest, claim
 from tasks.ledger.client import Ledger
 from tasks.ledger.commit import CommitCode, commit
 from tasks.ledger.heartbeat import Pulse, watch
-from tasks.ledger.read import list_tasks, read_result, read_task
+from tasks.ledger.read import read_task
 from tasks.ledger.scripts import Operation
 from tasks.ledger.submit import SubmitReply, submit
-from tasks.ledger.task import NewPiece, NewTask, Outcome, Piece, Result, State, Task
+from tasks.ledger.task import NewPiece, NewTask, Outcome, Piece, State, Task
 from tests import ledger_builders
 
 T = TypeVar("T")
 
 MODEL = "m"
 START_MS = 1_900_000_000_000
-LEASE_MS = 15_000
 
 
 def new_pieces(*sizes: tuple[int, int]) -> list[NewPiece]:
@@ -36,14 +34,9 @@ def new_pieces(*sizes: tuple[int, int]) -> list[NewPiece]:
     ]
 
 
-def rows(piece: Piece, mark: float = 0) -> bytes:
-    """Vectors for a piece: each row is the text's index in the task and `mark`."""
-    return np.array([[piece.first + i, mark] for i in range(piece.items)], dtype="<f4").tobytes()
-
-
-def succeeded(piece: Piece, mark: float = 0) -> Outcome:
-    """The outcome of a piece whose texts all succeeded, ten tokens each."""
-    return Outcome(piece, rows(piece, mark), tokens=10 * piece.items)
+def succeeded(piece: Piece) -> Outcome:
+    """The outcome of a piece whose texts all succeeded: a vector of eight bytes each."""
+    return Outcome(piece, b"vector.." * piece.items, tokens=10 * piece.items)
 
 
 def failed(piece: Piece, code: str = "boom") -> Outcome:
@@ -55,9 +48,8 @@ def failed(piece: Piece, code: str = "boom") -> Outcome:
 class Driver:
     """Calls of one queue. `now_ms` is the time at which every script runs."""
 
-    def __init__(self, client: redis.Redis, model: str = MODEL) -> None:
+    def __init__(self, client: redis.Redis) -> None:
         self.client = client
-        self.model = model
         self.ledger = Ledger(client)
         self.ledger.frozen_ms = START_MS
         self._numbers = itertools.count(1)
@@ -67,12 +59,6 @@ class Driver:
         assert self.ledger.frozen_ms is not None
         return self.ledger.frozen_ms
 
-    def taken(self, part: str) -> int:
-        """Bytes of Redis that keys with this in their names have."""
-        keys = [key for key in self.client.scan_iter("eq:*") if part.encode() in key]
-        assert keys
-        return sum(self.client.memory_usage(key, samples=0) or 0 for key in keys)
-
     def advance(self, ms: int) -> None:
         """Time passes."""
         self.ledger.frozen_ms = self.now_ms + ms
@@ -80,16 +66,10 @@ class Driver:
     def run(self, operation: Operation[T]) -> T:
         return self.ledger.run(operation)
 
-    # ---- clients
-
     def new_task(self, *sizes: tuple[int, int], task_id: str | None = None, **changed: Any) -> NewTask:
         """A task of pieces `(items, cost)`; by default one text that costs 10."""
-        values: dict[str, Any] = {
-            "task_id": task_id or f"task_{next(self._numbers):05d}",
-            "queue": self.model,
-            "pieces": new_pieces(*(sizes or ((1, 10),))),
-        }
-        return ledger_builders.new_task(**(values | changed))
+        made, pieces = task_id or f"task_{next(self._numbers):05d}", new_pieces(*(sizes or ((1, 10),)))
+        return ledger_builders.new_task(**({"task_id": made, "pieces": pieces} | changed))
 
     def submit(self, *sizes: tuple[int, int], **changed: Any) -> SubmitReply:
         return self.run(submit(self.new_task(*sizes, **changed)))
@@ -99,47 +79,25 @@ class Driver:
         assert task is not None, f"{task_id} is unknown"
         return task
 
-    def result(self, task_id: str) -> Result:
-        result = self.run(read_result(task_id))
-        assert result is not None, f"{task_id} is unknown"
-        return result
-
-    def listed(self, owner: str = "anonymous", **changed: Any) -> tuple[list[Task], str, bool]:
-        """The first 20 of all states unless told otherwise."""
-        return self.run(list_tasks(owner, **({"limit": 20} | changed)))
-
     def cancel(self, task_id: str) -> State | None:
-        return self.run(cancel(self.model, task_id))
+        return self.run(cancel(MODEL, task_id))
 
     def forget(self, task_id: str) -> int:
-        return self.run(forget(self.model, task_id))
-
-    # ---- workers
+        return self.run(forget(MODEL, task_id))
 
     def claim(self, stream: str = "w/0", *, token: str | None = None, **changed: Any) -> Claim:
         """A claim of at most 64 pieces and a cost of 1,000 unless told otherwise; does not linger."""
-        values: dict[str, Any] = {"budget": 1000, "max_pieces": 64, "lease_ms": LEASE_MS}
+        values: dict[str, Any] = {"budget": 1000, "max_pieces": 64, "lease_ms": 15_000}
         request = ClaimRequest(stream=stream, token=token or f"{stream}/{next(self._numbers)}", **(values | changed))
-        return self.run(claim(self.model, request))
+        return self.run(claim(MODEL, request))
 
-    def commit(self, claim: Claim, outcomes: Sequence[Outcome] | None = None, mark: float = 0) -> Sequence[CommitCode]:
+    def commit(self, claim: Claim, outcomes: Sequence[Outcome] | None = None) -> Sequence[CommitCode]:
         """Commits the outcomes given, or success for every piece of the claim."""
-        done = [succeeded(piece, mark) for piece in claim.pieces] if outcomes is None else outcomes
-        return self.run(commit(self.model, claim.token, done)).codes
+        done = [succeeded(piece) for piece in claim.pieces] if outcomes is None else outcomes
+        return self.run(commit(MODEL, claim.token, done)).codes
 
     def watch(self) -> Pulse:
-        return self.run(watch(self.model))
-
-    def work_off(self, stream: str = "w/0", limit: int = 1000) -> list[Piece]:
-        """Claims and commits until nothing is ready; what was claimed, in order."""
-        done: list[Piece] = []
-        for _ in range(limit):
-            claim = self.claim(stream)
-            if not claim.pieces:
-                return done
-            self.commit(claim)
-            done += claim.pieces
-        raise AssertionError(f"work is left after {limit} claims")
+        return self.run(watch(MODEL))
 
 
 def commands(client: redis.Redis, call: Callable[[], Any]) -> dict[str, int]:
@@ -149,3 +107,19 @@ def commands(client: redis.Redis, call: Callable[[], Any]) -> dict[str, int]:
     stats = client.info("commandstats")
     ours = {name.removeprefix("cmdstat_"): entry["calls"] for name, entry in stats.items()}
     return {name: calls for name, calls in ours.items() if not name.startswith(("config", "info"))}
+
+
+def everything(client: redis.Redis) -> dict[str, Any]:
+    """All that Redis holds, by key."""
+    pipe, names = client.pipeline(transaction=False), sorted(client.scan_iter("*"))
+    for name in names:
+        pipe.type(name)
+    read: dict[bytes, Callable[[Any], Any]] = {
+        b"hash": pipe.hgetall,
+        b"zset": lambda key: pipe.zrange(key, 0, -1, withscores=True),
+        b"set": pipe.smembers,
+        b"string": pipe.get,
+    }
+    for name, kind in zip(names, pipe.execute(), strict=True):
+        read[kind](name)
+    return {name.decode(): value for name, value in zip(names, pipe.execute(), strict=True)}

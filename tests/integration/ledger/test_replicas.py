@@ -26,7 +26,6 @@ from worker_config.redis_connection import Sentinels
 
 _numbers = itertools.count(1)
 
-
 ELSEWHERE = "redis://nobody/0"
 """Sentinels say where the master is."""
 

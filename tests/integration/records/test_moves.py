@@ -11,7 +11,6 @@ import redis
 from tasks.errors import TooMany
 from tasks.ledger.overview import read_account
 from tasks.ledger.read import read_task
-from tasks.ledger.redis_keys import DOCUMENTS
 from tasks.records import store
 from tasks.records.api_keys import Key, Mark, make_mark
 from tasks.records.files import Purpose, delete_file, list_files, read_file
@@ -19,9 +18,8 @@ from tasks.records.jobs import Counts, DonePage, JobRecord, JobStatus, Page, Sta
 from tasks.records.moves import Move, cancel_job, delete_job, retry_job
 from tasks.records.stage_tasks import embed_task, stage_task
 from tasks.records.store import Room, left_of
-from tests.integration.ledger.driver import MODEL, Driver, new_pieces
+from tests.integration.ledger.driver import MODEL, Driver, everything, new_pieces
 from tests.integration.ledger.listener import Listener
-from tests.integration.ledger.snapshot import Snapshot
 from tests.integration.records.jobs import KINDS, Sweeper, change, create, job, make, new_batch, new_ingestion
 from tests.made_files import made_file
 from tests.thorough import some
@@ -50,10 +48,6 @@ def begun(driver: Driver, new: New = new_ingestion, **changed: Any) -> str:
     made = create(driver, new(**changed))
     assert change(driver, made, parses)
     return made
-
-
-def everything(client: redis.Redis) -> dict[str, Any]:
-    return Snapshot.take(client).values
 
 
 @both_kinds
@@ -88,7 +82,6 @@ def test_nobody_who_is_purged_gets_a_task_or_a_file(driver: Driver, new: New) ->
     assert make(driver, move), "the record moves: it must come to its end"
     assert job(driver, made).pages[1].under_way
     assert driver.run(read_task(move.record.task_id(1, Stage.PARSE))) is None
-    assert Driver(driver.client, DOCUMENTS).claim().pieces == ()
     assert driver.run(read_file(file.id)) is None
     assert driver.run(left_of("ann")).files == 0
 

@@ -23,8 +23,7 @@ from tasks.records.store import (
     left_of,
     new_change,
 )
-from tests.integration.ledger.driver import Driver
-from tests.integration.ledger.snapshot import Snapshot
+from tests.integration.ledger.driver import Driver, everything
 from tests.raises_code import raises_code
 from tests.thorough import some
 
@@ -264,12 +263,12 @@ def test_a_record_that_nobody_understands_is_there_and_can_be_removed(driver: Dr
 
 def test_a_full_redis_refuses_what_is_new_and_lets_go_what_is_there(driver: Driver, redis_client: redis.Redis) -> None:
     driver.run(store.create(Thing(id="a")))
-    before = Snapshot.take(redis_client).values
+    before = everything(redis_client)
     redis_client.config_set("maxmemory", 1)
     try:
         with pytest.raises(StorageFull):
             driver.run(store.create(Thing(id="b", name="n")))
-        assert Snapshot.take(redis_client).values == before
+        assert everything(redis_client) == before
         assert driver.run(store.change(stored(driver), Thing(id="a", size=1)))
         assert driver.run(store.remove(Thing, "a"))
     finally:

@@ -10,19 +10,19 @@ EVERY = 20
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(5))
 def test_all_that_is_listed_is_done_where_nothing_fails(kind: str, seed: int) -> None:
     walks.walk_well(kind, seed)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(12))
 def test_a_job_comes_to_its_end_whatever_its_stages_come_to(kind: str, seed: int) -> None:
     walks.walk_with_faults(kind, seed)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(5))
 def test_a_retry_does_what_has_failed_and_nothing_else(kind: str, seed: int) -> None:
     walks.walk_again(kind, seed)
 

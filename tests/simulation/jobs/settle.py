@@ -5,9 +5,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from tasks.ledger.redis_keys import DOCUMENTS
+from tasks.records.documents import Document
 from tests.integration.api.ledger_worker import vector
-from tests.simulation.jobs.engine import DOCUMENTS_QUEUE, MODEL_QUEUE, ListedDocument
-from tests.simulation.jobs.world import CODES, MINUTE_MS, OWNER, WORKERS, JobSeen, JobWorld
+from tests.integration.batches.hands import MODEL
+from tests.simulation.jobs.world import CODES, MINUTE_MS, WORKERS, JobSeen, JobWorld
 
 _ROUNDS = 200
 
@@ -28,7 +30,6 @@ def settle(world: JobWorld) -> None:
     for job, seen in world.jobs.items():
         status = world.engine.status(job)
         if status:
-            world.stats[f"{'batch' if seen.batch else 'ingestion'}_{status}"] += 1
             (check_batch if seen.batch else check_ingestion)(world, job, status)
     while world.zombies:
         world.zombie()
@@ -45,7 +46,7 @@ def _heal(world: JobWorld) -> None:
 
 
 def _work_off(world: JobWorld) -> None:
-    for queue in (DOCUMENTS_QUEUE, MODEL_QUEUE):
+    for queue in (DOCUMENTS, MODEL):
         for _ in range(30):
             if not world.work(WORKERS[0], queue):
                 break
@@ -62,7 +63,7 @@ def _remove(world: JobWorld) -> None:
     world.check()
     for job in world.jobs:
         status = world.engine.status(job)
-        assert not status or world.engine.delete(job), f"{job} {status} is not deleted"
+        assert not status or world.engine.ask("delete", job), f"{job} {status} is not deleted"
     for _ in range(3):
         world.step()
         world.tick(MINUTE_MS)
@@ -72,15 +73,14 @@ def _remove(world: JobWorld) -> None:
     lost = [job for job, seen in world.jobs.items() if seen.forgotten]
     objects = world.engine.objects()
     left = [name for name in objects if name not in world.orphans and not any(job in name for job in lost)]
-    world.stats["objects_of_forgotten_jobs"] += len(objects) - len(left)
     assert not left, f"objects are left: {left}"
-    assert not world.engine.unexplained(OWNER), "bytes are left in the account"
+    assert not world.engine.unexplained(), "bytes are left in the account"
 
 
 def check_ingestion(world: JobWorld, job: str, status: str) -> None:
     """What it says is what it has done."""
-    seen, counts, documents = world.jobs[job], world.engine.counts(job), world.engine.documents(job)
-    found = Counter(document.status for document in documents)
+    seen, counts, documents = world.jobs[job], world.engine.counts(job), world.engine.told(job)
+    found = Counter(str(document.status) for document in documents)
     sums = {name: counts[name] for name in ("unchanged", "failed")}
     assert sums == {name: found[name] for name in sums}, f"{job} {status}: {counts}, documents {found}"
     assert counts["loaded"] == found["loaded"] + found["counted"], f"{job} {status}: {counts}, documents {found}"
@@ -102,7 +102,7 @@ def check_ingestion(world: JobWorld, job: str, status: str) -> None:
         assert counts["deleted"] == world.witness.jobs[job].deleted, f"{job}: {counts}"
 
 
-def _check_said(world: JobWorld, job: str, documents: Sequence[ListedDocument]) -> None:
+def _check_said(world: JobWorld, job: str, documents: Sequence[Document]) -> None:
     """It has loaded no more than it says, and what it says is true."""
     if world.jobs[job].dry:
         return
@@ -118,7 +118,8 @@ def _check_said(world: JobWorld, job: str, documents: Sequence[ListedDocument]) 
 def check_batch(world: JobWorld, job: str, status: str) -> None:
     """Its rows are in its files, once and in order."""
     seen: JobSeen = world.jobs[job]
-    output, errors = world.engine.batch_lines(job)
+    batch = world.engine.found(job)
+    output, errors = (world.engine.lines(file) for file in (batch.output_file_id, batch.error_file_id))
     for lines in (output, errors):
         order = [seen.texts.index(line["custom_id"]) for line in lines]
         assert order == sorted(set(order)), f"{job}: rows {order}"

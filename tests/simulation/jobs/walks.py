@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tests.simulation.jobs.engine import DOCUMENTS_QUEUE, MODEL_QUEUE
 from tests.simulation.jobs.settle import settle
 from tests.simulation.jobs.world import FILES, QUEUES, WORKERS, JobWorld, jobs_world
 
@@ -27,14 +26,14 @@ WEIGHTS: Mapping[str, float] = {
     "begin": 3, "batch": 0.8, "change": 4, "cancel": 0.6, "retry": 2, "delete": 0.6, "work": 60, "step": 25,
     "die": 1, "die_in": 2, "driver_dies": 1, "hang": 1, "zombie": 1.2, "sink": 0.4, "lose_answer": 0.5,
     "storage": 0.4, "root": 0.4, "sick": 0.4, "serve": 0.2, "heal": 3, "tick": 4, "clock": 0.4, "lose": 0.4,
-    "save": 0.6, "back": 0.25, "sweep": 0.8, "rest": 0.6, "pair": 0.1,
+    "save": 0.6, "back": 0.25, "sweep": 0.8, "rest": 0.6,
 }  # fmt: skip
 MODES: tuple[Mapping[str, float], ...] = (
     {},
     {"sink": 2, "lose_answer": 2, "storage": 2, "die": 2, "die_in": 5, "driver_dies": 3, "hang": 2, "heal": 6},
     {"save": 3, "back": 2, "lose": 1.5, "delete": 2, "retry": 3, "sweep": 4},
     {"begin": 5, "batch": 3, "cancel": 2, "retry": 3, "delete": 1, "change": 6},
-    {"begin": 6, "change": 8, "hang": 2, "zombie": 2, "pair": 1.5},
+    {"begin": 6, "change": 8, "hang": 2, "zombie": 2},
 )
 """What a walk has more of than others."""
 
@@ -80,44 +79,11 @@ def _heal(world: JobWorld, _: random.Random) -> None:
 
 def _clock(world: JobWorld, g: random.Random) -> None:
     world.tick(g.choice([-3000, -200, 1500, 3000]))
-    world.stats["clock_steps"] += 1
-
-
-def _pair(world: JobWorld, g: random.Random) -> None:
-    """An older ingestion has read another content than a newer one, which finds the document unchanged.
-
-    The store is away for a while, so that the newer one may come to its load after the older one.
-    """
-    key, content, other = g.choice(FILES), *g.sample(CONTENTS[:5], 2)
-    _heal(world, g)
-    world.change(*key, content)
-    world.ingest("skip_unchanged", dry=False, roots="ab")
-    _rounds(world, g, 12, MODEL_QUEUE, DOCUMENTS_QUEUE)
-    world.change(*key, other)
-    world.ingest(g.choice(["skip_unchanged", "upsert"]), dry=False, roots="ab")
-    _rounds(world, g, g.randrange(2, 6), DOCUMENTS_QUEUE)
-    world.change(*key, content)
-    world.ingest(g.choice(["skip_unchanged", "sync"]), dry=False, roots="ab")
-    _rounds(world, g, g.randrange(1, 5), DOCUMENTS_QUEUE)
-    world.faults.sink_away = True
-    _rounds(world, g, 3, MODEL_QUEUE, DOCUMENTS_QUEUE)
-    world.faults.sink_away = False
-
-
-def _rounds(world: JobWorld, g: random.Random, number: int, *queues: str) -> None:
-    for _ in range(number):
-        world.step()
-        for queue in queues:
-            worker = g.choice(WORKERS)
-            for _ in range(g.choice([3, 6])):
-                world.work(worker, queue)
-                world.check()
 
 
 def _turned(name: str) -> Callable[[JobWorld, random.Random], None]:
     def do(world: JobWorld, _: random.Random) -> None:
         setattr(world.faults, name, not getattr(world.faults, name))
-        world.stats[name] += 1
 
     return do
 
@@ -152,32 +118,24 @@ DEEDS: Mapping[str, Callable[[JobWorld, random.Random], object]] = {
     "back": lambda world, _: world.go_back(),
     "sweep": lambda world, _: world.sweep(),
     "rest": lambda world, _: world.rest(),
-    "pair": _pair,
 }
 
 
-def walk(client: Any, seed: int, steps: int, *, stats: Counter[str], without: str = "") -> None:
-    """One walk. `without`: names of deeds that do not happen in it.
-
-    Raises:
-        AssertionError: something is not as it must be.
-    """
+def walk(client: Any, seed: int, steps: int) -> Counter[str]:
+    """One walk; what happened in it, and how often. Raises AssertionError where something is not as it must be."""
     g = random.Random(seed)  # noqa: S311 - repeatable
-    weights = {name: w for name, w in ({**WEIGHTS, **MODES[seed % len(MODES)]}).items() if name not in without.split()}
+    weights, happened = {**WEIGHTS, **MODES[seed % len(MODES)]}, Counter[str]()
     with jobs_world(g, client) as world:
+        deeds = g.choices(list(weights), list(weights.values()), k=steps)
         try:
             for _ in range(g.randrange(3, 8)):
                 world.change(*g.choice(FILES), g.choice(CONTENTS))
-            for _ in range(steps):
-                [deed] = g.choices(list(weights), list(weights.values()))
-                world.log.append(deed)
-                world.stats["deeds"] += 1
+            for deed in deeds:
+                happened[deed] += 1
                 DEEDS[deed](world, g)
                 world.check()
             settle(world)
         except BaseException as error:
-            error.add_note(f"seed {seed}, deeds {' '.join(list(world.log)[-15:])}")
+            error.add_note(f"seed {seed}, deeds {' '.join(deeds[: happened.total()][-15:])}")
             raise
-        finally:
-            stats.update(world.stats)
-            stats.update({f"verdict_{verdict}": n for verdict, n in world.witness.verdicts.items()})
+    return happened + Counter(world.witness.verdicts)

@@ -2,9 +2,8 @@
 
 import random
 import tempfile
-from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,25 +13,17 @@ from tasks.datasets.sqlite.datasets import SqliteDatasets
 from tasks.item import TextError, Vector
 from tasks.ledger import task
 from tasks.ledger.client import Ledger
+from tasks.ledger.redis_keys import DOCUMENTS
 from tests.integration.api.ledger_worker import vector
-from tests.simulation.jobs.engine import (
-    DOCUMENTS_QUEUE,
-    ENDED,
-    MODEL_QUEUE,
-    PIECE_TEXTS,
-    Engine,
-    HeldClaim,
-    Surroundings,
-    restore,
-    save,
-)
+from tests.integration.batches.hands import MODEL, request
+from tests.integration.documents.ingestions.hands import DATASET
+from tests.simulation.jobs.engine import ENDED, OWNER, PIECE_TEXTS, Engine, HeldClaim, restore, save
 from tests.simulation.jobs.faults import Died, Faults, faulty_storage, in_the_way
 from tests.simulation.jobs.witness import Witness
 
-OWNER = "anonymous"
 FILES = [("a", name) for name in "stux"] + [("b", name) for name in "xyz"]
 WORKERS = ("w0", "w1", "w2")
-QUEUES = (DOCUMENTS_QUEUE, DOCUMENTS_QUEUE, MODEL_QUEUE)
+QUEUES = (DOCUMENTS, DOCUMENTS, MODEL)
 MINUTE_MS = 61_000
 BACK_MS = 30_000
 """So far a Redis goes back at most: nothing is removed for a minute."""
@@ -80,9 +71,8 @@ class JobWorld:
         for root in "ab":
             (self.source / root).mkdir(parents=True)
         storage = faulty_storage(folder / "storage", self.faults)
-        around = Surroundings(ledger, storage, folder, self.source, self._encode, self.faults.call)
-        self.engine = Engine(around)
-        self.witness = Witness(SqliteDatasets(folder / "datasets"), OWNER, self.engine.dataset)
+        self.engine = Engine(ledger, storage, folder, encode=self._encode, progress=self.faults.call)
+        self.witness = Witness(SqliteDatasets(folder / "datasets"), OWNER, DATASET)
         self.storage_folder = folder / "storage"
         self.jobs: dict[str, JobSeen] = {}
         self.moving: list[str] = []
@@ -94,8 +84,6 @@ class JobWorld:
         self.orphans: set[str] = set()
         """Objects of which a Redis that went back has forgotten whose they are: files have ids of their own."""
         self.now_ms = self.texts = 0
-        self.stats = Counter[str]()
-        self.log: list[str] = []
 
     # ---- the source
 
@@ -134,20 +122,17 @@ class JobWorld:
 
     def ingest(self, mode: str, *, dry: bool, roots: str) -> None:
         """An ingestion of some roots; "": of documents in the request."""
-        if roots:
-            urls = [f"file://{self.source}/{root}/**" for root in roots]
-            job = self.engine.begin_ingestion(OWNER, mode, dry_run=dry, urls=urls)
-            there = {self.place(r, n) for r, n in FILES if r in roots and (self.source / r / f"{n}.txt").exists()}
-        else:
+        source: Any = {"urls": [f"file://{self.source}/{root}/**" for root in roots]}
+        there = {self.place(r, n) for r, n in FILES if r in roots and (self.source / r / f"{n}.txt").exists()}
+        if not roots:
             ids = self.rng.choices(["src/a/s.txt", "src/b/y.txt", "inline", "other"], k=self.rng.randint(1, 4))
-            documents = [{"id": name, "text": f"inline {self.rng.randint(1, 3)}"} for name in ids]
-            job = self.engine.begin_ingestion(OWNER, mode, dry_run=dry, documents=documents)
+            source = [{"id": name, "text": f"inline {self.rng.randint(1, 3)}"} for name in ids]
             there = {f"inline:{name}#{line}" for line, name in enumerate(ids, 1)}
+        job = self.engine.begin_ingestion(mode, dry=dry, source=source)
         self._begun(job, JobSeen(mode, dry, there))
         self.witness.roots[job] = [f"file://{self.source}/{root}" for root in roots]
         if dry:
             self.witness.dry.add(job)
-        self.stats["ingestions"] += 1
 
     def batch(self, window_ms: int) -> None:
         """A batch of rows that no other batch has."""
@@ -155,18 +140,8 @@ class JobWorld:
         for _ in range(self.rng.randint(1, 7)):
             self.texts += 1
             texts.append(f"{self.rng.choice(['row', 'row', 'row', 'row', 'sick', 'kill'])} {self.texts}")
-        lines = [
-            {
-                "custom_id": text,
-                "method": "POST",
-                "url": "/v1/embeddings",
-                "body": {"model": "test/model", "input": text},
-            }
-            for text in texts
-        ]
-        job = self.engine.begin_batch(OWNER, lines, window_ms)
+        job = self.engine.begin_batch([request(text, text) for text in texts], window_ms)
         self._begun(job, JobSeen(texts=texts))
-        self.stats["batches"] += 1
 
     def _begun(self, job: str, seen: JobSeen) -> None:
         self.jobs[job] = seen
@@ -174,8 +149,7 @@ class JobWorld:
 
     def client(self, what: str, job: str) -> None:
         """Cancels, tries again, or deletes."""
-        if getattr(self.engine, what)(job):
-            self.stats[what] += 1
+        if self.engine.ask(what, job):
             self.jobs[job].retried |= what == "retry"
             self.look_at_all()
 
@@ -196,22 +170,17 @@ class JobWorld:
 
     def step(self, dies_in: int | None = None) -> None:
         """One step of the driver."""
-        self.stats["steps"] += 1
         self.now_ms += 250
-        try:
-            with self.dying(dies_in):
-                self.engine.step()
-        except Died:
-            self.stats["drivers_died"] += 1
+        with suppress(Died), self.dying(dies_in):
+            self.engine.step()
 
     def work(self, worker: str, queue: str, dies_in: int | None = None) -> bool:
         """A worker claims, or runs what it has claimed, or commits what it has run; whether there was something."""
         held = self.held.get(worker)
         if held is None:
-            found = self.engine.claim(worker, queue)
+            found = self.engine.take(worker, queue)
             if found is not None:
                 self.held[worker] = found
-                self.stats["claims"] += 1
             return found is not None
         try:
             with self.dying(dies_in):
@@ -236,7 +205,6 @@ class JobWorld:
 
     def _commit(self, held: HeldClaim) -> None:
         taken = self.engine.commit(held)
-        self.stats["commits" if taken else "stale"] += 1
         for job in held.jobs if taken and held.done else ():
             if self.jobs[job].batch:
                 self.jobs[job].rows |= set(held.texts)
@@ -251,7 +219,6 @@ class JobWorld:
         held = self.held.pop(worker, None)
         if held is not None:
             self.doubt(held)
-            self.stats["deaths"] += 1
             if self.rng.random() < 0.7:
                 self.engine.give_back(held, blame=True)
 
@@ -263,19 +230,15 @@ class JobWorld:
         if held is not None:
             self.doubt(held)
             self.zombies.append(held)
-            self.stats["hung"] += 1
 
     def zombie(self) -> None:
         """One that stood still goes on."""
         if self.zombies:
             held = self.zombies.pop(self.rng.randrange(len(self.zombies)))
-            self.stats["zombies"] += 1
-            try:
+            with suppress(Died):
                 if not held.ran:
                     self._run(held)
                 self._commit(held)
-            except Died:
-                pass
 
     def _encode(self, text: str) -> Vector:
         if "kill" in text and self.killers:
@@ -293,7 +256,7 @@ class JobWorld:
     def sweep(self) -> None:
         """The sweep."""
         if not self.faults.storage_away:
-            self.engine.sweep()
+            self.engine.sweep_once()
             self.look_at_all()
 
     # ---- time, and a Redis that goes back
@@ -301,7 +264,7 @@ class JobWorld:
     def tick(self, ms: int) -> None:
         """Time passes."""
         self.now_ms += max(ms, 0)
-        self.engine.advance_time(ms)
+        self.engine.wait(ms / 1000)
 
     def save(self) -> None:
         """What Redis may come back to."""
@@ -325,7 +288,6 @@ class JobWorld:
         for held in (*self.held.values(), *self.zombies):
             held.forgotten = True
         self.look_at_all()
-        self.stats["redis_back"] += 1
 
     def _attempts(self) -> set[str]:
         """Files that no record has, written for batches."""
@@ -345,7 +307,6 @@ class JobWorld:
             for job in self.jobs:
                 self.jobs[job].doubtful |= job in name
             self.engine.lose_task(name)
-            self.stats["lost_tasks"] += 1
 
     # ---- what must hold
 
