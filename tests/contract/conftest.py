@@ -2,13 +2,14 @@
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
-from typing import Any
 
 import pytest
 
+from tests.integration.api.conftest import serve
 from tests.integration.api.ledger_worker import LedgerWorker
 from tests.integration.api.served import MODEL, ServedApp
+
+__all__ = ["serve"]
 
 os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "False"  # read when haystack is imported
 os.environ["LANGSMITH_TRACING"] = "false"
@@ -26,17 +27,6 @@ def idle(redis_url: str) -> Iterator[LedgerWorker]:
 def worker(idle: LedgerWorker) -> Iterator[LedgerWorker]:
     with idle.serving():
         yield idle
-
-
-@pytest.fixture
-def serve(redis_url: str) -> Iterator[Callable[..., ServedApp]]:
-    """Serves an app with the given settings until the end of the test."""
-    with ExitStack() as stack:
-
-        def start(**settings: Any) -> ServedApp:
-            return stack.enter_context(ServedApp(redis_url, **settings))
-
-        yield start
 
 
 @pytest.fixture

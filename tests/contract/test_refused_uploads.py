@@ -6,7 +6,7 @@ import json
 import shutil
 import socket
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import product
 from pathlib import Path
 
@@ -33,19 +33,14 @@ def served(serve: Callable[..., ServedApp], root: Path) -> ServedApp:
     return serve(storage_url=str(root), api_keys=KEYS, max_file_bytes=30 * MB, file_quota_bytes=20 * MB)
 
 
-@pytest.fixture
-def client(served: ServedApp) -> Iterator[openai.OpenAI]:
-    with openai.OpenAI(base_url=f"http://127.0.0.1:{served.port}/v1", api_key="key of ann") as connected:
-        yield connected
-
-
-def test_openai_gets_the_error(client: openai.OpenAI, root: Path) -> None:
-    for size_bytes, status, code in REFUSED * 2:  # on a connection that is used again, too
-        with pytest.raises(openai.APIStatusError) as refused:
-            client.files.create(file=("a", LARGE[:size_bytes]), purpose="user_data")
-        assert (refused.value.status_code, refused.value.code) == (status, code)
-        assert not root.exists()  # no upload was begun
-    made = client.files.create(file=("a", b"x"), purpose="user_data")
+def test_openai_gets_the_error(served: ServedApp, root: Path) -> None:
+    with openai.OpenAI(base_url=f"http://127.0.0.1:{served.port}/v1", api_key="key of ann") as client:
+        for size_bytes, status, code in REFUSED * 2:  # on a connection that is used again, too
+            with pytest.raises(openai.APIStatusError) as refused:
+                client.files.create(file=("a", LARGE[:size_bytes]), purpose="user_data")
+            assert (refused.value.status_code, refused.value.code) == (status, code)
+            assert not root.exists()  # no upload was begun
+        made = client.files.create(file=("a", b"x"), purpose="user_data")
     assert stored(root) == [made.id]
 
 

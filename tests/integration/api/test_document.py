@@ -90,19 +90,6 @@ def test_the_document_covers_every_route(app: ServedApp) -> None:
                 assert {"Retry-After", "x-should-retry"} <= set(refused["headers"])
 
 
-def test_the_document_says_how_files_are_sent(client: httpx.Client) -> None:
-    document = client.get("/openapi.json").json()
-    paths = document["paths"]
-    files, content = paths["/v1/files"], paths["/v1/files/{file_id}/content"]["get"]["responses"]
-
-    assert set(files["post"]["responses"]) == {"200", "4XX", "5XX"}
-    assert [list(content[status]["content"]) for status in ("200", "206")] == [["application/octet-stream"]] * 2
-    reference = files["post"]["requestBody"]["content"]["multipart/form-data"]["schema"]["$ref"]
-    form = document["components"]["schemas"][reference.rpartition("/")[2]]
-    assert {"file", "purpose", "expires_after[seconds]"} <= set(form["properties"])
-    assert {parameter["name"] for parameter in files["get"]["parameters"]} == {"purpose", "limit", "order", "after"}
-
-
 def test_without_redis_every_answer_is_described(private_redis: RedisServer, tmp_path: Path) -> None:
     with ServedApp(private_redis.url, storage_url=str(tmp_path / "storage")) as served:
         private_redis.kill()
@@ -165,28 +152,3 @@ def test_every_answer_that_is_described_comes_with_its_headers(
         for name in ("", *response.get("headers", ()))
     }
     assert described - app.conformance.seen == set()
-
-
-def test_the_headers_that_a_route_reads_are_named(client: httpx.Client) -> None:
-    timeouts = {"x-stainless-read-timeout", "x-stainless-timeout"}
-    named = {one.name: one.headers for one in read(client)[0]}
-    needed = {
-        "POST /v1/embeddings": timeouts,
-        "POST /embed": timeouts,
-        "POST /": timeouts,
-        "POST /v1/tasks": {"idempotency-key"},
-        "POST /v1/batches": {"idempotency-key"},
-        "POST /v1/ingestions": {"idempotency-key"},
-        "GET /v1/files/{file_id}/content": {"range", "if-range"},
-    }
-    assert {name: headers - named[name] for name, headers in needed.items()} == {name: set() for name in needed}
-
-
-def test_what_an_idempotency_key_may_be_is_told_alike_by_all_routes(client: httpx.Client) -> None:
-    parameters = [one for operation in read(client)[0] for one in operation.parameters]
-    keys = [one for one in parameters if one["name"] == "Idempotency-Key"]
-    assert len(keys) == 3
-    assert len({one["description"] for one in keys}) == 1
-    for one in keys:
-        schema = {name: value for name, value in one["schema"].items() if name != "title"}
-        assert schema == {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[ -~]*$"}

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -19,7 +18,6 @@ from tests.integration.api.file_uploads import LINES, ids, problem
 from tests.integration.api.jobs import BATCH, GOOD, end
 from tests.integration.api.served import ServedApp
 from tests.made_files import made_file
-from tests.processes import RedisServer
 
 EMPTY: dict[str, Any] = {"object": "list", "data": [], "first_id": None, "last_id": None, "has_more": False}
 NO_LIMIT = ("0", "-1", "x", "1.5", "9" * 5000, "\u0662", "0" * 20, "0" * 8 + "1" + "0" * 5000)
@@ -37,8 +35,8 @@ class Resource:
     max_limit: int = 100
     changed: Mapping[str, Any] | None = None
 
-    def make(self, client: httpx.Client, path: str = "", **headers: str) -> str:
-        answer = client.post(path or self.path, headers=headers, **self.body)
+    def make(self, client: httpx.Client, **headers: str) -> str:
+        answer = client.post(self.path, headers=headers, **self.body)
         assert answer.status_code == self.status, answer.text
         return str(answer.json()["id"])
 
@@ -90,7 +88,7 @@ def test_pages(client: httpx.Client, kind: Resource) -> None:
 def test_queries_of_a_list_that_make_no_sense(client: httpx.Client, kind: Resource) -> None:
     for limit in (*NO_LIMIT, f"{kind.max_limit + 1}"):
         problem(client.get(kind.path, params={"limit": limit}), 400, "invalid_value", "limit")
-    for after in ("nothing", "task_nonsense", "[", "../x"):
+    for after in ("task_nonsense", "[", "../x"):
         problem(client.get(kind.path, params={"after": after}), *kind.cursor, "after")
 
 
@@ -111,21 +109,6 @@ def test_an_unknown_id_is_not_found(client: httpx.Client, kind: Resource, paths:
         answer = client.request(method or "GET", f"{kind.path}/{unknown}{below}")
         assert (answer.status_code, answer.json()["error"]["code"]) == (404, kind.code), (unknown, path)
         assert answer.json()["error"]["type"] == "invalid_request_error"
-
-
-@each_of(FILE, BATCHES)
-def test_openais_paths_work_without_v1_and_with_a_slash_behind(client: httpx.Client, kind: Resource) -> None:
-    for prefix, slash in product(("", "/v1"), ("", "/")):
-        base = f"{prefix}/{kind.path.removeprefix('/v1/')}"
-        made = kind.make(client, f"{base}{slash}")
-        assert made in ids(client.get(f"{base}{slash}"))
-        assert client.get(f"{base}/{made}{slash}").json()["id"] == made
-        if kind is FILE:
-            assert client.get(f"{base}/{made}/content{slash}").content == LINES
-            assert client.delete(f"{base}/{made}{slash}").json()["deleted"] is True
-        else:
-            cancelled = client.post(f"{base}/{made}/cancel{slash}", headers={"content-type": "application/json"})
-            assert (cancelled.status_code, cancelled.json()["status"]) == (200, "cancelling")
 
 
 # ---- once and only once ----------------------------------------------------------------------------------------------
@@ -203,21 +186,6 @@ def test_too_many_open_jobs_are_429_and_nothing_is_stored(
     assert (answer.headers["retry-after"], answer.json()["error"]["type"]) == ("60", "rate_limit_error")
     assert "Wait for one to end, or cancel one" in answer.json()["detail"]
     assert ids(client.get(kind.path)) == [first]
-    assert sorted(stored.name for stored in storage.stored("")) == before
-
-
-def test_a_full_redis_takes_no_new_job_and_nothing_is_stored(
-    private_redis: RedisServer, root: Path, storage: Storage
-) -> None:
-    with ServedApp(private_redis.url, storage_url=str(root)) as served:
-        INGESTION.make(served.client)
-        before = sorted(stored.name for stored in storage.stored(""))
-        with private_redis.client() as connection:
-            connection.config_set("maxmemory", 1)
-        for kind in KEYED:
-            answer = served.client.post(kind.path, **kind.body)
-            problem(answer, 503, "storage_full")
-            assert int(answer.headers["retry-after"]) > 0
     assert sorted(stored.name for stored in storage.stored("")) == before
 
 
