@@ -9,7 +9,7 @@ import pytest
 
 from tests.bulk import Bulk, line
 from tests.heavy import openai
-from tests.processes import RedisServer, Roles, eventually, wait_until
+from tests.processes import RedisServer, Roles, wait_until
 from worker_config.settings import DEFAULT_MODEL
 
 
@@ -106,22 +106,6 @@ def test_cancelling_a_running_batch(bulk: Bulk) -> None:
     assert sorted(int(each["custom_id"]) for each in done + left) == list(range(count))
     with pytest.raises(openai.NotFoundError):
         bulk.client.batches.cancel("batch_none")
-
-
-async def test_the_asynchronous_client(bulk: Bulk) -> None:
-    async with openai.AsyncOpenAI(base_url=bulk.api.base_url, api_key="any") as client:  # and without /v1
-        file = await client.files.create(file=("a.jsonl", json.dumps(line("a", "x")).encode()), purpose="batch")
-        batch = await client.batches.create(input_file_id=file.id, endpoint="/v1/embeddings", completion_window="24h")
-
-        async def completed() -> bool:
-            return (await client.batches.retrieve(batch.id)).status == "completed"
-
-        await eventually(completed, message="the end of the batch")
-        output = (await client.batches.retrieve(batch.id)).output_file_id
-        content = await client.files.content(output or "")
-        assert json.loads(content.text)["custom_id"] == "a"
-        with pytest.raises(openai.ConflictError, match="Cannot cancel a batch with status 'completed'"):
-            await client.batches.cancel(batch.id)
 
 
 def test_every_answer_has_what_openais_own_types_require(bulk: Bulk) -> None:

@@ -15,10 +15,11 @@ import pytest
 import redis
 
 from tasks.ledger.client import Ledger
+from tasks.records.batches import Batch
 from tasks.records.ingestions import new_ingestion_id
 from tests.integration.api.file_uploads import upload_with
-from tests.integration.api.jobs import BATCH, GOOD, create, create_batch
 from tests.integration.api.served import MODEL, ServedApp
+from tests.integration.api.things import BATCH, GOOD, create, create_batch
 from tests.integration.batches.hands import Hands
 from tests.made_datasets import NAME, document, load
 
@@ -40,23 +41,19 @@ WRONG: dict[tuple[str, str], Sequence[Any]] = {
         *([1, other] for other in (True, 2.0, None, "a", [2])),
         [[1], "a"],
     ],
-    ("invalid_type", "input[1][0]"): [[[1], [[2]]]],
     ("invalid_value", "input[0]"): [[-1], [100256]],
-    ("invalid_value", "input[1][0]"): [[[1], [100277]]],
     ("invalid_value", "input[1][1]"): [[[1], [2, -1]]],
 }
 """Values of `input`, by the code and the field of the answer."""
 FIELDS: dict[tuple[str, str], Sequence[Any]] = {
     ("invalid_type", "dimensions"): [2.5, "2", True],
     ("invalid_value", "dimensions"): [0, -1, 5, 1e30],
-    ("invalid_type", "normalize"): ["yes"],
     ("invalid_type", "prompt_name"): [7],
     ("invalid_value", "prompt_name"): ["nope", "", "x" * 201],
     ("invalid_type", "truncate"): [1, {"a": 1}],
     ("invalid_value", "truncate"): ["START"],
     ("invalid_value", "encoding_format"): ["md5", ["float"], "FLOAT"],
     ("invalid_value", "add_special_tokens"): [False],
-    ("invalid_value", "embedding_types"): [["int8"]],
     ("invalid_value", "late_chunking"): [True],
     ("invalid_value", "output_dtype"): ["int8"],
 }
@@ -78,10 +75,8 @@ USABLE: list[dict[str, Any]] = [
     {"dimensions": 4.0},
     {"dimensions": None, "normalize": None},
     {"output_dimension": 2, "output_dtype": "float"},
-    {"truncate": "NONE"},
     {"truncation": False, "normalized": False},
     {"task": "retrieval.query", "late_chunking": False},
-    {"input_type": 7},
     {"encoding_format": ""},
     {"embedding_type": "base64"},
     {"input": [606]},
@@ -91,9 +86,7 @@ USABLE: list[dict[str, Any]] = [
 ]
 RAW: list[tuple[bytes, str, str | None]] = [
     (b"", "invalid_json", None),
-    (b'["a"]', "invalid_type", None),
     (b'{"input": "a", "dimensions": NaN}', "invalid_json", None),
-    (b'{"input": 1e400}', "invalid_json", None),
     (b'{"input":' + b"[" * 5000 + b"]" * 5000 + b"}", "invalid_json", None),
     (b'{"input":' + b"[" * 300 + b"]" * 300 + b"}", "invalid_type", "input[0]"),
     (b'{"input": "\xff"}', "invalid_unicode", None),
@@ -111,7 +104,6 @@ OF_TASKS: Wrong = [
     ({"dimensoins": None}, "unknown_parameter", "dimensoins"),
     ({"lane": "fast"}, "invalid_value", "lane"),
     ({"deadline_s": 0}, "invalid_value", "deadline_s"),
-    ({"deadline_s": 1e9}, "invalid_value", "deadline_s"),
     ({"deadline_s": "1"}, "invalid_type", "deadline_s"),
     *METADATA,
 ]
@@ -120,7 +112,6 @@ OF_BATCHES: Wrong = [
     *(({name: None}, "missing_required_parameter", name) for name in BATCH),
     ({"endpoint": "/v1/chat/completions"}, "invalid_value", "endpoint"),
     ({"input_file_id": 5}, "invalid_type", "input_file_id"),
-    ({"input_file_id": "f" * 600}, "invalid_value", "input_file_id"),
     *(({"completion_window": some}, "invalid_value", "completion_window") for some in ("1d", "0h", "8760h", "-24h")),
     *(
         ({AFTER: {"anchor": "created_at", "seconds": 3600} | wrong}, "invalid_value", f"{AFTER}.{name}")
@@ -128,6 +119,7 @@ OF_BATCHES: Wrong = [
     ),
     *METADATA,
 ]
+SECRET = "the secret sentence"
 ONE = [{"id": "a", "text": "x"}]
 UNSENT = {"sha256": sha256(b"x").hexdigest(), "document_id": "a"}
 OF_SOURCES: Wrong = [
@@ -137,19 +129,15 @@ OF_SOURCES: Wrong = [
     ({"documents": []}, "invalid_value", ".documents"),
     ({"documents": ONE * 10_001}, "invalid_value", ".documents"),
     ({"documents": [{"text": "x"}]}, "missing_required_parameter", ".documents[0].id"),
-    ({"documents": [{"id": "a", "text": ""}]}, "invalid_value", ".documents[0].text"),
     ({"documents": [{"id": "a", "text": 5}]}, "invalid_type", ".documents[0].text"),
     ({"documents": [*ONE, {"id": "b", "txt": "x"}]}, "unknown_parameter", ".documents[1].txt"),
-    ({"documents": ONE, "format": "xml"}, "invalid_value", ".format"),
     ({"files": [5]}, "invalid_type", ".files[0]"),
     ({"files": [{"document_id": "a"}]}, "missing_required_parameter", ".files[0].id"),
     ({"files": [UNSENT | {"id": "file-1"}]}, "invalid_value", ".files[0].id"),
     ({"files": [UNSENT, {"sha256": UNSENT["sha256"]}]}, "missing_required_parameter", ".files[1].document_id"),
-    ({"files": [UNSENT | {"sha256": "ab"}]}, "invalid_value", ".files[0].sha256"),
     ({"files": [UNSENT | {"sha256": "x" * 64}]}, "invalid_value", ".files[0].sha256"),
     ({"files": [UNSENT | {"metadata": {}}]}, "invalid_value", ".files[0].metadata"),
     ({"urls": ["/srv/docs/a", "/etc/passwd"]}, "source_failed", ".urls[1]"),
-    ({"urls": ["/srv/docs2/a"]}, "source_failed", ".urls[0]"),
     ({"urls": ["/srv/docs/a", "/srv/docs/b/.ssh/id_rsa"]}, "source_failed", ".urls[1]"),
     ({"urls": ["file:///srv/docs/%2egit/**"]}, "source_failed", ".urls[0]"),
     ({"urls": ["/srv/docs/%2e%2e/secret"]}, "source_failed", ".urls[0]"),
@@ -168,21 +156,17 @@ def table(**fields: Any) -> dict[str, Any]:
 OF_INGESTIONS: Wrong = [
     *(({"source": source}, code, f"source{param}") for source, code, param in OF_SOURCES),
     ({"chunkng": {}}, "unknown_parameter", "chunkng"),
-    ({"chunking": {}}, "missing_required_parameter", "chunking.type"),
     ({"chunking": {"type": "static"}}, "missing_required_parameter", "chunking.static"),
     (static(100, type="auto"), "unknown_parameter", "chunking.static"),
     (static(2), "invalid_value", "chunking.static.max_chunk_size_tokens"),
-    (static(100_000), "invalid_value", "chunking.static.max_chunk_size_tokens"),
     (static(100, 51), "invalid_value", "chunking.static.chunk_overlap_tokens"),
     ({"sink": {"type": "qdrant"}}, "invalid_value", "sink.type"),
-    (table(table=None), "missing_required_parameter", "sink.table"),
     (table(table="a;b"), "invalid_value", "sink.table"),
     (table(name="x"), "invalid_value", "sink.name"),
     ({"sink": {"type": "dataset", "table": "t"}}, "unknown_parameter", "sink.table"),
     ({"sink": {"type": "dataset", "dataset": "../x"}}, "invalid_value", "sink.dataset"),
     ({"sink": {"type": "dataset", "dataset": new_ingestion_id()}}, "invalid_value", "sink.dataset"),
     ({"mode": "replace"}, "invalid_value", "mode"),
-    ({"on_conflict": "ignore"}, "invalid_value", "on_conflict"),
     ({"dimensions": 100_000}, "invalid_value", "dimensions"),
     ({"prompt_name": "nothing"}, "invalid_value", "prompt_name"),
     *METADATA[2:],
@@ -192,11 +176,9 @@ OF_SEARCHES: Wrong = [
     ({"vector": None}, "missing_required_parameter", "query"),
     ({"query": "a"}, "missing_required_parameter", "query"),
     ({"vector": None, "query": ""}, "invalid_value", "query"),
-    ({"vector": None, "query": 7}, "invalid_type", "query"),
     *(({"vector": vector}, "invalid_value", "vector") for vector in ([], [1, 2, 3], [0] * 4, [1e300, 0, 0, 0])),
     ({"vector": [1] * 65_537}, "invalid_value", "vector"),
     *(({"vector": [value, 0, 0, 0]}, "invalid_type", "vector") for value in (True, "1")),
-    ({"limit": 0}, "invalid_value", "limit"),
     ({"limit": 101}, "invalid_value", "limit"),
     ({"limt": 1}, "unknown_parameter", "limt"),
     ({"filter": {"a": {"b": 1}}}, "invalid_type", "filter.a"),
@@ -205,7 +187,6 @@ OF_SEARCHES: Wrong = [
     ({"vector": None, "query": "a" * (2**20 + 1)}, "input_too_large", "query"),
     ({"mode": "hybrid"}, "missing_required_parameter", "query"),
     ({"mode": "text", "query": "pear"}, "invalid_value", "vector"),
-    ({"mode": "words", "query": "pear"}, "invalid_value", "mode"),
 ]
 
 
@@ -220,19 +201,17 @@ def hands(ledger: Ledger, tmp_path: Path) -> Hands:
     return Hands(ledger, tmp_path)
 
 
-def of_batch(hands: Hands, bodies: Sequence[Any], *, urls: Sequence[Any] = (EMBEDDINGS,)) -> str:
-    """A batch of these bodies, each once for each URL, that has been worked on."""
-    asked = [(url, body) for url in urls for body in bodies]
-    batch_id = hands.create(
-        [{"custom_id": f"{n}", "method": "POST", "url": url, "body": body} for n, (url, body) in enumerate(asked)]
-    )
+def batch_of(hands: Hands, bodies: Sequence[Any]) -> Batch:
+    """A batch of these bodies that has been worked on."""
+    line = {"method": "POST", "url": EMBEDDINGS}
+    batch_id = hands.create([{"custom_id": f"{n}", "body": body, **line} for n, body in enumerate(bodies)])
     hands.work()
-    return batch_id
+    return hands.batch(batch_id)
 
 
 def lines_of_a_batch(hands: Hands, bodies: Sequence[Any]) -> list[dict[str, Any]]:
     """What a batch answers to each of these bodies."""
-    batch = hands.batch(of_batch(hands, bodies))
+    batch = batch_of(hands, bodies)
     assert not batch.errors
     found = [*hands.lines(batch.output_file_id), *hands.lines(batch.error_file_id)]
     by_number = {int(line["custom_id"]): line["response"] for line in found}
@@ -277,9 +256,16 @@ def test_a_body_that_can_be_used_can_be_used_whichever_way_it_comes(client: http
         assert client.post(EMBEDDINGS, json=body, headers=headers).json()["error"]["code"] == "wait_timeout", body
 
 
+def test_a_file_of_another_encoding_is_told_so(hands: Hands) -> None:
+    for encoding, told in (("utf-16", "The file is in UTF-16."), ("cp1252", "The line is not in UTF-8 (byte ")):
+        batch_id = hands.create('{"custom_id": "ä"}\n{"custom_id": "ö"}\n'.encode(encoding))
+        hands.work()
+        assert hands.batch(batch_id).errors[0].message.startswith(told)
+
+
 def test_a_model_that_is_not_served_is_told_with_those_that_are(client: httpx.Client, hands: Hands) -> None:
     bodies: list[Any] = [{"model": model, "input": "a"} for model in ("", 7, [MODEL], "x" * 201, "nope")]
-    faults = hands.batch(of_batch(hands, bodies)).errors
+    faults = batch_of(hands, bodies).errors
     for path in (EMBEDDINGS, TASKS):
         errors = [client.post(path, json=body).json()["error"] for body in bodies]
         assert [(error["code"], error["message"], f"body.{error['param']}") for error in errors] == [
@@ -289,22 +275,6 @@ def test_a_model_that_is_not_served_is_told_with_those_that_are(client: httpx.Cl
         "model_not_found",
         f"There is no model 'nope' here. This server serves {MODEL}.",
     )
-
-
-def test_lines_of_other_urls_alphabets_and_encodings(hands: Hands) -> None:
-    body = {"model": MODEL, "input": "ä"}
-    urls = [EMBEDDINGS, "/v1/embeddings/", "v1/embeddings", "/embeddings", "//v1/embeddings"]
-    assert hands.batch(of_batch(hands, [body], urls=urls)).counts.completed == len(urls)
-    ids = ["one\u2028two", "three\u2029four", "five\x85six"]  # which Python takes for line breaks
-    line = {"method": "POST", "url": EMBEDDINGS, "body": body}
-    batch_id = hands.create([{"custom_id": custom_id, **line} for custom_id in ids])
-    hands.work()
-    assert [orjson.loads(one)["custom_id"] for one in hands.output(batch_id).decode().splitlines()] == ids
-    text = orjson.dumps({"custom_id": "ä", **line}).decode()
-    for encoding, told in (("utf-16", "The file is in UTF-16."), ("cp1252", "The line is not in UTF-8 (byte ")):
-        batch_id = hands.create(f"{text}\n{text}\n".encode(encoding))
-        hands.work()
-        assert hands.batch(batch_id).errors[0].message.startswith(told)
 
 
 # ---- all routes ------------------------------------------------------------------------------------------------------
@@ -331,6 +301,8 @@ def test_what_is_wrong_with_the_request_is_refused_at_once(
         assert "secret-password" not in answer.text
     if path not in {BATCHES, SEARCH}:
         refused(client.post(path, json=good | {"model": "nobody/knows"}), 404, "model_not_found", "model")
+    for name, hidden in (("input", {"text": SECRET}), ("metadata", {"k": [SECRET]}), ("source", SECRET)):
+        assert path == BATCHES or SECRET not in client.post(path, json=good | {name: hidden}).text
     assert client.get("/v1/jobs").json()["data"] == []
     assert not [each for each in root.rglob("*") if each.is_file() and "ingestions" in each.parts]
 
@@ -372,13 +344,6 @@ def test_a_refusal_names_the_way_out(
     rootless = plain.post(INGESTIONS, json={"source": {"urls": ["/srv/docs"]}})
     assert "EMBEDQ_INGEST_ROOTS" in refused(rootless, 400, "source_failed", "source.urls[0]")
     assert list(redis_client.scan_iter("eq:task:*")) == []
-
-
-def test_no_error_repeats_what_was_submitted(client: httpx.Client) -> None:
-    secret = "the secret sentence"
-    for body in ({"input": {"text": secret}}, {"input": "a", "lane": secret}, {"input": "a", "prompt_name": secret}):
-        assert secret not in client.post(TASKS, json=body).text
-    assert secret not in client.post(TASKS, json={"input": "a", "metadata": {"k": [secret]}}).text
 
 
 def test_what_is_accepted(client: httpx.Client) -> None:
@@ -426,26 +391,12 @@ def test_a_body_that_does_not_say_it_is_json(client: httpx.Client) -> None:
         assert "Content-Encoding" in refused(answer, 415, "unsupported_media_type", None)
 
 
-ELSEWHERE = [
-    ("GET", "/v1/nothing", ""),
-    ("POST", "/v1/v1/embeddings", "without /v1"),
-    ("POST", "/v1/", "without /v1"),
-    ("GET", "/v2/models", "/openapi.json"),
-]
-"""Requests for what no route has, and a part of what they are told."""
-METHODS = [
-    ("PUT", "/v1/tasks", "GET, HEAD, POST"),
-    ("PATCH", "/v1/tasks/x", "DELETE, GET, HEAD"),
-    ("PUT", "/v1/embeddings/", "POST"),
-    ("POST", "/health/live", "GET, HEAD"),
-]
-"""Methods that a path lacks, and all that it has."""
-
-
 def test_an_unknown_route_and_a_wrong_method(client: httpx.Client) -> None:
-    for method, path, hint in ELSEWHERE:
-        assert hint in refused(client.request(method, path), 404, "route_not_found", None), path
-    for method, path, allowed in METHODS:
-        answer = client.request(method, path)
+    elsewhere = {"GET /v1/nothing": "", "POST /v1/v1/embeddings": "without /v1", "GET /v2/models": "/openapi.json"}
+    for request, hint in elsewhere.items():
+        assert hint in refused(client.request(*request.split()), 404, "route_not_found", None), request
+    methods = {"PUT /v1/tasks": "GET, HEAD, POST", "PATCH /v1/tasks/x": "DELETE, GET, HEAD", "PUT /embeddings/": "POST"}
+    for request, allowed in methods.items():
+        answer = client.request(*request.split())
         refused(answer, 405, "method_not_allowed", None)
-        assert answer.headers["allow"] == allowed, path
+        assert answer.headers["allow"] == allowed, request

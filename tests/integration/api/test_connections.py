@@ -1,12 +1,15 @@
-"""What a peer may send before an app sees it, how long it may keep its connection waiting; a crowd that means harm."""
+"""What a peer may send, for how long, and how much of the memory it may take; a crowd, and one that means harm."""
 
+import asyncio
 import contextlib
 import json
 import logging
 import resource
 import socket
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from typing import cast
 
 import httpx
 import psutil
@@ -14,8 +17,11 @@ import pytest
 
 from api import head_and_body_limits
 from api.__main__ import affordable_connections
+from api.load_limits import ListTurns
 from api.log_tally import Tally
-from tests.integration.api.served import ServedApp
+from tasks.records.api_keys import environment_owner
+from tests.integration.api.ledger_worker import LedgerWorker
+from tests.integration.api.served import ANN, BOB, KEYS, ServedApp, code_of
 from tests.processes import PATIENCE_S, ApiProcess, Roles, wait_until
 
 HOST = b"Host: localhost\r\n"
@@ -75,66 +81,48 @@ WITH_BODY = JSON + b"Content-Length: %d\r\n\r\n" % len(BODY) + BODY
 UPGRADE = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAA\r\n"
 UPGRADES = JSON + b"Content-Length: %d\r\n" % len(TEXT) + UPGRADE + b"\r\n" + TEXT + LIVE + UPGRADE + b"\r\n"
 UPGRADES += LIVE + CLOSE
-SENT: dict[str, tuple[Sequence[bytes], list[int], str]] = {
-    **{
-        f"{name} of a head": ([head], [431], "head_too_large")
-        for name, head in (
-            ("long field", LIVE + LONG),
-            ("many fields", LIVE + MANY),
-            ("long line", LINE),
-            ("whole long field", LIVE + LONG + b"\r\n\r\n"),
-            ("whole many fields", LIVE + MANY + b"\r\n"),
-            ("whole long line", LINE + b" HTTP/1.1\r\n" + HOST + b"\r\n"),
-        )
-    },
-    "long field behind a request": ([LIVE + b"\r\n" + LIVE + b"X: ", *[b"y" * 100_000] * 3], [200, 431], ""),
-    "many fields behind a request": ([LIVE + b"\r\n" + LIVE + MANY, b"\r\n"], [200, 431], ""),
-    **{
-        f"{name} of a chunked body": ([CHUNKED, b"f\r\n" + TEXT + b"\r\n", rest], [400], "invalid_http")
-        for name, rest in (
-            ("long trailer", b"0\r\nX: " + b"y" * 70_000),
-            ("many trailers", b"0\r\n" + b"X: y\r\n" * 12_000),
-            ("long extension", b"5;" + b"x" * 70_000),
-        )
-    },
-    "tiny chunks": ([CHUNKED[:-2] + CLOSE, TINY, b"0\r\n\r\n"], [202], ""),
-    "no host": ([b"GET / HTTP/1.1\r\n" + CLOSE], [400], ""),
-    "two hosts": ([b"GET / HTTP/1.1\r\n" + HOST * 2 + CLOSE], [400], ""),
-    "no host in HTTP/1.0": ([b"GET / HTTP/1.0\r\n" + CLOSE], [200], ""),
-    "two hosts in HTTP/1.0": ([b"GET / HTTP/1.0\r\n" + HOST + b"Host: b\r\n" + CLOSE], [400], ""),
-    "many requests without waiting": (
-        [LIVE + b"X: y\r\n" * 100 + b"Y: " + b"y" * 60_000 + b"\r\n\r\n" + (LIVE + b"\r\n") * 50 + LIVE + CLOSE],
-        [200] * 52,
-        "",
-    ),
-    "large bodies with their heads": ([WITH_BODY * 2 + LIVE + CLOSE], [202, 202, 200], ""),
-    "upgrades": ([UPGRADES], [202, 200, 200], ""),
-    "upgrades in pieces": ([UPGRADES[at : at + 60] for at in range(0, len(UPGRADES), 60)], [202, 200, 200], ""),
-    "TLS": ([b"\x16\x03\x01 hello\r\n\r\n"], [400], "invalid_http"),
-    "another protocol": ([b"GET / HTPP/1.1\r\n\r\n"], [400], "invalid_http"),
-    "a method alone": ([b"GET\r\n\r\n"], [400], "invalid_http"),
-}
+SENT: list[tuple[Sequence[bytes], list[int], str]] = [
+    # Heads that are too large, also behind a request, and what a chunked body has beside its data.
+    ([LIVE + LONG], [431], "head_too_large"),
+    ([LIVE + MANY], [431], "head_too_large"),
+    ([LINE], [431], "head_too_large"),
+    ([LIVE + LONG + b"\r\n\r\n"], [431], "head_too_large"),
+    ([LIVE + MANY + b"\r\n"], [431], "head_too_large"),
+    ([LINE + b" HTTP/1.1\r\n" + HOST + b"\r\n"], [431], "head_too_large"),
+    ([LIVE + b"\r\n" + LIVE + b"X: ", *[b"y" * 100_000] * 3], [200, 431], ""),
+    ([LIVE + b"\r\n" + LIVE + MANY, b"\r\n"], [200, 431], ""),
+    ([CHUNKED, b"f\r\n" + TEXT + b"\r\n", b"0\r\nX: " + b"y" * 70_000], [400], "invalid_http"),
+    ([CHUNKED, b"f\r\n" + TEXT + b"\r\n", b"0\r\n" + b"X: y\r\n" * 12_000], [400], "invalid_http"),
+    ([CHUNKED, b"f\r\n" + TEXT + b"\r\n", b"5;" + b"x" * 70_000], [400], "invalid_http"),
+    ([CHUNKED[:-2] + CLOSE, TINY, b"0\r\n\r\n"], [202], ""),
+    # One host.
+    ([b"GET / HTTP/1.1\r\n" + CLOSE], [400], ""),
+    ([b"GET / HTTP/1.1\r\n" + HOST * 2 + CLOSE], [400], ""),
+    ([b"GET / HTTP/1.0\r\n" + CLOSE], [200], ""),
+    ([b"GET / HTTP/1.0\r\n" + HOST + b"Host: b\r\n" + CLOSE], [400], ""),
+    # Several requests without waiting, with large heads and bodies within the limits; an upgrade is not made.
+    ([LIVE + b"X: y\r\n" * 100 + b"Y: " + b"y" * 60_000 + b"\r\n\r\n" + LIVE + CLOSE], [200, 200], ""),
+    ([WITH_BODY * 2 + (LIVE + b"\r\n") * 50 + LIVE + CLOSE], [202, 202] + [200] * 51, ""),
+    ([UPGRADES], [202, 200, 200], ""),
+    ([UPGRADES[at : at + 60] for at in range(0, len(UPGRADES), 60)], [202, 200, 200], ""),
+    # What is no request.
+    ([b"\x16\x03\x01 hello\r\n\r\n"], [400], "invalid_http"),
+    ([b"GET / HTPP/1.1\r\n\r\n"], [400], "invalid_http"),
+    ([b"GET\r\n\r\n"], [400], "invalid_http"),
+]
 """What comes over a connection, the status of each answer, and the code of the last."""
 
 
 def test_a_request_has_limits_and_one_host_and_what_is_none_is_told_so(
     app: ServedApp, caplog: pytest.LogCaptureFixture
 ) -> None:
-    for name, (pieces, statuses, code) in SENT.items():
+    for pieces, statuses, code in SENT:
         with connected(app) as connection:
             sent(connection, *pieces)
             found = answers(connection)
-        assert [status for status, _ in found] == statuses, name
-        assert not code or json.loads(found[-1][1])["error"]["code"] == code, name
+        assert [status for status, _ in found] == statuses, pieces[0][:200]
+        assert not code or json.loads(found[-1][1])["error"]["code"] == code, pieces[0][:200]
     assert len(caplog.records) == 1
-
-
-def test_a_trailer_is_no_field_of_the_request(serve: Callable[..., ServedApp]) -> None:
-    app = serve(api_keys="alice:" + "ab" * 32)
-    with connected(app) as connection:
-        sent(connection, CHUNKED, b"0\r\nConnection: close\r\nx-request-id: mine\r\n\r\n")
-        connection.shutdown(socket.SHUT_WR)
-        assert b"mine" not in connection.recv(65_536)
 
 
 def test_a_request_that_never_comes_is_not_waited_for(worker: object, serve: Callable[..., ServedApp]) -> None:
@@ -190,6 +178,101 @@ def test_no_more_connections_than_files_may_be_open(monkeypatch: pytest.MonkeyPa
     for soft, hard, expected in ((64, 64, 48), (64, 1000, 600), (1000, 1000, 600)):
         monkeypatch.setattr(resource, "getrlimit", lambda _, limits=(soft, hard): limits)
         assert affordable_connections(600) == expected
+
+
+# ---- memory for bodies, answers and lists, and requests at once ------------------------------------------------------
+
+LARGE = {"input": ["x" * 150_000]}
+KIB = 2**10
+
+
+def half_sent(app: ServedApp, path: bytes, size_bytes: int, key: bytes = b"") -> socket.socket:
+    """A connection over which a body comes that never ends, once the server has so much of it."""
+    before = app.process.bodies.number
+    connection = socket.create_connection(("127.0.0.1", app.port), timeout=PATIENCE_S)
+    head = JSON.replace(b"/v1/tasks", path) + b"x-api-key: %b\r\nContent-Length: 1000000\r\n\r\n" % key
+    connection.sendall(head + b"{" + b" " * (size_bytes - 1))
+    wait_until(lambda: app.process.bodies.number >= before + size_bytes, message="it was not read")
+    return connection
+
+
+def given_back(app: ServedApp) -> None:
+    """Returns when no body and no answer is counted."""
+    wait_until(lambda: app.process.bodies.number == app.process.answers.number == 0, message="it is still counted")
+
+
+def test_bodies_too_many_are_refused_and_small_ones_are_not(app: ServedApp, serve: Callable[..., ServedApp]) -> None:
+    keyed = serve(api_keys=KEYS)
+    app.process.bodies.most = keyed.process.bodies.most = 2**20
+    for path in (b"/v1/tasks", b"/embed", b"/v1/ingestions"):
+        with half_sent(app, path, 500 * KIB), half_sent(app, path, 500 * KIB):
+            full = app.client.post("/v1/tasks", json=LARGE)
+            assert app.client.post("/v1/tasks", json={"input": "one"}).status_code == 202
+        assert code_of(full) == (503, "overloaded")
+        assert 1 <= int(full.headers["retry-after"]) <= 5
+        given_back(app)  # the client has left, and its body too
+    for taken in (LARGE, {"input": ["x" * 600_000] * 2}):  # one body alone may be larger than the budget
+        assert app.client.post("/v1/tasks", json=taken).status_code == 202
+    with half_sent(keyed, b"/v1/tasks", 450 * KIB, b"key of ann"):  # one key fills half of it
+        anns, bobs = (keyed.client.post("/v1/tasks", json=LARGE, headers=who) for who in (ANN, BOB))
+    assert (code_of(anns), bobs.status_code) == ((503, "overloaded"), 202)
+    given_back(keyed)
+
+    with connected(app) as connection:  # an upload: the rest is on the disk
+        connection.sendall(b"POST /v1/files HTTP/1.1\r\n" + HOST + b"Content-Type: multipart/form-data; boundary=b\r\n")
+        connection.sendall(b"Content-Length: 10000000\r\n\r\n--b\r\n")
+        connection.sendall(b'Content-Disposition: form-data; name="file"; filename="a"\r\n\r\n' + b"x" * 5 * 2**20)
+        wait_until(lambda: app.process.bodies.number == 2**20, message="it is not counted")
+    given_back(app)
+
+
+def test_an_answer_is_counted_until_it_is_read(worker: LedgerWorker, serve: Callable[..., ServedApp]) -> None:
+    app = serve(max_inputs=65_536)
+    app.process.answers.most = 2**22
+    with worker.serving():
+        path = app.client.post("/v1/tasks", json={"input": ["one"] * 65_536}).headers["location"]
+        assert app.client.get(f"{path}?wait=20").json()["status"] == "completed"
+    with socket.socket() as slow:
+        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        slow.connect(("127.0.0.1", app.port))
+        slow.sendall(f"GET {path}/result HTTP/1.1\r\n".encode() + HOST + CLOSE)
+        # As text, a vector of one megabyte has three. A file of it is held once.
+        wait_until(lambda: app.process.answers.number == 3 * 2**20, message="it is counted otherwise")
+        assert code_of(app.client.get(f"{path}/result")) == (503, "overloaded")
+        assert app.client.get(f"{path}/result", headers={"accept": "application/x-npy"}).status_code == 200
+        data = b"".join(iter(lambda: slow.recv(65_536), b""))
+    given_back(app)
+    assert data.partition(b"\r\n\r\n")[2] == app.client.get(f"{path}/result").content
+
+
+def test_an_owner_who_reads_many_lists_waits_and_others_do_not(serve: Callable[..., ServedApp]) -> None:
+    app = serve(api_keys=KEYS)
+    turns = cast("ListTurns", app.app.state.list_turns).of(environment_owner("ann"))
+    for kind in ("tasks", "jobs", "batches", "ingestions", "files", "datasets"):
+        path, taking = f"/v1/{kind}", list[asyncio.Task[bool]]()
+        take = lambda taking=taking: taking.extend(asyncio.create_task(turns.acquire()) for _ in range(4))  # noqa: E731
+        app.call_in_loop(take)
+        wait_until(turns.locked, message="the turns were not taken")
+        with ThreadPoolExecutor() as thread:
+            anns = thread.submit(app.client.get, path, headers=ANN)
+            assert app.client.get(path, headers=BOB).status_code == 200
+            assert app.client.get(path, params={"limit": 10}, headers=ANN).status_code == 200, "it is a small one"
+            assert not anns.done()
+            for _ in range(4):
+                app.call_in_loop(turns.release)
+            assert anns.result().status_code == 200
+
+
+def test_who_is_turned_away_is_not_read_and_is_told_when_to_come_back(serve: Callable[..., ServedApp]) -> None:
+    app = serve()
+    app.process.in_flight.most = 0
+    refused = [app.client.post("/v1/tasks", json={"input": "x"}) for _ in range(10)]
+    assert {code_of(one) for one in refused} == {(503, "overloaded")}
+    assert len({one.headers["retry-after"] for one in refused}) > 1
+    for path, status in ((b"/v1/embeddings", b"503"), (b"/embed", b"429")):
+        with connected(app) as connection:
+            connection.sendall(JSON.replace(b"/v1/tasks", path) + b"Content-Length: 1000\r\n\r\n")  # and no body
+            assert connection.recv(12) == b"HTTP/1.1 " + status
 
 
 # ---- harm ------------------------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from tasks.ledger.heartbeat import join, stop
 from tasks.ledger.overview import overview
 from tasks.ledger.read import read_tasks
 from tasks.ledger.task import Lane, Task
-from tests.integration.api.ledger_worker import DIMENSION, MAX_TOKENS, LedgerWorker, entry, vector
+from tests.integration.api.ledger_worker import MAX_TOKENS, LedgerWorker, entry, vector
 from tests.integration.api.served import MODEL, ServedApp, code_of
 from tests.ledger_builders import a_worker
 from tests.link import Link
@@ -101,10 +101,8 @@ def test_fields_of_other_vendors_are_honoured_or_refused_by_name(client: httpx.C
         [cut] = embeddings(ask(client, "one", output_dimension=4, output_dtype="float"))
         [packed] = embeddings(ask(client, "one", embedding_type="base64"))
     bytes_for_int8 = ask(client, "one", output_dtype="int8")
-    tei = client.post("/embed", json={"inputs": "one", "late_chunking": True})
     assert (len(cut), type(packed)) == (4, str)
     assert (bytes_for_int8.status_code, bytes_for_int8.json()["error"]["param"]) == (400, "output_dtype")
-    assert (tei.status_code, "late_chunking must be false" in tei.json()["error"]) == (422, True)
 
 
 def test_one_failed_item_fails_the_request(client: httpx.Client, worker: LedgerWorker) -> None:
@@ -280,13 +278,9 @@ def test_a_full_backlog_refuses_with_the_time_to_wait(worker: LedgerWorker, serv
 
 
 def refused(answer: httpx.Response, status: int, kind: str) -> str:
-    assert answer.status_code == status, answer.text
-    assert answer.headers["content-type"] == "application/json"
-    assert answer.headers["x-request-id"]
-    body = answer.json()
-    assert set(body) == {"error", "error_type"}
-    assert body["error_type"] == kind
-    message: str = body["error"]
+    assert (answer.status_code, answer.headers["content-type"]) == (status, "application/json"), answer.text
+    message: str = answer.json()["error"]
+    assert answer.json() == {"error": message, "error_type": kind}
     return message
 
 
@@ -296,32 +290,29 @@ def test_the_vectors_of_tei_are_a_bare_list_in_input_order(client: httpx.Client,
     others: dict[str, Any] = {"model": "another", "truncate": None, "parameters": {}, "truncation_direction": "Right"}
     with worker.serving():
         for path in ("/embed", "/"):
-            answer = client.post(path, json={"inputs": texts})
-            assert (answer.status_code, answer.headers["content-type"]) == (200, "application/json")
-            assert answer.json() == approximately(*texts)
+            assert client.post(path, json={"inputs": texts}).json() == approximately(*texts)
         # One text is a list of one, and the model is always the server's own.
         one = client.post("/embed", json={"inputs": "one"} | others)
     assert one.json() == approximately("one")
 
 
-UNUSABLE: list[tuple[dict[str, Any], int, str, str]] = [
-    ({}, 422, "Validation", "inputs is missing"),
-    ({"inputs": [[1], [2]]}, 422, "Validation", "inputs[0] holds token numbers"),
-    ({"inputs": 7}, 422, "Validation", "inputs "),
-    ({"inputs": ["a", None]}, 422, "Validation", "inputs[1] must be a string"),
-    ({"inputs": ["a"] * 2049}, 422, "Validation", "inputs has 2,049 texts"),
-    ({"inputs": []}, 400, "Empty", "inputs is an empty list"),
-    ({"inputs": ["a", ""]}, 400, "Empty", "inputs[1] is an empty string"),
-    ({"inputs": "a", "truncate": "yes"}, 422, "Validation", "truncate"),
-    ({"inputs": "a", "truncation_direction": "left"}, 422, "Validation", "truncation_direction"),
-    ({"inputs": "a", "prompt_name": "nope"}, 422, "Validation", "prompt_name"),
-    ({"inputs": "a", "dimensions": DIMENSION + 1}, 422, "Validation", "dimensions"),
-    ({"inputs": "a", "x": [[]] * 100_001}, 422, "Validation", "The body holds more than 100,000 lists"),
+UNUSABLE: list[tuple[dict[str, Any], int, str]] = [
+    ({}, 422, "inputs is missing"),
+    ({"inputs": [[1], [2]]}, 422, "inputs[0] holds token numbers"),
+    ({"inputs": ["a", None]}, 422, "inputs[1] must be a string"),
+    ({"inputs": ["a"] * 2049}, 422, "inputs has 2,049 texts"),
+    ({"inputs": []}, 400, "inputs is an empty list"),
+    ({"inputs": ["a", ""]}, 400, "inputs[1] is an empty string"),
+    ({"inputs": "a", "truncate": "yes"}, 422, "truncate"),
+    ({"inputs": "a", "truncation_direction": "left"}, 422, "truncation_direction"),
+    ({"inputs": "a", "late_chunking": True}, 422, "late_chunking must be false"),
+    ({"inputs": "a", "x": [[]] * 100_001}, 422, "The body holds more than 100,000 lists"),
 ]
 
 
 def test_refusals_of_tei_have_its_form(client: httpx.Client, serve: Callable[..., ServedApp]) -> None:
-    for body, status, kind, message in UNUSABLE:
+    for body, status, message in UNUSABLE:
+        kind = "Empty" if status == 400 else "Validation"
         assert refused(client.post("/embed", json=body), status, kind).startswith(message), body
     refused(client.post("/embed", content=b"{", headers=JSON), 422, "Validation")
     refused(client.post("/", content=b'{"inputs": "a"}'), 415, "Validation")
@@ -347,8 +338,5 @@ def test_health_and_info_of_tei_follow_the_worker_and_the_root_does_not(
         assert client.get("/health/").content == b""
         body = wait_until(lambda: answer.json() if (answer := client.get("/info")).is_success else None)
     assert body["model_id"] == body["served_model_name"] == MODEL
-    assert (body["model_dtype"], body["max_input_length"]) == ("float32", MAX_TOKENS)
-    assert body["max_client_batch_size"] == 2048
+    assert (body["max_input_length"], body["max_client_batch_size"]) == (MAX_TOKENS, 2048)
     assert body["max_concurrent_requests"] == 1_500_000  # 30 s at 50,000 tokens/s
-    assert body["auto_truncate"] is True
-    assert "embedding" in body["model_type"]

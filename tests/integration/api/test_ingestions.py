@@ -23,9 +23,8 @@ from tasks.records.ingestions import Ingestion, read_ingestion
 from tasks.records.jobs import Counts, DonePage, JobError, JobStatus, Page, Stage, Wait
 from tasks.storage.storage import Storage
 from tests.integration.api.file_uploads import Upload, problem
-from tests.integration.api.jobs import FAILED, LOADED, begin, create, end
 from tests.integration.api.served import ANN, BOB, KEYS, MODEL, ServedApp, make_key
-from tests.integration.records.jobs import change
+from tests.integration.api.things import FAILED, LOADED, begin, create, end
 from tests.link import Link
 from tests.made_datasets import DIMENSION, OWNER, VECTORS, datasets_in, document, load, random_documents
 from tests.made_keys import found
@@ -161,19 +160,6 @@ def test_retry(client: httpx.Client, ledger: Ledger) -> None:
         assert f"{why}. Send its request again" in retry(client, made).json()["detail"]
 
 
-def test_a_retry_needs_room_for_what_it_stores(serve: Callable[..., ServedApp], ledger: Ledger) -> None:
-    client = serve(file_quota_bytes=1000).client
-    big, small = create(client)["id"], create(client)["id"]
-    for each, size in ((big, 900), (small, 100)):
-        end(ledger, each, counts=FAILED._replace(kept=size))
-    # It has room for nothing more, and needs none.
-    retry(client, small).raise_for_status()
-    assert kept(ledger, small).record.most_stored == 1000
-    client.post(f"/v1/ingestions/{small}/cancel").raise_for_status()
-    assert change(ledger, big, lambda move: move.set(sums=move.record.sums._replace(kept=901)))
-    problem(retry(client, big), 403, "quota_exceeded")
-
-
 @pytest.mark.usefixtures("worker")
 def test_a_retry_whose_reply_redis_lost_was_made(redis_server: RedisServer, root: Path, ledger: Ledger) -> None:
     with Link(redis_server.endpoint.port) as link, ServedApp(link.url, storage_url=str(root)) as served:
@@ -285,42 +271,21 @@ def test_documents_by_page_and_by_state(client: httpx.Client, ledger: Ledger, st
         {"code": "xfa_form", "message": "It is a form.", "pages": []},
     ]
     assert (form["status"], form["warnings"]) == ("unchanged", scanned["warnings"][1:])
-    assert client.get(path, params={"filter": "failed", "limit": 1}).json()["data"][0] == {
-        "id": "b",
-        "object": "ingestion.document",
-        "source_uri": "inline:b",
-        "status": "failed",
-        "documents": 1,
-        "stage": "parsing",
-        "last_error": {"code": "corrupt_document", "message": "It is broken."},
-        "content_hash": None,
-        "chunks": 0,
-        "tokens": 0,
-        "warnings": [],
-    }
+    error = {"code": "corrupt_document", "message": "It is broken."}
+    failed = client.get(path, params={"filter": "failed", "limit": 1}).json()["data"][0]
+    assert failed == failed | {"id": "b", "source_uri": "inline:b", "stage": "parsing", "last_error": error}
+    groups = client.get(f"{path}/groups").json()
+    broken = {"object": "ingestion.document_group", "code": "corrupt_document", "message": "It is broken."}
+    assert groups["complete"] is True
+    assert groups["data"] == [{**broken, "count": 3, "retryable": False, "names": ["b", "e", "f"]}]
+    warned = client.get(f"{path}/groups", params={"filter": "warned"}).json()["data"]
+    assert {one["code"]: one["names"] for one in warned} == {"pages_without_text": ["c"], "xfa_form": ["c", "d"]}
     for name, value in (("filter", "lost"), ("after", "x"), ("after", "1-x"), ("limit", "0")):
         problem(client.get(path, params={name: value}), 400, "invalid_value", name)
     many = create(client)["id"]
     close_pages(ledger, storage, many, [[outcome(f"{n}")] for n in range(45)])
     listed = walk(client, f"/v1/ingestions/{many}/documents", limit=100)
     assert listed == ([*(str(n) for n in range(45)), "late"], 3), "an answer does not read the whole of a large one"
-
-
-def test_documents_that_failed_alike_are_counted_together(
-    client: httpx.Client, ledger: Ledger, storage: Storage
-) -> None:
-    ingestion_id = create(client)["id"]
-    lost = outcome("g", "failed")._replace(stage="embedding", code="not_embedded", message="It has no vector.")
-    pages = [[outcome("a").warned(WARNINGS), *(outcome(name, "failed") for name in "bcd")], [lost, outcome("h")]]
-    close_pages(ledger, storage, ingestion_id, pages)
-    path = f"/v1/ingestions/{ingestion_id}/documents/groups"
-    groups = client.get(path).json()
-    assert groups["complete"] is True
-    broken = {"object": "ingestion.document_group", "code": "corrupt_document", "message": "It is broken."}
-    assert groups["data"][0] == {**broken, "count": 3, "retryable": False, "names": ["b", "c", "d"]}
-    assert [(one["code"], one["count"], one["retryable"]) for one in groups["data"][1:]] == [("not_embedded", 1, True)]
-    warned = client.get(path, params={"filter": "warned"}).json()["data"]
-    assert [(one["code"], one["names"]) for one in warned] == [("pages_without_text", ["a"]), ("xfa_form", ["a"])]
 
 
 # ---- the output ------------------------------------------------------------------------------------------------------

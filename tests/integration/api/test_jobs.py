@@ -1,33 +1,26 @@
-"""`GET /v1/jobs` and `GET /v1/tasks`: states, kinds, rare ones behind many others, and what a page costs."""
+"""`GET /v1/jobs` and `GET /v1/tasks`: states, kinds, rare ones behind many others, why they wait."""
 
-import asyncio
-from contextlib import suppress
-from functools import partial
 from typing import Any
 
 import httpx
 import redis
 
-from api.paging import ListPage
-from api.services.jobs import KINDS, place_of, read_jobs
-from api.waiting.why_waiting import Record
-from tasks.errors import RedisUnavailable
+from api.services.jobs import place_of
 from tasks.item import TextError
-from tasks.ledger.client import AsyncLedger, Ledger
+from tasks.ledger.client import Ledger
 from tasks.ledger.heartbeat import beat, stop
 from tasks.ledger.ids import new_task_id
 from tasks.ledger.read import LOOK
-from tasks.ledger.redis_keys import ANONYMOUS, DOCUMENTS
+from tasks.ledger.redis_keys import DOCUMENTS
 from tasks.ledger.submit import submit as store
 from tasks.ledger.task import State
 from tasks.records.batches import new_batch_id
-from tasks.records.jobs import JobStatus
-from tests.integration.api.jobs import create, create_batch, end
 from tests.integration.api.ledger_worker import LedgerWorker
 from tests.integration.api.served import MODEL, code_of
+from tests.integration.api.things import create, create_batch, end
 from tests.integration.ledger.driver import commands
 from tests.ledger_builders import a_worker, new_task
-from tests.processes import eventually, wait_until
+from tests.processes import wait_until
 
 HOSTILE: tuple[dict[str, Any], ...] = (
     {"after": "x"}, {"after": "task_"}, {"after": "../../etc"}, {"after": "file-01a1fa1818cc7626bb9271b2af5733d5"},
@@ -113,7 +106,7 @@ def test_without_a_worker_nobody_knows_when_a_task_ends(
 
 
 def test_jobs_are_chosen_by_kind_state_name_and_by_what_they_wait_for(
-    client: httpx.Client, ledger: Ledger, worker: LedgerWorker
+    client: httpx.Client, ledger: Ledger, worker: LedgerWorker, redis_client: redis.Redis
 ) -> None:
     worker.errors["bad"] = TextError("encoding_failed", "no")
     part = submit(client, input=["good", "bad"], metadata={"name": "Nightly, part 1"})
@@ -141,10 +134,16 @@ def test_jobs_are_chosen_by_kind_state_name_and_by_what_they_wait_for(
         assert ids(listed(client, **query)) == expected, query
     assert ids(listed(client, "/v1/tasks", status=["queued", "completed"])) == [stuck, whole, part]
 
-    # What waits for people is found behind what goes on.
+    def cost() -> int:
+        return sum(commands(redis_client, lambda: client.get("/v1/jobs", params={"limit": 5})).values())
+
+    # What is rare or waits for people is found behind what goes on, and a page costs the same however many there are.
+    before = cost()
     for _ in range(LOOK + 10):
         ledger.run(store(new_task(task_id=new_task_id(), queue=MODEL, listed=True)))
+    assert cost() <= before + 60
     newest = create(client, sink={"type": "dataset", "dataset": "nightly-handbook"})["id"]
+    assert ids(listed(client, status="cancelled")) == [cancelled]
     assert ids(listed(client, status="waiting")) == [newest, batch_id, stuck]
     assert ids(listed(client, status="waiting", kind="task")) == [stuck]
     assert ids(listed(client, status="waiting", name="handbook")) == [newest]
@@ -173,65 +172,3 @@ def test_a_batch_hears_from_workers_that_the_storage_is_away(client: httpx.Clien
         ledger.run(stop(DOCUMENTS, name))
     wait_until(lambda: waiting()["code"] == "no_documents_worker", message="that both are missed")
     assert waiting()["message"].startswith("No documents worker runs since ")
-
-
-# ---- searches --------------------------------------------------------------------------------------------------------
-
-
-async def answers(ledger: AsyncLedger) -> bool:
-    with suppress(RedisUnavailable):
-        await ledger.require_usable()
-        return True
-    return False
-
-
-def cancelled(redis_url: str, after: str | None = None) -> ListPage[Record]:
-    """The page of cancelled jobs that one look at each kind finds."""
-
-    async def page() -> ListPage[Record]:
-        ledger = AsyncLedger.connect(redis_url)
-        try:
-            kinds = {kind: ["cancelled"] for kind in KINDS}
-            await eventually(partial(answers, ledger))  # a busy machine may take longer than the web tier waits
-            return await read_jobs(ledger, ANONYMOUS, kinds, after, 20, max_calls=1)
-        finally:
-            await ledger.close()
-
-    return asyncio.run(page())
-
-
-def test_a_rare_state_is_found_behind_many_others(client: httpx.Client, ledger: Ledger, redis_url: str) -> None:
-    oldest, batch_id = submit(client), create_batch(client)["id"]
-    client.post(f"/v1/tasks/{oldest}/cancel")
-    end(ledger, batch_id, JobStatus.CANCELLED)
-    newer = [new_task_id() for _ in range(LOOK + 10)]
-    for task_id in newer:
-        ledger.run(store(new_task(task_id=task_id, queue="other", listed=True)))
-    assert ids(listed(client, status="cancelled")) == [batch_id, oldest]
-    assert ids(listed(client, "/v1/tasks", status="cancelled", limit=1)) == [oldest]
-
-    # A search that takes too long says where to go on. Older ones of a kind wait until the others were looked through.
-    first = cancelled(redis_url)
-    second = cancelled(redis_url, first.until)
-    assert (first.items, first.more, first.until) == ([], True, place_of(newer[10]))
-    assert [record.id for record in second.items] == [batch_id, oldest]
-    assert not second.more
-
-
-def test_a_page_costs_the_same_however_many_jobs_there_are(
-    ledger: Ledger, redis_url: str, redis_client: redis.Redis
-) -> None:
-    async def page() -> None:
-        reading = AsyncLedger.connect(redis_url)
-        try:
-            await read_jobs(reading, ANONYMOUS, KINDS, None, 20)
-        finally:
-            await reading.close()
-
-    counted = []
-    for number in (40, 800):
-        for _ in range(number):
-            ledger.run(store(new_task(task_id=new_task_id(), queue="other", listed=True)))
-        counted.append(sum(commands(redis_client, lambda: asyncio.run(page())).values()))
-    redis_client.flushall()  # to forget so many tasks one by one takes long
-    assert counted[1] - counted[0] <= 20

@@ -1,10 +1,6 @@
 """A purge: of one tenant nothing is left, in Redis or in the storage, and of the others everything."""
 
-import asyncio
-import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,10 +8,8 @@ import httpx
 import pytest
 import redis
 
-from tasks.errors import EmbedqError
 from tasks.ingestion.driver import Driver
 from tasks.ledger.client import Ledger
-from tasks.ledger.overview import read_account
 from tasks.ledger.redis_keys import ANONYMOUS
 from tasks.records.batches import BatchRecord, read_batches
 from tasks.records.ingestions import IngestionRecord, read_ingestions
@@ -27,10 +21,10 @@ from tasks.storage.sweep import GRACE_S, SWEEPER, Sweep
 from tests.integration.api.file_uploads import problem
 from tests.integration.api.ledger_worker import LedgerWorker
 from tests.integration.api.served import BOB, KEYS, MANAGED_KEYS, ServedApp, make_key
-from tests.integration.api.tenants import make_things
+from tests.integration.api.things import make_things
 from tests.made_datasets import document, load
 from tests.made_keys import found
-from tests.processes import PATIENCE_S, eventually, wait_until
+from tests.processes import PATIENCE_S, wait_until
 
 
 def stored(root: Path) -> dict[str, int]:
@@ -187,35 +181,6 @@ def give_away(app: ServedApp, ops: httpx.Client, name: str) -> dict[str, str]:
     return make_key(ops, {}, name)
 
 
-@contextmanager
-def no_thread_for_the_storage(app: ServedApp) -> Iterator[None]:
-    """While inside, whoever needs the storage of this process waits: a disk that hangs."""
-    release, busy = threading.Event(), threading.Barrier(17)
-
-    def hang(_: Storage) -> None:
-        busy.wait(PATIENCE_S)
-        release.wait(PATIENCE_S)
-
-    async def opened() -> bool:
-        with suppress(EmbedqError):  # a busy machine may take longer than the web tier waits for Redis
-            await app.process.storage.open()
-            return True
-        return False
-
-    async def hold() -> None:
-        await eventually(opened)
-        await asyncio.gather(*(app.process.storage.run(hang) for _ in range(16)))
-
-    held = list[asyncio.Task[None]]()
-    app.call_in_loop(lambda: held.append(asyncio.get_running_loop().create_task(hold())))
-    busy.wait(PATIENCE_S)
-    try:
-        yield
-    finally:
-        release.set()
-        wait_until(held[0].done)
-
-
 FORM = (
     b'--x\r\ncontent-disposition: form-data; name="purpose"\r\n\r\nuser_data\r\n'
     b'--x\r\ncontent-disposition: form-data; name="file"; filename="a.txt"\r\n\r\nsecret\r\n--x--\r\n'
@@ -224,34 +189,7 @@ OF_FORM = {"content-type": "multipart/form-data; boundary=x"}
 OF_JSON = {"content-type": "application/json"}
 
 
-def test_what_waited_while_its_tenant_was_purged_is_not_the_next_one_s(
-    serve: Callable[..., ServedApp], root: Path, redis_client: "redis.Redis"
-) -> None:
-    slow, app = serve(), serve()
-    with client_of(app, first_key(app)) as ops, ThreadPoolExecutor() as threads:
-        bob = make_key(ops, {}, "bob", limits={"stored_bytes": 10**9, "requests_per_second": 2})
-        owner, ledger = ops.get("/v1/keys/bob").json()["owner"], Ledger(redis_client)
-        wait_until(lambda: "bob" in slow.process.keys.stored)
-        body = {"source": {"documents": [{"id": "a", "text": "secret"}]}, "sink": {"type": "dataset", "dataset": "d"}}
-        with no_thread_for_the_storage(slow):
-            late = threads.submit(slow.client.post, "/v1/ingestions", json=body, headers=bob)
-            let_in = lambda: "requests" in ledger.run(read_account(owner)).numbers  # noqa: E731
-            wait_until(let_in, message="the request was let in")
-            upload = threads.submit(slow.client.post, "/v1/files", content=FORM, headers=bob | OF_FORM)
-            wait_until(lambda: list(redis_client.scan_iter("eq:file:*")), message="the upload has its record")
-            again = give_away(app, ops, "bob")
-        late.result()
-        assert not upload.result().is_success
-        assert not [name for name in stored(root) if "file-" in name]
-        assert nothing_of(app.client, again)
-
-        # A documents worker that stood still writes nothing for the next one.
-        load(root, document("a", [1, 2, 3, 4], text="secret"), owner=owner, name="handbook")
-        assert nothing_of(app.client, again)
-        problem(app.client.get("/v1/datasets/handbook", headers=again), 404, "dataset_not_found", "name")
-
-
-def test_what_was_still_being_sent_is_nobody_s(serve: Callable[..., ServedApp], root: Path) -> None:
+def test_what_is_late_for_a_tenant_that_was_purged_is_nobody_s(serve: Callable[..., ServedApp], root: Path) -> None:
     app = serve()
     sent: list[tuple[str, bytes, dict[str, str]]] = [
         ("/v1/tasks", b'{"input": "secret"}', OF_JSON),
@@ -273,6 +211,13 @@ def test_what_was_still_being_sent_is_nobody_s(serve: Callable[..., ServedApp], 
             bob, before = made
             assert stored(root) == before, "the purge was the end of it"
             assert nothing_of(app.client, bob)
+
+        # A documents worker that stood still writes nothing for the next one.
+        owner = own(app.client, bob)
+        bob = give_away(app, ops, "bob")
+        load(root, document("a", [1, 2, 3, 4], text="secret"), owner=owner, name="handbook")
+        assert nothing_of(app.client, bob)
+        problem(app.client.get("/v1/datasets/handbook", headers=bob), 404, "dataset_not_found", "name")
 
 
 def test_a_purged_name_of_the_environment_stays_refused(

@@ -1,23 +1,28 @@
-"""Tasks, files, batches and ingestions: what their routes have in common. `test_tenants.py` tests whose they are."""
+"""Tasks, files, batches, ingestions: what their routes have in common. `test_every_route.py` tests whose they are."""
 
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
 from tasks.ledger.client import Ledger
-from tasks.records.batches import BatchStatus
+from tasks.records.batches import BatchStatus, counts_of_lines, read_batch
 from tasks.records.files import put_file
 from tasks.records.ingestions import IngestionStatus
-from tasks.records.jobs import JobStatus
+from tasks.records.jobs import JobError, JobStatus
 from tasks.storage.storage import Storage
-from tests.integration.api.file_uploads import LINES, ids, problem
-from tests.integration.api.jobs import BATCH, GOOD, end
-from tests.integration.api.served import ServedApp
+from tests.integration.api.file_uploads import LINES, Upload, ids, problem
+from tests.integration.api.served import ANN, BOB, KEYS, ServedApp
+from tests.integration.api.things import BATCH, GOOD, create_batch, end
+from tests.made_datasets import document, load
 from tests.made_files import made_file
+from tests.processes import RedisServer
 
 EMPTY: dict[str, Any] = {"object": "list", "data": [], "first_id": None, "last_id": None, "has_more": False}
 NO_LIMIT = ("0", "-1", "x", "1.5", "9" * 5000, "\u0662", "0" * 20, "0" * 8 + "1" + "0" * 5000)
@@ -82,10 +87,6 @@ def test_pages(client: httpx.Client, kind: Resource) -> None:
     assert (ids(rest), rest.json()["has_more"]) == (made[2:], False)
     assert client.get(kind.path, params={"after": made[-1]}).json() == EMPTY
     assert ids(client.get(kind.path, params={"after": "", "limit": ""})) == [newest, *made]
-
-
-@each_of(*ALL)
-def test_queries_of_a_list_that_make_no_sense(client: httpx.Client, kind: Resource) -> None:
     for limit in (*NO_LIMIT, f"{kind.max_limit + 1}"):
         problem(client.get(kind.path, params={"limit": limit}), 400, "invalid_value", "limit")
     for after in ("task_nonsense", "[", "../x"):
@@ -104,7 +105,7 @@ def test_queries_of_a_list_that_make_no_sense(client: httpx.Client, kind: Resour
 )
 def test_an_unknown_id_is_not_found(client: httpx.Client, kind: Resource, paths: tuple[str, ...]) -> None:
     prefix = {"task": "task_", "file": "file-", "batc": "batch_", "inge": "ing_"}[kind.code[:4]]
-    for unknown, path in product(("x", f"{prefix}1", prefix + "0" * 32, "x" * 3000, f"{prefix}%2e%2e"), paths):
+    for unknown, path in product((f"{prefix}1", prefix + "0" * 32, "x" * 3000, f"{prefix}%2e%2e"), paths):
         method, _, below = path.rpartition(" ")
         answer = client.request(method or "GET", f"{kind.path}/{unknown}{below}")
         assert (answer.status_code, answer.json()["error"]["code"]) == (404, kind.code), (unknown, path)
@@ -123,15 +124,10 @@ def test_the_same_idempotency_key_gets_the_same_one(client: httpx.Client, storag
     assert (other.status_code, other.json()["error"]["code"]) == (422, "idempotency_key_reused")
     assert ids(client.get(kind.path)) == [first]
     assert [one.name for one in storage.stored("") if "ing_" in one.name and first not in one.name] == []
-
-
-@each_of(*KEYED)
-def test_an_unusable_idempotency_key(client: httpx.Client, kind: Resource) -> None:
     for key in (b"", b"x" * 256, b"tab\there", b"caf\xe9", "\u4e2d".encode()):
-        answer = client.post(kind.path, headers={b"idempotency-key": key}, **kind.body)
-        problem(answer, 400, "invalid_value", "Idempotency-Key")
-        assert answer.json()["detail"] == "Idempotency-Key must have 1 to 255 printable ASCII characters."
-    assert client.get(kind.path).json() == EMPTY
+        unusable = client.post(kind.path, headers={b"idempotency-key": key}, **kind.body)
+        problem(unusable, 400, "invalid_value", "Idempotency-Key")
+        assert unusable.json()["detail"] == "Idempotency-Key must have 1 to 255 printable ASCII characters."
 
 
 # ---- jobs: the end, and what follows ---------------------------------------------------------------------------------
@@ -189,10 +185,109 @@ def test_too_many_open_jobs_are_429_and_nothing_is_stored(
     assert sorted(stored.name for stored in storage.stored("")) == before
 
 
-def test_an_owner_above_the_quota_starts_nothing(serve: Callable[..., ServedApp], ledger: Ledger) -> None:
+def test_an_owner_above_the_quota_starts_nothing(serve: Callable[..., ServedApp], ledger: Ledger, root: Path) -> None:
+    keyed, keys = serve(api_keys=KEYS, file_quota_bytes=1000).client, {"idempotency-key": "k"}
+    first = INGESTION.make(keyed, **ANN, **keys)
+    load(root, document("a", *[[1.0, 2, 3, 4]] * 7), document("b"))  # datasets count
+    refused = keyed.post("/v1/ingestions", json=GOOD, headers=ANN)
+    problem(refused, 403, "quota_exceeded")
+    assert "Your files, datasets and ingestions hold" in refused.json()["detail"]
+    assert INGESTION.make(keyed, **ANN, **keys) == first
+    INGESTION.make(keyed, **BOB)
+
     client = serve(file_quota_bytes=1000).client
     client.post("/v1/files", data={"purpose": "vision"}, files={"file": ("a", bytes(1000))})
     BATCHES.make(client)
     ledger.run(put_file(made_file(1)))  # an output
     for kind in JOBS:
         problem(client.post(kind.path, **kind.body), 403, "quota_exceeded")
+
+
+# ---- batches: what is shown, and a second try ------------------------------------------------------------------------
+
+TIMES = ("failed_at", "in_progress_at", "finalizing_at", "completed_at", "expired_at", "cancelling_at", "cancelled_at")
+NOT_YET = ("errors", "output_file_id", "error_file_id", "usage")
+
+
+def test_a_batch_at_its_beginning_and_at_its_end(client: httpx.Client, ledger: Ledger) -> None:
+    batch = create_batch(client, metadata={"job": "42"})
+    path = f"/v1/batches/{batch['id']}"
+    assert batch["created_at"] + 24 * 3600 == batch["expires_at"]
+    assert {name: value for name, value in batch.items() if name not in {"id", "created_at", "expires_at"}} == {
+        **BATCH,
+        **dict.fromkeys((*TIMES, *NOT_YET)),
+        "object": "batch",
+        "status": "validating",
+        "counts": {"total": 0, "completed": 0, "failed": 0},
+        "request_counts": {"total": 0, "completed": 0, "failed": 0},
+        "metadata": {"job": "42"},
+        "waiting": batch["waiting"],
+    }
+    assert batch["waiting"]["code"] == "no_documents_worker"
+    assert client.get(path).json() == batch
+
+    errors = [JobError("invalid_json_line", "Not JSON.", None, 2)]
+    end(ledger, batch["id"], JobStatus.FAILED, counts=counts_of_lines(3, 1, 2, texts=9, tokens=5), errors=errors)
+    ended = client.get(path).json()
+    wrong = {"code": "invalid_json_line", "message": "Not JSON.", "param": None, "line": 2}
+    assert ended["errors"] == {"object": "list", "data": [wrong]}
+    assert ended["request_counts"] == {"total": 3, "completed": 1, "failed": 2}
+    assert (ended["usage"]["input_tokens"], ended["usage"]["total_tokens"]) == (5, 5)
+    assert ended["failed_at"] is not None
+
+
+def test_lists_of_large_batches_do_not_fill_the_memory_of_redis(private_redis: RedisServer) -> None:
+    with ServedApp(private_redis.url) as served, closing(Ledger.connect(private_redis.url)) as ledger:
+        errors = [JobError("invalid_json_line", "Not JSON." * 200, None, n) for n in range(60)]
+        made = [create_batch(served.client)["id"] for _ in range(20)]
+        for batch_id in made:
+            end(ledger, batch_id, JobStatus.FAILED, errors=errors)
+        # Redis ends a connection for which more than this is waiting.
+        ledger.client.config_set("client-output-buffer-limit", "normal 1mb 0 0")
+        with ThreadPoolExecutor(3) as threads:
+            answers = [*threads.map(lambda _: served.client.get("/v1/batches?limit=20"), range(3))]
+        # A busy machine may be too slow for three of them at once. Where Redis ends a connection, the code is another.
+        served_now = [answer for answer in answers if answer.json().get("error", {}).get("code") != "overloaded"]
+        assert served_now
+        assert [ids(answer) for answer in served_now] == [made[::-1]] * len(served_now)
+
+
+def test_a_batch_is_tried_again_as_a_new_one(client: httpx.Client, ledger: Ledger, upload: Upload) -> None:
+    file_id, failed = (upload().json()["id"] for _ in range(2))
+    full = {"job": "42", "k": "v" * 4090}
+    first = create_batch(client, input_file_id=file_id, metadata=full, completion_window="48h")
+    path = f"/v1/batches/{first['id']}/retry"
+    problem(client.post(path), 409, "batch_not_ended")
+    end(ledger, first["id"], JobStatus.EXPIRED, files={"error": failed})
+
+    def only_file_id(batch_id: str) -> str | None:
+        kept = ledger.run(read_batch(batch_id))
+        assert kept is not None
+        return kept.only_file_id
+
+    again = client.post(path).json()
+    assert again["id"] != first["id"]
+    assert again["metadata"] == full | {"retry_of": first["id"]}
+    assert (again["input_file_id"], again["completion_window"], again["status"]) == (file_id, "48h", "validating")
+    assert again["expires_at"] - again["created_at"] == 48 * 3600
+    assert client.post(path).json()["id"] == again["id"], "the answer was lost"
+    assert only_file_id(again["id"]) == failed
+
+    # That one fails as a whole: the next one has its requests, and the id of the one before.
+    end(ledger, again["id"], JobStatus.FAILED)
+    third = client.post(f"/v1/batches/{again['id']}/retry").json()
+    assert (only_file_id(third["id"]), third["metadata"]["retry_of"]) == (failed, again["id"])
+
+    # Without its error file nothing of it can be tried any more; what was made before is still found.
+    client.delete(f"/v1/files/{failed}")
+    assert client.post(path).json()["id"] == again["id"]
+    end(ledger, third["id"], JobStatus.FAILED)
+    gone = client.post(f"/v1/batches/{third['id']}/retry")
+    problem(gone, 404, "file_not_found", gone.json()["error"]["param"])
+    assert "Nobody knows any more" in gone.json()["detail"]
+
+    done = create_batch(client, input_file_id=file_id)["id"]
+    end(ledger, done, files={"output": "file-out"})
+    answer = client.post(f"/v1/batches/{done}/retry")
+    problem(answer, 409, "batch_already_ended")
+    assert "nothing to try again" in answer.json()["detail"]

@@ -148,7 +148,18 @@ def test_a_long_poll_returns_at_the_end(app: ServedApp, client: httpx.Client, wo
         assert (answer.status_code, answer.json()["error"]["param"]) == (400, param)
 
 
-def test_cancelling_keeps_what_is_finished(client: httpx.Client, worker: LedgerWorker) -> None:
+def test_what_is_cancelled_keeps_what_is_finished_and_what_is_late_or_deleted_is_not_done(
+    client: httpx.Client, worker: LedgerWorker
+) -> None:
+    late, gone = submit(client, "x", deadline_s=0.05), submit(client, "x")
+    expired = client.get(late["self"], params={"wait": 20}).json()
+    assert (expired["status"], expired["error"]["code"]) == ("expired", "expired")
+    assert client.get(late["result"]).json()["data"][0]["error"]["code"] == "expired"
+    task_id = gone["self"].rpartition("/")[2]
+    assert client.delete(gone["self"]).json() == {"id": task_id, "object": "embedding.task", "deleted": True}
+    assert client.get(gone["self"]).status_code == client.delete(gone["self"]).status_code == 404
+    assert worker.work() == 0
+
     task = submit(client, [f"text {i}" for i in range(100)])
     worker.work(max_pieces=1)
     first = client.post(task["cancel"])
@@ -160,21 +171,6 @@ def test_cancelling_keeps_what_is_finished(client: httpx.Client, worker: LedgerW
     data = client.get(task["result"]).json()["data"]
     assert [item["object"] for item in data] == ["embedding"] * done + ["error"] * (100 - done)
     assert data[-1]["error"]["code"] == "cancelled"
-
-
-def test_a_deadline_ends_a_task_that_nobody_works_on(client: httpx.Client) -> None:
-    task = submit(client, "x", deadline_s=0.05)
-    answer = client.get(task["self"], params={"wait": 20}).json()
-    assert (answer["status"], answer["error"]["code"]) == ("expired", "expired")
-    assert client.get(task["result"]).json()["data"][0]["error"]["code"] == "expired"
-
-
-def test_a_deleted_task_is_forgotten(client: httpx.Client, worker: LedgerWorker) -> None:
-    path = submit(client, "x")["self"]
-    task_id = path.rpartition("/")[2]
-    assert client.delete(path).json() == {"id": task_id, "object": "embedding.task", "deleted": True}
-    assert client.get(path).status_code == client.delete(path).status_code == 404
-    assert worker.work() == 0
 
 
 OLD = "/v1/tasks/task_018bcfe5680070008000000000000000"

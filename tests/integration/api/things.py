@@ -1,20 +1,29 @@
-"""Tenants with one of everything, and all that Redis holds of them."""
+"""Batches and ingestions as tests make them and as the driver leaves them; tenants with one of everything."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 import httpx
-import redis
 
-from tasks.records.jobs import JobStatus
-from tests.integration.api.jobs import FAILED, end
+from tasks.ledger.client import Ledger
+from tasks.records.jobs import Counts, DonePage, JobError, JobStatus, Page
+from tasks.records.moves import Move
 from tests.integration.api.ledger_worker import LedgerWorker
 from tests.integration.api.served import MODEL
+from tests.integration.records.jobs import change
 from tests.made_datasets import document, load
 
+GOOD: dict[str, Any] = {"source": {"documents": [{"id": "a", "text": "Some text."}]}}
+BATCH: dict[str, Any] = {
+    "input_file_id": "file-unknown",
+    "endpoint": "/v1/embeddings",
+    "completion_window": "24h",
+}
+FAILED, LOADED = Counts(documents=1, failed=1), Counts(documents=1, loaded=1)
+BEGUN = {"status": JobStatus.IN_PROGRESS, "revision": "r", "listed": True}
 SECRET = "hidden-word"
 """In all names, texts and metadata of Bob's."""
 NAME = f"{SECRET}-{'b' * 8}"
@@ -23,20 +32,61 @@ OF_NOBODY = {"{model_id}", "{path}"}
 """Parts of paths that name nothing of a tenant's."""
 
 
+def create(client: httpx.Client, **changed: Any) -> dict[str, Any]:
+    answer = client.post("/v1/ingestions", json=GOOD | changed)
+    assert answer.status_code == 202, answer.text
+    found: dict[str, Any] = answer.json()
+    assert answer.headers["location"] == f"/v1/ingestions/{found['id']}"
+    return found
+
+
+def create_batch(client: httpx.Client, **changed: Any) -> dict[str, Any]:
+    answer = client.post("/v1/batches", json=BATCH | changed)
+    assert answer.status_code == 200, answer.text
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+def begin(ledger: Ledger, job_id: str, *pages: Page, done: Sequence[DonePage] = (), **head: Any) -> None:
+    """A job runs, with pages that are open behind those that are done."""
+
+    def begins(move: Move) -> None:
+        move.set(**(BEGUN if job_id.startswith("ing_") else {"status": JobStatus.IN_PROGRESS}), **head)
+        for number, page in enumerate(done, 1):
+            move.pages[number] = Page()
+            move.close(number, page)
+        move.pages.update(enumerate(pages, len(done) + 1))
+        move.set(next_page=len(done) + len(pages) + 1)
+
+    assert change(ledger, job_id, begins)
+
+
+def end(
+    ledger: Ledger,
+    job_id: str,
+    status: JobStatus = JobStatus.COMPLETED,
+    *,
+    counts: Counts | None = None,
+    errors: Sequence[JobError] = (),
+    **head: Any,
+) -> None:
+    """A job ran and ends in this state. `counts`: of its only page, which is done."""
+    begin(ledger, job_id, done=[] if counts is None else [DonePage("", counts)], **head)
+    assert change(ledger, job_id, lambda move: move.stop(status, *errors), lambda move: move.end(status))
+
+
 @dataclass(frozen=True, slots=True)
 class Things:
     """What a tenant has, by the part of a path that names it."""
 
     parts: Mapping[str, tuple[str, ...]]
-    document: str
+    document: str = ""
 
     def addresses(self, path: str) -> list[str]:
-        """A path of the document with each thing of the tenant that fits."""
+        """A path of the document with each thing of the tenant that fits; the longest part that fits decides."""
         named = [part for part in self.parts if part in path]
-        for outer in [part for part in named if any(part != other and part in other for other in named)]:
-            named.remove(outer)
         paths = [path]
-        for part in named:
+        for part in [part for part in named if not any(part != other and part in other for other in named)]:
             paths = [one.replace(part, value) for one, value in product(paths, self.parts[part])]
         assert not any("{" in one for one in paths), f"{path}: a part of its path is not known here"
         return paths
@@ -64,7 +114,7 @@ def make_things(client: httpx.Client, worker: LedgerWorker, root: Path, owner: s
     waiting = post("/v1/tasks", json={"input": f"{word} 2"})
     form, file = {"purpose": "batch"}, {"file": (f"{word}.jsonl", f'{{"custom_id": "{word}"}}\n'.encode())}
     file_id = post("/v1/files", data=form, files=file)
-    batch = {"input_file_id": file_id, "endpoint": "/v1/embeddings", "completion_window": "24h"}
+    batch = BATCH | {"input_file_id": file_id}
     batch_id, failed = post("/v1/batches", json=batch, named=True), post("/v1/batches", json=batch)
     end(worker.ledger, failed, JobStatus.FAILED)
     source = {"documents": [{"id": f"{word} doc", "text": f"{word} text"}]}
@@ -85,15 +135,3 @@ def make_things(client: httpx.Client, worker: LedgerWorker, root: Path, owner: s
         "{path}": ("console.css",),
     }
     return Things(parts, f"{word} doc")
-
-
-def contents(client: "redis.Redis", key: bytes) -> object:
-    """The value of a key of any type."""
-    readers: dict[object, Callable[[], object]] = {
-        b"hash": lambda: client.hgetall(key),
-        b"set": lambda: client.smembers(key),
-        b"zset": lambda: client.zrange(key, 0, -1, withscores=True),
-        b"list": lambda: client.lrange(key, 0, -1),
-        b"string": lambda: client.get(key),
-    }
-    return readers[client.type(key)]()
