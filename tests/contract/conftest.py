@@ -1,13 +1,13 @@
 """A served app and a worker that works on whatever comes, for clients that are used as they are."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
 from tests.integration.api.conftest import serve
 from tests.integration.api.ledger_worker import LedgerWorker
-from tests.integration.api.served import MODEL, ServedApp
+from tests.integration.api.served import MODEL, Serve
 
 __all__ = ["serve"]
 
@@ -30,6 +30,6 @@ def worker(idle: LedgerWorker) -> Iterator[LedgerWorker]:
 
 
 @pytest.fixture
-def base_url(serve: Callable[..., ServedApp], worker: LedgerWorker) -> str:
+def base_url(serve: Serve, worker: LedgerWorker) -> str:
     """OpenAI's."""
     return f"http://127.0.0.1:{serve().port}/v1"

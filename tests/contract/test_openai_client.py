@@ -17,14 +17,14 @@ from tasks.item import TextError
 from tasks.ledger.overview import overview
 from tests.heavy import openai
 from tests.integration.api.ledger_worker import LedgerWorker, vector
-from tests.integration.api.served import KEYS, MODEL, ServedApp
+from tests.integration.api.served import KEYS, MODEL, Serve, ServedApp
 from tests.processes import wait_until
 
 LINES = b'{"custom_id": "1", "method": "POST", "url": "/v1/embeddings", "body": {"input": "x"}}\n'
 
 
 @pytest.fixture
-def served(serve: Callable[..., ServedApp], worker: LedgerWorker) -> ServedApp:
+def served(serve: Serve, worker: LedgerWorker) -> ServedApp:
     return serve(api_keys=KEYS, max_file_bytes=3_000_000, max_body_bytes=20_000, max_input_bytes=10_000)
 
 
@@ -121,7 +121,7 @@ async def test_many_calls_at_once_get_their_own_vectors(served: ServedApp) -> No
             await client.files.content(made[0].id)
 
 
-def test_the_clients_own_retry_joins_the_work(serve: Callable[..., ServedApp], idle: LedgerWorker) -> None:
+def test_the_clients_own_retry_joins_the_work(serve: Serve, idle: LedgerWorker) -> None:
     served = serve()
     with connect(served, timeout=2) as client, concurrent.futures.ThreadPoolExecutor() as pool:
         create = client.embeddings.with_raw_response.create

@@ -6,7 +6,6 @@ import json
 import shutil
 import socket
 import subprocess
-from collections.abc import Callable
 from itertools import product
 from pathlib import Path
 
@@ -14,7 +13,7 @@ import pytest
 
 from tests.heavy import openai
 from tests.integration.api.conftest import root
-from tests.integration.api.served import KEYS, ServedApp
+from tests.integration.api.served import KEYS, Serve, ServedApp
 from tests.processes import PATIENCE_S
 
 __all__ = ["root"]
@@ -26,7 +25,7 @@ REFUSED = [(40 * MB, 413, "file_too_large"), (25 * MB, 403, "quota_exceeded")]
 
 
 @pytest.fixture
-def served(serve: Callable[..., ServedApp], root: Path) -> ServedApp:
+def served(serve: Serve, root: Path) -> ServedApp:
     return serve(api_keys=KEYS, max_file_bytes=30 * MB, file_quota_bytes=20 * MB)
 
 

@@ -171,3 +171,7 @@ class ServedApp:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             self._loop = runner.get_loop()
             runner.run(self._server.serve())
+
+
+Serve = Callable[..., ServedApp]
+"""Serves an app with the given settings until the end of a test."""

@@ -4,9 +4,8 @@ import asyncio
 import contextlib
 import json
 import logging
-import resource
 import socket
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from typing import cast
@@ -16,12 +15,10 @@ import psutil
 import pytest
 
 from api import head_and_body_limits
-from api.__main__ import affordable_connections
 from api.load_limits import ListTurns
 from api.log_tally import Tally
 from tasks.records.api_keys import environment_owner
-from tests.integration.api.ledger_worker import LedgerWorker
-from tests.integration.api.served import ANN, BOB, KEYS, ServedApp, code_of
+from tests.integration.api.served import ANN, BOB, KEYS, Serve, ServedApp, code_of
 from tests.processes import PATIENCE_S, ApiProcess, Roles, wait_until
 
 HOST = b"Host: localhost\r\n"
@@ -125,7 +122,7 @@ def test_a_request_has_limits_and_one_host_and_what_is_none_is_told_so(
     assert len(caplog.records) == 1
 
 
-def test_a_request_that_never_comes_is_not_waited_for(worker: object, serve: Callable[..., ServedApp]) -> None:
+def test_a_request_that_never_comes_is_not_waited_for(worker: object, serve: Serve) -> None:
     app = serve(limits_s=IMPATIENT)
     begun = {b"": [], LIVE: [408], CHUNKED + b"5\r\n": [408], LIVE + b"\r\n" + LIVE: [200, 408]}
     with ExitStack() as stack:
@@ -153,9 +150,7 @@ def test_a_request_that_never_comes_is_not_waited_for(worker: object, serve: Cal
 # ---- number ----------------------------------------------------------------------------------------------------------
 
 
-def test_connections_too_many_are_told_so_and_others_go_on(
-    serve: Callable[..., ServedApp], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_connections_too_many_are_told_so_and_others_go_on(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
     app = serve(limits_s=PATIENT, max_connections=16)
     with ExitStack() as stack:
         served = [stack.enter_context(connected(app)) for _ in range(16)]
@@ -171,13 +166,6 @@ def test_connections_too_many_are_told_so_and_others_go_on(
             assert [status for status, _ in answers(one)] == [200]
     (line,) = [record.getMessage() for record in caplog.records]
     assert "EMBEDQ_MAX_CONNECTIONS" in line
-
-
-def test_no_more_connections_than_files_may_be_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resource, "setrlimit", lambda _, limits: limits)
-    for soft, hard, expected in ((64, 64, 48), (64, 1000, 600), (1000, 1000, 600)):
-        monkeypatch.setattr(resource, "getrlimit", lambda _, limits=(soft, hard): limits)
-        assert affordable_connections(600) == expected
 
 
 # ---- memory for bodies, answers and lists, and requests at once ------------------------------------------------------
@@ -201,7 +189,7 @@ def given_back(app: ServedApp) -> None:
     wait_until(lambda: app.process.bodies.number == app.process.answers.number == 0, message="it is still counted")
 
 
-def test_bodies_too_many_are_refused_and_small_ones_are_not(app: ServedApp, serve: Callable[..., ServedApp]) -> None:
+def test_bodies_too_many_are_refused_and_small_ones_are_not(app: ServedApp, serve: Serve) -> None:
     keyed = serve(api_keys=KEYS)
     app.process.bodies.most = keyed.process.bodies.most = 2**20
     for path in (b"/v1/tasks", b"/embed", b"/v1/ingestions"):
@@ -226,26 +214,7 @@ def test_bodies_too_many_are_refused_and_small_ones_are_not(app: ServedApp, serv
     given_back(app)
 
 
-def test_an_answer_is_counted_until_it_is_read(worker: LedgerWorker, serve: Callable[..., ServedApp]) -> None:
-    app = serve(max_inputs=65_536)
-    app.process.answers.most = 2**22
-    with worker.serving():
-        path = app.client.post("/v1/tasks", json={"input": ["one"] * 65_536}).headers["location"]
-        assert app.client.get(f"{path}?wait=20").json()["status"] == "completed"
-    with socket.socket() as slow:
-        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        slow.connect(("127.0.0.1", app.port))
-        slow.sendall(f"GET {path}/result HTTP/1.1\r\n".encode() + HOST + CLOSE)
-        # As text, a vector of one megabyte has three. A file of it is held once.
-        wait_until(lambda: app.process.answers.number == 3 * 2**20, message="it is counted otherwise")
-        assert code_of(app.client.get(f"{path}/result")) == (503, "overloaded")
-        assert app.client.get(f"{path}/result", headers={"accept": "application/x-npy"}).status_code == 200
-        data = b"".join(iter(lambda: slow.recv(65_536), b""))
-    given_back(app)
-    assert data.partition(b"\r\n\r\n")[2] == app.client.get(f"{path}/result").content
-
-
-def test_an_owner_who_reads_many_lists_waits_and_others_do_not(serve: Callable[..., ServedApp]) -> None:
+def test_an_owner_who_reads_many_lists_waits_and_others_do_not(serve: Serve) -> None:
     app = serve(api_keys=KEYS)
     turns = cast("ListTurns", app.app.state.list_turns).of(environment_owner("ann"))
     for kind in ("tasks", "jobs", "batches", "ingestions", "files", "datasets"):
@@ -263,7 +232,7 @@ def test_an_owner_who_reads_many_lists_waits_and_others_do_not(serve: Callable[.
             assert anns.result().status_code == 200
 
 
-def test_who_is_turned_away_is_not_read_and_is_told_when_to_come_back(serve: Callable[..., ServedApp]) -> None:
+def test_who_is_turned_away_is_not_read_and_is_told_when_to_come_back(serve: Serve) -> None:
     app = serve()
     app.process.in_flight.most = 0
     refused = [app.client.post("/v1/tasks", json={"input": "x"}) for _ in range(10)]

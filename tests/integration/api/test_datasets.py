@@ -2,7 +2,6 @@
 
 import select
 import socket
-from collections.abc import Callable
 from itertools import product
 from pathlib import Path
 from threading import Event
@@ -15,7 +14,7 @@ from tasks.datasets.sqlite.search import SqliteContents
 from tasks.document_error import DocumentWarning, warnings_to_json
 from tests.integration.api.file_uploads import problem
 from tests.integration.api.ledger_worker import LedgerWorker, vector
-from tests.integration.api.served import ANN, BOB, KEYS, MODEL, ServedApp
+from tests.integration.api.served import ANN, BOB, KEYS, MODEL, Serve, ServedApp
 from tests.integration.api.test_resources import EMPTY
 from tests.made_datasets import MARKUP, NAME, OWNER, VECTORS, datasets_in, document, load, random_documents
 from tests.processes import PATIENCE_S, wait_until
@@ -26,7 +25,7 @@ REFUNDS = "Refunds take three days."
 
 
 @pytest.fixture
-def app(worker: LedgerWorker, serve: Callable[..., ServedApp]) -> ServedApp:
+def app(worker: LedgerWorker, serve: Serve) -> ServedApp:
     """Its client has the key of Ann."""
     served = serve(api_keys=KEYS, search_bytes=2**20)
     served.client.headers.update(ANN)

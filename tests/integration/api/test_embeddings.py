@@ -5,7 +5,7 @@ import concurrent.futures
 import contextlib
 import dataclasses
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -22,7 +22,7 @@ from tasks.ledger.overview import overview
 from tasks.ledger.read import read_tasks
 from tasks.ledger.task import Lane, Task
 from tests.integration.api.ledger_worker import MAX_TOKENS, LedgerWorker, entry, vector
-from tests.integration.api.served import MODEL, ServedApp, code_of
+from tests.integration.api.served import MODEL, Serve, ServedApp, code_of
 from tests.ledger_builders import a_worker
 from tests.link import Link
 from tests.processes import RedisServer, wait_until
@@ -80,7 +80,7 @@ def test_a_large_call_that_reaches_redis_slowly_is_not_taken_for_one_that_is_ove
     assert answer.status_code == 200, answer.text
 
 
-def test_a_library_model_may_be_named_as_the_library_names_it(redis_url: str, serve: Callable[..., ServedApp]) -> None:
+def test_a_library_model_may_be_named_as_the_library_names_it(redis_url: str, serve: Serve) -> None:
     name = "sentence-transformers/all-MiniLM-L6-v2"
     client = serve(served_name="", model=name).client
     with LedgerWorker(redis_url, name) as worker:
@@ -181,7 +181,7 @@ def test_a_timeout_says_try_again_and_the_retry_joins(client: httpx.Client, work
 
 
 def test_a_model_that_no_worker_serves_is_said_at_once(
-    client: httpx.Client, worker: LedgerWorker, redis_url: str, serve: Callable[..., ServedApp]
+    client: httpx.Client, worker: LedgerWorker, redis_url: str, serve: Serve
 ) -> None:
     """Unless it is the server's own, or its worker may only start again: the timeout says that there is none."""
 
@@ -256,7 +256,7 @@ def test_a_call_whose_model_is_exchanged_half_way_is_to_be_sent_again(
     assert answer.headers["retry-after"] == "1"
 
 
-def test_a_full_backlog_refuses_with_the_time_to_wait(worker: LedgerWorker, serve: Callable[..., ServedApp]) -> None:
+def test_a_full_backlog_refuses_with_the_time_to_wait(worker: LedgerWorker, serve: Serve) -> None:
     """150 tokens may be done before a request is. A small one is done before a large one."""
     app, soon = serve(max_backlog_s=0.003), {"x-stainless-read-timeout": "0.02"}
     with requesting(app, "x" * 400):
@@ -284,18 +284,6 @@ def refused(answer: httpx.Response, status: int, kind: str) -> str:
     return message
 
 
-def test_the_vectors_of_tei_are_a_bare_list_in_input_order(client: httpx.Client, worker: LedgerWorker) -> None:
-    texts = [f"{i} {'x' * i}" for i in range(70)]  # more than are rendered at once
-    worker.truncated.add("one")  # truncated by default, and nothing in the answer says so
-    others: dict[str, Any] = {"model": "another", "truncate": None, "parameters": {}, "truncation_direction": "Right"}
-    with worker.serving():
-        for path in ("/embed", "/"):
-            assert client.post(path, json={"inputs": texts}).json() == approximately(*texts)
-        # One text is a list of one, and the model is always the server's own.
-        one = client.post("/embed", json={"inputs": "one"} | others)
-    assert one.json() == approximately("one")
-
-
 UNUSABLE: list[tuple[dict[str, Any], int, str]] = [
     ({}, 422, "inputs is missing"),
     ({"inputs": [[1], [2]]}, 422, "inputs[0] holds token numbers"),
@@ -310,7 +298,17 @@ UNUSABLE: list[tuple[dict[str, Any], int, str]] = [
 ]
 
 
-def test_refusals_of_tei_have_its_form(client: httpx.Client, serve: Callable[..., ServedApp]) -> None:
+def test_tei_has_bare_lists_in_input_order_and_refusals_of_its_own_form(
+    client: httpx.Client, worker: LedgerWorker, serve: Serve
+) -> None:
+    texts = [f"{i} {'x' * i}" for i in range(70)]  # more than are rendered at once
+    worker.truncated.add("one")  # truncated by default, and nothing in the answer says so
+    others: dict[str, Any] = {"model": "another", "truncate": None, "parameters": {}, "truncation_direction": "Right"}
+    with worker.serving():
+        for path in ("/embed", "/"):
+            assert client.post(path, json={"inputs": texts}).json() == approximately(*texts)
+        # One text is a list of one, and the model is always the server's own.
+        assert client.post("/embed", json={"inputs": "one"} | others).json() == approximately("one")
     for body, status, message in UNUSABLE:
         kind = "Empty" if status == 400 else "Validation"
         assert refused(client.post("/embed", json=body), status, kind).startswith(message), body
@@ -323,9 +321,7 @@ def test_refusals_of_tei_have_its_form(client: httpx.Client, serve: Callable[...
     refused(small.post("/embed", json={"inputs": "x" * 3000}), 413, "Validation")
 
 
-def test_health_and_info_of_tei_follow_the_worker_and_the_root_does_not(
-    serve: Callable[..., ServedApp], redis_url: str
-) -> None:
+def test_health_and_info_of_tei_follow_the_worker_and_the_root_does_not(serve: Serve, redis_url: str) -> None:
     client = serve().client
     refused(client.get("/health"), 503, "Unhealthy")
     refused(client.get("/info"), 503, "Unhealthy")

@@ -7,7 +7,7 @@ answers must be the same, nothing of Bob's may be in any of them, and nothing of
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import product
@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import pytest
 import redis
 from fastapi.routing import APIRoute
 
@@ -24,7 +23,7 @@ from tasks.records.api_keys import Key, environment_owner
 from tests.integration.api.conformance import Operation, operations, standard_path
 from tests.integration.api.file_uploads import LINES
 from tests.integration.api.ledger_worker import LedgerWorker
-from tests.integration.api.served import ANN, BOB, KEYS, MANAGED_KEYS, MODEL, ServedApp
+from tests.integration.api.served import ANN, BOB, KEYS, MANAGED_KEYS, MODEL, Serve, ServedApp
 from tests.integration.api.things import BATCH, GOOD, NAME, SECRET, Things, create, end, make_things
 from tests.made_datasets import document, load
 from tests.processes import PATIENCE_S, RedisServer
@@ -45,6 +44,11 @@ PUBLIC = {"GET /", "GET /health", "GET /health/live", "GET /health/ready", "GET 
 """Whoever has no key is shown nothing but these. A new route is public only if this list says so too."""
 
 
+def is_thing(route: Operation) -> bool:
+    """Whether its path names something that belongs to a tenant."""
+    return any(part in route.path for part in ("{task_id}", "{file_id}", "{batch_id}", "{ingestion_id}", "{name}"))
+
+
 def body(operation: Operation, schemas: dict[str, Any]) -> dict[str, Any]:
     """Arguments of a request with the example of the document as its body."""
     content = operation.described.get("requestBody", {}).get("content", {})
@@ -61,15 +65,24 @@ def read(client: httpx.Client) -> tuple[list[Operation], dict[str, Any]]:
     return operations(found), found["components"]["schemas"]
 
 
-def answers(client: httpx.Client) -> Iterator[tuple[Operation, httpx.Response]]:
-    """One of every operation, where all is unknown."""
+def answers(client: httpx.Client, things: Things = UNKNOWN) -> Iterator[tuple[Operation, httpx.Response]]:
+    """Those of every operation, where all is unknown."""
     listed, schemas = read(client)
     for operation in listed:
-        address = UNKNOWN.addresses(operation.path)[0]
-        yield operation, client.request(operation.method, address, **body(operation, schemas))
+        for address in things.addresses(operation.path):
+            yield operation, client.request(operation.method, address, **body(operation, schemas))
 
 
-def test_the_routes_that_need_a_key_are_all_but_these(serve: Callable[..., ServedApp]) -> None:
+def test_an_unknown_thing_is_not_found(client: httpx.Client) -> None:
+    nonsense = {part: ("x", f"{values[0][:5]}%2e%2e", "x" * 3000) for part, values in UNKNOWN.parts.items()}
+    for things in (UNKNOWN, Things(nonsense)):
+        for operation, answer in answers(client, things):
+            if is_thing(operation) and not operation.path.startswith("/v1/keys"):
+                assert answer.status_code == 404, operation.name
+                assert answer.json()["error"]["code"].endswith("_not_found"), operation.name
+
+
+def test_the_routes_that_need_a_key_are_all_but_these(serve: Serve) -> None:
     for operation, answer in answers(serve(api_keys=KEYS).client):
         refused = answer.status_code == httpx.codes.UNAUTHORIZED
         assert refused == bool(operation.scopes) == (operation.name not in PUBLIC), operation.name
@@ -114,9 +127,7 @@ def rank(operation: Operation) -> int:
     return ["GET", "cancel", "retry", "POST", "DELETE"].index(last if last in {"cancel", "retry"} else operation.method)
 
 
-def test_every_answer_that_is_described_comes_with_its_headers(
-    serve: Callable[..., ServedApp], worker: LedgerWorker, root: Path
-) -> None:
+def test_every_answer_that_is_described_comes_with_its_headers(serve: Serve, worker: LedgerWorker, root: Path) -> None:
     app = serve(api_keys=MANAGED_KEYS)
     app.client.headers.update(ANN)
     gone = Key(name="gone", owner="owner_gone", digests=(), scopes=frozenset(), created=1, revoked=2)
@@ -169,11 +180,6 @@ NO_NAMES = {
     "x-stainless-read-timeout", "x-stainless-timeout", "if-none-match", "if-range",
 }  # fmt: skip
 """Headers and parameters that name nothing that a tenant has."""
-
-
-def is_thing(route: Operation) -> bool:
-    """Whether its path names something that belongs to a tenant."""
-    return any(part in route.path for part in ("{task_id}", "{file_id}", "{batch_id}", "{ingestion_id}", "{name}"))
 
 
 def twin(thing: str) -> str:
@@ -248,23 +254,8 @@ class Tenants:
         assert not [one for one in (SECRET, *self.bobs.ids) if one in text], text
 
 
-@pytest.fixture
-def tenants(
-    serve: Callable[..., ServedApp], worker: LedgerWorker, redis_client: "redis.Redis", root: Path
-) -> Iterator[Tenants]:
-    url = serve(api_keys=KEYS).client.base_url
-    with (
-        httpx.Client(base_url=url, headers=ANN, timeout=PATIENCE_S) as ann,
-        httpx.Client(base_url=url, headers=BOB, timeout=PATIENCE_S) as bob,
-    ):
-        annas, bobs = make_things(ann, worker, root, "ann"), make_things(bob, worker, root, "bob")
-        found = Tenants(ann, bob, annas, bobs, worker, redis_client, list(root.rglob("*")))
-        before = found.bobs_state()
-        yield found
-        assert found.bobs_state() == before
-
-
-def test_every_route_with_the_ids_of_another_tenant(tenants: Tenants) -> None:
+def ids(tenants: Tenants) -> None:
+    """Every route with the ids of another tenant."""
     tried = set[str]()
     for route in filter(is_thing, tenants.routes):
         request = {"json": {"query": "a"}} if route.method == "POST" else {}
@@ -278,7 +269,8 @@ def test_every_route_with_the_ids_of_another_tenant(tenants: Tenants) -> None:
     assert {"GET /v1/tasks/{task_id}/result", "DELETE /v1/files/{file_id}", "POST /v1/datasets/{name}/search"} <= tried
 
 
-def test_no_tenant_manages_keys(tenants: Tenants) -> None:
+def managing_keys(tenants: Tenants) -> None:
+    """No tenant manages keys."""
     managing = [route for route in tenants.all_routes if route.scopes == {"admin"}]
     for route in managing:
         for address in tenants.bobs.addresses(route.path):
@@ -305,7 +297,8 @@ def cursors(tenants: Tenants, route: Operation, name: str) -> list[str]:
     return [one for kind in asked or ["{name}"] for one in parts[kind]]
 
 
-def test_every_route_with_the_cursors_of_another_tenant(tenants: Tenants) -> None:
+def with_cursors(tenants: Tenants) -> None:
+    """Every route with the cursors of another tenant."""
     tried = set[tuple[str, str]]()
     for route in tenants.routes:
         if route.method != "GET":
@@ -340,7 +333,8 @@ WAITED_FOR = {"POST /v1/embeddings": "input", "POST /embed": "inputs", "POST /":
 UPLOADS = {"POST /v1/files"}
 
 
-def test_every_route_that_makes_something_with_what_another_tenant_has(tenants: Tenants) -> None:
+def makes_something(tenants: Tenants) -> None:
+    """Every route that makes something with what another tenant has."""
     made = creations(*tenants.bobs.parts["{file_id}"])
     for route in tenants.routes:
         name = route.name
@@ -360,7 +354,8 @@ def test_every_route_that_makes_something_with_what_another_tenant_has(tenants: 
                 assert told(send, bobs) == told(unknown, twin(bobs))
 
 
-def test_two_datasets_of_one_name_are_two_datasets(tenants: Tenants, root: Path) -> None:
+def two_datasets(tenants: Tenants, root: Path) -> None:
+    """Two datasets of one name are two datasets."""
     bobs = tenants.bob.get(f"/v1/datasets/{NAME}").json()
     load(root, document("own", [1, 2, 3, 4], text="own"), owner=environment_owner("ann"), name=NAME)
     for client, text in ((tenants.ann, "own 0"), (tenants.bob, f"{SECRET} 0")):
@@ -371,7 +366,7 @@ def test_two_datasets_of_one_name_are_two_datasets(tenants: Tenants, root: Path)
 
 
 def test_equal_texts_of_two_tenants_are_two_tasks(
-    serve: Callable[..., ServedApp], worker: LedgerWorker, redis_client: "redis.Redis"
+    serve: Serve, worker: LedgerWorker, redis_client: "redis.Redis"
 ) -> None:
     # An equal request of the same tenant joins the task that is there. One of another tenant must not: it would be
     # answered at once, and so tell that somebody has asked for this text.
@@ -387,3 +382,20 @@ def test_equal_texts_of_two_tenants_are_two_tasks(
                 assert answer.is_success, answer.text
                 new.append(len(set(redis_client.scan_iter("eq:task:*")) - before))
             assert new == [1, 0, 1], path
+
+
+def test_no_route_tells_or_takes_what_another_tenant_has(
+    serve: Serve, worker: LedgerWorker, redis_client: "redis.Redis", root: Path
+) -> None:
+    url = serve(api_keys=KEYS).client.base_url
+    with (
+        httpx.Client(base_url=url, headers=ANN, timeout=PATIENCE_S) as ann,
+        httpx.Client(base_url=url, headers=BOB, timeout=PATIENCE_S) as bob,
+    ):
+        annas, bobs = make_things(ann, worker, root, "ann"), make_things(bob, worker, root, "bob")
+        tenants = Tenants(ann, bob, annas, bobs, worker, redis_client, list(root.rglob("*")))
+        before = tenants.bobs_state()
+        for ask in (with_cursors, makes_something, ids, managing_keys):
+            ask(tenants)
+        two_datasets(tenants, root)
+        assert tenants.bobs_state() == before

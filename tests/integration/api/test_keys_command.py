@@ -15,17 +15,16 @@ import redis
 
 from api import keys_command
 from embedq.cli import main
-from embedq.cli.exit_codes import SOME_FAILED
 from stack.data_folder import write_address
 from tasks.records.api_keys import environment_owner
-from tests.integration.api.served import KEYS, ServedApp, bearer
+from tests.integration.api.served import KEYS, Serve, ServedApp, bearer
 from tests.processes import wait_until
 
 Keys = Callable[..., Any]
 
 
 @pytest.fixture
-def app(serve: Callable[..., ServedApp]) -> ServedApp:
+def app(serve: Serve) -> ServedApp:
     return serve()
 
 
@@ -84,10 +83,15 @@ def export_of(through_redis: Keys) -> str:
     return "".join(f"{json.dumps(line)}\n" for line in through_redis("export"))
 
 
-def test_a_key_from_its_first_day_to_its_last(keys: Keys) -> None:
+def test_a_key_from_its_first_day_to_its_last(
+    keys: Keys, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     [made] = keys("create", "ops")
     assert set(made) == {"name", "key"}
     ops = made["key"]
+    monkeypatch.setenv("EMBEDQ_API_KEY", f"{ops}\n")  # with its line break, as a shell's $(…) has none
+    assert main(["keys", "list"]) == 0  # people get lines
+    assert capsys.readouterr().out.splitlines() == ["ops online,bulk,files,ingest,read,operate,admin"]
     assert keys("create", "ops", key=ops) == (3, "key_exists")
     assert keys("list") == (3, "invalid_api_key")
     with pytest.raises(SystemExit, match="2"):
@@ -118,25 +122,6 @@ def test_a_key_from_its_first_day_to_its_last(keys: Keys) -> None:
     assert (purged["name"], set(purged["left"].values())) == ("acme", {0})
     assert keys("delete", "acme", key=ops)[0]["deleted"]
     assert keys("create", "acme", key=ops)[0]["name"] == "acme"
-
-
-def test_people_get_lines(
-    keys: Keys, create: Keys, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ops = create("ops")
-    assert keys_command.main(["export"]) == 0
-    (tmp_path / "keys").write_text(capsys.readouterr().out)
-    monkeypatch.setenv("EMBEDQ_API_KEY", f"{ops}\n")  # with its line break, as a shell's $(…) has none
-    assert main(["keys", "create", "acme", "--tokens-per-minute", "1000"]) == 0
-    assert "told this once" in capsys.readouterr().err
-    assert main(["keys", "list"]) == 0
-    assert capsys.readouterr().out.splitlines() == [
-        "acme online,bulk,files,ingest,read tokens_per_minute=1000",
-        "ops online,bulk,files,ingest,read,operate,admin",
-    ]
-    keys("rotate", "ops", key=ops)
-    assert main(["keys", "import", str(tmp_path / "keys")]) == SOME_FAILED
-    assert "ops is not imported: " in capsys.readouterr().err
 
 
 def test_the_address_lies_in_the_data_folder_for_its_user_alone(

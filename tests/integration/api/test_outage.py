@@ -69,23 +69,6 @@ def test_a_hung_redis_is_a_503_and_a_repetition_with_a_key_is_one_task(
         assert len(list(connection.scan_iter("eq:task:*"))) == 1
 
 
-def test_a_redis_that_can_be_read_and_takes_no_writes_is_not_ready_and_says_why(
-    private_redis: RedisServer, client: httpx.Client
-) -> None:
-    with LedgerWorker(private_redis.url, MODEL) as worker:
-        worker.announce()
-    for setting, code in (("REPLICAOF 127.0.0.1 1", "READONLY"), ("CONFIG SET min-replicas-to-write 1", "NOREPLICAS")):
-        wait_until(lambda: client.get("/health/ready").status_code == 200)
-        with private_redis.client() as connection:
-            connection.execute_command(*setting.split())
-            ready = client.get("/health/ready")
-            wait_until(lambda: "embedq_redis_up 0.0" in client.get("/metrics").text)
-            connection.execute_command("REPLICAOF", "NO", "ONE")
-            connection.config_set("min-replicas-to-write", 0)
-        assert (ready.status_code, ready.json()["error"]["param"]) == (503, "redis"), ready.text
-        assert code in ready.json()["detail"]
-
-
 def test_a_full_redis_takes_no_new_work_and_what_runs_still_commits(
     private_redis: RedisServer, client: httpx.Client, storage: Storage
 ) -> None:

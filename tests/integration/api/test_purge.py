@@ -1,6 +1,6 @@
 """A purge: of one tenant nothing is left, in Redis or in the storage, and of the others everything."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
@@ -20,7 +20,7 @@ from tasks.storage.storage import Storage
 from tasks.storage.sweep import GRACE_S, SWEEPER, Sweep
 from tests.integration.api.file_uploads import problem
 from tests.integration.api.ledger_worker import LedgerWorker
-from tests.integration.api.served import BOB, KEYS, MANAGED_KEYS, ServedApp, make_key
+from tests.integration.api.served import BOB, KEYS, MANAGED_KEYS, Serve, ServedApp, make_key
 from tests.integration.api.things import make_things
 from tests.made_datasets import document, load
 from tests.made_keys import found
@@ -89,7 +89,7 @@ def kept_of(app: ServedApp) -> int:
 
 
 def test_a_purge_leaves_what_was_there_before_the_tenant_came(
-    serve: Callable[..., ServedApp], worker: LedgerWorker, redis_client: "redis.Redis", root: Path
+    serve: Serve, worker: LedgerWorker, redis_client: "redis.Redis", root: Path
 ) -> None:
     app = serve()
     with client_of(app, first_key(app)) as ops:
@@ -142,7 +142,7 @@ def test_a_purge_leaves_what_was_there_before_the_tenant_came(
 
 
 def test_what_is_made_without_a_key_is_purged_and_then_of_somebody_new(
-    serve: Callable[..., ServedApp], worker: LedgerWorker, redis_client: "redis.Redis", root: Path
+    serve: Serve, worker: LedgerWorker, redis_client: "redis.Redis", root: Path
 ) -> None:
     everybody, ops_app = serve().client, serve(api_keys=MANAGED_KEYS)
     make_things(everybody, worker, root, ANONYMOUS)
@@ -189,7 +189,7 @@ OF_FORM = {"content-type": "multipart/form-data; boundary=x"}
 OF_JSON = {"content-type": "application/json"}
 
 
-def test_what_is_late_for_a_tenant_that_was_purged_is_nobody_s(serve: Callable[..., ServedApp], root: Path) -> None:
+def test_what_is_late_for_a_tenant_that_was_purged_is_nobody_s(serve: Serve, root: Path) -> None:
     app = serve()
     sent: list[tuple[str, bytes, dict[str, str]]] = [
         ("/v1/tasks", b'{"input": "secret"}', OF_JSON),
@@ -220,9 +220,7 @@ def test_what_is_late_for_a_tenant_that_was_purged_is_nobody_s(serve: Callable[.
         problem(app.client.get("/v1/datasets/handbook", headers=bob), 404, "dataset_not_found", "name")
 
 
-def test_a_purged_name_of_the_environment_stays_refused(
-    serve: Callable[..., ServedApp], redis_url: str, root: Path
-) -> None:
+def test_a_purged_name_of_the_environment_stays_refused(serve: Serve, redis_url: str, root: Path) -> None:
     both = serve(api_keys=KEYS)
     both.client.post("/v1/files", headers=BOB | OF_FORM, content=FORM).raise_for_status()
     one = serve(api_keys=MANAGED_KEYS.partition(",")[0])

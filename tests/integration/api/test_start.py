@@ -13,7 +13,6 @@ import pytest
 import redis
 
 from tests.processes import PATIENCE_S, ApiProcess, RedisServer, Roles, wait_until
-from tests.thorough import some
 
 CONFIGURATION_ERROR = 78
 PROCESSES = 2
@@ -54,21 +53,6 @@ def test_a_configuration_that_cannot_work_is_said_and_exits_78(roles: Roles, red
     (roles.folder / ".env").write_bytes("EMBEDQ_MODEL=modèle\n".encode("latin-1"))
     code, log = ended(roles)
     assert (code, log.strip()) == (CONFIGURATION_ERROR, ".env: byte 17 is not UTF-8. Save the file as UTF-8.")
-
-
-@pytest.mark.parametrize("processes", some([1, PROCESSES], 1))
-def test_data_of_another_version_that_shows_up_later_exits_78(
-    private_redis: RedisServer, private_roles: Roles, processes: int
-) -> None:
-    with private_redis.client() as connection:
-        connection.set("eq:schema", 999)
-    private_redis.stop()
-    api = private_roles.api(api_processes=processes)  # it starts without Redis, so it cannot know yet
-    private_redis.start()
-    assert api.wait() == CONFIGURATION_ERROR
-    assert "schema 999" in api.log()
-    with private_redis.client() as connection:
-        connection.delete("eq:schema")
 
 
 def test_importing_the_web_tier_leaves_torch_unloaded() -> None:
