@@ -75,22 +75,18 @@ def test_errors_have_their_classes_fields_and_codes(
     def embed(texts: Any, model: str = MODEL) -> Any:
         return client.embeddings.create(model=model, input=texts)
 
-    def upload(name: str = "a.jsonl", data: bytes = LINES, purpose: Any = "batch") -> Any:
-        return client.files.create(file=(name, data), purpose=purpose)
+    def upload(name: str = "a.jsonl", data: bytes = LINES) -> Any:
+        return client.files.create(file=(name, data), purpose="batch")
 
     bad, gone = openai.BadRequestError, openai.NotFoundError
     refusals: list[tuple[Callable[[], Any], type[Any], str, str | None]] = [
         (lambda: embed(["a", ""]), bad, "empty_input", "input[1]"),
         (lambda: embed(["good", "bad"]), openai.UnprocessableEntityError, "encoding_failed", "input[1]"),
-        (lambda: embed("a", "nobody/knows"), gone, "model_not_found", "model"),
         (lambda: embed("x" * 30_000), openai.APIStatusError, "body_too_large", None),
         (lambda: client.models.delete(MODEL), openai.APIStatusError, "method_not_allowed", None),
         (lambda: client.models.retrieve("nobody/knows"), gone, "model_not_found", "model"),
-        (lambda: upload(data=b""), bad, "invalid_file_format", "file"),
         (lambda: upload("a.txt"), bad, "invalid_file_format", "file"),
-        (lambda: upload(purpose="nonsense"), bad, "invalid_value", "purpose"),
         (lambda: upload(data=LINES * 40_000), openai.APIStatusError, "file_too_large", "file"),
-        (lambda: client.files.list(limit=-1), bad, "invalid_value", "limit"),
         (client.with_options(api_key="wrong").files.list, openai.AuthenticationError, "invalid_api_key", None),
         *(
             (lambda call=call: call("file-019aa8f63c5b7d1e9f002b7c4d5e6f70"), gone, "file_not_found", "id")  # type: ignore[misc]

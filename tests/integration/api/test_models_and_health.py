@@ -143,60 +143,45 @@ def test_paths_and_methods_that_are_not_quite_a_routes(app: ServedApp, worker: L
 # ---- metrics ---------------------------------------------------------------------------------------------------------
 
 
-def told(app: ServedApp, *expected: tuple[str, dict[str, str], float]) -> None:
-    """Returns when all these series have these values."""
-    for name, labels, value in expected:
-        wait_until(lambda: app.series(name, **labels) == value, message=name)  # noqa: B023 - it is asked here
-
-
-def test_metrics_count_requests_and_errors_by_their_code(app: ServedApp, worker: LedgerWorker) -> None:
+def test_metrics_tell_the_signals_of_each_lane_and_errors_by_their_code(serve: Serve, worker: LedgerWorker) -> None:
+    app = serve(max_backlog_s=0.01, max_backlog_bulk_s=1000)
     client = app.client
-    client.post("/v1/tasks", json={"input": ["a", "b"]})
-    with worker.serving():
-        client.post("/v1/embeddings", json={"input": "c"})
-    client.post("/v1/embeddings", json={"input": ""})
+    for lane, texts in (("bulk", ["x" * 400] * 20), ("online", ["x" * 400] * 20), ("online", ["y" * 400] * 20)):
+        client.post("/v1/tasks", json={"input": texts, "lane": lane})
     client.post("/embed", json={"inputs": ""})
     for path in ("/v1/tasks/task_x", "/nothing", "/v1/models%0A"):
         client.get(path)
-    told(
-        app,
-        ("embedq_ledger_committed_items_total", {"model": MODEL}, 3),
-        ("embedq_http_requests_total", {"method": "POST", "route": "/v1/tasks", "status": "202"}, 1),
-        ("embedq_http_errors_total", {"route": "/v1/embeddings", "code": "empty_input"}, 1),
-        ("embedq_http_errors_total", {"route": "/embed", "code": "empty_input"}, 1),
-        ("embedq_http_errors_total", {"route": "/v1/tasks/{task_id}", "code": "task_not_found"}, 1),
-        ("embedq_http_errors_total", {"route": "unmatched", "code": "route_not_found"}, 2),
-        ("embedq_submitted_items_total", {"lane": "online", "model": MODEL}, 3),
-        ("embedq_workers", {"model": MODEL}, 1),
-    )
-    wait_until(lambda: app.series("embedq_bells_total"), message="no bell")
+    waiting: list[tuple[str, dict[str, str], float]] = [
+        ("backlog_tasks", {"model": MODEL}, 2),
+        ("backlog_seconds", {"model": MODEL, "lane": "bulk"}, 0.04),  # 2,000 tokens at 50,000 a second
+        ("backlog_limit_seconds", {"lane": "online"}, 0.01),
+        ("refused_tasks_total", {"model": MODEL, "lane": "online", "code": "backlog_full"}, 1),
+        ("retry_after_seconds_count", {"code": "backlog_full"}, 1),
+        ("http_requests_total", {"method": "POST", "route": "/v1/tasks", "status": "202"}, 2),
+        ("http_errors_total", {"route": "/v1/tasks", "code": "backlog_full"}, 1),
+        ("http_errors_total", {"route": "/embed", "code": "empty_input"}, 1),
+        ("http_errors_total", {"route": "/v1/tasks/{task_id}", "code": "task_not_found"}, 1),
+        ("http_errors_total", {"route": "unmatched", "code": "route_not_found"}, 2),
+        ("submitted_items_total", {"lane": "online", "model": MODEL}, 20),
+        ("workers", {"model": MODEL}, 1),
+    ]
+    done: list[tuple[str, dict[str, str], float]] = [
+        ("ledger_committed_items_total", {"model": MODEL}, 40),
+        ("ended_items_total", {"lane": "bulk", "outcome": "completed"}, 20),
+        ("task_seconds_count", {"model": MODEL, "lane": "online"}, 1),
+        ("ended_tasks_total", {"lane": "bulk", "state": "completed"}, 1),
+        ("oldest_waiting_seconds", {"model": MODEL, "lane": "bulk"}, 0),
+    ]
+    for expected in (waiting, done):
+        for name, labels, value in expected:
+            wait_until(lambda: app.series(f"embedq_{name}", **labels) == value, message=name)  # noqa: B023
+        wait_until(lambda: app.series("embedq_bells_total"), message="no bell")
+        with worker.serving():
+            wait_until(lambda: app.series("embedq_ended_tasks_total") == 2, message="the end of both")
     app.process.metrics.fresh_s = 1000  # they are made once in a while, however often they are read
     first = client.get("/metrics").content
     client.get("/v1/models")
     assert client.get("/metrics").content == first
-
-
-def test_metrics_tell_the_signals_of_each_lane(serve: Serve, worker: LedgerWorker) -> None:
-    app = serve(max_backlog_s=0.01, max_backlog_bulk_s=1000)
-    for lane, texts in (("bulk", ["x" * 400] * 20), ("online", ["x" * 400] * 20), ("online", ["y" * 400] * 20)):
-        app.client.post("/v1/tasks", json={"input": texts, "lane": lane})
-    told(
-        app,
-        ("embedq_backlog_tasks", {"model": MODEL}, 2),
-        ("embedq_backlog_seconds", {"model": MODEL, "lane": "bulk"}, 0.04),  # 2,000 tokens at 50,000 a second
-        ("embedq_backlog_limit_seconds", {"lane": "online"}, 0.01),
-        ("embedq_refused_tasks_total", {"model": MODEL, "lane": "online", "code": "backlog_full"}, 1),
-        ("embedq_retry_after_seconds_count", {"code": "backlog_full"}, 1),
-    )
-    wait_until(lambda: app.series("embedq_oldest_waiting_seconds", lane="bulk"))
-    with worker.serving():
-        told(
-            app,
-            ("embedq_ended_items_total", {"lane": "bulk", "outcome": "completed"}, 20),
-            ("embedq_task_seconds_count", {"model": MODEL, "lane": "online"}, 1),
-            ("embedq_ended_tasks_total", {"lane": "bulk", "state": "completed"}, 1),
-            ("embedq_oldest_waiting_seconds", {"model": MODEL, "lane": "bulk"}, 0),
-        )
 
 
 # ---- the service -----------------------------------------------------------------------------------------------------
