@@ -103,14 +103,12 @@ OF_TASKS: Wrong = [
     ({"dimensoins": None}, "unknown_parameter", "dimensoins"),
     ({"lane": "fast"}, "invalid_value", "lane"),
     ({"deadline_s": 0}, "invalid_value", "deadline_s"),
-    ({"deadline_s": "1"}, "invalid_type", "deadline_s"),
     *METADATA,
 ]
 AFTER = "output_expires_after"
 OF_BATCHES: Wrong = [
     *(({name: None}, "missing_required_parameter", name) for name in BATCH),
     ({"endpoint": "/v1/chat/completions"}, "invalid_value", "endpoint"),
-    ({"input_file_id": 5}, "invalid_type", "input_file_id"),
     *(({"completion_window": some}, "invalid_value", "completion_window") for some in ("1d", "0h", "8760h", "-24h")),
     *(
         ({AFTER: {"anchor": "created_at", "seconds": 3600} | wrong}, "invalid_value", f"{AFTER}.{name}")
@@ -122,16 +120,10 @@ SECRET = "the secret sentence"
 ONE = [{"id": "a", "text": "x"}]
 UNSENT = {"sha256": sha256(b"x").hexdigest(), "document_id": "a"}
 OF_SOURCES: Wrong = [
-    (None, "missing_required_parameter", ""),
     ({"document": ONE}, "missing_required_parameter", ""),
     ({"files": ["file-1"], "documents": ONE}, "invalid_value", ".documents"),
-    ({"documents": []}, "invalid_value", ".documents"),
     ({"documents": ONE * 10_001}, "invalid_value", ".documents"),
-    ({"documents": [{"text": "x"}]}, "missing_required_parameter", ".documents[0].id"),
-    ({"documents": [{"id": "a", "text": 5}]}, "invalid_type", ".documents[0].text"),
     ({"documents": [*ONE, {"id": "b", "txt": "x"}]}, "unknown_parameter", ".documents[1].txt"),
-    ({"files": [5]}, "invalid_type", ".files[0]"),
-    ({"files": [{"document_id": "a"}]}, "missing_required_parameter", ".files[0].id"),
     ({"files": [UNSENT | {"id": "file-1"}]}, "invalid_value", ".files[0].id"),
     ({"files": [UNSENT, {"sha256": UNSENT["sha256"]}]}, "missing_required_parameter", ".files[1].document_id"),
     ({"files": [UNSENT | {"sha256": "x" * 64}]}, "invalid_value", ".files[0].sha256"),
@@ -155,17 +147,14 @@ def table(**fields: Any) -> dict[str, Any]:
 OF_INGESTIONS: Wrong = [
     *(({"source": source}, code, f"source{param}") for source, code, param in OF_SOURCES),
     ({"chunkng": {}}, "unknown_parameter", "chunkng"),
-    ({"chunking": {"type": "static"}}, "missing_required_parameter", "chunking.static"),
     (static(100, type="auto"), "unknown_parameter", "chunking.static"),
     (static(2), "invalid_value", "chunking.static.max_chunk_size_tokens"),
     (static(100, 51), "invalid_value", "chunking.static.chunk_overlap_tokens"),
-    ({"sink": {"type": "qdrant"}}, "invalid_value", "sink.type"),
     (table(table="a;b"), "invalid_value", "sink.table"),
     (table(name="x"), "invalid_value", "sink.name"),
     ({"sink": {"type": "dataset", "table": "t"}}, "unknown_parameter", "sink.table"),
     ({"sink": {"type": "dataset", "dataset": "../x"}}, "invalid_value", "sink.dataset"),
     ({"sink": {"type": "dataset", "dataset": new_ingestion_id()}}, "invalid_value", "sink.dataset"),
-    ({"mode": "replace"}, "invalid_value", "mode"),
     ({"dimensions": 100_000}, "invalid_value", "dimensions"),
     ({"prompt_name": "nothing"}, "invalid_value", "prompt_name"),
     *METADATA[2:],
@@ -178,9 +167,7 @@ OF_SEARCHES: Wrong = [
     *(({"vector": vector}, "invalid_value", "vector") for vector in ([], [1, 2, 3], [0] * 4, [1e300, 0, 0, 0])),
     ({"vector": [1] * 65_537}, "invalid_value", "vector"),
     *(({"vector": [value, 0, 0, 0]}, "invalid_type", "vector") for value in (True, "1")),
-    ({"limit": 101}, "invalid_value", "limit"),
     ({"limt": 1}, "unknown_parameter", "limt"),
-    ({"filter": {"a": {"b": 1}}}, "invalid_type", "filter.a"),
     ({"filter": {"a": 2**63}}, "invalid_value", "filter.a"),
     ({"filter": {f"f{n}": 1 for n in range(17)}}, "invalid_value", "filter"),
     ({"vector": None, "query": "a" * (2**20 + 1)}, "input_too_large", "query"),

@@ -92,19 +92,6 @@ def test_a_library_model_may_be_named_as_the_library_names_it(redis_url: str, se
     assert code_of(ask(client, "one", model="MiniLM")) == (404, "model_not_found")
 
 
-def test_fields_of_other_vendors_are_honoured_or_refused_by_name(client: httpx.Client, worker: LedgerWorker) -> None:
-    nulls = b'{"input": "one", "dimensions": null, "encoding_format": null, "user": null, "input_type": "query"}'
-    deep = b'{"input": "one", "user": ' + b"[" * 300 + b"]" * 300 + b"}"  # deeper than anything writes
-    with worker.serving():
-        for body in (nulls, deep):
-            assert client.post("/v1/embeddings", content=body, headers=JSON).status_code == 200
-        [cut] = embeddings(ask(client, "one", output_dimension=4, output_dtype="float"))
-        [packed] = embeddings(ask(client, "one", embedding_type="base64"))
-    bytes_for_int8 = ask(client, "one", output_dtype="int8")
-    assert (len(cut), type(packed)) == (4, str)
-    assert (bytes_for_int8.status_code, bytes_for_int8.json()["error"]["param"]) == (400, "output_dtype")
-
-
 def test_one_failed_item_fails_the_request(client: httpx.Client, worker: LedgerWorker) -> None:
     codes = {"input_too_long": (400, 422), "no_tokens": (422, 424), "worker_lost": (422, 424)}
     worker.errors = {code: TextError(code, "It cannot be done.") for code in codes}
