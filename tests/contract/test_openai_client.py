@@ -94,7 +94,7 @@ def test_errors_have_their_classes_fields_and_codes(
         (lambda: upload(data=LINES * 40_000), openai.APIStatusError, "file_too_large", "file"),
         (client.with_options(api_key="wrong").files.list, openai.AuthenticationError, "invalid_api_key", None),
         *(
-            (lambda call=call: call("file-019aa8f63c5b7d1e9f002b7c4d5e6f70"), gone, "file_not_found", "id")  # type: ignore[misc]
+            (lambda call=call: call("file-019aa8f63c5b7d1e9f002b7c4d5e6f70"), gone, "file_not_found", "id")
             for call in (client.files.retrieve, client.files.delete, client.files.content)
         ),
     ]
@@ -152,7 +152,7 @@ def test_the_life_of_a_file(client: openai.OpenAI, tmp_path: Path) -> None:
 
     data = bytes(range(256)) * 10_000
     for file in (data, io.BytesIO(data), ('ü "x".jsonl', data), ("a.jsonl", data, "application/jsonl")):
-        made = client.files.create(file=file, purpose="user_data")  # type: ignore[arg-type]
+        made = client.files.create(file=file, purpose="user_data")
         assert made.expires_at is None
         with client.files.with_streaming_response.content(made.id) as response:
             response.stream_to_file(tmp_path / "copy")

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import logging
+import resource
 import socket
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +16,7 @@ import psutil
 import pytest
 
 from api import head_and_body_limits
+from api.__main__ import affordable_connections
 from api.load_limits import ListTurns
 from api.log_tally import Tally
 from tasks.records.api_keys import environment_owner
@@ -166,6 +168,13 @@ def test_connections_too_many_are_told_so_and_others_go_on(serve: Serve, caplog:
             assert [status for status, _ in answers(one)] == [200]
     (line,) = [record.getMessage() for record in caplog.records]
     assert "EMBEDQ_MAX_CONNECTIONS" in line
+
+
+def test_no_more_connections_than_files_may_be_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resource, "setrlimit", lambda _, limits: limits)
+    for soft, hard, expected in ((64, 64, 48), (64, 1000, 600), (1000, 1000, 600)):
+        monkeypatch.setattr(resource, "getrlimit", lambda _, limits=(soft, hard): limits)
+        assert affordable_connections(600) == expected
 
 
 # ---- memory for bodies, answers and lists, and requests at once ------------------------------------------------------

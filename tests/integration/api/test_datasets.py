@@ -15,7 +15,7 @@ from tasks.document_error import DocumentWarning, warnings_to_json
 from tests.integration.api.file_uploads import problem
 from tests.integration.api.ledger_worker import LedgerWorker, vector
 from tests.integration.api.served import ANN, BOB, KEYS, MODEL, Serve, ServedApp
-from tests.integration.api.test_resources import EMPTY
+from tests.integration.api.things import EMPTY
 from tests.made_datasets import MARKUP, NAME, OWNER, VECTORS, datasets_in, document, load, random_documents
 from tests.processes import PATIENCE_S, wait_until
 

@@ -7,7 +7,7 @@ answers must be the same, nothing of Bob's may be in any of them, and nothing of
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import product
@@ -65,10 +65,12 @@ def read(client: httpx.Client) -> tuple[list[Operation], dict[str, Any]]:
     return operations(found), found["components"]["schemas"]
 
 
-def answers(client: httpx.Client, things: Things = UNKNOWN) -> Iterator[tuple[Operation, httpx.Response]]:
+def answers(
+    client: httpx.Client, things: Things = UNKNOWN, among: Callable[[Operation], bool] = bool
+) -> Iterator[tuple[Operation, httpx.Response]]:
     """Those of every operation, where all is unknown."""
     listed, schemas = read(client)
-    for operation in listed:
+    for operation in filter(among, listed):
         for address in things.addresses(operation.path):
             yield operation, client.request(operation.method, address, **body(operation, schemas))
 
@@ -76,8 +78,8 @@ def answers(client: httpx.Client, things: Things = UNKNOWN) -> Iterator[tuple[Op
 def test_an_unknown_thing_is_not_found(client: httpx.Client) -> None:
     nonsense = {part: ("x", f"{values[0][:5]}%2e%2e", "x" * 3000) for part, values in UNKNOWN.parts.items()}
     for things in (UNKNOWN, Things(nonsense)):
-        for operation, answer in answers(client, things):
-            if is_thing(operation) and not operation.path.startswith("/v1/keys"):
+        for operation, answer in answers(client, things, is_thing):
+            if operation.scopes != {"admin"}:
                 code = answer.json()["error"]["code"]
                 assert code == "task_expired" or code.endswith("_not_found"), (operation.name, code)
 
@@ -240,7 +242,8 @@ class Tenants:
     def value(self, key: bytes) -> object:
         """What a key of any type holds."""
         command, *how = READERS[self.redis.type(key)]
-        return self.redis.execute_command(command, key, *how)
+        value: object = self.redis.execute_command(command, key, *how)  # type: ignore[no-untyped-call]
+        return value
 
     def tell_apart(self, method: str, address: str, mine: str, **request: Any) -> None:
         """Fails if Ann can tell Bob's thing `mine` from its twin, wherever it is in the request, or sees Bob's word."""

@@ -125,11 +125,7 @@ def test_a_key_from_its_first_day_to_its_last(
 
 
 def test_the_address_lies_in_the_data_folder_for_its_user_alone(
-    through_redis: Keys,
-    tmp_path: Path,
-    redis_url: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    through_redis: Keys, tmp_path: Path, redis_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "redis-url").write_text("redis://somebody-else")
@@ -139,12 +135,18 @@ def test_the_address_lies_in_the_data_folder_for_its_user_alone(
     monkeypatch.setenv("EMBEDQ_REDIS_URL", "redis://user:secret@127.0.0.1:1/0")  # a data folder that is named wins
     [made] = through_redis("--data", str(tmp_path), "create", '{"name": "ops"}')
     assert made["key"].startswith("embedq_")
+
+
+def test_where_no_redis_is_named_nothing_is_guessed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert keys_command.main(["create", '{"name": "ops"}']) == 2
+    assert "EMBEDQ_REDIS_URL" in capsys.readouterr().out
+    monkeypatch.setenv("EMBEDQ_REDIS_URL", "redis://user:secret@127.0.0.1:1/0")
     assert keys_command.main(["create", '{"name": "ops"}']) == 4
     told = capsys.readouterr()
     assert "secret" not in told.out + told.err
-    monkeypatch.delenv("EMBEDQ_REDIS_URL")
-    assert keys_command.main(["create", '{"name": "ops"}']) == 2
-    assert "EMBEDQ_REDIS_URL" in capsys.readouterr().out
 
 
 def test_a_key_that_has_ended_manages_nothing(keys: Keys, create: Keys) -> None:

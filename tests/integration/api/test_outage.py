@@ -11,7 +11,7 @@ from tasks.storage.storage import Storage
 from tests.integration.api.file_uploads import problem
 from tests.integration.api.ledger_worker import LedgerWorker
 from tests.integration.api.served import MODEL, ServedApp, code_of
-from tests.integration.api.test_resources import INGESTION, KEYED
+from tests.integration.api.things import INGESTION, KEYED
 from tests.processes import RedisServer, wait_until
 from worker_config.celery_app import bell_queue
 
@@ -44,7 +44,7 @@ def test_while_redis_is_down_and_back_again(private_redis: RedisServer, client: 
         private_redis.start()
         for each in (client, late.client):
             assert submit(each).status_code == 202
-            wait_until(lambda each=each: "embedq_subscribed 1.0" in each.get("/metrics").text)
+            wait_until(lambda: "embedq_subscribed 1.0" in each.get("/metrics").text)  # noqa: B023 - it is asked here
     assert client.get(location).json()["status"] == "queued"
     with LedgerWorker(private_redis.url, MODEL) as worker, worker.serving():
         answer = client.post("/v1/embeddings", json={"input": "x"})

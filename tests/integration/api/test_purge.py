@@ -183,7 +183,7 @@ def test_what_is_late_for_a_tenant_that_was_purged_is_nobody_s(serve: Serve, roo
     with client_of(app, first_key(app)) as ops:
         bob = make_key(ops, {}, "bob")
         for path, body, form in sent:
-            made = []
+            made = list[Any]()
 
             def half_by_half(body: bytes = body, made: list[Any] = made) -> Iterator[bytes]:
                 yield body[:8]

@@ -1,11 +1,9 @@
 """Tasks, files, batches, ingestions: what their routes have in common. `test_every_route.py` tests whose they are."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
@@ -16,52 +14,26 @@ from tasks.records.files import put_file
 from tasks.records.ingestions import IngestionStatus
 from tasks.records.jobs import JobError, JobStatus
 from tasks.storage.storage import Storage
-from tests.integration.api.file_uploads import LINES, Upload, ids, problem
+from tests.integration.api.file_uploads import Upload, ids, problem
 from tests.integration.api.served import ANN, BOB, KEYS, Serve, ServedApp
-from tests.integration.api.things import BATCH, GOOD, create_batch, end
+from tests.integration.api.things import (
+    ALL,
+    BATCH,
+    BATCHES,
+    EMPTY,
+    GOOD,
+    INGESTION,
+    JOBS,
+    KEYED,
+    Resource,
+    create_batch,
+    end,
+)
 from tests.made_datasets import document, load
 from tests.made_files import made_file
 from tests.processes import RedisServer
 
-EMPTY: dict[str, Any] = {"object": "list", "data": [], "first_id": None, "last_id": None, "has_more": False}
 NO_LIMIT = ("0", "-1", "x", "1.5", "9" * 5000, "\u0662", "0" * 20, "0" * 8 + "1" + "0" * 5000)
-
-
-@dataclass(frozen=True)
-class Resource:
-    """`body`: arguments of a request that makes one. `changed`: another one. `cursor`: the error of `after=x`."""
-
-    path: str
-    status: int
-    body: Mapping[str, Any]
-    code: str
-    cursor: tuple[int, str]
-    max_limit: int = 100
-    changed: Mapping[str, Any] | None = None
-
-    def make(self, client: httpx.Client, **headers: str) -> str:
-        answer = client.post(self.path, headers=headers, **self.body)
-        assert answer.status_code == self.status, answer.text
-        return str(answer.json()["id"])
-
-
-FORM = {"data": {"purpose": "batch"}, "files": {"file": ("a.jsonl", LINES)}}
-TASK = Resource(
-    *("/v1/tasks", 202, {"json": {"input": "x"}}, "task_not_found", (400, "invalid_value")),
-    changed={"json": {"input": "y"}},
-)
-FILE = Resource("/v1/files", 200, FORM, "file_not_found", (400, "invalid_value"), 10_000)
-BATCHES = Resource(
-    *("/v1/batches", 200, {"json": BATCH}, "batch_not_found", (404, "batch_not_found")),
-    changed={"json": BATCH | {"completion_window": "1h"}},
-)
-INGESTION = Resource(
-    *("/v1/ingestions", 202, {"json": GOOD}, "ingestion_not_found", (400, "invalid_value")),
-    changed={"json": GOOD | {"mode": "sync"}},
-)
-ALL = [TASK, FILE, BATCHES, INGESTION]
-JOBS = [BATCHES, INGESTION]
-KEYED = [TASK, *JOBS]
 
 
 def name_of(value: object) -> str | None:

@@ -210,7 +210,7 @@ HOSTILE: tuple[dict[str, Any], ...] = (
 
 
 def made(client: httpx.Client, texts: Any = "one", **fields: Any) -> str:
-    return submit(client, texts, **fields)["self"].rpartition("/")[2]
+    return str(submit(client, texts, **fields)["self"]).rpartition("/")[2]
 
 
 def one_of_each(client: httpx.Client) -> list[str]:

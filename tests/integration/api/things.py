@@ -1,4 +1,4 @@
-"""Batches and ingestions as tests make them and as the driver leaves them; tenants with one of everything."""
+"""Resources as tests make them, jobs as the driver leaves them, tenants with one of everything."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,6 +11,7 @@ import httpx
 from tasks.ledger.client import Ledger
 from tasks.records.jobs import Counts, DonePage, JobError, JobStatus, Page
 from tasks.records.moves import Move
+from tests.integration.api.file_uploads import LINES
 from tests.integration.api.ledger_worker import LedgerWorker
 from tests.integration.api.served import MODEL
 from tests.integration.records.jobs import change
@@ -28,6 +29,8 @@ SECRET = "hidden-word"
 """In all names, texts and metadata of Bob's."""
 NAME = f"{SECRET}-{'b' * 8}"
 """Of a dataset."""
+EMPTY: dict[str, Any] = {"object": "list", "data": [], "first_id": None, "last_id": None, "has_more": False}
+"""A list."""
 OF_NOBODY = {"{model_id}", "{path}"}
 """Parts of paths that name nothing of a tenant's."""
 
@@ -73,6 +76,43 @@ def end(
     """A job ran and ends in this state. `counts`: of its only page, which is done."""
     begin(ledger, job_id, done=[] if counts is None else [DonePage("", counts)], **head)
     assert change(ledger, job_id, lambda move: move.stop(status, *errors), lambda move: move.end(status))
+
+
+@dataclass(frozen=True)
+class Resource:
+    """`body`: arguments of a request that makes one. `changed`: another one. `cursor`: the error of `after=x`."""
+
+    path: str
+    status: int
+    body: Mapping[str, Any]
+    code: str
+    cursor: tuple[int, str]
+    max_limit: int = 100
+    changed: Mapping[str, Any] | None = None
+
+    def make(self, client: httpx.Client, **headers: str) -> str:
+        answer = client.post(self.path, headers=headers, **self.body)
+        assert answer.status_code == self.status, answer.text
+        return str(answer.json()["id"])
+
+
+FORM = {"data": {"purpose": "batch"}, "files": {"file": ("a.jsonl", LINES)}}
+TASK = Resource(
+    *("/v1/tasks", 202, {"json": {"input": "x"}}, "task_not_found", (400, "invalid_value")),
+    changed={"json": {"input": "y"}},
+)
+FILE = Resource("/v1/files", 200, FORM, "file_not_found", (400, "invalid_value"), 10_000)
+BATCHES = Resource(
+    *("/v1/batches", 200, {"json": BATCH}, "batch_not_found", (404, "batch_not_found")),
+    changed={"json": BATCH | {"completion_window": "1h"}},
+)
+INGESTION = Resource(
+    *("/v1/ingestions", 202, {"json": GOOD}, "ingestion_not_found", (400, "invalid_value")),
+    changed={"json": GOOD | {"mode": "sync"}},
+)
+ALL = [TASK, FILE, BATCHES, INGESTION]
+JOBS = [BATCHES, INGESTION]
+KEYED = [TASK, *JOBS]
 
 
 @dataclass(frozen=True, slots=True)
