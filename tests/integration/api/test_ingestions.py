@@ -50,13 +50,8 @@ def kept(ledger: Ledger, ingestion_id: str) -> Ingestion:
 
 def test_a_new_ingestion(client: httpx.Client, ledger: Ledger, storage: Storage) -> None:
     made = create(client, metadata={"job": "42"}, sink=SINK)
-    told: dict[str, Any] = {
-        "status": "queued",
-        "model": "test/model",
-        "source": {"type": "documents", "count": 1},
-        "sink": SINK,
-    }
-    told |= {"chunking": {"type": "auto"}, "mode": "skip_unchanged", "dry_run": False, "metadata": {"job": "42"}}
+    told: dict[str, Any] = {"status": "queued", "model": "test/model", "sink": SINK, "chunking": {"type": "auto"}}
+    told |= {"source": {"type": "documents", "count": 1}, "mode": "skip_unchanged", "metadata": {"job": "42"}}
     assert made == made | told | dict.fromkeys(ABSENT) | {"file_counts": dict.fromkeys(FILE_COUNTS.split(), 0)}
     assert client.get(f"/v1/ingestions/{made['id']}").json() == made
     spec = kept(ledger, made["id"]).spec
