@@ -1,14 +1,15 @@
 """A served app and a worker that works on whatever comes, for clients that are used as they are."""
 
 import os
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
 
+from tests.integration.api.conftest import serve
 from tests.integration.api.ledger_worker import LedgerWorker
-from tests.integration.api.served import MODEL, ServedApp
+from tests.integration.api.served import MODEL, Serve
+
+__all__ = ["serve"]
 
 os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "False"  # read when haystack is imported
 os.environ["LANGSMITH_TRACING"] = "false"
@@ -29,17 +30,6 @@ def worker(idle: LedgerWorker) -> Iterator[LedgerWorker]:
 
 
 @pytest.fixture
-def serve(redis_url: str) -> Iterator[Callable[..., ServedApp]]:
-    """Serves an app with the given settings until the end of the test."""
-    with ExitStack() as stack:
-
-        def start(**settings: Any) -> ServedApp:
-            return stack.enter_context(ServedApp(redis_url, **settings))
-
-        yield start
-
-
-@pytest.fixture
-def base_url(serve: Callable[..., ServedApp], worker: LedgerWorker) -> str:
+def base_url(serve: Serve, worker: LedgerWorker) -> str:
     """OpenAI's."""
     return f"http://127.0.0.1:{serve().port}/v1"

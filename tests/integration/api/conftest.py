@@ -1,6 +1,6 @@
 """Fixtures of the web tier's tests: a served app with a storage of its own, its ledger, and a worker by hand."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from tasks.ledger.client import Ledger
 from tasks.storage.storage import Storage
 from tests.integration.api.file_uploads import Upload, upload_with
 from tests.integration.api.ledger_worker import LedgerWorker
-from tests.integration.api.served import MODEL, ServedApp
+from tests.integration.api.served import MODEL, Serve, ServedApp
 from tests.made_keys import found
 
 
@@ -34,7 +34,7 @@ def ledger(redis_url: str) -> Iterator[Ledger]:
 
 
 @pytest.fixture
-def serve(redis_url: str, tmp_path: Path) -> Iterator[Callable[..., ServedApp]]:
+def serve(redis_url: str, tmp_path: Path) -> Iterator[Serve]:
     """Serves an app with the given settings until the end of the test."""
     with ExitStack() as stack:
 
@@ -54,7 +54,7 @@ def worker(redis_url: str) -> Iterator[LedgerWorker]:
 
 
 @pytest.fixture
-def app(worker: LedgerWorker, serve: Callable[..., ServedApp]) -> ServedApp:
+def app(worker: LedgerWorker, serve: Serve) -> ServedApp:
     """A served app with default limits; the worker is known to it."""
     return serve()
 

@@ -15,21 +15,10 @@ Upload = Callable[..., httpx.Response]
 
 
 def upload_with(client: httpx.Client) -> Upload:
-    """A function that uploads a file and returns the answer. `announced`: with a Content-Length."""
+    """A function that uploads a file and returns the answer."""
 
-    def send(
-        content: bytes = LINES,
-        filename: str = "a.jsonl",
-        purpose: str = "batch",
-        path: str = "/v1/files",
-        *,
-        announced: bool = True,
-    ) -> httpx.Response:
-        request = client.build_request("POST", path, data={"purpose": purpose}, files={"file": (filename, content)})
-        if announced:
-            return client.send(request)
-        kind = {"content-type": request.headers["content-type"]}
-        return client.post(path, content=iter([request.read()]), headers=kind)
+    def send(content: bytes = LINES, filename: str = "a.jsonl", purpose: str = "batch") -> httpx.Response:
+        return client.post("/v1/files", data={"purpose": purpose}, files={"file": (filename, content)})
 
     return send
 

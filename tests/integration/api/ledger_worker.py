@@ -5,7 +5,7 @@ import threading
 import uuid
 from collections.abc import Iterator, Mapping
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -14,10 +14,11 @@ from tasks.item import TextError
 from tasks.ledger.claim import Claim, ClaimRequest, claim
 from tasks.ledger.client import Ledger
 from tasks.ledger.commit import commit
-from tasks.ledger.heartbeat import Worker, beat, join
+from tasks.ledger.heartbeat import beat, join
 from tasks.ledger.overview import took_counts
 from tasks.ledger.task import Outcome, Piece
 from tasks.model import Model
+from tests.ledger_builders import a_model, a_worker
 
 DIMENSION = 4
 MAX_TOKENS = 128
@@ -33,20 +34,9 @@ def vector(text: str) -> npt.NDArray[np.float32]:
 
 def entry(model: str, aliases: tuple[str, ...] = ()) -> Model:
     """How this worker describes the model."""
-    return Model(
-        id=model,
-        model=model,
-        revision="r1",
-        dimension=DIMENSION,
-        max_tokens=MAX_TOKENS,
-        prompts=("query",),
-        device="cpu",
-        compute="fake",
-        precision="float32",
-        created_at=1_700_000_000,
-        aliases=aliases,
-        query_prompt="query",
-    )
+    prompts: dict[str, Any] = {"prompts": ("query",), "query_prompt": "query", "document_prompt": None}
+    sizes = {"dimension": DIMENSION, "max_tokens": MAX_TOKENS, "created_at": 1_700_000_000}
+    return a_model(id=model, model=model, revision="r1", compute="fake", aliases=aliases, **prompts, **sizes)
 
 
 class LedgerWorker:
@@ -56,6 +46,8 @@ class LedgerWorker:
         self.id = f"w-{uuid.uuid4().hex[:8]}"
         self.model = model
         self.aliases = aliases
+        done = {"forward_passes": 3, "items": 4, "tokens": 5, "padded_tokens": 6}
+        self._worker = a_worker(self.id, 50_000.0, host="here", rss_bytes=1, **done)
         self.ledger = Ledger.connect(redis_url)
         self.errors: dict[str, TextError] = {}
         self.truncated: set[str] = set()
@@ -65,21 +57,6 @@ class LedgerWorker:
     def announce(self) -> None:
         """Says that it has loaded the model and lives for ten minutes."""
         self.ledger.run(join(self.model, self._worker, entry(self.model, self.aliases), TTL_MS))
-
-    @property
-    def _worker(self) -> Worker:
-        return Worker(
-            id=self.id,
-            pid=1,
-            host="here",
-            started_at=0.0,
-            rate=50_000.0,
-            rss_bytes=1,
-            forward_passes=3,
-            items=4,
-            tokens=5,
-            padded_tokens=6,
-        )
 
     def work(self, max_pieces: int = 1000) -> int:
         """Claims once and commits what it got; the number of pieces."""

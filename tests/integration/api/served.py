@@ -1,7 +1,6 @@
 """The web tier under a real uvicorn on a real port, in a thread of the test's process."""
 
 import asyncio
-import socket
 import ssl
 import threading
 from collections.abc import Callable
@@ -19,7 +18,7 @@ from api.app import create_app
 from api.head_and_body_limits import DeadlineProtocol
 from api.waiting.subscription import WaitingTimes
 from tests.integration.api.conformance import Conformance
-from tests.processes import PATIENCE_S, eventually, wait_until
+from tests.processes import PATIENCE_S, wait_until
 from worker_config.settings import load_settings
 
 MODEL = "test/model"
@@ -52,7 +51,7 @@ def code_of(answer: httpx.Response) -> tuple[int, str]:
 
 
 class _Server(uvicorn.Server):
-    """uvicorn's, stopped at once: its own looks every 0.1 s whether it shall stop, and then waits as long again."""
+    """uvicorn's, stopped at once: its own looks every 0.1 s whether it shall stop."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
@@ -67,23 +66,6 @@ class _Server(uvicorn.Server):
         """Returns when the server shall stop."""
         await self.on_tick(0)  # writes the fields that every answer has
         await self._stopped.wait()
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Ends connections that wait for a request, waits for the others, then ends the app, all as uvicorn does."""
-        assert sockets is None, "of an app that listens by itself"
-        for server in self.servers:
-            server.close()
-        state = self.server_state
-        for connection in list(state.connections):
-            connection.shutdown()
-
-        async def quiet() -> bool:
-            return not state.connections and not state.tasks
-
-        await eventually(quiet, message="the end of all requests")
-        for server in self.servers:
-            await server.wait_closed()
-        await self.lifespan.shutdown()
 
 
 class ServedApp:
@@ -171,3 +153,7 @@ class ServedApp:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             self._loop = runner.get_loop()
             runner.run(self._server.serve())
+
+
+Serve = Callable[..., ServedApp]
+"""Serves an app with the given settings until the end of a test."""

@@ -1,9 +1,8 @@
-"""Datasets over HTTP: listed, searched, read and deleted; what is said of what cannot be. Whose: test_tenants.py."""
+"""Datasets over HTTP: listed, searched, read, deleted; what is said of what cannot be. `test_every_route.py`: whose."""
 
 import select
 import socket
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from itertools import product
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -14,9 +13,9 @@ import pytest
 from tasks.datasets.sqlite.search import SqliteContents
 from tasks.document_error import DocumentWarning, warnings_to_json
 from tests.integration.api.file_uploads import problem
-from tests.integration.api.jobs import GOOD
 from tests.integration.api.ledger_worker import LedgerWorker, vector
-from tests.integration.api.served import ANN, BOB, KEYS, MODEL, ServedApp
+from tests.integration.api.served import ANN, BOB, KEYS, MODEL, Serve, ServedApp
+from tests.integration.api.things import EMPTY
 from tests.made_datasets import MARKUP, NAME, OWNER, VECTORS, datasets_in, document, load, random_documents
 from tests.processes import PATIENCE_S, wait_until
 
@@ -26,7 +25,7 @@ REFUNDS = "Refunds take three days."
 
 
 @pytest.fixture
-def app(worker: LedgerWorker, serve: Callable[..., ServedApp]) -> ServedApp:
+def app(worker: LedgerWorker, serve: Serve) -> ServedApp:
     """Its client has the key of Ann."""
     served = serve(api_keys=KEYS, search_bytes=2**20)
     served.client.headers.update(ANN)
@@ -54,81 +53,34 @@ def pages(client: httpx.Client, path: str, **query: str) -> list[dict[str, Any]]
     return listed
 
 
-def test_datasets_are_listed_page_by_page(client: httpx.Client, root: Path) -> None:
-    empty: dict[str, Any] = {"object": "list", "data": [], "first_id": None, "last_id": None, "has_more": False}
-    assert client.get("/v1/datasets").json() == empty
-    mine = ["handbook", "A.b", "a-b", "z", "B", "ing_is_no_id", "z"]  # the last is a second version
+def test_datasets_are_listed_shown_and_deleted(client: httpx.Client, root: Path) -> None:
+    assert client.get("/v1/datasets").json() == EMPTY
+    mine = ["A.b", "a-b", "z", "B", "ing_is_no_id", "z"]  # the last is a second version
     for name in mine:
         load(root, document("a", [1, 2, 3, 4]), name=name)
     load(root, document("a", [1, 2, 3, 4]), owner="somebody", name="others")
-    assert sorted(each["name"] for each in pages(client, "/v1/datasets")) == sorted(set(mine))
-    assert names(client, BOB) == []
-    problem(client.get("/v1/datasets", params={"after": "a b"}), 400, "invalid_value", "after")
-    problem(client.get("/v1/datasets", params={"limit": "0"}), 400, "invalid_value", "limit")
-
-
-def test_a_dataset_is_shown_and_deleted(client: httpx.Client, root: Path) -> None:
     load(root, document("a", *[[1.0, 2, 3, 4]] * 7), document("b"))
+    assert sorted(each["name"] for each in pages(client, "/v1/datasets")) == sorted({*mine, NAME})
+    assert names(client, BOB) == []
+    for query, value in (("after", "a b"), ("limit", "0")):
+        problem(client.get("/v1/datasets", params={query: value}), 400, "invalid_value", query)
+
+    (root / ".incoming").rename(root / ".aside")  # as an unmounted disk looks
+    for method, path in (("GET", "/v1/datasets"), ("GET", HANDBOOK), ("DELETE", HANDBOOK)):
+        problem(client.request(method, path), 503, "storage_unavailable")
+    (root / ".aside").rename(root / ".incoming")
+
     shown = client.get(HANDBOOK).json()
-    expected = {
-        "object": "dataset",
-        "name": NAME,
-        "version": 1,
-        "dimension": 4,
-        "vectors": VECTORS,
-        "rows": 7,
-        "documents": 2,
-        "of_one_ingestion": False,
-    }
-    assert {key: shown[key] for key in expected} == expected
+    expected = {"object": "dataset", "name": NAME, "version": 1, "dimension": 4, "vectors": VECTORS}
+    assert shown == shown | expected | {"rows": 7, "documents": 2, "of_one_ingestion": False}
     assert 0 < shown["created_at"] <= shown["updated_at"]
     assert shown["bytes"] > 0
-    for path in ("/v1/datasets/nothing", "/v1/datasets/a%20b"):
-        problem(client.get(path), 404, "dataset_not_found", "name")
-        problem(client.delete(path), 404, "dataset_not_found", "name")
-
     assert client.delete(HANDBOOK).json() == {"name": NAME, "object": "dataset", "deleted": True}
-    problem(client.delete(HANDBOOK), 404, "dataset_not_found", "name")
-    problem(client.get(HANDBOOK), 404, "dataset_not_found", "name")
-    assert names(client) == []
+    for path, method in product((HANDBOOK, "/v1/datasets/nothing", "/v1/datasets/a%20b"), ("GET", "DELETE")):
+        problem(client.request(method, path), 404, "dataset_not_found", "name")
+    assert NAME not in names(client)
     load(root, document("a", [1, 2, 3, 4]))
     assert client.get(HANDBOOK).json()["id"] != shown["id"]
-
-
-def test_a_dataset_that_is_being_loaded_is_deleted_later_and_holds_up_nobody(
-    client: httpx.Client, root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("api.async_datasets._PATIENCE_S", 0.1)
-    load(root, document("a", [1, 2, 3, 4]))
-    with datasets_in(root).file(OWNER, NAME).locked(), ThreadPoolExecutor() as pool:
-        deletions = [pool.submit(client.delete, HANDBOOK) for _ in range(8)]
-        assert names(client, BOB) == []
-        for each in deletions:
-            problem(each.result(), 503, "sink_unavailable")
-    assert client.delete(HANDBOOK).status_code == 200
-
-
-def test_a_storage_that_is_away_is_no_empty_list(client: httpx.Client, root: Path) -> None:
-    load(root, document("a", [1, 2, 3, 4]))
-    assert client.post("/v1/ingestions", json=GOOD).status_code == 202
-    (root / ".incoming").rename(root / ".aside")  # as an unmounted disk looks
-    for path in ("/v1/datasets", HANDBOOK):
-        problem(client.get(path), 503, "storage_unavailable")
-    problem(client.delete(HANDBOOK), 503, "storage_unavailable")
-    (root / ".aside").rename(root / ".incoming")
-    assert names(client) == [NAME]
-
-
-def test_datasets_count_for_those_who_start_an_ingestion(serve: Callable[..., ServedApp], root: Path) -> None:
-    client = serve(api_keys=KEYS, file_quota_bytes=1000).client
-    first = client.post("/v1/ingestions", json=GOOD, headers=ANN | {"idempotency-key": "k"})
-    load(root, document("a", *[[1.0, 2, 3, 4]] * 7), document("b"))
-    refused = client.post("/v1/ingestions", json=GOOD, headers=ANN)
-    again = client.post("/v1/ingestions", json=GOOD, headers=ANN | {"idempotency-key": "k"})
-    others = client.post("/v1/ingestions", json=GOOD, headers=BOB)
-    problem(refused, 403, "quota_exceeded")
-    assert "Your files, datasets and ingestions hold" in refused.json()["detail"]
-    assert (first.status_code, again.json()["id"], others.status_code) == (202, first.json()["id"], 202)
 
 
 # ---- search and contents ---------------------------------------------------------------------------------------------
@@ -144,32 +96,30 @@ def test_a_text_finds_the_chunks_that_are_near_it(client: httpx.Client, worker: 
         answer = search(client, query=REFUNDS, limit=2)
     assert answer.status_code == 200, answer.text
     found = answer.json()
-    assert {key: found[key] for key in ("object", "dataset", "version", "rows")} == {
-        "object": "list",
-        "dataset": NAME,
-        "version": 1,
-        "rows": 3,
-    }
-    assert found["data"][0] == {
-        "score": pytest.approx(1),
-        "document_id": "refunds",
-        "chunk": 0,
-        "text": f"{MARKUP} 0",
-        "start": 0,
-        "end": 5,
-        "headings": ["Top", "Part 0"],
-        "page": 1,
-        "metadata": metadata,
-    }
-    assert [row["document_id"] for row in found["data"]] == ["refunds", "refunds"]
+    assert found == found | {"object": "list", "dataset": NAME, "version": 1, "rows": 3}
+    nearest, second = found["data"]
+    place = {"document_id": "refunds", "chunk": 0, "start": 0, "end": 5, "headings": ["Top", "Part 0"], "page": 1}
+    assert nearest == place | {"score": pytest.approx(1), "text": f"{MARKUP} 0", "metadata": metadata}
+    assert second["document_id"] == "refunds"
 
     hours = search(client, vector=[-1, -1, 0, 0], filter={"document_id": "hours"}).json()
     assert [(row["document_id"], row["score"]) for row in hours["data"]] == [("hours", pytest.approx(1))]
     assert search(client, vector=[1, 1, 1, 1], filter={"team": "support"}).json()["data"] == []
+    load(root, document("near", [1, 0, 0, 0], text="apple"), document("word", [0, 1, 0, 0], text="pear"))
+
+    def ids(**body: Any) -> set[str]:
+        return {row["document_id"] for row in search(client, **body).json()["data"]}
+
+    assert ids(query="pear", mode="text") == {"word"}
+    assert ids(query="pear", vector=[1, 0, 0, 0], mode="hybrid", limit=2) == {"near", "word"}
 
 
 def test_a_dataset_that_is_replaced_or_deleted_is_searched_as_it_is(client: httpx.Client, root: Path) -> None:
-    first = load(root, *random_documents(9, 2))
+    load(root, document("emptied"))
+    for body in ({"query": "a"}, {"vector": [1, 2]}):
+        answer = search(client, **body).json()
+        assert (answer["data"], answer["rows"], answer["version"]) == ([], 0, 1)
+    load(root, *random_documents(9, 2))
     assert search(client, vector=[1, 0, 0, 0]).json()["rows"] == 18
     load(root, document("new", [1, 0, 0, 0]))
     assert search(client, vector=[1, 0, 0, 0], limit=1).json()["data"][0]["document_id"] == "new"
@@ -179,26 +129,6 @@ def test_a_dataset_that_is_replaced_or_deleted_is_searched_as_it_is(client: http
     problem(search(client, vector=[1, 0, 0, 0]), 400, "invalid_value", "vector")
     assert search(client, vector=[1, 0]).json()["rows"] == 1
     problem(search(client, query="text", model=MODEL), 400, "dataset_model_mismatch", "model")
-    assert first.version == 1
-
-
-def test_words_and_meaning_and_both(client: httpx.Client, root: Path) -> None:
-    load(root, document("near", [1, 0, 0, 0], text="apple"), document("word", [0, 1, 0, 0], text="pear"))
-
-    def ids(**body: Any) -> list[str]:
-        return [row["document_id"] for row in search(client, **body).json()["data"]]
-
-    assert ids(query="pear", mode="text") == ["word"]
-    assert ids(query="no such", mode="text") == []
-    assert ids(vector=[1, 0, 0, 0], limit=1) == ["near"]
-    assert set(ids(query="pear", vector=[1, 0, 0, 0], mode="hybrid", limit=2)) == {"near", "word"}
-
-
-def test_a_dataset_without_chunks_has_nothing_near(client: httpx.Client, root: Path) -> None:
-    load(root, document("emptied"))
-    for body in ({"query": "a"}, {"vector": [1, 2]}):
-        answer = search(client, **body).json()
-        assert (answer["data"], answer["rows"], answer["version"]) == ([], 0, 1)
 
 
 def test_documents_and_chunks_are_listed_page_by_page(client: httpx.Client, root: Path) -> None:
@@ -211,23 +141,17 @@ def test_documents_and_chunks_are_listed_page_by_page(client: httpx.Client, root
 
     documents = pages(client, f"{HANDBOOK}/documents")
     assert [(one["id"], one["chunks"]) for one in documents] == sizes
-    assert documents[3] == {
-        "id": MARKUP,
-        "chunks": 1,
-        "source_uri": f"file:///{MARKUP}",
-        "title": MARKUP,
-        "metadata": metadata,
-        "warnings": [{"code": "xfa_form", "message": MARKUP, "pages": [2]}],
-    }
-    assert documents[4]["warnings"] == []
-    assert [documents[at]["title"] for at in (0, 4)] == ["Top", "Top"]
+    expected = {"id": MARKUP, "source_uri": f"file:///{MARKUP}", "title": MARKUP, "metadata": metadata}
+    warnings = [{"code": "xfa_form", "message": MARKUP, "pages": [2]}]
+    assert documents[3] == documents[3] | expected | {"warnings": warnings}
+    assert [(documents[at]["title"], documents[at]["warnings"]) for at in (0, 4)] == [("Top", [])] * 2
     chunks = pages(client, f"{HANDBOOK}/chunks")
     assert [(one["document_id"], one["chunk"]) for one in chunks] == [
         (name, chunk) for name, size in sizes for chunk in range(size)
     ]
     assert chunks[6]["text"] == f"{MARKUP} 0"
-    for name, expected in (("d0001", chunks[2:4]), (MARKUP, chunks[6:7]), ("nothing", [])):
-        assert pages(client, f"{HANDBOOK}/chunks", document_id=name) == expected
+    for name, of in (("d0001", chunks[2:4]), (MARKUP, chunks[6:7]), ("nothing", [])):
+        assert pages(client, f"{HANDBOOK}/chunks", document_id=name) == of
     for path in ("documents", "chunks"):
         for query in ({"after": "x"}, {"limit": "0"}, {"limit": "101"}):
             answer = client.get(f"{HANDBOOK}/{path}", params=query)

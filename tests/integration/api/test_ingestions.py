@@ -1,38 +1,44 @@
-"""The routes of ingestions: what is shown, repetitions, and a second try. What ingestions do is tested elsewhere."""
+"""The routes of ingestions, their documents and output: what is shown, repetitions, a second try. Not what they do."""
 
+import io
 import json
-from collections.abc import Callable
+import sys
 from contextlib import closing
-from hashlib import sha256
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import httpx
+import pyarrow.parquet as pq
 import pytest
 
 from tasks.datasets.loads import Stamp
+from tasks.document_error import DocumentWarning
 from tasks.ingestion.skip_unchanged import fingerprint
 from tasks.ledger.client import Ledger
 from tasks.ledger.overview import overview
+from tasks.records.documents import Document, DocumentStatus, write_documents
 from tasks.records.ingestions import Ingestion, read_ingestion
-from tasks.records.jobs import Counts, DonePage, JobError, JobStatus, Page, Wait
+from tasks.records.jobs import Counts, DonePage, JobError, JobStatus, Page, Stage, Wait
 from tasks.storage.storage import Storage
 from tests.integration.api.file_uploads import Upload, problem
-from tests.integration.api.jobs import FAILED, GOOD, LOADED, begin, create, end
-from tests.integration.api.served import ANN, BOB, KEYS, MODEL, ServedApp, make_key
-from tests.integration.records.jobs import change
-from tests.link import Link
-from tests.made_datasets import DIMENSION, OWNER, VECTORS, datasets_in, document
+from tests.integration.api.served import ANN, BOB, KEYS, MODEL, Serve, ServedApp, make_key
+from tests.integration.api.things import FAILED, LOADED, begin, create, end
+from tests.made_datasets import DIMENSION, OWNER, VECTORS, datasets_in, document, load, random_documents
 from tests.made_keys import found
-from tests.processes import RedisServer
 
 ABSENT = ("started_at", "finished_at", "expires_at", "rate", "eta_s", "estimate_s", "error", "waiting_for")
 FILE_COUNTS = "total in_progress completed failed cancelled unchanged deleted replaced emptied warned"
-DIGEST = sha256(b"x").hexdigest()
+DIGEST = "d" * 64
+SINK = {"type": "dataset", "dataset": "handbook"}
+WARNINGS = [
+    DocumentWarning("pages_without_text", "2 pages have no text.", (2, 3)),
+    DocumentWarning("xfa_form", "It is a form."),
+]
 
 
 @pytest.fixture
-def app(worker: object, serve: Callable[..., ServedApp]) -> ServedApp:
+def app(worker: object, serve: Serve) -> ServedApp:
     return serve(ingest_roots="/srv/docs")
 
 
@@ -42,64 +48,15 @@ def kept(ledger: Ledger, ingestion_id: str) -> Ingestion:
     return job
 
 
-def test_a_new_ingestion_has_every_field(client: httpx.Client, ledger: Ledger, storage: Storage) -> None:
-    made = create(client, metadata={"job": "42"}, sink={"type": "dataset", "dataset": "handbook"})
-    assert made["id"].startswith("ing_")
-    assert {name: value for name, value in made.items() if name not in {"id", "created_at"}} == {
-        **dict.fromkeys(ABSENT),
-        "object": "ingestion",
-        "status": "queued",
-        "model": "test/model",
-        "source": {"type": "documents", "count": 1},
-        "chunking": {"type": "auto"},
-        "sink": {"type": "dataset", "dataset": "handbook"},
-        "mode": "skip_unchanged",
-        "dry_run": False,
-        "metadata": {"job": "42"},
-        "counts": {"total": 0, "completed": 0, "failed": 0},
-        "file_counts": dict.fromkeys(FILE_COUNTS.split(), 0),
-        "listing_complete": False,
-        "chunks": {"total": 0, "embedded": 0, "loaded": 0, "tokens": 0},
-        "usage": {"prompt_tokens": 0, "total_tokens": 0},
-        "waiting": {
-            "code": "no_documents_worker",
-            "message": "No documents worker runs.",
-            "seconds": None,
-            "since": None,
-            "next_try": None,
-        },
-        "resumable": False,
-        "warnings": [],
-    }
+def test_a_new_ingestion(client: httpx.Client, ledger: Ledger, storage: Storage) -> None:
+    made = create(client, metadata={"job": "42"}, sink=SINK)
+    told: dict[str, Any] = {"status": "queued", "model": "test/model", "sink": SINK, "chunking": {"type": "auto"}}
+    told |= {"source": {"type": "documents", "count": 1}, "mode": "skip_unchanged", "metadata": {"job": "42"}}
+    assert made == made | told | dict.fromkeys(ABSENT) | {"file_counts": dict.fromkeys(FILE_COUNTS.split(), 0)}
     assert client.get(f"/v1/ingestions/{made['id']}").json() == made
     spec = kept(ledger, made["id"]).spec
     assert storage.read(spec["listed"]) == b'{"id":"a","text":"Some text."}\n'
-    assert spec["label"] == "anonymous", "the name of the key"
     assert "Some text." not in json.dumps(dict(spec)), "texts do not belong into Redis"
-
-
-def test_long_lists_stay_out_of_what_every_step_reads(
-    client: httpx.Client, ledger: Ledger, storage: Storage, upload: Upload
-) -> None:
-    file_id = upload().json()["id"]
-    files = [{"id": file_id, "document_id": f"{n}", "metadata": {"team": "sales"}} for n in range(2000)]
-    urls = [f"/srv/docs/{n}/**" for n in range(1000)]
-    for kind, asked in (("files", files), ("urls", urls)):
-        made = create(client, source={kind: asked})
-        assert made["source"]["count"] == len(asked)
-        spec = kept(ledger, made["id"]).spec
-        assert len(json.dumps(dict(spec))) < 1000
-        assert [json.loads(line) for line in storage.read(spec["listed"]).splitlines()] == asked
-    assert made["source"]["urls"] == urls[:10]
-
-
-def test_fields_reach_the_ledger_as_they_were_meant(client: httpx.Client, ledger: Ledger) -> None:
-    fields = {"text": ["title", "body"], "metadata": "*"}
-    source = {"urls": ["/srv/docs/a.csv"], "fields": fields, "format": "csv"}
-    made = create(client, source=source, input_type="document")
-    assert made["source"] == source | {"type": "urls", "count": 1}
-    spec = kept(ledger, made["id"]).spec
-    assert (spec["source"], spec["input_type"]) == ({"urls": 1, "fields": fields, "format": "csv"}, "document")
 
 
 def test_a_repetition_finds_its_ingestion_although_the_file_is_gone(client: httpx.Client, upload: Upload) -> None:
@@ -136,21 +93,25 @@ def test_what_is_shown_while_it_runs_and_at_its_end(client: httpx.Client, ledger
     assert ended["expires_at"] > ended["finished_at"] >= ended["started_at"] >= ended["created_at"]
 
 
-def test_retry(client: httpx.Client, ledger: Ledger) -> None:
-    def retry(made: str) -> httpx.Response:
-        return client.post(f"/v1/ingestions/{made}/retry")
+# ---- a second try ----------------------------------------------------------------------------------------------------
 
+
+def retry(client: httpx.Client, made: str) -> httpx.Response:
+    return client.post(f"/v1/ingestions/{made}/retry")
+
+
+def test_retry(client: httpx.Client, ledger: Ledger) -> None:
     made, failed, lost, clean = (create(client)["id"] for _ in range(4))
-    problem(retry(made), 409, "ingestion_ended")
+    problem(retry(client, made), 409, "ingestion_ended")
     end(ledger, failed, counts=FAILED)
-    again = retry(failed)
+    again = retry(client, failed)
     assert (again.status_code, again.json()["status"]) == (200, "in_progress")
     begin(ledger, lost, Page(documents=2))
     end(ledger, lost, JobStatus.FAILED, errors=[JobError("worker_lost", "No.")])
-    resumed = retry(lost).json()
+    resumed = retry(client, lost).json()
     assert (resumed["status"], resumed["error"], resumed["file_counts"]["in_progress"]) == ("in_progress", None, 2)
     end(ledger, clean, counts=LOADED)
-    assert "nothing to try again" in retry(clean).json()["detail"]
+    assert "nothing to try again" in retry(client, clean).json()["detail"]
 
     reasons: list[tuple[JobStatus, list[JobError], str]] = [
         (JobStatus.FAILED, [JobError("source_failed", "No.")], "it has failed as a whole"),
@@ -160,41 +121,15 @@ def test_retry(client: httpx.Client, ledger: Ledger) -> None:
         made = create(client)["id"]
         begin(ledger, made, Page(documents=1000))
         end(ledger, made, status, errors=errors)
-        problem(retry(made), 409, "ingestion_ended")
-        assert f"{why}. Send its request again" in retry(made).json()["detail"]
+        problem(retry(client, made), 409, "ingestion_ended")
+        assert f"{why}. Send its request again" in retry(client, made).json()["detail"]
 
 
-def test_a_retry_needs_room_for_what_it_stores(serve: Callable[..., ServedApp], ledger: Ledger) -> None:
-    client = serve(file_quota_bytes=1000).client
-    big, small = create(client)["id"], create(client)["id"]
-    for each, size in ((big, 900), (small, 100)):
-        end(ledger, each, counts=FAILED._replace(kept=size))
-    # It has room for nothing more, and needs none.
-    client.post(f"/v1/ingestions/{small}/retry").raise_for_status()
-    assert kept(ledger, small).record.most_stored == 1000
-    client.post(f"/v1/ingestions/{small}/cancel").raise_for_status()
-
-    more = client.post("/v1/files", files={"file": ("a.txt", b"x")}, data={"purpose": "user_data"})
-    problem(more, 403, "quota_exceeded")
-    assert "hold 1,001 bytes" in more.json()["detail"]
-    assert change(ledger, big, lambda move: move.set(sums=move.record.sums._replace(kept=901)))
-    problem(client.post(f"/v1/ingestions/{big}/retry"), 403, "quota_exceeded")
+# ---- what is known, and what a key may -------------------------------------------------------------------------------
 
 
 @pytest.mark.usefixtures("worker")
-def test_a_retry_whose_reply_redis_lost_was_made(redis_server: RedisServer, root: Path, ledger: Ledger) -> None:
-    with Link(redis_server.endpoint.port) as link, ServedApp(link.url, storage_url=str(root)) as served:
-        first, second = (create(served.client)["id"] for _ in range(2))
-        for each in (first, second):
-            end(ledger, each, counts=FAILED)
-        served.client.post(f"/v1/ingestions/{first}/retry").raise_for_status()
-        link.lose = b"retry"
-        again = served.client.post(f"/v1/ingestions/{second}/retry")
-    assert (again.status_code, again.json()["status"], link.lost) == (200, "in_progress", 1)
-
-
-@pytest.mark.usefixtures("worker")
-def test_what_is_known_of_files_by_their_digests(serve: Callable[..., ServedApp], root: Path, ledger: Ledger) -> None:
+def test_what_is_known_of_files_by_their_digests(serve: Serve, root: Path, ledger: Ledger) -> None:
     client = serve(api_keys=KEYS).client
     model = ledger.run(overview(MODEL))[MODEL].model
     assert model
@@ -215,14 +150,13 @@ def test_what_is_known_of_files_by_their_digests(serve: Callable[..., ServedApp]
     assert known(files=["file-nobody-has", {"sha256": DIGEST, "document_id": "a"}]) == ["a"]
     assert known(mode="upsert") == known(chunking={"type": "none"}) == known(normalize=False) == []
     assert known(dataset="another") == known(BOB) == known(files=["file-1"]) == []
-    assert client.post("/v1/ingestions/files/known", json=GOOD, headers=ANN).json()["data"] == []
     assert client.get("/v1/ingestions", headers=ANN).json()["data"] == []
     assert [each["name"] for each in client.get("/v1/datasets", headers=ANN).json()["data"]] == ["handbook"]
 
 
 @pytest.mark.usefixtures("worker")
 def test_an_ingestion_knows_whether_its_key_may_load_into_a_table_of_others(
-    serve: Callable[..., ServedApp], ledger: Ledger, redis_url: str
+    serve: Serve, ledger: Ledger, redis_url: str
 ) -> None:
     client = serve(sinks="store=postgresql://me:pw@db/vectors").client
     ops = found(client, redis_url)
@@ -231,3 +165,118 @@ def test_an_ingestion_knows_whether_its_key_may_load_into_a_table_of_others(
         client.headers.update(make_key(client, ops, name, limits={"sinks": sinks}))
         made = create(client, sink=sink)
         assert (made["sink"], kept(ledger, made["id"]).record.shares_table) == (sink, shares), name
+    no_parts = client.get(f"/v1/ingestions/{made['id']}/output")
+    assert (no_parts.status_code, "in the table chunks" in no_parts.json()["error"]["message"]) == (400, True)
+
+
+# ---- documents -------------------------------------------------------------------------------------------------------
+
+
+def close_pages(ledger: Ledger, storage: Storage, ingestion_id: str, pages: list[list[Document]]) -> None:
+    """As the pipeline does it; the last page is still with the model."""
+    folder, done = kept(ledger, ingestion_id).record.folder, []
+    for number, documents in enumerate(pages, 1):
+        name = f"{folder}{number}.done"
+        write_documents(storage, name, documents)
+        of = {s: sum(document.status == s for document in documents) for s in ("loaded", "unchanged", "failed")}
+        of["warned"] = sum(bool(document.warnings) for document in documents)
+        done.append(DonePage(name, Counts(documents=len(documents), **of)))
+    late = f"{folder}{len(pages) + 1}.list"
+    write_documents(storage, late, [Document("late", "inline:late", record=0)])
+    begin(ledger, ingestion_id, Page(Stage.EMBED, src=late, documents=1, size_bytes=10), done=done)
+
+
+def outcome(name: str, status: str = "loaded") -> Document:
+    found = Document(name, f"inline:{name}", DocumentStatus(status), ended=status != "failed")
+    if status != "failed":
+        return found
+    return found._replace(stage="parsing", code="corrupt_document", message="It is broken.")
+
+
+def walk(client: httpx.Client, path: str, **params: str | int) -> tuple[list[str], int]:
+    """The names of all documents that are listed, and how many answers it took."""
+    names, answers, more = list[str](), 0, True
+    while more:
+        page = client.get(path, params=params).json()
+        names += [document["id"] for document in page["data"]]
+        answers, more, params["after"] = answers + 1, page["has_more"], page["last_id"]
+    return names, answers
+
+
+def test_documents_by_page_and_by_state(client: httpx.Client, ledger: Ledger, storage: Storage) -> None:
+    ingestion_id = create(client)["id"]
+    pages = [
+        [outcome("a"), outcome("b", "failed"), outcome("c").warned(WARNINGS)],
+        [outcome("d", "unchanged").warned(WARNINGS[1:])],
+        [outcome("e", "failed"), outcome("f", "failed")],
+    ]
+    close_pages(ledger, storage, ingestion_id, pages)
+    path = f"/v1/ingestions/{ingestion_id}/documents"
+    for limit in (1, 2, 3, 4, 7):
+        assert walk(client, path, limit=limit)[0] == ["a", "b", "c", "d", "e", "f", "late"]
+        assert walk(client, path, limit=limit, filter="failed")[0] == ["b", "e", "f"]
+        assert walk(client, path, limit=limit, filter="warned")[0] == ["c", "d"]
+    for state, names in (("loaded", ["a", "c"]), ("unchanged", ["d"]), ("in_progress", ["late"])):
+        assert walk(client, path, filter=state)[0] == names
+    scanned, form = client.get(path, params={"filter": "warned"}).json()["data"]
+    assert scanned["warnings"] == [
+        {"code": "pages_without_text", "message": "2 pages have no text.", "pages": [2, 3]},
+        {"code": "xfa_form", "message": "It is a form.", "pages": []},
+    ]
+    assert (form["status"], form["warnings"]) == ("unchanged", scanned["warnings"][1:])
+    error = {"code": "corrupt_document", "message": "It is broken."}
+    failed = client.get(path, params={"filter": "failed", "limit": 1}).json()["data"][0]
+    assert failed == failed | {"id": "b", "source_uri": "inline:b", "stage": "parsing", "last_error": error}
+    groups = client.get(f"{path}/groups").json()
+    broken = {"object": "ingestion.document_group", "code": "corrupt_document", "message": "It is broken."}
+    assert groups["complete"] is True
+    assert groups["data"] == [{**broken, "count": 3, "retryable": False, "names": ["b", "e", "f"]}]
+    warned = client.get(f"{path}/groups", params={"filter": "warned"}).json()["data"]
+    assert {one["code"]: one["names"] for one in warned} == {"pages_without_text": ["c"], "xfa_form": ["c", "d"]}
+    for name, value in (("filter", "lost"), ("after", "x"), ("after", "1-x"), ("limit", "0")):
+        problem(client.get(path, params={name: value}), 400, "invalid_value", name)
+    many = create(client)["id"]
+    close_pages(ledger, storage, many, [[outcome(f"{n}")] for n in range(45)])
+    listed = walk(client, f"/v1/ingestions/{many}/documents", limit=100)
+    assert listed == ([*(str(n) for n in range(45)), "late"], 3), "an answer does not read the whole of a large one"
+
+
+# ---- the output ------------------------------------------------------------------------------------------------------
+
+
+def test_the_parts_of_the_output(
+    client: httpx.Client, ledger: Ledger, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = create(client, sink=SINK)
+    path, owner = f"/v1/ingestions/{made['id']}/output", kept(ledger, made["id"]).owner
+    nothing = client.get(path).json()
+    assert (nothing["data"], nothing["rows"], nothing["version"], nothing["dimension"]) == ([], 0, 0, None)
+
+    load(root, *random_documents(3, 2), owner=owner)
+    listed = client.get(path).json()
+    assert (listed["rows"], listed["dimension"], listed["version"]) == (6, 4, 1)
+    (shown,) = listed["data"]
+    assert shown["rows"] == 6
+    whole, again = client.get(shown["url"]), client.get(shown["url"])
+    rows = pq.read_table(io.BytesIO(whole.content)).to_pylist()
+    assert [(row["doc_id"], row["chunk_index"]) for row in rows] == [*product(("d0000", "d0001", "d0002"), (0, 1))]
+    assert whole.headers["etag"] == again.headers["etag"]
+    assert int(whole.headers["content-length"]) == len(whole.content)
+
+    (root / ".incoming").rename(root / ".aside")  # as an unmounted disk looks
+    for url in (path, shown["url"]):
+        problem(client.get(url), 503, "storage_unavailable")
+    (root / ".aside").rename(root / ".incoming")
+    with monkeypatch.context() as without:
+        without.setitem(sys.modules, "tasks.datasets.export", None)
+        answer = client.get(shown["url"])
+    assert (answer.status_code, answer.json()["error"]["param"]) == (503, "pyarrow")
+    assert 'pip install "embedq[parquet]"' in answer.json()["detail"]
+
+    load(root, document("new", [1, 2, 3, 4]), owner=owner)
+    problem(client.get(shown["url"]), 410, "part_changed")
+    assert [part["rows"] for part in client.get(path).json()["data"]] == [7]
+    assert client.get(f"{path}/nothing").json()["error"]["code"] == "file_not_found"
+    assert datasets_in(root).delete(owner, "handbook")
+    assert client.get(shown["url"]).json()["error"]["code"] == "file_not_found"
+    assert client.get(path).json()["data"] == []

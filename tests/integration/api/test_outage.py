@@ -1,34 +1,35 @@
-"""Redis down, back again, or full: what the web tier says meanwhile."""
+"""Redis down, hung, full or without its bells: what the web tier says meanwhile, and that it goes on by itself."""
 
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import httpx
 import pytest
 
+from tasks.storage.storage import Storage
+from tests.integration.api.file_uploads import problem
 from tests.integration.api.ledger_worker import LedgerWorker
 from tests.integration.api.served import MODEL, ServedApp, code_of
+from tests.integration.api.things import INGESTION, KEYED
 from tests.processes import RedisServer, wait_until
-
-NO_REPLICA = ("min-replicas-to-write", "1")
+from worker_config.celery_app import bell_queue
 
 
 @pytest.fixture
-def client(private_redis: RedisServer) -> Iterator[httpx.Client]:
-    with ServedApp(private_redis.url) as served:
+def client(private_redis: RedisServer, root: Path) -> Iterator[httpx.Client]:
+    with ServedApp(private_redis.url, storage_url=str(root)) as served:
         yield served.client
 
 
-def submit(client: httpx.Client, text: str = "x") -> httpx.Response:
-    return client.post("/v1/tasks", json={"input": text})
+def submit(client: httpx.Client, **headers: str) -> httpx.Response:
+    return client.post("/v1/tasks", json={"input": "x"}, headers=headers)
 
 
 def test_while_redis_is_down_and_back_again(private_redis: RedisServer, client: httpx.Client) -> None:
     location = submit(client).headers["location"]
     private_redis.stop()
-
     refusals = [submit(client), client.post("/v1/embeddings", json={"input": "x"}), client.get(location)]
-
     assert [code_of(answer) for answer in refusals] == [(503, "redis_unavailable")] * 3
     assert all(1 <= int(a.headers["retry-after"]) <= 120 for a in refusals)
     assert client.get("/health/live").status_code == 200
@@ -36,96 +37,66 @@ def test_while_redis_is_down_and_back_again(private_redis: RedisServer, client: 
     # Before the next look of the watchdog it is a missing worker that it names.
     wait_until(lambda: client.get("/health/ready").json()["error"]["param"] == "redis")
     wait_until(lambda: "embedq_redis_up 0.0" in client.get("/metrics").text)
-    private_redis.start()
-
-    assert submit(client).status_code == 202
+    with ServedApp(private_redis.url) as late:  # it starts meanwhile
+        assert late.client.get("/health/live").status_code == 200
+        unknown = late.client.post("/v1/tasks", json={"input": "x", "model": "other"})
+        assert unknown.json()["error"]["code"] == "redis_unavailable"
+        private_redis.start()
+        for each in (client, late.client):
+            assert submit(each).status_code == 202
+            wait_until(lambda: "embedq_subscribed 1.0" in each.get("/metrics").text)  # noqa: B023 - it is asked here
     assert client.get(location).json()["status"] == "queued"
-    wait_until(lambda: "embedq_subscribed 1.0" in client.get("/metrics").text)
     with LedgerWorker(private_redis.url, MODEL) as worker, worker.serving():
         answer = client.post("/v1/embeddings", json={"input": "x"})
     assert answer.status_code == 200, answer.text
 
 
-def test_it_starts_while_redis_is_down(private_redis: RedisServer) -> None:
-    private_redis.stop()
-    with ServedApp(private_redis.url) as served:
-        client = served.client
-        assert client.get("/health/live").status_code == 200
-        assert submit(client).status_code == 503
-        unknown = client.post("/v1/tasks", json={"input": "x", "model": "other"})
-        assert unknown.json()["error"]["code"] == "redis_unavailable"
-
-        private_redis.start()
-
-        assert submit(client).status_code == 202
-        wait_until(lambda: "embedq_subscribed 1.0" in client.get("/metrics").text)
-
-
-def test_a_hung_redis_is_a_503_too(private_redis: RedisServer, client: httpx.Client) -> None:
-    assert submit(client).status_code == 202
-    private_redis.send(signal.SIGSTOP)
-    try:
-        answer = submit(client)
-        ready = client.get("/health/ready")
-    finally:
-        private_redis.send(signal.SIGCONT)
-
-    assert code_of(answer) == (503, "redis_unavailable")
-    assert ready.json()["error"]["param"] == "redis"
-    wait_until(lambda: submit(client).status_code == 202)
-
-
-@pytest.mark.parametrize(
-    ("setting", "code"), [(("REPLICAOF", "127.0.0.1", "1"), "READONLY"), (("CONFIG SET", *NO_REPLICA), "NOREPLICAS")]
-)
-def test_a_redis_that_can_be_read_and_takes_no_writes_is_not_ready_and_says_why(
-    private_redis: RedisServer, client: httpx.Client, setting: tuple[str, ...], code: str
-) -> None:
-    with LedgerWorker(private_redis.url, MODEL) as worker:
-        worker.announce()
-    wait_until(lambda: client.get("/health/ready").status_code == 200)
-    with private_redis.client() as connection:
-        connection.execute_command(*setting)
-        ready = client.get("/health/ready")
-        wait_until(lambda: "embedq_redis_up 0.0" in client.get("/metrics").text)
-        connection.execute_command("REPLICAOF", "NO", "ONE")
-        connection.config_set("min-replicas-to-write", 0)
-    assert (ready.status_code, ready.json()["error"]["param"]) == (503, "redis"), ready.text
-    assert code in ready.json()["detail"]
-    wait_until(lambda: client.get("/health/ready").status_code == 200)
-
-
-def test_a_repetition_with_a_key_is_one_task_even_if_only_the_answer_was_lost(
+def test_a_hung_redis_is_a_503_and_a_repetition_with_a_key_is_one_task(
     private_redis: RedisServer, client: httpx.Client
 ) -> None:
-    def keyed() -> httpx.Response:
-        return client.post("/v1/tasks", json={"input": "x"}, headers={"idempotency-key": "1"})
-
+    key = {"idempotency-key": "1"}
+    wait_until(lambda: client.get("/health/ready").json()["error"]["param"] == "worker")
     private_redis.send(signal.SIGSTOP)
     try:
-        unanswered = keyed()  # what is in the socket by now Redis reads when it goes on
+        unanswered = submit(client, **key)  # what is in the socket by now Redis reads when it goes on
+        ready = client.get("/health/ready")
     finally:
         private_redis.send(signal.SIGCONT)
-    wait_until(lambda: keyed().status_code == 202)
-
-    assert unanswered.json()["error"]["code"] == "redis_unavailable"
+    assert code_of(unanswered) == (503, "redis_unavailable")
+    assert ready.json()["error"]["param"] == "redis"
+    wait_until(lambda: submit(client, **key).status_code == 202)
     with private_redis.client() as connection:
         assert len(list(connection.scan_iter("eq:task:*"))) == 1
 
 
-def test_a_full_redis_refuses_tasks_and_running_work_still_commits(
-    private_redis: RedisServer, client: httpx.Client
+def test_a_full_redis_takes_no_new_work_and_what_runs_still_commits(
+    private_redis: RedisServer, client: httpx.Client, storage: Storage
 ) -> None:
+    INGESTION.make(client)
     with LedgerWorker(private_redis.url, MODEL) as worker, private_redis.client() as connection:
         worker.announce()
         location = submit(client).headers["location"]
-        before = connection.config_get("maxmemory")["maxmemory"]
+        before = sorted(stored.name for stored in storage.stored(""))
         connection.config_set("maxmemory", 1)
-
-        refused = submit(client)
+        for kind in KEYED:
+            answer = client.post(kind.path, **kind.body)
+            problem(answer, 503, "storage_full")
+            assert int(answer.headers["retry-after"]) > 0
         worker.work()
-        finished = client.get(location, params={"wait": 20})
-        connection.config_set("maxmemory", before)
+        assert client.get(location, params={"wait": 20}).json()["status"] == "completed"
+    assert sorted(stored.name for stored in storage.stored("")) == before
 
-    assert code_of(refused) == (503, "storage_full")
-    assert finished.json()["status"] == "completed"
+
+def test_a_bell_carries_no_data_and_a_lost_one_is_replaced(private_redis: RedisServer, client: httpx.Client) -> None:
+    with private_redis.client() as connection:
+
+        def bell() -> bytes | None:
+            found = connection.lindex(bell_queue(MODEL), 0)
+            assert found is None or isinstance(found, bytes)
+            return found
+
+        client.post("/v1/tasks", json={"input": "a very private text"})
+        message = wait_until(bell, message="no bell")
+        assert (b"private" in message, b"embedq.bell" in message) == (False, True)
+        connection.delete(bell_queue(MODEL))
+        wait_until(bell, message="the lost bell was not replaced")

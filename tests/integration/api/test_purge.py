@@ -1,10 +1,6 @@
 """A purge: of one tenant nothing is left, in Redis or in the storage, and of the others everything."""
 
-import asyncio
-import threading
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
@@ -14,10 +10,8 @@ import redis
 
 from tasks.ingestion.driver import Driver
 from tasks.ledger.client import Ledger
-from tasks.ledger.overview import read_account
 from tasks.ledger.redis_keys import ANONYMOUS
 from tasks.records.batches import BatchRecord, read_batches
-from tasks.records.files import delete_file
 from tasks.records.ingestions import IngestionRecord, read_ingestions
 from tasks.records.jobs import list_jobs
 from tasks.records.storage_identity import StorageProof
@@ -26,8 +20,8 @@ from tasks.storage.storage import Storage
 from tasks.storage.sweep import GRACE_S, SWEEPER, Sweep
 from tests.integration.api.file_uploads import problem
 from tests.integration.api.ledger_worker import LedgerWorker
-from tests.integration.api.served import BOB, KEYS, MANAGED_KEYS, ServedApp, make_key
-from tests.integration.api.tenants import make_things
+from tests.integration.api.served import BOB, KEYS, MANAGED_KEYS, Serve, ServedApp, make_key
+from tests.integration.api.things import make_things
 from tests.made_datasets import document, load
 from tests.made_keys import found
 from tests.processes import PATIENCE_S, wait_until
@@ -76,76 +70,88 @@ def client_of(app: ServedApp, key: str) -> httpx.Client:
     return httpx.Client(base_url=app.client.base_url, headers={"authorization": f"Bearer {key}"}, timeout=PATIENCE_S)
 
 
-def kept_of(app: ServedApp) -> int:
-    """Bytes in memory of all datasets."""
-    datasets = app.process.dataset_files._datasets
-    return 0 if datasets is None else datasets._memory.size_bytes
+LISTS = ("/v1/tasks", "/v1/files", "/v1/batches", "/v1/ingestions", "/v1/datasets", "/v1/jobs")
+
+
+def own(client: httpx.Client, header: dict[str, str]) -> str:
+    owner: str = client.get("/v1/key", headers=header).json()["owner"]
+    return owner
+
+
+def nothing_of(client: httpx.Client, header: dict[str, str]) -> bool:
+    return not any(client.get(path, headers=header).raise_for_status().json()["data"] for path in LISTS)
 
 
 def test_a_purge_leaves_what_was_there_before_the_tenant_came(
-    serve: Callable[..., ServedApp], worker: LedgerWorker, redis_client: "redis.Redis", root: Path
+    serve: Serve, worker: LedgerWorker, redis_client: "redis.Redis", root: Path
 ) -> None:
     app = serve()
     with client_of(app, first_key(app)) as ops:
 
-        def come(name: str) -> dict[str, Any]:
-            key = ops.post("/v1/keys", json={"name": name}).raise_for_status().json()["key"]
-            with client_of(app, key) as client:
-                owner = client.get("/v1/key").json()["owner"]
+        def come(name: str) -> tuple[dict[str, str], list[str]]:
+            """The header of a new tenant's key, and the ids of what it has."""
+            header = make_key(ops, {}, name)
+            with client_of(app, header["authorization"].removeprefix("Bearer ")) as client:
                 things = make_things(client, worker, root, name)
                 with worker.serving():
                     client.post("/v1/embeddings", json={"input": "both ask this"}).raise_for_status()
                 client.post("/v1/tasks", json={"input": ["still", "open"]}).raise_for_status()
                 found = client.post(f"/v1/datasets/{things.parts['{name}'][0]}/search", json={"vector": [1, 2, 3, 4]})
                 assert found.raise_for_status().json()["data"]
-                shown = {path: client.get(path).json() for path in ("/v1/jobs", "/v1/files", "/v1/datasets")}
-            return {"key": key, "owner": owner, "things": things, "shown": shown}
+            return header, [own(app.client, header), *things.ids]
 
-        ann = come("ann")
+        def shown(header: dict[str, str]) -> list[Any]:
+            listed = (app.client.get(path, headers=header).raise_for_status().json()["data"] for path in LISTS)
+            return [[one.get("id") for one in data] for data in listed]
+
+        ann, _ = come("ann")
         worker.work()  # nothing of Ann's is open: Bob's visit changes it in no way
-        before, kept_bytes = stored(root), kept_of(app)
-        bob = come("bob")
-        assert kept_of(app) > kept_bytes
+        before, annas = stored(root), shown(ann)
+        _, ids = come("bob")
         assert len(stored(root)) > len(before)
-
         problem(ops.post("/v1/keys/bob/purge"), 409, "key_in_use")
         ops.post("/v1/keys/bob/revoke").raise_for_status()
         problem(ops.delete("/v1/keys/bob"), 409, "key_in_use")
         left = ops.post("/v1/keys/bob/purge").raise_for_status().json()["left"]
         assert (left["files"], left["stored_bytes"] > 0, left["memory_bytes"] > 1000) == (1, True, True)
-        assert ops.get("/v1/keys/bob").json()["left"] == left
-        purge(app, ops, "bob")
-        assert stored(root) == before
-        wait_until(lambda: kept_of(app) <= kept_bytes)
-        ids = [bob["owner"], *bob["things"].ids]
+        for _ in range(2):  # it may be repeated
+            purge(app, ops, "bob")
+            assert stored(root) == before
         names = [name.decode() for name in redis_client.scan_iter("*") if redis_client.ttl(name) < 0]
-        assert sorted(name for name in names if any(one in name for one in ids)) == [
-            f"eq:{kind}:{bob['owner']}" for kind in ("key", "mark", "owner")
-        ], "the key and the mark stay"
-        purge(app, ops, "bob")  # it may be repeated
-        assert ops.get("/v1/keys/bob").json()["purged_at"]
-
+        marks = [f"eq:{kind}:{ids[0]}" for kind in ("key", "mark", "owner")]
+        assert sorted(name for name in names if any(one in name for one in ids)) == marks, "the key and the mark stay"
         ops.delete("/v1/keys/bob").raise_for_status()
-        again = ops.post("/v1/keys", json={"name": "bob"}).raise_for_status().json()["key"]
-        with client_of(app, again) as client:
-            assert not any(client.get(path).json()["data"] for path in bob["shown"])
-        with client_of(app, ann["key"]) as client:
-            assert {path: [one.get("id") for one in client.get(path).json()["data"]] for path in ann["shown"]} == {
-                path: [one.get("id") for one in shown["data"]] for path, shown in ann["shown"].items()
-            }
+        assert nothing_of(app.client, make_key(ops, {}, "bob"))
+        assert shown(ann) == annas
 
 
-def test_what_was_made_without_a_key_is_purged_as_well(
-    serve: Callable[..., ServedApp], worker: LedgerWorker, redis_client: "redis.Redis", root: Path
+def test_what_is_made_without_a_key_is_purged_and_then_of_somebody_new(
+    serve: Serve, worker: LedgerWorker, redis_client: "redis.Redis", root: Path
 ) -> None:
-    app = serve()
-    make_things(app.client, worker, root, ANONYMOUS)
-    with client_of(app, first_key(app)) as ops:
+    everybody, ops_app = serve().client, serve(api_keys=MANAGED_KEYS)
+    make_things(everybody, worker, root, ANONYMOUS)
+    old = everybody.post("/v1/tasks", json={"input": "old"}).json()["id"]
+    first = own(everybody, {})
+    with client_of(ops_app, "key of ann") as ops:
         problem(ops.post("/v1/keys/no%20name/purge"), 404, "key_not_found", "name")
-        purge(app, ops, ANONYMOUS)
-        purge(app, ops, "of-an-earlier-setting")
-    left = [name.decode() for name in redis_client.scan_iter("*") if ANONYMOUS.encode() in name or b"task:" in name]
-    assert sorted(left) == [f"eq:mark:{ANONYMOUS}", f"eq:owner:{ANONYMOUS}"], "the marks stay"
+
+        def half_by_half() -> Iterator[bytes]:
+            yield b'{"input": '
+            purge(ops_app, ops, ANONYMOUS)
+            left = [name.decode() for name in redis_client.scan_iter("*") if b"anonymous" in name or b"task:" in name]
+            assert sorted(left) == [f"eq:mark:{ANONYMOUS}", f"eq:owner:{ANONYMOUS}"], "the marks stay"
+            wait_until(lambda: own(everybody, {}) != first)
+            yield b'"a"}'
+
+        sent = everybody.post("/v1/tasks", content=half_by_half(), headers={"content-type": "application/json"})
+        problem(sent, 401, "invalid_api_key")
+        assert nothing_of(everybody, {})
+        assert everybody.get(f"/v1/tasks/{old}").status_code == 404
+        new = everybody.post("/v1/tasks", json={"input": "new"}).json()["id"]
+        assert [one["id"] for one in everybody.get("/v1/tasks").json()["data"]] == [new]
+        purge(ops_app, ops, ANONYMOUS)
+        wait_until(lambda: nothing_of(everybody, {}))
+        purge(ops_app, ops, "of-an-earlier-setting")
 
 
 # An owner's id is nobody else's: whatever is late reaches nobody.
@@ -159,117 +165,48 @@ def give_away(app: ServedApp, ops: httpx.Client, name: str) -> dict[str, str]:
     return make_key(ops, {}, name)
 
 
-def own(client: httpx.Client, header: dict[str, str]) -> str:
-    owner: str = client.get("/v1/key", headers=header).json()["owner"]
-    return owner
-
-
-LISTS = ("/v1/tasks", "/v1/files", "/v1/batches", "/v1/ingestions", "/v1/datasets", "/v1/jobs")
-
-
-def nothing_of(client: httpx.Client, header: dict[str, str]) -> bool:
-    return not any(client.get(path, headers=header).raise_for_status().json()["data"] for path in LISTS)
-
-
-@contextmanager
-def no_thread_for_the_storage(app: ServedApp) -> Iterator[None]:
-    """While inside, whoever needs the storage of this process waits: a disk that hangs."""
-    release, busy = threading.Event(), threading.Barrier(17)
-
-    def hang(_: Storage) -> None:
-        busy.wait(PATIENCE_S)
-        release.wait(PATIENCE_S)
-
-    async def hold() -> None:
-        await asyncio.gather(*(app.process.storage.run(hang) for _ in range(16)))
-
-    held = list[asyncio.Task[None]]()
-    app.call_in_loop(lambda: held.append(asyncio.get_running_loop().create_task(hold())))
-    busy.wait(PATIENCE_S)
-    try:
-        yield
-    finally:
-        release.set()
-        wait_until(held[0].done)
-
-
-def test_what_waited_while_its_tenant_was_purged_is_not_the_next_one_s(
-    serve: Callable[..., ServedApp], root: Path, redis_url: str
-) -> None:
-    slow, app = serve(), serve()
-    with client_of(app, first_key(app)) as ops, ThreadPoolExecutor() as threads:
-        bob = make_key(ops, {}, "bob", limits={"stored_bytes": 10**9, "requests_per_second": 0.001})
-        owner, ledger = ops.get("/v1/keys/bob").json()["owner"], Ledger.connect(redis_url)
-        wait_until(lambda: "bob" in slow.process.keys.stored)
-        body = {"source": {"documents": [{"id": "a", "text": "secret"}]}, "sink": {"type": "dataset", "dataset": "d"}}
-
-        with no_thread_for_the_storage(slow):
-            late = threads.submit(slow.client.post, "/v1/ingestions", json=body, headers=bob)
-            let_in = lambda: "requests" in ledger.run(read_account(owner)).numbers  # noqa: E731
-            wait_until(let_in, message="the request was let in")
-            again = give_away(app, ops, "bob")
-        late.result()
-        ledger.close()
-
-        assert nothing_of(app.client, again)
-
-
 FORM = (
     b'--x\r\ncontent-disposition: form-data; name="purpose"\r\n\r\nuser_data\r\n'
     b'--x\r\ncontent-disposition: form-data; name="file"; filename="a.txt"\r\n\r\nsecret\r\n--x--\r\n'
 )
+OF_FORM = {"content-type": "multipart/form-data; boundary=x"}
+OF_JSON = {"content-type": "application/json"}
 
 
-@pytest.mark.parametrize(
-    ("path", "body"),
-    [
-        ("/v1/tasks", b'{"input": "secret"}'),
-        ("/v1/ingestions", b'{"source": {"documents": [{"id": "a", "text": "secret"}]}}'),
-        ("/v1/files", FORM),
-    ],
-)
-def test_what_was_still_being_sent_is_nobody_s(
-    serve: Callable[..., ServedApp], root: Path, redis_client: "redis.Redis", path: str, body: bytes
-) -> None:
-    media_type = "multipart/form-data; boundary=x" if body is FORM else "application/json"
+def test_what_is_late_for_a_tenant_that_was_purged_is_nobody_s(serve: Serve, root: Path) -> None:
     app = serve()
+    sent: list[tuple[str, bytes, dict[str, str]]] = [
+        ("/v1/tasks", b'{"input": "secret"}', OF_JSON),
+        ("/v1/ingestions", b'{"source": {"documents": [{"id": "a", "text": "secret"}]}}', OF_JSON),
+        ("/v1/files", FORM, OF_FORM),
+    ]
     with client_of(app, first_key(app)) as ops:
         bob = make_key(ops, {}, "bob")
-        made = []
+        for path, body, form in sent:
+            made = list[Any]()
 
-        def half_by_half() -> Iterator[bytes]:
-            yield body[:8]
-            again = give_away(app, ops, "bob")
-            made.append((again, stored(root)))
-            yield body[8:]
+            def half_by_half(body: bytes = body, made: list[Any] = made) -> Iterator[bytes]:
+                yield body[:8]
+                made += [give_away(app, ops, "bob"), stored(root)]
+                yield body[8:]
 
-        sent = app.client.post(path, content=half_by_half(), headers={**bob, "content-type": media_type})
+            answer = app.client.post(path, content=half_by_half(), headers={**bob, **form})
+            problem(answer, 401, "invalid_api_key")
+            bob, before = made
+            assert stored(root) == before, "the purge was the end of it"
+            assert nothing_of(app.client, bob)
 
-        problem(sent, 401, "invalid_api_key")
-        [(again, before)] = made
-        assert stored(root) == before, "the purge was the end of it"
-        assert nothing_of(app.client, again)
-
-
-def test_a_worker_that_stood_still_writes_nothing_for_the_next_one(serve: Callable[..., ServedApp], root: Path) -> None:
-    app = serve()
-    with client_of(app, first_key(app)) as ops:
-        bob = make_key(ops, {}, "bob")
+        # A documents worker that stood still writes nothing for the next one.
         owner = own(app.client, bob)
-        again = give_away(app, ops, "bob")
-
+        bob = give_away(app, ops, "bob")
         load(root, document("a", [1, 2, 3, 4], text="secret"), owner=owner, name="handbook")
+        assert nothing_of(app.client, bob)
+        problem(app.client.get("/v1/datasets/handbook", headers=bob), 404, "dataset_not_found", "name")
 
-        assert nothing_of(app.client, again)
-        problem(app.client.get("/v1/datasets/handbook", headers=again), 404, "dataset_not_found", "name")
 
-
-def test_a_purged_name_of_the_environment_stays_refused(
-    serve: Callable[..., ServedApp], redis_url: str, root: Path
-) -> None:
+def test_a_purged_name_of_the_environment_stays_refused(serve: Serve, redis_url: str, root: Path) -> None:
     both = serve(api_keys=KEYS)
-    form, file = {"purpose": "user_data"}, {"file": ("a.txt", b"text")}
-    both.client.post("/v1/files", headers=BOB, data=form, files=file).raise_for_status()
+    both.client.post("/v1/files", headers=BOB | OF_FORM, content=FORM).raise_for_status()
     one = serve(api_keys=MANAGED_KEYS.partition(",")[0])
     with client_of(one, "key of ann") as ops:
         purge(one, ops, "bob")
@@ -278,41 +215,3 @@ def test_a_purged_name_of_the_environment_stays_refused(
         new = make_key(ops, {}, "bob")
         assert nothing_of(one.client, new), "a key of Redis may have the name, and is somebody else"
     assert serve(api_keys=KEYS).client.get("/v1/key", headers=BOB).status_code == 401
-
-
-def test_what_is_made_without_a_key_after_a_purge_is_of_somebody_new(serve: Callable[..., ServedApp]) -> None:
-    everybody, ops_app = serve().client, serve(api_keys=MANAGED_KEYS)
-    old = everybody.post("/v1/tasks", json={"input": "old"}).json()["id"]
-    first = own(everybody, {})
-    with client_of(ops_app, "key of ann") as ops:
-
-        def half_by_half() -> Iterator[bytes]:
-            yield b'{"input": '
-            purge(ops_app, ops, ANONYMOUS)
-            wait_until(lambda: own(everybody, {}) != first)
-            yield b'"a"}'
-
-        sent = everybody.post("/v1/tasks", content=half_by_half(), headers={"content-type": "application/json"})
-
-        problem(sent, 401, "invalid_api_key")
-        assert nothing_of(everybody, {})
-        assert everybody.get(f"/v1/tasks/{old}").status_code == 404
-        new = everybody.post("/v1/tasks", json={"input": "new"}).json()["id"]
-        assert [one["id"] for one in everybody.get("/v1/tasks").json()["data"]] == [new]
-        purge(ops_app, ops, ANONYMOUS)
-        wait_until(lambda: nothing_of(everybody, {}))
-
-
-def test_an_upload_that_outlives_the_purge_leaves_no_bytes(
-    serve: Callable[..., ServedApp], root: Path, redis_client: "redis.Redis"
-) -> None:
-    app = serve()
-    before = stored(root)
-    with ThreadPoolExecutor() as threads, no_thread_for_the_storage(app):
-        form = {"content-type": "multipart/form-data; boundary=x"}
-        late = threads.submit(app.client.post, "/v1/files", content=FORM, headers=form)
-        wait_until(lambda: list(redis_client.scan_iter("eq:file:*")), message="the upload has its record")
-        for name in redis_client.scan_iter("eq:file:*"):  # as the sweep of a purged owner does
-            Ledger(redis_client).run(delete_file(bytes(name).decode().removeprefix("eq:file:")))
-    assert late.result().status_code == 503
-    assert not [name for name in stored(root) if name not in before and "file-" in name]

@@ -1,112 +1,133 @@
-"""The life of a task over HTTP."""
+"""The life of a task over HTTP; lists of tasks and of all jobs: which are chosen, and why they wait."""
 
+import asyncio
 import base64
 import concurrent.futures
-import dataclasses
 import io
 from typing import Any
 
 import httpx
 import numpy as np
+import redis
 
+from api.services.jobs import KINDS, place_of, read_jobs
 from tasks.item import Options, TextError
 from tasks.ledger.claim import ClaimRequest, claim
+from tasks.ledger.client import AsyncLedger, Ledger
 from tasks.ledger.give_back import give_back
-from tasks.ledger.heartbeat import join, stop
+from tasks.ledger.heartbeat import beat, stop
+from tasks.ledger.ids import new_task_id
+from tasks.ledger.read import LOOK
+from tasks.ledger.redis_keys import ANONYMOUS, DOCUMENTS
 from tasks.ledger.submit import submit as store
-from tasks.ledger.task import Admission, Lane, NewPiece, NewTask
+from tasks.ledger.task import Admission, Lane, NewPiece, NewTask, State
+from tasks.records.batches import new_batch_id
 from tests.integration.api.ledger_worker import DIMENSION, LedgerWorker, entry, vector
-from tests.integration.api.served import MODEL, ServedApp
-from tests.ledger_builders import a_worker
+from tests.integration.api.served import MODEL, ServedApp, code_of
+from tests.integration.api.things import create, create_batch, end
+from tests.integration.ledger.driver import commands
+from tests.ledger_builders import a_worker, new_task
 from tests.processes import wait_until
+
+NPY = {"accept": "application/x-npy"}
 
 
 def submit(client: httpx.Client, texts: Any, **fields: Any) -> dict[str, Any]:
+    """The links of a new task."""
     answer = client.post("/v1/tasks", json={"input": texts, **fields})
     assert answer.status_code == 202, answer.text
-    body: dict[str, Any] = answer.json()
-    return body
+    links: dict[str, Any] = answer.json()["links"]
+    return links
 
 
-def test_a_submitted_task_is_told_where_to_look(client: httpx.Client) -> None:
-    answer = client.post("/v1/tasks", json={"input": ["a", "b"], "metadata": {"job": "7"}})
+def as_array(answer: httpx.Response) -> Any:
+    assert answer.headers["content-type"] == "application/x-npy"
+    return np.load(io.BytesIO(answer.content), allow_pickle=False)
 
+
+def test_a_submitted_task_is_told_where_to_look(client: httpx.Client, worker: LedgerWorker) -> None:
+    body = {"input": ["a", "b"], "lane": "bulk", "deadline_s": 500, "metadata": {"job": "7"}}
+    answer = client.post("/v1/tasks", json=body, headers={"idempotency-key": "order-1"})
     task = answer.json()
     assert answer.status_code == 202
     assert answer.headers["location"] == f"/v1/tasks/{task['id']}"
     assert 1 <= int(answer.headers["retry-after"]) <= 120
-    assert task["object"] == "embedding.task"
-    assert task["status"] == "queued"
-    assert task["counts"] == {"total": 2, "completed": 0, "failed": 0}
-    assert task["metadata"] == {"job": "7"}
-    assert task["model"] == MODEL
+    expected = {"object": "embedding.task", "status": "queued", "metadata": {"job": "7"}, "model": MODEL}
+    assert task == task | expected | {"counts": {"total": 2, "completed": 0, "failed": 0}}
+
+    stored = client.get(answer.headers["location"]).json()
+    for name in ("created_at", "deadline"):  # one is this machine's time, the other the Redis server's
+        assert abs(task.pop(name) - stored.pop(name)) <= 1
+    assert (task.pop("waiting"), stored.pop("waiting")["code"]) == (None, "in_line")
+    assert task == stored
+    worker.work()
+    again = client.post("/v1/tasks", json=body, headers={"idempotency-key": "order-1"})
+    assert (again.status_code, again.json()["id"], again.json()["status"]) == (202, task["id"], "completed")
+    assert worker.work() == 0, "what is done is not done again"
 
 
 def test_behind_a_proxy_with_a_prefix_paths_begin_with_it(client: httpx.Client) -> None:
     prefix = {"x-forwarded-prefix": "/tools/embedq/"}
     answer = client.post("/v1/tasks", json={"input": "a"}, headers=prefix)
-    path = f"/tools/embedq/v1/tasks/{answer.json()['id']}"
-
+    here = f"/v1/tasks/{answer.json()['id']}"
+    path = f"/tools/embedq{here}"
     assert answer.headers["location"] == path
     links = {"self": path, "result": f"{path}/result", "cancel": f"{path}/cancel"}
-    assert answer.json()["links"] == links
-    there = client.get(path.removeprefix("/tools/embedq"), headers=prefix)
-    assert there.json()["links"] == links
+    assert answer.json()["links"] == client.get(here, headers=prefix).json()["links"] == links
     assert client.get("/openapi.json", headers=prefix).json()["servers"] == [{"url": "/tools/embedq"}]
     assert "servers" not in client.get("/openapi.json").json()
     for nonsense in ("//elsewhere.example.org", "https://elsewhere.example.org/", "x", "/a b"):
-        plain = client.get(there.request.url.path, headers={"x-forwarded-prefix": nonsense})
-        assert plain.json()["links"]["self"] == path.removeprefix("/tools/embedq")
-
-
-def test_the_answer_to_a_submission_is_what_the_ledger_holds(client: httpx.Client) -> None:
-    answer = client.post("/v1/tasks", json={"input": "a", "lane": "bulk", "deadline_s": 500, "metadata": {"k": "v"}})
-
-    read = client.get(answer.headers["location"])
-
-    submitted, stored = answer.json(), read.json()
-    for name in ("created_at", "deadline"):  # one is this machine's time, the other the Redis server's
-        assert abs(submitted.pop(name) - stored.pop(name)) <= 1
-    assert (submitted.pop("waiting"), stored.pop("waiting")["code"]) == (None, "in_line")
-    assert submitted == stored
-    assert read.headers["cache-control"] == "no-store"
+        assert client.get(here, headers={"x-forwarded-prefix": nonsense}).json()["links"]["self"] == here
 
 
 def test_a_finished_task_has_its_vectors_in_input_order(client: httpx.Client, worker: LedgerWorker) -> None:
     texts = [f"text {i}" * (i % 3 + 1) for i in range(150)]
     worker.truncated.add(texts[3])
     task = submit(client, texts)
+    early = client.get(task["result"])
+    assert code_of(early) == (409, "task_not_finished")
+    assert early.headers["x-should-retry"] == "true"
+    assert int(early.headers["retry-after"]) >= 1
     worker.work()
 
-    status = client.get(task["links"]["self"])
-    result = client.get(task["links"]["result"]).json()
-
+    status = client.get(task["self"])
     assert status.json()["status"] == "completed"
     assert status.json()["usage"] == {"prompt_tokens": 150, "total_tokens": 150}
     assert status.json()["expires_at"] > status.json()["finished_at"]
     assert "retry-after" not in status.headers
-    assert result["object"] == "list"
-    assert result["model"] == MODEL
+    late = client.post(task["cancel"])
+    assert code_of(late) == (409, "task_already_ended")
+    assert late.headers["x-should-retry"] == "false"
+
+    result = client.get(task["result"]).json()
+    assert (result["object"], result["model"]) == ("list", MODEL)
     assert [item["index"] for item in result["data"]] == list(range(150))
     assert [item["index"] for item in result["data"] if item.get("truncated")] == [3]
-    np.testing.assert_array_equal(
-        np.array([item["embedding"] for item in result["data"]], dtype="f4"), np.stack([vector(t) for t in texts])
-    )
+    packed = client.get(task["result"], params={"encoding_format": "base64"}).json()["data"]
+    assert [np.frombuffer(base64.b64decode(item["embedding"]), "<f4").tolist() for item in packed] == [
+        vector(text).tolist() for text in texts
+    ]
+    vectors = as_array(client.get(task["result"], headers=NPY))
+    assert (vectors.dtype, vectors.shape) == (np.dtype("<f4"), (150, DIMENSION))
+    for found in (vectors, np.array([item["embedding"] for item in result["data"]], dtype="f4")):
+        np.testing.assert_array_equal(found, np.stack([vector(t) for t in texts]))
 
 
-def test_the_result_as_npy_and_base64(client: httpx.Client, worker: LedgerWorker) -> None:
-    task = submit(client, ["one", "two"])
+def test_a_failed_item_is_an_error_in_its_place(client: httpx.Client, worker: LedgerWorker) -> None:
+    worker.errors["bad"] = TextError("encoding_failed", "The vector was not finite.")
+    task, failed = submit(client, ["good", "bad", "fine"]), submit(client, ["bad"])
     worker.work()
+    assert client.get(task["self"]).json()["counts"] == {"total": 3, "completed": 2, "failed": 1}
+    data = client.get(task["result"]).json()["data"]
+    error = {"code": "encoding_failed", "message": "The vector was not finite."}
+    assert data[1] == {"object": "error", "index": 1, "error": error}
+    assert data[2]["embedding"]
+    vectors = as_array(client.get(task["result"], headers=NPY))
+    assert np.isnan(vectors).all(axis=1).tolist() == [False, True, False]
 
-    npy = client.get(task["links"]["result"], headers={"accept": "application/x-npy"})
-    packed = client.get(task["links"]["result"], params={"encoding_format": "base64"}).json()["data"]
-
-    vectors = np.load(io.BytesIO(npy.content), allow_pickle=False)
-    assert npy.headers["content-type"] == "application/x-npy"
-    assert vectors.dtype == np.dtype("<f4")
-    assert vectors.shape == (2, DIMENSION)
-    np.testing.assert_array_equal(vectors[1], vector("two"))
-    np.testing.assert_array_equal(np.frombuffer(base64.b64decode(packed[0]["embedding"]), "<f4"), vector("one"))
+    state = client.get(failed["self"]).json()
+    assert (state["status"], state["error"]["code"]) == ("failed", "all_items_failed")
+    assert as_array(client.get(failed["result"], headers=NPY)).shape == (1, DIMENSION)
 
 
 def test_the_death_of_a_worker_is_told_while_the_texts_are_tried_again(
@@ -117,125 +138,51 @@ def test_the_death_of_a_worker_is_told_while_the_texts_are_tried_again(
     taken = worker.ledger.run(claim(MODEL, ask))
     assert taken.pieces
     worker.ledger.run(give_back(MODEL, taken.token, blame=True))
-    waiting = client.get(task["links"]["self"]).json()["waiting"]
-
+    waiting = client.get(task["self"]).json()["waiting"]
     assert (waiting["code"], waiting["message"]) == ("workers_died", "Its worker died or failed; it is tried again.")
     assert waiting["since"] is not None
 
 
-def test_a_failed_item_is_an_error_in_its_place(client: httpx.Client, worker: LedgerWorker) -> None:
-    worker.errors["bad"] = TextError("encoding_failed", "The vector was not finite.")
-    task = submit(client, ["good", "bad", "fine"])
-    worker.work()
-
-    data = client.get(task["links"]["result"]).json()["data"]
-    npy = client.get(task["links"]["result"], headers={"accept": "application/x-npy"})
-
-    assert client.get(task["links"]["self"]).json()["counts"] == {"total": 3, "completed": 2, "failed": 1}
-    assert data[1] == {
-        "object": "error",
-        "index": 1,
-        "error": {"code": "encoding_failed", "message": "The vector was not finite."},
-    }
-    assert data[2]["embedding"]
-    assert np.isnan(np.load(io.BytesIO(npy.content))).all(axis=1).tolist() == [False, True, False]
-
-
-def test_a_task_without_any_vector_failed(client: httpx.Client, worker: LedgerWorker) -> None:
-    worker.errors["bad"] = TextError("input_too_long", "300 tokens; the model takes 128.")
-    task = submit(client, ["bad"])
-    worker.work()
-
-    state = client.get(task["links"]["self"]).json()
-    npy = client.get(task["links"]["result"], headers={"accept": "application/x-npy"})
-
-    assert state["status"] == "failed"
-    assert state["error"]["code"] == "all_items_failed"
-    assert np.load(io.BytesIO(npy.content)).shape == (1, DIMENSION)
-
-
-def test_the_result_before_the_end_is_a_409_that_says_try_again(client: httpx.Client) -> None:
-    task = submit(client, "x")
-
-    answer = client.get(task["links"]["result"])
-
-    assert answer.status_code == 409
-    assert answer.json()["error"]["code"] == "task_not_finished"
-    assert answer.headers["x-should-retry"] == "true"
-    assert int(answer.headers["retry-after"]) >= 1
-
-
 def test_a_long_poll_returns_at_the_end(app: ServedApp, client: httpx.Client, worker: LedgerWorker) -> None:
-    task = submit(client, ["a", "b"])
-    with concurrent.futures.ThreadPoolExecutor() as pool:
-        poll = pool.submit(client.get, task["links"]["self"], params={"wait": 20})
-        wait_until(lambda: app.process.subscription.waiting_requests, message="nobody waits")
-        worker.work()
-
-        assert poll.result().json()["status"] == "completed"
-
-
-def test_a_long_poll_without_an_end_tells_what_has_changed_meanwhile(
-    app: ServedApp, client: httpx.Client, worker: LedgerWorker
-) -> None:
     task = submit(client, [f"text {i}" for i in range(200)])
-    early = client.get(task["links"]["self"], params={"wait": 0.05})
+    early = client.get(task["self"], params={"wait": 0.05})
     assert (early.status_code, early.json()["status"]) == (200, "queued")
     assert early.headers["retry-after"]
-    with concurrent.futures.ThreadPoolExecutor() as pool:
-        poll = pool.submit(client.get, task["links"]["self"], params={"wait": 0.5})
-        wait_until(lambda: app.process.subscription.waiting_requests, message="nobody waits")
-        worker.work(max_pieces=1)
-
-        assert poll.result().json()["status"] == "in_progress"
-
-
-def test_a_stopping_server_answers_long_polls_with_what_it_knows(app: ServedApp, client: httpx.Client) -> None:
-    task = submit(client, "x")
-    with concurrent.futures.ThreadPoolExecutor() as pool:
-        poll = pool.submit(client.get, task["links"]["self"], params={"wait": 20})
-        wait_until(lambda: app.process.subscription.waiting_requests, message="nobody waits")
-        app.call_in_loop(app.process.subscription.close)
-
-        assert poll.result().json()["status"] == "queued"
+    # Without an end it tells what has changed meanwhile.
+    for pieces, wait_s, status in ((1, 0.5, "in_progress"), (1000, 20, "completed")):
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            poll = pool.submit(client.get, task["self"], params={"wait": wait_s})
+            wait_until(lambda: app.process.subscription.waiting_requests, message="nobody waits")
+            worker.work(max_pieces=pieces)
+            assert poll.result().json()["status"] == status
+    for query in ("?wait=soon", "?wait=-1", "/result?encoding_format=hex"):
+        answer, param = client.get(task["self"] + query), query.partition("?")[2].partition("=")[0]
+        assert (answer.status_code, answer.json()["error"]["param"]) == (400, param)
 
 
-def test_cancelling_keeps_what_is_finished(client: httpx.Client, worker: LedgerWorker) -> None:
+def test_what_is_cancelled_keeps_what_is_finished_and_what_is_late_or_deleted_is_not_done(
+    client: httpx.Client, worker: LedgerWorker
+) -> None:
+    late, gone = submit(client, "x", deadline_s=0.05), submit(client, "x")
+    expired = client.get(late["self"], params={"wait": 20}).json()
+    assert (expired["status"], expired["error"]["code"]) == ("expired", "expired")
+    assert client.get(late["result"]).json()["data"][0]["error"]["code"] == "expired"
+    task_id = gone["self"].rpartition("/")[2]
+    assert client.delete(gone["self"]).json() == {"id": task_id, "object": "embedding.task", "deleted": True}
+    assert client.get(gone["self"]).status_code == client.delete(gone["self"]).status_code == 404
+    assert worker.work() == 0
+
     task = submit(client, [f"text {i}" for i in range(100)])
     worker.work(max_pieces=1)
-
-    first = client.post(task["links"]["cancel"])
-    second = client.post(task["links"]["cancel"], headers={"content-type": "application/json"})
-    data = client.get(task["links"]["result"]).json()["data"]
-
+    first = client.post(task["cancel"])
+    second = client.post(task["cancel"], headers={"content-type": "application/json"})
     assert first.status_code == second.status_code == 200
     assert first.json()["status"] == second.json()["status"] == "cancelled"
     done = first.json()["counts"]["completed"]
     assert 0 < done < 100
+    data = client.get(task["result"]).json()["data"]
     assert [item["object"] for item in data] == ["embedding"] * done + ["error"] * (100 - done)
     assert data[-1]["error"]["code"] == "cancelled"
-
-
-def test_cancelling_after_the_end_is_a_409_that_says_never_again(client: httpx.Client, worker: LedgerWorker) -> None:
-    task = submit(client, "x")
-    worker.work()
-
-    answer = client.post(task["links"]["cancel"])
-
-    assert answer.status_code == 409
-    assert answer.json()["error"]["code"] == "task_already_ended"
-    assert answer.headers["x-should-retry"] == "false"
-
-
-def test_a_deleted_task_is_forgotten(client: httpx.Client, worker: LedgerWorker) -> None:
-    task = submit(client, "x")
-
-    answer = client.delete(task["links"]["self"])
-
-    assert answer.json() == {"id": task["id"], "object": "embedding.task", "deleted": True}
-    assert client.get(task["links"]["self"]).status_code == 404
-    assert client.delete(task["links"]["self"]).status_code == 404
-    assert worker.work() == 0
 
 
 OLD = "/v1/tasks/task_018bcfe5680070008000000000000000"
@@ -245,8 +192,7 @@ OLD = "/v1/tasks/task_018bcfe5680070008000000000000000"
 def test_an_id_older_than_the_retention_is_gone_whoever_has_it(client: httpx.Client, worker: LedgerWorker) -> None:
     unknown = client.get(OLD)
     for method, path in [("GET", ""), ("GET", "/result"), ("POST", "/cancel"), ("DELETE", "")]:
-        answer = client.request(method, OLD + path)
-        assert (answer.status_code, answer.json()["error"]["code"]) == (410, "task_expired"), (method, path)
+        assert code_of(client.request(method, OLD + path)) == (410, "task_expired"), (method, path)
     pieces = [NewPiece(1, 1, b'["x"]')]
     admission = Admission(max_backlog_s=1e9)
     theirs = NewTask(OLD[-37:], worker.model, Lane.BULK, "somebody", pieces, Options(), 60_000, admission)
@@ -254,51 +200,158 @@ def test_an_id_older_than_the_retention_is_gone_whoever_has_it(client: httpx.Cli
     assert (client.get(OLD).status_code, client.get(OLD).json()) == (410, unknown.json())
 
 
-def test_a_call_whose_model_is_exchanged_half_way_is_to_be_sent_again(
-    client: httpx.Client, worker: LedgerWorker
+# ---- lists of tasks and jobs, and why they wait ----------------------------------------------------------------------
+
+HOSTILE: tuple[dict[str, Any], ...] = (
+    {"after": "x"}, {"after": "task_"}, {"after": "../../etc"}, {"after": "file-01a1fa1818cc7626bb9271b2af5733d5"},
+    {"after": "(" * 4000}, {"after": "task_01A1FA1818CC7626BB9271B2AF5733D5"}, {"after": "+"}, {"limit": 0},
+    {"limit": 101}, {"kind": "tasks"}, {"status": "done"}, {"status": "\u0000"}, {"status": "queued,Completed"},
+)  # fmt: skip
+
+
+def made(client: httpx.Client, texts: Any = "one", **fields: Any) -> str:
+    return str(submit(client, texts, **fields)["self"]).rpartition("/")[2]
+
+
+def one_of_each(client: httpx.Client) -> list[str]:
+    """Their ids, newest first."""
+    return [made(client), create_batch(client)["id"], create(client)["id"]][::-1]
+
+
+def listed(client: httpx.Client, path: str = "/v1/jobs", **query: Any) -> dict[str, Any]:
+    answer = client.get(path, params=query)
+    assert answer.status_code == 200, answer.text
+    body: dict[str, Any] = answer.json()
+    return body
+
+
+def ids(body: dict[str, Any]) -> list[str]:
+    return [row["id"] for row in body["data"]]
+
+
+def test_all_kinds_are_in_one_list_newest_first(client: httpx.Client, worker: LedgerWorker) -> None:
+    assert listed(client) == {"object": "list", "data": [], "first_id": None, "last_id": None, "has_more": False}
+    with worker.serving():  # a call that waits is not listed
+        assert client.post("/v1/embeddings", json={"input": "a"}).status_code == 200
+    older = [job_id for _ in range(2) for job_id in one_of_each(client)]
+    gone = [made(client), new_batch_id(), new_task_id()]
+    client.delete(f"/v1/tasks/{gone[0]}")
+    expected = sorted(older + [job_id for _ in range(2) for job_id in one_of_each(client)], key=place_of, reverse=True)
+    for limit in (1, 2, 5, 12):
+        seen, after, more = list[str](), "", True
+        while more:
+            page = listed(client, limit=limit, after=after)
+            seen, after, more = seen + ids(page), page["last_id"], page["has_more"]
+        assert seen == expected, limit
+    assert listed(client, "/v1/tasks")["data"] == listed(client, kind="task")["data"]
+    paths = {"embedding.task": "/v1/tasks", "batch": "/v1/batches", "ingestion": "/v1/ingestions"}
+    for row in listed(client)["data"]:  # a row is the object itself
+        assert row == client.get(f"{paths[row['object']]}/{row['id']}").json()
+        assert {"id", "object", "status", "created_at", "counts", "waiting"} <= row.keys()
+        assert {"total", "completed", "failed"} == row["counts"].keys()
+    for cursor in gone:
+        assert ids(listed(client, after=cursor)) == expected[6:], "a cursor need not exist any more"
+        assert ids(listed(client, "/v1/tasks", after=gone[2])) == [one for one in expected[6:] if "task" in one]
+    for query in HOSTILE:
+        answer = client.get("/v1/jobs", params=query)
+        assert (code_of(answer), answer.json()["error"]["param"]) == ((400, "invalid_value"), next(iter(query)))
+    refused = client.get("/v1/tasks", params={"status": "done"})
+    assert code_of(refused) == (400, "invalid_value")
+    assert all(state in refused.json()["detail"] for state in State)
+
+
+def test_without_a_worker_nobody_knows_when_a_task_ends(
+    client: httpx.Client, ledger: Ledger, worker: LedgerWorker
 ) -> None:
-    texts = [f"text {n}" for n in range(100)]  # more than one piece
-    with concurrent.futures.ThreadPoolExecutor(1) as caller:
-        call = caller.submit(client.post, "/v1/embeddings", json={"input": texts, "model": worker.model})
-        wait_until(lambda: worker.work(max_pieces=1), message="the first piece of the call")
-        worker.ledger.run(stop(worker.model, worker.id))
-        other = dataclasses.replace(entry(worker.model), revision="r2")
-        assert worker.ledger.run(join(worker.model, a_worker("new"), other, 60_000)).served
-        ask = ClaimRequest("new/0", "new/0/1", 10**9, 1000, 15_000, stamp=other.stamp)
-        assert not worker.ledger.run(claim(worker.model, ask)).pieces
-        answer = call.result()
-    assert (answer.status_code, answer.json()["error"]["code"]) == (503, "not_ready")
-    assert answer.headers["retry-after"] == "1"
+    path = f"/v1/tasks/{made(client, lane='bulk')}"
+
+    def waiting() -> dict[str, Any]:
+        found: dict[str, Any] = client.get(path).json()["waiting"]
+        return found
+
+    assert waiting()["code"] == "in_line"
+    assert waiting()["message"] == "Waits for its turn in the bulk lane; less than 1 s of work before it."
+    ledger.run(stop(MODEL, worker.id))
+    wait_until(lambda: waiting()["code"] == "no_worker", message="that it is seen")
+    assert waiting()["seconds"] is None
 
 
-def test_a_deadline_ends_a_task_that_nobody_works_on(client: httpx.Client) -> None:
-    task = submit(client, "x", deadline_s=0.05)
-
-    answer = client.get(task["links"]["self"], params={"wait": 20})
-
-    assert answer.json()["status"] == "expired"
-    assert answer.json()["error"]["code"] == "expired"
-    assert client.get(task["links"]["result"]).json()["data"][0]["error"]["code"] == "expired"
-
-
-def test_a_repetition_of_what_is_done_is_not_done_again(client: httpx.Client, worker: LedgerWorker) -> None:
-    headers = {"idempotency-key": "order-1"}
-    first = client.post("/v1/tasks", json={"input": ["a"]}, headers=headers)
+def test_jobs_are_chosen_by_kind_state_name_and_by_what_they_wait_for(
+    client: httpx.Client, ledger: Ledger, worker: LedgerWorker
+) -> None:
+    worker.errors["bad"] = TextError("encoding_failed", "no")
+    part = made(client, ["good", "bad"], metadata={"name": "Nightly, part 1"})
+    whole = made(client, metadata={"topic": "nightly reviews"})
     worker.work()
+    cancelled = made(client)
+    client.post(f"/v1/tasks/{cancelled}/cancel")
+    stuck = new_task_id()
+    ledger.run(store(new_task(task_id=stuck, queue="other", listed=True)))
+    batch_id, ended = create_batch(client)["id"], create(client)["id"]
+    end(ledger, ended)
+    chosen: list[tuple[dict[str, str], list[str]]] = [
+        ({"kind": "task"}, [stuck, cancelled, whole, part]),
+        ({"kind": "ingestion,batch"}, [ended, batch_id]),
+        ({"status": "completed"}, [ended, whole, part]),
+        ({"status": "queued, validating"}, [batch_id, stuck]),
+        ({"kind": "batch", "status": "queued"}, []),
+        ({"kind": "task", "status": ""}, [stuck, cancelled, whole, part]),
+        ({"name": "NIGHTLY"}, [whole, part]),
+        ({"name": whole[-8:]}, [whole]),
+        ({"status": "with_failures"}, [part]),
+        ({"status": "failed,with_failures", "name": "reviews"}, []),
+    ]
+    for query, expected in chosen:
+        assert ids(listed(client, **query)) == expected, query
+    assert ids(listed(client, "/v1/tasks", status=["queued", "completed"])) == [stuck, whole, part]
 
-    again = client.post("/v1/tasks", json={"input": ["a"]}, headers=headers)
+    # What is rare or waits for people is found behind what goes on.
+    for _ in range(LOOK + 10):
+        ledger.run(store(new_task(task_id=new_task_id(), queue=MODEL, listed=True)))
+    newest = create(client, sink={"type": "dataset", "dataset": "nightly-handbook"})["id"]
+    assert ids(listed(client, status="cancelled")) == [cancelled]
+    assert ids(listed(client, status="waiting")) == [newest, batch_id, stuck]
+    assert ids(listed(client, status="waiting", kind="task")) == [stuck]
+    assert ids(listed(client, status="waiting", name="handbook")) == [newest]
+    chosen = [({"status": "waiting"}, [newest, batch_id, stuck]), ({"name": "nightly"}, [newest, whole, part])]
+    for query, found in chosen:
+        first = listed(client, limit=1, **query)
+        assert (ids(first), first["has_more"]) == (found[:1], True)
+        assert ids(listed(client, after=first["last_id"], **query)) == found[1:]
 
-    assert again.status_code == 202
-    assert (again.json()["id"], again.json()["status"]) == (first.json()["id"], "completed")
-    assert worker.work() == 0
+
+def test_a_page_costs_the_same_however_many_jobs_there_are(
+    ledger: Ledger, redis_url: str, redis_client: redis.Redis
+) -> None:
+    async def page() -> None:
+        reading = AsyncLedger.connect(redis_url)
+        await read_jobs(reading, ANONYMOUS, KINDS, None, 20)
+        await reading.close()
+
+    counted = []
+    for number in (40, 400):
+        for _ in range(number):
+            ledger.run(store(new_task(task_id=new_task_id(), queue="other", listed=True)))
+        counted.append(sum(commands(redis_client, lambda: asyncio.run(page())).values()))
+    redis_client.flushall()  # to forget so many tasks one by one takes long
+    assert counted[1] - counted[0] <= 20
 
 
-def test_bad_query_parameters(client: httpx.Client) -> None:
-    path = submit(client, "x")["links"]["self"]
-    for query, param in (
-        ("?wait=soon", "wait"),
-        ("?wait=-1", "wait"),
-        ("/result?encoding_format=hex", "encoding_format"),
-    ):
-        answer = client.get(path + query)
-        assert (answer.status_code, answer.json()["error"]["param"]) == (400, param)
+def test_a_batch_hears_from_workers_that_the_storage_is_away(client: httpx.Client, ledger: Ledger) -> None:
+    batch_id = create_batch(client)["id"]
+
+    def waiting(*errors: str) -> dict[str, Any]:
+        for number, error in enumerate(errors):
+            entry = a_worker(f"d{number}", storage_error=error, storage_error_since=1_795_198_568.5 + number)
+            ledger.run(beat(DOCUMENTS, entry, None, 60_000))
+        found: dict[str, Any] = client.get(f"/v1/batches/{batch_id}").json()["waiting"]
+        return found
+
+    wait_until(lambda: waiting("storage_unavailable", "disk_full")["code"] == "storage_unavailable")
+    assert waiting()["message"] == "The server's storage does not answer since 2026-11-20 18:16 UTC."
+    assert waiting()["since"] == 1_795_198_568
+    wait_until(lambda: waiting("", "disk_full")["code"] == "working", message="one of them gets on with its work")
+    for name in ("d0", "d1"):
+        ledger.run(stop(DOCUMENTS, name))
+    wait_until(lambda: waiting()["code"] == "no_documents_worker", message="that both are missed")
+    assert waiting()["message"].startswith("No documents worker runs since ")
