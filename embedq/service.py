@@ -7,18 +7,15 @@ import math
 import time
 import uuid
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import aclosing
 from typing import Any, Self, TypedDict, Unpack
 from urllib.parse import quote
 
 import numpy as np
 import numpy.typing as npt
 
-from embedq.concurrency import in_order
 from embedq.errors import EmbedqClientError, UnavailableError, WaitTimeoutError
-from embedq.responses import Job, read_object, reading
-from embedq.split import MAX_WAITED_BYTES, halve_refused, json_bytes, split
-from embedq.transport import RetryListener, Transport, route
+from embedq.many import MAX_WAITED_BYTES, halve_refused, json_bytes, run_all, split
+from embedq.transport import Job, RetryListener, Transport, read_object, reading, route
 
 LONGEST_WAIT_S = 55.0
 """How long one request may be held back by the server: its own limit, and below the idle limit of usual proxies."""
@@ -134,22 +131,19 @@ class EmbeddingService:
         for index, text in enumerate(texts):
             if not isinstance(text, str):
                 raise TypeError(f"get_embeddings takes texts; number {index} of the list is a {type(text).__name__}")
-        vectors: list[list[float]] = []
         pieces = split(enumerate(texts), lambda item: json_bytes(item[1]), max_bytes=MAX_WAITED_BYTES)
 
         async def embed(piece: list[tuple[int, str]]) -> list[list[float]]:
             try:
                 return await self._embed([text for _, text in piece], options)
             except EmbedqClientError as error:
-                raise error.shifted(piece[0][0]) from error
+                error.shift(piece[0][0])
+                raise
 
         async def embed_parts(piece: list[tuple[int, str]]) -> list[list[float]]:
             return [vector async for _, part in halve_refused(embed, piece) for vector in part]
 
-        async with aclosing(in_order(embed_parts, pieces, limit=REQUESTS_IN_FLIGHT)) as results:
-            async for result in results:
-                vectors += result
-        return vectors
+        return [row for rows in await run_all(embed_parts, pieces, limit=REQUESTS_IN_FLIGHT) for row in rows]
 
     def get_model_info(self) -> AwaitableDict:
         """`model_name`, `device` and `embedding_size` of the model: a dict, with or without `await`.
