@@ -85,6 +85,7 @@ def gone(processes: list[psutil.Process]) -> bool:
 def test_it_serves_several_models_until_it_is_stopped(make_stack: Callable[..., LocalStack]) -> None:
     stack = make_stack("--model", MODEL, "--model", OTHER, "--workers", "2").start()
     family = stack.family()
+    assert (stack.folder / "data" / "redis.sock").is_socket()
 
     for model in (MODEL, OTHER):
         assert len(stack.post("/v1/embeddings", model=model, input="a text")["data"][0]["embedding"]) == 384
@@ -93,9 +94,7 @@ def test_it_serves_several_models_until_it_is_stopped(make_stack: Callable[..., 
     assert ready()["redis"] == "up"
     assert stack.stdout_file.read_text() == f"ready {stack.url}\nconsole {stack.url}/console\n"
     names = {line.split(" ", 1)[0] for line in stack.log().splitlines()}
-    assert {"documents-worker", "api", "redis"} <= names
-    assert len([name for name in names if name.startswith("worker-")]) == 4
-    assert f"{MODEL}, {OTHER}" in stack.log().splitlines()[0]
+    assert {"documents-worker", "api", "redis", *(f"worker-{number}" for number in range(1, 5))} <= names
 
     stack.send(signal.SIGTERM)
     assert stack.wait() == 0
