@@ -14,14 +14,14 @@ from embedq.cli.ingest import ingest
 from embedq.cli.ingest_report import SHOWN, describe
 from embedq.cli.output import Output
 from embedq.cli.uploads import UPLOADS_IN_FLIGHT
-from embedq.errors import EmbedqClientError
 from embedq.ingestions import Ingestions
 from embedq.local_files import local_files
 from embedq.output_folder import NOTES, OutputFolder
 from embedq.transport import Job
-from tests.unit.embedq.scripted import HANG_UP, Answer, Request, problem, scripted
+from tests.unit.embedq.scripted import Answer, Request, problem, scripted
 
 ONE, TWO, THREE = (f"part-00000000{n}-1.parquet" for n in (1, 2, 3))
+REFUSED = "part-refused.parquet"
 PAGES = [*range(2, 11), 14, 99, 100]
 FORM = {"code": "xfa_form", "message": "It is a form.", "pages": []}
 SAID = "pages_without_text: pages 2-10, 14, 99-100: Run OCR. xfa_form: It is a form."
@@ -42,9 +42,7 @@ class Server:
     failed: int = 0
     warned: int = 0
     refuses: str = ""
-    refuses_before: str = ""
     known: list[str] = field(default_factory=list)
-    waits: list[str] = field(default_factory=list)
     files: dict[str, bytes] = field(default_factory=dict)
     started: list[Any] = field(default_factory=list)
     asked: list[Any] = field(default_factory=list)
@@ -62,8 +60,6 @@ class Server:
         if request.method == "DELETE":
             return Answer(200, {"object": "file", "deleted": self.files.pop(path.rpartition("/")[2]) is not None})
         if path == "/v1/ingestions/files/known":
-            if self.refuses_before:
-                return problem(404, self.refuses_before, "There is none.")
             self.asked.append(request.json())
             names = [file["document_id"] for file in request.json()["source"]["files"]]
             return listed([name for name in names if name in self.known])
@@ -83,15 +79,12 @@ class Server:
                 return problem(400, self.refuses, "No.")
             self.started.append(request.json())
             return Answer(202, self.ingestion("queued"))
-        if self.waits:
-            waiting = {"code": "sink_unavailable", "message": self.waits.pop()}
-            return Answer(200, self.ingestion("in_progress", waiting=waiting, eta_s=9.0))
         return Answer(200, self.ingestion(self.ends))
 
-    def ingestion(self, status: str, **changed: Any) -> Job:
+    def ingestion(self, status: str) -> Job:
         asked = self.started[-1] if self.started else {"mode": "sync", "sink": {"type": "dataset", "dataset": "d"}}
         of_asked = {name: asked[name] for name in ("mode", "sink")} | {"dry_run": asked.get("dry_run", False)}
-        return ingestion(status, self.failed, self.warned, error=None, resumable=False, **of_asked, **changed)
+        return ingestion(status, self.failed, self.warned, error=None, resumable=False, **of_asked)
 
     def _documents(self, second: bool, *, warned: bool) -> Answer:
         if not second:  # as for an ingestion of many pages, of which the first ones hold nothing that failed
@@ -117,6 +110,8 @@ class Server:
 
     def _part(self, name: str) -> Answer:
         self.fetched.append(name)
+        if name == REFUSED:
+            return problem(403, "scope_missing", "It needs read.")
         if name in self.changed:
             self.parts = self.changed[name]
             return problem(410, "part_changed", "List it anew.")
@@ -185,34 +180,10 @@ async def test_files_go_up_parts_come_down_and_uploads_go(tmp_path: Path, capsys
     assert "hunter2" not in shown.out + shown.err + (tmp_path / "out" / NOTES).read_text()
 
 
-@pytest.mark.parametrize("mode", ["skip_unchanged", "upsert"])
-async def test_what_cannot_be_is_said_before_anything_is_sent(
-    tmp_path: Path, mode: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    server = Server(refuses_before="model_not_found")
-    assert await run(server, "--out", "out", "--mode", mode, "--model", "none") == 3
-    assert "model_not_found: There is none." in capsys.readouterr().err
-    assert not (tmp_path / "out").exists()
-    server = Server()
-    assert await run(server, "--out", "/proc/nothing/out") == 2
-    assert "/proc/nothing" in capsys.readouterr().err
-    assert (server.sent, server.started) == (0, [])
-
-
 async def test_after_a_refusal_no_upload_is_left() -> None:
     server = Server(refuses="invalid_value")
     assert await run(server, "--out", "out") == 3
     assert (server.sent, server.files) == (2, {})
-
-
-@pytest.mark.parametrize(("failed", "code"), [(1, 1), (2, 6)])
-async def test_failed_documents_are_named_and_their_uploads_stay_for_another_try(
-    failed: int, code: int, capsys: pytest.CaptureFixture[str]
-) -> None:
-    server = Server(failed=failed)
-    assert await run(server, "--out", "out") == code
-    assert "h/b.md failed: no_text: Run OCR first." in capsys.readouterr().err
-    assert [*server.files] == ["file-2"]
 
 
 @pytest.mark.parametrize("failed", [0, 1])
@@ -261,14 +232,6 @@ async def test_a_file_that_cannot_be_sent_stops_no_other(handbook: Path, capsys:
     assert "h/z.md cannot be sent: No such file" in shown
 
 
-async def test_what_it_waits_for_is_shown_while_it_waits(capsys: pytest.CaptureFixture[str]) -> None:
-    server = Server(waits=["The sink does not answer; next try in 30 s."])
-    assert await run(server, "file:///srv/docs", "--out", "out", "--json") == 0
-    assert server.started[0]["source"] == {"urls": ["file:///srv/docs"]}
-    progress = [json.loads(line) for line in capsys.readouterr().err.splitlines() if '"progress"' in line]
-    assert progress[-1]["waiting"] is None
-
-
 @pytest.mark.parametrize(
     ("code", "embedded", "shown"),
     [("sink_unavailable", 3, ", Why"), ("in_line", 0, ", Why"), ("in_line", 3, ""), ("working", 0, "")],
@@ -291,29 +254,6 @@ async def test_interrupted_while_it_sends_it_leaves_no_upload(
             await server.interrupts
     assert (server.sent > 0, server.started, server.files) == (True, [], {})
     assert "nothing was started" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("unreachable", [False, True])
-async def test_interrupted_while_it_fetches_it_says_how_to_go_on(
-    unreachable: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    server = Server()
-    async with scripted(server) as script, Ingestions(script.url, patience_s=0) as client:
-        body = {"mode": "sync", "source": {"urls": []}, "sink": {"type": "dataset", "dataset": "d"}}
-        folder = OutputFolder(tmp_path / "out", client.address, "d")
-        work = asyncio.create_task(ingest(client, [], body, folder, Output(json_lines=False)))
-
-        def answer(request: Request) -> Answer:
-            if not request.target.endswith(ONE):
-                return server(request)
-            if not unreachable:
-                work.cancel()
-            return HANG_UP
-
-        script.answers = [answer]
-        with pytest.raises(EmbedqClientError if unreachable else asyncio.CancelledError):
-            await work
-    assert f"to fetch its files: embedq ingest --status ing_1 --out {folder.folder}" in capsys.readouterr().err
 
 
 # The folder.
@@ -340,6 +280,7 @@ async def test_after_a_failure_the_folder_is_as_before(tmp_path: Path, capsys: p
     for server, code, said in (
         (Server(ends="failed", parts=[]), 6, "to fetch what was loaded: embedq ingest --status ing_1 --out out"),
         (Server(parts=[TWO, THREE], changed={THREE: [TWO, THREE]}), 2, "has changed 20 times"),
+        (Server(parts=[TWO, REFUSED]), 3, "to fetch its files: embedq ingest --status ing_1 --out out"),
         (Server(parts=[TWO, "../x.parquet"]), 2, "leads out of the folder"),
         (Server(dataset_id="another id"), 2, "was changed. Name the server that has it (--url)"),
         (Server(dataset_id=None), 2, "it was deleted, or this is another server"),
