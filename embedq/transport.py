@@ -109,7 +109,7 @@ class Transport:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Closes the connections."""
+        """Closes the connections. Submitted work goes on."""
         if self._client is not None and self._loop is asyncio.get_running_loop():
             await self._client.aclose()
         self._client = self._loop = None
@@ -231,9 +231,6 @@ class Transport:
     def _silence(self, error: httpx.TransportError) -> EmbedqClientError:
         if isinstance(error, httpx.ReadTimeout | httpx.WriteTimeout):
             return WaitTimeoutError(f"{self.address} did not answer in time.", code="timeout")
-        if "WRONG_VERSION_NUMBER" in str(error):
-            message = f"{self.address} does not speak TLS. Does its address begin with http:// ?"
-            return UnreachableError(message, code="unreachable")
         return UnreachableError(
             f"No answer from {self.address} ({str(error) or type(error).__name__}). Is the server running there? "
             "`embedq up` starts one; EMBEDQ_URL names another.",

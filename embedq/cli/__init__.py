@@ -5,13 +5,10 @@ while they are being loaded prints no traceback.
 """
 
 import argparse
-import os
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, redirect_stderr
+from collections.abc import Sequence
 from importlib import import_module
 from io import TextIOWrapper
-from pathlib import Path
 from typing import Any
 
 from embedq.cli import exit_codes
@@ -45,35 +42,24 @@ _COMMANDS = (
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit code (`embedq.cli.exit_codes`)."""
-    with _streams():
-        try:
-            root = parser()
-            args = root.parse_args(argv)
-            if args.run is None:
-                root.print_help()
-                return exit_codes.OK
-            if refused := [name for name in SHARED if hasattr(args, name) and name not in args.takes]:
-                root.error(f"this command has no --{refused[0]}")
-            for name, value in (("url", None), ("json", False), ("timeout", args.default_timeout_s)):
-                setattr(args, name, getattr(args, name, value))
-            code: int = import_module("embedq.cli.output").run_command(args)
-        except KeyboardInterrupt:
-            print("embedq: interrupted", file=sys.stderr)
-            return exit_codes.INTERRUPTED
-        return code
-
-
-@contextmanager
-def _streams() -> Iterator[None]:
-    """Makes stderr writable even if it was closed (`2>&-`), and any text printable in any encoding."""
-    for stream in (sys.stdout, sys.stderr):
+    for stream in (sys.stdout, sys.stderr):  # any text is printable in any encoding
         if isinstance(stream, TextIOWrapper) and stream.errors == "strict":
             stream.reconfigure(errors="backslashreplace")
-    with ExitStack() as stack:
-        if sys.stderr is None:
-            devnull = stack.enter_context(Path(os.devnull).open("w", encoding="utf-8"))
-            stack.enter_context(redirect_stderr(devnull))
-        yield
+    try:
+        root = parser()
+        args = root.parse_args(argv)
+        if args.run is None:
+            root.print_help()
+            return exit_codes.OK
+        if refused := [name for name in SHARED if hasattr(args, name) and name not in args.takes]:
+            root.error(f"this command has no --{refused[0]}")
+        for name, value in (("url", None), ("json", False), ("timeout", args.default_timeout_s)):
+            setattr(args, name, getattr(args, name, value))
+        code: int = import_module("embedq.cli.output").run_command(args)
+    except KeyboardInterrupt:
+        print("embedq: interrupted", file=sys.stderr)
+        return exit_codes.INTERRUPTED
+    return code
 
 
 def parser() -> argparse.ArgumentParser:

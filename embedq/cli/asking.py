@@ -14,7 +14,7 @@ from embedq.many import run_all
 from embedq.service import EmbeddingService
 from embedq.transport import Transport
 
-C = TypeVar("C", Ingestions, Transport, EmbeddingService)
+C = TypeVar("C", Ingestions, EmbeddingService, Transport)
 R = TypeVar("R")
 
 Run = Callable[[argparse.Namespace, Output], int]
@@ -41,7 +41,7 @@ def client_from_args(kind: type[C], args: argparse.Namespace, output: Output) ->
         UsageError: the address or the key cannot be used.
     """
     options: dict[str, Any] = {} if args.timeout is None else {"timeout_s": args.timeout}
-    if kind is EmbeddingService:
+    if issubclass(kind, EmbeddingService):
         options["model"] = getattr(args, "model", None)
     with checked_address():
         return kind(args.url, on_retry=output.retry, **options)

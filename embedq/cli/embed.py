@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from embedq.cli.asking import asks
 from embedq.cli.exit_codes import OK, UsageError
 from embedq.cli.options import encoding_from_args, encoding_options, server_options, utf8
-from embedq.cli.output import Output, digits, standard_input
+from embedq.cli.output import Output, digits
 from embedq.service import EmbeddingService
 from embedq.text_files import atomic_file, read_records
 
@@ -30,7 +31,7 @@ def run(args: argparse.Namespace, output: Output) -> int:
     if args.output and args.output.suffix != ".npy":
         raise UsageError(f"{args.output}: the name must end with .npy")
     if args.texts == ["-"]:  # here, because Ctrl-C could not end an event loop that waits for a line
-        args.texts = [record.text for record in read_records(standard_input())]
+        args.texts = [record.text for record in read_records(sys.stdin.buffer)]
     if not all(args.texts):
         raise UsageError("an empty text has no vector")
     return asks(EmbeddingService, _embed)(args, output)

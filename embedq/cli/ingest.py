@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import shlex
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from shutil import copyfileobj
@@ -13,7 +14,7 @@ from embedq.cli.asking import asks, client_from_args
 from embedq.cli.exit_codes import OK, SOME_FAILED, UsageError
 from embedq.cli.ingest_report import describe, list_faults, report, show
 from embedq.cli.options import count, encoding_from_args, encoding_options, server_options
-from embedq.cli.output import Output, standard_input
+from embedq.cli.output import Output
 from embedq.cli.progress import Progress
 from embedq.cli.uploads import Uploads
 from embedq.errors import EmbedqClientError
@@ -47,9 +48,10 @@ def add(parser: argparse.ArgumentParser) -> None:
     new("--mode", choices=["skip_unchanged", "upsert", "sync"], default="skip_unchanged", help=mode_help)
     conflict_help = "of a record whose id another file has brought (default: fail; replace with --mode upsert or sync)"
     new("--on-conflict", choices=["fail", "replace"], help=conflict_help)
-    new("--chunk-tokens", type=count, metavar="N", help="tokens of one chunk (default: by structure)")
-    new("--overlap", type=count, metavar="N", help="tokens that a chunk shares with the one before")
-    new("--no-chunking", action="store_true", help="one vector for each document")
+    size = parser.add_mutually_exclusive_group()
+    size.add_argument("--chunk-tokens", type=count, metavar="N", help="tokens of one chunk (default: by structure)")
+    size.add_argument("--no-chunking", action="store_true", help="one vector for each document")
+    new("--overlap", type=count, default=0, metavar="N", help="tokens that a chunk shares with the one before")
     new("--text-field", action="append", metavar="F", help="of JSONL, CSV, Parquet: the text; several are joined")
     new("--id-field", metavar="F", help="likewise: the document's id")
     new("--metadata-field", action="append", metavar="F", help="likewise: kept with each chunk; '*' for all others")
@@ -106,13 +108,11 @@ def body_from_args(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _chunking_from_args(args: argparse.Namespace) -> dict[str, Any]:
-    if args.no_chunking and (args.chunk_tokens or args.overlap):
-        raise UsageError("--no-chunking has no use for --chunk-tokens and --overlap")
     if args.overlap and not args.chunk_tokens:
         raise UsageError("--overlap needs --chunk-tokens")
     if not args.chunk_tokens:
         return {"type": "none" if args.no_chunking else "auto"}
-    static = {"max_chunk_size_tokens": args.chunk_tokens, "chunk_overlap_tokens": args.overlap or 0}
+    static = {"max_chunk_size_tokens": args.chunk_tokens, "chunk_overlap_tokens": args.overlap}
     return {"type": "static", "static": static}
 
 
@@ -155,7 +155,7 @@ def _chosen_files(args: argparse.Namespace, spool: Path) -> list[LocalFile]:
     if args.sources == ["-"]:
         stdin = LocalFile(args.stdin_name, spool / Path(args.stdin_name).name)
         with stdin.path.open("wb") as file:  # on the disk, because it is read twice
-            copyfileobj(standard_input(), file)
+            copyfileobj(sys.stdin.buffer, file)
         return [stdin]
     if "-" in args.sources:
         raise UsageError("- (standard input) is a source of its own; run the command for the others")

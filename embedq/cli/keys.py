@@ -18,7 +18,7 @@ from embedq import environment
 from embedq.cli.asking import asks, checked_address
 from embedq.cli.exit_codes import OK, SOME_FAILED, UNREACHABLE, USAGE, UsageError
 from embedq.cli.options import json_option, positive, server_options, shared_options
-from embedq.cli.output import Output, printable, standard_output
+from embedq.cli.output import Output, printable
 from embedq.cli.serve import CHECKOUT, command_for
 from embedq.errors import EmbedqClientError, RefusedError, UnreachableError
 from embedq.transport import Transport, is_loopback, route
@@ -60,7 +60,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     for part in (creating, limiting):
         # Absent where not given: None removes a limit.
         new, absent = part.add_argument, argparse.SUPPRESS
-        new("--scopes", type=scopes, default=absent, metavar="S", help=f"some of {','.join(SCOPES)}")
+        new("--scopes", type=_names, default=absent, metavar="S", help=f"some of {','.join(SCOPES)}")
         expires_help = "ends by itself after T, as in 90d"
         new("--expires", dest="expires_in", type=_or_none(duration), default=absent, metavar="T", help=expires_help)
         for name, (kind, text) in LIMITS.items():
@@ -107,7 +107,7 @@ def _run_create(args: argparse.Namespace, output: Output) -> int:
 
 
 def _export(args: argparse.Namespace, _: Output) -> int:
-    standard_output().writelines([json.dumps(line) + "\n" for line in _through_redis(args, "export")])
+    sys.stdout.writelines([json.dumps(line) + "\n" for line in _through_redis(args, "export")])
     return OK
 
 
@@ -250,14 +250,6 @@ def duration(text: str) -> float:
     if form is None:
         raise argparse.ArgumentTypeError(f"{text!r} is no time such as 90d, 1h, 30m or 45s")
     return float(form[1]) * _UNITS_S[form[2]]
-
-
-def scopes(text: str) -> list[str]:
-    """Names of scopes, comma-separated."""
-    names = _names(text)
-    if not names or not {*names} <= {*SCOPES}:
-        raise argparse.ArgumentTypeError(f"scopes are some of {','.join(SCOPES)}")
-    return names
 
 
 def _names(text: str) -> list[str]:

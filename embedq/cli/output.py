@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO, TextIO
+from typing import Any
 
 from embedq import environment
 from embedq.cli import exit_codes
@@ -33,13 +33,12 @@ class Output:
 
     def result(self, text: str, fields: Mapping[str, Any]) -> None:
         """One result: `text` for people, `fields` for programs."""
-        out = standard_output()
         if self.json_lines:
-            text = json.dumps(fields, ensure_ascii=not (out.encoding or "").lower().startswith("utf"))
+            text = json.dumps(fields, ensure_ascii=not (sys.stdout.encoding or "").lower().startswith("utf"))
         else:
             text = _lines(text)
         # Flushed, because the reader of a pipe wants the first id while later ones are still being made.
-        print(text, file=out, flush=True)
+        print(text, flush=True)
 
     def note(self, text: str, **fields: Any) -> None:
         """A note on stderr."""
@@ -91,28 +90,13 @@ def run_command(args: argparse.Namespace) -> int:
     output = Output(args.json)
     try:
         code: int = args.run(args, output)
-        if sys.stdout is not None:
-            sys.stdout.flush()
+        sys.stdout.flush()
     except (EmbedqClientError, UsageError, BadInputError, OSError) as error:
         return output.failure(error)
     except KeyboardInterrupt:
         output.note("interrupted")  # what goes on was noted
         return exit_codes.INTERRUPTED
     return code
-
-
-def standard_output() -> TextIO:
-    """Where results go. Raises `UsageError` where it was closed (`>&-`)."""
-    if sys.stdout is None:
-        raise UsageError("there is nowhere to print the results: the standard output is closed")
-    return sys.stdout
-
-
-def standard_input() -> BinaryIO:
-    """What `-` reads. Raises `UsageError` where it was closed (`<&-`)."""
-    if sys.stdin is None:
-        raise UsageError("there is nothing to read: the standard input is closed")
-    return sys.stdin.buffer
 
 
 def digits(vector: Iterable[float]) -> list[float]:

@@ -74,8 +74,6 @@ def command_for(module: str, *arguments: str) -> list[str]:
 def become(module: str, *arguments: str) -> NoReturn:
     """Replaces this process by a module of the server, so that signals and the exit code are the module's own."""
     command = command_for(module, *arguments)
-    if sys.stdout is not None:
-        sys.stdout.flush()
     os.execve(command[0], command, environment.with_python_path(CHECKOUT))  # noqa: S606 - no shell is wanted
 
 

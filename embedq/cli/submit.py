@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import ExitStack, aclosing
@@ -12,7 +13,7 @@ from typing import TypeVar
 from embedq.cli.asking import asks
 from embedq.cli.exit_codes import OK, REFUSED, SOME_FAILED, USAGE
 from embedq.cli.options import encoding_from_args, encoding_options, server_options
-from embedq.cli.output import Output, standard_input
+from embedq.cli.output import Output
 from embedq.cli.progress import Progress
 from embedq.cli.tasks import TaskProgress
 from embedq.errors import BadInputError, EmbedqClientError, RefusedError
@@ -138,7 +139,7 @@ class _Submission:
         name, form = self._args.file, self._args.format
         jsonl = form == "jsonl" or (form == "auto" and name.lower().endswith((".jsonl", ".ndjson")))
         # Not sys.stdin itself: Python dies at its exit where a thread still reads from that.
-        with open(standard_input().fileno() if name == "-" else name, "rb", closefd=name != "-") as file:
+        with open(sys.stdin.fileno() if name == "-" else name, "rb", closefd=name != "-") as file:
             try:
                 yield from read_records(file, jsonl=jsonl)
             except BadInputError as error:

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import aclosing
 from pathlib import Path
@@ -12,7 +13,7 @@ import numpy as np
 from embedq.cli.asking import asks, of_each
 from embedq.cli.exit_codes import OK, UsageError, outcome
 from embedq.cli.options import count, server_options, utf8
-from embedq.cli.output import Output, digits, printable, standard_output
+from embedq.cli.output import Output, digits, printable
 from embedq.cli.progress import Progress
 from embedq.ingestions import Ingestions
 from embedq.many import each, in_order
@@ -114,7 +115,7 @@ async def _result(service: EmbeddingService, args: argparse.Namespace, output: O
     vectors = await service.result(args.id)
     errors = {} if task.succeeded else await service.item_errors(args.id)
     if path is None:
-        standard_output().writelines(_result_lines(vectors, errors))
+        sys.stdout.writelines(_result_lines(vectors, errors))
     else:
         with atomic_file(path) as file:
             if path.suffix == ".npy":

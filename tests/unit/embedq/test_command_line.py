@@ -22,7 +22,7 @@ from embedq.cli.exit_codes import HELP, exit_code
 from embedq.cli.output import Output, digits
 from tests.processes import PATIENCE_S
 from tests.source_tree import CHECKOUT
-from tests.unit.embedq.scripted import HANG_UP, SILENCE, Answer, Request, Scripted, array, problem, task
+from tests.unit.embedq.scripted import HANG_UP, SILENCE, Answer, Scripted, array, problem, task
 
 
 @pytest.fixture
@@ -52,7 +52,13 @@ def run(code: str, *arguments: str, python_path: str = str(CHECKOUT)) -> "subpro
     [
         *("fly", "embed", "embed x --dimensions 0", "embed x --timeout inf", "search x", "search x --dataset d -k 0"),
         *("search x --dataset d --filter team", "search x --dataset d --mode fuzzy", "dataset backup d"),
-        *("dataset check -d --owner=o", "submit f --lane fast", "keys", "keys create", "keys create a --scopes root"),
+        *(
+            "dataset check -d --owner=o",
+            "submit f --lane fast",
+            "keys",
+            "keys create",
+            "ingest x --no-chunking --chunk-tokens 20",
+        ),
         *("keys create a --expires soon", "keys rotate a --grace none", "keys limits a --open-jobs many"),
         *("up --port 65536", "up --workers 0", "--url http://x up", "--json up", "--json version", "version --json"),
         *(
@@ -83,14 +89,13 @@ def test_wrong_usage_is_2(words: str, capsys: pytest.CaptureFixture[str]) -> Non
         (["embed", "x", "-o", "x.txt"], "usage", "x.txt: the name must end with .npy"),
         (["ingest", "missing", "--out", "/proc/none"], "input", "missing does not exist"),
         (["ingest", "x", "--overlap", "11"], "usage", "--overlap needs --chunk-tokens"),
-        (["ingest", "x", "--no-chunking", "--chunk-tokens", "20"], "usage", "--no-chunking has no use"),
         (["ingest", "x", "--out", "postgresql:store"], "usage", "postgresql:NAME/TABLE"),
         (["ingest", "x", "--out", "postgresql:store/t", "--dataset", "d"], "usage", "without --dataset"),
         (["ingest", "s3://b/a", "x", "--out", "/proc/none"], "usage", "cannot be mixed"),
         (["ingest", "s3://b/a", "--include", "*.md", "--out", "/proc/none"], "usage", "--include and --exclude are"),
         (["ingest", "-", "x", "--out", "/proc/none"], "usage", "a source of its own"),
     ],
-    ids=range(15),
+    ids=range(14),
 )
 def test_what_cannot_be_done_says_why(
     arguments: list[str], code: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -361,26 +366,6 @@ def test_after_a_bad_line_it_says_what_was_submitted(
     assert "no text in" in capsys.readouterr().err
 
 
-def test_ids_are_printed_in_the_order_of_the_file_whatever_the_server_takes_first(
-    elsewhere: Scripted, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    busy = [problem(503, "backlog_full", retry_after="0")] * 3
-
-    def answer(request: Request) -> Answer:
-        if request.method != "POST":
-            return task()
-        if request.json()["input"][0] == "1" and busy:
-            return busy.pop()
-        return task("queued", completed=0)
-
-    elsewhere.answers = [answer]
-    file = tmp_path / "texts.txt"
-    file.write_text("\n".join(str(number) for number in range(1, 5000)))
-    assert main(["submit", str(file), "--wait", "--json", "--url", elsewhere.url]) == 0
-    assert [json.loads(line)["first_line"] for line in capsys.readouterr().out.splitlines()] == [1, 2049, 4097]
-    assert not busy
-
-
 # Signals, closed streams, an odd environment: a process of its own.
 
 
@@ -418,14 +403,3 @@ def test_ctrl_c_while_it_is_still_loading_is_no_traceback(tmp_path: Path) -> Non
     (tmp_path / "httpx.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
     ran = run('"$0" -P -m embedq embed hi', python_path=f"{tmp_path}{os.pathsep}{CHECKOUT}")
     assert (ran.returncode, ran.stderr) == (130, "embedq: interrupted\n")
-
-
-@pytest.mark.parametrize("command", ["embed -", "submit -", "ingest - --dataset d", "cancel task_1"])
-def test_a_closed_stream_is_said_in_words_and_one_for_errors_is_not_needed(command: str, elsewhere: Scripted) -> None:
-    elsewhere.answers = [task()]
-    what, closed = ("output", ">&-") if command.startswith("cancel") else ("input", "<&-")
-    ran = run(f'"$0" -P -m embedq {command} --url "$1" {closed}', elsewhere.url)
-    assert (ran.returncode, ran.stderr.count("\n")) == (2, 1)
-    assert f"standard {what} is closed" in ran.stderr
-    if what == "output":
-        assert run('"$0" -P -m embedq wait task_1 --url "$1" 2>&-', elsewhere.url).returncode == 0
