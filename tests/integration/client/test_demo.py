@@ -71,6 +71,15 @@ def test_its_questions_find_their_answers(tmp_path: Path) -> None:
         assert any(hit.startswith(answer) for hit in hits(out, question)), out
 
 
+def test_a_stack_that_does_not_come_up_says_why(tmp_path: Path, temporary: Path) -> None:
+    process = demo(tmp_path, model="/no/such/model")
+    process.launch()
+    assert process.wait(TIMEOUT_S) == 2
+    assert "the local stack did not come up:\n" in process.log()
+    assert "/no/such/model" in process.log().partition("did not come up")[2]
+    assert list(temporary.iterdir()) == []
+
+
 def test_a_signal_stops_its_stack_too(tmp_path: Path, temporary: Path) -> None:
     process = demo(tmp_path, compute="fake", fake_load_s="600")
     process.launch()

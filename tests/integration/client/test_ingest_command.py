@@ -3,7 +3,7 @@
 import json
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -123,6 +123,26 @@ def test_a_document_that_fails_is_named_and_the_status_says_so_again(
     alone = command("ingest", "handbook", "--include", "*.bin", "--dataset", "bin")
     assert alone.code == 6, "nothing came of it"
     assert command("ingest", "handbook", "--exclude", "*.bin", "--dataset", "bin").code == 0
+
+
+def test_a_file_that_cannot_be_sent_fails_alone_and_detached_it_prints_the_id(
+    command: Command, handbook: Path, another_api: Callable[..., ApiProcess]
+) -> None:
+    command = Command(another_api(max_file_bytes=1000).base_url, command.folder)
+    (handbook / "large.md").write_text("more " * 1000)
+    (handbook / "unreadable.md").symlink_to("/proc/self/mem")
+    detached = command("ingest", "handbook", "--dataset", "some", "--mode", "sync", "--detach")
+    assert (detached.code, len(detached.lines)) == (0, 1), detached.err
+    assert "handbook/large.md cannot be sent: file_too_large: " in detached.err
+    assert "handbook/unreadable.md cannot be sent: Input/output error" in detached.err
+
+    def ended() -> Any:
+        ran = command("ingest", "--status", *detached.lines)
+        return "completed" in ran.lines[0] and ran
+
+    ran = wait_until(ended)
+    assert (ran.code, ran.lines[-1].partition(": ")[2]) == (1, "4/4 documents, 2 failed, 2 chunks")
+    assert "handbook/large.md failed: not_sent: " in ran.err
 
 
 def test_an_ingestion_without_a_dataset_of_its_own_name_is_fetched_too(

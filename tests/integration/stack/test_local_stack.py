@@ -20,12 +20,7 @@ from tests.processes import PATIENCE_S, Process, wait_until
 from tests.thorough import some
 
 MODEL, OTHER = "sentence-transformers/all-MiniLM-L6-v2", "other/model"
-ROLES = {
-    "redis-server": "redis",
-    "-m tasks.worker": "worker",
-    "-m tasks.ingestion": "documents-worker",
-    "-m api": "api",
-}
+ROLES = {"redis-server": "redis", "tasks.worker": "worker", "tasks.ingestion": "documents-worker", "-m api": "api"}
 """A part of a command, and what it is."""
 
 

@@ -82,7 +82,8 @@ def test_wrong_usage_is_2(words: str, capsys: pytest.CaptureFixture[str]) -> Non
     [
         (["embed", ""], "usage", "empty text"),
         (["embed", "x", "--url", "redis://localhost"], "usage", "address"),
-        (["doctor", "--url", "nonsense"], "usage", "address"),
+        (["doctor", "--url", "127.0.0.1:8000"], "usage", "address"),
+        (["search", "x", "--dataset", "d", "--url", "http://host:port"], "usage", "address"),
         (["submit", "missing.txt"], "system", "missing.txt: No such file"),
         (["submit", "BAD"], "input", "bad.jsonl, line 2: "),
         (["result", "task_1", "-o", "out.csv"], "usage", ".npy or .jsonl"),
@@ -95,7 +96,7 @@ def test_wrong_usage_is_2(words: str, capsys: pytest.CaptureFixture[str]) -> Non
         (["ingest", "s3://b/a", "--include", "*.md", "--out", "/proc/none"], "usage", "--include and --exclude are"),
         (["ingest", "-", "x", "--out", "/proc/none"], "usage", "a source of its own"),
     ],
-    ids=range(14),
+    ids=range(15),
 )
 def test_what_cannot_be_done_says_why(
     arguments: list[str], code: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

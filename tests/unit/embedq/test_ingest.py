@@ -13,7 +13,6 @@ from embedq.cli import main
 from embedq.cli.ingest import ingest
 from embedq.cli.ingest_report import SHOWN, describe
 from embedq.cli.output import Output
-from embedq.cli.uploads import UPLOADS_IN_FLIGHT
 from embedq.ingestions import Ingestions
 from embedq.local_files import local_files
 from embedq.output_folder import NOTES, OutputFolder
@@ -35,7 +34,7 @@ def listed(items: list[Any], *, more: bool = False, **others: Any) -> Answer:
 class Server:
     """Answers like the real one; `files` are the uploads it holds, `parts` those of the dataset.
 
-    When the first upload comes, `removes` goes away and `interrupts` is cancelled. A part that is in `changed` is gone
+    When the first upload comes, `interrupts` is cancelled. A part that is in `changed` is gone
     when it is asked for, and `parts` are those that `changed` says.
     """
 
@@ -48,7 +47,6 @@ class Server:
     asked: list[Any] = field(default_factory=list)
     fetched: list[str] = field(default_factory=list)
     sent: int = 0
-    removes: Path | None = None
     dataset_id: str | None = "an id"
     ends: str = "completed"
     parts: list[str] = field(default_factory=lambda: [ONE])
@@ -100,10 +98,6 @@ class Server:
         self.sent += 1
         if self.interrupts and self.sent == 1:
             self.interrupts.cancel()
-        if self.removes:
-            self.removes.unlink(missing_ok=True)
-        if b"unwanted" in request.body:
-            return problem(413, "file_too_large", "The file is too large.")
         file_id = f"file-{self.sent}"
         self.files[file_id] = request.body
         return Answer(200, {"object": "file", "id": file_id})
@@ -203,33 +197,6 @@ async def test_what_was_read_in_part_is_named_and_has_not_failed(
     told = [json.loads(line) for line in capsys.readouterr().out.splitlines()][-1]
     scanned = {"code": "pages_without_text", "message": "Run OCR.", "pages": PAGES}
     assert told == {"document": "h/1.pdf", "warnings": [scanned, FORM]}
-
-
-async def test_detached_it_prints_the_id_and_leaves_the_uploads(capsys: pytest.CaptureFixture[str]) -> None:
-    server = Server()
-    assert await run(server, "--out", "out", "--detach") == 0
-    assert len(server.files) == 2
-    assert capsys.readouterr().out == "ing_1\n"
-    for sent in server.files.values():  # whoever is killed
-        assert b'name="expires_after[seconds]"\r\n\r\n604800\r\n' in sent
-
-
-async def test_a_file_that_cannot_be_sent_stops_no_other(handbook: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for number in range(UPLOADS_IN_FLIGHT):
-        (handbook / f"c{number}.md").write_text("text")
-    (handbook / "__init__.py").touch()  # it may have been emptied
-    (handbook / "large.md").write_text("unwanted")
-    (handbook / "z.md").write_text("text")
-    server = Server(removes=handbook / "z.md")
-    assert await run(server, "--out", "out", "--mode", "sync") == 0
-    [request] = server.started
-    # The server lists them as failed, and so deletes nothing in their place.
-    unsent = [file["document_id"] for file in request["source"]["files"] if "sha256" in file]
-    assert unsent == ["h/large.md", "h/z.md"]
-    assert len(request["source"]["files"]) == UPLOADS_IN_FLIGHT + 5
-    shown = capsys.readouterr().err
-    assert "h/large.md cannot be sent: file_too_large: The file is too large." in shown
-    assert "h/z.md cannot be sent: No such file" in shown
 
 
 @pytest.mark.parametrize(
