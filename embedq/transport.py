@@ -1,10 +1,12 @@
 """HTTP: one call with its repetitions, answers as dicts, and errors in the client's own words."""
 
 import asyncio
+import functools
 import itertools
 import json
 import math
 import random
+import ssl
 import time
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -93,8 +95,7 @@ class Transport:
             "base_url": base,
             "headers": {"Authorization": f"Bearer {key}"} if key else None,
             "trust_env": not is_loopback(self.url),  # a proxy cannot reach this machine's own loopback
-            # httpx would read the certificates for http:// too, which takes 0.2 to 0.4 s.
-            "verify": base.scheme == "https" and httpx.create_ssl_context(trust_env=not is_loopback(self.url)),
+            "verify": base.scheme == "https" and _certificates(),
         }
         self._patience_s = patience_s
         self._on_retry = on_retry
@@ -312,6 +313,12 @@ def _base_url(url: str) -> httpx.URL:
     if base.scheme not in {"http", "https"} or not base.host:
         raise ValueError("The server's address must look like http://host:port (EMBEDQ_URL or --url)")
     return base.copy_with(path=base.path.rstrip("/").removesuffix("/v1") + "/")
+
+
+@functools.cache
+def _certificates() -> ssl.SSLContext:
+    """Read once, because that takes 0.2 to 0.4 s. httpx would do it for each client, for http:// too."""
+    return httpx.create_ssl_context()
 
 
 def _sendable(api_key: str | None) -> str | None:

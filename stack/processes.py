@@ -12,9 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from types import FrameType
+from collections.abc import Callable, Mapping, Sequence
 from typing import IO, TextIO, cast
 
 import orjson
@@ -137,23 +135,13 @@ def stop(processes: Sequence[Child], signals: Sequence[int]) -> None:
         process.end()
 
 
-@contextmanager
-def signals_noted() -> Iterator[list[int]]:
-    """The signals so far that ask for an end."""
+def note_signals() -> list[int]:
+    """The signals so far, from now on, that ask for an end."""
     noted = list[int]()
-
-    def note(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - the signature is Python's
-        noted.append(number)
-
-    wanted = [signal.SIGINT, signal.SIGTERM]
-    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # nohup: survive the terminal
-        wanted.append(signal.SIGHUP)
-    previous = {number: signal.signal(number, note) for number in wanted}
-    try:
-        yield noted
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) != signal.SIG_IGN:  # nohup: survive the terminal
+            signal.signal(number, lambda number, _: noted.append(number))
+    return noted
 
 
 def how_it_ended(process: Child) -> str:

@@ -21,13 +21,13 @@ Run = Callable[[argparse.Namespace, Output], int]
 """What a command runs; the exit code."""
 
 
-def asks(kind: type[C], work: Callable[[C, argparse.Namespace, Output], Awaitable[int]]) -> Run:
-    """Runs `work` with a client of that kind, within the `--timeout` of the command."""
+def asks(kind: type[C], work: Callable[[C, argparse.Namespace, Output], Awaitable[int | None]]) -> Run:
+    """Runs `work` with a client of that kind, within the `--timeout` of the command. None is done, as `OK`."""
 
     def run(args: argparse.Namespace, output: Output) -> int:
         async def asked() -> int:
             async with client_from_args(kind, args, output) as server:
-                return await work(server, args, output)
+                return await work(server, args, output) or OK
 
         return asyncio.run(within(args.timeout, asked()))
 

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 from embedq.cli.asking import asks, of_each
-from embedq.cli.exit_codes import OK
 from embedq.cli.options import count, server_options, shared_options, utf8
 from embedq.cli.output import Output
 from embedq.cli.serve import become
@@ -66,11 +65,10 @@ def run_upkeep(args: argparse.Namespace, _: Output) -> NoReturn:
     become("tasks.datasets.upkeep_command", args.what, f"--owner={args.owner}", *data, "--", args.name, *target)
 
 
-async def _search(server: Ingestions, args: argparse.Namespace, output: Output) -> int:
+async def _search(server: Ingestions, args: argparse.Namespace, output: Output) -> None:
     among = dict(args.filter) or None
     found = await server.search_dataset(args.dataset, args.query, args.k, mode=args.mode, model=args.model, among=among)
     print_chunks(found, output)
-    return OK
 
 
 def print_chunks(chunks: Sequence[Mapping[str, Any]], output: Output) -> None:
@@ -95,12 +93,11 @@ def _field(text: str) -> tuple[str, str | float | bool]:
     return name, parsed if isinstance(parsed, str | int | float) else value
 
 
-async def _list(server: Ingestions, _args: argparse.Namespace, output: Output) -> int:
+async def _list(server: Ingestions, _args: argparse.Namespace, output: Output) -> None:
     async for dataset in server.datasets():
         vectors = f" of {dataset['vectors']}" if dataset["vectors"] else ""
         size = f"{dataset['rows']:,} rows, {dataset['documents']:,} documents, {dataset['bytes']:,} bytes"
         output.result(f"{dataset['name']}: {size}{vectors}", dataset)
-    return OK
 
 
 async def _delete(server: Ingestions, args: argparse.Namespace, output: Output) -> int:

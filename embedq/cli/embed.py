@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from embedq.cli.asking import asks
-from embedq.cli.exit_codes import OK, UsageError
+from embedq.cli.exit_codes import UsageError
 from embedq.cli.options import encoding_from_args, encoding_options, server_options, utf8
 from embedq.cli.output import Output, digits
 from embedq.service import EmbeddingService
@@ -37,14 +37,13 @@ def run(args: argparse.Namespace, output: Output) -> int:
     return asks(EmbeddingService, _embed)(args, output)
 
 
-async def _embed(service: EmbeddingService, args: argparse.Namespace, output: Output) -> int:
+async def _embed(service: EmbeddingService, args: argparse.Namespace, output: Output) -> None:
     vectors = await service.get_embeddings(args.texts, **encoding_from_args(args))
     if args.output:
         with atomic_file(args.output) as file:
             np.save(file, np.asarray(vectors, dtype=np.float32))
         output.note(f"wrote {args.output}", rows=len(vectors))
-        return OK
+        return
     for index, (text, vector) in enumerate(zip(args.texts, vectors, strict=True)):
         shown = digits(vector)
         output.result(json.dumps(shown), {"index": index, "text": text, "embedding": shown})
-    return OK

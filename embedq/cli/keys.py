@@ -77,12 +77,8 @@ def _part(parts: Any, name: str, work: Work, text: str, *, named: bool = True) -
     if named:
         part.add_argument("name", metavar="NAME", help="of the key")
 
-    async def worked(server: Transport, args: argparse.Namespace, output: Output) -> int:
-        await work(server, args, output)
-        return OK
-
     server_options(part, timeout_s=60)
-    part.set_defaults(run=asks(Transport, worked), ask=asks(Transport, worked))
+    part.set_defaults(run=asks(Transport, work))
     return part
 
 
@@ -91,8 +87,7 @@ def _part(parts: Any, name: str, work: Work, text: str, *, named: bool = True) -
 
 def _run_create(args: argparse.Namespace, output: Output) -> int:
     if not args.owner and environment.api_key() is not None:
-        code: int = args.ask(args, output)
-        return code
+        return asks(Transport, _create)(args, output)
     with checked_address():
         elsewhere = not is_loopback(environment.server_url())
     if args.url or elsewhere:

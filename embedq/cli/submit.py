@@ -53,12 +53,13 @@ async def _submit(service: EmbeddingService, args: argparse.Namespace, output: O
     except (asyncio.CancelledError, EmbedqClientError, BadInputError, OSError) as error:
         if not submission.ids:
             raise
-        code = SOME_FAILED if isinstance(error, asyncio.CancelledError) else output.failure(error)
+        interrupted = isinstance(error, asyncio.CancelledError)
+        code = OK if interrupted else output.failure(error)  # type: ignore[arg-type]
         # A second `submit` would do all again.
         output.note(f"what was submitted goes on; wait for it with: embedq wait {' '.join(submission.ids)}")
         if args.out:
             output.note("nothing was written; each task's vectors, in this order: embedq result ID -o NAME.npy")
-        if isinstance(error, asyncio.CancelledError):
+        if interrupted:
             raise
         return SOME_FAILED if code in {USAGE, REFUSED} else code
     if not submission.ids:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from embedq.cli.asking import asks, of_each
-from embedq.cli.exit_codes import OK, UsageError, outcome
+from embedq.cli.exit_codes import UsageError, outcome
 from embedq.cli.options import count, server_options, utf8
 from embedq.cli.output import Output, digits, printable
 from embedq.cli.progress import Progress
@@ -134,11 +134,10 @@ def _result_lines(vectors: Floats, errors: Mapping[int, Mapping[str, str]]) -> I
         yield json.dumps({"index": index, **found}) + "\n"
 
 
-async def _jobs(server: Ingestions, args: argparse.Namespace, output: Output) -> int:
+async def _jobs(server: Ingestions, args: argparse.Namespace, output: Output) -> None:
     filters = {name: value for name in ("kind", "status") if (value := getattr(args, name))}
     async for job in server.jobs(args.limit, **filters):
         output.result(describe(job), job)
-    return OK
 
 
 def describe(job: Mapping[str, Any]) -> str:

@@ -310,23 +310,6 @@ def test_what_the_server_refuses_of_several_stops_no_other(
     assert shown.err.count("not_found: gone: Text.") == names.count("gone")
 
 
-def test_output_for_people_and_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
-    error = RefusedError("No.", code="nope", status=404, request_id="r-1")
-    for output in (Output(json_lines=False), Output(json_lines=True)):
-        output.result("Ä text", {"text": "Ä"})
-        output.error(error)
-        output.retry(error, 0.25)
-        output.retry(error, 0.5)
-    captured = capsys.readouterr()
-    assert captured.out.splitlines() == ["Ä text", '{"text": "Ä"}']
-    plain_error, plain_retry, json_error, json_retry = captured.err.splitlines()
-    assert plain_error == "embedq: nope: No. (request r-1)"
-    assert plain_retry == "embedq: nope, trying again"
-    known = {"code": "nope", "message": "No.", "param": None, "status": 404, "request_id": "r-1"}
-    assert json.loads(json_error) == {"event": "error", **known}
-    assert json.loads(json_retry)["event"] == "note"
-
-
 def test_what_others_wrote_gives_a_terminal_no_orders(capsys: pytest.CaptureFixture[str]) -> None:
     hostile = "a\x1b]0;own\x07b\x9b2J\nc \u200c\u00a0d"
     output = Output(json_lines=False)

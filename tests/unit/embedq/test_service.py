@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from embedq import EmbeddingService, EmbedqClientError, Job, RefusedError, UnavailableError
-from tests.unit.embedq.scripted import HANG_UP, Answer, Request, Scripted, embeddings, model, problem, scripted, task
+from tests.unit.embedq.scripted import Answer, Request, Scripted, embeddings, model, problem, scripted, task
 
 KNOWN = {"model_name": "b/c", "device": "cpu", "embedding_size": 384}
 
@@ -29,6 +29,10 @@ async def test_a_list_is_a_list_and_a_text_is_a_text() -> None:
     for texts in ([["a", "b"]], ["a", 7], b"ab", "ab"):
         with pytest.raises(TypeError, match="get_embeddings takes"):
             await service.get_embeddings(texts)
+    for key in ("my\nkey", "schlüssel"):
+        with pytest.raises(EmbedqClientError, match="idempotency_key") as raised:
+            await service.submit(["a"], idempotency_key=key)
+        assert key not in str(raised.value)
 
 
 async def test_long_texts_travel_in_smaller_requests_and_a_failing_one_is_counted_in_the_callers_list() -> None:
@@ -114,21 +118,6 @@ def test_arguments_of_an_in_process_service_in_the_wrong_place_are_said_to_be_th
         EmbeddingService(model="a", model_name="b")
     with pytest.raises(ValueError, match=r"address.*model_name=.*device="):
         EmbeddingService("BAAI/bge-small-en-v1.5", "cpu")
-
-
-async def test_a_submission_repeated_after_a_lost_answer_has_the_same_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with scripted(HANG_UP, task()) as server:
-        monkeypatch.setenv("EMBEDQ_URL", server.url)
-        monkeypatch.setenv("EMBEDQ_API_KEY", "from-the-environment")
-        async with EmbeddingService() as service:
-            await service.submit(["a"])
-            for key in ("my\nkey", "schlüssel"):
-                with pytest.raises(EmbedqClientError, match="idempotency_key") as raised:
-                    await service.submit(["a"], idempotency_key=key)
-                assert key not in str(raised.value)
-        first, second = [request.headers for request in server.requests]
-    assert first["idempotency-key"] == second["idempotency-key"]
-    assert first["authorization"] == "Bearer from-the-environment"
 
 
 async def test_waiting_is_left_to_the_server_and_changes_are_told_once_each() -> None:
