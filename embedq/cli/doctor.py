@@ -13,6 +13,8 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import httpx
+
 from embedq import environment
 from embedq.cli.asking import client_from_args
 from embedq.cli.exit_codes import OK, SOME_FAILED, UsageError
@@ -76,25 +78,28 @@ async def examine(server: Transport) -> AsyncIterator[Finding]:
 
     What cannot be known is not guessed: without the server or its Redis nothing that depends on it is told.
     """
-    ready = None
-    try:
+
+    async def ask(path: str) -> httpx.Response | RefusedError:
         try:
-            live = await server.call("GET", "/health/live", once=True)
+            return await server.call("GET", path, once=True)
         except RefusedError as error:
-            advice = "is it an embedq server?" if error.code == "unexpected_answer" else ""
-            yield Finding("server", False, f"/health/live: {error.code}: {error.message}", advice)
+            return error
+
+    try:
+        live = await ask("/health/live")
+        if isinstance(live, RefusedError):
+            advice = "is it an embedq server?" if live.code == "unexpected_answer" else ""
+            yield Finding("server", False, f"/health/live: {live.code}: {live.message}", advice)
             return
         yield Finding("server", True, f"answers in {live.elapsed.total_seconds() * 1000:.0f} ms")
-        try:
-            ready = await server.call("GET", "/health/ready", once=True)
-        except RefusedError as error:
-            if error.param == "redis":
-                advice = "docs/operations.md, “Redis does not answer”; callers get 503 meanwhile"
-                yield Finding("redis", False, error.message, advice)
-                return
-        async for finding in _of_service(server):
+        ready = await ask("/health/ready")
+        if isinstance(ready, RefusedError) and ready.param == "redis":
+            advice = "docs/operations.md, “Redis does not answer”; callers get 503 meanwhile"
+            yield Finding("redis", False, ready.message, advice)
+            return
+        for finding in (*_redis(await ask("/v1/service/redis")), *_service(await ask("/v1/service"))):
             yield finding
-        if ready:
+        if isinstance(ready, httpx.Response):
             yield _storage(ready.json().get("storage"))
     except UnreachableError as error:
         yield Finding("server", False, error.message, "start it with `embedq up`, or set EMBEDQ_URL")
@@ -102,32 +107,30 @@ async def examine(server: Transport) -> AsyncIterator[Finding]:
         yield Finding("server", False, error.message, "is EMBEDQ_URL the address of an embedq server?")
 
 
-async def _of_service(server: Transport) -> AsyncIterator[Finding]:
-    """How Redis is, how full it is, and who works."""
-    try:
-        for finding in _checks(await server.json("GET", "/v1/service/redis", once=True)):
-            yield finding
-    except RefusedError as error:
-        if error.code == "scope_missing":
-            yield Finding("redis", True, f"not checked: {error.message}", "use a key with the scope operate")
-        elif error.status not in {_NO_KEY, _FORBIDDEN}:
-            yield Finding("redis", False, error.message, _LOG_HAS_MORE)
-    try:
-        answer = await server.call("GET", "/v1/service", once=True)
-    except RefusedError as error:
-        if error.status == _NO_KEY:
-            yield Finding("key", False, error.message, "set EMBEDQ_API_KEY to a key of this server")
-        else:
-            advice = "" if error.status == _FORBIDDEN else _LOG_HAS_MORE  # such a refusal says what to do
-            yield Finding("service", False, f"{error.code}: {error.message}", advice)
-        return
-    state = read_object(answer)
-    with reading(answer, "the state of a service"):
-        yield _memory(state["redis"])
-        for model in state["models"]:
-            yield _workers(f"model {model['id']}", model, state["time"], _model_facts(model), "worker")
-        documents = "files, batches and ingestions go on"
-        yield _workers("documents worker", state["documents"], state["time"], documents, "documents-worker")
+def _redis(answer: httpx.Response | RefusedError) -> Iterator[Finding]:
+    if isinstance(answer, httpx.Response):
+        yield from _checks(read_object(answer))
+    elif answer.code == "scope_missing":
+        yield Finding("redis", True, f"not checked: {answer.message}", "use a key with the scope operate")
+    elif answer.status not in {_NO_KEY, _FORBIDDEN}:
+        yield Finding("redis", False, answer.message, _LOG_HAS_MORE)
+
+
+def _service(answer: httpx.Response | RefusedError) -> Iterator[Finding]:
+    """How full Redis is, and who works, as `GET /v1/service` tells it."""
+    if isinstance(answer, httpx.Response):
+        state = read_object(answer)
+        with reading(answer, "the state of a service"):
+            yield _memory(state["redis"])
+            for model in state["models"]:
+                yield _workers(f"model {model['id']}", model, state["time"], _model_facts(model), "worker")
+            documents = "files, batches and ingestions go on"
+            yield _workers("documents worker", state["documents"], state["time"], documents, "documents-worker")
+    elif answer.status == _NO_KEY:
+        yield Finding("key", False, answer.message, "set EMBEDQ_API_KEY to a key of this server")
+    else:
+        advice = "" if answer.status == _FORBIDDEN else _LOG_HAS_MORE  # such a refusal says what to do
+        yield Finding("service", False, f"{answer.code}: {answer.message}", advice)
 
 
 def _checks(answer: Mapping[str, Any]) -> Iterator[Finding]:

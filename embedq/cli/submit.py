@@ -50,17 +50,14 @@ async def _submit(service: EmbeddingService, args: argparse.Namespace, output: O
     submission = _Submission(service, args, output)
     try:
         code = await (submission.finish_all() if args.wait or args.out else submission.submit_all())
-    except (asyncio.CancelledError, EmbedqClientError, BadInputError, OSError) as error:
+    except asyncio.CancelledError:
+        submission.note_how_to_go_on()
+        raise
+    except (EmbedqClientError, BadInputError, OSError) as error:
         if not submission.ids:
             raise
-        interrupted = isinstance(error, asyncio.CancelledError)
-        code = OK if interrupted else output.failure(error)  # type: ignore[arg-type]
-        # A second `submit` would do all again.
-        output.note(f"what was submitted goes on; wait for it with: embedq wait {' '.join(submission.ids)}")
-        if args.out:
-            output.note("nothing was written; each task's vectors, in this order: embedq result ID -o NAME.npy")
-        if interrupted:
-            raise
+        code = output.failure(error)
+        submission.note_how_to_go_on()
         return SOME_FAILED if code in {USAGE, REFUSED} else code
     if not submission.ids:
         output.note(f"there is no text in {submission.shown}: nothing was submitted")
@@ -104,6 +101,13 @@ class _Submission:
         if out:
             self._output.note(f"wrote {out / VECTORS} and {TEXTS}", texts=progress.texts("total"))
         return progress.outcome
+
+    def note_how_to_go_on(self) -> None:
+        """A second `submit` would do all again."""
+        if self.ids:
+            self._output.note(f"what was submitted goes on; wait for it with: embedq wait {' '.join(self.ids)}")
+        if self.ids and self._args.out:
+            self._output.note("nothing was written; each task's vectors, in this order: embedq result ID -o NAME.npy")
 
     async def _submitted(self) -> AsyncIterator[Submitted]:
         """Submits one task after the other, smaller ones where the server takes less; prints each id at once."""

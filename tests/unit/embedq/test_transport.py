@@ -26,7 +26,6 @@ PATH = "/v1/tasks/task_1"
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_FIRST_DELAY_S", 0.001)
-    monkeypatch.setattr(module, "FIRST_CONTACT_S", 0.05)
 
 
 @pytest.mark.parametrize(
@@ -131,7 +130,10 @@ async def test_an_answer_in_foreign_words_is_an_error(body: bytes, status: int) 
     assert (raised.value.code, raised.value.request_id) == ("unexpected_answer", "r-1")
 
 
-async def test_a_server_that_never_was_there_is_given_up_soon_and_its_password_is_not_shown() -> None:
+async def test_a_server_that_never_was_there_is_given_up_soon_and_its_password_is_not_shown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "FIRST_CONTACT_S", 0.05)
     async with scripted(FINE) as server:
         address = server.url
     delays: list[float] = []

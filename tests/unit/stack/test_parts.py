@@ -11,7 +11,7 @@ import pytest
 from stack.data_folder import locked
 from stack.errors import StackError
 from stack.ports import free_port, require_free
-from stack.redis_server import Endpoint, choose_endpoint, default_maxmemory_bytes, find_server, server_command
+from stack.redis_server import Endpoint, choose_endpoint, find_server, server_command
 
 NOBODY = "no_such_package"
 OLD, NEW = "Redis server v=6.2.14 sha=00000000:0 malloc=libc bits=64", "Redis server v=10.0.1 sha=00000000:0"
@@ -68,12 +68,6 @@ def test_the_newest_server_on_path_is_used(
             find_server(bundled_by=NOBODY)
 
 
-def test_the_endpoint_is_a_socket_in_the_data_folder(tmp_path: Path) -> None:
-    endpoint = choose_endpoint(tmp_path)
-    assert endpoint.url == f"unix://{tmp_path}/redis.sock"
-    assert endpoint.arguments()[:2] == ["--port", "0"]
-
-
 @pytest.mark.parametrize("name", ["x" * 100, "with space", "per%20cent", "what?"])
 def test_a_path_that_makes_no_good_url_gives_a_loopback_port(tmp_path: Path, name: str) -> None:
     endpoint = choose_endpoint(tmp_path / name)
@@ -95,8 +89,3 @@ def test_the_server_keeps_what_it_has_confirmed(tmp_path: Path) -> None:
             "--maxmemory-policy": "noeviction",
         }.items()
     )
-
-
-@pytest.mark.parametrize(("page", "pages", "expected"), [(1024, 2**20, 512 * 2**20), (4096, 2**22, 4 * 2**30)])
-def test_a_quarter_of_the_memory_but_not_too_little(page: int, pages: int, expected: int) -> None:
-    assert default_maxmemory_bytes({"SC_PAGE_SIZE": page, "SC_PHYS_PAGES": pages}.__getitem__) == expected
