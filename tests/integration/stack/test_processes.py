@@ -1,7 +1,6 @@
 """Processes of one log over real ones: their lines, their end, and nobody left behind."""
 
 import io
-import json
 import os
 import signal
 import sys
@@ -48,15 +47,6 @@ def test_each_line_carries_the_name_of_its_process(started: list[Child]) -> None
     assert lines == ["one", "\ufffd!", "xxxxxx", "xxxxxx", "last"]
     assert process.last_line == "last"
     Log(ClosedPipe()).write("api", "a log that nobody reads stops nothing")
-
-
-def test_in_json_other_lines_become_messages() -> None:
-    stream = io.StringIO()
-    log = Log(stream, "json")
-    log.write("api", '{"message":"hello","role":"api"}')
-    log.write("redis", "Ready")
-    lines = [json.loads(line) for line in stream.getvalue().splitlines()]
-    assert [(line["role"], line["message"]) for line in lines] == [("api", "hello"), ("redis", "Ready")]
     assert [message_of(line) for line in ("no", '{"message":"no"}', "[1]", "{}")] == ["no", "no", "[1]", "{}"]
 
 
@@ -77,18 +67,6 @@ def test_the_first_that_ends_is_told_and_nothing_of_it_is_left(
     stop([others[1]], [signal.SIGTERM])
     assert others[1].exit_code == -signal.SIGKILL, "who does not stop in time"
     wait_until(lambda: not [each for each in psutil.process_iter() if STUBBORN in _command(each)])
-
-
-def test_ready_is_announced_once_and_a_signal_ends_the_wait(started: list[Child]) -> None:
-    process, signals, announced = start(started, STUBBORN, io.StringIO()), list[int](), list[str]()
-    answers = iter([False, True, True])
-
-    def announce() -> None:
-        announced.append("ready")
-        signals.append(signal.SIGTERM)
-
-    assert wait_for_the_first_end([process], signals, is_ready=lambda: next(answers), announce=announce) is None
-    assert (announced, next(answers)) == (["ready"], True)
 
 
 def _command(process: psutil.Process) -> str:

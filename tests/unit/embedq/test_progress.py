@@ -8,8 +8,6 @@ import re
 import pytest
 
 from embedq.cli.progress import Progress, shown_left
-from embedq.cli.tasks import TaskProgress
-from embedq.transport import Job
 
 
 class Terminal(io.StringIO):
@@ -53,19 +51,3 @@ def test_a_narrow_terminal_shows_a_bar_with_count_and_end_on_one_line(
     assert last.count("\n") == 1
     for part in ("chunks ", " 364/900 ", "1 failed, 463 s left"):
         assert part in last
-
-
-@pytest.mark.parametrize(("completed", "failed", "code"), [(8, 0, 0), (7, 0, 1), (7, 1, 1), (0, 3, 6), (0, 0, 6)])
-def test_many_tasks_add_up_and_the_exit_code_says_how_much_came_through(completed: int, failed: int, code: int) -> None:
-    def job(name: str, status: str, *, total: int, completed: int, failed: int) -> Job:
-        return Job(id=name, status=status, counts={"total": total, "completed": completed, "failed": failed})
-
-    stream = io.StringIO()
-    with Progress("x", json_lines=True, stream=stream) as display:
-        progress = TaskProgress(display)
-        progress.changed(job("a", "in_progress", total=5, completed=1, failed=0))
-        progress.changed(job("b", "cancelled", total=3, completed=completed // 2, failed=failed))
-        progress.changed(job("a", "completed", total=5, completed=completed - completed // 2, failed=0))
-    last = json.loads(stream.getvalue().splitlines()[-1])
-    assert (last["done"], last["failed"], last["total"]) == (completed + failed, failed, 8)
-    assert progress.outcome == code

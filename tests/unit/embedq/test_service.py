@@ -45,28 +45,15 @@ async def test_long_texts_travel_in_smaller_requests_and_a_failing_one_is_counte
     assert (raised.value.input_index, raised.value.code) == (2050, "input_too_long")
 
 
-@pytest.mark.parametrize(
-    "refusal",
-    [
-        problem(400, "too_many_inputs"),
-        problem(413, "body_too_large"),
-        problem(429, "key_limit", x_should_retry="false"),
-    ],
-)
-async def test_a_server_with_lower_limits_gets_smaller_requests(refusal: Answer) -> None:
+async def test_a_limit_of_the_key_is_waited_for_where_time_mends_it_and_split_where_it_does_not() -> None:
     def only_three(request: Request) -> Answer:
-        return refusal if len(request.json()["input"]) > 3 else lengths_and_numbers(request)
+        too_much = len(request.json()["input"]) > 3
+        return problem(429, "key_limit", x_should_retry="false") if too_much else lengths_and_numbers(request)
 
     async with scripted(only_three) as server, EmbeddingService(server.url) as service:
         vectors = await service.get_embeddings([str(number) for number in range(10)])
         assert [vector[0] for vector in vectors] == list(range(10))
         assert [len(request.json()["input"]) for request in server.requests] == [10, 5, 2, 3, 5, 2, 3]
-        with pytest.raises(RefusedError, match=r"^input\[8\] is too long") as raised:
-            await service.get_embeddings([*"01234567", "bad"])
-    assert raised.value.input_index == 8
-
-
-async def test_a_limit_that_time_mends_is_waited_for_and_not_split() -> None:
     full = problem(429, "key_limit", retry_after="60")
     async with scripted(full) as server, EmbeddingService(server.url, timeout_s=1) as service:
         with pytest.raises(UnavailableError):
