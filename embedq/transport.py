@@ -67,6 +67,7 @@ class Transport:
             server.
         api_key: white space around it is stripped. None: `EMBEDQ_API_KEY`, else calls go without one.
         timeout_s: longest time of one call, repetitions included.
+        patience_s: how long a server that has answered before is tried.
         on_retry: called before each repetition.
 
     Raises:
@@ -83,6 +84,7 @@ class Transport:
         *,
         api_key: str | None = None,
         timeout_s: float = 600.0,
+        patience_s: float = PATIENCE_S,
         on_retry: RetryListener | None = None,
     ) -> None:
         self.url = url or environment.server_url()
@@ -95,6 +97,7 @@ class Transport:
             "trust_env": not is_loopback(self.url),  # a proxy cannot reach this machine's own loopback
             "verify": base.scheme == "https" and _certificates(),
         }
+        self._patience_s = patience_s
         self._on_retry = on_retry
         self._answered = False
         self._client: httpx.AsyncClient | None = None
@@ -176,7 +179,7 @@ class Transport:
                 if lost and method == "DELETE" and _says_gone(failure.code):
                     return answer
             lost |= answer is None or answer.status_code >= _SERVER_ERROR
-            patience_s = PATIENCE_S if self._answered else FIRST_CONTACT_S
+            patience_s = self._patience_s if self._answered else min(FIRST_CONTACT_S, self._patience_s)
             delay_s = retry_delay_s(attempt, answer, patience_s - (time.monotonic() - heard))
             if delay_s is None or once or delay_s >= end - time.monotonic():
                 raise failure
