@@ -92,9 +92,9 @@ class Uploads:
     async def release(self, ended: Job) -> None:
         """Leaves the uploads to be deleted, except those of failed documents, which a retry reads."""
         if ended.status == "completed" and ended["file_counts"]["failed"]:
-            async for document in self._server.documents(ended.id, "failed"):
-                kept = document["source_uri"].removeprefix("file:").partition("/")[0]
-                self._ids = {name: file_id for name, file_id in self._ids.items() if file_id != kept}
+            failed = [document["source_uri"] async for document in self._server.documents(ended.id, "failed")]
+            kept = {uri.removeprefix("file:").partition("/")[0] for uri in failed}
+            self._ids = {name: file_id for name, file_id in self._ids.items() if file_id not in kept}
         self.needed = ended["resumable"]
 
     async def clean_up(self) -> None:
