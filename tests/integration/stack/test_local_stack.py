@@ -28,7 +28,8 @@ class LocalStack(Process):
     """The command behind `embedq up`, on a free port."""
 
     def __init__(self, folder: Path, *arguments: str, **settings: Any) -> None:
-        command = [sys.executable, "-m", "stack", "--port", "0", "--data", str(folder / "data"), *arguments]
+        # -P: no fork of a process that may ignore other signals than this one.
+        command = [sys.executable, "-P", "-m", "stack", "--port", "0", "--data", str(folder / "data"), *arguments]
         super().__init__("stack", command, folder, **{"compute": "fake"} | settings)
         self.stdout_file = folder / "stdout"
 
