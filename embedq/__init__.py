@@ -17,8 +17,8 @@ if TYPE_CHECKING:
         WaitTimeoutError,
     )
     from embedq.ingestions import Ingestions
-    from embedq.responses import Job
     from embedq.service import EmbeddingService, EncodingOptions
+    from embedq.transport import Job
 
 __all__ = [
     "EmbeddingService",
@@ -34,7 +34,7 @@ __all__ = [
     "WaitTimeoutError",
 ]
 
-_MODULES = {"EmbeddingService": "service", "EncodingOptions": "service", "Ingestions": "ingestions", "Job": "responses"}
+_MODULES = {"EmbeddingService": "service", "EncodingOptions": "service", "Ingestions": "ingestions", "Job": "transport"}
 
 
 def __getattr__(name: str) -> Any:

@@ -12,7 +12,7 @@ BadInputError                     an input file or folder cannot be used; nothin
 """
 
 import re
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import httpx
@@ -47,23 +47,23 @@ class EmbedqClientError(Exception):
         self.param = param
         self.request_id = request_id
 
+    def __str__(self) -> str:
+        return self.message
+
     @property
     def input_index(self) -> int | None:
         """Index of the text at fault, when the server named one."""
         match = _INPUT.match(self.param or "")
         return int(match[1]) if match else None
 
-    def shifted(self, first: int) -> Self:
-        """The same error, with `input[i]` counted in a list in which the request's texts began at `first`."""
+    def shift(self, first: int) -> None:
+        """Counts `input[i]` in a list in which the request's texts began at `first`."""
 
-        def shift(text: str) -> str:
+        def shifted(text: str) -> str:
             return _INPUT.sub(lambda match: f"input[{int(match[1]) + first}]", text)
 
-        return self.reworded(shift(self.message), shift(self.param) if self.param else None)
-
-    def reworded(self, message: str, param: str | None = None) -> Self:
-        """The same error in other words."""
-        return type(self)(message, code=self.code, status=self.status, param=param, request_id=self.request_id)
+        self.message = shifted(self.message)
+        self.param = self.param and shifted(self.param)
 
 
 class UnreachableError(EmbedqClientError):
@@ -94,34 +94,33 @@ class BadInputError(ValueError):
     """An input file or folder cannot be used. The message names it."""
 
 
-_KINDS = {401: NotAuthenticatedError, 403: NotAuthenticatedError, 404: NotFoundError, 410: NotFoundError}
-_BUSY = {429, 503}
+_KINDS: dict[int, type[RefusedError]] = {
+    401: NotAuthenticatedError,
+    403: NotAuthenticatedError,
+    404: NotFoundError,
+    410: NotFoundError,
+    429: UnavailableError,
+    503: UnavailableError,
+}
 
 
 def error_from_response(response: "httpx.Response") -> EmbedqClientError:
     """The error that a response with an error status stands for."""
-    body, status = _error_member(response), response.status_code
-    kind: type[EmbedqClientError] = _KINDS.get(status, UnavailableError if status in _BUSY else RefusedError)
+    status = response.status_code
+    kind: type[EmbedqClientError] = _KINDS.get(status, RefusedError)
     if status == 429 and response.headers.get("x-should-retry") == "false":  # noqa: PLR2004
         kind = RefusedError  # alone above a limit of the key: it will never fit
-    if body.get("code") == "wait_timeout":
+    try:
+        error = dict(response.json()["error"])
+    except (ValueError, TypeError, KeyError):  # a proxy answers with HTML, nothing, or JSON of its own
+        error = {}
+    if error.get("code") == "wait_timeout":
         kind = WaitTimeoutError
-    message = body.get("message") or (
-        f"The server answered {status} without saying why. Is the address that of an embedq server?"
-    )
+    unsaid = f"The server answered {status} without saying why. Is the address that of an embedq server?"
     return kind(
-        message,
-        code=body.get("code") or "unexpected_answer",
+        error.get("message") or unsaid,
+        code=error.get("code") or "unexpected_answer",
         status=status,
-        param=body.get("param"),
+        param=error.get("param"),
         request_id=response.headers.get("x-request-id"),
     )
-
-
-def _error_member(response: "httpx.Response") -> dict[str, Any]:
-    # A proxy on the way answers with HTML, with an empty body, or with JSON of its own.
-    try:
-        error = response.json()["error"]
-    except (ValueError, TypeError, KeyError):
-        return {}
-    return error if isinstance(error, dict) else {}

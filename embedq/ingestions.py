@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from embedq.errors import NotFoundError
-from embedq.responses import Job
-from embedq.transport import Transport, route
+from embedq.transport import Job, Transport, route
 
 UPLOAD_LIFETIME_S = 7 * 86_400
 """The server deletes uploads after so long, because the command that would delete them may be killed."""
@@ -28,7 +27,8 @@ class Ingestions(Transport):
             "expires_after[anchor]": "created_at",
             "expires_after[seconds]": str(UPLOAD_LIFETIME_S),
         }
-        return str((await self.json("POST", "/v1/files", form=form, file=(name, path)))["id"])
+        with path.open("rb") as file:
+            return str((await self.json("POST", "/v1/files", data=form, files={"file": (name, file)}))["id"])
 
     async def delete_upload(self, file_id: str) -> None:
         """Deletes an uploaded file. A file that is gone already is no error."""

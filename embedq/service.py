@@ -7,18 +7,15 @@ import math
 import time
 import uuid
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import aclosing
 from typing import Any, Self, TypedDict, Unpack
 from urllib.parse import quote
 
 import numpy as np
 import numpy.typing as npt
 
-from embedq.concurrency import in_order
 from embedq.errors import EmbedqClientError, UnavailableError, WaitTimeoutError
-from embedq.responses import Job, read_object, reading
-from embedq.split import MAX_WAITED_BYTES, halve_refused, json_bytes, split
-from embedq.transport import RetryListener, Transport, route
+from embedq.many import MAX_WAITED_BYTES, halve_refused, json_bytes, run_all, split
+from embedq.transport import Job, RetryListener, Transport, read_object, reading, route
 
 LONGEST_WAIT_S = 55.0
 """How long one request may be held back by the server: its own limit, and below the idle limit of usual proxies."""
@@ -53,7 +50,7 @@ class AwaitableDict(dict[str, Any]):
         return self
 
 
-class EmbeddingService:
+class EmbeddingService(Transport):
     """Asynchronous client of one embedq server. Close it, or use it in `async with`; used in one event loop at a time.
 
     Args:
@@ -90,21 +87,10 @@ class EmbeddingService:
                 "The server's address must look like http://host:port (EMBEDQ_URL or --url). In Python it is the first "
                 "argument; the model's name and the device go by keyword: model_name=…, device=…"
             )
-        self._transport = Transport(url, api_key=api_key, timeout_s=timeout_s, on_retry=on_retry)
-        self.url = self._transport.url
+        super().__init__(url, api_key=api_key, timeout_s=timeout_s, on_retry=on_retry)
         self._chosen = model or model_name
         self._device = device
         self._model: dict[str, Any] | None = None  # tests of in-process services check whether this name is None
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
-
-    async def aclose(self) -> None:
-        """Closes the connections. Submitted tasks go on."""
-        await self._transport.aclose()
 
     # ---- the drop-in -------------------------------------------------------------------------------------------------
 
@@ -134,22 +120,19 @@ class EmbeddingService:
         for index, text in enumerate(texts):
             if not isinstance(text, str):
                 raise TypeError(f"get_embeddings takes texts; number {index} of the list is a {type(text).__name__}")
-        vectors: list[list[float]] = []
         pieces = split(enumerate(texts), lambda item: json_bytes(item[1]), max_bytes=MAX_WAITED_BYTES)
 
         async def embed(piece: list[tuple[int, str]]) -> list[list[float]]:
             try:
                 return await self._embed([text for _, text in piece], options)
             except EmbedqClientError as error:
-                raise error.shifted(piece[0][0]) from error
+                error.shift(piece[0][0])
+                raise
 
         async def embed_parts(piece: list[tuple[int, str]]) -> list[list[float]]:
             return [vector async for _, part in halve_refused(embed, piece) for vector in part]
 
-        async with aclosing(in_order(embed_parts, pieces, limit=REQUESTS_IN_FLIGHT)) as results:
-            async for result in results:
-                vectors += result
-        return vectors
+        return [row for rows in await run_all(embed_parts, pieces, limit=REQUESTS_IN_FLIGHT) for row in rows]
 
     def get_model_info(self) -> AwaitableDict:
         """`model_name`, `device` and `embedding_size` of the model: a dict, with or without `await`.
@@ -216,11 +199,11 @@ class EmbeddingService:
         optional = {"model": self._chosen, "metadata": metadata, "deadline_s": deadline_s}
         body = {"input": texts if isinstance(texts, str) else list(texts), "lane": lane, **options}
         body |= {name: value for name, value in optional.items() if value is not None}
-        return Job(await self._transport.json("POST", "/v1/tasks", body, headers={"Idempotency-Key": key}))
+        return Job(await self.json("POST", "/v1/tasks", body, headers={"Idempotency-Key": key}))
 
     async def status(self, task_id: str) -> Job:
         """The task as it is now."""
-        return Job(await self._transport.json("GET", route("tasks", task_id)))
+        return Job(await self.json("GET", route("tasks", task_id)))
 
     async def wait(
         self, task_id: str, timeout_s: float | None = None, *, on_change: Callable[[Job], None] | None = None
@@ -260,14 +243,14 @@ class EmbeddingService:
             WaitTimeoutError, RefusedError: it has not ended within `timeout_s`.
         """
         accept = {"Accept": "application/x-npy"}
-        response = await self._transport.call("GET", route("tasks", task_id, "result"), headers=accept)
+        response = await self.call("GET", route("tasks", task_id, "result"), headers=accept)
         with reading(response, "a .npy array"):
             return np.asarray(np.load(io.BytesIO(response.content), allow_pickle=False), dtype=np.float32)
 
     async def item_errors(self, task_id: str) -> dict[int, dict[str, str]]:
         """Why texts of an ended task have no vector: index -> `code` and `message`. Empty when all have one."""
         form = {"encoding_format": "base64"}
-        answer = await self._transport.json("GET", route("tasks", task_id, "result"), params=form)
+        answer = await self.json("GET", route("tasks", task_id, "result"), params=form)
         return {item["index"]: item["error"] for item in answer["data"] if item["object"] == "error"}
 
     async def cancel(self, task_id: str) -> Job:
@@ -276,7 +259,7 @@ class EmbeddingService:
         Raises:
             RefusedError: it had ended otherwise before.
         """
-        return Job(await self._transport.json("POST", route("tasks", task_id, "cancel")))
+        return Job(await self.json("POST", route("tasks", task_id, "cancel")))
 
     # ---- inside ------------------------------------------------------------------------------------------------------
 
@@ -285,14 +268,14 @@ class EmbeddingService:
         if self._chosen is not None:
             body["model"] = self._chosen
         # The server joins an equal request to the one under way, so a repetition does not double the work.
-        response = await self._transport.call("POST", "/v1/embeddings", body, wait_s=LONGEST_WAIT_S)
+        response = await self.call("POST", "/v1/embeddings", body, wait_s=LONGEST_WAIT_S)
         with reading(response, f"a list of {len(texts)} vectors"):
             rows = [base64.b64decode(item["embedding"], validate=True) for item in read_object(response)["data"]]
             return [np.frombuffer(row, dtype="<f4").tolist() for _, row in zip(texts, rows, strict=True)]
 
     def _ask_model(self) -> dict[str, Any]:
         below = f"/{quote(self._chosen)}" if self._chosen else ""
-        answer = read_object(self._transport.blocking(f"/v1/models{below}"))
+        answer = read_object(self.blocking(f"/v1/models{below}"))
         entries = answer["data"] if answer["object"] == "list" else [answer]
         # Of several the one that is ready.
         entry: dict[str, Any] = max(entries, key=lambda entry: bool(entry.get("ready")), default={})
@@ -308,5 +291,5 @@ class EmbeddingService:
     async def _long_poll(self, task_id: str, left_s: float | None) -> Job:
         """The task after the server held the request back until its end."""
         wait_s = LONGEST_WAIT_S if left_s is None else min(LONGEST_WAIT_S, left_s)
-        timeout_s = wait_s + self._transport.timeout_s
-        return Job(await self._transport.json("GET", route("tasks", task_id), wait_s=wait_s, timeout_s=timeout_s))
+        timeout_s = wait_s + self.timeout_s
+        return Job(await self.json("GET", route("tasks", task_id), wait_s=wait_s, timeout_s=timeout_s))

@@ -8,18 +8,16 @@ import math
 import random
 import ssl
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import ExitStack
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from ipaddress import ip_address
-from pathlib import Path
-from typing import Any, BinaryIO, Self, TypedDict, Unpack
+from typing import Any, BinaryIO, Self
 from urllib.parse import quote
 
 import httpx
 
 from embedq import environment
 from embedq.errors import EmbedqClientError, RefusedError, UnreachableError, WaitTimeoutError, error_from_response
-from embedq.responses import read_object
 
 PATIENCE_S = 30.0
 """How long a server that has answered before is tried, for example while it restarts."""
@@ -37,23 +35,28 @@ RetryListener = Callable[[EmbedqClientError, float], None]
 """Called before each repetition with the reason and the delay in seconds."""
 
 
-class Sending(TypedDict, total=False):
-    """How a call is sent, and how long it may take."""
+class Job(dict[str, Any]):
+    """A task, batch or ingestion as the server describes it: its JSON, and what is asked of it most."""
 
-    timeout_s: float
-    """With all repetitions. Absent: that of the transport."""
-    wait_s: float
-    """How long the server may hold the request back until it has an answer."""
-    headers: Mapping[str, str]
-    params: Mapping[str, str]
-    form: Mapping[str, str]
-    """Fields of a form, in place of a JSON body; `file` goes with it."""
-    file: tuple[str, Path]
-    """Name and place, read anew at every attempt."""
-    into: BinaryIO
-    """Takes the body of a successful answer, emptied before every attempt; the answer then has no body."""
-    once: bool
-    """Never repeated: its answer tells a secret, and nobody tells it again."""
+    @property
+    def id(self) -> str:
+        """What `status`, `wait` and `cancel` take."""
+        return str(self["id"])
+
+    @property
+    def status(self) -> str:
+        """One word, such as `queued`, `in_progress` or `completed`."""
+        return str(self["status"])
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more will happen."""
+        return self.status in {"completed", "failed", "cancelled", "expired"}
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether every text or document came through."""
+        return self.status == "completed" and not self["counts"]["failed"]
 
 
 class Transport:
@@ -92,11 +95,11 @@ class Transport:
             "base_url": base,
             "headers": {"Authorization": f"Bearer {key}"} if key else None,
             "trust_env": not is_loopback(self.url),  # a proxy cannot reach this machine's own loopback
+            "verify": base.scheme == "https" and _certificates(),
         }
         self._patience_s = patience_s
         self._on_retry = on_retry
         self._answered = False
-        self._closed = False
         self._client: httpx.AsyncClient | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -107,16 +110,13 @@ class Transport:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Closes the connections, for good."""
-        self._closed = True
+        """Closes the connections. Submitted work goes on."""
         if self._client is not None and self._loop is asyncio.get_running_loop():
             await self._client.aclose()
         self._client = self._loop = None
 
-    async def json(
-        self, method: str, path: str, body: Mapping[str, Any] | None = None, **how: Unpack[Sending]
-    ) -> dict[str, Any]:
-        """The JSON object of an answer. Raises as `call`, and `RefusedError` where something else has answered."""
+    async def json(self, method: str, path: str, body: Mapping[str, Any] | None = None, **how: Any) -> dict[str, Any]:
+        """The JSON object of the answer of a `call`; raises `RefusedError` where something else has answered, too."""
         return read_object(await self.call(method, path, body, **how))
 
     async def listed(self, path: str, **params: str) -> AsyncGenerator[dict[str, Any], None]:
@@ -129,24 +129,46 @@ class Transport:
             more, params["after"] = bool(page["has_more"]), str(page.get("last_id"))
 
     async def call(
-        self, method: str, path: str, body: Mapping[str, Any] | None = None, **how: Unpack[Sending]
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        *,
+        timeout_s: float | None = None,
+        wait_s: float = 0,
+        once: bool = False,
+        into: BinaryIO | None = None,
+        **request: Any,
     ) -> httpx.Response:
         """The answer, after as many repetitions as fit into the time. 2xx.
 
         404 and 410 too, of a `DELETE` that an earlier attempt may have done: its answer was lost.
 
+        Args:
+            method: of the request.
+            path: below the address.
+            body: sent as JSON.
+            timeout_s: with all repetitions; None: that of the transport.
+            wait_s: how long the server may hold the request back until it has an answer.
+            once: never repeated: its answer tells a secret, or whoever asks wants to know now.
+            into: takes the body of a successful answer, emptied before every attempt; the answer then has no body.
+            request: what httpx takes: `headers`, `params`, `data`, `files`, which are read anew at every attempt.
+
         Raises:
             UnreachableError: no answer for as long as it is tried.
             WaitTimeoutError: no final answer in time.
             RefusedError: an error answer; one of its kinds.
-            EmbedqClientError: it was closed.
         """
-        started = heard = time.monotonic()
-        timeout_s, lost = how.get("timeout_s", self.timeout_s), False
+        if body is not None:
+            # Lone surrogates are sent escaped; the server then names the text that has them.
+            request["content"] = json.dumps(body, ensure_ascii=False).encode(errors="backslashreplace")
+            request["headers"] = {"Content-Type": "application/json", **request.get("headers", {})}
+        heard = time.monotonic()
+        end, lost = heard + (self.timeout_s if timeout_s is None else timeout_s), False
         for attempt in itertools.count():
             answer = None
             try:
-                answer = await self._send(method, path, body, how, timeout_s - (time.monotonic() - started))
+                answer = await self._send(method, path, request, wait_s, end - time.monotonic(), into=into)
             except httpx.TransportError as error:
                 failure = self._silence(error)
             else:
@@ -159,29 +181,18 @@ class Transport:
             lost |= answer is None or answer.status_code >= _SERVER_ERROR
             patience_s = self._patience_s if self._answered else min(FIRST_CONTACT_S, self._patience_s)
             delay_s = retry_delay_s(attempt, answer, patience_s - (time.monotonic() - heard))
-            if delay_s is None or how.get("once") or delay_s >= timeout_s - (time.monotonic() - started):
+            if delay_s is None or once or delay_s >= end - time.monotonic():
                 raise failure
             if self._on_retry:
                 self._on_retry(failure, delay_s)
             await asyncio.sleep(delay_s)
         raise AssertionError  # pragma: no cover - the loop has no end
 
-    async def probe(self, path: str) -> httpx.Response:
-        """One attempt of `timeout_s` seconds at most, with whatever status it is answered.
-
-        Raises:
-            UnreachableError: no answer.
-        """
-        try:
-            return await self._send("GET", path, None, {}, self.timeout_s, silence_s=self.timeout_s)
-        except httpx.TransportError as error:
-            raise self._silence(error) from error
-
     def blocking(self, path: str) -> httpx.Response:
         """The answer, while the thread waits: one attempt of `BLOCKING_CALL_S` seconds at most."""
-        tls = _tls(self._options["trust_env"]) if self.address.startswith("https") else False
+        timeout_s = min(BLOCKING_CALL_S, self.timeout_s)
         try:
-            with httpx.Client(**self._options, verify=tls, timeout=min(BLOCKING_CALL_S, self.timeout_s)) as client:
+            with httpx.Client(**self._options, timeout=timeout_s) as client:
                 response = client.get(path)
         except httpx.TransportError as error:
             raise self._silence(error) from error
@@ -190,60 +201,37 @@ class Transport:
         return response
 
     async def _send(
-        self,
-        method: str,
-        path: str,
-        body: Mapping[str, Any] | None,
-        how: Sending,
-        left_s: float,
-        *,
-        silence_s: float = ANSWER_TIMEOUT_S,
+        self, method: str, path: str, request: Mapping[str, Any], wait_s: float, left_s: float, *, into: BinaryIO | None
     ) -> httpx.Response:
         # A second less than there is, so that the server's "not yet" arrives before this side gives up.
-        wait_s = max(1, math.floor(min(how["wait_s"], left_s - 1))) if how.get("wait_s") else 0
-        read_s = min(silence_s + wait_s, max(1.0, left_s))
-        headers, params = dict(how.get("headers", {})), dict(how.get("params", {}))
-        if body is not None:
-            headers["Content-Type"] = "application/json"
+        wait_s = max(1, math.floor(min(wait_s, left_s - 1))) if wait_s else 0
+        read_s = min(ANSWER_TIMEOUT_S + wait_s, max(1.0, left_s))
+        headers, params = dict(request.get("headers", {})), dict(request.get("params", {}))
         if wait_s and method == "GET":
             params["wait"] = f"{wait_s}"
         elif wait_s:
             headers["x-stainless-read-timeout"] = f"{read_s:g}"  # as OpenAI's clients say it
-        client = await self._connection()
-        with ExitStack() as stack:
-            files = None
-            if "file" in how:
-                name, place = how["file"]
-                files = {"file": (name, stack.enter_context(place.open("rb")))}
-            request = client.build_request(
-                method,
-                path,
-                content=None if body is None else _json_bytes(body),
-                data=how.get("form"),
-                files=files,
-                headers=headers,
-                params=params,
-                timeout=httpx.Timeout(read_s, connect=min(CONNECT_TIMEOUT_S, read_s), pool=None),
-            )
-            return await _exchange(client, request, how.get("into"))
+        timeout = httpx.Timeout(read_s, connect=min(CONNECT_TIMEOUT_S, read_s), pool=None)
+        request = {**request, "headers": headers, "params": params, "timeout": timeout}
+        async with self._connection().stream(method, path, **request) as response:
+            if into is None or not response.is_success:
+                await response.aread()
+                return response
+            into.seek(0)
+            into.truncate()
+            async for piece in response.aiter_bytes():
+                into.write(piece)
+        return response
 
-    async def _connection(self) -> httpx.AsyncClient:
-        if self._closed:
-            raise EmbedqClientError("This client was closed. Make another one.", code="closed")
-        # Reading the certificates takes 0.2 to 0.4 s, too long for the event loop. httpx reads them for http:// too.
-        https = self.address.startswith("https")
-        tls = await asyncio.to_thread(_tls, self._options["trust_env"]) if https else False
+    def _connection(self) -> httpx.AsyncClient:
         loop = asyncio.get_running_loop()
         if self._client is None or self._loop is not loop:  # connections belong to the loop that opened them
-            self._client, self._loop = httpx.AsyncClient(**self._options, verify=tls), loop
+            self._client, self._loop = httpx.AsyncClient(**self._options), loop
         return self._client
 
     def _silence(self, error: httpx.TransportError) -> EmbedqClientError:
         if isinstance(error, httpx.ReadTimeout | httpx.WriteTimeout):
             return WaitTimeoutError(f"{self.address} did not answer in time.", code="timeout")
-        if "WRONG_VERSION_NUMBER" in str(error):
-            message = f"{self.address} does not speak TLS. Does its address begin with http:// ?"
-            return UnreachableError(message, code="unreachable")
         return UnreachableError(
             f"No answer from {self.address} ({str(error) or type(error).__name__}). Is the server running there? "
             "`embedq up` starts one; EMBEDQ_URL names another.",
@@ -274,48 +262,42 @@ def retry_delay_s(attempt: int, answer: httpx.Response | None, patience_s: float
     return delay_s * random.uniform(1.0, 1.25)  # noqa: S311 - not for secrets
 
 
+@contextmanager
+def reading(response: httpx.Response, what: str) -> Iterator[None]:
+    """Reads a successful response in its block.
+
+    Raises:
+        RefusedError: it is not `what`, so something else than embedq probably answered.
+    """
+    try:
+        yield
+    except (KeyError, TypeError, AttributeError, ValueError, EOFError) as error:  # of JSON, base64, numpy
+        raise RefusedError(
+            f"The answer of {response.url.path} is not {what}. Is the address that of an embedq server?",
+            code="unexpected_answer",
+            status=response.status_code,
+            request_id=response.headers.get("x-request-id"),
+        ) from error
+
+
+def read_object(response: httpx.Response) -> dict[str, Any]:
+    """The JSON object of an answer. Those of the server say in `object` what they are; raises as `reading`."""
+    with reading(response, "an object of embedq"):
+        answer: dict[str, Any] = response.json()
+        answer["object"]
+    return answer
+
+
 def route(*parts: str) -> str:
     """A path below `/v1`. Whatever is passed as an id cannot reach another route.
 
     Raises:
         RefusedError: it is empty, a step of a path, or not UTF-8. No server has it.
     """
-    return "/v1/" + "/".join(map(_quoted, parts))
-
-
-def _quoted(part: str) -> str:
-    try:
-        quoted = quote(part, safe="")
-    except UnicodeEncodeError:
-        quoted = ""
-    if quoted in {"", ".", ".."}:  # httpx follows dots, as a browser does
-        raise RefusedError(f"{part!r} is no id and no name.", code="invalid_id")
-    return quoted
-
-
-async def _exchange(client: httpx.AsyncClient, request: httpx.Request, into: BinaryIO | None) -> httpx.Response:
-    response = await client.send(request, stream=into is not None)
-    if into is None:
-        return response
-    try:
-        if not response.is_success:
-            await response.aread()
-            return response
-        into.seek(0)
-        into.truncate()
-        async for piece in response.aiter_bytes():
-            into.write(piece)
-    finally:
-        await response.aclose()
-    return response
-
-
-def _json_bytes(body: Mapping[str, Any]) -> bytes:
-    try:
-        return json.dumps(body, ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        # Lone surrogates can be sent escaped; the server then names the text that has them.
-        return json.dumps(body).encode()
+    for part in parts:
+        if part in {"", ".", ".."} or not part.isprintable():  # httpx follows dots, as a browser does
+            raise RefusedError(f"{part!r} is no id and no name.", code="invalid_id")
+    return "/v1/" + "/".join(quote(part, safe="") for part in parts)
 
 
 def _says_gone(code: str) -> bool:
@@ -334,8 +316,9 @@ def _base_url(url: str) -> httpx.URL:
 
 
 @functools.cache
-def _tls(trust_env: bool) -> ssl.SSLContext:
-    return httpx.create_ssl_context(trust_env=trust_env)
+def _certificates() -> ssl.SSLContext:
+    """Read once, because that takes 0.2 to 0.4 s. httpx would do it for each client, for http:// too."""
+    return httpx.create_ssl_context()
 
 
 def _sendable(api_key: str | None) -> str | None:

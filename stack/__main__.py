@@ -23,7 +23,7 @@ from stack.processes import (
     Log,
     how_it_ended,
     message_of,
-    signals_noted,
+    note_signals,
     stop,
     wait_for_the_first_end,
 )
@@ -56,9 +56,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         settings = load_settings(OWN_NAME)
         _require_hidden(options.data, settings)
         port = options.port if options.port is not None else settings.port
-        with locked(options.data) as lock, signals_noted() as signals:
+        with locked(options.data) as lock:
             try:
-                stack = _Stack(settings, options, port or free_port(), lock, signals)
+                stack = _Stack(settings, options, port or free_port(), lock, note_signals())
                 require_free(stack.host, stack.port)
                 return stack.run()
             finally:

@@ -12,9 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from types import FrameType
+from collections.abc import Callable, Mapping, Sequence
 from typing import IO, TextIO, cast
 
 import orjson
@@ -29,11 +27,10 @@ _TICK_S = 0.1
 _PROBE_EVERY_S = 1.0
 _LAST_LINES_S = 5.0
 _MAX_LINE_BYTES = 64 * 2**10
-_COLOURS = (36, 32, 33, 35, 34, 96, 92, 93)
 
 
 class Log:
-    """Lines of all processes on one stream, each behind its process's name; names are coloured on a terminal.
+    """Lines of all processes on one stream, each behind its process's name.
 
     In JSON, a line that is an object stays as it is, because it says whose it is. Other lines, such as those of Redis,
     become the message of one.
@@ -41,27 +38,18 @@ class Log:
 
     def __init__(self, stream: TextIO, log_format: LogFormat = "text") -> None:
         self._stream, self._format = stream, log_format
-        self._width = len("documents-worker")
-        self._coloured = stream.isatty()
-        self._colours: dict[str, int] = {}
         self._turn = threading.Lock()
 
     def write(self, name: str, line: str) -> None:
         """Writes one line of the process `name`."""
         if self._format == "text":
-            line = f"{self._shown(name)} {line}"
+            line = f"{name:<{len('documents-worker')}} | {line}"
         elif not line.startswith("{"):
             line = json_line(name, name, line)
         # The reader may be gone (`embedq up 2>&1 | head`), or its disk full. The service goes on without its log.
         with self._turn, contextlib.suppress(OSError):
             self._stream.write(f"{line}\n")
             self._stream.flush()
-
-    def _shown(self, name: str) -> str:
-        if not self._coloured:
-            return f"{name:<{self._width}} |"
-        colour = self._colours.setdefault(name, _COLOURS[len(self._colours) % len(_COLOURS)])
-        return f"\x1b[{colour}m{name:<{self._width}} |\x1b[0m"
 
 
 class Child:
@@ -147,23 +135,13 @@ def stop(processes: Sequence[Child], signals: Sequence[int]) -> None:
         process.end()
 
 
-@contextmanager
-def signals_noted() -> Iterator[list[int]]:
-    """The signals so far that ask for an end."""
+def note_signals() -> list[int]:
+    """The signals so far, from now on, that ask for an end."""
     noted = list[int]()
-
-    def note(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - the signature is Python's
-        noted.append(number)
-
-    wanted = [signal.SIGINT, signal.SIGTERM]
-    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # nohup: survive the terminal
-        wanted.append(signal.SIGHUP)
-    previous = {number: signal.signal(number, note) for number in wanted}
-    try:
-        yield noted
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) != signal.SIG_IGN:  # nohup: survive the terminal
+            signal.signal(number, lambda number, _: noted.append(number))
+    return noted
 
 
 def how_it_ended(process: Child) -> str:

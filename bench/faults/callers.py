@@ -173,7 +173,9 @@ class Load:
         self._file.write_bytes(b"".join(_line(custom_id, text) for custom_id, text in self._lines.items()))
 
         async def work() -> _Found:
-            file = await self._begin("/v1/files", None, form={"purpose": "batch"}, file=("rows.jsonl", self._file))
+            file = await self._begin(
+                "/v1/files", None, data={"purpose": "batch"}, files={"file": ("rows.jsonl", self._file.read_bytes())}
+            )
             body = {"endpoint": "/v1/embeddings", "completion_window": "24h", "input_file_id": Path(file).name}
             batch = await self._followed(await self._begin("/v1/batches", body), "request_counts", "completed")
             content = await self._ask("GET", f"/v1/files/{batch['output_file_id']}/content")

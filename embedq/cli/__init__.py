@@ -5,17 +5,14 @@ while they are being loaded prints no traceback.
 """
 
 import argparse
-import os
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, redirect_stderr
+from collections.abc import Sequence
 from importlib import import_module
 from io import TextIOWrapper
-from pathlib import Path
 from typing import Any
 
 from embedq.cli import exit_codes
-from embedq.cli.arguments import shared_options
+from embedq.cli.options import SHARED, shared_options
 
 _COMMANDS = (
     ("up", "serve", "start everything on this machine: Redis, workers, API"),
@@ -45,42 +42,24 @@ _COMMANDS = (
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit code (`embedq.cli.exit_codes`)."""
-    with _streams():
-        return _run(argv)
-
-
-def _run(argv: Sequence[str] | None) -> int:
+    for stream in (sys.stdout, sys.stderr):  # any text is printable in any encoding
+        if isinstance(stream, TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors="backslashreplace")
     try:
         root = parser()
         args = root.parse_args(argv)
         if args.run is None:
             root.print_help()
             return exit_codes.OK
-        asks = hasattr(args, "default_timeout_s")
-        if not asks and (hasattr(args, "url") or hasattr(args, "timeout")):
-            root.error("--url and --timeout are for commands that ask a server")
-        if not asks and hasattr(args, "json") and not hasattr(args, "prints_json"):
-            root.error("--json is for commands that ask a server, and for keys export and import")
-        for name, value in (("url", None), ("json", False), ("timeout", getattr(args, "default_timeout_s", None))):
+        if refused := [name for name in SHARED if hasattr(args, name) and name not in args.takes]:
+            root.error(f"this command has no --{refused[0]}")
+        for name, value in (("url", None), ("json", False), ("timeout", args.default_timeout_s)):
             setattr(args, name, getattr(args, name, value))
         code: int = import_module("embedq.cli.output").run_command(args)
     except KeyboardInterrupt:
         print("embedq: interrupted", file=sys.stderr)
         return exit_codes.INTERRUPTED
     return code
-
-
-@contextmanager
-def _streams() -> Iterator[None]:
-    """Makes stderr writable even if it was closed (`2>&-`), and any text printable in any encoding."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, TextIOWrapper) and stream.errors == "strict":
-            stream.reconfigure(errors="backslashreplace")
-    with ExitStack() as stack:
-        if sys.stderr is None:
-            devnull = stack.enter_context(Path(os.devnull).open("w", encoding="utf-8"))
-            stack.enter_context(redirect_stderr(devnull))
-        yield
 
 
 def parser() -> argparse.ArgumentParser:
@@ -93,7 +72,7 @@ def parser() -> argparse.ArgumentParser:
     )
     root.add_argument("-V", "--version", action=_Version, nargs=0, help="print the version and leave")
     shared_options(root)
-    root.set_defaults(run=None)
+    root.set_defaults(run=None, takes=(), default_timeout_s=None)
     commands = root.add_subparsers(metavar="COMMAND", parser_class=Command)
     for name, module, text in _COMMANDS:
         commands.add_parser(name, help=text, module=module)

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from embedq.cli import Command, parser, print_version
 from embedq.cli.exit_codes import OK
+from embedq.cli.output import Output
 
 _SCRIPTS = {
     "bash": """_embedq() {
@@ -41,7 +42,7 @@ def add(command: argparse.ArgumentParser) -> None:
     command.set_defaults(run=run, what=name)
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace, _: Output) -> int:
     """The exit code."""
     if args.what == "version":
         print_version()

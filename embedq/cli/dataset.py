@@ -1,14 +1,12 @@
 """`embedq search`, `dataset`: the datasets of a server; and, on its machine, upkeep of their files."""
 
 import argparse
-import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
-from embedq.cli.arguments import count, shared_options, utf8
-from embedq.cli.exit_codes import OK
-from embedq.cli.options import of_each, server_options, transport_from_args
+from embedq.cli.asking import asks, of_each
+from embedq.cli.options import count, server_options, shared_options, utf8
 from embedq.cli.output import Output
 from embedq.cli.serve import become
 from embedq.ingestions import Ingestions
@@ -27,44 +25,15 @@ def add(parser: argparse.ArgumentParser) -> None:
     """Adds the options of the command that the parser is for."""
     if parser.prog.endswith(" search"):
         _add_search(parser)
-    else:
-        _add_dataset(parser)
-
-
-def _add_search(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("query", type=utf8, metavar="QUERY")
-    parser.add_argument(
-        "--dataset", required=True, metavar="NAME", help="of the server; or CONNECTION:TABLE, a table of PostgreSQL"
-    )
-    parser.add_argument(
-        "--mode",
-        choices=["vector", "text", "hybrid"],
-        help="by meaning (default), by the words of QUERY, or by both",
-    )
-    parser.add_argument(
-        "--filter",
-        type=_field,
-        action="append",
-        default=[],
-        metavar="FIELD=VALUE",
-        help="chunks alone whose metadata has this value; document_id is the document's",
-    )
-    parser.add_argument("-k", type=count, default=5, help="how many chunks (default: 5)")
-    parser.add_argument("--model", metavar="NAME", help="another name of the dataset's model")
-    server_options(parser, timeout_s=120)
-    parser.set_defaults(run=run, work=_search)
-
-
-def _add_dataset(parser: argparse.ArgumentParser) -> None:
+        return
     shared_options(parser)
     parts = parser.add_subparsers(metavar="WHAT", required=True)
     listing = parts.add_parser("list", help="print your datasets")
-    listing.set_defaults(run=run, work=_list)
     deleting = parts.add_parser("delete", help="delete datasets with all their vectors; folders of --out stay")
     deleting.add_argument("names", nargs="+", metavar="NAME")
-    deleting.set_defaults(run=run, work=_delete)
-    for part in (listing, deleting):
+    for part, work in ((listing, _list), (deleting, _delete)):
         server_options(part, timeout_s=60)
+        part.set_defaults(run=asks(Ingestions, work))
     for name, target, text in _UPKEEP:
         part = parts.add_parser(name, help=f"operators: {text}")
         part.add_argument("name", metavar="NAME")
@@ -75,29 +44,31 @@ def _add_dataset(parser: argparse.ArgumentParser) -> None:
         part.set_defaults(run=run_upkeep, what=name, target="")
 
 
-def run(args: argparse.Namespace) -> int:
-    """The exit code of what asks a server."""
-    return asyncio.run(_asked(args, Output(args.json)))
+def _add_search(parser: argparse.ArgumentParser) -> None:
+    new = parser.add_argument
+    new("query", type=utf8, metavar="QUERY")
+    new("--dataset", required=True, metavar="NAME", help="of the server; or CONNECTION:TABLE, a table of PostgreSQL")
+    modes = ["vector", "text", "hybrid"]
+    new("--mode", choices=modes, help="by meaning (default), by the words of QUERY, or by both")
+    filter_help = "chunks alone whose metadata has this value; document_id is the document's"
+    new("--filter", type=_field, action="append", default=[], metavar="FIELD=VALUE", help=filter_help)
+    new("-k", type=count, default=5, help="how many chunks (default: 5)")
+    new("--model", metavar="NAME", help="another name of the dataset's model")
+    server_options(parser, timeout_s=120)
+    parser.set_defaults(run=asks(Ingestions, _search))
 
 
-def run_upkeep(args: argparse.Namespace) -> NoReturn:
+def run_upkeep(args: argparse.Namespace, _: Output) -> NoReturn:
     """Becomes the module of the server."""
     data = (f"--data={args.data}",) if args.data else ()
     target = (args.target,) if args.target else ()
     become("tasks.datasets.upkeep_command", args.what, f"--owner={args.owner}", *data, "--", args.name, *target)
 
 
-async def _asked(args: argparse.Namespace, output: Output) -> int:
-    async with transport_from_args(Ingestions, args, output) as server:
-        code: int = await args.work(server, args, output)
-    return code
-
-
-async def _search(server: Ingestions, args: argparse.Namespace, output: Output) -> int:
+async def _search(server: Ingestions, args: argparse.Namespace, output: Output) -> None:
     among = dict(args.filter) or None
     found = await server.search_dataset(args.dataset, args.query, args.k, mode=args.mode, model=args.model, among=among)
     print_chunks(found, output)
-    return OK
 
 
 def print_chunks(chunks: Sequence[Mapping[str, Any]], output: Output) -> None:
@@ -122,12 +93,11 @@ def _field(text: str) -> tuple[str, str | float | bool]:
     return name, parsed if isinstance(parsed, str | int | float) else value
 
 
-async def _list(server: Ingestions, _args: argparse.Namespace, output: Output) -> int:
+async def _list(server: Ingestions, _args: argparse.Namespace, output: Output) -> None:
     async for dataset in server.datasets():
         vectors = f" of {dataset['vectors']}" if dataset["vectors"] else ""
         size = f"{dataset['rows']:,} rows, {dataset['documents']:,} documents, {dataset['bytes']:,} bytes"
         output.result(f"{dataset['name']}: {size}{vectors}", dataset)
-    return OK
 
 
 async def _delete(server: Ingestions, args: argparse.Namespace, output: Output) -> int:

@@ -30,8 +30,9 @@ QUESTIONS = (
     "Which exit code means that the server cannot be reached?",
 )
 _ANSWERS = 3
-_COMMAND = re.compile(r"!![a-z]+!!")
 _DATASET = "documentation"
+_COMMANDS_OF_THE_FAKE_ENCODER = "testing.md"
+"""It would obey them."""
 STOP_TIMEOUT_S = 60.0
 _OF_THE_MODEL = re.compile(r"EMBEDQ_(MODEL|DEVICE|COMPUTE|PRECISION|THREADS|STREAMS|FAKE_\w+)")
 """Settings that the demo takes over. Any other may be of a real service, with its Redis, storage and databases."""
@@ -44,18 +45,16 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=run)
 
 
-def run(_: argparse.Namespace) -> int:
+def run(_: argparse.Namespace, output: Output) -> int:
     """The exit code."""
-    output = Output(json_lines=False)
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:  # nohup
             signal.signal(number, _interrupt)
     with tempfile.TemporaryDirectory(prefix="embedq-demo-") as folder:
         command = command_for("stack", "--port", "0", "--data", folder)
-        sources = documentation(CHECKOUT, Path(folder) / "sources")
         output.note("starting Redis, a model worker, a documents worker and the API")
         with running_stack(command, Path(folder) / "stack.log") as url:
-            code = asyncio.run(_show(url, sources, output))
+            code = asyncio.run(_show(url, output))
             output.note(f"the console shows it: {url}/console")
             if sys.stdin and sys.stdin.isatty() and sys.stdout.isatty():
                 output.note("press Enter to stop")
@@ -69,33 +68,6 @@ def _interrupt(*_: object) -> NoReturn:
     raise KeyboardInterrupt
 
 
-def documentation(root: Path, folder: Path) -> list[Path]:
-    """Copies the project's documents, without paragraphs that mislead the search.
-
-    Those are quotations of the questions, which answer none, and commands of the fake encoder, which would obey them.
-
-    Returns:
-        what to ingest: the documents of the first level, and the folder of the others.
-
-    Raises:
-        UsageError: there are none.
-    """
-    files = [*sorted(root.glob("*.md")), *sorted((root / "docs").glob("**/*.md"))]
-    if not files:
-        raise UsageError(f"no documentation in {root}")
-    for file in files:
-        copy = folder / file.relative_to(root)
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        blocks = file.read_text(encoding="utf-8").split("\n\n")
-        copy.write_text("\n\n".join(block for block in blocks if not _misleads(block)), encoding="utf-8")
-    return sorted(folder.iterdir())
-
-
-def _misleads(text: str) -> bool:
-    flat = " ".join(text.split())
-    return any(question in flat for question in QUESTIONS) or bool(_COMMAND.search(flat))
-
-
 @contextmanager
 def running_stack(command: Sequence[str], log_file: Path) -> Iterator[str]:
     """Runs a local stack as a child process for the block; yields its address.
@@ -105,10 +77,9 @@ def running_stack(command: Sequence[str], log_file: Path) -> Iterator[str]:
     Raises:
         UsageError: it does not come up. The message holds the end of its log.
     """
-    inherited = environment.with_python_path(CHECKOUT)
     own = {
         name: value
-        for name, value in inherited.items()
+        for name, value in environment.with_python_path(CHECKOUT).items()
         if not name.startswith("EMBEDQ_") or _OF_THE_MODEL.fullmatch(name)
     }
     with (
@@ -132,13 +103,14 @@ def running_stack(command: Sequence[str], log_file: Path) -> Iterator[str]:
                 process.kill()
 
 
-async def _show(url: str, sources: Sequence[Path], output: Output) -> int:
+async def _show(url: str, output: Output) -> int:
     async with EmbeddingService(url) as service, Ingestions(url) as server:
         info = service.get_model_info()
         model = f"{info['model_name']} on {info['device']}, {info['embedding_size']} dimensions"
         output.note(f"ready at {url}: {model}")
+        files = local_files([CHECKOUT / "docs"], ["*.md"], [_COMMANDS_OF_THE_FAKE_ENCODER])
         body = {"source": {}, "sink": {"type": "dataset", "dataset": _DATASET}, "mode": "skip_unchanged"}
-        code = await ingest(server, local_files(sources), body, None, output)
+        code = await ingest(server, files, body, None, output)
         for question in QUESTIONS:
             print(f"\n{question}")
             print_chunks(await server.search_dataset(_DATASET, question, _ANSWERS), output)

@@ -9,26 +9,25 @@ import asyncio
 import dataclasses
 import json
 import subprocess
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import httpx
 
 from embedq import environment
+from embedq.cli.asking import client_from_args
 from embedq.cli.exit_codes import OK, SOME_FAILED, UsageError
-from embedq.cli.options import server_options, transport_from_args
+from embedq.cli.options import server_options
 from embedq.cli.output import Output
 from embedq.cli.serve import CHECKOUT, command_for
-from embedq.errors import EmbedqClientError, UnreachableError, error_from_response
-from embedq.responses import read_object, reading
-from embedq.transport import Transport, is_loopback
+from embedq.errors import EmbedqClientError, RefusedError, UnreachableError
+from embedq.transport import Transport, is_loopback, read_object, reading
 
 _RECENT_S = 600
 """A worker that has died since then is dying; before that it is history."""
 _LOG_HAS_MORE = "look at the API's log"
-
-Get = Callable[[str], Awaitable[httpx.Response]]
+_NO_KEY, _FORBIDDEN = 401, 403
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,44 +50,56 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=run)
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace, output: Output) -> int:
     """The exit code."""
-    return asyncio.run(_doctor(args, Output(args.json)))
+    return asyncio.run(_doctor(args, output))
 
 
 async def _doctor(args: argparse.Namespace, output: Output) -> int:
     fine = True
-    async with transport_from_args(Transport, args, output) as transport:
-        async for finding in examine(transport.probe):
-            output.result(_line(finding), dataclasses.asdict(finding))
+
+    def show(finding: Finding) -> None:
+        mark = "ok     " if finding.fine else "WRONG  "
+        advice = f"\n         -> {finding.advice}" if finding.advice else ""
+        output.result(f"{mark}{finding.name}: {finding.detail}{advice}", dataclasses.asdict(finding))
+
+    async with client_from_args(Transport, args, output) as server:
+        async for finding in examine(server):
+            show(finding)
             fine = fine and finding.fine
-            if finding.name == "server" and not finding.fine and is_loopback(transport.url):
-                for of_redis in redis_of_settings(transport.timeout_s):
-                    output.result(_line(of_redis), dataclasses.asdict(of_redis))
+            if finding.name == "server" and not finding.fine and is_loopback(server.url):
+                for of_redis in redis_of_settings(server.timeout_s):
+                    show(of_redis)
     return OK if fine else SOME_FAILED
 
 
-async def examine(get: Get) -> AsyncIterator[Finding]:
-    """Checks a server from its process to its documents worker. `get` answers a path.
+async def examine(server: Transport) -> AsyncIterator[Finding]:
+    """Checks a server from its process to its documents worker.
 
     What cannot be known is not guessed: without the server or its Redis nothing that depends on it is told.
     """
+
+    async def ask(path: str) -> httpx.Response | RefusedError:
+        try:
+            return await server.call("GET", path, once=True)
+        except RefusedError as error:
+            return error
+
     try:
-        live = await get("/health/live")
-        if not live.is_success:
-            error = error_from_response(live)
-            advice = "is it an embedq server?" if error.code == "unexpected_answer" else ""
-            yield Finding("server", False, f"/health/live: {error.code}: {error.message}", advice)
+        live = await ask("/health/live")
+        if isinstance(live, RefusedError):
+            advice = "is it an embedq server?" if live.code == "unexpected_answer" else ""
+            yield Finding("server", False, f"/health/live: {live.code}: {live.message}", advice)
             return
         yield Finding("server", True, f"answers in {live.elapsed.total_seconds() * 1000:.0f} ms")
-        ready = await get("/health/ready")
-        if not ready.is_success and error_from_response(ready).param == "redis":
+        ready = await ask("/health/ready")
+        if isinstance(ready, RefusedError) and ready.param == "redis":
             advice = "docs/operations.md, “Redis does not answer”; callers get 503 meanwhile"
-            yield Finding("redis", False, error_from_response(ready).message, advice)
+            yield Finding("redis", False, ready.message, advice)
             return
-        for finding in (*_redis(await get("/v1/service/redis")), *_service(await get("/v1/service"))):
+        for finding in (*_redis(await ask("/v1/service/redis")), *_service(await ask("/v1/service"))):
             yield finding
-        if ready.is_success:
+        if isinstance(ready, httpx.Response):
             yield _storage(ready.json().get("storage"))
     except UnreachableError as error:
         yield Finding("server", False, error.message, "start it with `embedq up`, or set EMBEDQ_URL")
@@ -96,43 +107,35 @@ async def examine(get: Get) -> AsyncIterator[Finding]:
         yield Finding("server", False, error.message, "is EMBEDQ_URL the address of an embedq server?")
 
 
-def _redis(response: httpx.Response) -> Iterator[Finding]:
-    if response.is_success:
-        with reading(response, "what a Redis says"):
-            yield from _checks(response.json())
-        return
-    error = error_from_response(response)
-    if error.code == "scope_missing":
-        yield Finding("redis", True, f"not checked: {error.message}", "use a key with the scope operate")
-    elif response.status_code not in _NO_KEY:
-        yield Finding("redis", False, error.message, _LOG_HAS_MORE)
+def _redis(answer: httpx.Response | RefusedError) -> Iterator[Finding]:
+    if isinstance(answer, httpx.Response):
+        yield from _checks(read_object(answer))
+    elif answer.code == "scope_missing":
+        yield Finding("redis", True, f"not checked: {answer.message}", "use a key with the scope operate")
+    elif answer.status not in {_NO_KEY, _FORBIDDEN}:
+        yield Finding("redis", False, answer.message, _LOG_HAS_MORE)
+
+
+def _service(answer: httpx.Response | RefusedError) -> Iterator[Finding]:
+    """How full Redis is, and who works, as `GET /v1/service` tells it."""
+    if isinstance(answer, httpx.Response):
+        state = read_object(answer)
+        with reading(answer, "the state of a service"):
+            yield _memory(state["redis"])
+            for model in state["models"]:
+                yield _workers(f"model {model['id']}", model, state["time"], _model_facts(model), "worker")
+            documents = "files, batches and ingestions go on"
+            yield _workers("documents worker", state["documents"], state["time"], documents, "documents-worker")
+    elif answer.status == _NO_KEY:
+        yield Finding("key", False, answer.message, "set EMBEDQ_API_KEY to a key of this server")
+    else:
+        advice = "" if answer.status == _FORBIDDEN else _LOG_HAS_MORE  # such a refusal says what to do
+        yield Finding("service", False, f"{answer.code}: {answer.message}", advice)
 
 
 def _checks(answer: Mapping[str, Any]) -> Iterator[Finding]:
     for check in answer["checks"]:
         yield Finding(f"redis {check['name']}", check["fine"], check["detail"], check["advice"])
-
-
-_NO_KEY = frozenset({httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN})
-
-
-def _service(response: httpx.Response) -> Iterator[Finding]:
-    """How full Redis is, and who works, as `GET /v1/service` tells it."""
-    if not response.is_success:
-        error = error_from_response(response)
-        if response.status_code == httpx.codes.UNAUTHORIZED:
-            yield Finding("key", False, error.message, "set EMBEDQ_API_KEY to a key of this server")
-        else:
-            advice = "" if response.status_code in _NO_KEY else _LOG_HAS_MORE  # such a refusal says what to do
-            yield Finding("service", False, f"{error.code}: {error.message}", advice)
-        return
-    state = read_object(response)
-    with reading(response, "the state of a service"):
-        yield _memory(state["redis"])
-        for model in state["models"]:
-            yield _workers(f"model {model['id']}", model, state["time"], _model_facts(model), "worker")
-        documents = "files, batches and ingestions go on"
-        yield _workers("documents worker", state["documents"], state["time"], documents, "documents-worker")
 
 
 def _memory(redis: Mapping[str, Any]) -> Finding:
@@ -207,9 +210,3 @@ def redis_of_settings(timeout_s: float) -> Iterator[Finding]:
     for finding in _checks(answer) if "checks" in answer else ():
         if not finding.fine:
             yield finding
-
-
-def _line(finding: Finding) -> str:
-    mark = "ok     " if finding.fine else "WRONG  "
-    advice = f"\n         -> {finding.advice}" if finding.advice else ""
-    return f"{mark}{finding.name}: {finding.detail}{advice}"

@@ -1,19 +1,18 @@
 """`embedq embed`: vectors of a few texts, now."""
 
 import argparse
-import asyncio
 import json
-from collections.abc import Sequence
+import sys
 from pathlib import Path
 
 import numpy as np
 
-from embedq.atomic_file import atomic_file
-from embedq.cli.arguments import utf8
-from embedq.cli.exit_codes import OK, UsageError
-from embedq.cli.options import encoding_from_args, encoding_options, server_options, service_from_args
-from embedq.cli.output import Output, digits, standard_input
-from embedq.records import read_records
+from embedq.cli.asking import asks
+from embedq.cli.exit_codes import UsageError
+from embedq.cli.options import encoding_from_args, encoding_options, server_options, utf8
+from embedq.cli.output import Output, digits
+from embedq.service import EmbeddingService
+from embedq.text_files import atomic_file, read_records
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -27,27 +26,24 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=run)
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace, output: Output) -> int:
     """The exit code."""
     if args.output and args.output.suffix != ".npy":
         raise UsageError(f"{args.output}: the name must end with .npy")
-    texts = args.texts
-    if texts == ["-"]:  # here, because Ctrl-C could not end an event loop that waits for a line
-        texts = [record.text for record in read_records(standard_input(), "lines")]
-    if not all(texts):
+    if args.texts == ["-"]:  # here, because Ctrl-C could not end an event loop that waits for a line
+        args.texts = [record.text for record in read_records(sys.stdin.buffer)]
+    if not all(args.texts):
         raise UsageError("an empty text has no vector")
-    return asyncio.run(_embed(args, texts, Output(args.json)))
+    return asks(EmbeddingService, _embed)(args, output)
 
 
-async def _embed(args: argparse.Namespace, texts: Sequence[str], output: Output) -> int:
-    async with service_from_args(args, output) as service:
-        vectors = await service.get_embeddings(texts, **encoding_from_args(args))
+async def _embed(service: EmbeddingService, args: argparse.Namespace, output: Output) -> None:
+    vectors = await service.get_embeddings(args.texts, **encoding_from_args(args))
     if args.output:
         with atomic_file(args.output) as file:
             np.save(file, np.asarray(vectors, dtype=np.float32))
         output.note(f"wrote {args.output}", rows=len(vectors))
-        return OK
-    for index, (text, vector) in enumerate(zip(texts, vectors, strict=True)):
+        return
+    for index, (text, vector) in enumerate(zip(args.texts, vectors, strict=True)):
         shown = digits(vector)
         output.result(json.dumps(shown), {"index": index, "text": text, "embedding": shown})
-    return OK

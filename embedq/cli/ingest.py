@@ -3,29 +3,29 @@
 import argparse
 import asyncio
 import shlex
-import tempfile
-from collections.abc import Coroutine, Sequence
-from contextlib import aclosing
+import sys
+from collections.abc import Sequence
 from pathlib import Path
+from shutil import copyfileobj
+from tempfile import TemporaryDirectory
 from typing import Any
 
-from embedq.cli.arguments import count
-from embedq.cli.exit_codes import INTERRUPTED, OK, SOME_FAILED, UsageError
+from embedq.cli.asking import asks, client_from_args
+from embedq.cli.exit_codes import OK, SOME_FAILED, UsageError
 from embedq.cli.ingest_report import describe, list_faults, report, show
-from embedq.cli.options import encoding_from_args, encoding_options, server_options, transport_from_args, within
+from embedq.cli.options import count, encoding_from_args, encoding_options, server_options
 from embedq.cli.output import Output
 from embedq.cli.progress import Progress
-from embedq.cli.uploads import Uploads, chosen_files, uploading
-from embedq.errors import EmbedqClientError, RefusedError
+from embedq.cli.uploads import Uploads
+from embedq.errors import EmbedqClientError
 from embedq.ingestions import Ingestions
-from embedq.local_files import LocalFile
+from embedq.local_files import LocalFile, local_files
 from embedq.output_folder import OutputFolder, counted
-from embedq.responses import Job
+from embedq.transport import Job
 
 DEFAULT_OUT = "vectors"
 _POSTGRESQL = "postgresql:"
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S, _SLOWING = 0.2, 2.0, 1.25
-_MAY_DO_BETTER = {"worker_lost", "not_stored", "internal_error"}
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -42,13 +42,19 @@ def add(parser: argparse.ArgumentParser) -> None:
     new("--exclude", action="append", default=[], metavar="GLOB", help="of local files not these, or not this folder")
     new("--stdin-name", default="stdin.txt", metavar="NAME", help="of what - reads: its id, and its kind by the ending")
     new("--dataset", metavar="NAME", help="load into this dataset of the server; it is fetched with --out alone")
-    new(
-        "--out",
-        metavar="DIR|postgresql:NAME/TABLE",
-        help=f"a folder that gets the dataset as Parquet files (default: {DEFAULT_OUT}), or a table over a connection "
-        "of the server",
-    )
-    _how_options(parser)
+    out_help = f"a folder that gets the dataset as Parquet files (default: {DEFAULT_OUT}), or a table of PostgreSQL"
+    new("--out", metavar="DIR|postgresql:NAME/TABLE", help=out_help)
+    mode_help = "upsert: do unchanged documents again too; sync: also delete those that are gone from the source"
+    new("--mode", choices=["skip_unchanged", "upsert", "sync"], default="skip_unchanged", help=mode_help)
+    conflict_help = "of a record whose id another file has brought (default: fail; replace with --mode upsert or sync)"
+    new("--on-conflict", choices=["fail", "replace"], help=conflict_help)
+    size = parser.add_mutually_exclusive_group()
+    size.add_argument("--chunk-tokens", type=count, metavar="N", help="tokens of one chunk (default: by structure)")
+    size.add_argument("--no-chunking", action="store_true", help="one vector for each document")
+    new("--overlap", type=count, default=0, metavar="N", help="tokens that a chunk shares with the one before")
+    new("--text-field", action="append", metavar="F", help="of JSONL, CSV, Parquet: the text; several are joined")
+    new("--id-field", metavar="F", help="likewise: the document's id")
+    new("--metadata-field", action="append", metavar="F", help="likewise: kept with each chunk; '*' for all others")
     new("--dry-run", action="store_true", help="count documents, chunks and tokens; load nothing")
     new("--detach", action="store_true", help="start it, print its id, and leave")
     about = parser.add_mutually_exclusive_group()
@@ -61,57 +67,25 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=run)
 
 
-def _how_options(parser: argparse.ArgumentParser) -> None:
-    new = parser.add_argument
-    new(
-        "--mode",
-        choices=["skip_unchanged", "upsert", "sync"],
-        default="skip_unchanged",
-        help="upsert: do unchanged documents again too; sync: also delete those that are gone from the source",
-    )
-    new(
-        "--on-conflict",
-        choices=["fail", "replace"],
-        help="of a record whose id another file has brought (default: fail; replace with --mode upsert or sync)",
-    )
-    new("--chunk-tokens", type=count, metavar="N", help="tokens of one chunk (default: by structure)")
-    new("--overlap", type=count, metavar="N", help="tokens that a chunk shares with the one before")
-    new("--no-chunking", action="store_true", help="one vector for each document")
-    new("--text-field", action="append", metavar="F", help="of JSONL, CSV, Parquet: the text; several are joined")
-    new("--id-field", metavar="F", help="likewise: the document's id")
-    new("--metadata-field", action="append", metavar="F", help="likewise: kept with each chunk; '*' for all others")
-
-
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace, output: Output) -> int:
     """The exit code."""
-    output = Output(args.json)
     existing = args.status or args.errors or args.cancel or args.retry
     if bool(existing) == bool(args.sources):
         raise UsageError("name either sources to ingest, or an ingestion with --status, --errors, --cancel or --retry")
-    try:
-        with tempfile.TemporaryDirectory(prefix="embedq-") as spool:
-            work = _about_existing(args, output) if existing else _ingest_from_args(args, output, Path(spool))
-            return asyncio.run(within(args.timeout, work))
-    except (KeyboardInterrupt, asyncio.CancelledError):
-        output.note("interrupted")  # what continues was noted
-        return INTERRUPTED
-
-
-def _ingest_from_args(args: argparse.Namespace, output: Output, spool: Path) -> Coroutine[Any, Any, int]:
-    """Reads standard input at once, because Ctrl-C could not end an event loop that waits for it."""
+    if existing:
+        return asks(Ingestions, _about_existing)(args, output)
     body = body_from_args(args)
-    server = transport_from_args(Ingestions, args, output)
-    body["sink"], folder = sink_from_args(args, server.address)
-    stdin = LocalFile(args.stdin_name, spool / Path(args.stdin_name).name)
-    files = chosen_files(args.sources, args.include, args.exclude, stdin)
-    if not files:
-        body["source"]["urls"] = args.sources
+    body["sink"], folder = sink_from_args(args, client_from_args(Ingestions, args, output).address)
+    with TemporaryDirectory(prefix="embedq-") as spool:
+        # Standard input is read here: Ctrl-C could not end an event loop that waits for it.
+        files = _chosen_files(args, Path(spool))
+        if not files:
+            body["source"]["urls"] = args.sources
 
-    async def work() -> int:
-        async with server:
+        async def work(server: Ingestions, args: argparse.Namespace, output: Output) -> int:
             return await ingest(server, files, body, folder, output, detach=args.detach)
 
-    return work()
+        return asks(Ingestions, work)(args, output)
 
 
 def body_from_args(args: argparse.Namespace) -> dict[str, Any]:
@@ -134,13 +108,11 @@ def body_from_args(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _chunking_from_args(args: argparse.Namespace) -> dict[str, Any]:
-    if args.no_chunking and (args.chunk_tokens or args.overlap):
-        raise UsageError("--no-chunking has no use for --chunk-tokens and --overlap")
     if args.overlap and not args.chunk_tokens:
         raise UsageError("--overlap needs --chunk-tokens")
     if not args.chunk_tokens:
         return {"type": "none" if args.no_chunking else "auto"}
-    static = {"max_chunk_size_tokens": args.chunk_tokens, "chunk_overlap_tokens": args.overlap or 0}
+    static = {"max_chunk_size_tokens": args.chunk_tokens, "chunk_overlap_tokens": args.overlap}
     return {"type": "static", "static": static}
 
 
@@ -165,6 +137,31 @@ def sink_from_args(args: argparse.Namespace, server: str) -> tuple[dict[str, Any
     return {"type": "postgresql", "name": name, "table": table}, None
 
 
+def _chosen_files(args: argparse.Namespace, spool: Path) -> list[LocalFile]:
+    """The local files that are meant; [] where the server reads URLs. `-` is what comes from standard input.
+
+    Raises:
+        UsageError, BadInputError: they cannot be ingested together, or at all.
+    """
+    urls = ["://" in source for source in args.sources]
+    if any(urls):
+        if not all(urls):
+            raise UsageError("local files and URLs cannot be mixed in one ingestion; run the command for each kind")
+        if args.include or args.exclude:
+            raise UsageError(
+                "--include and --exclude are for local files; a URL may be a pattern, as in 's3://b/**/*.md'"
+            )
+        return []
+    if args.sources == ["-"]:
+        stdin = LocalFile(args.stdin_name, spool / Path(args.stdin_name).name)
+        with stdin.path.open("wb") as file:  # on the disk, because it is read twice
+            copyfileobj(sys.stdin.buffer, file)
+        return [stdin]
+    if "-" in args.sources:
+        raise UsageError("- (standard input) is a source of its own; run the command for the others")
+    return local_files([Path(source) for source in args.sources], args.include, args.exclude)
+
+
 async def ingest(
     server: Ingestions,
     files: Sequence[LocalFile],
@@ -184,81 +181,35 @@ async def ingest(
         output: what is printed.
         detach: whether it ends as soon as the ingestion has started.
     """
-    if folder:
-        if folder.filled:
-            folder.require_same(await server.dataset_id(folder.dataset))
-        folder.claim()  # a folder that cannot be written is an error now, not after an hour of uploading
-    async with uploading(server) as uploads:
-        try:
-            if files:
-                await _upload(files, body, uploads, output)
-            started = await _start(server, body, uploads)
-        except (RefusedError, UsageError):
-            if folder:
-                folder.abandon()
-            raise
+    if folder and folder.parts:
+        folder.require_same(await server.dataset_id(folder.dataset))
+    uploads = Uploads(server, output)
+    try:
+        unknown = await uploads.unknown(files, body) if files else []
+        if folder:
+            folder.claim()  # a folder that cannot be written is an error now, not after an hour of uploading
+        if files:
+            await uploads.send(unknown, body)
+        started = await uploads.start(body)
         output.note(f"started {started.id}", id=started.id)
         if detach:
             output.result(started.id, started)
             return OK
-        return await _finish(server, await watch(server, started.id, output, folder), uploads, folder, output)
-
-
-async def _finish(server: Ingestions, ended: Job, uploads: Uploads, folder: OutputFolder | None, output: Output) -> int:
-    """Lets go of uploads, fetches, prints the end; the exit code."""
-    if not ended["resumable"]:
-        retryable = await _retryable_uploads(server, ended)
-        uploads.ids = [file_id for file_id in uploads.ids if file_id not in retryable]
-        uploads.needed = False
+        ended = await watch(server, started.id, output, folder)
+        await uploads.release(ended)
+    except asyncio.CancelledError:
+        if not uploads.needed:
+            output.note("nothing was started")
+        raise
+    finally:
+        await uploads.clean_up()
     if folder and ended.status == "failed":
         output.note(f"{folder.folder} is as it was; to fetch what was loaded: {_status(ended.id, folder)}")
     elif folder:
         await _fetch(server, ended.id, folder, output)
     if ended["sink"]["type"] == "dataset" and not ended["dry_run"] and ended["file_counts"]["completed"]:
         output.note(f"to search it: embedq search QUERY --dataset {ended['sink']['dataset']}")
-    return await report(server, ended, output, uploads.not_sent)
-
-
-async def _upload(files: Sequence[LocalFile], body: dict[str, Any], uploads: Uploads, output: Output) -> None:
-    """Uploads the files that the server does not have, and names all of them in the request."""
-    try:
-        with Progress("uploading", json_lines=output.json_lines) as progress:
-            await uploads.send(files, body, progress)
-    except asyncio.CancelledError:
-        output.note("nothing was started: run the same command again")
-        raise
-    known, sent = sum("sha256" in document for document in uploads.documents), len(uploads.ids)
-    output.note(f"{known:,} known, {sent:,} sent", known=known, sent=sent)
-    if uploads.not_sent and (body["mode"] == "sync" or not uploads.documents):
-        first = uploads.not_sent[0]
-        reason = "with --mode sync it would be deleted" if uploads.documents else "nothing is left to ingest"
-        raise UsageError(f"{first['id']} cannot be sent, and {reason}: {first['last_error']['message']}")
-    body["source"]["files"] = uploads.documents
-
-
-async def _start(server: Ingestions, body: dict[str, Any], uploads: Uploads) -> Job:
-    try:
-        started = await server.start(body)
-    except RefusedError:
-        raise
-    except EmbedqClientError:
-        uploads.needed = True  # it may have been accepted, and only the answer was lost
-        raise
-    uploads.needed = True
-    return started
-
-
-async def _retryable_uploads(server: Ingestions, ended: Job) -> set[str]:
-    """Uploads that `--retry` would read again: of documents that did not fail because of their content."""
-    found: set[str] = set()
-    if not ended["file_counts"]["failed"] or ended["error"] or ended.status == "cancelled":
-        return found
-    async with aclosing(server.documents(ended.id, "failed")) as failed:
-        async for document in failed:
-            better = document["stage"] in {"embedding", "loading"} or document["last_error"]["code"] in _MAY_DO_BETTER
-            if better and document["source_uri"].startswith("file:file-"):
-                found.add(document["source_uri"].removeprefix("file:").partition("/")[0])
-    return found
+    return await report(server, ended, output)
 
 
 async def watch(server: Ingestions, ingestion_id: str, output: Output, folder: OutputFolder | None = None) -> Job:
@@ -285,36 +236,34 @@ def _status(ingestion_id: str, folder: OutputFolder | None) -> str:
 async def _fetch(server: Ingestions, ingestion_id: str, folder: OutputFolder, output: Output) -> None:
     """Fetches what is new of an ingestion's dataset into a folder."""
     try:
-        files, fetched = await folder.follow(
-            lambda: server.output(ingestion_id), lambda name, into: server.download(ingestion_id, name, into)
-        )
+        fetched = await folder.follow(server, ingestion_id)
     except (asyncio.CancelledError, EmbedqClientError):
         output.note(f"to fetch its files: {_status(ingestion_id, folder)}", id=ingestion_id)
         raise
+    files = len(folder.parts)
     output.note(f"{folder.folder} holds {counted(files)}, {fetched} of them new", parts=files, fetched=fetched)
 
 
-async def _about_existing(args: argparse.Namespace, output: Output) -> int:
-    async with transport_from_args(Ingestions, args, output) as server:
-        if args.errors:
-            return SOME_FAILED if await list_faults(server, args.errors, output) else OK
-        if args.cancel:
-            ingestion = await server.cancel(args.cancel)
-        elif args.retry:
-            ingestion = await server.retry(args.retry)
-            ingestion = ingestion if args.detach else await watch(server, ingestion.id, output)
-        else:
-            ingestion = await server.status(args.status)
-        sink = ingestion["sink"]
-        if args.out and ingestion.ended:
-            if sink["type"] != "dataset":
-                raise UsageError("only a dataset can be fetched, not a table of PostgreSQL")
-            dataset = sink.get("dataset", ingestion.id)  # without a name it has that of the ingestion
-            await _fetch(server, ingestion.id, OutputFolder(Path(args.out), server.address, dataset), output)
-        if not ingestion.ended:
-            output.result(describe(ingestion), ingestion)
-            return OK
-        if args.retry and not args.out and sink["type"] == "dataset":
-            output.note(f"to fetch its files: embedq ingest --status {ingestion.id} --out DIR", id=ingestion.id)
-        code = await report(server, ingestion, output)
-        return OK if args.cancel else code
+async def _about_existing(server: Ingestions, args: argparse.Namespace, output: Output) -> int:
+    if args.errors:
+        return SOME_FAILED if await list_faults(server, args.errors, output) else OK
+    if args.cancel:
+        ingestion = await server.cancel(args.cancel)
+    elif args.retry:
+        ingestion = await server.retry(args.retry)
+        ingestion = ingestion if args.detach else await watch(server, ingestion.id, output)
+    else:
+        ingestion = await server.status(args.status)
+    sink = ingestion["sink"]
+    if not ingestion.ended:
+        output.result(describe(ingestion), ingestion)
+        return OK
+    if args.out:
+        if sink["type"] != "dataset":
+            raise UsageError("only a dataset can be fetched, not a table of PostgreSQL")
+        dataset = sink.get("dataset", ingestion.id)  # without a name it has that of the ingestion
+        await _fetch(server, ingestion.id, OutputFolder(Path(args.out), server.address, dataset), output)
+    elif args.retry and sink["type"] == "dataset":
+        output.note(f"to fetch its files: embedq ingest --status {ingestion.id} --out DIR", id=ingestion.id)
+    code = await report(server, ingestion, output)
+    return OK if args.cancel else code

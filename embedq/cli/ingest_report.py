@@ -1,6 +1,6 @@
 """What `embedq ingest` prints of an ingestion: its state in one line, its failures, and its end."""
 
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import aclosing
 from itertools import groupby
 from typing import Any
@@ -9,22 +9,25 @@ from embedq.cli.exit_codes import ALL_FAILED, outcome
 from embedq.cli.output import Output
 from embedq.cli.progress import Progress, shown_rate
 from embedq.ingestions import Ingestions
-from embedq.responses import Job
+from embedq.transport import Job
 
-SHOWN_FAILURES = 10
-"""And as many documents with warnings."""
-_COUNTS = {"warned": "with warnings"}
+SHOWN = 10
+"""Documents that have failed, and as many with warnings."""
+_NOTEWORTHY = ("unchanged", "replaced", "emptied", "warned", "failed", "cancelled", "deleted")
 _Document = Mapping[str, Any]
 
 
 def describe(ingestion: Job) -> str:
     """The state of an ingestion, in one line."""
     counts, chunks = ingestion["file_counts"], ingestion["chunks"]
-    of_all = f"/{counts['total']:,}" if ingestion["listing_complete"] else ""
-    parts = [f"{ingestion.id} {ingestion.status}: {counts['completed'] + counts['failed']:,}{of_all} documents"]
-    for name in ("unchanged", "replaced", "emptied", "warned", "failed", "cancelled", "deleted"):
-        parts += [f"{counts[name]:,} {_COUNTS.get(name, name)}"] if counts[name] else []
-    parts += [_chunks(ingestion)]
+    done = f"{counts['completed'] + counts['failed']:,}{_of_all(ingestion)}"
+    parts = [f"{ingestion.id} {ingestion.status}: {done} documents"]
+    words = {name: "with warnings" if name == "warned" else name for name in _NOTEWORTHY}
+    parts += [f"{counts[name]:,} {word}" for name, word in words.items() if counts[name]]
+    if ingestion["dry_run"] or chunks["embedded"] >= chunks["total"]:
+        parts += [f"{chunks['total']:,} chunks"]
+    else:
+        parts += [f"{chunks['embedded']:,} of {chunks['total']:,} chunks embedded"]
     eta_s, waiting = ingestion["eta_s"], _waiting(ingestion)
     parts += [f"about {eta_s:,.0f} s left"] if eta_s is not None and not ingestion.ended else []
     parts += [waiting] if waiting else []
@@ -35,22 +38,25 @@ def describe(ingestion: Job) -> str:
 
 def show(progress: Progress, ingestion: Job) -> None:
     """Shows how many chunks are embedded: a few documents may be most of the work."""
-    counts, chunks = ingestion["file_counts"], ingestion["chunks"]
+    counts, chunks, dry_run = ingestion["file_counts"], ingestion["chunks"], ingestion["dry_run"]
     rate, waiting = (ingestion["rate"] or {}).get("chunks_per_s", 0.0), _waiting(ingestion)
-    of_all = f"/{counts['total']:,}" if ingestion["listing_complete"] else ""
     through = counts["completed"] + counts["failed"] + counts["cancelled"]
-    texts = [waiting or (shown_rate(rate) if rate else ""), f"{through:,}{of_all} documents"]
+    speed = waiting or (shown_rate(rate) if rate else "")
     progress.update(
-        chunks["total"] if ingestion["dry_run"] else chunks["embedded"],
+        chunks["total"] if dry_run else chunks["embedded"],
         counts["failed"],
-        total=None if ingestion["dry_run"] else chunks["total"],
-        text=", ".join(text for text in texts if text),
+        total=None if dry_run else chunks["total"],
+        text=f"{speed}{', ' if speed else ''}{through:,}{_of_all(ingestion)} documents",
         eta_s=None if ingestion.ended or waiting else ingestion["eta_s"],
         documents=counts["total"],
         documents_done=through,
         chunks_per_s=rate,
         waiting=ingestion["waiting"],
     )
+
+
+def _of_all(ingestion: Job) -> str:
+    return f"/{ingestion['file_counts']['total']:,}" if ingestion["listing_complete"] else ""
 
 
 def _waiting(ingestion: Job) -> str | None:
@@ -62,31 +68,21 @@ def _waiting(ingestion: Job) -> str | None:
     return str(why["message"]).rstrip(".")
 
 
-def _chunks(ingestion: Job) -> str:
-    chunks = ingestion["chunks"]
-    if ingestion["dry_run"] or chunks["embedded"] >= chunks["total"]:
-        return f"{chunks['total']:,} chunks"
-    return f"{chunks['embedded']:,} of {chunks['total']:,} chunks embedded"
-
-
 async def list_faults(server: Ingestions, ingestion_id: str, output: Output) -> int:
     """Prints every document that has failed, and those that could not be read whole; how many have failed."""
     count = 0
     async for document in server.documents(ingestion_id, "failed"):
         error = document["last_error"]
-        output.result(_failure(document), {"document": document["id"], **error, "stage": document["stage"]})
+        output.result(_fault(document), {"document": document["id"], **error, "stage": document["stage"]})
         count += 1
     async for document in server.documents(ingestion_id, "warned"):
-        output.result(_warned(document), {"document": document["id"], "warnings": document["warnings"]})
+        output.result(_fault(document), {"document": document["id"], "warnings": document["warnings"]})
     return count
 
 
-def _failure(document: _Document) -> str:
-    error = document["last_error"]
-    return f"{document['id']} failed: {error['code']}: {error['message']}"
-
-
-def _warned(document: _Document) -> str:
+def _fault(document: _Document) -> str:
+    if error := document.get("last_error"):
+        return f"{document['id']} failed: {error['code']}: {error['message']}"
     return f"{document['id']}: {' '.join(map(_warning, document['warnings']))}"
 
 
@@ -98,30 +94,20 @@ def _warning(warning: Mapping[str, Any]) -> str:
 
 def _ranges(numbers: Sequence[int]) -> str:
     """Such as 2-10, 14."""
-    spans = [
-        [number for _, number in span] for _, span in groupby(enumerate(sorted(set(numbers))), lambda at: at[1] - at[0])
-    ]
-    return ", ".join(f"{span[0]}" if len(span) == 1 else f"{span[0]}-{span[-1]}" for span in spans)
+    spans = [[*span] for _, span in groupby(enumerate(numbers), lambda at: at[1] - at[0])]
+    return ", ".join("-".join(f"{number}" for number in sorted({span[0][1], span[-1][1]})) for span in spans)
 
 
-async def report(server: Ingestions, ended: Job, output: Output, not_sent: Sequence[_Document] = ()) -> int:
-    """Prints the first of the failures and of the warnings, and the end of the whole; returns the exit code.
-
-    `not_sent`: documents that failed on this side, and that the server does not know of.
-    """
+async def report(server: Ingestions, ended: Job, output: Output) -> int:
+    """Prints the first of the failures and of the warnings, and the end of the whole; returns the exit code."""
     counts = ended["file_counts"]
-    failed = [*not_sent[:SHOWN_FAILURES]]
-    failed += await _first(server, ended.id, "failed", SHOWN_FAILURES - len(failed)) if counts["failed"] else []
-    for document in failed:
-        output.note(_failure(document), document=document["id"], code=document["last_error"]["code"])
-    warned = await _first(server, ended.id, "warned", SHOWN_FAILURES) if counts["warned"] else []
-    for document in warned:
-        output.note(_warned(document), document=document["id"], warnings=document["warnings"])
-    for more, what in (
-        (counts["failed"] + len(not_sent) - len(failed), "failed"),
-        (counts["warned"] - len(warned), "have warnings"),
-    ):
-        if more > 0:
+    for state, what in (("failed", "failed"), ("warned", "have warnings")):
+        shown = 0
+        async with aclosing(server.documents(ended.id, state)) as documents:
+            while shown < min(SHOWN, counts[state]) and (document := await anext(documents, None)):
+                output.note(_fault(document), document=document["id"])
+                shown += 1
+        if more := counts[state] - shown:
             output.note(f"{more:,} more documents {what}; all of them: embedq ingest --errors {ended.id}", more=more)
     for warning in _warnings(ended):
         output.note(warning)
@@ -129,20 +115,10 @@ async def report(server: Ingestions, ended: Job, output: Output, not_sent: Seque
         output.note(f"it failed: {ended['error']['code']}: {ended['error']['message']}", code=ended["error"]["code"])
     if ended["resumable"]:
         output.note(f"when that is mended it goes on where it was: embedq ingest --retry {ended.id}", id=ended.id)
-    unsent = f", and {len(not_sent):,} more not sent" if not_sent else ""
-    output.result(describe(ended) + unsent, {**ended, "not_sent": len(not_sent)})
+    output.result(describe(ended), ended)
     if ended.status == "failed":
         return ALL_FAILED
-    return outcome(counts["completed"], counts["failed"] + counts["cancelled"] + len(not_sent))
-
-
-async def _first(server: Ingestions, ingestion_id: str, state: str, number: int) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
-    documents: AsyncGenerator[dict[str, Any], None] = server.documents(ingestion_id, state)
-    async with aclosing(documents):
-        while len(found) < number and (document := await anext(documents, None)) is not None:
-            found.append(document)
-    return found
+    return outcome(counts["completed"], counts["failed"] + counts["cancelled"])
 
 
 def _warnings(ended: Job) -> Iterator[str]:

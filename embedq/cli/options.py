@@ -1,121 +1,77 @@
-"""Options that several commands share, and what is made from them."""
+"""Options that several commands share, and kinds of arguments. Quick to load."""
 
 import argparse
-import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
-from contextlib import aclosing, contextmanager
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from embedq.cli.arguments import count, shared_options
-from embedq.cli.exit_codes import OK, SOME_FAILED, UsageError, exit_code
-from embedq.cli.output import Output
-from embedq.concurrency import in_order
-from embedq.errors import RefusedError, WaitTimeoutError
-from embedq.service import EmbeddingService, EncodingOptions
-from embedq.transport import Transport
+if TYPE_CHECKING:
+    from embedq.service import EncodingOptions
 
-T = TypeVar("T", bound=Transport)
-R = TypeVar("R")
+SHARED = ("url", "timeout", "json")
+"""Options that stand before or after the name of a command that has them."""
+
+
+def shared_options(parser: argparse.ArgumentParser, timeout_help: str = "give up after so many seconds") -> None:
+    """`--url`, `--timeout`, `--json`; absent where not given, so that each may stand before or after the command."""
+    group = parser.add_argument_group("options of commands that ask a server, before or after their name")
+    absent = argparse.SUPPRESS
+    group.add_argument("--url", default=absent, help="address of the server (default: EMBEDQ_URL, else the local one)")
+    group.add_argument("--timeout", type=positive, default=absent, metavar="S", help=timeout_help)
+    json_option(group)
+
+
+def json_option(parser: argparse._ActionsContainer) -> None:
+    """`--json` alone; absent where not given."""
+    absent = argparse.SUPPRESS
+    parser.add_argument("--json", action="store_true", default=absent, help="JSON lines instead of text, for programs")
 
 
 def server_options(parser: argparse.ArgumentParser, *, timeout_s: float | None) -> None:
-    """`--url`, `--timeout`, `--json`. A `timeout_s` of None means that the command waits for ever by default."""
+    """The shared options, of a command that has them. A `timeout_s` of None means that it waits for ever by default."""
     default = "never" if timeout_s is None else f"{timeout_s:g}"
     shared_options(parser, f"give up after so many seconds (default: {default})")
-    parser.set_defaults(default_timeout_s=timeout_s)
+    parser.set_defaults(takes=SHARED, default_timeout_s=timeout_s)
 
 
 def encoding_options(parser: argparse.ArgumentParser, *, truncating: bool = True) -> None:
     """`--model` and what changes a vector. `truncating`: whether texts can be too long at all."""
-    parser.add_argument("--model", metavar="NAME", help="name under which the server serves it (default: its own)")
-    parser.add_argument("--dimensions", type=count, metavar="N", help="cut vectors to N numbers (Matryoshka models)")
-    parser.add_argument("--prompt-name", metavar="NAME", help="one of the model's prompts, put before each text")
-    parser.add_argument("--no-normalize", action="store_true", help="leave vectors at their own length")
+    new = parser.add_argument
+    new("--model", metavar="NAME", help="name under which the server serves it (default: its own)")
+    new("--dimensions", type=count, metavar="N", help="cut vectors to N numbers (Matryoshka models)")
+    new("--prompt-name", metavar="NAME", help="one of the model's prompts, put before each text")
+    off: Any = {"action": "store_false", "default": None}
+    new("--no-normalize", dest="normalize", **off, help="leave vectors at their own length")
     if truncating:
-        parser.add_argument("--no-truncate", action="store_true", help="let texts fail that are too long for the model")
+        new("--no-truncate", dest="truncate", **off, help="let texts fail that are too long for the model")
 
 
-def encoding_from_args(args: argparse.Namespace) -> EncodingOptions:
+def encoding_from_args(args: argparse.Namespace) -> "EncodingOptions":
     """The values of `encoding_options`; options that were not given are absent."""
-    options = EncodingOptions()
-    if args.dimensions is not None:
-        options["dimensions"] = args.dimensions
-    if args.prompt_name is not None:
-        options["prompt_name"] = args.prompt_name
-    if args.no_normalize:
-        options["normalize"] = False
-    if getattr(args, "no_truncate", False):
-        options["truncate"] = False
+    names = ("dimensions", "prompt_name", "normalize", "truncate")
+    given: Any = {name: value for name in names if (value := getattr(args, name, None)) is not None}
+    options: EncodingOptions = given
     return options
 
 
-def service_from_args(args: argparse.Namespace, output: Output) -> EmbeddingService:
-    """The client of embeddings and tasks for a command with `server_options`.
-
-    Raises:
-        UsageError: the address or the key cannot be used.
-    """
-    with checked_address():
-        return EmbeddingService(
-            args.url, model=getattr(args, "model", None), on_retry=output.retry, **_timeout_from_args(args)
-        )
-
-
-def transport_from_args(kind: type[T], args: argparse.Namespace, output: Output) -> T:
-    """A client of that kind for a command with `server_options`.
-
-    Raises:
-        UsageError: the address or the key cannot be used.
-    """
-    with checked_address():
-        return kind(args.url, on_retry=output.retry, **_timeout_from_args(args))
-
-
-@contextmanager
-def checked_address() -> Iterator[None]:
-    """For making a client: a refused address or key is wrong usage."""
+def utf8(text: str) -> str:
+    """An argument that must be a text, which any bytes on a command line need not be."""
     try:
-        yield
-    except ValueError as error:
-        raise UsageError(str(error)) from None
+        text.encode()
+    except UnicodeEncodeError:
+        raise argparse.ArgumentTypeError("it is not UTF-8; convert it first") from None
+    return text
 
 
-def _timeout_from_args(args: argparse.Namespace) -> dict[str, Any]:
-    return {} if args.timeout is None else {"timeout_s": args.timeout}
+def count(text: str) -> int:
+    """An argument that must be an integer above 0."""
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not above 0")
+    return number
 
 
-async def within(timeout_s: float | None, work: Awaitable[int]) -> int:
-    """What `work` returns within the `--timeout` of a whole command.
-
-    Raises:
-        WaitTimeoutError: it takes longer than `timeout_s` seconds; None: there is no limit.
-    """
-    try:
-        async with asyncio.timeout(timeout_s) as limit:
-            return await work
-    except TimeoutError:
-        if not limit.expired():
-            raise
-        message = f"the {timeout_s:g} s of --timeout are over; what was submitted goes on (embedq jobs)"
-        raise WaitTimeoutError(message, code="timeout") from None
-
-
-async def of_each(
-    work: Callable[[str], Coroutine[Any, Any, R]], names: Sequence[str], output: Output, *, limit: int = 1
-) -> tuple[list[R], int]:
-    """What `work` returns for each name, and the exit code. A name that the server refuses is told, and left out."""
-    refused: list[RefusedError] = []
-
-    async def attempt(name: str) -> list[R]:
-        try:
-            return [await work(name)]
-        except RefusedError as error:
-            output.error(error.reworded(f"{name}: {error.message}", error.param))
-            refused.append(error)
-            return []
-
-    async with aclosing(in_order(attempt, names, limit=limit)) as answers:
-        done = [one async for answer in answers for one in answer]
-    if not refused:
-        return done, OK
-    return done, SOME_FAILED if done else exit_code(refused[-1])
+def positive(text: str) -> float:
+    """An argument that must be a number above 0."""
+    number = float(text)
+    if not 0 < number < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} is not a number above 0")
+    return number

@@ -1,13 +1,12 @@
 """What a command prints: results on stdout, notes and errors on stderr; lines for people or JSON lines. How it ends."""
 
 import argparse
-import asyncio
 import json
 import os
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO, TextIO
+from typing import Any
 
 from embedq import environment
 from embedq.cli import exit_codes
@@ -17,8 +16,6 @@ from embedq.errors import BadInputError, EmbedqClientError
 _NO_KEY = 401
 _BROKEN_PIPE = 141
 """As of a program that SIGPIPE ends."""
-
-
 _ORDERS = dict.fromkeys((*range(0x20), *range(0x7F, 0xA0)), "?")
 
 
@@ -36,23 +33,30 @@ class Output:
 
     def result(self, text: str, fields: Mapping[str, Any]) -> None:
         """One result: `text` for people, `fields` for programs."""
+        if self.json_lines:
+            text = json.dumps(fields, ensure_ascii=not (sys.stdout.encoding or "").lower().startswith("utf"))
+        else:
+            text = _lines(text)
         # Flushed, because the reader of a pipe wants the first id while later ones are still being made.
-        print(_json(fields) if self.json_lines else _lines(text), file=standard_output(), flush=True)
+        print(text, flush=True)
 
     def note(self, text: str, **fields: Any) -> None:
         """A note on stderr."""
         self._on_stderr("note", text, {"message": text, **fields})
 
-    def problem(self, message: str, code: str) -> None:
-        """An error of this side on stderr; `code` is for programs."""
-        self._on_stderr("error", message, {"code": code, "message": message})
-
-    def error(self, error: EmbedqClientError) -> None:
-        """An error of the server, or of the way there, on stderr."""
+    def error(self, error: EmbedqClientError, name: str = "") -> None:
+        """An error of the server, or of the way there, on stderr. `name`: of what it is about."""
+        message = f"{name}: {error.message}" if name else error.message
+        if error.status == _NO_KEY:  # the server speaks of headers
+            is_set = environment.api_key() is not None
+            message += (
+                " The command sends the key that is in EMBEDQ_API_KEY."
+                if is_set
+                else " EMBEDQ_API_KEY is not set: set it to a key of this server."
+            )
         request = f" (request {error.request_id})" if error.request_id else ""
-        message = f"{error.message} {_about_key(error)}".rstrip()
-        fields = {name: getattr(error, name) for name in ("code", "message", "param", "status", "request_id")}
-        self._on_stderr("error", f"{error.code}: {message}{request}", fields | {"message": message})
+        fields = {name: getattr(error, name) for name in ("code", "param", "status", "request_id")}
+        self._on_stderr("error", f"{error.code}: {message}{request}", {"message": message, **fields})
 
     def failure(self, error: Exception) -> int:
         """Prints why a command cannot go on; the exit code."""
@@ -63,11 +67,11 @@ class Output:
             # The reader has seen enough. Python would complain once more when it closes stdout.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return _BROKEN_PIPE
+        code, message = "usage" if isinstance(error, UsageError) else "input", str(error)
         if isinstance(error, OSError):
-            reason = error.strerror or str(error)
-            self.problem(f"{error.filename}: {reason}" if error.filename else reason, "system")
-        else:
-            self.problem(str(error), "usage" if isinstance(error, UsageError) else "input")
+            code, message = "system", error.strerror or str(error)
+            message = f"{error.filename}: {message}" if error.filename else message
+        self._on_stderr("error", message, {"code": code, "message": message})
         return exit_codes.USAGE
 
     def retry(self, error: EmbedqClientError, delay_s: float) -> None:
@@ -81,42 +85,18 @@ class Output:
         print(line, file=sys.stderr, flush=True)
 
 
-def _about_key(error: EmbedqClientError) -> str:
-    """Where the command takes its key from: the server speaks of headers."""
-    if error.status != _NO_KEY:
-        return ""
-    if environment.api_key() is None:
-        return "EMBEDQ_API_KEY is not set: set it to a key of this server."
-    return "The command sends the key that is in EMBEDQ_API_KEY."
-
-
 def run_command(args: argparse.Namespace) -> int:
     """Runs the command that was chosen; prints its error, if there is one; returns the exit code."""
-    output = Output(json_lines=getattr(args, "json", False))
+    output = Output(args.json)
     try:
-        code: int = args.run(args)
-        if sys.stdout is not None:
-            sys.stdout.flush()
+        code: int = args.run(args, output)
+        sys.stdout.flush()
     except (EmbedqClientError, UsageError, BadInputError, OSError) as error:
         return output.failure(error)
-    except (KeyboardInterrupt, asyncio.CancelledError):
-        output.note("interrupted; what was submitted goes on")
+    except KeyboardInterrupt:
+        output.note("interrupted")  # what goes on was noted
         return exit_codes.INTERRUPTED
     return code
-
-
-def standard_output() -> TextIO:
-    """Where results go. Raises `UsageError` where it was closed (`>&-`)."""
-    if sys.stdout is None:
-        raise UsageError("there is nowhere to print the results: the standard output is closed")
-    return sys.stdout
-
-
-def standard_input() -> BinaryIO:
-    """What `-` reads. Raises `UsageError` where it was closed (`<&-`)."""
-    if sys.stdin is None:
-        raise UsageError("there is nothing to read: the standard input is closed")
-    return sys.stdin.buffer
 
 
 def digits(vector: Iterable[float]) -> list[float]:
@@ -126,12 +106,3 @@ def digits(vector: Iterable[float]) -> list[float]:
 
 def _lines(text: str) -> str:
     return "\n".join(map(printable, text.split("\n")))
-
-
-def _json(fields: Mapping[str, Any]) -> str:
-    text = json.dumps(fields, ensure_ascii=False)
-    try:
-        text.encode(sys.stdout.encoding)
-    except UnicodeEncodeError:
-        return json.dumps(fields)
-    return text

@@ -29,8 +29,7 @@ class Progress:
         self._bar: Any = None
         self._started_at = self._shown_at = time.monotonic()
         self._start: int | None = None
-        self._last: dict[str, Any] = {}
-        self._shown = True
+        self._unshown: dict[str, Any] = {}
 
     def __enter__(self) -> Self:
         if not self._json_lines and self._stream.isatty():
@@ -40,8 +39,8 @@ class Progress:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if not self._shown:
-            self._show()
+        if self._unshown:
+            self._show(**self._unshown)
         self._stack.close()
 
     def update(
@@ -63,26 +62,25 @@ class Progress:
         # The average since the start. The speed of the last updates, as rich computes it, says nothing about tasks of
         # 2,048 texts that end in bursts.
         rate = (done - self._start) / elapsed_s if (elapsed_s := now - self._started_at) > 0 else 0.0
-        if not text:
-            text = shown_rate(rate) if rate else ""
-            eta_s = (total - done) / rate if total is not None and rate else None
-        counts = {"done": done, "failed": failed, "total": total, "rate": round(rate, 1)}
-        counts["eta_s"] = None if eta_s is None else round(eta_s, 1)
-        self._last, self._shown = {**counts, **fields, "text": text}, False
+        if not text and rate:
+            text = shown_rate(rate)
+            eta_s = None if total is None else (total - done) / rate
+        eta_s = None if eta_s is None else round(eta_s, 1)
+        counts = {"done": done, "failed": failed, "total": total, "rate": round(rate, 1), "eta_s": eta_s}
+        self._unshown = {"text": text, **counts, **fields}
         if self._bar is not None or now - self._shown_at >= self._interval_s:
             self._shown_at = now
-            self._show()
+            self._show(**self._unshown)
 
-    def _show(self) -> None:
-        self._shown = True
-        done, failed, total = (self._last[name] for name in ("done", "failed", "total"))
+    def _show(self, text: str, **fields: Any) -> None:
+        self._unshown = {}
         if self._json_lines:
-            fields = {name: value for name, value in self._last.items() if name != "text"}
             print(json.dumps({"event": "progress", **fields}), file=self._stream, flush=True)
             return
+        done, failed, total, eta_s = (fields[name] for name in ("done", "failed", "total", "eta_s"))
         parts = [f"{failed:,} failed"] if failed else []
-        parts += [shown_left(self._last["eta_s"])] if self._last["eta_s"] else []
-        parts += [self._last["text"]] if self._last["text"] else []
+        parts += [shown_left(eta_s)] if eta_s else []
+        parts += [text] if text else []
         if self._bar is not None:
             self._bar.update(self._bar.task_ids[0], total=total, completed=done, rest=", ".join(parts))
         else:
@@ -107,14 +105,13 @@ def _bar(stream: TextIO) -> Any:
     # Slow to import for a command that shows no bar.
     from rich import console, progress, table  # noqa: PLC0415
 
+    # The last column gives way on a narrow terminal.
+    rest = table.Column(ratio=1, no_wrap=True, overflow="ellipsis")
     columns = (
         progress.TextColumn("{task.description}"),
         progress.BarColumn(bar_width=20),
         progress.MofNCompleteColumn(),
-        # It gives way on a narrow terminal.
-        progress.TextColumn(
-            "{task.fields[rest]}", table_column=table.Column(ratio=1, no_wrap=True, overflow="ellipsis")
-        ),
+        progress.TextColumn("{task.fields[rest]}", table_column=rest),
     )
     # Results on the same terminal are printed above the bar; results that go into a pipe must not end up on stderr.
     redirect = sys.stdout is not None and sys.stdout.isatty()

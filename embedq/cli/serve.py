@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import NoReturn
 
 from embedq import environment
-from embedq.cli.arguments import count
 from embedq.cli.exit_codes import UsageError
+from embedq.cli.options import count
+from embedq.cli.output import Output
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 ROLES = {"api": "api", "worker": "tasks.worker", "documents-worker": "tasks.ingestion"}
@@ -42,14 +43,14 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=run_stack)
 
 
-def run_stack(args: argparse.Namespace) -> NoReturn:
+def run_stack(args: argparse.Namespace, _: Output) -> NoReturn:
     """Becomes the local stack."""
     given = [("--port", args.port), ("--data", args.data), ("--workers", args.workers)]
     given += [("--model", model) for model in args.model or ()]
     become("stack", *(part for name, value in given if value is not None for part in (name, str(value))))
 
 
-def run_module(args: argparse.Namespace) -> NoReturn:
+def run_module(args: argparse.Namespace, _: Output) -> NoReturn:
     """Becomes a role, or what an operator looks with."""
     become(args.module, *args.arguments)
 
@@ -73,8 +74,6 @@ def command_for(module: str, *arguments: str) -> list[str]:
 def become(module: str, *arguments: str) -> NoReturn:
     """Replaces this process by a module of the server, so that signals and the exit code are the module's own."""
     command = command_for(module, *arguments)
-    if sys.stdout is not None:
-        sys.stdout.flush()
     os.execve(command[0], command, environment.with_python_path(CHECKOUT))  # noqa: S606 - no shell is wanted
 
 

@@ -1,25 +1,25 @@
 """`embedq wait`, `result`, `cancel`, `jobs`: what was submitted before."""
 
 import argparse
-import asyncio
 import json
-from collections.abc import Iterable, Iterator, Mapping
+import sys
+from collections.abc import Iterator, Mapping
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from embedq.atomic_file import atomic_file
-from embedq.cli.arguments import count, utf8
-from embedq.cli.exit_codes import OK, UsageError, outcome
-from embedq.cli.options import of_each, server_options, service_from_args, transport_from_args, within
-from embedq.cli.output import Output, digits, printable, standard_output
+from embedq.cli.asking import asks, of_each
+from embedq.cli.exit_codes import UsageError, outcome
+from embedq.cli.options import count, server_options, utf8
+from embedq.cli.output import Output, digits, printable
 from embedq.cli.progress import Progress
-from embedq.concurrency import in_order
 from embedq.ingestions import Ingestions
-from embedq.responses import Job
+from embedq.many import each, in_order
+from embedq.service import EmbeddingService
+from embedq.text_files import Floats, atomic_file
+from embedq.transport import Job
 
 WATCHED = 8
 """Tasks watched at once."""
@@ -30,52 +30,44 @@ _NAMES = ("name", "filename", "title")
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Adds the options of the command that the parser is for."""
-    command = parser.prog.split()[-1]
-    work = {"wait": _wait, "result": _result, "cancel": _cancel, "jobs": _jobs}[command]
+    command, timeout_s = parser.prog.split()[-1], 60.0
     if command == "jobs":
         parser.description = "The newest first, each with the sentence of the server that says why it is not done yet."
-        parser.add_argument(
-            "--kind", type=utf8, metavar="K", help="some of task, batch, ingestion, separated by commas"
-        )
-        parser.add_argument("--status", type=utf8, metavar="S", help="in these states only, separated by commas")
+        kinds, states = "some of task, batch, ingestion, separated by commas", "in these states only, likewise"
+        parser.add_argument("--kind", type=utf8, metavar="K", help=kinds)
+        parser.add_argument("--status", type=utf8, metavar="S", help=states)
         parser.add_argument("--limit", type=count, default=SHOWN_JOBS, metavar="N", help="so many (default: 20)")
+        parser.set_defaults(run=asks(Ingestions, _jobs))
     elif command == "result":
+        timeout_s = 600
         parser.add_argument("id", metavar="ID")
         file_help = "a .npy array or .jsonl lines (default: JSON lines on stdout)"
         parser.add_argument("-o", "--output", type=Path, metavar="FILE", help=file_help)
+        parser.set_defaults(run=asks(EmbeddingService, _result))
     else:
         parser.add_argument("ids", nargs="+", metavar="ID")
-    server_options(parser, timeout_s={"wait": None, "result": 600}.get(command, 60))
-    parser.set_defaults(run=run, work=work)
+        parser.set_defaults(run=asks(EmbeddingService, _wait if command == "wait" else _cancel))
+    server_options(parser, timeout_s=None if command == "wait" else timeout_s)
 
 
-def run(args: argparse.Namespace) -> int:
-    """The exit code."""
-    code: int = asyncio.run(args.work(args, Output(args.json)))
-    return code
+async def _wait(service: EmbeddingService, args: argparse.Namespace, output: Output) -> int:
+    tasks, code = await of_each(service.status, args.ids, output, limit=WATCHED)
+    if not tasks:
+        return code
+    for why in [task["waiting"] for task in tasks if task.get("waiting")][:1]:
+        if why["code"] != "working":
+            output.note(why["message"], code=why["code"])
+    with Progress("waiting", json_lines=args.json) as display:
+        progress = TaskProgress(display)
+        for task in tasks:
+            progress.changed(task)
 
+        async def wait(task: Job) -> Job:
+            return await service.wait(task.id, on_change=progress.changed)
 
-async def _wait(args: argparse.Namespace, output: Output) -> int:
-    return await within(args.timeout, _waited(args, output))
-
-
-async def _waited(args: argparse.Namespace, output: Output) -> int:
-    async with service_from_args(args, output) as service:
-        tasks, code = await of_each(service.status, args.ids, output, limit=WATCHED)
-        if not tasks:
-            return code
-        with Progress("waiting", json_lines=args.json) as display:
-            progress = TaskProgress(display, tasks)
-            for why in [task["waiting"] for task in tasks if task.get("waiting")][:1]:
-                if why["code"] != "working":
-                    output.note(why["message"], code=why["code"])
-
-            async def wait(task_id: str) -> Job:
-                return await service.wait(task_id, on_change=progress.changed)
-
-            async with aclosing(in_order(wait, [task.id for task in tasks], limit=WATCHED)) as ended:
-                async for task in ended:
-                    output.result(describe(task), task)
+        async with aclosing(in_order(wait, each(tasks), limit=WATCHED)) as ended:
+            async for task in ended:
+                output.result(describe(task), task)
     return progress.outcome or code
 
 
@@ -86,12 +78,10 @@ class TaskProgress:
         total: of their texts; None: of those that are known.
     """
 
-    def __init__(self, progress: Progress, tasks: Iterable[Job] = (), total: int | None = None) -> None:
+    def __init__(self, progress: Progress, total: int | None = None) -> None:
         self._progress = progress
         self._tasks: dict[str, Job] = {}
         self._total = total
-        for task in tasks:
-            self.changed(task)
 
     def texts(self, what: str) -> int:
         """How many have come to this: `total`, `completed`, `failed`."""
@@ -109,55 +99,45 @@ class TaskProgress:
         self._progress.update(self.texts("completed") + failed, failed, total=self._total or self.texts("total"))
 
 
-async def _cancel(args: argparse.Namespace, output: Output) -> int:
-    async with service_from_args(args, output) as service:
+async def _cancel(service: EmbeddingService, args: argparse.Namespace, output: Output) -> int:
+    async def cancel(task_id: str) -> None:
+        task = await service.cancel(task_id)
+        output.result(f"{task.id} {task.status}", task)
 
-        async def cancel(task_id: str) -> None:
-            task = await service.cancel(task_id)
-            output.result(f"{task.id} {task.status}", task)
-
-        return (await of_each(cancel, args.ids, output))[1]
+    return (await of_each(cancel, args.ids, output))[1]
 
 
-async def _result(args: argparse.Namespace, output: Output) -> int:
-    if args.output and args.output.suffix not in {".npy", ".jsonl"}:
-        raise UsageError(f"{args.output}: the name must end with .npy or .jsonl")
-    async with service_from_args(args, output) as service:
-        task = await service.wait(args.id, args.timeout)
-        vectors = await service.result(args.id)
-        errors = {} if task.succeeded else await service.item_errors(args.id)
-    _write(args.output, vectors, errors)
+async def _result(service: EmbeddingService, args: argparse.Namespace, output: Output) -> int:
+    path: Path | None = args.output
+    if path and path.suffix not in {".npy", ".jsonl"}:
+        raise UsageError(f"{path}: the name must end with .npy or .jsonl")
+    task = await service.wait(args.id)
+    vectors = await service.result(args.id)
+    errors = {} if task.succeeded else await service.item_errors(args.id)
+    if path is None:
+        sys.stdout.writelines(_result_lines(vectors, errors))
+    else:
+        with atomic_file(path) as file:
+            if path.suffix == ".npy":
+                np.save(file, vectors)
+            else:
+                file.writelines(line.encode() for line in _result_lines(vectors, errors))
     for index, error in sorted(errors.items()):
         output.note(f"text {index} has no vector: {error['message']}", index=index, code=error["code"])
     return outcome(len(vectors) - len(errors), len(errors))
 
 
-def _write(path: Path | None, vectors: npt.NDArray[np.float32], errors: Mapping[int, Mapping[str, str]]) -> None:
-    if path is None:
-        standard_output().writelines(json.dumps(line) + "\n" for line in result_lines(vectors, errors))
-        return
-    with atomic_file(path) as file:
-        if path.suffix == ".npy":
-            np.save(file, vectors)
-        else:
-            file.writelines(json.dumps(line).encode() + b"\n" for line in result_lines(vectors, errors))
-
-
-def result_lines(vectors: npt.NDArray[np.float32], errors: Mapping[int, Mapping[str, str]]) -> Iterator[dict[str, Any]]:
-    """One object per text, in order: its embedding, or its error."""
+def _result_lines(vectors: Floats, errors: Mapping[int, Mapping[str, str]]) -> Iterator[str]:
+    """One line per text, in order: its embedding, or its error."""
     for index, vector in enumerate(vectors):
-        if index in errors:
-            yield {"index": index, "error": errors[index]}
-        else:
-            yield {"index": index, "embedding": digits(vector.tolist())}
+        found = {"error": errors[index]} if index in errors else {"embedding": digits(vector.tolist())}
+        yield json.dumps({"index": index, **found}) + "\n"
 
 
-async def _jobs(args: argparse.Namespace, output: Output) -> int:
+async def _jobs(server: Ingestions, args: argparse.Namespace, output: Output) -> None:
     filters = {name: value for name in ("kind", "status") if (value := getattr(args, name))}
-    async with transport_from_args(Ingestions, args, output) as server:
-        async for job in server.jobs(args.limit, **filters):
-            output.result(describe(job), job)
-    return OK
+    async for job in server.jobs(args.limit, **filters):
+        output.result(describe(job), job)
 
 
 def describe(job: Mapping[str, Any]) -> str:

@@ -71,8 +71,16 @@ def test_its_questions_find_their_answers(tmp_path: Path) -> None:
         assert any(hit.startswith(answer) for hit in hits(out, question)), out
 
 
-@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM])
-def test_a_signal_stops_its_stack_too(tmp_path: Path, temporary: Path, number: int) -> None:
+def test_a_stack_that_does_not_come_up_says_why(tmp_path: Path, temporary: Path) -> None:
+    process = demo(tmp_path, model="/no/such/model")
+    process.launch()
+    assert process.wait(TIMEOUT_S) == 2
+    assert "the local stack did not come up:\n" in process.log()
+    assert "/no/such/model" in process.log().partition("did not come up")[2]
+    assert list(temporary.iterdir()) == []
+
+
+def test_a_signal_stops_its_stack_too(tmp_path: Path, temporary: Path) -> None:
     process = demo(tmp_path, compute="fake", fake_load_s="600")
     process.launch()
 
@@ -82,7 +90,7 @@ def test_a_signal_stops_its_stack_too(tmp_path: Path, temporary: Path, number: i
 
     try:
         children = process.wait_while_running(worker_and_all, "its worker was started")
-        process.send(number)
+        process.send(signal.SIGTERM)
         assert process.wait(TIMEOUT_S) == 130, process.log()
     finally:
         process.stop()

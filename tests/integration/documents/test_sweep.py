@@ -371,7 +371,7 @@ def test_work_waits_while_a_role_has_another_storage(wrong: str, private_roles: 
 async def finding(url: str, name: str) -> Finding:
     """What the doctor says of one part."""
     async with Transport(url, api_key=None) as transport:
-        return next(found for found in [found async for found in examine(transport.probe)] if found.name == name)
+        return next(found for found in [found async for found in examine(transport)] if found.name == name)
 
 
 def test_a_redis_that_has_stored_something_takes_no_empty_storage_by_itself(

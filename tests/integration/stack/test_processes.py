@@ -1,7 +1,6 @@
 """Processes of one log over real ones: their lines, their end, and nobody left behind."""
 
 import io
-import json
 import os
 import signal
 import sys
@@ -18,11 +17,6 @@ STUBBORN = (
     "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(600)"
 )
 PARENT = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {STUBBORN!r}]); sys.exit(3)"
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
 
 
 class ClosedPipe(io.StringIO):
@@ -43,89 +37,36 @@ def start(started: list[Child], code: str, stream: io.StringIO, name: str = "rol
     return started[-1]
 
 
-def never() -> bool:
-    return False
-
-
 def test_each_line_carries_the_name_of_its_process(started: list[Child]) -> None:
     stream = io.StringIO()
     code = "import sys; sys.stdout.buffer.write(b'one\\r\\n\\xff!\\n' + b'x' * 70000 + b'\\nlast')"
     process = start(started, code, stream)
     wait_until(lambda: process.exit_code is not None)
     process.end()
-    lines = stream.getvalue().splitlines()
-    assert [line.removeprefix("role             | ")[:6] for line in lines] == [
-        "one",
-        "\ufffd!",
-        "xxxxxx",
-        "xxxxxx",
-        "last",
-    ]
+    lines = [line.removeprefix("role             | ")[:6] for line in stream.getvalue().splitlines()]
+    assert lines == ["one", "\ufffd!", "xxxxxx", "xxxxxx", "last"]
     assert process.last_line == "last"
-
-
-def test_a_terminal_shows_each_process_in_its_colour() -> None:
-    stream = Terminal()
-    log = Log(stream)
-    for name in ("api", "redis", "api"):
-        log.write(name, "hello")
-    assert [line.partition(" ")[0] for line in stream.getvalue().splitlines()] == [
-        "\x1b[36mapi",
-        "\x1b[32mredis",
-        "\x1b[36mapi",
-    ]
-
-
-def test_a_log_that_nobody_reads_stops_nothing() -> None:
-    Log(ClosedPipe()).write("api", "hello")
-
-
-def test_in_json_other_lines_become_messages() -> None:
-    stream = io.StringIO()
-    log = Log(stream, "json")
-    log.write("api", '{"message":"hello","role":"api"}')
-    log.write("redis", "Ready to accept connections")
-    lines = [json.loads(line) for line in stream.getvalue().splitlines()]
-    assert [(line["role"], line["message"]) for line in lines] == [
-        ("api", "hello"),
-        ("redis", "Ready to accept connections"),
-    ]
+    Log(ClosedPipe()).write("api", "a log that nobody reads stops nothing")
     assert [message_of(line) for line in ("no", '{"message":"no"}', "[1]", "{}")] == ["no", "no", "[1]", "{}"]
 
 
-def test_the_first_that_ends_is_told_and_nothing_of_it_is_left(started: list[Child]) -> None:
+def test_the_first_that_ends_is_told_and_nothing_of_it_is_left(
+    started: list[Child], monkeypatch: pytest.MonkeyPatch
+) -> None:
     stream = io.StringIO()
-    other, parent = start(started, STUBBORN, stream, "other"), start(started, PARENT, stream, "parent")
-    wait_until(lambda: stream.getvalue().count("| up") == 2, message="both, and the child of one")
-    ended = wait_for_the_first_end([other, parent], [], is_ready=never, announce=lambda: None)
+    others, parent = [start(started, STUBBORN, stream) for _ in range(2)], start(started, PARENT, stream)
+    wait_until(lambda: stream.getvalue().count("| up") == 3, message="all, and the child of one")
+    ended = wait_for_the_first_end([*others, parent], [], is_ready=lambda: False, announce=lambda: None)
     assert ended is parent
     assert how_it_ended(parent) == "with exit code 3"
     stop([parent], [])
-    assert other.exit_code is None
-    stop([other], [signal.SIGINT, signal.SIGINT])
-    assert how_it_ended(other) == "by SIGKILL", "the second signal hurries"
-    wait_until(lambda: not [each for each in psutil.process_iter() if STUBBORN in _command(each)])
-
-
-def test_who_does_not_stop_in_time_is_killed(started: list[Child], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert others[0].exit_code is None
+    stop([others[0]], [signal.SIGINT, signal.SIGINT])
+    assert how_it_ended(others[0]) == "by SIGKILL", "the second signal hurries"
     monkeypatch.setattr(processes, "STOP_S", 0.2)
-    stream = io.StringIO()
-    process = start(started, STUBBORN, stream)
-    wait_until(lambda: "up" in stream.getvalue())
-    stop([process], [signal.SIGTERM])
-    assert process.exit_code == -signal.SIGKILL
-
-
-def test_ready_is_announced_once_and_a_signal_ends_the_wait(started: list[Child]) -> None:
-    process, signals, announced = start(started, STUBBORN, io.StringIO()), list[int](), list[str]()
-    answers = iter([False, True, True])
-
-    def announce() -> None:
-        announced.append("ready")
-        signals.append(signal.SIGTERM)
-
-    assert wait_for_the_first_end([process], signals, is_ready=lambda: next(answers), announce=announce) is None
-    assert (announced, next(answers)) == (["ready"], True)
+    stop([others[1]], [signal.SIGTERM])
+    assert others[1].exit_code == -signal.SIGKILL, "who does not stop in time"
+    wait_until(lambda: not [each for each in psutil.process_iter() if STUBBORN in _command(each)])
 
 
 def _command(process: psutil.Process) -> str:

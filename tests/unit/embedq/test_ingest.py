@@ -2,64 +2,55 @@
 
 import asyncio
 import hashlib
-import io
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from embedq.cli import main, uploads
+from embedq.cli import main
 from embedq.cli.ingest import ingest
-from embedq.cli.ingest_report import SHOWN_FAILURES, describe
+from embedq.cli.ingest_report import SHOWN, describe
 from embedq.cli.output import Output
-from embedq.cli.uploads import UPLOADS_IN_FLIGHT
-from embedq.errors import EmbedqClientError
 from embedq.ingestions import Ingestions
 from embedq.local_files import local_files
-from embedq.output_folder import OutputFolder
-from embedq.responses import Job
-from tasks.ingestion.sources import open_source
-from tests.unit.embedq.scripted import HANG_UP, Answer, Request, problem, scripted
+from embedq.output_folder import NOTES, OutputFolder
+from embedq.transport import Job
+from tests.unit.embedq.scripted import Answer, Request, problem, scripted
 
-NAME = "part-000000.parquet"
+ONE, TWO, THREE = (f"part-00000000{n}-1.parquet" for n in (1, 2, 3))
+REFUSED = "part-refused.parquet"
 PAGES = [*range(2, 11), 14, 99, 100]
 FORM = {"code": "xfa_form", "message": "It is a form.", "pages": []}
 SAID = "pages_without_text: pages 2-10, 14, 99-100: Run OCR. xfa_form: It is a form."
 
 
-def listed(items: list[Any], *, more: bool = False) -> Answer:
-    return Answer(200, {"object": "list", "data": items, "last_id": "0-0", "has_more": more})
+def listed(items: list[Any], *, more: bool = False, **others: Any) -> Answer:
+    return Answer(200, {"object": "list", "data": items, "last_id": "0-0", "has_more": more, **others})
 
 
 @dataclass
 class Server:
-    """Answers like the real one; `files` are the uploads it holds.
+    """Answers like the real one; `files` are the uploads it holds, `parts` those of the dataset.
 
-    When the first upload comes, `removes` goes away and `interrupts` is cancelled.
+    When the first upload comes, `interrupts` is cancelled. A part that is in `changed` is gone
+    when it is asked for, and `parts` are those that `changed` says.
     """
 
     failed: int = 0
     warned: int = 0
-    resumable: bool = False
     refuses: str = ""
-    refuses_before: str = ""
-    stage: str = "parsing"
-    room: int = 100
     known: list[str] = field(default_factory=list)
-    waits: list[str] = field(default_factory=list)
     files: dict[str, bytes] = field(default_factory=dict)
     started: list[Any] = field(default_factory=list)
     asked: list[Any] = field(default_factory=list)
-    held_at_start: int = 0
+    fetched: list[str] = field(default_factory=list)
     sent: int = 0
-    removes: Path | None = None
     dataset_id: str | None = "an id"
     ends: str = "completed"
-    parts: list[Any] = field(default_factory=lambda: [{"name": NAME, "rows": 1}])
-    changes: int = 0
+    parts: list[str] = field(default_factory=lambda: [ONE])
+    changed: dict[str, list[str]] = field(default_factory=dict)
     interrupts: "asyncio.Task[int] | None" = None
 
     def __call__(self, request: Request) -> Answer:  # noqa: PLR0911 - a route each
@@ -67,8 +58,6 @@ class Server:
         if request.method == "DELETE":
             return Answer(200, {"object": "file", "deleted": self.files.pop(path.rpartition("/")[2]) is not None})
         if path == "/v1/ingestions/files/known":
-            if self.refuses_before:
-                return problem(404, self.refuses_before, "There is none.")
             self.asked.append(request.json())
             names = [file["document_id"] for file in request.json()["source"]["files"]]
             return listed([name for name in names if name in self.known])
@@ -77,28 +66,23 @@ class Server:
         if path.endswith("/documents"):
             return self._documents("after=0-0" in request.target, warned="filter=warned" in request.target)
         if path.endswith("/output"):
-            return Answer(200, {"object": "list", "dataset_id": "an id", "data": self.parts})
+            return listed([{"name": name} for name in self.parts], dataset_id=self.dataset_id)
+        if "/output/" in path:
+            return self._part(path.rpartition("/")[2])
         if "/datasets/" in path:
             found = Answer(200, {"object": "dataset", "id": self.dataset_id})
             return found if self.dataset_id else problem(404, "dataset_not_found", "None.")
-        if path.endswith(NAME):
-            self.changes -= 1
-            return Answer(200, b"PAR1") if self.changes < 0 else problem(410, "part_changed", "List it anew.")
         if request.method == "POST":
             if self.refuses:
                 return problem(400, self.refuses, "No.")
             self.started.append(request.json())
-            self.held_at_start = len(self.files)
             return Answer(202, self.ingestion("queued"))
-        if self.waits:
-            waiting = {"code": "sink_unavailable", "message": self.waits.pop()}
-            return Answer(200, self.ingestion("in_progress", waiting=waiting, eta_s=9.0))
         return Answer(200, self.ingestion(self.ends))
 
-    def ingestion(self, status: str, **changed: Any) -> Job:
+    def ingestion(self, status: str) -> Job:
         asked = self.started[-1] if self.started else {"mode": "sync", "sink": {"type": "dataset", "dataset": "d"}}
         of_asked = {name: asked[name] for name in ("mode", "sink")} | {"dry_run": asked.get("dry_run", False)}
-        return ingestion(status, self.failed, self.warned, error=None, resumable=self.resumable, **of_asked, **changed)
+        return ingestion(status, self.failed, self.warned, error=None, resumable=False, **of_asked)
 
     def _documents(self, second: bool, *, warned: bool) -> Answer:
         if not second:  # as for an ingestion of many pages, of which the first ones hold nothing that failed
@@ -107,38 +91,36 @@ class Server:
             warnings = [{"code": "pages_without_text", "message": "Run OCR.", "pages": PAGES}, FORM]
             return listed([{"id": f"h/{number}.pdf", "warnings": warnings} for number in range(self.warned)])
         error = {"code": "no_text", "message": "Run OCR first."}
-        failed = {"id": "h/b.md", "source_uri": "file:file-2/b.md", "stage": self.stage, "last_error": error}
+        failed = {"id": "h/b.md", "source_uri": "file:file-2/b.md", "stage": "embedding", "last_error": error}
         return listed([failed] * self.failed)
 
     def _upload(self, request: Request) -> Answer:
         self.sent += 1
         if self.interrupts and self.sent == 1:
             self.interrupts.cancel()
-        if self.removes:
-            self.removes.unlink(missing_ok=True)
-        if b"unwanted" in request.body:
-            return problem(413, "file_too_large", "The file is too large.")
-        if len(self.files) == self.room:
-            return problem(403, "quota_exceeded", "You have 2 files, as many as you may.")
         file_id = f"file-{self.sent}"
         self.files[file_id] = request.body
         return Answer(200, {"object": "file", "id": file_id})
+
+    def _part(self, name: str) -> Answer:
+        self.fetched.append(name)
+        if name == REFUSED:
+            return problem(403, "scope_missing", "It needs read.")
+        if name in self.changed:
+            self.parts = self.changed[name]
+            return problem(410, "part_changed", "List it anew.")
+        return Answer(200, name.encode())
 
 
 def ingestion(status: str, failed: int = 0, warned: int = 0, **changed: Any) -> Job:
     zero = dict.fromkeys(("replaced", "emptied", "deleted", "cancelled"), 0)
     counts = {"total": 2, "completed": 2 - failed, "failed": failed, "unchanged": 1, "warned": warned, **zero}
-    of_all: dict[str, Any] = {
-        "rate": None,
-        "eta_s": None,
-        "estimate_s": None,
-        "waiting": None,
-        "warnings": [],
-        "dry_run": False,
-    }
     chunks = {"total": 5, "embedded": 5, "tokens": 50}
     known = {"id": "ing_1", "object": "ingestion", "status": status, "listing_complete": True, "chunks": chunks}
-    return Job({**known, "counts": counts, "file_counts": counts, **of_all, **changed})
+    unknown = dict.fromkeys(("rate", "eta_s", "estimate_s", "waiting"))
+    return Job(
+        {**known, **unknown, "counts": counts, "file_counts": counts, "warnings": [], "dry_run": False, **changed}
+    )
 
 
 @pytest.fixture(autouse=True)
@@ -153,87 +135,61 @@ def handbook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 async def run(server: Server, *words: str) -> int:
     """`embedq ingest` with these words; without a source with the folder."""
-    sources = [] if any(word in {"-", "--errors"} or "://" in word for word in words) else ["h"]
+    sources = [] if any(word == "--errors" or "://" in word for word in words) else ["h"]
     async with scripted(server) as script:
-        return await asyncio.to_thread(main, ["ingest", *sources, *words, "--url", script.url])
+        address = script.url.replace("//", "//user:hunter2@")
+        return await asyncio.to_thread(main, ["ingest", *sources, *words, "--url", address])
+
+
+def contents(folder: Path) -> dict[str, str]:
+    """Of the files of an output folder, beside its notes."""
+    return {file.name: file.read_text() for file in folder.iterdir() if file.name != NOTES}
+
+
+def notes(folder: Path) -> Any:
+    return json.loads((folder / NOTES).read_text())
+
+
+# The course.
 
 
 async def test_files_go_up_parts_come_down_and_uploads_go(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    server = Server()
+    server = Server(known=["h/a.md"])
     assert await run(server, "--out", "out", "--text-field", "body") == 0
-    (request,) = server.started
-    assert [file["document_id"] for file in request["source"]["files"]] == ["h/a.md", "h/b.md"]
+    [request] = server.started
+    digest = hashlib.sha256(b"text of a.md").hexdigest()
+    assert request["source"]["files"] == [
+        {"sha256": digest, "document_id": "h/a.md"}, {"id": "file-1", "document_id": "h/b.md"},
+    ]  # fmt: skip
     assert (request["source"]["fields"], request["mode"]) == ({"text": ["body"]}, "skip_unchanged")
-    assert (server.held_at_start, server.files) == (2, {})
-    assert (tmp_path / "out" / NAME).read_bytes() == b"PAR1"
-    dataset = json.loads((tmp_path / "out" / "_embedq.json").read_text())["dataset"]
+    assert server.asked[0]["sink"] == request["sink"]
+    assert (server.sent, server.files) == (1, {})
+    assert contents(tmp_path / "out") == {ONE: ONE}
+    dataset = notes(tmp_path / "out")["dataset"]
     assert request["sink"]["dataset"] == dataset
     shown = capsys.readouterr()
     assert "ing_1 completed: 2/2 documents, 1 unchanged, 5 chunks" in shown.out
-    assert f"embedq search QUERY --dataset {dataset}" in shown.err
-    assert "chunks 5/5, 2/2 documents" in shown.err
+    for said in (f"embedq search QUERY --dataset {dataset}", "chunks 5/5, 2/2 documents", "1 known, 1 sent"):
+        assert said in shown.err
+    assert "hunter2" not in shown.out + shown.err + (tmp_path / "out" / NOTES).read_text()
 
 
-async def test_the_password_of_an_address_is_in_no_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    async with scripted(Server()) as script:
-        address = script.url.replace("//", "//user:hunter2@")
-        assert await asyncio.to_thread(main, ["ingest", "h", "--out", "out", "--url", address]) == 0
-    assert json.loads((tmp_path / "out" / "_embedq.json").read_text())["server"] == script.url
-    assert "hunter2" not in "".join(capsys.readouterr())
+async def test_after_a_refusal_no_upload_is_left() -> None:
+    server = Server(refuses="invalid_value")
+    assert await run(server, "--out", "out") == 3
+    assert (server.sent, server.files) == (2, {})
 
 
-@pytest.mark.parametrize("now", ["another id", None], ids=["another server", "deleted"])
-async def test_a_folder_of_another_dataset_stops_the_command_before_anything_is_sent(
-    tmp_path: Path, now: str | None, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert await run(Server(), "--out", "out") == 0
-    before = {file.name: file.read_bytes() for file in (tmp_path / "out").iterdir()}
-    server = Server(dataset_id=now)
-    assert await run(server, "--out", "out") == 2
-    assert "was changed" in capsys.readouterr().err
-    assert (server.sent, server.started) == (0, [])
-    assert {file.name: file.read_bytes() for file in (tmp_path / "out").iterdir()} == before
-
-
-async def test_what_the_server_would_refuse_is_said_before_anything_is_sent(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for mode in ("skip_unchanged", "upsert"):
-        server = Server(refuses_before="model_not_found")
-        assert await run(server, "--out", "out", "--mode", mode, "--model", "none") == 3
-        assert "model_not_found: There is none." in capsys.readouterr().err
-        assert (server.sent, server.started) == (0, [])
-        assert not (tmp_path / "out").exists()
-
-
-async def test_a_run_that_fails_leaves_the_folder_as_it_was(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert await run(Server(), "--out", "out") == 0
-    assert await run(Server(ends="failed", parts=[]), "--out", "out") == 6
-    assert (tmp_path / "out" / NAME).read_bytes() == b"PAR1"
-    assert "to fetch what was loaded: embedq ingest --status ing_1 --out out" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(("failed", "code"), [(1, 1), (2, 6)])
-async def test_failed_documents_are_named_and_the_exit_code_says_whether_all_have(
-    failed: int, code: int, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert await run(Server(failed=failed), "--out", "out") == code
-    assert "h/b.md failed: no_text: Run OCR first." in capsys.readouterr().err
-
-
-async def test_documents_that_were_read_in_part_are_named_and_have_not_failed(
-    capsys: pytest.CaptureFixture[str],
+@pytest.mark.parametrize("failed", [0, 1])
+async def test_what_was_read_in_part_is_named_and_has_not_failed(
+    failed: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert await run(Server(warned=12), "--out", "out") == 0
     shown = capsys.readouterr()
     assert "ing_1 completed: 2/2 documents, 1 unchanged, 12 with warnings, 5 chunks" in shown.out
-    assert f"embedq: h/0.pdf: {SAID}\n" in shown.err
-    assert shown.err.count(SAID) == SHOWN_FAILURES == 10
+    assert shown.err.count(SAID) == SHOWN == 10
     assert "2 more documents have warnings; all of them: embedq ingest --errors ing_1" in shown.err
 
-
-@pytest.mark.parametrize("failed", [0, 1])
-async def test_what_failed_and_what_was_read_in_part_is_listed(failed: int, capsys: pytest.CaptureFixture[str]) -> None:
     assert await run(Server(failed=failed, warned=2), "--errors", "ing_1") == failed
     lines = capsys.readouterr().out.splitlines()
     assert lines == ["h/b.md failed: no_text: Run OCR first."] * failed + [f"h/{n}.pdf: {SAID}" for n in (0, 1)]
@@ -243,86 +199,13 @@ async def test_what_failed_and_what_was_read_in_part_is_listed(failed: int, caps
     assert told == {"document": "h/1.pdf", "warnings": [scanned, FORM]}
 
 
-@pytest.mark.parametrize(("stage", "left"), [("parsing", []), ("embedding", ["file-2"]), ("loading", ["file-2"])])
-async def test_what_may_do_better_another_time_stays_for_it(stage: str, left: list[str]) -> None:
-    server = Server(failed=1, stage=stage)
-    assert await run(server, "--out", "out") == 1
-    assert list(server.files) == left
-
-
-async def test_detached_it_prints_the_id_and_leaves_the_uploads(capsys: pytest.CaptureFixture[str]) -> None:
-    server = Server()
-    assert await run(server, "--out", "out", "--detach") == 0
-    assert len(server.files) == 2
-    assert capsys.readouterr().out == "ing_1\n"
-    for sent in server.files.values():  # whoever is killed
-        assert b'name="expires_after[seconds]"\r\n\r\n604800\r\n' in sent
-
-
-async def test_a_file_that_cannot_be_sent_stops_no_other(handbook: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (handbook / "large.md").write_text("unwanted")
-    (handbook / "__init__.py").touch()  # it may have been emptied
-    server = Server()
-    assert await run(server, "--out", "out") == 1
-    assert [file["document_id"] for file in server.started[0]["source"]["files"]] == [
-        "h/__init__.py", "h/a.md", "h/b.md",
-    ]  # fmt: skip
-    captured = capsys.readouterr()
-    assert "h/large.md failed: file_too_large" in captured.err
-    assert "2/2 documents, 1 unchanged, 5 chunks, and 1 more not sent" in captured.out
-    server = Server()
-    assert await run(server, "--out", "out", "--mode", "sync") == 2
-    assert "it would be deleted" in capsys.readouterr().err
-    assert (server.started, server.files) == ([], {})
-
-
-async def test_a_file_that_cannot_be_read_stops_no_other(handbook: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for number in range(UPLOADS_IN_FLIGHT):
-        (handbook / f"c{number}.md").write_text("text")
-    last = f"c{UPLOADS_IN_FLIGHT - 1}.md"
-    server = Server(removes=handbook / last)
-    assert await run(server, "--out", "out") == 1
-    assert len(server.started[0]["source"]["files"]) == UPLOADS_IN_FLIGHT + 1
-    assert f"h/{last} failed: unreadable: The file cannot be read: No such file" in capsys.readouterr().err
-
-
-async def test_after_a_refusal_no_upload_is_left_and_no_trace_of_it_in_the_folder(tmp_path: Path) -> None:
-    server, out = Server(refuses="invalid_value"), tmp_path / "out"
-    assert await run(server, "--out", "out") == 3
-    assert (server.files, out.exists()) == ({}, False)
-    assert await run(Server(room=1), "--out", "out") == 3
-    assert not out.exists()
-
-    server.refuses = ""
-    assert await run(server, "--out", "out") == 0
-    dataset = json.loads((out / "_embedq.json").read_text())["dataset"]
-    server.refuses = "invalid_value"
-    assert await run(server, "--out", "out") == 3
-    assert json.loads((out / "_embedq.json").read_text())["dataset"] == dataset
-    assert (out / NAME).exists()
-
-
-async def test_what_it_waits_for_is_shown_while_it_waits(capsys: pytest.CaptureFixture[str]) -> None:
-    server = Server(waits=["The sink does not answer; next try in 30 s."])
-    assert await run(server, "file:///srv/docs", "--out", "out", "--json") == 0
-    assert server.started[0]["source"] == {"urls": ["file:///srv/docs"]}
-    progress = [json.loads(line) for line in capsys.readouterr().err.splitlines() if '"progress"' in line]
-    assert progress[-1]["waiting"] is None
-
-
 @pytest.mark.parametrize(
-    ("waiting", "embedded", "shown"),
-    [
-        ({"code": "sink_unavailable", "message": "The sink does not answer."}, 3, ", The sink does not answer"),
-        ({"code": "in_line", "message": "Third in the bulk lane."}, 0, ", Third in the bulk lane"),
-        ({"code": "in_line", "message": "Third in the bulk lane."}, 3, ""),
-        ({"code": "working", "message": "Being worked on."}, 0, ""),
-    ],
-    ids=["away", "in line at first", "in line again", "working"],
+    ("code", "embedded", "shown"),
+    [("sink_unavailable", 3, ", Why"), ("in_line", 0, ", Why"), ("in_line", 3, ""), ("working", 0, "")],
 )
-def test_the_sentence_of_the_server_is_shown(waiting: dict[str, Any], embedded: int, shown: str) -> None:
+def test_the_sentence_of_the_server_is_shown(code: str, embedded: int, shown: str) -> None:
     chunks = {"total": 5, "embedded": embedded, "tokens": 50}
-    now = ingestion("in_progress", waiting=waiting, chunks=chunks)
+    now = ingestion("in_progress", waiting={"code": code, "message": "Why."}, chunks=chunks)
     assert describe(now) == f"ing_1 in_progress: 2/2 documents, 1 unchanged, {embedded} of 5 chunks embedded{shown}"
 
 
@@ -340,67 +223,64 @@ async def test_interrupted_while_it_sends_it_leaves_no_upload(
     assert "nothing was started" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("unreachable", [False, True])
-async def test_interrupted_while_it_fetches_it_says_how_to_go_on(
-    unreachable: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    server = Server()
-    async with scripted(server) as script, Ingestions(script.url, patience_s=0) as client:
-        body = {"mode": "sync", "source": {"urls": []}, "sink": {"type": "dataset", "dataset": "d"}}
-        folder = OutputFolder(tmp_path / "out", client.address, "d")
-        work = asyncio.create_task(ingest(client, [], body, folder, Output(json_lines=False)))
-
-        def answer(request: Request) -> Answer:
-            if not request.target.endswith(NAME):
-                return server(request)
-            if not unreachable:
-                work.cancel()
-            return HANG_UP
-
-        script.answers = [answer]
-        with pytest.raises(EmbedqClientError if unreachable else asyncio.CancelledError):
-            await work
-    assert f"to fetch its files: embedq ingest --status ing_1 --out {folder.folder}" in capsys.readouterr().err
+# The folder.
 
 
-async def test_what_the_server_knows_is_not_sent(handbook: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (handbook / "c.JSONL").write_text("{}")
-    server = Server(known=["h/a.md", "h/c.JSONL"])
+async def test_it_holds_the_parts_and_later_fetches_the_changed_ones_only(tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    assert await run(Server(parts=[ONE, TWO]), "--out", "out") == 0
+    (folder / "mine.parquet").write_text("mine")
+    server = Server(parts=[TWO, THREE])
     assert await run(server, "--out", "out") == 0
-    digest = hashlib.sha256((handbook / "a.md").read_bytes()).hexdigest()
-    [first, *sent] = server.started[0]["source"]["files"]
-    assert first == {"sha256": digest, "document_id": "h/a.md"}
-    assert [file["document_id"] for file in sent if "id" in file] == ["h/b.md", "h/c.JSONL"]
-    assert "1 known, 2 sent" in capsys.readouterr().err
-    assert server.asked[0]["sink"] == server.started[0]["sink"]
+    assert server.fetched == [THREE]
+    assert contents(folder) == {TWO: TWO, THREE: THREE, "mine.parquet": "mine"}
+    # What changes while it is fetched is listed anew, and what was fetched by then is kept.
+    server = Server(parts=[ONE, THREE, "part-4.parquet"], changed={"part-4.parquet": [ONE, TWO]})
+    assert await run(server, "--out", "out") == 0
+    assert sorted(server.fetched) == [ONE, "part-4.parquet"]
+    assert contents(folder) == {ONE: ONE, TWO: TWO, "mine.parquet": "mine"}
 
 
-def test_files_of_records_are_those_of_the_server() -> None:
-    assert set(uploads.RECORD_ENDINGS) == set(open_source.RECORD_ENDINGS)
-
-
-async def test_some_of_a_folder(handbook: Path) -> None:
-    (handbook / "c.txt").write_text("text")
-    server = Server()
-    assert await run(server, "--include", "*.md", "--exclude", "b.*", "--dataset", "d") == 0
-    assert [file["document_id"] for file in server.started[0]["source"]["files"]] == ["h/a.md"]
-    assert await run(server, "--exclude", "h", "--dataset", "d") == 2
-
-
-async def test_standard_input_is_a_document(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(b'{"text": "a"}\n'), isatty=lambda: False))
-    server = Server()
-    assert await run(server, "-", "--stdin-name", "posts.jsonl", "--dataset", "d", "--detach") == 0
-    [sent] = server.files.values()
-    assert b'filename="posts.jsonl"' in sent
-    assert b'{"text": "a"}\n' in sent
-    assert server.started[0]["source"]["files"][0]["document_id"] == "posts.jsonl"
-
-
-async def test_a_folder_that_cannot_be_made_is_said_before_anything_is_sent(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    server = Server()
-    assert await run(server, "--out", "/proc/nothing/out") == 2
-    assert "/proc/nothing" in capsys.readouterr().err
+async def test_after_a_failure_the_folder_is_as_before(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert await run(Server(), "--out", "out") == 0
+    dataset = notes(tmp_path / "out")["dataset"]
+    for server, code, said in (
+        (Server(ends="failed", parts=[]), 6, "to fetch what was loaded: embedq ingest --status ing_1 --out out"),
+        (Server(parts=[TWO, THREE], changed={THREE: [TWO, THREE]}), 2, "has changed 20 times"),
+        (Server(parts=[TWO, REFUSED]), 3, "to fetch its files: embedq ingest --status ing_1 --out out"),
+        (Server(parts=[TWO, "../x.parquet"]), 2, "leads out of the folder"),
+        (Server(dataset_id="another id"), 2, "was changed. Name the server that has it (--url)"),
+        (Server(dataset_id=None), 2, "it was deleted, or this is another server"),
+    ):
+        assert await run(server, "--out", "out") == code
+        assert said in capsys.readouterr().err
+        assert contents(tmp_path / "out") == {ONE: ONE}
+        now = notes(tmp_path / "out")
+        assert (now["dataset"], now["dataset_id"], now["parts"]) == (dataset, "an id", [ONE])
     assert server.sent == 0
+
+
+async def test_a_folder_of_another_dataset_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert await run(Server(), "--out", "out", "--dataset", "mine") == 0
+    server = Server()
+    assert await run(server, "--out", "out", "--dataset", "yours") == 2
+    assert "holds the dataset 'mine', not 'yours'" in capsys.readouterr().err
+    assert (server.asked, contents(tmp_path / "out")) == ([], {ONE: ONE})
+
+
+async def test_a_killed_run_leaves_the_name_of_its_dataset(tmp_path: Path) -> None:
+    folder = OutputFolder(tmp_path / "new", "http://a")
+    folder.claim()
+    (folder.folder / ".fetching").mkdir()
+    (folder.folder / ".fetching" / ONE).write_text("of another time")
+    server = Server()
+    assert await run(server, "--out", "new") == 0
+    assert server.started[0]["sink"]["dataset"] == folder.dataset == notes(folder.folder)["dataset"]
+    assert contents(folder.folder) == {ONE: ONE}
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"parts": ["../x"]}', '{"parts": [7]}', "\xff"])
+async def test_damaged_notes_are_said(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / NOTES).write_text(text, encoding="latin-1")
+    assert await run(Server(), "--out", ".") == 2
+    assert "delete it" in capsys.readouterr().err

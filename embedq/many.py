@@ -1,8 +1,11 @@
-"""Splits many texts into requests that the server takes: by its usual limits first, in halves where it takes less."""
+"""Many texts, files or tasks: in requests that the server takes, several at once, with their results in order."""
 
+import asyncio
 import json
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator
-from typing import TypeVar
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Coroutine, Iterable, Iterator
+from contextlib import aclosing
+from typing import Any, TypeVar
 
 from embedq.errors import RefusedError, UnavailableError
 
@@ -17,6 +20,40 @@ MAX_WAITED_BYTES = 128 * 2**10
 """JSON bytes of one request that waits for its vectors: some seconds of work on a small machine. So the answer comes
 within the server's longest wait, and other callers get their turn in between."""
 _TOO_MUCH = {"too_many_inputs", "body_too_large", "key_limit"}
+
+
+async def each(items: Iterable[T]) -> AsyncGenerator[T, None]:
+    """The items."""
+    for item in items:
+        yield item
+
+
+async def in_order(
+    work: Callable[[T], Coroutine[Any, Any, R]], items: AsyncIterable[T], *, limit: int
+) -> AsyncGenerator[R, None]:
+    """The results of `work(item)` in the order of the items, at most `limit` under way.
+
+    Items are taken one by one, so an endless iterator needs no more memory than `limit` of them. The first failure is
+    raised and cancels the other calls; so does closing the generator (use `contextlib.aclosing`).
+    """
+    window: deque[asyncio.Task[R]] = deque()
+    try:
+        async for item in items:
+            window.append(asyncio.create_task(work(item)))
+            if len(window) == limit:
+                yield await window.popleft()
+        while window:
+            yield await window.popleft()
+    finally:
+        for task in window:
+            task.cancel()
+        await asyncio.gather(*window, return_exceptions=True)
+
+
+async def run_all(work: Callable[[T], Coroutine[Any, Any, R]], items: Iterable[T], *, limit: int) -> list[R]:
+    """The results of `in_order`."""
+    async with aclosing(in_order(work, each(items), limit=limit)) as results:
+        return [result async for result in results]
 
 
 def json_bytes(text: str) -> int:
