@@ -8,6 +8,8 @@ from tasks.ingestion.parsing.markdown import Block
 _HEADER = re.compile(r"[^\n]*+\n[^\n]*+\n")
 _OPENING = re.compile(r"( {0,3}(`{3,}+|~{3,}+))[^\n]*+\n")
 
+_SHARE = 4
+
 
 class Frame(NamedTuple):
     """What makes sense of a part of a table or of code: the header, or the fences.
@@ -34,3 +36,8 @@ def frame_of(text: str, block: Block) -> Frame | None:
         stop = last if closed and not closed.strip(opening[2][0]) else block.end
         return Frame(opening[0], f"\n{opening[1]}", opening.end(), stop, block.end)
     return None
+
+
+def is_short(size: int, chunk: int) -> bool:
+    """Whether so much may be repeated in each chunk of that size: at most one part in four."""
+    return _SHARE * size <= chunk

@@ -7,7 +7,7 @@ from itertools import islice
 
 from tasks.ingestion.chunking.count_tokens import TokenCounter
 from tasks.ingestion.chunking.cut_places import Break, Stretch, words
-from tasks.ingestion.chunking.repeated_header import Frame
+from tasks.ingestion.chunking.repeated_header import Frame, is_short
 
 _READ_PIECES = 512
 """Pieces tokenized in one call: enough to make calls cheap, and at most half a megabyte."""
@@ -18,8 +18,6 @@ _FULL_ENOUGH_FOR_SECTION = 0.25
 """Shares of the limit. A better place that leaves a smaller chunk is not worth it."""
 _SMALL_CHARS = 16
 """A stretch without white space is not divided further than this to fill a chunk up."""
-_FRAME_SHARE = 4
-"""A frame that takes more than one part in so many of the limit is left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,12 +181,12 @@ class Splitter:
         return frame.tail if frame and last.end < frame.end and self._is_short(frame) else ""
 
     def _is_short(self, frame: Frame) -> bool:
-        if _FRAME_SHARE * len(frame.head) > _CHARS_PER_TOKEN * self._limit:
+        if not is_short(len(frame.head), _CHARS_PER_TOKEN * self._limit):
             return False
         for text in (frame.head, frame.tail):
             if text not in self._framing:
                 self._framing[text] = self._counter.parts([text])[0]
-        return _FRAME_SHARE * (self._framing[frame.head] + self._framing[frame.tail]) <= self._limit
+        return is_short(self._framing[frame.head] + self._framing[frame.tail], self._limit)
 
     def _to_repeat(self, chosen: list[Stretch]) -> list[Stretch]:
         """The end of a chunk, in whole sentences, or in words where its last sentence is too long; never all of it."""
