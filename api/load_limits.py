@@ -22,7 +22,7 @@ from api.error_responses import CallerGone
 from api.offload import offload
 from tasks.errors import Invalid, Overloaded, RedisUnavailable, Refused, TooMany
 from tasks.ledger.client import AsyncLedger, spread
-from tasks.ledger.request_rate import KeyRoom, retry_after, take_request
+from tasks.ledger.key_limits import KeyRoom, retry_after, take_request
 from tasks.records.api_keys import Key
 from tasks.wire.json_limits import MAX_PARTS, has_more_parts
 

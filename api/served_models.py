@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping
 from tasks.errors import NotFound, RedisUnavailable
 from tasks.item import FLOAT32_BYTES
 from tasks.ledger.client import spread
+from tasks.ledger.key_limits import KeyRoom
 from tasks.ledger.overview import Account, Queue, find_queue
 from tasks.ledger.redis_keys import DOCUMENTS
-from tasks.ledger.request_rate import KeyRoom
 from tasks.ledger.submit import MAX_RETRY_AFTER_S
 from tasks.ledger.task import Admission, Lane, Task
 from tasks.records.api_keys import Limits

@@ -16,9 +16,9 @@ from api.schemas.datasets import Chunk, Dataset, Document, ScoredChunk, ScoredCh
 from api.served_models import ServedModels
 from api.waiting.wait_for_vectors import SynchronousCalls
 from tasks.datasets.contents import Contents, DatasetGone, DatasetHead, Found
+from tasks.datasets.hybrid_search import hybrid
 from tasks.datasets.names import TABLE, is_dataset_name
 from tasks.datasets.places import Datasets, open_table
-from tasks.datasets.rank import hybrid
 from tasks.errors import Invalid
 from tasks.records.api_keys import Key
 from worker_config.settings import Settings

@@ -18,7 +18,7 @@ from tasks.errors import NotReady, Unavailable, WaitTimeout
 from tasks.ledger import read
 from tasks.ledger.cancel import want
 from tasks.ledger.client import CALL_TIMEOUT_S, AsyncLedger
-from tasks.ledger.request_rate import KeyRoom
+from tasks.ledger.key_limits import KeyRoom
 from tasks.ledger.task import NewTask, Result, State
 from tasks.records.api_keys import Key
 from worker_config.telemetry import link_task, span

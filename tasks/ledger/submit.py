@@ -6,7 +6,7 @@ from typing import Any
 
 from tasks.errors import BacklogFull, Refused, StorageFull, Unauthenticated
 from tasks.item import DEFAULT_RATE
-from tasks.ledger.request_rate import KeyRoom, key_refusal, retry_after
+from tasks.ledger.key_limits import KeyRoom, key_refusal, retry_after
 from tasks.ledger.scripts import Argument, Operation
 from tasks.ledger.task import NewTask
 

@@ -16,9 +16,9 @@ import orjson
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from tasks.errors import Forbidden, Refused, StorageFull, TooMany, Unauthenticated
+from tasks.ledger.key_limits import key_refusal
 from tasks.ledger.overview import Account, read_account
 from tasks.ledger.redis_keys import CHANGES, record_key
-from tasks.ledger.request_rate import key_refusal
 from tasks.ledger.scripts import Argument, Operation
 
 ALL, OPEN = "@all", "@open"

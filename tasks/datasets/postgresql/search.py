@@ -21,10 +21,10 @@ from tasks.datasets.contents import (
     StoredChunk,
     StoredDocument,
 )
+from tasks.datasets.hybrid_search import searched_words
 from tasks.datasets.postgresql.connection import Connection, Database, know_vectors
 from tasks.datasets.postgresql.load import clean
 from tasks.datasets.postgresql.schema import Access, TableName, dataset_row, entered, resolved, size_bytes
-from tasks.datasets.rank import searched_words
 from tasks.errors import Invalid, NotReady
 
 T = TypeVar("T")

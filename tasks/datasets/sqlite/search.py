@@ -16,7 +16,7 @@ import numpy.typing as npt
 import orjson
 
 from tasks.datasets.contents import DOCUMENT_ID, Filter, Found
-from tasks.datasets.rank import searched_words
+from tasks.datasets.hybrid_search import searched_words
 from tasks.datasets.sqlite.dataset_file import DatasetFile
 from tasks.datasets.sqlite.load import Head
 from tasks.datasets.sqlite.ranking import Ranking, row_lengths

@@ -12,8 +12,8 @@ import pytest
 
 from tasks.datasets.contents import Contents, DatasetGone, ExportPart, Filter, StoredChunk, StoredDocument
 from tasks.datasets.export import write_part
+from tasks.datasets.hybrid_search import hybrid
 from tasks.datasets.loads import DocumentLoad
-from tasks.datasets.rank import hybrid
 from tasks.datasets.sqlite import search
 from tasks.datasets.sqlite.dataset_file import DatasetFile
 from tasks.datasets.sqlite.load import SqliteStore

@@ -4,7 +4,7 @@ import pytest
 
 from api.load_limits import rate_limit_headers
 from api.served_models import ServedModels
-from tasks.ledger.request_rate import KeyRoom
+from tasks.ledger.key_limits import KeyRoom
 from tests.unit.api.embedding_requests import MODEL, overview, served
 
 
