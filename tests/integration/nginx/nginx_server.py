@@ -6,7 +6,6 @@ import shutil
 import socket
 import ssl
 from pathlib import Path
-from typing import Self
 
 from tests.integration.guarded.certificates import Authority
 from tests.processes import Process, free_port
@@ -60,13 +59,7 @@ class NginxServer(Process):
         """For its clients."""
         return ssl.create_default_context(cafile=str(self.authority.file))
 
-    def start(self) -> Self:
-        """Starts it and returns when it takes connections."""
-        self.launch()
-        self.wait_while_running(self._listens, "listening")
-        return self
-
-    def _listens(self) -> bool:
+    def _answers(self) -> bool:
         with contextlib.suppress(ConnectionError), socket.create_connection(("127.0.0.1", self.port)):
             return True
         return False
