@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tasks.ledger.client import Ledger
 from tests.bulk import Bulk, line, many
 from tests.faults.conftest import QUICK
 from tests.heavy import openai
@@ -21,63 +20,50 @@ LINES = 10_000
 SETTINGS: dict[str, Any] = QUICK | {"fake_tokens_per_s": 4_500}
 
 
-class Watcher:
-    """What a client sees of a batch while its server comes and goes."""
-
-    def __init__(self, bulk: Bulk, batch_id: str) -> None:
-        self.bulk = bulk
-        self.batch_id = batch_id
-
-    def look(self) -> openai.types.Batch | None:
-        try:
-            return self.bulk.client.batches.retrieve(self.batch_id)
-        except openai.APIError:
-            return None
-
-    def reaches(self, status: str) -> None:
-        def check() -> bool:
-            batch = self.look()
-            assert batch is None or batch.status in {"validating", "in_progress", status}, batch
-            return batch is not None and batch.status == status
-
-        wait_until(check, message=status)
-
-    def moves(self, rows: int) -> None:
-        """Returns when so many more rows are done: the next fault falls into running work."""
-        start = self._done()
-        wait_until(lambda: self._done() >= start + rows, message=f"{rows} more rows after {start}")
-
-    def _done(self) -> int:
-        batch = wait_until(self.look, message="an answer")
-        assert batch.status == "in_progress", f"{batch.status}: the rest of the kills would hit nothing"
-        assert batch.request_counts is not None
-        return batch.request_counts.completed + batch.request_counts.failed
-
-
 @pytest.mark.thorough
 def test_a_large_batch_survives_every_kill(private_redis: RedisServer, private_roles: Roles) -> None:
     with Bulk(private_roles, **SETTINGS) as bulk:
         lines = list(many(LINES))
-        watcher = Watcher(bulk, bulk.create(lines))
+        batch_id = bulk.create(lines)
+
+        def look() -> openai.types.Batch | None:
+            try:
+                return bulk.client.batches.retrieve(batch_id)
+            except openai.APIError:
+                return None
+
+        def reaches(status: str) -> None:
+            wait_until(lambda: (batch := look()) and batch.status == status, message=status)
+
+        def done() -> int:
+            batch = wait_until(look, message="an answer")
+            assert batch.status == "in_progress", f"{batch.status}: the rest of the kills would hit nothing"
+            assert batch.request_counts is not None
+            return batch.request_counts.completed + batch.request_counts.failed
+
+        def moves() -> None:
+            """Returns when 500 more rows are done: the next fault falls into running work."""
+            start = done()
+            wait_until(lambda: done() >= start + 500, message=f"500 more rows after {start}")
+
         bulk.documents.kill()  # while it reads the file, or is about to
         bulk.documents.start()
-        watcher.reaches("in_progress")
+        reaches("in_progress")
         for again in (False, True):
-            watcher.moves(500)
+            moves()
             bulk.model.kill() if again else bulk.model.kill_child()
-            watcher.moves(0)
+            done()
             bulk.api.kill()
             bulk.api.start()
             if again:
                 bulk.model.start()
-            watcher.moves(500)
+            moves()
             private_redis.kill()
             private_redis.start()
-        watcher.reaches("finalizing")
+        reaches("finalizing")
         bulk.documents.kill()  # while it writes the files
         bulk.documents.start()
-        batch = bulk.ended(watcher.batch_id)
-        assert_complete(bulk, batch, lines)
+        assert_complete(bulk, bulk.ended(batch_id), lines)
 
 
 def assert_complete(bulk: Bulk, batch: openai.types.Batch, lines: list[dict[str, Any]]) -> None:
@@ -100,12 +86,13 @@ def assert_complete(bulk: Bulk, batch: openai.types.Batch, lines: list[dict[str,
         np.testing.assert_array_equal(found, np.frombuffer(base64.b64decode(again.data[0].embedding), "<f4"))
 
 
-def test_a_line_of_2048_long_texts_takes_as_long_as_it_takes(private_redis: RedisServer, private_roles: Roles) -> None:
+def test_a_huge_line_takes_as_long_as_it_takes_and_one_with_a_deadly_text_fails_alone(
+    private_roles: Roles, client: LedgerClient
+) -> None:
     # Five seconds of one stream: many leases, slices and longest claims of these settings.
     texts = [f"text {n} " + "word " * 46 for n in range(2_048)]
     quick: dict[str, Any] = {"lease_s": 1, "fake_tokens_per_s": 20_000}
-    with Bulk(private_roles, **QUICK | quick) as bulk, private_redis.client() as connection:
-        client = LedgerClient(Ledger(connection))
+    with Bulk(private_roles, **QUICK | quick) as bulk:
         child = bulk.model.child_pid
         batch_id = bulk.create([line("huge", texts, encoding_format="base64", dimensions=8)])
         wait_until(lambda: client.overview().leases > 0, message="its claim")
@@ -120,15 +107,11 @@ def test_a_line_of_2048_long_texts_takes_as_long_as_it_takes(private_redis: Redi
         assert bulk.model.child_pid == child, "its process was ended while it worked"
         assert client.counter("lost_leases") == 0
 
-
-def test_a_text_that_kills_fails_its_line_and_no_other(private_redis: RedisServer, private_roles: Roles) -> None:
-    texts = [f"text {n}" for n in range(100)]
-    deadly = [*texts[:70], "!!kill!!", *texts[71:]]
-    with Bulk(private_roles, **QUICK) as bulk, private_redis.client() as connection:
-        batch = bulk.ended(bulk.create([line("before", texts), line("deadly", deadly), line("after", "a text")]))
+        deadly = [*texts[:70], "!!kill!!", *texts[71:100]]
+        batch = bulk.ended(bulk.create([line("before", texts[:100]), line("deadly", deadly), line("after", "a text")]))
         assert [each["custom_id"] for each in bulk.lines(batch.output_file_id)] == ["before", "after"]
         (failed,) = bulk.lines(batch.error_file_id)
         error = failed["response"]["body"]["error"]
         assert (failed["custom_id"], failed["response"]["status_code"]) == ("deadly", 422)
         assert (error["code"], error["param"]) == ("worker_lost", "input[70]")
-        assert LedgerClient(Ledger(connection)).counter("failed_items") == 1
+        assert client.counter("failed_items") == 1

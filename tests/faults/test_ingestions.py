@@ -5,9 +5,12 @@ import os
 import random
 import signal
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
+from threading import Event
 from typing import Any
 
+import httpx
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
@@ -22,10 +25,9 @@ from tasks.records.jobs import list_jobs, read_tasks_of
 from tasks.records.store import OPEN
 from tests.bulk import Bulk
 from tests.faults.conftest import QUICK
-from tests.faults.load import Watch
 from tests.ledger_client import LedgerClient
 from tests.pg_server import PgServer
-from tests.processes import RedisServer, Roles, WorkerProcess, wait_until
+from tests.processes import PATIENCE_S, ApiProcess, RedisServer, Roles, WorkerProcess, wait_until
 from tests.thorough import some
 
 pytestmark = pytest.mark.faults
@@ -53,53 +55,68 @@ class WorkEnded(Exception):
     """Both ingestions are done: what would be killed now is idle."""
 
 
+def watch(api: ApiProcess, ids: Sequence[str], stop: Event) -> list[dict[str, Any]]:
+    """Looks at ingestions over HTTP, whoever answers, until both have ended. Fails when one seemed to go back."""
+    seen: dict[str, dict[str, Any]] = {}
+    with api.client() as http:
+        while not stop.wait(0.2) and not (seen and all(found["finished_at"] for found in seen.values())):
+            for each in ids:
+                with suppress(httpx.HTTPError):
+                    found = http.get(f"/v1/ingestions/{each}").raise_for_status().json()
+                    before = seen.get(each, found)
+                    assert found == before or (not before["finished_at"] and _done(found) >= _done(before)), before
+                    seen[each] = found
+    return [seen[each] for each in ids]
+
+
+def _done(ingestion: Mapping[str, Any]) -> tuple[int, int]:
+    return ingestion["file_counts"]["completed"], ingestion["chunks"]["loaded"]
+
+
 class Victims:
     """The processes, each of which can be killed while two ingestions are at work."""
 
-    def __init__(
-        self, bulk: Bulk, server: RedisServer, client: LedgerClient, watch: Watch, *, kills: int, chance: random.Random
-    ) -> None:
+    def __init__(self, bulk: Bulk, server: RedisServer, client: LedgerClient) -> None:
         self._bulk = bulk
-        self._watch = watch
         self._server = server
         self._ledger = client.ledger
         self._queues = {"model": client, "documents": LedgerClient(client.ledger, DOCUMENTS)}
-        self._ways = {name: chance.sample(["parent", "child", "both"], kills) for name in self._queues}
 
     def embedded(self) -> int:
-        """Chunks of the ingestion that is ahead which have a vector."""
-        return max(each.counts.chunks_embedded for each in self._open())
-
-    def kill(self, name: str, *, after: int) -> None:
-        """Kills it in the middle of work, once the ingestion that is ahead is so far. It comes back when it can.
+        """Chunks of the ingestion that is ahead which have a vector.
 
         Raises:
-            WorkEnded: it is alive.
+            WorkEnded: none is open.
+        """
+        ids = self._ledger.run(list_jobs(IngestionRecord, OPEN, limit=9))[0]
+        if not ids:
+            raise WorkEnded
+        found: list[Ingestion] = self._ledger.run(read_ingestions(ids))
+        return max(each.counts.chunks_embedded for each in self._ledger.run(read_tasks_of(found)))
+
+    def kill(self, name: str, way: str, *, after: int) -> None:
+        """Kills it in the middle of work, once the ingestion that is ahead is so far. It comes back when it can.
+
+        `way`: the worker's parent, its child, or both. Raises `WorkEnded`, and then it is alive.
         """
         wait_until(lambda: self.embedded() >= after, message=f"{after} vectors")
-        match name:
-            case "api":
-                seen = self._watch.answers
-                wait_until(lambda: self._watch.answers > seen, message="an answer of the API")
-                self._await_work()
-                self._bulk.api.kill()
-                self._bulk.api.launch()
-            case "redis":
-                self._await_work()
-                self._server.kill()
-                self._server.start()
-            case _:
-                self._kill_worker(self._bulk.model if name == "model" else self._bulk.documents, name)
-
-    def _await_work(self) -> None:
+        if name in self._queues:
+            self._kill_worker(self._bulk.model if name == "model" else self._bulk.documents, name, way)
+            return
+        self._bulk.api.wait_ready()
         queues = self._queues.values()
-        wait_until(lambda: self._open() and any(each.overview().leases for each in queues), message="work under way")
+        wait_until(lambda: self.embedded() and any(each.overview().leases for each in queues), message="work under way")
+        if name == "api":
+            self._bulk.api.kill()
+            self._bulk.api.launch()
+        else:
+            self._server.kill()
+            self._server.start()
 
-    def _kill_worker(self, worker: WorkerProcess, queue: str) -> None:
+    def _kill_worker(self, worker: WorkerProcess, queue: str, way: str) -> None:
         worker.wait_ready()  # so that no claim is left of the one before it
         while not self._stands_at_work(worker, queue):  # without a pause: a stage lasts some milliseconds
-            self._open()
-        way = self._ways[queue].pop()
+            self.embedded()
         child = worker.child_pid
         if way != "child":
             os.kill(worker.pid, signal.SIGKILL)
@@ -121,13 +138,6 @@ class Victims:
             return True
         os.killpg(worker.pid, signal.SIGCONT)
         return False
-
-    def _open(self) -> list[Ingestion]:
-        ids = self._ledger.run(list_jobs(IngestionRecord, OPEN, limit=9))[0]
-        if not ids:
-            raise WorkEnded
-        found: list[Ingestion] = self._ledger.run(read_ingestions(ids))
-        return self._ledger.run(read_tasks_of(found))
 
 
 @pytest.mark.parametrize("kills", some([1, 3], 1))
@@ -154,17 +164,18 @@ def test_two_ingestions_survive_every_kill(
         names = ["model", "documents", "api", "redis"] * kills
         chance.shuffle(names)
         killed: list[tuple[str, int]] = []
-        with Watch(bulk.api, made) as watch:
-            victims = Victims(bulk, private_redis, client, watch, kills=kills, chance=chance)
+        victims, stop = Victims(bulk, private_redis, client), Event()
+        with ThreadPoolExecutor(1) as threads, ExitStack() as ends:
+            ends.callback(stop.set)
+            watching = threads.submit(watch, bulk.api, made, stop)
             with suppress(WorkEnded):  # where a restart takes long, the work is done before the last kill
                 for left, name in zip(range(len(names), 0, -1), names, strict=True):
                     share = chance.uniform(0, 0.8) / left
                     after = victims.embedded() + int(share * (NUMBER - victims.embedded()))
-                    victims.kill(name, after=after)
+                    victims.kill(name, chance.choice(["parent", "child", "both"]), after=after)
                     killed.append((name, after))
-            ended = watch.ended()
+            ended = watching.result(PATIENCE_S)
         assert {name for name, _ in killed} == set(names), killed
-        print(f"{killed}; {client.counter('lost_leases')} leases lost")  # noqa: T201 - what was tried
         parquet = list(parquet_rows(bulk, made[0]))
     table: list[Mapping[str, Any]] = [dict(row) for row in postgres.execute(ROWS, database)]
     for rows, ingestion in ((parquet, ended[0]), (table, ended[1])):
@@ -187,10 +198,9 @@ def assert_whole(rows: Sequence[Mapping[str, Any]], documents: Mapping[str, str]
     ordered = sorted(rows, key=lambda row: (row["doc_id"], row["chunk_index"]))
     found: dict[str, list[str]] = {}
     for row in ordered:
-        found.setdefault(row["doc_id"], []).append(row["text"])
-        assert row["chunk_index"] == len(found[row["doc_id"]]) - 1
-    wrong = [name for name in found.keys() | documents if " ".join(found.get(name, ())) != documents.get(name)]
-    assert wrong[:10] == []
+        assert row["chunk_index"] == len(found.setdefault(row["doc_id"], []))
+        found[row["doc_id"]].append(row["text"])
+    assert {name: " ".join(parts) for name, parts in found.items()} == documents
     encoder = FakeEncoder(dimension=DIMENSION)
     expected, _ = encode(
         encoder, [Text(row["text"], Options(prompt_name="document")) for row in ordered], max_padded_tokens=2048
