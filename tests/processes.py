@@ -383,9 +383,8 @@ class Roles:
 
     def worker(self, *, start: bool = True, **settings: Any) -> WorkerProcess:
         """A worker, ready unless `start` is False."""
-        worker = WorkerProcess(
-            self.folder, self.redis_url, name=f"worker{len(self.processes)}", **self.shared | settings
-        )
+        values = {"name": f"worker{len(self.processes)}", "redis_url": self.redis_url} | self.shared | settings
+        worker = WorkerProcess(self.folder, **values)
         self.processes.append(worker)
         return worker.start() if start else worker
 
@@ -395,7 +394,8 @@ class Roles:
 
     def api(self, *, start: bool = True, **settings: Any) -> ApiProcess:
         """A web tier, answering unless `start` is False."""
-        api = ApiProcess(self.folder, self.redis_url, name=f"api{len(self.processes)}", **self.shared | settings)
+        values = {"name": f"api{len(self.processes)}", "redis_url": self.redis_url} | self.shared | settings
+        api = ApiProcess(self.folder, **values)
         self.processes.append(api)
         return api.start() if start else api
 
