@@ -1,26 +1,13 @@
 """Fixtures that every test may use: a real Redis, processes against it, and their logs when a test fails.
 
-| fixture | gives | afterwards |
-|---|---|---|
-| `redis_server` | one Redis for the whole run | |
-| `redis_url` | its URL, emptied | key-leak check |
-| `redis_client` | a connection to it | closed |
-| `cl100k` | OpenAI's tokens, by OpenAI's library, from our file | |
-| `roles` | starts workers and web tiers on it | all stopped, then the key-leak check |
-| `private_redis` | a Redis of the test's own, which it may kill | started if it is down, key-leak check |
-| `private_roles` | `roles` on that one | all stopped, then the key-leak check |
-| `s3_server` | S3 for the whole run | |
-| `s3` | the same, and the driver's environment points to it | the environment as it was |
-| `cloud` | Google's and Azure's storage, and the environment points to them | the environment as it was |
-| `pg_server` | PostgreSQL with pgvector for the whole run | |
-| `postgres` | the same, started if a test has stopped it | |
-| `database` | name of an empty database there | |
+`private_…` is for a test that kills its Redis. Whoever leaves keys there that live for ever fails (`key_leaks.py`).
 """
 
 import contextlib
 import ctypes
 import gc
 import os
+import re
 import secrets
 import shutil
 import signal
@@ -48,12 +35,8 @@ if TYPE_CHECKING:
     import tiktoken
 
 _SHOWN_CHARS = 6000
-_M_ARENA_MAX = -8  # <malloc.h> of glibc
 _NAME_IN_CACHE = "9b5ad71b2ce5302211f9c61530b329a4922fc6a4"
 """What tiktoken calls its copy of cl100k_base."""
-_EXPENSIVE = ("pg_server", "s3_server", "guarded")
-_TURNS = {"expensive": 0, "faults": 1, "integration": 1, "other": 2}
-"""Kinds of tests, and when they have their turn."""
 _OTHER_PROCESSES = tuple(
     f"tests/{name}/" for name in ("browser", "faults", *(f"integration/{n}" for n in ("guarded", "observed", "worker")))
 )
@@ -76,21 +59,11 @@ def missing(what: str) -> NoReturn:
 
 
 def pytest_configure() -> None:
-    """Sets this process up: no settings of the developer's own, compiled files, few malloc arenas.
-
-    `tests.processes.Process` keeps the developer's settings out of its children.
-    """
+    """No settings of the developer's own. `tests.processes.Process` keeps them out of its children."""
     for name in [name for name in os.environ if name.startswith(PREFIX)]:
         del os.environ[name]
     Settings.model_config["env_file"] = None
     Process.popen = staticmethod(preloaded.popen)
-    # As in the Makefile, for a pytest that somebody runs without it: the tests start hundreds of Pythons.
-    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-    sys.dont_write_bytecode = False
-    # A process of the suite runs thousands of threads, one after the other. An arena for each would keep what it freed.
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is not None:
-        mallopt(_M_ARENA_MAX, 2)
 
 
 _of_coverage: list[Any] = [None, None]
@@ -137,47 +110,25 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     use the browser, or use a server that takes seconds to start, share one too: each process would otherwise have its
     own. Fault tests are as long as files and go alone.
     """
-    group = _group(item)
-    if group is not None:  # now, because xdist reads it before the list is sorted
-        item.add_marker(pytest.mark.xdist_group(group))
+    if not item.get_closest_marker("faults"):  # now, because xdist reads it before the list is sorted
+        item.add_marker(pytest.mark.xdist_group(_server(item) or item.nodeid.partition("::")[0]))
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Puts what takes long first, so that no process ends with it, and fault tests evenly among the other long ones.
+    """Puts what takes long first, so that no process ends with it; `--no-loadscope-reorder` makes xdist keep this.
 
-    A fault test waits most of its time, and others use the processor meanwhile. `--no-loadscope-reorder` makes xdist
-    keep this order. Within a turn the order stays random.
+    Fault tests wait most of their time: others use the processor meanwhile. Within a turn the order stays random.
     """
-    kinds = {_unit(item): _kind(item) for item in items}
-    places: dict[str, float] = {}
-    for kind, turn in _TURNS.items():
-        units = [unit for unit in kinds if kinds[unit] == kind]
-        places |= {unit: turn + place / len(units) for place, unit in enumerate(units)}
-    items.sort(key=lambda item: places[_unit(item)])
+    items.sort(key=lambda item: 0 if _server(item) else 1 if re.search("/(integration|faults)/", item.nodeid) else 2)
 
 
-def _unit(item: pytest.Item) -> str:
-    return _group(item) or item.nodeid
-
-
-def _group(item: pytest.Item) -> str | None:
-    if item.get_closest_marker("faults"):
-        return None
+def _server(item: pytest.Item) -> str | None:
+    """What the test needs that takes long to start."""
     if item.get_closest_marker("model"):
         return "model"
-    if item.nodeid.startswith("tests/browser/"):
-        return "browser"
-    servers = [server for server in _EXPENSIVE if server in getattr(item, "fixturenames", ())]
-    return servers[0] if servers else item.nodeid.partition("::")[0]
-
-
-def _kind(item: pytest.Item) -> str:
-    if item.get_closest_marker("faults"):
-        return "faults"
-    if _group(item) in {"browser", "model", *_EXPENSIVE}:
-        return "expensive"
-    return "integration" if "/integration/" in item.nodeid else "other"
+    servers = ("browser", "pg_server", "s3_server", "guarded")
+    return next((server for server in servers if server in getattr(item, "fixturenames", ())), None)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -196,9 +147,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 def _memory_given_back() -> Iterator[None]:
     """What the tests of a file have freed goes back to the system: malloc keeps it below what is still in use."""
     yield
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if trim is not None:
-        trim(0)
+    getattr(ctypes.CDLL(None), "malloc_trim", bool)(0)
 
 
 @pytest.fixture(scope="session")
