@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.bulk import Bulk, line, many
+from tests.bulk import Bulk, line
 from tests.faults.conftest import QUICK
 from tests.heavy import openai
 from tests.ledger_client import LedgerClient
@@ -23,7 +23,12 @@ SETTINGS: dict[str, Any] = QUICK | {"fake_tokens_per_s": 4_500}
 @pytest.mark.thorough
 def test_a_large_batch_survives_every_kill(private_redis: RedisServer, private_roles: Roles) -> None:
     with Bulk(private_roles, **SETTINGS) as bulk:
-        lines = list(many(LINES))
+        lines = [
+            line(f"id-{n}", "word " * 300, truncate=False)  # longer than the fake encoder reads
+            if n % 1000 == 500
+            else line(f"id-{n}", f"the text of line {n}", encoding_format="base64", dimensions=8)
+            for n in range(LINES)
+        ]
         batch_id = bulk.create(lines)
 
         def look() -> openai.types.Batch | None:
