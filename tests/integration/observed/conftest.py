@@ -185,9 +185,9 @@ def observed(
         with listening() as collector, pytest.MonkeyPatch.context() as environment:
             environment.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url)
             environment.setenv("OTEL_TRACES_SAMPLER", "parentbased_always_off")
-            environment.setenv("OTEL_BSP_SCHEDULE_DELAY", "200")  # a worker that is killed has sent its claim
+            environment.setenv("OTEL_BSP_SCHEDULE_DELAY", "200")
             with Roles(folder, redis.url, log_format="json", storage_url=folder / "storage") as roles:
-                worker = roles.worker(fake_tokens_per_s=500)
+                worker = roles.worker()
                 documents = roles.documents()
                 api = roles.api(api_keys=keys, access_log="true")
                 api.wait_ready()

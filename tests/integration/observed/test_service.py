@@ -75,27 +75,6 @@ def test_a_task_knows_its_trace_when_it_is_sampled_and_later_requests_are_linked
         assert named(observed.collector.trace(trace_id, name), name).links == [submit.span_id]
 
 
-def test_both_attempts_are_seen_when_a_worker_dies(observed: Observed) -> None:
-    trace_id, headers = new_trace()
-    texts = [" ".join([f"{number}"] * 200) for number in range(10)]  # seconds of work, so that it can be caught
-    task_id = observed.client.post("/v1/tasks", json={"input": texts}, headers=headers).json()["id"]
-    observed.collector.trace(trace_id, "claim")
-    observed.worker.kill_child()
-    wait_until(lambda: observed.client.get(f"/v1/tasks/{task_id}").json()["status"] == "completed")
-
-    def whole() -> list[Span] | None:
-        spans = observed.collector.of(trace_id)
-        pieces = sum(span.attributes["embedq.pieces"] for span in spans if span.name == "commit")
-        return spans if pieces == len(texts) else None
-
-    spans = wait_until(whole, message=f"commits in {[span.name for span in observed.collector.of(trace_id)]}")
-    attempts = {span.span_id: span.attributes["embedq.attempt"] for span in spans if span.name == "claim"}
-    committed = {span.parent_id for span in spans if span.name == "commit"}
-    assert committed <= {span.parent_id for span in spans if span.name == "encode"}
-    assert 2 in {attempts[claim] for claim in committed}
-    assert 1 in {attempts[claim] for claim in attempts.keys() - committed}  # of the worker that died
-
-
 def test_the_stages_of_a_batch_and_an_ingestion_are_below_the_request_that_created_them(observed: Observed) -> None:
     client = observed.client
     body = {"input": "a line", "model": DEFAULT_MODEL}

@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-from tests.integration.observed.conftest import TEXT, Collector, new_trace
+from tests.integration.observed.conftest import TEXT, Collector
 from tests.source_tree import CHECKOUT
 
 OPEN = """
@@ -68,13 +68,6 @@ def test_a_collector_that_takes_nothing_is_said_and_costs_nothing_else(collector
     _, log = run("nonsense://user:secret@collector", "call('/lost')")
     assert "export" in log
     assert "secret" not in log
-
-
-def test_the_sampler_is_opentelemetrys_own(collector: Collector) -> None:
-    parents = ["", *(new_trace(sampled=sampled)[1]["traceparent"] for sampled in (True, False))]
-    sampler = {"OTEL_TRACES_SAMPLER": "parentbased_traceidratio", "OTEL_TRACES_SAMPLER_ARG": "0"}
-    said, _ = run(collector.url, f"print(*(bool(call('/v1/tasks', parent)) for parent in {parents}))", **sampler)
-    assert said == ["False", "True", "False"]
 
 
 def test_without_the_extra_there_are_no_traces_and_the_log_says_so() -> None:
