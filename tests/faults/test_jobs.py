@@ -1,13 +1,11 @@
-"""Two ingestions while all that works on them is killed: every chunk arrives, and once."""
+"""Batches and ingestions while all that works on them is killed: everything arrives, and once; odd lines of batches."""
 
 import io
 import os
 import random
 import signal
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, suppress
-from threading import Event
+from contextlib import suppress
 from typing import Any
 
 import httpx
@@ -23,11 +21,11 @@ from tasks.ledger.redis_keys import DOCUMENTS
 from tasks.records.ingestions import Ingestion, IngestionRecord, read_ingestions
 from tasks.records.jobs import list_jobs, read_tasks_of
 from tasks.records.store import OPEN
-from tests.bulk import Bulk
+from tests.bulk import Bulk, line
 from tests.faults.conftest import QUICK
 from tests.ledger_client import LedgerClient
 from tests.pg_server import PgServer
-from tests.processes import PATIENCE_S, ApiProcess, RedisServer, Roles, WorkerProcess, wait_until
+from tests.processes import RedisServer, Roles, WorkerProcess, wait_until
 from tests.thorough import some
 
 pytestmark = pytest.mark.faults
@@ -44,37 +42,20 @@ SETTINGS: dict[str, Any] = QUICK | {
 CHUNKING = {"type": "static", "static": {"max_chunk_size_tokens": 16, "chunk_overlap_tokens": 0}}
 SINKS = ({"type": "dataset", "dataset": "d"}, {"type": "postgresql", "name": "store", "table": "chunks"})
 ROWS = "SELECT doc_id, chunk_id::text, chunk_index, text, embedding::real[] AS embedding FROM chunks"
-
-
-def texts() -> dict[str, str]:
-    """Documents by id; every fiftieth has several chunks."""
-    return {f"source/d{n}.txt": " ".join(f"w{n}-{at}" for at in range(40 if n % 50 == 0 else 3)) for n in range(NUMBER)}
+DOCUMENT_TEXTS = {
+    f"source/d{n}.txt": " ".join(f"w{n}-{at}" for at in range(40 if n % 50 == 0 else 3)) for n in range(NUMBER)
+}
+"""By id; every fiftieth has several chunks."""
+LINES = {f"id-{n}": "word " * 300 if n % 250 == 150 else f"the text of line {n}" for n in range(NUMBER)}
+"""Every 250th is longer than the fake encoder reads, and must not be cut."""
 
 
 class WorkEnded(Exception):
-    """Both ingestions are done: what would be killed now is idle."""
-
-
-def watch(api: ApiProcess, ids: Sequence[str], stop: Event) -> list[dict[str, Any]]:
-    """Looks at ingestions over HTTP, whoever answers, until both have ended. Fails when one seemed to go back."""
-    seen: dict[str, dict[str, Any]] = {}
-    with api.client() as http:
-        while not stop.wait(0.2) and not (seen and all(found["finished_at"] for found in seen.values())):
-            for each in ids:
-                with suppress(httpx.HTTPError):
-                    found = http.get(f"/v1/ingestions/{each}").raise_for_status().json()
-                    before = seen.get(each, found)
-                    assert found == before or (not before["finished_at"] and _done(found) >= _done(before)), before
-                    seen[each] = found
-    return [seen[each] for each in ids]
-
-
-def _done(ingestion: Mapping[str, Any]) -> tuple[int, int]:
-    return ingestion["file_counts"]["completed"], ingestion["chunks"]["loaded"]
+    """The ingestions are done: what would be killed now is idle."""
 
 
 class Victims:
-    """The processes, each of which can be killed while two ingestions are at work."""
+    """The processes, each of which can be killed while the jobs are at work."""
 
     def __init__(self, bulk: Bulk, server: RedisServer, client: LedgerClient) -> None:
         self._bulk = bulk
@@ -141,7 +122,7 @@ class Victims:
 
 
 @pytest.mark.parametrize("kills", some([1, 3], 1))
-def test_two_ingestions_survive_every_kill(
+def test_a_batch_and_two_ingestions_survive_every_kill(
     private_redis: RedisServer,
     private_roles: Roles,
     client: LedgerClient,
@@ -150,10 +131,9 @@ def test_two_ingestions_survive_every_kill(
     *,
     kills: int,
 ) -> None:
-    documents = texts()
     source = private_roles.folder / "source"
     source.mkdir()
-    for name, text in documents.items():
+    for name, text in DOCUMENT_TEXTS.items():
         (source.parent / name).write_text(text)
     places = {"ingest_roots": source, "sinks": f"store={postgres.url(database)}"}
     chance = random.Random(SEED)  # noqa: S311 - the same kills every time
@@ -161,28 +141,48 @@ def test_two_ingestions_survive_every_kill(
         asked = {"source": {"urls": [f"file://{source}/*.txt"]}, "chunking": CHUNKING}
         with bulk.api.client() as http:
             made = [http.post("/v1/ingestions", json={**asked, "sink": sink}).json()["id"] for sink in SINKS]
+        batch_id = bulk.create([line(each, text, truncate=False) for each, text in LINES.items()])
         names = ["model", "documents", "api", "redis"] * kills
         chance.shuffle(names)
         killed: list[tuple[str, int]] = []
-        victims, stop = Victims(bulk, private_redis, client), Event()
-        with ThreadPoolExecutor(1) as threads, ExitStack() as ends:
-            ends.callback(stop.set)
-            watching = threads.submit(watch, bulk.api, made, stop)
-            with suppress(WorkEnded):  # where a restart takes long, the work is done before the last kill
-                for left, name in zip(range(len(names), 0, -1), names, strict=True):
-                    share = chance.uniform(0, 0.8) / left
-                    after = victims.embedded() + int(share * (NUMBER - victims.embedded()))
-                    victims.kill(name, chance.choice(["parent", "child", "both"]), after=after)
-                    killed.append((name, after))
-            ended = watching.result(PATIENCE_S)
-        assert {name for name, _ in killed} == set(names), killed
+        victims = Victims(bulk, private_redis, client)
+        with suppress(WorkEnded):  # where a restart takes long, the work is done before the last kill
+            for left, name in zip(range(len(names), 0, -1), names, strict=True):
+                share = chance.uniform(0, 0.8) / left
+                after = victims.embedded() + int(share * (NUMBER - victims.embedded()))
+                victims.kill(name, chance.choice(["parent", "child", "both"]), after=after)
+                killed.append((name, after))
+        bulk.api.wait_ready()
+        batch = bulk.ended(batch_id)
+        done, failed = bulk.lines(batch.output_file_id), bulk.lines(batch.error_file_id)
+        with bulk.api.client() as http:
+            ended = [_ended(http, each) for each in made]
         parquet = list(parquet_rows(bulk, made[0]))
+    assert {name for name, _ in killed} == set(names), killed
     table: list[Mapping[str, Any]] = [dict(row) for row in postgres.execute(ROWS, database)]
     for rows, ingestion in ((parquet, ended[0]), (table, ended[1])):
-        assert_whole(rows, documents)
-        assert_counted(ingestion, len(rows))
+        assert_whole(rows, DOCUMENT_TEXTS)
+        counts = {name: number for name, number in ingestion["file_counts"].items() if number}
+        assert (ingestion["status"], counts) == ("completed", {"total": NUMBER, "completed": NUMBER})
+        assert {ingestion["chunks"][name] for name in ("total", "embedded", "loaded")} == {len(rows)}
     assert {row["chunk_id"] for row in parquet} == {row["chunk_id"] for row in table}
-    assert client.counter("committed_items") == len(parquet) + len(table), "a chunk was embedded twice"
+
+    too_long = [each for each in LINES if LINES[each].startswith("word")]
+    assert batch.status == "completed", batch
+    assert [each["custom_id"] for each in failed] == too_long
+    assert {each["response"]["body"]["error"]["code"] for each in failed} == {"input_too_long"}
+    assert [each["custom_id"] for each in done] == [each for each in LINES if each not in too_long], "once, in order"
+    texts = [Text(LINES[each["custom_id"]]) for each in done]
+    assert_vectors(texts, [each["response"]["body"]["data"][0]["embedding"] for each in done])
+    assert client.counter("committed_items") == len(parquet) + len(table) + len(done), "something was encoded twice"
+
+
+def _ended(http: httpx.Client, ingestion_id: str) -> dict[str, Any]:
+    def ended() -> dict[str, Any] | None:
+        found: dict[str, Any] = http.get(f"/v1/ingestions/{ingestion_id}").json()
+        return found if found.get("finished_at") else None
+
+    return wait_until(ended, message=f"the end of {ingestion_id}")
 
 
 def parquet_rows(bulk: Bulk, ingestion_id: str) -> Iterator[Mapping[str, Any]]:
@@ -201,17 +201,41 @@ def assert_whole(rows: Sequence[Mapping[str, Any]], documents: Mapping[str, str]
         assert row["chunk_index"] == len(found.setdefault(row["doc_id"], []))
         found[row["doc_id"]].append(row["text"])
     assert {name: " ".join(parts) for name, parts in found.items()} == documents
-    encoder = FakeEncoder(dimension=DIMENSION)
-    expected, _ = encode(
-        encoder, [Text(row["text"], Options(prompt_name="document")) for row in ordered], max_padded_tokens=2048
-    )
-    vectors = np.array([row["embedding"] for row in ordered], np.float32)
-    np.testing.assert_array_equal(vectors, np.array([item.vector for item in expected]))
+    texts = [Text(row["text"], Options(prompt_name="document")) for row in ordered]
+    assert_vectors(texts, [row["embedding"] for row in ordered])
 
 
-def assert_counted(ingestion: Mapping[str, Any], rows: int) -> None:
-    assert ingestion["status"] == "completed", ingestion
-    counts = {name: number for name, number in ingestion["file_counts"].items() if number}
-    assert counts == {"total": NUMBER, "completed": NUMBER}
-    chunks = ingestion["chunks"]
-    assert chunks["total"] == chunks["embedded"] == chunks["loaded"] == rows
+def assert_vectors(texts: Sequence[Text], vectors: Sequence[Sequence[float]]) -> None:
+    expected, _ = encode(FakeEncoder(dimension=DIMENSION), texts, max_padded_tokens=2048)
+    np.testing.assert_array_equal(np.array(vectors, np.float32), np.array([item.vector for item in expected]))
+
+
+def test_a_huge_line_takes_as_long_as_it_takes_and_one_with_a_deadly_text_fails_alone(
+    private_roles: Roles, client: LedgerClient
+) -> None:
+    # Five seconds of one stream: many leases, slices and longest claims of these settings.
+    texts = [f"text {n} " + "word " * 46 for n in range(2_048)]
+    quick: dict[str, Any] = {"lease_s": 1, "fake_tokens_per_s": 20_000}
+    with Bulk(private_roles, **QUICK | quick) as bulk:
+        child = bulk.model.child_pid
+        batch_id = bulk.create([line("huge", texts, encoding_format="base64", dimensions=8)])
+        wait_until(lambda: client.overview().leases > 0, message="its claim")
+        for n in range(3):  # somebody asks meanwhile
+            client.completed(client.submit([f"query {n}"]))
+        batch = bulk.client.batches.retrieve(batch_id)
+        assert batch.status == "in_progress", "the queries waited for the line"
+        batch = bulk.ended(batch_id)
+        assert (batch.status, batch.error_file_id) == ("completed", None), batch
+        (done,) = bulk.lines(batch.output_file_id)
+        assert len(done["response"]["body"]["data"]) == len(texts)
+        assert bulk.model.child_pid == child, "its process was ended while it worked"
+        assert client.counter("lost_leases") == 0
+
+        deadly = [*texts[:70], "!!kill!!", *texts[71:100]]
+        batch = bulk.ended(bulk.create([line("before", texts[:100]), line("deadly", deadly), line("after", "a text")]))
+        assert [each["custom_id"] for each in bulk.lines(batch.output_file_id)] == ["before", "after"]
+        (failed,) = bulk.lines(batch.error_file_id)
+        error = failed["response"]["body"]["error"]
+        assert (failed["custom_id"], failed["response"]["status_code"]) == ("deadly", 422)
+        assert (error["code"], error["param"]) == ("worker_lost", "input[70]")
+        assert client.counter("failed_items") == 1
