@@ -120,7 +120,7 @@ def test_a_power_loss_leaves_the_version_before(
 
     rng, copy = random.Random(5), DatasetFile(tmp_path / "copy", "me", "docs")  # noqa: S311 - repeatable
     for trial in range(30):
-        torn, whole_journal = bytearray(new), bytearray(journal)
+        torn, noted = bytearray(new), journal
         if trial % 3:  # any mixture of old and new sectors, and perhaps a file that has not grown yet
             size, share = rng.choice((512, 4096, schema.PAGE_BYTES)), rng.choice((0.1, 0.5, 0.9))
             for at in range(0, len(old), size):
@@ -128,13 +128,12 @@ def test_a_power_loss_leaves_the_version_before(
                     torn[at : at + size] = old[at : at + size]
             torn = torn[: rng.choice((len(new), len(old)))]
         else:  # the journal is not whole: then nothing has been written yet
-            torn = bytearray(old)
-            at = rng.randrange(len(journal))
-            whole_journal[at:] = rng.choice((b"", bytes(len(journal) - at)))
+            torn, noted = bytearray(old), journal[: rng.randrange(len(journal))]
+            noted += rng.choice((b"", bytes(len(journal) - len(noted))))
         shutil.rmtree(copy.folder, ignore_errors=True)
         copy.folder.mkdir(parents=True)
         (copy.folder / path.name).write_bytes(torn)
-        Path(f"{copy.folder / path.name}-journal").write_bytes(whole_journal)
+        Path(f"{copy.folder / path.name}-journal").write_bytes(noted)
         assert versions(copy) == {number: {1} for number in range(PAGES)}, trial
 
 

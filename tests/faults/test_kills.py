@@ -1,11 +1,12 @@
-"""`kill -9` of every kind of process, restarts and a failover, under load."""
+"""`kill -9` of every kind of process, a Redis that loads or stands still, restarts and a failover, under load."""
 
+import signal
 from pathlib import Path
 
 import pytest
 
 from tasks.ledger.client import Ledger
-from tests.faults.conftest import QUICK
+from tests.faults.conftest import QUICK, ring
 from tests.faults.load import Load, assert_nothing_lost
 from tests.ledger_client import LedgerClient
 from tests.processes import RedisGroup, RedisServer, Roles, wait_until
@@ -36,8 +37,15 @@ def test_everything_is_killed_in_turn(private_redis: RedisServer, private_roles:
         workers[1].kill_child()
         private_redis.kill()
         load.refused()
+        private_redis.command += ["--key-load-delay", "2000"]  # microseconds: it answers LOADING for a while
         private_redis.start()
         workers[0].start()
+        load.more(BETWEEN)
+        private_redis.send(signal.SIGSTOP)
+        try:
+            load.refused()
+        finally:
+            private_redis.send(signal.SIGCONT)
         load.more(BETWEEN)
         api.kill()
         workers[1].kill()
@@ -47,6 +55,8 @@ def test_everything_is_killed_in_turn(private_redis: RedisServer, private_roles:
         load.more(BETWEEN)
     assert_nothing_lost(client, load)
     assert client.counter("lost_leases") > 0, "no kill fell into work"
+    ring(private_redis, client.model)
+    assert "Traceback" not in "".join(worker.log() for worker in workers)
 
 
 def test_a_rolling_restart_loses_and_convicts_nobody(private_roles: Roles, client: LedgerClient) -> None:

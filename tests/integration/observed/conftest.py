@@ -20,7 +20,6 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 )
 from opentelemetry.proto.common.v1.common_pb2 import KeyValue
 
-from tasks.ledger.packed import record_of
 from tests.key_leaks import fail_on_leaks
 from tests.processes import ApiProcess, Process, RedisServer, Roles, WorkerProcess, wait_until
 
@@ -155,23 +154,17 @@ class Observed:
     worker: WorkerProcess
     documents: WorkerProcess
     client: httpx.Client
-    redis: RedisServer
     collector: Collector
 
     @property
     def processes(self) -> tuple[Process, ...]:
         return self.api, self.worker, self.documents
 
-    def stored(self, task_id: str, field: str) -> str | None:
-        """A field of a task's record in Redis; None: it has no value."""
-        with self.redis.client() as connection:
-            return record_of(connection.hget(f"eq:task:{task_id}", "s"))[field] or None
 
-
-def new_trace(*, sampled: bool = True) -> tuple[str, dict[str, str]]:
+def new_trace() -> tuple[str, dict[str, str]]:
     """The id of a trace that a caller begins, and the header that says so."""
     trace_id = secrets.token_hex(16)
-    return trace_id, {"traceparent": f"00-{trace_id}-{secrets.token_hex(8)}-0{int(sampled)}"}
+    return trace_id, {"traceparent": f"00-{trace_id}-{secrets.token_hex(8)}-01"}
 
 
 @pytest.fixture(scope="module")
@@ -193,7 +186,7 @@ def observed(
                 api.wait_ready()
                 with api.client() as client:
                     client.headers["authorization"] = f"Bearer {KEY}"
-                    yield Observed(api, worker, documents, client, redis, collector)
+                    yield Observed(api, worker, documents, client, collector)
                     client.post("/v1/embeddings", json={"input": "the last one"}, headers=new_trace()[1])
                 collector.silent = threading.Event()  # the roles stop in time all the same
         fail_on_leaks(redis)
