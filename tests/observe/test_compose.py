@@ -38,12 +38,6 @@ def test_without_the_profile_nothing_changes_and_nobody_can_change_anything_in_g
     assert environment["GF_AUTH_BASIC_ENABLED"] == "false"
 
 
-def test_the_base_of_our_images_is_named_by_one_digest() -> None:
-    both = TEXT + (CHECKOUT / "deploy/Dockerfile").read_text()
-    assert len(set(re.findall(r"python:[\w.-]+@sha256:[0-9a-f]{64}", both))) == 1
-    assert re.search(r"redis:[\w.-]+@sha256:[0-9a-f]{64}\}", TEXT)
-
-
 def test_no_role_is_told_the_redis_url_of_another() -> None:
     """`env_file` hands it all of .env, where they stand with their passwords."""
     urls = set(re.findall(r"\$\{(\w+_REDIS_URL)", TEXT)) - {"EMBEDQ_REDIS_URL"}

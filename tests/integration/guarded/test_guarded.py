@@ -5,8 +5,10 @@ import contextlib
 import json
 import os
 import subprocess
+import sys
 from collections.abc import Mapping
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -20,7 +22,7 @@ from tasks.ledger.client import Ledger
 from tasks.ledger.read import check_schema
 from tests.integration.guarded.certificates import Authority
 from tests.integration.guarded.conftest import OTHER_KEY, Guarded
-from tests.processes import PATIENCE_S, Roles, wait_until
+from tests.processes import PATIENCE_S, Process, wait_until
 from worker_config.celery_app import make_celery
 from worker_config.settings import DEFAULT_MODEL, load_settings
 
@@ -172,7 +174,7 @@ def is_told(pid: int) -> bool:
     return b"EMBEDQ_" in subprocess.run(command, capture_output=True, check=False).stdout
 
 
-def test_no_other_process_reads_the_environment_of_a_role(roles: Roles) -> None:
+def test_no_other_process_reads_the_environment_of_a_role(tmp_path: Path) -> None:
     """What parses strangers' documents has the same user."""
     plain = subprocess.Popen([*NOT_EVERYTHING, "sleep", "600"], env={"PATH": os.defpath, "EMBEDQ_X": "1"})
     try:
@@ -180,14 +182,13 @@ def test_no_other_process_reads_the_environment_of_a_role(roles: Roles) -> None:
     finally:
         plain.kill()
         plain.wait()
-    api = roles.api(start=False, api_processes=2)
-    started = [api, *(roles.worker(start=False, module=f"tasks.{name}") for name in ("worker", "ingestion", "worker"))]
-    started[-1].command[1:] = ("-m", "stack", "--data", str(roles.folder / "data"), "--port", "0")
-    for process in started:
-        process.command[:0] = NOT_EVERYTHING
-        process.launch()
-    api.wait_ready()
-    found = [process for role in started for process in psutil.Process(role.pid).children(recursive=True)]
-    assert len(found) > len(started)
-    assert [each.cmdline() for each in found if is_told(each.pid)] == []
-    assert [role.name for role in started if is_told(role.pid)] == []
+    command = [*NOT_EVERYTHING, sys.executable, "-m", "stack", "--data", str(tmp_path / "data"), "--port", "0"]
+    stack = Process("stack", command, tmp_path, compute="fake", api_processes=2)
+    stack.launch()
+    try:
+        stack.wait_while_running(lambda: "ready http" in stack.log(), "it was ready")
+        found = [psutil.Process(stack.pid), *psutil.Process(stack.pid).children(recursive=True)]
+        assert len(found) > 7, "Redis, two of the API, two workers with a child each, and who starts them"
+        assert [each.cmdline() for each in found if is_told(each.pid)] == []
+    finally:
+        stack.stop()
