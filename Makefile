@@ -12,6 +12,8 @@ DATA ?=
 # Some machines tell Python to keep no compiled files: each start would then compile this project, and pytest all of its
 # plug-ins. With compiled files a process of `make test` collects in 4 s of processor time and not in 12.
 export PYTHONDONTWRITEBYTECODE :=
+# A process of the suite runs thousands of threads, one after the other: an arena for each would keep what it freed.
+export MALLOC_ARENA_MAX := 2
 
 BIN := .venv/bin
 STAMP := .venv/.installed

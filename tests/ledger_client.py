@@ -1,7 +1,6 @@
 """Submitting to the ledger as the web tier does, and reading what became of it, without HTTP."""
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 from tasks.item import Options
@@ -87,18 +86,16 @@ class LedgerClient:
 
     def told(self, name: str) -> int:
         """A counter that workers tell with their heartbeats, once they have told what they have done until now."""
+        client: Any = self.ledger.client
+
+        def beats() -> dict[bytes, float]:
+            return dict(client.zrange(queue_key(self.model, "workers"), 0, -1, withscores=True))
+
         for _ in range(2):  # the first one that is seen may have begun before
-            later = partial(self._later, self._beats())
+            before = beats()
+            later = lambda before=before: all(beats().get(one, 0) > at for one, at in before.items())  # noqa: E731
             wait_until(later, message="a beat of each worker")
         return self.counter(name)
-
-    def _beats(self) -> dict[bytes, float]:
-        live: Any = self.ledger.client.zrange(queue_key(self.model, "workers"), 0, -1, withscores=True)
-        return dict(live)
-
-    def _later(self, before: dict[bytes, float]) -> bool:
-        now = self._beats()
-        return all(now.get(worker, 0) > at for worker, at in before.items())
 
     def counter(self, name: str) -> int:
         """A counter of the ledger, 0 before its first count."""

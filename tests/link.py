@@ -7,11 +7,23 @@ import asyncio
 import contextlib
 import ssl
 import threading
-from collections.abc import Callable
-from types import TracebackType
+from dataclasses import dataclass
 from typing import Self
 
 _STEP_BYTES = 32 * 2**10
+
+
+@dataclass(slots=True)
+class _Connection:
+    """Both ends of one forwarded connection. `doomed`: the next reply is lost, and the connection with it."""
+
+    ends: tuple[asyncio.StreamWriter, asyncio.StreamWriter]
+    silent: bool = False
+    doomed: bool = False
+
+    def abort(self) -> None:
+        for end in self.ends:
+            end.transport.abort()
 
 
 class Link:
@@ -38,7 +50,7 @@ class Link:
         self._ready = threading.Event()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_until_complete, args=(self._serve(),), name="link")
-        self._stop: asyncio.Event = asyncio.Event()
+        self._stop = asyncio.Event()
         self._connections: list[_Connection] = []
 
     @property
@@ -57,14 +69,14 @@ class Link:
         """
         self._loop.call_soon_threadsafe(self._silence)
 
+    def _silence(self) -> None:
+        for connection in self._connections:
+            connection.silent = True
+
     def _cut(self) -> None:
         for connection in self._connections:
             connection.abort()
         self._connections.clear()
-
-    def _silence(self) -> None:
-        for connection in self._connections:
-            connection.silent = True
 
     async def _serve(self) -> None:
         server = await asyncio.start_server(self._forward, "127.0.0.1", 0, ssl=self._tls)
@@ -72,11 +84,9 @@ class Link:
         self._ready.set()
         await self._stop.wait()
         server.close()
-        current = asyncio.current_task()
-        forwarding = [task for task in asyncio.all_tasks() if task is not current]
         # Not by cancelling: streams of Python 3.11 log a traceback for a connection whose task was cancelled.
         self._cut()
-        await asyncio.gather(*forwarding, return_exceptions=True)
+        await asyncio.gather(*(asyncio.all_tasks() - {asyncio.current_task()}), return_exceptions=True)
 
     async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -84,70 +94,39 @@ class Link:
         except OSError:
             writer.transport.abort()
             return
-        connection = _Connection(writer, back)
+        connection = _Connection((writer, back))
         self._connections.append(connection)
         if self._stop.is_set():
             connection.abort()
-            return
-        doomed = asyncio.Event()
-        await asyncio.gather(
-            self._pump(reader, back, connection, lambda request: self._note(request, doomed)),
-            self._pump(there, writer, connection, lambda _: doomed.is_set()),
-            return_exceptions=True,
-        )
-        if connection.silent:
-            return  # neither side may hear of its end before the next cut
-        with contextlib.suppress(ValueError):  # a cut has removed it
+        pumps = (self._pump(reader, back, connection), self._pump(there, writer, connection))
+        await asyncio.gather(*pumps, return_exceptions=True)
+        if not connection.silent and connection in self._connections:
             self._connections.remove(connection)
 
-    def _note(self, request: bytes, doomed: asyncio.Event) -> bool:
-        if self.lose is not None and self.lose in request:
-            self.lose = None
-            self.lost += 1
-            doomed.set()
-        return False
-
-    async def _pump(
-        self,
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
-        connection: "_Connection",
-        drops: Callable[[bytes], bool],
-    ) -> None:
-        try:
-            with contextlib.suppress(OSError):
-                while data := await reader.read(_STEP_BYTES):
-                    if connection.silent:
-                        continue
-                    if drops(data):
-                        break
-                    writer.write(data)
-                    await writer.drain()
-                    await asyncio.sleep(self.step_s)
-        finally:
-            if not connection.silent:
-                writer.transport.abort()
+    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, connection: _Connection) -> None:
+        is_reply = writer is connection.ends[0]
+        with contextlib.suppress(OSError):
+            while data := await reader.read(_STEP_BYTES):
+                if connection.silent:
+                    continue
+                if is_reply and connection.doomed:
+                    break
+                if not is_reply and self.lose is not None and self.lose in data:
+                    self.lose = None
+                    self.lost += 1
+                    connection.doomed = True
+                writer.write(data)
+                await writer.drain()
+                await asyncio.sleep(self.step_s)
+        if not connection.silent:  # neither side may hear of its end before the next cut
+            writer.transport.abort()
 
     def __enter__(self) -> Self:
         self._thread.start()
         self._ready.wait()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join()
         self._loop.close()
-
-
-class _Connection:
-    """Both ends of one forwarded connection."""
-
-    def __init__(self, *writers: asyncio.StreamWriter) -> None:
-        self.silent = False
-        self._writers = writers
-
-    def abort(self) -> None:
-        for writer in self._writers:
-            writer.transport.abort()

@@ -1,4 +1,4 @@
-"""Real processes for tests: Redis, the web tier and the model worker, each stopped by its own pid.
+"""Real processes for tests: Redis, the web tier and the workers, each stopped by its own pid.
 
 `Roles` starts what a test needs against one Redis and stops all of it. Logs go to files, which `conftest` shows when a
 test fails. Settings are passed as field names of `worker_config.settings.Settings`.
@@ -15,7 +15,6 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, ClassVar, Self, TypeVar
 
 import httpx
@@ -24,40 +23,19 @@ import redis
 
 from stack.ports import free_port
 from stack.redis_server import Endpoint, find_server, server_command
+from tests.source_tree import CHECKOUT
 from worker_config.process_exit_codes import OVERDUE_EXIT_CODE
 from worker_config.redis_connection import Sentinels
 
-__all__ = [
-    "PATIENCE_S",
-    "ApiProcess",
-    "RedisGroup",
-    "RedisServer",
-    "Roles",
-    "Sentinel",
-    "WorkerProcess",
-    "eventually",
-    "free_port",
-    "wait_until",
-]
+__all__ = ["CHECKOUT", "free_port"]
 
 T = TypeVar("T")
 
-CHECKOUT = Path(__file__).resolve().parents[1]
 PATIENCE_S = 120
 """With all that a test waits for. A wait ends with its event, so patience costs nothing where all is well."""
 STOP_TIMEOUT_S = 60
-TEST_MEMORY_BYTES = 256 * 2**20
 
-_POLL_S = 0.01
-_POLL_SHARE = 0.1
-"""A long wait is polled ever more seldom: most questions cost what is waited for a part of its processor."""
-_MAX_POLL_S = 0.25
-
-_DOWN_AFTER_MS = 500
-"""After that a Sentinel takes the silent master for dead."""
-_REPLICATION = ("--repl-diskless-sync", "yes", "--repl-diskless-sync-delay", "0")
-
-_NO_AUTHORITIES = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+NO_AUTHORITIES = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 """For clients on loopback without TLS: httpx would read the system's certificates for each, 25 ms."""
 
 
@@ -65,10 +43,7 @@ def wait_until(condition: Callable[[], T | None], *, timeout_s: float = PATIENCE
     """The first truthy value of `condition`, polled; fails with `message` when there is none in time."""
     began = time.monotonic()
     while not (value := condition()):
-        waited = time.monotonic() - began
-        if waited > timeout_s:
-            raise AssertionError(f"waited {timeout_s} s: {message or condition}; last value {value!r}")
-        time.sleep(_pause(waited))
+        time.sleep(_pause(began, timeout_s, f"{message or condition}; last value {value!r}"))
     return value
 
 
@@ -78,15 +53,16 @@ async def eventually(
     """`wait_until` for an asynchronous condition."""
     began = time.monotonic()
     while not (value := await condition()):
-        waited = time.monotonic() - began
-        if waited > timeout_s:
-            raise AssertionError(f"waited {timeout_s} s: {message or condition}; last value {value!r}")
-        await asyncio.sleep(_pause(waited))
+        pause = _pause(began, timeout_s, f"{message or condition}; last value {value!r}")
+        await asyncio.sleep(pause)
     return value
 
 
-def _pause(waited_s: float) -> float:
-    return min(_MAX_POLL_S, max(_POLL_S, waited_s * _POLL_SHARE))
+def _pause(began: float, timeout_s: float, message: str) -> float:
+    """A long wait is polled ever more seldom: most questions cost what is waited for a part of its processor."""
+    waited = time.monotonic() - began
+    assert waited <= timeout_s, f"waited {timeout_s} s: {message}"
+    return min(0.25, max(0.01, waited / 10))
 
 
 class Process:
@@ -121,16 +97,28 @@ class Process:
     def launch(self) -> None:
         """Starts the process and returns at once."""
         assert not self.running, f"{self.name} runs already"
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("EMBEDQ_")}
+        settings = {"storage_url": self.folder / ".embedq" / "storage"} | self.settings
+        chosen = {f"EMBEDQ_{name.upper()}": str(value) for name, value in settings.items()}
         with self.log_file.open("ab") as log, self.stdout_file.open("ab") as stdout:
             self._process = self.popen(
                 self.command,
                 cwd=self.folder,  # not the checkout: a developer's .env must not reach the test
-                env=_environment({"storage_url": self.folder / ".embedq" / "storage"} | self.settings),
+                env={**inherited, "PYTHONPATH": str(CHECKOUT), "HF_HUB_OFFLINE": "1", **chosen},
                 stdin=subprocess.DEVNULL,
                 stdout=stdout,
                 stderr=log,
                 start_new_session=True,  # Ctrl-C in pytest reaches pytest, whose fixtures stop this in order
             )
+
+    def start(self) -> Self:
+        """Starts it and returns when it answers."""
+        self.launch()
+        self.wait_while_running(self._answers, "answering")
+        return self
+
+    def _answers(self) -> bool:
+        return True
 
     def send(self, number: int) -> None:
         """Sends a signal; to a process that has exited, nothing happens."""
@@ -181,7 +169,7 @@ class RedisServer(Process):
         *,
         appendfsync: str = "always",
         unix_socket: bool = False,
-        maxmemory_bytes: int = TEST_MEMORY_BYTES,
+        maxmemory_bytes: int = 256 * 2**20,
         name: str = "redis",
         options: Sequence[str] = (),
     ) -> None:
@@ -196,12 +184,6 @@ class RedisServer(Process):
         """For `EMBEDQ_REDIS_URL`."""
         return self.endpoint.url
 
-    def start(self) -> Self:
-        """Starts the server and returns when it answers."""
-        self.launch()
-        self.wait_while_running(self._answers, "answering PING")
-        return self
-
     def client(self) -> "redis.Redis":
         """A new connection, to be closed by the caller; replies are bytes."""
         return redis.Redis.from_url(self.url)
@@ -212,88 +194,23 @@ class RedisServer(Process):
         return False
 
 
-class Sentinel(Process):
-    """A real Sentinel, which knows the others by what they say to the master."""
-
-    def __init__(self, folder: Path, name: str, service: str, master: RedisServer, *, quorum: int) -> None:
-        self.port = free_port()
-        self._quorum = quorum
-        self._settings_file = folder / f"{name}.conf"
-        super().__init__(name, [str(find_server()), str(self._settings_file), "--sentinel"], folder)
-        self._settings_file.write_text(
-            _sentinel_settings(self.port, service, master.endpoint.port, quorum=quorum, down_after_ms=_DOWN_AFTER_MS)
-        )
-
-    def client(self) -> "redis.Redis":
-        """A new connection, to be closed by the caller."""
-        return redis.Redis(port=self.port, decode_responses=True)
-
-    def start(self) -> Self:
-        """Starts the Sentinel and returns when it answers."""
-        self.launch()
-        self.wait_while_running(self._answers, "answering PING")
-        return self
-
-    def meet(self, service: str, master: RedisServer) -> None:
-        """Forgets the service, and learns of it anew."""
-        with self.client() as client:
-            client.sentinel_remove(service)
-            client.sentinel_monitor(service, "127.0.0.1", master.endpoint.port, self._quorum)
-            for name, value in _sentinel_times(_DOWN_AFTER_MS).items():
-                client.sentinel_set(service, name, value)
-
-    def _answers(self) -> bool:
-        with self.client() as client, contextlib.suppress(redis.RedisError):
-            return bool(client.ping())
-        return False
-
-
-def _sentinel_times(down_after_ms: int) -> dict[str, int]:
-    """When a Sentinel takes a silent master for dead, and how long it then tries."""
-    return {"down-after-milliseconds": down_after_ms, "failover-timeout": 10 * down_after_ms}
-
-
-def _sentinel_settings(port: int, service: str, master_port: int, *, quorum: int, down_after_ms: int) -> str:
-    """The configuration file of a Sentinel for a master on loopback. The Sentinel itself rewrites it."""
-    lines = (
-        "bind 127.0.0.1",
-        f"port {port}",
-        f"sentinel monitor {service} 127.0.0.1 {master_port} {quorum}",
-        *(f"sentinel {name} {service} {value}" for name, value in _sentinel_times(down_after_ms).items()),
-    )
-    return "\n".join((*lines, ""))
-
-
 class RedisGroup:
-    """A master, a replica and Sentinels that fail over by themselves. A context manager.
-
-    Attributes:
-        servers: both; which one is the master changes.
-        sentinels: as many as a majority needs: with `sentinels=1` a failover takes the least time.
-    """
+    """A master, a replica and a Sentinel that fails over by itself. A context manager."""
 
     SERVICE = "ledger"
 
-    def __init__(self, folder: Path, *, sentinels: int = 1, appendfsync: str = "always") -> None:
-        self.servers = [
-            RedisServer(folder / name, name=name, appendfsync=appendfsync, options=_REPLICATION)
-            for name in ("redis-a", "redis-b")
-        ]
-        master, quorum = self.servers[0], sentinels // 2 + 1
-        self.sentinels = [
-            Sentinel(folder / f"sentinel{i}", f"sentinel{i}", self.SERVICE, master, quorum=quorum)
-            for i in range(sentinels)
-        ]
-
-    @property
-    def processes(self) -> list[Process]:
-        """All of them."""
-        return [*self.servers, *self.sentinels]
+    def __init__(self, folder: Path) -> None:
+        options = ("--repl-diskless-sync", "yes", "--repl-diskless-sync-delay", "0")
+        self._servers = [RedisServer(folder / name, name=name, options=options) for name in ("redis-a", "redis-b")]
+        self._sentinel = RedisServer(folder / "sentinel", name="sentinel")
+        settings = folder / "sentinel" / "sentinel.conf"  # the Sentinel itself rewrites it
+        settings.write_text(f"bind 127.0.0.1\nport {self._sentinel.endpoint.port}\n")
+        self._sentinel.command = [str(find_server()), str(settings), "--sentinel"]
 
     @property
     def named(self) -> Sentinels:
         """For `Ledger.connect`."""
-        return Sentinels(self.SERVICE, tuple(f"redis://127.0.0.1:{sentinel.port}" for sentinel in self.sentinels))
+        return Sentinels(self.SERVICE, (f"redis://127.0.0.1:{self._sentinel.endpoint.port}",))
 
     @property
     def settings(self) -> dict[str, str]:
@@ -302,35 +219,27 @@ class RedisGroup:
 
     @property
     def master(self) -> RedisServer:
-        """The one that the first Sentinel names."""
-        with self.sentinels[0].client() as client:
-            _, port = client.execute_command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self.SERVICE)
-        return next(server for server in self.servers if server.endpoint.port == int(port))
+        """The one that the Sentinel names."""
+        with self._sentinel.client() as client:
+            port = client.sentinel_get_master_addr_by_name(self.SERVICE)[1]
+        return next(server for server in self._servers if server.endpoint.port == port)
 
     @property
     def replica(self) -> RedisServer:
         """The other one, which may be down."""
         master = self.master
-        return next(server for server in self.servers if server is not master)
+        return next(server for server in self._servers if server is not master)
 
     def start(self) -> Self:
         """Starts all and returns when a failover would succeed."""
-        master, replica = self.servers
-        master.start()
-        replica.start()
-        with replica.client() as client:
-            client.replicaof("127.0.0.1", master.endpoint.port)
-        for sentinel in self.sentinels:
-            sentinel.start()
-        self.wait_ready()
+        for process in (*self._servers, self._sentinel):
+            process.start()
+        self._meet(self._servers[0])
+        self.rejoin()
         return self
 
-    def wait_ready(self) -> None:
-        """Returns when the replica is up to date and every Sentinel knows it and the other Sentinels."""
-        wait_until(self.ready, message="a replica that could take over")
-
     def fail_over(self) -> RedisServer:
-        """Kills the master, and returns the new one when the first Sentinel names it."""
+        """Kills the master, and returns the new one when the Sentinel names it."""
         former = self.master
         former.kill()
         wait_until(lambda: self.master is not former, message="a new master")
@@ -345,33 +254,37 @@ class RedisGroup:
             client.replicaof("127.0.0.1", master.endpoint.port)
         wait_until(lambda: _is_linked(replica), message="a replica that follows")
         # A Sentinel does this by itself, in 20 s: it looks at servers every 10 s. One that it has just met, at once.
-        for sentinel in self.sentinels:
-            sentinel.meet(self.SERVICE, master)
-        self.wait_ready()
+        with self._sentinel.client() as client:
+            client.sentinel_remove(self.SERVICE)
+        self._meet(master)
+        wait_until(self.ready, message="a replica that could take over")
 
     def stop(self) -> None:
-        """Stops all, the Sentinels first: they would fail over."""
-        for process in [*self.sentinels, *self.servers]:
+        """Stops all, the Sentinel first: it would fail over."""
+        for process in (self._sentinel, *self._servers):
             process.stop()
 
     def ready(self) -> bool:
         """Whether a failover would succeed."""
         replica = self.replica
-        return replica.running and _is_linked(replica) and all(self._sees_all(sentinel) for sentinel in self.sentinels)
-
-    def _sees_all(self, sentinel: Sentinel) -> bool:
-        with sentinel.client() as client:
+        if not replica.running or not _is_linked(replica):
+            return False
+        with self._sentinel.client() as client:
             replicas = client.sentinel_slaves(self.SERVICE)
             state = client.sentinel_master(self.SERVICE)
         fine = [one for one in replicas if one["flags"] == "slave" and one["master-link-status"] == "ok"]
-        return bool(fine) and state["flags"] == "master" and state["num-other-sentinels"] == len(self.sentinels) - 1
+        return bool(fine) and state["flags"] == "master"
+
+    def _meet(self, master: RedisServer) -> None:
+        with self._sentinel.client() as client:
+            client.sentinel_monitor(self.SERVICE, "127.0.0.1", master.endpoint.port, 1)
+            client.sentinel_set(self.SERVICE, "down-after-milliseconds", 500)
+            client.sentinel_set(self.SERVICE, "failover-timeout", 5000)
 
     def __enter__(self) -> Self:
         return self.start()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
 
@@ -442,24 +355,18 @@ class ApiProcess(Process):
         super().__init__(name, [sys.executable, "-m", "api"], folder, **merged)
         self.base_url = f"http://127.0.0.1:{merged['port']}"
 
-    def start(self) -> Self:
-        """Starts the web tier and returns when it answers `/health/live`."""
-        self.launch()
-        self.wait_while_running(lambda: self._status("/health/live") == httpx.codes.OK, "answering /health/live")
-        return self
-
     def wait_ready(self) -> None:
         """Returns when `/health/ready` is 200."""
-        self.wait_while_running(lambda: self._status("/health/ready") == httpx.codes.OK, "answering /health/ready")
+        self.wait_while_running(lambda: self._answers("/health/ready"), "answering /health/ready")
 
     def client(self) -> httpx.Client:
         """A client of this server, to be closed by the caller."""
-        return httpx.Client(base_url=self.base_url, timeout=60, verify=_NO_AUTHORITIES)
+        return httpx.Client(base_url=self.base_url, timeout=60, verify=NO_AUTHORITIES)
 
-    def _status(self, path: str) -> int | None:
+    def _answers(self, path: str = "/health/live") -> bool:
         with contextlib.suppress(httpx.TransportError):
-            return httpx.get(self.base_url + path, timeout=5, verify=_NO_AUTHORITIES).status_code
-        return None
+            return httpx.get(self.base_url + path, timeout=5, verify=NO_AUTHORITIES).is_success
+        return False
 
 
 class Roles:
@@ -476,9 +383,8 @@ class Roles:
 
     def worker(self, *, start: bool = True, **settings: Any) -> WorkerProcess:
         """A worker, ready unless `start` is False."""
-        worker = WorkerProcess(
-            self.folder, self.redis_url, name=f"worker{len(self.processes)}", **self.shared | settings
-        )
+        values = {"name": f"worker{len(self.processes)}", "redis_url": self.redis_url} | self.shared | settings
+        worker = WorkerProcess(self.folder, **values)
         self.processes.append(worker)
         return worker.start() if start else worker
 
@@ -488,7 +394,8 @@ class Roles:
 
     def api(self, *, start: bool = True, **settings: Any) -> ApiProcess:
         """A web tier, answering unless `start` is False."""
-        api = ApiProcess(self.folder, self.redis_url, name=f"api{len(self.processes)}", **self.shared | settings)
+        values = {"name": f"api{len(self.processes)}", "redis_url": self.redis_url} | self.shared | settings
+        api = ApiProcess(self.folder, **values)
         self.processes.append(api)
         return api.start() if start else api
 
@@ -506,13 +413,5 @@ class Roles:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
-
-
-def _environment(settings: dict[str, Any]) -> dict[str, str]:
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith("EMBEDQ_")}
-    chosen = {f"EMBEDQ_{name.upper()}": str(value) for name, value in settings.items()}
-    return {**inherited, "PYTHONPATH": str(CHECKOUT), "HF_HUB_OFFLINE": "1", **chosen}

@@ -2,17 +2,13 @@
 
 import contextlib
 import secrets
-import ssl
 import sys
 from pathlib import Path
-from typing import Self
 
 import httpx
 
-from tests.processes import Process, free_port
+from tests.processes import NO_AUTHORITIES, Process, free_port
 
-_NO_AUTHORITIES = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-"""On loopback without TLS: httpx would read the system's certificates for each request, 25 ms."""
 KEY_ID, SECRET = "an-access-key", "a-secret-that-nobody-may-read"
 
 
@@ -40,24 +36,18 @@ class S3Server(Process):
             "AWS_EC2_METADATA_DISABLED": "true",
         }
 
-    def start(self) -> Self:
-        """Starts the server and returns when it answers."""
-        self.launch()
-        self.wait_while_running(self._answers, "answering")
-        return self
-
     def bucket(self) -> str:
         """The URL of a new bucket."""
         name = f"b-{secrets.token_hex(4)}"
-        httpx.put(f"{self.endpoint}/{name}", verify=_NO_AUTHORITIES).raise_for_status()
+        httpx.put(f"{self.endpoint}/{name}", verify=NO_AUTHORITIES).raise_for_status()
         return f"s3://{name}"
 
     def check_credentials(self, *, really: bool) -> None:
         """From now on: whether a request must be signed by somebody the server knows, which is nobody."""
         url = f"{self.endpoint}/moto-api/reset-auth"
-        httpx.post(url, content="0" if really else "inf", verify=_NO_AUTHORITIES).raise_for_status()
+        httpx.post(url, content="0" if really else "inf", verify=NO_AUTHORITIES).raise_for_status()
 
     def _answers(self) -> bool:
         with contextlib.suppress(httpx.TransportError):
-            return httpx.get(self.endpoint, timeout=5, verify=_NO_AUTHORITIES).is_success
+            return httpx.get(self.endpoint, timeout=5, verify=NO_AUTHORITIES).is_success
         return False

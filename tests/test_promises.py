@@ -11,13 +11,8 @@ from tests.source_tree import CHECKOUT
 pytestmark = pytest.mark.untraced  # runs nothing of ours
 
 PROMISES = Path(__file__).with_name("PROMISES.md")
-_ROW = re.compile(r"^\| (?P<promise>.+?) \| (?P<tests>`.+`|none) \|$")
-
-
-def _rows() -> list[tuple[str, list[str]]]:
-    lines = PROMISES.read_text(encoding="utf-8").splitlines()
-    found = [_ROW.match(line) for line in lines]
-    return [(row["promise"], re.findall(r"`([^`]+)`", row["tests"])) for row in found if row]
+_ROW = re.compile(r"^\| .+? \| (?P<tests>`.+`|none) \|$")
+_HEADS = {"| promise | test from outside |", "| promise | inside test today |", "|---|---|"}
 
 
 @cache
@@ -29,17 +24,9 @@ def _functions(path: str) -> set[str]:
 
 
 def test_each_promise_names_tests_that_exist() -> None:
-    missing = []
-    for promise, tests in _rows():
-        for test in tests:
-            path, _, name = test.partition("::")
-            if not name or name.rpartition("::")[2] not in _functions(path):
-                missing.append(f"{test}: {promise}")
-    assert not missing, "\n".join(missing)
-
-
-def test_each_line_of_a_table_is_a_promise_with_a_test() -> None:
     lines = [line for line in PROMISES.read_text(encoding="utf-8").splitlines() if line.startswith("|")]
-    heads = {"| promise | test from outside |", "| promise | inside test today |", "|---|---|"}
-    assert [line for line in lines if line not in heads and not _ROW.match(line)] == []
-    assert len(_rows()) > 100
+    rows = [(line, _ROW.match(line)) for line in lines if line not in _HEADS]
+    assert [line for line, row in rows if not row] == []
+    assert len(rows) > 100
+    tests = {test for _, row in rows if row for test in re.findall(r"`([^`]+)`", row["tests"])}
+    assert [test for test in sorted(tests) if test.partition("::")[2] not in _functions(test.partition("::")[0])] == []

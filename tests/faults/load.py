@@ -1,54 +1,33 @@
-"""Clients for fault tests, in threads: one submits texts, one looks at ingestions; both whoever answers."""
+"""A client that submits texts from a thread, whoever answers, and what must hold after every fault."""
 
 import threading
-import time
 import uuid
-from collections.abc import Mapping, Sequence
-from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 import httpx
+import numpy as np
 
+from tasks.encoder.encode import encode
+from tasks.encoder.fake import FakeEncoder
+from tasks.encoder.interface import Text
+from tasks.ledger.task import State
+from tests.ledger_client import LedgerClient
 from tests.processes import ApiProcess, wait_until
 
-_QUICK_S = 0.004
-_SLOW_S = 0.05
-"""Between two texts while nothing waits for them: what is being started again has the processor to itself."""
 
-
-class _Client:
-    """Does `_run` in a thread until `_stopping` is set. A context manager."""
-
-    def __init__(self, api: ApiProcess) -> None:
-        self._api = api
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-
-    def _run(self) -> None:
-        raise NotImplementedError
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stopping.set()
-        self._thread.join()
-
-
-class Load(_Client):
-    """Submits texts until it is told to stop; afterwards `accepted` maps task ids to texts.
+class Load:
+    """Submits texts until it is told to stop; afterwards `accepted` maps task ids to texts. A context manager.
 
     Every submission carries an Idempotency-Key and is repeated with it until the answer is 202, so that a lost answer
-    cannot double it. Use as a context manager.
+    cannot double it.
     """
 
     def __init__(self, api: ApiProcess, *, name: str) -> None:
-        super().__init__(api)
+        self._api = api
         self._name = name
         self._wanted = 0
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
         self.accepted: dict[str, str] = {}
         self.retries = 0
 
@@ -63,67 +42,41 @@ class Load(_Client):
         wait_until(lambda: self.retries > before, message="a submission that is not accepted")
 
     def _run(self) -> None:
-        number = 0
         with self._api.client() as http:
-            while not self._stopping.wait(_QUICK_S if len(self.accepted) < self._wanted else _SLOW_S):
-                self._submit(http, f"{self._name} text number {number} of the load")
-                number += 1
+            # While nothing waits for texts, what is being started again has the processor to itself.
+            while not self._stopping.wait(0.004 if len(self.accepted) < self._wanted else 0.05):
+                text = f"{self._name} text number {len(self.accepted)} of the load"
+                headers = {"Idempotency-Key": uuid.uuid4().hex}
+                while not self._submit(http, text, headers):  # also after the end: an answer may be lost
+                    self.retries += 1
+                    self._stopping.wait(0.05)
 
-    def _submit(self, http: httpx.Client, text: str) -> None:
-        headers = {"Idempotency-Key": uuid.uuid4().hex}
-        until = time.monotonic() + 60
-        while time.monotonic() < until:
-            try:
-                answer = http.post("/v1/tasks", json={"input": text}, headers=headers)
-                if answer.status_code == httpx.codes.ACCEPTED:
-                    self.accepted[answer.json()["id"]] = text
-                    return
-                assert answer.status_code == httpx.codes.SERVICE_UNAVAILABLE, answer.text
-            except httpx.TransportError:
-                pass
-            self.retries += 1
-            self._stopping.wait(0.05)
-
-
-class Watch(_Client):
-    """Looks at ingestions over HTTP all the time, from a thread, whoever answers. A context manager.
-
-    Attributes:
-        answers: looks that got one.
-    """
-
-    def __init__(self, api: ApiProcess, ids: Sequence[str], *, pause_s: float = 0.2) -> None:
-        super().__init__(api)
-        self._seen: dict[str, Mapping[str, Any]] = {each: {} for each in ids}
-        self._backwards: list[str] = []
-        self._pause_s = pause_s
-        self.answers = 0
-
-    def ended(self) -> list[Mapping[str, Any]]:
-        """The ingestions, once each of them has ended. Fails when one of them ever seemed to go back."""
-        wait_until(
-            lambda: all(seen.get("finished_at") for seen in self._seen.values()),
-            message="the end of the ingestions",
-        )
-        assert not self._backwards
-        return list(self._seen.values())
-
-    def _run(self) -> None:
-        with self._api.client() as http:
-            while not self._stopping.wait(self._pause_s):
-                for ingestion_id in self._seen:
-                    self._look(http, ingestion_id)
-
-    def _look(self, http: httpx.Client, ingestion_id: str) -> None:
+    def _submit(self, http: httpx.Client, text: str, headers: dict[str, str]) -> bool:
         try:
-            found = http.get(f"/v1/ingestions/{ingestion_id}").raise_for_status().json()
-        except httpx.HTTPError:
-            return
-        self.answers += 1
-        before, self._seen[ingestion_id] = self._seen[ingestion_id], found
-        if before and (_done(found) < _done(before) or before["finished_at"]) and found != before:
-            self._backwards.append(f"{before} became {found}")
+            answer = http.post("/v1/tasks", json={"input": text}, headers=headers)
+        except httpx.TransportError:
+            return False
+        if answer.status_code == httpx.codes.SERVICE_UNAVAILABLE:
+            return False
+        self.accepted[answer.raise_for_status().json()["id"]] = text
+        return True
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopping.set()
+        self._thread.join()
 
 
-def _done(ingestion: Mapping[str, Any]) -> tuple[int, int]:
-    return ingestion["file_counts"]["completed"], ingestion["chunks"]["loaded"]
+def assert_nothing_lost(client: LedgerClient, load: Load) -> None:
+    """Every accepted text has its own vector; as many items were committed as were accepted; no lease is left."""
+    assert len(load.accepted) >= 100, "too little load to prove anything"
+    expected, _ = encode(FakeEncoder(), [Text(text) for text in load.accepted.values()], max_padded_tokens=2048)
+    for task_id, item in zip(load.accepted, expected, strict=True):
+        assert client.ended(task_id).state is State.COMPLETED
+        assert item.vector is not None
+        np.testing.assert_array_equal(client.result(task_id).vectors[0], item.vector)
+    assert client.counter("committed_items") == len(load.accepted)
+    wait_until(lambda: client.overview().leases == 0, message="no lease left")

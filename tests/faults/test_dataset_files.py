@@ -6,9 +6,9 @@ import shutil
 import signal
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import closing
 from multiprocessing import get_context
-from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import numpy as np
@@ -55,50 +55,42 @@ def versions(file: DatasetFile) -> dict[int, set[int]]:
     path = file.path()
     if path is None:
         return {}
-    db = open_file(path)
-    try:
+    with closing(open_file(path)) as db:
         check_whole(db)
-        found: dict[int, set[int]] = {}
         rows = db.execute(
             "SELECT doc_id, decided, json_extract(metadata, '$.order') FROM documents WHERE content_hash <> ''"
-        )
-        for name, decided, order in rows:
-            assert decided == order
-            found.setdefault(int(name[1 : name.index("-")]), set()).add(decided)
-        return found
-    finally:
-        db.close()
+        ).fetchall()
+    assert [name for name, decided, order in rows if decided != order] == []
+    return by_page((name, decided) for name, decided, _ in rows)
 
 
-def start(file: DatasetFile, order: int) -> BaseProcess:
-    child = _processes.Process(target=load_pages, args=(file, order), daemon=True)
-    child.start()
-    return child
+def by_page(rows: Iterable[tuple[str, int]]) -> dict[int, set[int]]:
+    found: dict[int, set[int]] = {}
+    for name, decided in rows:
+        found.setdefault(int(name[1 : name.index("-")]), set()).add(decided)
+    return found
 
 
 @pytest.mark.parametrize("seed", some(range(8), 0, 1, 2))
 def test_a_killed_load_leaves_nothing_half_done_and_is_repeated(file: DatasetFile, seed: int) -> None:
     rng = random.Random(seed)  # noqa: S311 - repeatable
     load_pages(file, 1, 3)
-    child = start(file, 2)
-    wait_until(lambda: 2 in set().union(*_peek(file).values()) or child.exitcode is not None, message="a page of it")
+    path = file.path()
+    assert path is not None
+
+    def begun() -> bool:
+        with sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=60) as db:
+            return db.execute("SELECT 1 FROM documents WHERE decided = 2").fetchone() is not None
+
+    child = _processes.Process(target=load_pages, args=(file, 2), daemon=True)
+    child.start()
+    wait_until(lambda: begun() or child.exitcode is not None, message="a page of it")
     time.sleep(rng.random() * 0.03)  # anywhere in the pages that follow
     child.kill()
     child.join()
     assert all(len(orders) == 1 for orders in versions(file).values())
     load_pages(file, 2)
     assert versions(file) == {number: {2} for number in range(PAGES)}
-
-
-def _peek(file: DatasetFile) -> dict[int, set[int]]:
-    path = file.path()
-    assert path is not None
-    with sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=60) as db:
-        rows = db.execute("SELECT doc_id, decided FROM documents").fetchall()
-    found: dict[int, set[int]] = {}
-    for name, decided in rows:
-        found.setdefault(int(name[1 : name.index("-")]), set()).add(decided)
-    return found
 
 
 def test_a_power_loss_leaves_the_version_before(
@@ -108,10 +100,9 @@ def test_a_power_loss_leaves_the_version_before(
     path = file.path()
     assert path is not None
     old = path.read_bytes()
-    monkeypatch.setattr(
-        schema, "_CACHE_KIB", 2 * schema.PAGE_BYTES // 1024
-    )  # what is changed goes to the disk at once,
-    monkeypatch.setattr(sqlite_load, "_LOADS_SPILL", True)  # as in the middle of a commit
+    # What is changed goes to the disk at once, as in the middle of a commit.
+    monkeypatch.setattr(schema, "_CACHE_KIB", 2 * schema.PAGE_BYTES // 1024)
+    monkeypatch.setattr(sqlite_load, "_LOADS_SPILL", True)
     new = journal = b""
 
     def documents() -> Iterator[DocumentLoad]:
@@ -129,7 +120,7 @@ def test_a_power_loss_leaves_the_version_before(
 
     rng, copy = random.Random(5), DatasetFile(tmp_path / "copy", "me", "docs")  # noqa: S311 - repeatable
     for trial in range(30):
-        torn, whole_journal = bytearray(new), bytearray(journal)
+        torn, noted = bytearray(new), journal
         if trial % 3:  # any mixture of old and new sectors, and perhaps a file that has not grown yet
             size, share = rng.choice((512, 4096, schema.PAGE_BYTES)), rng.choice((0.1, 0.5, 0.9))
             for at in range(0, len(old), size):
@@ -137,13 +128,12 @@ def test_a_power_loss_leaves_the_version_before(
                     torn[at : at + size] = old[at : at + size]
             torn = torn[: rng.choice((len(new), len(old)))]
         else:  # the journal is not whole: then nothing has been written yet
-            torn = bytearray(old)
-            at = rng.randrange(len(journal))
-            whole_journal[at:] = rng.choice((b"", bytes(len(journal) - at)))
+            torn, noted = bytearray(old), journal[: rng.randrange(len(journal))]
+            noted += rng.choice((b"", bytes(len(journal) - len(noted))))
         shutil.rmtree(copy.folder, ignore_errors=True)
         copy.folder.mkdir(parents=True)
         (copy.folder / path.name).write_bytes(torn)
-        Path(f"{copy.folder / path.name}-journal").write_bytes(whole_journal)
+        Path(f"{copy.folder / path.name}-journal").write_bytes(noted)
         assert versions(copy) == {number: {1} for number in range(PAGES)}, trial
 
 
@@ -197,18 +187,16 @@ def test_a_writer_that_stands_still_is_said_and_readers_go_on(
     assert SqliteStore(file).known(["a", "x1"]).keys() == {"a"}
 
 
-@pytest.mark.parametrize(
-    ("kind", "refused"),
-    [(kind, True) for kind in ("nfs4", "cifs", "fuse.sshfs", "9p", "virtiofs", "ceph", "smb3", "glusterfs")]
-    + [(kind, False) for kind in ("ext4", "xfs", "btrfs", "overlay", "tmpfs", "zfs")],
-)
-def test_a_file_system_of_several_machines_is_refused(tmp_path: Path, kind: str, *, refused: bool) -> None:
-    (tmp_path / "with space").mkdir()
-    place = str(tmp_path / "with space").replace(" ", "\\040")
-    mounts = f"22 1 254:0 / / rw - ext4 /dev/vda rw\n99 22 0:44 / {place} rw - {kind} x rw\n"
-    if refused:
-        with raises_code("sink_refused", match=f"{kind}.*EMBEDQ_DATASETS"):
-            require_local(tmp_path / "with space" / "me", mounts)
-    else:
-        require_local(tmp_path / "with space" / "me", mounts)
-    require_local(tmp_path, mounts)
+def test_a_file_system_of_several_machines_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "with space"
+    folder.mkdir()
+    place = str(folder).replace(" ", "\\040")
+    ours = {"ext4", "xfs", "btrfs", "overlay", "tmpfs", "zfs"}
+    for kind in {"nfs4", "cifs", "fuse.sshfs", "9p", "virtiofs", "ceph", "smb3", "glusterfs"} | ours:
+        mounts = f"22 1 254:0 / / rw - ext4 /dev/vda rw\n99 22 0:44 / {place} rw - {kind} x rw\n"
+        if kind in ours:
+            require_local(folder / "me", mounts)
+        else:
+            with raises_code("sink_refused", match=f"{kind}.*EMBEDQ_DATASETS"):
+                require_local(folder / "me", mounts)
+        require_local(tmp_path, mounts)

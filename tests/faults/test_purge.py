@@ -28,10 +28,8 @@ def begin(client: httpx.Client) -> list[str]:
     batch = {"input_file_id": file, "endpoint": "/v1/embeddings", "completion_window": "24h"}
     documents = [{"id": f"d{n}", "text": f"Some text {n}. " * 20} for n in range(DOCUMENTS)]
     ingestion = {"source": {"documents": documents}, "sink": {"type": "dataset", "dataset": "handbook"}}
-    made = [
-        (path, client.post(path, json=body)) for path, body in (("/v1/batches", batch), ("/v1/ingestions", ingestion))
-    ]
-    return [f"{path}/{answer.raise_for_status().json()['id']}" for path, answer in made]
+    jobs = {"/v1/batches": batch, "/v1/ingestions": ingestion}
+    return [f"{path}/{client.post(path, json=body).raise_for_status().json()['id']}" for path, body in jobs.items()]
 
 
 def test_a_purge_goes_on_to_the_end_whoever_is_killed(private_redis: RedisServer, private_roles: Roles) -> None:
@@ -41,8 +39,9 @@ def test_a_purge_goes_on_to_the_end_whoever_is_killed(private_redis: RedisServer
     model, documents = private_roles.worker(**settings), private_roles.documents(**settings)
     api.wait_ready()
     with api.client() as client, private_redis.client() as redis:
-        ops, bob = make_keys(client, private_redis.url)
-        client.headers.update(bob)
+        ops = found(client, private_redis.url)
+        bob = client.post("/v1/keys", json={"name": "bob"}, headers=ops).raise_for_status().json()["key"]
+        client.headers["authorization"] = f"Bearer {bob}"
         owner = client.get("/v1/key").json()["owner"]
         paths = begin(client)
         running = lambda: all(client.get(path).json()["status"] == "in_progress" for path in paths)  # noqa: E731
@@ -85,10 +84,3 @@ def nothing_stored(redis: "redis.Redis", root: Path) -> None:
         return [path for path in root.rglob("*") if path.is_file() and not kept & {*path.parts, path.name}]
 
     wait_until(lambda: not left(), message="an empty storage")
-
-
-def make_keys(client: httpx.Client, redis_url: str) -> list[dict[str, str]]:
-    """Headers of the keys ops, which may manage keys, and bob."""
-    ops = found(client, redis_url)
-    bob = client.post("/v1/keys", json={"name": "bob"}, headers=ops).raise_for_status().json()["key"]
-    return [ops, {"authorization": f"Bearer {bob}"}]

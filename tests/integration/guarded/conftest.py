@@ -7,20 +7,18 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
 import redis
 
 from tests.integration.guarded.certificates import Authority
-from tests.key_leaks import leaked_keys
+from tests.key_leaks import fail_on_leaks
 from tests.link import Link
 from tests.processes import ApiProcess, Process, RedisServer, Roles, WorkerProcess
 from tests.source_tree import CHECKOUT
 
 KEY, OTHER_KEY = "key-of-somebody", "key-of-somebody-else"
-OPERATOR = "operator"
 
 
 class GuardedRedis(RedisServer):
@@ -36,21 +34,21 @@ class GuardedRedis(RedisServer):
     @property
     def url(self) -> str:
         """With the rights of the operator, without TLS."""
-        return f"redis://{OPERATOR}:{self.passwords[OPERATOR]}@127.0.0.1:{self.endpoint.port}/0"
+        return f"redis://operator:{self.passwords['operator']}@127.0.0.1:{self.endpoint.port}/0"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Guarded:
     """The processes of the service, and a client whose key may do everything. `OTHER_KEY` has no scope `admin`."""
 
     server: GuardedRedis
     link: Link
     authority: Authority
+    storage: Path
     api: ApiProcess
     worker: WorkerProcess
     documents: WorkerProcess
     client: httpx.Client
-    storage: Path
 
     @property
     def processes(self) -> tuple[Process, ...]:
@@ -58,14 +56,14 @@ class Guarded:
 
     def url(self, user: str, *, trusted: Path | None = None) -> str:
         """For `EMBEDQ_REDIS_URL` of a role. `trusted`: another authority than the right one."""
-        return _url(self.server, self.link, user, trusted or self.authority.file)
+        return url(self.server, self.link, user, trusted or self.authority.file)
 
     def user(self, name: str) -> redis.Redis:
         """A connection with the rights of a role, to be closed by the caller."""
         return redis.Redis.from_url(self.url(name))
 
 
-def _url(server: GuardedRedis, link: Link, user: str, trusted: Path) -> str:
+def url(server: GuardedRedis, link: Link, user: str, trusted: Path) -> str:
     return f"rediss://{user}:{server.passwords[user]}@127.0.0.1:{link.port}/0?ssl_ca_certs={trusted}"
 
 
@@ -75,26 +73,22 @@ def guarded(start_redis: Callable[..., RedisServer], tmp_path_factory: pytest.Te
     server = start_redis(folder / "redis", GuardedRedis)
     assert isinstance(server, GuardedRedis)
     authority = Authority(folder, "authority")
-    settings: dict[str, Any] = {"storage_url": folder / "storage"}
-    named = {"somebody": KEY, "other": OTHER_KEY}
-    keys = ",".join(f"{name}:{sha256(key.encode()).hexdigest()}" for name, key in named.items())
-    keys = keys.replace(",", ":admin,")  # the first one manages the others
+    digests = [sha256(key.encode()).hexdigest() for key in (KEY, OTHER_KEY)]
+    storage, keys = folder / "storage", f"somebody:{digests[0]}:admin,other:{digests[1]}"
     try:
-        with Link(server.endpoint.port, tls=authority.server()) as link, Roles(folder, "") as roles:
-
-            def place(user: str) -> dict[str, Any]:
-                roles.redis_url = _url(server, link, user, authority.file)
-                return settings
-
-            worker = roles.worker(**place("worker"))
-            documents = roles.documents(**place("documents"))
-            api = roles.api(api_keys=keys, **place("api"))
+        with (
+            Link(server.endpoint.port, tls=authority.server()) as link,
+            Roles(folder, "", storage_url=storage) as roles,
+        ):
+            at = {user: url(server, link, user, authority.file) for user in ("worker", "documents", "api")}
+            worker = roles.worker(redis_url=at["worker"])
+            documents = roles.documents(redis_url=at["documents"])
+            api = roles.api(redis_url=at["api"], api_keys=keys)
             api.wait_ready()
             with api.client() as client:
                 client.headers["authorization"] = f"Bearer {KEY}"
-                yield Guarded(server, link, authority, api, worker, documents, client, folder / "storage")
-        with server.client() as connection:
-            assert leaked_keys(connection) == []
+                yield Guarded(server, link, authority, storage, api, worker, documents, client)
+        fail_on_leaks(server)
     finally:
         server.stop()
 

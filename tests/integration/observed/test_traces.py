@@ -2,13 +2,9 @@
 
 import subprocess
 import sys
-from collections.abc import Iterator
 
-import pytest
-
-from tests.collector import Collector
-from tests.integration.observed.conftest import TEXT, new_trace
-from tests.processes import CHECKOUT
+from tests.integration.observed.conftest import TEXT, Collector
+from tests.source_tree import CHECKOUT
 
 OPEN = """
 from worker_config.logs import configure_logging
@@ -26,12 +22,6 @@ def call(route, parent=""):
 """
 
 
-@pytest.fixture
-def collector() -> Iterator[Collector]:
-    with Collector() as collector:
-        yield collector
-
-
 def run(url: str, code: str, **variables: str) -> tuple[list[str], str]:
     """What a process prints that traces its calls to a collector, and its log. A provider is for a process's life."""
     environment = {"OTEL_EXPORTER_OTLP_ENDPOINT": url, "PYTHONPATH": str(CHECKOUT), **variables}
@@ -42,14 +32,32 @@ def run(url: str, code: str, **variables: str) -> tuple[list[str], str]:
     return done.stdout.split(), done.stderr
 
 
-def names(collector: Collector) -> set[str]:
-    return {span.name for span in collector.spans}
-
-
-def test_a_stop_sends_the_last_spans(collector: Collector) -> None:
-    _, log = run(collector.url, "call('/last')")
-    assert names(collector) == {"submit", "POST /last"}
-    assert log == ""
+def test_what_begins_and_continues_a_trace_and_what_a_failure_tells(collector: Collector) -> None:
+    """A stop sends the last spans; probes begin no trace; of an error there is the type and not its text."""
+    ids = f"{'a' * 32}-{'b' * 16}"
+    theirs = [f"00-{ids}-01", f"cc-{ids}-01", f"cc-{ids}-01-what-a-later-version-says"]
+    wrong = ["", f"00-{ids}-01-more", f"ff-{ids}-01", f"00-{'0' * 32}-{'b' * 16}-01", f"00-{'a' * 32}-{'0' * 16}-01"]
+    code = f"""
+print(*(call('/v1/tasks', parent)[3:35] == 'a' * 32 for parent in {[*theirs, *wrong]} + ['a' * 60_000]))
+print(*map(bool, [call('/health/live'), call('/metrics'), call('/health/live', '00-{ids}-01')]))
+try:
+    with request_span('/v1/tasks', ''), span('fails'):
+        raise ValueError('{TEXT}')
+except ValueError:
+    pass
+with request_span('/v1/tasks', '') as request:
+    describe_request(request, 'POST', '/v1/fails', 500, {{}})
+"""
+    said, log = run(collector.url, code)
+    assert said == ["True"] * len(theirs) + ["False"] * (len(wrong) + 1) + ["False", "False", "True"]
+    assert "export" not in log
+    assert {span.name: span.attributes.get("error.type") for span in collector.spans if span.failed} == {
+        "fails": "ValueError",
+        "request": "ValueError",
+        "POST /v1/fails": "500",
+    }
+    assert {span.name for span in collector.spans if not span.failed} >= {"submit", "POST /v1/tasks"}
+    assert TEXT not in str(collector.spans)
 
 
 def test_a_collector_that_takes_nothing_is_said_and_costs_nothing_else(collector: Collector) -> None:
@@ -57,69 +65,15 @@ def test_a_collector_that_takes_nothing_is_said_and_costs_nothing_else(collector
     _, log = run(collector.url, "for _ in range(9):\n    call('/lost')")
     (line,) = log.splitlines()
     assert "Failed to export span" in line
-
-
-def test_a_wrong_address_of_a_collector_is_said_without_its_password() -> None:
     _, log = run("nonsense://user:secret@collector", "call('/lost')")
     assert "export" in log
     assert "secret" not in log
 
 
-def test_the_sampler_is_opentelemetrys_own(collector: Collector) -> None:
-    (_, sampled), (_, unsampled) = new_trace(), new_trace(sampled=False)
-    parents = ["", sampled["traceparent"], unsampled["traceparent"]]
-    said, _ = run(
-        collector.url,
-        f"print(*(bool(call('/v1/tasks', parent)) for parent in {parents}))",
-        OTEL_TRACES_SAMPLER="parentbased_traceidratio",
-        OTEL_TRACES_SAMPLER_ARG="0",
-    )
-    assert said == ["False", "True", "False"]
-
-
-@pytest.mark.parametrize("url", ["", "http://127.0.0.1:1"])
-def test_without_the_extra_there_are_no_traces_and_the_log_says_so(url: str) -> None:
+def test_without_the_extra_there_are_no_traces_and_the_log_says_so() -> None:
     exporter = "opentelemetry.exporter.otlp.proto.http.trace_exporter"
     code = f"import sys\nsys.modules['{exporter}'] = None\nprint(open_traces(role='api'))"
-    said, log = run(url, f"del provider\n{code}\nprovider = None")
-    assert said == ["None"]
-    assert ("pip install 'embedq[traces]'" in log) is bool(url)
-
-
-def test_probes_begin_no_trace(collector: Collector) -> None:
-    parent = new_trace()[1]["traceparent"]
-    said, _ = run(
-        collector.url, f"print(*map(bool, [call('/health/live'), call('/metrics'), call('/health/live', '{parent}')]))"
-    )
-    assert said == ["False", "False", "True"]
-
-
-def test_a_span_of_work_that_fails_has_the_type_of_the_error_and_not_its_text(collector: Collector) -> None:
-    code = f"""
-try:
-    with request_span('/v1/tasks', ''), span('submit'):
-        raise ValueError('{TEXT}')
-except ValueError:
-    pass
-with request_span('/v1/tasks', '') as request:
-    describe_request(request, 'POST', '/v1/tasks', 500, {{}})
-"""
-    run(collector.url, code)
-    assert {span.name: span.attributes.get("error.type") for span in collector.spans} == {
-        "submit": "ValueError",
-        "request": "ValueError",
-        "POST /v1/tasks": "500",
-    }
-    assert all(span.failed for span in collector.spans)
-    assert TEXT not in str(collector.spans)
-
-
-def test_only_a_traceparent_that_is_one_continues_a_trace(collector: Collector) -> None:
-    ids = f"{'a' * 32}-{'b' * 16}"
-    theirs = [f"00-{ids}-01", f"cc-{ids}-01", f"cc-{ids}-01-what-a-later-version-says"]
-    wrong = ["", f"00-{ids}-01-more", f"ff-{ids}-01", f"00-{'0' * 32}-{'b' * 16}-01", f"00-{'a' * 32}-{'0' * 16}-01"]
-    said, _ = run(
-        collector.url,
-        f"print(*(call('/v1/tasks', parent)[3:35] == 'a' * 32 for parent in {[*theirs, *wrong]} + ['a' * 60_000]))",
-    )
-    assert said == ["True"] * len(theirs) + ["False"] * (len(wrong) + 1)
+    for url in ("", "http://127.0.0.1:1"):
+        said, log = run(url, f"del provider\n{code}\nprovider = None")
+        assert said == ["None"]
+        assert ("pip install 'embedq[traces]'" in log) is bool(url)
