@@ -1,33 +1,29 @@
-"""Other vendors' fields: honoured or refused by name, never ignored where they change a vector."""
+"""Other vendors' fields and words: honoured or refused by name, never ignored where they change a vector."""
 
 from typing import Any
 
 import pytest
 
-from tasks.wire.field_aliases import in_own_words
+from tasks.wire.field_aliases import in_own_words, prompt_for
+from tests.ledger_builders import a_model
 from tests.raises_code import raises_code
+
+E5 = a_model(prompts=("query", "document", "passage", "clustering"), query_prompt="query", document_prompt="passage")
+NONE = a_model(prompts=(), query_prompt=None, document_prompt=None)
 
 
 @pytest.mark.parametrize(
     ("body", "expected"),
     [
-        ({"output_dimension": 8}, {"dimensions": 8}),
         ({"output_dimension": 8, "dimensions": 8}, {"dimensions": 8}),
         ({"output_dimension": None, "dimensions": 8}, {"dimensions": 8}),
-        ({"output_dimension": 8, "dimensions": None}, {"dimensions": 8}),
+        ({"dimension": 8, "output_dimension": 8, "dimensions": None}, {"dimensions": 8}),
         ({"truncation": False}, {"truncate": False}),
         ({"normalized": False}, {"normalize": False}),
-        ({"task": "retrieval.query"}, {"input_type": "retrieval.query"}),
-        ({"task": "retrieval.query", "input_type": "document"}, {"input_type": "document"}),
-        ({"task": {"any": "thing"}}, {}),
-        ({"task_type": "search_query"}, {"input_type": "search_query"}),
-        ({"text_type": "document", "task_type": {"any": "thing"}}, {"input_type": "document"}),
-        ({"dimension": 8}, {"dimensions": 8}),
-        ({"dimension": 8, "output_dimension": 8}, {"dimensions": 8}),
         ({"normalize_embeddings": False}, {"normalize": False}),
+        ({"task": "retrieval.query", "input_type": "document"}, {"input_type": "document"}),
+        ({"text_type": "document", "task_type": {"any": "thing"}}, {"input_type": "document"}),
         ({"output_dtype": "float", "embed_dtype": "float32", "endianness": "little"}, {}),
-        ({"embedding_type": "float"}, {}),
-        ({"embedding_type": "base64"}, {"encoding_format": "base64"}),
         ({"embedding_type": "base64", "encoding_format": "float"}, {"encoding_format": "float"}),
         ({"embedding_types": ["float"], "late_chunking": False, "truncate_prompt_tokens": -1}, {}),
         ({"late_chunking": None, "return_multivector": False, "add_special_tokens": True}, {}),
@@ -39,28 +35,36 @@ def test_what_is_meant_in_our_words(body: dict[str, Any], expected: dict[str, An
 
 
 @pytest.mark.parametrize(
-    ("body", "field"),
+    "body",
     [
-        ({"output_dtype": "int8"}, "output_dtype"),
-        ({"output_dtype": ["float"]}, "output_dtype"),
-        ({"embedding_type": "ubinary"}, "embedding_type"),
-        ({"embedding_types": ["float", "int8"]}, "embedding_types"),
-        ({"embed_dtype": "float16"}, "embed_dtype"),
-        ({"endianness": "big"}, "endianness"),
-        ({"late_chunking": True}, "late_chunking"),
-        ({"late_chunking": 1}, "late_chunking"),
-        ({"return_multivector": True}, "return_multivector"),
-        ({"add_special_tokens": False}, "add_special_tokens"),
-        ({"add_special_tokens": 1}, "add_special_tokens"),
-        ({"truncate_prompt_tokens": 100}, "truncate_prompt_tokens"),
-        ({"output_dimension": 8, "dimensions": 9}, "output_dimension"),
-        ({"normalized": False, "normalize": True}, "normalized"),
-        ({"dimension": 8, "dimensions": 9}, "dimension"),
-        ({"normalize_embeddings": True, "normalize": False}, "normalize_embeddings"),
-        ({"truncation": True, "truncate": False}, "truncation"),
+        {"output_dtype": ["float"]},
+        {"embed_dtype": "float16"},
+        {"late_chunking": 1},
+        {"return_multivector": True},
+        {"add_special_tokens": 1},
+        {"truncate_prompt_tokens": 100},
+        {"normalized": False, "normalize": True},
+        {"dimension": 8, "dimensions": 9},
+        {"truncation": True, "truncate": False},
     ],
 )
-def test_what_cannot_be_done_is_refused_by_name(body: dict[str, Any], field: str) -> None:
-    with raises_code("invalid_value", match=rf"^{field} must ") as caught:
+def test_what_cannot_be_done_is_refused_by_name(body: dict[str, Any]) -> None:
+    name = next(iter(body))
+    with raises_code("invalid_value", match=rf"^{name} must ") as caught:
         in_own_words(body)
-    assert caught.value.param == field
+    assert caught.value.param == name
+
+
+@pytest.mark.parametrize(
+    ("words", "prompt"),
+    [
+        (("query", "Search_Query", "retrieval.query", "RETRIEVAL_QUERY", "s2p_query"), "query"),
+        (("document", "Passage", "corpus", "search_document", "retrieval.passage", "RETRIEVAL_DOCUMENT"), "passage"),
+        (("clustering",), "clustering"),
+        (("classification", None), None),
+    ],
+)
+def test_every_vendors_word_means_the_models_prompt(words: tuple[str | None, ...], prompt: str | None) -> None:
+    for word in words:
+        assert (prompt_for(word, E5), prompt_for(word, NONE), prompt_for(word, None)) == (prompt, None, None)
+        assert prompt_for(word, E5, named="document") == "document", "what was named comes first"
