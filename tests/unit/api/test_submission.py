@@ -94,23 +94,23 @@ QUEUED = overview(rate=100, online=1234)
 
 
 @pytest.mark.parametrize(
-    ("seen", "cost", "lane", "mine", "tasks", "seconds"),
+    ("seen", "cost", "lane", "mine", "seconds"),
     [
-        (QUEUED, 1234, Lane.ONLINE, 0, 0, 13),
-        (QUEUED, 1234, Lane.ONLINE, 1234, 1, 13),
-        (QUEUED, 10, Lane.ONLINE, 1234, 2, 1),  # the large one of its owner goes first by as much as it costs
-        (QUEUED, 1000, Lane.BULK, 0, 0, 23),  # online work goes beside it, and has the larger part
-        (overview(rate=1, online=100_000), 100_000, Lane.ONLINE, 0, 0, 120),
-        (overview(rate=100, online=101_500, owners=3), 100, Lane.ONLINE, 1000, 10, 30),  # they take turns
-        (overview(rate=100, online=101_500, owners=3), 100, Lane.ONLINE, 0, 0, 3),  # it is all that its owner has
+        (QUEUED, 1234, Lane.ONLINE, (0, 0), 13),
+        (QUEUED, 1234, Lane.ONLINE, (1234, 1), 13),
+        (QUEUED, 10, Lane.ONLINE, (1234, 2), 1),  # the large one of its owner goes first by as much as it costs
+        (QUEUED, 1000, Lane.BULK, (0, 0), 23),  # online work goes beside it, and has the larger part
+        (overview(rate=1, online=100_000), 100_000, Lane.ONLINE, (0, 0), 120),
+        (overview(rate=100, online=101_500, owners=3), 100, Lane.ONLINE, (1000, 10), 30),  # they take turns
+        (overview(rate=100, online=101_500, owners=3), 100, Lane.ONLINE, (0, 0), 3),  # it is all that its owner has
     ],
 )
 def test_retry_after_is_the_work_that_is_done_before_the_task_has_ended(
-    seen: Queue, cost: int, lane: Lane, mine: int, tasks: int, seconds: int
+    seen: Queue, cost: int, lane: Lane, mine: tuple[int, int], seconds: int
 ) -> None:
     one = replace(task_of(submitted(seen, input="a")), cost=cost, lane=lane)
-    account = Account({f"cost:{MODEL}:{lane}": mine, f"open:{MODEL}:{lane}": tasks}) if tasks else None
-    assert served(seen).retry_after_s(one, account) == seconds
+    account = Account(dict(zip((f"cost:{MODEL}:{lane}", f"open:{MODEL}:{lane}"), mine, strict=True)))
+    assert served(seen).retry_after_s(one, account if any(mine) else None) == seconds
 
 
 @pytest.mark.parametrize(
