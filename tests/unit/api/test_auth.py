@@ -66,14 +66,8 @@ def clock() -> SimpleNamespace:
 
 
 @pytest.fixture
-def gone() -> set[str]:
-    """Owners that were forgotten."""
-    return set()
-
-
-@pytest.fixture
-def keys(clock: SimpleNamespace, gone: set[str]) -> Keys:
-    return Keys(load_settings(), LEDGER, gone.update, lambda: clock.now_s)
+def keys(clock: SimpleNamespace) -> Keys:
+    return Keys(load_settings(), LEDGER, clock=lambda: clock.now_s)
 
 
 @pytest.fixture
@@ -128,14 +122,6 @@ def test_the_time_of_redis_ends_a_key_also_while_redis_is_away(
     assert of(keys, "a") == "This API key was revoked."
     read(record("a"))  # an older copy of Redis's data was loaded
     assert of(keys, "a") == "a"
-
-
-def test_what_is_purged_or_gone_is_forgotten(read: Callable[..., None], gone: set[str]) -> None:
-    read(record("a"), record("b"), record("c"))
-    read(record("a"), record("b", revoked=NOW_S))
-    assert gone == {"owner of c"}, "a key that is revoked may still own what is open"
-    read(record("a"), record("b", revoked=NOW_S), purged=[record("b")])
-    assert gone == {"owner of b", "owner of c"}
 
 
 def test_a_key_that_ended_while_its_request_was_sent_is_refused(keys: Keys, read: Callable[..., None]) -> None:

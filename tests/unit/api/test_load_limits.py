@@ -1,11 +1,9 @@
 """Who is let in while a process has much in flight, its event loop is late or a database is slow, and who is not."""
 
 import asyncio
-import logging
 import threading
 from contextlib import ExitStack, closing
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -23,8 +21,6 @@ from api.load_limits import (
     InFlight,
     Shared,
 )
-from api.log_tally import Tally
-from api.loop_stall import TICK_S, StallProbe
 from tasks.errors import Overloaded
 from worker_config.settings import load_settings
 
@@ -101,39 +97,6 @@ def test_bytes_are_held_as_long_as_their_request_and_one_alone_is_never_refused(
             second.grow_to(LARGE)
         assert limit.number == 4 * LARGE
     assert limit.number == 0
-
-
-async def test_the_probe_sees_a_blocked_loop() -> None:
-    clock, ticked, lates = SimpleNamespace(now_s=100.0), asyncio.Event(), list[float]()
-
-    def observe(late_s: float) -> None:
-        lates.append(late_s)
-        ticked.set()
-
-    probe = StallProbe(observe, clock=lambda: clock.now_s)
-    probe.start()
-    for stalled_s in (0.25, 0):  # until then the loop had no turn
-        clock.now_s += TICK_S + stalled_s
-        ticked.clear()
-        await ticked.wait()
-    probe.stop()
-    assert probe.recent_s == pytest.approx(0.9 * 0.25)
-    assert probe.take_s() == lates[0] == pytest.approx(0.25)
-    assert probe.take_s() == 0
-
-
-async def test_of_frequent_events_the_first_is_told_at_once_and_none_stays_untold(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    tally = Tally(logging.getLogger("here"), "connections were ended", interval_s=0)
-    for kind in [*["head_too_large"] * 10_000, *(f"from {number:03}" for number in range(40))]:
-        tally.add(kind)
-    for _ in range(2):  # turns of the loop
-        await asyncio.sleep(0)
-    first, rest = (record.getMessage() for record in caplog.records)
-    assert first == "connections were ended: 1 x head_too_large"
-    assert "9999 x head_too_large" in rest
-    assert rest.endswith("21 x others"), "of many kinds the later ones are counted together"
 
 
 # ---- databases that do not answer

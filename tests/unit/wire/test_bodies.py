@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.schemas.embeddings import EmbedBody, TaskBody
+from api.schemas.embeddings import TaskBody
 from tasks.errors import EmbedqError, RequestError
-from tasks.wire.embeddings_body import EmbeddingsBody, read_body
+from tasks.wire.embeddings_body import read_body
 from tasks.wire.json_limits import has_more_parts
 from tasks.wire.validation import parse_object
 from tests.raises_code import raises_code
@@ -130,18 +130,3 @@ def test_many_faults_cost_no_more_than_the_first(body: Callable[[], dict[str, An
         tracemalloc.stop()
     assert peak_bytes < 5 * MANY, "it grows with the body"
     assert len(error.detail) < 500
-
-
-@pytest.mark.parametrize("kind", [EmbeddingsBody, EmbedBody, TaskBody])
-def test_what_may_be_cut_is_said_in_any_vendors_words(kind: type[EmbeddingsBody]) -> None:
-    for word, truncate in (("NONE", False), ("none", False), ("END", True), (None, True), (False, False)):
-        assert read_body(kind, {"input": "a", "truncate": word}, max_inputs=1).truncate is truncate
-    for word in ("START", "yes", ""):  # another vector than they would have
-        with raises_code("invalid_value", match=r"'END'.*'NONE'"):
-            read_body(kind, {"input": "a", "truncate": word}, max_inputs=1)
-
-
-def test_metadata_is_measured_in_bytes_of_names_and_values() -> None:
-    pairs = {f"{i}" * 16: "é" * 120 for i in range(10, 24)} | {"": "", "k": "x" * 287}
-    assert "4,100 bytes" in refusal({"input": "a", "metadata": pairs | {"more": ""}}).detail
-    assert read_body(TaskBody, {"input": "a", "metadata": pairs}, max_inputs=1).metadata == pairs
