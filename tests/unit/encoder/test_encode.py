@@ -13,16 +13,7 @@ from hypothesis import strategies as st
 
 from tasks.encoder.encode import PassLock, encode, postprocess
 from tasks.encoder.fake import FakeEncoder
-from tasks.encoder.interface import (
-    EncoderBroken,
-    EncodeStats,
-    Float32Array,
-    Layout,
-    Text,
-    TextRules,
-    Tokens,
-    is_out_of_memory,
-)
+from tasks.encoder.interface import EncoderBroken, EncodeStats, Float32Array, Layout, Text, TextRules, Tokens
 from tasks.item import Options
 from tasks.model import Model
 from tests.processes import PATIENCE_S
@@ -237,54 +228,34 @@ def test_a_text_that_ran_out_of_memory_beside_another_pass_is_tried_again_alone(
     assert len(encoder.batches) == 2
 
 
-def at_most(texts: int) -> Callable[[Batch], None]:
-    def fault(batch: Batch) -> None:
-        if len(batch) > texts:
+def test_a_batch_that_does_not_fit_memory_is_halved_into_passes_that_are_no_larger() -> None:
+    def at_most_four(batch: Batch) -> None:
+        if len(batch) > 4:
             raise MemoryError
 
-    return fault
-
-
-def test_a_batch_that_does_not_fit_memory_is_halved_until_it_does() -> None:
-    encoder = StubEncoder(at_most(4))
+    encoder = StubEncoder(at_most_four)
     assert codes(encoder, [f"{n:02}" for n in range(16)]) == [None] * 16
     assert [len(batch) for batch in encoder.batches] == [16, 8, 4, 4, 8, 4, 4]
-
-
-def test_halves_of_a_pass_whose_texts_share_rows_are_no_larger_than_it_was() -> None:
-    encoder = StubEncoder(at_most(8), row_widths=(64,))
+    encoder = StubEncoder(at_most_four, row_widths=(64,))
     assert codes(encoder, ["x" * 60, *(f"{n:02} of some" for n in range(40))], budget=512) == [None] * 41
     assert max(layout.padded_tokens for layout in encoder.layouts) <= 512
 
 
-@pytest.mark.parametrize(
-    ("error", "expected"),
-    [
-        (RuntimeError("CUDA out of memory. Tried to allocate 20.00 MiB."), True),
-        (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes"), True),
-        (RuntimeError("mat1 and mat2 shapes cannot be multiplied"), False),
-        (ValueError("out of memory"), False),
-    ],
-)
-def test_memory_exhaustion_is_told_from_other_errors(error: Exception, expected: bool) -> None:
-    assert is_out_of_memory(error) is expected
+def test_a_text_that_breaks_model_or_tokenizer_fails_alone_and_is_quoted_nowhere(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def refuse(texts: Sequence[object]) -> None:
+        if any("password" in str(text) or (isinstance(text, Tokens) and text.length == len(secret)) for text in texts):
+            raise ValueError(f"cannot encode {secret!r}")
 
-
-def test_messages_and_logs_hold_nothing_of_the_text(caplog: pytest.LogCaptureFixture) -> None:
-    def quote(_batch: Batch) -> None:
-        raise ValueError("cannot encode 'my password'")
-
+    secret = "my password"
     with caplog.at_level(logging.DEBUG):
-        [outcome], _ = encode(StubEncoder(quote), [Text("my password")], max_padded_tokens=100)
-    assert outcome.error is not None
-    assert "could not encode this text (ValueError)" in outcome.error.message
-    assert "password" not in caplog.text + outcome.error.message
+        for encoder in (StubEncoder(refuse), StubEncoder(tokenizer_fault=refuse)):
+            outcomes, _ = encode(encoder, items("a", secret, "c"), max_padded_tokens=100)
+            first, second, third = (outcome.error for outcome in outcomes)
+            assert first is third is None
+            assert second is not None
+            assert second.code == "encoding_failed"
+            assert "could not encode this text (ValueError)" in second.message
+            assert "password" not in caplog.text + second.message
     assert "ValueError" in caplog.text
-
-
-def test_a_text_that_breaks_the_tokenizer_fails_alone() -> None:
-    def refuse(texts: Sequence[str]) -> None:
-        if "bad" in texts:
-            raise TypeError("TextEncodeInput must be a string")
-
-    assert codes(StubEncoder(tokenizer_fault=refuse), ["a", "bad", "c"]) == [None, "encoding_failed", None]

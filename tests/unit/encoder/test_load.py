@@ -24,7 +24,6 @@ TORCH_F16, TORCH_BF16, TORCH_F32 = Way("torch", "float16"), Way("torch", "bfloat
     ("asked", "cuda_devices", "openvino", "device", "ways"),
     [
         ("auto auto auto", 0, FAST_CPU, "cpu", (OV_BF16, OV_F32, TORCH_F32)),
-        ("auto auto auto", 0, PLAIN_CPU, "cpu", (OV_F32, TORCH_F32)),
         ("auto auto auto", 0, TORCH_ONLY, "cpu", (TORCH_F32,)),
         ("auto auto bfloat16", 0, FAST_CPU, "cpu", (OV_BF16,)),
         ("auto openvino auto", 0, FAST_CPU, "cpu", (OV_BF16, OV_F32)),
@@ -65,10 +64,8 @@ def test_what_is_not_there_is_refused_by_name(
     [
         ("50000 100000", None, 1),
         ("150000 100000", None, 2),
-        ("150000 100000", 3, 3),
         ("400000 100000", None, None),
         ("", None, None),
-        ("", 3, 3),
     ],
 )
 def test_threads_follow_the_processor_time_of_a_container(
@@ -84,8 +81,11 @@ def test_threads_follow_the_processor_time_of_a_container(
 @pytest.mark.parametrize(
     ("error", "expected"),
     [
-        (MemoryError(), "not enough memory"),
         (RuntimeError("CUDA out of memory. Tried to allocate 1 GiB"), "not enough memory"),
+        (
+            RuntimeError("DefaultCPUAllocator: can't allocate memory: tried 9 bytes"),
+            "not enough memory",
+        ),
         (ValueError("Loading x requires you to set `trust_remote_code=True`"), "EMBEDQ_TRUST_REMOTE_CODE=true"),
         (ModuleNotFoundError("No module named 'einops'", name="einops"), "pip install einops"),
         (OSError("\x1b[31mx has no file\x1b[0m\nand more"), "OSError: x has no file and more"),
@@ -105,19 +105,20 @@ def test_a_path_without_a_folder_says_so(path: str) -> None:
         locate(path)
 
 
-@pytest.mark.parametrize("named", ["static", "sentence-transformers/static", "sentence-transformers/static@v1"])
-def test_a_model_of_the_hub_is_found_in_its_cache(named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("named", "commit"), [("static", "c" * 40), ("sentence-transformers/static@v1", "0" * 40)])
+def test_a_model_of_the_hub_is_found_in_its_cache(
+    named: str, commit: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    commits = {"main": "c9745ed1d9f207416be6d2e6f8de32d1f16199bf", "v1": "0123456789abcdef0123456789abcdef01234567"}
     repository = tmp_path / "models--sentence-transformers--static"
-    for name, commit in commits.items():
-        (repository / "snapshots" / commit).mkdir(parents=True)
+    (repository / "refs").mkdir(parents=True)
+    for name, of in {"main": "c" * 40, "v1": "0" * 40}.items():
+        (repository / "snapshots" / of).mkdir(parents=True)
         modules = [{"path": "", "type": "x.Normalize"}]  # it needs no file of its own
-        (repository / "snapshots" / commit / "modules.json").write_text(json.dumps(modules))
-        (repository / "refs").mkdir(exist_ok=True)
-        (repository / "refs" / name).write_text(commit)
-    assert locate(named).name == commits["v1" if named.endswith("v1") else "main"]
+        (repository / "snapshots" / of / "modules.json").write_text(json.dumps(modules))
+        (repository / "refs" / name).write_text(of)
+    assert locate(named).name == commit
     with pytest.raises(ModelLoadError, match="neither in the local cache nor on the hub"):
         locate("somebody/not-in-any-cache")
 
@@ -132,16 +133,13 @@ EMPTY = {"query": "", "document": ""}
         ({}, None, None),
         (EMPTY, "query", "document"),
         (EMPTY | {"query": "query: ", "passage": "passage: "}, "query", "passage"),
-        (EMPTY | {"query": "Q: "}, "query", "document"),
         (EMPTY | {"corpus": "C: "}, "query", "corpus"),
         (EMPTY | {"search_query": "Q: ", "search_document": "D: "}, "search_query", "search_document"),
         (EMPTY | {"web_search_query": "Q: ", "sts_query": "S: "}, "web_search_query", "document"),
         (EMPTY | {"s2p_query": "Q: ", "s2s_query": "S: "}, "s2p_query", "document"),
-        (EMPTY | {"retrieval.query": "Q: ", "retrieval.passage": "D: "}, "retrieval.query", "retrieval.passage"),
         ({"document": "D: ", "passage": "P: ", "corpus": "C: "}, None, "document"),
         ({"search_query": "Q: ", "query": "other: "}, "query", None),
         ({"passage": "", "clustering": "C: "}, None, "passage"),
-        ({"classification": "C: "}, None, None),
     ],
 )
 def test_the_prompts_for_queries_and_documents_by_the_names_that_authors_give_them(
@@ -183,12 +181,9 @@ def test_the_self_test_refuses_other_vectors() -> None:
     encoder.drift, encoder.reference = 0.0, np.ones((len(TEXTS), 4), dtype=np.float32)
     with pytest.raises(ModelLoadError, match="vectors have 8 components"):
         self_test(encoder)
-
-
-def test_a_row_of_zeros_equals_only_a_row_of_zeros() -> None:
-    rows = np.array([[0, 0], [3, 4]], dtype=np.float32)
-    assert worst_cosine(rows, rows) == pytest.approx(1)
-    assert np.isnan(worst_cosine(rows, np.array([[1, 0], [3, 4]], dtype=np.float32)))
+    zeros, other = (np.array([row, [3, 4]], dtype=np.float32) for row in ([0, 0], [1, 0]))
+    assert worst_cosine(zeros, zeros) == pytest.approx(1)
+    assert np.isnan(worst_cosine(zeros, other)), "a row of zeros equals only a row of zeros"
 
 
 def unusable() -> Encoder:
