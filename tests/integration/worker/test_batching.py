@@ -44,20 +44,15 @@ def test_a_list_lets_a_query_through_between_two_micro_batches(client: LedgerCli
     assert client.task(other_list).state is State.QUEUED, "it waits for the end of the other one"
     client.completed(other_list)
     began, ended = client.task(other_list).started_ms, client.task(task).finished_ms
-    assert began is not None
-    assert ended is not None
-    assert began >= ended, "not beside the query"
+    assert (began or 0) >= (ended or 10**15), "not beside the query"
 
 
 def test_several_workers_share_the_work(shared_roles: Roles, shared_client: LedgerClient) -> None:
     client = LedgerClient(shared_client.ledger, "two")
-    workers = [shared_roles.worker(served_name="two", fake_tokens_per_s=20_000, lease_s=10) for _ in range(2)]
+    for _ in range(2):
+        shared_roles.worker(served_name="two", fake_tokens_per_s=20_000, lease_s=10)
     client.completed(client.submit([f"{n} " + "word " * 50 for n in range(1000)], lane=Lane.BULK))
-
-    def everyone_worked() -> bool:
-        return sorted(w.items > 0 for w in client.overview().workers) == [True] * len(workers)
-
-    wait_until(everyone_worked, message="items encoded by both workers")
+    wait_until(lambda: [w.items > 0 for w in client.overview().workers] == [True] * 2, message="both have encoded some")
     assert client.counter("committed_items") == 1000
 
 

@@ -3,24 +3,20 @@
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import pytest
 import redis
 
-from tasks.errors import RedisUnavailable
 from tasks.ledger.claim import Claim
 from tasks.ledger.client import Ledger
 from tasks.ledger.redis_keys import queue_key
-from tasks.ledger.scripts import Operation
 from tasks.ledger.task import Outcome
 from tasks.worker.claim_loop import ClaimSize, Stream, Streams
 from tests.ledger_client import LedgerClient
 from tests.processes import PATIENCE_S, RedisServer, wait_until
 from tests.worker_child import a_child
-
-T = TypeVar("T")
 
 
 def commit(claim: Claim, stream: Stream) -> None:
@@ -51,37 +47,16 @@ class Work:
 
 
 @contextmanager
-def process(client: LedgerClient, work: Work, ledger: Ledger | None = None, **options: Any) -> Iterator[Streams]:
+def process(client: LedgerClient, work: Work, **options: Any) -> Iterator[Streams]:
     """Streams as a worker process has them, woken at once and ended at the end."""
     child, usual = a_child(), {"number": 1, "breaks": (ZeroDivisionError,), "idle_s": 0.5}
-    streams = Streams(child, ledger or client.ledger, client.model, work, **(usual | options))
+    streams = Streams(child, client.ledger, client.model, work, **(usual | options))
     streams.wake(rang=True)
     try:
         yield streams
     finally:
         child.shared.stop()
         streams.finish(PATIENCE_S)
-
-
-class Deaf(Ledger):
-    """The reply to the first claim that takes something is lost."""
-
-    heard = False
-
-    def run(self, operation: Operation[T]) -> T:
-        reply = super().run(operation)
-        if isinstance(reply, Claim) and reply.pieces and not self.heard:
-            self.heard = True
-            raise RedisUnavailable("as after many tries")
-        return reply
-
-
-def test_a_claim_whose_reply_was_lost_is_asked_for_again(client: LedgerClient, redis_client: redis.Redis) -> None:
-    task, work = client.submit(["text"]), Work()
-    with process(client, work, Deaf(redis_client)):
-        client.completed(task)
-    assert work.deaths() == [0]
-    assert client.overview().leases == 0
 
 
 @pytest.mark.parametrize("how", ["commit", "give back"])

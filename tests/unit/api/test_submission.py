@@ -6,17 +6,14 @@ from typing import Any
 
 import orjson
 import pytest
-from prometheus_client import CollectorRegistry
 
-from api.idempotency import alias_of_key
 from api.load_limits import rate_limit_headers
-from api.metrics import Metrics, queue_rows
 from api.schemas.embeddings import TaskBody
 from api.served_models import ServedModels
 from api.submit import NewTasks, task_of
 from api.waiting.wait_for_vectors import wanted_for
 from tasks.errors import NotReady
-from tasks.ledger.overview import Account, Queue, took_counts
+from tasks.ledger.overview import Account, Queue
 from tasks.ledger.task import Lane, NewTask
 from tasks.records.api_keys import ALL_SCOPES, Key
 from tasks.wire.embeddings_body import EmbeddingsBody
@@ -68,17 +65,6 @@ def test_equal_work_of_waiting_callers_has_one_alias_whatever_the_form() -> None
         assert awaited(overview(), **same).alias == alias
     for other in ({"input": "b"}, {"input": ["a", "a"]}, {"dimensions": 2}, {"normalize": False}):
         assert awaited(overview(), **other).alias != alias
-
-
-def test_an_idempotency_key_names_the_key_and_the_bytes_of_the_body() -> None:
-    asked = (("key", b'{"a": 1, "b": 2}'), ("key", b'{"b": 2, "a": 1}'), ("yek", b'{"a": 1, "b": 2}'))
-    first, rewritten, other = (alias_of_key(key, body) for key, body in asked)
-    assert first
-    assert rewritten
-    assert other
-    assert not first.join
-    assert (rewritten.name == first.name, rewritten.digest == first.digest) == (True, False)
-    assert (other.name == first.name, other.digest == first.digest) == (False, True)
 
 
 def test_input_type_waits_for_a_worker_that_knows_the_prompts() -> None:
@@ -144,15 +130,3 @@ def test_a_model_is_absent_from_when_its_last_worker_was_seen_to_be_gone() -> No
             models.lost("away")
         models.update({MODEL: overview(workers=workers)})
         assert models.absent_s(MODEL) == absent_s
-
-
-def test_the_time_of_tasks_is_a_histogram() -> None:
-    told = took_counts((Lane.BULK, ms) for ms in (3, 6, 6, *[2**28] * 4))
-    models, metrics, registry = served(replace(overview(), counters=told)), Metrics(), CollectorRegistry()
-    metrics.add(lambda: queue_rows(models, load_settings(served_name=MODEL)), shared=True)
-    registry.register(metrics)
-    labels = {"model": MODEL, "lane": "bulk"}
-    for bound, count in (("0.004", 1), ("0.008", 3), ("134217.728", 3), ("+Inf", 7)):
-        assert registry.get_sample_value("embedq_task_seconds_bucket", labels | {"le": bound}) == count
-    assert registry.get_sample_value("embedq_task_seconds_count", labels) == 7
-    assert registry.get_sample_value("embedq_task_seconds_sum", labels) == (3 + 2 * 6 + 4 * 2**28) / 1000

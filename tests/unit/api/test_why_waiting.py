@@ -137,10 +137,8 @@ WAITING: list[tuple[Record, Seen, str, str]] = [
     (DYING, seen(absent("m")), "no_worker", NO_MODEL),
     (LONG_AGO, seen(), "in_line", IN_LINE),
     (batch(), seen(absent(DOCUMENTS)), "no_documents_worker", f"No documents worker runs {SINCE}"),
-    (batch(), seen(), "working", "Being worked on."),
     (batch(Stage.PARSE, State.QUEUED), seen(), "in_line", "Waits for its turn."),
     (batch(Stage.PARSE, State.QUEUED, DYING), seen(), "workers_died", DIED),
-    (batch(wait=away("worker")), seen(), "workers_died", DIED),
     (batch(wait=away("storage")), seen(), "storage_unavailable", STORAGE),
     (batch(Stage.EMBED, State.QUEUED), seen(), "in_line", IN_LINE),
     (batch(Stage.EMBED, State.IN_PROGRESS), seen(stuck(SERVED)), "storage_unavailable", STORAGE),
@@ -155,13 +153,10 @@ WAITING: list[tuple[Record, Seen, str, str]] = [
     (ingestion(waits=away("storage")), seen(), "storage_unavailable", STORAGE),
     (ingestion(waits=away("sink")), seen(), "sink_unavailable", f"The sink does not answer {SINCE}"),
     (ingestion(waits=away("sink", REFUSES)), seen(), "sink_unavailable", f"{REFUSES[:45]} {SINCE}"),
-    (ingestion(waits=away("disk_full")), seen(), "disk_full", DISK),
-    (ingestion(waits=away("worker")), seen(), "workers_died", DIED),
     (ingestion(EMBEDS), seen(absent("m")), "no_worker", NO_MODEL),
     (ingestion(EMBEDS, PARSES), seen(), "working", "Being worked on."),
     (ingestion(EMBEDS), seen(), "in_line", IN_LINE),
     (ingestion(head_task=True), seen(), "in_line", "Waits for its turn."),
-    (ingestion(), seen(), "working", "Being worked on."),
 ]
 
 
