@@ -1,4 +1,4 @@
-"""What a worker makes of texts: one worker and one web tier for all tests."""
+"""What a worker makes of texts, in how many passes, and what goes first. All tests share their workers."""
 
 import os
 import signal
@@ -8,25 +8,48 @@ from contextlib import contextmanager
 import pytest
 
 from tasks.item import Options
+from tasks.ledger.claim import ClaimRequest, claim
+from tasks.ledger.client import Ledger
 from tasks.ledger.task import Lane, State
+from tasks.worker.claim_size import CPU_TOKENS
+from tests.key_leaks import fail_on_leaks
 from tests.ledger_client import LedgerClient
-from tests.processes import Roles, WorkerProcess
+from tests.processes import RedisServer, Roles, WorkerProcess, wait_until
 
 MAX_TOKENS = 64
 BURST, MAX_PASSES = 200, 12
+PASS_S = 1.0
 BAD = {"!!memory-error!!": "out_of_memory", "!!fail!!": "encoding_failed", "!!nan!!": "non_finite_vector"}
 
 
 @pytest.fixture(scope="module")
-def worker(shared_roles: Roles) -> WorkerProcess:
+def roles(redis_server: RedisServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Roles]:
+    """On a Redis that was empty before the first test."""
+    with redis_server.client() as connection:
+        connection.flushall()
+    with Roles(tmp_path_factory.mktemp("shared"), redis_server.url) as started:
+        yield started
+    fail_on_leaks(redis_server)
+
+
+@pytest.fixture(scope="module")
+def worker(roles: Roles) -> WorkerProcess:
     """It beats each second, for counts that heartbeats tell. Several streams would take a share of a claim each."""
-    return shared_roles.worker(fake_max_tokens=MAX_TOKENS, streams=1, lease_s=3)
+    return roles.worker(fake_max_tokens=MAX_TOKENS, streams=1, lease_s=3)
 
 
-@pytest.fixture
-def client(shared_client: LedgerClient, worker: WorkerProcess) -> LedgerClient:
+@pytest.fixture(scope="module")
+def client(redis_server: RedisServer, worker: WorkerProcess) -> Iterator[LedgerClient]:
     assert worker.running
-    return shared_client
+    with redis_server.client() as connection:
+        yield LedgerClient(Ledger(connection))
+
+
+@pytest.fixture(scope="module")
+def slow(roles: Roles, client: LedgerClient) -> LedgerClient:
+    """A client of a slow worker."""
+    roles.worker(served_name="slow", fake_tokens_per_s=4000, streams=1)
+    return LedgerClient(client.ledger, "slow")
 
 
 @contextmanager
@@ -95,8 +118,8 @@ def test_a_burst_of_single_texts_becomes_a_few_forward_passes(worker: WorkerProc
     assert client.told("forward_passes") - before <= MAX_PASSES
 
 
-def test_a_trickle_pays_the_bell_once_not_per_query(shared_roles: Roles, client: LedgerClient) -> None:
-    api = shared_roles.api()
+def test_a_trickle_pays_the_bell_once_not_per_query(roles: Roles, client: LedgerClient) -> None:
+    api = roles.api()
     api.wait_ready()
 
     def bells() -> float:
@@ -109,3 +132,62 @@ def test_a_trickle_pays_the_bell_once_not_per_query(shared_roles: Roles, client:
             http.post("/v1/embeddings", json={"input": f"query {n}", "model": client.model}).raise_for_status()
         # One wakes the idle worker; a watchdog may ring for a query it happens to see between submit and claim.
         assert bells() - before <= 3
+
+
+# ---- what goes first -------------------------------------------------------------------------------------------------
+
+
+def at_work(client: LedgerClient, name: str, lane: Lane = Lane.ONLINE, texts: int = 80) -> str:
+    """A task of one piece, so one claim and one commit: whatever is served before that commit was served in between."""
+    passages = [f"{name} {n} " + "word " * 100 for n in range(texts)]
+    task = client.submit(passages, lane=lane, piece_items=texts, piece_cost=10**9)
+    wait_until(lambda: client.task(task).state is State.IN_PROGRESS, message=f"the claim of {name}")
+    return task
+
+
+def test_bulk_work_lets_an_online_query_through_between_two_micro_batches(slow: LedgerClient) -> None:
+    tasks = [at_work(slow, "bulk work", Lane.BULK), at_work(slow, "a list", texts=40)]
+    slow.completed(slow.submit(["a query"]))
+    assert [slow.task(task).completed for task in tasks] == [0, 0]
+    slow.completed(tasks[1])
+    assert slow.task(tasks[0]).completed == 0, "the list passes bulk work too"
+    slow.completed(tasks[0])
+    assert slow.counter("lost_leases") == 0
+
+
+def test_a_list_lets_a_query_through_between_two_micro_batches(slow: LedgerClient) -> None:
+    task = at_work(slow, "a list")
+    other_list = slow.submit([f"{n} " + "word " * 200 for n in range(8)], piece_items=8)
+    slow.completed(slow.submit(["a query"]))
+    assert slow.task(task).completed == 0
+    assert slow.task(other_list).state is State.QUEUED, "it waits for the end of the other one"
+    slow.completed(other_list)
+    began, ended = slow.task(other_list).started_ms, slow.task(task).finished_ms
+    assert (began or 0) >= (ended or 10**15), "not beside the query"
+
+
+def test_several_workers_share_the_work(roles: Roles, client: LedgerClient) -> None:
+    client = LedgerClient(client.ledger, "two")
+    for _ in range(2):
+        roles.worker(served_name="two", fake_tokens_per_s=20_000, lease_s=10)
+    client.completed(client.submit([f"{n} " + "word " * 50 for n in range(1000)], lane=Lane.BULK))
+    wait_until(lambda: [w.items > 0 for w in client.overview().workers] == [True] * 2, message="both have encoded some")
+    assert client.counter("committed_items") == 1000
+
+
+def test_a_lease_outlasts_the_slowest_pass(roles: Roles, client: LedgerClient) -> None:
+    speed = CPU_TOKENS / PASS_S
+    roles.worker(served_name="slowest", fake_tokens_per_s=speed, fake_max_tokens=CPU_TOKENS, lease_s=PASS_S / 4)
+    client = LedgerClient(client.ledger, "slowest")
+    task = client.submit([f"{n} " + "word " * CPU_TOKENS for n in range(2)], lane=Lane.BULK)
+
+    def another_worker_finds_something() -> bool:
+        asked = ClaimRequest("other", "other/1", 10**9, 10, 10_000, stamp=client.stamp)
+        taken = client.ledger.run(claim(client.model, asked))
+        assert not taken.pieces, "the lease of a pass ran out while it moved"
+        return client.task(task).state.terminal
+
+    wait_until(lambda: client.overview().leases > 0, message="the claim")
+    wait_until(another_worker_finds_something, message="the end of the task")
+    client.completed(task)
+    assert client.counter("lost_leases") == 0

@@ -38,13 +38,9 @@ def word_piece() -> Tokenizer:
 def byte_level(normalizer: Any, splitter: Any) -> Tokenizer:
     tokenizer = Tokenizer(models.BPE())
     tokenizer.normalizer, tokenizer.pre_tokenizer = normalizer, splitter
-    trainer = trainers.BpeTrainer(
-        vocab_size=450,
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        special_tokens=_ENDS,
-        show_progress=False,
-    )
-    return trained(tokenizer, trainer)
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    options: dict[str, Any] = {"special_tokens": _ENDS, "initial_alphabet": alphabet, "show_progress": False}
+    return trained(tokenizer, trainers.BpeTrainer(vocab_size=450, **options))
 
 
 def words(normalizer: Any, splitter: Any) -> Tokenizer:
@@ -90,12 +86,8 @@ def with_added_tokens(tokenizer: Tokenizer, *tokens: str | AddedToken) -> Tokeni
 
 
 def split(pattern: str) -> Any:
-    return pre_tokenizers.Sequence(
-        [
-            pre_tokenizers.Split(Regex(pattern), "isolated"),
-            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-        ]
-    )
+    behind = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    return pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(pattern), "isolated"), behind])
 
 
 def as_xlm_roberta() -> Any:
@@ -121,9 +113,6 @@ WITH_SEAMS: Mapping[str, Callable[[], Tokenizer]] = {
     "unigram": lambda: unigram(
         as_xlm_roberta(), pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace()])
     ),
-    "unigram as in t5": lambda: unigram(
-        normalizers.Sequence([normalizers.NFKC(), normalizers.Replace(_BLANKS, "\u2581")]), pre_tokenizers.Metaspace()
-    ),
 }
 
 
@@ -136,7 +125,6 @@ WITHOUT_SEAMS: Mapping[str, Callable[[], Tokenizer]] = {
     "words together, as in gemma": lambda: together(
         normalizers.Replace(" ", "\u2581"), pre_tokenizers.Split(" ", "merged_with_previous")
     ),
-    "unigram with entries of several words": lambda: unigram(None, pre_tokenizers.Metaspace(split=False)),
     "bpe with merges of several words": lambda: byte_level(normalizers.Replace(" ", "\u2581"), None),
     "an unknown pattern": lambda: byte_level(None, split(r"\w+ \w+|.")),
     "an unknown normalizer": lambda: words(normalizers.Replace(Regex("a b"), "c"), pre_tokenizers.BertPreTokenizer()),
