@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from tests.heavy import safetensors_torch, sentence_modules, torch
 from tests.integration.encoder import folders
@@ -31,6 +31,7 @@ from tests.integration.encoder.folders import (
 )
 
 MAX_TOKENS = 48
+Way: TypeAlias = Literal["OpenVINO", "torch", "refused"]
 
 
 def _nothing(_folder: Path) -> None:
@@ -53,7 +54,7 @@ class Architecture:
 
     name: str
     save: Save
-    way: Literal["OpenVINO", "torch", "refused"] = "OpenVINO"
+    way: Way = "OpenVINO"
     remark: str = ""
     refusal: str = ""
     complete: Edit = _nothing
@@ -64,16 +65,7 @@ _UNTYPED = {"model_input_names": ["input_ids", "attention_mask"]}
 _BYTES = partial(fast, base=byte_pairs, **_UNTYPED)
 _UNIGRAMS = partial(fast, base=unigrams, **_UNTYPED)
 _T5_WORDS = partial(_UNIGRAMS, BERT, "$A [SEP]")
-_DECODER_WORDS = partial(_BYTES, BERT, "$A [SEP]", padding_side="left")
-
-
-def _saved(kind: str = "Bert", words: Callable[[], Any] = fast, *, edit: Edit = _nothing, **made: Any) -> Save:
-    def save(folder: Path) -> None:
-        usual = {"max_tokens": MAX_TOKENS, "max_position_embeddings": 96}
-        folders.save(folder, kind, words(), **(usual | made))
-        edit(folder)
-
-    return save
+_DECODER_WORDS = partial(_BYTES, BERT, "$A [SEP]", padding_side="left", pad_token="[SEP]")
 
 
 def _then(*makes: Callable[[], Any]) -> Modules:
@@ -166,31 +158,24 @@ _E5 = {"prompts": {"query": "query: ", "passage": "passage: "}, "default_prompt_
 _TEMPLATE = "{% for message in messages %}[CLS]{{ message.role }}\n{{ message.content }}[SEP]\n{% endfor %}"
 _LONGROPE = {"rope_type": "longrope", "rope_theta": 10000.0, "short_factor": [1.0] * 4, "long_factor": [4.0] * 4}
 _DYNAMIC = {"rope_type": "dynamic", "rope_theta": 10000.0, "factor": 4.0}
-_decoder = partial(_saved, modules=pooled("lasttoken"))
 _GPT2: dict[str, Any] = {"n_embd": WIDTH, "n_head": 4}
-_QWEN3 = partial(_decoder, "Qwen3", **HEADS)
+_LENGTH_OF_20 = {"processing_kwargs": {"text": {"max_length": 20}}}
+_BARE_TEXTS = {"processing_kwargs": {"text": {"add_special_tokens": False}}}
+_CASED = partial(fast, base=partial(word_pieces, cased=True))
+_POSITIONS = {"relative_attention": True, "position_buckets": 16, "pos_att_type": ["p2c", "c2p"]}
+_NARROW = {"embedding_size": 16, "intra_bottleneck_size": 16, "true_hidden_size": 16}
+_BLOCKS = {"max_position_embeddings": 512, "block_size": 4, "num_random_blocks": 1, "max_tokens": 128}
+_PHI3 = {"num_key_value_heads": 2, "rope_parameters": _LONGROPE}
 _OTHER_BATCH = "the library gives other vectors for the same text in another batch"
+_FAILED = "failed its self-test"
 
 
-def _bert(name: str, remark: str = "", *, routine: bool = False, **made: Any) -> Architecture:
-    return Architecture(f"BERT, {name}", _saved(**made), remark=remark, routine=routine)
+def _dense() -> Any:
+    return sentence_modules.Dense(WIDTH, 8)
 
 
-def _encoder(name: str, kind: str, words: Callable[[], Any] = fast, remark: str = "", **made: Any) -> Architecture:
-    return Architecture(name, _saved(kind, words, **made), remark=remark)
-
-
-def _causal(name: str, kind: str, remark: str = "", **sizes: Any) -> Architecture:
-    return Architecture(name, _decoder(kind, _DECODER_WORDS, **sizes), remark=remark)
-
-
-def _phi3(switch: int) -> Save:
-    return _decoder(
-        *("Phi3", _DECODER_WORDS),
-        num_key_value_heads=2,
-        original_max_position_embeddings=switch,
-        rope_parameters=_LONGROPE,
-    )
+def _layer_norm() -> Any:
+    return sentence_modules.LayerNorm(WIDTH)
 
 
 def _dense_on_tokens() -> Sequence[Any]:
@@ -201,183 +186,179 @@ def _weighted_layers() -> Sequence[Any]:
     return [sentence_modules.WeightedLayerPooling(WIDTH, num_hidden_layers=2, layer_start=1), *pooled()()]
 
 
-_LENGTH_OF_20 = {"processing_kwargs": {"text": {"max_length": 20}}}
-_BARE_TEXTS = {"processing_kwargs": {"text": {"add_special_tokens": False}}}
-_CASED = partial(fast, base=partial(word_pieces, cased=True))
-_DENSE = _then(lambda: sentence_modules.Dense(WIDTH, 8), _normalize)
+def _row(
+    name: str,
+    kind: str = "Bert",
+    words: Callable[[], Any] = fast,
+    remark: str = "",
+    *,
+    way: Way = "OpenVINO",
+    routine: bool = False,
+    refusal: str = "",
+    edit: Edit = _nothing,
+    **made: Any,
+) -> Architecture:
+    """A model that begins with a transformer of this kind, made by `folders.save`."""
 
-_BERTS = (
-    _bert("first token", modules=pooled("cls")),
-    _bert("mean"),
-    _bert("largest and mean", modules=pooled(("max", "mean"))),
-    _bert("mean weighted by position", modules=pooled("weightedmean")),
-    _bert("sum by the root of the length", modules=pooled("mean_sqrt_len_tokens")),
-    _bert("Dense and Normalize", "Tanh between them", routine=True, modules=_DENSE),
-    _bert("LayerNorm", modules=_then(lambda: sentence_modules.LayerNorm(WIDTH))),
-    _bert("Dense on tokens", "before pooling", modules=_dense_on_tokens),
-    _bert("prompts", "one of them the default", model=_E5),
-    _bert(
-        *("prompts left out of the mean", "as in Instructor"),
+    def save(folder: Path) -> None:
+        usual = {"max_tokens": MAX_TOKENS, "max_position_embeddings": 96}
+        folders.save(folder, kind, words(), **(usual | made))
+        edit(folder)
+
+    return Architecture(name, save, "refused" if refusal else way, remark, refusal, routine=routine)
+
+
+def _decoder(name: str, kind: str, remark: str = "", words: Callable[[], Any] = _DECODER_WORDS, **made: Any) -> Any:
+    return _row(name, kind, words, remark, **({"modules": pooled("lasttoken")} | made))
+
+
+def _read(name: str, save: Save, remark: str = "", complete: Edit = _nothing) -> Architecture:
+    return Architecture(name, save, "torch", remark, complete=complete, routine=True)
+
+
+_CHAT = partial(_DECODER_WORDS, chat_template=_TEMPLATE)
+_OTHER_CHAT = partial(_DECODER_WORDS, chat_template=_TEMPLATE.replace("}}", "| replace('?', '!') }}"))
+
+ARCHITECTURES = (
+    _row("BERT, first token", modules=pooled("cls")),
+    _row("BERT, mean"),
+    _row("BERT, largest and mean", modules=pooled(("max", "mean"))),
+    _row("BERT, mean weighted by position", modules=pooled("weightedmean")),
+    _row("BERT, sum by the root of the length", modules=pooled("mean_sqrt_len_tokens")),
+    _row("BERT, Dense and Normalize", remark="Tanh between them", routine=True, modules=_then(_dense, _normalize)),
+    _row("BERT, LayerNorm", modules=_then(_layer_norm)),
+    _row("BERT, Dense on tokens", remark="before pooling", modules=_dense_on_tokens),
+    _row("BERT, prompts", remark="one of them the default", model=_E5),
+    _row(
+        *("BERT, prompts left out of the mean", "Bert", fast, "as in Instructor"),
         routine=True,
         modules=pooled(include_prompt=False),
         model=_E5,
     ),
-    _bert("no maximum in its folder", "the network's own counts", max_tokens=None),
-    _bert("cut on the left", words=partial(fast, truncation_side="left")),
-    _bert("cut by `processing_kwargs`", transformer=_LENGTH_OF_20),
-    _bert("`add_special_tokens: false`", "in `processing_kwargs`", transformer=_BARE_TEXTS),
-    _bert("`truncate_dim` and prompts", "cut last", model=_E5 | {"truncate_dim": 8}),
-    _bert("cased with `do_lower_case`", words=_CASED, transformer={"do_lower_case": True}),
-    _bert("weights in float16", "computed in float32", edit=_halved("float16")),
-    _bert("weights in bfloat16", "computed in float32", edit=_halved("bfloat16")),
-    _bert("`pytorch_model.bin`", edit=pickled),
-    _bert("folder of sentence-transformers 2", edit=_as_version_2),
-    _bert("tokenizer with a stride", edit=_cuts(16, 4)),
-)
-
-_ENCODERS = (
-    _encoder("DistilBERT", "DistilBert", partial(fast, **_UNTYPED), dim=WIDTH, hidden_dim=64, n_heads=4),
-    _encoder("MPNet", "MPNet", _BYTES),
-    _encoder("RoBERTa", "Roberta", _BYTES),
-    _encoder("XLM-RoBERTa", "XLMRoberta", _UNIGRAMS),
-    _encoder("CamemBERT", "Camembert", _UNIGRAMS),
-    _encoder("ELECTRA", "Electra", embedding_size=16),
-    _encoder("ALBERT", "Albert", _UNIGRAMS, embedding_size=16),
-    _encoder("MobileBERT", "MobileBert", embedding_size=16, intra_bottleneck_size=16, true_hidden_size=16),
-    _encoder(
-        *("DeBERTa-v2", "DebertaV2", _UNIGRAMS),
-        relative_attention=True,
-        position_buckets=16,
-        pos_att_type=["p2c", "c2p"],
-    ),
-    Architecture("T5 encoder", _saved("T5Encoder", _T5_WORDS, **T5), routine=True),
-    _encoder("mT5 encoder", "MT5", _T5_WORDS, **T5, feed_forward_proj="gated-gelu"),
-    _encoder("ERNIE", "Ernie"),
-    _encoder("Megatron-BERT", "MegatronBert"),
-    _encoder("RemBERT", "RemBert", _UNIGRAMS, input_embedding_size=16),
-    _encoder("RoFormer", "RoFormer"),
-    _encoder("XLM-RoBERTa-XL", "XLMRobertaXL", _UNIGRAMS),
-    _encoder("BigBird, full attention", "BigBird", _UNIGRAMS, attention_type="original_full"),
-    _encoder("NomicBERT", "NomicBert"),
-    _encoder("Jina v3", "JinaEmbeddingsV3", _UNIGRAMS),
-    _encoder("EuroBERT", "EuroBert", _BYTES, **HEADS),
-    Architecture(
-        "ModernBERT, full and local attention",
-        _saved("ModernBert", _BYTES, local_attention=8),
-        remark="texts longer than the window",
+    _row("BERT, no maximum in its folder", remark="the network's own counts", max_tokens=None),
+    _row("BERT, cut on the left", words=partial(fast, truncation_side="left")),
+    _row("BERT, cut by `processing_kwargs`", transformer=_LENGTH_OF_20),
+    _row("BERT, `add_special_tokens: false`", remark="in `processing_kwargs`", transformer=_BARE_TEXTS),
+    _row("BERT, `truncate_dim` and prompts", remark="cut last", model=_E5 | {"truncate_dim": 8}),
+    _row("BERT, cased with `do_lower_case`", words=_CASED, transformer={"do_lower_case": True}),
+    _row("BERT, weights in float16", remark="computed in float32", edit=_halved("float16")),
+    _row("BERT, weights in bfloat16", remark="computed in float32", edit=_halved("bfloat16")),
+    _row("BERT, `pytorch_model.bin`", edit=pickled),
+    _row("BERT, folder of sentence-transformers 2", edit=_as_version_2),
+    _row("BERT, tokenizer with a stride", edit=_cuts(16, 4)),
+    _row("DistilBERT", "DistilBert", partial(fast, **_UNTYPED), dim=WIDTH, hidden_dim=64, n_heads=4),
+    _row("MPNet", "MPNet", _BYTES),
+    _row("RoBERTa", "Roberta", _BYTES, routine=True),
+    _row("XLM-RoBERTa", "XLMRoberta", _UNIGRAMS),
+    _row("CamemBERT", "Camembert", _UNIGRAMS),
+    _row("ELECTRA", "Electra", embedding_size=16),
+    _row("ALBERT", "Albert", _UNIGRAMS, embedding_size=16),
+    _row("MobileBERT", "MobileBert", **_NARROW),
+    _row("DeBERTa-v2", "DebertaV2", _UNIGRAMS, **_POSITIONS),
+    _row("T5 encoder", "T5Encoder", _T5_WORDS, routine=True, **T5),
+    _row("mT5 encoder", "MT5", _T5_WORDS, **T5, feed_forward_proj="gated-gelu"),
+    _row("ERNIE", "Ernie"),
+    _row("Megatron-BERT", "MegatronBert"),
+    _row("RemBERT", "RemBert", _UNIGRAMS, input_embedding_size=16),
+    _row("RoFormer", "RoFormer"),
+    _row("XLM-RoBERTa-XL", "XLMRobertaXL", _UNIGRAMS),
+    _row("BigBird, full attention", "BigBird", _UNIGRAMS, attention_type="original_full"),
+    _row("NomicBERT", "NomicBert"),
+    _row("Jina v3", "JinaEmbeddingsV3", _UNIGRAMS),
+    _row("EuroBERT", "EuroBert", _BYTES, **HEADS),
+    _row(
+        *("ModernBERT, full and local attention", "ModernBert", _BYTES, "texts longer than the window"),
         routine=True,
+        local_attention=8,
     ),
-    _encoder("ModernBERT, full attention", "ModernBert", _BYTES, local_attention=128),
-    _encoder("GTE", "Gte", _UNIGRAMS),
-    Architecture("Longformer", _saved("Longformer", _BYTES, attention_window=8), "torch"),
-    Architecture(
-        "BERT, WeightedLayerPooling",
-        _saved(output_hidden_states=True, modules=_weighted_layers),
-        "torch",
-        remark="reads all layers",
+    _row("ModernBERT, full attention", "ModernBert", _BYTES, local_attention=128),
+    _row("GTE", "Gte", _UNIGRAMS),
+    _row("Longformer", "Longformer", _BYTES, way="torch", attention_window=8),
+    _row(
+        *("BERT, WeightedLayerPooling", "Bert", fast, "reads all layers"),
+        way="torch",
+        output_hidden_states=True,
+        modules=_weighted_layers,
     ),
-)
-
-_DECODERS = (
-    Architecture(
-        "GPT-2",
-        _decoder("GPT2", partial(_DECODER_WORDS, padding_side="right"), **_GPT2),
-        remark="padded on the right",
-    ),
-    _causal("Llama", "Llama", **HEADS),
-    _causal(
+    _decoder("GPT-2", "GPT2", "padded on the right", partial(_DECODER_WORDS, padding_side="right"), **_GPT2),
+    _decoder("Llama", "Llama", **HEADS),
+    _decoder(
         *("Llama, dynamic RoPE", "Llama", "texts past its original length"),
         **HEADS,
         max_position_embeddings=16,
         rope_parameters=_DYNAMIC,
     ),
-    _causal("Mistral", "Mistral", "sliding window", **HEADS, sliding_window=8),
-    _causal("Qwen2", "Qwen2", num_key_value_heads=2),
-    _causal("Qwen3", "Qwen3", **HEADS),
-    Architecture(
-        "Qwen3, mean without the prompt", _QWEN3(_DECODER_WORDS, modules=pooled(include_prompt=False), model=_E5)
-    ),
-    Architecture("Phi-3, longrope, up to its switch", _phi3(96)),
-    Architecture(
-        "Qwen3, chat template",
-        _QWEN3(partial(_DECODER_WORDS, chat_template=_TEMPLATE), model=_E5),
-        remark='`"message"` in `modality_config` of sentence-transformers 6',
+    _decoder("Mistral", "Mistral", "sliding window", **HEADS, sliding_window=8),
+    _decoder("Qwen2", "Qwen2", num_key_value_heads=2),
+    _decoder("Qwen3", "Qwen3", **HEADS),
+    _decoder("Qwen3, mean without the prompt", "Qwen3", **HEADS, modules=pooled(include_prompt=False), model=_E5),
+    _decoder("Phi-3, longrope, up to its switch", "Phi3", **_PHI3, original_max_position_embeddings=96),
+    _decoder(
+        *("Qwen3, chat template", "Qwen3", '`"message"` in `modality_config` of sentence-transformers 6', _CHAT),
+        **HEADS,
+        model=_E5,
         routine=True,
     ),
-    Architecture(
-        "Qwen3, chat template that changes a text",
-        _QWEN3(partial(_DECODER_WORDS, chat_template=_TEMPLATE.replace("}}", "| replace('?', '!') }}"))),
-        remark="one that changes punctuation",
+    _decoder(
+        *("Qwen3, chat template that changes a text", "Qwen3", "one that changes punctuation", _OTHER_CHAT), **HEADS
     ),
-    _causal("OPT", "OPT", ffn_dim=64, word_embed_proj_dim=WIDTH),
-    _causal("GPT-NeoX", "GPTNeoX"),
-    _causal("Phi", "Phi"),
-    _causal("Granite", "Granite"),
-    _causal("SmolLM3", "SmolLM3", num_key_value_heads=2),
-    _causal("Gemma", "Gemma", **HEADS),
-    _causal("Gemma 2", "Gemma2", **HEADS, sliding_window=8),
-    Architecture(
-        "Gemma 3, both directions",
-        _saved("Gemma3Text", _DECODER_WORDS, **HEADS, sliding_window=8, use_bidirectional_attention=True),
-        "torch",
-        remark="EmbeddingGemma",
+    _decoder("OPT", "OPT", ffn_dim=64, word_embed_proj_dim=WIDTH),
+    _decoder("GPT-NeoX", "GPTNeoX"),
+    _decoder("Phi", "Phi"),
+    _decoder("Granite", "Granite"),
+    _decoder("SmolLM3", "SmolLM3", num_key_value_heads=2),
+    _decoder("Gemma", "Gemma", **HEADS),
+    _decoder("Gemma 2", "Gemma2", **HEADS, sliding_window=8),
+    _row(
+        *("Gemma 3, both directions", "Gemma3Text", _DECODER_WORDS, "EmbeddingGemma"),
+        **HEADS,
+        way="torch",
+        sliding_window=8,
+        use_bidirectional_attention=True,
     ),
-)
-
-
-def _read(name: str, save: Save, remark: str = "", complete: Edit = _nothing) -> Architecture:
-    return Architecture(name, save, "torch", remark=remark, complete=complete, routine=True)
-
-
-_STATIC = (
     _read("StaticEmbedding", _static(), "no maximum"),
     _read("StaticEmbedding, Normalize, prompts, `truncate_dim`", _static(_normalize, truncate_dim=8, **_E5)),
     _read("StaticEmbedding, tokenizer that cuts", _static(edit=_cuts(20, 0))),
     _read("model2vec", save_model2vec),
     _read("model2vec without `modules.json`", partial(save_model2vec, modules=False), complete=_list_modules),
     _read("model2vec, quantized vocabulary", partial(save_model2vec, quantized=True), "`mapping` and `weights`"),
+    Architecture(
+        *("Router", save_router, "refused"),
+        remark="one model for queries, another one for documents: save each route as a model and serve both",
+        refusal="several models behind a Router",
+    ),
+    _decoder(
+        *("tokenizer without padding token", "Qwen3", "the library cannot encode several texts with it either"),
+        **HEADS,
+        edit=changed("tokenizer_config.json", pad_token=None),
+        refusal="cannot be loaded as an embedding model",
+    ),
+    _row(
+        *("BigBird, block-sparse", "BigBird", _UNIGRAMS),
+        remark=_OTHER_BATCH.replace("library", "library itself"),
+        refusal=_FAILED,
+        **_BLOCKS,
+    ),
+    _decoder(
+        *("Phi-3, longrope, past its switch", "Phi3", _OTHER_BATCH),
+        **_PHI3,
+        original_max_position_embeddings=16,
+        refusal=_FAILED,
+    ),
+    _decoder(
+        *("GPT-2, padded on the left", "GPT2", f"its positions count padding: {_OTHER_BATCH}"), **_GPT2, refusal=_FAILED
+    ),
+    _row(
+        *("ConvBERT", "ConvBert", fast, f"its convolution reads padding: {_OTHER_BATCH}"),
+        embedding_size=WIDTH,
+        refusal=_FAILED,
+    ),
+    Architecture(
+        *("bag of words", _bag_of_words, "refused"),
+        remark="neither a transformer nor static token vectors",
+        refusal="begins with BoW",
+    ),
 )
-
-
-def _refused(name: str, save: Save, refusal: str, remark: str) -> Architecture:
-    return Architecture(name, save, "refused", remark, refusal)
-
-
-_BLOCKS = {"max_position_embeddings": 512, "block_size": 4, "num_random_blocks": 1, "max_tokens": 128}
-_REFUSED = (
-    _refused(
-        *("Router", save_router, "several models behind a Router"),
-        "one model for queries, another one for documents: save each route as a model and serve both",
-    ),
-    _refused(
-        "tokenizer without padding token",
-        _QWEN3(_DECODER_WORDS, edit=changed("tokenizer_config.json", pad_token=None)),
-        "cannot be loaded as an embedding model",
-        "the library cannot encode several texts with it either",
-    ),
-    _refused(
-        "BigBird, block-sparse",
-        _saved("BigBird", _UNIGRAMS, **_BLOCKS),
-        "failed its self-test",
-        "the library itself gives other vectors for the same text in another batch",
-    ),
-    _refused("Phi-3, longrope, past its switch", _phi3(16), "failed its self-test", _OTHER_BATCH),
-    _refused(
-        "GPT-2, padded on the left",
-        _decoder("GPT2", _DECODER_WORDS, **_GPT2),
-        "failed its self-test",
-        f"its positions count padding: {_OTHER_BATCH}",
-    ),
-    _refused(
-        "ConvBERT",
-        _saved("ConvBert", embedding_size=WIDTH),
-        "failed its self-test",
-        f"its convolution reads padding: {_OTHER_BATCH}",
-    ),
-    _refused("bag of words", _bag_of_words, "begins with BoW", "neither a transformer nor static token vectors"),
-)
-
-ARCHITECTURES = (*_BERTS, *_ENCODERS, *_DECODERS, *_STATIC, *_REFUSED)
 
 # ---- its copy in the documentation -----------------------------------------------------------------------------------
 

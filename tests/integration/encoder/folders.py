@@ -47,14 +47,8 @@ LONG = "the of and to in is for on with how what who " * 8
 LAST = "encoder.layer.1.output.dense.weight"
 HEADS: Mapping[str, Any] = {"num_key_value_heads": 2, "head_dim": 8}
 """Fewer of keys than of queries."""
-T5: Mapping[str, Any] = {
-    "d_model": WIDTH,
-    "d_kv": 8,
-    "d_ff": 64,
-    "num_layers": 2,
-    "num_heads": 4,
-    "max_position_embeddings": None,
-}
+_T5 = {"d_model": WIDTH, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_heads": 4}
+T5: Mapping[str, Any] = _T5 | {"max_position_embeddings": None}
 
 
 # ---- whole folders ---------------------------------------------------------------------------------------------------
@@ -107,7 +101,7 @@ def fast(
 
 def network(kind: str, words: Any, **sizes: Any) -> Any:
     """`kind`: of the class `<kind>Model`, or `<kind>For…` in full."""
-    base, _, head = kind.partition("For")
+    base, *head = re.split("(?=For[A-Z])", kind, maxsplit=1)
     ids = {"pad_token_id": words.pad_token_id, "bos_token_id": words.cls_token_id, "eos_token_id": words.sep_token_id}
     usual = {"vocab_size": len(words), "max_position_embeddings": 640}
     given = {name: size for name, size in (_SIZES | ids | usual | sizes).items() if size is not None}

@@ -94,24 +94,28 @@ def loaded(folder: Path, compute: str = "auto") -> Encoder:
 
 
 def compare(encoder: Encoder, library: Any) -> None:
-    """Vectors, counts and flags of `TEXTS` with each prompt, in batches of other texts than the library's."""
+    """Vectors, counts and flags with each prompt, also of texts that hold special tokens."""
     names = (None, *encoder.info.prompts)
-    items = [Text(text, Options(normalize=False, prompt_name=name)) for name in names for text in TEXTS]
+    special = getattr(library.tokenizer, "all_special_tokens", [])
+    texts = [*TEXTS, *(f"the {token} order{token}{token} {token}" for token in special)]
+    items = [Text(text, Options(normalize=False, prompt_name=name)) for name in names for text in texts]
     outcomes, _ = encode(encoder, items, max_padded_tokens=2 * MAX_TOKENS)
     for at, name in enumerate(names):
-        compare_prompt(encoder, library, name, outcomes[at * len(TEXTS) :][: len(TEXTS)])
+        compare_prompt(encoder, library, name, texts, outcomes[at * len(texts) :][: len(texts)])
 
 
-def compare_prompt(encoder: Encoder, library: Any, prompt_name: str | None, outcomes: Sequence[Vector]) -> None:
+def compare_prompt(
+    encoder: Encoder, library: Any, prompt_name: str | None, texts: Sequence[str], outcomes: Sequence[Vector]
+) -> None:
     vectors = rows(outcomes)
-    expected = np.asarray(library.encode(TEXTS, prompt_name=prompt_name, show_progress_bar=False), dtype=np.float32)
+    expected = np.asarray(library.encode(texts, prompt_name=prompt_name, show_progress_bar=False), dtype=np.float32)
     assert worst_cosine(expected[:1], expected[1:2]) < 0.99  # a comparison that could not fail would prove nothing
     assert vectors.shape[1] == expected.shape[1] == encoder.info.dimension
     assert worst_cosine(vectors, expected) >= LEAST_COSINE
     assert np.abs(vectors - expected).max() <= LARGEST_DIFFERENCE * np.abs(expected).max()
     chosen = prompt_name or library.default_prompt_name
     prompt = library.prompts[chosen] if chosen else ""
-    read, whole = lengths(library, prompt), lengths(library, prompt, cut=False)
+    read, whole = lengths(library, prompt, texts), lengths(library, prompt, texts, cut=False)
     assert [outcome.tokens for outcome in outcomes] == read
     assert [outcome.truncated for outcome in outcomes] == [n < m for n, m in zip(read, whole, strict=True)]
     assert max(read) <= encoder.info.max_tokens
@@ -119,7 +123,7 @@ def compare_prompt(encoder: Encoder, library: Any, prompt_name: str | None, outc
     rules = encoder.text_rules()
     chosen = rules.default_prompt if prompt_name is None else prompt_name
     counter = TokenCounter(rules.tokenizer, "" if chosen is None else rules.prompts[chosen])
-    assert [counter.count(text) for text in TEXTS] == whole
+    assert [counter.count(text) for text in texts] == whole
 
 
 def rows(outcomes: Sequence[Vector]) -> Float32Array:
@@ -127,12 +131,12 @@ def rows(outcomes: Sequence[Vector]) -> Float32Array:
     return np.stack([outcome.vector for outcome in outcomes if outcome.vector is not None])
 
 
-def lengths(library: Any, prompt: str, *, cut: bool = True) -> list[int]:
+def lengths(library: Any, prompt: str, texts: Sequence[str], *, cut: bool = True) -> list[int]:
     """Tokens that the library reads of each text."""
     if "offsets" in library.preprocess(["a"]):
         tokenizer = library.tokenizer if cut else Tokenizer.from_str(library.tokenizer.to_str())
         if not cut:
             tokenizer.no_truncation()
-        return [len(tokenizer.encode(prompt + text, add_special_tokens=False)) for text in TEXTS]
+        return [len(tokenizer.encode(prompt + text, add_special_tokens=False)) for text in texts]
     options = {} if cut else {"processing_kwargs": {"text": {"truncation": False, "max_length": None}}}
-    return [library.preprocess([text], prompt=prompt, **options)["input_ids"].shape[1] for text in TEXTS]
+    return [library.preprocess([text], prompt=prompt, **options)["input_ids"].shape[1] for text in texts]

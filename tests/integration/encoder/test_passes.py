@@ -13,14 +13,13 @@ import pytest
 from tasks.encoder.encode import NON_FINITE, encode
 from tasks.encoder.interface import EncoderBroken, Float32Array, ModelLoadError, Text, WayUnusable
 from tasks.encoder.micro_batches import ROW_WIDTHS, plan
-from tasks.encoder.openvino import CompiledTransformer, network_positions
+from tasks.encoder.openvino import CompiledTransformer
 from tasks.encoder.self_test import self_test
 from tasks.encoder.tokenize import Tokenizer
 from tasks.encoder.transformer import TransformerEncoder
 from tasks.item import Options, Vector
 from tests.heavy import failing_devices, sentence_transformers, torch
 from tests.integration.encoder import folders
-from tests.integration.encoder.folders import HEADS
 
 pytestmark = pytest.mark.model
 
@@ -77,22 +76,6 @@ def test_a_text_without_finite_vector_spoils_none_in_its_row(model: Any) -> None
     check(outcomes, expected)
 
 
-def test_positions_begin_where_the_type_of_model_lets_them_begin(tmp_path: Path) -> None:
-    words = folders.fast(model_max_length=POSITIONS)
-    roberta = library(folders.save(tmp_path / "model", "Roberta", words, max_position_embeddings=POSITIONS + 2))
-    positions = network_positions(roberta[0], ("input_ids", "attention_mask"))
-    assert positions is not None
-    assert positions(np.array([[5, 0, 6, 7, 0, 0]])).tolist() == [[1, 0, 2, 3, 0, 0]]  # the padding token is 0 here
-    expected = expected_of(roberta)
-    outcomes, stats = encode(
-        encoder_of(roberta, compute="openvino"), [Text(text, RAW) for text in TEXTS], max_padded_tokens=1024
-    )
-    check(outcomes, expected)
-    assert stats.forward_passes == 1
-    causal = library(folders.save(tmp_path / "causal", "Qwen2", **HEADS))
-    assert network_positions(causal[0], NAMES) is None, "each text has a row"
-
-
 def test_passages_in_wide_rows_have_the_embeddings_of_the_library(tmp_path: Path) -> None:
     transformer = library(folders.save(tmp_path / "model", max_position_embeddings=POSITIONS))[0]
     module = CompiledTransformer(transformer, NAMES, precision="float32", streams=1, threads=1)
@@ -136,7 +119,7 @@ def test_half_precision_still_gives_float32_vectors_near_the_reference(model: An
 
 
 def test_a_lost_device_blames_no_text_and_one_without_memory_is_not_lost(model: Any) -> None:
-    device = failing_devices.LostDevice()
+    device = failing_devices.FailingDevice()
     model.append(device)
     encoder = encoder_of(model)
     device.message = "CUDA error: an illegal memory access was encountered"
@@ -151,7 +134,7 @@ def test_a_lost_device_blames_no_text_and_one_without_memory_is_not_lost(model: 
 def test_a_pass_that_does_not_fit_the_device_is_halved_and_loses_nothing(model: Any) -> None:
     texts = [f"text {letter}" for letter in "abcdefg"]
     expected = expected_of(model, texts)
-    small = failing_devices.SmallDevice()
+    small = failing_devices.FailingDevice()
     encoder = encoder_of(sentence_transformers.SentenceTransformer(modules=[*model, small], device="cpu"))
     small.max_texts = 2
     outcomes, stats = encode(encoder, [Text(text, RAW) for text in texts], max_padded_tokens=1000)
