@@ -28,6 +28,7 @@ from tests.integration.encoder.architectures import (
     save_model2vec,
     save_router,
 )
+from tests.integration.encoder.folders import BERT
 from tests.source_tree import CHECKOUT
 from worker_config.settings import load_settings
 
@@ -96,8 +97,9 @@ def loaded(folder: Path, compute: str = "auto") -> Encoder:
 def compare(encoder: Encoder, library: Any) -> None:
     """Vectors, counts and flags with each prompt, also of texts that hold special tokens."""
     names = (None, *encoder.info.prompts)
-    special = getattr(library.tokenizer, "all_special_tokens", [])
-    texts = [*TEXTS, *(f"the {token} order{token}{token} {token}" for token in special)]
+    # Others, which the class of a tokenizer adds when it is loaded, have no row in the network.
+    special = set(getattr(library.tokenizer, "all_special_tokens", [])).intersection(BERT)
+    texts = [*TEXTS, *(f"the {token} order{token}{token} {token}" for token in sorted(special))]
     items = [Text(text, Options(normalize=False, prompt_name=name)) for name in names for text in texts]
     outcomes, _ = encode(encoder, items, max_padded_tokens=2 * MAX_TOKENS)
     for at, name in enumerate(names):
