@@ -9,7 +9,7 @@ import pytest
 
 from tasks.encoder.fake import FakeEncoder
 from tasks.encoder.interface import Encoder, Float32Array, Layout, ModelLoadError, Tokens, WayUnusable
-from tasks.encoder.load import Way, choose, explain, first_that_passes, load, thread_limit
+from tasks.encoder.load import Way, choose, explain, first_that_passes, thread_limit
 from tasks.encoder.locate import locate
 from tasks.encoder.prompts import prompts_by_purpose
 from tasks.encoder.self_test import TEXTS, self_test, worst_cosine
@@ -146,13 +146,6 @@ def test_the_prompts_for_queries_and_documents_by_the_names_that_authors_give_th
 
 
 # ---- the self-test
-
-
-def test_the_fake_is_chosen_by_a_setting(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in {"DIMENSION": "12", "MAX_TOKENS": "9", "TOKENS_PER_S": "5e6"}.items():
-        monkeypatch.setenv(f"EMBEDQ_FAKE_{name}", value)
-    info = load(load_settings(model="some/model", compute="fake")).info
-    assert (info.compute, info.model, info.dimension, info.max_tokens) == ("fake", "some/model", 12, 9)
 
 
 class DriftingEncoder(FakeEncoder):
