@@ -61,7 +61,7 @@ class Architecture:
     routine: bool = False
 
 
-_UNTYPED = {"model_input_names": ["input_ids", "attention_mask"]}
+_UNTYPED: dict[str, Any] = {"model_input_names": ["input_ids", "attention_mask"]}
 _BYTES = partial(fast, base=byte_pairs, **_UNTYPED)
 _UNIGRAMS = partial(fast, base=unigrams, **_UNTYPED)
 _T5_WORDS = partial(_UNIGRAMS, BERT, "$A [SEP]")
@@ -154,7 +154,7 @@ def _bag_of_words(folder: Path) -> None:
 
 # ---- the table -------------------------------------------------------------------------------------------------------
 
-_E5 = {"prompts": {"query": "query: ", "passage": "passage: "}, "default_prompt_name": "passage"}
+_E5: dict[str, Any] = {"prompts": {"query": "query: ", "passage": "passage: "}, "default_prompt_name": "passage"}
 _TEMPLATE = "{% for message in messages %}[CLS]{{ message.role }}\n{{ message.content }}[SEP]\n{% endfor %}"
 _LONGROPE = {"rope_type": "longrope", "rope_theta": 10000.0, "short_factor": [1.0] * 4, "long_factor": [4.0] * 4}
 _DYNAMIC = {"rope_type": "dynamic", "rope_theta": 10000.0, "factor": 4.0}
@@ -162,10 +162,10 @@ _GPT2: dict[str, Any] = {"n_embd": WIDTH, "n_head": 4}
 _LENGTH_OF_20 = {"processing_kwargs": {"text": {"max_length": 20}}}
 _BARE_TEXTS = {"processing_kwargs": {"text": {"add_special_tokens": False}}}
 _CASED = partial(fast, base=partial(word_pieces, cased=True))
-_POSITIONS = {"relative_attention": True, "position_buckets": 16, "pos_att_type": ["p2c", "c2p"]}
-_NARROW = {"embedding_size": 16, "intra_bottleneck_size": 16, "true_hidden_size": 16}
-_BLOCKS = {"max_position_embeddings": 512, "block_size": 4, "num_random_blocks": 1, "max_tokens": 128}
-_PHI3 = {"num_key_value_heads": 2, "rope_parameters": _LONGROPE}
+_POSITIONS: dict[str, Any] = {"relative_attention": True, "position_buckets": 16, "pos_att_type": ["p2c", "c2p"]}
+_NARROW: dict[str, Any] = {"embedding_size": 16, "intra_bottleneck_size": 16, "true_hidden_size": 16}
+_BLOCKS: dict[str, Any] = {"max_position_embeddings": 512, "block_size": 4, "num_random_blocks": 1, "max_tokens": 128}
+_PHI3: dict[str, Any] = {"num_key_value_heads": 2, "rope_parameters": _LONGROPE}
 _OTHER_BATCH = "the library gives other vectors for the same text in another batch"
 _FAILED = "failed its self-test"
 

@@ -49,7 +49,7 @@ class Work:
 @contextmanager
 def process(client: LedgerClient, work: Work, **options: Any) -> Iterator[Streams]:
     """Streams as a worker process has them, woken at once and ended at the end."""
-    child, usual = a_child(), {"number": 1, "breaks": (ZeroDivisionError,), "idle_s": 0.5}
+    child, usual = a_child(), dict[str, Any](number=1, breaks=(ZeroDivisionError,), idle_s=0.5)
     streams = Streams(child, client.ledger, client.model, work, **(usual | options))
     streams.wake(rang=True)
     try:

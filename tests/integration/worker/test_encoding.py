@@ -79,7 +79,8 @@ def test_options_of_a_task_reach_the_model(client: LedgerClient) -> None:
     cut = client.result(client.ended(client.submit(texts, options=Options(dimensions=64))).id)
     refused = client.result(client.ended(client.submit(texts, options=Options(truncate=False))).id)
     unknown = client.ended(client.submit(["short"], options=Options(prompt_name="nope")))
-    assert (cut.vectors.shape, cut.truncated) == ((2, 64), {1})
+    assert cut.vectors.shape == (2, 64)
+    assert cut.truncated == {1}
     assert {i: e.code for i, e in refused.errors.items()} == {1: "input_too_long"}
     assert (client.result(unknown.id).errors[0].code, unknown.failed) == ("unknown_prompt", unknown.total)
 

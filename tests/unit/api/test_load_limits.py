@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -17,14 +17,10 @@ from api.load_limits import (
     MAX_LAG_S,
     REFUSALS_AT_ONCE,
     REFUSALS_PER_S,
-    Held,
     InFlight,
-    Shared,
 )
 from tasks.errors import Overloaded
 from worker_config.settings import load_settings
-
-LARGE = 100_000
 
 
 def filled(in_flight: InFlight, stack: ExitStack, owner: str, *, bulk: bool = False) -> int:
@@ -85,18 +81,6 @@ def test_many_refusals_are_spread_so_that_they_leave_time_to_serve() -> None:
     assert sum(delay <= 1 for delay in delays) == pytest.approx(REFUSALS_AT_ONCE + REFUSALS_PER_S, abs=1)
     assert max(delays) == LONGEST_PAUSE_S
     assert max(in_flight.next_refusal_s(100.0) for _ in range(REFUSALS_AT_ONCE)) < 0.001
-
-
-def test_bytes_are_held_as_long_as_their_request_and_one_alone_is_never_refused() -> None:
-    limit = Shared(3 * LARGE, lambda: True)
-    with closing(Held(limit, "a")) as first, closing(Held(limit, "b")) as second:
-        first.grow_to(1000)
-        assert limit.number == 0, "few bytes are not counted"
-        first.grow_to(4 * LARGE)
-        with pytest.raises(Overloaded):
-            second.grow_to(LARGE)
-        assert limit.number == 4 * LARGE
-    assert limit.number == 0
 
 
 # ---- databases that do not answer
