@@ -19,15 +19,12 @@ AWAY = "requests.exceptions.ConnectionError: Failed to resolve"
 @pytest.mark.parametrize(
     ("pypi", "osv", "code", "said"),
     [
-        ([GOOD], AWAY, 0, "1 versions compared, 0 advisories fit"),
         ([GOOD, BAD], AWAY, 1, "b 2: PYSEC-1, mended in 3"),
         ([GOOD, SKIPPED], AWAY, 1, "not compared: Dependency not found on PyPI"),
-        ([SKIPPED, SKIPPED], AWAY, 77, "NOT AUDITED"),
         ([SKIPPED, SKIPPED], [GOOD, BAD], 1, "PYSEC-1"),
         (AWAY, AWAY, 77, "NOT AUDITED"),
-        ([], AWAY, 1, "the report names no version"),
         (AWAY, [], 1, "the report names no version"),
-        (AWAY, [GOOD], 0, "1 versions compared"),
+        (AWAY, [GOOD], 0, "1 versions compared, 0 advisories fit"),
         ("TypeError: a defect", AWAY, 1, "a defect"),
     ],
 )
@@ -37,9 +34,7 @@ def test_a_report_is_judged(tmp_path: Path, pypi: Any, osv: Any, code: int, said
         (tmp_path / f"{service}.log").write_text(outcome if failed else "")
         if not failed:
             (tmp_path / f"{service}.json").write_text(json.dumps({"dependencies": outcome, "fixes": []}))
-
     script = CHECKOUT / ".ci/audit_report.py"
     ran = subprocess.run([sys.executable, "-I", script, tmp_path], capture_output=True, text=True, check=False)
-
     assert ran.returncode == code
     assert said in ran.stdout + ran.stderr

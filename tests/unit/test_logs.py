@@ -1,4 +1,4 @@
-"""What a line of the log says, in both forms."""
+"""What a line of the log says, in both forms, and what no value says of itself: what somebody submitted."""
 
 import asyncio
 import gc
@@ -6,12 +6,18 @@ import json
 import logging
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NoReturn, TypeAlias
 
 import pytest
 from billiard.util import get_logger
 
+from tasks.datasets.loads import DocumentLoad, DocumentState
+from tasks.encoder.interface import Text, Tokens
+from tasks.ingestion.sources.record import Described
+from tasks.ingestion.sources.source import Fetched
+from tasks.lines import RawLine
+from tasks.records.documents import Document
 from worker_config.logs import (
     LogFormat,
     about_tasks,
@@ -23,34 +29,24 @@ from worker_config.logs import (
 )
 
 SECRET = "what somebody submitted"
-
-
-class Written:
-    """What the process has logged."""
-
-    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
-        self._capsys = capsys
-
-    def texts(self) -> list[str]:
-        """The lines since the last call."""
-        return self._capsys.readouterr().err.splitlines()
-
-    def lines(self) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in self.texts()]
-
-
-Configure: TypeAlias = Callable[[LogFormat], Written]
+METADATA: Mapping[str, Any] = {"note": SECRET}
+REF = Document("a", "file:a", name="a", size_bytes=1, place=METADATA, record=SECRET, metadata=METADATA)
+LOG = logging.getLogger("tasks.x")
+Configure: TypeAlias = Callable[[LogFormat], Callable[[], list[str]]]
 
 
 @pytest.fixture
 def log_as(capsys: pytest.CaptureFixture[str]) -> Iterator[Configure]:
-    """Configures the process's log and gives what is written to it; undone at the end."""
+    """Configures the process's log and gives what is written to it since the last call; undone at the end."""
     root, hooks = logging.getLogger(), (sys.excepthook, threading.excepthook)
     handlers, level = root.handlers[:], root.level
 
-    def configure(log_format: LogFormat) -> Written:
+    def configure(log_format: LogFormat) -> Callable[[], list[str]]:
+        def written() -> list[str]:
+            return capsys.readouterr().err.splitlines()
+
         configure_logging("info", log_format, "worker")
-        return Written(capsys)
+        return written
 
     yield configure
     configure_logging("info")
@@ -66,59 +62,38 @@ def fail(error: Exception) -> NoReturn:
 def test_a_line_of_json_says_when_where_and_what(log_as: Configure) -> None:
     written = log_as("json")
     name_worker("host:1:abc")
-    logging.getLogger("tasks.x").warning("two\nlines of %s", "text")
-    (line,) = written.lines()
+    LOG.warning("two\nlines of %s", "text")
+    line = json.loads(*written())
     assert line.pop("time").endswith("Z")
     assert isinstance(line.pop("pid"), int)
-    assert line == {
-        "level": "warning",
-        "logger": "tasks.x",
-        "message": "two\nlines of text",
-        "role": "worker",
-        "worker": "host:1:abc",
-    }
+    told = {"level": "warning", "logger": "tasks.x", "message": "two\nlines of text"}
+    assert line == told | {"role": "worker", "worker": "host:1:abc"}
 
 
 def test_the_ids_of_a_request_and_of_claims_within_claims(log_as: Configure) -> None:
     written = log_as("json")
-    log = logging.getLogger("tasks.x")
     begin_request("req_1")
-    log.info("before")
+    LOG.info("before")
     subject_is_task("task_1")
-    log.info("found")
     with about_tasks(["task_2", "task_3"]):
         with about_tasks(["task_4"]):
-            log.info("inner")
-        log.info("outer")
-    log.info("after")
-    ids = [{name: line[name] for name in ("request_id", "task_ids") if name in line} for line in written.lines()]
-    assert ids == [
+            LOG.info("inner")
+        LOG.info("outer")
+    LOG.info("after")
+    lines = map(json.loads, written())
+    assert [{name: line[name] for name in ("request_id", "task_ids") if name in line} for line in lines] == [
         {"request_id": "req_1"},
-        {"request_id": "req_1", "task_ids": ["task_1"]},
         {"task_ids": ["task_4"]},
         {"task_ids": ["task_2", "task_3"]},
         {"request_id": "req_1", "task_ids": ["task_1"]},
     ]
-
-
-def test_of_an_exception_the_place_is_told_and_not_the_message(log_as: Configure) -> None:
-    written = log_as("json")
-    try:
-        fail(ValueError(SECRET))
-    except ValueError as error:
-        logging.getLogger("tasks.x").exception("it failed")
-        sys.excepthook(ValueError, error, error.__traceback__)
-    lines = written.lines()
-    assert [(line["message"], line["error"]) for line in lines] == [
-        ("it failed", "ValueError"),
-        ("an exception ended this process", "ValueError"),
-    ]
-    assert all("test_logs.py" in line["traceback"][-1] for line in lines)
-    assert SECRET not in str(lines)
+    written = log_as("text")
+    logging.getLogger("api.access").info("answered", extra=with_fields(status=200, owner=None))
+    assert written() == ["INFO api.access: answered status=200 owner=- request_id=req_1 task_ids=task_1"]
 
 
 @pytest.mark.parametrize("log_format", ["text", "json"])
-def test_what_an_exception_says_is_in_no_form_of_the_log(log_as: Configure, log_format: LogFormat) -> None:
+def test_of_an_exception_the_place_is_told_and_not_the_message(log_as: Configure, log_format: LogFormat) -> None:
     async def fail_later() -> None:
         raise ValueError(SECRET)
 
@@ -132,45 +107,49 @@ def test_what_an_exception_says_is_in_no_form_of_the_log(log_as: Configure, log_
     asyncio.run(nobody_looks())
     try:
         fail(ValueError(SECRET))
-    except ValueError:
-        logging.getLogger("tasks.x").exception("it failed")
-    said = "\n".join(written.texts())
-    assert "Task exception was never retrieved" in said
-    assert said.count("ValueError") == 2
-    assert said.count("test_logs.py:") >= 2
+    except ValueError as error:
+        LOG.exception("it failed")
+        sys.excepthook(ValueError, error, error.__traceback__)
+    lines = written()
+    said = "\n".join(lines)
+    for message in ("Task exception was never retrieved", "it failed", "an exception ended this process"):
+        assert message in said
+    assert said.count("ValueError") == 3
+    assert said.count("test_logs.py:") >= 3
     assert SECRET not in said
+    if log_format == "json":
+        assert {json.loads(line)["error"] for line in lines} == {"ValueError"}
 
 
-@pytest.mark.parametrize("log_format", ["text", "json"])
-def test_a_library_s_traceback_is_one_line(log_as: Configure, log_format: LogFormat) -> None:
+@pytest.mark.parametrize(("log_format", "begins"), [("text", "ERROR multiprocessing: "), ("json", "{")])
+def test_what_libraries_write_has_the_same_form_and_no_password(
+    log_as: Configure, log_format: LogFormat, begins: str
+) -> None:
     written = log_as(log_format)
     try:
         fail(ConnectionError("redis://:password@host"))
     except ConnectionError:
         logging.getLogger("celery.worker").exception("lost redis://:pass%40word@host")
-    (line,) = written.texts()
-    assert "lost redis://host (ConnectionError)" in line
-    assert "pass%40word" not in line
-    assert "password" not in line
-
-
-def test_text_is_as_it_was_and_fields_follow_the_message(log_as: Configure) -> None:
-    written = log_as("text")
-    begin_request("req_1")
-    subject_is_task("task_1")
-    logging.getLogger("tasks.x").info("ready")
-    logging.getLogger("api.access").info("answered", extra=with_fields(status=200, owner=None))
-    assert written.texts() == [
-        "INFO tasks.x: ready",
-        "INFO api.access: answered status=200 owner=- request_id=req_1 task_ids=task_1",
-    ]
-
-
-@pytest.mark.parametrize(("log_format", "begins"), [("text", "ERROR multiprocessing: "), ("json", "{")])
-def test_the_pool_of_processes_writes_lines_of_the_same_form(
-    log_as: Configure, log_format: LogFormat, begins: str
-) -> None:
-    written = log_as(log_format)
     get_logger().error("Process %r exited", "ForkPoolWorker-1")
-    (line,) = written.texts()
-    assert line.startswith(begins)
+    lost, exited = written()
+    assert "lost redis://host (ConnectionError)" in lost
+    assert "pass" not in lost
+    assert exited.startswith(begins)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        Text(SECRET),
+        Tokens({SECRET: [1]}, length=1, full_length=1),
+        RawLine(SECRET, 5),
+        REF,
+        Fetched(REF, "0", data=SECRET.encode(), text=SECRET),
+        Described("a", SECRET, METADATA),
+        DocumentLoad("a", "file:a", DocumentState.NEW, "0", "", METADATA),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_a_value_does_not_show_what_was_submitted(value: object) -> None:
+    assert repr(value).startswith(f"{type(value).__name__}(")
+    assert SECRET not in repr(value) + str(value)

@@ -1,4 +1,4 @@
-"""Tiny random models that need no download, and the end of each model that a test has loaded."""
+"""A small random model that needs no download, and the end of each model that a test has loaded."""
 
 import gc
 import os
@@ -10,7 +10,6 @@ import pytest
 
 from tests.heavy import sentence_transformers
 from tests.integration.encoder import folders
-from tests.integration.encoder.architectures import TinyModel, save
 
 
 @pytest.fixture(autouse=True)
@@ -28,28 +27,19 @@ def _libraries() -> None:
     _ = sentence_transformers.SentenceTransformer
 
 
-@pytest.fixture(autouse=True)
-def _traced_models_forgotten() -> Iterator[None]:
-    """torch.jit keeps every class that it traced, 10 MB of a tiny model; OpenVINO's own examples empty it like this."""
+@pytest.fixture(scope="module", autouse=True)
+def _models_freed() -> Iterator[None]:
+    """The models of a file are gone before the next file: some are parts of circles, which wait for the collector.
+
+    torch.jit keeps every class that it traced, 10 MB of a tiny model; OpenVINO's own examples empty it like this.
+    """
     yield
     import torch  # noqa: PLC0415 - each process of a run imports this file
 
     torch._C._jit_clear_class_registry()
     torch.jit._recursive.concrete_type_store = torch.jit._recursive.ConcreteTypeStore()
     torch.jit._state._clear_class_state()
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _models_freed() -> Iterator[None]:
-    """The models of a file are gone before the next file: some are parts of circles, which wait for the collector."""
-    yield
     gc.collect()
-
-
-@pytest.fixture(scope="session")
-def tiny_folders(tmp_path_factory: pytest.TempPathFactory) -> dict[TinyModel, Path]:
-    """One saved model per kind."""
-    return {kind: save(kind, tmp_path_factory.mktemp(kind.name.lower())) for kind in TinyModel}
 
 
 @pytest.fixture(scope="session")

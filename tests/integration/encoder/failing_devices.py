@@ -1,4 +1,4 @@
-"""Modules of a model that fail as a device does."""
+"""A module of a model that fails as a device does."""
 
 from typing import Any
 
@@ -6,23 +6,15 @@ import torch
 from torch import nn
 
 
-class LostDevice(nn.Module):
-    """The last module of a model; fails as a device does once `message` is set."""
+class FailingDevice(nn.Module):
+    """The last module of a model; fails as a device does once `message` is set, and with more than `max_texts`."""
 
     message: str | None = None
+    max_texts = 1000
 
     def forward(self, features: dict[str, Any]) -> dict[str, Any]:
         if self.message is not None:
             raise torch.AcceleratorError(self.message)
-        return features
-
-
-class SmallDevice(nn.Module):
-    """The last module of a model; runs out of memory with more than `max_texts` at once."""
-
-    max_texts = 1000
-
-    def forward(self, features: dict[str, Any]) -> dict[str, Any]:
         if len(features["sentence_embedding"]) > self.max_texts:
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB.")
         return features

@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Concatenate, ParamSpec
 
 import numpy as np
 import numpy.typing as npt
 import pytest
-from tokenizers import Tokenizer, normalizers, pre_tokenizers
-from tokenizers.models import WordPiece
+from tokenizers import Tokenizer, decoders, normalizers, pre_tokenizers
+from tokenizers.models import BPE, Unigram, WordPiece
 from tokenizers.processors import TemplateProcessing
 
 from tasks.encoder.encode import encode
@@ -23,72 +22,99 @@ from tasks.item import Options, Vector
 from tests.heavy import safetensors_torch, sentence_modules, sentence_transformers, torch, transformers
 from worker_config.settings import load_settings
 
-Edit = Callable[[Path], None]
+P = ParamSpec("P")
+Edit = Callable[[Path], object]
+Modules = Callable[[], Sequence[Any]]
 Save = Callable[[Path], object]
 Broken = Callable[[Edit], Path]
 PLAIN = Options()
 
+WIDTH = 32
 BERT, ROBERTA = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"), ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
 _WORDS = "the of and to in is for on with how what who refund order paid days return queue model text"
 _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789.,:;!?-_/()'"
 VOCABULARY = [*_LETTERS, *(f"##{letter}" for letter in _LETTERS), *_WORDS.split()]
+ROWS = len(VOCABULARY) + len(BERT)
 _ROLES = ("pad", "unk", "mask", "cls", "sep")
-_SIZES = {
-    "hidden_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "intermediate_size": 64,
-    "initializer_range": 0.4,  # with the usual one random vectors are all alike, and each comparison passes
-}
+_SIZES = {"hidden_size": WIDTH, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
+_LARGE = 0.3
+"""Standard deviation of the weights. With the usual ones random vectors are all alike, and each comparison passes."""
 _POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:" + "5" * 64 + "\nsize 90868376\n"
 WEIGHTS, TOKENIZER = "model.safetensors", "tokenizer.json"
 POOLING, PROMPTS = "1_Pooling/config.json", "config_sentence_transformers.json"
 TEXTS = ("how is the refund paid", "what", "the order of the days is in the queue for return")
 LONG = "the of and to in is for on with how what who " * 8
 LAST = "encoder.layer.1.output.dense.weight"
-
-
-HEADS: Mapping[str, Any] = {"num_key_value_heads": 4}
-T5: Mapping[str, Any] = {"d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_heads": 4}
+HEADS: Mapping[str, Any] = {"num_key_value_heads": 2, "head_dim": 8}
+"""Fewer of keys than of queries."""
+_T5 = {"d_model": WIDTH, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_heads": 4}
+T5: Mapping[str, Any] = _T5 | {"max_position_embeddings": None}
 
 
 # ---- whole folders ---------------------------------------------------------------------------------------------------
 
 
-def backend(special: Sequence[str] = BERT, template: str | None = None) -> Tokenizer:
+def word_pieces(special: Sequence[str], *, cased: bool = False) -> Tokenizer:
     """Letters and some words; what it does not know is unknown, and U+200B and U+00AD are nothing."""
     numbers = {word: number for number, word in enumerate([*special, *VOCABULARY])}
     tokenizer = Tokenizer(WordPiece(numbers, unk_token=special[1 if special is BERT else 3]))
-    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
+    if not cased:
+        tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    single = template or ("[CLS] $A [SEP]" if special is BERT else "<s> $A </s>")
-    used = [(word, numbers[word]) for word in single.split() if word in numbers]
-    tokenizer.post_processor = TemplateProcessing(single=single, special_tokens=used)
     return tokenizer
 
 
-def fast(special: Sequence[str] = BERT, template: str | None = None, **options: Any) -> Any:
-    """The same, for transformers."""
+def byte_pairs(special: Sequence[str]) -> Tokenizer:
+    words = [*special, *sorted(pre_tokenizers.ByteLevel.alphabet()), "he", "ll"]
+    tokenizer = Tokenizer(BPE({word: number for number, word in enumerate(words)}, [("h", "e"), ("l", "l")]))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    return tokenizer
+
+
+def unigrams(special: Sequence[str]) -> Tokenizer:
+    pieces = [
+        *((word, 0.0) for word in special),
+        *((letter, -4.0) for letter in "\u2581abcdefghijklmnopqrstuvwxyz:.,!?"),
+    ]
+    tokenizer = Tokenizer(Unigram([*pieces, ("\u2581he", -3.0)], unk_id=1, byte_fallback=False))
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+    return tokenizer
+
+
+def fast(
+    special: Sequence[str] = BERT,
+    template: str | None = None,
+    *,
+    base: Callable[[Sequence[str]], Tokenizer] = word_pieces,
+    **options: Any,
+) -> Any:
+    """Such a tokenizer for transformers, which puts its special tokens around a text."""
+    tokenizer = base(special)
+    single = template or ("[CLS] $A [SEP]" if special is BERT else "<s> $A </s>")
+    used = [(word, tokenizer.token_to_id(word)) for word in single.split() if word in special]
+    tokenizer.post_processor = TemplateProcessing(single=single, special_tokens=used)
     names = [f"[{role.upper()}]" for role in _ROLES] if special is BERT else ["<pad>", "<unk>", "<mask>", "<s>", "</s>"]
     named = {f"{role}_token": name for role, name in zip(_ROLES, names, strict=True)}
-    return transformers.PreTrainedTokenizerFast(tokenizer_object=backend(special, template), **(named | options))
+    return transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, **(named | options))
 
 
 def network(kind: str, words: Any, **sizes: Any) -> Any:
     """`kind`: of the class `<kind>Model`, or `<kind>For…` in full."""
-    base, _, head = kind.partition("For")
-    ids = {
-        "pad_token_id": words.pad_token_id,
-        "vocab_size": len(words),
-        "max_position_embeddings": 640,
-    }
-    given = {name: size for name, size in (_SIZES | ids | sizes).items() if size is not None}
+    base, *head = re.split("(?=For[A-Z])", kind, maxsplit=1)
+    ids = {"pad_token_id": words.pad_token_id, "bos_token_id": words.cls_token_id, "eos_token_id": words.sep_token_id}
+    usual = {"vocab_size": len(words), "max_position_embeddings": 640}
+    given = {name: size for name, size in (_SIZES | ids | usual | sizes).items() if size is not None}
     config = getattr(transformers, f"{base.removesuffix('Encoder')}Config")(**given)
     torch.manual_seed(7)
     made = getattr(transformers, kind if head else f"{base}Model")(config)
     with torch.no_grad():
         for weights in made.parameters():
-            weights.normal_(0, 0.3)
+            if weights.dim() > 1:
+                weights.normal_(0, _LARGE)
+        for table in made.modules():
+            if isinstance(table, torch.nn.Embedding) and table.padding_idx is not None:
+                table.weight[table.padding_idx] = 0
     return made.eval()
 
 
@@ -100,36 +126,68 @@ def parts(folder: Path, made: Any, words: Any) -> Path:
     return folder
 
 
+def bare(kind: str, folder: Path, special: Sequence[str] = BERT, **sizes: Any) -> Path:
+    words = fast(special)
+    return parts(folder, network(kind, words, **sizes), words)
+
+
+def pooled(mode: Any = "mean", *, include_prompt: bool = True) -> Modules:
+    return lambda: [sentence_modules.Pooling(WIDTH, mode, include_prompt=include_prompt)]
+
+
+_MEAN = pooled()
+
+
+def modules_of(
+    folder: Path,
+    kind: str = "Bert",
+    words: Any = None,
+    *,
+    modules: Modules = _MEAN,
+    max_tokens: int | None = None,
+    transformer: Mapping[str, Any] | None = None,
+    **sizes: Any,
+) -> list[Any]:
+    """A transformer, with more arguments of the library's module for it, and the modules behind it."""
+    words = words or fast()
+    raw = parts(folder.with_name(f"{folder.name}-parts"), network(kind, words, **sizes), words)
+    first = sentence_modules.Transformer(str(raw), max_seq_length=max_tokens, **(transformer or {}))
+    return [first, *modules()]
+
+
+def saved(folder: Path, modules: Sequence[Any], **model: Any) -> Path:
+    """`model`: prompts and the like."""
+    library = sentence_transformers.SentenceTransformer(modules=list(modules), device="cpu", **model)
+    library.save(str(folder), create_model_card=False)
+    return folder
+
+
 def save(
     folder: Path,
     kind: str = "Bert",
     words: Any = None,
     *,
-    pooling: str = "mean",
     window: int | None = None,
     model: Mapping[str, Any] | None = None,
-    **sizes: Any,
+    **made: Any,
 ) -> Path:
-    """A folder of the library with such a network. `window`: its `max_seq_length`; `model`: prompts and the like."""
-    words = words or fast()
-    raw = parts(folder.with_name(f"{folder.name}-parts"), network(kind, words, **sizes), words)
-    first = sentence_modules.Transformer(str(raw))
-    pooled = sentence_modules.Pooling(first.get_embedding_dimension(), pooling)
-    library = sentence_transformers.SentenceTransformer(modules=[first, pooled], device="cpu", **(model or {}))
-    library.save(str(folder), create_model_card=False)
+    """A folder of the library with such a network. `window`: its `max_seq_length`."""
+    saved(folder, modules_of(folder, kind, words, **made), **(model or {}))
     if window is not None:
         # Of an argument the library keeps only what the network can do; people write this field by hand.
         changed("sentence_bert_config.json", max_seq_length=window)(folder)
     return folder
 
 
-def static(folder: Path, rows: int | None = None) -> Path:
+def static_module(rows: int | None = None) -> Any:
     """Static vectors, one for each token; `rows`: so many instead."""
-    words = backend()
+    words = word_pieces(BERT)
     torch.manual_seed(7)
-    module = sentence_modules.StaticEmbedding(words, torch.randn(rows or words.get_vocab_size(), 32).numpy())
-    sentence_transformers.SentenceTransformer(modules=[module], device="cpu").save(str(folder), create_model_card=False)
-    return folder
+    return sentence_modules.StaticEmbedding(words, torch.randn(rows or words.get_vocab_size(), WIDTH).numpy())
+
+
+def static(folder: Path, rows: int | None = None) -> Path:
+    return saved(folder, [static_module(rows)])
 
 
 def reranker(folder: Path) -> None:
@@ -137,85 +195,69 @@ def reranker(folder: Path) -> None:
     sentence_transformers.CrossEncoder(str(raw), device="cpu").save(str(folder), create_model_card=False)
 
 
-def bare(kind: str, folder: Path, special: Sequence[str] = BERT, **sizes: Any) -> Path:
-    words = fast(special)
-    return parts(folder, network(kind, words, **sizes), words)
-
-
 def splade(folder: Path) -> None:
     from sentence_transformers.sparse_encoder import modules as sparse  # noqa: PLC0415 - as in tests.heavy
 
     raw = bare("BertForMaskedLM", folder.with_name("raw"))
     modules: list[torch.nn.Module] = [sparse.MLMTransformer(str(raw)), sparse.SpladePooling("max")]
-    model = sentence_transformers.SparseEncoder(modules=modules, device="cpu")
-    model.save(str(folder), create_model_card=False)
+    sentence_transformers.SparseEncoder(modules=modules, device="cpu").save(str(folder), create_model_card=False)
 
 
 def multi_vector(folder: Path) -> None:
     raw = bare("Bert", folder.with_name("raw"))
-    model = sentence_transformers.MultiVectorEncoder(str(raw), device="cpu")
-    model.save(str(folder), create_model_card=False)
+    sentence_transformers.MultiVectorEncoder(str(raw), device="cpu").save(str(folder), create_model_card=False)
 
 
 # ---- what is done to a folder ----------------------------------------------------------------------------------------
 
 
-def changed(name: str, **fields: Any) -> Edit:
+def edits(change: Callable[Concatenate[Path, P], object]) -> Callable[P, Edit]:
+    """A function that is told what to change first, and the folder then."""
+
+    def told(*args: P.args, **options: P.kwargs) -> Edit:
+        return lambda folder: change(folder, *args, **options)
+
+    return told
+
+
+@edits
+def changed(folder: Path, name: str, /, **fields: Any) -> None:
     """Fields of a JSON file; None removes one."""
-
-    def edit(folder: Path) -> None:
-        file = folder / name
-        content = (json.loads(file.read_text()) if file.is_file() else {}) | fields
-        file.parent.mkdir(exist_ok=True)
-        file.write_text(json.dumps({key: value for key, value in content.items() if value is not None}))
-
-    return edit
+    file = folder / name
+    content = (json.loads(file.read_text()) if file.is_file() else {}) | fields
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(json.dumps({key: value for key, value in content.items() if value is not None}))
 
 
-def tensors(change: Callable[[dict[str, Any]], Mapping[str, Any]]) -> Edit:
+@edits
+def tensors(folder: Path, change: Callable[[dict[str, Any]], Mapping[str, Any]]) -> None:
     """The weights, as `change` makes them of what is in the file."""
-
-    def edit(folder: Path) -> None:
-        weights = change(safetensors_torch.load_file(folder / WEIGHTS))
-        safetensors_torch.save_file(
-            {name: weight.clone() for name, weight in weights.items()}, folder / WEIGHTS, metadata={"format": "pt"}
-        )
-
-    return edit
+    weights = change(safetensors_torch.load_file(folder / WEIGHTS))
+    copies = {name: weight.clone() for name, weight in weights.items()}
+    safetensors_torch.save_file(copies, folder / WEIGHTS, metadata={"format": "pt"})
 
 
 def without(start: str) -> Edit:
     return tensors(lambda weights: {name: weight for name, weight in weights.items() if not name.startswith(start)})
 
 
-def prefixed(prefix: str) -> Edit:
-    return tensors(lambda weights: {prefix + name: weight for name, weight in weights.items()})
-
-
 def headed(folder: Path) -> None:
     """Weights as a BertForMaskedLM has them, of the network that is there."""
-    config = transformers.BertConfig.from_pretrained(str(folder))
-    whole = transformers.BertForMaskedLM(config)
+    whole = transformers.BertForMaskedLM(transformers.BertConfig.from_pretrained(str(folder)))
     whole.bert.load_state_dict(safetensors_torch.load_file(folder / WEIGHTS), strict=False)
     whole.save_pretrained(str(folder))
 
 
-def removed(*patterns: str) -> Edit:
-    def edit(folder: Path) -> None:
-        for pattern in patterns:
-            for file in folder.glob(pattern):
-                file.unlink()
-
-    return edit
+@edits
+def removed(folder: Path, *patterns: str) -> None:
+    for file in [file for pattern in patterns for file in folder.glob(pattern)]:
+        file.unlink()
 
 
-def written(name: str, content: str | bytes = "noted on Monday\n") -> Edit:
-    def edit(folder: Path) -> None:
-        file = folder / name
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(content.encode() if isinstance(content, str) else content)
-
-    return edit
+@edits
+def written(folder: Path, name: str, content: str = "noted on Monday\n") -> None:
+    (folder / name).parent.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_text(content)
 
 
 def pointer(name: str) -> Edit:
@@ -223,20 +265,24 @@ def pointer(name: str) -> Edit:
     return written(name, _POINTER)
 
 
-def halved(name: str) -> Edit:
-    def edit(folder: Path) -> None:
-        content = (folder / name).read_bytes()
-        (folder / name).write_bytes(content[: len(content) // 2])
-
-    return edit
+@edits
+def halved(folder: Path, name: str) -> None:
+    content = (folder / name).read_bytes()
+    (folder / name).write_bytes(content[: len(content) // 2])
 
 
-def moved(name: str, to: str) -> Edit:
-    def edit(folder: Path) -> None:
-        (folder / to).parent.mkdir(exist_ok=True)
-        (folder / name).rename(folder / to)
+@edits
+def moved(folder: Path, name: str, to: str) -> None:
+    (folder / to).parent.mkdir(exist_ok=True)
+    (folder / name).rename(folder / to)
 
-    return edit
+
+@edits
+def listed(folder: Path, change: Callable[[list[Any]], object]) -> None:
+    """The list of modules, as `change` leaves it."""
+    modules = json.loads((folder / "modules.json").read_text())
+    change(modules)
+    (folder / "modules.json").write_text(json.dumps(modules))
 
 
 def transformer_apart(folder: Path) -> None:
@@ -246,9 +292,7 @@ def transformer_apart(folder: Path) -> None:
     for file in [file for file in folder.iterdir() if file.is_file()]:
         if file.name not in {"modules.json", PROMPTS}:
             file.rename(part / file.name)
-    modules = json.loads((folder / "modules.json").read_text())
-    modules[0]["path"] = part.name
-    (folder / "modules.json").write_text(json.dumps(modules))
+    listed(lambda modules: modules[0].update(path=part.name))(folder)
 
 
 def pickled(folder: Path) -> None:
@@ -261,15 +305,14 @@ def sharded(folder: Path) -> None:
     (folder / WEIGHTS).unlink(missing_ok=True)
 
 
-def adapter(folder: Path, base: str = "some/base") -> None:
+def adapter(folder: Path) -> None:
     """Only what peft saves."""
     removed("config.json", WEIGHTS)(folder)
-    changed("adapter_config.json", base_model_name_or_path=base, peft_type="LORA", r=8, target_modules=["query"])(
-        folder
-    )
+    changed("adapter_config.json", base_model_name_or_path="some/base", peft_type="LORA", r=8)(folder)
     safetensors_torch.save_file({"lora_A.weight": torch.zeros(8, 32)}, folder / "adapter_model.safetensors")
 
 
+@edits
 def vocabulary_file(folder: Path, lines: int | None = None) -> None:
     """As old BERT folders have it: vocab.txt, and no tokenizer.json. `lines`: only so many are there."""
     (folder / TOKENIZER).unlink()
@@ -279,24 +322,14 @@ def vocabulary_file(folder: Path, lines: int | None = None) -> None:
 
 def extended(kind: str) -> Edit:
     """One module more, of this class, in a folder `2_<class>`."""
-
-    def edit(folder: Path) -> None:
-        modules = json.loads((folder / "modules.json").read_text())
-        more = {"idx": 2, "name": "2", "path": f"2_{kind}", "type": f"sentence_transformers.models.{kind}"}
-        (folder / "modules.json").write_text(json.dumps([*modules, more]))
-
-    return edit
+    more = {"idx": 2, "name": "2", "path": f"2_{kind}", "type": f"sentence_transformers.models.{kind}"}
+    return listed(lambda modules: modules.append(more))
 
 
-def both(*edits: Edit) -> Edit:
-    def edit(folder: Path) -> None:
-        for each in edits:
-            each(folder)
-
-    return edit
-
-
-cut_vocabulary_file = partial(vocabulary_file, lines=len(BERT))
+@edits
+def both(folder: Path, *changes: Edit) -> None:
+    for change in changes:
+        change(folder)
 
 
 # ---- what is asked of it ---------------------------------------------------------------------------------------------

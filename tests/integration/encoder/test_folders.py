@@ -4,35 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tasks.encoder.check_model_folder import revision_of
 from tests.heavy import torch
 from tests.integration.encoder import folders as made
-from tests.integration.encoder.folders import (
-    BERT,
-    LAST,
-    POOLING,
-    PROMPTS,
-    ROBERTA,
-    TEXTS,
-    TOKENIZER,
-    WEIGHTS,
-    Broken,
-    Edit,
-    Save,
-    check_line,
-    check_refusal,
-    check_vectors,
-    served,
-    truth,
-    vectors_of,
-)
 from tests.processes import PATIENCE_S, Roles
 from worker_config.process_exit_codes import CONFIGURATION_EXIT_CODE
 
@@ -41,142 +20,115 @@ pytestmark = pytest.mark.model
 
 # ---- F4: weights that do not fit -------------------------------------------------------------------------------------
 
-UNFIT: Mapping[str, tuple[Edit, str]] = {
-    "a tensor is missing": (made.without(LAST), LAST),
+
+def prefixed(prefix: str) -> made.Edit:
+    return made.tensors(lambda weights: {prefix + name: weight for name, weight in weights.items()})
+
+
+UNFIT: Mapping[str, tuple[made.Edit, str]] = {
+    "a tensor is missing": (made.without(made.LAST), made.LAST),
     "a norm is missing": (made.without("encoder.layer.0.output.LayerNorm.bias"), r"layer\.0\.output\.LayerNorm\.bias"),
-    "words are missing": (made.without("embeddings.word"), r"embeddings\.word_embeddings\.weight"),
-    "a prefix": (made.prefixed("wrapped."), r"(embeddings|encoder)\.\w+"),
+    "a prefix": (prefixed("wrapped."), r"(embeddings|encoder)\.\w+"),
     "a layer too many": (made.changed("config.json", num_hidden_layers=3), r"encoder\.layer\.2\."),
     "a layer too few": (made.changed("config.json", num_hidden_layers=1), r"encoder\.layer\.1\."),
     "another kind": (made.changed("config.json", model_type="distilbert", dim=32, n_heads=4), r"layer\.\d\.\w+"),
-    "another kind, alike": (made.changed("config.json", model_type="mpnet"), r"layer\.\d\.\w+"),
-    "another shape": (made.tensors(lambda weights: weights | {LAST: weights[LAST][:, :-1]}), LAST),
-    "another width": (made.changed("config.json", intermediate_size=48), r"layer\.\d\.(intermediate|output)\.dense"),
+    "another shape": (made.tensors(lambda weights: weights | {made.LAST: weights[made.LAST][:, :-1]}), made.LAST),
 }
 
 
 @pytest.mark.parametrize("name", UNFIT)
-def test_weights_that_are_not_those_of_the_network_are_refused(name: str, broken: Broken) -> None:
+def test_weights_that_are_not_those_of_the_network_are_refused(name: str, broken: made.Broken) -> None:
     edit, tensor = UNFIT[name]
-    check_refusal(broken(edit), tensor)
+    made.check_refusal(broken(edit), tensor)
 
 
-FIT: Mapping[str, Edit] = {
-    "no pooler": made.without("pooler"),
-    "old buffers": made.tensors(lambda weights: weights | {"embeddings.position_ids": torch.arange(640)[None]}),
-    "names of the class": made.prefixed("bert."),
-    "a head": made.headed,
-    "pickled": made.pickled,
+FIT: Mapping[str, made.Edit] = {
+    "no pooler, old buffers, a second tower, a stale index": made.both(
+        made.without("pooler"),
+        made.tensors(lambda weights: weights | {"embeddings.position_ids": torch.arange(640)[None]}),
+        made.tensors(lambda weights: weights | {f"teacher.{name}": weight for name, weight in weights.items()}),
+        made.written("model.safetensors.index.json", "{}"),
+    ),
+    "names of the class": prefixed("bert."),
+    "a head, pickled": made.both(made.headed, made.pickled),
     "shards": made.sharded,
     "a folder of its own": made.transformer_apart,
-    "a stale index": made.written("model.safetensors.index.json", "{}"),
-    "a second tower": made.tensors(
-        lambda weights: weights | {f"teacher.{name}": weight for name, weight in weights.items()}
-    ),
+    "a vocabulary file": made.vocabulary_file(),
 }
 
 
 @pytest.mark.parametrize("name", FIT)
-def test_weights_that_no_vector_needs_may_be_missing_or_there(name: str, broken: Broken) -> None:
+def test_weights_that_no_vector_needs_may_be_missing_or_there(name: str, broken: made.Broken) -> None:
     folder = broken(FIT[name])
-    check_vectors(vectors_of(served(folder), TEXTS), truth(folder, TEXTS))
+    made.check_vectors(made.vectors_of(made.served(folder), made.TEXTS), made.truth(folder, made.TEXTS))
 
 
-@pytest.mark.parametrize(
-    ("head", "kind", "sizes"),
-    [
-        ("BertForMaskedLM", "Bert", {}),
-        ("RobertaForMaskedLM", "Roberta", {}),
-        ("Qwen2ForCausalLM", "Qwen2", made.HEADS),
-        ("T5ForConditionalGeneration", "T5", made.T5),
-    ],
-)
-def test_a_checkpoint_of_a_language_model_is_served(
-    head: str, kind: str, sizes: Mapping[str, Any], tmp_path: Path
+def test_a_checkpoint_of_a_language_model_is_served_with_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    folder = made.bare(head, tmp_path / "model", ROBERTA if kind == "Roberta" else BERT, **sizes)
-    check_vectors(vectors_of(served(folder), TEXTS), truth(folder, TEXTS))
+    folder = made.bare("Qwen2ForCausalLM", tmp_path / "model", **made.HEADS)
+    made.check_vectors(made.vectors_of(made.served(folder), made.TEXTS), made.truth(folder, made.TEXTS))
+    assert f"EMBEDQ_MODEL={folder} has no modules.json" in caplog.text
 
 
 # ---- F5 and F11: damaged folders -------------------------------------------------------------------------------------
 
 AGAIN = r"\b(again|anew|complete|copy|download|fetch)"
 DENSE = made.changed("2_Dense/config.json", in_features=32, out_features=32)
-DAMAGED: Mapping[str, tuple[Edit, tuple[str, ...]]] = {
+DAMAGED: Mapping[str, tuple[made.Edit, tuple[str, ...]]] = {
     "no tokenizer": (made.removed("tokenizer*"), ("no vocabulary", r"tokenizer\.json")),
-    "a tokenizer's settings alone": (made.removed(TOKENIZER), ("no vocabulary", r"tokenizer\.json")),
-    "a vocabulary that is cut": (made.cut_vocabulary_file, ("no vocabulary", r"tokenizer\.json")),
-    "weights are a pointer": (made.pointer(WEIGHTS), (r"model\.safetensors", "git lfs pull")),
-    "pickled weights are a pointer": (
-        made.both(made.removed(WEIGHTS), made.pointer("pytorch_model.bin")),
-        (r"pytorch_model\.bin", "git lfs pull"),
-    ),
-    "the tokenizer is a pointer": (made.pointer(TOKENIZER), (r"tokenizer\.json", "git lfs pull")),
+    "a vocabulary that is cut": (made.vocabulary_file(5), ("no vocabulary", r"tokenizer\.json")),
+    "weights are a pointer": (made.pointer(made.WEIGHTS), (r"model\.safetensors", "git lfs pull")),
+    "the tokenizer is a pointer": (made.pointer(made.TOKENIZER), (r"tokenizer\.json", "git lfs pull")),
     "a module's weights are a pointer": (
         made.both(made.extended("Dense"), DENSE, made.pointer("2_Dense/model.safetensors")),
         (r"2_Dense/model\.safetensors", "git lfs pull"),
     ),
-    "empty weights": (made.written(WEIGHTS, b""), (r"model\.safetensors", "empty|0 bytes", AGAIN)),
-    "cut weights": (made.halved(WEIGHTS), (r"model\.safetensors", AGAIN)),
+    "empty weights": (made.written(made.WEIGHTS, ""), (r"model\.safetensors", "empty|0 bytes", AGAIN)),
+    "cut weights": (made.halved(made.WEIGHTS), (r"model\.safetensors", AGAIN)),
     "cut pickled weights": (made.both(made.pickled, made.halved("pytorch_model.bin")), (r"pytorch_model\.bin", AGAIN)),
-    "a cut tokenizer": (made.halved(TOKENIZER), (r"tokenizer\.json", AGAIN)),
+    "a cut tokenizer": (made.halved(made.TOKENIZER), (r"tokenizer\.json", AGAIN)),
     "a shard is missing": (
         made.both(made.sharded, made.removed("model-00002-*")),
         (r"model-00002-of-\d+\.safetensors", AGAIN),
     ),
-    "a shard is a pointer": (
-        made.both(made.sharded, lambda folder: made.pointer(next(folder.glob("model-00002-*")).name)(folder)),
-        (r"model-00002-of-\d+\.safetensors", "git lfs pull"),
-    ),
-    "no weights": (made.removed(WEIGHTS), ("no weights", r"model\.safetensors")),
-    "only ONNX": (made.moved(WEIGHTS, "onnx/model.onnx"), ("ONNX", r"model\.safetensors")),
-    "only OpenVINO": (made.moved(WEIGHTS, "openvino/openvino_model.bin"), ("OpenVINO", r"model\.safetensors")),
+    "no weights": (made.removed(made.WEIGHTS), ("no weights", r"model\.safetensors")),
+    "only ONNX": (made.moved(made.WEIGHTS, "onnx/model.onnx"), ("ONNX", r"model\.safetensors")),
+    "only OpenVINO": (made.moved(made.WEIGHTS, "openvino/openvino_model.bin"), ("OpenVINO", r"model\.safetensors")),
     "an adapter": (made.adapter, (r"\bpeft\b", r"\bmerge")),
     "GPTQ": (
         made.changed("config.json", quantization_config={"quant_method": "gptq", "bits": 4, "group_size": 128}),
         ("gptq", "quantiz"),
     ),
-    "bitsandbytes": (
-        made.changed("config.json", quantization_config={"quant_method": "bitsandbytes", "load_in_8bit": True}),
-        ("bitsandbytes", "quantiz"),
-    ),
     "half a configuration": (made.halved("config.json"), (r"config\.json", "JSON", AGAIN)),
     "half a list of modules": (made.halved("modules.json"), (r"modules\.json", "JSON", AGAIN)),
-    "an empty configuration": (made.written("config.json", b""), (r"config\.json", "JSON|empty", AGAIN)),
-    "no pooling": (made.removed(POOLING), (r"1_Pooling/config\.json", AGAIN)),
+    "an empty configuration": (made.written("config.json", ""), (r"config\.json", "JSON|empty", AGAIN)),
+    "no pooling": (made.removed(made.POOLING), (r"1_Pooling/config\.json", AGAIN)),
 }
 
 
 @pytest.mark.parametrize("name", DAMAGED)
-def test_a_damaged_folder_is_refused_with_the_file_and_the_remedy(name: str, broken: Broken) -> None:
+def test_a_damaged_folder_is_refused_with_the_file_and_the_remedy(name: str, broken: made.Broken) -> None:
     edit, words = DAMAGED[name]
-    check_refusal(broken(edit), *words, r"^(?!.*(Choose another model|no folder|embedq.worker))")
+    made.check_refusal(broken(edit), *words, r"^(?!.*(Choose another model|no folder|embedq.worker))")
 
 
-def test_a_vocabulary_file_alone_is_served(broken: Broken) -> None:
-    folder = broken(made.vocabulary_file)
-    check_vectors(vectors_of(served(folder), TEXTS), truth(folder, TEXTS))
-
-
-def with_code_of_its_own(folder: Path) -> None:
-    modules = json.loads((folder / "modules.json").read_text())
-    modules[-1]["type"] = "custom_pooling.CustomPooling"
-    (folder / "modules.json").write_text(json.dumps(modules))
-    (folder / "custom_pooling.py").write_text("raise SystemExit('code of a model ran without consent')\n")
+WITH_CODE_OF_ITS_OWN = made.both(
+    made.listed(lambda modules: modules[-1].update(type="custom_pooling.CustomPooling")),
+    made.written("custom_pooling.py", "raise SystemExit('code of a model ran without consent')\n"),
+)
 
 
 @pytest.mark.parametrize(
     ("damage", "words", "form"),
     [
-        (made.pointer(WEIGHTS), ("git lfs pull",), "text"),
-        (made.without(LAST), (re.escape(LAST),), "json"),
-        (shutil.rmtree, ("there is no such folder",), "text"),
-        (with_code_of_its_own, ("set EMBEDQ_TRUST_REMOTE_CODE=true",), "text"),
+        (made.without(made.LAST), (re.escape(made.LAST),), "json"),
+        (WITH_CODE_OF_ITS_OWN, ("set EMBEDQ_TRUST_REMOTE_CODE=true",), "text"),
     ],
-    ids=["pointer", "missing tensor", "no folder", "code of its own"],
+    ids=["missing tensor", "code of its own"],
 )
 def test_the_worker_of_such_a_folder_ends_with_one_line(
-    damage: Edit, words: Sequence[str], form: str, broken: Broken, roles: Roles
+    damage: made.Edit, words: Sequence[str], form: str, broken: made.Broken, roles: Roles
 ) -> None:
     folder = broken(damage)
     worker = roles.worker(start=False, compute="auto", device="cpu", model=str(folder), log_format=form)
@@ -184,7 +136,7 @@ def test_the_worker_of_such_a_folder_ends_with_one_line(
     assert worker.wait(PATIENCE_S) == CONFIGURATION_EXIT_CODE
     log = worker.log()
     [line] = [line for line in log.splitlines() if f"EMBEDQ_MODEL={folder}" in line]
-    check_line(line, *words)
+    made.check_line(line, *words)
     assert not re.search(r"Traceback|\x1b|LOAD REPORT|Loading weights|MISSING|\+-|\| *Status", log), log
     if form == "json":
         assert all(isinstance(json.loads(each), dict) for each in log.splitlines())
@@ -193,25 +145,13 @@ def test_the_worker_of_such_a_folder_ends_with_one_line(
 # ---- F6: models of another kind --------------------------------------------------------------------------------------
 
 
-def nameless(save: Save) -> Save:
-    """As older versions of the library saved it: its own file does not say what it is."""
-
-    def build(folder: Path) -> None:
-        save(folder)
-        made.changed(PROMPTS, model_type=None)(folder)
-
-    return build
-
-
-OTHER_KINDS: Mapping[str, tuple[Save, str]] = {
+OTHER_KINDS: Mapping[str, tuple[made.Save, str]] = {
     "CrossEncoder": (made.reranker, "reranker"),
-    "bare BERT": (lambda folder: made.bare("BertForSequenceClassification", folder, num_labels=1), "reranker"),
     "bare XLM-RoBERTa": (
-        lambda folder: made.bare("XLMRobertaForSequenceClassification", folder, ROBERTA, num_labels=1),
+        lambda folder: made.bare("XLMRobertaForSequenceClassification", folder, made.ROBERTA, num_labels=1),
         "reranker",
     ),
     "SPLADE": (made.splade, "sparse"),
-    "SPLADE without model_type": (nameless(made.splade), "sparse"),
     "ColBERT": (made.multi_vector, "multi-vector"),
 }
 
@@ -220,7 +160,10 @@ OTHER_KINDS: Mapping[str, tuple[Save, str]] = {
 def test_a_model_that_is_no_embedding_model_is_refused_by_its_kind(name: str, tmp_path: Path) -> None:
     save, kind = OTHER_KINDS[name]
     save(tmp_path / "model")
-    check_refusal(tmp_path / "model", kind)
+    made.check_refusal(tmp_path / "model", kind)
+    if name == "SPLADE":  # as older versions of the library saved it: its own file does not say what it is
+        made.changed(made.PROMPTS, model_type=None)(tmp_path / "model")
+        made.check_refusal(tmp_path / "model", kind)
 
 
 # ---- F8 and F9: the revision -----------------------------------------------------------------------------------------
@@ -231,23 +174,26 @@ UNREAD = [
     *("onnx/model.onnx", "onnx/config.json", "openvino/openvino_model.bin"),
     "pytorch_model.bin",  # beside model.safetensors
 ]
-READ: Mapping[str, Edit] = {
-    "weights": made.tensors(lambda weights: weights | {LAST: weights[LAST] + 1}),
-    "tokenizer": made.changed(TOKENIZER, added=[]),
-    "its settings": made.changed("tokenizer_config.json", truncation_side="left"),
-    "network": made.changed("config.json", layer_norm_eps=0.5),
-    "modules": made.extended("Normalize"),
-    "pooling": made.changed(POOLING, pooling_mode="cls"),
-    "maximum": made.changed("sentence_bert_config.json", max_seq_length=16),
-    "prompts": made.changed(PROMPTS, prompts={"query": "the "}),
-}
+READ: Sequence[made.Edit] = (
+    made.tensors(lambda weights: weights | {made.LAST: weights[made.LAST] + 1}),
+    made.changed(made.TOKENIZER, added=[]),
+    made.changed("tokenizer_config.json", truncation_side="left"),
+    made.changed("config.json", layer_norm_eps=0.5),
+    made.extended("Normalize"),
+    made.changed(made.POOLING, pooling_mode="cls"),
+    made.changed("sentence_bert_config.json", max_seq_length=16),
+    made.changed(made.PROMPTS, prompts={"query": "the "}),
+)
 
 
-@pytest.mark.parametrize("name", UNREAD)
-def test_files_that_are_not_read_leave_the_revision(name: str, whole: Path, broken: Broken) -> None:
-    assert revision_of(broken(made.written(name))) == revision_of(whole)
+def test_files_that_are_not_read_leave_the_revision(whole: Path, broken: made.Broken) -> None:
+    assert revision_of(broken(made.both(*map(made.written, UNREAD)))) == revision_of(whole)
 
 
-@pytest.mark.parametrize("name", READ)
-def test_files_that_are_read_change_the_revision(name: str, whole: Path, broken: Broken) -> None:
-    assert revision_of(broken(READ[name])) != revision_of(whole)
+def test_files_that_are_read_change_the_revision(broken: made.Broken) -> None:
+    folder = broken(made.both())
+    seen = {revision_of(folder)}
+    for number, edit in enumerate(READ):
+        edit(folder)
+        assert revision_of(folder) not in seen, number
+        seen.add(revision_of(folder))

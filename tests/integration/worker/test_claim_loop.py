@@ -1,46 +1,22 @@
 """What the streams of a process claim, and how their claims end, on a real ledger."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Any
 
 import numpy as np
 import pytest
 import redis
 
-from tasks.errors import RedisUnavailable
 from tasks.ledger.claim import Claim
 from tasks.ledger.client import Ledger
 from tasks.ledger.redis_keys import queue_key
-from tasks.ledger.scripts import Operation
 from tasks.ledger.task import Outcome
 from tasks.worker.claim_loop import ClaimSize, Stream, Streams
 from tests.ledger_client import LedgerClient
 from tests.processes import PATIENCE_S, RedisServer, wait_until
 from tests.worker_child import a_child
-
-T = TypeVar("T")
-
-TEXT = "x" * 400
-SIZE = ClaimSize(bulk_cost=10**6, online_cost=10**6, rate=0)
-
-
-class Notes:
-    """Work that only notes what was claimed, and commits it."""
-
-    def __init__(self) -> None:
-        self.claims: list[Claim] = []
-
-    def claim_size(self) -> ClaimSize:
-        return SIZE
-
-    def __call__(self, claim: Claim, stream: Stream) -> None:
-        self.claims.append(claim)
-        self.end(claim, stream)
-
-    def end(self, claim: Claim, stream: Stream, /) -> None:
-        commit(claim, stream)
 
 
 def commit(claim: Claim, stream: Stream) -> None:
@@ -49,196 +25,106 @@ def commit(claim: Claim, stream: Stream) -> None:
     stream.commit(claim, outcomes, last=True)
 
 
-class Process:
-    """Streams as a worker process has them, and a stop."""
+class Work:
+    """Notes what was claimed, and ends each claim in some way. `size`: of a claim, in estimated tokens."""
 
-    def __init__(
-        self, client: LedgerClient, ledger: Ledger, work: Notes, *, streams: int, keeps_one: bool, idle_s: float
-    ) -> None:
-        child = a_child()
-        self.claims, self.stop = work.claims, child.shared.stop
-        self.streams = Streams(
-            child,
-            ledger,
-            client.model,
-            work,
-            number=streams,
-            breaks=(ZeroDivisionError,),
-            keeps_one=keeps_one,
-            idle_s=idle_s,
-        )
+    def __init__(self, end: Callable[[Claim, Stream], None] = commit, size: int = 10**6) -> None:
+        self.claims: list[Claim] = []
+        self._end, self._size = end, ClaimSize(bulk_cost=size, online_cost=size, rate=0)
+
+    def claim_size(self) -> ClaimSize:
+        return self._size
+
+    def __call__(self, claim: Claim, stream: Stream) -> None:
+        self.claims.append(claim)
+        self._end(claim, stream)
+
+    def deaths(self) -> list[int]:
+        return [piece.deaths for claim in self.claims for piece in claim.pieces]
+
+    def owners(self) -> list[str]:
+        return [claim.pieces[0].owner for claim in self.claims]
 
 
 @contextmanager
-def process(
-    client: LedgerClient,
-    ledger: Ledger,
-    work: Notes | None = None,
-    *,
-    streams: int = 1,
-    keeps_one: bool = False,
-    idle_s: float = 0.5,
-) -> Iterator[Process]:
-    """Woken at once; ended at the end."""
-    started = Process(client, ledger, work or Notes(), streams=streams, keeps_one=keeps_one, idle_s=idle_s)
-    started.streams.wake(rang=True)
+def process(client: LedgerClient, work: Work, **options: Any) -> Iterator[Streams]:
+    """Streams as a worker process has them, woken at once and ended at the end."""
+    child, usual = a_child(), dict[str, Any](number=1, breaks=(ZeroDivisionError,), idle_s=0.5)
+    streams = Streams(child, client.ledger, client.model, work, **(usual | options))
+    streams.wake(rang=True)
     try:
-        yield started
+        yield streams
     finally:
-        started.stop()
-        started.streams.finish(PATIENCE_S)
-
-
-def lingering(client: LedgerClient) -> int:
-    waiting = client.ledger.client.zcard(queue_key(client.model, "lingering"))
-    assert isinstance(waiting, int)
-    return waiting
-
-
-def deaths(claims: list[Claim]) -> list[int]:
-    return [piece.deaths for claim in claims for piece in claim.pieces]
-
-
-def test_streams_that_find_nothing_go_to_sleep_together_and_wait_for_nobody(
-    client: LedgerClient, redis_client: redis.Redis
-) -> None:
-    with process(client, Ledger(redis_client), streams=3) as running:
-        wait_until(lambda: not running.streams._awake, message="sleep")
-        assert lingering(client) == 0, "whoever sleeps is told of nothing"
-        client.submit([TEXT])
-        running.streams.wake(rang=False)
-        wait_until(lambda: not running.streams._awake, message="sleep")
-    assert len(running.claims) == 1
-    assert lingering(client) == 0
-
-
-def test_a_stream_whose_subscription_broke_does_not_claim_in_a_circle(
-    client: LedgerClient, redis_client: redis.Redis
-) -> None:
-    class Breaks(Notes):
-        def end(self, claim: Claim, stream: Stream) -> None:
-            super().end(claim, stream)
-            stream.close()  # as its wait does when Redis was away
-
-    client.submit(["one"])
-    redis_client.config_resetstat()
-    with process(client, Ledger(redis_client), Breaks()) as running:
-        wait_until(lambda: not running.streams._awake, message="sleep")
-        calls = redis_client.info("commandstats")["cmdstat_evalsha"]["calls"]
-    assert calls < 10, "a few claims and a commit within half a second"
-
-
-class Deaf(Ledger):
-    """The reply to the first claim that takes something is lost."""
-
-    heard = False
-
-    def run(self, operation: Operation[T]) -> T:
-        reply = super().run(operation)
-        if isinstance(reply, Claim) and reply.pieces and not self.heard:
-            self.heard = True
-            raise RedisUnavailable("as after many tries")
-        return reply
-
-
-def test_a_claim_whose_reply_was_lost_is_asked_for_again(client: LedgerClient, redis_client: redis.Redis) -> None:
-    task = client.submit([TEXT])
-    with process(client, Deaf(redis_client)) as running:
-        client.completed(task)
-        wait_until(lambda: not running.streams._awake, message="sleep")
-    assert deaths(running.claims) == [0]
-    assert client.overview().leases == 0
+        child.shared.stop()
+        streams.finish(PATIENCE_S)
 
 
 @pytest.mark.parametrize("how", ["commit", "give back"])
 def test_what_redis_did_not_hear_it_hears_when_it_is_back(private_redis: RedisServer, how: str) -> None:
     gone = threading.Event()
 
-    class Unheard(Notes):
-        def end(self, claim: Claim, stream: Stream) -> None:
-            if not gone.is_set():
-                private_redis.kill()
-                gone.set()
-                if how == "give back":
-                    stream.give_back(claim)
-                    return
-            super().end(claim, stream)
+    def end(claim: Claim, stream: Stream) -> None:
+        if not gone.is_set():
+            private_redis.kill()
+            gone.set()
+            if how == "give back":
+                stream.give_back(claim)
+                return
+        commit(claim, stream)
 
     with private_redis.client() as connection:
-        client = LedgerClient(Ledger(connection))
-        task = client.submit([TEXT])
-        with process(client, client.ledger, Unheard()) as running:
+        client, work = LedgerClient(Ledger(connection)), Work(end)
+        task = client.submit(["text"])
+        with process(client, work):
             assert gone.wait(PATIENCE_S)
             private_redis.start()
             client.completed(task)
-        assert deaths(running.claims) == [0] * (1 if how == "commit" else 2), "nobody has died"
+        assert work.deaths() == [0] * (1 if how == "commit" else 2), "nobody has died"
         assert client.overview().leases == 0
 
 
 def test_a_lone_text_costs_three_scripts(client: LedgerClient, redis_client: redis.Redis) -> None:
-    with process(client, Ledger(redis_client), idle_s=60) as running:
-        wait_until(lambda: lingering(client), message="it waits for no work")
+    def lingering() -> object:
+        return redis_client.zcard(queue_key(client.model, "lingering"))
+
+    work = Work()
+    with process(client, work, idle_s=60):
+        wait_until(lingering, message="it waits for no work")
         redis_client.config_resetstat()
         client.submit(["lone"])
-        wait_until(lambda: running.claims and lingering(client), message="the text is not served")
+        wait_until(lambda: work.claims and lingering(), message="the text is not served")
         calls = redis_client.info("commandstats")["cmdstat_evalsha"]["calls"]
     assert calls == 3, "its submission, its claim and its commit, behind which the stream waits again"
-    assert [piece.texts() for claim in running.claims for piece in claim.pieces] == [["lone"]]
     assert client.overview().leases == 0
 
 
-class Divides(Notes):
-    """Its device breaks."""
-
-    def end(self, _claim: Claim, _stream: Stream) -> None:
+def test_a_process_that_is_broken_gives_back_and_leaves(client: LedgerClient) -> None:
+    def divide(_claim: Claim, _stream: Stream) -> None:
         raise ZeroDivisionError
 
-
-def test_a_process_that_is_broken_gives_back_and_leaves(client: LedgerClient, redis_client: redis.Redis) -> None:
-    client.submit([TEXT])
-    with process(client, Ledger(redis_client), Divides(), streams=2, idle_s=60) as running:
-        wait_until(running.streams.broken.is_set, message="the heartbeat is told")
-    assert client.overview().leases == 0
-    later = Notes()
-    with process(client, Ledger(redis_client), later) as again:
-        wait_until(lambda: not again.streams._awake, message="sleep")
-    assert deaths(running.claims + again.claims)[-1] == 1, "the text may have broken it"
+    task, later = client.submit(["text"]), Work()
+    with process(client, Work(divide), number=2, idle_s=60) as running:
+        wait_until(running.broken.is_set, message="the heartbeat is told")
+    with process(client, later):
+        client.completed(task)
+    assert later.deaths()[-1] == 1, "the text may have broken it"
 
 
-ONE = ClaimSize(bulk_cost=1, online_cost=1, rate=0)
+def test_the_last_free_stream_is_kept_for_another_owner(client: LedgerClient) -> None:
+    go = threading.Event()
 
-
-class Held(Notes):
-    """Work of one text, which for one owner does not end before it is told to."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.go = threading.Event()
-
-    def claim_size(self) -> ClaimSize:
-        return ONE
-
-    def end(self, claim: Claim, stream: Stream) -> None:
+    def end(claim: Claim, stream: Stream) -> None:
         if claim.pieces[0].owner == "a":
-            assert self.go.wait(PATIENCE_S)
-        super().end(claim, stream)
+            assert go.wait(PATIENCE_S)
+        commit(claim, stream)
 
-
-def owners(running: Process) -> list[str]:
-    return [claim.pieces[0].owner for claim in running.claims]
-
-
-@pytest.mark.parametrize("streams", [2, 3])
-def test_the_last_free_stream_is_kept_for_another_owner(
-    client: LedgerClient, redis_client: redis.Redis, streams: int
-) -> None:
-    work = Held()
+    work = Work(end, size=1)
     mine = [client.submit([f"{n}"], owner="a") for n in range(4)]
-    with process(client, Ledger(redis_client), work, streams=streams, keeps_one=True, idle_s=60) as running:
-        wait_until(lambda: owners(running).count("a") == streams - 1, message="the others at work")
+    with process(client, work, number=3, keeps_one=True, idle_s=60):
+        wait_until(lambda: work.owners().count("a") == 2, message="the others at work")
         for _ in range(3):
             client.completed(client.submit(["other"], owner="b"))
-        assert owners(running).count("a") == streams - 1
-        work.go.set()
+        assert work.owners().count("a") == 2
+        go.set()
         for task in mine:
             client.completed(task)

@@ -1,51 +1,55 @@
-"""What a worker makes of texts and of rows in the storage: one worker and one web tier for all tests."""
+"""What a worker makes of texts, in how many passes, and what goes first. All tests share their workers."""
 
 import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import pytest
 
-from tasks.item import Options, Vector
-from tasks.ledger.read import read_result
+from tasks.item import Options
+from tasks.ledger.claim import ClaimRequest, claim
+from tasks.ledger.client import Ledger
 from tasks.ledger.task import Lane, State
-from tasks.storage.storage import Storage
-from tasks.storage.vectors_file import VectorsReference
-from tests.integration.worker.batch_rows import inline, outcomes, submit_rows
+from tasks.worker.claim_size import CPU_TOKENS
+from tests.key_leaks import fail_on_leaks
 from tests.ledger_client import LedgerClient
-from tests.processes import ApiProcess, Roles, WorkerProcess
+from tests.processes import RedisServer, Roles, WorkerProcess, wait_until
 
 MAX_TOKENS = 64
 BURST, MAX_PASSES = 200, 12
+PASS_S = 1.0
 BAD = {"!!memory-error!!": "out_of_memory", "!!fail!!": "encoding_failed", "!!nan!!": "non_finite_vector"}
 
 
 @pytest.fixture(scope="module")
-def worker(shared_roles: Roles) -> WorkerProcess:
+def roles(redis_server: RedisServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Roles]:
+    """On a Redis that was empty before the first test."""
+    with redis_server.client() as connection:
+        connection.flushall()
+    with Roles(tmp_path_factory.mktemp("shared"), redis_server.url) as started:
+        yield started
+    fail_on_leaks(redis_server)
+
+
+@pytest.fixture(scope="module")
+def worker(roles: Roles) -> WorkerProcess:
     """It beats each second, for counts that heartbeats tell. Several streams would take a share of a claim each."""
-    return shared_roles.worker(fake_max_tokens=MAX_TOKENS, streams=1, lease_s=3)
+    return roles.worker(fake_max_tokens=MAX_TOKENS, streams=1, lease_s=3)
 
 
 @pytest.fixture(scope="module")
-def api(shared_roles: Roles, worker: WorkerProcess) -> ApiProcess:
-    started = shared_roles.api()
-    started.wait_ready()
-    return started
-
-
-@pytest.fixture
-def client(shared_client: LedgerClient, worker: WorkerProcess) -> LedgerClient:
+def client(redis_server: RedisServer, worker: WorkerProcess) -> Iterator[LedgerClient]:
     assert worker.running
-    return shared_client
+    with redis_server.client() as connection:
+        yield LedgerClient(Ledger(connection))
 
 
 @pytest.fixture(scope="module")
-def storage(shared_roles: Roles) -> Storage:
-    return Storage.open(str(shared_roles.folder / ".embedq" / "storage"))
+def slow(roles: Roles, client: LedgerClient) -> LedgerClient:
+    """A client of a slow worker."""
+    roles.worker(served_name="slow", fake_tokens_per_s=4000, streams=1)
+    return LedgerClient(client.ledger, "slow")
 
 
 @contextmanager
@@ -57,11 +61,6 @@ def busy(worker: WorkerProcess) -> Iterator[None]:
         yield
     finally:
         os.kill(child, signal.SIGCONT)
-
-
-def vector_of(row: Vector) -> npt.NDArray[np.float32]:
-    assert row.vector is not None, row.error
-    return row.vector
 
 
 def test_a_bad_text_is_one_failed_item_and_the_process_lives(worker: WorkerProcess, client: LedgerClient) -> None:
@@ -83,13 +82,11 @@ def test_options_of_a_task_reach_the_model(client: LedgerClient) -> None:
     assert cut.vectors.shape == (2, 64)
     assert cut.truncated == {1}
     assert {i: e.code for i, e in refused.errors.items()} == {1: "input_too_long"}
-    assert client.result(unknown.id).errors[0].code == "unknown_prompt"
-    assert unknown.failed == unknown.total
+    assert (client.result(unknown.id).errors[0].code, unknown.failed) == ("unknown_prompt", unknown.total)
 
 
 def test_usage_counts_the_tokens_that_went_in(client: LedgerClient) -> None:
-    task = client.ended(client.submit(["one two three", "four"]))
-    assert task.prompt_tokens == (3 + 2) + (1 + 2)
+    assert client.ended(client.submit(["one two three", "four"])).prompt_tokens == (3 + 2) + (1 + 2)
 
 
 def test_a_text_costs_what_it_costs_whatever_others_have_asked_for(client: LedgerClient) -> None:
@@ -122,16 +119,10 @@ def test_a_burst_of_single_texts_becomes_a_few_forward_passes(worker: WorkerProc
     assert client.told("forward_passes") - before <= MAX_PASSES
 
 
-def test_lists_are_sorted_together(worker: WorkerProcess, client: LedgerClient) -> None:
-    """Short and long texts by turns, in eight pieces of two: each of these alone would be two passes."""
-    before = client.told("forward_passes")
-    with busy(worker):
-        task = client.submit([f"{n} " + "word " * count for n, count in enumerate([12, 60] * 8)], piece_items=2)
-    client.completed(task)
-    assert client.told("forward_passes") - before <= 4
+def test_a_trickle_pays_the_bell_once_not_per_query(roles: Roles, client: LedgerClient) -> None:
+    api = roles.api()
+    api.wait_ready()
 
-
-def test_a_trickle_pays_the_bell_once_not_per_query(api: ApiProcess, client: LedgerClient) -> None:
     def bells() -> float:
         lines = http.get("/metrics").text.splitlines()
         return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith("embedq_bells_total"))
@@ -144,63 +135,60 @@ def test_a_trickle_pays_the_bell_once_not_per_query(api: ApiProcess, client: Led
         assert bells() - before <= 3
 
 
-# ---- rows in the storage
+# ---- what goes first -------------------------------------------------------------------------------------------------
 
 
-def test_rows_get_the_vectors_of_their_texts(client: LedgerClient, storage: Storage) -> None:
-    texts: list[str | tuple[str, dict[str, Any]]] = [
-        "one text",
-        ("short", {"dimensions": 8}),
-        ("raw", {"normalize": False}),
-        ("asked", {"input_type": "query"}),
-        ("asked", {"prompt_name": "query", "input_type": "document"}),
-        "word " * 2 * MAX_TOKENS,
-    ]
-    task_id = submit_rows(client, storage, texts)
-    assert client.ended(task_id).state is State.COMPLETED
-    rows = outcomes(client, storage, task_id)
-    asked = [Options(), Options(dimensions=8), Options(normalize=False), *[Options(prompt_name="query")] * 2, Options()]
-    assert sorted(rows) == list(range(len(texts)))
-    for number, (text, options) in enumerate(zip(texts, asked, strict=True)):
-        expected = inline(client, [text if isinstance(text, str) else text[0]], options)
-        assert np.array_equal(vector_of(rows[number]), expected[0])
-    assert [number for number, row in rows.items() if row.truncated] == [5]
-    assert client.task(task_id).prompt_tokens == sum(row.tokens for row in rows.values())
+def at_work(client: LedgerClient, name: str, lane: Lane = Lane.ONLINE, texts: int = 80) -> str:
+    """A task of one piece, so one claim and one commit: whatever is served before that commit was served in between."""
+    passages = [f"{name} {n} " + "word " * 100 for n in range(texts)]
+    task = client.submit(passages, lane=lane, piece_items=texts, piece_cost=10**9)
+    wait_until(lambda: client.task(task).state is State.IN_PROGRESS, message=f"the claim of {name}")
+    return task
 
 
-def test_a_claim_of_many_megabytes_is_done_in_portions(
-    worker: WorkerProcess, client: LedgerClient, storage: Storage
-) -> None:
-    texts = [f"number {n} " + "word " * 450_000 for n in range(12)]
-    claims = client.told("claims")
-    with busy(worker):
-        task_id = submit_rows(client, storage, texts)
-    assert client.ended(task_id).state is State.COMPLETED
-    assert client.told("claims") - claims == 1
-    committed = client.ledger.run(read_result(task_id))
-    assert committed is not None
-    assert len({VectorsReference.from_json(piece.data).vectors for piece in committed.pieces}) == 3
+def test_bulk_work_lets_an_online_query_through_between_two_micro_batches(slow: LedgerClient) -> None:
+    tasks = [at_work(slow, "bulk work", Lane.BULK), at_work(slow, "a list", texts=40)]
+    slow.completed(slow.submit(["a query"]))
+    assert [slow.task(task).completed for task in tasks] == [0, 0]
+    slow.completed(tasks[1])
+    assert slow.task(tasks[0]).completed == 0, "the list passes bulk work too"
+    slow.completed(tasks[0])
+    assert slow.counter("lost_leases") == 0
 
 
-def test_a_row_fails_alone(client: LedgerClient, storage: Storage) -> None:
-    texts: list[str | tuple[str, dict[str, Any]]] = [
-        "good",
-        ("word " * 2 * MAX_TOKENS, {"truncate": False}),
-        "!!fail!!",
-        ("good", {"dimensions": 5000}),
-        ("good", {"no such option": 1}),
-        "good",
-    ]
-    task = client.ended(submit_rows(client, storage, texts))
-    assert (task.state, task.completed, task.failed) == (State.COMPLETED, 2, 4)
-    seen = {n: row.error.code for n, row in outcomes(client, storage, task.id).items() if row.error}
-    assert seen == {1: "input_too_long", 2: "encoding_failed", 3: "invalid_dimensions", 4: "invalid_request"}
+def test_a_list_lets_a_query_through_between_two_micro_batches(slow: LedgerClient) -> None:
+    task = at_work(slow, "a list")
+    other_list = slow.submit([f"{n} " + "word " * 200 for n in range(8)], piece_items=8)
+    slow.completed(slow.submit(["a query"]))
+    assert slow.task(task).completed == 0
+    assert slow.task(other_list).state is State.QUEUED, "it waits for the end of the other one"
+    slow.completed(other_list)
+    began, ended = slow.task(other_list).started_ms, slow.task(task).finished_ms
+    assert (began or 0) >= (ended or 10**15), "not beside the query"
 
 
-def test_rows_that_were_deleted_fail(client: LedgerClient, storage: Storage) -> None:
-    task_id = submit_rows(client, storage, ["a text"], written=storage.delete)
-    assert client.ended(task_id).failed == 1
-    row = outcomes(client, storage, task_id)[0]
-    assert row.error is not None
-    assert row.error.code == "not_stored"
-    assert "no longer in the storage" in row.error.message
+def test_several_workers_share_the_work(roles: Roles, client: LedgerClient) -> None:
+    client = LedgerClient(client.ledger, "two")
+    for _ in range(2):
+        roles.worker(served_name="two", fake_tokens_per_s=20_000, lease_s=10)
+    client.completed(client.submit([f"{n} " + "word " * 50 for n in range(1000)], lane=Lane.BULK))
+    wait_until(lambda: [w.items > 0 for w in client.overview().workers] == [True] * 2, message="both have encoded some")
+    assert client.counter("committed_items") == 1000
+
+
+def test_a_lease_outlasts_the_slowest_pass(roles: Roles, client: LedgerClient) -> None:
+    speed = CPU_TOKENS / PASS_S
+    roles.worker(served_name="slowest", fake_tokens_per_s=speed, fake_max_tokens=CPU_TOKENS, lease_s=PASS_S / 4)
+    client = LedgerClient(client.ledger, "slowest")
+    task = client.submit([f"{n} " + "word " * CPU_TOKENS for n in range(2)], lane=Lane.BULK)
+
+    def another_worker_finds_something() -> bool:
+        asked = ClaimRequest("other", "other/1", 10**9, 10, 10_000, stamp=client.stamp)
+        taken = client.ledger.run(claim(client.model, asked))
+        assert not taken.pieces, "the lease of a pass ran out while it moved"
+        return client.task(task).state.terminal
+
+    wait_until(lambda: client.overview().leases > 0, message="the claim")
+    wait_until(another_worker_finds_something, message="the end of the task")
+    client.completed(task)
+    assert client.counter("lost_leases") == 0

@@ -15,7 +15,7 @@ from tests.ledger_client import LedgerClient
 from tests.processes import ApiProcess, Roles, wait_until
 from worker_config.settings import DEFAULT_MODEL
 
-CLIENTS = 30
+CLIENTS = 16
 TEXTS = 8
 WORDS = 10
 ONE_ROUND = CLIENTS * TEXTS * (WORDS + len(["[CLS]", "[SEP]"]))
@@ -41,7 +41,7 @@ def answers(api: ApiProcess, status: str = r"\d+") -> int:
 
 def test_clients_that_time_out_and_retry_twice_cost_one_round_of_work(roles: Roles, client: LedgerClient) -> None:
     # A lease that outlasts the test: the worker is stopped in the middle, and a lost claim is done again by right.
-    worker = roles.worker(fake_tokens_per_s=6000, lease_s=120)
+    worker = roles.worker(fake_tokens_per_s=4000, lease_s=120)
     api = roles.api()
     api.wait_ready()
     child = worker.child_pid

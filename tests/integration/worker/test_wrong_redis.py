@@ -1,28 +1,16 @@
 """Roles and a Redis on which they cannot run: exit 78 or 503 with one sentence, and work as soon as it is mended."""
 
-import signal
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-import redis
 
-from tasks.ledger.client import Ledger
-from tasks.ledger.heartbeat import LoadingWorker, join
-from tasks.ledger.overview import overview
 from tasks.ledger.redis_keys import SCHEMA_VERSION
-from tasks.worker.process.register import saying_what_loads
-from tests.ledger_builders import a_model, a_worker
-from tests.ledger_client import LedgerClient
 from tests.processes import ApiProcess, Process, RedisServer, Roles, wait_until
-from tests.worker_child import a_child
 from worker_config.process_exit_codes import CONFIGURATION_EXIT_CODE
 
-MANY = 10
-"""Tries of two streams with 0.2 s between them, while a worker beats as often."""
 SECRET = "s3cret"
 
 
@@ -53,25 +41,10 @@ def launched(roles: Roles) -> list[Process]:
     return processes
 
 
-def test_nothing_is_said_of_loading_once_the_model_is_loaded(private_redis: RedisServer) -> None:
-    ledger = Ledger.connect(private_redis.url)
-    what = LoadingWorker("w", "org/model", "the hub", 1.0)
-    private_redis.send(signal.SIGSTOP)
-    waker = threading.Timer(0.5, private_redis.send, [signal.SIGCONT])
-    waker.start()
-    with saying_what_loads(a_child(), ledger, "m", what):
-        pass
-    assert "telling" not in {thread.name for thread in threading.enumerate()}
-    ledger.run(join("m", a_worker("w"), a_model(), 60_000))
-    seen = ledger.run(overview("m"))["m"]
-    assert (len(seen.workers), seen.loading) == (1, ())
-
-
 @pytest.mark.parametrize(
     ("options", "database", "sentence"),
     [
         (("--rename-command", "EVALSHA", ""), 0, "does not know the command EVALSHA"),
-        (("--rename-command", "INFO", ""), 0, "remove its rename-command"),
         (("--maxmemory-policy", "allkeys-lru"), 0, "CONFIG SET maxmemory-policy noeviction"),
         ((), 99, "has no database of this number"),
     ],
@@ -94,22 +67,36 @@ def test_a_redis_that_no_wait_mends_is_said_and_exits_78(
 def test_a_right_that_is_missing_is_said_by_all_and_granted_without_a_restart(
     private_redis: RedisServer, secret_roles: Roles
 ) -> None:
-    """As Redis 7 makes a user: all keys and commands, and no channels."""
+    """As Redis 7 makes a user: all keys and commands, and no channels. Then a right to claim is taken away."""
     grant(private_redis, "+@all", "resetchannels")
     api, *workers = launched(secret_roles)
     assert isinstance(api, ApiProcess)
     wait_until(lambda: all("&eq:*" in process.log() for process in (api, *workers)), message="all say what is missing")
-    with api.client() as client:
-        wait_until(lambda: answers(client), message="an API that serves")
-        ready = client.get("/health/ready")
-        refused = client.post("/v1/embeddings", json={"input": "a"})
+    with api.client() as http:
+        wait_until(lambda: answers(http), message="an API that serves")
+        ready, refused = http.get("/health/ready"), http.post("/v1/embeddings", json={"input": "a"})
         assert (ready.status_code, ready.json()["error"]["param"]) == (503, "redis"), ready.text
         assert (refused.status_code, refused.json()["error"]["code"]) == (503, "redis_unavailable"), refused.text
         assert "&eq:*" in ready.json()["detail"]
         assert "&eq:*" in refused.json()["detail"]
         grant(private_redis, "&*")
         api.wait_ready()
-        assert client.post("/v1/embeddings", json={"input": "a"}).status_code == 200
+        assert http.post("/v1/embeddings", json={"input": "a"}).status_code == 200
+
+        grant(private_redis, "-zpopmin")
+        location = http.post("/v1/tasks", json={"input": "a"}).headers["location"]
+        told = wait_until(lambda: lacks_worker(http), message="it beats, and may claim nothing")
+        waiting = http.get(location).json()["waiting"]
+        grant(private_redis, "+zpopmin")
+        wait_until(lambda: http.get(location).json()["status"] == "completed", message="the work goes on")
+        api.wait_ready()
+    assert "NOPERM" in told["detail"]
+    assert (waiting["code"], "NOPERM" in waiting["message"]) == ("no_worker", True)
+
+
+def lacks_worker(http: httpx.Client) -> dict[str, Any] | None:
+    told: dict[str, Any] = http.get("/health/ready").json()
+    return told if told.get("error", {}).get("param") == "worker" else None
 
 
 def answers(client: httpx.Client) -> bool:
@@ -144,46 +131,3 @@ def test_a_redis_that_another_version_has_taken_meanwhile_exits_78(
             assert role.wait() == CONFIGURATION_EXIT_CODE, role.log()
             assert "schema 999" in role.log()
         connection.delete("eq:schema")
-
-
-def test_rights_that_are_taken_from_a_worker_are_said_by_it_and_by_the_web_tier(
-    private_redis: RedisServer, secret_roles: Roles
-) -> None:
-    """To subscribe, and then to claim, as after an upgrade whose scripts call what the users of before may not."""
-    grant(private_redis, "+@all", "&*")
-    api, worker = secret_roles.api(), secret_roles.worker(lease_s=1)
-    api.wait_ready()
-    with private_redis.client() as connection, api.client() as http:
-        client = LedgerClient(Ledger(connection))
-        connection.execute_command("ACL SETUSER", "app", "-subscribe")
-        connection.client_kill_filter(_type="pubsub")
-        client.submit(["a"])
-        wait_until(lambda: "the command SUBSCRIBE (NOPERM)" in worker.log(), message="what it lacks")
-        wait_until(lambda: refusals(connection, "subscribe") > MANY, message="several beats meanwhile")
-        connection.execute_command("ACL SETUSER", "app", "+subscribe")
-        client.completed(client.submit(["b"]))
-        wait_until(lambda: "Redis is back" in worker.log(), message="the end")
-        assert worker.log().count("Redis is unavailable") == 1
-
-        connection.execute_command("ACL SETUSER", "app", "-zpopmin")
-        location = http.post("/v1/tasks", json={"input": "a"}).headers["location"]
-        wait_until(lambda: http.get("/health/ready").status_code == 503, message="not ready")
-        ready = wait_until(lambda: lacks_worker(http), message="it beats, and may claim nothing")
-        task = http.get(location).json()
-        connection.execute_command("ACL SETUSER", "app", "+zpopmin")
-        wait_until(lambda: http.get(location).json()["status"] == "completed", message="the work goes on")
-        api.wait_ready()
-    assert "NOPERM" in ready["detail"]
-    assert task["waiting"]["code"] == "no_worker"
-    assert "NOPERM" in task["waiting"]["message"]
-
-
-def lacks_worker(http: httpx.Client) -> dict[str, Any] | None:
-    told: dict[str, Any] = http.get("/health/ready").json()
-    return told if told.get("error", {}).get("param") == "worker" else None
-
-
-def refusals(connection: redis.Redis, command: str) -> int:
-    """How often Redis has refused it of late."""
-    log: list[dict[str, Any]] = connection.acl_log()
-    return sum(int(entry["count"]) for entry in log if entry["object"] == command)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from api.served_models import ServedModels
-from api.waiting.why_waiting import Record, Seen, waiting_of
+from api.waiting.why_waiting import Record, Seen, Waiting, waiting_of
 from tasks.errors import Unavailable
 from tasks.ingestion.job_runner import away as what_is_away
 from tasks.item import Options
@@ -74,15 +74,11 @@ def seen(*queues: Queue, account: dict[str, int] | None = None) -> Seen:
     return Seen(served, {}, Account({f"{name}:m:bulk": n for name, n in (account or {}).items()}), NOW_MS)
 
 
-def with_tasks(record: Record, known: Seen) -> Seen:
+def answer(record: Record, known: Seen) -> Waiting:
     tasks = {record.id: record} if isinstance(record, Task) else record.tasks
-    return dataclasses.replace(known, tasks=tasks)
-
-
-def answer(record: Record, known: Seen) -> tuple[str, str]:
-    waiting = waiting_of(record, with_tasks(record, known))
+    waiting = waiting_of(record, dataclasses.replace(known, tasks=tasks))
     assert waiting is not None
-    return waiting.code, waiting.message
+    return waiting
 
 
 def stuck(queue: Queue, code: str = "storage_unavailable") -> Queue:
@@ -101,109 +97,48 @@ def busy(cost: int, owners: int) -> Queue:
     )
 
 
-IN_LINE = "Waits for its turn in the bulk lane; less than 1 s of work before it."
 BUSY = busy(2_882_500, 2001)
-WORKED_ON = task(State.IN_PROGRESS)
 MINE = {"cost": 2500, "open": 1}
-
-
-@pytest.mark.parametrize(
-    ("one", "queue", "message"),
-    [
-        (task(), BUSY, "Waits for its turn in the bulk lane; about 12 min of work before it."),
-        (task(), SERVED, IN_LINE),
-        (task(), busy(10_000_000_000, 10**6 + 1), "Waits for its turn in the bulk lane; about 7 d of work before it."),
-        (task(), dataclasses.replace(SERVED, rate=None), "Waits for its turn in the bulk lane."),
-        (WORKED_ON, SERVED, "Being worked on; less than 1 s left."),
-        (task(State.IN_PROGRESS, cost=5000), SERVED, "Being worked on; about 1 s left."),
-        (WORKED_ON, busy(40_000_000, 10**5 + 1), "Being worked on; about 3 h left."),
-    ],
-)
-def test_the_sentence_of_a_task_that_is_served(one: Task, queue: Queue, message: str) -> None:
-    code = "working" if one.state is State.IN_PROGRESS else "in_line"
-    assert answer(one, seen(queue, account=MINE)) == (code, message)
-
-
-def test_the_numbers_of_a_task_in_line() -> None:
-    waiting = waiting_of(task(), with_tasks(task(), seen(BUSY, account=MINE)))
-    assert waiting is not None
-    assert waiting.model_dump() == {
-        "code": "in_line",
-        "message": "Waits for its turn in the bulk lane; about 12 min of work before it.",
-        "seconds": 720, "since": None, "next_try": None,
-    }  # fmt: skip
-
-
-@pytest.mark.parametrize("state", [State.QUEUED, State.IN_PROGRESS])
-@pytest.mark.parametrize(("deaths", "often"), [(1, ""), (3, " 3 times")])
-def test_a_worker_that_dies_is_told_for_a_minute(state: State, deaths: int, often: str) -> None:
-    dying = task(state, deaths=deaths, died_ms=NOW_MS - 5000)
-    assert answer(dying, seen()) == ("workers_died", f"Its worker died or failed{often}; it is tried again.")
-    loads = Queue("m", loading=(LoadingWorker("w", "m", "here", NOW_MS / 1000),), absent_ms=NOW_MS)
-    assert answer(dying, seen(loads))[0] == "workers_died"  # between two deaths it loads
-    assert answer(dying, seen(Queue("m", absent_ms=NOW_MS)))[0] == "no_worker"
-    long_ago = task(state, deaths=deaths, died_ms=NOW_MS - HOUR_MS)
-    assert answer(long_ago, seen())[0] in {"in_line", "working"}
-
-
-@pytest.mark.parametrize(
-    ("since_ms", "message"),
-    [
-        (NOW_MS - 30 * HOUR_MS, "No worker serves this model since 2026-11-19 12:16 UTC."),
-        (None, "No worker serves this model."),
-    ],
-)
-def test_without_a_worker_nothing_else_matters(since_ms: int | None, message: str) -> None:
-    waiting = waiting_of(WORKED_ON, seen(absent("m", since_ms)))
-    assert waiting is not None
-    assert (waiting.code, waiting.message) == ("no_worker", message)
-    assert waiting.since == (since_ms and since_ms // 1000)
-
-
-def test_a_worker_that_loads_is_told() -> None:
-    loading = LoadingWorker("w", "org/m", "the hub", since=(NOW_MS - HOUR_MS) / 1000)
-    queue = dataclasses.replace(absent("m"), loading=(loading,))
-    assert answer(task(), seen(queue)) == (
-        "model_loading",
-        "A worker loads the model since 2026-11-20 17:16 UTC.",
-    )
-
-
-def test_what_has_ended_waits_for_nothing() -> None:
-    for record in (task(State.COMPLETED), batch(status=JobStatus.FAILED), ingestion(status=JobStatus.CANCELLED)):
-        assert waiting_of(record, seen()) is None
-
-
+UNDER_WAY = State.IN_PROGRESS
+WORKED_ON = task(UNDER_WAY)
 DYING = task(deaths=1, died_ms=NOW_MS - 5000)
+LONG_AGO = task(deaths=1, died_ms=NOW_MS - HOUR_MS)
+LOADING = LoadingWorker("w", "org/m", "the hub", since=(NOW_MS - HOUR_MS) / 1000)
 QUEUED = JobStatus.QUEUED
-EMBEDS, PARSES = (Stage.EMBED, State.QUEUED), (Stage.PARSE, State.IN_PROGRESS)
-
-
-def subclasses(kind: type[Unavailable]) -> set[type[Unavailable]]:
-    return {kind, *(found for below in kind.__subclasses__() for found in subclasses(below))}
-
-
-@pytest.mark.parametrize("kind", sorted(subclasses(Unavailable), key=repr))
-def test_whatever_a_stage_finds_away_has_a_reason(kind: type[Unavailable]) -> None:
-    what = what_is_away(kind("No."))
-    assert what in {"model", "sink", "storage", "disk_full", "worker"}
-    code, _ = answer(ingestion(PARSES, waits=away(what)), seen())
-    assert code in {"model_not_ready", "sink_unavailable", "storage_unavailable", "disk_full", "workers_died"}
-
-
+EMBEDS, PARSES = (Stage.EMBED, State.QUEUED), (Stage.PARSE, UNDER_WAY)
+IN_LINE = "Waits for its turn in the bulk lane; less than 1 s of work before it."
 SINCE = "since 2026-11-20 17:16 UTC."
 STORAGE = f"The server's storage does not answer {SINCE}"
 DISK = f"The server's storage is full {SINCE}"
 NO_MODEL = f"No worker serves this model {SINCE}"
+LOADS = f"A worker loads the model {SINCE}"
 DIED = "Its worker died or failed; it is tried again."
 MODEL_FILES = "The files of the model are not in the storage; a worker that starts puts them there."
 REFUSES = "The database of sink 'pg' refuses connections. Try again."
 WAITING: list[tuple[Record, Seen, str, str]] = [
+    (
+        task(),
+        seen(BUSY, account=MINE),
+        "in_line",
+        "Waits for its turn in the bulk lane; about 12 min of work before it.",
+    ),
+    (task(), seen(account=MINE), "in_line", IN_LINE),
+    (task(), seen(busy(10**10, 10**6 + 1), account=MINE), "in_line", f"{IN_LINE[:35]}; about 7 d of work before it."),
+    (task(), seen(dataclasses.replace(SERVED, rate=None)), "in_line", "Waits for its turn in the bulk lane."),
+    (WORKED_ON, seen(account=MINE), "working", "Being worked on; less than 1 s left."),
+    (task(UNDER_WAY, cost=5000), seen(account=MINE), "working", "Being worked on; about 1 s left."),
+    (WORKED_ON, seen(busy(4 * 10**7, 10**5 + 1), account=MINE), "working", "Being worked on; about 3 h left."),
+    (WORKED_ON, seen(absent("m")), "no_worker", NO_MODEL),
+    (WORKED_ON, seen(absent("m", None)), "no_worker", "No worker serves this model."),
+    (task(), seen(dataclasses.replace(absent("m"), loading=(LOADING,))), "model_loading", LOADS),
+    (DYING, seen(), "workers_died", DIED),
+    (task(UNDER_WAY, deaths=3, died_ms=NOW_MS), seen(), "workers_died", DIED.replace(";", " 3 times;")),
+    (DYING, seen(Queue("m", loading=(LOADING,))), "workers_died", DIED),  # between two deaths it loads
+    (DYING, seen(absent("m")), "no_worker", NO_MODEL),
+    (LONG_AGO, seen(), "in_line", IN_LINE),
     (batch(), seen(absent(DOCUMENTS)), "no_documents_worker", f"No documents worker runs {SINCE}"),
-    (batch(), seen(), "working", "Being worked on."),
     (batch(Stage.PARSE, State.QUEUED), seen(), "in_line", "Waits for its turn."),
     (batch(Stage.PARSE, State.QUEUED, DYING), seen(), "workers_died", DIED),
-    (batch(wait=away("worker")), seen(), "workers_died", DIED),
     (batch(wait=away("storage")), seen(), "storage_unavailable", STORAGE),
     (batch(Stage.EMBED, State.QUEUED), seen(), "in_line", IN_LINE),
     (batch(Stage.EMBED, State.IN_PROGRESS), seen(stuck(SERVED)), "storage_unavailable", STORAGE),
@@ -218,22 +153,39 @@ WAITING: list[tuple[Record, Seen, str, str]] = [
     (ingestion(waits=away("storage")), seen(), "storage_unavailable", STORAGE),
     (ingestion(waits=away("sink")), seen(), "sink_unavailable", f"The sink does not answer {SINCE}"),
     (ingestion(waits=away("sink", REFUSES)), seen(), "sink_unavailable", f"{REFUSES[:45]} {SINCE}"),
-    (ingestion(waits=away("disk_full")), seen(), "disk_full", DISK),
-    (ingestion(waits=away("worker")), seen(), "workers_died", DIED),
     (ingestion(EMBEDS), seen(absent("m")), "no_worker", NO_MODEL),
     (ingestion(EMBEDS, PARSES), seen(), "working", "Being worked on."),
     (ingestion(EMBEDS), seen(), "in_line", IN_LINE),
     (ingestion(head_task=True), seen(), "in_line", "Waits for its turn."),
-    (ingestion(), seen(), "working", "Being worked on."),
 ]
 
 
 @pytest.mark.parametrize(("record", "known", "code", "message"), WAITING)
-def test_what_a_batch_or_an_ingestion_waits_for(record: Record, known: Seen, code: str, message: str) -> None:
-    assert answer(record, known) == (code, message)
+def test_what_it_waits_for(record: Record, known: Seen, code: str, message: str) -> None:
+    waiting = answer(record, known)
+    assert (waiting.code, waiting.message) == (code, message)
 
 
-def test_no_sentence_repeats_what_the_caller_has_sent() -> None:
-    waiting = waiting_of(task(), with_tasks(task(), seen()))
-    assert waiting is not None
-    assert "script" not in str(waiting)
+def test_numbers_come_with_the_sentence_and_nothing_that_the_caller_has_sent() -> None:
+    assert answer(task(), seen(BUSY, account=MINE)).model_dump(exclude={"message", "code"}) == {
+        "seconds": 720, "since": None, "next_try": None,
+    }  # fmt: skip
+    assert answer(task(), seen(absent("m"))).since == (NOW_MS - HOUR_MS) // 1000
+    assert "script" not in str(answer(task(), seen()))
+
+
+def test_what_has_ended_waits_for_nothing() -> None:
+    for record in (task(State.COMPLETED), batch(status=JobStatus.FAILED), ingestion(status=JobStatus.CANCELLED)):
+        assert waiting_of(record, seen()) is None
+
+
+def subclasses(kind: type[Unavailable]) -> set[type[Unavailable]]:
+    return {kind, *(found for below in kind.__subclasses__() for found in subclasses(below))}
+
+
+def test_whatever_a_stage_finds_away_has_a_reason() -> None:
+    for kind in subclasses(Unavailable):
+        what = what_is_away(kind("No."))
+        assert what in {"model", "sink", "storage", "disk_full", "worker"}
+        code = answer(ingestion(PARSES, waits=away(what)), seen()).code
+        assert code in {"model_not_ready", "sink_unavailable", "storage_unavailable", "disk_full", "workers_died"}

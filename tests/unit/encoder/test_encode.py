@@ -1,123 +1,147 @@
-"""`encode`: order, one pass per distinct text, refusals, and the worker's hooks."""
+"""`encode`: the outcome of each text is its own, whatever is beside it, runs out of memory or breaks the model.
+
+With a worker around it, `test_encoding.py` shows the rest, and with a real transformer `test_passes.py`.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tokenizers import Tokenizer
 
-from tasks.encoder.encode import encode
+from tasks.encoder.encode import PassLock, encode
 from tasks.encoder.fake import FakeEncoder
-from tasks.encoder.interface import EncodeStats, Float32Array, Layout, Text
-from tasks.item import Options, Vector
-from tests.unit.encoder.stub_encoder import Batch, StubEncoder
+from tasks.encoder.interface import Float32Array, Layout, Text, Tokens
+from tasks.encoder.micro_batches import own_rows
+from tests.processes import PATIENCE_S
 
 
-def items(*texts: str, **options: object) -> list[Text]:
-    return [Text(text, Options(**options)) for text in texts]  # type: ignore[arg-type]
+class Faulty(FakeEncoder):
+    """Notes its passes, failed ones too. `fault`: called with the number of texts of each; raises what goes wrong."""
 
+    def __init__(self, fault: Callable[[int], None], row_widths: tuple[int, ...] = ()) -> None:
+        super().__init__()
+        self.row_widths = row_widths
+        self.passes: list[int] = []
+        self.layouts: list[Layout] = []
+        self._fault = fault
 
-def code(outcome: Vector) -> str | None:
-    return outcome.error.code if outcome.error else None
+    def forward(self, texts: Sequence[Tokens], layout: Layout) -> Float32Array:
+        self.layouts.append(layout)
+        self.passes.append(len(texts))
+        self._fault(len(texts))
+        return super().forward(texts, layout)
 
 
 @settings(deadline=None)
 @given(st.lists(st.text("ab ", max_size=12), max_size=60), st.integers(1, 64))
 def test_each_outcome_is_that_of_its_text_encoded_alone(texts: list[str], budget: int) -> None:
     encoder = FakeEncoder(dimension=8, max_tokens=6)
-    together, _ = encode(encoder, items(*texts), max_padded_tokens=budget)
+    together, _ = encode(encoder, list(map(Text, texts)), max_padded_tokens=budget)
+    alone = {text: encode(encoder, [Text(text)], max_padded_tokens=budget)[0][0] for text in set(texts)}
     for text, outcome in zip(texts, together, strict=True):
-        [alone], _ = encode(encoder, items(text), max_padded_tokens=budget)
         assert outcome.vector is not None
-        np.testing.assert_array_equal(outcome.vector, alone.vector)
-        assert (outcome.tokens, outcome.truncated) == (alone.tokens, alone.truncated)
+        np.testing.assert_array_equal(outcome.vector, alone[text].vector)
+        assert (outcome.tokens, outcome.truncated) == (alone[text].tokens, alone[text].truncated)
 
 
-def test_equal_texts_go_through_the_model_once() -> None:
-    encoder = StubEncoder()
-    outcomes, stats = encode(encoder, items(*["same"] * 50, "else"), max_padded_tokens=100)
-    assert encoder.batches == [[4, 4]]
-    assert sorted(encoder.tokenized) == ["else", "same"]
-    assert stats == EncodeStats(forward_passes=1, padded_tokens=8, tokens=8)
-    assert [outcome.tokens for outcome in outcomes] == [4] * 51
+def test_a_text_that_ran_out_of_memory_beside_another_pass_is_tried_again_alone() -> None:
+    lock, other_inside, other_leaves = PassLock(), threading.Event(), threading.Event()
+
+    def other() -> None:
+        with lock.beside_others():
+            other_inside.set()
+            assert other_leaves.wait(PATIENCE_S)
+
+    def fault(_texts: int) -> None:
+        if not other_leaves.is_set():
+            other_leaves.set()
+            raise MemoryError
+
+    encoder = Faulty(fault)
+    with ThreadPoolExecutor(1) as threads:
+        done = threads.submit(other)
+        assert other_inside.wait(PATIENCE_S)
+        outcomes, _ = encode(encoder, [Text("a text")], max_padded_tokens=100, lock=lock)
+        done.result(30)
+    assert outcomes[0].error is None
+    assert encoder.passes == [1, 1]
 
 
-def test_equal_texts_with_other_options_share_the_pass() -> None:
-    encoder = StubEncoder()
-    wanted = [
-        *items("abc"),
-        *items("abc", dimensions=2),
-        *items("abc", normalize=False),
-        *items("abc", truncate=False),
-    ]
-    outcomes, _ = encode(encoder, wanted, max_padded_tokens=100)
-    assert encoder.batches == [[3]]
-    assert [len(outcome.vector) for outcome in outcomes if outcome.vector is not None] == [4, 2, 4, 4]
+def test_a_batch_that_does_not_fit_memory_is_halved_into_passes_that_are_no_larger() -> None:
+    def at_most_four(texts: int) -> None:
+        if texts > 4:
+            raise MemoryError
+
+    encoder = Faulty(at_most_four, row_widths=(64,))
+    for texts in ([f"{n}" for n in range(16)], ["x " * 58, *(f"{n} " * 8 for n in range(40))]):
+        outcomes, _ = encode(encoder, list(map(Text, texts)), max_padded_tokens=512)
+        assert all(outcome.error is None for outcome in outcomes)
+    assert encoder.passes[:7] == [16, 8, 4, 4, 8, 4, 4]
+    assert max(layout.padded_tokens for layout in encoder.layouts) <= 512
 
 
-def test_texts_whose_prompt_is_left_out_of_pooling_do_not_share_a_pass_with_others() -> None:
-    encoder = StubEncoder(prompt_lengths={"query": 2, "document": 3})
-    wanted = [*items("aa", "bb", prompt_name="query"), *items("ccc", prompt_name="document"), *items("dddd")]
-    encode(encoder, wanted, max_padded_tokens=1000)
-    assert encoder.batches == [[2, 2], [3], [4]]
+@pytest.mark.parametrize("part", ["tokenize", "forward"])
+def test_a_text_that_breaks_model_or_tokenizer_fails_alone_and_is_quoted_nowhere(
+    part: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    encoder, secret = FakeEncoder(), "my password"
+    does, taken = getattr(encoder, part), encoder.tokenize([secret], None)
+
+    def refuse(texts: Sequence[object], *more: object) -> object:
+        if secret in texts or taken[0] in texts:
+            raise ValueError(f"cannot encode {secret!r}")
+        return does(texts, *more)
+
+    monkeypatch.setattr(encoder, part, refuse)
+    with caplog.at_level(logging.DEBUG):
+        outcomes, _ = encode(encoder, [Text("a"), Text(secret), Text("c")], max_padded_tokens=100)
+    first, second, third = (outcome.error for outcome in outcomes)
+    assert first is third is None
+    assert second is not None
+    assert (second.code, "could not encode this text (ValueError)" in second.message) == ("encoding_failed", True)
+    assert "password" not in caplog.text + second.message
 
 
-def test_a_refused_text_that_was_not_counted_to_its_end_has_at_least_so_many_tokens() -> None:
-    encoder = StubEncoder(max_tokens=5, counted=8)
-    outcomes, _ = encode(encoder, items("abcdefgh", "abcdefghi", truncate=False), max_padded_tokens=100)
-    exact, bound = [outcome.error.message for outcome in outcomes if outcome.error is not None]
-    assert "has 8 tokens; the model takes at most 5" in exact
-    assert "has at least 8 tokens; the model takes at most 5" in bound
+# ---- the fake encoder is a product: equal on every machine
 
 
-def test_hooks_run_between_and_after_the_passes() -> None:
-    events: list[str] = []
-    encoder = StubEncoder(fault=lambda _batch: events.append("pass"))
-    encode(
-        encoder,
-        items("aaa", "bb", "c"),
-        max_padded_tokens=1,
-        between=lambda: events.append("between"),
-        finished=lambda: events.append("finished"),
-    )
-    assert events == ["pass", "finished", "between", "pass", "finished", "between", "pass", "finished"]
+def vectors(encoder: FakeEncoder, *texts: str) -> Float32Array:
+    tokens = encoder.tokenize(texts, None)
+    return encoder.forward(tokens, own_rows(list(range(len(tokens))), [one.length for one in tokens]).layout)
 
 
-def test_hooks_run_while_many_long_texts_are_tokenized() -> None:
-    events: list[str] = []
-    encoder = StubEncoder(max_tokens=4, tokenizer_fault=lambda texts: events.append(f"{len(texts)} texts"))
-    encode(
-        encoder,
-        items(*(letter * 100_000 for letter in "abcde"), "f" * 300_000, "g"),
-        max_padded_tokens=1_000,
-        between=lambda: events.append("between"),
-        finished=lambda: events.append("finished"),
-    )
-    pause = ["finished", "between"]
-    assert events == ["2 texts", *pause, "2 texts", *pause, "1 texts", *pause, "1 texts", *pause, "1 texts", "finished"]
+def test_vectors_are_distinct_unit_vectors_and_the_same_on_every_machine() -> None:
+    golden = np.array([0.9693956, 0.06373154, -0.02740002, 0.23549889], dtype=np.float32)
+    np.testing.assert_array_equal(vectors(FakeEncoder(dimension=4), "hello wörld"), golden[None])
+    rows = vectors(FakeEncoder(), *(f"text {n}" for n in range(200)))
+    np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1, rtol=1e-6)
+    assert np.abs((rows @ rows.T)[~np.eye(200, dtype=bool)]).max() < 0.4
 
 
-def test_an_exception_of_a_hook_abandons_the_rest() -> None:
-    class Stopped(Exception):
-        pass
-
-    def stop() -> None:
-        raise Stopped
-
-    encoder = StubEncoder()
-    with pytest.raises(Stopped):
-        encode(encoder, items("aaa", "bb", "c"), max_padded_tokens=1, between=stop)
-    assert encoder.batches == [[3]]
+def test_the_simulated_speed_is_padded_tokens_per_second() -> None:
+    slept: list[float] = []
+    vectors(FakeEncoder(tokens_per_s=1000, sleep=slept.append), "a b c", "a")
+    assert slept == [2 * 5 / 1000]
 
 
-def test_a_row_that_one_text_spoils_is_computed_again_with_a_row_for_each() -> None:
-    class Spoiling(StubEncoder):
-        def forward(self, batch: Batch, layout: Layout) -> Float32Array:
-            rows = super().forward(batch, layout)
-            bad = [text.features["input_ids"][0] == ord("x") for text in batch]
-            rows[np.full(len(batch), layout.shared and any(bad)) | np.array(bad)] = np.nan
-            return rows
-
-    encoder = Spoiling(row_widths=(8,))
-    outcomes, stats = encode(encoder, items("aaa", "bb", "xx", "c"), max_padded_tokens=100)
-    assert [code(outcome) for outcome in outcomes] == [None, None, "non_finite_vector", None]
-    assert [layout.shared for layout in encoder.layouts] == [True] + [False] * (stats.forward_passes - 1)
+@pytest.mark.parametrize(
+    ("text", "length"),
+    [
+        *(("", 2), (" \n", 2), ("\0", 3), ("a b  c\n", 5), ("w " * 8, 10), ("a\x1cb\x1d\x1e\x1fc", 5), ("[S] x", 4)),
+        *(("a\x0cb\x85c\u2028d", 6), ("a\u00a0b\u3000c", 5), ("a\u200bb", 3)),
+    ],
+)
+def test_tokens_are_words_and_two_for_its_tokenizer_too(text: str, length: int) -> None:
+    encoder = FakeEncoder(max_tokens=8)
+    rules = encoder.text_rules()
+    for prompt, more in ((None, 0), ("query", 1)):
+        [tokens] = encoder.tokenize([text], prompt)
+        assert (tokens.length, tokens.full_length) == (min(8, length + more), length + more)
+        before = rules.prompts[prompt] if prompt else ""
+        assert len(Tokenizer.from_str(rules.tokenizer.decode()).encode(before + text).ids) == length + more

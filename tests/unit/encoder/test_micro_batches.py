@@ -9,40 +9,30 @@ from tasks.encoder.micro_batches import ROW_WIDTHS, fill, plan
 NARROW, WIDE = ROW_WIDTHS
 BUDGET = 1024
 
-some_lengths = st.lists(st.integers(0, 600), max_size=150)
 short = st.lists(st.integers(1, NARROW), min_size=1, max_size=150)
-widths = st.sampled_from([(), (NARROW,), ROW_WIDTHS])
 
 
-@given(some_lengths, widths)
-def test_every_text_is_in_one_pass_within_the_budget(lengths: list[int], row_widths: tuple[int, ...]) -> None:
-    batches = plan(lengths, BUDGET, row_widths)
-    assert sorted(index for batch in batches for index in batch.indexes) == list(range(len(lengths)))
-    assert all(batch.layout.padded_tokens <= BUDGET or len(batch.indexes) == 1 for batch in batches)
-
-
-@given(some_lengths, widths)
-def test_no_two_texts_share_a_place_and_each_is_whole_in_its_row(
+@given(st.lists(st.integers(0, 600), max_size=100), st.sampled_from([(), (NARROW,), ROW_WIDTHS]))
+def test_every_text_is_whole_in_one_row_of_one_pass_within_the_budget(
     lengths: list[int], row_widths: tuple[int, ...]
 ) -> None:
-    for batch in plan(lengths, BUDGET, row_widths):
+    batches = plan(lengths, BUDGET, row_widths)
+    assert sorted(index for batch in batches for index in batch.indexes) == list(range(len(lengths)))
+    for batch in batches:
+        assert batch.layout.padded_tokens <= BUDGET or len(batch.indexes) == 1
         taken: set[int] = set()
         for index, start in zip(batch.indexes, batch.layout.starts.tolist(), strict=True):
             places = range(start, start + lengths[index])
-            assert taken.isdisjoint(places)
+            assert taken.isdisjoint(places), "no two texts share a place"
             taken.update(places)
             assert not places or places[0] // batch.layout.width == places[-1] // batch.layout.width
         assert not taken or max(taken) < batch.layout.padded_tokens
 
 
 @given(short)
-def test_at_most_one_row_is_not_half_full(lengths: list[int]) -> None:
+def test_shared_rows_are_half_full_and_compute_no_more_than_a_row_for_each(lengths: list[int]) -> None:
     rows = fill(lengths, NARROW)
     assert sum(2 * sum(lengths[index] for index in row) <= NARROW for row in rows) <= 1
-
-
-@given(short)
-def test_shared_rows_compute_no_more_than_a_row_for_each(lengths: list[int]) -> None:
     for batch in plan(lengths, BUDGET, (NARROW,)):
         own = len(batch.indexes) * max(lengths[index] for index in batch.indexes)
         assert batch.layout.padded_tokens <= own

@@ -1,0 +1,94 @@
+"""Parent and child of a worker: what is said of a death, who hangs, and the files for probes."""
+
+import logging
+import shutil
+from pathlib import Path
+
+import pytest
+from billiard.exceptions import WorkerLostError
+
+from tasks.worker.process.hangs import LEAST_CHECKS, HangWatch
+from tasks.worker.process.parent import Deaths
+from tasks.worker.process.ready_file import RunFolder
+from tasks.worker.process.stop import SharedPage
+
+KILLED = "signal 9 (SIGKILL)"
+PATIENCE_S = 120.0
+PART_S = PATIENCE_S / LEAST_CHECKS
+
+
+def test_a_death_is_one_error_with_the_tasks_in_hand(caplog: pytest.LogCaptureFixture) -> None:
+    shared = SharedPage.make()
+    deaths, logger = Deaths(shared), logging.getLogger("test.of.deaths")
+    logger.addFilter(deaths)
+    shared.loaded = 1
+    shared.work_on(0, ["task_1", "task_2"])
+    logger.error("Process %r pid:%r exited with %r", "ForkPoolWorker-3", 3770, KILLED)
+    logger.error("Task handler raised error: %r", "lost", exc_info=WorkerLostError("lost"))
+    logger.removeFilter(deaths)
+    (line,) = caplog.records
+    assert (line.levelname, line.getMessage()) == (
+        "ERROR",
+        "worker process died (signal 9, SIGKILL) while it worked on task_1, task_2; its texts are tried again alone",
+    )
+    assert (shared.loaded, shared.in_hand()) == (0, ())
+    ids = [f"task_{number:026}" for number in range(1000)]
+    shared.work_on(0, ids)
+    assert set(shared.in_hand()) < set(ids), "those for which there is no room are left out whole"
+
+
+class Clock:
+    """A monotonic clock that moves when told."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def hangs(self, watch: HangWatch, seconds: float, *, often: int = 1) -> bool:
+        """What the watch says at last."""
+        said = False
+        for _ in range(often):
+            self.now += seconds
+            said = watch()
+        return said
+
+
+def test_a_child_hangs_when_its_count_stands_still_and_not_while_it_loads_or_both_pause() -> None:
+    clock, shared = Clock(), SharedPage.make()
+    watch = HangWatch(lambda: shared.beats or None, PATIENCE_S, clock)
+    assert not clock.hangs(watch, PATIENCE_S, often=12)
+    for _ in range(12):
+        shared.beats += 1
+        assert not watch()
+        assert not clock.hangs(watch, 10 * PATIENCE_S), "the child had no time to beat"
+    shared.beats += 1
+    assert not watch()
+    assert not clock.hangs(watch, PART_S, often=LEAST_CHECKS - 1)
+    assert clock.hangs(watch, PART_S)
+    shared.forget_child()
+    assert not watch(), "the next child loads its model"
+
+
+def test_what_somebody_cleans_away_is_made_again_and_a_copy_elsewhere_is_another_worker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = RunFolder(tmp_path / "run")
+    worker = folder.take()
+    folder.set_ready({"model": "m"})
+    folder.touch_alive()
+    shutil.rmtree(tmp_path / "run")
+    assert not folder.is_alive(30)
+    folder.keep_ready()
+    folder.touch_alive()
+    folder.keep_ready()
+    assert (folder.is_alive(30), folder.is_ready()) == (True, True)
+    folder.leave()
+    assert RunFolder(tmp_path / "run").take() == worker
+    monkeypatch.setattr("socket.gethostname", lambda: "elsewhere")
+    shutil.copytree(tmp_path / "run", tmp_path / "copy")
+    assert RunFolder(tmp_path / "copy").take() != worker
+    shutil.rmtree(tmp_path / "run")
+    (tmp_path / "run").write_bytes(b"")  # nothing can be written: that ends no worker
+    folder.touch_alive()
+    folder.keep_ready()
