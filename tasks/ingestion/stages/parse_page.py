@@ -90,9 +90,12 @@ def _in_turn(
     context: StageContext, cutting: "_Cutting", todo: Sequence[Document]
 ) -> tuple[list[Document], Document | None]:
     """Documents as they are done, as many as there is time for; the last of them, if that was over before their end."""
-    parsed, began = list[Document](), time.monotonic()
+    parsed, lines, began = list[Document](), deque(todo), time.monotonic()
     for document in cutting.each(todo):
-        both = alike(parsed[-1], document) if parsed else None
+        same_line = bool(parsed) and holds(lines[0], document)  # between two lines there may be what is done already
+        while not holds(lines[0], document):
+            lines.popleft()
+        both = alike(parsed[-1], document) if same_line else None
         parsed[len(parsed) - bool(both) :] = [both or document]
         if time.monotonic() - began > context.pace.parsing_s:
             return parsed, document
