@@ -93,14 +93,8 @@ class PgServer(Process):
         password.write_text(PASSWORD)
         password.chmod(0o644)
         options = ["-U", "postgres", "-A", "scram-sha-256", f"--pwfile={password}", "-E", "UTF8", "--no-locale"]
-        done = subprocess.run(
-            [self._programs / "initdb", "-D", self._data, "--no-sync", *options],
-            user=self._user,
-            cwd="/",
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        command: list[str | Path] = [self._programs / "initdb", "-D", self._data, "--no-sync", *options]
+        done = subprocess.run(command, user=self._user, cwd="/", capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
 
     def _answers(self) -> bool:

@@ -10,7 +10,7 @@ from tasks.ingestion.process import JobWorker
 from tasks.ledger.redis_keys import DOCUMENTS
 from tasks.worker.process import parent
 from tasks.worker.process.child import Role
-from tasks.worker.process.hangs import DEFAULT_PATIENCE, Patience
+from tasks.worker.process.hangs import DEFAULT_PATIENCE
 
 DOCUMENTS_WORKER = Role(
     command="documents-worker",
@@ -20,9 +20,9 @@ DOCUMENTS_WORKER = Role(
 )
 
 
-def main(patience: Patience = DEFAULT_PATIENCE) -> int:
+def main() -> int:
     """Entry point."""
-    return parent.main(DOCUMENTS_WORKER, patience)
+    return parent.main(DOCUMENTS_WORKER, DEFAULT_PATIENCE)
 
 
 if __name__ == "__main__":

@@ -86,10 +86,9 @@ class JobRunner:
         *,
         stop: Callable[[], bool],
         pace: Pace = USUAL_PACE,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._ledger, self._storage, self._settings = ledger, storage, settings
-        self._stop, self._pace, self._clock = stop, pace, clock
+        self._stop, self._pace = stop, pace
         self._storages: dict[Progress, Storage] = {}
         self.done = 0
         self.storage_error: tuple[str, float] = ("", 0.0)
@@ -102,7 +101,7 @@ class JobRunner:
     def __call__(self, claim: Claim, stream: Stream) -> None:
         """See `Work.__call__`; nothing interrupts a stage. Its owner pays for the time that it took."""
         (piece,) = claim.pieces
-        began, began_ns = self._clock(), time.time_ns()
+        began, began_ns = time.monotonic(), time.time_ns()
         try:
             outcome = self.outcome(
                 piece, claim.token, self._reporting(stream.progress), partial(self._moved, stream.progress)
@@ -117,7 +116,7 @@ class JobRunner:
         if claim.trace is not None:
             claim.trace.add("job", began_ns, _described(piece, outcome))
         # It was claimed at a cost that is the same for all.
-        stream.commit(claim, [outcome], last=True, spent=max(0, round(self._clock() - began) - JOB_COST))
+        stream.commit(claim, [outcome], last=True, spent=max(0, round(time.monotonic() - began) - JOB_COST))
         self.done += 1
 
     def outcome(self, piece: Piece, token: str, storage: Storage, progress: Callable[[], None]) -> Outcome:

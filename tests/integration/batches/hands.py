@@ -20,13 +20,13 @@ from tasks.ledger.heartbeat import join, watch
 from tasks.ledger.overview import overview
 from tasks.ledger.redis_keys import DOCUMENTS
 from tasks.ledger.task import Outcome, Piece
-from tasks.records.batches import Batch, BatchRecord, BatchStatus, new_batch_id, read_batch
+from tasks.records.batches import Batch, BatchRecord, new_batch_id, read_batch
 from tasks.records.files import Purpose, put_file, read_file
-from tasks.records.jobs import Job, create_job, list_jobs, read_tasks_of
+from tasks.records.jobs import Job, create_job, read_tasks_of
 from tasks.records.moves import Move
 from tasks.records.stage_tasks import StageCall
 from tasks.records.storage_identity import StorageProof
-from tasks.records.store import ANY_ROOM, OPEN
+from tasks.records.store import ANY_ROOM
 from tasks.storage.rows_file import RowsReference, read_rows
 from tasks.storage.storage import Storage
 from tasks.storage.sweep import GRACE_S, Sweep
@@ -76,17 +76,18 @@ class Hands:
 
     # ---- callers
 
-    def upload(self, data: bytes, *, owner: str = "anonymous", purpose: Purpose = Purpose.BATCH) -> str:
-        """A stored file's id."""
-        record = made_file(len(data), owner=owner, purpose=purpose)
+    def file(self, name: str, data: bytes, *, owner: str = "anonymous", purpose: Purpose = Purpose.USER_DATA) -> str:
+        """An uploaded file's id."""
+        record = made_file(len(data), filename=name, owner=owner, purpose=purpose)
         self.storage.write(record.stored, data)
         self.ledger.run(put_file(record))
         return record.id
 
-    def create(self, requests: Sequence[dict[str, Any]] | bytes, **changed: Any) -> str:
+    def create(self, requests: Sequence[dict[str, Any]] | bytes, *, owner: str = "anonymous", **changed: Any) -> str:
         """A batch over a new file; its id."""
         data = requests if isinstance(requests, bytes) else b"\n".join(orjson.dumps(line) for line in requests)
-        return self.create_over(self.upload(data, owner=changed.get("owner", "anonymous")), **changed)
+        file_id = self.file("in.jsonl", data, owner=owner, purpose=Purpose.BATCH)
+        return self.create_over(file_id, owner=owner, **changed)
 
     def create_over(self, file_id: str, **changed: Any) -> str:
         """A batch over a file; its id."""
@@ -164,10 +165,6 @@ class Hands:
         """Stages do less at a time, or more."""
         self.pace = replace(self.pace, **changed)
 
-    def within(self, **changed: Any) -> None:
-        """Of a job less is done at a time, or more."""
-        self.driver.limits = replace(self.driver.limits, **changed)
-
     def work_model(self, limit: int = 1000) -> int:
         """Encodes what pieces are ready; their number."""
         taken = self.claim(MODEL, limit)
@@ -182,11 +179,11 @@ class Hands:
     def work(self) -> None:
         """Steps and works until nothing moves any more."""
         idle = 0
-        while idle < 3:
+        while idle < 6:
             self.step()
             idle = 0 if self.work_documents() + self.work_model() else idle + 1
 
-    def until(self, condition: Callable[[], object], *, model: bool = True, documents: bool = True) -> None:
+    def until(self, condition: Callable[[], object], *, model: bool = True) -> None:
         """Steps and works until something is so."""
         for _ in range(50):
             if condition():
@@ -194,29 +191,22 @@ class Hands:
             self.step()
             if condition():
                 return
-            if documents:
-                self.work_documents()
+            self.work_documents()
             if model:
                 self.work_model()
         raise AssertionError("it never came to this")
 
-    @property
-    def stamp(self) -> str:
-        """Of the model that is served now."""
-        served = self.ledger.run(overview(MODEL))[MODEL].model
-        assert served is not None
-        return served.stamp
-
     def claim(self, queue: str, limit: int) -> Claim:
         """Takes pieces of a queue."""
         self.claims += 1
+        served = self.ledger.run(overview(MODEL))[MODEL].model
         asked = ClaimRequest(
             stream="hand/0",
             token=f"hand/0/{self.claims}",
             budget=10**9,
             max_pieces=limit,
             lease_ms=15_000,
-            stamp=self.stamp if queue == MODEL else "",
+            stamp=served.stamp if served and queue == MODEL else "",
         )
         return self.ledger.run(claim(queue, asked))
 
@@ -240,22 +230,3 @@ def embedded(
         part = VectorsWriter(name, file.write, revision).add(rows)
     failed = sum(row.error is not None for row in rows)
     return Outcome(piece, part.to_json(), sum(row.tokens for row in rows), failed_in_part=failed)
-
-
-def nothing_is_left(hands: Hands, batch: Batch) -> None:
-    """Fails when an ended batch has left a task, an object, or work for a step."""
-    assert batch.pages == {}
-    assert list(hands.ledger.client.scan_iter("eq:task:*")) == []
-    hands.sweep()
-    left = {stored.name for stored in hands.storage.stored(f"{batch.owner}/{batch.id}")}
-    files = [hands.ledger.run(read_file(file_id)) for file_id in batch.record.files.values()]
-    assert left == {file.stored for file in files if file}
-    assert hands.ledger.run(list_jobs(BatchRecord, OPEN, limit=10))[0] == []
-
-
-def half_way(hands: Hands, **changed: Any) -> str:
-    """A batch of 10 rows of which the first piece, 4 rows, is done."""
-    batch_id = hands.create([request(f"{n}", f"text {n}") for n in range(10)], **changed)
-    hands.until(lambda: hands.batch(batch_id).status is BatchStatus.IN_PROGRESS, model=False)
-    assert hands.work_model(limit=1) == 1
-    return batch_id

@@ -1,46 +1,90 @@
-"""What tables of PostgreSQL have of their own: several spellings of one name, tables that go away, owners, schemas."""
+"""What tables of PostgreSQL have of their own: names, owners, rights, and a server that is away or full."""
 
+import re
 import threading
-from collections import Counter
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import replace
+from typing import Any
 
+import asyncpg
 import numpy as np
 import pytest
 
 from tasks.datasets.contents import ExportPart
-from tasks.datasets.loads import Verdict
-from tasks.datasets.postgresql.load import ROWS
-from tasks.datasets.postgresql.schema import TableName
-from tests.integration.datasets.loads import Place, document, load, stamp, texts, unchanged
-from tests.integration.datasets.tables import table_contents, table_store
-from tests.pg_server import PgServer
-from tests.processes import PATIENCE_S
+from tasks.datasets.loads import DocumentLoad, Verdict
+from tasks.datasets.places import open_datasets
+from tasks.datasets.postgresql.connection import Connection, Database
+from tasks.datasets.postgresql.load import PostgresStore
+from tasks.datasets.postgresql.schema import Access, TableName
+from tasks.datasets.postgresql.search import PostgresContents
+from tasks.errors import Invalid, SinkUnavailable
+from tests.integration.datasets.loads import document, load, stamp
+from tests.pg_server import PASSWORD, PgServer
+from tests.processes import PATIENCE_S, free_port
 from tests.raises_code import raises_code
+from worker_config.settings import Settings
+
+AWAY = SinkUnavailable.code
+USER = "somebody"
+MAKE_USER = (
+    f"DO $$ BEGIN CREATE ROLE {USER} LOGIN PASSWORD '{PASSWORD}'; EXCEPTION WHEN duplicate_object THEN NULL; END $$"
+)
+TABLES = "docs, docs_documents, docs_ingestions, docs_unread, docs_dataset"
+
+Open = Callable[..., PostgresStore]
 
 
-def test_one_table_under_two_spellings_is_one(postgresql: Place, postgres: PgServer, database: str) -> None:
-    load(postgresql.open(), document("first"))
+def store_at(url: str, table: str = "docs", *, owner: str = "me", anywhere: bool = False) -> PostgresStore:
+    return PostgresStore(Database(url, "here"), TableName.from_text(table), Access(owner, anywhere))
+
+
+@pytest.fixture
+def table(postgres: PgServer, database: str) -> Iterator[Open]:
+    """Opens tables of the database."""
+    opened = list[PostgresStore]()
+
+    def opening(table: str = "docs", *, user: str = "postgres", **access: Any) -> PostgresStore:
+        opened.append(store := store_at(postgres.url(database, user=user), table, **access))
+        return store
+
+    yield opening
+    for store in opened:
+        store.close()
+
+
+def texts(postgres: PgServer, database: str) -> dict[str, list[str]]:
+    """As somebody reads them who knows the table alone."""
+    found: dict[str, list[str]] = {}
+    for row in postgres.execute("SELECT doc_id, text FROM docs ORDER BY doc_id, chunk_index", database):
+        found.setdefault(row["doc_id"], []).append(row["text"])
+    return found
+
+
+# ---- tables
+
+
+def test_one_table_under_two_spellings_is_one(table: Open, postgres: PgServer, database: str) -> None:
+    load(table(), document("first"))
     together = threading.Barrier(2)
 
     def work(number: int) -> None:
-        store = table_store(postgres, database, ("docs", "public.docs")[number])
+        store = table(("docs", "public.docs")[number])
         together.wait(PATIENCE_S)
-        given = [document(f"d{n}", f"{number} {n}", chunks=3 + number) for n in range(200)]
-        load(store, *given, by=stamp(2 + number))
-        store.close()
+        load(store, *(document(f"d{n}", f"{number} {n}", chunks=3 + number) for n in range(200)), by=stamp(2 + number))
 
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(work, range(2)))
-    found = texts(postgresql.rows())
+    found = texts(postgres, database)
     assert all(found[f"d{n}"] == [f"1 {n} {at}" for at in range(4)] for n in range(200))
 
 
 @pytest.mark.parametrize("how", ["DROP TABLE docs", "TRUNCATE docs", "DELETE FROM docs"])
 def test_chunks_that_somebody_else_has_removed_are_loaded_anew(
-    postgresql: Place, postgres: PgServer, database: str, how: str
+    table: Open, postgres: PgServer, database: str, how: str
 ) -> None:
-    store = postgresql.open()
+    store = table()
     seen = store.prepare(stamp(1), lambda: None)
     load(store, document("a"), document("b"), by=replace(stamp(1), dataset_id=seen))
     postgres.execute(how, database)
@@ -49,169 +93,196 @@ def test_chunks_that_somebody_else_has_removed_are_loaded_anew(
     assert store.prepare(stamp(2), lambda: None) != seen
     assert store.known(["a", "b"]) == {}
     assert load(store, document("a"), by=stamp(2)) == [Verdict.LOADED]
-    assert texts(postgresql.rows()).keys() == {"a"}
+    assert texts(postgres, database).keys() == {"a"}
 
 
-def test_an_extension_in_a_schema_of_its_own(postgres: PgServer, database: str) -> None:
-    postgres.execute("CREATE SCHEMA extensions", database)
-    postgres.execute("CREATE EXTENSION vector SCHEMA extensions", database)
-    store = table_store(postgres, database, "docs")
-    load(store, document("a"), document("b", "two"))
-    assert store.known(["a"]).keys() == {"a"}
-    contents = table_contents(postgres, database, "docs")
-    assert len(contents.nearest(np.ones(8), 3, None, lambda: False)) == 3
-    assert contents.head().chunks == 4
-    store.close()
-    contents.close()
-
-
-def test_a_table_belongs_to_the_key_that_made_it(postgres: PgServer, database: str) -> None:
-    one, other = (table_store(postgres, database, owner=owner) for owner in ("a", "b"))
-    anybody = table_store(postgres, database, owner="c", anywhere=True)
-    load(one, document("x"))
-    with raises_code("sink_refused", match="another API key"):
-        load(other, document("x", "new"), by=stamp(2))
-    with raises_code("sink_refused", match="another API key"):
-        other.known(["x"])
-    assert load(anybody, document("x", "new"), by=stamp(3)) == [Verdict.REPLACED]
-    reader = table_contents(postgres, database, "docs", owner="b")
-    for read in (
-        reader.head,
-        lambda: reader.documents(-1, 1),
-        lambda: reader.chunks(-1, 1),
-        reader.export_parts,
-        lambda: reader.export_rows(ExportPart(0, 1)),
-        lambda: reader.nearest(np.ones(8), 1, None, lambda: False),
-        lambda: reader.words("new", 1, None, lambda: False),
+def test_a_table_belongs_to_the_key_that_made_it(table: Open, postgres: PgServer, database: str) -> None:
+    load(table(owner="a"), document("x"))
+    access = Database(postgres.url(database), "here"), TableName.from_text("docs"), Access("b", anywhere=False)
+    other, contents = table(owner="b"), PostgresContents("docs", *access)
+    for use in (
+        lambda: load(other, document("x", "new"), by=stamp(2)),
+        lambda: other.known(["x"]),
+        contents.head,
+        lambda: contents.documents(-1, 1),
+        lambda: contents.chunks(-1, 1),
+        contents.export_parts,
+        lambda: contents.export_rows(ExportPart(0, 1)),
+        lambda: contents.nearest(np.ones(8), 1, None, lambda: False),
+        lambda: contents.words("new", 1, None, lambda: False),
     ):
         with raises_code("sink_refused", match="another API key"):
-            read()
-    for each in (one, other, anybody, reader):
-        each.close()
+            use()
+    contents.close()
+    assert load(table(owner="c", anywhere=True), document("x", "new"), by=stamp(3)) == [Verdict.REPLACED]
 
 
-def test_a_users_own_tables_are_left_alone(postgres: PgServer, database: str) -> None:
-    postgres.execute("CREATE TABLE docs_documents (mine text)", database)
-    postgres.execute("INSERT INTO docs_documents VALUES ('x')", database)
-    store = table_store(postgres, database, "docs")
-    with raises_code("sink_refused", match="not one of this embedq's"):
-        load(store, document("a"))
-    store.close()
-    assert [row["mine"] for row in postgres.execute("SELECT * FROM docs_documents", database)] == ["x"]
-
-
-@pytest.mark.parametrize("table", ["", "a b", 'a"b', "a;b", "a.b.c", ".a", "1a", "a" * 51, "ä", "a\n"])
-def test_what_is_no_name_of_a_table_is_refused(table: str) -> None:
+@pytest.mark.parametrize("name", ["", "a b", 'a"b', "a;b", "a.b.c", ".a", "1a", "a" * 51, "ä", "a\n"])
+def test_what_is_no_name_of_a_table_is_refused(name: str) -> None:
     with raises_code("invalid_value", match="sink.table must be table or schema.table"):
-        TableName.from_text(table)
+        TableName.from_text(name)
 
 
-def test_sql_in_names_and_values_of_a_filter_is_text(postgresql: Place) -> None:
-    store = postgresql.open()
-    odd = "'); DROP TABLE docs; --"
-    load(store, document("a")._replace(metadata={odd: odd}), document("b"))
-    found = postgresql.contents().nearest(np.ones(8), 9, {odd: odd}, lambda: False)
-    assert {each.chunk.document_id for each in found} == {"a"}
-    assert postgresql.contents().nearest(np.ones(8), 9, {"document_id": odd}, lambda: False) == []
-    assert postgresql.contents().words(f"{odd} one", 9, None, lambda: False) != []
+# ---- a server that is away, or refuses
 
 
-_NOTE = """
-CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-  INSERT INTO statements SELECT TG_OP, TG_TABLE_NAME, count(*) FROM changed;
-  RETURN NULL;
-END $$
-"""
-_NOTE_SETTING = """
-CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-  INSERT INTO seen_setting VALUES (current_setting('idle_in_transaction_session_timeout'));
-  RETURN NULL;
-END $$
-"""
-_TRIGGER = (
-    "CREATE TRIGGER {what}_{table} AFTER {what} ON {table} REFERENCING {image} TABLE AS changed"
-    " FOR EACH STATEMENT EXECUTE FUNCTION note()"
-)
-_IMAGES = {"INSERT": "NEW", "UPDATE": "NEW", "DELETE": "OLD"}
-
-
-@pytest.fixture
-def watched(postgresql: Place, postgres: PgServer, database: str) -> Place:
-    """A place whose server notes how many rows each statement has changed."""
-    load(postgresql.open(), document("first"))
-    postgres.execute("CREATE TABLE statements (what text, on_table text, rows bigint)", database)
-    postgres.execute(_NOTE, database)
-    for table in ("docs", "docs_documents"):
-        for what, image in _IMAGES.items():
-            postgres.execute(_TRIGGER.format(what=what, table=table, image=image), database)
-    return postgresql
-
-
-def test_no_statement_changes_many_rows_however_many_change(watched: Place, postgres: PgServer, database: str) -> None:
-    many = [document(f"d{i:04}", chunks=1) for i in range(2 * ROWS)]
-    large = document("large", "old", chunks=2 * ROWS + 500)
-    store = watched.open()
-    calls = Counter[str]()
-
-    def noted() -> list[tuple[str, str, int]]:
-        found = postgres.execute("SELECT what, on_table, rows FROM statements", database)
-        postgres.execute("TRUNCATE statements", database)
-        return [tuple(row) for row in found]
-
-    store.load(iter([large, *many]), stamp(1), lambda: calls.update(["load"]))
-    first = noted()
-    store.load(iter([document("large", "new", chunks=1)]), stamp(2, fingerprint="e" * 64), lambda: None)
-    load(store, unchanged("first"), by=stamp(3))
-    later = noted()
-    deleted = store.finish(stamp(3), (), lambda: calls.update(["finish"])).deleted
-    last = noted()
-
-    assert deleted == 1 + len(many)
-    changed = Counter[tuple[str, str]]()
-    for what, table, rows in (*first, *later, *last):
-        assert rows <= ROWS
-        changed[what, table] += rows
-    chunks = len(large.chunks) + len(many)
-    assert changed["INSERT", "docs"] == chunks + 1
-    assert changed["DELETE", "docs"] == chunks + 1
-    assert changed["DELETE", "docs_documents"] == deleted + 1
-    assert calls["load"] >= sum(what == "INSERT" for what, *_ in first)
-    assert calls["finish"] >= sum(what == "DELETE" for what, *_ in last)
-
-
-def test_a_server_that_soon_ends_idle_transactions_waits_for_a_load_that_reads(
-    postgresql: Place, postgres: PgServer, database: str
+def test_a_server_that_dies_in_the_middle_has_nothing_of_the_load(
+    table: Open, postgres: PgServer, database: str
 ) -> None:
-    store = postgresql.open()
-    load(store, document("first"))
-    store.close()
-    postgres.execute(f"ALTER DATABASE {database} SET idle_in_transaction_session_timeout = '20s'", database)
-    postgres.execute("CREATE TABLE seen_setting (value text)", database)
-    postgres.execute(_NOTE_SETTING, database)
-    for when in ("INSERT ON docs", "DELETE ON docs_documents"):
-        of = when.partition(" ")[0]
-        postgres.execute(f"CREATE TRIGGER {of} AFTER {when} FOR EACH STATEMENT EXECUTE FUNCTION note()", database)
+    store = table()
+    load(store, document("a", "old"))
+    ends = (
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND datname IS NOT NULL"
+    )
+    postgres.execute(ends)
+    with pytest.raises(SinkUnavailable):
+        store.known(["a"])
+    assert store.known(["a"]).keys() == {"a"}, "it is asked again"
 
-    load(store, document("a"))
-    seen = "SELECT value FROM seen_setting"
-    assert {row["value"] for row in postgres.execute(seen, database)} == {"5min"}
-    postgres.execute("TRUNCATE docs, seen_setting", database)
-    store.prepare(stamp(2), lambda: None)  # forgets the receipts, by the same connection
-    assert {row["value"] for row in postgres.execute(seen, database)} == {"20s"}
+    def documents() -> Iterator[DocumentLoad]:
+        yield from (document(f"d{i}") for i in range(300))
+        postgres.kill()
+        yield document("a", "new")
+
+    with pytest.raises(SinkUnavailable):
+        store.load(documents(), stamp(2), lambda: None)
+    with pytest.raises(SinkUnavailable, match="refuses connections"):
+        store.known(["a"])
+    postgres.start()
+    assert texts(postgres, database) == {"a": ["old 0", "old 1"]}
+    assert load(store, document("a", "new"), by=stamp(2)) == [Verdict.REPLACED]
+    assert texts(postgres, database) == {"a": ["new 0", "new 1"]}
 
 
-def test_first_loads_into_tables_of_one_database_at_the_same_time(postgres: PgServer, database: str) -> None:
-    workers = 6
-    together = threading.Barrier(workers)
+def said(store: PostgresStore, kind: str) -> str:
+    with closing(store), raises_code(kind) as caught:
+        load(store, document("a"), by=stamp(2))
+    shown = f"{caught.value!r} {caught.value.detail} {caught.value.__cause__!r}"
+    assert PASSWORD not in shown
+    assert "//u:" not in shown
+    return caught.value.detail
 
-    def work(number: int) -> None:
-        store = table_store(postgres, database, f"docs{number // 2}")
-        together.wait(PATIENCE_S)
-        load(store, document(f"d{number}"))
-        store.close()
 
-    with ThreadPoolExecutor(workers) as pool:
-        for result in [pool.submit(work, number) for number in range(workers)]:
-            result.result(60)
-    count = "SELECT count(*) FROM docs{}_documents"
-    assert [postgres.execute(count.format(n), database)[0][0] for n in range(workers // 2)] == [2, 2, 2]
+HERE = f"u:{PASSWORD}@127.0.0.1"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        *(f"mysql://{HERE}/d", f"postgresql://{HERE}:port/d", f"postgresql://{HERE}:1,2,3/d"),
+        *(f"postgresql://u:{PASSWORD}@[127.0.0.1/d", f"postgresql://{HERE}/d?sslmode=perhaps"),
+        *(f"postgresql://{HERE}/d?sslmode", f"postgresql://{HERE}/d?ssl_min_protocol_version=TLSv9"),
+        f"postgresql://{HERE}/d?target_session_attrs=whatever",
+        f"postgresql://{HERE}/d?sslmode=verify-full&sslrootcert=/nowhere/ca.pem",
+    ],
+)
+def test_a_url_that_cannot_be_used_is_refused(url: str) -> None:
+    mend = "Mend it in EMBEDQ_SINKS, restart the processes that have it, then retry."
+    found = said(store_at(url), "sink_refused")
+    assert re.fullmatch(f"The URL of the database of sink 'here' .*{mend}", found)
+
+
+def test_a_url_that_does_not_fit_its_server_is_refused(postgres: PgServer, database: str) -> None:
+    dead = f"postgresql://{HERE}:{free_port()}/d", f"postgresql://u:{PASSWORD}@no-such-host.invalid/d"
+    for url, sentence in zip(dead, ("'here' refuses connections", "host name that cannot be resolved"), strict=True):
+        assert sentence in said(store_at(url), AWAY)
+    for url, sentence in (
+        (postgres.url(database) + "?no_such_parameter=1", "has a parameter that its server does not take"),
+        (postgres.url(database) + "?sslmode=require", "which its server does not speak"),
+        (postgres.url(database, user="nobody_here"), "check them in EMBEDQ_SINKS"),
+        (postgres.url("nowhere"), "does not exist; create it"),
+    ):
+        assert sentence in said(store_at(url), "sink_refused")
+
+
+@pytest.mark.parametrize(
+    ("statements", "name", "kind", "sentence"),
+    [
+        ([], "docs", "sink_refused", "CREATE EXTENSION vector;"),
+        (["CREATE EXTENSION vector"], "docs", "sink_refused", "CREATE on the schema"),
+        (["CREATE EXTENSION vector"], "no.docs", "sink_refused", "no such schema"),
+        (
+            ["ALTER DATABASE {database} OWNER TO somebody"],
+            "docs",
+            "sink_refused",
+            "Have a superuser run in that database",
+        ),
+        (["ALTER DATABASE {database} CONNECTION LIMIT 0"], "docs", AWAY, "53300"),
+    ],
+    ids=["no extension", "no rights", "no schema", "owner of the database", "no connection"],
+)
+def test_what_an_operator_has_to_mend(
+    table: Open, postgres: PgServer, database: str, *, statements: list[str], name: str, kind: str, sentence: str
+) -> None:
+    postgres.execute(MAKE_USER)
+    for statement in statements:
+        postgres.execute(statement.format(database=database), database)
+    assert sentence in said(table(name, user=USER), kind)
+
+
+@pytest.mark.parametrize(
+    ("statement", "user", "sentence"),
+    [
+        (
+            f"REVOKE DELETE ON docs FROM {USER}",
+            USER,
+            'may not change the table "public"."docs". Grant it SELECT, INSERT',
+        ),
+        (f"REVOKE INSERT ON docs_documents FROM {USER}", USER, 'may not change the table "public"."docs_documents"'),
+        ("ALTER TABLE docs_documents DROP COLUMN how", "postgres", "it lacks how. Name another table"),
+        (f"DROP TABLE {TABLES}; CREATE TABLE docs (id int)", "postgres", "is not one of this embedq's"),
+        (f"DROP TABLE {TABLES}; CREATE TABLE docs_documents (mine text)", "postgres", "not one of this embedq's"),
+    ],
+)
+def test_tables_that_cannot_be_used_are_left_alone(
+    table: Open, postgres: PgServer, database: str, *, statement: str, user: str, sentence: str
+) -> None:
+    load(table(), document("a"))
+    postgres.execute(MAKE_USER)
+    for each in (f"GRANT ALL ON {TABLES} TO {USER}", *statement.split("; ")):
+        postgres.execute(each, database)
+    with raises_code("sink_refused") as refused:
+        table(user=user).prepare(stamp(2), lambda: None)
+    assert sentence in refused.value.detail
+    with raises_code("sink_refused", match="16,000"):
+        load(table("other"), by=stamp(dimension=16_001))
+
+
+@pytest.mark.parametrize(
+    ("state", "kind", "sentence"),
+    [
+        ("25006", AWAY, "takes no writes at present"),
+        ("40P01", AWAY, "gave way to another transaction"),
+        ("53000", AWAY, "lacks resources"),
+        ("53100", AWAY, "has no room left on its disk"),
+        ("55P03", AWAY, "waiting for a lock"),
+        ("57014", AWAY, "took too long over it"),
+        ("57P03", AWAY, "is starting up or shutting down"),
+        ("22P05", "sink_refused", "use a database with the encoding UTF8"),
+        ("23514", "sink_refused", "a constraint or a trigger"),
+        ("42501", "sink_refused", "grant CONNECT"),
+        ("42703", "sink_refused", "name another table"),
+        ("58P01", "sink_refused", "install pgvector"),
+        ("XX001", "sink_refused", "its log says why"),
+    ],
+)
+def test_what_passes_is_waited_for_and_what_does_not_is_refused(
+    state: str, kind: str, sentence: str, postgres: PgServer
+) -> None:
+    with closing(Connection(Database(postgres.url(), "here"))) as here:
+        with raises_code(kind, match=rf"'here' .*{sentence}.*{state}\)") as caught:
+            here.run(lambda connection: raised(connection, state))
+        assert "a value of a row" not in f"{caught.value.detail} {caught.value.__cause__}"
+        assert kind != AWAY or "Nothing is half done" in caught.value.detail
+
+
+async def raised(connection: asyncpg.Connection, state: str) -> None:
+    await connection.execute(f"DO $$ BEGIN RAISE EXCEPTION 'a value of a row' USING ERRCODE = '{state}'; END $$")
+
+
+def test_of_a_servers_own_database_its_setting_is_named(postgres: PgServer) -> None:
+    refused = "The database of EMBEDQ_DATASETS refuses the user or the password; check them in EMBEDQ_DATASETS"
+    with raises_code("sink_refused", match=refused) as caught:
+        open_datasets(Settings(datasets=postgres.url(password=f"{PASSWORD}x"))).names("me")
+    assert PASSWORD not in f"{caught.value!r} {caught.value.detail} {caught.value.__cause__!r}"
+    assert (isinstance(caught.value, Invalid) and caught.value.param) == "sink.dataset", "a request knows the dataset"

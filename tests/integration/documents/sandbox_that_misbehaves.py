@@ -50,5 +50,4 @@ def answers() -> int:
 
 if __name__ == "__main__":
     sandbox_child.HANDLERS[HTML.media_type] = obey
-    sandbox_child.HANDLERS["echo"] = lambda request, data: ({"said": request["say"]}, data[::-1])
     sandbox_child.main(sys.argv[1:])

@@ -22,7 +22,6 @@ from tasks.ingestion.parsing.sandbox import (
     ParserNotStarted,
     Sandbox,
     _extracted,
-    _failure,
     _whole,
 )
 from tests.processes import wait_until
@@ -31,13 +30,8 @@ from tests.source_tree import CHECKOUT
 
 MODULE = "tests.integration.documents.sandbox_that_misbehaves"
 LIMITS = ParseLimits(timeout_s=20, memory_bytes=2**28)
-IMPATIENT = ParseLimits(timeout_s=1)
-GOOD = {
-    "title": " A  title ",
-    "structure": "markdown",
-    "pages": [0, 1, 1],
-    "warnings": [["pages_without_text", "Page 2 has no text.", [2]]],
-}
+WARNING = ["pages_without_text", "Page 2 has no text.", [2]]
+GOOD = {"title": " A  title ", "structure": "markdown", "pages": [0, 1, 1], "warnings": [WARNING]}
 
 
 @pytest.fixture
@@ -62,19 +56,18 @@ def answered(header: Any, body: str) -> str:
     return f"answer {orjson.dumps([header, body]).decode()}"
 
 
-def both(header: Any, body: bytes) -> tuple[Any, bytes]:
-    return header, body
-
-
 def gone(pid: int | None) -> bool:
     return pid is not None and not psutil.pid_exists(pid)
 
 
 def test_documents_of_several_formats_in_one_process() -> None:
     with Sandbox(ParseLimits()) as sandbox:
-        assert sandbox.read("wörter".encode("cp1252"), "x.txt") == Extracted(
-            "wörter", "paragraphs", pages=[], warnings=[]
-        )
+        assert sandbox.read(b"# words", "a.md").structure == "markdown"
+        assert code(sandbox, b"") == "empty_document"
+        assert code(sandbox, b"%PDF", "a.docx") == "corrupt_document"
+        assert pid_of() is None, "small text needs none"
+        latin = sandbox.read("wörter".encode("cp1252"), "x.txt")
+        assert latin == Extracted("wörter", "paragraphs", pages=[], warnings=[])
         pid = pid_of()
         found = sandbox.read(b"# a\n\n" + b"x" * MAX_HARMLESS_BYTES, "x.md")
         assert (found.title, found.structure, len(found.text)) == ("a", "markdown", MAX_HARMLESS_BYTES + 5)
@@ -86,27 +79,27 @@ def test_documents_of_several_formats_in_one_process() -> None:
     assert gone(pid)
 
 
-def test_small_text_needs_no_process(sandbox: Sandbox) -> None:
-    assert sandbox.read(b"# words", "a.md").structure == "markdown"
-    assert code(sandbox, b"") == "empty_document"
-    assert code(sandbox, b"%PDF", "a.docx") == "corrupt_document"
-    assert pid_of(MODULE) is None
-
-
-@pytest.mark.parametrize(
-    ("what", "expected"), [("eat", "parse_memory"), ("abort", "parser_crashed"), ("raise", "parser_crashed")]
-)
-def test_a_process_that_breaks_down_is_replaced(sandbox: Sandbox, what: str, expected: str) -> None:
-    say(sandbox, "nothing")
-    first = pid_of(MODULE)
-    assert code(sandbox, what) == expected
-    assert gone(first)
+def test_a_process_that_breaks_down_is_replaced(sandbox: Sandbox) -> None:
+    for what, expected in (
+        ("eat", "parse_memory"),
+        ("abort", "parser_crashed"),
+        ("raise", "parser_crashed"),
+        ("raw nonsense\n", "parser_crashed"),
+    ):
+        say(sandbox, "nothing")
+        first = pid_of(MODULE)
+        assert code(sandbox, what) == expected
+        assert gone(first)
     assert say(sandbox, "nothing").text == "done"
-    assert pid_of(MODULE) != first
+    pid = pid_of(MODULE)
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    assert say(sandbox, "nothing").text == "done", "killed between two documents: no fault of the next"
 
 
 def test_a_document_that_takes_for_ever_is_stopped() -> None:
-    with Sandbox(IMPATIENT, module=MODULE) as sandbox:
+    with Sandbox(ParseLimits(timeout_s=1), module=MODULE) as sandbox:
         say(sandbox, "nothing")
         first = pid_of(MODULE)
         assert code(sandbox, "hang") == "parse_timeout"
@@ -114,132 +107,52 @@ def test_a_document_that_takes_for_ever_is_stopped() -> None:
         assert say(sandbox, "nothing").text == "done"
 
 
-def test_one_that_was_killed_between_two_documents_is_no_fault_of_the_next(sandbox: Sandbox) -> None:
-    say(sandbox, "nothing")
-    pid = pid_of(MODULE)
-    assert pid is not None
-    os.kill(pid, signal.SIGKILL)
-    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
-    assert say(sandbox, "nothing").text == "done"
-
-
-def test_progress_is_called_and_may_end_it() -> None:
-    class Stopping(Exception):
-        pass
-
-    pids: list[int | None] = []
-
-    def stop_the_second_time() -> None:
-        pids.append(pid_of(MODULE))
-        if len(pids) > 1:
-            raise Stopping
-
-    with Sandbox(LIMITS, module=MODULE) as stopping:
-        say(stopping, "nothing")
-        stopping.progress = stop_the_second_time
-        with pytest.raises(Stopping):
-            say(stopping, "hang")
-        assert pid_of(MODULE) is None
-        assert gone(pids[0])
-
-
-def test_an_answer_arrives_as_it_was(sandbox: Sandbox) -> None:
-    found = say(sandbox, answered(GOOD, "ab"))
-    assert found == Extracted(
-        "ab", "markdown", "A title", [0, 1, 1], [DocumentWarning("pages_without_text", "Page 2 has no text.", (2,))]
-    )
+def test_an_answer_arrives_as_it_was_and_its_words_are_bounded(sandbox: Sandbox) -> None:
+    warning = DocumentWarning("pages_without_text", "Page 2 has no text.", (2,))
+    assert say(sandbox, answered(GOOD, "ab")) == Extracted("ab", "markdown", "A title", [0, 1, 1], [warning])
     assert say(sandbox, answered(GOOD, "a\0\r\nb\xef\xbb\xbf")).text == "a\nb"
+    assert code(sandbox, answered({**GOOD, "pages": []}, " \n")) == "no_text"
+    assert len(say(sandbox, answered({**GOOD, "title": "t" * 10_000}, "ab")).title or "") == 500
+    with pytest.raises(DocumentFailed) as failed:
+        say(sandbox, answered({"code": "odd", "message": "a\n\0b " + "x" * 10_000}, ""))
+    assert failed.value.error.message.startswith("a b xxx")
+    assert len(failed.value.error.message) <= 1000
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"pages": [9]},
-        {"pages": [-1]},
-        {"pages": [1, 0]},
-        {"pages": ["x"]},
-        {"pages": [True]},
-        {"pages": [0.0]},
-        {"pages": None},
-        {"title": 1},
-        {"structure": "html"},
-        {"structure": None},
-        {"warnings": None},
-        {"warnings": [[]]},
-        {"warnings": [["code", "message", [0]]]},
-        {"warnings": [["code", "message", list(range(1, 102))]]},
-        {"warnings": [["Not a code", "message", []]]},
-        {"warnings": [["code", 5, []]]},
-        {"warnings": [["code", "message", []]] * 101},
-    ],
-)
+BAD: dict[str, list[Any]] = {
+    "pages": [[9], [-1], [1, 0], ["x"], [True], [0.0], None],
+    "title": [1],
+    "structure": ["html", None],
+    "warnings": [None, [[]], [["code", 5, []]], [["Not a code", "message", []]], [["code", "message", [0]]]],
+}
+
+
+@pytest.mark.parametrize("change", [{name: value} for name, values in BAD.items() for value in values])
 def test_an_answer_that_makes_no_sense_is_refused(change: dict[str, Any]) -> None:
     with pytest.raises(ChildFailed):
         _extracted({**GOOD, **change}, b"ab")
 
 
-@pytest.mark.parametrize("body", [b"\xff", b"a\xed\xa0\x80"])
-def test_what_is_no_utf_8_is_refused(body: bytes) -> None:
+@pytest.mark.parametrize(
+    ("warnings", "body"),
+    [([["code", "message", [*range(1, 102)]]], b"ab"), ([WARNING] * 101, b"ab"), ([], b"\xff"), ([], b"a\xed\xa0\x80")],
+    ids=["many pages", "many warnings", "no UTF-8", "a surrogate"],
+)
+def test_an_answer_beyond_all_limits_is_refused(warnings: list[Any], body: bytes) -> None:
     with pytest.raises(ChildFailed):
-        _extracted(GOOD, body)
-
-
-def test_whoever_answers_so_is_replaced(sandbox: Sandbox) -> None:
-    assert code(sandbox, answered({**GOOD, "pages": [9]}, "ab")) == "parser_crashed"
-    assert pid_of(MODULE) is None
-
-
-def test_words_of_the_process_are_bounded(sandbox: Sandbox) -> None:
-    with pytest.raises(DocumentFailed) as failed:
-        say(sandbox, answered({"code": "odd", "message": "a\n\0b " + "x" * 10_000}, ""))
-    assert failed.value.error.message.startswith("a b xxx")
-    assert len(failed.value.error.message) <= 1000
-    assert len(say(sandbox, answered({**GOOD, "title": "t" * 10_000}, "ab")).title or "") == 500
-
-
-def test_a_reader_that_finds_nothing_empties_no_document(sandbox: Sandbox) -> None:
-    assert code(sandbox, answered({**GOOD, "pages": []}, " \n")) == "no_text"
+        _extracted({**GOOD, "warnings": warnings}, body)
 
 
 @pytest.mark.parametrize(
     "answer",
     [
-        b"nonsense\n",
-        b"[]\n",
-        b"{}\n",
-        b'{"bytes": -1}\n',
-        b'{"bytes": 1e9}\n',
-        b'{"bytes": 999999999999}\n',
-        b'{"bytes": 1}\nab',
-        b'{"bytes": 0}\n{"bytes": 0}\n',
-        b"x" * MAX_HEADER_BYTES,
+        *(b"nonsense\n", b"[]\n", b"{}\n", b'{"bytes": -1}\n', b'{"bytes": 1e9}\n', b'{"bytes": 999999999999}\n'),
+        *(b'{"bytes": 1}\nab', b'{"bytes": 0}\n{"bytes": 0}\n', b"x" * MAX_HEADER_BYTES),
     ],
 )
 def test_what_is_no_answer_is_refused_at_once(answer: bytes) -> None:
     with pytest.raises(ChildFailed):
         _whole(bytearray(answer))
-
-
-@pytest.mark.parametrize("said", [{"code": "x" * 100}, {"code": 5}, {"code": "code", "message": 5}])
-def test_a_failure_that_makes_no_sense_is_refused(said: dict[str, Any]) -> None:
-    with pytest.raises(ChildFailed):
-        _failure(said, "parsing")
-
-
-def test_whoever_sends_no_answer_is_replaced(sandbox: Sandbox) -> None:
-    assert code(sandbox, b"raw nonsense\n") == "parser_crashed"
-
-
-def test_another_request_in_the_same_process(sandbox: Sandbox) -> None:
-    say(sandbox, "nothing")
-    pid = pid_of(MODULE)
-    header, body = sandbox.ask({"type": "echo", "say": ["ä", 1]}, b"abc" * 10**6, both)
-    assert (header["said"], body) == (["ä", 1], b"cba" * 10**6)
-    assert sandbox.ask({"type": "echo", "say": None}, b"", both)[1] == b""
-    assert pid_of(MODULE) == pid
-    with pytest.raises(DocumentFailed) as failed:
-        sandbox.ask({"type": "unknown"}, b"", both, stage="listing")
-    assert (failed.value.error.code, failed.value.error.stage) == ("parser_crashed", "listing")
 
 
 def test_it_knows_no_secret_and_writes_no_file(
@@ -252,7 +165,7 @@ def test_it_knows_no_secret_and_writes_no_file(
     assert [file.read_bytes() for file in tmp_path.iterdir()] in ([], [b""])
 
 
-def test_a_process_is_replaced_after_many_documents() -> None:
+def test_a_process_is_replaced_after_many_documents_and_is_not_started_in_vain() -> None:
     pids = []
     with Sandbox(LIMITS, module=MODULE, max_documents=2) as sandbox:
         for _ in range(4):
@@ -260,15 +173,9 @@ def test_a_process_is_replaced_after_many_documents() -> None:
             pids.append(pid_of(MODULE))
     assert [pid is None for pid in pids] == [False, True, False, True]
     assert pids[0] != pids[2]
-
-
-def test_a_file_that_cannot_fit_is_not_read() -> None:
     with Sandbox(ParseLimits(memory_bytes=400)) as sandbox:
         assert code(sandbox, b"%PDF-" + b"x" * 100) == "document_too_large"
         assert pid_of(MODULE) is None
-
-
-def test_a_machine_that_starts_no_process_is_no_fault_of_a_document() -> None:
     with Sandbox(LIMITS, module="tests.no_such_module") as sandbox, pytest.raises(ParserNotStarted):
         say(sandbox, "nothing")
 
@@ -277,7 +184,6 @@ def test_it_dies_with_its_worker() -> None:
     script = f"""
 from tasks.ingestion.parsing.limits import ParseLimits
 from tasks.ingestion.parsing.sandbox import Sandbox
-from tests.processes import wait_until
 from tests.sandbox_process import pid_of
 sandbox = Sandbox(ParseLimits(), lambda: print(pid_of({MODULE!r}), flush=True), module={MODULE!r})
 sandbox.read(b"hang", "a.html")
@@ -291,7 +197,8 @@ sandbox.read(b"hang", "a.html")
     wait_until(lambda: gone(pid), message="the parsing process outlives its worker")
 
 
-PROGRAM = """
+def test_a_worker_and_its_forks_are_closed_and_what_it_starts_is_not() -> None:
+    program = """
 import ctypes, os, subprocess, sys
 from worker_config.settings import hide_environment
 
@@ -306,9 +213,5 @@ os.wait()
 again = "import ctypes; print(ctypes.CDLL(None).prctl(3))"
 subprocess.run([sys.executable, "-c", again], check=True)
 """
-
-
-def test_a_worker_and_its_forks_are_closed_and_what_it_starts_is_not() -> None:
-    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True, cwd=CHECKOUT)
-
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=CHECKOUT)
     assert done.stdout.split() == ["0", "0", "1"]

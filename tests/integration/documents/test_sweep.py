@@ -1,26 +1,20 @@
-"""What the sweep deletes, and what it leaves: of a copy, of another Redis, after Redis has gone back."""
+"""What the sweep deletes, and what it leaves: of a copy, of another Redis, of a storage that is not there."""
 
-import asyncio
 import os
 import shutil
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import cast
 
 import orjson
 import pytest
 import redis
 
-from embedq.cli.doctor import Finding, examine
-from embedq.transport import Transport
 from tasks.errors import NotStored, StorageUnavailable
-from tasks.ingestion.sources.page import PageLimits
 from tasks.ledger.client import Ledger
 from tasks.ledger.redis_keys import DRIVER
-from tasks.records.batches import BatchRecord, BatchStatus
-from tasks.records.ingestions import IngestionStatus
-from tasks.records.jobs import Stage, ended_jobs
+from tasks.records.batches import BatchRecord
+from tasks.records.jobs import ended_jobs
 from tasks.records.storage_identity import open_proved
 from tasks.storage.__main__ import main, require_sweeper, unknown_objects
 from tasks.storage.folder import LocalFolder
@@ -30,26 +24,9 @@ from tasks.storage.sweep import GRACE_S, RENEW_S, SWEEPER, TAKE_OVER_S, Sweep, r
 from tests.bulk import line
 from tests.integration.batches.hands import Hands, request
 from tests.integration.documents.ingestions.hands import IngestionHands
-from tests.processes import RedisServer, Roles, WorkerProcess, wait_until
+from tests.processes import Roles, WorkerProcess, wait_until
 from tests.thorough import some
 from worker_config.settings import Settings
-
-Keys = dict[bytes, tuple[bytes, int]]
-
-
-def kept(client: redis.Redis) -> Keys:
-    """All that a Redis holds, as a backup has it."""
-    keys = [key for key in cast("list[bytes]", client.keys("eq:*")) if key != DRIVER.encode()]  # which ends in seconds
-    return {key: (cast("bytes", client.dump(key)), max(0, client.pttl(key))) for key in keys}
-
-
-def go_back(client: redis.Redis, keys: Keys) -> None:
-    """A crash, or a failover, loses what was written since."""
-    with client.pipeline(transaction=True) as pipeline:
-        pipeline.flushdb()
-        for key, (value, ttl_ms) in keys.items():
-            pipeline.restore(key, ttl_ms, value)
-        pipeline.execute()
 
 
 class Sweeper:
@@ -74,15 +51,22 @@ class Sweeper:
 
 
 @pytest.fixture
-def storage(redis_url: str, tmp_path: Path) -> Iterator[Storage]:
+def hands(redis_url: str, tmp_path: Path) -> Iterator[IngestionHands]:
     ledger = Ledger.connect(redis_url)
-    yield open_proved(str(tmp_path / "storage"), ledger.run)
+    yield IngestionHands(ledger, tmp_path, storage=open_proved(str(tmp_path / "storage"), ledger.run))
     ledger.close()
 
 
 @pytest.fixture
-def hands(redis_client: redis.Redis, storage: Storage, tmp_path: Path) -> IngestionHands:
-    return IngestionHands(Ledger(redis_client), tmp_path, storage=storage)
+def copy(hands: IngestionHands) -> Iterator[Hands]:
+    """A Redis that was made of a backup, with the storage of the original: here another database."""
+    original = hands.ledger.client
+    place = original.get_connection_kwargs()
+    with redis.Redis(host=place["host"], port=place["port"], db=7) as client:
+        for key in set(original.scan_iter("eq:*")) - {DRIVER.encode()}:  # which ends in seconds
+            client.restore(key, max(0, original.pttl(key)), original.dump(key) or b"")
+        yield Hands(Ledger(client), Path("unused"), storage=hands.storage)
+        client.flushdb()
 
 
 def everything(storage: Storage) -> set[str]:
@@ -94,51 +78,6 @@ def work_of(storage: Storage, job_id: str) -> list[str]:
     return sorted(found.name for found in storage.stored(f"anonymous/{job_id}") if "file-" not in found.name)
 
 
-# ---- Redis goes back
-
-
-def test_a_batch_whose_end_redis_forgets_ends_again_with_the_same_lines(
-    redis_client: redis.Redis, storage: Storage
-) -> None:
-    hands = Hands(Ledger(redis_client), Path("unused"), storage=storage)
-    batch_id = hands.create([request(f"{n}", f"text {n}") for n in range(9)])
-    hands.until(lambda: [page.at for page in hands.batch(batch_id).pages.values()] == [Stage.LOAD])
-    before = kept(redis_client)
-    hands.work()
-    first = hands.lines(hands.batch(batch_id).output_file_id)
-    hands.sweep(after_s=50)
-
-    go_back(redis_client, before)
-    assert hands.batch(batch_id).status is BatchStatus.FINALIZING
-    hands.work()
-    again = hands.batch(batch_id)
-    assert (again.status, *again.counts) == (BatchStatus.COMPLETED, 9, 9, 0)
-    assert hands.lines(again.output_file_id) == first
-
-
-@pytest.mark.parametrize("loads", [0, 1])
-def test_an_ingestion_whose_end_redis_forgets_ends_again(
-    loads: int, redis_client: redis.Redis, hands: IngestionHands
-) -> None:
-    hands.at_pace(page=PageLimits(records=10))
-    lines = b"".join(b'{"id": "d%d", "text": "text %d"}\n' % (n, n) for n in range(40))
-    made = hands.ingest({"files": [hands.file("a.jsonl", lines)]})
-    hands.until(lambda: hands.ingestion(made).record.done_pages >= loads)
-    before = kept(redis_client)
-    hands.work()
-    assert hands.ingestion(made).status is IngestionStatus.COMPLETED
-    hands.sweep(after_s=50)
-
-    go_back(redis_client, before)
-    hands.work()
-    counts = hands.ingestion(made).counts
-    assert (hands.ingestion(made).status, counts.loaded, counts.failed) == (IngestionStatus.COMPLETED, 40, 0)
-    assert hands.loaded() == {f"d{n}": f"text {n}" for n in range(40)}
-
-
-# ---- one Redis sweeps a storage
-
-
 def ended_batch(hands: Hands) -> str:
     """The id of one whose rows and vectors are still there."""
     batch_id = hands.create([request("a", "x")])
@@ -147,16 +86,7 @@ def ended_batch(hands: Hands) -> str:
     return batch_id
 
 
-@pytest.fixture
-def copy(
-    redis_client: redis.Redis, hands: IngestionHands, start_redis: Callable[[Path], RedisServer], tmp_path: Path
-) -> Iterator[Hands]:
-    """A Redis that was started from a backup, with the storage of the original."""
-    server = start_redis(tmp_path / "copy")
-    with server.client() as client:
-        go_back(client, kept(redis_client))
-        yield Hands(Ledger(client), Path("unused"), storage=hands.storage)
-    server.stop()
+# ---- one Redis sweeps a storage
 
 
 def test_a_copy_of_the_redis_deletes_nothing_while_the_original_sweeps(
@@ -172,9 +102,11 @@ def test_a_copy_of_the_redis_deletes_nothing_while_the_original_sweeps(
         other.sweep(RENEW_S + 1)
     assert everything(hands.storage) == there
     assert hands.storage.read(f"anonymous/{made}")
-    assert sweeper_of(hands.storage.read(SWEEPER)) == run_id_of(hands.ledger)
+    assert sweeper_of(hands.storage.read(SWEEPER)) == run_id_of(hands.ledger) != run_id_of(copy.ledger)
     assert caplog.text.count("nothing is deleted from the storage") == 1
     assert run_id_of(copy.ledger) in caplog.text
+    with pytest.raises(StorageUnavailable, match="Another Redis"):
+        require_sweeper(hands.storage, copy.ledger)
 
 
 def test_a_redis_takes_a_storage_over_that_nobody_sweeps_any_more(hands: IngestionHands, copy: Hands) -> None:
@@ -191,16 +123,12 @@ def test_a_redis_takes_a_storage_over_that_nobody_sweeps_any_more(hands: Ingesti
     assert work_of(hands.storage, batch_id) == []
 
 
-def test_an_empty_redis_deletes_nothing_and_the_storage_keeps_its_datasets(
-    redis_client: redis.Redis, hands: IngestionHands
-) -> None:
+def test_an_empty_redis_deletes_nothing_and_the_storage_keeps_its_datasets(hands: IngestionHands) -> None:
     hands.texts({"a": "first"})
     hands.work()
     there = everything(hands.storage)
-    redis_client.flushall()
-    again = IngestionHands(
-        Ledger(redis_client), Path("unused"), storage=hands.storage, datasets=hands.settings.datasets
-    )
+    hands.ledger.client.flushall()
+    again = IngestionHands(hands.ledger, Path("unused"), storage=hands.storage, datasets=hands.settings.datasets)
     sweeper = Sweeper(again)
     sweeper.begin()
     for _ in range(5):
@@ -230,57 +158,6 @@ def test_the_sweep_goes_on_beside_what_cannot_be_deleted(
     assert [job_id for job_id, _ in hands.ledger.run(ended_jobs(BatchRecord))] == [ended[3]]
 
 
-def test_a_sweep_ends_between_any_two_objects_when_another_redis_has_taken_the_storage(
-    hands: IngestionHands, copy: Hands
-) -> None:
-    ended = ended_batch(hands)
-    for n in range(20):
-        hands.storage.write(f"anonymous/{ended}/late.{n}", b"x")
-    sweeper, looks, real = Sweeper(hands), iter(range(100)), LocalFolder.delete
-
-    def delete(self: LocalFolder, name: str) -> None:
-        if next(looks) == 2:  # the worker stood still for long
-            sweeper.now_s += TAKE_OVER_S + 1
-            hands.storage.write(SWEEPER, orjson.dumps({"redis": run_id_of(copy.ledger), "at": "now"}))
-        real(self, name)
-
-    sweeper.sweep()
-    sweeper.sweep(RENEW_S + 1)
-    there = len(work_of(hands.storage, ended))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(LocalFolder, "delete", delete)
-        sweeper.sweep(GRACE_S + 1)
-    assert len(work_of(hands.storage, ended)) == there - 3
-    assert ended in [job_id for job_id, _ in hands.ledger.run(ended_jobs(BatchRecord))]
-
-
-@pytest.mark.parametrize("held", [b"null", b'{"redis": null}'])
-def test_what_no_sweeper_has_written_is_taken_over(hands: IngestionHands, held: bytes) -> None:
-    ended = ended_batch(hands)
-    hands.storage.write(SWEEPER, held)
-    sweeper = Sweeper(hands)
-    sweeper.sweep()
-    for _ in range(4):
-        sweeper.sweep(TAKE_OVER_S)
-    assert work_of(hands.storage, ended) == []
-
-
-def test_another_database_of_the_same_redis_is_another_one(hands: IngestionHands, redis_client: redis.Redis) -> None:
-    made = hands.file("a.txt", b"of the first database")
-    Sweeper(hands).begin()
-    with redis.Redis(**{k: redis_client.get_connection_kwargs()[k] for k in ("host", "port")}, db=7) as client:
-        other = Hands(Ledger(client), Path("unused"), storage=hands.storage)
-        sweeper = Sweeper(other)
-        ended = ended_batch(other)
-        sweeper.begin()
-        assert work_of(hands.storage, ended)
-        assert run_id_of(other.ledger) != run_id_of(hands.ledger)
-        with pytest.raises(StorageUnavailable, match="Another Redis"):
-            require_sweeper(hands.storage, other.ledger)
-        client.flushdb()
-    assert hands.storage.read(f"anonymous/{made}")
-
-
 # ---- what no record names
 
 
@@ -298,13 +175,12 @@ def test_unknown_objects_are_listed_and_removed_by_a_person(
     for name in lost:
         hands.storage.write(name, b"x")
     assert {found.name for found in unknown_objects(hands.storage, hands.ledger)} == lost
-    sweeper = Sweeper(hands)
     for name, value in (("REDIS_URL", redis_url), ("STORAGE_URL", str(tmp_path / "storage"))):
         monkeypatch.setenv(f"EMBEDQ_{name}", value)
 
     assert main(["unknown", "--delete"]) == 1
     assert "No Redis has swept it" in capsys.readouterr().err, "nobody has said whose storage it is"
-    sweeper.begin()
+    Sweeper(hands).begin()
     needed = everything(hands.storage) - lost
     assert main(["unknown"]) == 0
     printed = capsys.readouterr().out
@@ -337,17 +213,14 @@ def test_a_role_that_starts_makes_nothing_below_a_mount_point(hands: IngestionHa
 
 
 @pytest.mark.parametrize("wrong", some(["documents", "worker"], "documents"))
-def test_work_waits_while_a_role_has_another_storage(wrong: str, private_roles: Roles, tmp_path: Path) -> None:
+def test_work_waits_while_a_role_has_another_storage(wrong: str, roles: Roles, tmp_path: Path) -> None:
     right, other = ({"storage_url": str(tmp_path / name)} for name in ("right", "other"))
-    api = private_roles.api(storage_url=right["storage_url"])
-    begin: dict[str, Callable[..., WorkerProcess]] = {
-        "documents": private_roles.documents,
-        "worker": private_roles.worker,
-    }
+    api = roles.api(storage_url=right["storage_url"])
+    begin: dict[str, Callable[..., WorkerProcess]] = {"documents": roles.documents, "worker": roles.worker}
     with api.client() as client:
         data = b"".join(orjson.dumps(line(f"{n}", f"text {n}")) + b"\n" for n in range(5))
         file = client.post("/v1/files", data={"purpose": "batch"}, files={"file": ("a.jsonl", data)}).json()
-        roles = {name: start(**(other if name == wrong else right)) for name, start in begin.items()}
+        begun = {name: start(**(other if name == wrong else right)) for name, start in begin.items()}
         api.wait_ready()
         asked = {"input_file_id": file["id"], "endpoint": "/v1/embeddings", "completion_window": "24h"}
         path = f"/v1/batches/{client.post('/v1/batches', json=asked).json()['id']}"
@@ -358,29 +231,21 @@ def test_work_waits_while_a_role_has_another_storage(wrong: str, private_roles: 
 
         wait_until(waits, message="the batch waits for the storage of a role")
         assert "EMBEDQ_STORAGE_URL" in client.get("/health/ready").json()["storage"]
-        assert not asyncio.run(finding(api.base_url, "storage")).fine
         assert not (tmp_path / "other").exists(), "nothing is made there"
 
-        roles[wrong].stop()
+        begun[wrong].stop()
         begin[wrong](**right)
         wait_until(lambda: client.get(path).json()["status"] == "completed")
         assert client.get(path).json()["request_counts"] == {"total": 5, "completed": 5, "failed": 0}
         wait_until(lambda: client.get("/health/ready").json()["storage"] is None)
 
 
-async def finding(url: str, name: str) -> Finding:
-    """What the doctor says of one part."""
-    async with Transport(url, api_key=None) as transport:
-        return next(found for found in [found async for found in examine(transport)] if found.name == name)
-
-
 def test_a_redis_that_has_stored_something_takes_no_empty_storage_by_itself(
     hands: IngestionHands, redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file_id = hands.file("a.txt", b"text")
-    elsewhere = str(tmp_path / "elsewhere")
     with pytest.raises(StorageUnavailable, match="EMBEDQ_STORAGE_URL"):
-        open_proved(elsewhere, hands.ledger.run)
+        open_proved(str(tmp_path / "elsewhere"), hands.ledger.run)
     shutil.rmtree(tmp_path / "storage")  # its disk was lost, and an empty one is mounted
     Storage.open(str(tmp_path / "storage"))
     for use in (
@@ -400,5 +265,4 @@ def test_a_redis_that_has_stored_something_takes_no_empty_storage_by_itself(
 
 
 def test_the_usual_place_does_not_depend_on_the_folder_in_which_a_role_starts() -> None:
-    place = LocalFolder.path_of(Settings().storage_url)
-    assert place == Path.home() / ".embedq" / "storage"
+    assert LocalFolder.path_of(Settings().storage_url) == Path.home() / ".embedq" / "storage"

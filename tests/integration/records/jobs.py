@@ -8,11 +8,11 @@ from tasks.ledger.client import Ledger
 from tasks.ledger.heartbeat import watch
 from tasks.ledger.redis_keys import DOCUMENTS
 from tasks.records.batches import Batch, BatchRecord, is_batch_id, new_batch_id, read_batch
-from tasks.records.ingestions import Ingestion, IngestionRecord, new_ingestion_id, read_ingestion
-from tasks.records.jobs import JobRecord, JobStatus, create_job, list_jobs, read_tasks_of
+from tasks.records.ingestions import IngestionRecord, new_ingestion_id, read_ingestion
+from tasks.records.jobs import JobRecord, JobStatus, create_job, read_tasks_of
 from tasks.records.moves import Move
 from tasks.records.storage_identity import StorageProof
-from tasks.records.store import ANY_ROOM, OPEN, Room
+from tasks.records.store import ANY_ROOM, Room
 from tasks.storage.storage import Storage
 from tasks.storage.sweep import GRACE_S, Sweep
 from tests.integration.ledger.driver import Driver
@@ -21,7 +21,6 @@ from worker_config.settings import load_settings
 Runs: TypeAlias = Driver | Ledger
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
-NAME, DIGEST = "a" * 32, "d" * 32
 SPEC = {"source": {"files": ["file-1"]}, "model": "org/model", "mode": "sync"}
 
 
@@ -38,12 +37,9 @@ def new_ingestion(owner: str = "anonymous", **changed: Any) -> IngestionRecord:
     return IngestionRecord(owner=owner, **values)
 
 
-KINDS: tuple[Callable[..., JobRecord], ...] = (new_batch, new_ingestion)
-
-
-def create(driver: Runs, record: JobRecord, room: Room = ANY_ROOM, digest: str = DIGEST) -> str:
+def create(driver: Runs, record: JobRecord, room: Room = ANY_ROOM) -> str:
     """Stores it; its id, or that of the one which its alias names."""
-    return driver.run(create_job(record, room, digest))
+    return driver.run(create_job(record, room, "d" * 32))
 
 
 def seen(driver: Runs, job_id: str) -> Any:
@@ -67,13 +63,6 @@ def batch(driver: Runs, batch_id: str) -> Batch:
     return found
 
 
-def ingestion(driver: Runs, ingestion_id: str) -> Ingestion:
-    """An ingestion that is there."""
-    found = job(driver, ingestion_id)
-    assert isinstance(found, Ingestion)
-    return found
-
-
 def make(driver: Runs, move: Move | None) -> bool:
     """Whether there was a move, and it was made."""
     return move is not None and driver.run(move.operation()) is not None
@@ -93,46 +82,30 @@ def end(driver: Runs, job_id: str, status: JobStatus = JobStatus.COMPLETED) -> s
     return job_id
 
 
-def open_jobs(driver: Runs, kind: type[JobRecord]) -> set[str]:
-    """Ids of those that the driver looks at."""
-    found: list[str] = driver.run(list_jobs(kind, OPEN, limit=100))[0]
-    return set(found)
-
-
-def passes(driver: Driver, ms: int) -> None:
-    """So much time, and somebody keeps house."""
-    driver.advance(ms)
-    driver.run(watch(DOCUMENTS))
-
-
 class Sweeper:
     """The sweep of one storage, under a clock of its own that goes with that of Redis. It has begun already."""
 
-    def __init__(self, driver: Driver, folder: Path, **settings: Any) -> None:
+    def __init__(self, driver: Driver, folder: Path) -> None:
         self.driver, self.clock_s = driver, 0.0
         plain = Storage.open(str(folder / "storage"))
         self.storage = plain.proved(StorageProof(plain, driver.run))
         self.storage.write("begun", b"1")
-        self.settings = load_settings(**({"datasets": str(folder / "datasets")} | settings))
-        self._sweep = Sweep(driver.ledger, self.storage, self.settings, lambda: self.clock_s)
-        self._sweep()  # whoever takes a storage over waits for the next look
-
-    def __call__(self, rounds: int = 1) -> None:
-        """So many rounds in this moment."""
-        for _ in range(rounds):
-            self._sweep()
+        settings = load_settings(datasets=str(folder / "datasets"))
+        self.sweep = Sweep(driver.ledger, self.storage, settings, lambda: self.clock_s)
+        self.sweep()  # whoever takes a storage over waits for the next look
 
     def passes(self, seconds: float) -> None:
-        """So much time, and somebody keeps house."""
+        """So much time; somebody keeps house, and the sweep looks."""
         self.clock_s += seconds
-        passes(self.driver, round(seconds * 1000))
+        self.driver.advance(round(seconds * 1000))
+        self.driver.run(watch(DOCUMENTS))
+        self.sweep()
 
     def to_the_end(self) -> None:
         """It sees what there is, and deletes it a minute later; a deleted job is seen once more."""
+        self.sweep()
         for _ in range(3):
-            self()
             self.passes(GRACE_S + 1)
-        self()
 
     def names(self, folder: str) -> list[str]:
         """Objects below a folder."""

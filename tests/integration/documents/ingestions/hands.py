@@ -12,16 +12,13 @@ from tasks.datasets.contents import DatasetGone
 from tasks.datasets.places import Datasets, open_datasets
 from tasks.encoder.fake import FakeEncoder
 from tasks.ledger.client import Ledger
-from tasks.ledger.redis_keys import DOCUMENTS
 from tasks.records.documents import Document, DocumentStatus, read_documents
-from tasks.records.files import put_file
 from tasks.records.ingestions import Ingestion, IngestionRecord, new_ingestion_id, read_ingestion
 from tasks.records.jobs import all_done, create_job, list_jobs, read_tasks_of
 from tasks.records.moves import retry_job
 from tasks.records.store import ANY_ROOM, OPEN
 from tasks.storage.model_files import Prompts, write_model_files
 from tests.integration.batches.hands import HOUR_MS, MODEL, Hands
-from tests.made_files import made_file
 
 DATASET = "books"
 
@@ -39,32 +36,13 @@ class IngestionHands(Hands):
         """Those that the ingestions load."""
         return open_datasets(self.settings)
 
-    def work(self) -> None:
-        """Steps and works until nothing moves any more."""
-        idle = 0
-        while idle < 6:
-            self.step()
-            idle = 0 if self.work_documents() + self.work_model() else idle + 1
-
     def ingest(self, source: Mapping[str, Any], *, owner: str = "anonymous", **asked: Any) -> str:
         """An ingestion; its id."""
-        roots, shares = asked.pop("roots", None), asked.pop("shares_table", False)
         made, most_stored = asked.pop("made", None) or new_ingestion_id(), asked.pop("most_stored", None)
-        request: dict[str, Any] = {
-            "source": dict(source),
-            "sink": {"type": "dataset", "dataset": DATASET},
-            "mode": "skip_unchanged",
-            "model": MODEL,
-        }
+        sink = {"type": "dataset", "dataset": DATASET}
+        request = {"source": dict(source), "sink": sink, "mode": "skip_unchanged", "model": MODEL} | asked
         record = IngestionRecord(
-            id=made,
-            owner=owner,
-            request=request | asked,
-            model=asked.get("model", MODEL),
-            ttl_ms=HOUR_MS,
-            most_stored=most_stored,
-            roots=roots,
-            shares_table=shares,
+            id=made, owner=owner, request=request, model=request["model"], ttl_ms=HOUR_MS, most_stored=most_stored
         )
         return self.ledger.run(create_job(record, ANY_ROOM))
 
@@ -78,13 +56,6 @@ class IngestionHands(Hands):
     def texts(self, texts: Mapping[str, str], **asked: Any) -> str:
         """The same, by id and text."""
         return self.documents([{"id": name, "text": text} for name, text in texts.items()], **asked)
-
-    def file(self, name: str, data: bytes) -> str:
-        """An uploaded file's id."""
-        record = made_file(len(data), filename=name)
-        self.storage.write(record.stored, data)
-        self.ledger.run(put_file(record))
-        return record.id
 
     def ingestion(self, ingestion_id: str) -> Ingestion:
         """It as it is now."""
@@ -111,9 +82,9 @@ class IngestionHands(Hands):
         done = self.ledger.run(all_done(ingestion_id, "ingestion"))
         return [line for _, page in sorted(done.items()) for line in read_documents(self.storage, page.obj)]
 
-    def rows(self, owner: str = "anonymous", dataset: str = DATASET) -> list[dict[str, Any]]:
+    def rows(self, dataset: str = DATASET) -> list[dict[str, Any]]:
         """What the dataset holds, by document and chunk."""
-        with closing(self.datasets.contents(owner, dataset)) as contents:
+        with closing(self.datasets.contents("anonymous", dataset)) as contents:
             try:
                 parts = [contents.export_rows(part) for part in contents.export_parts()]
             except DatasetGone:
@@ -133,15 +104,6 @@ class IngestionHands(Hands):
             found[row["doc_id"]] = f"{found.get(row['doc_id'], '')} {row['text']}".strip()
         return found
 
-    def open_tasks(self) -> list[str]:
-        """Ids of ledger tasks that are still there."""
-        return sorted(key.decode() for key in self.ledger.client.scan_iter("eq:task:*"))
-
-    @property
-    def queues(self) -> tuple[str, str]:
-        """Of the two workers."""
-        return DOCUMENTS, MODEL
-
 
 def nothing_is_left(hands: IngestionHands, ingestion_id: str) -> None:
     """Fails when an ended ingestion has left a task, an object of its work, or work for a step."""
@@ -154,4 +116,4 @@ def nothing_is_left(hands: IngestionHands, ingestion_id: str) -> None:
         named |= {page.src for page in ingestion.pages.values()} | {ingestion.spec.get("listed")}
     assert {one.name for one in hands.storage.stored(f"anonymous/{ingestion_id}")} == named - {None}
     assert hands.ledger.run(list_jobs(IngestionRecord, OPEN, limit=10))[0] == []
-    assert hands.open_tasks() == []
+    assert list(hands.ledger.client.scan_iter("eq:task:*")) == []

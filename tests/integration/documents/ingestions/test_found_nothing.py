@@ -1,15 +1,13 @@
-"""A document of which nothing could be read is not empty: its earlier version stays, whatever the mode."""
+"""Where the parser or the listing finds nothing, what is there stays."""
 
 import email.message
 import itertools
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
-import redis
 
-from tasks.ledger.client import Ledger
 from tasks.records.documents import DocumentStatus
 from tasks.records.ingestions import IngestionStatus
 from tests.document_files import archive, docx, paragraph, pdf
@@ -66,6 +64,7 @@ CASES = {
         pdf([GOOD]),
         [pdf([""]), LFS_POINTER, page("<p>Please log in</p>"), b"404 not found", docx(paragraph("x"))],
     ),
+    "a.eml": (mail(f"<p>{GOOD}</p>"), [b"\n"]),
 }
 
 
@@ -85,96 +84,81 @@ def test_a_file_without_text_keeps_its_earlier_version(hands: IngestionHands, na
         assert outcome.code in {"no_text", "corrupt_document"}
 
 
-def test_a_mail_whose_html_part_says_nothing_keeps_its_earlier_version(hands: IngestionHands) -> None:
-    hands.ingest({"files": [hands.file("a.eml", mail(f"<p>{GOOD}</p>"))]})
+@pytest.mark.parametrize(("mode", "text"), [("skip_unchanged", ""), ("upsert", " \n"), ("sync", None)])
+def test_what_is_emptied_is_counted_and_said(hands: IngestionHands, mode: str, text: str | None) -> None:
+    hands.documents([{"id": "a", "text": "first"}, {"id": "b", "text": "secret"}])
     hands.work()
-    before = hands.loaded()
-    made = hands.ingest({"files": [hands.file("a.eml", b"\n")]})
-    hands.work()
-    assert hands.outcomes(made)["a.eml"].status is DocumentStatus.FAILED
-    assert hands.loaded() == before
-
-
-def test_what_is_emptied_is_counted_and_said(hands: IngestionHands) -> None:
-    for data in (b"first", b" \n"):
-        made = hands.ingest({"files": [hands.file("a.txt", data), hands.file("b.txt", b"other")]})
+    given: list[dict[str, str | None]] = [{"id": name, "text": text} for name in ("b", "never")]
+    for code in ("emptied", "emptied" if mode == "upsert" else None):
+        made = hands.documents([{"id": "a", "text": "first"}, *given], mode=mode)
         hands.work()
-    counts, outcome = hands.ingestion(made).counts, hands.outcomes(made)["a.txt"]
-    assert (counts.emptied, counts.replaced, counts.loaded, counts.failed) == (1, 1, 1, 0)
-    assert (outcome.status, outcome.code) == (DocumentStatus.LOADED, "emptied")
-    assert "no text any more" in (outcome.message or "")
-    assert set(hands.loaded()) == {"b.txt"}
+        counts, outcome = hands.ingestion(made).counts, hands.outcomes(made)["b"]
+        assert (counts.failed, counts.emptied, outcome.code) == (1, int(code is not None), code)
+        assert ("no text any more" in (outcome.message or "")) is (code is not None)
+        assert hands.outcomes(made)["never"].code == "empty_document"
+        assert hands.loaded() == {"a": "first"}
 
 
 # ---- a place that lists nothing
 
 
-@pytest.fixture
-def roots(tmp_path: Path) -> dict[str, Path]:
-    found = {name: tmp_path / "docs" / name for name in ("handbook", "wiki")}
-    for name, folder in found.items():
-        folder.mkdir(parents=True)
-        for number in range(3):
-            (folder / f"{number}.txt").write_text(f"{name} {number}")
-    return found
-
-
-def sync(hands: IngestionHands, urls: list[str]) -> tuple[IngestionStatus, int, str]:
+def sync(hands: IngestionHands, urls: Sequence[str]) -> tuple[IngestionStatus, int, str]:
     made = hands.ingest({"urls": urls}, mode="sync")
     hands.work()
     ingestion = hands.ingestion(made)
     return ingestion.status, ingestion.counts.deleted, ingestion.error.message if ingestion.error else ingestion.warning
 
 
-def test_sync_deletes_nothing_of_a_root_that_lists_nothing(
-    redis_client: redis.Redis, tmp_path: Path, roots: dict[str, Path]
-) -> None:
-    hands = IngestionHands(Ledger(redis_client), tmp_path / "storage", ingest_roots=str(tmp_path / "docs"))
-    urls = [f"file://{folder}/**" for folder in roots.values()]
+def test_sync_deletes_nothing_of_a_root_that_lists_nothing(hands: IngestionHands, tmp_path: Path) -> None:
+    handbook, wiki = folders = [tmp_path / "docs" / name for name in ("handbook", "wiki")]
+    for folder in folders:
+        folder.mkdir(parents=True)
+        for number in range(3):
+            (folder / f"{number}.txt").write_text(f"{folder.name} {number}")
+    urls = [f"file://{folder}/**" for folder in folders]
     assert sync(hands, urls)[0] is IngestionStatus.COMPLETED
     before = hands.loaded()
     assert len(before) == 6
 
-    away = roots["wiki"].rename(tmp_path / "unmounted")
-    roots["wiki"].mkdir()  # the mount point
-    (roots["handbook"] / "0.txt").unlink()
+    away = wiki.rename(tmp_path / "unmounted")
+    wiki.mkdir()  # the mount point
+    (handbook / "0.txt").unlink()
     status, deleted, message = sync(hands, urls)
     assert (status, deleted) == (IngestionStatus.COMPLETED, 1)
     assert "source.urls[1] lists nothing" in message
-    assert before.keys() - hands.loaded().keys() == {"docs/handbook/0.txt"}
+    [gone] = before.keys() - hands.loaded().keys()
+    assert gone.endswith("docs/handbook/0.txt")
 
-    roots["wiki"].rmdir()
-    (roots["handbook"] / "1.txt").unlink()
+    wiki.rmdir()
+    (handbook / "1.txt").unlink()
     assert sync(hands, urls)[:2] == (IngestionStatus.COMPLETED, 1), "a root that cannot be read keeps what is of it"
-    away.rename(roots["wiki"])
+    away.rename(wiki)
     assert sync(hands, urls) == (IngestionStatus.COMPLETED, 0, "")
     assert len(hands.loaded()) == 4
 
 
-def test_sync_deletes_nothing_of_a_root_that_lies_in_another_one(redis_client: redis.Redis, tmp_path: Path) -> None:
-    hands = IngestionHands(Ledger(redis_client), tmp_path / "storage", ingest_roots=str(tmp_path / "docs"))
+def test_sync_deletes_nothing_of_a_root_that_lies_in_another_one(hands: IngestionHands, tmp_path: Path) -> None:
     inner = tmp_path / "docs" / "reports"
     inner.mkdir(parents=True)
-    (tmp_path / "docs" / "a.txt").write_text(GOOD)
-    (inner / "b.txt").write_text(GOOD)
-    urls = [f"file://{tmp_path}/docs/*.txt", f"file://{inner}/**"]
+    for folder in (inner, inner.parent):
+        (folder / "a.txt").write_text(GOOD)
+    urls = [f"file://{inner.parent}/*.txt", f"file://{inner}/**"]
     assert sync(hands, urls)[0] is IngestionStatus.COMPLETED
     before = hands.loaded()
-    (inner / "b.txt").unlink()
+    (inner / "a.txt").unlink()
     assert sync(hands, urls)[:2] == (IngestionStatus.COMPLETED, 0)
     assert hands.loaded() == before
     assert sync(hands, urls[:1])[:2] == (IngestionStatus.COMPLETED, 1)
 
 
-def test_sync_deletes_no_record_that_may_be_of_an_empty_root(redis_client: redis.Redis, tmp_path: Path) -> None:
-    hands = IngestionHands(Ledger(redis_client), tmp_path / "storage", ingest_roots=str(tmp_path / "docs"))
-    folders = [tmp_path / "docs" / name for name in ("a", "b")]
-    for folder in folders:
-        folder.mkdir(parents=True)
-        (folder / "r.jsonl").write_text(json.dumps({"id": f"record of {folder.name}", "text": GOOD}))
-    urls = [f"file://{folder}/*.jsonl" for folder in folders]
+def test_sync_deletes_no_record_that_may_be_of_an_empty_root(hands: IngestionHands, tmp_path: Path) -> None:
+    files = [tmp_path / "docs" / name / "r.jsonl" for name in ("a", "b")]
+    for file in files:
+        file.parent.mkdir(parents=True)
+        file.write_text(json.dumps({"id": f"record of {file.parent.name}", "text": GOOD}))
+    urls = [f"file://{file.parent}/*.jsonl" for file in files]
     assert sync(hands, urls)[0] is IngestionStatus.COMPLETED
-    (folders[1] / "r.jsonl").unlink()
+    files[1].unlink()
     status, deleted, message = sync(hands, urls)
     assert (status, deleted) == (IngestionStatus.COMPLETED, 0)
     assert "source.urls[1]" in message
