@@ -27,6 +27,7 @@ from tests.raises_code import raises_code
 from worker_config.settings import Settings
 
 AWAY = SinkUnavailable.code
+HERE = f"u:{PASSWORD}@127.0.0.1"
 USER = "somebody"
 MAKE_USER = (
     f"DO $$ BEGIN CREATE ROLE {USER} LOGIN PASSWORD '{PASSWORD}'; EXCEPTION WHEN duplicate_object THEN NULL; END $$"
@@ -60,9 +61,6 @@ def texts(postgres: PgServer, database: str) -> dict[str, list[str]]:
     for row in postgres.execute("SELECT doc_id, text FROM docs ORDER BY doc_id, chunk_index", database):
         found.setdefault(row["doc_id"], []).append(row["text"])
     return found
-
-
-# ---- tables
 
 
 def test_one_table_under_two_spellings_is_one(table: Open, postgres: PgServer, database: str) -> None:
@@ -161,9 +159,6 @@ def said(store: PostgresStore, kind: str) -> str:
     assert PASSWORD not in shown
     assert "//u:" not in shown
     return caught.value.detail
-
-
-HERE = f"u:{PASSWORD}@127.0.0.1"
 
 
 @pytest.mark.parametrize(
