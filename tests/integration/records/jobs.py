@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 from tasks.ledger.client import Ledger
 from tasks.ledger.heartbeat import watch
 from tasks.ledger.redis_keys import DOCUMENTS
-from tasks.records.batches import Batch, BatchRecord, is_batch_id, new_batch_id, read_batch
+from tasks.records.batches import BatchRecord, is_batch_id, new_batch_id, read_batch
 from tasks.records.ingestions import IngestionRecord, new_ingestion_id, read_ingestion
 from tasks.records.jobs import JobRecord, JobStatus, create_job, read_tasks_of
 from tasks.records.moves import Move
@@ -53,13 +53,6 @@ def job(driver: Runs, job_id: str) -> Any:
     """The same of one that is there."""
     found = seen(driver, job_id)
     assert found is not None
-    return found
-
-
-def batch(driver: Runs, batch_id: str) -> Batch:
-    """A batch that is there."""
-    found = job(driver, batch_id)
-    assert isinstance(found, Batch)
     return found
 
 
