@@ -1,4 +1,4 @@
-"""Storage: what is written is there whole or not at all, whatever the place."""
+"""Storage: what is written is there whole or not at all, whatever the place; rows and vectors in it."""
 
 import re
 import secrets
@@ -6,31 +6,33 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
+import orjson
 import pytest
 
 from tasks.errors import NotStored, StorageUnavailable
+from tasks.ingestion.rows_writer import new_pieces, writing_rows
+from tasks.item import TextError, Vector
 from tasks.storage.folder import LocalFolder
+from tasks.storage.rows_file import RowsReference, read_rows
 from tasks.storage.storage import Storage, Stored
+from tasks.storage.vectors_file import VectorsReference, VectorsWriter, read_vectors
+from tests.cloud_server import CloudServer
 from tests.s3_server import S3Server
 from tests.source_tree import CHECKOUT
 
 BYTES = bytes(range(256))
 
 
-@pytest.fixture(params=["file://", "path", "memory://", "s3://", "gs://", "az://"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "s3://":
-        server: S3Server = request.getfixturevalue("s3")
-        return f"{server.bucket()}/a/prefix"
-    if request.param in {"gs://", "az://"}:
-        request.getfixturevalue("cloud")
-        return f"{request.param}one/a/prefix/"
-    urls = {
+@pytest.fixture(params=["file://", "memory://", "s3://", "gs://", "az://"])
+def url(request: pytest.FixtureRequest, tmp_path: Path, s3: S3Server, cloud: CloudServer) -> str:
+    """Of an empty place."""
+    ours = {
         "file://": f"file://{tmp_path}/a%20b",
-        "path": f"{tmp_path}/a b",
         "memory://": f"memory://{secrets.token_hex(4)}",
+        "s3://": f"{s3.bucket()}/a/prefix",
     }
-    return urls[request.param]
+    return ours.get(request.param, f"{request.param}one/a/prefix/")
 
 
 @pytest.fixture
@@ -42,25 +44,13 @@ def names(storage: Storage, folder: str) -> list[str]:
     return sorted(stored.name for stored in storage.stored(folder))
 
 
-def test_what_was_written_is_read(storage: Storage) -> None:
+def test_what_was_written_is_read(storage: Storage, url: str) -> None:
     with storage.writing("files/a") as writer:
         writer.write(BYTES[:100])
         writer.write(BYTES[100:])
         assert writer.size_bytes == 256
-    storage.write("batches/b/parts/c.1", b"")
-
-    assert storage.read("files/a") == BYTES
-    assert storage.size_bytes("files/a") == 256
-    assert storage.read("batches/b/parts/c.1") == b""
-    assert storage.size_bytes("batches/b/parts/c.1") == 0
-
-
-def test_a_part_is_read(storage: Storage) -> None:
-    storage.write("a", BYTES)
-    storage.write("empty", b"")
     for first, size, expected in (
         (0, None, BYTES),
-        (0, 1, BYTES[:1]),
         (0, 0, b""),
         (10, 20, BYTES[10:30]),
         (250, 100, BYTES[250:]),
@@ -68,34 +58,25 @@ def test_a_part_is_read(storage: Storage) -> None:
         (256, None, b""),
         (1000, 1, b""),
     ):
-        assert storage.read("a", first, size) == expected
-        assert b"".join(storage.chunks("a", first, size, chunk_bytes=7)) == expected
-    assert storage.read("empty", 0, 10) == b""
+        assert storage.read("files/a", first, size) == expected
+        assert b"".join(storage.chunks("files/a", first, size, chunk_bytes=7)) == expected
+    (found,) = storage.stored("files")
+    assert found == Stored("files/a", 256, found.modified_ms)
+    assert 1_700_000_000_000 < found.modified_ms < 10_000_000_000_000
 
-
-def test_what_others_write_and_delete_is_seen(storage: Storage, url: str) -> None:
     other = Storage.open(url)
-    assert names(storage, "files") == []
-    other.write("files/a", b"x")
-    assert names(storage, "files") == ["files/a"]
-    assert storage.size_bytes("files/a") == 1
+    other.write("batches/b/parts/c.1", b"")
+    assert (storage.read("batches/b/parts/c.1"), storage.read("batches/b/parts/c.1", 0, 10)) == (b"", b"")
     other.write("files/a", b"xx")
-    other.write("files/b", b"")
-    assert (names(storage, "files"), storage.size_bytes("files/a")) == (["files/a", "files/b"], 2)
-    other.delete("files/")
-    assert names(storage, "files") == []
+    assert (storage.size_bytes("batches/b/parts/c.1"), storage.size_bytes("files/a")) == (0, 2)
 
-
-def test_a_large_object_is_whole(storage: Storage) -> None:
-    """Larger than what a bucket takes in one piece."""
-    piece = bytes(range(256)) * 4096
-    with storage.writing("a") as writer:
+    piece = BYTES * 4096  # larger than what a bucket takes in one piece
+    with storage.writing("large") as writer:
         for _ in range(12):
             writer.write(piece)
-
-    assert storage.size_bytes("a") == 12 * 2**20
-    assert storage.read("a", 11 * 2**20 - 3, 10) == piece[-3:] + piece[:7]
-    assert all(chunk == piece for chunk in storage.chunks("a"))
+    assert storage.size_bytes("large") == 12 * 2**20
+    assert storage.read("large", 11 * 2**20 - 3, 10) == piece[-3:] + piece[:7]
+    assert all(chunk == piece for chunk in storage.chunks("large"))
 
 
 def test_nothing_is_visible_before_the_end(storage: Storage) -> None:
@@ -105,72 +86,38 @@ def test_nothing_is_visible_before_the_end(storage: Storage) -> None:
         with pytest.raises(NotStored):
             storage.read("files/a")
     assert names(storage, "files") == ["files/a"]
-
-
-def test_nothing_is_left_after_an_exception(storage: Storage) -> None:
-    storage.write("old", b"old")
-    for name in ("new", "old"):
+    for name in ("files/new", "files/a"):
         with pytest.raises(KeyError), storage.writing(name) as writer:  # noqa: PT012 - the writing is the point
-            writer.write(BYTES)
+            writer.write(BYTES[:9])
             raise KeyError
-
-    assert storage.read("old") == b"old"
-    with pytest.raises(NotStored):
-        storage.read("new")
-
-
-def test_what_is_not_there_says_so(storage: Storage) -> None:
-    storage.write("files/a", b"x")
+    assert (names(storage, "files"), storage.read("files/a")) == (["files/a"], BYTES)
     for ask in (storage.read, storage.size_bytes, lambda name: next(storage.chunks(name))):
         for name in ("nothing", "files/nothing", "no/folder/either"):
             with pytest.raises(NotStored):
                 ask(name)
+    assert list(storage.stored("nothing")) == []
 
 
 def test_deleting_removes_and_forgives(storage: Storage) -> None:
-    for name in ("batches/b/index", "batches/b/parts/1", "batches/bb/index", "files/a"):
+    some = [f"batches/b/parts/{n}" for n in range(5)]
+    for name in (*some, "batches/b/kept", "batches/bb/index", "files/a"):
         storage.write(name, b"x")
-
-    storage.delete("batches/b/")
-    storage.delete("batches/b/")
-    assert names(storage, "batches") == ["batches/bb/index"]
-
-    storage.delete("batches/b")  # not by the beginning of a name
-    assert names(storage, "batches") == ["batches/bb/index"]
-
-    storage.delete("files/a")
-    storage.delete("files/a")
-    assert names(storage, "files") == []
-
-
-def test_deleting_many_forgives_and_may_be_ended_before_any(storage: Storage) -> None:
-    some = [f"batches/b/{n}" for n in range(5)]
-    for name in (*some, "batches/b/kept"):
-        storage.write(name, b"x")
-    storage.delete(some[1])  # by somebody else
-    storage.delete_all(some)
-    assert names(storage, "batches") == ["batches/b/kept"]
 
     def go_on() -> None:
         raise LookupError
 
     with pytest.raises(LookupError):
         storage.delete_all(["batches/b/kept"], go_on)
-    assert names(storage, "batches") == ["batches/b/kept"]
+    storage.delete(some[1])  # by somebody else
+    storage.delete_all(some)
+    assert names(storage, "batches") == ["batches/b/kept", "batches/bb/index"]
+    for name in ("batches/b/", "batches/b/", "batches/b", "files/a", "files/a"):  # not by the beginning of a name
+        storage.delete(name)
+    assert (names(storage, "batches"), names(storage, "files")) == (["batches/bb/index"], [])
 
 
-def test_stored_objects_have_size_and_time(storage: Storage) -> None:
-    storage.write("files/a", BYTES)
-    storage.write("other/b", b"")
-
-    (found,) = storage.stored("files")
-    assert found == Stored("files/a", 256, found.modified_ms)
-    assert 1_700_000_000_000 < found.modified_ms < 10_000_000_000_000
-    assert list(storage.stored("nothing")) == []
-
-
-@pytest.mark.parametrize("url", ["memory://names"])
-def test_a_name_cannot_lead_elsewhere(storage: Storage) -> None:
+def test_a_name_cannot_lead_elsewhere() -> None:
+    storage = Storage.open("memory://names")
     odd = [
         "",
         "/",
@@ -187,27 +134,15 @@ def test_a_name_cannot_lead_elsewhere(storage: Storage) -> None:
         "a\n",
         "é",
     ]
+    uses = (storage.read, storage.size_bytes, storage.delete, storage.chunks, lambda n: storage.write(n, b""))
     for name in odd:
-        for use in (
-            storage.read,
-            storage.size_bytes,
-            storage.delete,
-            storage.chunks,
-            lambda n: storage.write(n, b""),
-            lambda n: storage.delete_all([n]),
-        ):
+        for use in (*uses, lambda n: storage.delete_all([n])):
             with pytest.raises(ValueError, match="not a name"):
                 use(name)
 
 
-def test_a_folder_that_cannot_be_made_names_the_setting(tmp_path: Path) -> None:
-    (tmp_path / "file").write_bytes(b"")
-    with pytest.raises(StorageUnavailable, match="EMBEDQ_STORAGE_URL"):
-        Storage.open(str(tmp_path / "file" / "below"))
-
-
-@pytest.mark.parametrize("url", ["ftp://host/x", "http://host/x", "nonsense://", "s3://", "gs:///", "az://"])
-def test_only_known_places_are_opened(url: str) -> None:
+@pytest.mark.parametrize("url", ["ftp://host/x", "nonsense://", "s3://", "gs:///", "/dev/null/below"])
+def test_only_places_that_can_be_used_are_opened(url: str) -> None:
     with pytest.raises(StorageUnavailable, match=re.escape("EMBEDQ_STORAGE_URL")):
         Storage.open(url)
 
@@ -221,14 +156,73 @@ def test_a_missing_driver_names_its_install_command() -> None:
 
 
 @pytest.mark.parametrize(
-    ("url", "path"),
-    [
-        ("file:///a/b", "/a/b"),
-        ("file:///a%20b", "/a b"),
-        ("/a/b", "/a/b"),
-        ("s3://bucket/a", None),
-        ("memory://a", None),
-    ],
+    ("url", "path"), [("file:///a%20b", Path("/a b")), ("/a/b", Path("/a/b")), ("s3://bucket/a", None)]
 )
-def test_urls_of_folders(url: str, path: str | None) -> None:
-    assert LocalFolder.path_of(url) == (None if path is None else Path(path))
+def test_urls_of_folders(url: str, path: Path | None) -> None:
+    assert LocalFolder.path_of(url) == path
+
+
+# ---- rows and vectors ------------------------------------------------------------------------------------------------
+
+LINES = [b'{"a": 1}', b'{"text": "\xc3\xa4"}', b'{"b": 2}', b'{"c": 3}']
+ROWS, VECTORS = "anonymous/batch_1/1.rows.0123", "anonymous/batch_1/vectors.a"
+
+
+def test_rows_are_lines() -> None:
+    storage = Storage.open("memory://rows")
+    with writing_rows(storage, ROWS) as rows:
+        for line in LINES:
+            rows.add(line, 10, 30)
+            rows.flush()
+    pieces = new_pieces(ROWS, orjson.loads(orjson.dumps(rows.pieces)))
+    assert (rows.rows, [(piece.items, piece.cost) for piece in pieces]) == (4, [(3, 30), (1, 10)])
+    first, second = (RowsReference.from_payload(piece.payload) for piece in pieces)
+    assert first
+    assert second
+    for reference, offset, count, lines in (
+        (first, 0, 3, LINES[:3]),
+        (first, 1, 1, LINES[1:2]),
+        (second, 0, 1, LINES[3:]),
+    ):
+        assert read_rows(storage, reference, offset, count) == lines
+    storage.write(ROWS, b"\n".join(LINES)[:-1])
+    with pytest.raises(NotStored):
+        read_rows(storage, second, 0, 1)
+    storage.delete(ROWS)
+    with pytest.raises(NotStored):
+        read_rows(storage, first, 0, 1)
+
+
+def test_vectors_are_given_back_as_each_unit_wrote_them() -> None:
+    storage = Storage.open("memory://vectors")
+    failed = Vector.failed(TextError("input_too_long", "too long"))
+    rng = np.random.default_rng(7)
+    units = [
+        [Vector(rng.random(3, dtype=np.float32), 9, truncated=True), failed],
+        [Vector(rng.random(5, dtype=np.float32), 4, truncated=False)],
+        [Vector(rng.random(4, dtype=np.float32), n, truncated=n == 2) for n in range(3)],
+        [failed, failed],
+    ]
+    with storage.writing(VECTORS) as file:
+        part = VectorsWriter(VECTORS, file.write, "r1")
+        references = [VectorsReference.from_json(part.add(rows).to_json()) for rows in units]
+    for reference, rows in zip(references, units, strict=True):
+        assert reference.revision == "r1"
+        for found, row in zip(read_vectors(storage, reference), rows, strict=True):
+            np.testing.assert_array_equal(np.array(found.vector), np.array(row.vector))
+            assert found[1:] == row[1:]
+    with pytest.raises(NotStored):
+        read_vectors(storage, VectorsReference(VECTORS, references[1].at, references[1].size + 1))
+
+
+@pytest.mark.parametrize("dimensions", [[4, 4], [4, 8]])
+def test_a_part_with_more_numbers_or_fewer_is_damaged(dimensions: list[int]) -> None:
+    storage = Storage.open("memory://damaged")
+    with storage.writing(VECTORS) as file:
+        vectors = [Vector(np.ones(number, "<f4"), 1, truncated=False) for number in dimensions]
+        VectorsWriter(VECTORS, file.write, "r1").add(vectors)
+    data = storage.read(VECTORS)
+    for damaged in (data[:-4], data + bytes(4)):
+        storage.write(VECTORS, damaged)
+        with pytest.raises(NotStored):
+            read_vectors(storage, VectorsReference(VECTORS, 0, len(damaged), "r1"))

@@ -16,9 +16,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from api.schemas.new_ingestion import SOURCE_KINDS, NewIngestion
 from tasks.ingestion.parsing.extracted import clean
 from tasks.ingestion.sources import parquet_table, ranges
-from tasks.ingestion.sources.open_source import open_source
+from tasks.ingestion.sources.open_source import RECORD_FORMATS, SOURCES, open_source
 from tasks.ingestion.sources.page import PageLimits
 from tests.unit.ingestion.sources.reading import (
     STORAGE,
@@ -247,6 +248,12 @@ def test_inline_documents_and_what_is_wrong_with_them() -> None:
     }
     assert (found[0].ref.uri, found[0].ref.metadata) == ("inline:a#1", {"k": 1})
     assert len(pages(spec, access)) == 4
+
+
+def test_a_request_may_name_what_can_be_opened() -> None:
+    assert set(SOURCE_KINDS) == set(SOURCES)
+    for kind in RECORD_FORMATS:
+        assert NewIngestion.model_validate({"source": {"urls": ["/a"], "format": kind}}).source.format == kind
 
 
 def test_a_record_file_that_changes_is_not_read_at_places_that_no_longer_hold(tmp_path: Path) -> None:
