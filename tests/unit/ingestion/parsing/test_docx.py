@@ -103,32 +103,23 @@ def test_headings_and_items_have_their_styles_and_numbers() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("form", "label", "expected"),
-    [
+def test_kinds_of_numbers() -> None:
+    for form, label, expected in (
         ("decimal", "%1.", "1. x\n2. x"),
         ("decimal", "Article %1", "- Article 1 x\n- Article 2 x"),
         ("upperRoman", "%1.", "- I. x\n- II. x"),
         ("bullet", "\uf0b7", "- x\n- x"),
         ("none", "", "x\n\nx"),
-    ],
-)
-def test_kinds_of_numbers(form: str, label: str, expected: str) -> None:
-    assert numbered(item("x") * 2, level(0, form, label)) == expected
+    ):
+        assert numbered(item("x") * 2, level(0, form, label)) == expected
 
 
 # ---- what else stands in it ------------------------------------------------------------------------------------------
 
-MHTML = f"""MIME-Version: 1.0
-Content-Type: multipart/related; boundary="b"; type="text/html"
-
---b
-Content-Type: text/html; charset="utf-8"
-Content-Transfer-Encoding: quoted-printable
-
-<html><body><h1>Returns</h1><p class=3Dx>{REFUNDS}</p></body></html>
---b--
-"""
+MHTML = (
+    'MIME-Version: 1.0\nContent-Type: multipart/related; boundary="b"; type="text/html"\n\n--b\n'
+    f"Content-Type: text/html\n\n<html><body><h1>Returns</h1><p class=x>{REFUNDS}</p></body></html>\n--b--\n"
+)
 
 
 @pytest.mark.parametrize(
@@ -138,7 +129,6 @@ Content-Transfer-Encoding: quoted-printable
         ("a.mht", MHTML, f"# Returns\n\n{REFUNDS}"),
         ("a.docx", docx(table(cell(paragraph("a")) + cell(paragraph("b")))), "| a | b |\n| --- | --- |"),
         ("a.rtf", f"{{\\rtf1\\ansi {REFUNDS}\\par}}", REFUNDS),
-        ("a.txt", REFUNDS, REFUNDS),
     ],
 )
 def test_inserted_files_are_read_in_their_place(name: str, content: str | bytes, expected: str) -> None:
@@ -167,21 +157,18 @@ def test_text_in_controls_insertions_boxes_and_notes_is_read_and_deleted_text_is
     assert found.split("\n\n") == ["control", "inserted moved here", "beside", "box", "link today", "note", "remark"]
 
 
-@pytest.mark.parametrize(
-    ("markup", "expected"),
-    [
-        (f"<m:f>{letter('num', 'a+b')}{letter('den', 'c')}</m:f>", "(a+b)/c"),
-        (f"<m:sSubSup>{letter('e', 'x')}{letter('sub', 'i')}{letter('sup', 'n+1')}</m:sSubSup>", "x_i^(n+1)"),
-        (f"<m:r><m:t>f</m:t></m:r><m:d>{letter('e', 'x')}{letter('e', 'y')}</m:d>", "f(x, y)"),
-        (f'<m:nary><m:naryPr><m:chr m:val="∑"/></m:naryPr>{letter("sub", "i")}{letter("e", "k")}</m:nary>', "∑_ik"),
-        (f"<m:rad>{letter('deg', '3')}{letter('e', 'x+1')}</m:rad>", "√[3](x+1)"),
-    ],
-)
-def test_an_equation_is_a_line(markup: str, expected: str) -> None:
-    assert text(f"<w:p {M}>{run('Let ')}<m:oMath>{markup}</m:oMath></w:p>") == f"Let {expected}"
+EQUATIONS = {
+    f"<m:f>{letter('num', 'a+b')}{letter('den', 'c')}</m:f>": "(a+b)/c",
+    f"<m:sSubSup>{letter('e', 'x')}{letter('sub', 'i')}{letter('sup', 'n+1')}</m:sSubSup>": "x_i^(n+1)",
+    f"<m:r><m:t>f</m:t></m:r><m:d>{letter('e', 'x')}{letter('e', 'y')}</m:d>": "f(x, y)",
+    f'<m:nary><m:naryPr><m:chr m:val="∑"/></m:naryPr>{letter("sub", "i")}{letter("e", "k")}</m:nary>': "∑_ik",
+    f"<m:rad>{letter('deg', '3')}{letter('e', 'x+1')}</m:rad>": "√[3](x+1)",
+}
 
 
-def test_tables() -> None:
+def test_equations_and_tables() -> None:
+    lines = "".join(f"<w:p {M}>{run('Let ')}<m:oMath>{markup}</m:oMath></w:p>" for markup in EQUATIONS)
+    assert text(lines).split("\n\n") == [f"Let {line}" for line in EQUATIONS.values()]
     body = table(
         cell(paragraph("a"), '<w:gridSpan w:val="2"/>') + cell(paragraph("b")),
         cell(paragraph("c"), '<w:vMerge w:val="restart"/>')
@@ -191,7 +178,6 @@ def test_tables() -> None:
         cell(paragraph(""), "<w:vMerge/>") + cell(paragraph("e|")) + cell(paragraph("")),
     )
     assert text(body) == "| a |  | b |\n| --- | --- | --- |\n| c | d dd | o i j |\n| c | e\\| |"
-    assert text(table(cell(paragraph("alone")))) == "alone"
 
 
 def test_parts_without_text_are_named() -> None:
@@ -219,7 +205,6 @@ ENTITIES = [f'<!ENTITY l0 "ha">{LAUGHS}', '<!ENTITY l9 SYSTEM "file:///etc/hostn
     [
         (GOOD[: len(GOOD) // 2], "<corrupt_document>"),
         (GOOD.replace(b"PK\x01\x02", b"PK\x01\x03", 1), "<corrupt_document>"),
-        (docx("<w:p>"), "<corrupt_document>"),
         (archive({CONTENT_TYPES: "", "word/styles.xml": "<x/>"}), "<corrupt_document>"),
         (docx(paragraph(" ")), "<no_text>"),
         (docx(paragraph("x"), {str(n): "" for n in range(MAX_MEMBERS)}), "<document_too_large>"),

@@ -7,7 +7,7 @@ import struct
 import pytest
 
 from tasks.document_error import DocumentFailed
-from tasks.ingestion.parsing.formats import DOCX, FORMATS, sniff
+from tasks.ingestion.parsing.formats import FORMATS, sniff
 from tests.document_files import archive, docx, pdf
 
 TYPES = "[Content_Types].xml"
@@ -44,35 +44,26 @@ def told(data: bytes, name: str) -> str:
     ("data", "name", "expected"),
     [
         (b"words", "a.txt", ".txt"),
-        (b"a,b\n1,2", "a.csv", ".txt"),
         (b"<svg>a picture</svg>\n# Title", "README.md", ".md"),
         (b"Title\n=====", "a.RST", ".rst"),
-        (b"<p>words", "a.HTM", ".html"),
         (LOGIN, "page", ".html"),
         (b"<!-- saved from a site -->\n<HTML>", "a.txt", ".html"),
-        (b"\xef\xbb\xbf<html>", "a.txt", ".html"),
         ("wörter".encode("utf-16"), "a.txt", ".txt"),
         ("words and more of them".encode("utf-16-le"), "a.txt", ".txt"),
-        ("日本語".encode("shift_jis"), "a.txt", ".txt"),
         (pdf(["x"]), "a.txt", ".pdf"),
         (b"junk of a mail server\r\n" + pdf(["x"]), "a.PDF", ".pdf"),
         (b"\0\1junk\r\n" + pdf(["x"]), "", ".pdf"),
         (b"# PDF headers\n\nA file begins with %PDF-1.7.", "notes.md", ".md"),
-        (b"It begins with %PDF-1.4.", "README", ".txt"),
         (b"\xef\xbb\xbf" + HEADERS, "bom.eml", ".eml"),
         (HEADERS, "saved.doc", ".eml"),
         (HEADERS, "1700000000.M1P2.host:2,S", ".eml"),
         (FROM + HEADERS, "line.eml", ".mbox"),
         (HEADERS, "notes.md", ".md"),
         (PAGE, "jira.doc", ".html"),
-        (PAGE, "export.xls", ".html"),
         (b"\n" + RTF, "a.txt", ".rtf"),
         (docx(""), "a.zip", ".docx"),
         (archive({TYPES: "", "word\\document.xml": ""}), "a.docm", ".docx"),
-        (archive({TYPES: "", "ppt/presentation.xml": ""}), "a", ".pptx"),
         (archive({TYPES: "", "ppt/embeddings/a.xlsx": "[Content_Types].xml xl/ word/", "x": ""}), "a.ppsx", ".pptx"),
-        (archive({TYPES: "", "xl/workbook.bin": ""}), "a.xlsb", ".xlsx"),
-        (docx("") + b"behind it", "a.docx", ".docx"),
         (docx("")[:100], "cut-off.docx", ".docx"),
         (stored("epub+zip"), "a.bin", ".epub"),
         (archive({"META-INF/container.xml": "", "mimetype": "application/epub+zip"}), "a.epub", ".epub"),
@@ -93,7 +84,6 @@ def test_what_is_read(data: bytes, name: str, expected: str) -> None:
         (b"\xef\xbb\xbf" + POINTER, "a pointer of Git LFS"),
         (LOGIN, "an HTML page"),
         (HEADERS, "an e-mail"),
-        (b"not found", "text"),
         ("nicht da: \xfcber".encode("utf-16"), "text"),
     ],
 )
@@ -109,15 +99,8 @@ def test_a_name_of_a_binary_format_is_held_to_it(data: bytes, what: str) -> None
         *((POINTER, f"a{ending}", "corrupt_document: ") for ending in (".md", ".txt", ".doc", ".xls", ".ipynb", "")),
         (docx(""), "a.pdf", "corrupt_document: The file is DOCX, and its name says PDF"),
         (pdf(["x"]), "a.xlsx", "corrupt_document: The file is PDF, and its name says XLSX"),
-        (RTF, "a.docx", "corrupt_document: The file is RTF, and its name says DOCX"),
         (ole("Workbook"), "a.msg", "corrupt_document: "),
-        (
-            archive({"notes.txt": "words"}),
-            "a.docx",
-            "corrupt_document: The file is a ZIP archive, and its name says DOCX",
-        ),
-        (PNG, "a.pdf", "corrupt_document: The file is a PNG image, and its name says PDF"),
-        (bytes(64), "a.xls", "corrupt_document: "),
+        (archive({"notes.txt": "words"}), "a.docx", "corrupt_document: The file is a ZIP archive, and its name says"),
         (hashlib.shake_128(b"1").digest(1024), "a.txt", "binary_file: "),
         (bytes(64), "a.txt", "binary_file: "),
         (ole("EncryptionInfo", "EncryptedPackage"), "a.docx", "password_protected: "),
@@ -126,25 +109,19 @@ def test_a_name_of_a_binary_format_is_held_to_it(data: bytes, what: str) -> None
         (ole("WordDocument", "1Table"), "a", "unsupported_type: The file is a Word document of 97 to 2003"),
         (ole("PowerPoint Document"), "a.doc", "unsupported_type: The file is a PowerPoint"),
         (ole("Other"), "a.doc", "unsupported_type: The file is a file of Microsoft Office or Windows of an old kind"),
-        (PNG, "a.doc", "unsupported_type: The file is a PNG image"),
         (gzip.compress(b"words" * 100, mtime=0), "a", "unsupported_type: The file is a gzip"),
-        (b"%!PS-Adobe", "a", "unsupported_type: The file is a PostScript"),
-        (
-            b"<svg xmlns=''>",
-            "a",
-            "unsupported_type: The file is an SVG image, which is not read. Supported are plain text,",
-        ),
+        (b"<svg xmlns=''>", "a", "unsupported_type: The file is an SVG image, which is not read. Supported are"),
     ],
 )
 def test_what_cannot_be_read_says_why(data: bytes, name: str, expected: str) -> None:
     assert told(data, name).startswith(expected)
 
 
-@pytest.mark.parametrize("tail", [b"", b"PK\5\6", b"PK\5\6" + bytes(18), b"PK\5\6" + b"\xff" * 18])
-def test_a_directory_that_makes_no_sense_is_damaged(tail: bytes) -> None:
-    for middle in (b"", b"PK\1\2" * 1000, b"PK\1\2" + bytes(42), b"PK\1\2" + b"\xff" * 42):
-        found = told(b"PK\3\4" + middle + tail, "a.docx")
-        assert found == DOCX.endings[0] or found.startswith("corrupt_document")  # its reader says the same
+def test_a_directory_that_makes_no_sense_is_damaged() -> None:
+    for tail in (b"", b"PK\5\6", b"PK\5\6" + bytes(18), b"PK\5\6" + b"\xff" * 18):
+        for middle in (b"", b"PK\1\2" * 1000, b"PK\1\2" + bytes(42), b"PK\1\2" + b"\xff" * 42):
+            # `corrupt_document`, or DOCX, whose reader says so
+            assert told(b"PK\3\4" + middle + tail, "a.docx")[:16] in {"corrupt_document", ".docx"}
 
 
 def test_no_two_formats_claim_the_same_type_or_ending() -> None:

@@ -8,7 +8,7 @@ from tests.thorough import some
 from tests.unit.ingestion.parsing.files import outcome
 
 ANSWER = "Refunds are paid within three days."
-NOTE = "<aside class='admonition'><p>Do not delete the database.</p></aside>"
+NOTE = "<aside class='admonition'><p>No!</p></aside>"
 QUOTE = "<blockquote>said<footer>somebody</footer></blockquote>"
 DETAILS = f"<details><summary>Why?</summary>{ANSWER}</details>"
 DECLARED = '<?xml version="1.0" encoding="UTF-8"?>'
@@ -37,9 +37,7 @@ def test_the_content_of_a_page() -> None:
 LISTS = [
     ("<ul><li>a<ul><li>b<p>bb</p></li></ul></li><li>c</li></ul>", "- a\n  - b\n    bb\n- c"),
     ("<ol start=3><li>a<li>b<ol><li>c</ol><li value=9>d</ol>", "3. a\n4. b\n   1. c\n9. d"),
-    ("<ul><li><ul><li><ul><li>deep</ul></ul><li>flat</ul>", "- deep\n- flat"),
     ("<dl><dt>term<dd>what<dd>else<dt>other<dd>more</dl>", "- term\n  what\n  else\n- other\n  more"),
-    ("<ul><li><h3>Step</h3><p>text</ul>", "- Step\n  text"),
     ("<ol><li><pre># x\ny</pre>z</ol>", "1.\n   ```\n   # x\n   y\n   ```\n   z"),
     ("<ul><li>a<table><tr><td>1<td>2</table></ul>", "- a\n  | 1 | 2 |\n  | --- | --- |"),
 ]
@@ -48,14 +46,9 @@ TABLES = [
         "<table><caption>cap</caption><tr><th>x<th>y</tr><tr><td>1<p>p</p></td><td><b>2</b><br>3|4</td></table>z",
         "cap\n\n| x | y |\n| --- | --- |\n| 1 p | 2 3\\|4 |\n\nz",
     ),
-    ("<table><tr><td>c<td>o<table><tr><td>i<td>j</table></table>", "| c | o i j |\n| --- | --- |"),
     (
         "<table><tr><td colspan=2>a<td>b<tr><td rowspan=2>1<td>2<td>3<tr><td>4<td>5</table>",
         "| a |  | b |\n| --- | --- | --- |\n| 1 | 2 | 3 |\n| 1 | 4 | 5 |",
-    ),
-    (
-        "<table><tr><td colspan=2>T<tr><td>T2<tr><td>a<td>b<tr><td>1<td>2</table>",
-        "T\n\nT2\n\n| a | b |\n| --- | --- |\n| 1 | 2 |",
     ),
     ("<table><tr><td>menu<td><h2>Title</h2>text</table>", "menu\n\n## Title\n\ntext"),
     (f"<table><tr><td>menu<td>{'word ' * 300}</table>", "menu\n\n" + ("word " * 300).strip()),
@@ -64,7 +57,6 @@ TABLES = [
 CODE = [
     ("<pre><code class='hljs language-python'>a\n  b</pre>", "```python\na\n  b\n```"),
     ("<div class='highlight-rust notranslate'><div class=highlight><pre>a</pre>", "```rust\na\n```"),
-    ("<div class='highlight highlight-source-shell'><pre>a</pre>", "```shell\na\n```"),
     ("<div class=highlight-default><pre>a</pre>", "```\na\n```"),
 ]
 MARKS = [(f"<p>a<br>{mark}", f"a\n\\{mark}") for mark in ("# x", "###### x", "#", "```", "~~~ x", "===", "---")]
@@ -74,20 +66,13 @@ XML = [
 ]
 AROUND = [
     ("<div>around</div><main><p>content of it</p></main>", "content of it"),
-    ("<div>around</div><div role=main><p>content of it</p></div>", "content of it"),
     ("<div>around</div><article>content of it</article>", "content of it"),
     (f"<div>{'words ' * 50}</div><main>x</main>", ("words " * 50).strip() + "\n\nx"),
     ("<article>one</article><article>two</article>", "one\n\ntwo"),
-    (
-        f"<main><p>text</p>{NOTE}{QUOTE}<nav>menu</nav></main><aside>advert</aside>",
-        "text\n\nDo not delete the database.\n\nsaid\n\nsomebody",
-    ),
-    (f"<p>text</p><aside>advert</aside>{QUOTE}", "text\n\nsaid\n\nsomebody"),
+    (f"<main><p>a</p>{NOTE}{QUOTE}<nav>menu</nav></main><aside>advert</aside>", "a\n\nNo!\n\nsaid\n\nsomebody"),
     ("<section><header><h2>A</h2></header><p>a</p><footer>b</footer></section>", "## A\n\na\n\nb"),
     ("<div><header><h1>T</h1><p>by Ann</header><p>a</div><footer>f</footer>", "# T\n\nby Ann\n\na"),
-    ("<div><p>a</p><aside>note</aside><footer>imprint</footer></div>", "a\n\nnote"),
     ("<header>brand<h1>T</h1></header><div><p>a</div><aside>advert</aside>", "# T\n\na"),
-    ("<header><h1>Brand</h1></header><h1>T</h1><p>a", "# T\n\na"),
     (f"<h2>FAQ</h2>{DETAILS}{DETAILS}", f"## FAQ\n\n### Why?\n\n{ANSWER}\n\n### Why?\n\n{ANSWER}"),
     (f"<html style='visibility:hidden'><main style='display:none'><p>{ANSWER}</p></main>", ANSWER),
 ]
@@ -101,15 +86,11 @@ CHARACTERS = [
     ("10<sup>-3</sup> mol, 10<sup>6</sup> times", "10^-3 mol, 10^6 times"),
     ("x<sub>1</sub>, x<sub>i</sub>, V<sub>max</sub>", "x_1, x_i, V_max"),
     ("H<sub>2</sub>O, <i>CO</i><sub>2</sub>, Al<sub>2</sub>(SO<sub>4</sub>)<sub>3</sub>", "H2O, CO2, Al2(SO4)3"),
-    ("e<sup>x+1</sup> m<sup>2</sup> 2<sup>n</sup>", "e^(x+1) m^2 2^n"),
     ("the 1<sup>st</sup> and the 22<SUP>ND</SUP>", "the 1st and the 22ND"),
     ("word<sup><a href=#1>12</a></sup> there<a href=#1><sup>13</sup></a>", "word 12 there 13"),
     ("<sup>1</sup> See there. <sup></sup>Name<sup>®</sup>", "1 See there. Name®"),
     ("<ruby>漢<rp>(</rp><rt>かん</rt><rp>)</rp>字<rt>じ</ruby>。", "漢字。"),
-    (
-        "Donau&shy;dampf\u00adschiff cali&ZeroWidthSpace;fragi&#8203;x long<wbr>word",
-        "Donaudampfschiff califragix longword",
-    ),
+    ("Donau&shy;dampf\u00adschiff cali&ZeroWidthSpace;fragi&#8203;x<wbr>on", "Donaudampfschiff califragixon"),
     ("<math><msup><mn>10</mn> <mn>6</mn></msup><mo>+</mo><mfrac><mi>a</mi><mi>b</mi></mfrac></math>", "10^6+a/b"),
     ("1 < 2 and <3 or a<b", "1 < 2 and <3 or a"),
 ]
@@ -135,11 +116,11 @@ EMPTY = (
 )
 
 
-@pytest.mark.parametrize("beginning", [DECLARED + ROOT, ROOT, "<!DOCTYPE html><html>"])
-def test_an_element_that_is_written_as_empty_swallows_nothing(beginning: str) -> None:
-    for empty in EMPTY:
-        page = f"{beginning}<body>{empty}<p>{ANSWER}</p>{empty}<p>End</p></body></html>"
-        assert text(page) == f"{ANSWER}\n\nEnd", empty
+def test_an_element_that_is_written_as_empty_swallows_nothing() -> None:
+    for beginning in (DECLARED + ROOT, ROOT, "<!DOCTYPE html><html>"):
+        for empty in EMPTY:
+            page = f"{beginning}<body>{empty}<p>{ANSWER}</p>{empty}<p>End</p></body></html>"
+            assert text(page) == f"{ANSWER}\n\nEnd", empty
 
 
 PANELS = (
@@ -149,41 +130,36 @@ PANELS = (
 )
 
 
-@pytest.mark.parametrize(
-    ("label", "expected"),
-    [
-        ("<h2><button aria-expanded=false>{}</button></h2>", "## "),
-        ("<h3 class=q><span><button>{}</button></span></h3>", "### "),
-        ("<button aria-controls=a>{}</button>", ""),
-        ("<button class='accordion'>{}</button>", ""),
-        ("<div role=tab>{}</div>", ""),
-        ("<div role=heading aria-level=3><button>{}</button></div>", "### "),
-    ],
-)
-def test_what_is_folded_away_is_read(label: str, expected: str) -> None:
-    for panel in PANELS:
+LABELS = {
+    "<h2><button aria-expanded=false>{}</button></h2>": "## ",
+    "<h3 class=q><span><button>{}</button></span></h3>": "### ",
+    "<button aria-controls=a>{}</button>": "",
+    "<div role=tab>{}</div>": "",
+    "<div role=heading aria-level=3><button>{}</button></div>": "### ",
+}
+
+
+@pytest.mark.parametrize("panel", PANELS)
+def test_what_is_folded_away_is_read(panel: str) -> None:
+    for label, mark in LABELS.items():
         page = f"<main><h1>FAQ</h1>{label.format('How long?')}{panel.format(ANSWER)}</main>"
-        assert text(page) == f"# FAQ\n\n{expected}How long?\n\n{ANSWER}", panel
+        assert text(page) == f"# FAQ\n\n{mark}How long?\n\n{ANSWER}", label
 
 
-@pytest.mark.parametrize(
-    ("head", "encoding", "word"),
-    [
+def test_the_declared_encoding_is_used() -> None:
+    for head, encoding, word in (
         ("<meta charset=windows-1251>", "cp1251", "слово"),
-        ("<meta http-equiv=Content-Type content='text/html; charset=shift_jis'>", "shift_jis", "言葉"),
-        ("<meta charset=gb2312>", "gb18030", "合同五月到期 費用為五€"),
+        ("<meta http-equiv=Content-Type content='text/html; charset=gb2312'>", "gb18030", "合同五月到期 費用為五€"),
         ("", "utf-16", "слово"),
         ("<meta charset=utf-16>", "cp1252", "Größe"),
         ("<meta charset=iso-8859-1>", "utf-8", "слово"),
-    ],
-)
-def test_the_declared_encoding_is_used(head: str, encoding: str, word: str) -> None:
-    assert read_html(f"{head}<p>{word}</p>".encode(encoding)).text == word
+    ):
+        assert read_html(f"{head}<p>{word}</p>".encode(encoding)).text == word
 
 
-@pytest.mark.parametrize("page", [b"<html></html>", b"<script>x</script>", b"<p> &nbsp; </p>", b"<img alt=x>"])
-def test_a_page_without_text_is_not_called_empty(page: bytes) -> None:
-    assert outcome(read_html, page) == "<no_text>"
+def test_a_page_without_text_is_not_called_empty() -> None:
+    for page in (b"<html></html>", b"<script>x</script>", b"<p> &nbsp; </p>", b"<img alt=x>"):
+        assert outcome(read_html, page) == "<no_text>"
 
 
 # ---- pages of any kind -----------------------------------------------------------------------------------------------
@@ -191,14 +167,14 @@ def test_a_page_without_text_is_not_called_empty(page: bytes) -> None:
 
 def test_broken_markup_loses_no_text() -> None:
     found = text("<p>a<b>b</p>c</i><td>d</td><li>e<table>f<tr>g<td>h</span></div><ul>i</table>j<h1>k<h2>l</h1>m<p/>n")
-    assert [letter for letter in "abcdefghijklmn" if letter not in found] == []
+    assert {*"abcdefghijklmn"} <= {*found}
 
 
-@pytest.mark.parametrize("tag", ["div", "ul", "table", "td", "b", "sup", "math", "h1", "main"])
-def test_nesting_costs_no_stack(tag: str) -> None:
-    depth = 3000  # Python's own limit is 1,000
-    assert text(f"<{tag}>" * depth + "deep" + f"</{tag}>" * depth + "<p>end").strip("# ").endswith("end")
-    assert "deep" in text(f"<{tag}>" * depth + "deep")
+def test_nesting_costs_no_stack() -> None:
+    for tag in ("div", "ul", "table", "td", "b", "sup", "math", "h1", "main"):
+        depth = 3000  # Python's own limit is 1,000
+        assert text(f"<{tag}>" * depth + "deep" + f"</{tag}>" * depth + "<p>end").strip("# ").endswith("end")
+        assert "deep" in text(f"<{tag}>" * depth + "deep")
 
 
 HOSTILE = (
@@ -207,11 +183,8 @@ HOSTILE = (
     "<table><tr><td colspan=100 rowspan=60000>" + "x<td rowspan=60000>y" * 20_000,
     "<p " + " ".join(f"a{n}=1" for n in range(50_000)) + " hidden>x",
     "<!--" * 50_000,
-    "<a b='" * 50_000,
     "<![CDATA[" * 50_000,
-    "<title>" * 40_000,
     "<div><table><td></div></table>" * 20_000,
-    "<b><div></b>" * 40_000,
     "<math><msup>" + "<mi>x</mi>" * 40_000,
     "<table><tr><td>x" * 30_000,
     "".join(f"<font size={n}>" for n in range(10_000)) + "<p>text here" * 10_000,

@@ -91,32 +91,22 @@ _SLIDES = [
 ]  # fmt: skip
 
 
-def test_slides_are_pages_in_the_order_of_the_presentation() -> None:
+def test_slides_are_pages_with_notes_and_diagrams_and_what_is_left_out_is_said() -> None:
     found = read_pptx(_pptx(_shape("First", kind="title"), "", _shape("Third", kind="title")))
     assert found.text == "## First\n\n## Third"
     assert (len(found.pages), found.text[found.pages[2] :]) == (3, "## Third")
-
-
-def test_notes_diagrams_title_and_what_is_left_out() -> None:
     names = f'{_NAMES}"{_OFFICE}"'
     parts: dict[str, str | bytes] = {
-        "ppt/notesSlides/n.xml": f"<p:notes {names}>{_shape('9', kind='sldNum')}{_shape('Say this', kind='body')}</p:notes>",
+        "ppt/notes.xml": f"<p:notes {names}>{_shape('9', kind='sldNum')}{_shape('Say this', kind='body')}</p:notes>",
         "ppt/diagrams/data1.xml": f"<dgm:dataModel {names}>{_item('Plan', 0)}{_item('Do', 0)}</dgm:dataModel>",
-        "docProps/core.xml": '<c:p xmlns:c="c" xmlns:dc="http://purl.org/dc/elements/1.1/"><dc:title>Deck</dc:title></c:p>',
+        "docProps/core.xml": '<c:p xmlns:c="c" xmlns:dc="dc"><dc:title>Deck</dc:title></c:p>',
     }
-    related = {
-        "n": ("notesSlide", "../notesSlides/n.xml"),
-        "d": ("diagramData", "/ppt/diagrams/data1.xml"),
-        "c": ("comments", "../comments/c.xml"),
-    }
-    shapes = '<p:graphicFrame><dgm:relIds r:dm="d"/></p:graphicFrame><c:chart/><p:oleObj/>'
-    found = read_pptx(_pptx(shapes, related=related, parts=parts))
+    kinds = {"notesSlide": "../notes.xml", "diagramData": "/ppt/diagrams/data1.xml", "comments": "../comments/c.xml"}
+    shapes = '<p:graphicFrame><dgm:relIds r:dm="diagramData"/></p:graphicFrame><c:chart/><p:oleObj/>'
+    found = read_pptx(_pptx(shapes, related={kind: (kind, to) for kind, to in kinds.items()}, parts=parts))
     assert (found.text, found.title) == ("## Slide 1\n\n- Plan\n- Do\n\nSay this", "Deck")
-    assert [(warning.code, warning.pages) for warning in found.warnings] == [
-        ("charts_left_out", (1,)),
-        ("unread_parts", (1,)),
-        ("objects_left_out", (1,)),
-    ]
+    codes = ["charts_left_out", "unread_parts", "objects_left_out"]
+    assert [(warning.code, warning.pages) for warning in found.warnings] == [(code, (1,)) for code in codes]
 
 
 def test_slides_of_pictures_are_said_by_number() -> None:
@@ -165,7 +155,6 @@ def _row(*cells: str) -> str:
 
 _TEXTS = [
     ('<text:h text:outline-level="2">Late <text:span>fees</text:span></text:h>' + _p("None."), "## Late fees\n\nNone."),
-    (_p('a<text:s text:c="3"/>b<text:tab/>c<text:line-break/>d'), "a b c\nd"),
     (_list(_p("one"), _p("two") + _list(_p("deep"))), "- one\n- two\n  - deep"),
     (_list(_p("one"), _p("two") + _p("more") + _list(_p("deep")), _p("three"), style="N"), "1. one\n2. two\n   more\n   - deep\n3. three"),
     (f"<table:table><table:table-header-rows>{_row(_p('Item'), _p('Days') + _p('(work)'))}</table:table-header-rows>{_row('', _p('3'))}</table:table>",
@@ -181,14 +170,6 @@ _TEXTS = [
 ]  # fmt: skip
 
 
-def test_odt_notes_within_notes_are_read_once() -> None:
-    """Twice each, the suite's time limit would end this."""
-    note = _p("deepest")
-    for _ in range(60):
-        note = _p(f"<text:note><text:note-body>{note}</text:note-body></text:note>")
-    assert read_odt(_odt(note)).text.count("deepest") == 1
-
-
 def test_odt_title_and_embedded_documents() -> None:
     meta = f'<office:document-meta{_ODF_NAMES}><dc:title xmlns:dc="d"> Terms </dc:title></office:document-meta>'
     objects = "".join(f'<draw:object xlink:href="./Object {n}"/><draw:image/>' for n in (1, 2))
@@ -198,6 +179,10 @@ def test_odt_title_and_embedded_documents() -> None:
     chart = "<office:body><office:chart/></office:body>"
     found = read_odt(_odt(body, {"meta.xml": meta, "Object 2/content.xml": chart}))
     assert (found.text, found.title) == ("The sales of the year", "Terms")
+    note = _p("deepest")
+    for _ in range(60):  # twice each, the suite's time limit would end this
+        note = _p(f"<text:note><text:note-body>{note}</text:note-body></text:note>")
+    assert read_odt(_odt(note)).text.count("deepest") == 1
     assert warnings(found) == [
         ("charts_left_out", "Not read: chart (1)"),
         ("objects_left_out", "Not read: embedded document (2)"),
@@ -265,15 +250,12 @@ _RTF = [
     (r"{\*\shppict{\pict\pngblip\bin6 }}{\\}}}the rest of what it says{\pict 89504e47}", "the rest of what it says"),
     (r"{\listtext\'95\tab}one\par{\listtext\f0 2.\tab}two", "- one\n\n2. two"),
     (r"kept {\deleted gone}{\*\annotation a comment}{\xe{\v entry}}\~and\_so\emdash on \{x\}", "kept  and-so—on {x}"),
-    (r"a{\*\unknown b}c}d", "ac"),
     (r"10{\super -6} x{\sub 1}, H\sub 2\nosupersub O, 2\super 3\plain x", "10^-6 x_1, H2O, 2^3x"),
     (r"```\par # b\par c\line ---", "\\```\n\n\\# b\n\nc\n\\---"),
-    (r"\trowd\intbl only\cell\row\intbl one\cell\row\pard After", "only\n\none\n\nAfter"),
 ]  # fmt: skip
 _RST = [
     ("=====\nTerms\n=====\n\nLate fees\n=========\n\nNone\n----\n\n\n\ntext\n\nRefunds\n=======\n",
      "# Terms\n\n## Late fees\n\n### None\n\ntext\n\n## Refunds"),
-    ("text\nmore\n----\n", "text\nmore\n\\----"),
     ("So::\n\n    def f():\n        pass\n\nend", "So:\n\n```\ndef f():\n    pass\n```\n\nend"),
     ("- item::\n\n    x\n\n- next", "- item:\n\n```\nx\n```\n\n- next"),
     (".. note:: Refunds\n   are paid\n\n   .. code::\n\n      x\n\n   in May\n\nend",
@@ -281,7 +263,6 @@ _RST = [
     (".. _terms:\n\n.. a comment\n   goes on\n\n.. image:: a.png\n   :alt: The port\n   :width: 3\n\ntext", "The port\n\ntext"),
     (".. csv-table:: Terms\n   :header: Item,Days\n   :widths: 1,2\n\n   Tea,3\n", "Csv-table: Terms\nItem,Days\n\n   Tea,3"),
     (".. code-block:: sh\n   :caption: Run it\n\n   x\n", "Run it\n\n```sh\nx\n```"),
-    ("a b c\n```\n# b\n", "a b c\n\\```\n\\# b"),
     (".. py:function:: pay(days)\n\n   Pays.\n", "pay(days)\n\n   Pays."),
     (">>> 1 + 1\n2\n\nend", "```python\n>>> 1 + 1\n2\n```\n\nend"),
     ("==== ====\nItem Days\n==== ====\nTea  3\n==== ====", "==== ====\nItem Days\n==== ====\nTea  3\n==== ===="),
@@ -346,22 +327,16 @@ _STRICT = _pptx(_shape("Strict", kind="title"), office="http://purl.oclc.org/oox
         *((read_rst, body.encode(), text) for body, text in _RST),
         (read_pptx, _STRICT, "## Strict"),
         (read_pptx, _pptx(_PICTURE), "<no_text>"),
-        (read_pptx, zipped({"a": "b"}), "<corrupt_document>"),
         (read_pptx, _pptx(parts={"ppt/presentation.xml": _LAUGHS}), "<corrupt_document>"),
         (read_pptx, _pptx(parts={"ppt/presentation.xml": b" " * (20 * 2**20)}), "<document_too_large>"),
-        (read_odt, _odt(""), "<no_text>"),
         (read_odt, _odt("<text:section>" * 5000 + "</text:section>" * 5000), "<corrupt_document>"),
         (read_odt, _odt(_p(" ".join(map(str, range(1_500_000))))), "<corrupt_document>"),
         (read_odt, zipped({"META-INF/manifest.xml": _LOCKED, "content.xml": b"\x93\x12"}), "<password_protected>"),
         (read_epub, _epub({"a b.xhtml": _page("First")}, locked="OPS/a%20b.xhtml"), "<password_protected>"),
         (read_epub, _epub({"a.xhtml": "<html><body><img/></body></html>"}), "<no_text>"),
-        (read_epub, zipped({"mimetype": "application/epub+zip"}), "<corrupt_document>"),
-        (read_rtf, b"{\\rtf1{\\pict 00}{\\pict 00}Scan}", "<no_text>"),
         (read_rtf, b"{\\rtf1" + b"{" * 100_000, "<corrupt_document>"),
-        (read_msg, _msg({}), "<no_text>"),
         (read_msg, _msg({"0037": "Contract", "001A": "IPM.Note.SMIME"}), "<password_protected>"),
         (read_msg, _msg({"0037": "Contract", "1009": b"LZFu"}), "<no_text>"),
-        (read_msg, compound_file({"Workbook": b"x"}), "<corrupt_document>"),
         (read_msg, _msg({"0037": "Contract"})[:2000], "<corrupt_document>"),
         (read_rst, b" \n", "<empty_document>"),
         (read_rst, b".. image:: a.png\n", "<no_text>"),

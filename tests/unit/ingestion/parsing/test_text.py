@@ -33,19 +33,13 @@ def test_an_encoding_is_recognised_wherever_the_sample_of_it_ends(name: str) -> 
         assert decode(text.encode(name)) == text
 
 
-@pytest.mark.parametrize(
-    ("data", "declared", "expected"),
-    [
-        (b"plain words\n" * 20_000 + GERMAN.encode("cp1252"), None, "plain words\n" * 20_000 + GERMAN),
-        ((GERMAN * 3).encode() + b"\xff", None, GERMAN * 3 + "\ufffd"),
-        ("ń".encode("iso8859-2"), "iso-8859-2", "ń"),
-        (GERMAN.encode("cp1252"), "no such encoding", GERMAN),
-        (GERMAN.encode(), "iso-8859-1", GERMAN),
-        ("a\r\nb\rc\x00\x07\ufeff\x0cd\u2028e".encode(), None, "a\nb\nc\nd\ne"),
-    ],
-)
-def test_broken_bytes_declared_encodings_and_control_characters(data: bytes, declared: str, expected: str) -> None:
-    assert decode(data, declared) == expected
+def test_broken_bytes_declared_encodings_and_control_characters() -> None:
+    late = b"plain words\n" * 20_000
+    assert decode(late + GERMAN.encode("cp1252")) == late.decode() + GERMAN
+    assert decode((GERMAN * 3).encode() + b"\xff") == GERMAN * 3 + "\ufffd"
+    assert decode("ń".encode("iso8859-2"), "iso-8859-2") == "ń"
+    assert decode(GERMAN.encode("cp1252"), "no such encoding") == decode(GERMAN.encode(), "iso-8859-1") == GERMAN
+    assert decode(b"a\r\nb\rc\x00\x07\xef\xbb\xbf\x0cd\xe2\x80\xa8e") == "a\nb\nc\nd\ne"
 
 
 def test_a_codec_of_names_of_hosts_is_no_encoding() -> None:
@@ -54,9 +48,9 @@ def test_a_codec_of_names_of_hosts_is_no_encoding() -> None:
     assert decode(data, "idna") == decode(data)
 
 
-@pytest.mark.parametrize("size", [MAX_TEXT_CHARS + 1, 4 * MAX_TEXT_CHARS + 1])
-def test_too_much_text_is_refused(size: int) -> None:
-    assert outcome(read_text, b"x" * size) == "<document_too_large>"
+def test_too_much_text_is_refused() -> None:
+    for size in (MAX_TEXT_CHARS + 1, 4 * MAX_TEXT_CHARS + 1):
+        assert outcome(read_text, b"x" * size) == "<document_too_large>"
 
 
 # ---- blocks ----------------------------------------------------------------------------------------------------------
@@ -82,29 +76,18 @@ def shown(extracted: Extracted) -> list[tuple[str, str]]:
             ["---\nkey: value\n---\n", "# Title #\n", "text\nmore\n\n", "Under\n-----"],
             "code heading1 paragraph heading2",
         ),
-        (
-            [
-                "- a\n\n  b\n  ```\n  x\n\n  ```\n- c\n\n",
-                "a|b\n-|-\n\n",
-                "    indented\n\n    code\n\n",
-                "end\n#hashtag",
-            ],
-            "list table code paragraph",
-        ),
+        (["- a\n\n  b\n  ```\n  x\n\n  ```\n- c\n\n", "a|b\n-|-\n\n", "    in\n\n    code"], "list table code"),
         (["```\n# a\n\nb"], "code"),
         (["````\n```\nx\n```\n````\n", "y"], "code paragraph"),
         (["```code``` in a line\n", "# a"], "paragraph heading1"),
-        (["text\n", "```\nx\n```"], "paragraph code"),
         (["```\na\n    ```\nb\n```\n", "# c"], "code heading1"),
         (["- ```\n  # a\n\n", "b\n\n", "# c"], "list paragraph heading1"),
         (["- a\n\t```\n\t# b\n\t```\n", "# c"], "list heading1"),
         (["1. a\n", "  ```\n# b\n  ```\n", "# c"], "list code heading1"),
         (["intro\n", "| a |\n| - |\n| 1 |\n", "end"], "paragraph table paragraph"),
-        (["a|b\n-|:-:\nc|d"], "table"),
         (["a|b\nc|d"], "paragraph"),
         (["two\nlines\n==="], "heading1"),
         (["---\n\n", "No front matter.\n\n", "---"], "paragraph paragraph paragraph"),
-        (["#\n", "#x\n####### y"], "heading1 paragraph"),
         (["   # in\n", "    # code"], "heading1 code"),
         (["a\n\u3000\n", "b"], "paragraph paragraph"),
     ],
@@ -146,20 +129,7 @@ def test_blocks_cover_every_text(text: str) -> None:
 
 UNITS = [
     *("\n", " ", "\t", "#", "-", "=", "`", "~~~", "|", "|-", "| - ", "- ", "1", "1. ", "* ", "a | ", ":", "data:a/b;"),
-    *(
-        "a|b\n",
-        "a|b\n---\n",
-        "|-|\n",
-        "- a\n",
-        "- ```\n",
-        "```\n",
-        "``` \n",
-        "    x\n",
-        "\n  x\n",
-        "---\n",
-        " \n",
-        "=\n",
-    ),
+    *("a|b\n", "a|b\n---\n", "|-|\n", "- a\n", "- ```\n", "```\n", "``` \n", "    x\n", "\n  x\n", "---\n", "=\n"),
 ]
 
 
@@ -201,24 +171,19 @@ def test_a_notebook_is_its_cells_without_their_outputs() -> None:
     assert read_notebook(named).text == "```julia\nx\n```"
 
 
-@pytest.mark.parametrize("source", ["```py\nx", "a\n\n~~~\nx\n```", "````\n# x\n```"])
-def test_a_fence_ends_with_its_cell(source: str) -> None:
-    text = read_notebook(notebook(cell(source), PROSE)).text
-    assert blocks(text, "markdown")[-1].kind == "paragraph"
-    assert text.startswith(source)
+def test_a_fence_ends_with_its_cell() -> None:
+    for source in ("```py\nx", "a\n\n~~~\nx\n```", "````\n# x\n```"):
+        text = read_notebook(notebook(cell(source), PROSE)).text
+        assert blocks(text, "markdown")[-1].kind == "paragraph"
+        assert text.startswith(source)
 
 
-@pytest.mark.parametrize(
-    "output",
-    [
-        *("NaN", "[Infinity, -Infinity]", '"\\ud800"', '"\\ud800\\udc00"', "9" * 5000, "9" * 400 + ".5e400"),
-        *('"\t raw control \x01"', "null"),
-    ],
-)
-@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
-def test_odd_outputs_do_no_harm(output: str, encoding: str) -> None:
-    text = f'{{"cells": [{json.dumps(PROSE)}, {{"cell_type": "code", "source": "x", "outputs": [{{"v": {output}}}]}}]}}'
-    assert read_notebook(text.encode(encoding)).text == "Refunds take three days.\n\n```\nx\n```"
+def test_odd_outputs_do_no_harm() -> None:
+    odd = ("NaN", "[Infinity]", '"\\ud800"', "9" * 5000, "9" * 400 + ".5e400", '"\t raw control \x01"', "null")
+    for encoding in ("utf-8-sig", "utf-16"):
+        cells = f'{json.dumps(PROSE)}, {{"cell_type": "code", "source": "x", "outputs": [{{"v": [{", ".join(odd)}]}}]}}'
+        found = read_notebook(f'{{"cells": [{cells}]}}'.encode(encoding))
+        assert found.text == "Refunds take three days.\n\n```\nx\n```"
 
 
 @pytest.mark.parametrize(
