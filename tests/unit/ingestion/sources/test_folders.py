@@ -19,8 +19,7 @@ SETTING = "EMBEDQ_INGEST_ROOTS"
 FILES = ("b.md", "a/z.md", "a/b/c.txt", "a.md", "a/b.md", ".hidden.md", ".git/config", "c/d/e/f.md", "z.txt")
 ALL = ["a.md", "a/b.md", "a/b/c.txt", "a/z.md", "b.md", "c/d/e/f.md", "z.txt"]
 ODD_FILES = (
-    *("report[1].md", "report1.md", "[2024]/a.md", "[2024]/b.txt", "2/a.md", "100%.md", "a b.md", "a%20b.md", "q?.md"),
-    "a/.ssh/id_rsa",
+    *("report[1].md", "report1.md", "[2024]/a.md", "2/a.md", "100%.md", "a b.md", "a%20b.md", "q?.md", "a/.ssh/id_rsa"),
 )
 
 
@@ -48,50 +47,41 @@ def found(root: Path, url: str) -> list[str] | str:
     [
         ("plain/**", ALL),
         ("plain", ALL),
-        ("plain/", ALL),
-        ("plain/**/*.md", ["a.md", "a/b.md", "a/z.md", "b.md", "c/d/e/f.md"]),
         ("plain/*.md", ["a.md", "b.md"]),
         ("plain/*/*.md", ["a/b.md", "a/z.md"]),
         ("plain/[ab].md", ["a.md", "b.md"]),
         ("plain/a/**/*.txt", ["a/b/c.txt"]),
         ("plain/?/**", ["a/b.md", "a/b/c.txt", "a/z.md", "c/d/e/f.md"]),
         ("plain/**/d/**", ["c/d/e/f.md"]),
-        ("plain/a", ["a/b.md", "a/b/c.txt", "a/z.md"]),
+        ("plain/a/", ["a/b.md", "a/b/c.txt", "a/z.md"]),
         ("plain/a/z.md", ["a/z.md"]),
         ("odd/report[1].md", ["report[1].md"]),
         ("odd/report[12].md", ["report1.md"]),
-        ("odd/report?.md", ["report1.md"]),
-        ("odd/[2024]", ["[2024]/a.md", "[2024]/b.txt"]),
         ("odd/[2024]/*.md", ["[2024]/a.md"]),
         ("odd/[23]/a.md", ["2/a.md"]),
         ("odd/100%.md", ["100%.md"]),
         ("odd/q?.md", ["q?.md"]),
-        ("odd/*.pdf", "matches no file"),
-        ("odd/[357]/a.md", "matches no file"),
-        ("plain/never", "There is no such file or folder"),
-        ("plain/never/**", "There is no such file or folder"),
-        ("plain/a.md/never", "There is no such file or folder"),
     ],
 )
-def test_globs_and_names(root: Path, url: str, expected: list[str] | str) -> None:
-    for start in ("", "file://"):
-        said = found(root, f"{start}{root}/{url}")
-        assert said == expected or (isinstance(expected, str) and expected in said)
+def test_globs_and_names(root: Path, url: str, expected: list[str]) -> None:
+    assert found(root, f"{root}/{url}") == found(root, f"file://{root}/{url}") == expected
 
 
 @pytest.mark.parametrize(
     ("url", "expected"),
     [
-        ("odd/report%5B1%5D.md", ["report[1].md"]),
         ("odd/%5B2024%5D/*.md", ["[2024]/a.md"]),
         ("odd/*%5B1%5D.md", ["report[1].md"]),
         ("odd/100%25.md", ["100%.md"]),
         ("odd/a%20b.md", ["a%20b.md"]),
         ("odd/q%3F.md", ["q?.md"]),
         ("plain/a%2Fb.md", ["a/b.md"]),
+        ("odd/[357]/a.md", "source.urls[0]: The URL matches no file on the server. Look at its wildcards."),
+        ("plain/never/**", "source.urls[0]: There is no such file or folder on the server."),
+        ("plain/a.md/never", "source.urls[0]: There is no such file or folder on the server."),
     ],
 )
-def test_escapes(root: Path, url: str, expected: list[str]) -> None:
+def test_escapes_and_what_is_not_there(root: Path, url: str, expected: list[str] | str) -> None:
     assert found(root, f"file://{root}/{url}") == expected
 
 
@@ -110,25 +100,22 @@ def test_what_is_not_below_the_roots_is_refused_whether_it_exists_or_not(root: P
     assert SETTING in said
 
 
-def test_what_is_not_below_the_roots_is_not_read_from_a_line_either(root: Path) -> None:
+def test_what_is_hidden_is_not_read_from_a_line_either(root: Path) -> None:
     place = {"at": {"url": f"file://{root}/plain/.git/config"}}
     source = open_source({"urls": [f"{root}/plain/*.md"]}, below(root / "plain"))
     [hidden] = source.read([Document("x", "x", name="x", size_bytes=1, place=place)])
     assert outcome(hidden) == "<outside_roots>"
 
 
-@pytest.mark.parametrize(
-    ("roots", "expected"),
-    [
+def test_ids_of_two_roots_never_meet() -> None:
+    for roots, expected in (
         (["/data/docs/"], "docs/a/b.md"),
         (["/data/docs", "/srv", "/data/docs/a"], "docs/a/b.md"),
         (["/data/docs", "/srv/docs"], "file:///data/docs/a/b.md"),
         (["/data/docs", "s3://docs"], "file:///data/docs/a/b.md"),
         (["/"], "data/docs/a/b.md"),
-    ],
-)
-def test_ids_of_two_roots_never_meet(roots: list[str], expected: str) -> None:
-    assert document_id("file", "/data/docs/a/b.md", roots) == expected
+    ):
+        assert document_id("file", "/data/docs/a/b.md", roots) == expected
 
 
 NAMES = st.sets(st.sampled_from("abcdefg"), min_size=1, max_size=6)
@@ -154,14 +141,9 @@ def test_links_within_the_roots_are_followed_and_others_not(tmp_path: Path) -> N
     root = tree(tmp_path / "root", "a/a.md")
     tree(tmp_path / "outside", "secret.md")
     links = {
-        "in": root / "a",
-        "file.md": root / "a" / "a.md",
-        "out": tmp_path / "outside",
-        "out.md": tmp_path / "outside" / "secret.md",
-        "out-nothing.md": tmp_path / "outside" / "nothing.md",
-        "dangling.md": root / "nothing.md",
+        **{"in": root / "a", "file.md": root / "a" / "a.md", "dangling.md": root / "nothing.md", "self": root / "self"},
+        **{"out": tmp_path / "outside", "out.md": tmp_path / "outside" / "secret.md", "out-no.md": tmp_path / "no.md"},
         "a/around": Path(".."),
-        "self": root / "self",
     }
     for name, target in links.items():
         (root / name).symlink_to(target)
@@ -171,7 +153,7 @@ def test_links_within_the_roots_are_followed_and_others_not(tmp_path: Path) -> N
         "root/in": "<link_to_folder>",
         "root/out": "<outside_roots>",
         "root/out.md": "<outside_roots>",
-        "root/out-nothing.md": "<outside_roots>",
+        "root/out-no.md": "<outside_roots>",
         "root/dangling.md": "<gone>",
         "root/a/around": "<link_to_folder>",
         "root/self": "<symlink_loop>",

@@ -30,10 +30,10 @@ def test_tables_in_many_encodings(rows: list[list[str]], encoding: str) -> None:
     assert read({"a.csv": table(rows, encoding)}) == dict(rows[1:])
 
 
-@pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
-def test_delimiters_are_told_from_the_header(delimiter: str) -> None:
-    data = table([["id", "text"], ["1", "a,b;c\td|e"]], delimiter=delimiter)
-    assert read({"a.csv": data}) == {"1": "a,b;c\td|e"}
+def test_delimiters_are_told_from_the_header() -> None:
+    for delimiter in ",;\t|":
+        data = table([["id", "text"], ["1", "a,b;c\td|e"]], delimiter=delimiter)
+        assert read({"a.csv": data}) == {"1": "a,b;c\td|e"}
 
 
 @pytest.mark.parametrize(
@@ -41,26 +41,19 @@ def test_delimiters_are_told_from_the_header(delimiter: str) -> None:
     [
         (b"id,text\r\r\n1,hello\r\r\n2,world\r\r\n", {}, {"1": "hello", "2": "world"}),
         (b"id,text\r1,a\n2,b\r\n3,c\r\r\n4,d", {}, {"1": "a", "2": "b", "3": "c", "4": "d"}),
-        ("id,text\r1,x\r".encode("utf-16"), {}, {"1": "x"}),
         (b"\xef\xbb\xbfsep=;\r\nid;text\r\n1;x\r\n", {}, {"1": "x"}),
         (b'"sep=|"\nid|text\n1|a,b;c\n', {}, {"1": "a,b;c"}),
-        ("sep=;\r\nid;text\r\n1;Grüße\r\n".encode("utf-16"), {}, {"1": "Grüße"}),
         (b'"Name, first";"text, long"\nn;The text\n', NAMED, {"n": "The text"}),
         (b"text;\nHello, all;\n", {}, {"a.csv#1": "Hello, all"}),
-        (b"id,text,Notes,Notes\r\n1,hello,a,b\r\n", {}, {"1": "hello"}),
         (b"id,text,,\r\n1,hello,,\r\n2,x,,,,\r\n", {}, {"1": "hello", "2": "x"}),
-        (b" id , text \n1,x\n", {}, {"1": "x"}),
         (b"id,text\n1,a\x00b\n", {}, {"1": "ab"}),
         (b"id,text\n1.0,a\n2.5,c\n01.0,d\n", {}, {"1": "a", "2.5": "c", "01": "d"}),
         (b'id,text\n1,"He said ""hi"""\n', {}, {"1": 'He said "hi"'}),
-        (b'id,text\n1,5" pipe\n2,x\n', {}, {"1": '5" pipe', "2": "x"}),
         (b'id, text\n1, "a b"\n2, "c, d"\n3,   e\n', {}, {"1": "a b", "2": "c, d", "3": "e"}),
-        (b'id; text\n1; "a;\n b"\n2; "say ""hi"""\n', {}, {"1": "a;\n b", "2": 'say "hi"'}),
         (b'\xef\xbb\xbf"id", "text"\n "1", "a, b"\n', {}, {"1": "a, b"}),
         (b"id,text\r\n1,a\r\n,\r\n2,b\r\n,\r\n , \r\n", {}, {"1": "a", "2": "b"}),
         (b',,\nid,text,\n"",,\n1,a,\n,,\n', {}, {"1": "a"}),
         (b"text;more\na;1\n;\n;;\nb;2\n;\n", {}, {"a.csv#1": "a", "a.csv#2": "b"}),
-        ("id\ttext\n\t\n1\ta\n\t\n".encode("utf-16"), {}, {"1": "a"}),
         # What is wrong in a row costs that row.
         (
             b'\nid,text,more\r\n1,a,\r\n\r\n2,b\r\n3,c,d,e\r\n4\r\n5,"x""y\r\nz",w\r\n',
@@ -73,7 +66,6 @@ def test_delimiters_are_told_from_the_header(delimiter: str) -> None:
         *((table([["id", "text"], ["1", "a"], ["2", "b"]], wide)[:-1], {}, {"1": "a", "2": "<invalid_encoding>"})
           for wide in ("utf-16", "utf-32")),
         (b"", {}, {"a.csv": "<empty_document>"}),
-        (b"\n\n", {}, {"a.csv": "<empty_document>"}),
         (b"1,first text\n2,second\n", {}, {"a.csv": "<missing_field>"}),
         (b"\xff\xfe\0\0id,text\n1,a\n", {}, {"a.csv": "<invalid_encoding>"}),  # begins like UTF-32
     ],
@@ -101,7 +93,6 @@ def test_a_table_whose_first_umlaut_comes_late(rows: bytes, expected: list[str])
     [
         (b"Report of May\n\nid,text\n1,a\n", {}, "delete what is above it, such as a title"),
         (b'"Report, of May";;\r\nby me;;\r\nid;text;\r\n1;a;\r\n', {}, "delete what is above it, such as a title"),
-        (b"1,a\n2,b\n", {}, "The first line of the file must name its columns"),
         (b"id,text,text\n1,a,b\n", {}, "Columns 2 and 3 have the same name"),
         (b"id,text,n,n\n1,a,b,c\n", {"fields": {"metadata": "*"}}, "Columns 3 and 4 have the same name"),
         (b'id,"text\n1,a\n', {}, "never closed"),
