@@ -14,14 +14,9 @@ from tasks.chunk import Chunk
 from tasks.document_error import DocumentFailed
 from tasks.encoder.fake import FakeEncoder
 from tasks.encoder.locate import locate
-from tasks.errors import NotReady
 from tasks.ingestion.chunking.chunk_settings import ChunkSettings
 from tasks.ingestion.chunking.chunker import Chunker
-from tasks.ingestion.chunking.count_tokens import load_prompt, load_tokenizer
 from tasks.ingestion.parsing.extracted import Structure, clean
-from tasks.model import Model
-from tasks.storage.model_files import Prompts, write_model_files
-from tasks.storage.storage import Storage
 from tests.raises_code import raises_code
 from worker_config.settings import DEFAULT_MODEL
 
@@ -196,21 +191,8 @@ def test_sections_are_kept_together_and_headings_stay_with_what_follows() -> Non
     assert chunks[2].text.endswith("Fourteen.")
     within = chunks_of("Long\n title\n===\n\n" + "One two three four. " * 3, 12)
     assert [chunk.headings for chunk in within] == [("Long title",)] * 2
-
-
-@pytest.mark.parametrize(
-    ("text", "title"),
-    [
-        ("## Two  words", "Two words"),
-        (" # Closed ##", "Closed"),
-        ("#5 of members\n---", "#5 of members"),
-        ("# x #", "x"),
-        ("C #\n-", "C #"),
-    ],
-)
-def test_headings_come_without_the_marks_of_markdown(text: str, title: str) -> None:
-    [chunk] = chunks_of(f"{text}\n\nOne two.", 30)
-    assert chunk.headings == (title,)
+    for written in (" # x ##", "## x", "# x #", "x\n---", "x\n==="):
+        assert chunks_of(f"{written}\n\nOne two.", 30)[0].headings == ("x",)
 
 
 def test_pages_are_those_on_which_chunks_begin() -> None:
@@ -234,27 +216,19 @@ def test_each_part_of_a_table_has_its_header(settings: ChunkSettings) -> None:
     assert {row for row in rows if any(row in chunk.text for chunk in chunks)} == set(rows)
 
 
-@pytest.mark.parametrize(("opening", "mark"), [("```py", "```"), ("~~~~ {.python}", "~~~~"), (" ```", " ```")])
-def test_each_part_of_code_is_fenced(opening: str, mark: str) -> None:
+def test_each_part_of_code_is_fenced() -> None:
     lines = [f"    call({n}) # and so on" for n in range(30)]
-    chunks = chunks_of("\n".join(["# Title", "", opening, *lines, mark, "", "Behind."]), 40)
-    assert len(chunks) > 3
-    for chunk in chunks:
-        marks = [line.strip() for line in chunk.text.split("\n") if line.strip().startswith(mark.strip())]
-        assert marks == [opening.strip(), mark.strip()]
-    assert chunks[-1].text.endswith("Behind.")
+    for opening, mark in (("```py", "```"), ("~~~~ {.python}", "~~~~"), (" ```", "```")):
+        chunks = chunks_of("\n".join(["# Title", "", opening, *lines, mark, "", "Behind."]), 40)
+        assert len(chunks) > 3
+        for chunk in chunks:
+            marks = [line.strip() for line in chunk.text.split("\n") if line.strip().startswith(mark)]
+            assert marks == [opening.strip(), mark]
     chunks = chunks_of("```\n" + "one two three\n" * 12, 20)  # nobody has closed it
-    assert all(chunk.text.startswith("```\none") for chunk in chunks)
     assert [chunk.text.endswith("\n```") for chunk in chunks] == [True] * (len(chunks) - 1) + [False]
 
 
 # ---- characters, lines and rows without end --------------------------------------------------------------------------
-
-
-def test_a_character_of_more_tokens_than_the_window_is_marked() -> None:
-    counting = Chunker(TOKENIZERS["byte-level"], 4, "", AUTO)
-    [chunk] = counting.chunks("\U0001f469", None)
-    assert (chunk.token_count, chunk.truncated, counting.count("\U0001f469")) == (4, True, 6)
 
 
 def test_the_beginning_of_a_long_word_says_nothing_of_the_whole_word() -> None:
@@ -265,52 +239,38 @@ def test_the_beginning_of_a_long_word_says_nothing_of_the_whole_word() -> None:
         assert (chunk.truncated, chunk.token_count) == (False, 4)
 
 
-@pytest.mark.parametrize("unit", ["x", "ก", "我", "\u0301", "😀", "\n.", "x "])
-@pytest.mark.parametrize("name", ["word-piece", "byte-level"])
-def test_long_lines_of_anything(name: str, unit: str) -> None:
-    text = "begin " + unit * (10_000 // len(unit)) + " end"
-    chunks = chunks_of(text, 256, None, name)
-    assert sum(len("".join(chunk.text.split())) for chunk in chunks) == len("".join(text.split()))
-    assert all(len(chunk.text) <= 64 * 256 and chunk.token_count <= 256 for chunk in chunks)
-
-
 @pytest.mark.parametrize("name", TOKENIZERS)
-def test_a_row_without_end_is_cut_within_the_limit(name: str) -> None:
-    for cell in ("x" * 3000, "word " * 600, "我" * 900, "👩" * 100):
-        for text in (f"{HEADER}| {cell} | 1 |\n| b | 2 |", f"```py\n{cell}\n```\n\nBehind."):
+def test_lines_and_rows_without_end_are_cut_within_the_limit(name: str) -> None:
+    for unit in ("x", "word ", "ก", "我", "\u0301", "👩", "\n."):
+        much = unit * (5_000 // len(unit))
+        chunks = chunks_of(f"begin {much} end", 256, None, name)
+        assert sum(len("".join(chunk.text.split())) for chunk in chunks) == len("".join(f"begin{much}end".split()))
+        assert all(len(chunk.text) <= 64 * 256 and chunk.token_count <= 256 for chunk in chunks)
+        for text in (f"{HEADER}| {much[:3000]} | 1 |\n| b | 2 |", f"```py\n{much[:3000]}\n```\n\nBehind."):
             assert all(chunk.token_count <= 64 and not chunk.truncated for chunk in chunks_of(text, 64, name=name))
 
 
-def test_a_header_gives_way_to_a_character_that_needs_all_of_a_chunk() -> None:
+def test_a_character_that_needs_all_of_a_chunk_has_it_and_one_of_more_is_marked() -> None:
     tokenizer, prompt = TOKENIZERS["byte-level"], "of a long prompt " * 9
     window = Chunker(tokenizer, 1000, prompt, AUTO).count("\U0001f469")
     chunks = list(Chunker(tokenizer, window, prompt, AUTO).chunks("|a\n|-\n" + "|\U0001f469\n" * 5, "markdown"))
     assert [chunk.token_count for chunk in chunks if chunk.text == "\U0001f469"] == [window] * 5
     assert not any(chunk.truncated for chunk in chunks)
+    [chunk] = Chunker(tokenizer, 4, "", AUTO).chunks("\U0001f469", None)
+    assert (chunk.token_count, chunk.truncated) == (4, True)
 
 
 # ---- what cannot be cut ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["auto", "none"])
-def test_half_a_surrogate_pair_is_said(kind: str) -> None:
-    with pytest.raises(DocumentFailed, match="chunking: invalid_unicode"):
-        list(Chunker(TOKENIZERS["fake"], 10, "", ChunkSettings.from_json({"type": kind})).chunks("a \ud800 b", None))
+def test_half_a_surrogate_pair_is_said() -> None:
+    for kind in ("auto", "none"):
+        chunker = Chunker(TOKENIZERS["fake"], 10, "", ChunkSettings.from_json({"type": kind}))
+        with pytest.raises(DocumentFailed, match="chunking: invalid_unicode"):
+            list(chunker.chunks("a \ud800 b", None))
 
 
 def test_a_chunk_without_room_for_text_is_refused() -> None:
     with raises_code("invalid_value", match="take 4 tokens, and a chunk may have 4") as caught:
         Chunker(TOKENIZERS["fake"], 100, "two words ", ChunkSettings("static", 4))
     assert caught.value.param == "chunking.static.max_chunk_size_tokens"
-
-
-def test_tokenizer_and_prompts_come_from_the_storage_and_are_waited_for() -> None:
-    storage = Storage.open("memory://tokenizers")
-    entry = Model("m", "abc", 4, 100, ("query",), "cpu", "fake", "float32", id="served")
-    with pytest.raises(NotReady, match="The tokenizer of served is not in the storage yet"):
-        load_tokenizer(storage, entry)
-    with pytest.raises(NotReady):
-        load_prompt(storage, entry, None)
-    write_model_files(storage, "abc", TOKENIZERS["fake"], Prompts({"query": "query: "}, "query"))
-    assert load_tokenizer(storage, entry) == TOKENIZERS["fake"]
-    assert load_prompt(storage, entry, "query") == load_prompt(storage, entry, None) == "query: "

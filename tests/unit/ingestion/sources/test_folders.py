@@ -141,8 +141,13 @@ def test_links_within_the_roots_are_followed_and_others_not(tmp_path: Path) -> N
     root = tree(tmp_path / "root", "a/a.md")
     tree(tmp_path / "outside", "secret.md")
     links = {
-        **{"in": root / "a", "file.md": root / "a" / "a.md", "dangling.md": root / "nothing.md", "self": root / "self"},
-        **{"out": tmp_path / "outside", "out.md": tmp_path / "outside" / "secret.md", "out-no.md": tmp_path / "no.md"},
+        "in": root / "a",
+        "file.md": root / "a" / "a.md",
+        "dangling.md": root / "nothing.md",
+        "self": root / "self",
+        "out": tmp_path / "outside",
+        "out.md": tmp_path / "outside" / "secret.md",
+        "out-no.md": tmp_path / "no.md",
         "a/around": Path(".."),
     }
     for name, target in links.items():

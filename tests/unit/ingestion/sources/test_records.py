@@ -139,8 +139,14 @@ BIG = "123456789012345678901234567890"
 
 def test_numbers_as_ids() -> None:
     ids = {
-        **{BIG: BIG, f"-{BIG}": f"-{BIG}", f"{BIG}.0": BIG, "1.0": "1", "-3.00": "-3", "1.5": "1.5"},
-        **{'"1.0"': "1.0", '"007"': "007"},
+        BIG: BIG,
+        f"-{BIG}": f"-{BIG}",
+        f"{BIG}.0": BIG,
+        "1.0": "1",
+        "-3.00": "-3",
+        "1.5": "1.5",
+        '"1.0"': "1.0",
+        '"007"': "007",
     }
     for literal, expected in ids.items():
         assert read({"a.jsonl": f'{{"id": {literal}, "text": "x"}}\n'.encode()}) == {expected: "x"}
