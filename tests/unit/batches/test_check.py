@@ -4,20 +4,18 @@ import json
 from dataclasses import replace
 from typing import Any
 
-import orjson
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tasks.batches.check_lines import MAX_FAULTS, FileCheck, FileLimits, FileLine, KnownModels, split_lines
-from tasks.batches.line_rows import Line, LineError, answered, rows_of_line
+from tasks.batches.line_rows import Line, LineError, answered
 from tasks.ingestion.rows_writer import writing_rows
 from tasks.item import Vector
 from tasks.ledger import task
 from tasks.ledger.overview import Queue
 from tasks.model import Model
 from tasks.storage.storage import Storage
-from tasks.wire.embeddings_body import EmbeddingsBody
 from tasks.wire.json_limits import MAX_PARTS
 
 MODEL, ALIAS, OTHER = "own/model", "text-embedding-3-small", "other/model"
@@ -188,11 +186,3 @@ def test_every_line_is_given_under_its_number(parts: list[bytes], chunk: int) ->
     bare = [part.removesuffix(b"\r") for part in parts]
     expected = [FileLine(number, line) for number, line in enumerate(bare, 1) if line.strip()]
     assert lines_of(b"\n".join(parts), chunk) == expected
-
-
-def test_a_row_has_one_text_and_what_is_asked_of_it_and_the_first_says_whose_it_is() -> None:
-    body = EmbeddingsBody(input=["a", "b"], dimensions=2, user="eve", encoding_format="base64")
-    assert [orjson.loads(row) for row in rows_of_line("id", body)] == [
-        {"text": "a", "options": {"dimensions": 2}, "line": ["id", True]},
-        {"text": "b", "options": {"dimensions": 2}},
-    ]

@@ -85,24 +85,6 @@ def test_a_folder_that_cannot_be_read_is_not_empty(local: Storage, root: Path, m
     assert list(local.stored("files/a")) == list(local.stored("nothing")) == []
 
 
-@pytest.mark.parametrize("mount_point_stays", [False, True])
-def test_a_folder_that_vanished_is_not_made_anew(root: Path, local: Storage, *, mount_point_stays: bool) -> None:
-    local.write("files/a", BYTES)
-    away = root.rename(root.with_name("away"))
-    if mount_point_stays:
-        root.mkdir()
-    asks = (local.read, local.size_bytes, local.delete, lambda n: next(local.chunks(n)), lambda n: local.write(n, b""))
-    for ask in (*asks, lambda n: list(local.stored(n))):
-        with pytest.raises(StorageUnavailable, match="EMBEDQ_STORAGE_URL"):
-            ask("files/a")
-    assert root.exists() == mount_point_stays
-    if mount_point_stays:
-        root.rmdir()  # it is empty
-    away.rename(root)
-    assert local.read("files/a") == BYTES
-    local.write("files/b", BYTES)
-
-
 def test_what_dead_writers_and_the_last_part_of_a_batch_leave_goes(root: Path, local: Storage) -> None:
     for name in ("new", "old"):
         (root / INCOMING / name).write_bytes(BYTES)

@@ -1,4 +1,4 @@
-"""Storage: what is written is there whole or not at all, whatever the place; rows and vectors in it."""
+"""Storage: what is written is there whole or not at all, whatever the place; and vectors in it."""
 
 import re
 import secrets
@@ -7,14 +7,11 @@ import sys
 from pathlib import Path
 
 import numpy as np
-import orjson
 import pytest
 
 from tasks.errors import NotStored, StorageUnavailable
-from tasks.ingestion.rows_writer import new_pieces, writing_rows
 from tasks.item import TextError, Vector
 from tasks.storage.folder import LocalFolder
-from tasks.storage.rows_file import RowsReference, read_rows
 from tasks.storage.storage import Storage, Stored
 from tasks.storage.vectors_file import VectorsReference, VectorsWriter, read_vectors
 from tests.cloud_server import CloudServer
@@ -146,35 +143,9 @@ def test_urls_of_folders(url: str, path: Path | None) -> None:
     assert LocalFolder.path_of(url) == path
 
 
-# ---- rows and vectors ------------------------------------------------------------------------------------------------
+# ---- vectors ---------------------------------------------------------------------------------------------------------
 
-LINES = [b'{"a": 1}', b'{"text": "\xc3\xa4"}', b'{"b": 2}', b'{"c": 3}']
-ROWS, VECTORS = "anonymous/batch_1/1.rows.0123", "anonymous/batch_1/vectors.a"
-
-
-def test_rows_are_lines() -> None:
-    storage = Storage.open("memory://rows")
-    with writing_rows(storage, ROWS) as rows:
-        for line in LINES:
-            rows.add(line, 10, 30)
-            rows.flush()
-    pieces = new_pieces(ROWS, orjson.loads(orjson.dumps(rows.pieces)))
-    assert (rows.rows, [(piece.items, piece.cost) for piece in pieces]) == (4, [(3, 30), (1, 10)])
-    first, second = (RowsReference.from_payload(piece.payload) for piece in pieces)
-    assert first
-    assert second
-    for reference, offset, count, lines in (
-        (first, 0, 3, LINES[:3]),
-        (first, 1, 1, LINES[1:2]),
-        (second, 0, 1, LINES[3:]),
-    ):
-        assert read_rows(storage, reference, offset, count) == lines
-    storage.write(ROWS, b"\n".join(LINES)[:-1])
-    with pytest.raises(NotStored):
-        read_rows(storage, second, 0, 1)
-    storage.delete(ROWS)
-    with pytest.raises(NotStored):
-        read_rows(storage, first, 0, 1)
+VECTORS = "anonymous/batch_1/vectors.a"
 
 
 def test_vectors_are_given_back_as_each_unit_wrote_them() -> None:

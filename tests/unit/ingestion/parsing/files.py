@@ -32,51 +32,45 @@ def damaged(data: bytes) -> Iterator[bytes]:
         yield data[:at] + bytes([data[at] ^ 0xFF]) + data[at + 1 :]
 
 
-def compound_file(streams: dict[str, bytes]) -> bytes:
-    """A file with these streams; `folder/name` lies in a folder. Every stream is filled up to 4,096 bytes."""
-    folders = sorted({name.partition("/")[0] for name in streams if "/" in name})
-    top = [*(name for name in streams if "/" not in name), *folders]
-    inside = {folder: [name for name in streams if name.startswith(f"{folder}/")] for folder in folders}
-    names = ["", *top, *(name for folder in folders for name in inside[folder])]
-    brothers = {name: right for family in (top, *inside.values()) for name, right in pairwise(family)}
-    chains, body, places = list[int](), bytearray(), dict[str, tuple[int, int]]()
-
-    def append(data: bytes) -> None:
-        nonlocal body
-        sectors = -(-len(data) // _SECTOR)
-        chains.extend([len(chains) + at + 1 for at in range(sectors - 1)] + [_END])
-        body += data.ljust(sectors * _SECTOR, b"\0")
-
-    for name, data in streams.items():
-        places[name] = (len(chains), max(len(data), _SMALL))
-        append(data.ljust(_SMALL, b"\0"))
-    directory = len(chains)
-    append(
-        b"".join(
-            _entry(name, names, places, brothers.get(name), top if not name else inside.get(name)) for name in names
-        )
+def relations(office: str = "http://x", **targets: str) -> str:
+    """Of a part of an Office file: the kind of each other part is its id without its number."""
+    each = (
+        f'<Relationship Id="{name}" Type="{office}/{name.rstrip("0123456789")}" Target="{target}"/>'
+        for name, target in targets.items()
     )
-    fat_at, fat_sectors = len(chains), 1
-    while (len(chains) + fat_sectors) * 4 > fat_sectors * _SECTOR:
-        fat_sectors += 1
-    chains += [_FAT] * fat_sectors
-    table = struct.pack(f"<{len(chains)}I", *chains).ljust(fat_sectors * _SECTOR, b"\xff")
+    return f'<Relationships xmlns="http://x">{"".join(each)}</Relationships>'
+
+
+def compound_file(streams: dict[str, bytes]) -> bytes:
+    """A file with these streams, each filled up to 4,096 bytes, 64 KiB in all; `folder/name` lies in a folder."""
+    inside = {"": [name for name in streams if "/" not in name]}
+    for name in streams:
+        if "/" in name:
+            inside.setdefault(name.partition("/")[0], []).append(name)
+    inside[""] += [folder for folder in inside if folder]
+    names = ["", *(name for family in inside.values() for name in family)]
+    brothers = {name: right for family in inside.values() for name, right in pairwise(family)}  # a tree that is a list
+    body, entries, chains = b"", b"", list[int]()
+    for name in names:
+        data = streams[name].ljust(_SMALL, b"\0") if name in streams else b""
+        label = (name.rpartition("/")[2] or "Root Entry").encode("utf-16-le")
+        entries += struct.pack(
+            "<64sHBBIII16x4x8x8xIQ", label, len(label) + 2, 5 if not name else 2 if data else 1, 1, _FREE,
+            names.index(brothers[name]) if name in brothers else _FREE,
+            names.index(inside[name][0]) if name in inside else _FREE, len(chains) if data else _END, len(data),
+        )  # fmt: skip
+        body += _sectors(data, chains)
+    directory = len(chains)
+    body += _sectors(entries, chains)
+    table = struct.pack(f"<{len(chains) + 1}I", *chains, _FAT).ljust(_SECTOR, b"\xff")
     header = struct.pack(
         "<8s16x5H6x9I", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", 0x3E, 3, 0xFFFE, 9, 6,
-        0, fat_sectors, directory, 0, _SMALL, _END, 0, _END, 0,
+        0, 1, directory, 0, _SMALL, _END, 0, _END, 0,
     )  # fmt: skip
-    difat = [fat_at + at if at < fat_sectors else _FREE for at in range(109)]
-    return header + struct.pack("<109I", *difat) + bytes(body) + table
+    return header + struct.pack("<109I", len(chains), *[_FREE] * 108) + body + table
 
 
-def _entry(
-    name: str, names: list[str], places: dict[str, tuple[int, int]], right: str | None, inside: list[str] | None
-) -> bytes:
-    """Of the directory, in which a tree of names is a list."""
-    label = (name.rpartition("/")[2] or "Root Entry").encode("utf-16-le")
-    kind = 5 if not name else 2 if name in places else 1
-    start, size = places.get(name, (_END if kind == 5 else 0, 0))
-    return struct.pack(
-        "<64sHBBIII16x4x8x8xIQ", label, len(label) + 2, kind, 1, _FREE, names.index(right) if right else _FREE,
-        names.index(inside[0]) if inside else _FREE, start, size,
-    )  # fmt: skip
+def _sectors(data: bytes, chains: list[int]) -> bytes:
+    number = -(-len(data) // _SECTOR)
+    chains += [*range(len(chains) + 1, len(chains) + number), _END][:number]
+    return data.ljust(number * _SECTOR, b"\0")

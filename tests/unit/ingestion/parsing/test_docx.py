@@ -8,7 +8,7 @@ import pytest
 from tasks.ingestion.parsing.archive import MAX_MEMBERS
 from tasks.ingestion.parsing.docx import read_docx
 from tests.document_files import CONTENT_TYPES, W, archive, docx, paragraph
-from tests.unit.ingestion.parsing.files import outcome
+from tests.unit.ingestion.parsing.files import outcome, relations
 
 M = 'xmlns:m="http://schemas.openxmlformats.org/officeDocument/2006/math"'
 R = 'xmlns:r="http://schemas.openxmlformats.org/officeDocument/2006/relationships"'
@@ -22,12 +22,6 @@ def text(body: str, parts: dict[str, str | bytes] | None = None, before: str = "
 
 def run(words: str) -> str:
     return f'<w:r><w:t xml:space="preserve">{words}</w:t></w:r>'
-
-
-def related(**targets: str) -> str:
-    """Relationships of the document; a part is of the kind that is its id."""
-    each = (f'<Relationship Id="{kind}" Type="http://x/{kind}" Target="{target}"/>' for kind, target in targets.items())
-    return f'<Relationships xmlns="http://x">{"".join(each)}</Relationships>'
 
 
 def letter(name: str, words: str) -> str:
@@ -133,7 +127,7 @@ MHTML = (
 )
 def test_inserted_files_are_read_in_their_place(name: str, content: str | bytes, expected: str) -> None:
     chunk = f'<w:sdt><w:sdtContent><w:altChunk {R} r:id="aFChunk"/></w:sdtContent></w:sdt>'
-    parts = {f"word/{name}": content, RELATIONSHIPS: related(aFChunk=f"/word/{name}")}
+    parts = {f"word/{name}": content, RELATIONSHIPS: relations(aFChunk=f"/word/{name}")}
     assert text(paragraph("Introduction") + chunk + paragraph("End"), parts) == f"Introduction\n\n{expected}\n\nEnd"
 
 
@@ -151,7 +145,7 @@ def test_text_in_controls_insertions_boxes_and_notes_is_read_and_deleted_text_is
         "word/footnotes.xml": f"""<w:footnotes {W}><w:footnote w:type="separator">{paragraph("-")}</w:footnote>
           <w:footnote>{paragraph("note")}</w:footnote></w:footnotes>""",
         "word/comments9.xml": f"<w:comments {W}><w:comment>{paragraph('remark')}</w:comment></w:comments>",
-        RELATIONSHIPS: related(comments="comments9.xml"),
+        RELATIONSHIPS: relations(comments="comments9.xml"),
     }
     found = text(body, parts)
     assert found.split("\n\n") == ["control", "inserted moved here", "beside", "box", "link today", "note", "remark"]
