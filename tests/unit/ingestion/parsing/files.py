@@ -32,13 +32,11 @@ def damaged(data: bytes) -> Iterator[bytes]:
         yield data[:at] + bytes([data[at] ^ 0xFF]) + data[at + 1 :]
 
 
-def relations(office: str = "http://x", **targets: str) -> str:
+def relations(**targets: str) -> str:
     """Of a part of an Office file: the kind of each other part is its id without its number."""
-    each = (
-        f'<Relationship Id="{name}" Type="{office}/{name.rstrip("0123456789")}" Target="{target}"/>'
-        for name, target in targets.items()
-    )
-    return f'<Relationships xmlns="http://x">{"".join(each)}</Relationships>'
+    kinds = {name: name.rstrip("0123456789") for name in targets}
+    each = (f'<Relationship Id="{name}" Type="x/{kinds[name]}" Target="{to}"/>' for name, to in targets.items())
+    return f"<Relationships>{''.join(each)}</Relationships>"
 
 
 def compound_file(streams: dict[str, bytes]) -> bytes:

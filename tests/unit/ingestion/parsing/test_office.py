@@ -2,7 +2,6 @@
 
 # ruff: noqa: E501 - tables of files and their texts
 
-import datetime as dt
 import struct
 from collections.abc import Callable, Mapping
 
@@ -20,29 +19,22 @@ from tests.unit.ingestion.parsing.files import compound_file, damaged, outcome, 
 
 # ---- PPTX ------------------------------------------------------------------------------------------------------------
 
-_OFFICE = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
-_NAMES = (
-    'xmlns:a="http://schemas.openxmlformats.org/drawingml/2006/main" '
-    'xmlns:p="http://schemas.openxmlformats.org/presentationml/2006/main" '
-    'xmlns:mc="http://schemas.openxmlformats.org/markup-compatibility/2006" '
-    'xmlns:c="http://schemas.openxmlformats.org/drawingml/2006/chart" '
-    'xmlns:dgm="http://schemas.openxmlformats.org/drawingml/2006/diagram" xmlns:r='
-)
+# Office files have two sets of namespaces, OpenDocument several: readers look at none of them.
+_NAMES = " ".join(f'xmlns:{name}="{name}"' for name in ("a", "p", "r", "mc", "c", "dgm"))
 
 
-def _pptx(*slides: str, parts: dict[str, str | bytes] | None = None, office: str = _OFFICE, **related: str) -> bytes:
+def _pptx(*slides: str, parts: dict[str, str | bytes] | None = None, **related: str) -> bytes:
     """Slides of these shapes; they stand in the file in reverse, and `related` belongs to each."""
-    order, names = range(1, len(slides) + 1), f'{_NAMES}"{office}"'
+    order = range(1, len(slides) + 1)
     entries = "".join(f'<p:sldId id="{255 + number}" r:id="slide{number}"/>' for number in order)
     members: dict[str, str | bytes] = {
-        "_rels/.rels": relations(office, officeDocument="ppt/presentation.xml"),
-        "ppt/presentation.xml": f"<p:presentation {names}><p:sldIdLst>{entries}</p:sldIdLst></p:presentation>",
-        "ppt/_rels/presentation.xml.rels": relations(office, **{f"slide{n}": f"slides/s{100 - n}.xml" for n in order}),
+        "_rels/.rels": relations(officeDocument="ppt/presentation.xml"),
+        "ppt/presentation.xml": f"<p:presentation {_NAMES}><p:sldIdLst>{entries}</p:sldIdLst></p:presentation>",
+        "ppt/_rels/presentation.xml.rels": relations(**{f"slide{n}": f"slides/s{100 - n}.xml" for n in order}),
     }
     for number in reversed(order):
-        tree = f"<p:sld {names}><p:cSld><p:spTree>{slides[number - 1]}</p:spTree></p:cSld></p:sld>"
-        members[f"ppt/slides/s{100 - number}.xml"] = tree
-        members[f"ppt/slides/_rels/s{100 - number}.xml.rels"] = relations(office, **related)
+        members[f"ppt/slides/s{100 - number}.xml"] = f"<p:sld {_NAMES}>{slides[number - 1]}</p:sld>"
+        members[f"ppt/slides/_rels/s{100 - number}.xml.rels"] = relations(**related)
     return zipped(members | (parts or {}))
 
 
@@ -83,10 +75,9 @@ def test_slides_are_pages_with_notes_and_diagrams_and_what_is_left_out_is_said()
     found = read_pptx(_pptx(_shape("First", kind="title"), "", _shape("Third", kind="title")))
     assert found.text == "## First\n\n## Third"
     assert (len(found.pages), found.text[found.pages[2] :]) == (3, "## Third")
-    names = f'{_NAMES}"{_OFFICE}"'
     parts: dict[str, str | bytes] = {
-        "ppt/notes.xml": f"<p:notes {names}>{_shape('9', kind='sldNum')}{_shape('Say this', kind='body')}</p:notes>",
-        "ppt/diagrams/data1.xml": f"<dgm:dataModel {names}>{_item('Plan', 0)}{_item('Do', 0)}</dgm:dataModel>",
+        "ppt/notes.xml": f"<p:notes {_NAMES}>{_shape('9', kind='sldNum')}{_shape('Say this', kind='body')}</p:notes>",
+        "ppt/diagrams/data1.xml": f"<dgm:dataModel {_NAMES}>{_item('Plan', 0)}{_item('Do', 0)}</dgm:dataModel>",
         "docProps/core.xml": '<c:p xmlns:c="c" xmlns:dc="dc"><dc:title>Deck</dc:title></c:p>',
     }
     related = {"notesSlide": "../notes.xml", "diagramData": "/ppt/diagrams/data1.xml", "comments": "../c.xml"}
@@ -107,9 +98,7 @@ def test_slides_of_pictures_are_said_by_number() -> None:
 
 # ---- ODT -------------------------------------------------------------------------------------------------------------
 
-_SPACES = {"office": "office", "text": "text", "table": "table", "draw": "drawing", "style": "style"}
-_ODF_NAMES = "".join(f' xmlns:{name}="urn:oasis:names:tc:opendocument:xmlns:{of}:1.0"' for name, of in _SPACES.items())
-_ODF_NAMES += ' xmlns:xlink="http://www.w3.org/1999/xlink"'
+_ODF_NAMES = " ".join(f'xmlns:{name}="{name}"' for name in ("office", "text", "table", "draw", "style", "xlink"))
 _STYLES = (
     '<text:list-style style:name="N"><text:list-level-style-number text:level="1" style:num-format="1"/>'
     '<text:list-level-style-bullet text:level="2"/></text:list-style>'
@@ -121,7 +110,7 @@ _LOCKED = "<m><encryption-data/></m>"
 
 def _odt(body: str, extra: dict[str, str | bytes] | None = None) -> bytes:
     content = (
-        f"<office:document-content{_ODF_NAMES}><office:automatic-styles>{_STYLES}</office:automatic-styles><office:body>"
+        f"<office:document-content {_ODF_NAMES}><office:automatic-styles>{_STYLES}</office:automatic-styles><office:body>"
         f"<office:text>{body}</office:text></office:body></office:document-content>"
     )
     return zipped({"mimetype": "application/vnd.oasis.opendocument.text", "content.xml": content, **(extra or {})})
@@ -159,7 +148,7 @@ _TEXTS = [
 
 
 def test_odt_title_and_embedded_documents() -> None:
-    meta = f'<office:document-meta{_ODF_NAMES}><dc:title xmlns:dc="d"> Terms </dc:title></office:document-meta>'
+    meta = f'<office:document-meta {_ODF_NAMES}><dc:title xmlns:dc="d"> Terms </dc:title></office:document-meta>'
     objects = "".join(f'<draw:object xlink:href="./Object {n}"/><draw:image/>' for n in (1, 2))
     body = _p(
         f"The sales of the year<office:annotation>{_p('a comment')}</office:annotation>{objects}<draw:object-ole/>"
@@ -187,11 +176,10 @@ def _epub(chapters: dict[str, str], spine: str = '<itemref idref="i0"/>', locked
     )
     package = (
         '<!DOCTYPE package PUBLIC "+//ISBN 0-9673008-1-9//DTD OEB 1.2 Package//EN" "x.dtd">'
-        '<package xmlns="http://www.idpf.org/2007/opf"><metadata xmlns:dc="http://purl.org/dc/elements/1.1/"><dc:title>'
-        f'Moby\nDick</dc:title></metadata><manifest>{items}<item id="nav" href="nav.xhtml" properties="nav" '
-        f'media-type="application/xhtml+xml"/></manifest><spine><itemref idref="nav"/>{spine}</spine></package>'
+        f"<package><metadata><title>Moby\nDick</title></metadata><manifest>{items}<item id='nav' href='nav.xhtml' "
+        f"properties='nav' media-type='application/xhtml+xml'/></manifest><spine><itemref idref='nav'/>{spine}</spine></package>"
     )
-    encryption = f'<x xmlns="http://www.w3.org/2001/04/xmlenc#"><EncryptedData><CipherReference URI="{locked}"/></EncryptedData></x>'
+    encryption = f'<x><EncryptedData><CipherReference URI="{locked}"/></EncryptedData></x>'
     return zipped({
         "mimetype": "application/epub+zip",
         "META-INF/container.xml": '<container><rootfile full-path="OPS/book.opf"/></container>',
@@ -260,19 +248,17 @@ _RST = [
 # ---- MSG -------------------------------------------------------------------------------------------------------------
 
 
-def _msg(streams: Mapping[str, str | bytes], *, code_page: int = 0, sent: dt.datetime | None = None) -> bytes:
+def _msg(streams: Mapping[str, str | bytes]) -> bytes:
     """Properties by tag; text is written as UTF-16, bytes as 8-bit text or, where that is HTML, as it is."""
     named = {}
     for tag, value in streams.items():
-        folder, _, name = tag.rpartition("/")
+        folder, slash, name = tag.rpartition("/")
         kind = "001F" if isinstance(value, str) else "0102" if name in {"1013", "1009"} else "001E"
         raw = value.encode("utf-16-le") if isinstance(value, str) else value
-        named[f"{folder}{'/' * bool(folder)}__substg1.0_{name}{kind}"] = raw
-    fixed = struct.pack("<IIII", 0x3FFD0003, 6, code_page, 0) + struct.pack("<IIII", 0x3FDE0003, 6, code_page, 0)
-    if sent is not None:
-        ticks = int((sent - dt.datetime(1601, 1, 1, tzinfo=dt.UTC)).total_seconds()) * 10_000_000
-        fixed += struct.pack("<IIQ", 0x00390040, 6, ticks)
-    return compound_file(named | {"__properties_version1.0": b"\0" * 32 + fixed})
+        named[f"{folder}{slash}__substg1.0_{name}{kind}"] = raw
+    pages = [struct.pack("<IIII", tag, 6, 1252, 0) for tag in (0x3FFD0003, 0x3FDE0003)]
+    sent = struct.pack("<IIQ", 0x00390040, 6, 133_590_330_000_000_000)  # since 1601, in tenths of microseconds
+    return compound_file(named | {"__properties_version1.0": b"\0" * 32 + b"".join(pages) + sent})
 
 
 _MAIL: dict[str, str | bytes] = {
@@ -282,24 +268,19 @@ _MAIL: dict[str, str | bytes] = {
 
 
 def test_msg() -> None:
-    found = read_msg(_msg(_MAIL, sent=dt.datetime(2024, 5, 1, 10, 30, tzinfo=dt.UTC)))
+    found = read_msg(_msg(_MAIL))
     assert found.text == (
         "# Re: Grüße\n\nFrom: Ada <ada@x.org>\nTo: Grace; Bob\nDate: 2024-05-01 10:30 UTC\n\nHallo,\nbis Mai."
     )
     assert (found.title, found.warnings) == ("Re: Grüße", [])
-    attached = {
-        "__attach_version1.0_#00000000/3707": "contract.pdf",
-        "__attach_version1.0_#00000001/3712": "logo@x",
-        "__attach_version1.0_#00000001/370E": "image/png",
-    }
+    folder = "__attach_version1.0_#0000000"
+    attached = {f"{folder}0/3707": "contract.pdf", f"{folder}1/3712": "logo@x", f"{folder}1/370E": "image/png"}
     found = read_msg(_msg({"0037": "Contract", "1000": "See there.", "1009": b"LZFu", **attached}))
     assert [(warning.code, "(1)" in warning.message) for warning in found.warnings] == [("attachments_left_out", True)]
     assert not read_msg(_msg({"0037": "Contract"})).warnings
 
 
 # ---- all of them -----------------------------------------------------------------------------------------------------
-
-_STRICT = _pptx(_shape("Strict", kind="title"), office="http://purl.oclc.org/ooxml/officeDocument/relationships")
 
 
 @pytest.mark.parametrize(
@@ -309,7 +290,6 @@ _STRICT = _pptx(_shape("Strict", kind="title"), office="http://purl.oclc.org/oox
         *((read_odt, _odt(body), text) for body, text in _TEXTS),
         *((read_rtf, _rtf(body), text) for body, text in _RTF),
         *((read_rst, body.encode(), text) for body, text in _RST),
-        (read_pptx, _STRICT, "## Strict"),
         (read_pptx, _pptx(_PICTURE), "<no_text>"),
         (read_odt, zipped({"META-INF/manifest.xml": _LOCKED, "content.xml": b"\x93\x12"}), "<password_protected>"),
         (read_epub, _epub({"a b.xhtml": _page("First")}, locked="OPS/a%20b.xhtml"), "<password_protected>"),
@@ -326,16 +306,17 @@ def test_a_file(read: Callable[[bytes], Extracted], data: bytes, expected: str) 
     assert outcome(read, data) == expected
 
 
-@pytest.mark.parametrize(
-    ("read", "data"),
-    [
-        (read_pptx, _pptx(_shape("Terms", kind="title"))),
-        (read_odt, _odt(_p("Terms"))),
-        (read_epub, _epub({"a.xhtml": _page("First")})),
-        (read_rtf, _rtf(r"{\f1 \'c4}\u8364?{\footnote x}\par\trowd\intbl a\cell\row")),
-        (read_msg, _msg({"0037": "Contract", "1000": b"text"}, code_page=1252)),
-    ],
-)
-def test_damage_anywhere_is_a_refusal_in_our_words(read: Callable[[bytes], Extracted], data: bytes) -> None:
+_WHOLE: dict[str, tuple[Callable[[bytes], Extracted], bytes]] = {
+    "pptx": (read_pptx, _pptx(_shape("Terms", kind="title"))),
+    "odt": (read_odt, _odt(_p("Terms"))),
+    "epub": (read_epub, _epub({"a.xhtml": _page("First")})),
+    "rtf": (read_rtf, _rtf(r"{\f1 \'c4}\u8364?{\footnote x}\par\trowd\intbl a\cell\row")),
+    "msg": (read_msg, _msg({"0037": "Contract", "1000": b"text"})),
+}
+
+
+@pytest.mark.parametrize("name", _WHOLE)
+def test_damage_anywhere_is_a_refusal_in_our_words(name: str) -> None:
+    read, data = _WHOLE[name]
     for each in damaged(data):
         assert outcome(read, each) not in {"<missing_parser>", "<empty_document>"}
