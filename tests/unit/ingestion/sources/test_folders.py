@@ -141,28 +141,19 @@ def test_links_within_the_roots_are_followed_and_others_not(tmp_path: Path) -> N
     root = tree(tmp_path / "root", "a/a.md")
     tree(tmp_path / "outside", "secret.md")
     links = {
-        "in": root / "a",
-        "file.md": root / "a" / "a.md",
-        "dangling.md": root / "nothing.md",
-        "self": root / "self",
-        "out": tmp_path / "outside",
-        "out.md": tmp_path / "outside" / "secret.md",
-        "out-no.md": tmp_path / "no.md",
-        "a/around": Path(".."),
+        "in": (root / "a", "<link_to_folder>"),
+        "file.md": (root / "a" / "a.md", "a/a.md"),
+        "dangling.md": (root / "nothing.md", "<gone>"),
+        "self": (root / "self", "<symlink_loop>"),
+        "out": (tmp_path / "outside", "<outside_roots>"),
+        "out.md": (tmp_path / "outside" / "secret.md", "<outside_roots>"),
+        "out-no.md": (tmp_path / "no.md", "<outside_roots>"),
+        "a/around": (Path(".."), "<link_to_folder>"),
     }
-    for name, target in links.items():
+    for name, (target, _) in links.items():
         (root / name).symlink_to(target)
-    assert outcomes({"urls": [f"{root}/**"]}, below(root)) == {
-        "root/a/a.md": "a/a.md",
-        "root/file.md": "a/a.md",
-        "root/in": "<link_to_folder>",
-        "root/out": "<outside_roots>",
-        "root/out.md": "<outside_roots>",
-        "root/out-no.md": "<outside_roots>",
-        "root/dangling.md": "<gone>",
-        "root/a/around": "<link_to_folder>",
-        "root/self": "<symlink_loop>",
-    }
+    found = {f"root/{name}": expected for name, (_, expected) in links.items()}
+    assert outcomes({"urls": [f"{root}/**"]}, below(root)) == {"root/a/a.md": "a/a.md", **found}
     refused = {"in/a.md": "Links to folders", "a/around/a.md": "Links to folders", "in/**": "Links", "out/**": SETTING}
     for url, said in refused.items():
         with pytest.raises(SourceFailed, match=said):

@@ -1,13 +1,12 @@
-"""Records: JSON lines, Parquet, uploads and documents in the request. Places, pages, fields, and what is wrong."""
+"""Records: JSON lines, Parquet, uploads and documents in the request. Pages, fields, ranges, and what is wrong."""
 
-import csv
 import io
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 import pyarrow as pa
@@ -17,12 +16,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from api.schemas.new_ingestion import SOURCE_KINDS, NewIngestion
+from tasks.document_error import DocumentFailed, FailureStage
 from tasks.ingestion.parsing.extracted import clean
+from tasks.ingestion.parsing.sandbox import ChildFailed
 from tasks.ingestion.sources import parquet_table, ranges
 from tasks.ingestion.sources.open_source import RECORD_FORMATS, SOURCES, open_source
 from tasks.ingestion.sources.page import PageLimits
+from tasks.ingestion.sources.record import Described, Range
+from tasks.ingestion.sources.source import divided, holds
 from tests.unit.ingestion.sources.reading import (
     STORAGE,
+    ask,
     below,
     fetched,
     jsonl,
@@ -36,8 +40,9 @@ from tests.unit.ingestion.sources.reading import (
 )
 from tests.unit.ingestion.sources.test_tables import table
 
+T = TypeVar("T")
 LETTERS = st.characters(exclude_categories=["Cs"], exclude_characters="\0\r")
-TEXTS = st.text(LETTERS, min_size=1, max_size=20).filter(lambda text: bool(clean(text).strip()))
+TEXTS = st.text(LETTERS, min_size=1, max_size=20).map(lambda text: clean(text).strip()).filter(bool)
 ROWS = st.lists(TEXTS, min_size=1, max_size=12)
 
 
@@ -62,12 +67,7 @@ def test_every_record_comes_once_whatever_the_sizes(
         patch.setattr(parquet_table, "_BATCH_ROWS", records + 1)
         found = pages(spec, access)
         came = outcomes(spec, access)
-    if kind not in {"jsonl", "parquet"}:  # blanks behind a separator are no part of what follows, unless it is quoted
-        delimiter = "\t" if kind == "tsv" else ","
-        written = io.StringIO(table(cells, delimiter=delimiter).decode(), newline="")
-        _, *cells = csv.reader(written, delimiter=delimiter, skipinitialspace=True)
-        rows = [text for _, text in cells]
-    assert list(came.items()) == [(str(n), clean(row)) for n, row in enumerate(rows)]
+    assert list(came.items()) == [(str(n), row) for n, row in enumerate(rows)]
     assert all(one.documents <= records for one in found)
     assert sum(one.documents for one in found) == len(rows)
 
@@ -253,3 +253,69 @@ def test_a_record_file_that_changes_is_not_read_at_places_that_no_longer_hold(tm
     assert [(fault.id, fault.code) for fault in second.lines] == [(f"{tmp_path.name}/a.jsonl", "changed")]
     third = open_source(spec, access).page(second.cursor)
     assert [ref.id for ref in third.lines] == [f"{tmp_path.name}/b.jsonl#1"]
+
+
+# ---- ranges of records, and a sandbox that lies ---------------------------------------------------------------------
+
+RANGED = [{"id": str(n), "text": f"text {n}"} for n in range(10)]
+MADE = {
+    "jsonl": jsonl(*RANGED[:5]) + b"\n\nbad\n" + jsonl(*RANGED[5:]),
+    "csv": b"id,text\n" + b"".join(f"{r['id']},{r['text']}\n".encode() for r in RANGED),
+    "parquet": parquet(RANGED, 4),
+}
+
+
+@pytest.mark.parametrize("kind", MADE)
+def test_what_is_left_of_a_range_is_read_from_where_it_was_left(kind: str) -> None:
+    source = open_source({"files": [f"a.{kind}"]}, uploaded({f"a.{kind}": MADE[kind]}))
+    lines = lines_of(source.page(None))
+    whole = list(source.read(lines))
+    for number in range(1, 11):
+        last = Range(*whole[number - 1].ref.record)
+        there = next(line for line in lines if last.end <= Range(*line.record).end and line.record[3:] == [last.group])
+        parts = [divided(line, Range(*there.record).behind(last)) for line in lines]
+        assert [one.ref for one in source.read([rest for _, rest in parts if rest])] == [
+            one.ref for one in whole[number:]
+        ]
+        assert list(source.read([front for front, _ in parts if front])) == whole[:number]
+        assert all(holds(line, whole[number - 1].ref) == (line is there) for line in lines)
+
+
+TRUE: dict[str, Any] = {**Range(0, 1, 1)._asdict(), **Described("x", "t", named=True)._asdict()}
+"""Of the first record; what a lie has in its place is wrong."""
+LIES: list[tuple[str, Any]] = [
+    ("records", 5), ("records", [[]]), ("records", {}), ("records", [[*TRUE.values(), 1]]),
+    *(("records", [[*(TRUE | lie).values()]]) for lie in (
+        {"start": None}, {"start": -1}, {"length": 999}, {"length": 0}, {"number": 0}, {"number": True}, {"group": 1},
+        {"id": "\0"}, {"id": 1}, {"text": 7}, {"text": "t\0"}, {"metadata": None}, {"named": 1},
+        {"error": "ab"}, {"error": ["code", 5]}, {"error": ["code"]},
+    )),
+    ("cut", {}), ("cut", {"start": -1}),
+    ("cut", {"start": 0, "length": 0, "numbers": 0, "records": 0, "skip": False}),
+    ("cut", {"start": 0, "length": 99, "numbers": 0, "records": 0, "skip": False}),
+]  # fmt: skip
+
+
+def answered(what: str, answer: Any) -> dict[str, str]:
+    """What became of a record and a document where the sandbox answers so."""
+
+    def lying(header: Any, body: bytes, read: Callable[..., T], *, stage: FailureStage) -> T:
+        if header["type"] != what:
+            return ask(header, body, read, stage=stage)
+        try:
+            return read(answer, b"") if what == "cut" else read({}, orjson.dumps(answer))
+        except ChildFailed:
+            raise DocumentFailed("parser_crashed", "It lies.", stage) from None
+
+    access = replace(uploaded({"a.jsonl": jsonl({"text": "a"}), "b.txt": b"b"}), ask=lying)
+    return outcomes({"files": ["a.jsonl", "b.txt"]}, access)
+
+
+@pytest.mark.parametrize(("what", "answer"), LIES)
+def test_no_answer_is_trusted(what: str, answer: Any) -> None:
+    assert [*answered(what, answer).values()] in (["<parser_crashed>", "b"], ["b", "<parser_crashed>"])
+
+
+def test_a_true_answer_is_taken() -> None:
+    """Else no lie would show anything."""
+    assert answered("records", [[*TRUE.values()]]) == {"x": "t", "b.txt": "b"}
