@@ -16,7 +16,6 @@ from tasks.ledger import task
 from tasks.ledger.overview import Queue
 from tasks.model import Model
 from tasks.storage.storage import Storage
-from tasks.wire.json_limits import MAX_PARTS
 
 MODEL, ALIAS, OTHER = "own/model", "text-embedding-3-small", "other/model"
 DROP: Any = object()
@@ -156,15 +155,6 @@ def test_pieces_have_a_limit_of_texts_and_of_cost(monkeypatch: pytest.MonkeyPatc
     assert writer.pieces[0][:2] == (4, 4)
     assert sum(rows for rows, _, _, _ in writer.pieces) == 14
     assert all(rows <= 4 and (cost <= 40 or rows == 1) for rows, cost, _, _ in writer.pieces)
-
-
-def test_a_line_of_too_many_parts_is_not_parsed() -> None:
-    limits = replace(LIMITS, max_line_bytes=2**21)
-    brackets = with_body("b", input="[:" * MAX_PARTS)
-    for dear in ([[]] * MAX_PARTS, {str(n): n for n in range(MAX_PARTS)}):
-        assert [fault.code for fault in check(brackets, with_body(user=dear), limits=limits).faults] == [
-            "line_too_large"
-        ]
 
 
 def lines_of(data: bytes, chunk: int, limit: int = 1000) -> list[FileLine]:
