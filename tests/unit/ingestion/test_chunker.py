@@ -19,8 +19,6 @@ from tasks.ingestion.chunking.chunker import Chunker
 from tasks.ingestion.parsing.extracted import Structure, clean
 from worker_config.settings import DEFAULT_MODEL
 
-# ---- tokenizers of each kind that models have, small enough to be made here ------------------------------------------
-
 TRAINING = ["the quick brown fox jumps over the lazy dog", "hello there, how are you?", "le cœur déçu"] * 20
 
 
@@ -47,8 +45,8 @@ def unigram() -> bytes:
     tokenizer = Tokenizer(models.Unigram())
     tokenizer.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Replace(Regex(" {2,}"), " ")])
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first", split=False)
-    special = {"special_tokens": ["<s>", "</s>", "<unk>"], "unk_token": "<unk>"}
-    return trained(tokenizer, trainers.UnigramTrainer(vocab_size=120, **special))
+    ends = ["<s>", "</s>", "<unk>"]
+    return trained(tokenizer, trainers.UnigramTrainer(vocab_size=120, special_tokens=ends, unk_token="<unk>"))
 
 
 TOKENIZERS = {
@@ -57,8 +55,6 @@ TOKENIZERS = {
     "byte-level": byte_level(),
     "unigram": unigram(),
 }
-
-# ---- what holds for any text -----------------------------------------------------------------------------------------
 
 WINDOW = 24
 PROMPTS = ("", "query: ", "query:")
@@ -149,8 +145,6 @@ def test_chunks_are_slices_that_cover_the_text_within_the_limit(
         assert chunker(name, prompt, ChunkSettings()).count(chunk.text) == full
 
 
-# ---- where they begin and end ----------------------------------------------------------------------------------------
-
 AUTO = ChunkSettings()
 
 
@@ -224,9 +218,6 @@ def test_each_part_of_code_is_fenced() -> None:
     assert [chunk.text.endswith("\n```") for chunk in chunks] == [True] * (len(chunks) - 1) + [False]
 
 
-# ---- characters, lines and rows without end --------------------------------------------------------------------------
-
-
 def test_the_beginning_of_a_long_word_says_nothing_of_the_whole_word() -> None:
     # More than 100 letters are one unknown token. Of the text, its first 16 characters for each token are read first.
     for window in (8, 24):
@@ -254,9 +245,6 @@ def test_a_character_that_needs_all_of_a_chunk_has_it_and_one_of_more_is_marked(
     assert not any(chunk.truncated for chunk in chunks)
     [chunk] = Chunker(tokenizer, 4, "", AUTO).chunks("\U0001f469", None)
     assert (chunk.token_count, chunk.truncated) == (4, True)
-
-
-# ---- what cannot be cut ----------------------------------------------------------------------------------------------
 
 
 def test_half_a_surrogate_pair_is_said() -> None:

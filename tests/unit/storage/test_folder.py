@@ -102,8 +102,6 @@ def test_what_dead_writers_and_the_last_part_of_a_batch_leave_goes(root: Path, l
     assert left == ["batches", "batches/b", "batches/b/index", "files"]
 
 
-# ---- two users
-
 AS_USER = """
 import os, sys
 from tasks.errors import EmbedqError

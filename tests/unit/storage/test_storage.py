@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from tasks.errors import DiskFull, NotStored, StorageUnavailable
-from tasks.item import TextError, Vector
+from tasks.item import Vector
 from tasks.storage.bucket import Bucket
 from tasks.storage.folder import LocalFolder
 from tasks.storage.storage import Storage, Stored
@@ -144,31 +144,7 @@ def test_urls_of_folders(url: str, path: Path | None) -> None:
     assert LocalFolder.path_of(url) == path
 
 
-# ---- vectors ---------------------------------------------------------------------------------------------------------
-
 VECTORS = "anonymous/batch_1/vectors.a"
-
-
-def test_vectors_are_given_back_as_each_unit_wrote_them() -> None:
-    storage = Storage.open("memory://vectors")
-    failed = Vector.failed(TextError("input_too_long", "too long"))
-    rng = np.random.default_rng(7)
-    units = [
-        [Vector(rng.random(3, dtype=np.float32), 9, truncated=True), failed],
-        [Vector(rng.random(5, dtype=np.float32), 4, truncated=False)],
-        [Vector(rng.random(4, dtype=np.float32), n, truncated=n == 2) for n in range(3)],
-        [failed, failed],
-    ]
-    with storage.writing(VECTORS) as file:
-        part = VectorsWriter(VECTORS, file.write, "r1")
-        references = [VectorsReference.from_json(part.add(rows).to_json()) for rows in units]
-    for reference, rows in zip(references, units, strict=True):
-        assert reference.revision == "r1"
-        for found, row in zip(read_vectors(storage, reference), rows, strict=True):
-            np.testing.assert_array_equal(np.array(found.vector), np.array(row.vector))
-            assert found[1:] == row[1:]
-    with pytest.raises(NotStored):
-        read_vectors(storage, VectorsReference(VECTORS, references[1].at, references[1].size + 1))
 
 
 @pytest.mark.parametrize("dimensions", [[4, 4], [4, 8]])
@@ -183,8 +159,6 @@ def test_a_part_with_more_numbers_or_fewer_is_damaged(dimensions: list[int]) -> 
         with pytest.raises(NotStored):
             read_vectors(storage, VectorsReference(VECTORS, 0, len(damaged), "r1"))
 
-
-# ---- a bucket that is not there, refuses, is full or does not answer: said in a line, and soon ---------------------
 
 MIB = 2**20
 CALLS: dict[str, Callable[[Storage], object]] = {

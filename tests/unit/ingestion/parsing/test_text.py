@@ -14,8 +14,6 @@ from tasks.ingestion.parsing.notebook import read_notebook
 from tasks.ingestion.parsing.text_encoding import decode
 from tests.unit.ingestion.parsing.files import outcome
 
-# ---- encodings -------------------------------------------------------------------------------------------------------
-
 GERMAN = "Größere Äpfel müssen über die Straße rollen, fünf Stück für schöne Bäuche."
 ASIAN = {
     "shift_jis": "日本語の文章です。表示する能力を確認します。",
@@ -51,9 +49,6 @@ def test_a_codec_of_names_of_hosts_is_no_encoding() -> None:
 def test_too_much_text_is_refused() -> None:
     for size in (MAX_TEXT_CHARS + 1, 4 * MAX_TEXT_CHARS + 1):
         assert outcome(read_text, b"x" * size) == "<document_too_large>"
-
-
-# ---- blocks ----------------------------------------------------------------------------------------------------------
 
 
 def shown(extracted: Extracted) -> list[tuple[str, str]]:
@@ -143,8 +138,6 @@ def test_lines_without_end_are_read(unit: str) -> None:
         assert bool(found) == bool(text.strip())
 
 
-# ---- notebooks -------------------------------------------------------------------------------------------------------
-
 PROSE = {"cell_type": "markdown", "source": ["Refunds take three days."]}
 
 
@@ -186,13 +179,13 @@ def test_odd_outputs_do_no_harm() -> None:
         assert found.text == "Refunds take three days.\n\n```\nx\n```"
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        *(b"", b"{", b"[]", b"{}", b"5", b'"cells"', b"\xff\xfe{", b'{"cells": 5}', b'{"cells": [5]}'),
-        *(b'{"cells": [{"source": 5}]}', b'{"cells": [{"source": [5]}]}', b'{"cells": [], "metadata": 5}'),
-        *(b'{"cells": ' + b"[" * 100_000, b'{"cells": [], "x": ' + b'{"a":' * 100_000),
-    ],
-)
+BAD = [
+    *(b"", b"{", b"[]", b"{}", b"5", b'"cells"', b"\xff\xfe{", b'{"cells": 5}', b'{"cells": [5]}'),
+    *(b'{"cells": [{"source": 5}]}', b'{"cells": [{"source": [5]}]}', b'{"cells": [], "metadata": 5}'),
+    *(b'{"cells": ' + b"[" * 100_000, b'{"cells": [], "x": ' + b'{"a":' * 100_000),
+]
+
+
+@pytest.mark.parametrize("data", BAD)
 def test_what_is_no_notebook_is_damaged(data: bytes) -> None:
     assert outcome(read_notebook, data) == "<corrupt_document>"

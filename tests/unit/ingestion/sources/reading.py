@@ -15,7 +15,7 @@ from tasks.ingestion.sources import tabular
 from tasks.ingestion.sources.open_source import open_source
 from tasks.ingestion.sources.page import FULL_PAGE, ListedPage, PageLimits
 from tasks.ingestion.sources.source import Fetched, SourceAccess
-from tasks.records.documents import Document, DocumentStatus, read_documents, write_documents
+from tasks.records.documents import Document, DocumentStatus
 from tasks.records.files import FileRecord, Purpose
 from tasks.storage.storage import Storage
 
@@ -52,16 +52,12 @@ def lines_of(page: ListedPage) -> list[Document]:
 
 
 def fetched(spec: Mapping[str, Any], access: SourceAccess) -> list[Fetched]:
-    """Every document, read from stored lines, and all that is none, in order."""
+    """Every document, and all that is none, in order."""
     found: list[Fetched] = []
     for page in pages(spec, access):
-        write_documents(STORAGE, "page", page.lines)
-        lines = list(read_documents(STORAGE, "page"))
-        found += open_source(spec, access).read([line for line in lines if line.is_to_read])
-        for line in lines:
-            if not line.is_to_read:
-                error = DocumentError(line.code or "", line.message or "", "listing")
-                found.append(Fetched(line, "", error=error))
+        found += open_source(spec, access).read([line for line in page.lines if line.is_to_read])
+        failed = [line for line in page.lines if not line.is_to_read]
+        found += [Fetched(one, "", error=DocumentError(one.code or "", one.message or "", "listing")) for one in failed]
     return found
 
 
@@ -82,15 +78,8 @@ def uploaded(files: Mapping[str, bytes], *, limit: int = 2**20, page: PageLimits
         # A copy of what was read last is kept, and what is stored under a name never changes.
         at = f"files/{next(_NUMBERS)}"
         STORAGE.write(at, data)
-        stored[name] = FileRecord(
-            id=name,
-            owner="owner",
-            filename=name,
-            purpose=Purpose.USER_DATA,
-            size_bytes=len(data),
-            created_ms=0,
-            stored=at,
-        )
+        told = {"id": name, "filename": name, "size_bytes": len(data), "stored": at, "created_ms": 0}
+        stored[name] = FileRecord.model_validate({"owner": "owner", "purpose": Purpose.USER_DATA, **told})
     return SourceAccess(STORAGE, ask, stored, max_document_bytes=limit, max_record_bytes=limit, page=page)
 
 

@@ -1,7 +1,6 @@
 """Buckets: of S3 over a socket, and behind a driver that lists folders. Every object once, and nothing else."""
 
 from functools import partial
-from types import SimpleNamespace
 from typing import Any
 
 import fsspec
@@ -71,19 +70,6 @@ def test_every_key_is_a_name_and_a_bad_one_is_a_fault_of_its_own(s3: S3Server) -
     }
     for key in ("docs/[1].md", "docs/a//b.md"):
         assert outcomes({"urls": [f"{root}/{key}"]}, access) == {f"{name}/{key}": key}
-
-
-def test_an_empty_answer_is_no_end_where_more_was_said_to_follow() -> None:
-    more = {"IsTruncated": True, "NextContinuationToken": "t"}
-    answers = iter([more, more, more | {"Contents": [{"Key": "in/a.md", "Size": 1}]}, more, {"IsTruncated": False}])
-    driver = SimpleNamespace(
-        req_kw={}, split_path=lambda _: ("bucket", "in", None), call_s3=lambda *_, **__: next(answers)
-    )
-    found = bucket.objects(driver, ("bucket/in", ("**",)), "", lambda: None)
-    assert [each.path for each in found] == ["a.md"]
-
-
-# ---- drivers ---------------------------------------------------------------------------------------------------------
 
 
 def test_what_a_bucket_will_never_give_does_not_hold_up_the_rest() -> None:

@@ -42,45 +42,40 @@ def found(root: Path, url: str) -> list[str] | str:
     return sorted(lines.values())
 
 
-@pytest.mark.parametrize(
-    ("url", "expected"),
-    [
-        ("plain/**", ALL),
-        ("plain", ALL),
-        ("plain/*.md", ["a.md", "b.md"]),
-        ("plain/*/*.md", ["a/b.md", "a/z.md"]),
-        ("plain/[ab].md", ["a.md", "b.md"]),
-        ("plain/a/**/*.txt", ["a/b/c.txt"]),
-        ("plain/?/**", ["a/b.md", "a/b/c.txt", "a/z.md", "c/d/e/f.md"]),
-        ("plain/**/d/**", ["c/d/e/f.md"]),
-        ("plain/a/", ["a/b.md", "a/b/c.txt", "a/z.md"]),
-        ("plain/a/z.md", ["a/z.md"]),
-        ("odd/report[1].md", ["report[1].md"]),
-        ("odd/report[12].md", ["report1.md"]),
-        ("odd/[2024]/*.md", ["[2024]/a.md"]),
-        ("odd/[23]/a.md", ["2/a.md"]),
-        ("odd/100%.md", ["100%.md"]),
-        ("odd/q?.md", ["q?.md"]),
-    ],
-)
+GLOBS = {
+    "plain/**": ALL,
+    "plain": ALL,
+    "plain/*.md": ["a.md", "b.md"],
+    "plain/*/*.md": ["a/b.md", "a/z.md"],
+    "plain/[ab].md": ["a.md", "b.md"],
+    "plain/a/**/*.txt": ["a/b/c.txt"],
+    "plain/?/**": ["a/b.md", "a/b/c.txt", "a/z.md", "c/d/e/f.md"],
+    "plain/**/d/**": ["c/d/e/f.md"],
+    "plain/a/": ["a/b.md", "a/b/c.txt", "a/z.md"],
+    "odd/report[1].md": ["report[1].md"],
+    "odd/report[12].md": ["report1.md"],
+    "odd/[2024]/*.md": ["[2024]/a.md"],
+    "odd/100%.md": ["100%.md"],
+    "odd/q?.md": ["q?.md"],
+}
+ESCAPED = {
+    "odd/%5B2024%5D/*.md": ["[2024]/a.md"],
+    "odd/*%5B1%5D.md": ["report[1].md"],
+    "odd/100%25.md": ["100%.md"],
+    "odd/a%20b.md": ["a%20b.md"],
+    "odd/q%3F.md": ["q?.md"],
+    "plain/a%2Fb.md": ["a/b.md"],
+    "odd/[357]/a.md": "source.urls[0]: The URL matches no file on the server. Look at its wildcards.",
+    "plain/never/**": "source.urls[0]: There is no such file or folder on the server.",
+}
+
+
+@pytest.mark.parametrize(("url", "expected"), GLOBS.items())
 def test_globs_and_names(root: Path, url: str, expected: list[str]) -> None:
     assert found(root, f"{root}/{url}") == found(root, f"file://{root}/{url}") == expected
 
 
-@pytest.mark.parametrize(
-    ("url", "expected"),
-    [
-        ("odd/%5B2024%5D/*.md", ["[2024]/a.md"]),
-        ("odd/*%5B1%5D.md", ["report[1].md"]),
-        ("odd/100%25.md", ["100%.md"]),
-        ("odd/a%20b.md", ["a%20b.md"]),
-        ("odd/q%3F.md", ["q?.md"]),
-        ("plain/a%2Fb.md", ["a/b.md"]),
-        ("odd/[357]/a.md", "source.urls[0]: The URL matches no file on the server. Look at its wildcards."),
-        ("plain/never/**", "source.urls[0]: There is no such file or folder on the server."),
-        ("plain/a.md/never", "source.urls[0]: There is no such file or folder on the server."),
-    ],
-)
+@pytest.mark.parametrize(("url", "expected"), ESCAPED.items())
 def test_escapes_and_what_is_not_there(root: Path, url: str, expected: list[str] | str) -> None:
     assert found(root, f"file://{root}/{url}") == expected
 
@@ -132,9 +127,6 @@ def test_every_file_comes_once_whatever_the_sizes_of_pages_and_windows(
     found = pages({"urls": [f"{folder}/**"]}, below(folder, files=files))
     assert all(len(lines_of(one)) <= files for one in found)
     assert sorted(ref.id for one in found for ref in lines_of(one)) == sorted(f"{folder.name}/{name}" for name in made)
-
-
-# ---- links, odd files, and what happens meanwhile --------------------------------------------------------------------
 
 
 def test_links_within_the_roots_are_followed_and_others_not(tmp_path: Path) -> None:
@@ -214,9 +206,6 @@ def test_a_key_reads_below_its_own_roots_alone(tmp_path: Path) -> None:
     ):
         with pytest.raises(SourceFailed):
             outcomes({"urls": [f"{root}/{url}"]}, replace(below(root), within=[f"{root}/{within}"]))
-
-
-# ---- names -----------------------------------------------------------------------------------------------------------
 
 
 def test_a_name_with_accents_is_one_document_however_it_is_written(tmp_path: Path) -> None:

