@@ -109,19 +109,16 @@ VALUE = field("Tx", "name", "/V (Ada Example)")
 RENDERED = "/NeedsRendering true"
 
 
-@pytest.mark.parametrize(
-    ("drawn", "fields", "catalog", "text"),
-    [
+def test_an_xfa_form_is_refused_or_read_and_warned() -> None:
+    for drawn, fields, catalog, text in (
         (SHELL, [], RENDERED, "<xfa_form>"),
         (lines_at("Bitte warten ..."), [], RENDERED, "<xfa_form>"),
         (SHELL, [VALUE], RENDERED, "name: Ada Example"),
         (WORDS, [], "", "Refunds are paid within three days."),
-    ],
-)
-def test_an_xfa_form_is_refused_or_read_and_warned(drawn: str, fields: list[str], catalog: str, text: str) -> None:
-    data = drawn_pdf([drawn], on_first=fields, form="/XFA [(datasets) 7 0 R]", catalog=catalog)
-    assert outcome(read_pdf, data) == text
-    assert text == "<xfa_form>" or [each[0] for each in warned(data)] == ["xfa_form"]
+    ):
+        data = drawn_pdf([drawn], on_first=fields, form="/XFA [(datasets) 7 0 R]", catalog=catalog)
+        assert outcome(read_pdf, data) == text
+        assert text == "<xfa_form>" or [each[0] for each in warned(data)] == ["xfa_form"]
 
 
 GOOD = drawn_pdf([WORDS])
