@@ -217,14 +217,6 @@ def test_each_part_of_code_is_fenced() -> None:
     assert [chunk.text.endswith("\n```") for chunk in chunks] == [True] * (len(chunks) - 1) + [False]
 
 
-def test_the_beginning_of_a_long_word_says_nothing_of_the_whole_word() -> None:
-    # More than 100 letters are one unknown token. Of the text, its first 16 characters for each token are read first.
-    for window in (8, 24):
-        text = "a" + " " * (16 * window - 101) + "e" * 130
-        [chunk] = Chunker(TOKENIZERS["word-piece"], window, "", ChunkSettings("none")).chunks(text, None)
-        assert (chunk.truncated, chunk.token_count) == (False, 4)
-
-
 @pytest.mark.parametrize("name", TOKENIZERS)
 def test_lines_and_rows_without_end_are_cut_within_the_limit(name: str) -> None:
     for unit in ("x", "word ", "ก", "我", "\u0301", "👩", "\n."):

@@ -97,7 +97,6 @@ MULTIPART = b"Content-Type: multipart/mixed; boundary=b\n\n"
 HOSTILE = [
     (HEAD + b"Content-Type: text/plain; " + b"; ".join(b'a%d="b"' % n for n in range(20_000)) + b"\n\nbody", "body"),
     (HEAD + b"Reply-To: " + b"=?utf-8?q?=C3=A4?= " * 20_000 + b"\n\nbody", "body"),
-    (HEAD + b"X: y\n" * 20_000 + b"\nbody", "body"),
     (HEAD + b"Content-Type: text/plain; charset=punycode\n\n" + b"a-" + b"zz" * 50_000, "a-" + "zz" * 50_000),
     (HEAD + MULTIPART + b"--b\n\nx\n" * 4000, "\n\n".join(["x"] * 4000)),
     (HEAD + b"".join(b"Content-Type: message/rfc822\n\nSubject: x\n" for _ in range(2000)), "<corrupt_document>"),
@@ -162,14 +161,12 @@ def test_an_archive_is_its_messages() -> None:
         f"From - Mon Nov  3 10:00:00 2025\nX-Mozilla-Status: 0001\n\nsecond\n"
         f"From 1849@xxx Mon Nov 03 10:00:00 +0000 2025\nX-GM-THRID: 1\nSubject: Three\n\n\n"
     )
+    shown = "# One\n\nFrom: ada@example.org\n\nfirst\nFrom here on\nFrom 10:00 on\n\nFrom there on\n\n"
     for text in (data, data.replace("\n", "\r\n"), "\ufeff\n" + data):
         assert is_mbox(text.encode())
         archive = read_mbox(text.encode())
-        assert archive.text.split("\n\n") == [
-            "# One", "From: ada@example.org", "first\nFrom here on\nFrom 10:00 on", "From there on", "# (no subject)",
-            "second", "# Three",
-        ]  # fmt: skip
-        assert (archive.title, archive == read_mail(text.encode())) == (None, True)
+        assert archive.text == f"{shown}# (no subject)\n\nsecond\n\n# Three"
+        assert archive == read_mail(text.encode())
 
 
 def test_messages_of_an_archive_that_cannot_be_read_are_counted() -> None:

@@ -87,7 +87,9 @@ def test_pages_over_several_files_and_documents_between_them(kind: str) -> None:
 MAPPING = {"id": "key", "text": ["title", "none", "body"], "metadata": ["year", "absent"]}
 ROW = {"key": 7, "title": "Title", "body": "Body", "none": None, "year": 2020, "tags": ["a"]}
 MOMENT = datetime(2020, 1, 2, 3, 4, 5, tzinfo=UTC)
-ODD = {"text": "t", "when": MOMENT, "much": Decimal("1.5"), "raw": b"\0", "odd": float("nan")}
+ODD = pa.Table.from_pylist([
+    {"text": "t", "when": MOMENT, "much": Decimal("1.5"), "raw": b"\0", "odd": float("nan"), "image": [{"bytes": b"x"}]}
+])  # fmt: skip
 COLUMNS = pa.table([["a"], ["b"], ["t"]], names=["n", "n", "text"])
 ALL = {"metadata": "*"}
 FIRST = "a.parquet#1"
@@ -102,18 +104,9 @@ FIRST = "a.parquet#1"
         ({"id": None, "body": "t"}, {}, ("a.jsonl#1", "t", {})),
         ({"text": "t", "metadata": "no object", "other": 1}, {}, ("a.jsonl#1", "t", {})),
         ({"id": "a", "text": "a\0b", "metadata": {"a": "x\0y", "c": "\\\0"}}, {}, ("a", "ab", {"a": "xy", "c": "\\"})),
-        (
-            pa.Table.from_pylist([ODD]),
-            ALL,
-            (FIRST, "t", {"when": "2020-01-02T03:04:05+00:00", "much": "1.5", "odd": None}),
-        ),
+        (ODD, ALL, (FIRST, "t", {"when": "2020-01-02T03:04:05+00:00", "much": "1.5", "odd": None})),
         (COLUMNS, {}, (FIRST, "t", {})),
-        (pa.table({"text": ["t"], "image": [{"bytes": b"x", "path": "p"}]}), ALL, (FIRST, "t", {})),
-        (
-            pa.table({"text": pa.array(["t"], pa.large_string()), "metadata": [{"id": [1]}]}),
-            {},
-            (FIRST, "t", {"id": [1]}),
-        ),
+        (pa.table({"text": ["t"], "metadata": [{"id": [1]}]}), {}, (FIRST, "t", {"id": [1]})),
         (pa.table({"id": [b"a"], "text": ["t"]}), {}, "The column 'id' holds bytes"),
         (pa.table({"text": pa.array([b"t"], pa.large_binary())}), {}, "The column 'text' holds bytes"),
         (pa.table({"text": ["t"], "tag": [b"x"]}), {"metadata": ["tag"]}, "The column 'tag' holds bytes"),
@@ -136,16 +129,7 @@ BIG = "123456789012345678901234567890"
 
 
 def test_numbers_as_ids() -> None:
-    ids = {
-        BIG: BIG,
-        f"-{BIG}": f"-{BIG}",
-        f"{BIG}.0": BIG,
-        "1.0": "1",
-        "-3.00": "-3",
-        "1.5": "1.5",
-        '"1.0"': "1.0",
-        '"007"': "007",
-    }
+    ids = {BIG: BIG, f"-{BIG}": f"-{BIG}", f"{BIG}.0": BIG, "-3.00": "-3", "1.5": "1.5", '"1.0"': "1.0"}
     for literal, expected in ids.items():
         assert read({"a.jsonl": f'{{"id": {literal}, "text": "x"}}\n'.encode()}) == {expected: "x"}
 
@@ -158,8 +142,6 @@ def test_numbers_as_ids() -> None:
         (b'{"text": "\xff"}', "<malformed_record>"),
         (b'{"other": "x"}', "<missing_field>"),
         (b'{"text": 5}', "<invalid_field>"),
-        (b'{"id": true, "text": "x"}', "<invalid_id>"),
-        (b'{"id": "", "text": "x"}', "<invalid_id>"),
         (b'{"id": "a\\u0000", "text": "x"}', "<invalid_id>"),
         (orjson.dumps({"id": "x" * 1025, "text": "x"}), "<invalid_id>"),
         (orjson.dumps({"text": "x", "metadata": {"page": "<" * 65_600}}), "<invalid_metadata>"),
@@ -167,7 +149,6 @@ def test_numbers_as_ids() -> None:
         (b'{"text": "\\u0000"}', "<no_text>"),
         (b'{"body": " \\n\\t"}', " \n\t"),
         (b'{"text": NaN, "score": [-Infinity]}', ""),
-        (b'{"text": "-Infinity", "score": NaN}', "-Infinity"),
     ],
 )
 @pytest.mark.parametrize("piece", [7, 100_000])

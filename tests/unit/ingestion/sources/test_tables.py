@@ -43,12 +43,9 @@ def test_delimiters_are_told_from_the_header() -> None:
         (b"id,text,,\r\n1,hello,,\r\n2,x,,,,\r\n", {}, {"1": "hello", "2": "x"}),
         (b"id,text\n1,a\x00b\n", {}, {"1": "ab"}),
         (b"id,text\n1.0,a\n2.5,c\n01.0,d\n", {}, {"1": "a", "2.5": "c", "01": "d"}),
-        (b'id,text\n1,"He said ""hi"""\n', {}, {"1": 'He said "hi"'}),
         (b'id, text\n1, "a b"\n2, "c, d"\n3,   e\n', {}, {"1": "a b", "2": "c, d", "3": "e"}),
-        (b'\xef\xbb\xbf"id", "text"\n "1", "a, b"\n', {}, {"1": "a, b"}),
         (b"id,text\r\n1,a\r\n,\r\n2,b\r\n,\r\n , \r\n", {}, {"1": "a", "2": "b"}),
         (b',,\nid,text,\n"",,\n1,a,\n,,\n', {}, {"1": "a"}),
-        (b"text;more\na;1\n;\n;;\nb;2\n;\n", {}, {"a.csv#1": "a", "a.csv#2": "b"}),
         # What is wrong in a row costs that row.
         (
             b'\nid,text,more\r\n1,a,\r\n\r\n2,b\r\n3,c,d,e\r\n4\r\n5,"x""y\r\nz",w\r\n',
