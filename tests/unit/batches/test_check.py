@@ -16,6 +16,7 @@ from tasks.ledger import task
 from tasks.ledger.overview import Queue
 from tasks.model import Model
 from tasks.storage.storage import Storage
+from tasks.wire.json_limits import MAX_PARTS
 
 MODEL, ALIAS, OTHER = "own/model", "text-embedding-3-small", "other/model"
 DROP: Any = object()
@@ -77,6 +78,7 @@ MISSING = "missing_required_parameter"
         ('{"custom_id":' + "[" * 2000 + "]" * 2000 + "}", [("invalid_json_line", None)]),
         ("[]", [("invalid_request", None)]),
         (with_body(user="x" * 5000), [("line_too_large", None)]),
+        (line(7), [("invalid_request", "custom_id")]),
         (line(method=DROP), [(MISSING, "method")]),
         (line(url="/v1/chat/completions"), [("invalid_url", "url")]),
         (line(body=["x"]), [("invalid_type", "body")]),
@@ -91,15 +93,18 @@ def test_one_line(text: str | bytes, expected: list[tuple[str, str | None]]) -> 
     assert faults(line("first"), text) == [(code, param, 2) for code, param in expected]
 
 
+REFUSED: list[tuple[dict[str, Any], str, str]] = [
+    ({"input": ["a", ""]}, "empty_input", "input[1]"),
+    ({"input": [[1], [-2]]}, "invalid_value", "input[1][0]"),
+    ({"input": ["x"] * 9}, "too_many_inputs", "input"),
+    ({"input": "é" * 51}, "input_too_large", "input[0]"),
+    ({"prompt_name": "x"}, "invalid_value", "prompt_name"),
+]
+
+
 def test_a_body_that_the_endpoint_would_refuse_is_none_of_the_file_s_faults() -> None:
     found = FileCheck(models(), LIMITS)
-    for number, (changed, code, param) in enumerate((
-        ({"input": ["a", ""]}, "empty_input", "input[1]"),
-        ({"input": [[1], [-2]]}, "invalid_value", "input[1][0]"),
-        ({"input": ["x"] * 9}, "too_many_inputs", "input"),
-        ({"input": "é" * 51}, "input_too_large", "input[0]"),
-        ({"prompt_name": "x"}, "invalid_value", "prompt_name"),
-    )):  # fmt: skip
+    for number, (changed, code, param) in enumerate(REFUSED):
         refused, error = refusal_of(found.add(FileLine(number, with_body(f"{number}", **changed).encode())))
         assert (refused.custom_id, error.code, error.param, error.status) == (f"{number}", code, param, 400)
         assert param in error.message
@@ -116,6 +121,9 @@ def test_files() -> None:
     assert faults(line("same"), line("other"), line("same")) == [("duplicate_custom_id", "custom_id", 3)]
     models = with_body("a", model=ALIAS), line("b"), with_body("c", model=OTHER)
     assert faults(*models) == [("mismatched_model", "body.model", 3)]
+    assert check(models[0]).model == MODEL
+    dear = check(with_body(user=[[]] * MAX_PARTS), limits=replace(LIMITS, max_line_bytes=2**21))
+    assert [fault.code for fault in dear.faults] == ["line_too_large"]
     assert faults("", "  ") == [("empty_file", None, None)]
     assert faults(*(line(f"{n}") for n in range(51))) == [("too_many_tasks", None, None)]
     assert faults(*(with_body(f"{n}", input=["x"] * 8) for n in range(13))) == [("too_many_inputs", None, None)]

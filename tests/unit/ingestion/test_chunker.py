@@ -14,6 +14,7 @@ from tasks.chunk import Chunk
 from tasks.document_error import DocumentFailed
 from tasks.encoder.fake import FakeEncoder
 from tasks.encoder.locate import locate
+from tasks.errors import Invalid
 from tasks.ingestion.chunking.chunk_settings import ChunkSettings
 from tasks.ingestion.chunking.chunker import Chunker
 from tasks.ingestion.parsing.extracted import Structure, clean
@@ -238,8 +239,15 @@ def test_a_character_that_needs_all_of_a_chunk_has_it_and_one_of_more_is_marked(
     assert (chunk.token_count, chunk.truncated) == (4, True)
 
 
-def test_half_a_surrogate_pair_is_said() -> None:
-    for kind in ("auto", "none"):
-        chunker = Chunker(TOKENIZERS["fake"], 10, "", ChunkSettings.from_json({"type": kind}))
-        with pytest.raises(DocumentFailed, match="chunking: invalid_unicode"):
-            list(chunker.chunks("a \ud800 b", None))
+def test_the_beginning_of_a_long_word_says_nothing_of_the_whole_word() -> None:
+    # More than 100 letters are one unknown token. Of the text, its first 16 characters for each token are read first.
+    text = "a" + " " * (16 * 8 - 101) + "e" * 130
+    [chunk] = Chunker(TOKENIZERS["word-piece"], 8, "", ChunkSettings("none")).chunks(text, None)
+    assert (chunk.truncated, chunk.token_count) == (False, 4)
+
+
+def test_what_cannot_be_cut_is_said() -> None:
+    with pytest.raises(DocumentFailed, match="chunking: invalid_unicode"):
+        chunks_of("a \ud800 b", 10)
+    with pytest.raises(Invalid, match="take 4 tokens, and a chunk may have 4"):
+        Chunker(TOKENIZERS["fake"], 100, "two words ", ChunkSettings("static", 4))

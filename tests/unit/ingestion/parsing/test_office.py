@@ -211,18 +211,15 @@ _RTF = [
     (r"{\*\shppict{\pict\pngblip\bin6 }}{\\}}}the rest of what it says{\pict 89504e47}", "the rest of what it says"),
     (r"{\listtext\'95\tab}one\par{\listtext\f0 2.\tab}two", "- one\n\n2. two"),
     (r"10{\super -6} x{\sub 1}, H\sub 2\nosupersub O, 2\super 3\plain x", "10^-6 x_1, H2O, 2^3x"),
-    (r"```\par # b\par c\line ---", "\\```\n\n\\# b\n\nc\n\\---"),
 ]  # fmt: skip
 _RST = [
     ("=====\nTerms\n=====\n\nLate fees\n=========\n\nNone\n----\n\n\n\ntext\n\nRefunds\n=======\n",
      "# Terms\n\n## Late fees\n\n### None\n\ntext\n\n## Refunds"),
     ("So::\n\n    def f():\n        pass\n\nend", "So:\n\n```\ndef f():\n    pass\n```\n\nend"),
-    ("- item::\n\n    x\n\n- next", "- item:\n\n```\nx\n```\n\n- next"),
     (".. note:: Refunds\n   are paid\n\n   .. code::\n\n      x\n\n   in May\n\nend",
      "Note: Refunds\n   are paid\n\n```\nx\n```\n\n   in May\n\nend"),
     (".. _terms:\n\n.. a comment\n   goes on\n\n.. image:: a.png\n   :alt: The port\n   :width: 3\n\ntext", "The port\n\ntext"),
     (".. code-block:: sh\n   :caption: Run it\n\n   x\n", "Run it\n\n```sh\nx\n```"),
-    (".. py:function:: pay(days)\n\n   Pays.\n", "pay(days)\n\n   Pays."),
     ("==== ====\nItem Days\n==== ====\nTea  3\n==== ====", "==== ====\nItem Days\n==== ====\nTea  3\n==== ===="),
 ]  # fmt: skip
 
