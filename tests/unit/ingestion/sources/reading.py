@@ -1,5 +1,6 @@
 """Listing and reading a whole source, as its jobs would: each page in a source of its own, cursors through JSON."""
 
+import csv
 import io
 import itertools
 from collections.abc import Callable, Mapping, Sequence
@@ -105,6 +106,13 @@ def tree(folder: Path, *names: str) -> Path:
 def jsonl(*records: Any) -> bytes:
     """One line each."""
     return b"".join(orjson.dumps(record) + b"\n" for record in records)
+
+
+def table(rows: list[list[str]], encoding: str = "utf-8", delimiter: str = ",") -> bytes:
+    """CSV, quoted where needed."""
+    out = io.StringIO(newline="")
+    csv.writer(out, delimiter=delimiter, lineterminator="\n").writerows(rows)
+    return out.getvalue().encode(encoding)
 
 
 def parquet(rows: Sequence[Mapping[str, Any]] | pa.Table, row_group: int = 1000) -> bytes:

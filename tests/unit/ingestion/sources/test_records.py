@@ -1,6 +1,8 @@
 """Records: JSON lines, Parquet, uploads and documents in the request. Pages, fields, ranges, and what is wrong."""
 
 import io
+import subprocess
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -18,7 +20,8 @@ from hypothesis import strategies as st
 from api.schemas.new_ingestion import SOURCE_KINDS, NewIngestion
 from tasks.document_error import DocumentFailed, FailureStage
 from tasks.ingestion.parsing.extracted import clean
-from tasks.ingestion.parsing.sandbox import ChildFailed
+from tasks.ingestion.parsing.limits import ParseLimits
+from tasks.ingestion.parsing.sandbox import ChildFailed, Sandbox
 from tasks.ingestion.sources import parquet_table, ranges
 from tasks.ingestion.sources.open_source import RECORD_FORMATS, SOURCES, open_source
 from tasks.ingestion.sources.page import PageLimits
@@ -36,9 +39,9 @@ from tests.unit.ingestion.sources.reading import (
     pages,
     parquet,
     read,
+    table,
     uploaded,
 )
-from tests.unit.ingestion.sources.test_tables import table
 
 T = TypeVar("T")
 LETTERS = st.characters(exclude_categories=["Cs"], exclude_characters="\0\r")
@@ -290,3 +293,20 @@ def test_no_answer_is_trusted(what: str, answer: Any) -> None:
 def test_a_true_answer_is_taken() -> None:
     """Else no lie would show anything."""
     assert answered("records", [[*TRUE.values()]]) == {"x": "t", "b.txt": "b"}
+
+
+BOMB = f"""
+import sys, pyarrow as pa, pyarrow.parquet as pq
+table = pa.table({{"text": ["y" * {300 * 2**20}]}})
+pq.write_table(table, sys.stdout.buffer, compression="zstd", dictionary_pagesize_limit={2**26})
+"""
+
+
+@pytest.mark.thorough
+def test_a_file_that_needs_more_memory_fails_alone() -> None:
+    # Written by a process of its own, because writing takes more than a gigabyte.
+    bomb = subprocess.run([sys.executable, "-c", BOMB], capture_output=True, check=True).stdout
+    made = {"a.parquet": bomb, "b.parquet": parquet([{"text": "fine"}])}
+    with Sandbox(ParseLimits(timeout_s=30, memory_bytes=600 * 2**20)) as sandbox:  # the libraries map two thirds of it
+        access = replace(uploaded(made, limit=2**24), ask=sandbox.ask)
+        assert outcomes({"files": [*made]}, access) == {"a.parquet#1": "<parse_memory>", "b.parquet#1": "fine"}

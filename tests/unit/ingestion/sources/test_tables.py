@@ -1,23 +1,14 @@
 """Tables in text: encodings, delimiters, headers, quotes, and what is wrong in them."""
 
-import csv
-import io
 from typing import Any
 
 import pytest
 
-from tests.unit.ingestion.sources.reading import fetched, outcome, read, uploaded
+from tests.unit.ingestion.sources.reading import fetched, outcome, read, table, uploaded
 
 JAPANESE = [["id", "text"], ["1", "日本語の文章です。表示する能力を確認します。"], ["2", "改行\nと、「引用」ソ表"]]
 NAMED = {"fields": {"text": "text, long", "id": "Name, first"}}
 LONG = b"x" * 5000
-
-
-def table(rows: list[list[str]], encoding: str = "utf-8", delimiter: str = ",") -> bytes:
-    """CSV, quoted where needed."""
-    out = io.StringIO(newline="")
-    csv.writer(out, delimiter=delimiter, lineterminator="\n").writerows(rows)
-    return out.getvalue().encode(encoding)
 
 
 def test_tables_in_many_encodings() -> None:
