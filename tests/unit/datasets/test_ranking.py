@@ -30,6 +30,9 @@ def test_rows_are_ranked_by_cosine_not_by_length() -> None:
     )  # but for one without a direction
     with np.errstate(invalid="raise"):
         assert [hit.row for hit in nearest(rows, ROWS[0], 4)] == [2]
+    for query in ([0, 0], [np.nan, 1], [1, 2, 3]):
+        with pytest.raises(ValueError, match=r"direction|another model"):
+            nearest(ROWS, query, 1)
 
 
 def test_blocks_change_nothing_and_equal_scores_come_in_row_order() -> None:
@@ -39,12 +42,6 @@ def test_blocks_change_nothing_and_equal_scores_come_in_row_order() -> None:
     assert whole[0].row == 3
     assert whole[0].score == pytest.approx(1)
     assert [hit.row for hit in nearest(np.tile(ROWS[:1], (10, 1)), ROWS[0], 5, block_rows=3)] == [0, 1, 2, 3, 4]
-
-
-def test_a_query_that_cannot_be_compared_is_refused() -> None:
-    for query in ([0, 0], [np.nan, 1], [1, 2, 3]):
-        with pytest.raises(ValueError, match=r"direction|another model"):
-            nearest(ROWS, query, 1)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ def storage() -> Storage:
     return Storage.open(f"memory://{secrets.token_hex(4)}")
 
 
-def test_a_page_gives_back_its_documents(storage: Storage) -> None:
+def test_a_page_gives_back_its_documents_and_takes_little_room(storage: Storage) -> None:
     file, other = {"at": {"path": "a"}, "in": "a.jsonl", "version": "1"}, {"at": {"path": "b"}}
     documents = [
         Document("a#1", "file:a#1", size_bytes=10, place=file, record=[0, 10], metadata={"tag": ["x"]}, origin="a"),
@@ -35,17 +35,11 @@ def test_a_page_gives_back_its_documents(storage: Storage) -> None:
     found = list(read_documents(storage, "page"))
     assert found == documents
     assert found[0].place is found[2].place  # once for a file, and not once for a record
-
-
-def test_a_page_of_equal_failures_is_small_and_is_read_in_pieces(storage: Storage) -> None:
     lines = [Document(f"a.parquet#{n}", f"file:{'0' * 32}/a.parquet#{n}", record=[0, n]) for n in range(6_000)]
     failed = [document.failed(ERROR, "0" * 64) for document in lines]
     write_documents(storage, "page", failed)
     assert sum(len(document.to_line()) for document in failed) > max(CHUNK_BYTES, 20 * len(storage.read("page")))
     assert list(read_documents(storage, "page")) == failed
-
-
-def test_a_document_takes_only_so_much_room_for_its_warnings() -> None:
     long = DocumentWarning("c" * 2000, "m" * 2000, tuple(range(1, 2000)))
     kept = DocumentWarning("c" * 500, "m" * 500, tuple(range(1, MAX_WARNED_PAGES + 1)))
     assert Document("a", "file:a").warned([long] * 2000).warnings == (kept,) * 10

@@ -50,7 +50,6 @@ def test_what_was_written_is_read(storage: Storage, url: str) -> None:
         (0, None, BYTES),
         (10, 20, BYTES[10:30]),
         (250, 100, BYTES[250:]),
-        (256, None, b""),
         (1000, 1, b""),
     ):
         assert storage.read("files/a", first, size) == expected
@@ -126,6 +125,8 @@ def test_only_places_that_can_be_used_are_opened() -> None:
     for url in ("ftp://host/x", "nonsense://", "s3://", "gs:///", "/dev/null/below"):
         with pytest.raises(StorageUnavailable, match="EMBEDQ_STORAGE_URL"):
             Storage.open(url)
+    for url, path in (("file:///a%20b", Path("/a b")), ("/a/b", Path("/a/b")), ("s3://bucket/a", None)):
+        assert LocalFolder.path_of(url) == path
 
 
 def test_a_missing_driver_names_its_install_command() -> None:
@@ -134,11 +135,6 @@ def test_a_missing_driver_names_its_install_command() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], cwd=CHECKOUT, capture_output=True, text=True, check=False)
     assert 'pip install "embedq[buckets]"' in done.stderr
-
-
-def test_urls_of_folders() -> None:
-    for url, path in (("file:///a%20b", Path("/a b")), ("/a/b", Path("/a/b")), ("s3://bucket/a", None)):
-        assert LocalFolder.path_of(url) == path
 
 
 VECTORS = "anonymous/batch_1/vectors.a"
@@ -239,12 +235,10 @@ def test_an_upload_that_nobody_takes_ends(mute: socket.socket) -> None:
 @pytest.mark.parametrize(
     ("url", "refusal", "said"),
     [
-        ("gs://one", (401, "AuthenticationRequired"), "credentials (GOOGLE_APPLICATION_CREDENTIALS)"),
         ("gs://one", (403, "SignatureDoesNotMatch"), "credentials (GOOGLE_APPLICATION_CREDENTIALS)"),
         ("gs://one", (403, "AccessDenied"), "denies access"),
         ("gs://one", (404, "NoSuchBucket"), "no such bucket"),
         ("az://one", (403, "AuthenticationFailed"), "credentials (AZURE_STORAGE_ACCOUNT_NAME, AZURE_"),
-        ("az://one", (403, "AuthorizationPermissionMismatch"), "denies access"),
         ("az://one", (404, "ContainerNotFound"), "no such bucket"),
         ("az://one", (400, "WhatNobodyKnows"), "does not answer or refuses"),
     ],

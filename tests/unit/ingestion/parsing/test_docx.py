@@ -82,9 +82,6 @@ def test_headings_and_items_have_their_styles_and_numbers() -> None:
         "# 1. Definitions\n\n## 1.1 Words\n\n## 1.2 Term\n\n# 2. Payment\n\n"
         "- 2.1 Fees\n- 2.2 Late fees\n  - (a) except in May\n  - (b) June\n- 2.3 Third\n  - (a) again\n\nc\n\nd"
     )
-
-
-def test_kinds_of_numbers() -> None:
     for form, expected in {"decimal": "- Article 1 x", "upperRoman": "- Article I x", "bullet": "- x"}.items():
         assert numbered(item("x"), level(0, form, "Article %1")) == expected
     assert numbered(item("x") * 2, level(0, "decimal", "%1.")) == "1. x\n2. x"
@@ -137,7 +134,7 @@ EQUATIONS = {
 }
 
 
-def test_equations_and_tables() -> None:
+def test_equations_tables_and_parts_without_text() -> None:
     lines = "".join(f"<w:p {M}>{run('Let ')}<m:oMath>{markup}</m:oMath></w:p>" for markup in EQUATIONS)
     assert text(lines).split("\n\n") == [f"Let {line}" for line in EQUATIONS.values()]
     body = table(
@@ -149,9 +146,6 @@ def test_equations_and_tables() -> None:
         cell(paragraph(""), "<w:vMerge/>") + cell(paragraph("e|")) + cell(paragraph("")),
     )
     assert text(body) == "| a |  | b |\n| --- | --- | --- |\n| c | d dd | o i j |\n| c | e\\| |"
-
-
-def test_parts_without_text_are_named() -> None:
     body = f"""{paragraph("words " * 100)}<w:p><w:r><w:object><OLEObject ProgID="Excel.Sheet.12"/></w:object></w:r>
       <w:r><w:drawing><blip/></w:drawing></w:r><w:r><w:drawing><chart/></w:drawing></w:r>
       <w:r><w:sym w:font="Symbol" w:char="F062"/><w:sym w:font="Odd" w:char="F021"/><w:sym/></w:r></w:p><w:subDoc/>"""

@@ -43,18 +43,15 @@ def told(data: bytes, name: str) -> str:
 @pytest.mark.parametrize(
     ("data", "name", "expected"),
     [
-        (b"<svg>a picture</svg>\n# Title", "README.md", ".md"),
         (LOGIN, "page", ".html"),
         (b"<!-- saved from a site -->\n<HTML>", "a.txt", ".html"),
         ("wörter".encode("utf-16"), "a.txt", ".txt"),
-        ("words and more of them".encode("utf-16-le"), "a.txt", ".txt"),
         (pdf(["x"]), "a.txt", ".pdf"),
         (b"junk of a mail server\r\n" + pdf(["x"]), "a.PDF", ".pdf"),
         (b"\0\1junk\r\n" + pdf(["x"]), "", ".pdf"),
         (b"# PDF headers\n\nA file begins with %PDF-1.7.", "notes.md", ".md"),
         (HEADERS, "1700000000.M1P2.host:2,S", ".eml"),
         (FROM + HEADERS, "line.eml", ".mbox"),
-        (PAGE, "jira.doc", ".html"),
         (b"\n" + RTF, "a.txt", ".rtf"),
         (docx(""), "a.zip", ".docx"),
         (archive({TYPES: "", "word\\document.xml": ""}), "a.docm", ".docx"),
@@ -76,7 +73,6 @@ def test_a_name_of_a_binary_format_is_held_to_it() -> None:
         (b"\xef\xbb\xbf" + POINTER, "a pointer of Git LFS"),
         (LOGIN, "an HTML page"),
         (HEADERS, "an e-mail"),
-        ("nicht da: \xfcber".encode("utf-16"), "text"),
     ):
         for ending in ("pdf", "PDF", "docx", "pptx", "xlsx", "ods", "odt", "rtf", "epub", "msg", "png", "zip"):
             said = f"corrupt_document: The file is {what}, and its name says {ending.upper()}"
@@ -88,7 +84,6 @@ def test_a_name_of_a_binary_format_is_held_to_it() -> None:
     [
         *((POINTER, f"a{ending}", "corrupt_document: ") for ending in (".md", ".txt", ".doc", ".xls", ".ipynb", "")),
         (docx(""), "a.pdf", "corrupt_document: The file is DOCX, and its name says PDF"),
-        (pdf(["x"]), "a.xlsx", "corrupt_document: The file is PDF, and its name says XLSX"),
         (archive({"notes.txt": "words"}), "a.docx", "corrupt_document: The file is a ZIP archive, and its name says"),
         (hashlib.shake_128(b"1").digest(1024), "a.txt", "binary_file: "),
         (ole("EncryptionInfo", "EncryptedPackage"), "a.docx", "password_protected: "),

@@ -12,7 +12,6 @@ SHOWN = "# Fees\n\nFrom: Ada <ada@example.org>\nTo: bob@example.org\n\n"
 MAY = "THE CONTRACT ENDS IN MAY"
 GERMAN = "Grüße aus Köln, die Gebühr beträgt 5 €"
 RUSSIAN = "Договор действует до мая, затем он продлевается ещё на один год"
-HEBREW = "שלום עולם"
 
 
 def read(data: bytes) -> str:
@@ -47,7 +46,6 @@ def attached(kind: str = "image/png", how: str = "attachment") -> str:
         ("text/plain; charset=iso-8859-1", "utf-8", GERMAN),
         ("text/plain; charset*=us-ascii'en'iso-8859-15", "iso-8859-15", GERMAN),
         ("text/plain", "koi8-r", RUSSIAN),
-        ("text/plain; charset=iso-8859-8-i", "iso-8859-8", HEBREW),
         ("text/plain; charset=idna", "cp1252", GERMAN),
     ],
 )
@@ -81,7 +79,6 @@ PARTS = [
     (many("alternative", plain("Please view this in HTML."), html(LONG)), LONG),
     (many("mixed", plain("See the picture."), attached(), plain(MAY)), f"See the picture.\n\n{MAY}"),
     (many("related", html(MAY), attached().replace("Content-Disp", "Content-ID: <1>\nContent-Disp")), MAY),
-    (many("report; report-type=x", plain(MAY), "Content-Type: message/delivery-status\n\nX: y\n"), MAY),
     (many("mixed", plain("one"), f"Content-Type: message/news\n\nSubject: News\n\n{MAY}"), f"one\n\n## News\n\n{MAY}"),
     (HEAD + b"Content-Type: multipart/mixed; boundary=b\n\nno boundary at all", "no boundary at all"),
 ]
@@ -98,7 +95,6 @@ HOSTILE = [
     (HEAD + b"Content-Type: text/plain; " + b"; ".join(b'a%d="b"' % n for n in range(20_000)) + b"\n\nbody", "body"),
     (HEAD + b"Reply-To: " + b"=?utf-8?q?=C3=A4?= " * 20_000 + b"\n\nbody", "body"),
     (HEAD + b"Content-Type: text/plain; charset=punycode\n\n" + b"a-" + b"zz" * 50_000, "a-" + "zz" * 50_000),
-    (HEAD + MULTIPART + b"--b\n\nx\n" * 4000, "\n\n".join(["x"] * 4000)),
     (HEAD + b"".join(b"Content-Type: message/rfc822\n\nSubject: x\n" for _ in range(2000)), "<corrupt_document>"),
     (HEAD + MULTIPART + b"--b\n\nx\n" * 5_001, "<document_too_large>"),
 ]
@@ -121,15 +117,12 @@ def test_a_forwarded_message_has_its_own_head(*, packed: bool) -> None:
     assert (found.text, found.warnings) == (f"{SHOWN}See below.\n\n{head}\n\n{MAY}", [])
 
 
-def test_attachments_are_counted_without_their_names() -> None:
+def test_attachments_are_counted_and_a_plain_body_becomes_no_markdown() -> None:
     calendar = "Content-Type: text/calendar; method=REQUEST\n\nBEGIN:VCALENDAR\n"
     found = read_mail(many("mixed", plain("one"), attached(), attached("application/pdf", "inline"), calendar))
     assert found.text == SHOWN + "one"
     assert [(each.code, each.message[:2]) for each in found.warnings] == [("attachments_left_out", "3 ")]
     assert read_mail(many("alternative", plain(MAY), html(MAY), calendar)).warnings == []
-
-
-def test_a_plain_body_becomes_no_markdown() -> None:
     signature = "-----BEGIN PGP SIGNATURE-----\nComment: a-b\niQEz\n-----END PGP SIGNATURE-----\n"
     sent = f"# not a heading\n#hash\n> # quoted\ntext\n====\n-- \n- item\n```\n   ~~~~\n{signature}end"
     shown = "\\# not a heading\n#hash\n> # quoted\ntext\n\\====\n\\-- \n- item\n\\```\n   \\~~~~\n\nend"
@@ -155,7 +148,7 @@ def test_a_saved_page_is_the_page_alone() -> None:
 FROM = "From ada@example.org Mon Nov  3 10:00:00 2025\n"
 
 
-def test_an_archive_is_its_messages() -> None:
+def test_an_archive_is_its_messages_and_those_that_cannot_be_read_are_counted() -> None:
     data = (
         f"{FROM}Subject: One\nFrom: ada@example.org\n\nfirst\n>From here on\nFrom 10:00 on\n\nFrom there on\n\n"
         f"From - Mon Nov  3 10:00:00 2025\nX-Mozilla-Status: 0001\n\nsecond\n"
@@ -167,9 +160,6 @@ def test_an_archive_is_its_messages() -> None:
         archive = read_mbox(text.encode())
         assert archive.text == f"{shown}# (no subject)\n\nsecond\n\n# Three"
         assert archive == read_mail(text.encode())
-
-
-def test_messages_of_an_archive_that_cannot_be_read_are_counted() -> None:
     secret = f"{FROM}Content-Type: application/pkcs7-mime\n\nMIAG\n"
     archive = read_mbox(f"{FROM}Subject: One\n\nfirst\n\n{secret}\n{FROM}Subject: Three\n\nthird\n".encode())
     assert archive.text == "# One\n\nfirst\n\n# Three\n\nthird"
@@ -182,9 +172,7 @@ IS_MAIL = {
     "\n\n" + HEAD.decode().replace("\n", "\r\n"): True,
     "Return-Path: <a@b>\nDelivered-To: c@d\nReceived: from x by y;\n\tMon, 3 Nov 2025 10:00:00 +0000\n": True,
     "From a@example.org\nSubject: a\nFrom: a@example.org\n\nbody": True,
-    "": False,
     "From: Ada\nTo: Bob\nA line of prose\n": False,
-    "From: the office\nTo: all staff\nSubject: party\n\nCome.": False,
     "---\ntitle: a\nfrom: a@b\nto: c\ndate: 2025-11-03\n---\n\n# A\n": False,
     "HTTP/1.1 200 OK\nDate: Mon, 03 Nov 2025 10:00:00 GMT\nContent-Type: text/html\n\n<html>": False,
 }

@@ -31,14 +31,11 @@ def warned(data: bytes) -> list[tuple[str, tuple[int, ...], str]]:
     return [(each.code, each.pages, each.message[:7]) for each in read_pdf(data).warnings]
 
 
-def test_pages_begin_where_they_begin() -> None:
+def test_pages_begin_where_they_begin_and_say_what_they_draw() -> None:
     read = read_pdf(drawn_pdf([lines_at("first page", "of three"), "", lines_at("third")]))
     assert read.text == "first page\nof three\n\nthird"
     assert list(read.pages) == [0, len("first page\nof three"), read.text.index("third")]
     assert (read.structure, read.title, read.warnings) == ("paragraphs", "A title", [])
-
-
-def test_what_a_page_draws() -> None:
     encoded = HELVETICA.replace(">>", "/Encoding /WinAnsiEncoding >>").encode()
     for drawn, text in (
         ("BT /F1 12 Tf 14 TL 72 720 Td (an exam-) Tj T* (ple) Tj ET ", "an example"),

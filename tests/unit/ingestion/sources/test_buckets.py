@@ -72,7 +72,7 @@ def test_every_key_is_a_name_and_a_bad_one_is_a_fault_of_its_own(s3: S3Server) -
         assert outcomes({"urls": [f"{root}/{key}"]}, access) == {f"{name}/{key}": key}
 
 
-def test_what_a_bucket_will_never_give_does_not_hold_up_the_rest() -> None:
+def test_what_a_bucket_will_never_give_is_said_and_does_not_hold_up_the_rest() -> None:
     def ask(code: str, status: int) -> None:
         said = {"Error": {"Code": code, "Message": "a-secret"}, "ResponseMetadata": {"HTTPStatusCode": status}}
         raise translate_boto_error(ClientError(said, "HeadObject"))
@@ -83,6 +83,13 @@ def test_what_a_bucket_will_never_give_does_not_hold_up_the_rest() -> None:
     with pytest.raises(DocumentFailed) as raised:
         bucket.answered(lambda: ask("400", 400))  # encrypted with a key of the customer's own
     assert "a-secret" not in raised.value.error.message
+    for root, said in (
+        ("https://example.org/docs", "is not read"),
+        ("nosuchscheme://bucket", "is not known"),
+        ("oci://bucket", "pip install"),
+    ):
+        with pytest.raises(SourceFailed, match=said):
+            open_source({"urls": [f"{root}/a.txt"]}, below(root)).page(None)
 
 
 @pytest.mark.parametrize("root", ["memory"], indirect=True)
@@ -101,13 +108,3 @@ def test_a_driver_that_fails_makes_the_job_wait_and_tells_no_secret(root: str, m
     assert "SECRET" not in listing.value.detail
     with pytest.raises(StorageUnavailable):
         list(source.read(refs))
-
-
-def test_a_root_that_cannot_be_read_says_why() -> None:
-    for root, said in (
-        ("https://example.org/docs", "is not read"),
-        ("nosuchscheme://bucket", "is not known"),
-        ("oci://bucket", "pip install"),
-    ):
-        with pytest.raises(SourceFailed, match=said):
-            open_source({"urls": [f"{root}/a.txt"]}, below(root)).page(None)

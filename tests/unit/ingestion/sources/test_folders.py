@@ -45,16 +45,12 @@ GLOBS = {
     "plain/**": ALL,
     "plain": ALL,
     "plain/*.md": ["a.md", "b.md"],
-    "plain/*/*.md": ["a/b.md", "a/z.md"],
-    "plain/[ab].md": ["a.md", "b.md"],
     "plain/a/**/*.txt": ["a/b/c.txt"],
     "plain/?/**": ["a/b.md", "a/b/c.txt", "a/z.md", "c/d/e/f.md"],
-    "plain/**/d/**": ["c/d/e/f.md"],
     "plain/a/": ["a/b.md", "a/b/c.txt", "a/z.md"],
     "odd/report[1].md": ["report[1].md"],
     "odd/report[12].md": ["report1.md"],
     "odd/[2024]/*.md": ["[2024]/a.md"],
-    "odd/100%.md": ["100%.md"],
     "odd/q?.md": ["q?.md"],
 }
 ESCAPED = {
@@ -62,7 +58,6 @@ ESCAPED = {
     "odd/*%5B1%5D.md": ["report[1].md"],
     "odd/100%25.md": ["100%.md"],
     "odd/a%20b.md": ["a%20b.md"],
-    "odd/q%3F.md": ["q?.md"],
     "plain/a%2Fb.md": ["a/b.md"],
     "odd/[357]/a.md": "source.urls[0]: The URL matches no file on the server. Look at its wildcards.",
     "plain/a.md/never": "source.urls[0]: There is no such file or folder on the server.",
@@ -204,16 +199,13 @@ def test_a_key_reads_below_its_own_roots_alone(tmp_path: Path) -> None:
             outcomes({"urls": [f"{root}/{url}"]}, replace(below(root), within=[f"{root}/{within}"]))
 
 
-def test_a_name_with_accents_is_one_document_however_it_is_written(tmp_path: Path) -> None:
+def test_a_name_with_accents_is_one_document_and_characters_that_nobody_sees_are_escaped(tmp_path: Path) -> None:
     composed, apart = (unicodedata.normalize(form, "Übersicht.md") for form in ("NFC", "NFD"))
     root = tree(tmp_path / "root", apart)
     assert outcomes({"urls": [str(root)]}, below(root)) == {f"root/{composed}": apart}
     tree(root, composed)
     found = [(one.ref.id, outcome(one)) for one in fetched({"urls": [str(root)]}, below(root))]
     assert sorted(found) == [(f"root/{composed}", "<duplicate_document_id>"), (f"root/{composed}", apart)]
-
-
-def test_characters_that_nobody_sees_are_escaped(tmp_path: Path) -> None:
     for number, letter in enumerate("\u202e\u2066\n\x1b\x85\u2028"):
         root = tree(tmp_path / str(number), f"a{letter}b.md", f"f{letter}/c.jsonl")
         (root / f"f{letter}" / "c.jsonl").write_text('{"text": "x"}')

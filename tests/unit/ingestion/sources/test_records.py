@@ -103,7 +103,6 @@ FIRST = "a.parquet#1"
     [
         (ROW, MAPPING, ("7", "Title\n\nBody", {"year": 2020})),
         (ROW, {**MAPPING, "separator": " | ", **ALL}, ("7", "Title | Body", {"year": 2020, "tags": ["a"]})),
-        ({"_id": "x", "text": "t"}, {}, ("x", "t", {})),
         ({"id": None, "body": "t"}, {}, ("a.jsonl#1", "t", {})),
         ({"text": "t", "metadata": "no object", "other": 1}, {}, ("a.jsonl#1", "t", {})),
         ({"id": "a", "text": "a\0b", "metadata": {"a": "x\0y", "c": "\\\0"}}, {}, ("a", "ab", {"a": "xy", "c": "\\"})),
@@ -111,7 +110,6 @@ FIRST = "a.parquet#1"
         (COLUMNS, {}, (FIRST, "t", {})),
         (pa.table({"text": ["t"], "metadata": [{"id": [1]}]}), {}, (FIRST, "t", {"id": [1]})),
         (pa.table({"id": [b"a"], "text": ["t"]}), {}, "The column 'id' holds bytes"),
-        (pa.table({"text": pa.array([b"t"], pa.large_binary())}), {}, "The column 'text' holds bytes"),
         (pa.table({"text": ["t"], "tag": [b"x"]}), {"metadata": ["tag"]}, "The column 'tag' holds bytes"),
         (pa.table({"text": ["t"], "metadata": [{"a": [b"x"]}]}), {}, "The column 'metadata' holds bytes"),
         (COLUMNS.rename_columns(["id", "text", "text"]), {}, "Columns 2 and 3 have the same name"),
@@ -131,10 +129,13 @@ def test_fields_and_columns(row: Any, fields: dict[str, Any], expected: Any) -> 
 BIG = "123456789012345678901234567890"
 
 
-def test_numbers_as_ids() -> None:
+def test_numbers_as_ids_and_a_missing_field_is_not_an_empty_one() -> None:
     ids = {BIG: BIG, f"-{BIG}": f"-{BIG}", f"{BIG}.0": BIG, "-3.00": "-3", "1.5": "1.5", '"1.0"': "1.0"}
     for literal, expected in ids.items():
         assert read({"a.jsonl": f'{{"id": {literal}, "text": "x"}}\n'.encode()}) == {expected: "x"}
+    rows = [{"title": None, "body": ""}, {"title": None}, {"title": " ", "other": "t"}, {"title": "t"}]
+    found = read({"a.jsonl": jsonl(*rows)}, fields={"text": ["title", "body"]})
+    assert list(found.values()) == ["", "<missing_field>", "<missing_field>", "t"]
 
 
 @pytest.mark.parametrize(
@@ -142,7 +143,6 @@ def test_numbers_as_ids() -> None:
     [
         (b'{"text": "cut', "<malformed_record>"),
         (b"[1]", "<malformed_record>"),
-        (b'{"text": "\xff"}', "<malformed_record>"),
         (b'{"other": "x"}', "<missing_field>"),
         (b'{"text": 5}', "<invalid_field>"),
         (b'{"id": "a\\u0000", "text": "x"}', "<invalid_id>"),
@@ -163,22 +163,13 @@ def test_a_bad_line_is_named_and_its_neighbours_stay(
     assert read({"a.jsonl": data}, limit=200_000) == {"first": "a", "a.jsonl#3": expected, "last": "b"}
 
 
-def test_a_text_of_which_a_field_is_missing_is_not_an_empty_one() -> None:
-    rows = [{"title": None, "body": ""}, {"title": None}, {"title": " ", "other": "t"}, {"title": "t"}]
-    found = read({"a.jsonl": jsonl(*rows)}, fields={"text": ["title", "body"]})
-    assert list(found.values()) == ["", "<missing_field>", "<missing_field>", "t"]
-
-
-def test_damaged_parquet_is_one_fault_and_others_go_on() -> None:
+def test_damaged_parquet_is_one_fault_and_gives_what_can_be_read() -> None:
     fine = parquet([{"text": "fine"}])
     for data in (b"", b"PAR1", b"not parquet at all", fine[:-9] + b"\xff" * 9):
         assert read({"a.parquet": data, "b.parquet": fine}) == {
             "a.parquet": "<corrupt_document>",
             "b.parquet#1": "fine",
         }
-
-
-def test_parquet_damaged_in_the_middle_gives_what_can_be_read() -> None:
     good = parquet([{"text": f"{n} {'text ' * 50}"} for n in range(60)], row_group=20)
     second = pq.ParquetFile(io.BytesIO(good)).metadata.row_group(1).column(0)
     start = second.dictionary_page_offset or second.data_page_offset
@@ -287,12 +278,8 @@ def answered(what: str, answer: Any) -> dict[str, str]:
 
 @pytest.mark.parametrize(("what", "answer"), LIES)
 def test_no_answer_is_trusted(what: str, answer: Any) -> None:
+    assert answered("records", [[*TRUE.values()]]) == {"x": "t", "b.txt": "b"}, "else no lie would show anything"
     assert [*answered(what, answer).values()] in (["<parser_crashed>", "b"], ["b", "<parser_crashed>"])
-
-
-def test_a_true_answer_is_taken() -> None:
-    """Else no lie would show anything."""
-    assert answered("records", [[*TRUE.values()]]) == {"x": "t", "b.txt": "b"}
 
 
 BOMB = f"""
