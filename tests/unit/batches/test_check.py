@@ -4,31 +4,23 @@ import json
 from dataclasses import replace
 from typing import Any
 
-import orjson
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tasks.batches.check_lines import MAX_FAULTS, FileCheck, FileLimits, FileLine, KnownModels, split_lines
-from tasks.batches.line_rows import Line, LineError, answered, rows_of_line
+from tasks.batches.line_rows import Line, LineError, answered
 from tasks.ingestion.rows_writer import writing_rows
 from tasks.item import Vector
 from tasks.ledger import task
 from tasks.ledger.overview import Queue
 from tasks.model import Model
 from tasks.storage.storage import Storage
-from tasks.wire.embeddings_body import EmbeddingsBody
 from tasks.wire.json_limits import MAX_PARTS
 
 MODEL, ALIAS, OTHER = "own/model", "text-embedding-3-small", "other/model"
 DROP: Any = object()
-LIMITS = FileLimits(
-    max_lines=50,
-    max_inputs=100,
-    max_line_bytes=5000,
-    max_line_inputs=8,
-    max_input_bytes=100,
-)
+LIMITS = FileLimits(max_lines=50, max_inputs=100, max_line_bytes=5000, max_line_inputs=8, max_input_bytes=100)
 
 
 def models() -> KnownModels:
@@ -36,15 +28,17 @@ def models() -> KnownModels:
     return KnownModels((MODEL, ALIAS), {name: Queue(name, model, rate=160.0) for name in (MODEL, OTHER)})
 
 
-def line(custom_id: object = "a", *, body: object = None, **changed: Any) -> str:
-    """A good line, with some of it changed or dropped."""
-    fields = {"custom_id": custom_id, "method": "POST", "url": "/v1/embeddings", "body": body or good_body()}
-    return json.dumps({name: value for name, value in (fields | changed).items() if value is not DROP})
-
-
-def good_body(**changed: Any) -> dict[str, Any]:
+def with_body(custom_id: object = "a", **changed: Any) -> str:
+    """A good line, with some of its body changed or dropped."""
     fields = {"model": MODEL, "input": "some text"} | changed
-    return {name: value for name, value in fields.items() if value is not DROP}
+    return line(custom_id, body={name: value for name, value in fields.items() if value is not DROP})
+
+
+def line(custom_id: object = "a", **changed: Any) -> str:
+    """A good line, with some of it changed or dropped."""
+    body = {"model": MODEL, "input": "some text"}
+    fields = {"custom_id": custom_id, "method": "POST", "url": "/v1/embeddings", "body": body} | changed
+    return json.dumps({name: value for name, value in fields.items() if value is not DROP})
 
 
 def check(*lines: str | bytes, limits: FileLimits = LIMITS) -> FileCheck:
@@ -69,145 +63,86 @@ def faults(*lines: str | bytes) -> list[tuple[str, str | None, int | None]]:
     return [(fault.code, fault.param, fault.line) for fault in check(*lines).faults]
 
 
-LINES: list[tuple[str, str | bytes, list[tuple[str, str | None]]]] = [
-    ("good", line(), []),
-    ("other words", line(body=good_body(output_dimension=8, truncation=False, embedding_type="float")), []),
-    ("foreign fields", line(extra=1, body=good_body(user="x", task="y")), []),
-    ("nulls", line(body=good_body(dimensions=None, encoding_format=None, truncate=None, prompt_name=None)), []),
-    ("all fields", line(body=good_body(dimensions=8, encoding_format="base64", normalize=False, truncate=False)), []),
-    ("several texts", line(body=good_body(input=["a", " "])), []),
-    ("prompt", line(body=good_body(prompt_name="query")), []),
-    ("no JSON", "{not json", [("invalid_json_line", None)]),
-    ("cut off", line()[:-5], [("invalid_json_line", None)]),
-    ("not UTF-8", b'{"custom_id": "\xff"}', [("invalid_json_line", None)]),
-    ("half a surrogate", line().replace("some", "\\ud800"), [("invalid_json_line", None)]),
-    ("nested deeply", '{"custom_id":' + "[" * 2000 + "]" * 2000 + "}", [("invalid_json_line", None)]),
-    ("a number", "5", [("invalid_request", None)]),
-    ("a list", "[]", [("invalid_request", None)]),
-    ("too long", line(body=good_body(user="x" * 5000)), [("line_too_large", None)]),
-    ("no custom_id", line(DROP), [("missing_required_parameter", "custom_id")]),
-    ("custom_id a number", line(7), [("invalid_request", "custom_id")]),
-    ("no method", line(method=DROP), [("missing_required_parameter", "method")]),
-    ("GET", line(method="GET"), [("invalid_method", "method")]),
-    ("no url", line(url=DROP), [("missing_required_parameter", "url")]),
-    ("chat", line(url="/v1/chat/completions"), [("invalid_url", "url")]),
-    ("url a list", line(url=["/v1/embeddings"]), [("invalid_url", "url")]),
-    ("no body", line().replace('"body"', '"bod"'), [("missing_required_parameter", "body")]),
-    ("body a list", line(body=["x"]), [("invalid_type", "body")]),
-    ("no model", line(body=good_body(model=DROP)), [("missing_required_parameter", "body.model")]),
-    ("model a number", line(body=good_body(model=3)), [("invalid_type", "body.model")]),
-    ("unknown model", line(body=good_body(model="nobody/knows")), [("model_not_found", "body.model")]),
-    ("truncate END", line(body=good_body(truncate="END")), []),
-    ("truncate none", line(body=good_body(truncate="none")), []),
-    ("format empty", line(body=good_body(encoding_format="")), []),
-    ("input_type", line(body=good_body(input_type="query")), []),
-    ("input_type 3", line(body=good_body(input_type=3)), []),
-    (
-        "several faults",
-        line(DROP, method="GET", url="x", body=good_body(model=DROP, input="")),
-        [
-            ("missing_required_parameter", "custom_id"),
-            ("invalid_method", "method"),
-            ("invalid_url", "url"),
-            ("missing_required_parameter", "body.model"),
-        ],
-    ),
-]
+MISSING = "missing_required_parameter"
 
 
-REFUSED: list[tuple[str, str, str, str]] = [
-    ("other bytes", line(body=good_body(output_dtype="int8")), "invalid_value", "output_dtype"),
-    ("no input", line(body=good_body(input=DROP)), "missing_required_parameter", "input"),
-    ("input null", line(body=good_body(input=None)), "missing_required_parameter", "input"),
-    ("empty text", line(body=good_body(input="")), "empty_input", "input[0]"),
-    ("no texts", line(body=good_body(input=[])), "empty_input", "input"),
-    ("an empty text", line(body=good_body(input=["a", ""])), "empty_input", "input[1]"),
-    ("tokens", line(body=good_body(input=[1, "a"])), "invalid_type", "input[1]"),
-    ("token lists", line(body=good_body(input=[[1], [-2]])), "invalid_value", "input[1][0]"),
-    ("input a number", line(body=good_body(input=5)), "invalid_type", "input"),
-    ("nine texts", line(body=good_body(input=["x"] * 9)), "too_many_inputs", "input"),
-    ("large text", line(body=good_body(input="é" * 51)), "input_too_large", "input[0]"),
-    ("dimensions 0", line(body=good_body(dimensions=0)), "invalid_value", "dimensions"),
-    ("dimensions -1", line(body=good_body(dimensions=-1)), "invalid_value", "dimensions"),
-    ("dimensions true", line(body=good_body(dimensions=True)), "invalid_type", "dimensions"),
-    ("dimensions 17", line(body=good_body(dimensions=17)), "invalid_value", "dimensions"),
-    ("md5", line(body=good_body(encoding_format="md5")), "invalid_value", "encoding_format"),
-    ("format a list", line(body=good_body(encoding_format=["float"])), "invalid_value", "encoding_format"),
-    ("normalize 1", line(body=good_body(normalize=1)), "invalid_type", "normalize"),
-    ("truncate START", line(body=good_body(truncate="START")), "invalid_value", "truncate"),
-    ("truncate 1", line(body=good_body(truncate=1)), "invalid_type", "truncate"),
-    ("no such prompt", line(body=good_body(prompt_name="x")), "invalid_value", "prompt_name"),
-]
-
-
-@pytest.mark.parametrize(("text", "expected"), [case[1:] for case in LINES], ids=[case[0] for case in LINES])
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (with_body(dimensions=None, encoding_format=None, truncate=None, prompt_name=None), []),
+        (with_body(dimensions=8, encoding_format="base64", normalize=False, truncate="END"), []),
+        ("{not json", [("invalid_json_line", None)]),
+        (b'{"custom_id": "\xff"}', [("invalid_json_line", None)]),
+        (line().replace("some", "\\ud800"), [("invalid_json_line", None)]),
+        ('{"custom_id":' + "[" * 2000 + "]" * 2000 + "}", [("invalid_json_line", None)]),
+        ("[]", [("invalid_request", None)]),
+        (with_body(user="x" * 5000), [("line_too_large", None)]),
+        (line(7), [("invalid_request", "custom_id")]),
+        (line(method=DROP), [(MISSING, "method")]),
+        (line(url="/v1/chat/completions"), [("invalid_url", "url")]),
+        (line(body=["x"]), [("invalid_type", "body")]),
+        (with_body(model="nobody/knows"), [("model_not_found", "body.model")]),
+        (
+            line(DROP, method="GET", url="x", body={"input": ""}),
+            [(MISSING, "custom_id"), ("invalid_method", "method"), ("invalid_url", "url"), (MISSING, "body.model")],
+        ),
+    ],
+)
 def test_one_line(text: str | bytes, expected: list[tuple[str, str | None]]) -> None:
     assert faults(line("first"), text) == [(code, param, 2) for code, param in expected]
 
 
-@pytest.mark.parametrize(("text", "code", "param"), [case[1:] for case in REFUSED], ids=[case[0] for case in REFUSED])
-def test_a_body_that_the_endpoint_would_refuse_is_none_of_the_file_s_faults(text: str, code: str, param: str) -> None:
+REFUSED: list[tuple[dict[str, Any], str, str]] = [
+    ({"input": ["a", ""]}, "empty_input", "input[1]"),
+    ({"input": [[1], [-2]]}, "invalid_value", "input[1][0]"),
+    ({"input": ["x"] * 9}, "too_many_inputs", "input"),
+    ({"prompt_name": "x"}, "invalid_value", "prompt_name"),
+]
+
+
+def test_a_body_that_the_endpoint_would_refuse_is_none_of_the_file_s_faults() -> None:
     found = FileCheck(models(), LIMITS)
-    good, bad = (FileLine(n, data.encode()) for n, data in enumerate((line("first"), text)))
-    assert len(found.add(good)) == 1
-    refused, error = refusal_of(found.add(bad))
+    for number, (changed, code, param) in enumerate(REFUSED):
+        refused, error = refusal_of(found.add(FileLine(number, with_body(f"{number}", **changed).encode())))
+        assert (refused.custom_id, error.code, error.param, error.status) == (f"{number}", code, param, 400)
+        assert param in error.message
     found.finish()
-    assert (refused.custom_id, error.code, error.param) == ("a", code, param)
-    assert error.status == 400
-    assert param in error.message
-    assert (found.faults, found.lines) == ([], 2)
+    assert (found.faults, found.lines) == ([], 4)
 
 
-def test_every_bad_line_is_named_and_blank_ones_count() -> None:
-    found = faults("{", line("a"), "", line("b", method="GET"), "[]", line("c"))
-    assert found == [("invalid_json_line", None, 1), ("invalid_method", "method", 4), ("invalid_request", None, 5)]
-
-
-def test_a_custom_id_is_unique() -> None:
-    found = check(line("same"), line("other"), line("same"))
-    assert [(f.code, f.param, f.line) for f in found.faults] == [("duplicate_custom_id", "custom_id", 3)]
-    assert "line 1" in found.faults[0].message
-
-
-def test_all_lines_name_one_model() -> None:
-    assert check(line("a", body=good_body(model=ALIAS)), line("b")).model == MODEL  # two names of one model
-    found = faults(line("a"), line("b", body=good_body(model=OTHER)), line("c"))
-    assert found == [("mismatched_model", "body.model", 2)]
-
-
-@pytest.mark.parametrize(
-    ("lines", "code"),
-    [
-        ([], "empty_file"),
-        (["", "  "], "empty_file"),
-        ([line(f"{n}") for n in range(51)], "too_many_tasks"),
-        ([line(f"{n}", body=good_body(input=["x"] * 8)) for n in range(13)], "too_many_inputs"),
-    ],
-)
-def test_files_as_a_whole(lines: list[str], code: str) -> None:
-    assert faults(*lines) == [(code, None, None)]
+def test_files() -> None:
+    assert faults("{", line("a"), "", line("b", method="GET"), "[]", line("c")) == [
+        ("invalid_json_line", None, 1),
+        ("invalid_method", "method", 4),
+        ("invalid_request", None, 5),
+    ]
+    assert faults(line("same"), line("other"), line("same")) == [("duplicate_custom_id", "custom_id", 3)]
+    models = with_body("a", model=ALIAS), line("b"), with_body("c", model=OTHER)
+    assert faults(*models) == [("mismatched_model", "body.model", 3)]
+    assert check(models[0]).model == MODEL
+    dear = check(with_body(user=[[]] * MAX_PARTS), limits=replace(LIMITS, max_line_bytes=2**21))
+    assert [fault.code for fault in dear.faults] == ["line_too_large"]
+    assert faults("", "  ") == [("empty_file", None, None)]
+    assert faults(*(line(f"{n}") for n in range(51))) == [("too_many_tasks", None, None)]
+    assert faults(*(with_body(f"{n}", input=["x"] * 8) for n in range(13))) == [("too_many_inputs", None, None)]
+    assert len(check(*["{"] * 1500, limits=replace(LIMITS, max_lines=10**6)).faults) == MAX_FAULTS
 
 
 def test_no_message_repeats_what_was_sent() -> None:
     secret = "s3cr3t"
-    bodies = [good_body(input=[secret, 7]), good_body(encoding_format=secret), good_body(prompt_name=secret)]
-    lines = [line(secret, body=body, url=secret, method=secret) for body in bodies]
-    assert not any(secret in fault.message for fault in check(*lines, f"{{{secret}").faults)
+    bodies: list[dict[str, Any]] = [{"input": [secret, 7]}, {"encoding_format": secret}, {"prompt_name": secret}]
+    assert secret not in str(check(line(secret, url=secret, method=secret), f"{{{secret}").faults)
     checked = FileCheck(models(), LIMITS)
-    refusals = [refusal_of(checked.add(FileLine(n, line(f"{n}", body=b).encode()))) for n, b in enumerate(bodies)]
-    assert not any(secret in error.message for _, error in refusals)
-
-
-def test_faults_have_a_limit() -> None:
-    limits = FileLimits(10**6, 10**6, 5000, 8, 100)
-    assert len(check(*["{"] * 1500, limits=limits).faults) == MAX_FAULTS
+    for number, body in enumerate(bodies):
+        _, error = refusal_of(checked.add(FileLine(number, with_body(f"{number}", **body).encode())))
+        assert secret not in error.message
 
 
 def test_pieces_have_a_limit_of_texts_and_of_cost(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(task, "PIECE_TEXTS", 4)
-    short = [line(f"s{n}", body=good_body(input="x")) for n in range(6)]  # 1 token each
-    long = [line(f"l{n}", body=good_body(input="x" * 80)) for n in range(3)]  # 20 tokens each
-    huge = [line("h", body=good_body(input=["x" * 80] * 5))]
+    short = [with_body(f"s{n}", input="x") for n in range(6)]  # 1 token each
+    long = [with_body(f"l{n}", input="x" * 80) for n in range(3)]  # 20 tokens each
+    huge = [with_body("h", input=["x" * 80] * 5)]
     found, storage = FileCheck(models(), LIMITS), Storage.open("memory://pieces")
     with writing_rows(storage, "anonymous/batch_1/rows") as writer:
         for number, text in enumerate([*short, *long, *huge]):
@@ -219,38 +154,22 @@ def test_pieces_have_a_limit_of_texts_and_of_cost(monkeypatch: pytest.MonkeyPatc
     assert all(rows <= 4 and (cost <= 40 or rows == 1) for rows, cost, _, _ in writer.pieces)
 
 
-@pytest.mark.parametrize("dear", [[[]] * MAX_PARTS, {str(n): n for n in range(MAX_PARTS)}], ids=["lists", "fields"])
-def test_a_line_of_too_many_parts_is_not_parsed(dear: object) -> None:
-    limits = replace(LIMITS, max_line_bytes=2**21)
-    many, brackets = line(body=good_body(user=dear)), line(body=good_body(input="[:" * MAX_PARTS))
-
-    assert [fault.code for fault in check(brackets, many, limits=limits).faults] == ["line_too_large"]
-
-
-def lines_of(data: bytes, chunk: int = 2**20, limit: int = 1000) -> list[FileLine]:
+def lines_of(data: bytes, chunk: int, limit: int = 1000) -> list[FileLine]:
     return list(split_lines((data[at : at + chunk] for at in range(0, len(data), chunk)), limit))
 
 
-@pytest.mark.parametrize("chunk", [1, 3, 7, 100])
-def test_of_a_line_that_is_too_long_only_the_number_is_kept(chunk: int) -> None:
-    data = b"short\n" + b"x" * 50 + b"\nlast"
-    assert lines_of(data, chunk, limit=10)[2] == FileLine(3, b"last")
-    assert [line.data for line in lines_of(data, chunk, limit=10)] == [b"short", None, b"last"]
+def test_of_a_line_that_is_too_long_only_the_number_is_kept() -> None:
+    for chunk in (1, 7, 100):
+        found = lines_of(b"short\n" + b"x" * 50 + b"\nlast", chunk, limit=10)
+        assert found == [FileLine(1, b"short"), FileLine(2, None), FileLine(3, b"last")]
 
 
 RAW_LINES = st.binary(max_size=20).filter(lambda data: b"\n" not in data and not data.startswith(b"\xef\xbb\xbf"))
 
 
+@settings(max_examples=40)
 @given(st.lists(RAW_LINES, max_size=10), st.integers(1, 30))
 def test_every_line_is_given_under_its_number(parts: list[bytes], chunk: int) -> None:
     bare = [part.removesuffix(b"\r") for part in parts]
     expected = [FileLine(number, line) for number, line in enumerate(bare, 1) if line.strip()]
     assert lines_of(b"\n".join(parts), chunk) == expected
-
-
-def test_a_row_has_one_text_and_what_is_asked_of_it_and_the_first_says_whose_it_is() -> None:
-    body = EmbeddingsBody(input=["a", "b"], dimensions=2, user="eve", encoding_format="base64")
-    assert [orjson.loads(row) for row in rows_of_line("id", body)] == [
-        {"text": "a", "options": {"dimensions": 2}, "line": ["id", True]},
-        {"text": "b", "options": {"dimensions": 2}},
-    ]

@@ -1,57 +1,58 @@
-"""Nearest rows."""
+"""Nearest rows by cosine, and what the owner of vectors is told whose model means another similarity."""
+
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 
 from tasks.datasets.sqlite.ranking import Hit, Ranking
+from tasks.ingestion.skip_unchanged import warning
+from tests.ledger_builders import a_model
 
 ROWS = np.array([[1, 0], [0, 2], [-1, 0], [3, 3]], dtype=np.float32)
 
 
-def nearest(rows: npt.NDArray[np.float32], query: npt.NDArray[np.float32], k: int, block_rows: int = 100) -> list[Hit]:
-    ranking = Ranking(query, k)
+def nearest(rows: npt.NDArray[Any], query: Any, k: int, block_rows: int = 100) -> list[Hit]:
+    ranking = Ranking(np.array(query, dtype=np.float32), k)
     for first in range(0, len(rows), block_rows):
         ranking.add(first, rows[first : first + block_rows])
     return ranking.hits
 
 
 def test_rows_are_ranked_by_cosine_not_by_length() -> None:
-    hits = nearest(ROWS, np.array([10, 0], dtype=np.float32), 4)
+    hits = nearest(ROWS, [10, 0], 100)
     assert [hit.row for hit in hits] == [0, 3, 1, 2]
     np.testing.assert_allclose([hit.score for hit in hits], [1, 0.5**0.5, 0, -1], atol=1e-6)
-
-
-def test_k_beyond_the_rows_gives_all_rows() -> None:
-    assert len(nearest(ROWS, ROWS[0], 100)) == 4
-
-
-def test_no_rows_no_hits() -> None:
     assert nearest(np.empty((0, 2), dtype=np.float32), ROWS[0], 5) == []
-
-
-def test_rows_without_a_direction_are_never_hits() -> None:
-    rows = np.array([[np.nan, np.nan], [0, 0], [1, 1], [np.inf, 1]], dtype=np.float32)
+    rows = np.array(
+        [[np.nan, np.nan], [0, 0], [1, 1], [np.inf, 1]], dtype=np.float32
+    )  # but for one without a direction
     with np.errstate(invalid="raise"):
         assert [hit.row for hit in nearest(rows, ROWS[0], 4)] == [2]
+    for query in ([0, 0], [np.nan, 1], [1, 2, 3]):
+        with pytest.raises(ValueError, match=r"direction|another model"):
+            nearest(ROWS, query, 1)
 
 
-def test_equal_scores_come_in_row_order_across_blocks() -> None:
-    rows = np.tile(ROWS[:1], (10, 1))
-    assert [hit.row for hit in nearest(rows, ROWS[0], 5, block_rows=3)] == [0, 1, 2, 3, 4]
-
-
-def test_blocks_change_nothing() -> None:
-    random = np.random.default_rng(7)
-    rows = random.normal(size=(1000, 16)).astype(np.float32)
+def test_blocks_change_nothing_and_equal_scores_come_in_row_order() -> None:
+    rows = np.random.default_rng(7).normal(size=(1000, 16)).astype(np.float32)
     whole = nearest(rows, rows[3], 10)
-    pieces = nearest(rows, rows[3], 10, block_rows=17)
-    assert [hit.row for hit in pieces] == [hit.row for hit in whole]
+    assert [hit.row for hit in nearest(rows, rows[3], 10, block_rows=17)] == [hit.row for hit in whole]
     assert whole[0].row == 3
     assert whole[0].score == pytest.approx(1)
+    assert [hit.row for hit in nearest(np.tile(ROWS[:1], (10, 1)), ROWS[0], 5, block_rows=3)] == [0, 1, 2, 3, 4]
 
 
-@pytest.mark.parametrize("query", [[0, 0], [np.nan, 1], [1, 2, 3]])
-def test_a_query_that_cannot_be_compared_is_refused(query: list[float]) -> None:
-    with pytest.raises(ValueError, match=r"direction|another model"):
-        nearest(ROWS, np.array(query, dtype=np.float32), 1)
+@pytest.mark.parametrize(
+    ("similarity", "operator"),
+    [("dot", "<#>"), ("euclidean", "<->"), ("manhattan", "<+>"), ("cosine", ""), ("of a later version", "")],
+)
+def test_another_similarity_is_said_with_its_operator(similarity: str, operator: str) -> None:
+    entry = a_model(similarity=similarity)
+    end = f'with "normalize": false, and search it by {operator}.' if operator else ""
+    for spec in ({"sink": {"type": "dataset"}, "normalize": False}, {"sink": {"type": "postgresql"}}):
+        said = warning(spec, entry)
+        assert said.endswith(end)
+        assert bool(said) == bool(end)
+    assert warning({"sink": {"type": "postgresql"}, "normalize": False}, entry) == ""

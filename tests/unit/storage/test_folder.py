@@ -18,6 +18,7 @@ from tests.processes import PATIENCE_S
 from tests.source_tree import CHECKOUT
 
 BYTES = bytes(range(256))
+SCANDIR, FSYNC = os.scandir, os.fsync
 
 
 @pytest.fixture
@@ -30,52 +31,38 @@ def local(root: Path) -> Storage:
     return Storage.open(str(root))
 
 
-def unfinished(root: Path) -> list[str]:
-    return [path.name for path in (root / INCOMING).iterdir()]
-
-
-def test_a_folder_is_made_for_its_owner_only(root: Path, local: Storage) -> None:
-    local.write("files/a", BYTES)
-
-    assert root.stat().st_mode & 0o777 == 0o700
-    assert (root / "files").stat().st_mode & 0o777 == 0o700
-    assert (root / "files/a").stat().st_mode & 0o777 == 0o600
-
-
-def test_file_and_folder_are_on_the_disk_before_it_is_done(local: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_written_is_its_owner_s_only_and_on_the_disk_before_it_is_done(
+    root: Path, local: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     synced: list[str] = []
-    real = os.fsync
 
     def fsync(descriptor: int) -> None:
         synced.append(str(Path(f"/proc/self/fd/{descriptor}").readlink()))
-        real(descriptor)
+        FSYNC(descriptor)
 
     monkeypatch.setattr(os, "fsync", fsync)
     local.write("files/a", BYTES)
     assert [Path(path).name for path in synced if INCOMING not in path] == ["root", "files"]
     assert [path for path in synced if INCOMING in path] == synced[:1]
+    modes = [stat.S_IMODE(path.stat().st_mode) for path in (root, root / "files", root / "files/a")]
+    assert modes == [0o700, 0o700, 0o600]
 
 
-@pytest.mark.parametrize("number", [errno.EINVAL, errno.ENOTSUP])
-def test_a_file_system_without_fsync_of_folders_is_borne(
-    local: Storage, monkeypatch: pytest.MonkeyPatch, number: int
-) -> None:
+def test_a_file_system_without_fsync_of_folders_is_borne(local: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
     """As CIFS and FUSE answer. A file must be on the disk all the same."""
-    real = os.fsync
+    refused = {stat.S_IFDIR: errno.EINVAL}
 
     def fsync(descriptor: int) -> None:
-        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+        if number := refused.get(stat.S_IFMT(os.fstat(descriptor).st_mode)):
             raise OSError(number, os.strerror(number))
-        real(descriptor)
+        FSYNC(descriptor)
 
     monkeypatch.setattr(os, "fsync", fsync)
-    local.write("batches/a/parts/1", BYTES)
-    assert local.read("batches/a/parts/1") == BYTES
-
-    def no_fsync(_: int) -> None:
-        raise OSError(number, os.strerror(number))
-
-    monkeypatch.setattr(os, "fsync", no_fsync)
+    for number in (errno.EINVAL, errno.ENOTSUP):
+        refused[stat.S_IFDIR] = number
+        local.write(f"batches/a/parts/{number}", BYTES)
+        assert local.read(f"batches/a/parts/{number}") == BYTES
+    refused[stat.S_IFREG] = errno.EINVAL
     with pytest.raises(StorageUnavailable):
         local.write("files/a", BYTES)
 
@@ -83,12 +70,12 @@ def test_a_file_system_without_fsync_of_folders_is_borne(
 def test_a_folder_that_cannot_be_read_is_not_empty(local: Storage, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("batches/one/a", "files/a"):
         local.write(name, BYTES)
-    real = os.scandir
+    (root / "files" / "lost+found").mkdir()
 
     def scandir(path: str) -> object:
-        if str(path).endswith("/one"):
+        if str(path).endswith(("/one", "lost+found")):  # the latter is the file system's own, and root's alone
             raise OSError(errno.EIO, os.strerror(errno.EIO))
-        return real(path)
+        return SCANDIR(path)
 
     monkeypatch.setattr(os, "scandir", scandir)
     for folder in ("", "batches", "batches/one"):
@@ -98,98 +85,22 @@ def test_a_folder_that_cannot_be_read_is_not_empty(local: Storage, root: Path, m
     assert list(local.stored("files/a")) == list(local.stored("nothing")) == []
 
 
-def test_what_a_file_system_keeps_for_itself_is_in_nobodys_way(
-    local: Storage, root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    local.write("files/a", BYTES)
-    (root / "lost+found").mkdir()
-    real = os.scandir
-
-    def scandir(path: str) -> object:
-        if str(path).endswith("lost+found"):  # which is root's alone
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-        return real(path)
-
-    monkeypatch.setattr(os, "scandir", scandir)
-    assert [stored.name for stored in local.stored("")] == ["files/a"]
-
-
-def test_a_write_over_the_limit_of_the_system_is_a_full_disk(root: Path) -> None:
-    # A real refusal by the kernel, in a process of its own: RLIMIT_FSIZE makes a write fail with EFBIG.
-    script = f"""
-import resource, signal, sys
-from tasks.errors import DiskFull
-from tasks.storage.storage import Storage
-signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-storage = Storage.open({str(root)!r})
-resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
-try:
-    with storage.writing("files/a") as writer:
-        for _ in range(20):
-            writer.write(bytes(10_000))
-except DiskFull:
-    sys.exit(7)
-"""
-    done = subprocess.run([sys.executable, "-c", script], cwd=CHECKOUT, check=False, timeout=PATIENCE_S)
-    assert done.returncode == 7
-    assert unfinished(root) == []
-    assert not (root / "files" / "a").exists()
-
-
-@pytest.mark.parametrize("mount_point_stays", [False, True])
-def test_a_folder_that_vanished_is_not_made_anew(root: Path, local: Storage, *, mount_point_stays: bool) -> None:
-    local.write("files/a", BYTES)
-    away = root.rename(root.with_name("away"))
-    if mount_point_stays:
-        root.mkdir()
-
-    for ask in (
-        local.read,
-        local.size_bytes,
-        local.delete,
-        lambda n: next(local.chunks(n)),
-        lambda n: local.write(n, b""),
-    ):
-        with pytest.raises(StorageUnavailable) as caught:
-            ask("files/a")
-        assert "EMBEDQ_STORAGE_URL" in caught.value.detail
-    with pytest.raises(StorageUnavailable):
-        list(local.stored("files"))
-    assert root.exists() == mount_point_stays
-    if mount_point_stays:
-        assert list(root.iterdir()) == []
-        root.rmdir()
-
-    away.rename(root)
-    assert local.read("files/a") == BYTES
-    local.write("files/b", BYTES)
-
-
-def test_what_died_while_writing_is_discarded_when_it_is_old(root: Path, local: Storage) -> None:
-    (root / INCOMING / "new").write_bytes(BYTES)
-    (root / INCOMING / "old").write_bytes(BYTES)
+def test_what_dead_writers_and_the_last_part_of_a_batch_leave_goes(root: Path, local: Storage) -> None:
+    for name in ("new", "old"):
+        (root / INCOMING / name).write_bytes(BYTES)
     os.utime(root / INCOMING / "old", (0, 0))
-
     assert local.discard_unfinished(3600) == 1
-    assert unfinished(root) == ["new"]
+    assert [path.name for path in (root / INCOMING).iterdir()] == ["new"]
 
-
-def test_the_last_part_of_a_batch_takes_its_folders_along(root: Path, local: Storage) -> None:
     for name in ("batches/a/parts/1", "batches/a/parts/2", "batches/b/parts/1", "batches/b/index", "files/a"):
         local.write(name, BYTES)
     local.delete("batches/a/parts/1")
     assert (root / "batches/a/parts").is_dir()
     for name in ("batches/a/parts/2", "batches/b/parts/1", "files/a"):
         local.delete(name)
-    assert sorted(str(path.relative_to(root)) for path in root.rglob("[!.]*")) == [
-        "batches",
-        "batches/b",
-        "batches/b/index",
-        "files",
-    ]
+    left = sorted(str(path.relative_to(root)) for path in root.rglob("[!.]*") if INCOMING not in path.parts)
+    assert left == ["batches", "batches/b", "batches/b/index", "files"]
 
-
-# ---- two users
 
 AS_USER = """
 import os, sys
@@ -247,15 +158,13 @@ def test_users_of_a_group_share_a_volume(volume: Path, inside: str) -> None:
         assert path.stat().st_mode & 0o777 == (0o770 if path.is_dir() else 0o660)
 
 
-@pytest.mark.parametrize(("mode", "group"), [(0o755, 0), (0o700, 7777), (0o750, 7777)])
+@pytest.mark.parametrize(("mode", "group"), [(0o755, 0), (0o750, 7777)])
 def test_users_who_share_nothing_are_told_whose_it_is(volume: Path, mode: int, group: int) -> None:
     os.chown(volume, 5001, group)
     volume.chmod(mode)
     assert as_user(5001, volume, "files/a") == "1 0"
     assert (volume / "files").stat().st_mode & 0o777 == 0o700
     said = as_user(5002, volume, "files/b")
-    assert "EMBEDQ_STORAGE_URL" in said
-    assert f"user 5001's and group {group}'s (mode 0{mode:o})" in said
-    assert "this role runs as user 5002" in said
-    assert "chmod" in said
+    for words in ("EMBEDQ_STORAGE_URL", f"user 5001's and group {group}'s (mode 0{mode:o})", "as user 5002", "chmod"):
+        assert words in said
     assert str(volume) not in said

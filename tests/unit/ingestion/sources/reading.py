@@ -16,12 +16,12 @@ from tasks.ingestion.sources import tabular
 from tasks.ingestion.sources.open_source import open_source
 from tasks.ingestion.sources.page import FULL_PAGE, ListedPage, PageLimits
 from tasks.ingestion.sources.source import Fetched, SourceAccess
-from tasks.records.documents import Document, DocumentStatus, read_documents, write_documents
+from tasks.records.documents import Document, DocumentStatus
 from tasks.records.files import FileRecord, Purpose
 from tasks.storage.storage import Storage
 
 T = TypeVar("T")
-_LINES = Storage.open("memory://lines")
+STORAGE = Storage.open("memory://sources")
 _NUMBERS = itertools.count()
 
 
@@ -43,7 +43,6 @@ def pages(spec: Mapping[str, Any], access: SourceAccess) -> list[ListedPage]:
         page = open_source(spec, access).page(cursor)
         found.append(page)
         cursor = orjson.loads(orjson.dumps(page.cursor))
-        assert len(found) < 10_000
     return found
 
 
@@ -52,88 +51,47 @@ def lines_of(page: ListedPage) -> list[Document]:
     return [line for line in page.lines if line.status is DocumentStatus.QUEUED]
 
 
-def faults_of(page: ListedPage) -> list[Document]:
-    """What a page has that cannot be."""
-    return [line for line in page.lines if line.status is not DocumentStatus.QUEUED]
-
-
 def fetched(spec: Mapping[str, Any], access: SourceAccess) -> list[Fetched]:
-    """Every document, read from stored lines, and all that is none, in order."""
+    """Every document, and all that is none, in order."""
     found: list[Fetched] = []
     for page in pages(spec, access):
-        write_documents(_LINES, "page", page.lines)
-        lines = list(read_documents(_LINES, "page"))
-        found += open_source(spec, access).read([line for line in lines if line.is_to_read])
-        for line in lines:
-            if not line.is_to_read:
-                error = DocumentError(line.code or "", line.message or "", "listing")
-                found.append(Fetched(line, "", error=error))
+        found += open_source(spec, access).read([line for line in page.lines if line.is_to_read])
+        failed = [line for line in page.lines if not line.is_to_read]
+        found += [Fetched(one, "", error=DocumentError(one.code or "", one.message or "", "listing")) for one in failed]
     return found
 
 
-def contents(spec: Mapping[str, Any], access: SourceAccess) -> list[Fetched]:
-    """Every document's content."""
-    return [one for one in fetched(spec, access) if one.error is None]
+def outcome(one: Fetched) -> str:
+    """The text of a document, or its code in brackets."""
+    return f"<{one.error.code}>" if one.error else (one.text or (one.data or b"").decode())
 
 
-def documents(spec: Mapping[str, Any], access: SourceAccess) -> list[Document]:
-    """The line of every document."""
-    return [one.ref for one in contents(spec, access)]
+def outcomes(spec: Mapping[str, Any], access: SourceAccess) -> dict[str, str]:
+    """What became of everything, by id."""
+    return {one.ref.id: outcome(one) for one in fetched(spec, access)}
 
 
-def faults(spec: Mapping[str, Any], access: SourceAccess) -> list[Fetched]:
-    """Everything that is none."""
-    return [one for one in fetched(spec, access) if one.error is not None]
-
-
-def codes(spec: Mapping[str, Any], access: SourceAccess) -> dict[str, str]:
-    """Codes of faults by id."""
-    return {one.ref.id: one.error.code for one in faults(spec, access) if one.error}
-
-
-def texts(spec: Mapping[str, Any], access: SourceAccess) -> dict[str, str | None]:
-    """Texts of records by id."""
-    return {one.ref.id: one.text for one in contents(spec, access)}
-
-
-def uploaded(
-    tmp_path: Path,
-    files: Mapping[str, bytes] | None = None,
-    /,
-    *,
-    limit: int = 2**20,
-    page: PageLimits = FULL_PAGE,
-    **more: bytes,
-) -> SourceAccess:
-    """Files as uploads: `a_csv=b"…"` is the file `a.csv` with the id `a_csv`."""
-    storage = Storage.open(f"file://{tmp_path}/storage")
+def uploaded(files: Mapping[str, bytes], *, limit: int = 2**20, page: PageLimits = FULL_PAGE) -> SourceAccess:
+    """Files as uploads; the id of each is its name."""
     stored = {}
-    for file_id, data in {**(files or {}), **more}.items():
+    for name, data in files.items():
         # A copy of what was read last is kept, and what is stored under a name never changes.
-        name = f"files/{file_id}.{next(_NUMBERS)}" if file_id.endswith("parquet") else f"files/{file_id}"
-        storage.write(name, data)
-        stored[file_id] = FileRecord(
-            id=file_id,
-            owner="owner",
-            filename=file_id.replace("_", ".", 1),
-            purpose=Purpose.USER_DATA,
-            size_bytes=len(data),
-            created_ms=0,
-            stored=name,
-        )
-    return SourceAccess(storage, ask, stored, max_document_bytes=limit, max_record_bytes=limit, page=page)
+        at = f"files/{next(_NUMBERS)}"
+        STORAGE.write(at, data)
+        told = {"id": name, "filename": name, "size_bytes": len(data), "stored": at, "created_ms": 0}
+        stored[name] = FileRecord.model_validate({"owner": "owner", "purpose": Purpose.USER_DATA, **told})
+    return SourceAccess(STORAGE, ask, stored, max_document_bytes=limit, max_record_bytes=limit, page=page)
 
 
-def below(folder: Path | str, *, limit: int = 2**20, **page: int) -> SourceAccess:
-    """A folder or bucket as the only root. `page`: see `PageLimits`."""
-    return SourceAccess(
-        Storage.open("memory://unused"),
-        ask,
-        roots=[str(folder)],
-        max_document_bytes=limit,
-        max_record_bytes=limit,
-        page=PageLimits(**page),
-    )
+def read(files: Mapping[str, bytes], *, limit: int = 2**20, **spec: Any) -> dict[str, str]:
+    """What became of all that is in uploads; `spec`: more of the request."""
+    return outcomes({"files": [*files], **spec}, uploaded(files, limit=limit))
+
+
+def below(*roots: Path | str, limit: int = 2**20, **page: int) -> SourceAccess:
+    """Folders or buckets as the only roots. `page`: see `PageLimits`."""
+    tops, sizes = [str(root) for root in roots], PageLimits(**page)
+    return SourceAccess(STORAGE, ask, roots=tops, max_document_bytes=limit, max_record_bytes=limit, page=sizes)
 
 
 def tree(folder: Path, *names: str) -> Path:
@@ -163,8 +121,3 @@ def parquet(rows: Sequence[Mapping[str, Any]] | pa.Table, row_group: int = 1000)
     table = rows if isinstance(rows, pa.Table) else pa.Table.from_pylist([*rows])
     pq.write_table(table, out, row_group_size=row_group)
     return out.getvalue()
-
-
-def files(*ids: str, **more: Any) -> dict[str, Any]:
-    """A request's source."""
-    return {"files": [*ids], **more}

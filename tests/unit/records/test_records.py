@@ -1,11 +1,11 @@
-"""Lines of the documents of a page: as each stage writes them, and as the next one reads them."""
+"""Lines of the documents of a page, as each stage writes and reads them; and what tables the limits of a key name."""
 
 import secrets
-from pathlib import Path
 
 import pytest
 
 from tasks.document_error import MAX_WARNED_PAGES, DocumentError, DocumentWarning
+from tasks.records.api_keys import NO_LIMITS, Limits
 from tasks.records.documents import Document, DocumentStatus, read_documents, read_lines, write_documents
 from tasks.storage.storage import CHUNK_BYTES, Storage
 
@@ -19,62 +19,49 @@ def storage() -> Storage:
     return Storage.open(f"memory://{secrets.token_hex(4)}")
 
 
-def test_a_page_gives_back_its_documents(storage: Storage) -> None:
+def test_a_page_gives_back_its_documents_and_takes_little_room(storage: Storage) -> None:
     file, other = {"at": {"path": "a"}, "in": "a.jsonl", "version": "1"}, {"at": {"path": "b"}}
     documents = [
         Document("a#1", "file:a#1", size_bytes=10, place=file, record=[0, 10], metadata={"tag": ["x"]}, origin="a"),
         Document("a#2", "file:a#2", part="file:a").failed(ERROR),
         Document("a#3", "file:a#3", size_bytes=10, place=file, record=[20, 10]),
         Document("b", "file:b", name="b.txt", place=other, metadata={"é": {"n": None}}),
-        Document("c", "file:c", name="c.txt", size_bytes=1, place=dict(other)),
         Document("d", "file:d", S.PARSING, place=other, content_hash="0" * 64, first=3, chunks=2, tokens=40),
         Document("e", "file:e", S.UNCHANGED, content_hash="1" * 64, ended=True),
         Document("f", "file:f", S.LOADED, code="emptied", message="why"),
-        Document("g", "file:g", record="text"),
         Document("h", "file:h", S.LOADED, ended=True).warned([SCANNED, DocumentWarning("xfa_form", "It is a form.")]),
     ]
     assert write_documents(storage, "page", iter(documents)) == len(storage.read("page"))
     found = list(read_documents(storage, "page"))
     assert found == documents
     assert found[0].place is found[2].place  # once for a file, and not once for a record
-
-
-def test_a_page_of_equal_failures_is_small_and_is_read_in_pieces(storage: Storage) -> None:
-    failed = [Document(f"a.parquet#{n}", f"file:{'0' * 32}/a.parquet#{n}", record=[0, n]) for n in range(20_000)]
-    failed = [document.failed(ERROR, "0" * 64) for document in failed]
+    lines = [Document(f"a.parquet#{n}", f"file:{'0' * 32}/a.parquet#{n}", record=[0, n]) for n in range(6_000)]
+    failed = [document.failed(ERROR, "0" * 64) for document in lines]
     write_documents(storage, "page", failed)
-    lines = sum(len(document.to_line()) for document in failed)
-    assert lines > 4 * CHUNK_BYTES
-    assert lines > 20 * len(storage.read("page"))
+    assert sum(len(document.to_line()) for document in failed) > max(CHUNK_BYTES, 20 * len(storage.read("page")))
     assert list(read_documents(storage, "page")) == failed
-
-
-def test_a_document_takes_only_so_much_room_for_its_warnings() -> None:
     long = DocumentWarning("c" * 2000, "m" * 2000, tuple(range(1, 2000)))
-    warnings = Document("a", "file:a").warned([long] * 2000).warnings
-    assert warnings == (DocumentWarning("c" * 500, "m" * 500, tuple(range(1, MAX_WARNED_PAGES + 1))),) * 10
+    kept = DocumentWarning("c" * 500, "m" * 500, tuple(range(1, MAX_WARNED_PAGES + 1)))
+    assert Document("a", "file:a").warned([long] * 2000).warnings == (kept,) * 10
 
 
-LONG = CHUNK_BYTES - 3
-"""A line of this length leaves three bytes of a piece."""
+def test_every_line_is_read_once_and_whole(storage: Storage) -> None:
+    """A line of three bytes less than a piece, then one that ends before the edge of it, at it, or behind it."""
+    for edge in (1, 2, 4, CHUNK_BYTES):
+        for end in (b"\n", b""):
+            lines = [b"a" * (CHUNK_BYTES - 3), b"b" * edge, b"c"]
+            storage.write("page", b"\n".join(lines) + end)
+            assert list(read_lines(storage, "page")) == lines
 
 
-@pytest.mark.parametrize(
-    "lines",
-    [
-        [],
-        [b"one"],
-        [b"one", b"two"],
-        [b"a" * LONG, b"b", b"c"],
-        [b"a" * LONG, b"bb", b"c"],
-        [b"a" * LONG, b"bbbb", b"c" * LONG],
-        [b"a" * (3 * CHUNK_BYTES), b"b"],
-    ],
-    ids=["none", "one", "two", "before the edge", "at the edge", "across the edge", "several pieces"],
-)
-@pytest.mark.parametrize("ended", [True, False])
-def test_every_line_is_read_once_and_whole(tmp_path: Path, lines: list[bytes], *, ended: bool) -> None:
-    storage = Storage.open(str(tmp_path))
-    storage.write("page", b"\n".join(lines) + (b"\n" if ended else b""))
-
-    assert list(read_lines(storage, "page")) == lines
+def test_a_table_is_shared_with_a_key_whose_limits_name_it() -> None:
+    for sinks, table, shares in (
+        (["other/chunks", "store/chunks"], "chunks", True),
+        (["store/chu*"], "chunks", True),
+        (["store", "store/chunk", "store/chu*s", "stor/chunks", "other/*"], "chunks", False),
+        (["store/*"], "chunks.docs", True),
+        (["store/chu*"], "chunks.docs", False),
+        (["store/chunks.d*"], "chunks.docs", True),
+    ):
+        assert Limits.model_validate({"sinks": sinks}).shares_table("store", table) is shares
+    assert not NO_LIMITS.shares_table("store", "chunks")
