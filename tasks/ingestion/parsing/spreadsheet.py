@@ -20,7 +20,6 @@ _MAX_CELLS = 16 * 2**20  # the library holds a sheet from its first cell to its 
 _LOCKED = re.compile(
     rb"(?s)\x09\x08(?:\x08\0.{8}|\x10\0.{16})(?:\x86\0\0\0)?\x2f\0.\0|" + "EncryptedPackage".encode("utf-16-le")
 )
-_SHEET = re.compile(r"xl/worksheets/[^/]+\.xml")
 _DIMENSION = re.compile(rb'<(?:\w+:)?dimension ref="[A-Z]+\d+:([A-Z]+)(\d+)"')
 _FILLED = re.compile(rb'<(?:\w+:)?c r="([A-Z]{1,3})(\d{1,7})"[^<>]*(?<!/)>\s*<[^/]')
 _UNCALCULATED = re.compile(rb"(?:</f>|<f [^<>]*/>)\s*(?:<v ?/>|<v>\s*</v>)?\s*</c>")
@@ -96,7 +95,7 @@ def _checked(archive: Archive) -> Counter[str]:
         for kind, members, mark in _ABOVE:
             if members.fullmatch(name):
                 unread[kind] += len(mark.findall(member))
-        if _SHEET.fullmatch(name):
+        if name.endswith(".xml"):  # a sheet may lie anywhere, and nothing else looks like its cells
             _check_extent(member)
             unread["uncalculated formula"] += sum(_formulas_without_value(member))
     return unread

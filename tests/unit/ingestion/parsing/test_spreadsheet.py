@@ -25,12 +25,14 @@ def relations(*kinds: tuple[str, str]) -> str:
     return f'<Relationships xmlns="{PACKAGE}">{"".join(each)}</Relationships>'
 
 
-def xlsx(*sheets: str, merged: str = "", extra: dict[str, str | bytes] | None = None) -> bytes:
+def xlsx(
+    *sheets: str, merged: str = "", extra: dict[str, str | bytes] | None = None, folder: str = "worksheets"
+) -> bytes:
     """A workbook of sheets with these rows, A & 1, A & 2, …; those behind the first are hidden."""
     order = range(1, len(sheets) + 1)
     states = ["visible", *["veryHidden"] * len(sheets)]
     entries = "".join(f'<sheet name="A &amp; {n}" sheetId="{n}" state="{states[n - 1]}" r:id="{n}"/>' for n in order)
-    parts = (("worksheet", f"worksheets/{n}.xml") for n in order)
+    parts = (("worksheet", f"{folder}/{n}.xml") for n in order)
     members: dict[str, str | bytes] = {
         "_rels/.rels": relations(("officeDocument", "xl/workbook.xml")),
         "xl/workbook.xml": f'<workbook xmlns="{MAIN}" xmlns:r="{RELATIONS}"><sheets>{entries}</sheets></workbook>',
@@ -39,7 +41,7 @@ def xlsx(*sheets: str, merged: str = "", extra: dict[str, str | bytes] | None = 
     }
     for number in order:
         rows = f"<sheetData>{sheets[number - 1]}</sheetData>{merged}"
-        members[f"xl/worksheets/{number}.xml"] = f'<worksheet xmlns="{MAIN}">{rows}</worksheet>'
+        members[f"xl/{folder}/{number}.xml"] = f'<worksheet xmlns="{MAIN}">{rows}</worksheet>'
     return zipped(members | (extra or {}))
 
 
@@ -153,10 +155,11 @@ def same_sheet_often() -> bytes:
     [
         lambda: zipped({"xl/workbook.xml": b" " * (20 * 2**20)}),
         lambda: xlsx(row(1, A="first") + row(1_048_576, XFD="last")),
+        lambda: xlsx(row(1, A="first") + row(1_048_576, XFD="last"), folder="pages"),
         same_sheet_often,
         lambda: xlsx("".join(row(number, A=f"{number}{'word ' * 6000}") for number in range(1, 701))),
     ],
-    ids=["bomb", "cells far apart", "many sheets", "long"],
+    ids=["bomb", "cells far apart", "where no sheets usually lie", "many sheets", "long"],
 )
 def test_too_large(make: Callable[[], bytes]) -> None:
     assert outcome(read_spreadsheet, make()) == "<document_too_large>"
