@@ -6,21 +6,14 @@ from collections.abc import Iterator
 import pytest
 
 from tests.integration.api.conftest import serve
+from tests.integration.api.conftest import worker as idle
 from tests.integration.api.ledger_worker import LedgerWorker
-from tests.integration.api.served import MODEL, Serve
+from tests.integration.api.served import Serve
 
-__all__ = ["serve"]
+__all__ = ["idle", "serve"]
 
 os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "False"  # read when haystack is imported
 os.environ["LANGSMITH_TRACING"] = "false"
-
-
-@pytest.fixture
-def idle(redis_url: str) -> Iterator[LedgerWorker]:
-    """Known to the ledger, and does nothing until it is told to."""
-    with LedgerWorker(redis_url, MODEL) as started:
-        started.announce()
-        yield started
 
 
 @pytest.fixture

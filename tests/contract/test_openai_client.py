@@ -114,12 +114,6 @@ async def test_many_calls_at_once_get_their_own_vectors(served: ServedApp) -> No
         for text, answer in zip(texts, answers, strict=True):
             np.testing.assert_array_equal(np.array(answer.data[0].embedding, dtype="f4"), vector(text))
         assert [model.id async for model in client.models.list()] == [MODEL]
-        made = [await client.files.create(file=("a.jsonl", LINES), purpose="batch") for _ in range(3)]
-        assert [file.id async for file in client.files.list(limit=1)] == [file.id for file in made[::-1]]
-        assert (await client.files.content(made[0].id)).content == LINES
-        assert (await client.files.delete(made[0].id)).deleted
-        with pytest.raises(openai.NotFoundError):
-            await client.files.content(made[0].id)
 
 
 def test_the_clients_own_retry_joins_the_work(serve: Serve, idle: LedgerWorker) -> None:

@@ -1,10 +1,9 @@
-"""Files over HTTP, for tests: an upload in one line, what is in the storage, what an error says."""
+"""Over HTTP, for tests: an upload in one line, what is in the storage, what lists have, what an error says."""
 
 import os
-import tempfile
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import httpx
 
@@ -28,23 +27,29 @@ def stored(root: Path) -> list[str]:
     return sorted(name for place, _, names in os.walk(root) for name in names if Path(place).name != FOLDER)
 
 
-def spooled() -> int:
-    """Bytes of unfinished uploads on the disk: in files of this process without a name, in the temporary folder."""
-    size_bytes = 0
-    for descriptor in Path("/proc/self/fd").iterdir():
-        with suppress(OSError):  # closed meanwhile
-            place = str(descriptor.readlink())
-            if place.startswith(f"{tempfile.gettempdir()}/") and place.endswith(" (deleted)"):
-                size_bytes += descriptor.stat().st_size
-    return size_bytes
-
-
-def problem(answer: httpx.Response, status: int, code: str, param: str | None = None) -> None:
-    """Fails unless the answer is this error."""
-    assert (answer.status_code, answer.json()["error"]["code"]) == (status, code), answer.text
-    assert answer.json()["error"]["param"] == param
+def problem(answer: httpx.Response, status: int, code: str, param: str | None = None, *, case: object = "") -> str:
+    """The sentence of an answer; fails unless it is this error."""
+    body = answer.json()
+    assert answer.headers["content-type"] == "application/problem+json"
+    found = answer.status_code, body["error"]["code"], body["error"]["param"]
+    assert found == (status, code, param), f"{case}: {answer.text}"
+    assert (body["status"], body["detail"]) == (status, body["error"]["message"])
+    detail: str = body["detail"]
+    return detail
 
 
 def ids(answer: httpx.Response) -> list[str]:
-    """Of the files in a list."""
-    return [file["id"] for file in answer.json()["data"]]
+    """Of what is listed."""
+    return [each["id"] for each in answer.json()["data"]]
+
+
+def pages(client: httpx.Client, path: str, **query: Any) -> list[list[dict[str, Any]]]:
+    """All that is listed there, page by page; two at a time unless a limit is given."""
+    listed, query = list[list[dict[str, Any]]](), {"limit": 2} | query
+    while True:
+        answer = client.get(path, params=query)
+        assert answer.status_code == 200, answer.text
+        listed.append(answer.json()["data"])
+        if not answer.json()["has_more"]:
+            return listed
+        query["after"] = answer.json()["last_id"]

@@ -4,7 +4,6 @@ import contextlib
 import threading
 import uuid
 from collections.abc import Iterator, Mapping
-from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
@@ -87,9 +86,7 @@ class LedgerWorker:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.ledger.close()
 
     def _serve(self) -> None:

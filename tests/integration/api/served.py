@@ -5,7 +5,6 @@ import ssl
 import threading
 from collections.abc import Callable
 from hashlib import sha256
-from types import TracebackType
 from typing import Any, ClassVar, Self
 from uuid import uuid4
 
@@ -142,9 +141,7 @@ class ServedApp:
         self.client.base_url = httpx.URL(f"http://127.0.0.1:{self.port}")
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.client.close()
         self.call_in_loop(self._server.stop)
         self._thread.join()

@@ -16,7 +16,7 @@ import redis
 from tasks.ledger.client import Ledger
 from tasks.records.batches import Batch
 from tasks.records.ingestions import new_ingestion_id
-from tests.integration.api.file_uploads import upload_with
+from tests.integration.api.file_uploads import problem, upload_with
 from tests.integration.api.served import MODEL, Serve, ServedApp
 from tests.integration.api.things import BATCH, GOOD, create, create_batch
 from tests.integration.batches.hands import Hands
@@ -205,16 +205,6 @@ def lines_of_a_batch(hands: Hands, bodies: Sequence[Any]) -> list[dict[str, Any]
     return [by_number[n] for n in range(len(bodies))]
 
 
-def refused(answer: httpx.Response, status: int, code: str, param: str | None, *, case: object = "") -> str:
-    body = answer.json()
-    assert answer.status_code == status, f"{case}: {answer.text}"
-    assert answer.headers["content-type"] == "application/problem+json"
-    assert (body["error"]["code"], body["error"]["param"]) == (code, param), f"{case}: {answer.text}"
-    assert (body["status"], body["detail"]) == (status, body["error"]["message"])
-    detail: str = body["detail"]
-    return detail
-
-
 # ---- embeddings: three ways, one judgement ---------------------------------------------------------------------------
 
 
@@ -225,11 +215,11 @@ def test_an_odd_body_is_refused_in_the_same_words_whichever_way_it_comes(client:
         case = orjson.dumps(body)[:200]
         for path in (EMBEDDINGS, TASKS):
             answer = client.post(path, json=body)
-            assert param in refused(answer, 400, code, param, case=case)
+            assert param in problem(answer, 400, code, param, case=case)
             assert (line["status_code"], line["body"]["error"]) == (400, answer.json()["error"]), case
     for path in (TASKS, EMBEDDINGS):
         for content, code, field in RAW:
-            refused(client.post(path, content=content, headers=JSON), 400, code, field, case=content[:60])
+            problem(client.post(path, content=content, headers=JSON), 400, code, field, case=content[:60])
 
 
 def test_a_body_that_can_be_used_can_be_used_whichever_way_it_comes(client: httpx.Client, hands: Hands) -> None:
@@ -275,11 +265,11 @@ def test_what_is_wrong_with_the_request_is_refused_at_once(
     load(root, document("a", [1, 0, 0, 0]), owner="anonymous")
     for changed, code, param in wrong:
         answer = client.post(path, json=good | changed)
-        refused(answer, 400, code, param, case=changed)
+        problem(answer, 400, code, param, case=changed)
         assert answer.json()["error"]["type"] == "invalid_request_error"
         assert "secret-password" not in answer.text
     if path not in {BATCHES, SEARCH}:
-        refused(client.post(path, json=good | {"model": "nobody/knows"}), 404, "model_not_found", "model")
+        problem(client.post(path, json=good | {"model": "nobody/knows"}), 404, "model_not_found", "model")
     for name, hidden in (("input", {"text": SECRET}), ("metadata", {"k": [SECRET]}), ("source", SECRET)):
         assert path == BATCHES or SECRET not in client.post(path, json=good | {name: hidden}).text
     assert client.get("/v1/jobs").json()["data"] == []
@@ -316,18 +306,18 @@ WAYS_OUT: list[tuple[str, Any, int, str, str | None, str]] = [
 def test_a_refusal_names_the_way_out(client: httpx.Client, redis_client: redis.Redis, serve: Serve) -> None:
     for path, body, status, code, param, hint in WAYS_OUT:
         content = body if isinstance(body, bytes) else orjson.dumps(body)
-        assert hint in refused(client.post(path, content=content, headers=JSON), status, code, param)
+        assert hint in problem(client.post(path, content=content, headers=JSON), status, code, param)
     file_id = upload_with(client)().json()["id"]
     for path in (TASKS, EMBEDDINGS, BATCHES, INGESTIONS):
         for form in ({"content-type": "text/plain"}, {"content-type": ""}, {**JSON, "content-encoding": "gzip"}):
-            refused(client.post(path, content=b'{"input":"a"}', headers=form), 415, "unsupported_media_type", None)
+            problem(client.post(path, content=b'{"input":"a"}', headers=form), 415, "unsupported_media_type")
     unknown = client.post(INGESTIONS, json={"source": {"files": [file_id, "file-unknown"]}})
-    refused(unknown, 404, "file_not_found", "source.files[1]")
+    problem(unknown, 404, "file_not_found", "source.files[1]")
     plain = serve(max_body_bytes=2000, max_input_bytes=1000).client
     streamed = plain.post(TASKS, content=(b" " * 500 for _ in range(10)), headers=JSON)
-    refused(streamed, 413, "body_too_large", None)
+    problem(streamed, 413, "body_too_large")
     rootless = plain.post(INGESTIONS, json={"source": {"urls": ["/srv/docs"]}})
-    assert "EMBEDQ_INGEST_ROOTS" in refused(rootless, 400, "source_failed", "source.urls[0]")
+    assert "EMBEDQ_INGEST_ROOTS" in problem(rootless, 400, "source_failed", "source.urls[0]")
     assert list(redis_client.scan_iter("eq:task:*")) == []
 
 
@@ -358,9 +348,9 @@ def test_what_is_accepted(client: httpx.Client) -> None:
 def test_an_unknown_route_and_a_wrong_method(client: httpx.Client) -> None:
     elsewhere = {"GET /v1/nothing": "", "POST /v1/v1/embeddings": "without /v1", "GET /v2/models": "/openapi.json"}
     for request, hint in elsewhere.items():
-        assert hint in refused(client.request(*request.split()), 404, "route_not_found", None), request
+        assert hint in problem(client.request(*request.split()), 404, "route_not_found"), request
     methods = {"PUT /v1/tasks": "GET, HEAD, POST", "PATCH /v1/tasks/x": "DELETE, GET, HEAD", "PUT /embeddings/": "POST"}
     for request, allowed in methods.items():
         answer = client.request(*request.split())
-        refused(answer, 405, "method_not_allowed", None)
+        problem(answer, 405, "method_not_allowed")
         assert answer.headers["allow"] == allowed, request

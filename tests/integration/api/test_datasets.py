@@ -2,7 +2,7 @@
 
 import select
 import socket
-from itertools import product
+from itertools import chain, product
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -12,7 +12,7 @@ import pytest
 
 from tasks.datasets.sqlite.search import SqliteContents
 from tasks.document_error import DocumentWarning, warnings_to_json
-from tests.integration.api.file_uploads import problem
+from tests.integration.api.file_uploads import pages, problem
 from tests.integration.api.ledger_worker import LedgerWorker, vector
 from tests.integration.api.served import ANN, BOB, KEYS, MODEL, Serve, ServedApp
 from tests.integration.api.things import EMPTY
@@ -41,16 +41,8 @@ def names(client: httpx.Client, headers: dict[str, str] | None = None) -> list[s
     return [each["name"] for each in client.get("/v1/datasets", headers=headers).json()["data"]]
 
 
-def pages(client: httpx.Client, path: str, **query: str) -> list[dict[str, Any]]:
-    """All that is listed there, two at a time."""
-    listed, more = list[dict[str, Any]](), True
-    while more:
-        answer = client.get(path, params={"limit": "2", **query})
-        assert answer.status_code == 200, answer.text
-        page = answer.json()
-        listed += page["data"]
-        more, query = page["has_more"], query | {"after": page["last_id"]}
-    return listed
+def listed(client: httpx.Client, path: str, **query: str) -> list[dict[str, Any]]:
+    return list(chain.from_iterable(pages(client, path, **query)))
 
 
 def test_datasets_are_listed_shown_and_deleted(client: httpx.Client, root: Path) -> None:
@@ -60,7 +52,7 @@ def test_datasets_are_listed_shown_and_deleted(client: httpx.Client, root: Path)
         load(root, document("a", [1, 2, 3, 4]), name=name)
     load(root, document("a", [1, 2, 3, 4]), owner="somebody", name="others")
     load(root, document("a", *[[1.0, 2, 3, 4]] * 7), document("b"))
-    assert sorted(each["name"] for each in pages(client, "/v1/datasets")) == sorted({*mine, NAME})
+    assert sorted(each["name"] for each in listed(client, "/v1/datasets")) == sorted({*mine, NAME})
     assert names(client, BOB) == []
     for query, value in (("after", "a b"), ("limit", "0")):
         problem(client.get("/v1/datasets", params={query: value}), 400, "invalid_value", query)
@@ -139,19 +131,19 @@ def test_documents_and_chunks_are_listed_page_by_page(client: httpx.Client, root
     load(root, document("plain", [1, 2, 3, 4], metadata={"title": 7}))
     sizes = [("d0000", 2), ("d0001", 2), ("d0002", 2), (MARKUP, 1), ("plain", 1)]
 
-    documents = pages(client, f"{HANDBOOK}/documents")
+    documents = listed(client, f"{HANDBOOK}/documents")
     assert [(one["id"], one["chunks"]) for one in documents] == sizes
     expected = {"id": MARKUP, "source_uri": f"file:///{MARKUP}", "title": MARKUP, "metadata": metadata}
     warnings = [{"code": "xfa_form", "message": MARKUP, "pages": [2]}]
     assert documents[3] == documents[3] | expected | {"warnings": warnings}
     assert [(documents[at]["title"], documents[at]["warnings"]) for at in (0, 4)] == [("Top", [])] * 2
-    chunks = pages(client, f"{HANDBOOK}/chunks")
+    chunks = listed(client, f"{HANDBOOK}/chunks")
     assert [(one["document_id"], one["chunk"]) for one in chunks] == [
         (name, chunk) for name, size in sizes for chunk in range(size)
     ]
     assert chunks[6]["text"] == f"{MARKUP} 0"
     for name, of in (("d0001", chunks[2:4]), (MARKUP, chunks[6:7]), ("nothing", [])):
-        assert pages(client, f"{HANDBOOK}/chunks", document_id=name) == of
+        assert listed(client, f"{HANDBOOK}/chunks", document_id=name) == of
     for path in ("documents", "chunks"):
         for query in ({"after": "x"}, {"limit": "0"}, {"limit": "101"}):
             answer = client.get(f"{HANDBOOK}/{path}", params=query)

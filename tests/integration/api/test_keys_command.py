@@ -17,15 +17,10 @@ from api import keys_command
 from embedq.cli import main
 from stack.data_folder import write_address
 from tasks.records.api_keys import environment_owner
-from tests.integration.api.served import KEYS, Serve, ServedApp, bearer
+from tests.integration.api.served import KEYS, ServedApp, bearer
 from tests.processes import wait_until
 
 Keys = Callable[..., Any]
-
-
-@pytest.fixture
-def app(serve: Serve) -> ServedApp:
-    return serve()
 
 
 @pytest.fixture
@@ -53,7 +48,9 @@ def through_redis(keys: Keys, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
     def run(*arguments: str, text: str = "") -> Any:
         monkeypatch.setattr(sys, "stdin", io.StringIO(text))
         code = keys_command.main(arguments)
-        told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        printed = capsys.readouterr()
+        assert "secret" not in printed.out + printed.err
+        told = [json.loads(line) for line in printed.out.splitlines()]
         return (code, told[0]["code"]) if code else told
 
     return run
@@ -124,29 +121,21 @@ def test_a_key_from_its_first_day_to_its_last(
     assert keys("create", "acme", key=ops)[0]["name"] == "acme"
 
 
-def test_the_address_lies_in_the_data_folder_for_its_user_alone(
+def test_the_address_lies_in_the_data_folder_for_its_user_alone_and_none_is_guessed(
     through_redis: Keys, tmp_path: Path, redis_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    create = ("create", '{"name": "ops"}')
+    monkeypatch.delenv("EMBEDQ_REDIS_URL")
+    assert through_redis(*create) == (2, "settings")
+    monkeypatch.setenv("EMBEDQ_REDIS_URL", "redis://user:secret@127.0.0.1:1/0")
+    assert through_redis(*create) == (4, "redis_unavailable")
     (tmp_path / "redis-url").write_text("redis://somebody-else")
     (tmp_path / "redis-url").chmod(0o644)
     write_address(tmp_path, redis_url)
     assert (tmp_path / "redis-url").stat().st_mode & 0o777 == 0o600
-    monkeypatch.setenv("EMBEDQ_REDIS_URL", "redis://user:secret@127.0.0.1:1/0")  # a data folder that is named wins
-    [made] = through_redis("--data", str(tmp_path), "create", '{"name": "ops"}')
+    [made] = through_redis("--data", str(tmp_path), *create)  # a data folder that is named wins
     assert made["key"].startswith("embedq_")
-
-
-def test_where_no_redis_is_named_nothing_is_guessed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert keys_command.main(["create", '{"name": "ops"}']) == 2
-    assert "EMBEDQ_REDIS_URL" in capsys.readouterr().out
-    monkeypatch.setenv("EMBEDQ_REDIS_URL", "redis://user:secret@127.0.0.1:1/0")
-    assert keys_command.main(["create", '{"name": "ops"}']) == 4
-    told = capsys.readouterr()
-    assert "secret" not in told.out + told.err
 
 
 def test_a_key_that_has_ended_manages_nothing(keys: Keys, create: Keys) -> None:

@@ -9,10 +9,11 @@ import pytest
 
 from tasks.ledger.client import Ledger
 from tasks.ledger.heartbeat import LoadingWorker, beat, loading, stop
+from tests.integration.api.file_uploads import problem
 from tests.integration.api.ledger_worker import DIMENSION, MAX_TOKENS, LedgerWorker
 from tests.integration.api.served import ANN, BOB, MANAGED_KEYS, MODEL, Serve, ServedApp, code_of
 from tests.ledger_builders import a_worker
-from tests.processes import RedisServer, wait_until
+from tests.processes import wait_until
 
 OTHER_PATHS = (
     "/v1/models/%0A", "/v1/models%0A", f"/v1/models/{MODEL}%0A", f"/v1/models/{MODEL}%20", f"/v1/models/{MODEL}//",
@@ -84,17 +85,27 @@ def test_a_model_that_appears_while_the_server_runs_is_learnt(serve: Serve, redi
 # ---- probes, and what every response carries -------------------------------------------------------------------------
 
 
-def test_live_and_ready_once_a_worker_beats(serve: Serve, redis_url: str) -> None:
+def test_probes_follow_the_worker_and_live_and_the_root_do_not(serve: Serve, redis_url: str) -> None:
     client = serve(storage_url=f"memory://{uuid4().hex}").client
     assert client.get("/health/live").json() == client.get("/health/live/").json() == {"status": "live"}
+    assert client.get("/").status_code == client.head("/").status_code == 200
     before = client.get("/health/ready")
-    error = before.json()["error"]
-    assert before.status_code == client.head("/health/ready").status_code == 503
-    assert (error["type"], error["param"], error["code"]) == ("service_unavailable_error", "worker", "not_ready")
+    problem(before, 503, "not_ready", "worker")
+    assert before.json()["error"]["type"] == "service_unavailable_error"
+    for path in ("/health", "/info"):
+        of_tei = client.get(path)
+        assert (of_tei.status_code, of_tei.json()["error_type"]) == (503, "Unhealthy")
+    assert client.head("/health").status_code == client.head("/health/ready").status_code == 503
     with LedgerWorker(redis_url, MODEL) as worker:
         worker.announce()
         after = client.get("/health/ready/").json()
+        wait_until(lambda: client.get("/health").status_code == 200)
+        assert client.get("/health/").content == b""
+        info = wait_until(lambda: answer.json() if (answer := client.get("/info")).is_success else None)
     assert after == {"status": "ready", "redis": "up", "workers": {MODEL: 1}, "storage": None}
+    assert info["model_id"] == info["served_model_name"] == MODEL
+    assert (info["max_input_length"], info["max_client_batch_size"]) == (MAX_TOKENS, 2048)
+    assert info["max_concurrent_requests"] == 1_500_000  # 30 s at 50,000 tokens/s
 
 
 def test_a_sane_request_id_is_kept_and_a_defect_is_a_500_without_its_message(
@@ -232,20 +243,3 @@ def test_a_tenant_sees_its_own_work_and_the_load(serve: Serve, worker: LedgerWor
     assert of_all["workers"][0]["id"] == worker.id != of_bob["workers"][0]["id"]
     assert code_of(client.get("/v1/service/redis", headers=BOB)) == (403, "scope_missing")
     assert client.get("/v1/service/redis", headers=ANN).status_code == 200
-
-
-def test_without_redis_it_tells_what_was_last_seen(private_redis: RedisServer) -> None:
-    with LedgerWorker(private_redis.url, MODEL) as worker, ServedApp(private_redis.url) as served:
-
-        def shown() -> Any:
-            return served.client.get("/v1/service").json()
-
-        worker.announce()
-        seen = wait_until(lambda: shown()["redis"] if shown()["models"][0]["workers"] else None)
-        assert seen["memory_percent"] == 100 * seen["used_bytes"] // seen["limit_bytes"]
-        private_redis.kill()
-        wait_until(lambda: not shown()["redis"]["up"])
-        body = shown()
-    assert body["redis"]["seen_at"] < body["time"]
-    assert [model["id"] for model in body["models"]] == [MODEL]
-    assert body["models"][0]["workers"]

@@ -3,6 +3,7 @@
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -27,7 +28,14 @@ def submit(client: httpx.Client, **headers: str) -> httpx.Response:
 
 
 def test_while_redis_is_down_and_back_again(private_redis: RedisServer, client: httpx.Client) -> None:
+    def shown() -> Any:
+        return client.get("/v1/service").json()
+
+    with LedgerWorker(private_redis.url, MODEL) as worker:
+        worker.announce()
     location = submit(client).headers["location"]
+    seen = wait_until(lambda: shown()["redis"] if shown()["models"][0]["workers"] else None)
+    assert seen["memory_percent"] == 100 * seen["used_bytes"] // seen["limit_bytes"]
     private_redis.stop()
     refusals = [submit(client), client.post("/v1/embeddings", json={"input": "x"}), client.get(location)]
     assert [code_of(answer) for answer in refusals] == [(503, "redis_unavailable")] * 3
@@ -37,6 +45,9 @@ def test_while_redis_is_down_and_back_again(private_redis: RedisServer, client: 
     # Before the next look of the watchdog it is a missing worker that it names.
     wait_until(lambda: client.get("/health/ready").json()["error"]["param"] == "redis")
     wait_until(lambda: "embedq_redis_up 0.0" in client.get("/metrics").text)
+    last = wait_until(lambda: None if (body := shown())["redis"]["up"] else body)  # what was last seen
+    assert last["redis"]["seen_at"] < last["time"]
+    assert [(model["id"], len(model["workers"])) for model in last["models"]] == [(MODEL, 1)]
     with ServedApp(private_redis.url) as late:  # it starts meanwhile
         assert late.client.get("/health/live").status_code == 200
         unknown = late.client.post("/v1/tasks", json={"input": "x", "model": "other"})

@@ -20,7 +20,7 @@ from tasks.storage.storage import Storage
 from tasks.storage.sweep import GRACE_S, SWEEPER, Sweep
 from tests.integration.api.file_uploads import problem
 from tests.integration.api.ledger_worker import LedgerWorker
-from tests.integration.api.served import BOB, KEYS, MANAGED_KEYS, Serve, ServedApp, make_key
+from tests.integration.api.served import ANN, BOB, KEYS, MANAGED_KEYS, Serve, ServedApp, make_key
 from tests.integration.api.things import make_things
 from tests.made_datasets import document, load
 from tests.made_keys import found
@@ -62,12 +62,10 @@ def purge(app: ServedApp, ops: httpx.Client, name: str) -> None:
     ledger.close()
 
 
-def first_key(app: ServedApp) -> str:
-    return found(app.client, app.process.settings.redis_url)["authorization"].removeprefix("Bearer ")
-
-
-def client_of(app: ServedApp, key: str) -> httpx.Client:
-    return httpx.Client(base_url=app.client.base_url, headers={"authorization": f"Bearer {key}"}, timeout=PATIENCE_S)
+def client_of(app: ServedApp, key: dict[str, str] | None = None) -> httpx.Client:
+    """Of who has this key; None: the first one, made for it."""
+    header = key or found(app.client, app.process.settings.redis_url)
+    return httpx.Client(base_url=app.client.base_url, headers=header, timeout=PATIENCE_S)
 
 
 LISTS = ("/v1/tasks", "/v1/files", "/v1/batches", "/v1/ingestions", "/v1/datasets", "/v1/jobs")
@@ -86,12 +84,12 @@ def test_a_purge_leaves_what_was_there_before_the_tenant_came(
     serve: Serve, worker: LedgerWorker, redis_client: "redis.Redis", root: Path
 ) -> None:
     app = serve()
-    with client_of(app, first_key(app)) as ops:
+    with client_of(app) as ops:
 
         def come(name: str) -> tuple[dict[str, str], list[str]]:
             """The header of a new tenant's key, and the ids of what it has."""
             header = make_key(ops, {}, name)
-            with client_of(app, header["authorization"].removeprefix("Bearer ")) as client:
+            with client_of(app, header) as client:
                 things = make_things(client, worker, root, name)
                 with worker.serving():
                     client.post("/v1/embeddings", json={"input": "both ask this"}).raise_for_status()
@@ -132,7 +130,7 @@ def test_what_is_made_without_a_key_is_purged_and_then_of_somebody_new(
     make_things(everybody, worker, root, ANONYMOUS)
     old = everybody.post("/v1/tasks", json={"input": "old"}).json()["id"]
     first = own(everybody, {})
-    with client_of(ops_app, "key of ann") as ops:
+    with client_of(ops_app, ANN) as ops:
         problem(ops.post("/v1/keys/no%20name/purge"), 404, "key_not_found", "name")
 
         def half_by_half() -> Iterator[bytes]:
@@ -180,7 +178,7 @@ def test_what_is_late_for_a_tenant_that_was_purged_is_nobody_s(serve: Serve, roo
         ("/v1/ingestions", b'{"source": {"documents": [{"id": "a", "text": "secret"}]}}', OF_JSON),
         ("/v1/files", FORM, OF_FORM),
     ]
-    with client_of(app, first_key(app)) as ops:
+    with client_of(app) as ops:
         bob = make_key(ops, {}, "bob")
         for path, body, form in sent:
             made = list[Any]()
@@ -208,7 +206,7 @@ def test_a_purged_name_of_the_environment_stays_refused(serve: Serve, redis_url:
     both = serve(api_keys=KEYS)
     both.client.post("/v1/files", headers=BOB | OF_FORM, content=FORM).raise_for_status()
     one = serve(api_keys=MANAGED_KEYS.partition(",")[0])
-    with client_of(one, "key of ann") as ops:
+    with client_of(one, ANN) as ops:
         purge(one, ops, "bob")
         wait_until(lambda: both.client.get("/v1/key", headers=BOB).status_code == 401)
         assert "another name" in both.client.get("/v1/key", headers=BOB).json()["detail"]

@@ -22,9 +22,10 @@ from tasks.ledger.redis_keys import ANONYMOUS, DOCUMENTS
 from tasks.ledger.submit import submit as store
 from tasks.ledger.task import Admission, Lane, NewPiece, NewTask, State
 from tasks.records.batches import new_batch_id
+from tests.integration.api.file_uploads import ids, pages, problem
 from tests.integration.api.ledger_worker import DIMENSION, LedgerWorker, entry, vector
-from tests.integration.api.served import MODEL, ServedApp, code_of
-from tests.integration.api.things import create, create_batch, end
+from tests.integration.api.served import MODEL, ServedApp
+from tests.integration.api.things import EMPTY, create, create_batch, end
 from tests.integration.ledger.driver import commands
 from tests.ledger_builders import a_worker, new_task
 from tests.processes import wait_until
@@ -85,7 +86,7 @@ def test_a_finished_task_has_its_vectors_in_input_order(client: httpx.Client, wo
     worker.truncated.add(texts[3])
     task = submit(client, texts)
     early = client.get(task["result"])
-    assert code_of(early) == (409, "task_not_finished")
+    problem(early, 409, "task_not_finished")
     assert early.headers["x-should-retry"] == "true"
     assert int(early.headers["retry-after"]) >= 1
     worker.work()
@@ -96,7 +97,7 @@ def test_a_finished_task_has_its_vectors_in_input_order(client: httpx.Client, wo
     assert status.json()["expires_at"] > status.json()["finished_at"]
     assert "retry-after" not in status.headers
     late = client.post(task["cancel"])
-    assert code_of(late) == (409, "task_already_ended")
+    problem(late, 409, "task_already_ended")
     assert late.headers["x-should-retry"] == "false"
 
     result = client.get(task["result"]).json()
@@ -130,17 +131,22 @@ def test_a_failed_item_is_an_error_in_its_place(client: httpx.Client, worker: Le
     assert as_array(client.get(failed["result"], headers=NPY)).shape == (1, DIMENSION)
 
 
-def test_the_death_of_a_worker_is_told_while_the_texts_are_tried_again(
-    client: httpx.Client, worker: LedgerWorker
-) -> None:
-    task = submit(client, ["a", "b"])
+def test_a_task_that_waits_says_why(client: httpx.Client, worker: LedgerWorker) -> None:
+    task = submit(client, ["a", "b"], lane="bulk")
+
+    def waiting() -> dict[str, Any]:
+        found: dict[str, Any] = client.get(task["self"]).json()["waiting"]
+        return found
+
+    assert waiting()["code"] == "in_line"
+    assert waiting()["message"] == "Waits for its turn in the bulk lane; less than 1 s of work before it."
     ask = ClaimRequest("w", "w/1", 10**9, 1000, 15_000, stamp=entry(MODEL).stamp)
-    taken = worker.ledger.run(claim(MODEL, ask))
-    assert taken.pieces
-    worker.ledger.run(give_back(MODEL, taken.token, blame=True))
-    waiting = client.get(task["self"]).json()["waiting"]
-    assert (waiting["code"], waiting["message"]) == ("workers_died", "Its worker died or failed; it is tried again.")
-    assert waiting["since"] is not None
+    worker.ledger.run(give_back(MODEL, worker.ledger.run(claim(MODEL, ask)).token, blame=True))
+    assert (waiting()["code"], waiting()["since"] is None) == ("workers_died", False)
+    assert waiting()["message"] == "Its worker died or failed; it is tried again."
+    worker.ledger.run(stop(MODEL, worker.id))  # nobody knows when it ends
+    wait_until(lambda: waiting()["code"] == "no_worker", message="that it is seen")
+    assert waiting()["seconds"] is None
 
 
 def test_a_long_poll_returns_at_the_end(app: ServedApp, client: httpx.Client, worker: LedgerWorker) -> None:
@@ -157,7 +163,7 @@ def test_a_long_poll_returns_at_the_end(app: ServedApp, client: httpx.Client, wo
             assert poll.result().json()["status"] == status
     for query in ("?wait=soon", "?wait=-1", "/result?encoding_format=hex"):
         answer, param = client.get(task["self"] + query), query.partition("?")[2].partition("=")[0]
-        assert (answer.status_code, answer.json()["error"]["param"]) == (400, param)
+        problem(answer, 400, "invalid_value", param)
 
 
 def test_what_is_cancelled_keeps_what_is_finished_and_what_is_late_or_deleted_is_not_done(
@@ -192,7 +198,7 @@ OLD = "/v1/tasks/task_018bcfe5680070008000000000000000"
 def test_an_id_older_than_the_retention_is_gone_whoever_has_it(client: httpx.Client, worker: LedgerWorker) -> None:
     unknown = client.get(OLD)
     for method, path in [("GET", ""), ("GET", "/result"), ("POST", "/cancel"), ("DELETE", "")]:
-        assert code_of(client.request(method, OLD + path)) == (410, "task_expired"), (method, path)
+        problem(client.request(method, OLD + path), 410, "task_expired", case=(method, path))
     pieces = [NewPiece(1, 1, b'["x"]')]
     admission = Admission(max_backlog_s=1e9)
     theirs = NewTask(OLD[-37:], worker.model, Lane.BULK, "somebody", pieces, Options(), 60_000, admission)
@@ -218,19 +224,12 @@ def one_of_each(client: httpx.Client) -> list[str]:
     return [made(client), create_batch(client)["id"], create(client)["id"]][::-1]
 
 
-def listed(client: httpx.Client, path: str = "/v1/jobs", **query: Any) -> dict[str, Any]:
-    answer = client.get(path, params=query)
-    assert answer.status_code == 200, answer.text
-    body: dict[str, Any] = answer.json()
-    return body
-
-
-def ids(body: dict[str, Any]) -> list[str]:
-    return [row["id"] for row in body["data"]]
+def listed(client: httpx.Client, path: str = "/v1/jobs", **query: Any) -> httpx.Response:
+    return client.get(path, params=query).raise_for_status()
 
 
 def test_all_kinds_are_in_one_list_newest_first(client: httpx.Client, worker: LedgerWorker) -> None:
-    assert listed(client) == {"object": "list", "data": [], "first_id": None, "last_id": None, "has_more": False}
+    assert listed(client).json() == EMPTY
     with worker.serving():  # a call that waits is not listed
         assert client.post("/v1/embeddings", json={"input": "a"}).status_code == 200
     older = [job_id for _ in range(2) for job_id in one_of_each(client)]
@@ -238,14 +237,11 @@ def test_all_kinds_are_in_one_list_newest_first(client: httpx.Client, worker: Le
     client.delete(f"/v1/tasks/{gone[0]}")
     expected = sorted(older + [job_id for _ in range(2) for job_id in one_of_each(client)], key=place_of, reverse=True)
     for limit in (1, 2, 5, 12):
-        seen, after, more = list[str](), "", True
-        while more:
-            page = listed(client, limit=limit, after=after)
-            seen, after, more = seen + ids(page), page["last_id"], page["has_more"]
+        seen = [row["id"] for page in pages(client, "/v1/jobs", limit=limit) for row in page]
         assert seen == expected, limit
-    assert listed(client, "/v1/tasks")["data"] == listed(client, kind="task")["data"]
+    assert listed(client, "/v1/tasks").json()["data"] == listed(client, kind="task").json()["data"]
     paths = {"embedding.task": "/v1/tasks", "batch": "/v1/batches", "ingestion": "/v1/ingestions"}
-    for row in listed(client)["data"]:  # a row is the object itself
+    for row in listed(client).json()["data"]:  # a row is the object itself
         assert row == client.get(f"{paths[row['object']]}/{row['id']}").json()
         assert {"id", "object", "status", "created_at", "counts", "waiting"} <= row.keys()
         assert {"total", "completed", "failed"} == row["counts"].keys()
@@ -254,26 +250,9 @@ def test_all_kinds_are_in_one_list_newest_first(client: httpx.Client, worker: Le
         assert ids(listed(client, "/v1/tasks", after=gone[2])) == [one for one in expected[6:] if "task" in one]
     for query in HOSTILE:
         answer = client.get("/v1/jobs", params=query)
-        assert (code_of(answer), answer.json()["error"]["param"]) == ((400, "invalid_value"), next(iter(query)))
-    refused = client.get("/v1/tasks", params={"status": "done"})
-    assert code_of(refused) == (400, "invalid_value")
-    assert all(state in refused.json()["detail"] for state in State)
-
-
-def test_without_a_worker_nobody_knows_when_a_task_ends(
-    client: httpx.Client, ledger: Ledger, worker: LedgerWorker
-) -> None:
-    path = f"/v1/tasks/{made(client, lane='bulk')}"
-
-    def waiting() -> dict[str, Any]:
-        found: dict[str, Any] = client.get(path).json()["waiting"]
-        return found
-
-    assert waiting()["code"] == "in_line"
-    assert waiting()["message"] == "Waits for its turn in the bulk lane; less than 1 s of work before it."
-    ledger.run(stop(MODEL, worker.id))
-    wait_until(lambda: waiting()["code"] == "no_worker", message="that it is seen")
-    assert waiting()["seconds"] is None
+        problem(answer, 400, "invalid_value", next(iter(query)))
+    told = problem(client.get("/v1/tasks", params={"status": "done"}), 400, "invalid_value", "status")
+    assert all(state in told for state in State)
 
 
 def test_jobs_are_chosen_by_kind_state_name_and_by_what_they_wait_for(
@@ -316,8 +295,8 @@ def test_jobs_are_chosen_by_kind_state_name_and_by_what_they_wait_for(
     chosen = [({"status": "waiting"}, [newest, batch_id, stuck]), ({"name": "nightly"}, [newest, whole, part])]
     for query, found in chosen:
         first = listed(client, limit=1, **query)
-        assert (ids(first), first["has_more"]) == (found[:1], True)
-        assert ids(listed(client, after=first["last_id"], **query)) == found[1:]
+        assert (ids(first), first.json()["has_more"]) == (found[:1], True)
+        assert ids(listed(client, after=first.json()["last_id"], **query)) == found[1:]
 
 
 def test_a_page_costs_the_same_however_many_jobs_there_are(

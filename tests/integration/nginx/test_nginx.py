@@ -144,18 +144,16 @@ def test_the_service_works_behind_it(serve: Callable[..., Any], roles: Roles) ->
             assert answered(connection).startswith(b"HTTP/1.1 413 "), "of the API, which nginx has asked before a body"
 
 
-def test_it_may_serve_below_a_path(serve: Callable[..., Any]) -> None:
-    _, _, client = serve({"# if ($uri": "if ($uri", "# rewrite ^/embedq": "rewrite ^/embedq"})
+def test_it_may_serve_below_a_path_and_cuts_off_slow_heads_and_bodies(serve: Callable[..., Any]) -> None:
+    below = {"# if ($uri": "if ($uri", "# rewrite ^/embedq": "rewrite ^/embedq"}
+    quick = {"client_header_timeout 10s": "client_header_timeout 1s", "body_timeout 30s": "body_timeout 1s"}
+    nginx, _, client = serve(below | quick)
     assert client.get("/embedq/health/live").json() == {"status": "live"}
     assert status(client.get("/embedq/metrics")) == 404
     for base in ("/embedq", ""):
         made = client.post(f"{base}/v1/tasks", json={"input": "a"}, headers={"x-forwarded-prefix": "/of/the/caller"})
         assert made.headers["location"] == made.json()["links"]["self"] == f"{base}/v1/tasks/{made.json()['id']}"
 
-
-def test_slow_heads_and_bodies_are_cut_off_while_others_are_served(serve: Callable[..., Any]) -> None:
-    quick = {"client_header_timeout 10s": "client_header_timeout 1s", "body_timeout 30s": "body_timeout 1s"}
-    nginx, _, client = serve(quick)
     head = b"POST /v1/embeddings HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     with ExitStack() as stack:
         slow = [stack.enter_context(nginx.connect()) for _ in range(20)]

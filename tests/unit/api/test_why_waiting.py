@@ -166,25 +166,20 @@ def test_what_it_waits_for(record: Record, known: Seen, code: str, message: str)
     assert (waiting.code, waiting.message) == (code, message)
 
 
-def test_numbers_come_with_the_sentence_and_nothing_that_the_caller_has_sent() -> None:
+def test_numbers_come_with_the_sentence_and_nothing_that_the_caller_has_sent_or_that_has_ended() -> None:
     assert answer(task(), seen(BUSY, account=MINE)).model_dump(exclude={"message", "code"}) == {
         "seconds": 720, "since": None, "next_try": None,
     }  # fmt: skip
     assert answer(task(), seen(absent("m"))).since == (NOW_MS - HOUR_MS) // 1000
     assert "script" not in str(answer(task(), seen()))
-
-
-def test_what_has_ended_waits_for_nothing() -> None:
     for record in (task(State.COMPLETED), batch(status=JobStatus.FAILED), ingestion(status=JobStatus.CANCELLED)):
         assert waiting_of(record, seen()) is None
 
 
-def subclasses(kind: type[Unavailable]) -> set[type[Unavailable]]:
-    return {kind, *(found for below in kind.__subclasses__() for found in subclasses(below))}
-
-
 def test_whatever_a_stage_finds_away_has_a_reason() -> None:
-    for kind in subclasses(Unavailable):
+    kinds: list[type[Unavailable]] = [Unavailable]
+    for kind in kinds:  # and those below it
+        kinds += kind.__subclasses__()
         what = what_is_away(kind("No."))
         assert what in {"model", "sink", "storage", "disk_full", "worker"}
         code = answer(ingestion(PARSES, waits=away(what)), seen()).code

@@ -1,7 +1,7 @@
-"""The keys of one process: who is let in, and what a reading of Redis and time change."""
+"""The keys of one process: who is let in, what a reading of Redis and time change; sinks and folders of a key."""
 
+import contextlib
 from collections.abc import Callable, Sequence
-from hashlib import sha256
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,50 +9,21 @@ import pytest
 from starlette.datastructures import Headers
 
 from api.auth import Keys
-from tasks.errors import RedisUnavailable, Unauthenticated
+from api.schemas.new_ingestion import DatasetSink, PostgresSink
+from api.services.ingestion_checks import check_again, check_sink
+from tasks.errors import RedisUnavailable, SourceFailed, Unauthenticated
 from tasks.ledger.client import AsyncLedger
-from tasks.records.api_keys import ALL_SCOPES, Key, KeyDigest, Mark, Scope, StoredKeys, digest_of
+from tasks.records.api_keys import ALL_SCOPES, NO_LIMITS, Key, KeyDigest, Limits, Mark, Scope, StoredKeys, digest_of
+from tasks.records.ingestions import Ingestion, IngestionRecord
+from tasks.records.jobs import JobStatus
 from tasks.records.store import ReadRecord
+from tests.raises_code import raises_code
 from worker_config.settings import load_settings
 
 NOW_S = 1_000_000.0
 """Of the clock of Redis, where the clock of the test shows 0."""
 LEDGER = AsyncLedger.connect("redis://127.0.0.1:1/0")
 """Nobody asks it."""
-NAMED = Keys(
-    load_settings(
-        api_keys=",".join(f"{name}:{sha256(f'secret-{name}'.encode()).hexdigest()}" for name in ("ann", "bob"))
-    ),
-    LEDGER,
-)
-NAMED.take(StoredKeys(0, ("", ""), []))
-SENT: list[tuple[dict[str, str], str]] = [
-    ({"authorization": "Bearer secret-ann"}, "ann"),
-    ({"authorization": "BEARER  secret-bob "}, "bob"),
-    ({"api-key": "secret-bob"}, "bob"),
-    ({"authorization": "Bearer secret-ann", "x-api-key": "wrong"}, "ann"),
-    ({"authorization": "Bearer x", "api-key": "y", "x-api-key": "secret-bob"}, "bob"),  # a client that needs one
-    ({"authorization": "Basic eDp5", "api-key": "secret-bob", "x-api-key": "x"}, "bob"),
-    ({"authorization": "Bearer secret-ann", "api-key": "secret-bob"}, "ann"),
-    ({}, ""),
-    ({"authorization": "Bearer"}, ""),
-    ({"authorization": "Bearer "}, ""),
-    ({"authorization": "Token secret-ann"}, ""),
-    ({"authorization": f"Bearer {sha256(b'secret-ann').hexdigest()}"}, ""),
-    ({"x-api-key": "sécret"}, ""),
-    ({"authorization": "Bearer x", "api-key": "y", "x-api-key": "z"}, ""),
-]
-"""Headers, and whose key they hold; "": nobody's."""
-
-
-@pytest.mark.parametrize(("headers", "name"), SENT)
-def test_a_key_is_read_from_any_of_the_headers(headers: dict[str, str], name: str) -> None:
-    raw = Headers(raw=[(key.encode(), value.encode()) for key, value in headers.items()])
-    if name:
-        assert NAMED.find(raw).name == name
-    else:
-        with pytest.raises(Unauthenticated):
-            NAMED.find(raw)
 
 
 def record(name: str, **fields: Any) -> Key:
@@ -135,3 +106,63 @@ def test_a_key_that_ended_while_its_request_was_sent_is_refused(keys: Keys, read
         read(*after, purged=purged)
         with pytest.raises(Unauthenticated):
             keys.require_known(key)
+
+
+# ---- sinks and folders, among those of the server --------------------------------------------------------------------
+
+SETTINGS = load_settings(sinks="main=postgresql://h/a,other=postgresql://h/b", ingest_roots="/srv/docs,s3://bucket/in")
+
+
+def limits(**given: Any) -> Limits:
+    return NO_LIMITS.model_copy(update=given)
+
+
+@pytest.mark.parametrize(
+    ("sinks", "name", "table", "allowed"),
+    [
+        (None, "main", "t", True),
+        ((), "main", "t", False),
+        (("main",), "main", "t", True),
+        (("main",), "other", "t", False),
+        (("main/t",), "main", "t", True),
+        (("main/t",), "main", "tt", False),
+        (("main/t_*",), "main", "t_1", True),
+        (("main/t_*",), "main", "t", False),
+        (("other", "main/a.*"), "main", "a.t", True),
+    ],
+)
+def test_tables_that_a_key_may_load_into(sinks: tuple[str, ...] | None, name: str, table: str, allowed: bool) -> None:
+    sink = PostgresSink(type="postgresql", name=name, table=table)
+    with contextlib.nullcontext() if allowed else raises_code("invalid_value") as refused:
+        check_sink(sink, SETTINGS, limits(sinks=sinks))
+    assert refused is None or name == "main" or name not in refused.value.detail, (
+        "it hears of no connection that it may not use"
+    )
+    check_sink(DatasetSink(type="dataset", dataset="mine"), SETTINGS, limits(sinks=sinks))
+
+
+URLS, A = {"source": {"urls": 1}, "roots": ("/srv/docs/a",)}, "/srv/docs/a"
+SHARED = {"source": {"documents": 1}, "shares_table": True}
+
+
+@pytest.mark.parametrize(
+    ("made", "rights", "allowed"),
+    [
+        (URLS, {}, True),
+        (URLS, {"sinks": ("main/t",), "roots": (A,)}, True),
+        (URLS, {"sinks": ("main/u",)}, False),
+        (URLS, {"roots": ("/srv/docs/b",)}, False),
+        (URLS, {"roots": ()}, False),
+        # A table of another key is loaded into again while the limits name it.
+        (SHARED, {"sinks": ("main/t",)}, True),
+        (SHARED, {}, False),
+        (SHARED, {"sinks": ("main",)}, False),
+    ],
+)
+def test_what_is_tried_again_is_checked_again(made: dict[str, Any], rights: dict[str, Any], allowed: bool) -> None:
+    of = dict(made)
+    request = {"source": of.pop("source"), "sink": {"type": "postgresql", "name": "main", "table": "t"}}
+    values = {"id": "ing_1", "owner": "ann", "ttl_ms": 1, "status": JobStatus.FAILED, "listed": True}
+    ingestion = Ingestion(IngestionRecord(request=request, **values, **of), change="c", created_ms=0, now_ms=0)
+    with contextlib.nullcontext() if allowed else raises_code("invalid_value", SourceFailed.code):
+        check_again(ingestion, SETTINGS, limits(**rights))
