@@ -14,14 +14,10 @@ from huggingface_hub import AsyncInferenceClient, InferenceClient
 from huggingface_hub.errors import HfHubHTTPError
 
 from tests.heavy import haystack, haystack_embedders, haystack_utils, langchain_openai
-from tests.integration.api.ledger_worker import vector
+from tests.integration.api.ledger_worker import approximately, vector
 from tests.integration.api.served import MODEL
 
 TEXTS = ["one", "zwölf Boxkämpfer", "三"]
-
-
-def expected(*texts: str) -> list[Any]:
-    return [pytest.approx(vector(text).tolist()) for text in texts]
 
 
 async def test_hugging_face(base_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,8 +53,8 @@ def langchain(base_url: str, **options: Any) -> Iterator[langchain_openai.OpenAI
 async def test_langchain_with_token_numbers_and_with_texts(base_url: str, cl100k: tiktoken.Encoding) -> None:
     for options in ({}, {"check_embedding_ctx_length": False}):  # token numbers are its default; it would download them
         with langchain(base_url, **options) as client:
-            assert client.embed_documents(TEXTS) == await client.aembed_documents(TEXTS) == expected(*TEXTS)
-            assert [client.embed_query("one")] == expected("one")
+            assert client.embed_documents(TEXTS) == await client.aembed_documents(TEXTS) == approximately(*TEXTS)
+            assert [client.embed_query("one")] == approximately("one")
             await client.async_client._client.close()
     text = "zwölf Boxkämpfer jagen Viktor quer über den Sylter Deich"
     halves = cl100k.encode(text)[:12], cl100k.encode(text)[12:]
@@ -78,8 +74,8 @@ def test_haystack(base_url: str) -> None:
     texts = [f"document {n} {'x' * n}" for n in range(10)]
     with closing(several):
         found = several.run(documents=[haystack.Document(content=text) for text in texts])
-    assert [document.embedding for document in found["documents"]] == expected(*texts)
+    assert [document.embedding for document in found["documents"]] == approximately(*texts)
     assert found["meta"]["model"] == MODEL
     assert found["meta"]["usage"] == {"prompt_tokens": 10, "total_tokens": 10}
     with closing(haystack_embedders.OpenAITextEmbedder(**options)) as one:
-        assert [one.run(text="one")["embedding"]] == expected("one")
+        assert [one.run(text="one")["embedding"]] == approximately("one")

@@ -8,9 +8,10 @@ from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
+import pytest
 
 from tasks.item import TextError
-from tasks.ledger.claim import Claim, ClaimRequest, claim
+from tasks.ledger.claim import ClaimRequest, claim
 from tasks.ledger.client import Ledger
 from tasks.ledger.commit import commit
 from tasks.ledger.heartbeat import beat, join
@@ -29,6 +30,11 @@ _QUICK_S, _IDLE_S = 0.002, 0.02
 def vector(text: str) -> npt.NDArray[np.float32]:
     """What this worker makes of a text: float32 [4]."""
     return np.array([len(text), ord(text[0]), 0.5, 1 / 3], dtype="<f4")
+
+
+def approximately(*texts: str) -> list[Any]:
+    """The vectors of these texts, as they are after a way as JSON."""
+    return [pytest.approx(vector(text).tolist()) for text in texts]
 
 
 def entry(model: str, aliases: tuple[str, ...] = ()) -> Model:
@@ -50,7 +56,6 @@ class LedgerWorker:
         self.ledger = Ledger.connect(redis_url)
         self.errors: dict[str, TextError] = {}
         self.truncated: set[str] = set()
-        self.claims = 0
         self._stop = threading.Event()
 
     def announce(self) -> None:
@@ -59,17 +64,17 @@ class LedgerWorker:
 
     def work(self, max_pieces: int = 1000) -> int:
         """Claims once and commits what it got; the number of pieces."""
-        taken = self._claim(max_pieces)
+        stream, stamp = f"{self.id}/0", entry(self.model).stamp
+        request = ClaimRequest(stream, f"{stream}/{uuid.uuid4()}", 10**9, max_pieces, 15_000, stamp=stamp)
+        taken = self.ledger.run(claim(self.model, request))
         outcomes = [self._encode(piece) for piece in taken.pieces]
-        if outcomes:
-            reply = self.ledger.run(commit(self.model, taken.token, outcomes))
-            self._tell(took_counts(reply.completed))
-        return len(outcomes)
-
-    def _tell(self, counts: Mapping[str, int]) -> None:
-        """As a heartbeat does, without its model, which a test may have exchanged."""
-        if counts:
+        if not outcomes:
+            return 0
+        reply = self.ledger.run(commit(self.model, taken.token, outcomes))
+        if counts := took_counts(reply.completed):
+            # As a heartbeat does, without its model, which a test may have exchanged.
             self.ledger.run(beat(self.model, self._worker, None, TTL_MS, counts=counts))
+        return len(outcomes)
 
     @contextlib.contextmanager
     def serving(self) -> Iterator[None]:
@@ -93,18 +98,6 @@ class LedgerWorker:
         pause_s = _QUICK_S
         while not self._stop.wait(pause_s):
             pause_s = _QUICK_S if self.work() else min(pause_s * 1.2, _IDLE_S)
-
-    def _claim(self, max_pieces: int) -> Claim:
-        self.claims += 1
-        request = ClaimRequest(
-            stream=f"{self.id}/0",
-            token=f"{self.id}/0/{self.claims}",
-            budget=10**9,
-            max_pieces=max_pieces,
-            lease_ms=15_000,
-            stamp=entry(self.model).stamp,
-        )
-        return self.ledger.run(claim(self.model, request))
 
     def _encode(self, piece: Piece) -> Outcome:
         texts = piece.texts()

@@ -16,9 +16,10 @@ import redis
 from tasks.ledger.client import Ledger
 from tasks.records.batches import Batch
 from tasks.records.ingestions import new_ingestion_id
+from tests.integration.api import things
 from tests.integration.api.file_uploads import problem, upload_with
 from tests.integration.api.served import MODEL, Serve, ServedApp
-from tests.integration.api.things import BATCH, GOOD, create, create_batch
+from tests.integration.api.things import BATCH, GOOD
 from tests.integration.batches.hands import Hands
 from tests.made_datasets import NAME, document, load
 
@@ -332,14 +333,16 @@ def test_what_is_accepted(client: httpx.Client) -> None:
         table(table="public.chunks"),
     ]
     for changed in taken:
-        create(client, **changed)
+        things.INGESTION.create(client, **changed)
     # Null counts as absent, at any depth.
     source = {"documents": ONE, "files": None, "urls": None, "format": None, "fields": {"id": None}}
-    made = create(client, source=source, sink={"type": "dataset", "dataset": None, "table": None}, chunking=None)
+    made = things.INGESTION.create(
+        client, source=source, sink={"type": "dataset", "dataset": None, "table": None}, chunking=None
+    )
     shown = made["source"]["type"], made["sink"], made["chunking"]
     assert shown == ("documents", {"type": "dataset"}, {"type": "auto"})
     after = {"anchor": "created_at", "seconds": 3600}
-    create_batch(client, completion_window="1h", metadata=None, unknown=1, output_expires_after=after)
+    things.BATCHES.create(client, completion_window="1h", metadata=None, unknown=1, output_expires_after=after)
 
 
 # ---- what is no body, or of no route ---------------------------------------------------------------------------------

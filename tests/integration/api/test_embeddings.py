@@ -10,7 +10,6 @@ from typing import Any
 
 import httpx
 import numpy as np
-import pytest
 import redis
 import tiktoken
 
@@ -21,7 +20,7 @@ from tasks.ledger.heartbeat import join, stop
 from tasks.ledger.overview import overview
 from tasks.ledger.read import read_tasks
 from tasks.ledger.task import Task
-from tests.integration.api.ledger_worker import LedgerWorker, entry, vector
+from tests.integration.api.ledger_worker import LedgerWorker, approximately, entry, vector
 from tests.integration.api.served import MODEL, Serve, ServedApp, code_of
 from tests.ledger_builders import a_worker
 from tests.link import Link
@@ -38,10 +37,6 @@ def ask(client: httpx.Client, texts: Any, headers: dict[str, str] | None = None,
 def embeddings(answer: httpx.Response) -> list[Any]:
     assert answer.status_code == 200, answer.text
     return [item["embedding"] for item in answer.json()["data"]]
-
-
-def approximately(*texts: str) -> list[Any]:
-    return [pytest.approx(vector(text).tolist()) for text in texts]
 
 
 def test_vectors_come_back_in_input_order(client: httpx.Client, worker: LedgerWorker) -> None:

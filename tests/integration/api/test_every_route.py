@@ -27,7 +27,7 @@ from tests.integration.api.conformance import Operation, operations, standard_pa
 from tests.integration.api.file_uploads import LINES
 from tests.integration.api.ledger_worker import LedgerWorker
 from tests.integration.api.served import ANN, BOB, KEYS, MANAGED_KEYS, MODEL, Serve, ServedApp
-from tests.integration.api.things import BATCH, GOOD, NAME, SECRET, Things, create, end, make_things
+from tests.integration.api.things import BATCH, GOOD, INGESTION, NAME, SECRET, Things, end, make_things
 from tests.made_datasets import document, load
 from tests.processes import PATIENCE_S, RedisServer
 
@@ -139,7 +139,7 @@ def test_every_answer_that_is_described_comes_with_its_headers(serve: Serve, wor
     assert worker.ledger.run(records.make_key(gone, "new"))
     worker.ledger.run(records.make_mark(records.Mark(name="gone", owner="owner_gone", purged=3)))
     parts = {**make_things(app.client, worker, root, "ann").parts, "keys/{name}": ("keys/gone", "keys/acme")}
-    loaded = create(app.client)["id"]
+    loaded = INGESTION.make(app.client)
     end(worker.ledger, loaded)
     things = Things(parts | {"{ingestion_id}": (*parts["{ingestion_id}"], loaded)})
     etag = ", ".join(app.client.get(path).headers["etag"] for path in ("/console", f"/console/{parts['{path}'][0]}"))
@@ -207,6 +207,12 @@ NOBODYS = {
 LISTS = {"GET /v1/tasks", "GET /v1/files", "GET /v1/batches", "GET /v1/ingestions", "GET /v1/jobs", "GET /v1/datasets"}
 OWN = {"GET /v1/key"}
 """They read nothing but who calls."""
+READERS: dict[Any, tuple[Any, ...]] = {
+    b"hash": ("HGETALL",),
+    b"set": ("SMEMBERS",),
+    b"string": ("GET",),
+    b"zset": ("ZRANGE", 0, -1, "WITHSCORES"),
+}
 NO_NAMES = {
     "status", "limit", "purpose", "order", "filter", "kind", "wait", "encoding_format", "range",
     "x-stainless-read-timeout", "x-stainless-timeout", "if-none-match", "if-range",
@@ -267,7 +273,13 @@ class Tenants:
         own = (environment_owner("bob"), *self.bobs.ids)
         keys = [key for key in self.redis.scan_iter("*") if any(one in key.decode() for one in own)]
         files: dict[str, object] = {str(path): path.stat().st_mtime_ns for path in self.stored if path.is_file()}
-        return files | {key.decode(): self.redis.dump(key) for key in keys}
+        return files | {key.decode(): self.value(key) for key in keys}
+
+    def value(self, key: bytes) -> object:
+        """What a key of any type holds."""
+        command, *how = READERS[self.redis.type(key)]
+        value: object = self.redis.execute_command(command, key, *how)  # type: ignore[no-untyped-call]
+        return value
 
     def tell_apart(self, method: str, address: str, mine: str, **request: Any) -> None:
         """Fails if Ann can tell Bob's thing `mine` from its twin, wherever it is in the request, or sees Bob's word."""

@@ -23,7 +23,7 @@ from tasks.records.jobs import Counts, DonePage, JobError, JobStatus, Page, Stag
 from tasks.storage.storage import Storage
 from tests.integration.api.file_uploads import Upload, pages, problem
 from tests.integration.api.served import ANN, BOB, KEYS, MODEL, Serve, ServedApp, make_key
-from tests.integration.api.things import FAILED, LOADED, begin, create, end
+from tests.integration.api.things import FAILED, INGESTION, LOADED, begin, end
 from tests.made_datasets import DIMENSION, OWNER, VECTORS, datasets_in, document, load, random_documents
 from tests.made_keys import found
 
@@ -47,7 +47,7 @@ def kept(ledger: Ledger, ingestion_id: str) -> Ingestion:
 
 
 def test_a_new_ingestion(client: httpx.Client, ledger: Ledger, storage: Storage) -> None:
-    made = create(client, metadata={"job": "42"}, sink=SINK)
+    made = INGESTION.create(client, metadata={"job": "42"}, sink=SINK)
     told: dict[str, Any] = {"status": "queued", "model": "test/model", "sink": SINK, "chunking": {"type": "auto"}}
     told |= {"source": {"type": "documents", "count": 1}, "mode": "skip_unchanged", "metadata": {"job": "42"}}
     assert made == made | told
@@ -76,7 +76,7 @@ def test_a_repetition_finds_its_ingestion_although_the_file_is_gone(client: http
 
 
 def test_what_is_shown_while_it_runs_and_at_its_end(client: httpx.Client, ledger: Ledger) -> None:
-    made = create(client)
+    made = INGESTION.create(client)
     done = DonePage("", Counts(documents=9, loaded=4, unchanged=3, failed=2, chunks=40, tokens=99))
     waits = Wait(what="sink", stage="load", tries=1, until_ms=0, since_ms=0)
     begin(ledger, made["id"], Page(documents=1), done=[done], wait=waits)
@@ -99,7 +99,7 @@ def retry(client: httpx.Client, made: str) -> httpx.Response:
 
 
 def test_retry(client: httpx.Client, ledger: Ledger) -> None:
-    made, failed, lost, clean = (create(client)["id"] for _ in range(4))
+    made, failed, lost, clean = (INGESTION.make(client) for _ in range(4))
     problem(retry(client, made), 409, "ingestion_ended")
     end(ledger, failed, counts=FAILED)
     again = retry(client, failed)
@@ -116,7 +116,7 @@ def test_retry(client: httpx.Client, ledger: Ledger) -> None:
         (JobStatus.CANCELLED, [], "its status is 'cancelled'"),
     ]
     for status, errors, why in reasons:
-        made = create(client)["id"]
+        made = INGESTION.make(client)
         begin(ledger, made, Page(documents=1000))
         end(ledger, made, status, errors=errors)
         assert f"{why}. Send its request again" in problem(retry(client, made), 409, "ingestion_ended")
@@ -160,7 +160,7 @@ def test_an_ingestion_knows_whether_its_key_may_load_into_a_table_of_others(
     sink = {"type": "postgresql", "name": "store", "table": "chunks"}
     for name, sinks, shares in (("a", ["store/chu*"], True), ("b", ["store"], False), ("c", None, False)):
         client.headers.update(make_key(client, ops, name, limits={"sinks": sinks}))
-        made = create(client, sink=sink)
+        made = INGESTION.create(client, sink=sink)
         assert (made["sink"], kept(ledger, made["id"]).record.shares_table) == (sink, shares), name
     no_parts = client.get(f"/v1/ingestions/{made['id']}/output")
     assert (no_parts.status_code, "in the table chunks" in no_parts.json()["error"]["message"]) == (400, True)
@@ -195,7 +195,7 @@ STATES = {"failed": "bef", "warned": "cd", "loaded": "ac", "unchanged": "d", "in
 
 
 def test_documents_by_page_and_by_state(client: httpx.Client, ledger: Ledger, storage: Storage) -> None:
-    ingestion_id = create(client)["id"]
+    ingestion_id = INGESTION.make(client)
     closed = [
         [outcome("a"), outcome("b", "failed"), outcome("c").warned(WARNINGS)],
         [outcome("d", "unchanged").warned(WARNINGS[1:])],
@@ -228,7 +228,7 @@ def test_documents_by_page_and_by_state(client: httpx.Client, ledger: Ledger, st
     assert {one["code"]: one["names"] for one in warned} == {"pages_without_text": ["c"], "xfa_form": ["c", "d"]}
     for name, value in (("filter", "lost"), ("after", "x"), ("after", "1-x"), ("limit", "0")):
         problem(client.get(path, params={name: value}), 400, "invalid_value", name)
-    many = create(client)["id"]
+    many = INGESTION.make(client)
     close_pages(ledger, storage, many, [[outcome(f"{n}")] for n in range(45)])
     answers = pages(client, f"/v1/ingestions/{many}/documents", limit=100)
     assert [each["id"] for page in answers for each in page] == [*map(str, range(45)), "late"]
@@ -241,7 +241,7 @@ def test_documents_by_page_and_by_state(client: httpx.Client, ledger: Ledger, st
 def test_the_parts_of_the_output(
     client: httpx.Client, ledger: Ledger, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = create(client, sink=SINK)
+    made = INGESTION.create(client, sink=SINK)
     path, owner = f"/v1/ingestions/{made['id']}/output", kept(ledger, made["id"]).owner
     nothing = client.get(path).json()
     assert (nothing["data"], nothing["rows"], nothing["version"], nothing["dimension"]) == ([], 0, 0, None)

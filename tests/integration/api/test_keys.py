@@ -90,7 +90,7 @@ SENT: list[tuple[Header, str]] = [
 def test_a_known_key_is_let_in_and_nobody_else(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
     client = serve(api_keys=KEYS).client
     for headers, name in SENT:
-        answer = client.get("/v1/key", headers={header: value.encode() for header, value in headers.items()})
+        answer = client.get("/v1/key", headers=[(each.encode(), value.encode()) for each, value in headers.items()])
         assert answer.json().get("name", "") == name, headers
         assert name or (code_of(answer), answer.headers["www-authenticate"]) == (UNKNOWN, "Bearer"), headers
     (line,) = [record.getMessage() for record in caplog.records]

@@ -22,6 +22,11 @@ OTHER_PATHS = (
 )  # fmt: skip
 
 
+def model_of(client: httpx.Client, who: dict[str, str] | None = None) -> Any:
+    """What the service tells of its own model."""
+    return client.get("/v1/service", headers=who).json()["models"][0]
+
+
 def test_the_list_of_models_and_one_with_a_slash_in_its_name(client: httpx.Client) -> None:
     for path in ("/v1/models", "/v1/models/", "/models", "/models/"):
         body = client.get(path).json()
@@ -55,15 +60,13 @@ def test_a_model_under_several_names(serve: Serve, worker: LedgerWorker, redis_u
 def test_a_model_that_appears_while_the_server_runs_is_learnt(serve: Serve, redis_url: str, ledger: Ledger) -> None:
     client = serve(served_name=f"{MODEL},other-name").client
 
-    def shown() -> Any:
-        return client.get("/v1/service").json()["models"][0]
-
     # The configured one is known before any worker, and nothing is known of it.
     assert client.get(f"/v1/models/{MODEL}").json()["dimension"] is None
-    assert (shown()["names"], shown()["dimension"], shown()["workers"]) == ([MODEL, "other-name"], None, [])
+    new = model_of(client)
+    assert (new["names"], new["dimension"], new["workers"]) == ([MODEL, "other-name"], None, [])
     assert client.post("/v1/tasks", json={"input": "x" * 40, "dimensions": 3}).status_code == 202
     told = {"tasks": 1, "tokens": 10, "seconds": None}
-    wait_until(lambda: told.items() <= shown()["lanes"]["online"].items())
+    wait_until(lambda: told.items() <= model_of(client)["lanes"]["online"].items())
     with LedgerWorker(redis_url, "late/model") as late:
         late.announce()
         wait_until(lambda: client.get("/v1/models/late/model").status_code == 200)
@@ -76,7 +79,7 @@ def test_a_model_that_appears_while_the_server_runs_is_learnt(serve: Serve, redi
     ready = client.get("/health/ready")
     assert ready.status_code == 503
     assert ready.json()["error"]["message"].startswith("A worker loads org/model from huggingface.co, for ")
-    assert [(one["model"], one["source"]) for one in shown()["loading"]] == [("org/model", "huggingface.co")]
+    assert [(one["model"], one["source"]) for one in model_of(client)["loading"]] == [("org/model", "huggingface.co")]
     waited = client.post("/v1/embeddings", json={"input": "x"}, headers={"x-stainless-read-timeout": "0.1"})
     assert waited.status_code in {503, 504}
     assert "A worker loads org/model" in waited.json()["error"]["message"]
@@ -199,13 +202,10 @@ def test_metrics_tell_the_signals_of_each_lane_and_errors_by_their_code(serve: S
 
 
 def test_the_service_tells_models_with_their_workers_and_lanes(client: httpx.Client, worker: LedgerWorker) -> None:
-    def model() -> Any:
-        return client.get("/v1/service").json()["models"][0]
-
     client.post("/v1/tasks", json={"input": "x" * 400})
     client.post("/v1/tasks", json={"input": ["y" * 400] * 50, "lane": "bulk"})
-    wait_until(lambda: model()["lanes"]["bulk"]["tasks"])
-    body, seen = client.get("/v1/service").json(), model()
+    wait_until(lambda: model_of(client)["lanes"]["bulk"]["tasks"])
+    body, seen = client.get("/v1/service").json(), model_of(client)
     assert body["version"] == client.get("/openapi.json").json()["info"]["version"]
     assert body["started_at"] <= body["redis"]["seen_at"] <= body["time"] <= time.time()
     assert body["documents"] == {"workers": [], "tasks": 0, "absent_since": None}
@@ -218,11 +218,11 @@ def test_the_service_tells_models_with_their_workers_and_lanes(client: httpx.Cli
 
     dead = a_worker(worker.id, deaths=3, died_at=1_795_198_568.5, died_of="signal 9, SIGKILL")
     worker.ledger.run(beat(MODEL, dead, None, 60_000))
-    died = wait_until(lambda: [one["died_of"] for one in model()["workers"] if one["deaths"] == 3])
+    died = wait_until(lambda: [one["died_of"] for one in model_of(client)["workers"] if one["deaths"] == 3])
     assert died == ["signal 9, SIGKILL"]
     worker.ledger.run(stop(MODEL, worker.id))
-    wait_until(lambda: not model()["workers"])
-    assert model()["absent_since"] <= time.time()
+    wait_until(lambda: not model_of(client)["workers"])
+    assert model_of(client)["absent_since"] <= time.time()
 
 
 def test_a_tenant_sees_its_own_work_and_the_load(serve: Serve, worker: LedgerWorker) -> None:
@@ -230,12 +230,8 @@ def test_a_tenant_sees_its_own_work_and_the_load(serve: Serve, worker: LedgerWor
     client.post("/v1/tasks", json={"input": "x" * 400}, headers=ANN)
     client.post("/v1/tasks", json={"input": "y" * 40}, headers=BOB)
 
-    def model(who: dict[str, str]) -> Any:
-        (found,) = client.get("/v1/service", headers=who).json()["models"]
-        return found
-
-    wait_until(lambda: model(ANN)["lanes"]["online"]["tasks"] == 2)
-    of_all, of_bob = model(ANN), model(BOB)
+    wait_until(lambda: model_of(client, ANN)["lanes"]["online"]["tasks"] == 2)
+    of_all, of_bob = model_of(client, ANN), model_of(client, BOB)
     online = [[one["lanes"]["online"][name] for name in ("tasks", "tokens", "seconds")] for one in (of_all, of_bob)]
     assert online == [[2, 110, 0.0022], [1, 10, 0.0022]]
     places = [[(one["host"], one["pid"], one["rss_bytes"]) for one in found["workers"]] for found in (of_all, of_bob)]

@@ -25,7 +25,6 @@ from tests.integration.api.things import (
     JOBS,
     KEYED,
     Resource,
-    create_batch,
     end,
 )
 from tests.made_datasets import document, load
@@ -35,12 +34,8 @@ from tests.processes import RedisServer
 NO_LIMIT = ("0", "-1", "x", "1.5", "9" * 5000, "\u0662", "0" * 20, "0" * 8 + "1" + "0" * 5000)
 
 
-def name_of(value: object) -> str | None:
-    return value.path if isinstance(value, Resource) else None
-
-
 def each_of(*kinds: Resource) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize("kind", kinds, ids=name_of)
+    return pytest.mark.parametrize("kind", kinds, ids=[kind.path for kind in kinds])
 
 
 @each_of(*ALL)
@@ -149,7 +144,7 @@ def test_an_owner_above_the_quota_starts_nothing(serve: Serve, ledger: Ledger, r
 def test_lists_of_large_batches_do_not_fill_the_memory_of_redis(private_redis: RedisServer) -> None:
     with ServedApp(private_redis.url) as served, closing(Ledger.connect(private_redis.url)) as ledger:
         errors = [JobError("invalid_json_line", "Not JSON." * 200, None, n) for n in range(60)]
-        made = [create_batch(served.client)["id"] for _ in range(20)]
+        made = [BATCHES.make(served.client) for _ in range(20)]
         for batch_id in made:
             end(ledger, batch_id, JobStatus.FAILED, errors=errors)
         # Redis ends a connection for which more than this is waiting.
@@ -165,7 +160,7 @@ def test_lists_of_large_batches_do_not_fill_the_memory_of_redis(private_redis: R
 def test_a_batch_is_tried_again_as_a_new_one(client: httpx.Client, ledger: Ledger, upload: Upload) -> None:
     file_id, failed = (upload().json()["id"] for _ in range(2))
     full = {"job": "42", "k": "v" * 4090}
-    first = create_batch(client, input_file_id=file_id, metadata=full, completion_window="48h")
+    first = BATCHES.create(client, input_file_id=file_id, metadata=full, completion_window="48h")
     path = f"/v1/batches/{first['id']}/retry"
     problem(client.post(path), 409, "batch_not_ended")
     end(ledger, first["id"], JobStatus.EXPIRED, files={"error": failed})
@@ -195,7 +190,7 @@ def test_a_batch_is_tried_again_as_a_new_one(client: httpx.Client, ledger: Ledge
     gone = client.post(f"/v1/batches/{third['id']}/retry")
     assert "Nobody knows any more" in problem(gone, 404, "file_not_found", gone.json()["error"]["param"])
 
-    done = create_batch(client, input_file_id=file_id)["id"]
+    done = BATCHES.create(client, input_file_id=file_id)["id"]
     end(ledger, done, files={"output": "file-out"})
     told = problem(client.post(f"/v1/batches/{done}/retry"), 409, "batch_already_ended")
     assert "nothing to try again" in told

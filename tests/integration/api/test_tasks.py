@@ -25,7 +25,7 @@ from tasks.records.batches import new_batch_id
 from tests.integration.api.file_uploads import ids, pages, problem
 from tests.integration.api.ledger_worker import DIMENSION, LedgerWorker, entry, vector
 from tests.integration.api.served import MODEL, ServedApp
-from tests.integration.api.things import EMPTY, create, create_batch, end
+from tests.integration.api.things import BATCHES, EMPTY, INGESTION, TASK, end
 from tests.integration.ledger.driver import commands
 from tests.ledger_builders import a_worker, new_task
 from tests.processes import wait_until
@@ -35,9 +35,7 @@ NPY = {"accept": "application/x-npy"}
 
 def submit(client: httpx.Client, texts: Any, **fields: Any) -> dict[str, Any]:
     """The links of a new task."""
-    answer = client.post("/v1/tasks", json={"input": texts, **fields})
-    assert answer.status_code == 202, answer.text
-    links: dict[str, Any] = answer.json()["links"]
+    links: dict[str, Any] = TASK.create(client, input=texts, **fields)["links"]
     return links
 
 
@@ -173,8 +171,7 @@ def test_what_is_cancelled_keeps_what_is_finished_and_what_is_late_or_deleted_is
     expired = client.get(late["self"], params={"wait": 20}).json()
     assert (expired["status"], expired["error"]["code"]) == ("expired", "expired")
     assert client.get(late["result"]).json()["data"][0]["error"]["code"] == "expired"
-    task_id = gone["self"].rpartition("/")[2]
-    assert client.delete(gone["self"]).json() == {"id": task_id, "object": "embedding.task", "deleted": True}
+    assert client.delete(gone["self"]).json()["deleted"]
     assert client.get(gone["self"]).status_code == client.delete(gone["self"]).status_code == 404
     assert worker.work() == 0
 
@@ -216,12 +213,12 @@ HOSTILE: tuple[dict[str, Any], ...] = (
 
 
 def made(client: httpx.Client, texts: Any = "one", **fields: Any) -> str:
-    return str(submit(client, texts, **fields)["self"]).rpartition("/")[2]
+    return str(TASK.create(client, input=texts, **fields)["id"])
 
 
 def one_of_each(client: httpx.Client) -> list[str]:
     """Their ids, newest first."""
-    return [made(client), create_batch(client)["id"], create(client)["id"]][::-1]
+    return [made(client), BATCHES.make(client), INGESTION.make(client)][::-1]
 
 
 def listed(client: httpx.Client, path: str = "/v1/jobs", **query: Any) -> httpx.Response:
@@ -266,7 +263,7 @@ def test_jobs_are_chosen_by_kind_state_name_and_by_what_they_wait_for(
     client.post(f"/v1/tasks/{cancelled}/cancel")
     stuck = new_task_id()
     ledger.run(store(new_task(task_id=stuck, queue="other", listed=True)))
-    batch_id, ended = create_batch(client)["id"], create(client)["id"]
+    batch_id, ended = BATCHES.make(client), INGESTION.make(client)
     end(ledger, ended)
     chosen: list[tuple[dict[str, str], list[str]]] = [
         ({"kind": "task"}, [stuck, cancelled, whole, part]),
@@ -287,7 +284,7 @@ def test_jobs_are_chosen_by_kind_state_name_and_by_what_they_wait_for(
     # What is rare or waits for people is found behind what goes on.
     for _ in range(LOOK + 10):
         ledger.run(store(new_task(task_id=new_task_id(), queue=MODEL, listed=True)))
-    newest = create(client, sink={"type": "dataset", "dataset": "nightly-handbook"})["id"]
+    newest = INGESTION.create(client, sink={"type": "dataset", "dataset": "nightly-handbook"})["id"]
     assert ids(listed(client, status="cancelled")) == [cancelled]
     assert ids(listed(client, status="waiting")) == [newest, batch_id, stuck]
     assert ids(listed(client, status="waiting", kind="task")) == [stuck]
@@ -317,7 +314,7 @@ def test_a_page_costs_the_same_however_many_jobs_there_are(
 
 
 def test_a_batch_hears_from_workers_that_the_storage_is_away(client: httpx.Client, ledger: Ledger) -> None:
-    batch_id = create_batch(client)["id"]
+    batch_id = BATCHES.make(client)
 
     def waiting(*errors: str) -> dict[str, Any]:
         for number, error in enumerate(errors):

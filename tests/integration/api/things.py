@@ -35,21 +35,6 @@ OF_NOBODY = {"{model_id}", "{path}"}
 """Parts of paths that name nothing of a tenant's."""
 
 
-def create(client: httpx.Client, **changed: Any) -> dict[str, Any]:
-    answer = client.post("/v1/ingestions", json=GOOD | changed)
-    assert answer.status_code == 202, answer.text
-    found: dict[str, Any] = answer.json()
-    assert answer.headers["location"] == f"/v1/ingestions/{found['id']}"
-    return found
-
-
-def create_batch(client: httpx.Client, **changed: Any) -> dict[str, Any]:
-    answer = client.post("/v1/batches", json=BATCH | changed)
-    assert answer.status_code == 200, answer.text
-    found: dict[str, Any] = answer.json()
-    return found
-
-
 def begin(ledger: Ledger, job_id: str, *pages: Page, done: Sequence[DonePage] = (), **head: Any) -> None:
     """A job runs, with pages that are open behind those that are done."""
 
@@ -90,10 +75,18 @@ class Resource:
     max_limit: int = 100
     changed: Mapping[str, Any] | None = None
 
-    def make(self, client: httpx.Client, **headers: str) -> str:
-        answer = client.post(self.path, headers=headers, **self.body)
+    def create(self, client: httpx.Client, headers: Mapping[str, str] | None = None, **changed: Any) -> dict[str, Any]:
+        """What a request makes, with some fields of its JSON `changed`."""
+        body = {**self.body, "json": self.body["json"] | changed} if changed else self.body
+        answer = client.post(self.path, headers=headers, **body)
         assert answer.status_code == self.status, answer.text
-        return str(answer.json()["id"])
+        found: dict[str, Any] = answer.json()
+        assert self.status != 202 or answer.headers["location"] == f"{self.path}/{found['id']}"
+        return found
+
+    def make(self, client: httpx.Client, **headers: str) -> str:
+        """The id of a new one."""
+        return str(self.create(client, headers)["id"])
 
 
 FORM = {"data": {"purpose": "batch"}, "files": {"file": ("a.jsonl", LINES)}}
