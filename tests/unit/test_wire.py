@@ -153,27 +153,6 @@ def test_what_is_meant_in_our_words(body: dict[str, Any], expected: dict[str, An
 
 
 @pytest.mark.parametrize(
-    "body",
-    [
-        {"output_dtype": ["float"]},
-        {"embed_dtype": "float16"},
-        {"late_chunking": 1},
-        {"return_multivector": True},
-        {"add_special_tokens": 1},
-        {"truncate_prompt_tokens": 100},
-        {"normalized": False, "normalize": True},
-        {"dimension": 8, "dimensions": 9},
-        {"truncation": True, "truncate": False},
-    ],
-)
-def test_what_cannot_be_done_is_refused_by_name(body: dict[str, Any]) -> None:
-    name = next(iter(body))
-    with raises_code("invalid_value", match=rf"^{name} must ") as caught:
-        in_own_words(body)
-    assert caught.value.param == name
-
-
-@pytest.mark.parametrize(
     ("words", "prompt"),
     [
         (("query", "Search_Query", "retrieval.query", "RETRIEVAL_QUERY", "s2p_query"), "query"),

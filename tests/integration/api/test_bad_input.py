@@ -53,15 +53,21 @@ FIELDS: dict[tuple[str, str], Sequence[Any]] = {
     ("invalid_type", "truncate"): [1, {"a": 1}],
     ("invalid_value", "truncate"): ["START"],
     ("invalid_value", "encoding_format"): ["md5", ["float"], "FLOAT"],
-    ("invalid_value", "add_special_tokens"): [False],
-    ("invalid_value", "late_chunking"): [True],
-    ("invalid_value", "output_dtype"): ["int8"],
+    ("invalid_value", "add_special_tokens"): [False, 1],
+    ("invalid_value", "late_chunking"): [True, 1],
+    ("invalid_value", "return_multivector"): [True],
+    ("invalid_value", "truncate_prompt_tokens"): [100],
+    ("invalid_value", "output_dtype"): ["int8", ["float"]],
+    ("invalid_value", "embed_dtype"): ["float16"],
 }
 """Values of the other fields."""
 VENDORS: dict[tuple[str, str], Sequence[Mapping[str, Any]]] = {
     ("invalid_type", "normalize"): [{"normalized": 1}],
     ("invalid_value", "dimensions"): [{"output_dimension": 1536}],
     ("invalid_value", "output_dimension"): [{"dimensions": 2, "output_dimension": 3}],
+    ("invalid_value", "dimension"): [{"dimensions": 2, "dimension": 3}],
+    ("invalid_value", "normalized"): [{"normalize": True, "normalized": False}],
+    ("invalid_value", "truncation"): [{"truncate": False, "truncation": True}],
     ("invalid_value", "truncate"): [{"truncation": "yes"}],
 }
 """Fields by the names of other vendors."""

@@ -259,14 +259,9 @@ class Tenants:
     stored: Sequence[Path]
 
     @property
-    def all_routes(self) -> list[Operation]:
-        """Every route."""
-        return read(self.ann)[0]
-
-    @property
     def routes(self) -> list[Operation]:
         """Every route but those of people who manage keys."""
-        return [route for route in self.all_routes if route.scopes != {"admin"}]
+        return [route for route in read(self.ann)[0] if route.scopes != {"admin"}]
 
     def bobs_state(self) -> dict[str, object]:
         """Everything in Redis that is Bob's, and everything that was in the storage in the beginning."""
@@ -310,7 +305,7 @@ def ids(tenants: Tenants) -> None:
 
 def managing_keys(tenants: Tenants) -> None:
     """No tenant manages keys."""
-    managing = [route for route in tenants.all_routes if route.scopes == {"admin"}]
+    managing = [route for route in read(tenants.ann)[0] if route.scopes == {"admin"}]
     for route in managing:
         for address in tenants.bobs.addresses(route.path):
             refused = tenants.ann.request(route.method, address)

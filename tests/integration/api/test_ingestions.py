@@ -46,7 +46,7 @@ def kept(ledger: Ledger, ingestion_id: str) -> Ingestion:
     return job
 
 
-def test_a_new_ingestion(client: httpx.Client, ledger: Ledger, storage: Storage) -> None:
+def test_what_is_shown_while_it_runs_and_at_its_end(client: httpx.Client, ledger: Ledger, storage: Storage) -> None:
     made = INGESTION.create(client, metadata={"job": "42"}, sink=SINK)
     told: dict[str, Any] = {"status": "queued", "model": "test/model", "sink": SINK, "chunking": {"type": "auto"}}
     told |= {"source": {"type": "documents", "count": 1}, "mode": "skip_unchanged", "metadata": {"job": "42"}}
@@ -55,6 +55,19 @@ def test_a_new_ingestion(client: httpx.Client, ledger: Ledger, storage: Storage)
     spec = kept(ledger, made["id"]).spec
     assert storage.read(spec["listed"]) == b'{"id":"a","text":"Some text."}\n'
     assert "Some text." not in json.dumps(dict(spec)), "texts do not belong into Redis"
+
+    done = DonePage("", Counts(documents=9, loaded=4, unchanged=3, failed=2, chunks=40, tokens=99))
+    waits = Wait(what="sink", stage="load", tries=1, until_ms=0, since_ms=0)
+    begin(ledger, made["id"], Page(documents=1), done=[done], wait=waits)
+    running = client.get(f"/v1/ingestions/{made['id']}").json()
+    assert (running["status"], running["waiting_for"], running["finished_at"]) == ("in_progress", "sink", None)
+    counts = running["file_counts"]
+    assert counts == counts | {"total": 10, "completed": 7, "unchanged": 3, "failed": 2, "in_progress": 1}
+    assert counts["total"] == sum(counts[name] for name in ("in_progress", "completed", "failed", "cancelled"))
+    assert running["usage"]["prompt_tokens"] == 99
+    end(ledger, made["id"])
+    ended = client.get(f"/v1/ingestions/{made['id']}").json()
+    assert ended["expires_at"] > ended["finished_at"] >= ended["started_at"] >= ended["created_at"]
 
 
 def test_a_repetition_finds_its_ingestion_although_the_file_is_gone(client: httpx.Client, upload: Upload) -> None:
@@ -73,22 +86,6 @@ def test_a_repetition_finds_its_ingestion_although_the_file_is_gone(client: http
     assert send(mode="sync").json()["error"]["code"] == "idempotency_key_reused"
     headers["Idempotency-Key"] = "another"
     assert send().json()["error"]["code"] == "file_not_found"
-
-
-def test_what_is_shown_while_it_runs_and_at_its_end(client: httpx.Client, ledger: Ledger) -> None:
-    made = INGESTION.create(client)
-    done = DonePage("", Counts(documents=9, loaded=4, unchanged=3, failed=2, chunks=40, tokens=99))
-    waits = Wait(what="sink", stage="load", tries=1, until_ms=0, since_ms=0)
-    begin(ledger, made["id"], Page(documents=1), done=[done], wait=waits)
-    running = client.get(f"/v1/ingestions/{made['id']}").json()
-    assert (running["status"], running["waiting_for"], running["finished_at"]) == ("in_progress", "sink", None)
-    counts = running["file_counts"]
-    assert counts == counts | {"total": 10, "completed": 7, "unchanged": 3, "failed": 2, "in_progress": 1}
-    assert counts["total"] == sum(counts[name] for name in ("in_progress", "completed", "failed", "cancelled"))
-    assert running["usage"]["prompt_tokens"] == 99
-    end(ledger, made["id"])
-    ended = client.get(f"/v1/ingestions/{made['id']}").json()
-    assert ended["expires_at"] > ended["finished_at"] >= ended["started_at"] >= ended["created_at"]
 
 
 # ---- a second try ----------------------------------------------------------------------------------------------------
