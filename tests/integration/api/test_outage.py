@@ -24,7 +24,7 @@ def client(private_redis: RedisServer, root: Path) -> Iterator[httpx.Client]:
 
 
 def submit(client: httpx.Client, **headers: str) -> httpx.Response:
-    return client.post("/v1/tasks", json={"input": "x"}, headers=headers)
+    return client.post("/v1/tasks", json={"input": "a private text"}, headers=headers)
 
 
 def test_while_redis_is_down_and_back_again(private_redis: RedisServer, client: httpx.Client) -> None:
@@ -62,7 +62,7 @@ def test_while_redis_is_down_and_back_again(private_redis: RedisServer, client: 
     assert answer.status_code == 200, answer.text
 
 
-def test_a_hung_redis_is_a_503_and_a_repetition_with_a_key_is_one_task(
+def test_a_hung_redis_is_a_503_and_a_repetition_with_a_key_is_one_task_with_a_bell(
     private_redis: RedisServer, client: httpx.Client
 ) -> None:
     key = {"idempotency-key": "1"}
@@ -78,6 +78,16 @@ def test_a_hung_redis_is_a_503_and_a_repetition_with_a_key_is_one_task(
     wait_until(lambda: submit(client, **key).status_code == 202)
     with private_redis.client() as connection:
         assert len(list(connection.scan_iter("eq:task:*"))) == 1
+
+        def bell() -> bytes | None:
+            found = connection.lindex(bell_queue(MODEL), 0)
+            assert found is None or isinstance(found, bytes)
+            return found
+
+        message = wait_until(bell, message="no bell")
+        assert (b"private" in message, b"embedq.bell" in message) == (False, True), "it carries no data"
+        connection.delete(bell_queue(MODEL))
+        wait_until(bell, message="the lost bell was not replaced")
 
 
 def test_a_full_redis_takes_no_new_work_and_what_runs_still_commits(
@@ -96,18 +106,3 @@ def test_a_full_redis_takes_no_new_work_and_what_runs_still_commits(
         worker.work()
         assert client.get(location, params={"wait": 20}).json()["status"] == "completed"
     assert sorted(stored.name for stored in storage.stored("")) == before
-
-
-def test_a_bell_carries_no_data_and_a_lost_one_is_replaced(private_redis: RedisServer, client: httpx.Client) -> None:
-    with private_redis.client() as connection:
-
-        def bell() -> bytes | None:
-            found = connection.lindex(bell_queue(MODEL), 0)
-            assert found is None or isinstance(found, bytes)
-            return found
-
-        client.post("/v1/tasks", json={"input": "a very private text"})
-        message = wait_until(bell, message="no bell")
-        assert (b"private" in message, b"embedq.bell" in message) == (False, True)
-        connection.delete(bell_queue(MODEL))
-        wait_until(bell, message="the lost bell was not replaced")

@@ -90,15 +90,11 @@ async def nobody(_: object) -> str:
     raise AssertionError
 
 
-@pytest.fixture
-def datasets(tmp_path: Path) -> AsyncDatasets:
-    settings = load_settings(datasets=str(tmp_path))
-    return AsyncDatasets(AsyncStorage(settings.storage_url, nobody), settings)
-
-
 async def test_slow_databases_hold_up_those_who_ask_them_and_nobody_else(
-    datasets: AsyncDatasets, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    settings = load_settings(datasets=str(tmp_path))
+    datasets = AsyncDatasets(AsyncStorage(settings.storage_url, nobody), settings)
     asked, answering = threading.Semaphore(0), threading.Event()
 
     def ask(_: object) -> str:
