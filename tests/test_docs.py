@@ -50,9 +50,6 @@ def commands(program: str) -> set[str]:
     return in_documents(call, spans=True).union(*(re.findall(call, block) for block in blocks))
 
 
-# ---- settings --------------------------------------------------------------------------------------------------------
-
-
 def shown_default(default: Any) -> str:
     if default in (None, (), ""):
         return "none"
@@ -79,9 +76,6 @@ def test_no_document_names_a_setting_that_does_not_exist() -> None:
     assert in_documents(rf"\b{PREFIX}[A-Z_]+\b") - known == set()
 
 
-# ---- HTTP ------------------------------------------------------------------------------------------------------------
-
-
 def test_no_route_is_described_that_does_not_exist() -> None:
     paths = create_app(load_settings()).openapi()["paths"]
     routes = {f"{method.upper()} {path}" for path, methods in paths.items() for method in methods}
@@ -106,9 +100,6 @@ def test_the_table_of_errors_has_every_code_with_its_status() -> None:
     assert {(code, str(status)) for code, status in error_codes()} - described == set()
 
 
-# ---- metrics ---------------------------------------------------------------------------------------------------------
-
-
 @pytest.fixture(scope="module")
 def series() -> set[str]:
     """Those of the API, and what scripts and workers count; whole names alone, others are series with labels."""
@@ -131,9 +122,6 @@ def test_every_series_is_described_and_no_other_is_named(series: set[str]) -> No
     assert in_documents(r"\bembedq_\w+", spans=True) - series - FAMILIES_OF_SERIES == set()
 
 
-# ---- commands --------------------------------------------------------------------------------------------------------
-
-
 def test_every_command_is_described_and_no_other_is_named() -> None:
     (known,) = (set(action.choices) for action in parser()._actions if action.choices)
     assert known - set(re.findall(r"embedq ([a-z-]+)", "\n".join(code_spans(text("docs/client.md"))))) == set()
@@ -141,9 +129,6 @@ def test_every_command_is_described_and_no_other_is_named() -> None:
     assert commands("embedq") - known == set()
     assert {"demo", "up", "test"} <= commands("make")
     assert commands("make") - set(re.findall(r"^([a-z]+):", text("Makefile"), re.MULTILINE)) == set()
-
-
-# ---- links, files and tables -----------------------------------------------------------------------------------------
 
 
 def anchors(document: str) -> set[str]:

@@ -74,8 +74,6 @@ class Hands:
         """Its worker comes again with another revision of the model."""
         self.ledger.run(join(MODEL, a_worker("hand"), replace(entry(MODEL), revision=revision), HOUR_MS))
 
-    # ---- callers
-
     def file(self, name: str, data: bytes, *, owner: str = "anonymous", purpose: Purpose = Purpose.USER_DATA) -> str:
         """An uploaded file's id."""
         record = made_file(len(data), filename=name, owner=owner, purpose=purpose)
@@ -124,8 +122,6 @@ class Hands:
         record = self.ledger.run(read_file(self.batch(batch_id).output_file_id or ""))
         assert record is not None
         return self.storage.read(record.stored)
-
-    # ---- workers
 
     def step(self) -> None:
         """One round of the driver, a quarter of a second after the one before."""

@@ -121,9 +121,6 @@ def test_what_is_no_name_of_a_table_is_refused(name: str) -> None:
         TableName.from_text(name)
 
 
-# ---- a server that is away, or refuses
-
-
 def test_a_server_that_dies_in_the_middle_has_nothing_of_the_load(
     table: Open, postgres: PgServer, database: str
 ) -> None:

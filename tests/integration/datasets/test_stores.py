@@ -117,9 +117,6 @@ def test_loads_at_the_same_time_lose_nothing(place: Place) -> None:
     assert place.open().known(["shared"])["shared"].decided_by == ingestion(rounds)
 
 
-# ---- rules that a walk seldom meets
-
-
 def test_a_folder_that_a_sync_has_spared_stays_spared_when_all_above_it_cannot_be_listed(store: Store) -> None:
     load(store, UnreadPart("r/in"), by=stamp(12))
     finish(store, stamp(10))

@@ -86,9 +86,6 @@ def ended_batch(hands: Hands) -> str:
     return batch_id
 
 
-# ---- one Redis sweeps a storage
-
-
 def test_a_copy_of_the_redis_deletes_nothing_while_the_original_sweeps(
     hands: IngestionHands, copy: Hands, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -158,9 +155,6 @@ def test_the_sweep_goes_on_beside_what_cannot_be_deleted(
     assert [job_id for job_id, _ in hands.ledger.run(ended_jobs(BatchRecord))] == [ended[3]]
 
 
-# ---- what no record names
-
-
 def test_unknown_objects_are_listed_and_removed_by_a_person(
     hands: IngestionHands,
     redis_url: str,
@@ -192,9 +186,6 @@ def test_unknown_objects_are_listed_and_removed_by_a_person(
         os.utime(path, (time.time() - 2 * 86_400,) * 2)
     assert main(["unknown", "--delete"]) == 0
     assert everything(hands.storage) == needed
-
-
-# ---- a storage is proved before absence means anything
 
 
 def test_a_role_that_starts_makes_nothing_below_a_mount_point(hands: IngestionHands, tmp_path: Path) -> None:

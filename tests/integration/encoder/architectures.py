@@ -76,9 +76,6 @@ def _normalize() -> Any:
     return sentence_modules.Normalize()  # asked for when it is called: tests collect without torch
 
 
-# ---- folders ---------------------------------------------------------------------------------------------------------
-
-
 @folders.edits
 def _halved(folder: Path, dtype: str) -> None:
     folders.tensors(lambda weights: {name: one.to(getattr(torch, dtype)) for name, one in weights.items()})(folder)
@@ -151,8 +148,6 @@ def save_router(folder: Path) -> None:
 def _bag_of_words(folder: Path) -> None:
     saved(folder, [sentence_modules.BoW(["hello", "there"])])
 
-
-# ---- the table -------------------------------------------------------------------------------------------------------
 
 _E5: dict[str, Any] = {"prompts": {"query": "query: ", "passage": "passage: "}, "default_prompt_name": "passage"}
 _TEMPLATE = "{% for message in messages %}[CLS]{{ message.role }}\n{{ message.content }}[SEP]\n{% endfor %}"
@@ -359,8 +354,6 @@ ARCHITECTURES = (
         refusal="begins with BoW",
     ),
 )
-
-# ---- its copy in the documentation -----------------------------------------------------------------------------------
 
 _BEGIN, _STOP = "<!-- table of architectures -->", "<!-- end of table -->"
 

@@ -51,9 +51,6 @@ _T5 = {"d_model": WIDTH, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_heads": 4}
 T5: Mapping[str, Any] = _T5 | {"max_position_embeddings": None}
 
 
-# ---- whole folders ---------------------------------------------------------------------------------------------------
-
-
 def word_pieces(special: Sequence[str], *, cased: bool = False) -> Tokenizer:
     """Letters and some words; what it does not know is unknown, and U+200B and U+00AD are nothing."""
     numbers = {word: number for number, word in enumerate([*special, *VOCABULARY])}
@@ -208,9 +205,6 @@ def multi_vector(folder: Path) -> None:
     sentence_transformers.MultiVectorEncoder(str(raw), device="cpu").save(str(folder), create_model_card=False)
 
 
-# ---- what is done to a folder ----------------------------------------------------------------------------------------
-
-
 def edits(change: Callable[Concatenate[Path, P], object]) -> Callable[P, Edit]:
     """A function that is told what to change first, and the folder then."""
 
@@ -330,9 +324,6 @@ def extended(kind: str) -> Edit:
 def both(folder: Path, *changes: Edit) -> None:
     for change in changes:
         change(folder)
-
-
-# ---- what is asked of it ---------------------------------------------------------------------------------------------
 
 
 def served(model: Path | str, **settings: Any) -> Encoder:

@@ -17,8 +17,6 @@ from tests.thorough import some
 pytestmark = pytest.mark.model
 
 
-# ---- F1: more tokens than positions ----------------------------------------------------------------------------------
-
 LEARNED: Mapping[str, tuple[str, Sequence[str], Mapping[str, Any], int | None]] = {
     "BERT": ("Bert", made.BERT, {"max_position_embeddings": 40}, 64),
     "GPT-2": ("GPT2", made.BERT, {"max_position_embeddings": 40, "n_embd": 32, "n_head": 4}, 64),
@@ -52,9 +50,6 @@ def test_a_network_of_any_length_has_a_maximum_all_the_same(tmp_path: Path) -> N
     encoder = made.served(folder)
     assert encoder.info.max_tokens == 2048
     made.check_vectors(made.vectors_of(encoder, made.TEXTS), made.truth(folder, made.TEXTS))
-
-
-# ---- F2: more tokens than rows ---------------------------------------------------------------------------------------
 
 
 def with_words(*words: str, **save: Any) -> made.Save:
@@ -98,8 +93,6 @@ def test_a_text_with_a_special_token_without_a_row_fails_alone(tmp_path: Path) -
     made.check_vectors([found[0], found[2]], made.truth(tmp_path / "model", [texts[0], texts[2]]))
 
 
-# ---- F7 and F13: prompts ---------------------------------------------------------------------------------------------
-
 WINDOW_32 = made.changed("sentence_bert_config.json", max_seq_length=32)
 
 
@@ -121,8 +114,6 @@ def test_a_prompt_that_leaves_little_of_the_window_is_a_warning(
     found = made.vectors_of(encoder, ["what", "who"], Options(prompt_name="query"))
     made.check_vectors(found, made.truth(folder, ["what", "who"], prompt=prompts["query"]))
 
-
-# ---- F12: texts without tokens ---------------------------------------------------------------------------------------
 
 NO_TOKENS = ("\u200b", "\u00ad", "   ", "", "\u200b\u00ad")
 

@@ -53,9 +53,6 @@ def check(outcomes: Sequence[Vector], expected: Float32Array) -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
 
 
-# ---- rows that texts share -------------------------------------------------------------------------------------------
-
-
 def test_a_text_without_finite_vector_spoils_none_in_its_row(model: Any) -> None:
     expected = expected_of(model)
     # Of so many tokens, those with which the rows are tried out at load are others.
@@ -90,9 +87,6 @@ def test_passages_in_wide_rows_have_the_embeddings_of_the_library(tmp_path: Path
         expected = transformer(features)["token_embeddings"].numpy()
     found = module(padded, batch.layout)
     np.testing.assert_allclose(found[mask == 1], expected[mask == 1], rtol=1e-4, atol=1e-5)
-
-
-# ---- what OpenVINO cannot do, precisions and devices -----------------------------------------------------------------
 
 
 def _fail(*_: object) -> None:

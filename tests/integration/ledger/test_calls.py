@@ -63,9 +63,6 @@ def test_whatever_happens_pages_hold_what_is_there(
     assert pages(driver, limit, tuple(states)) == [task.id for task in tasks if not states or task.state in states]
 
 
-# ---- SUBMITs of the web tier travel together
-
-
 @pytest.fixture
 async def ledger(redis_url: str) -> AsyncIterator[AsyncLedger]:
     ledger = AsyncLedger.connect(redis_url)
@@ -106,9 +103,6 @@ async def test_an_outage_reaches_every_caller(private_redis: RedisServer) -> Non
     private_redis.start()
     await ledger.run(submit(driver.new_task()))
     await ledger.close()
-
-
-# ---- `embedq debug`
 
 
 def test_debug_shows_tasks_and_queues_without_texts(

@@ -53,9 +53,6 @@ def left(driver: Driver, owner: str = "ann") -> Left:
     return driver.run(left_of(owner))
 
 
-# Walks.
-
-
 @dataclass
 class World:
     """Records as they must be, and two writers who have read some of them at some time."""
@@ -200,9 +197,6 @@ def test_two_writers_and_time_keep_records_lists_and_accounts_as_a_dictionary_wo
     client: Any = driver.client
     names = {name.decode() for name in client.keys("eq:*")}
     assert {name for name in names if not name.startswith(("eq:q:", "eq:memory"))} == {"eq:changes", "eq:litter"}
-
-
-# What a walk does not meet.
 
 
 def test_one_owner_cannot_fill_redis_with_records(driver: Driver, redis_client: redis.Redis) -> None:

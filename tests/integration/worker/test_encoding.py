@@ -135,9 +135,6 @@ def test_a_trickle_pays_the_bell_once_not_per_query(roles: Roles, client: Ledger
         assert bells() - before <= 3
 
 
-# ---- what goes first -------------------------------------------------------------------------------------------------
-
-
 def at_work(client: LedgerClient, name: str, lane: Lane = Lane.ONLINE, texts: int = 80) -> str:
     """A task of one piece, so one claim and one commit: whatever is served before that commit was served in between."""
     passages = [f"{name} {n} " + "word " * 100 for n in range(texts)]

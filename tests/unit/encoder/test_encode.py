@@ -108,9 +108,6 @@ def test_a_text_that_breaks_model_or_tokenizer_fails_alone_and_is_quoted_nowhere
     assert "password" not in caplog.text + second.message
 
 
-# ---- the fake encoder is a product: equal on every machine
-
-
 def vectors(encoder: FakeEncoder, *texts: str) -> Float32Array:
     tokens = encoder.tokenize(texts, None)
     return encoder.forward(tokens, own_rows(list(range(len(tokens))), [one.length for one in tokens]).layout)

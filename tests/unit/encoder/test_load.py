@@ -145,9 +145,6 @@ def test_the_prompts_for_queries_and_documents_by_the_names_that_authors_give_th
     assert prompts_by_purpose(prompts) == (query, document)
 
 
-# ---- the self-test
-
-
 class DriftingEncoder(FakeEncoder):
     """A fake whose forward pass is off by `drift` in one component of every vector."""
 

@@ -14,8 +14,6 @@ from tasks.encoder.long_text import WindowReader, find_seam
 from tests.thorough import some
 from worker_config.settings import DEFAULT_MODEL
 
-# ---- tokenizers of each kind that embedding models have, small enough to be made here, with and without seams
-
 _TRAINING = [
     "the quick brown fox jumps over the lazy dog.",
     "hello there, how are you? I'm fine, we'll see; they've 12 of 345",
@@ -131,8 +129,6 @@ WITHOUT_SEAMS: Mapping[str, Callable[[], Tokenizer]] = {
     "a pre-tokenizer in Python": lambda: byte_level(None, pre_tokenizers.PreTokenizer.custom(_InPython())),
 }
 
-
-# ---- their texts
 
 WINDOW = 8
 ROUTINE = ("word-piece", "words, accents kept", "byte-level", "unigram", "words together, as in gemma")

@@ -20,8 +20,6 @@ from tests.raises_code import raises_code
 NOW_MS = 1_900_000_000_000
 BOOM = TextError("boom", "it did not work")
 
-# ---- tasks and results
-
 
 def record(**changed: Any) -> bytes:
     """A task of four texts as scripts pack it; what is not said is 0 or empty."""
@@ -76,9 +74,6 @@ def test_what_is_missing_is_nan_and_of_an_ended_task_has_the_error_of_its_end(st
     assert np.isnan(result.vectors).all(axis=1).tolist() == [True, False, False, True]
 
 
-# ---- submitting
-
-
 def read_submit(*reply: Any) -> object:
     return submit(new_task()).read([list(reply)])
 
@@ -107,9 +102,6 @@ def test_a_refusal_says_when_to_come_again_and_not_the_same_to_all() -> None:
         with raises_code(code) as refusal:
             read_submit(*reply)
         assert (code == "rate_limited") == (8 <= (refusal.value.retry_after_s or 0) <= 10)
-
-
-# ---- figures
 
 
 def queue_row(counts: list[bytes]) -> list[Any]:

@@ -306,9 +306,6 @@ def test_an_odd_ingestion_holds_up_no_other_one(
     redis.hset(key, mapping=before)
 
 
-# ---- documents that share an id: within one ingestion, and with what another source has brought into the sink
-
-
 @pytest.mark.parametrize("pages_of_a_listing", [1, 16])
 def test_the_second_document_with_an_id_fails_on_every_run(hands: IngestionHands, pages_of_a_listing: int) -> None:
     hands.at_pace(page=PageLimits(records=1), listing_pages=pages_of_a_listing)

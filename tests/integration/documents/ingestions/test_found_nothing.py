@@ -99,9 +99,6 @@ def test_what_is_emptied_is_counted_and_said(hands: IngestionHands, mode: str, t
         assert hands.loaded() == {"a": "first"}
 
 
-# ---- a place that lists nothing
-
-
 def sync(hands: IngestionHands, urls: Sequence[str]) -> tuple[IngestionStatus, int, str]:
     made = hands.ingest({"urls": urls}, mode="sync")
     hands.work()
