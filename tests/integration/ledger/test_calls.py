@@ -92,19 +92,6 @@ async def test_what_redis_does_not_answer_in_time_ends_and_takes_no_later_call_a
     assert not (await ledger.run(submit(driver.new_task()))).joined
 
 
-async def test_an_outage_reaches_every_caller(private_redis: RedisServer) -> None:
-    ledger = AsyncLedger.connect(private_redis.url)
-    with private_redis.client() as client:
-        driver = Driver(client)
-    await ledger.run(submit(driver.new_task()))
-    private_redis.kill()
-    calls = (ledger.run(submit(driver.new_task())) for _ in range(20))
-    assert {type(reply) for reply in await asyncio.gather(*calls, return_exceptions=True)} == {RedisUnavailable}
-    private_redis.start()
-    await ledger.run(submit(driver.new_task()))
-    await ledger.close()
-
-
 def test_debug_shows_tasks_and_queues_without_texts(
     driver: Driver, redis_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -212,15 +212,3 @@ async def test_what_is_wrong_with_tls_is_one_sentence(
         (f"redis://127.0.0.1:{port}/0", "it may want TLS (rediss:// in EMBEDQ_REDIS_URL)"),
     ):
         assert sentence in await why(url, sentence=sentence)
-
-
-def test_a_redis_that_lost_its_data_is_claimed_again_and_said_once(private_redis: RedisServer) -> None:
-    ledger, other = Ledger.connect(private_redis.url), Ledger.connect(private_redis.url)
-    with private_redis.client() as client:
-        assert [ledger.run(check_schema()), ledger.run(check_schema()), other.run(check_schema())] == [
-            *[True, False, False],
-        ]
-        client.flushall()
-        assert [other.run(check_schema()), ledger.run(check_schema())] == [True, False]
-    ledger.close()
-    other.close()

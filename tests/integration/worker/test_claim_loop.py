@@ -26,14 +26,14 @@ def commit(claim: Claim, stream: Stream) -> None:
 
 
 class Work:
-    """Notes what was claimed, and ends each claim in some way. `size`: of a claim, in estimated tokens."""
+    """Notes what was claimed, and ends each claim in some way."""
 
-    def __init__(self, end: Callable[[Claim, Stream], None] = commit, size: int = 10**6) -> None:
+    def __init__(self, end: Callable[[Claim, Stream], None] = commit) -> None:
         self.claims: list[Claim] = []
-        self._end, self._size = end, ClaimSize(bulk_cost=size, online_cost=size, rate=0)
+        self._end = end
 
     def claim_size(self) -> ClaimSize:
-        return self._size
+        return ClaimSize(bulk_cost=10**6, online_cost=10**6, rate=0)
 
     def __call__(self, claim: Claim, stream: Stream) -> None:
         self.claims.append(claim)
@@ -41,9 +41,6 @@ class Work:
 
     def deaths(self) -> list[int]:
         return [piece.deaths for claim in self.claims for piece in claim.pieces]
-
-    def owners(self) -> list[str]:
-        return [claim.pieces[0].owner for claim in self.claims]
 
 
 @contextmanager
@@ -108,23 +105,3 @@ def test_a_process_that_is_broken_gives_back_and_leaves(client: LedgerClient) ->
     with process(client, later):
         client.completed(task)
     assert later.deaths()[-1] == 1, "the text may have broken it"
-
-
-def test_the_last_free_stream_is_kept_for_another_owner(client: LedgerClient) -> None:
-    go = threading.Event()
-
-    def end(claim: Claim, stream: Stream) -> None:
-        if claim.pieces[0].owner == "a":
-            assert go.wait(PATIENCE_S)
-        commit(claim, stream)
-
-    work = Work(end, size=1)
-    mine = [client.submit([f"{n}"], owner="a") for n in range(4)]
-    with process(client, work, number=3, keeps_one=True, idle_s=60):
-        wait_until(lambda: work.owners().count("a") == 2, message="the others at work")
-        for _ in range(3):
-            client.completed(client.submit(["other"], owner="b"))
-        assert work.owners().count("a") == 2
-        go.set()
-        for task in mine:
-            client.completed(task)

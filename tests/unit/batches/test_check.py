@@ -138,22 +138,6 @@ def test_no_message_repeats_what_was_sent() -> None:
         assert secret not in error.message
 
 
-def test_pieces_have_a_limit_of_texts_and_of_cost(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(task, "PIECE_TEXTS", 4)
-    short = [with_body(f"s{n}", input="x") for n in range(6)]  # 1 token each
-    long = [with_body(f"l{n}", input="x" * 80) for n in range(3)]  # 20 tokens each
-    huge = [with_body("h", input=["x" * 80] * 5)]
-    found, storage = FileCheck(models(), LIMITS), Storage.open("memory://pieces")
-    with writing_rows(storage, "anonymous/batch_1/rows") as writer:
-        for number, text in enumerate([*short, *long, *huge]):
-            for row, cost in found.add(FileLine(number, text.encode())):
-                writer.add(row, cost, found.piece_cost)
-    assert (found.faults, found.lines, writer.rows) == ([], 10, 14), "each text of the last line is one"
-    assert writer.pieces[0][:2] == (4, 4)
-    assert sum(rows for rows, _, _, _ in writer.pieces) == 14
-    assert all(rows <= 4 and (cost <= 40 or rows == 1) for rows, cost, _, _ in writer.pieces)
-
-
 def lines_of(data: bytes, chunk: int, limit: int = 1000) -> list[FileLine]:
     return list(split_lines((data[at : at + chunk] for at in range(0, len(data), chunk)), limit))
 

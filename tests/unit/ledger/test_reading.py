@@ -17,62 +17,6 @@ from tasks.ledger.task import Lane, Outcome, Piece, Result
 from tests.ledger_builders import new_task
 from tests.raises_code import raises_code
 
-NOW_MS = 1_900_000_000_000
-BOOM = TextError("boom", "it did not work")
-
-
-def record(**changed: Any) -> bytes:
-    """A task of four texts as scripts pack it; what is not said is 0 or empty."""
-    names = list(record_of(msgpack.packb(list(range(99)))))
-    texts = {"in_queue": "m", "lane": "bulk", "owner": "someone", "state": "in_progress"}
-    texts |= dict.fromkeys(("options", "trace", "back", "alias", "answer", "made_by"), "")
-    values = {"total": 4, "created": NOW_MS - 500, "ttl": 1500, **texts, **changed}
-    return bytes(msgpack.packb([values.get(name, 0) for name in names]))
-
-
-def stored(fields: dict[str, bytes] | None = None, **changed: Any) -> Result:
-    """The result of a task whose hash has these fields."""
-    reply = {b"s": record(**changed), **{name.encode(): value for name, value in (fields or {}).items()}}
-    result = read_result("t").read([reply])
-    assert result is not None
-    return result
-
-
-def rows(*values: float) -> bytes:
-    return np.array([[v, v] for v in values], dtype="<f4").tobytes()
-
-
-def extra(errors: dict[int, TextError], truncated: list[int]) -> bytes:
-    piece = Piece("t", "0", 0, 1, 1, 0, 0, Options(), b"[]")
-    return Outcome(piece, b"", errors=errors, truncated=truncated).extra()
-
-
-def test_pieces_are_put_in_input_order_and_a_failed_text_has_its_own_error_and_a_row_of_nan() -> None:
-    result = stored({"v3+1": rows(3), "v0+1": rows(0), "v1+2": rows(1, 2)}, state="completed")
-    assert result.vectors.dtype == np.float32
-    assert (result.vectors.tolist(), result.errors) == ([[0, 0], [1, 1], [2, 2], [3, 3]], {})
-    result = stored({"v0+4": rows(0, float("nan"), 2, 3), "x0": extra({1: BOOM}, [2, 3])}, state="cancelled")
-    assert (dict(result.errors), set(result.truncated)) == ({1: BOOM}, {2, 3})
-    assert np.isnan(result.vectors).all(axis=1).tolist() == [False, True, False, False]
-
-
-@pytest.mark.parametrize(
-    ("state", "cost", "code"),
-    [
-        ("in_progress", 5, ""),
-        ("cancelled", 5, "cancelled"),
-        ("expired", 5, "expired"),
-        ("completed", 5, "model_changed"),
-        ("failed", 5, "model_changed"),
-        ("completed", 0, "internal_error"),
-    ],
-)
-def test_what_is_missing_is_nan_and_of_an_ended_task_has_the_error_of_its_end(state: str, cost: int, code: str) -> None:
-    result = stored({"v1+2": rows(1, 2), "u0": b"0 1 5 0 0 9 -", "d0": b"[]"}, state=state, cost=cost)
-    assert {index: error.code for index, error in result.errors.items()} == ({0: code, 3: code} if code else {})
-    assert result.stored_errors == {}
-    assert np.isnan(result.vectors).all(axis=1).tolist() == [True, False, False, True]
-
 
 def read_submit(*reply: Any) -> object:
     return submit(new_task()).read([list(reply)])
@@ -116,18 +60,3 @@ def test_a_task_is_counted_by_the_time_from_its_acceptance_to_its_end() -> None:
         counted = dict(zip((*TOOK_BOUNDS_S, None), found, strict=True))
         assert {bound: count for bound, count in counted.items() if count} == {bound_s: 2}
         assert sum_s == 2 * ms / 1000
-
-
-def test_a_model_is_found_by_its_names_and_others_are_named() -> None:
-    seen = overview("m").read([[0] * 4, queue_row([])])
-    assert find_queue("m", ["own"], seen).name == "m"
-    assert find_queue("other", ["own", "other"], seen).name == "own"
-    assert find_queue("own", ["own"], seen).max_tokens == 512
-    with raises_code("model_not_found", match="serves own, m"):
-        find_queue("none", ["own"], seen)
-
-
-def test_another_schema_is_refused() -> None:
-    assert [check_schema().read([claimed, b"%d" % SCHEMA_VERSION]) for claimed in (1, 0)] == [True, False]
-    with pytest.raises(SchemaMismatch, match=r"schema 1;.*empty Redis"):
-        check_schema().read([0, b"1"])
