@@ -133,13 +133,17 @@ class Hands:
         self.clock_s += seconds
         self.ledger.clock_offset_ms += round(seconds * 1000)
 
-    def sweep(self, after_s: float = GRACE_S + 1) -> None:
-        """What the sweep deletes of what it sees now, so much later."""
-        for _ in range(2):  # whoever takes a storage over waits for the next look
-            self._sweep()
+    def look(self, after_s: float = 0.0) -> None:
+        """One look of the sweep, so much later."""
         self.wait(after_s)
-        self.ledger.run(watch(DOCUMENTS))  # as somebody does all the time
         self._sweep()
+
+    def sweep(self) -> None:
+        """What the sweep deletes of what it sees now, a minute later."""
+        for _ in range(2):  # whoever takes a storage over waits for the next look
+            self.look()
+        self.ledger.run(watch(DOCUMENTS))  # as somebody does all the time
+        self.look(GRACE_S + 1)
 
     def work_documents(self, limit: int = 100) -> int:
         """Runs what stages are ready; their number."""
