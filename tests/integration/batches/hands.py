@@ -142,8 +142,9 @@ class Hands:
         """What the sweep deletes of what it sees now, a minute later."""
         for _ in range(2):  # whoever takes a storage over waits for the next look
             self.look()
+        self.wait(GRACE_S + 1)
         self.ledger.run(watch(DOCUMENTS))  # as somebody does all the time
-        self.look(GRACE_S + 1)
+        self.look()
 
     def work_documents(self, limit: int = 100) -> int:
         """Runs what stages are ready; their number."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from tasks.encoder.self_test import self_test
 from tasks.encoder.tokenize import Tokenizer
 from tasks.encoder.transformer import TransformerEncoder
 from tasks.item import Options, Vector
-from tests.heavy import failing_devices, sentence_transformers, torch
+from tests.heavy import sentence_transformers, torch
 from tests.integration.encoder import folders
 
 pytestmark = pytest.mark.model
@@ -113,10 +114,24 @@ def test_half_precision_still_gives_float32_vectors_near_the_reference(model: An
     self_test(encoder)
 
 
+@dataclass
+class FailingDevice:
+    """Behind a module; fails as a device does once there is a message, and with more texts."""
+
+    message: str | None = None
+    max_texts: int = 1000
+
+    def __call__(self, _module: Any, _given: Any, features: dict[str, Any]) -> None:
+        if self.message is not None:
+            raise torch.AcceleratorError(self.message)
+        if len(features["sentence_embedding"]) > self.max_texts:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB.")
+
+
 def test_a_lost_device_blames_no_text_and_one_without_memory_is_not_lost(model: Any) -> None:
-    device = failing_devices.FailingDevice()
-    model.append(device)
+    device = FailingDevice()
     encoder = encoder_of(model)
+    model[-1].register_forward_hook(device)
     device.message = "CUDA error: an illegal memory access was encountered"
     with pytest.raises(EncoderBroken):
         encode(encoder, [Text("a"), Text("b")], max_padded_tokens=64)
@@ -129,9 +144,8 @@ def test_a_lost_device_blames_no_text_and_one_without_memory_is_not_lost(model: 
 def test_a_pass_that_does_not_fit_the_device_is_halved_and_loses_nothing(model: Any) -> None:
     texts = [f"text {letter}" for letter in "abcdefg"]
     expected = expected_of(model, texts)
-    small = failing_devices.FailingDevice()
-    encoder = encoder_of(sentence_transformers.SentenceTransformer(modules=[*model, small], device="cpu"))
-    small.max_texts = 2
+    encoder = encoder_of(model)
+    model[-1].register_forward_hook(FailingDevice(max_texts=2))
     outcomes, stats = encode(encoder, [Text(text, RAW) for text in texts], max_padded_tokens=1000)
     check(outcomes, expected)
     assert stats.forward_passes == 1 + 2 + 4
