@@ -10,7 +10,8 @@ from tasks.ledger.overview import Queue, overview
 from tasks.ledger.read import read_result, read_task
 from tasks.ledger.redis_keys import ANONYMOUS, queue_key
 from tasks.ledger.submit import submit
-from tasks.ledger.task import Admission, Lane, NewTask, Result, State, Task, cut_texts
+from tasks.ledger.task import Lane, Result, State, Task, cut_texts
+from tests.ledger_builders import new_task
 from tests.processes import wait_until
 from worker_config.settings import DEFAULT_MODEL
 
@@ -33,17 +34,9 @@ class LedgerClient:
         owner: str = ANONYMOUS,
     ) -> str:
         """Stores a task of these texts; its id."""
-        task = NewTask(
-            task_id=new_task_id(),
-            queue=self.model,
-            lane=lane,
-            owner=owner,
-            pieces=cut_texts(texts, max_tokens=256, max_cost=piece_cost, max_items=piece_items),
-            options=options or Options(),
-            ttl_ms=600_000,
-            admission=Admission(max_backlog_s=1e6),
-        )
-        return self.ledger.run(submit(task)).task_id
+        pieces = cut_texts(texts, max_tokens=256, max_cost=piece_cost, max_items=piece_items)
+        given = {"lane": lane, "owner": owner, "pieces": pieces, "options": options or Options()}
+        return self.ledger.run(submit(new_task(task_id=new_task_id(), queue=self.model, **given))).task_id
 
     def task(self, task_id: str) -> Task:
         """Its state now."""

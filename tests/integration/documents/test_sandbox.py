@@ -24,8 +24,8 @@ from tasks.ingestion.parsing.sandbox import (
     _extracted,
     _whole,
 )
+from tests.integration.documents.sandbox_that_misbehaves import pid_of
 from tests.processes import wait_until
-from tests.sandbox_process import pid_of
 from tests.source_tree import CHECKOUT
 
 MODULE = "tests.integration.documents.sandbox_that_misbehaves"
@@ -185,7 +185,7 @@ def test_it_dies_with_its_worker() -> None:
     script = f"""
 from tasks.ingestion.parsing.limits import ParseLimits
 from tasks.ingestion.parsing.sandbox import Sandbox
-from tests.sandbox_process import pid_of
+from {MODULE} import pid_of
 sandbox = Sandbox(ParseLimits(), lambda: print(pid_of({MODULE!r}), flush=True), module={MODULE!r})
 sandbox.read(b"hang", "a.html")
 """

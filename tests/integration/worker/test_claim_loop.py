@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,10 +14,15 @@ from tasks.ledger.claim import Claim
 from tasks.ledger.client import Ledger
 from tasks.ledger.redis_keys import queue_key
 from tasks.ledger.task import Outcome
+from tasks.worker.__main__ import MODEL_WORKER
 from tasks.worker.claim_loop import ClaimSize, Stream, Streams
+from tasks.worker.process.child import WorkerChild
+from tasks.worker.process.hangs import DEFAULT_PATIENCE
+from tasks.worker.process.ready_file import RunFolder
+from tasks.worker.process.stop import SharedPage
 from tests.ledger_client import LedgerClient
 from tests.processes import PATIENCE_S, RedisServer, wait_until
-from tests.worker_child import a_child
+from worker_config.settings import load_settings
 
 
 def commit(claim: Claim, stream: Stream) -> None:
@@ -45,8 +51,10 @@ class Work:
 
 @contextmanager
 def process(client: LedgerClient, work: Work, **options: Any) -> Iterator[Streams]:
-    """Streams as a worker process has them, woken at once and ended at the end."""
-    child, usual = a_child(), dict[str, Any](number=1, breaks=(ZeroDivisionError,), idle_s=0.5)
+    """Streams as a worker process has them, woken at once and ended at the end. Bells go nowhere."""
+    told: dict[str, Any] = {"folder": RunFolder(Path("/nonexistent")), "shared": SharedPage.make(), "worker_id": "w"}
+    child = WorkerChild(MODEL_WORKER, load_settings(), patience=DEFAULT_PATIENCE, **told)
+    usual: dict[str, Any] = {"number": 1, "breaks": (ZeroDivisionError,), "idle_s": 0.5}
     streams = Streams(child, client.ledger, client.model, work, **(usual | options))
     streams.wake(rang=True)
     try:
