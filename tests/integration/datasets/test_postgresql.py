@@ -8,7 +8,6 @@ from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
-import asyncpg
 import numpy as np
 import pytest
 
@@ -261,15 +260,12 @@ def test_tables_that_cannot_be_used_are_left_alone(
 def test_what_passes_is_waited_for_and_what_does_not_is_refused(
     state: str, kind: str, sentence: str, postgres: PgServer
 ) -> None:
+    raises = "DO $$ BEGIN RAISE EXCEPTION 'a value of a row' USING ERRCODE = '{}'; END $$"
     with closing(Connection(Database(postgres.url(), "here"))) as here:
         with raises_code(kind, match=rf"'here' .*{sentence}.*{state}\)") as caught:
-            here.run(lambda connection: raised(connection, state))
+            here.run(lambda connection: connection.execute(raises.format(state)))
         assert "a value of a row" not in f"{caught.value.detail} {caught.value.__cause__}"
         assert kind != AWAY or "Nothing is half done" in caught.value.detail
-
-
-async def raised(connection: asyncpg.Connection, state: str) -> None:
-    await connection.execute(f"DO $$ BEGIN RAISE EXCEPTION 'a value of a row' USING ERRCODE = '{state}'; END $$")
 
 
 def test_of_a_servers_own_database_its_setting_is_named(postgres: PgServer) -> None:

@@ -54,6 +54,20 @@ def check(outcomes: Sequence[Vector], expected: Float32Array) -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
 
 
+@dataclass
+class FailingDevice:
+    """Behind a module; fails as a device does once there is a message, and with more texts."""
+
+    message: str | None = None
+    max_texts: int = 1000
+
+    def __call__(self, _module: Any, _given: Any, features: dict[str, Any]) -> None:
+        if self.message is not None:
+            raise torch.AcceleratorError(self.message)
+        if len(features["sentence_embedding"]) > self.max_texts:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB.")
+
+
 def test_a_text_without_finite_vector_spoils_none_in_its_row(model: Any) -> None:
     expected = expected_of(model)
     # Of so many tokens, those with which the rows are tried out at load are others.
@@ -90,14 +104,10 @@ def test_passages_in_wide_rows_have_the_embeddings_of_the_library(tmp_path: Path
     np.testing.assert_allclose(found[mask == 1], expected[mask == 1], rtol=1e-4, atol=1e-5)
 
 
-def _fail(*_: object) -> None:
-    raise RuntimeError("no such operation")
-
-
 def test_what_openvino_cannot_convert_has_a_reason_and_silences_nobody(model: Any) -> None:
     with pytest.raises(ModelLoadError, match=r"Set EMBEDQ_COMPUTE=torch.*unknown inputs pixel_values"):
         CompiledTransformer(model[0], ["input_ids", "pixel_values"], precision="float32", streams=1, threads=1)
-    model[0].model.encoder.layer[0].register_forward_hook(_fail)
+    model[0].model.encoder.layer[0].register_forward_hook(FailingDevice("no such operation"))
     root = logging.getLogger()
     before = (root.level, root.handlers[:], root.filters[:])
     with pytest.raises(WayUnusable, match="no such operation"):
@@ -112,20 +122,6 @@ def test_half_precision_still_gives_float32_vectors_near_the_reference(model: An
     assert outcome.vector.dtype == encoder.reference.dtype == np.float32
     assert model.dtype == torch.float16
     self_test(encoder)
-
-
-@dataclass
-class FailingDevice:
-    """Behind a module; fails as a device does once there is a message, and with more texts."""
-
-    message: str | None = None
-    max_texts: int = 1000
-
-    def __call__(self, _module: Any, _given: Any, features: dict[str, Any]) -> None:
-        if self.message is not None:
-            raise torch.AcceleratorError(self.message)
-        if len(features["sentence_embedding"]) > self.max_texts:
-            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB.")
 
 
 def test_a_lost_device_blames_no_text_and_one_without_memory_is_not_lost(model: Any) -> None:

@@ -7,7 +7,7 @@ import os
 import secrets
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
@@ -118,11 +118,6 @@ def foreign(tmp_path: Path) -> Authority:
     return Authority(tmp_path, f"foreign-{secrets.token_hex(4)}")
 
 
-def denied(connection: redis.Redis) -> list[Mapping[str, Any]]:
-    """What Redis has refused its users, beside what they do not need."""
-    return [entry for entry in connection.acl_log() if str(entry["object"]).lower() not in NOT_NEEDED]
-
-
 def is_fine(guarded: Guarded, path: str, **more: Any) -> bool:
     return guarded.client.get(path, **more).is_success
 
@@ -171,7 +166,7 @@ def test_every_kind_of_work_is_done_with_the_rights_of_its_roles(guarded: Guarde
     assert checks["appendfsync"]["advice"] == "see for yourself that it is always"
     assert all(check["fine"] for check in checks.values()), checks
     with guarded.server.client() as connection:
-        assert denied(connection) == []
+        assert [entry for entry in connection.acl_log() if str(entry["object"]).lower() not in NOT_NEEDED] == []
         clients = connection.client_list()
     users = {client["user"] for client in clients}
     assert users >= {"api", "worker", "documents"}

@@ -20,7 +20,6 @@ from tasks.ledger.submit import submit
 from tasks.ledger.task import State
 from tests.integration.ledger.driver import MODEL, Driver, failed
 from tests.ledger_builders import a_model, a_worker
-from tests.processes import RedisServer
 
 CALLS = 200
 

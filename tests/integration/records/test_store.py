@@ -43,16 +43,6 @@ class Thing(AnyRecord):
         return Standing(self.owner, {"stored": self.size, "files": 1}, lists, alias, f"things/{self.id}")
 
 
-def stored(driver: Driver, record_id: str = "a") -> ReadRecord[Thing]:
-    [found] = driver.run(store.read(Thing, [record_id]))
-    assert found is not None
-    return found
-
-
-def left(driver: Driver, owner: str = "ann") -> Left:
-    return driver.run(left_of(owner))
-
-
 @dataclass
 class World:
     """Records as they must be, and two writers who have read some of them at some time."""
@@ -173,7 +163,7 @@ class World:
         for owner in OWNERS:
             own = [record for record, _, _ in self.there.values() if record.owner == owner]
             sizes = sum(RECORD_BYTES + len(record.to_json()) for record in own)
-            assert left(self.driver, owner) == Left(0, len(own), sum(record.size for record in own), sizes)
+            assert self.driver.run(left_of(owner)) == Left(0, len(own), sum(record.size for record in own), sizes)
             listed = self.driver.run(store.listed(Thing, owner, order=Order.ASC))
             assert [one.id for one in listed.records] == sorted(record.id for record in own if record.seen)
         busy = sorted(record.id for record, _, _ in self.there.values() if record.busy)

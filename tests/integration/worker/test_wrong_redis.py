@@ -72,7 +72,7 @@ def test_a_right_that_is_missing_is_said_by_all_and_granted_without_a_restart(
     assert isinstance(api, ApiProcess)
     wait_until(lambda: all("&eq:*" in process.log() for process in (api, *workers)), message="all say what is missing")
     with api.client() as http:
-        wait_until(lambda: answers(http), message="an API that serves")
+        wait_until(api._answers, message="an API that serves")
         ready, refused = http.get("/health/ready"), http.post("/v1/embeddings", json={"input": "a"})
         assert (ready.status_code, ready.json()["error"]["param"]) == (503, "redis"), ready.text
         assert (refused.status_code, refused.json()["error"]["code"]) == (503, "redis_unavailable"), refused.text
@@ -96,13 +96,6 @@ def test_a_right_that_is_missing_is_said_by_all_and_granted_without_a_restart(
 def lacks_worker(http: httpx.Client) -> dict[str, Any] | None:
     told: dict[str, Any] = http.get("/health/ready").json()
     return told if told.get("error", {}).get("param") == "worker" else None
-
-
-def answers(client: httpx.Client) -> bool:
-    try:
-        return client.get("/health/live").status_code == 200
-    except httpx.TransportError:
-        return False
 
 
 def test_a_redis_that_is_emptied_is_claimed_again_and_said(private_redis: RedisServer, private_roles: Roles) -> None:

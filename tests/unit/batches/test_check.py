@@ -10,12 +10,9 @@ from hypothesis import strategies as st
 
 from tasks.batches.check_lines import MAX_FAULTS, FileCheck, FileLimits, FileLine, KnownModels, split_lines
 from tasks.batches.line_rows import Line, LineError, answered
-from tasks.ingestion.rows_writer import writing_rows
 from tasks.item import Vector
-from tasks.ledger import task
 from tasks.ledger.overview import Queue
 from tasks.model import Model
-from tasks.storage.storage import Storage
 from tasks.wire.json_limits import MAX_PARTS
 
 MODEL, ALIAS, OTHER = "own/model", "text-embedding-3-small", "other/model"

@@ -1,21 +1,16 @@
 """What a worker reads from the storage and writes to it: rows, parts, its tokenizer; and how they wait for it."""
 
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from tasks.encoder.fake import FakeEncoder
 from tasks.errors import StorageUnavailable
 from tasks.storage.model_files import has_model_files
-from tasks.storage.rows_file import RowsReference
 from tasks.storage.storage import Storage
-from tasks.worker.rows import LONGEST_PAUSE_S, NO_TROUBLE, TOLD_S, RowStore
 from tasks.worker.tokenizer_store import keep_tokenizer_stored
-from tests.ledger_builders import a_model
 from tests.processes import wait_until
 
 
