@@ -33,20 +33,16 @@ class LedgerClient:
         options: Options | None = None,
         owner: str = ANONYMOUS,
     ) -> str:
-        """Stores a task of these texts; its id."""
         pieces = cut_texts(texts, max_tokens=256, max_cost=piece_cost, max_items=piece_items)
         given = {"lane": lane, "owner": owner, "pieces": pieces, "options": options or Options()}
         return self.ledger.run(submit(new_task(task_id=new_task_id(), queue=self.model, **given))).task_id
 
     def task(self, task_id: str) -> Task:
-        """Its state now."""
         task = self.ledger.run(read_task(task_id))
         assert task is not None, f"{task_id} is unknown"
         return task
 
     def ended(self, task_id: str) -> Task:
-        """Its state once it has ended."""
-
         def check() -> Task | None:
             task = self.task(task_id)
             return task if task.state.terminal else None
@@ -54,7 +50,6 @@ class LedgerClient:
         return wait_until(check, message=f"the end of {task_id}")
 
     def result(self, task_id: str) -> Result:
-        """Everything that has been committed."""
         result = self.ledger.run(read_result(task_id))
         assert result is not None, f"{task_id} is unknown"
         return result
@@ -67,12 +62,10 @@ class LedgerClient:
         return self.result(task_id)
 
     def overview(self) -> Queue:
-        """The queue as the web tier sees it."""
         return self.ledger.run(overview(self.model))[self.model]
 
     @property
     def stamp(self) -> str:
-        """Of the model that is served."""
         model = self.overview().model
         assert model is not None
         return model.stamp

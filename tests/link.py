@@ -15,8 +15,6 @@ _STEP_BYTES = 32 * 2**10
 
 @dataclass(slots=True)
 class _Connection:
-    """Both ends of one forwarded connection."""
-
     ends: tuple[asyncio.StreamWriter, asyncio.StreamWriter]
     silent: bool = False
 

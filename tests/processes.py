@@ -50,7 +50,6 @@ def wait_until(condition: Callable[[], T | None], *, timeout_s: float = PATIENCE
 async def eventually(
     condition: Callable[[], Awaitable[T | None]], *, timeout_s: float = PATIENCE_S, message: str = ""
 ) -> T:
-    """`wait_until` for an asynchronous condition."""
     began = time.monotonic()
     while not (value := await condition()):
         pause = _pause(began, timeout_s, f"{message or condition}; last value {value!r}")
@@ -91,7 +90,6 @@ class Process:
 
     @property
     def running(self) -> bool:
-        """Whether it was started and has not exited."""
         return self._process is not None and self._process.poll() is None
 
     def launch(self) -> None:
@@ -147,7 +145,6 @@ class Process:
         return self.wait()
 
     def log(self) -> str:
-        """Everything it has written so far, over all its starts."""
         return self.log_file.read_text(errors="replace") if self.log_file.exists() else ""
 
     def wait_while_running(self, condition: Callable[[], T | None], what: str) -> T:
@@ -181,11 +178,9 @@ class RedisServer(Process):
 
     @property
     def url(self) -> str:
-        """For `EMBEDQ_REDIS_URL`."""
         return self.endpoint.url
 
     def client(self) -> "redis.Redis":
-        """A new connection, to be closed by the caller; replies are bytes."""
         return redis.Redis.from_url(self.url)
 
     def _answers(self) -> bool:
@@ -209,12 +204,10 @@ class RedisGroup:
 
     @property
     def named(self) -> Sentinels:
-        """For `Ledger.connect`."""
         return Sentinels(self.SERVICE, (f"redis://127.0.0.1:{self._sentinel.endpoint.port}",))
 
     @property
     def settings(self) -> dict[str, str]:
-        """Of roles."""
         return {"redis_sentinels": ",".join(self.named.urls), "redis_service": self.SERVICE}
 
     @property
@@ -226,7 +219,6 @@ class RedisGroup:
 
     @property
     def replica(self) -> RedisServer:
-        """The other one, which may be down."""
         master = self.master
         return next(server for server in self._servers if server is not master)
 
@@ -360,7 +352,6 @@ class ApiProcess(Process):
         self.wait_while_running(lambda: self._answers("/health/ready"), "answering /health/ready")
 
     def client(self) -> httpx.Client:
-        """A client of this server, to be closed by the caller."""
         return httpx.Client(base_url=self.base_url, timeout=60, verify=NO_AUTHORITIES)
 
     def _answers(self, path: str = "/health/live") -> bool:

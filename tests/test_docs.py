@@ -28,7 +28,6 @@ def text(name: str) -> str:
 
 
 def rows(page: str) -> Iterator[list[str]]:
-    """Cells of every line of a table."""
     for line in page.splitlines():
         if line.startswith("|"):
             yield [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
@@ -132,7 +131,6 @@ def test_every_command_is_described_and_no_other_is_named() -> None:
 
 
 def anchors(document: str) -> set[str]:
-    """As GitHub makes them of headings."""
     headings = re.findall(r"^#{1,6} (.+)$", document, flags=re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 

@@ -43,7 +43,6 @@ STEP_S = 0.25
 
 
 def request(custom_id: str, texts: str | list[str], **body: Any) -> dict[str, Any]:
-    """One line of a batch."""
     fields = {"model": MODEL, "input": texts} | body
     return {"custom_id": custom_id, "method": "POST", "url": "/v1/embeddings", "body": fields}
 
@@ -82,20 +81,17 @@ class Hands:
         return record.id
 
     def create(self, requests: Sequence[dict[str, Any]] | bytes, *, owner: str = "anonymous", **changed: Any) -> str:
-        """A batch over a new file; its id."""
         data = requests if isinstance(requests, bytes) else b"\n".join(orjson.dumps(line) for line in requests)
         file_id = self.file("in.jsonl", data, owner=owner, purpose=Purpose.BATCH)
         return self.create_over(file_id, owner=owner, **changed)
 
     def create_over(self, file_id: str, **changed: Any) -> str:
-        """A batch over a file; its id."""
         values: dict[str, Any] = {"owner": "anonymous", "window_ms": 24 * HOUR_MS, "ttl_ms": HOUR_MS} | changed
         asked = {"input_file_id": file_id, "completion_window": "24h"}
         asked |= {name: values.pop(name) for name in ("only_file_id", "output_expires_s", "metadata") if name in values}
         return self.ledger.run(create_job(BatchRecord(id=new_batch_id(), request=asked, **values), ANY_ROOM))
 
     def batch(self, batch_id: str) -> Batch:
-        """It as it is now."""
         batch = self.ledger.run(read_batch(batch_id))
         assert batch is not None
         [seen] = self.ledger.run(read_tasks_of([batch]))
@@ -107,7 +103,6 @@ class Hands:
         return move is not None and self.ledger.run(move.operation()) is not None
 
     def lines(self, file_id: str | None) -> list[dict[str, Any]]:
-        """What a file holds; nothing for none."""
         if file_id is None:
             return []
         record = self.ledger.run(read_file(file_id))
@@ -118,7 +113,6 @@ class Hands:
         return [orjson.loads(line) for line in data.splitlines()]
 
     def output(self, batch_id: str) -> bytes:
-        """The output file of a batch."""
         record = self.ledger.run(read_file(self.batch(batch_id).output_file_id or ""))
         assert record is not None
         return self.storage.read(record.stored)
@@ -163,7 +157,6 @@ class Hands:
         return len(taken.pieces)
 
     def at_pace(self, **changed: Any) -> None:
-        """Stages do less at a time, or more."""
         self.pace = replace(self.pace, **changed)
 
     def work_model(self, limit: int = 1000) -> int:
@@ -185,7 +178,6 @@ class Hands:
             idle = 0 if self.work_documents() + self.work_model() else idle + 1
 
     def until(self, condition: Callable[[], object], *, model: bool = True) -> None:
-        """Steps and works until something is so."""
         for _ in range(50):
             if condition():
                 return
@@ -198,7 +190,6 @@ class Hands:
         raise AssertionError("it never came to this")
 
     def claim(self, queue: str, limit: int) -> Claim:
-        """Takes pieces of a queue."""
         self.claims += 1
         served = self.ledger.run(overview(MODEL))[MODEL].model
         asked = ClaimRequest(

@@ -42,7 +42,6 @@ def store_at(url: str, table: str = "docs", *, owner: str = "me", anywhere: bool
 
 @pytest.fixture
 def table(postgres: PgServer, database: str) -> Iterator[Open]:
-    """Opens tables of the database."""
     opened = list[PostgresStore]()
 
     def opening(table: str = "docs", *, user: str = "postgres", **access: Any) -> PostgresStore:

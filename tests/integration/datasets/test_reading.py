@@ -58,7 +58,6 @@ def test_documents_and_chunks_come_once_and_in_order(store: Store, place: Place)
 
 
 def brute_force(found: Sequence[Row], vector: np.ndarray, k: int, passes: Callable[[Row], bool]) -> list[float]:
-    """Cosines of the best."""
     rows = [row for row in found if passes(json.loads(row["metadata"]))]
     vectors = np.array([row["embedding"] for row in rows]).reshape(len(rows), 8)
     cosines = vectors @ vector / np.linalg.norm(vectors, axis=1) / np.linalg.norm(vector) if rows else np.empty(0)

@@ -348,7 +348,6 @@ _BEGIN, _STOP = "<!-- table of architectures -->", "<!-- end of table -->"
 
 
 def with_table(page: str) -> str:
-    """The page with the table in its place."""
     before, rest = page.split(_BEGIN)
     after = rest.split(_STOP)[1]
     lines = [f"| {kind.name} | {kind.way} | {kind.remark} |".replace("  ", " ") for kind in ARCHITECTURES]

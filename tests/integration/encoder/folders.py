@@ -153,7 +153,6 @@ def modules_of(
 
 
 def saved(folder: Path, modules: Sequence[Any], **model: Any) -> Path:
-    """`model`: prompts and the like."""
     library = sentence_transformers.SentenceTransformer(modules=list(modules), device="cpu", **model)
     library.save(str(folder), create_model_card=False)
     return folder
@@ -300,7 +299,6 @@ def sharded(folder: Path) -> None:
 
 
 def adapter(folder: Path) -> None:
-    """Only what peft saves."""
     removed("config.json", WEIGHTS)(folder)
     changed("adapter_config.json", base_model_name_or_path="some/base", peft_type="LORA", r=8)(folder)
     safetensors_torch.save_file({"lora_A.weight": torch.zeros(8, 32)}, folder / "adapter_model.safetensors")

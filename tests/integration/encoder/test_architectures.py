@@ -134,7 +134,6 @@ def rows(outcomes: Sequence[Vector]) -> Float32Array:
 
 
 def lengths(library: Any, prompt: str, texts: Sequence[str], *, cut: bool = True) -> list[int]:
-    """Tokens that the library reads of each text."""
     if "offsets" in library.preprocess(["a"]):
         tokenizer = library.tokenizer if cut else Tokenizer.from_str(library.tokenizer.to_str())
         if not cut:

@@ -119,7 +119,6 @@ NO_TOKENS = ("\u200b", "\u00ad", "   ", "", "\u200b\u00ad")
 
 
 def outcomes(encoder: Encoder) -> list[list[Vector]]:
-    """Of these texts alone, and beside others."""
     beside = made.vectors_of(encoder, [made.TEXTS[0], *NO_TOKENS, made.TEXTS[1]])
     assert beside[0].vector is not None
     return [[made.vectors_of(encoder, [text])[0] for text in NO_TOKENS], beside[1:-1]]

@@ -114,7 +114,6 @@ def guarded(start_redis: Callable[..., RedisServer], tmp_path_factory: pytest.Te
 
 @pytest.fixture
 def foreign(tmp_path: Path) -> Authority:
-    """An authority that nobody here trusts."""
     return Authority(tmp_path, f"foreign-{secrets.token_hex(4)}")
 
 

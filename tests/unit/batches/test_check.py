@@ -26,13 +26,11 @@ def models() -> KnownModels:
 
 
 def with_body(custom_id: object = "a", **changed: Any) -> str:
-    """A good line, with some of its body changed or dropped."""
     fields = {"model": MODEL, "input": "some text"} | changed
     return line(custom_id, body={name: value for name, value in fields.items() if value is not DROP})
 
 
 def line(custom_id: object = "a", **changed: Any) -> str:
-    """A good line, with some of it changed or dropped."""
     body = {"model": MODEL, "input": "some text"}
     fields = {"custom_id": custom_id, "method": "POST", "url": "/v1/embeddings", "body": body} | changed
     return json.dumps({name: value for name, value in fields.items() if value is not DROP})

@@ -126,8 +126,6 @@ EXAMPLES = settings(max_examples=25, deadline=None, suppress_health_check=[Healt
 
 
 class Counted:
-    """A tokenizer that counts the characters it is given."""
-
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
         self.characters = 0

@@ -194,9 +194,8 @@ def test_a_task_is_counted_by_the_time_from_its_acceptance_to_its_end() -> None:
     for ms, bound_s in ((0, 0.004), (4, 0.004), (5, 0.008), (1024, 1.024), (1025, 2.048), (2**29, None)):
         told = took_counts([(Lane.BULK, ms), (Lane.BULK, ms)])
         counts = [text for name, n in told.items() for text in (name.encode(), b"%d" % n)]
-        found, sum_s = (
-            overview("m").read([[0] * 4, [b"m", b"", b"", counts, 0, [-1, -1], [], [], 0]])["m"].took(Lane.BULK)
-        )
+        seen = overview("m").read([[0] * 4, [b"m", b"", b"", counts, 0, [-1, -1], [], [], 0]])
+        found, sum_s = seen["m"].took(Lane.BULK)
         counted = dict(zip((*TOOK_BOUNDS_S, None), found, strict=True))
         assert {bound: count for bound, count in counted.items() if count} == {bound_s: 2}
         assert sum_s == 2 * ms / 1000

@@ -38,15 +38,12 @@ def test_a_death_is_one_error_with_the_tasks_in_hand(caplog: pytest.LogCaptureFi
 
 
 class Clock:
-    """A monotonic clock that moves when told."""
-
     now = 0.0
 
     def __call__(self) -> float:
         return self.now
 
     def hangs(self, watch: HangWatch, seconds: float, *, often: int = 1) -> bool:
-        """What the watch says at last."""
         said = False
         for _ in range(often):
             self.now += seconds

@@ -23,7 +23,6 @@ OWN_OUTCOMES = "tasks.ingestion.sources.source.OWN_OUTCOMES"
 
 
 def stored(hands: IngestionHands) -> int:
-    """By the account."""
     return hands.ledger.run(left_of("anonymous")).stored_bytes
 
 

@@ -30,7 +30,6 @@ DEATHS = 4
 
 
 def at(hands: IngestionHands, ingestion_id: str, *stages: Stage) -> bool:
-    """Whether its pages are there."""
     return [page.at for page in hands.ingestion(ingestion_id).pages.values()] == [*stages]
 
 

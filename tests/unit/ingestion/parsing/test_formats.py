@@ -27,7 +27,6 @@ def stored(kind: str) -> bytes:
 
 
 def ole(*streams: str) -> bytes:
-    """The directory of a compound file."""
     entries = b"".join(name.encode("utf-16-le").ljust(128, b"\0") for name in ("Root Entry", *streams))
     return b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(504) + entries
 

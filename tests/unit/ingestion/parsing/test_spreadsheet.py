@@ -46,7 +46,6 @@ def xlsx(
 
 
 def row(number: int, **cells: str) -> str:
-    """Cells of text, by their column."""
     texts = (f'<c r="{at}{number}" t="inlineStr"><is><t>{text}</t></is></c>' for at, text in cells.items())
     return f'<row r="{number}">{"".join(texts)}</row>'
 
@@ -71,7 +70,6 @@ def record(kind: int, data: bytes) -> bytes:
 
 
 def xls(*, locked: bool = False) -> bytes:
-    """A workbook of Excel 97: one sheet with a number."""
     begin, end = struct.pack("<2H12x", 0x0600, 0x0005), record(0x0A, b"")
     first = record(0x809, begin) + (record(0x2F, struct.pack("<3H16x", 1, 1, 1)) if locked else b"")
     sheet = record(0x809, struct.pack("<2H12x", 0x0600, 0x0010))
