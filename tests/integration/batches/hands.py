@@ -112,11 +112,6 @@ class Hands:
         assert len(data) == record.size_bytes
         return [orjson.loads(line) for line in data.splitlines()]
 
-    def output(self, batch_id: str) -> bytes:
-        record = self.ledger.run(read_file(self.batch(batch_id).output_file_id or ""))
-        assert record is not None
-        return self.storage.read(record.stored)
-
     def step(self) -> None:
         """One round of the driver, a quarter of a second after the one before."""
         self.wait(STEP_S)

@@ -121,12 +121,6 @@ def test_vectors_are_distinct_unit_vectors_and_the_same_on_every_machine() -> No
     assert np.abs((rows @ rows.T)[~np.eye(200, dtype=bool)]).max() < 0.4
 
 
-def test_the_simulated_speed_is_padded_tokens_per_second() -> None:
-    slept: list[float] = []
-    vectors(FakeEncoder(tokens_per_s=1000, sleep=slept.append), "a b c", "a")
-    assert slept == [2 * 5 / 1000]
-
-
 @pytest.mark.parametrize(
     ("text", "length"),
     [

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import redis
 import uvloop
-from redis.exceptions import NoPermissionError, OutOfMemoryError, ReadOnlyError, ResponseError
+from redis.exceptions import OutOfMemoryError, ReadOnlyError, ResponseError
 
 from tasks.errors import BacklogFull, NotReplicated, RedisUnavailable, StorageFull
 from tasks.ledger.client import AsyncLedger, translate
@@ -37,11 +37,8 @@ REFUSED = b"-ERR Error running script (call to f_0): @user_script:9: -READONLY Y
 @pytest.mark.parametrize(
     ("error", "kind"),
     [
-        (redis.TimeoutError("slow"), RedisUnavailable),
         (ReadOnlyError("You can't write against a read only replica."), RedisUnavailable),  # redis-py cuts the code off
         (ResponseError(IN_SCRIPT + "-MISCONF Errors writing to the AOF file: No space left"), RedisUnavailable),
-        (ResponseError("BUSY Redis is busy running a script."), RedisUnavailable),
-        (NoPermissionError("this user has no permissions to run the 'time' command"), RedisUnavailable),
         (OutOfMemoryError(FULL.removeprefix("OOM ")), StorageFull),
         (ResponseError(IN_SCRIPT + f"-{FULL}"), StorageFull),
         (ResponseError("WRONGTYPE Operation against a key holding the wrong kind of value"), ResponseError),

@@ -16,7 +16,6 @@ POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a21\nsize 
 LOGIN = b"\n<!DOCTYPE html><html><body>Please log in"
 PAGE = b'<html><head><meta charset="utf-8"></head><body>x</body></html>'
 RTF = b"{\\rtf1 words}"
-PNG = b"\x89PNG\r\n\x1a\n\0\0\0"
 FROM = b"From ada@example.org Mon Nov  3 10:00:00 2025\n"
 
 
