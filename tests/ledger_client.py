@@ -55,7 +55,6 @@ class LedgerClient:
         return result
 
     def completed(self, task_id: str) -> Result:
-        """The result of a task all of whose texts have a vector."""
         task = self.ended(task_id)
         assert task.state is State.COMPLETED, task
         assert task.completed == task.total, task
@@ -84,5 +83,4 @@ class LedgerClient:
         return self.counter(name)
 
     def counter(self, name: str) -> int:
-        """A counter of the ledger, 0 before its first count."""
         return self.overview().counters.get(name, 0)

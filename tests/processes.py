@@ -110,7 +110,6 @@ class Process:
             )
 
     def start(self) -> Self:
-        """Starts it and returns when it answers."""
         self.launch()
         self.wait_while_running(self._answers, "answering")
         return self
@@ -212,7 +211,6 @@ class RedisGroup:
 
     @property
     def master(self) -> RedisServer:
-        """The one that the Sentinel names."""
         with self._sentinel.client() as client:
             port = client.sentinel_get_master_addr_by_name(self.SERVICE)[1]
         return next(server for server in self._servers if server.endpoint.port == port)
@@ -302,7 +300,6 @@ class WorkerProcess(Process):
         return self
 
     def wait_ready(self) -> dict[str, Any]:
-        """What the ready file of the present child says, once it is there."""
         return self.wait_while_running(self._ready, "its model was ready")
 
     @property
@@ -348,7 +345,6 @@ class ApiProcess(Process):
         self.base_url = f"http://127.0.0.1:{merged['port']}"
 
     def wait_ready(self) -> None:
-        """Returns when `/health/ready` is 200."""
         self.wait_while_running(lambda: self._answers("/health/ready"), "answering /health/ready")
 
     def client(self) -> httpx.Client:

@@ -24,7 +24,6 @@ class S3Server(Process):
         return f"http://127.0.0.1:{self._port}"
 
     def environment(self) -> dict[str, str]:
-        """What the driver reads: this server and nothing of the developer's own."""
         return {
             "AWS_ENDPOINT_URL": self.endpoint,
             "AWS_ACCESS_KEY_ID": KEY_ID,

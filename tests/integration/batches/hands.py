@@ -70,7 +70,6 @@ class Hands:
         ledger.run(join(MODEL, a_worker("hand"), entry(MODEL), HOUR_MS))
 
     def serve_revision(self, revision: str) -> None:
-        """Its worker comes again with another revision of the model."""
         self.ledger.run(join(MODEL, a_worker("hand"), replace(entry(MODEL), revision=revision), HOUR_MS))
 
     def file(self, name: str, data: bytes, *, owner: str = "anonymous", purpose: Purpose = Purpose.USER_DATA) -> str:
@@ -98,7 +97,6 @@ class Hands:
         return seen
 
     def move(self, change: Callable[[Any], Move | None], job: Job[Any]) -> bool:
-        """Makes a caller's move; whether there was one."""
         move = change(job)
         return move is not None and self.ledger.run(move.operation()) is not None
 
@@ -136,7 +134,6 @@ class Hands:
         self.look()
 
     def work_documents(self, limit: int = 100) -> int:
-        """Runs what stages are ready; their number."""
         taken = self.claim(DOCUMENTS, limit)
         runner = JobRunner(self.ledger, self.storage, self.settings, stop=lambda: False, pace=self.pace)
         for piece in taken.pieces:
@@ -155,7 +152,6 @@ class Hands:
         self.pace = replace(self.pace, **changed)
 
     def work_model(self, limit: int = 1000) -> int:
-        """Encodes what pieces are ready; their number."""
         taken = self.claim(MODEL, limit)
         registered = self.ledger.run(overview(MODEL))[MODEL].model
         assert registered is not None
@@ -166,7 +162,6 @@ class Hands:
         return len(taken.pieces)
 
     def work(self) -> None:
-        """Steps and works until nothing moves any more."""
         idle = 0
         while idle < 6:
             self.step()

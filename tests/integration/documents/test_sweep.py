@@ -64,7 +64,6 @@ def work_of(storage: Storage, job_id: str) -> list[str]:
 
 
 def ended_batch(hands: Hands) -> str:
-    """The id of one whose rows and vectors are still there."""
     batch_id = hands.create([request("a", "x")])
     hands.until(lambda: hands.batch(batch_id).status.terminal)
     assert work_of(hands.storage, batch_id)

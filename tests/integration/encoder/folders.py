@@ -224,7 +224,6 @@ def changed(folder: Path, name: str, /, **fields: Any) -> None:
 
 @edits
 def tensors(folder: Path, change: Callable[[dict[str, Any]], Mapping[str, Any]]) -> None:
-    """The weights, as `change` makes them of what is in the file."""
     weights = change(safetensors_torch.load_file(folder / WEIGHTS))
     copies = {name: weight.clone() for name, weight in weights.items()}
     safetensors_torch.save_file(copies, folder / WEIGHTS, metadata={"format": "pt"})
@@ -235,7 +234,6 @@ def without(start: str) -> Edit:
 
 
 def headed(folder: Path) -> None:
-    """Weights as a BertForMaskedLM has them, of the network that is there."""
     whole = transformers.BertForMaskedLM(transformers.BertConfig.from_pretrained(str(folder)))
     whole.bert.load_state_dict(safetensors_torch.load_file(folder / WEIGHTS), strict=False)
     whole.save_pretrained(str(folder))
@@ -272,7 +270,6 @@ def moved(folder: Path, name: str, to: str) -> None:
 
 @edits
 def listed(folder: Path, change: Callable[[list[Any]], object]) -> None:
-    """The list of modules, as `change` leaves it."""
     modules = json.loads((folder / "modules.json").read_text())
     change(modules)
     (folder / "modules.json").write_text(json.dumps(modules))

@@ -53,8 +53,6 @@ def test_a_network_of_any_length_has_a_maximum_all_the_same(tmp_path: Path) -> N
 
 
 def with_words(*words: str, **save: Any) -> made.Save:
-    """Words are added to the tokenizer, and no rows to the network."""
-
     def build(folder: Path) -> None:
         tokenizer = made.fast()
         rows = len(tokenizer)

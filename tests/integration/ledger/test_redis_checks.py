@@ -45,15 +45,12 @@ async def asked_by_web_tier(url: str) -> None:
 
 @pytest.fixture
 def parts() -> Iterator[ExitStack]:
-    """What is stopped at the end of the test."""
     with ExitStack() as stack:
         yield stack
 
 
 @pytest.fixture
 def started(tmp_path: Path, parts: ExitStack) -> Callable[..., RedisServer]:
-    """Starts a Redis with these options."""
-
     def start(*options: str) -> RedisServer:
         server = RedisServer(tmp_path / "redis", options=options)
         while "--cluster-enabled" in options and not _has_port_for_cluster(server):

@@ -21,8 +21,6 @@ OWNERS = ("ann", "bob")
 
 
 class Thing(AnyRecord):
-    """A record as a kind may have it."""
-
     KIND: ClassVar[str] = "thing"
 
     id: str

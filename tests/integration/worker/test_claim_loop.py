@@ -32,8 +32,6 @@ def commit(claim: Claim, stream: Stream) -> None:
 
 
 class Work:
-    """Notes what was claimed, and ends each claim in some way."""
-
     def __init__(self, end: Callable[[Claim, Stream], None] = commit) -> None:
         self.claims: list[Claim] = []
         self._end = end

@@ -47,7 +47,6 @@ def client(redis_server: RedisServer, worker: WorkerProcess) -> Iterator[LedgerC
 
 @pytest.fixture(scope="module")
 def slow(roles: Roles, client: LedgerClient) -> LedgerClient:
-    """A client of a slow worker."""
     roles.worker(served_name="slow", fake_tokens_per_s=4000, streams=1)
     return LedgerClient(client.ledger, "slow")
 

@@ -30,7 +30,6 @@ def grant(server: RedisServer, *rights: str) -> None:
 
 
 def launched(roles: Roles) -> list[Process]:
-    """The three roles, started and not waited for."""
     processes = [
         roles.api(start=False),
         roles.worker(start=False),

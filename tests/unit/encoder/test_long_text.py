@@ -147,7 +147,6 @@ def made(kind: str) -> Tokenizer:
 
 
 def read(kind: str, text: str) -> tuple[Any, bool, int]:
-    """What is read, whether it is of the whole text, and of how many characters."""
     counted = Counted(made(kind))
     [(encoding, exact)] = WindowReader(counted)([text], "")
     return encoding, exact, counted.characters

@@ -69,7 +69,6 @@ class IngestionHands(Hands):
         return {outcome.id: outcome for outcome in found}
 
     def failed(self, ingestion_id: str) -> list[Document]:
-        """Documents that have failed, in the order of pages; ids may come twice."""
         return [document for document in self._documents(ingestion_id) if document.status is DocumentStatus.FAILED]
 
     def _documents(self, ingestion_id: str) -> list[Document]:
@@ -77,7 +76,6 @@ class IngestionHands(Hands):
         return [line for _, page in sorted(done.items()) for line in read_documents(self.storage, page.obj)]
 
     def rows(self, dataset: str = DATASET) -> list[dict[str, Any]]:
-        """What the dataset holds, by document and chunk."""
         with closing(self.datasets.contents("anonymous", dataset)) as contents:
             try:
                 parts = [contents.export_rows(part) for part in contents.export_parts()]
@@ -92,7 +90,6 @@ class IngestionHands(Hands):
         return sorted(rows, key=lambda row: (row["doc_id"], row["chunk_index"]))
 
     def loaded(self) -> dict[str, str]:
-        """Texts of the documents in the dataset, put together from their chunks."""
         found: dict[str, str] = {}
         for row in self.rows():
             found[row["doc_id"]] = f"{found.get(row['doc_id'], '')} {row['text']}".strip()

@@ -50,7 +50,6 @@ def lines_of(page: ListedPage) -> list[Document]:
 
 
 def fetched(spec: Mapping[str, Any], access: SourceAccess) -> list[Fetched]:
-    """Every document, and all that is none, in order."""
     found: list[Fetched] = []
     for page in pages(spec, access):
         found += open_source(spec, access).read([line for line in page.lines if line.is_to_read])
@@ -69,7 +68,6 @@ def outcomes(spec: Mapping[str, Any], access: SourceAccess) -> dict[str, str]:
 
 
 def uploaded(files: Mapping[str, bytes], *, limit: int = 2**20, page: PageLimits = FULL_PAGE) -> SourceAccess:
-    """Files as uploads; the id of each is its name."""
     stored = {}
     for name, data in files.items():
         # A copy of what was read last is kept, and what is stored under a name never changes.
@@ -81,7 +79,6 @@ def uploaded(files: Mapping[str, bytes], *, limit: int = 2**20, page: PageLimits
 
 
 def read(files: Mapping[str, bytes], *, limit: int = 2**20, **spec: Any) -> dict[str, str]:
-    """What became of all that is in uploads; `spec`: more of the request."""
     return outcomes({"files": [*files], **spec}, uploaded(files, limit=limit))
 
 
