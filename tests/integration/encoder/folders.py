@@ -359,7 +359,3 @@ def check_vectors(found: Sequence[Vector], expected: npt.NDArray[Any]) -> None:
         assert vector.vector is not None
         norms = float(np.linalg.norm(vector.vector) * np.linalg.norm(row))
         assert float(vector.vector @ row) / norms >= 0.999999 if norms else not (vector.vector.any() or row.any())
-
-
-def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
