@@ -15,7 +15,6 @@ TERMINAL = {"completed", "failed", "expired", "cancelled"}
 
 
 def line(custom_id: str, texts: str | list[str], **body: Any) -> dict[str, Any]:
-    """One request of a batch."""
     fields = {"model": DEFAULT_MODEL, "input": texts} | body
     return {"custom_id": custom_id, "method": "POST", "url": "/v1/embeddings", "body": fields}
 
@@ -32,12 +31,10 @@ class Bulk:
         self.api.wait_ready()
 
     def upload(self, lines: Sequence[dict[str, Any]] | bytes) -> str:
-        """A file of these lines; its id."""
         data = lines if isinstance(lines, bytes) else b"".join(json.dumps(each).encode() + b"\n" for each in lines)
         return self.client.files.create(file=("in.jsonl", io.BytesIO(data)), purpose="batch").id
 
     def create(self, lines: Sequence[dict[str, Any]] | bytes, **changed: Any) -> str:
-        """A batch over a file of these lines; its id."""
         fields: dict[str, Any] = {"endpoint": "/v1/embeddings", "completion_window": "24h"} | changed
         return self.client.batches.create(input_file_id=self.upload(lines), **fields).id
 
@@ -54,7 +51,6 @@ class Bulk:
         return wait_until(look, message=f"the end of {batch_id}")
 
     def lines(self, file_id: str | None) -> list[dict[str, Any]]:
-        """The lines of a file; none without one."""
         if file_id is None:
             return []
         text = self.client.files.content(file_id).text

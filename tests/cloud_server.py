@@ -30,7 +30,6 @@ class CloudServer:
         self.endpoint = f"{scheme}://127.0.0.1:{server.server_port}"
 
     def environment(self) -> dict[str, str]:
-        """What the driver reads."""
         account = dict.fromkeys(("client_email", "private_key", "private_key_id"), "")
         google = json.dumps(account | {"gcs_base_url": self.endpoint, "disable_oauth": True})
         return {

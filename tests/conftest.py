@@ -276,7 +276,6 @@ def postgres(pg_server: PgServer) -> PgServer:
 
 @pytest.fixture
 def database(postgres: PgServer) -> str:
-    """Name of an empty database."""
     name = f"d{secrets.token_hex(4)}"
     postgres.execute(f"CREATE DATABASE {name}")
     return name

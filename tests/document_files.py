@@ -76,7 +76,6 @@ def drawn_pdf(
 
 
 def lines_at(*lines: str) -> str:
-    """Draws them at the top of a page."""
     return "BT /F1 12 Tf 14 TL 72 720 Td " + " ".join(f"({line}) Tj T*" for line in lines) + " ET "
 
 
@@ -91,7 +90,6 @@ def docx(body: str, parts: Mapping[str, str | bytes] | None = None, *, before: s
 
 
 def archive(parts: Mapping[str, str | bytes]) -> bytes:
-    """A ZIP file."""
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as file:
         for name, content in parts.items():
@@ -100,6 +98,5 @@ def archive(parts: Mapping[str, str | bytes]) -> bytes:
 
 
 def paragraph(text: str, style: str = "") -> str:
-    """Of WordprocessingML."""
     properties = f'<w:pPr><w:pStyle w:val="{style}"/></w:pPr>' if style else ""
     return f'<w:p>{properties}<w:r><w:t xml:space="preserve">{text}</w:t></w:r></w:p>'

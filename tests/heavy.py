@@ -12,14 +12,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 _MODULES = {
-    "failing_devices": "tests.integration.encoder.failing_devices",
     "haystack_embedders": "haystack.components.embedders",
     "haystack_utils": "haystack.utils",
     "safetensors_torch": "safetensors.torch",
     "sentence_modules": "sentence_transformers.sentence_transformer.modules",
 }
 __all__ = [
-    "failing_devices",
     "haystack",
     "haystack_embedders",
     "haystack_utils",
@@ -43,8 +41,6 @@ if TYPE_CHECKING:
     import sentence_transformers.sentence_transformer.modules as sentence_modules
     import torch
     import transformers
-
-    from tests.integration.encoder import failing_devices
 else:
 
     class _Library:

@@ -11,7 +11,6 @@ UNLIMITED = Admission(max_backlog_s=1e9)
 
 
 def a_model(**changed: Any) -> Model:
-    """A model served as `m`."""
     values: dict[str, Any] = {
         "id": "m",
         "model": "org/model",
@@ -30,7 +29,6 @@ def a_model(**changed: Any) -> Model:
 
 
 def a_worker(worker_id: str = "w", rate: float = 0, **changed: Any) -> Worker:
-    """A worker that has done nothing yet."""
     values: dict[str, Any] = {
         "id": worker_id,
         "pid": 1,

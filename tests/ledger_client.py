@@ -10,7 +10,8 @@ from tasks.ledger.overview import Queue, overview
 from tasks.ledger.read import read_result, read_task
 from tasks.ledger.redis_keys import ANONYMOUS, queue_key
 from tasks.ledger.submit import submit
-from tasks.ledger.task import Admission, Lane, NewTask, Result, State, Task, cut_texts
+from tasks.ledger.task import Lane, Result, State, Task, cut_texts
+from tests.ledger_builders import new_task
 from tests.processes import wait_until
 from worker_config.settings import DEFAULT_MODEL
 
@@ -32,28 +33,16 @@ class LedgerClient:
         options: Options | None = None,
         owner: str = ANONYMOUS,
     ) -> str:
-        """Stores a task of these texts; its id."""
-        task = NewTask(
-            task_id=new_task_id(),
-            queue=self.model,
-            lane=lane,
-            owner=owner,
-            pieces=cut_texts(texts, max_tokens=256, max_cost=piece_cost, max_items=piece_items),
-            options=options or Options(),
-            ttl_ms=600_000,
-            admission=Admission(max_backlog_s=1e6),
-        )
-        return self.ledger.run(submit(task)).task_id
+        pieces = cut_texts(texts, max_tokens=256, max_cost=piece_cost, max_items=piece_items)
+        given = {"lane": lane, "owner": owner, "pieces": pieces, "options": options or Options()}
+        return self.ledger.run(submit(new_task(task_id=new_task_id(), queue=self.model, **given))).task_id
 
     def task(self, task_id: str) -> Task:
-        """Its state now."""
         task = self.ledger.run(read_task(task_id))
         assert task is not None, f"{task_id} is unknown"
         return task
 
     def ended(self, task_id: str) -> Task:
-        """Its state once it has ended."""
-
         def check() -> Task | None:
             task = self.task(task_id)
             return task if task.state.terminal else None
@@ -61,25 +50,21 @@ class LedgerClient:
         return wait_until(check, message=f"the end of {task_id}")
 
     def result(self, task_id: str) -> Result:
-        """Everything that has been committed."""
         result = self.ledger.run(read_result(task_id))
         assert result is not None, f"{task_id} is unknown"
         return result
 
     def completed(self, task_id: str) -> Result:
-        """The result of a task all of whose texts have a vector."""
         task = self.ended(task_id)
         assert task.state is State.COMPLETED, task
         assert task.completed == task.total, task
         return self.result(task_id)
 
     def overview(self) -> Queue:
-        """The queue as the web tier sees it."""
         return self.ledger.run(overview(self.model))[self.model]
 
     @property
     def stamp(self) -> str:
-        """Of the model that is served."""
         model = self.overview().model
         assert model is not None
         return model.stamp
@@ -98,5 +83,4 @@ class LedgerClient:
         return self.counter(name)
 
     def counter(self, name: str) -> int:
-        """A counter of the ledger, 0 before its first count."""
         return self.overview().counters.get(name, 0)

@@ -1,4 +1,4 @@
-"""A TCP link that is slow, loses a reply, is cut, goes silent, or leads somewhere else from now on.
+"""A TCP link that is slow, is cut, goes silent, or leads somewhere else from now on.
 
 Tests and fault trials put it in front of Redis or of a storage. The last case is what a virtual address does.
 """
@@ -15,11 +15,8 @@ _STEP_BYTES = 32 * 2**10
 
 @dataclass(slots=True)
 class _Connection:
-    """Both ends of one forwarded connection. `doomed`: the next reply is lost, and the connection with it."""
-
     ends: tuple[asyncio.StreamWriter, asyncio.StreamWriter]
     silent: bool = False
-    doomed: bool = False
 
     def abort(self) -> None:
         for end in self.ends:
@@ -36,17 +33,12 @@ class Link:
 
     Attributes:
         step_s: as above; a change counts from the next step on.
-        lose: the reply to the next request that contains this is lost, and its connection with it.
-        lost: how many were.
     """
 
     def __init__(self, target: int, *, step_s: float = 0, tls: ssl.SSLContext | None = None) -> None:
         self.target = target
         self.port = 0
-        self.step_s = step_s
-        self.lose: bytes | None = None
-        self.lost = 0
-        self._tls = tls
+        self.step_s, self._tls = step_s, tls
         self._ready = threading.Event()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_until_complete, args=(self._serve(),), name="link")
@@ -67,10 +59,7 @@ class Link:
 
         New ones are forwarded.
         """
-        self._loop.call_soon_threadsafe(self._silence)
-
-    def _silence(self) -> None:
-        for connection in self._connections:
+        for connection in list(self._connections):
             connection.silent = True
 
     def _cut(self) -> None:
@@ -104,17 +93,10 @@ class Link:
             self._connections.remove(connection)
 
     async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, connection: _Connection) -> None:
-        is_reply = writer is connection.ends[0]
         with contextlib.suppress(OSError):
             while data := await reader.read(_STEP_BYTES):
                 if connection.silent:
                     continue
-                if is_reply and connection.doomed:
-                    break
-                if not is_reply and self.lose is not None and self.lose in data:
-                    self.lose = None
-                    self.lost += 1
-                    connection.doomed = True
                 writer.write(data)
                 await writer.drain()
                 await asyncio.sleep(self.step_s)

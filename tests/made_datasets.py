@@ -29,7 +29,6 @@ def datasets_in(storage: Path | str) -> SqliteDatasets:
 def document(
     name: str, *vectors: list[float], metadata: Mapping[str, Any] | None = None, text: str = "text"
 ) -> DocumentLoad:
-    """A document with a chunk for each vector."""
     chunks = [Chunk(i, f"{text} {i}", 10 * i, 10 * i + 5, i + 1, ("Top", f"Part {i}"), 2) for i in range(len(vectors))]
     numbers = np.array(vectors, np.float32).reshape(len(vectors), len(vectors[0]) if vectors else DIMENSION)
     return DocumentLoad(name, f"file:///{name}", DocumentState.NEW, "0" * 64, "", metadata or {}, chunks, numbers)
@@ -43,7 +42,6 @@ def load(
     vectors: str = VECTORS,
     dimension: int = DIMENSION,
 ) -> DatasetHead:
-    """The dataset after one more load."""
     datasets = datasets_in(storage)
     with closing(datasets.store(owner, name)) as store, closing(datasets.contents(owner, name)) as contents:
         known = store.known([each.id for each in documents])

@@ -52,7 +52,6 @@ class PgServer(Process):
         super().__init__("postgres", command, folder)
 
     def url(self, database: str = "postgres", *, user: str = "postgres", password: str = PASSWORD) -> str:
-        """For `EMBEDQ_SINKS`."""
         return f"postgresql://{user}:{password}@127.0.0.1:{self.port}/{database}"
 
     def start(self) -> Self:
@@ -72,13 +71,10 @@ class PgServer(Process):
         return super().stop()
 
     def remove(self) -> None:
-        """Stops it and deletes its data."""
         self.stop()
         shutil.rmtree(self._data.parent)
 
     def execute(self, sql: str, database: str = "postgres") -> list[Any]:
-        """Rows of one statement."""
-
         async def work() -> list[Any]:
             connection = await asyncpg.connect(self.url(database), timeout=10)
             try:

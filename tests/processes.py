@@ -50,7 +50,6 @@ def wait_until(condition: Callable[[], T | None], *, timeout_s: float = PATIENCE
 async def eventually(
     condition: Callable[[], Awaitable[T | None]], *, timeout_s: float = PATIENCE_S, message: str = ""
 ) -> T:
-    """`wait_until` for an asynchronous condition."""
     began = time.monotonic()
     while not (value := await condition()):
         pause = _pause(began, timeout_s, f"{message or condition}; last value {value!r}")
@@ -91,7 +90,6 @@ class Process:
 
     @property
     def running(self) -> bool:
-        """Whether it was started and has not exited."""
         return self._process is not None and self._process.poll() is None
 
     def launch(self) -> None:
@@ -112,7 +110,6 @@ class Process:
             )
 
     def start(self) -> Self:
-        """Starts it and returns when it answers."""
         self.launch()
         self.wait_while_running(self._answers, "answering")
         return self
@@ -147,7 +144,6 @@ class Process:
         return self.wait()
 
     def log(self) -> str:
-        """Everything it has written so far, over all its starts."""
         return self.log_file.read_text(errors="replace") if self.log_file.exists() else ""
 
     def wait_while_running(self, condition: Callable[[], T | None], what: str) -> T:
@@ -181,11 +177,9 @@ class RedisServer(Process):
 
     @property
     def url(self) -> str:
-        """For `EMBEDQ_REDIS_URL`."""
         return self.endpoint.url
 
     def client(self) -> "redis.Redis":
-        """A new connection, to be closed by the caller; replies are bytes."""
         return redis.Redis.from_url(self.url)
 
     def _answers(self) -> bool:
@@ -209,24 +203,20 @@ class RedisGroup:
 
     @property
     def named(self) -> Sentinels:
-        """For `Ledger.connect`."""
         return Sentinels(self.SERVICE, (f"redis://127.0.0.1:{self._sentinel.endpoint.port}",))
 
     @property
     def settings(self) -> dict[str, str]:
-        """Of roles."""
         return {"redis_sentinels": ",".join(self.named.urls), "redis_service": self.SERVICE}
 
     @property
     def master(self) -> RedisServer:
-        """The one that the Sentinel names."""
         with self._sentinel.client() as client:
             port = client.sentinel_get_master_addr_by_name(self.SERVICE)[1]
         return next(server for server in self._servers if server.endpoint.port == port)
 
     @property
     def replica(self) -> RedisServer:
-        """The other one, which may be down."""
         master = self.master
         return next(server for server in self._servers if server is not master)
 
@@ -310,7 +300,6 @@ class WorkerProcess(Process):
         return self
 
     def wait_ready(self) -> dict[str, Any]:
-        """What the ready file of the present child says, once it is there."""
         return self.wait_while_running(self._ready, "its model was ready")
 
     @property
@@ -356,11 +345,9 @@ class ApiProcess(Process):
         self.base_url = f"http://127.0.0.1:{merged['port']}"
 
     def wait_ready(self) -> None:
-        """Returns when `/health/ready` is 200."""
         self.wait_while_running(lambda: self._answers("/health/ready"), "answering /health/ready")
 
     def client(self) -> httpx.Client:
-        """A client of this server, to be closed by the caller."""
         return httpx.Client(base_url=self.base_url, timeout=60, verify=NO_AUTHORITIES)
 
     def _answers(self, path: str = "/health/live") -> bool:

@@ -21,11 +21,9 @@ class S3Server(Process):
 
     @property
     def endpoint(self) -> str:
-        """For `AWS_ENDPOINT_URL`."""
         return f"http://127.0.0.1:{self._port}"
 
     def environment(self) -> dict[str, str]:
-        """What the driver reads: this server and nothing of the developer's own."""
         return {
             "AWS_ENDPOINT_URL": self.endpoint,
             "AWS_ACCESS_KEY_ID": KEY_ID,
@@ -37,7 +35,6 @@ class S3Server(Process):
         }
 
     def bucket(self) -> str:
-        """The URL of a new bucket."""
         name = f"b-{secrets.token_hex(4)}"
         httpx.put(f"{self.endpoint}/{name}", verify=NO_AUTHORITIES).raise_for_status()
         return f"s3://{name}"

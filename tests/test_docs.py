@@ -28,7 +28,6 @@ def text(name: str) -> str:
 
 
 def rows(page: str) -> Iterator[list[str]]:
-    """Cells of every line of a table."""
     for line in page.splitlines():
         if line.startswith("|"):
             yield [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
@@ -48,9 +47,6 @@ def commands(program: str) -> set[str]:
     call = rf"(?m)^(?:\w+=\S+ )*{program} ([a-z][a-z-]*)"
     blocks = in_documents(r"(?ms)^```sh\n(.*?)^```")
     return in_documents(call, spans=True).union(*(re.findall(call, block) for block in blocks))
-
-
-# ---- settings --------------------------------------------------------------------------------------------------------
 
 
 def shown_default(default: Any) -> str:
@@ -79,9 +75,6 @@ def test_no_document_names_a_setting_that_does_not_exist() -> None:
     assert in_documents(rf"\b{PREFIX}[A-Z_]+\b") - known == set()
 
 
-# ---- HTTP ------------------------------------------------------------------------------------------------------------
-
-
 def test_no_route_is_described_that_does_not_exist() -> None:
     paths = create_app(load_settings()).openapi()["paths"]
     routes = {f"{method.upper()} {path}" for path, methods in paths.items() for method in methods}
@@ -106,9 +99,6 @@ def test_the_table_of_errors_has_every_code_with_its_status() -> None:
     assert {(code, str(status)) for code, status in error_codes()} - described == set()
 
 
-# ---- metrics ---------------------------------------------------------------------------------------------------------
-
-
 @pytest.fixture(scope="module")
 def series() -> set[str]:
     """Those of the API, and what scripts and workers count; whole names alone, others are series with labels."""
@@ -131,9 +121,6 @@ def test_every_series_is_described_and_no_other_is_named(series: set[str]) -> No
     assert in_documents(r"\bembedq_\w+", spans=True) - series - FAMILIES_OF_SERIES == set()
 
 
-# ---- commands --------------------------------------------------------------------------------------------------------
-
-
 def test_every_command_is_described_and_no_other_is_named() -> None:
     (known,) = (set(action.choices) for action in parser()._actions if action.choices)
     assert known - set(re.findall(r"embedq ([a-z-]+)", "\n".join(code_spans(text("docs/client.md"))))) == set()
@@ -143,11 +130,7 @@ def test_every_command_is_described_and_no_other_is_named() -> None:
     assert commands("make") - set(re.findall(r"^([a-z]+):", text("Makefile"), re.MULTILINE)) == set()
 
 
-# ---- links, files and tables -----------------------------------------------------------------------------------------
-
-
 def anchors(document: str) -> set[str]:
-    """As GitHub makes them of headings."""
     headings = re.findall(r"^#{1,6} (.+)$", document, flags=re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 

@@ -6,18 +6,14 @@ import json
 import logging
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NoReturn, TypeAlias
+from collections.abc import Callable, Iterator
+from typing import NoReturn, TypeAlias
 
 import pytest
 from billiard.util import get_logger
 
-from tasks.datasets.loads import DocumentLoad, DocumentState
-from tasks.encoder.interface import Text, Tokens
+from tasks.encoder.interface import Text
 from tasks.ingestion.sources.record import Described
-from tasks.ingestion.sources.source import Fetched
-from tasks.lines import RawLine
-from tasks.records.documents import Document
 from worker_config.logs import (
     LogFormat,
     about_tasks,
@@ -29,8 +25,6 @@ from worker_config.logs import (
 )
 
 SECRET = "what somebody submitted"
-METADATA: Mapping[str, Any] = {"note": SECRET}
-REF = Document("a", "file:a", name="a", size_bytes=1, place=METADATA, record=SECRET, metadata=METADATA)
 LOG = logging.getLogger("tasks.x")
 Configure: TypeAlias = Callable[[LogFormat], Callable[[], list[str]]]
 
@@ -137,19 +131,8 @@ def test_what_libraries_write_has_the_same_form_and_no_password(
     assert exited.startswith(begins)
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        Text(SECRET),
-        Tokens({SECRET: [1]}, length=1, full_length=1),
-        RawLine(SECRET, 5),
-        REF,
-        Fetched(REF, "0", data=SECRET.encode(), text=SECRET),
-        Described("a", SECRET, METADATA),
-        DocumentLoad("a", "file:a", DocumentState.NEW, "0", "", METADATA),
-    ],
-    ids=lambda value: type(value).__name__,
-)
-def test_a_value_does_not_show_what_was_submitted(value: object) -> None:
-    assert repr(value).startswith(f"{type(value).__name__}(")
-    assert SECRET not in repr(value) + str(value)
+def test_a_value_does_not_show_what_was_submitted() -> None:
+    """Of each kind that hides fields one; tests/test_architecture.py finds those that hide none."""
+    for value in (Text(SECRET), Described("a", SECRET, {"note": SECRET})):
+        assert repr(value).startswith(f"{type(value).__name__}(")
+        assert SECRET not in repr(value) + str(value)

@@ -43,7 +43,6 @@ STEP_S = 0.25
 
 
 def request(custom_id: str, texts: str | list[str], **body: Any) -> dict[str, Any]:
-    """One line of a batch."""
     fields = {"model": MODEL, "input": texts} | body
     return {"custom_id": custom_id, "method": "POST", "url": "/v1/embeddings", "body": fields}
 
@@ -71,10 +70,7 @@ class Hands:
         ledger.run(join(MODEL, a_worker("hand"), entry(MODEL), HOUR_MS))
 
     def serve_revision(self, revision: str) -> None:
-        """Its worker comes again with another revision of the model."""
         self.ledger.run(join(MODEL, a_worker("hand"), replace(entry(MODEL), revision=revision), HOUR_MS))
-
-    # ---- callers
 
     def file(self, name: str, data: bytes, *, owner: str = "anonymous", purpose: Purpose = Purpose.USER_DATA) -> str:
         """An uploaded file's id."""
@@ -84,32 +80,27 @@ class Hands:
         return record.id
 
     def create(self, requests: Sequence[dict[str, Any]] | bytes, *, owner: str = "anonymous", **changed: Any) -> str:
-        """A batch over a new file; its id."""
         data = requests if isinstance(requests, bytes) else b"\n".join(orjson.dumps(line) for line in requests)
         file_id = self.file("in.jsonl", data, owner=owner, purpose=Purpose.BATCH)
         return self.create_over(file_id, owner=owner, **changed)
 
     def create_over(self, file_id: str, **changed: Any) -> str:
-        """A batch over a file; its id."""
         values: dict[str, Any] = {"owner": "anonymous", "window_ms": 24 * HOUR_MS, "ttl_ms": HOUR_MS} | changed
         asked = {"input_file_id": file_id, "completion_window": "24h"}
         asked |= {name: values.pop(name) for name in ("only_file_id", "output_expires_s", "metadata") if name in values}
         return self.ledger.run(create_job(BatchRecord(id=new_batch_id(), request=asked, **values), ANY_ROOM))
 
     def batch(self, batch_id: str) -> Batch:
-        """It as it is now."""
         batch = self.ledger.run(read_batch(batch_id))
         assert batch is not None
         [seen] = self.ledger.run(read_tasks_of([batch]))
         return seen
 
     def move(self, change: Callable[[Any], Move | None], job: Job[Any]) -> bool:
-        """Makes a caller's move; whether there was one."""
         move = change(job)
         return move is not None and self.ledger.run(move.operation()) is not None
 
     def lines(self, file_id: str | None) -> list[dict[str, Any]]:
-        """What a file holds; nothing for none."""
         if file_id is None:
             return []
         record = self.ledger.run(read_file(file_id))
@@ -118,14 +109,6 @@ class Hands:
         data = self.storage.read(record.stored)
         assert len(data) == record.size_bytes
         return [orjson.loads(line) for line in data.splitlines()]
-
-    def output(self, batch_id: str) -> bytes:
-        """The output file of a batch."""
-        record = self.ledger.run(read_file(self.batch(batch_id).output_file_id or ""))
-        assert record is not None
-        return self.storage.read(record.stored)
-
-    # ---- workers
 
     def step(self) -> None:
         """One round of the driver, a quarter of a second after the one before."""
@@ -137,16 +120,20 @@ class Hands:
         self.clock_s += seconds
         self.ledger.clock_offset_ms += round(seconds * 1000)
 
-    def sweep(self, after_s: float = GRACE_S + 1) -> None:
-        """What the sweep deletes of what it sees now, so much later."""
-        for _ in range(2):  # whoever takes a storage over waits for the next look
-            self._sweep()
+    def look(self, after_s: float = 0.0) -> None:
+        """One look of the sweep, so much later."""
         self.wait(after_s)
-        self.ledger.run(watch(DOCUMENTS))  # as somebody does all the time
         self._sweep()
 
+    def sweep(self) -> None:
+        """What the sweep deletes of what it sees now, a minute later."""
+        for _ in range(2):  # whoever takes a storage over waits for the next look
+            self.look()
+        self.wait(GRACE_S + 1)
+        self.ledger.run(watch(DOCUMENTS))  # as somebody does all the time
+        self.look()
+
     def work_documents(self, limit: int = 100) -> int:
-        """Runs what stages are ready; their number."""
         taken = self.claim(DOCUMENTS, limit)
         runner = JobRunner(self.ledger, self.storage, self.settings, stop=lambda: False, pace=self.pace)
         for piece in taken.pieces:
@@ -162,11 +149,9 @@ class Hands:
         return len(taken.pieces)
 
     def at_pace(self, **changed: Any) -> None:
-        """Stages do less at a time, or more."""
         self.pace = replace(self.pace, **changed)
 
     def work_model(self, limit: int = 1000) -> int:
-        """Encodes what pieces are ready; their number."""
         taken = self.claim(MODEL, limit)
         registered = self.ledger.run(overview(MODEL))[MODEL].model
         assert registered is not None
@@ -177,14 +162,12 @@ class Hands:
         return len(taken.pieces)
 
     def work(self) -> None:
-        """Steps and works until nothing moves any more."""
         idle = 0
         while idle < 6:
             self.step()
             idle = 0 if self.work_documents() + self.work_model() else idle + 1
 
     def until(self, condition: Callable[[], object], *, model: bool = True) -> None:
-        """Steps and works until something is so."""
         for _ in range(50):
             if condition():
                 return
@@ -197,7 +180,6 @@ class Hands:
         raise AssertionError("it never came to this")
 
     def claim(self, queue: str, limit: int) -> Claim:
-        """Takes pieces of a queue."""
         self.claims += 1
         served = self.ledger.run(overview(MODEL))[MODEL].model
         asked = ClaimRequest(

@@ -43,7 +43,6 @@ def document(
 
 
 def failed(name: str, place: str = "") -> DocumentLoad:
-    """One that could not be read."""
     return DocumentLoad(name, place or f"file:///{name}", DocumentState.FAILED)
 
 
@@ -60,8 +59,6 @@ def finish(store: Store, by: Stamp, roots: Sequence[str] = ()) -> int:
 
 
 class Place:
-    """One dataset, for a test."""
-
     def __init__(self, datasets: Datasets) -> None:
         self._datasets = datasets
         self._opened: list[Store | Contents] = []
@@ -72,19 +69,16 @@ class Place:
         return store
 
     def contents(self) -> Contents:
-        """The same as it is listed, searched and exported."""
         self._opened.append(contents := self._datasets.contents("me", "docs"))
         return contents
 
     def rows(self) -> list[Row]:
-        """Its export, by document and chunk."""
         reader = self.contents()
         with suppress(DatasetGone):
             return exported(reader, reader.export_parts())
         return []
 
     def texts(self) -> dict[str, list[str]]:
-        """Texts of the chunks of each document."""
         found: dict[str, list[str]] = {}
         for row in self.rows():
             found.setdefault(row["doc_id"], []).append(row["text"])

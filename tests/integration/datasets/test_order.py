@@ -45,8 +45,6 @@ class Job:
 
 
 class World:
-    """A source, its ingestions, and the dataset."""
-
     def __init__(self, rng: random.Random, store: Store, witness: Witness) -> None:
         self.rng, self.store, self.witness = rng, store, witness
         self.source: dict[tuple[str, str], int] = {}
@@ -148,7 +146,6 @@ class World:
 
 
 def new_document(name: str, place: str, content: int) -> DocumentLoad:
-    """Chunks and vectors follow from name and content."""
     text = f"{name} {content}"
     digest = sha256(text.encode()).digest()
     chunks = [Chunk(n, f"{text} {n}", 10 * n, 10 * n + 5, None, (), 3) for n in range(digest[0] % 4)]

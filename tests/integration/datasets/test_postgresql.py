@@ -8,7 +8,6 @@ from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
-import asyncpg
 import numpy as np
 import pytest
 
@@ -43,7 +42,6 @@ def store_at(url: str, table: str = "docs", *, owner: str = "me", anywhere: bool
 
 @pytest.fixture
 def table(postgres: PgServer, database: str) -> Iterator[Open]:
-    """Opens tables of the database."""
     opened = list[PostgresStore]()
 
     def opening(table: str = "docs", *, user: str = "postgres", **access: Any) -> PostgresStore:
@@ -119,9 +117,6 @@ def test_a_table_belongs_to_the_key_that_made_it(table: Open, postgres: PgServer
 def test_what_is_no_name_of_a_table_is_refused(name: str) -> None:
     with raises_code("invalid_value", match="sink.table must be table or schema.table"):
         TableName.from_text(name)
-
-
-# ---- a server that is away, or refuses
 
 
 def test_a_server_that_dies_in_the_middle_has_nothing_of_the_load(
@@ -264,15 +259,12 @@ def test_tables_that_cannot_be_used_are_left_alone(
 def test_what_passes_is_waited_for_and_what_does_not_is_refused(
     state: str, kind: str, sentence: str, postgres: PgServer
 ) -> None:
+    raises = "DO $$ BEGIN RAISE EXCEPTION 'a value of a row' USING ERRCODE = '{}'; END $$"
     with closing(Connection(Database(postgres.url(), "here"))) as here:
         with raises_code(kind, match=rf"'here' .*{sentence}.*{state}\)") as caught:
-            here.run(lambda connection: raised(connection, state))
+            here.run(lambda connection: connection.execute(raises.format(state)))
         assert "a value of a row" not in f"{caught.value.detail} {caught.value.__cause__}"
         assert kind != AWAY or "Nothing is half done" in caught.value.detail
-
-
-async def raised(connection: asyncpg.Connection, state: str) -> None:
-    await connection.execute(f"DO $$ BEGIN RAISE EXCEPTION 'a value of a row' USING ERRCODE = '{state}'; END $$")
 
 
 def test_of_a_servers_own_database_its_setting_is_named(postgres: PgServer) -> None:

@@ -57,11 +57,7 @@ def test_documents_and_chunks_come_once_and_in_order(store: Store, place: Place)
     assert (reader.head().documents, reader.head().chunks) == (2, 4)
 
 
-# ---- search
-
-
 def brute_force(found: Sequence[Row], vector: np.ndarray, k: int, passes: Callable[[Row], bool]) -> list[float]:
-    """Cosines of the best."""
     rows = [row for row in found if passes(json.loads(row["metadata"]))]
     vectors = np.array([row["embedding"] for row in rows]).reshape(len(rows), 8)
     cosines = vectors @ vector / np.linalg.norm(vectors, axis=1) / np.linalg.norm(vector) if rows else np.empty(0)
@@ -154,9 +150,6 @@ def test_full_text_finds_words_and_follows_the_dataset(store: Store, place: Plac
     assert found("queues kind else") == []
     with pytest.raises(NotReady):
         reader.words("queues", 10, None, lambda: True)
-
-
-# ---- export
 
 
 def test_the_export_is_the_dataset_and_only_what_has_changed_has_another_name(

@@ -8,17 +8,13 @@ from typing import Any
 
 import pytest
 
-from tasks.datasets.loads import DocumentLoad, LoadOutcome, Receipt, UnreadPart, Verdict
+from tasks.datasets.loads import LoadOutcome, Receipt, UnreadPart, Verdict
 from tasks.datasets.store import Store, chunk_id
 from tests.integration.datasets.loads import Place, document, failed, finish, ingestion, load, outcomes, stamp
 from tests.processes import PATIENCE_S
 from tests.raises_code import raises_code
 
 LOADED, FAILED, SUPERSEDED = Verdict.LOADED, Verdict.FAILED, Verdict.SUPERSEDED
-
-
-def at(*places: str) -> list[DocumentLoad]:
-    return [document(name, place=name) for name in places]
 
 
 def test_a_row_and_a_receipt_hold_everything(store: Store, place: Place) -> None:
@@ -117,14 +113,12 @@ def test_loads_at_the_same_time_lose_nothing(place: Place) -> None:
     assert place.open().known(["shared"])["shared"].decided_by == ingestion(rounds)
 
 
-# ---- rules that a walk seldom meets
-
-
 def test_a_folder_that_a_sync_has_spared_stays_spared_when_all_above_it_cannot_be_listed(store: Store) -> None:
     load(store, UnreadPart("r/in"), by=stamp(12))
     finish(store, stamp(10))
     load(store, UnreadPart("r"), by=stamp(13))
-    assert load(store, *at("r/in/a", "r/b"), by=stamp(9)) == [LOADED, SUPERSEDED]
+    spared, below = (document(name, place=name) for name in ("r/in/a", "r/b"))
+    assert load(store, spared, below, by=stamp(9)) == [LOADED, SUPERSEDED]
 
 
 def test_a_document_belongs_to_the_place_where_it_was_listed_last(store: Store) -> None:

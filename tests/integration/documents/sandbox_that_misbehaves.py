@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+import psutil
 
 from tasks.ingestion.parsing import sandbox_child
 from tasks.ingestion.parsing.formats import HTML
@@ -41,6 +42,13 @@ def obey(_: Mapping[str, Any], data: bytes) -> tuple[dict[str, Any], bytes]:
 
 def said(text: str) -> tuple[dict[str, Any], bytes]:
     return {"title": None, "structure": "paragraphs", "pages": [], "warnings": []}, text.encode()
+
+
+def pid_of(module: str = sandbox_child.__name__) -> int | None:
+    """Of the sandbox that this process has started last; `module`: what it runs. None: there is none now."""
+    found = [each for each in psutil.Process().children() if each.status() != psutil.STATUS_ZOMBIE]
+    ours = sorted((each.create_time(), each.pid) for each in found if module in each.cmdline())
+    return ours[-1][1] if ours else None
 
 
 def answers() -> int:

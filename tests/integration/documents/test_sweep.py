@@ -20,7 +20,7 @@ from tasks.storage.__main__ import main, require_sweeper, unknown_objects
 from tasks.storage.folder import LocalFolder
 from tasks.storage.purged_owners import RARELY_S
 from tasks.storage.storage import Storage
-from tasks.storage.sweep import GRACE_S, RENEW_S, SWEEPER, TAKE_OVER_S, Sweep, run_id_of, sweeper_of
+from tasks.storage.sweep import GRACE_S, RENEW_S, SWEEPER, TAKE_OVER_S, run_id_of, sweeper_of
 from tests.bulk import line
 from tests.integration.batches.hands import Hands, request
 from tests.integration.documents.ingestions.hands import IngestionHands
@@ -29,25 +29,10 @@ from tests.thorough import some
 from worker_config.settings import Settings
 
 
-class Sweeper:
-    """The sweep of one documents worker, at any time."""
-
-    def __init__(self, hands: Hands) -> None:
-        self.now_s = 0.0
-        self._hands = hands
-        self._sweep = Sweep(hands.ledger, hands.storage, hands.settings, lambda: self.now_s)
-
-    def sweep(self, after_s: float = 0.0) -> None:
-        """Once, so much later by the clocks of its host and of Redis."""
-        self.now_s += after_s
-        self._hands.ledger.clock_offset_ms += round(after_s * 1000)
-        self._sweep()
-
-    def begin(self) -> None:
-        """Twice, because whoever takes a storage waits for the next look; and once more: what was seen is due then."""
-        self.sweep()
-        self.sweep(RENEW_S + 1)
-        self.sweep(GRACE_S + 1)
+def begin(hands: Hands) -> None:
+    """Twice, because whoever takes a storage waits for the next look; and once more: what was seen is due then."""
+    for after_s in (0, RENEW_S + 1, GRACE_S + 1):
+        hands.look(after_s)
 
 
 @pytest.fixture
@@ -79,27 +64,22 @@ def work_of(storage: Storage, job_id: str) -> list[str]:
 
 
 def ended_batch(hands: Hands) -> str:
-    """The id of one whose rows and vectors are still there."""
     batch_id = hands.create([request("a", "x")])
     hands.until(lambda: hands.batch(batch_id).status.terminal)
     assert work_of(hands.storage, batch_id)
     return batch_id
 
 
-# ---- one Redis sweeps a storage
-
-
 def test_a_copy_of_the_redis_deletes_nothing_while_the_original_sweeps(
     hands: IngestionHands, copy: Hands, caplog: pytest.LogCaptureFixture
 ) -> None:
     made = hands.file("a.txt", b"made after the backup")
-    original, other = Sweeper(hands), Sweeper(copy)
-    original.begin()
+    begin(hands)
     ended_batch(copy)  # which the original has never heard of
     there = everything(hands.storage)
     for _ in range(30):
-        original.sweep(RENEW_S + 1)
-        other.sweep(RENEW_S + 1)
+        hands.look(RENEW_S + 1)
+        copy.look(RENEW_S + 1)
     assert everything(hands.storage) == there
     assert hands.storage.read(f"anonymous/{made}")
     assert sweeper_of(hands.storage.read(SWEEPER)) == run_id_of(hands.ledger) != run_id_of(copy.ledger)
@@ -110,16 +90,14 @@ def test_a_copy_of_the_redis_deletes_nothing_while_the_original_sweeps(
 
 
 def test_a_redis_takes_a_storage_over_that_nobody_sweeps_any_more(hands: IngestionHands, copy: Hands) -> None:
-    Sweeper(hands).begin()
+    begin(hands)
     batch_id = ended_batch(copy)
-    other = Sweeper(copy)
-    other.sweep()
-    other.sweep(TAKE_OVER_S - 1)
-    other.sweep(2)
+    for after_s in (0, TAKE_OVER_S - 1, 2):
+        copy.look(after_s)
     assert sweeper_of(hands.storage.read(SWEEPER)) == run_id_of(copy.ledger)
-    other.sweep(RENEW_S)
+    copy.look(RENEW_S)
     assert work_of(hands.storage, batch_id), "it has seen the end in this moment"
-    other.sweep(GRACE_S + 1)
+    copy.look(GRACE_S + 1)
     assert work_of(hands.storage, batch_id) == []
 
 
@@ -129,10 +107,9 @@ def test_an_empty_redis_deletes_nothing_and_the_storage_keeps_its_datasets(hands
     there = everything(hands.storage)
     hands.ledger.client.flushall()
     again = IngestionHands(hands.ledger, Path("unused"), storage=hands.storage, datasets=hands.settings.datasets)
-    sweeper = Sweeper(again)
-    sweeper.begin()
+    begin(again)
     for _ in range(5):
-        sweeper.sweep(86_400)
+        again.look(86_400)
     assert everything(hands.storage) == there
     assert again.loaded() == {"a": "first"}
 
@@ -149,16 +126,13 @@ def test_the_sweep_goes_on_beside_what_cannot_be_deleted(
         real(self, name)
 
     monkeypatch.setattr(LocalFolder, "delete", delete)
-    sweeper, away = Sweeper(hands), True
-    sweeper.begin()
+    away = True
+    begin(hands)
     assert all(work_of(hands.storage, batch_id) for batch_id in ended)
     away = False
-    sweeper.sweep(RARELY_S)
+    hands.look(RARELY_S)
     assert [batch_id for batch_id in ended if work_of(hands.storage, batch_id)] == [ended[3]]
     assert [job_id for job_id, _ in hands.ledger.run(ended_jobs(BatchRecord))] == [ended[3]]
-
-
-# ---- what no record names
 
 
 def test_unknown_objects_are_listed_and_removed_by_a_person(
@@ -180,7 +154,7 @@ def test_unknown_objects_are_listed_and_removed_by_a_person(
 
     assert main(["unknown", "--delete"]) == 1
     assert "No Redis has swept it" in capsys.readouterr().err, "nobody has said whose storage it is"
-    Sweeper(hands).begin()
+    begin(hands)
     needed = everything(hands.storage) - lost
     assert main(["unknown"]) == 0
     printed = capsys.readouterr().out
@@ -192,9 +166,6 @@ def test_unknown_objects_are_listed_and_removed_by_a_person(
         os.utime(path, (time.time() - 2 * 86_400,) * 2)
     assert main(["unknown", "--delete"]) == 0
     assert everything(hands.storage) == needed
-
-
-# ---- a storage is proved before absence means anything
 
 
 def test_a_role_that_starts_makes_nothing_below_a_mount_point(hands: IngestionHands, tmp_path: Path) -> None:

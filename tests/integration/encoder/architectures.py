@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -76,9 +76,6 @@ def _normalize() -> Any:
     return sentence_modules.Normalize()  # asked for when it is called: tests collect without torch
 
 
-# ---- folders ---------------------------------------------------------------------------------------------------------
-
-
 @folders.edits
 def _halved(folder: Path, dtype: str) -> None:
     folders.tensors(lambda weights: {name: one.to(getattr(torch, dtype)) for name, one in weights.items()})(folder)
@@ -148,12 +145,6 @@ def save_router(folder: Path) -> None:
     saved(folder, [router, _normalize()], prompts={"query": "query: ", "document": "passage: "})
 
 
-def _bag_of_words(folder: Path) -> None:
-    saved(folder, [sentence_modules.BoW(["hello", "there"])])
-
-
-# ---- the table -------------------------------------------------------------------------------------------------------
-
 _E5: dict[str, Any] = {"prompts": {"query": "query: ", "passage": "passage: "}, "default_prompt_name": "passage"}
 _TEMPLATE = "{% for message in messages %}[CLS]{{ message.role }}\n{{ message.content }}[SEP]\n{% endfor %}"
 _LONGROPE = {"rope_type": "longrope", "rope_theta": 10000.0, "short_factor": [1.0] * 4, "long_factor": [4.0] * 4}
@@ -168,22 +159,6 @@ _BLOCKS: dict[str, Any] = {"max_position_embeddings": 512, "block_size": 4, "num
 _PHI3: dict[str, Any] = {"num_key_value_heads": 2, "rope_parameters": _LONGROPE}
 _OTHER_BATCH = "the library gives other vectors for the same text in another batch"
 _FAILED = "failed its self-test"
-
-
-def _dense() -> Any:
-    return sentence_modules.Dense(WIDTH, 8)
-
-
-def _layer_norm() -> Any:
-    return sentence_modules.LayerNorm(WIDTH)
-
-
-def _dense_on_tokens() -> Sequence[Any]:
-    return [sentence_modules.Dense(WIDTH, WIDTH, module_input_name="token_embeddings"), *pooled()()]
-
-
-def _weighted_layers() -> Sequence[Any]:
-    return [sentence_modules.WeightedLayerPooling(WIDTH, num_hidden_layers=2, layer_start=1), *pooled()()]
 
 
 def _row(
@@ -225,9 +200,16 @@ ARCHITECTURES = (
     _row("BERT, largest and mean", modules=pooled(("max", "mean"))),
     _row("BERT, mean weighted by position", modules=pooled("weightedmean")),
     _row("BERT, sum by the root of the length", modules=pooled("mean_sqrt_len_tokens")),
-    _row("BERT, Dense and Normalize", remark="Tanh between them", routine=True, modules=_then(_dense, _normalize)),
-    _row("BERT, LayerNorm", modules=_then(_layer_norm)),
-    _row("BERT, Dense on tokens", remark="before pooling", modules=_dense_on_tokens),
+    _row(
+        *("BERT, Dense and Normalize", "Bert", fast, "Tanh between them"),
+        routine=True,
+        modules=_then(lambda: sentence_modules.Dense(WIDTH, 8), _normalize),
+    ),
+    _row("BERT, LayerNorm", modules=_then(lambda: sentence_modules.LayerNorm(WIDTH))),
+    _row(
+        *("BERT, Dense on tokens", "Bert", fast, "before pooling"),
+        modules=lambda: [sentence_modules.Dense(WIDTH, WIDTH, module_input_name="token_embeddings"), *pooled()()],
+    ),
     _row("BERT, prompts", remark="one of them the default", model=_E5),
     _row(
         *("BERT, prompts left out of the mean", "Bert", fast, "as in Instructor"),
@@ -278,7 +260,7 @@ ARCHITECTURES = (
         *("BERT, WeightedLayerPooling", "Bert", fast, "reads all layers"),
         way="torch",
         output_hidden_states=True,
-        modules=_weighted_layers,
+        modules=lambda: [sentence_modules.WeightedLayerPooling(WIDTH, num_hidden_layers=2, layer_start=1), *pooled()()],
     ),
     _decoder("GPT-2", "GPT2", "padded on the right", partial(_DECODER_WORDS, padding_side="right"), **_GPT2),
     _decoder("Llama", "Llama", **HEADS),
@@ -354,19 +336,18 @@ ARCHITECTURES = (
         refusal=_FAILED,
     ),
     Architecture(
-        *("bag of words", _bag_of_words, "refused"),
+        "bag of words",
+        lambda folder: saved(folder, [sentence_modules.BoW(["hello", "there"])]),
+        "refused",
         remark="neither a transformer nor static token vectors",
         refusal="begins with BoW",
     ),
 )
 
-# ---- its copy in the documentation -----------------------------------------------------------------------------------
-
 _BEGIN, _STOP = "<!-- table of architectures -->", "<!-- end of table -->"
 
 
 def with_table(page: str) -> str:
-    """The page with the table in its place."""
     before, rest = page.split(_BEGIN)
     after = rest.split(_STOP)[1]
     lines = [f"| {kind.name} | {kind.way} | {kind.remark} |".replace("  ", " ") for kind in ARCHITECTURES]

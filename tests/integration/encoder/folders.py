@@ -51,9 +51,6 @@ _T5 = {"d_model": WIDTH, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_heads": 4}
 T5: Mapping[str, Any] = _T5 | {"max_position_embeddings": None}
 
 
-# ---- whole folders ---------------------------------------------------------------------------------------------------
-
-
 def word_pieces(special: Sequence[str], *, cased: bool = False) -> Tokenizer:
     """Letters and some words; what it does not know is unknown, and U+200B and U+00AD are nothing."""
     numbers = {word: number for number, word in enumerate([*special, *VOCABULARY])}
@@ -156,7 +153,6 @@ def modules_of(
 
 
 def saved(folder: Path, modules: Sequence[Any], **model: Any) -> Path:
-    """`model`: prompts and the like."""
     library = sentence_transformers.SentenceTransformer(modules=list(modules), device="cpu", **model)
     library.save(str(folder), create_model_card=False)
     return folder
@@ -208,9 +204,6 @@ def multi_vector(folder: Path) -> None:
     sentence_transformers.MultiVectorEncoder(str(raw), device="cpu").save(str(folder), create_model_card=False)
 
 
-# ---- what is done to a folder ----------------------------------------------------------------------------------------
-
-
 def edits(change: Callable[Concatenate[Path, P], object]) -> Callable[P, Edit]:
     """A function that is told what to change first, and the folder then."""
 
@@ -231,7 +224,6 @@ def changed(folder: Path, name: str, /, **fields: Any) -> None:
 
 @edits
 def tensors(folder: Path, change: Callable[[dict[str, Any]], Mapping[str, Any]]) -> None:
-    """The weights, as `change` makes them of what is in the file."""
     weights = change(safetensors_torch.load_file(folder / WEIGHTS))
     copies = {name: weight.clone() for name, weight in weights.items()}
     safetensors_torch.save_file(copies, folder / WEIGHTS, metadata={"format": "pt"})
@@ -242,7 +234,6 @@ def without(start: str) -> Edit:
 
 
 def headed(folder: Path) -> None:
-    """Weights as a BertForMaskedLM has them, of the network that is there."""
     whole = transformers.BertForMaskedLM(transformers.BertConfig.from_pretrained(str(folder)))
     whole.bert.load_state_dict(safetensors_torch.load_file(folder / WEIGHTS), strict=False)
     whole.save_pretrained(str(folder))
@@ -279,7 +270,6 @@ def moved(folder: Path, name: str, to: str) -> None:
 
 @edits
 def listed(folder: Path, change: Callable[[list[Any]], object]) -> None:
-    """The list of modules, as `change` leaves it."""
     modules = json.loads((folder / "modules.json").read_text())
     change(modules)
     (folder / "modules.json").write_text(json.dumps(modules))
@@ -306,7 +296,6 @@ def sharded(folder: Path) -> None:
 
 
 def adapter(folder: Path) -> None:
-    """Only what peft saves."""
     removed("config.json", WEIGHTS)(folder)
     changed("adapter_config.json", base_model_name_or_path="some/base", peft_type="LORA", r=8)(folder)
     safetensors_torch.save_file({"lora_A.weight": torch.zeros(8, 32)}, folder / "adapter_model.safetensors")
@@ -330,9 +319,6 @@ def extended(kind: str) -> Edit:
 def both(folder: Path, *changes: Edit) -> None:
     for change in changes:
         change(folder)
-
-
-# ---- what is asked of it ---------------------------------------------------------------------------------------------
 
 
 def served(model: Path | str, **settings: Any) -> Encoder:
@@ -373,7 +359,3 @@ def check_vectors(found: Sequence[Vector], expected: npt.NDArray[Any]) -> None:
         assert vector.vector is not None
         norms = float(np.linalg.norm(vector.vector) * np.linalg.norm(row))
         assert float(vector.vector @ row) / norms >= 0.999999 if norms else not (vector.vector.any() or row.any())
-
-
-def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]

@@ -16,7 +16,6 @@ from tokenizers import Tokenizer
 
 from tasks.encoder.encode import encode
 from tasks.encoder.interface import Encoder, Float32Array, ModelLoadError, Text
-from tasks.encoder.load import load
 from tasks.encoder.self_test import worst_cosine
 from tasks.ingestion.chunking.count_tokens import TokenCounter
 from tasks.item import UNLIMITED_TOKENS, Options, Vector
@@ -28,9 +27,8 @@ from tests.integration.encoder.architectures import (
     save_model2vec,
     save_router,
 )
-from tests.integration.encoder.folders import BERT
+from tests.integration.encoder.folders import BERT, served
 from tests.source_tree import CHECKOUT
-from worker_config.settings import load_settings
 
 pytestmark = pytest.mark.model
 
@@ -55,9 +53,9 @@ def test_a_kind_of_model_is_served_as_the_table_says(kind: Architecture, tmp_pat
     kind.save(folder)
     if kind.way == "refused":
         with pytest.raises(ModelLoadError, match=kind.refusal):
-            loaded(folder)
+            served(folder, compute="auto")
         return
-    encoder = loaded(folder)
+    encoder = served(folder, compute="auto")
     assert encoder.info.compute == kind.way.lower()
     kind.complete(folder)
     library = sentence_transformers.SentenceTransformer(
@@ -76,22 +74,20 @@ def test_the_routes_of_a_router_are_served_after_what_the_documentation_says(
     exec(example.replace("some/asymmetric-model", str(tmp_path / "model")), {})  # noqa: S102 - of our own page
     library = sentence_transformers.SentenceTransformer(str(tmp_path / "model"), device="cpu")
     for route, expected in (("query", library.encode_query(TEXTS)), ("document", library.encode_document(TEXTS))):
-        encoder = loaded(tmp_path / f"model-for-{route}", compute="torch" if route == "document" else "auto")
+        encoder = served(tmp_path / f"model-for-{route}", compute="torch" if route == "document" else "auto")
         items = [Text(text, Options(normalize=False, prompt_name=route)) for text in TEXTS]
         vectors = rows(encode(encoder, items, max_padded_tokens=2 * MAX_TOKENS)[0])
         np.testing.assert_allclose(vectors, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_a_text_of_any_length_is_read_whole(tmp_path: Path) -> None:
-    save_model2vec(tmp_path / "model")
-    [outcome], stats = encode(loaded(tmp_path / "model"), [Text("hello " * 50_000)], max_padded_tokens=1024)
+    folder = tmp_path / "model"
+    save_model2vec(folder)
+    encoder = served(folder, compute="auto")
+    [outcome], stats = encode(encoder, [Text("hello " * 50_000)], max_padded_tokens=1024)
     assert (outcome.tokens, outcome.truncated, stats.forward_passes) == (250_000, False, 1)
     with pytest.raises(ModelLoadError, match=r"is a static model.*EMBEDQ_COMPUTE=openvino is for transformers"):
-        loaded(tmp_path / "model", compute="openvino")
-
-
-def loaded(folder: Path, compute: str = "auto") -> Encoder:
-    return load(load_settings(model=str(folder), precision="float32", device="cpu", compute=compute))
+        served(folder, compute="openvino")
 
 
 def compare(encoder: Encoder, library: Any) -> None:
@@ -134,7 +130,6 @@ def rows(outcomes: Sequence[Vector]) -> Float32Array:
 
 
 def lengths(library: Any, prompt: str, texts: Sequence[str], *, cut: bool = True) -> list[int]:
-    """Tokens that the library reads of each text."""
     if "offsets" in library.preprocess(["a"]):
         tokenizer = library.tokenizer if cut else Tokenizer.from_str(library.tokenizer.to_str())
         if not cut:

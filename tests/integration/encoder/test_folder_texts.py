@@ -17,8 +17,6 @@ from tests.thorough import some
 pytestmark = pytest.mark.model
 
 
-# ---- F1: more tokens than positions ----------------------------------------------------------------------------------
-
 LEARNED: Mapping[str, tuple[str, Sequence[str], Mapping[str, Any], int | None]] = {
     "BERT": ("Bert", made.BERT, {"max_position_embeddings": 40}, 64),
     "GPT-2": ("GPT2", made.BERT, {"max_position_embeddings": 40, "n_embd": 32, "n_head": 4}, 64),
@@ -38,9 +36,7 @@ def test_texts_are_cut_where_the_positions_of_the_network_end(
     encoder = made.served(folder)
     assert encoder.info.max_tokens == 40
     claimed = str(window or sizes["max_position_embeddings"])
-    assert [
-        line for line in made.warnings_of(caplog) if re.search(rf"\b{claimed}\b", line) and re.search(r"\b40\b", line)
-    ]
+    assert [line for line in caplog.messages if re.search(rf"\b{claimed}\b", line) and re.search(r"\b40\b", line)]
     texts = [*made.TEXTS, made.LONG, " ".join(made.LONG.split()[:38]), " ".join(made.LONG.split()[:39])]
     found = made.vectors_of(encoder, texts)
     assert [vector.truncated for vector in found] == [False] * 3 + [True, False, True]
@@ -54,12 +50,7 @@ def test_a_network_of_any_length_has_a_maximum_all_the_same(tmp_path: Path) -> N
     made.check_vectors(made.vectors_of(encoder, made.TEXTS), made.truth(folder, made.TEXTS))
 
 
-# ---- F2: more tokens than rows ---------------------------------------------------------------------------------------
-
-
 def with_words(*words: str, **save: Any) -> made.Save:
-    """Words are added to the tokenizer, and no rows to the network."""
-
     def build(folder: Path) -> None:
         tokenizer = made.fast()
         rows = len(tokenizer)
@@ -98,8 +89,6 @@ def test_a_text_with_a_special_token_without_a_row_fails_alone(tmp_path: Path) -
     made.check_vectors([found[0], found[2]], made.truth(tmp_path / "model", [texts[0], texts[2]]))
 
 
-# ---- F7 and F13: prompts ---------------------------------------------------------------------------------------------
-
 WINDOW_32 = made.changed("sentence_bert_config.json", max_seq_length=32)
 
 
@@ -117,18 +106,15 @@ def test_a_prompt_that_leaves_little_of_the_window_is_a_warning(
     prompts = {"query": " ".join(made.LONG.split()[:tokens]) + " ", "document": ""}
     folder = broken(made.both(WINDOW_32, made.changed(made.PROMPTS, prompts=prompts)))
     encoder = made.served(folder)
-    assert any("prompt" in line and "query" in line for line in made.warnings_of(caplog)) == warned
+    assert any("prompt" in line and "query" in line for line in caplog.messages) == warned
     found = made.vectors_of(encoder, ["what", "who"], Options(prompt_name="query"))
     made.check_vectors(found, made.truth(folder, ["what", "who"], prompt=prompts["query"]))
 
-
-# ---- F12: texts without tokens ---------------------------------------------------------------------------------------
 
 NO_TOKENS = ("\u200b", "\u00ad", "   ", "", "\u200b\u00ad")
 
 
 def outcomes(encoder: Encoder) -> list[list[Vector]]:
-    """Of these texts alone, and beside others."""
     beside = made.vectors_of(encoder, [made.TEXTS[0], *NO_TOKENS, made.TEXTS[1]])
     assert beside[0].vector is not None
     return [[made.vectors_of(encoder, [text])[0] for text in NO_TOKENS], beside[1:-1]]

@@ -18,9 +18,6 @@ from worker_config.process_exit_codes import CONFIGURATION_EXIT_CODE
 pytestmark = pytest.mark.model
 
 
-# ---- F4: weights that do not fit -------------------------------------------------------------------------------------
-
-
 def prefixed(prefix: str) -> made.Edit:
     return made.tensors(lambda weights: {prefix + name: weight for name, weight in weights.items()})
 
@@ -70,8 +67,6 @@ def test_a_checkpoint_of_a_language_model_is_served_with_a_warning(
     made.check_vectors(made.vectors_of(made.served(folder), made.TEXTS), made.truth(folder, made.TEXTS))
     assert f"EMBEDQ_MODEL={folder} has no modules.json" in caplog.text
 
-
-# ---- F5 and F11: damaged folders -------------------------------------------------------------------------------------
 
 AGAIN = r"\b(again|anew|complete|copy|download|fetch)"
 DENSE = made.changed("2_Dense/config.json", in_features=32, out_features=32)
@@ -142,9 +137,6 @@ def test_the_worker_of_such_a_folder_ends_with_one_line(
         assert all(isinstance(json.loads(each), dict) for each in log.splitlines())
 
 
-# ---- F6: models of another kind --------------------------------------------------------------------------------------
-
-
 OTHER_KINDS: Mapping[str, tuple[made.Save, str]] = {
     "CrossEncoder": (made.reranker, "reranker"),
     "bare XLM-RoBERTa": (
@@ -165,8 +157,6 @@ def test_a_model_that_is_no_embedding_model_is_refused_by_its_kind(name: str, tm
         made.changed(made.PROMPTS, model_type=None)(tmp_path / "model")
         made.check_refusal(tmp_path / "model", kind)
 
-
-# ---- F8 and F9: the revision -----------------------------------------------------------------------------------------
 
 UNREAD = [
     *("notes.txt", "README.md", "LICENSE.txt", ".gitattributes", ".git/config.json", "eval/results.json"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from tasks.encoder.self_test import self_test
 from tasks.encoder.tokenize import Tokenizer
 from tasks.encoder.transformer import TransformerEncoder
 from tasks.item import Options, Vector
-from tests.heavy import failing_devices, sentence_transformers, torch
+from tests.heavy import sentence_transformers, torch
 from tests.integration.encoder import folders
 
 pytestmark = pytest.mark.model
@@ -53,7 +54,18 @@ def check(outcomes: Sequence[Vector], expected: Float32Array) -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
 
 
-# ---- rows that texts share -------------------------------------------------------------------------------------------
+@dataclass
+class FailingDevice:
+    """Behind a module; fails as a device does once there is a message, and with more texts."""
+
+    message: str | None = None
+    max_texts: int = 1000
+
+    def __call__(self, _module: Any, _given: Any, features: dict[str, Any]) -> None:
+        if self.message is not None:
+            raise torch.AcceleratorError(self.message)
+        if len(features["sentence_embedding"]) > self.max_texts:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB.")
 
 
 def test_a_text_without_finite_vector_spoils_none_in_its_row(model: Any) -> None:
@@ -92,17 +104,10 @@ def test_passages_in_wide_rows_have_the_embeddings_of_the_library(tmp_path: Path
     np.testing.assert_allclose(found[mask == 1], expected[mask == 1], rtol=1e-4, atol=1e-5)
 
 
-# ---- what OpenVINO cannot do, precisions and devices -----------------------------------------------------------------
-
-
-def _fail(*_: object) -> None:
-    raise RuntimeError("no such operation")
-
-
 def test_what_openvino_cannot_convert_has_a_reason_and_silences_nobody(model: Any) -> None:
     with pytest.raises(ModelLoadError, match=r"Set EMBEDQ_COMPUTE=torch.*unknown inputs pixel_values"):
         CompiledTransformer(model[0], ["input_ids", "pixel_values"], precision="float32", streams=1, threads=1)
-    model[0].model.encoder.layer[0].register_forward_hook(_fail)
+    model[0].model.encoder.layer[0].register_forward_hook(FailingDevice("no such operation"))
     root = logging.getLogger()
     before = (root.level, root.handlers[:], root.filters[:])
     with pytest.raises(WayUnusable, match="no such operation"):
@@ -120,9 +125,9 @@ def test_half_precision_still_gives_float32_vectors_near_the_reference(model: An
 
 
 def test_a_lost_device_blames_no_text_and_one_without_memory_is_not_lost(model: Any) -> None:
-    device = failing_devices.FailingDevice()
-    model.append(device)
+    device = FailingDevice()
     encoder = encoder_of(model)
+    model[-1].register_forward_hook(device)
     device.message = "CUDA error: an illegal memory access was encountered"
     with pytest.raises(EncoderBroken):
         encode(encoder, [Text("a"), Text("b")], max_padded_tokens=64)
@@ -135,9 +140,8 @@ def test_a_lost_device_blames_no_text_and_one_without_memory_is_not_lost(model: 
 def test_a_pass_that_does_not_fit_the_device_is_halved_and_loses_nothing(model: Any) -> None:
     texts = [f"text {letter}" for letter in "abcdefg"]
     expected = expected_of(model, texts)
-    small = failing_devices.FailingDevice()
-    encoder = encoder_of(sentence_transformers.SentenceTransformer(modules=[*model, small], device="cpu"))
-    small.max_texts = 2
+    encoder = encoder_of(model)
+    model[-1].register_forward_hook(FailingDevice(max_texts=2))
     outcomes, stats = encode(encoder, [Text(text, RAW) for text in texts], max_padded_tokens=1000)
     check(outcomes, expected)
     assert stats.forward_passes == 1 + 2 + 4

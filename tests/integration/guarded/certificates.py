@@ -21,45 +21,33 @@ class Authority:
     """
 
     def __init__(self, folder: Path, name: str) -> None:
-        self._folder = folder
-        self._name = name
-        self._key = ec.generate_private_key(ec.SECP256R1())
+        self._folder, self._name, self._key = folder, name, ec.generate_private_key(ec.SECP256R1())
         self.file = folder / f"{name}.pem"
         constraints = x509.BasicConstraints(ca=True, path_length=0)
-        usage = x509.KeyUsage(
-            digital_signature=True, key_cert_sign=True, crl_sign=True, content_commitment=False,
-            key_encipherment=False, data_encipherment=False, key_agreement=False, encipher_only=False,
-            decipher_only=False,
-        )  # fmt: skip
-        own = self._certificate(name, self._key.public_key()).add_extension(constraints, critical=True)
-        self._write(self.file, own.add_extension(usage, critical=True))
+        self.file.write_bytes(self._certificate(name, self._key.public_key(), constraints))
 
     def server(self, address: str = "127.0.0.1", *, days: int = 1) -> ssl.SSLContext:
         """For a server at this address. `days`: from now until its certificate has expired."""
         key = ec.generate_private_key(ec.SECP256R1())
         file = self._folder / f"{self._name}-server.pem"
         address_of = x509.SubjectAlternativeName([x509.IPAddress(ip_address(address))])
-        identifier = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
-        made = self._certificate(address, key.public_key(), days).add_extension(address_of, critical=False)
-        self._write(file, made.add_extension(identifier, critical=False))
-        plain = serialization.NoEncryption()
-        pem, form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
-        with file.open("ab") as both:
-            both.write(key.private_bytes(pem, form, plain))
+        form, plain = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        private = key.private_bytes(serialization.Encoding.PEM, form, plain)
+        file.write_bytes(self._certificate(address, key.public_key(), address_of, days) + private)
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         context.load_cert_chain(file)
         return context
 
-    def _certificate(self, name: str, key: ec.EllipticCurvePublicKey, days: int = 1) -> x509.CertificateBuilder:
+    def _certificate(
+        self, name: str, key: ec.EllipticCurvePublicKey, extension: x509.ExtensionType, days: int = 1
+    ) -> bytes:
         now = dt.datetime.now(dt.UTC)
         builder = x509.CertificateBuilder().serial_number(x509.random_serial_number()).public_key(key)
         builder = builder.subject_name(_name(name)).issuer_name(_name(self._name))
         builder = builder.not_valid_before(now - 2 * _DAY).not_valid_after(now + days * _DAY)
-        return builder.add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
-
-    def _write(self, file: Path, builder: x509.CertificateBuilder) -> None:
-        signed = builder.sign(self._key, hashes.SHA256())
-        file.write_bytes(signed.public_bytes(serialization.Encoding.PEM))
+        critical = isinstance(extension, x509.BasicConstraints)
+        signed = builder.add_extension(extension, critical=critical).sign(self._key, hashes.SHA256())
+        return signed.public_bytes(serialization.Encoding.PEM)
 
 
 def _name(name: str) -> x509.Name:

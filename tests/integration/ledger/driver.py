@@ -35,12 +35,10 @@ def new_pieces(*sizes: tuple[int, int]) -> list[NewPiece]:
 
 
 def succeeded(piece: Piece) -> Outcome:
-    """The outcome of a piece whose texts all succeeded: a vector of eight bytes each."""
     return Outcome(piece, b"vector.." * piece.items, tokens=10 * piece.items)
 
 
 def failed(piece: Piece, code: str = "boom") -> Outcome:
-    """The outcome of a piece whose texts all failed."""
     errors = {piece.first + i: TextError(code, "it did not work") for i in range(piece.items)}
     return Outcome(piece, b"", errors=errors)
 
@@ -60,7 +58,6 @@ class Driver:
         return self.ledger.frozen_ms
 
     def advance(self, ms: int) -> None:
-        """Time passes."""
         self.ledger.frozen_ms = self.now_ms + ms
 
     def run(self, operation: Operation[T]) -> T:
@@ -110,7 +107,6 @@ def commands(client: redis.Redis, call: Callable[[], Any]) -> dict[str, int]:
 
 
 def everything(client: redis.Redis) -> dict[str, Any]:
-    """All that Redis holds, by key."""
     pipe, names = client.pipeline(transaction=False), sorted(client.scan_iter("*"))
     for name in names:
         pipe.type(name)

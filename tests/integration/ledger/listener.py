@@ -27,7 +27,6 @@ class Listener:
         return found
 
     def messages(self) -> list[bytes]:
-        """The same without the channels."""
         return [data for _, data in self.heard()]
 
     def close(self) -> None:

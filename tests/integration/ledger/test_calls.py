@@ -20,7 +20,6 @@ from tasks.ledger.submit import submit
 from tasks.ledger.task import State
 from tests.integration.ledger.driver import MODEL, Driver, failed
 from tests.ledger_builders import a_model, a_worker
-from tests.processes import RedisServer
 
 CALLS = 200
 
@@ -63,9 +62,6 @@ def test_whatever_happens_pages_hold_what_is_there(
     assert pages(driver, limit, tuple(states)) == [task.id for task in tasks if not states or task.state in states]
 
 
-# ---- SUBMITs of the web tier travel together
-
-
 @pytest.fixture
 async def ledger(redis_url: str) -> AsyncIterator[AsyncLedger]:
     ledger = AsyncLedger.connect(redis_url)
@@ -93,22 +89,6 @@ async def test_what_redis_does_not_answer_in_time_ends_and_takes_no_later_call_a
     assert {type(error) for error in await asyncio.gather(*late, return_exceptions=True)} == {RedisUnavailable}
     redis_client.ping()  # answered when the pause is over
     assert not (await ledger.run(submit(driver.new_task()))).joined
-
-
-async def test_an_outage_reaches_every_caller(private_redis: RedisServer) -> None:
-    ledger = AsyncLedger.connect(private_redis.url)
-    with private_redis.client() as client:
-        driver = Driver(client)
-    await ledger.run(submit(driver.new_task()))
-    private_redis.kill()
-    calls = (ledger.run(submit(driver.new_task())) for _ in range(20))
-    assert {type(reply) for reply in await asyncio.gather(*calls, return_exceptions=True)} == {RedisUnavailable}
-    private_redis.start()
-    await ledger.run(submit(driver.new_task()))
-    await ledger.close()
-
-
-# ---- `embedq debug`
 
 
 def test_debug_shows_tasks_and_queues_without_texts(

@@ -119,9 +119,6 @@ async def test_calls_that_move_megabytes_have_their_own_time_and_wait_for_each_o
     assert result.vectors.tobytes() == data
 
 
-# ---- another master behind the same address
-
-
 async def test_the_web_tier_finds_the_new_master_and_hears_it(failover: tuple[Link, Callable[[], None]]) -> None:
     link, fail_over = failover
     ledger = AsyncLedger.connect(link.url)

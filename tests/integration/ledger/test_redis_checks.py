@@ -45,15 +45,12 @@ async def asked_by_web_tier(url: str) -> None:
 
 @pytest.fixture
 def parts() -> Iterator[ExitStack]:
-    """What is stopped at the end of the test."""
     with ExitStack() as stack:
         yield stack
 
 
 @pytest.fixture
 def started(tmp_path: Path, parts: ExitStack) -> Callable[..., RedisServer]:
-    """Starts a Redis with these options."""
-
     def start(*options: str) -> RedisServer:
         server = RedisServer(tmp_path / "redis", options=options)
         while "--cluster-enabled" in options and not _has_port_for_cluster(server):
@@ -94,9 +91,6 @@ async def use(url: str, ask: Ask) -> None:
     await ask(url)
 
 
-# Wrong for good.
-
-
 async def test_cluster_mode(started: Callable[..., RedisServer]) -> None:
     server = started("--cluster-enabled", "yes")
     for slots in (0, 16_384):
@@ -128,9 +122,6 @@ async def test_a_redis_that_throws_work_away_when_it_is_full(started: Callable[.
         client.lpush(BELLS, "a bell")
         await asked_by_worker(server.url)
         assert (client.keys(), client.llen(BELLS)) == ([BELLS.encode()], 1), "it is tried and stays as it is"
-
-
-# Wrong until somebody mends it, or by itself.
 
 
 async def test_a_right_that_its_user_lacks(private_redis: RedisServer) -> None:
@@ -192,9 +183,6 @@ async def test_nobody_listens(tmp_path: Path) -> None:
         assert sentence in await why(url)
 
 
-# TLS.
-
-
 async def test_what_is_wrong_with_tls_is_one_sentence(
     private_redis: RedisServer, parts: ExitStack, tmp_path: Path
 ) -> None:
@@ -221,18 +209,3 @@ async def test_what_is_wrong_with_tls_is_one_sentence(
         (f"redis://127.0.0.1:{port}/0", "it may want TLS (rediss:// in EMBEDQ_REDIS_URL)"),
     ):
         assert sentence in await why(url, sentence=sentence)
-
-
-# Its data.
-
-
-def test_a_redis_that_lost_its_data_is_claimed_again_and_said_once(private_redis: RedisServer) -> None:
-    ledger, other = Ledger.connect(private_redis.url), Ledger.connect(private_redis.url)
-    with private_redis.client() as client:
-        assert [ledger.run(check_schema()), ledger.run(check_schema()), other.run(check_schema())] == [
-            *[True, False, False],
-        ]
-        client.flushall()
-        assert [other.run(check_schema()), ledger.run(check_schema())] == [True, False]
-    ledger.close()
-    other.close()

@@ -8,7 +8,7 @@ import itertools
 import os
 import signal
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 
 import pytest
 
@@ -75,22 +75,15 @@ async def accepted(ledger: AsyncLedger, timeout_s: float = CALL_TIMEOUT_S) -> Ne
     return await eventually(promised, message="a replica that has the task")
 
 
-@contextmanager
-def stalled(server: RedisServer) -> Iterator[None]:
-    server.send(signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        server.send(signal.SIGCONT)
-
-
 async def test_a_promise_waits_for_a_replica(pair: RedisGroup, ledger: AsyncLedger) -> None:
     alias = Alias("name", "digest", join=False)
     task = await accepted(ledger)
     # Redis knows its script now: otherwise the call below would wait twice.
     with suppress(NotReplicated):
         await ledger.run(forget("m", "nobody"))
-    with stalled(pair.replica):
+    stalled = pair.replica
+    stalled.send(signal.SIGSTOP)
+    try:
         with pytest.raises(NotReplicated):
             await ledger.run(submit(new_task(alias=alias)))
         assert await ledger.run(read_task(task.task_id))
@@ -100,6 +93,8 @@ async def test_a_promise_waits_for_a_replica(pair: RedisGroup, ledger: AsyncLedg
         repeating = AsyncLedger.connect(ELSEWHERE, "replica", pair.named)  # on connections that have written nothing
         with pytest.raises(NotReplicated):
             await repeating.run(submit(new_task(alias=alias)))
+    finally:
+        stalled.send(signal.SIGCONT)
 
     async def joined() -> bool:
         try:

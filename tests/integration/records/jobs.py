@@ -43,14 +43,12 @@ def create(driver: Runs, record: JobRecord, room: Room = ANY_ROOM) -> str:
 
 
 def seen(driver: Runs, job_id: str) -> Any:
-    """It as it is now, with its tasks; None: there is none."""
     read: Any = read_batch if is_batch_id(job_id) else read_ingestion
     found = driver.run(read(job_id))
     return None if found is None else driver.run(read_tasks_of([found]))[0]
 
 
 def job(driver: Runs, job_id: str) -> Any:
-    """The same of one that is there."""
     found = seen(driver, job_id)
     assert found is not None
     return found
@@ -101,5 +99,4 @@ class Sweeper:
             self.passes(GRACE_S + 1)
 
     def names(self, folder: str) -> list[str]:
-        """Objects below a folder."""
         return sorted(stored.name for stored in self.storage.stored(folder))

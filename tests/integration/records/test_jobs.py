@@ -45,9 +45,6 @@ RECORD_BYTES, PAGE_BYTES = 1024, 96
 both_kinds = pytest.mark.parametrize("new", [new_batch, new_ingestion], ids=["batch", "ingestion"])
 
 
-# ---- moves
-
-
 def parses(move: Move) -> None:
     """A page whose task waits in the queue."""
     move.set(status=JobStatus.IN_PROGRESS, model=MODEL, next_page=2)
@@ -135,9 +132,6 @@ def test_the_account_is_exact_after_any_moves_and_nothing_at_the_end(
     assert not [name for name in redis_client.keys("eq:*") if any(one.encode() in name for one in jobs)]
 
 
-# ---- what is told of them
-
-
 def test_a_list_is_by_owner_and_paged(driver: Driver, tmp_path: Path) -> None:
     sweeper = Sweeper(driver, tmp_path)
     ids = [create(driver, new_batch()) for _ in range(7)]
@@ -199,9 +193,6 @@ def test_rate_eta_and_metrics(driver: Driver) -> None:
     assert (documents.redis.open_ingestions, documents.redis.open_batches) == (0, 0)
     ended = {"ingestions_completed": 1, "batches_failed": 1}
     assert documents.counters == ended | {"setbacks_sink": 1, "ingested_loaded": 20, "ingested_failed": 10}
-
-
-# ---- the sweep
 
 
 def waiting(driver: Driver, job_id: str) -> bool:

@@ -27,7 +27,6 @@ from worker_config.settings import load_settings
 
 
 def purged_owners(storage: Storage, ledger: Ledger) -> None:
-    """One round."""
     OwnerSweep(storage, lambda: None, ledger).sweep(ledger.run(clock()))
 
 

@@ -21,8 +21,6 @@ OWNERS = ("ann", "bob")
 
 
 class Thing(AnyRecord):
-    """A record as a kind may have it."""
-
     KIND: ClassVar[str] = "thing"
 
     id: str
@@ -41,19 +39,6 @@ class Thing(AnyRecord):
         lists = [of for of, there in ((self.owner, self.seen), (OPEN, self.busy)) if there]
         alias = f"{self.owner}:{self.name}" if self.name else ""
         return Standing(self.owner, {"stored": self.size, "files": 1}, lists, alias, f"things/{self.id}")
-
-
-def stored(driver: Driver, record_id: str = "a") -> ReadRecord[Thing]:
-    [found] = driver.run(store.read(Thing, [record_id]))
-    assert found is not None
-    return found
-
-
-def left(driver: Driver, owner: str = "ann") -> Left:
-    return driver.run(left_of(owner))
-
-
-# Walks.
 
 
 @dataclass
@@ -176,7 +161,7 @@ class World:
         for owner in OWNERS:
             own = [record for record, _, _ in self.there.values() if record.owner == owner]
             sizes = sum(RECORD_BYTES + len(record.to_json()) for record in own)
-            assert left(self.driver, owner) == Left(0, len(own), sum(record.size for record in own), sizes)
+            assert self.driver.run(left_of(owner)) == Left(0, len(own), sum(record.size for record in own), sizes)
             listed = self.driver.run(store.listed(Thing, owner, order=Order.ASC))
             assert [one.id for one in listed.records] == sorted(record.id for record in own if record.seen)
         busy = sorted(record.id for record, _, _ in self.there.values() if record.busy)
@@ -200,9 +185,6 @@ def test_two_writers_and_time_keep_records_lists_and_accounts_as_a_dictionary_wo
     client: Any = driver.client
     names = {name.decode() for name in client.keys("eq:*")}
     assert {name for name in names if not name.startswith(("eq:q:", "eq:memory"))} == {"eq:changes", "eq:litter"}
-
-
-# What a walk does not meet.
 
 
 def test_one_owner_cannot_fill_redis_with_records(driver: Driver, redis_client: redis.Redis) -> None:

@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,10 +14,15 @@ from tasks.ledger.claim import Claim
 from tasks.ledger.client import Ledger
 from tasks.ledger.redis_keys import queue_key
 from tasks.ledger.task import Outcome
+from tasks.worker.__main__ import MODEL_WORKER
 from tasks.worker.claim_loop import ClaimSize, Stream, Streams
+from tasks.worker.process.child import WorkerChild
+from tasks.worker.process.hangs import DEFAULT_PATIENCE
+from tasks.worker.process.ready_file import RunFolder
+from tasks.worker.process.stop import SharedPage
 from tests.ledger_client import LedgerClient
 from tests.processes import PATIENCE_S, RedisServer, wait_until
-from tests.worker_child import a_child
+from worker_config.settings import load_settings
 
 
 def commit(claim: Claim, stream: Stream) -> None:
@@ -26,14 +32,12 @@ def commit(claim: Claim, stream: Stream) -> None:
 
 
 class Work:
-    """Notes what was claimed, and ends each claim in some way. `size`: of a claim, in estimated tokens."""
-
-    def __init__(self, end: Callable[[Claim, Stream], None] = commit, size: int = 10**6) -> None:
+    def __init__(self, end: Callable[[Claim, Stream], None] = commit) -> None:
         self.claims: list[Claim] = []
-        self._end, self._size = end, ClaimSize(bulk_cost=size, online_cost=size, rate=0)
+        self._end = end
 
     def claim_size(self) -> ClaimSize:
-        return self._size
+        return ClaimSize(bulk_cost=10**6, online_cost=10**6, rate=0)
 
     def __call__(self, claim: Claim, stream: Stream) -> None:
         self.claims.append(claim)
@@ -42,14 +46,13 @@ class Work:
     def deaths(self) -> list[int]:
         return [piece.deaths for claim in self.claims for piece in claim.pieces]
 
-    def owners(self) -> list[str]:
-        return [claim.pieces[0].owner for claim in self.claims]
-
 
 @contextmanager
 def process(client: LedgerClient, work: Work, **options: Any) -> Iterator[Streams]:
-    """Streams as a worker process has them, woken at once and ended at the end."""
-    child, usual = a_child(), dict[str, Any](number=1, breaks=(ZeroDivisionError,), idle_s=0.5)
+    """Streams as a worker process has them, woken at once and ended at the end. Bells go nowhere."""
+    told: dict[str, Any] = {"folder": RunFolder(Path("/nonexistent")), "shared": SharedPage.make(), "worker_id": "w"}
+    child = WorkerChild(MODEL_WORKER, load_settings(), patience=DEFAULT_PATIENCE, **told)
+    usual: dict[str, Any] = {"number": 1, "breaks": (ZeroDivisionError,), "idle_s": 0.5}
     streams = Streams(child, client.ledger, client.model, work, **(usual | options))
     streams.wake(rang=True)
     try:
@@ -108,23 +111,3 @@ def test_a_process_that_is_broken_gives_back_and_leaves(client: LedgerClient) ->
     with process(client, later):
         client.completed(task)
     assert later.deaths()[-1] == 1, "the text may have broken it"
-
-
-def test_the_last_free_stream_is_kept_for_another_owner(client: LedgerClient) -> None:
-    go = threading.Event()
-
-    def end(claim: Claim, stream: Stream) -> None:
-        if claim.pieces[0].owner == "a":
-            assert go.wait(PATIENCE_S)
-        commit(claim, stream)
-
-    work = Work(end, size=1)
-    mine = [client.submit([f"{n}"], owner="a") for n in range(4)]
-    with process(client, work, number=3, keeps_one=True, idle_s=60):
-        wait_until(lambda: work.owners().count("a") == 2, message="the others at work")
-        for _ in range(3):
-            client.completed(client.submit(["other"], owner="b"))
-        assert work.owners().count("a") == 2
-        go.set()
-        for task in mine:
-            client.completed(task)

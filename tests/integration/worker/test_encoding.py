@@ -47,7 +47,6 @@ def client(redis_server: RedisServer, worker: WorkerProcess) -> Iterator[LedgerC
 
 @pytest.fixture(scope="module")
 def slow(roles: Roles, client: LedgerClient) -> LedgerClient:
-    """A client of a slow worker."""
     roles.worker(served_name="slow", fake_tokens_per_s=4000, streams=1)
     return LedgerClient(client.ledger, "slow")
 
@@ -133,9 +132,6 @@ def test_a_trickle_pays_the_bell_once_not_per_query(roles: Roles, client: Ledger
             http.post("/v1/embeddings", json={"input": f"query {n}", "model": client.model}).raise_for_status()
         # One wakes the idle worker; a watchdog may ring for a query it happens to see between submit and claim.
         assert bells() - before <= 3
-
-
-# ---- what goes first -------------------------------------------------------------------------------------------------
 
 
 def at_work(client: LedgerClient, name: str, lane: Lane = Lane.ONLINE, texts: int = 80) -> str:

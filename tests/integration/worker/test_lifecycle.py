@@ -68,7 +68,6 @@ def test_probes_follow_the_worker(roles: Roles, monkeypatch: pytest.MonkeyPatch)
 
 
 def ended_at_once(roles: Roles, said: str, **settings: Any) -> None:
-    """Such a worker ends with the exit code of a configuration that cannot work, and says why."""
     worker = roles.worker(start=False, **settings)
     worker.launch()
     assert worker.wait() == CONFIGURATION_EXIT_CODE

@@ -79,7 +79,6 @@ def ingested(http: httpx.Client, dataset: str = "handbook", **asked: Any) -> dic
 
 
 def score(http: httpx.Client, dataset: str = "handbook", **asked: Any) -> float:
-    """Of the one chunk in the dataset."""
     answer = http.post(f"/v1/datasets/{dataset}/search", json=asked)
     assert answer.status_code == 200, answer.text
     return float(answer.json()["data"][0]["score"])

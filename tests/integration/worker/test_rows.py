@@ -9,14 +9,15 @@ import numpy as np
 import pytest
 
 from tasks.ingestion.rows_writer import new_pieces, writing_rows
-from tasks.item import Options, Vector
+from tasks.item import Vector
 from tasks.ledger.ids import new_task_id
 from tasks.ledger.read import read_result
 from tasks.ledger.submit import submit
-from tasks.ledger.task import Admission, Lane, NewTask, Result, State
+from tasks.ledger.task import Lane, Result, State
 from tasks.storage.rows_file import row_of
 from tasks.storage.storage import Storage
 from tasks.storage.vectors_file import VectorsReference, read_vectors
+from tests.ledger_builders import new_task
 from tests.ledger_client import LedgerClient
 from tests.processes import Roles, wait_until
 
@@ -43,16 +44,8 @@ def submit_rows(
         for text in texts:
             rows.add(row_of(text, {}), 1, rows_of_piece)
     written(name)
-    task = NewTask(
-        task_id=new_task_id(),
-        queue=client.model,
-        lane=Lane.BULK,
-        owner="anonymous",
-        pieces=[replace(piece, cost=100) for piece in new_pieces(name, rows.pieces)],
-        options=Options(),
-        ttl_ms=600_000,
-        admission=Admission(max_backlog_s=1e6),
-    )
+    pieces = [replace(piece, cost=100) for piece in new_pieces(name, rows.pieces)]
+    task = new_task(task_id=new_task_id(), queue=client.model, lane=Lane.BULK, pieces=pieces)
     return client.ledger.run(submit(task)).task_id
 
 

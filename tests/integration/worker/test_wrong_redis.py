@@ -30,7 +30,6 @@ def grant(server: RedisServer, *rights: str) -> None:
 
 
 def launched(roles: Roles) -> list[Process]:
-    """The three roles, started and not waited for."""
     processes = [
         roles.api(start=False),
         roles.worker(start=False),
@@ -45,7 +44,6 @@ def launched(roles: Roles) -> list[Process]:
     ("options", "database", "sentence"),
     [
         (("--rename-command", "EVALSHA", ""), 0, "does not know the command EVALSHA"),
-        (("--maxmemory-policy", "allkeys-lru"), 0, "CONFIG SET maxmemory-policy noeviction"),
         ((), 99, "has no database of this number"),
     ],
 )
@@ -73,7 +71,7 @@ def test_a_right_that_is_missing_is_said_by_all_and_granted_without_a_restart(
     assert isinstance(api, ApiProcess)
     wait_until(lambda: all("&eq:*" in process.log() for process in (api, *workers)), message="all say what is missing")
     with api.client() as http:
-        wait_until(lambda: answers(http), message="an API that serves")
+        wait_until(api._answers, message="an API that serves")
         ready, refused = http.get("/health/ready"), http.post("/v1/embeddings", json={"input": "a"})
         assert (ready.status_code, ready.json()["error"]["param"]) == (503, "redis"), ready.text
         assert (refused.status_code, refused.json()["error"]["code"]) == (503, "redis_unavailable"), refused.text
@@ -97,13 +95,6 @@ def test_a_right_that_is_missing_is_said_by_all_and_granted_without_a_restart(
 def lacks_worker(http: httpx.Client) -> dict[str, Any] | None:
     told: dict[str, Any] = http.get("/health/ready").json()
     return told if told.get("error", {}).get("param") == "worker" else None
-
-
-def answers(client: httpx.Client) -> bool:
-    try:
-        return client.get("/health/live").status_code == 200
-    except httpx.TransportError:
-        return False
 
 
 def test_a_redis_that_is_emptied_is_claimed_again_and_said(private_redis: RedisServer, private_roles: Roles) -> None:

@@ -10,12 +10,9 @@ from hypothesis import strategies as st
 
 from tasks.batches.check_lines import MAX_FAULTS, FileCheck, FileLimits, FileLine, KnownModels, split_lines
 from tasks.batches.line_rows import Line, LineError, answered
-from tasks.ingestion.rows_writer import writing_rows
 from tasks.item import Vector
-from tasks.ledger import task
 from tasks.ledger.overview import Queue
 from tasks.model import Model
-from tasks.storage.storage import Storage
 from tasks.wire.json_limits import MAX_PARTS
 
 MODEL, ALIAS, OTHER = "own/model", "text-embedding-3-small", "other/model"
@@ -29,13 +26,11 @@ def models() -> KnownModels:
 
 
 def with_body(custom_id: object = "a", **changed: Any) -> str:
-    """A good line, with some of its body changed or dropped."""
     fields = {"model": MODEL, "input": "some text"} | changed
     return line(custom_id, body={name: value for name, value in fields.items() if value is not DROP})
 
 
 def line(custom_id: object = "a", **changed: Any) -> str:
-    """A good line, with some of it changed or dropped."""
     body = {"model": MODEL, "input": "some text"}
     fields = {"custom_id": custom_id, "method": "POST", "url": "/v1/embeddings", "body": body} | changed
     return json.dumps({name: value for name, value in fields.items() if value is not DROP})
@@ -136,22 +131,6 @@ def test_no_message_repeats_what_was_sent() -> None:
     for number, body in enumerate(bodies):
         _, error = refusal_of(checked.add(FileLine(number, with_body(f"{number}", **body).encode())))
         assert secret not in error.message
-
-
-def test_pieces_have_a_limit_of_texts_and_of_cost(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(task, "PIECE_TEXTS", 4)
-    short = [with_body(f"s{n}", input="x") for n in range(6)]  # 1 token each
-    long = [with_body(f"l{n}", input="x" * 80) for n in range(3)]  # 20 tokens each
-    huge = [with_body("h", input=["x" * 80] * 5)]
-    found, storage = FileCheck(models(), LIMITS), Storage.open("memory://pieces")
-    with writing_rows(storage, "anonymous/batch_1/rows") as writer:
-        for number, text in enumerate([*short, *long, *huge]):
-            for row, cost in found.add(FileLine(number, text.encode())):
-                writer.add(row, cost, found.piece_cost)
-    assert (found.faults, found.lines, writer.rows) == ([], 10, 14), "each text of the last line is one"
-    assert writer.pieces[0][:2] == (4, 4)
-    assert sum(rows for rows, _, _, _ in writer.pieces) == 14
-    assert all(rows <= 4 and (cost <= 40 or rows == 1) for rows, cost, _, _ in writer.pieces)
 
 
 def lines_of(data: bytes, chunk: int, limit: int = 1000) -> list[FileLine]:

@@ -7,23 +7,14 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
+from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers, trainers
 
 from tasks.encoder.locate import locate
 from tasks.encoder.long_text import WindowReader, find_seam
+from tests.made_tokenizers import ENDS, byte_level, trained, unigram
 from tests.thorough import some
 from worker_config.settings import DEFAULT_MODEL
 
-# ---- tokenizers of each kind that embedding models have, small enough to be made here, with and without seams
-
-_TRAINING = [
-    "the quick brown fox jumps over the lazy dog.",
-    "hello there, how are you? I'm fine, we'll see; they've 12 of 345",
-    "le c\u0153ur d\u00e9\u00e7u; \u043f\u0440\u0438\u0432\u0435\u0442 \u043c\u0438\u0440",
-    "\u6f22\u5b57\u3002\u4eee\u540d\u3001\u4ea4\u3058\u308a \ud55c\uad6d\uc5b4",
-    "a  b   c\n\nd\te.\n",
-] * 10
-_ENDS = ["<s>", "</s>", "<unk>"]
 _QWEN = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}"
     r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -35,28 +26,13 @@ def word_piece() -> Tokenizer:
     return Tokenizer.from_file(str(locate(DEFAULT_MODEL) / "tokenizer.json"))
 
 
-def byte_level(normalizer: Any, splitter: Any) -> Tokenizer:
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.normalizer, tokenizer.pre_tokenizer = normalizer, splitter
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
-    options: dict[str, Any] = {"special_tokens": _ENDS, "initial_alphabet": alphabet, "show_progress": False}
-    return trained(tokenizer, trainers.BpeTrainer(vocab_size=450, **options))
-
-
 def words(normalizer: Any, splitter: Any) -> Tokenizer:
     tokenizer = Tokenizer(models.WordPiece(unk_token="<unk>", max_input_chars_per_word=20))
     tokenizer.normalizer, tokenizer.pre_tokenizer = normalizer, splitter
-    trained(tokenizer, trainers.WordPieceTrainer(vocab_size=200, special_tokens=_ENDS, show_progress=False))
+    trained(tokenizer, trainers.WordPieceTrainer(vocab_size=200, special_tokens=ENDS, show_progress=False))
     # Not where an added token begins with a blank: the library panics where both want the same blank.
     tokenizer.add_special_tokens([AddedToken("<sep>", rstrip=True)])
     return tokenizer
-
-
-def unigram(normalizer: Any, splitter: Any) -> Tokenizer:
-    tokenizer = Tokenizer(models.Unigram())
-    tokenizer.normalizer, tokenizer.pre_tokenizer = normalizer, splitter
-    trainer = trainers.UnigramTrainer(vocab_size=150, special_tokens=_ENDS, unk_token="<unk>", show_progress=False)
-    return trained(tokenizer, trainer)
 
 
 def together(normalizer: Any, splitter: Any) -> Tokenizer:
@@ -64,19 +40,10 @@ def together(normalizer: Any, splitter: Any) -> Tokenizer:
     tokenizer = Tokenizer(models.BPE(unk_token="<unk>", fuse_unk=True, byte_fallback=True))
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
     byte_tokens = [f"<0x{byte:02X}>" for byte in range(256)]
-    trainer = trainers.BpeTrainer(vocab_size=600, special_tokens=[*_ENDS, *byte_tokens], show_progress=False)
+    trainer = trainers.BpeTrainer(vocab_size=600, special_tokens=[*ENDS, *byte_tokens], show_progress=False)
     trained(tokenizer, trainer)
     tokenizer.normalizer, tokenizer.pre_tokenizer = normalizer, splitter
     tokenizer.add_tokens(["\u2581\u2581", "\u2581\u2581\u2581", "\n\n"])
-    return tokenizer
-
-
-def trained(tokenizer: Tokenizer, trainer: Any) -> Tokenizer:
-    tokenizer.train_from_iterator(_TRAINING, trainer)
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single="<s> $A </s>", special_tokens=[(end, tokenizer.token_to_id(end)) for end in ("<s>", "</s>")]
-    )
-    tokenizer.add_special_tokens([AddedToken("<mask>", lstrip=True)])
     return tokenizer
 
 
@@ -132,8 +99,6 @@ WITHOUT_SEAMS: Mapping[str, Callable[[], Tokenizer]] = {
 }
 
 
-# ---- their texts
-
 WINDOW = 8
 ROUTINE = ("word-piece", "words, accents kept", "byte-level", "unigram", "words together, as in gemma")
 CYRILLIC = "\u043f\u0440\u0438\u0432\u0435\u0442 \u043c\u0438\u0440 "
@@ -161,8 +126,6 @@ EXAMPLES = settings(max_examples=25, deadline=None, suppress_health_check=[Healt
 
 
 class Counted:
-    """A tokenizer that counts the characters it is given."""
-
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
         self.characters = 0
@@ -184,7 +147,6 @@ def made(kind: str) -> Tokenizer:
 
 
 def read(kind: str, text: str) -> tuple[Any, bool, int]:
-    """What is read, whether it is of the whole text, and of how many characters."""
     counted = Counted(made(kind))
     [(encoding, exact)] = WindowReader(counted)([text], "")
     return encoding, exact, counted.characters

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from tokenizers import Regex, Tokenizer, normalizers, pre_tokenizers
 
 from tasks.chunk import Chunk
 from tasks.document_error import DocumentFailed
@@ -18,43 +18,17 @@ from tasks.errors import Invalid
 from tasks.ingestion.chunking.chunk_settings import ChunkSettings
 from tasks.ingestion.chunking.chunker import Chunker
 from tasks.ingestion.parsing.extracted import Structure, clean
+from tests.made_tokenizers import byte_level, unigram
 from worker_config.settings import DEFAULT_MODEL
 
-TRAINING = ["the quick brown fox jumps over the lazy dog", "hello there, how are you?", "le cœur déçu"] * 20
-
-
-def trained(tokenizer: Tokenizer, trainer: trainers.Trainer) -> bytes:
-    tokenizer.train_from_iterator(TRAINING, trainer)
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single="<s> $A </s>", special_tokens=[(end, tokenizer.token_to_id(end)) for end in ("<s>", "</s>")]
-    )
-    text: str = tokenizer.to_str()
-    return text.encode()
-
-
-def byte_level() -> bytes:
-    """As GPT-2, RoBERTa and ModernBERT have it: the blank belongs to the word behind it."""
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    alphabet, ends = pre_tokenizers.ByteLevel.alphabet(), ["<s>", "</s>"]
-    return trained(tokenizer, trainers.BpeTrainer(vocab_size=400, initial_alphabet=alphabet, special_tokens=ends))
-
-
-def unigram() -> bytes:
-    """As SentencePiece makes them, words not separated: `a  b` and what lies around it may be one piece."""
-    tokenizer = Tokenizer(models.Unigram())
-    tokenizer.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Replace(Regex(" {2,}"), " ")])
-    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first", split=False)
-    ends = ["<s>", "</s>", "<unk>"]
-    return trained(tokenizer, trainers.UnigramTrainer(vocab_size=120, special_tokens=ends, unk_token="<unk>"))
-
-
+NO_SPLIT = pre_tokenizers.Metaspace(prepend_scheme="first", split=False)
+"""As SentencePiece makes them, words not separated: `a  b` and what lies around it may be one piece."""
+BLANKS_JOINED = normalizers.Sequence([normalizers.NFKC(), normalizers.Replace(Regex(" {2,}"), " ")])
 TOKENIZERS = {
     "word-piece": Path(locate(DEFAULT_MODEL), "tokenizer.json").read_bytes(),
     "fake": FakeEncoder().text_rules().tokenizer,  # a token for each word, and two
-    "byte-level": byte_level(),
-    "unigram": unigram(),
+    "byte-level": byte_level(None, pre_tokenizers.ByteLevel(add_prefix_space=False)).to_str().encode(),
+    "unigram": unigram(BLANKS_JOINED, NO_SPLIT).to_str().encode(),
 }
 
 WINDOW = 24

@@ -1,4 +1,4 @@
-"""What the clients make of failures of Redis, of connections that were cut, of replicas, and of calls at once.
+"""What the clients make of failures of Redis, cut connections, replicas, calls at once, refusals and figures.
 
 What a real Redis does is in tests/integration/ledger, and how its errors are read in tests/unit/test_redis_connection.
 """
@@ -13,13 +13,18 @@ from typing import Any
 import pytest
 import redis
 import uvloop
-from redis.exceptions import NoPermissionError, OutOfMemoryError, ReadOnlyError, ResponseError
+from redis.exceptions import OutOfMemoryError, ReadOnlyError, ResponseError
 
-from tasks.errors import NotReplicated, RedisUnavailable, StorageFull
+from tasks.errors import BacklogFull, NotReplicated, RedisUnavailable, StorageFull
 from tasks.ledger.client import AsyncLedger, translate
+from tasks.ledger.overview import TOOK_BOUNDS_S, overview, took_counts
 from tasks.ledger.replicas import Replicas
 from tasks.ledger.scripts import Operation
+from tasks.ledger.submit import submit
 from tasks.ledger.submit_batcher import MAX_BATCH, MAX_BATCH_BYTES, MAX_UNDER_WAY, SubmitBatcher
+from tasks.ledger.task import Lane
+from tests.ledger_builders import new_task
+from tests.raises_code import raises_code
 
 IN_SCRIPT = "Error running script (call to f_0): @user_script:226: @user_script: 226: "
 FULL = "OOM command not allowed when used memory > 'maxmemory'."
@@ -32,11 +37,8 @@ REFUSED = b"-ERR Error running script (call to f_0): @user_script:9: -READONLY Y
 @pytest.mark.parametrize(
     ("error", "kind"),
     [
-        (redis.TimeoutError("slow"), RedisUnavailable),
         (ReadOnlyError("You can't write against a read only replica."), RedisUnavailable),  # redis-py cuts the code off
         (ResponseError(IN_SCRIPT + "-MISCONF Errors writing to the AOF file: No space left"), RedisUnavailable),
-        (ResponseError("BUSY Redis is busy running a script."), RedisUnavailable),
-        (NoPermissionError("this user has no permissions to run the 'time' command"), RedisUnavailable),
         (OutOfMemoryError(FULL.removeprefix("OOM ")), StorageFull),
         (ResponseError(IN_SCRIPT + f"-{FULL}"), StorageFull),
         (ResponseError("WRONGTYPE Operation against a key holding the wrong kind of value"), ResponseError),
@@ -153,3 +155,44 @@ async def test_calls_that_come_meanwhile_are_one_command_if_they_are_alike_and_n
     assert sorted(map(len, batches[MAX_UNDER_WAY + 2 :])) == [1, 1, 1, 1, 1, MAX_BATCH]
     assert [operation.gathers[0] for operation in sent if operation.promised] == ["promised"]
     await batcher.close()
+
+
+def read_submit(*reply: Any) -> object:
+    return submit(new_task()).read([list(reply)])
+
+
+def test_a_refusal_says_when_to_come_again_and_not_the_same_to_all() -> None:
+    for seconds, earliest, latest in (
+        *((b"0.001", 1, 1), (b"-5", 1, 1), (b"1.2", 2, 2)),
+        *((b"40", 40, 50), (b"119.5", 96, 120), (b"1e9", 96, 120)),
+    ):
+        with pytest.raises(BacklogFull, match=r"31 s.*Nothing was stored") as refused:
+            read_submit(b"full", seconds, b"31.4")
+        assert earliest <= (refused.value.retry_after_s or 0) <= latest
+    told = set()
+    for _ in range(100):
+        with raises_code("storage_full") as full:
+            read_submit(b"memory", b"40")
+        told.add(full.value.retry_after_s)
+    assert len(told) > 1
+    for code, reply in (
+        ("storage_full", (b"share", b"5")),
+        ("idempotency_key_reused", (b"conflict",)),
+        ("invalid_api_key", (b"revoked",)),
+        ("rate_limited", (b"key", b"tokens_per_minute", 100, 40, b"7.5")),
+        ("key_limit", (b"key", b"queued_tokens", 100, 400, b"-1")),
+    ):
+        with raises_code(code) as refusal:
+            read_submit(*reply)
+        assert (code == "rate_limited") == (8 <= (refusal.value.retry_after_s or 0) <= 10)
+
+
+def test_a_task_is_counted_by_the_time_from_its_acceptance_to_its_end() -> None:
+    for ms, bound_s in ((0, 0.004), (4, 0.004), (5, 0.008), (1024, 1.024), (1025, 2.048), (2**29, None)):
+        told = took_counts([(Lane.BULK, ms), (Lane.BULK, ms)])
+        counts = [text for name, n in told.items() for text in (name.encode(), b"%d" % n)]
+        seen = overview("m").read([[0] * 4, [b"m", b"", b"", counts, 0, [-1, -1], [], [], 0]])
+        found, sum_s = seen["m"].took(Lane.BULK)
+        counted = dict(zip((*TOOK_BOUNDS_S, None), found, strict=True))
+        assert {bound: count for bound, count in counted.items() if count} == {bound_s: 2}
+        assert sum_s == 2 * ms / 1000

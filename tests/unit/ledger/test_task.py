@@ -80,7 +80,6 @@ def test_pieces_hold_all_texts_once_in_order_keep_to_the_limits_and_leave_no_roo
 
 
 def id_of(age_s: float) -> str:
-    """An id as it would have been made so long ago."""
     fixed = 0x7 << 76 | 0x2 << 62 | 0x1234
     return f"task_{uuid.UUID(int=int(1000 * (time.time() - age_s)) << 80 | fixed).hex}"
 

@@ -6,7 +6,7 @@ import pytest
 
 from tasks.document_error import MAX_WARNED_PAGES, DocumentError, DocumentWarning
 from tasks.records.api_keys import NO_LIMITS, Limits
-from tasks.records.documents import Document, DocumentStatus, read_documents, read_lines, write_documents
+from tasks.records.documents import Document, DocumentStatus, read_documents, write_documents
 from tasks.storage.storage import CHUNK_BYTES, Storage
 
 ERROR = DocumentError("malformed_record", "The line is not JSON.", "listing")
@@ -43,15 +43,6 @@ def test_a_page_gives_back_its_documents_and_takes_little_room(storage: Storage)
     long = DocumentWarning("c" * 2000, "m" * 2000, tuple(range(1, 2000)))
     kept = DocumentWarning("c" * 500, "m" * 500, tuple(range(1, MAX_WARNED_PAGES + 1)))
     assert Document("a", "file:a").warned([long] * 2000).warnings == (kept,) * 10
-
-
-def test_every_line_is_read_once_and_whole(storage: Storage) -> None:
-    """A line of three bytes less than a piece, then one that ends before the edge of it, at it, or behind it."""
-    for edge in (1, 2, 4, CHUNK_BYTES):
-        for end in (b"\n", b""):
-            lines = [b"a" * (CHUNK_BYTES - 3), b"b" * edge, b"c"]
-            storage.write("page", b"\n".join(lines) + end)
-            assert list(read_lines(storage, "page")) == lines
 
 
 def test_a_table_is_shared_with_a_key_whose_limits_name_it() -> None:

@@ -25,7 +25,6 @@ BYTES = bytes(range(256))
 
 @pytest.fixture(params=["file://", "memory://", "s3://", "gs://", "az://"])
 def url(request: pytest.FixtureRequest, tmp_path: Path, s3: S3Server, cloud: CloudServer) -> str:
-    """Of an empty place."""
     if request.param == "s3://":
         return f"{s3.bucket()}/a/prefix"
     ours = {"file://": f"file://{tmp_path}/a%20b", "memory://": f"memory://{secrets.token_hex(4)}"}

@@ -3,7 +3,6 @@
 import pytest
 
 from tasks.encoder.fake import FakeEncoder
-from tasks.worker.claim_loop import ClaimSize
 from tasks.worker.claim_size import Speed, measure_rate, pass_budget
 from tasks.worker.encode_claim import OnlineTurn
 
@@ -47,12 +46,6 @@ def test_a_lone_query_says_nothing_and_a_rate_that_is_far_too_high_comes_down() 
     for _ in range(50):
         speed.measured(2000, 1.0)
     assert speed.tokens_per_s < 10_000
-
-
-def test_claims_hold_24_pieces_or_four_of_lists_or_a_tenth_of_a_second_of_queries() -> None:
-    speed = Speed(1000)
-    assert speed.claim_size(beside_queries=False) == ClaimSize(bulk_cost=6000, online_cost=1000, rate=1000)
-    assert speed.claim_size(beside_queries=True) == ClaimSize(bulk_cost=6000, online_cost=100, rate=1000)
 
 
 @pytest.mark.parametrize("claim_s", [STEP_S / 8, STEP_S, 30 * STEP_S])

@@ -1,16 +1,24 @@
-"""Parent and child of a worker: what is said of a death, who hangs, and the files for probes."""
+"""Parent and child of a worker: what is said of a death, who hangs, files for probes, and the stored tokenizer."""
 
 import logging
 import shutil
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from billiard.exceptions import WorkerLostError
 
+from tasks.encoder.fake import FakeEncoder
+from tasks.errors import StorageUnavailable
+from tasks.storage.model_files import has_model_files
+from tasks.storage.storage import Storage
 from tasks.worker.process.hangs import LEAST_CHECKS, HangWatch
 from tasks.worker.process.parent import Deaths
 from tasks.worker.process.ready_file import RunFolder
 from tasks.worker.process.stop import SharedPage
+from tasks.worker.tokenizer_store import keep_tokenizer_stored
+from tests.processes import wait_until
 
 KILLED = "signal 9 (SIGKILL)"
 PATIENCE_S = 120.0
@@ -37,35 +45,26 @@ def test_a_death_is_one_error_with_the_tasks_in_hand(caplog: pytest.LogCaptureFi
     assert set(shared.in_hand()) < set(ids), "those for which there is no room are left out whole"
 
 
-class Clock:
-    """A monotonic clock that moves when told."""
+def test_a_child_hangs_when_its_count_stands_still_and_not_while_it_loads_or_both_pause() -> None:
+    now, shared = [0.0], SharedPage.make()
+    watch = HangWatch(lambda: shared.beats or None, PATIENCE_S, lambda: now[0])
 
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-    def hangs(self, watch: HangWatch, seconds: float, *, often: int = 1) -> bool:
-        """What the watch says at last."""
+    def hangs(seconds: float, often: int = 1) -> bool:
         said = False
         for _ in range(often):
-            self.now += seconds
+            now[0] += seconds
             said = watch()
         return said
 
-
-def test_a_child_hangs_when_its_count_stands_still_and_not_while_it_loads_or_both_pause() -> None:
-    clock, shared = Clock(), SharedPage.make()
-    watch = HangWatch(lambda: shared.beats or None, PATIENCE_S, clock)
-    assert not clock.hangs(watch, PATIENCE_S, often=12)
+    assert not hangs(PATIENCE_S, often=12)
     for _ in range(12):
         shared.beats += 1
         assert not watch()
-        assert not clock.hangs(watch, 10 * PATIENCE_S), "the child had no time to beat"
+        assert not hangs(10 * PATIENCE_S), "the child had no time to beat"
     shared.beats += 1
     assert not watch()
-    assert not clock.hangs(watch, PART_S, often=LEAST_CHECKS - 1)
-    assert clock.hangs(watch, PART_S)
+    assert not hangs(PART_S, often=LEAST_CHECKS - 1)
+    assert hangs(PART_S)
     shared.forget_child()
     assert not watch(), "the next child loads its model"
 
@@ -92,3 +91,25 @@ def test_what_somebody_cleans_away_is_made_again_and_a_copy_elsewhere_is_another
     (tmp_path / "run").write_bytes(b"")  # nothing can be written: that ends no worker
     folder.touch_alive()
     folder.keep_ready()
+
+
+def test_a_tokenizer_is_stored_once_the_storage_is_there_and_whenever_it_vanishes(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    tries, stopped = iter(range(10**9)), threading.Event()
+
+    def late() -> Storage:
+        if next(tries) < 4:
+            raise StorageUnavailable("away", retry_after_s=1)
+        return Storage.open(str(tmp_path))
+
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(keep_tokenizer_stored, late, FakeEncoder(), stopped, check_every_s=0.001)
+        try:
+            for n in range(3):
+                wait_until(lambda: has_model_files(Storage.open(str(tmp_path)), "fake"))
+                (tmp_path / "models").rename(tmp_path / f"gone-{n}")
+        finally:
+            stopped.set()
+    assert running.result(30) is None
+    assert [record.message for record in caplog.records] == ["ingestions wait for the tokenizer to be stored: away"]

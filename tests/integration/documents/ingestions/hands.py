@@ -33,11 +33,9 @@ class IngestionHands(Hands):
 
     @property
     def datasets(self) -> Datasets:
-        """Those that the ingestions load."""
         return open_datasets(self.settings)
 
     def ingest(self, source: Mapping[str, Any], *, owner: str = "anonymous", **asked: Any) -> str:
-        """An ingestion; its id."""
         made, most_stored = asked.pop("made", None) or new_ingestion_id(), asked.pop("most_stored", None)
         sink = {"type": "dataset", "dataset": DATASET}
         request = {"source": dict(source), "sink": sink, "mode": "skip_unchanged", "model": MODEL} | asked
@@ -47,18 +45,15 @@ class IngestionHands(Hands):
         return self.ledger.run(create_job(record, ANY_ROOM))
 
     def documents(self, documents: Sequence[Mapping[str, Any]], **asked: Any) -> str:
-        """An ingestion of documents that came with the request; its id."""
         made = new_ingestion_id()
         name = f"anonymous/{made}/listed.jsonl"
         self.storage.write(name, b"".join(orjson.dumps(one) + b"\n" for one in documents))
         return self.ingest({"documents": len(documents)}, listed=name, made=made, **asked)
 
     def texts(self, texts: Mapping[str, str], **asked: Any) -> str:
-        """The same, by id and text."""
         return self.documents([{"id": name, "text": text} for name, text in texts.items()], **asked)
 
     def ingestion(self, ingestion_id: str) -> Ingestion:
-        """It as it is now."""
         found = self.ledger.run(read_ingestion(ingestion_id))
         assert found is not None
         [seen] = self.ledger.run(read_tasks_of([found]))
@@ -69,13 +64,11 @@ class IngestionHands(Hands):
         return self.move(retry_job, self.ingestion(ingestion_id))
 
     def outcomes(self, ingestion_id: str) -> dict[str, Document]:
-        """What became of each document that has ended."""
         found = self._documents(ingestion_id)
         assert len({outcome.id for outcome in found}) == len(found), found
         return {outcome.id: outcome for outcome in found}
 
     def failed(self, ingestion_id: str) -> list[Document]:
-        """Documents that have failed, in the order of pages; ids may come twice."""
         return [document for document in self._documents(ingestion_id) if document.status is DocumentStatus.FAILED]
 
     def _documents(self, ingestion_id: str) -> list[Document]:
@@ -83,7 +76,6 @@ class IngestionHands(Hands):
         return [line for _, page in sorted(done.items()) for line in read_documents(self.storage, page.obj)]
 
     def rows(self, dataset: str = DATASET) -> list[dict[str, Any]]:
-        """What the dataset holds, by document and chunk."""
         with closing(self.datasets.contents("anonymous", dataset)) as contents:
             try:
                 parts = [contents.export_rows(part) for part in contents.export_parts()]
@@ -98,14 +90,12 @@ class IngestionHands(Hands):
         return sorted(rows, key=lambda row: (row["doc_id"], row["chunk_index"]))
 
     def loaded(self) -> dict[str, str]:
-        """Texts of the documents in the dataset, put together from their chunks."""
         found: dict[str, str] = {}
         for row in self.rows():
             found[row["doc_id"]] = f"{found.get(row['doc_id'], '')} {row['text']}".strip()
         return found
 
     def open_tasks(self) -> list[str]:
-        """Ids of ledger tasks that are still there."""
         return sorted(key.decode() for key in self.ledger.client.scan_iter("eq:task:*"))
 
 

@@ -23,19 +23,16 @@ OWN_OUTCOMES = "tasks.ingestion.sources.source.OWN_OUTCOMES"
 
 
 def stored(hands: IngestionHands) -> int:
-    """By the account."""
     return hands.ledger.run(left_of("anonymous")).stored_bytes
 
 
 def kept(hands: IngestionHands, ingestion_id: str) -> int:
-    """Bytes of what the done pages name."""
     pages = hands.ledger.run(all_done(ingestion_id, "ingestion")).values()
     assert all(page.counts.kept == len(hands.storage.read(page.obj)) for page in pages)
     return sum(page.counts.kept for page in pages)
 
 
 def retried(hands: IngestionHands, ingestion_id: str, most_stored: int | None) -> None:
-    """Its owner tries it again, with so much room."""
     move = retry_job(hands.ingestion(ingestion_id))
     assert move is not None
     move.set(most_stored=most_stored)

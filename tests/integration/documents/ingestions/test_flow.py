@@ -30,7 +30,6 @@ DEATHS = 4
 
 
 def at(hands: IngestionHands, ingestion_id: str, *stages: Stage) -> bool:
-    """Whether its pages are there."""
     return [page.at for page in hands.ingestion(ingestion_id).pages.values()] == [*stages]
 
 
@@ -304,9 +303,6 @@ def test_an_odd_ingestion_holds_up_no_other_one(
     assert SECRET not in caplog.text
     redis.hdel(key, field)
     redis.hset(key, mapping=before)
-
-
-# ---- documents that share an id: within one ingestion, and with what another source has brought into the sink
 
 
 @pytest.mark.parametrize("pages_of_a_listing", [1, 16])

@@ -54,9 +54,6 @@ def test_documents_become_rows_of_a_table(hands: IngestionHands, postgres: PgSer
         np.testing.assert_allclose(row["v"], vector(row["text"]), rtol=1e-6)
 
 
-# ---- a server whose datasets are there (EMBEDQ_DATASETS), over HTTP
-
-
 def ingest(client: httpx.Client, texts: Mapping[str, str], **more: Any) -> dict[str, Any]:
     documents = [{"id": name, "text": text} for name, text in texts.items()]
     body = {"source": {"documents": documents}, "sink": {"type": "dataset"}} | more

@@ -7,6 +7,8 @@ from itertools import pairwise
 from tasks.document_error import DocumentFailed
 from tasks.ingestion.parsing.extracted import Extracted
 
+RELATIONS = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+_PACKAGE = "http://schemas.openxmlformats.org/package/2006/relationships"
 _FREE, _END, _FAT = 0xFFFFFFFF, 0xFFFFFFFE, 0xFFFFFFFD
 _SECTOR = 512
 _SMALL = 4096  # streams below this would lie in a stream of small sectors: they are filled up to this size instead
@@ -34,9 +36,11 @@ def damaged(data: bytes) -> Iterator[bytes]:
 
 def relations(**targets: str) -> str:
     """Of a part of an Office file: the kind of each other part is its id without its number."""
-    kinds = {name: name.rstrip("0123456789") for name in targets}
-    each = (f'<Relationship Id="{name}" Type="x/{kinds[name]}" Target="{to}"/>' for name, to in targets.items())
-    return f"<Relationships>{''.join(each)}</Relationships>"
+    each = (
+        f'<Relationship Id="{name}" Type="{RELATIONS}/{name.rstrip("0123456789")}" Target="{to}"/>'
+        for name, to in targets.items()
+    )
+    return f'<Relationships xmlns="{_PACKAGE}">{"".join(each)}</Relationships>'
 
 
 def compound_file(streams: dict[str, bytes]) -> bytes:

@@ -16,7 +16,6 @@ POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a21\nsize 
 LOGIN = b"\n<!DOCTYPE html><html><body>Please log in"
 PAGE = b'<html><head><meta charset="utf-8"></head><body>x</body></html>'
 RTF = b"{\\rtf1 words}"
-PNG = b"\x89PNG\r\n\x1a\n\0\0\0"
 FROM = b"From ada@example.org Mon Nov  3 10:00:00 2025\n"
 
 
@@ -27,7 +26,6 @@ def stored(kind: str) -> bytes:
 
 
 def ole(*streams: str) -> bytes:
-    """The directory of a compound file."""
     entries = b"".join(name.encode("utf-16-le").ljust(128, b"\0") for name in ("Root Entry", *streams))
     return b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(504) + entries
 

@@ -125,7 +125,7 @@ def test_the_declared_encoding_is_used_and_no_text_is_not_called_empty() -> None
         ("<meta charset=iso-8859-1>", "utf-8", "слово"),
     ):
         assert read_html(f"{head}<p>{word}</p>".encode(encoding)).text == word
-    for page in (b"<html></html>", b"<script>x</script>", b"<p> &nbsp; </p>", b"<img alt=x>"):
+    for page in (b"<html></html>", b"<script>x</script>", b"<p> &nbsp; </p><template>x</template>", b"<img alt=x>"):
         assert outcome(read_html, page) == "<no_text>"
 
 

@@ -9,20 +9,10 @@ import pytest
 
 from tasks.ingestion.parsing.spreadsheet import read_spreadsheet
 from tests.document_files import archive as zipped
-from tests.unit.ingestion.parsing.files import compound_file, damaged, outcome, warnings
+from tests.unit.ingestion.parsing.files import RELATIONS, compound_file, damaged, outcome, relations, warnings
 
 MAIN = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
-RELATIONS = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
-PACKAGE = "http://schemas.openxmlformats.org/package/2006/relationships"
 STYLES = "".join(f'<xf numFmtId="{number}"/>' for number in (0, 14, 22, 46))
-
-
-def relations(*kinds: tuple[str, str]) -> str:
-    each = (
-        f'<Relationship Id="{to.rpartition("/")[2][:-4]}" Type="{RELATIONS}/{kind}" Target="{to}"/>'
-        for kind, to in kinds
-    )
-    return f'<Relationships xmlns="{PACKAGE}">{"".join(each)}</Relationships>'
 
 
 def xlsx(
@@ -31,12 +21,13 @@ def xlsx(
     """A workbook of sheets with these rows, A & 1, A & 2, …; those behind the first are hidden."""
     order = range(1, len(sheets) + 1)
     states = ["visible", *["veryHidden"] * len(sheets)]
-    entries = "".join(f'<sheet name="A &amp; {n}" sheetId="{n}" state="{states[n - 1]}" r:id="{n}"/>' for n in order)
-    parts = (("worksheet", f"{folder}/{n}.xml") for n in order)
+    names = (f'name="A &amp; {n}" sheetId="{n}" state="{states[n - 1]}" r:id="worksheet{n}"' for n in order)
+    entries = "".join(f"<sheet {name}/>" for name in names)
+    parts = {f"worksheet{n}": f"{folder}/{n}.xml" for n in order}
     members: dict[str, str | bytes] = {
-        "_rels/.rels": relations(("officeDocument", "xl/workbook.xml")),
+        "_rels/.rels": relations(officeDocument="xl/workbook.xml"),
         "xl/workbook.xml": f'<workbook xmlns="{MAIN}" xmlns:r="{RELATIONS}"><sheets>{entries}</sheets></workbook>',
-        "xl/_rels/workbook.xml.rels": relations(("styles", "styles.xml"), *parts),
+        "xl/_rels/workbook.xml.rels": relations(styles="styles.xml", **parts),
         "xl/styles.xml": f'<styleSheet xmlns="{MAIN}"><cellXfs count="4">{STYLES}</cellXfs></styleSheet>',
     }
     for number in order:
@@ -46,7 +37,6 @@ def xlsx(
 
 
 def row(number: int, **cells: str) -> str:
-    """Cells of text, by their column."""
     texts = (f'<c r="{at}{number}" t="inlineStr"><is><t>{text}</t></is></c>' for at, text in cells.items())
     return f'<row r="{number}">{"".join(texts)}</row>'
 
@@ -71,7 +61,6 @@ def record(kind: int, data: bytes) -> bytes:
 
 
 def xls(*, locked: bool = False) -> bytes:
-    """A workbook of Excel 97: one sheet with a number."""
     begin, end = struct.pack("<2H12x", 0x0600, 0x0005), record(0x0A, b"")
     first = record(0x809, begin) + (record(0x2F, struct.pack("<3H16x", 1, 1, 1)) if locked else b"")
     sheet = record(0x809, struct.pack("<2H12x", 0x0600, 0x0010))
@@ -145,7 +134,7 @@ def same_sheet_often() -> bytes:
     """More sheets than parts are allowed, all of them one member."""
     with zipfile.ZipFile(BytesIO(xlsx(row(1, A="x")))) as archive:
         members = {name: archive.read(name).decode() for name in archive.namelist()}
-    more = "".join(f'<sheet name="n{number}" sheetId="{number + 9}" r:id="1"/>' for number in range(10_001))
+    more = "".join(f'<sheet name="n{number}" sheetId="{number + 9}" r:id="worksheet1"/>' for number in range(10_001))
     members["xl/workbook.xml"] = members["xl/workbook.xml"].replace("</sheets>", f"{more}</sheets>")
     return zipped(members)
 

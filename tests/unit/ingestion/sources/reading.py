@@ -36,7 +36,6 @@ def ask(
 
 
 def pages(spec: Mapping[str, Any], access: SourceAccess) -> list[ListedPage]:
-    """Every page."""
     found: list[ListedPage] = []
     cursor: Any = None
     while not found or cursor is not None:
@@ -47,12 +46,10 @@ def pages(spec: Mapping[str, Any], access: SourceAccess) -> list[ListedPage]:
 
 
 def lines_of(page: ListedPage) -> list[Document]:
-    """The lines of a page that can be read."""
     return [line for line in page.lines if line.status is DocumentStatus.QUEUED]
 
 
 def fetched(spec: Mapping[str, Any], access: SourceAccess) -> list[Fetched]:
-    """Every document, and all that is none, in order."""
     found: list[Fetched] = []
     for page in pages(spec, access):
         found += open_source(spec, access).read([line for line in page.lines if line.is_to_read])
@@ -67,12 +64,10 @@ def outcome(one: Fetched) -> str:
 
 
 def outcomes(spec: Mapping[str, Any], access: SourceAccess) -> dict[str, str]:
-    """What became of everything, by id."""
     return {one.ref.id: outcome(one) for one in fetched(spec, access)}
 
 
 def uploaded(files: Mapping[str, bytes], *, limit: int = 2**20, page: PageLimits = FULL_PAGE) -> SourceAccess:
-    """Files as uploads; the id of each is its name."""
     stored = {}
     for name, data in files.items():
         # A copy of what was read last is kept, and what is stored under a name never changes.
@@ -84,7 +79,6 @@ def uploaded(files: Mapping[str, bytes], *, limit: int = 2**20, page: PageLimits
 
 
 def read(files: Mapping[str, bytes], *, limit: int = 2**20, **spec: Any) -> dict[str, str]:
-    """What became of all that is in uploads; `spec`: more of the request."""
     return outcomes({"files": [*files], **spec}, uploaded(files, limit=limit))
 
 
@@ -95,7 +89,6 @@ def below(*roots: Path | str, limit: int = 2**20, **page: int) -> SourceAccess:
 
 
 def tree(folder: Path, *names: str) -> Path:
-    """Files that hold their own names."""
     for name in names:
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -104,19 +97,16 @@ def tree(folder: Path, *names: str) -> Path:
 
 
 def jsonl(*records: Any) -> bytes:
-    """One line each."""
     return b"".join(orjson.dumps(record) + b"\n" for record in records)
 
 
 def table(rows: list[list[str]], encoding: str = "utf-8", delimiter: str = ",") -> bytes:
-    """CSV, quoted where needed."""
     out = io.StringIO(newline="")
     csv.writer(out, delimiter=delimiter, lineterminator="\n").writerows(rows)
     return out.getvalue().encode(encoding)
 
 
 def parquet(rows: Sequence[Mapping[str, Any]] | pa.Table, row_group: int = 1000) -> bytes:
-    """A file with row groups of that many rows."""
     out = io.BytesIO()
     table = rows if isinstance(rows, pa.Table) else pa.Table.from_pylist([*rows])
     pq.write_table(table, out, row_group_size=row_group)

@@ -37,7 +37,6 @@ GLOBS = {
 
 @pytest.fixture(params=["s3", "memory"])
 def root(request: pytest.FixtureRequest, s3: S3Server) -> str:
-    """The URL of a bucket with these files."""
     fsspec.filesystem(request.param).clear_instance_cache()  # drivers of earlier servers
     files = fsspec.filesystem(request.param)
     url = s3.bucket() if request.param == "s3" else "memory://the-bucket"
