@@ -1,20 +1,26 @@
-"""Processes and servers that stand still instead of dying, and models that take long to load."""
+"""Processes and servers that stand still instead of dying, models that take long to load or are exchanged meanwhile."""
 
+import os
 import signal
 from functools import partial
+from typing import Any
 
 import psutil
 import pytest
 
 from tasks.ledger.cancel import cancel
-from tasks.ledger.task import Lane
+from tasks.ledger.task import Lane, State
 from tasks.worker.process.parent import MOST_LOADS
 from tests.faults.conftest import QUICK, with_patience
 from tests.ledger_client import LedgerClient
 from tests.processes import RedisServer, Roles, WorkerProcess, wait_until
-from worker_config.process_exit_codes import OVERDUE_EXIT_CODE
+from worker_config.process_exit_codes import CONFIGURATION_EXIT_CODE, OVERDUE_EXIT_CODE
 
 pytestmark = pytest.mark.faults
+
+BEFORE, AFTER = 8, 16
+"""Dimensions of the two models: who made a vector shows in its length."""
+ONE_STREAM: dict[str, Any] = QUICK | {"fake_tokens_per_s": 1_000, "streams": 1}
 
 
 def _await_end(child: psutil.Process) -> None:
@@ -89,3 +95,33 @@ def test_who_loads_is_told_and_a_child_that_is_killed_meanwhile_ends_the_worker(
 
 def _loads(worker: WorkerProcess, times: int) -> bool:
     return worker.log().count("loading sentence-transformers/all-MiniLM-L6-v2 (from the fake encoder)") >= times
+
+
+def test_a_model_is_exchanged_under_load_by_a_worker_that_the_one_before_does_not_notice(
+    private_roles: Roles, client: LedgerClient
+) -> None:
+    old = private_roles.worker(fake_dimension=BEFORE, **ONE_STREAM)
+    half = client.submit([f"{n} of many" for n in range(5_000)], lane=Lane.BULK, piece_items=8, piece_cost=40)
+    wait_until(lambda: client.task(half).completed, message="vectors of the first model")
+    whole = client.submit([f"text {n}" for n in range(100)], piece_items=100, piece_cost=10**6)
+    wait_until(lambda: client.task(whole).state is State.IN_PROGRESS, message="the claim")
+    child = old.child_pid
+    os.kill(child, signal.SIGSTOP)
+    wait_until(lambda: not client.overview().workers, message="the end of its entry")
+    fresh = client.submit(["nobody has begun this"], lane=Lane.BULK)
+    private_roles.worker(fake_dimension=AFTER, **ONE_STREAM)
+    os.kill(child, signal.SIGCONT)
+    for task in (whole, fresh):
+        assert client.completed(task).vectors.shape[1] == AFTER
+    assert client.ended(half).failed, "the exchange hit nothing"
+    result = client.result(half)
+    assert result.vectors.shape[1] == BEFORE
+    assert {error.code for error in result.errors.values()} == {"model_changed"}
+
+    def left() -> bool:
+        client.completed(client.submit(["somebody rings"]))
+        return not old.running
+
+    wait_until(left, message="the end of the worker with the model before")
+    assert old.wait() == CONFIGURATION_EXIT_CODE
+    assert "EMBEDQ_SERVED_NAME" in old.log()

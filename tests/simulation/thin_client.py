@@ -13,6 +13,7 @@ import msgpack
 import orjson
 from redis.exceptions import NoScriptError
 
+from tasks.ledger.claim import ClaimRequest, claim
 from tasks.ledger.packed import numbers, record_of
 from tasks.ledger.scripts import SCRIPTS, sha, source
 
@@ -211,28 +212,10 @@ class Ledger:
         found: list[Any] = replies[0]
         return found
 
-    def claim(
-        self,
-        stream: str,
-        token: str,
-        *,
-        budget: int = 1000,
-        online_budget: int | None = None,
-        max_pieces: int = 64,
-        lease_ms: int = LEASE_MS,
-        linger_ms: int = 0,
-        rang: bool = False,
-        online_only: bool = False,
-        no_lists: bool = False,
-        rate: int = 0,
-        stamp: str = STAMP,
-        passes: str = "",
-    ) -> Claim:
-        """What this stream has now, or how long it may wait."""
-        online = budget if online_budget is None else online_budget
-        limits = (budget, online, max_pieces, lease_ms, linger_ms)
-        looks = 2 if no_lists else int(online_only)
-        reply = self.call("claim", stream, token, *limits, int(rang), looks, rate, stamp, passes)
+    def claim(self, stream: str, token: str, **how: Any) -> Claim:
+        """What this stream has now, or how long it may wait. `how`: as in `ClaimRequest`."""
+        usual: dict[str, Any] = {"budget": 1000, "max_pieces": 64, "lease_ms": LEASE_MS, "stamp": STAMP}
+        reply = self.call("claim", *claim(self.queue, ClaimRequest(stream, token, **usual | how)).arguments)
         if reply[0] == b"changed":
             return Claim(token, changed=True)
         bell, wait_ms, more, lane, *rows = reply

@@ -1,12 +1,13 @@
 """A server on loopback that answers with what a test wrote down, and keeps the requests."""
 
-import asyncio
 import base64
 import io
 import json
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -18,12 +19,6 @@ class Answer:
     body: Any = None
     headers: Mapping[str, str] = field(default_factory=dict)
     hangs: bool = False
-
-    def encoded(self) -> bytes:
-        body = self.body if isinstance(self.body, bytes) else json.dumps(self.body).encode()
-        lines = [f"HTTP/1.1 {self.status} x", f"content-length: {len(body)}"]
-        lines += [f"{name}: {value}" for name, value in self.headers.items()]
-        return ("\r\n".join(lines) + "\r\n\r\n").encode() + body
 
 
 HANG_UP = Answer(0)
@@ -59,45 +54,48 @@ class Scripted:
         reply = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         return reply(request) if callable(reply) else reply
 
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            while request := await _read(reader):
-                answer = self.answer(request)
-                if answer.hangs:
-                    await reader.read()
-                if not answer.status:
-                    return
-                writer.write(answer.encoded())
-                await writer.drain()
-        finally:
-            writer.close()
 
+@contextmanager
+def serving(*answers: Reply) -> Iterator[Scripted]:
+    """In threads of its own: for what blocks the thread of the test."""
+    script = Scripted(list(answers))
 
-async def _read(reader: asyncio.StreamReader) -> Request | None:
-    head = (await reader.readuntil(b"\r\n\r\n")).decode() if not reader.at_eof() else ""
-    if not head:
-        return None
-    first, *lines = head.strip().split("\r\n")
-    headers = {name.lower(): value for name, value in (line.split(": ", 1) for line in lines)}
-    body = await reader.readexactly(int(headers.get("content-length", 0)))
-    method, target, _ = first.split(" ")
-    return Request(method, target, headers, body)
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            headers = {name.lower(): value for name, value in self.headers.items()}
+            body = self.rfile.read(int(headers.get("content-length", 0)))
+            answer = script.answer(Request(self.command, self.path, headers, body))
+            if answer.hangs:
+                self.rfile.read()  # until the client goes
+            self.close_connection = not answer.status
+            if answer.status:
+                content = answer.body if isinstance(answer.body, bytes) else json.dumps(answer.body).encode()
+                self.send_response(answer.status)
+                for name, value in {**answer.headers, "content-length": len(content)}.items():
+                    self.send_header(name, str(value))
+                self.end_headers()
+                self.wfile.write(content)
+
+        do_POST = do_DELETE = do_GET
+
+        def log_message(self, *_: object) -> None:
+            """Says nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        server.daemon_threads, server.block_on_close = True, False  # connections that are kept alive end by themselves
+        script.url = f"http://127.0.0.1:{server.server_port}"
+        Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        yield script
+        server.shutdown()
 
 
 @asynccontextmanager
 async def scripted(*answers: Reply) -> AsyncIterator[Scripted]:
-    script = Scripted(list(answers))
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        # The client may go away between two requests.
-        with suppress(asyncio.IncompleteReadError, ConnectionError):
-            await script.serve(reader, writer)
-
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    script.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    async with server:
+    """The same beside others in an `async with`."""
+    with serving(*answers) as script:
         yield script
-        server.close()
 
 
 def problem(status: int, code: str, message: str = "Text.", param: str | None = None, **headers: str) -> Answer:

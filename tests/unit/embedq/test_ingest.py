@@ -17,7 +17,7 @@ from embedq.ingestions import Ingestions
 from embedq.local_files import local_files
 from embedq.output_folder import NOTES, OutputFolder
 from embedq.transport import Job
-from tests.unit.embedq.scripted import Answer, Request, problem, scripted
+from tests.unit.embedq.scripted import Answer, Request, problem, scripted, serving
 
 ONE, TWO, THREE = (f"part-00000000{n}-1.parquet" for n in (1, 2, 3))
 REFUSED = "part-refused.parquet"
@@ -97,7 +97,7 @@ class Server:
     def _upload(self, request: Request) -> Answer:
         self.sent += 1
         if self.interrupts and self.sent == 1:
-            self.interrupts.cancel()
+            self.interrupts.get_loop().call_soon_threadsafe(self.interrupts.cancel)
         file_id = f"file-{self.sent}"
         self.files[file_id] = request.body
         return Answer(200, {"object": "file", "id": file_id})
@@ -133,12 +133,11 @@ def handbook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-async def run(server: Server, *words: str) -> int:
+def run(server: Server, *words: str) -> int:
     """`embedq ingest` with these words; without a source with the folder."""
-    sources = [] if any(word == "--errors" or "://" in word for word in words) else ["h"]
-    async with scripted(server) as script:
-        address = script.url.replace("//", "//user:hunter2@")
-        return await asyncio.to_thread(main, ["ingest", *sources, *words, "--url", address])
+    sources = [] if "--errors" in words else ["h"]
+    with serving(server) as script:
+        return main(["ingest", *sources, *words, "--url", script.url.replace("//", "//user:hunter2@")])
 
 
 def contents(folder: Path) -> dict[str, str]:
@@ -153,9 +152,9 @@ def notes(folder: Path) -> Any:
 # The course.
 
 
-async def test_files_go_up_parts_come_down_and_uploads_go(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_files_go_up_parts_come_down_and_uploads_go(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     server = Server(known=["h/a.md"])
-    assert await run(server, "--out", "out", "--text-field", "body") == 0
+    assert run(server, "--out", "out", "--text-field", "body") == 0
     [request] = server.started
     digest = hashlib.sha256(b"text of a.md").hexdigest()
     assert request["source"]["files"] == [
@@ -174,26 +173,26 @@ async def test_files_go_up_parts_come_down_and_uploads_go(tmp_path: Path, capsys
     assert "hunter2" not in shown.out + shown.err + (tmp_path / "out" / NOTES).read_text()
 
 
-async def test_after_a_refusal_no_upload_is_left() -> None:
+def test_after_a_refusal_no_upload_is_left() -> None:
     server = Server(refuses="invalid_value")
-    assert await run(server, "--out", "out") == 3
+    assert run(server, "--out", "out") == 3
     assert (server.sent, server.files) == (2, {})
 
 
 @pytest.mark.parametrize("failed", [0, 1])
-async def test_what_was_read_in_part_is_named_and_has_not_failed(
+def test_what_was_read_in_part_is_named_and_has_not_failed(
     failed: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert await run(Server(warned=12), "--out", "out") == 0
+    assert run(Server(warned=12), "--out", "out") == 0
     shown = capsys.readouterr()
     assert "ing_1 completed: 2/2 documents, 1 unchanged, 12 with warnings, 5 chunks" in shown.out
     assert shown.err.count(SAID) == SHOWN == 10
     assert "2 more documents have warnings; all of them: embedq ingest --errors ing_1" in shown.err
 
-    assert await run(Server(failed=failed, warned=2), "--errors", "ing_1") == failed
+    assert run(Server(failed=failed, warned=2), "--errors", "ing_1") == failed
     lines = capsys.readouterr().out.splitlines()
     assert lines == ["h/b.md failed: no_text: Run OCR first."] * failed + [f"h/{n}.pdf: {SAID}" for n in (0, 1)]
-    assert await run(Server(failed=failed, warned=2), "--errors", "ing_1", "--json") == failed
+    assert run(Server(failed=failed, warned=2), "--errors", "ing_1", "--json") == failed
     told = [json.loads(line) for line in capsys.readouterr().out.splitlines()][-1]
     scanned = {"code": "pages_without_text", "message": "Run OCR.", "pages": PAGES}
     assert told == {"document": "h/1.pdf", "warnings": [scanned, FORM]}
@@ -226,23 +225,23 @@ async def test_interrupted_while_it_sends_it_leaves_no_upload(
 # The folder.
 
 
-async def test_it_holds_the_parts_and_later_fetches_the_changed_ones_only(tmp_path: Path) -> None:
+def test_it_holds_the_parts_and_later_fetches_the_changed_ones_only(tmp_path: Path) -> None:
     folder = tmp_path / "out"
-    assert await run(Server(parts=[ONE, TWO]), "--out", "out") == 0
+    assert run(Server(parts=[ONE, TWO]), "--out", "out") == 0
     (folder / "mine.parquet").write_text("mine")
     server = Server(parts=[TWO, THREE])
-    assert await run(server, "--out", "out") == 0
+    assert run(server, "--out", "out") == 0
     assert server.fetched == [THREE]
     assert contents(folder) == {TWO: TWO, THREE: THREE, "mine.parquet": "mine"}
     # What changes while it is fetched is listed anew, and what was fetched by then is kept.
     server = Server(parts=[ONE, THREE, "part-4.parquet"], changed={"part-4.parquet": [ONE, TWO]})
-    assert await run(server, "--out", "out") == 0
+    assert run(server, "--out", "out") == 0
     assert sorted(server.fetched) == [ONE, "part-4.parquet"]
     assert contents(folder) == {ONE: ONE, TWO: TWO, "mine.parquet": "mine"}
 
 
-async def test_after_a_failure_the_folder_is_as_before(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert await run(Server(), "--out", "out") == 0
+def test_after_a_failure_the_folder_is_as_before(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(Server(), "--out", "out") == 0
     dataset = notes(tmp_path / "out")["dataset"]
     for server, code, said in (
         (Server(ends="failed", parts=[]), 6, "to fetch what was loaded: embedq ingest --status ing_1 --out out"),
@@ -252,7 +251,7 @@ async def test_after_a_failure_the_folder_is_as_before(tmp_path: Path, capsys: p
         (Server(dataset_id="another id"), 2, "was changed. Name the server that has it (--url)"),
         (Server(dataset_id=None), 2, "it was deleted, or this is another server"),
     ):
-        assert await run(server, "--out", "out") == code
+        assert run(server, "--out", "out") == code
         assert said in capsys.readouterr().err
         assert contents(tmp_path / "out") == {ONE: ONE}
         now = notes(tmp_path / "out")
@@ -260,27 +259,27 @@ async def test_after_a_failure_the_folder_is_as_before(tmp_path: Path, capsys: p
     assert server.sent == 0
 
 
-async def test_a_folder_of_another_dataset_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert await run(Server(), "--out", "out", "--dataset", "mine") == 0
+def test_a_folder_of_another_dataset_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(Server(), "--out", "out", "--dataset", "mine") == 0
     server = Server()
-    assert await run(server, "--out", "out", "--dataset", "yours") == 2
+    assert run(server, "--out", "out", "--dataset", "yours") == 2
     assert "holds the dataset 'mine', not 'yours'" in capsys.readouterr().err
     assert (server.asked, contents(tmp_path / "out")) == ([], {ONE: ONE})
 
 
-async def test_a_killed_run_leaves_the_name_of_its_dataset(tmp_path: Path) -> None:
+def test_a_killed_run_leaves_the_name_of_its_dataset(tmp_path: Path) -> None:
     folder = OutputFolder(tmp_path / "new", "http://a")
     folder.claim()
     (folder.folder / ".fetching").mkdir()
     (folder.folder / ".fetching" / ONE).write_text("of another time")
     server = Server()
-    assert await run(server, "--out", "new") == 0
+    assert run(server, "--out", "new") == 0
     assert server.started[0]["sink"]["dataset"] == folder.dataset == notes(folder.folder)["dataset"]
     assert contents(folder.folder) == {ONE: ONE}
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"parts": ["../x"]}', '{"parts": [7]}', "\xff"])
-async def test_damaged_notes_are_said(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_damaged_notes_are_said(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / NOTES).write_text(text, encoding="latin-1")
-    assert await run(Server(), "--out", ".") == 2
+    assert run(Server(), "--out", ".") == 2
     assert "delete it" in capsys.readouterr().err
