@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, ConsoleMessage, Error, Locator, Page, Request, expect
+from playwright.sync_api import Browser, ConsoleMessage, Error, Locator, Page, Request, ViewportSize, expect
 
 from tests.processes import ApiProcess, RedisServer, Roles, WorkerProcess, wait_until
 from tests.source_tree import CHECKOUT
 from worker_config.settings import DEFAULT_MODEL
 
-WIDE, NARROW = (1200, 800), (360, 740)
+WIDE, NARROW = ViewportSize(width=1200, height=800), ViewportSize(width=360, height=740)
 MARKUP = "<img src=x onerror=alert(1)><b>bold</b> \"'&amp;"
 _FAILED_CALL = re.compile(r"Failed to load resource|net::ERR_")
 _NETWORK_CHANGED = "net::ERR_NETWORK_CHANGED"
@@ -102,25 +102,13 @@ class Console:
         self.calls_may_fail = False
 
     def open(
-        self,
-        fragment: str = "",
-        *,
-        base_url: str | None = None,
-        path: str = "/console",
-        size: tuple[int, int] = WIDE,
-        dark: bool = False,
-        scripts: bool = True,
+        self, fragment: str = "", *, base: str = "", path: str = "/console", size: ViewportSize = WIDE, **more: Any
     ) -> Page:
-        """A page at a screen."""
-        context = self._browser.new_context(
-            viewport={"width": size[0], "height": size[1]},
-            color_scheme="dark" if dark else "light",
-            java_script_enabled=scripts,
-            reduced_motion="reduce",
-        )
+        """A page at a screen. `more`: of its context."""
+        context = self._browser.new_context(viewport=size, reduced_motion="reduce", **more)
         context.add_init_script(_REMEMBER_VIOLATIONS)
         page = context.new_page()
-        base = base_url or self.stack.api.base_url
+        base = base or self.stack.api.base_url
         page.on("console", self._log)
         page.on("pageerror", lambda error: self._problems.append(f"uncaught: {error}"))
         page.on("request", lambda request: self._check_origin(request, base))

@@ -32,7 +32,7 @@ def test_datasets_are_listed_and_deleted_after_a_confirmation(console: Console, 
     stack = console.stack
     ingestion = stack.ingest("one", [{"id": "only", "text": "one text"}], "short-lived")
     stack.wait_for_end(f"/v1/ingestions/{ingestion}")
-    page = console.open("#/datasets", size=NARROW, dark=True)
+    page = console.open("#/datasets", size=NARROW, color_scheme="dark")
     row = page.get_by_role("row").filter(has_text="short-lived")
     expect(page.get_by_role("row").filter(has_text=library)).to_contain_text("31")
     assert_fine(page)

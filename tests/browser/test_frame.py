@@ -3,17 +3,10 @@
 import re
 from hashlib import sha256
 
-import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.console import NARROW, Console, Stack, assert_fine, strip
+from tests.browser.console import NARROW, Console, assert_fine, strip
 from tests.processes import ApiProcess
-
-
-@pytest.fixture
-def keyed(stack: Stack) -> ApiProcess:
-    """An API that needs a key, on the same Redis."""
-    return stack.roles.api(api_keys=known("key 1"), storage_url=stack.api.settings["storage_url"])
 
 
 def known(key: str) -> str:
@@ -59,16 +52,17 @@ def test_all_of_it_is_reached_by_the_keyboard(console: Console) -> None:
 
 
 def test_a_browser_without_scripts_is_told_what_to_do(console: Console) -> None:
-    page = console.open(scripts=False)
+    page = console.open(java_script_enabled=False)
 
     expect(page.get_by_role("heading", level=1)).to_have_text("embedq")
     expect(page.locator("noscript .cmd")).to_have_text("embedq jobs")
     expect(page.get_by_role("link", name="The OpenAPI document")).to_have_attribute("href", "openapi.json")
 
 
-def test_keys_that_are_missing_wrong_and_removed_and_an_api_that_restarts(console: Console, keyed: ApiProcess) -> None:
-    console.calls_may_fail = True
-    page = console.open("#/jobs?kind=task", base_url=keyed.base_url, size=NARROW)
+def test_keys_that_are_missing_wrong_and_removed_and_an_api_that_restarts(console: Console) -> None:
+    console.calls_may_fail, stack = True, console.stack
+    keyed = stack.roles.api(api_keys=known("key 1"), storage_url=stack.api.settings["storage_url"])
+    page = console.open("#/jobs?kind=task", base=keyed.base_url, size=NARROW)
     expect(page.get_by_role("heading", level=1)).to_have_text("Sign in with an API key")
     expect(page.get_by_label("API key", exact=True)).to_be_focused()
     expect(page.get_by_role("navigation")).to_have_count(0)
@@ -129,7 +123,7 @@ def test_without_a_worker_nothing_is_sent_and_the_list_says_why(console: Console
     worker, stack = console.stack.worker, console.stack
     worker.stop()
     try:
-        page = console.open("#/try", dark=True)
+        page = console.open("#/try", color_scheme="dark")
         expect(strip(page)).to_contain_text("No worker serves all-MiniLM-L6-v2 since")
         expect(page.get_by_role("form", name="Texts")).to_contain_text("Start one: embedq worker")
         expect(page.get_by_role("button", name=re.compile("^Embed"))).to_have_count(0)

@@ -134,7 +134,7 @@ def test_older_jobs_are_on_further_pages(console: Console) -> None:
 def test_markup_in_names_is_text_and_a_narrow_dark_screen_shows_all_of_it(console: Console) -> None:
     console.stack.submit(MARKUP, "a text", "another")
     console.stack.submit("a job with " + "a very long name " * 5 + "without_any_space" * 10, "a text", "another")
-    page = console.open("#/jobs", size=NARROW, dark=True)
+    page = console.open("#/jobs", size=NARROW, color_scheme="dark")
     expect(page.get_by_role("link", name=re.compile("a job with"))).to_be_visible()
     assert_fine(page)
     row(page, MARKUP).get_by_role("link").click()

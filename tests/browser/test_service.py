@@ -24,7 +24,7 @@ def test_workers_lanes_redis_and_deaths_are_shown(console: Console) -> None:
     expect(page.locator("main")).to_contain_text("Tasks are refused above 63 %, queries above 70 %.")
     expect(page.get_by_role("img")).to_have_count(2)
     assert_fine(page, "service")
-    page.set_viewport_size({"width": NARROW[0], "height": NARROW[1]})
+    page.set_viewport_size(NARROW)
     page.emulate_media(color_scheme="dark", forced_colors="active")
     assert_fine(page)
 

@@ -6,7 +6,7 @@ import shutil
 import signal
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from multiprocessing import get_context
 from pathlib import Path
@@ -61,12 +61,8 @@ def versions(file: DatasetFile) -> dict[int, set[int]]:
             "SELECT doc_id, decided, json_extract(metadata, '$.order') FROM documents WHERE content_hash <> ''"
         ).fetchall()
     assert [name for name, decided, order in rows if decided != order] == []
-    return by_page((name, decided) for name, decided, _ in rows)
-
-
-def by_page(rows: Iterable[tuple[str, int]]) -> dict[int, set[int]]:
     found: dict[int, set[int]] = {}
-    for name, decided in rows:
+    for name, decided, _ in rows:
         found.setdefault(int(name[1 : name.index("-")]), set()).add(decided)
     return found
 

@@ -4,7 +4,7 @@ import io
 import os
 import random
 import signal
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -157,7 +157,9 @@ def test_a_batch_and_two_ingestions_survive_every_kill(
         done, failed = bulk.lines(batch.output_file_id), bulk.lines(batch.error_file_id)
         with bulk.api.client() as http:
             ended = [_ended(http, each) for each in made]
-        parquet = list(parquet_rows(bulk, made[0]))
+            files = http.get(f"/v1/ingestions/{made[0]}/output").json()["data"]
+            tables = [pq.read_table(io.BytesIO(http.get(file["url"]).raise_for_status().content)) for file in files]
+    parquet = [row for part in tables for row in part.to_pylist()]
     assert {name for name, _ in killed} == set(names), killed
     table: list[Mapping[str, Any]] = [dict(row) for row in postgres.execute(ROWS, database)]
     for rows, ingestion in ((parquet, ended[0]), (table, ended[1])):
@@ -183,13 +185,6 @@ def _ended(http: httpx.Client, ingestion_id: str) -> dict[str, Any]:
         return found if found.get("finished_at") else None
 
     return wait_until(ended, message=f"the end of {ingestion_id}")
-
-
-def parquet_rows(bulk: Bulk, ingestion_id: str) -> Iterator[Mapping[str, Any]]:
-    """All rows of an ingestion's dataset, as a user gets them."""
-    with bulk.api.client() as http:
-        for file in http.get(f"/v1/ingestions/{ingestion_id}/output").json()["data"]:
-            yield from pq.read_table(io.BytesIO(http.get(file["url"]).raise_for_status().content)).to_pylist()
 
 
 def assert_whole(rows: Sequence[Mapping[str, Any]], documents: Mapping[str, str]) -> None:

@@ -63,7 +63,9 @@ class Mutant:
         return "\n".join(lines)
 
 
-def _swap(old: str, new: str) -> Rule:
+def swap(old: str, new: str) -> Rule:
+    """One text instead of another, at each of its places."""
+
     def changed(code: str) -> Iterator[str]:
         for found in re.finditer(old, code):
             yield code[: found.start()] + new + code[found.end() :]
@@ -87,19 +89,19 @@ def _double(code: str) -> Iterator[str]:
 RULES: dict[str, Rule] = {
     "step left out": _without(r"[a-z_]+\((?!.*function).*\)"),
     "assignment left out": _without(r"(?!local )[a-z_.\[\]A-Z', #+0-9()]+ = [^=]+"),
-    "never": _swap(r"(?<=if ).+?(?= then)", "false"),
-    "always": _swap(r"(?<=if ).+?(?= then)", "true"),
-    "equal": _swap(" == ", " ~= "),
-    "unequal": _swap(" ~= ", " == "),
-    "at the edge": _swap(r" <= ", " < "),
-    "beyond the edge": _swap(r" < ", " <= "),
-    "at the upper edge": _swap(r" >= ", " > "),
-    "beyond the upper edge": _swap(r" > ", " >= "),
-    "plus": _swap(r" \+ ", " - "),
-    "minus": _swap(r" - ", " + "),
-    "and": _swap(r" and ", " or "),
-    "or": _swap(r" or ", " and "),
-    "not": _swap(r"\bnot ", ""),
+    "never": swap(r"(?<=if ).+?(?= then)", "false"),
+    "always": swap(r"(?<=if ).+?(?= then)", "true"),
+    "equal": swap(" == ", " ~= "),
+    "unequal": swap(" ~= ", " == "),
+    "at the edge": swap(r" <= ", " < "),
+    "beyond the edge": swap(r" < ", " <= "),
+    "at the upper edge": swap(r" >= ", " > "),
+    "beyond the upper edge": swap(r" > ", " >= "),
+    "plus": swap(r" \+ ", " - "),
+    "minus": swap(r" - ", " + "),
+    "and": swap(r" and ", " or "),
+    "or": swap(r" or ", " and "),
+    "not": swap(r"\bnot ", ""),
     "twice the number": _double,
 }
 

@@ -1,6 +1,5 @@
 """The `embedq` command as tests run it: in this process, or in one of its own where that matters."""
 
-import io
 import json
 import os
 import subprocess
@@ -43,7 +42,7 @@ class Command:
 
     def __call__(self, *arguments: str, stdin: str = "") -> Ran:
         """Runs it here: a process of its own takes longer to start than most commands take."""
-        with TemporaryFile("w+", encoding="utf-8") as given, _text() as out, _text() as err:
+        with TemporaryFile("w+") as given, TemporaryFile("w+") as out, TemporaryFile("w+") as err:
             given.write(stdin)
             given.seek(0)
             environment = {"EMBEDQ_URL": self.url, "EMBEDQ_API_KEY": ""}
@@ -53,7 +52,9 @@ class Command:
                     code = main(arguments)
                 except SystemExit as ended:
                     code = int(ended.code or 0)
-            return Ran(code, *(stream.buffer.getvalue().decode() for stream in (out, err)))
+            out.seek(0)
+            err.seek(0)
+            return Ran(code, out.read(), err.read())
 
     @contextmanager
     def started(self, *arguments: str, **environment: str) -> Iterator["subprocess.Popen[str]"]:
@@ -72,11 +73,3 @@ class Command:
                 yield process
             finally:
                 process.kill()
-
-
-class _Text(io.TextIOWrapper):
-    buffer: io.BytesIO
-
-
-def _text() -> _Text:
-    return _Text(io.BytesIO(), encoding="utf-8", write_through=True)

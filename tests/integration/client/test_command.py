@@ -2,6 +2,7 @@
 
 import json
 import signal
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,9 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tasks.datasets.sqlite.dataset_file import DatasetFile
+from tasks.datasets.upkeep_command import main
 from tests.integration.client.command import Command
 from tests.processes import PATIENCE_S, ApiProcess, RedisServer, Roles, free_port, wait_until
 
+Upkeep = Callable[..., tuple[int, str]]
 TEXTS = [f"text number {number}" for number in range(3000)]
 
 
@@ -68,6 +72,7 @@ def test_what_was_submitted_before_a_refusal_is_printed(command: Command) -> Non
     ran = command("submit", name)
     assert ran.code == 1, "done in part"
     assert "line 2049: " in ran.err
+    assert f"embedq wait {ran.lines[0]}" in ran.err
     assert command("wait", *ran.lines).lines == [f"{ran.lines[0]} completed 2,048/2,048"]
 
 
@@ -202,3 +207,51 @@ def test_a_role_is_the_servers_own_wherever_it_is_started(role: str, tmp_path: P
         assert ended.stderr
         assert "EMBEDQ_PORT=not-a-number" in ended.stderr.read()
         assert ended.wait(PATIENCE_S) == 78
+
+
+# What an operator does with the files of datasets.
+
+
+@pytest.fixture
+def upkeep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Upkeep:
+    """The exit code and what is printed, where there is one empty dataset, `handbook`."""
+    monkeypatch.setenv("EMBEDQ_REDIS_URL", "redis://127.0.0.1:1/0")
+    monkeypatch.setenv("EMBEDQ_DATASETS", str(tmp_path / "datasets"))
+    file = DatasetFile(tmp_path / "datasets", "anonymous", "handbook")
+    with file.locked():
+        file.made()
+
+    def run(what: str, *names: str, owner: str = "anonymous") -> tuple[int, str]:
+        code = main([what, f"--owner={owner}", *names])
+        return code, "".join(capsys.readouterr())
+
+    return run
+
+
+def test_a_dataset_is_copied_checked_shrunk_and_renamed(upkeep: Upkeep, tmp_path: Path) -> None:
+    copy = str(tmp_path / "copy.sqlite")
+    assert upkeep("backup", "handbook", copy)[0] == upkeep("vacuum", "handbook")[0] == 0
+    assert sqlite3.connect(copy).execute("SELECT count(*) FROM documents").fetchone() == (0,)
+    assert upkeep("check", "handbook") == (0, "handbook is whole\n")
+    assert upkeep("rename", "handbook", "manual") == (0, "handbook is manual now\n")
+    [file] = tmp_path.glob("datasets/anonymous/manual.dataset/*.sqlite")
+    file.write_bytes(b"no database at all" * 1000)
+    for (code, said), expected in (
+        (upkeep("backup", "manual", copy), "exists; name a new file"),
+        (upkeep("check", "manual"), "damaged"),
+        (upkeep("check", "nowhere"), "anonymous has no dataset nowhere"),
+        (upkeep("rename", "nowhere", "b"), "anonymous has no dataset nowhere"),
+        (upkeep("rename", "manual", "a b"), "cannot be the name"),
+        (upkeep("rename", "manual", "ing_" + "0" * 32), "cannot be the name"),
+        (upkeep("backup", "manual", "/nowhere/copy"), "/nowhere/copy cannot be written: No such file"),
+        (upkeep("check", "manual", owner=".."), "no id of an owner"),
+    ):
+        assert code == 1
+        assert expected in said
+
+
+def test_postgresql_has_its_own_tools(upkeep: Upkeep, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("asyncpg")
+    monkeypatch.setenv("EMBEDQ_DATASETS", "postgresql://127.0.0.1:1/none")
+    code, said = upkeep("vacuum", "handbook")
+    assert (code, "pg_dump" in said) == (1, True)

@@ -4,7 +4,7 @@ import ast
 import re
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import Any
 from tasks.ingestion import advance as driven
 from tests.simulation.advance import walks
 from tests.simulation.advance.world import DRIVEN, KINDS
+from tests.simulation.mutants import Rule, swap
 
 SEEDS = 60
 _SOURCE = Path(driven.__file__).read_text()
@@ -47,35 +48,27 @@ class DriverMutant:
         return "\n".join(lines)
 
 
-def _swap(old: str, new: str) -> Callable[[str], Iterator[str]]:
-    def changed(code: str) -> Iterator[str]:
-        for found in re.finditer(old, code):
-            yield code[: found.start()] + new + code[found.end() :]
-
-    return changed
-
-
 def _one_more(code: str) -> Iterator[str]:
     for found in re.finditer(r"\b\d+\b", code):
         yield f"{code[: found.start()]}{int(found[0]) + 1}{code[found.end() :]}"
 
 
-_OF_LINES: dict[str, Callable[[str], Iterator[str]]] = {
-    "equal": _swap(" == ", " != "),
-    "is": _swap(r" is (?!not)", " is not "),
-    "is not": _swap(" is not ", " is "),
-    "at the edge": _swap(" <= ", " < "),
-    "from the edge": _swap(" >= ", " > "),
-    "beyond the edge": _swap(" < ", " <= "),
-    "more": _swap(" > ", " >= "),
-    "and": _swap(" and ", " or "),
-    "or": _swap(" or ", " and "),
-    "not": _swap(r"\bnot (?!in\b)", ""),
-    "plus": _swap(r" \+ ", " - "),
-    "minus": _swap(" - ", " + "),
+_OF_LINES: dict[str, Rule] = {
+    "equal": swap(" == ", " != "),
+    "is": swap(r" is (?!not)", " is not "),
+    "is not": swap(" is not ", " is "),
+    "at the edge": swap(" <= ", " < "),
+    "from the edge": swap(" >= ", " > "),
+    "beyond the edge": swap(" < ", " <= "),
+    "more": swap(" > ", " >= "),
+    "and": swap(" and ", " or "),
+    "or": swap(" or ", " and "),
+    "not": swap(r"\bnot (?!in\b)", ""),
+    "plus": swap(r" \+ ", " - "),
+    "minus": swap(" - ", " + "),
     "one more": _one_more,
-    "load": _swap(r"Stage\.LOAD", "Stage.PARSE"),
-    "stage": _swap(r"Stage\.(?!LOAD)[A-Z]+", "Stage.LOAD"),
+    "load": swap(r"Stage\.LOAD", "Stage.PARSE"),
+    "stage": swap(r"Stage\.(?!LOAD)[A-Z]+", "Stage.LOAD"),
 }
 _CONDITIONS = {"never": "False", "always": "True"}
 RULES = ("left out", *_CONDITIONS, *_OF_LINES)

@@ -6,8 +6,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import orjson
-
 from tasks.errors import EmbedqError, Unavailable
 from tasks.ingestion.advance import JobLimits
 from tasks.ingestion.context import Pace
@@ -24,24 +22,24 @@ from tasks.ledger.read import read_task
 from tasks.ledger.redis_keys import DOCUMENTS
 from tasks.ledger.task import Outcome, Piece
 from tasks.records.batches import is_batch_id, read_batch
-from tasks.records.documents import Document, read_documents
+from tasks.records.documents import Document
 from tasks.records.files import file_id_of, list_files, read_file
-from tasks.records.ingestions import IngestionRecord, new_ingestion_id, read_ingestion
-from tasks.records.jobs import all_done, create_job
+from tasks.records.ingestions import read_ingestion
+from tasks.records.jobs import all_done
 from tasks.records.moves import Move, cancel_job, delete_job, retry_job
-from tasks.records.store import ANY_ROOM, left_of
+from tasks.records.store import left_of
 from tasks.storage.storage import Storage
 from tests.integration.api.ledger_worker import entry
 from tests.integration.batches.hands import HOUR_MS, MODEL, STEP_S, embedded
-from tests.integration.documents.ingestions.hands import DATASET, IngestionHands
+from tests.integration.documents.ingestions.hands import IngestionHands
 from tests.ledger_builders import a_worker
 
 Progress = Callable[[], None]
 PIECE_TEXTS = 2
 OWNER = "anonymous"
 ENDED = frozenset({"completed", "failed", "cancelled", "expired", ""})
-_LONG_MS = 10_000 * HOUR_MS
-_CHUNKING = {"type": "static", "static": {"max_chunk_size_tokens": 16, "chunk_overlap_tokens": 0}}
+LONG_MS = 10_000 * HOUR_MS
+CHUNKING = {"type": "static", "static": {"max_chunk_size_tokens": 16, "chunk_overlap_tokens": 0}}
 
 
 @dataclass
@@ -86,22 +84,6 @@ class Engine(IngestionHands):
 
     # ---- clients
 
-    def begin_ingestion(self, mode: str, *, dry: bool, source: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> str:
-        """`source`: as the API takes it, or documents of the request."""
-        job = new_ingestion_id()
-        asked: dict[str, Any] = {"sink": {"type": "dataset", "dataset": DATASET}, "mode": mode, "model": MODEL}
-        asked |= {"chunking": _CHUNKING, **({"dry_run": True} if dry else {})}
-        if isinstance(source, Mapping):
-            asked["source"] = source
-        else:
-            asked |= {"source": {"documents": len(source)}, "listed": f"{OWNER}/{job}/listed.jsonl"}
-            self.storage.write(asked["listed"], b"".join(orjson.dumps(one) + b"\n" for one in source))
-        record = IngestionRecord(id=job, owner=OWNER, request=asked, model=MODEL, ttl_ms=_LONG_MS)
-        return self.ledger.run(create_job(record, ANY_ROOM))
-
-    def begin_batch(self, lines: list[dict[str, Any]], window_ms: int) -> str:
-        return self.create(lines, window_ms=window_ms, ttl_ms=_LONG_MS)
-
     def ask(self, what: str, job: str) -> bool:
         """Cancels, tries again, or deletes; whether it could."""
         found = self.found(job)
@@ -120,7 +102,7 @@ class Engine(IngestionHands):
 
     def serve(self, *, on: bool) -> None:
         worker = a_worker("hand")
-        self.ledger.run(join(MODEL, worker, entry(MODEL), _LONG_MS) if on else stop(MODEL, worker.id))
+        self.ledger.run(join(MODEL, worker, entry(MODEL), LONG_MS) if on else stop(MODEL, worker.id))
 
     def wait(self, seconds: float) -> None:
         self.clock_s += max(0, seconds)
@@ -220,8 +202,7 @@ class Engine(IngestionHands):
 
     def told(self, job: str) -> Sequence[Document]:
         """What became of documents, in the order of pages; ids may come twice."""
-        pages = sorted(self.ledger.run(all_done(job, "ingestion")).items())
-        return [line for _, page in pages for line in read_documents(self.storage, page.obj)]
+        return self._documents(job)
 
     def named(self, job: str) -> Collection[str]:
         """Objects that its record names."""

@@ -1,6 +1,6 @@
 """What a dataset must hold, by a model that knows what was committed and the order in which ingestions were accepted.
 
-The model is that of `tests/order_world.py`: it replays what was committed as if each ingestion had been alone.
+It replays what was committed as if each ingestion had been alone.
 """
 
 from collections import Counter
@@ -21,7 +21,7 @@ _DECIDES = {Verdict.LOADED, Verdict.REPLACED, Verdict.UNCHANGED}
 
 @dataclass
 class Loader:
-    """What an ingestion has done to the dataset. See `order_world.Job`."""
+    """What an ingestion has done to the dataset."""
 
     order: int
     decided: dict[str, str | None] = field(default_factory=dict)

@@ -17,7 +17,7 @@ from tasks.ledger.redis_keys import DOCUMENTS
 from tests.integration.api.ledger_worker import vector
 from tests.integration.batches.hands import MODEL, request
 from tests.integration.documents.ingestions.hands import DATASET
-from tests.simulation.jobs.engine import ENDED, OWNER, PIECE_TEXTS, Engine, HeldClaim, restore, save
+from tests.simulation.jobs.engine import CHUNKING, ENDED, OWNER, PIECE_TEXTS, Engine, HeldClaim, restore, save
 from tests.simulation.jobs.faults import Died, Faults, faulty_storage, in_the_way
 from tests.simulation.jobs.witness import Witness
 
@@ -128,7 +128,8 @@ class JobWorld:
             ids = self.rng.choices(["src/a/s.txt", "src/b/y.txt", "inline", "other"], k=self.rng.randint(1, 4))
             source = [{"id": name, "text": f"inline {self.rng.randint(1, 3)}"} for name in ids]
             there = {f"inline:{name}#{line}" for line, name in enumerate(ids, 1)}
-        job = self.engine.begin_ingestion(mode, dry=dry, source=source)
+        asked = {"mode": mode, "chunking": CHUNKING, **({"dry_run": True} if dry else {})}
+        job = (self.engine.ingest if roots else self.engine.documents)(source, **asked)
         self._begun(job, JobSeen(mode, dry, there))
         self.witness.roots[job] = [f"file://{self.source}/{root}" for root in roots]
         if dry:
@@ -140,7 +141,7 @@ class JobWorld:
         for _ in range(self.rng.randint(1, 7)):
             self.texts += 1
             texts.append(f"{self.rng.choice(['row', 'row', 'row', 'row', 'sick', 'kill'])} {self.texts}")
-        job = self.engine.begin_batch([request(text, text) for text in texts], window_ms)
+        job = self.engine.create([request(each, each) for each in texts], window_ms=window_ms)
         self._begun(job, JobSeen(texts=texts))
 
     def _begun(self, job: str, seen: JobSeen) -> None:

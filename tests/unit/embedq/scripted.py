@@ -62,6 +62,7 @@ def serving(*answers: Reply) -> Iterator[Scripted]:
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        wbufsize = -1  # head and body in one segment, or the kernel waits between them
 
         def do_GET(self) -> None:
             headers = {name.lower(): value for name, value in self.headers.items()}
@@ -78,7 +79,7 @@ def serving(*answers: Reply) -> Iterator[Scripted]:
                 self.end_headers()
                 self.wfile.write(content)
 
-        do_POST = do_DELETE = do_GET
+        do_POST = do_DELETE = do_GET  # noqa: N815 - the library's names
 
         def log_message(self, *_: object) -> None:
             """Says nothing."""

@@ -1,14 +1,15 @@
 """The command without a server, or with one that follows a script: usage, exit codes, forms of output."""
 
+import io
 import json
 import os
+import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
+from collections.abc import Sequence
+from contextlib import nullcontext, redirect_stdout
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -20,17 +21,10 @@ from embedq import EmbedqClientError, RefusedError, UnavailableError, Unreachabl
 from embedq.cli import dataset, keys, main, parser
 from embedq.cli.exit_codes import HELP, exit_code
 from embedq.cli.output import Output, digits
-from tests.processes import PATIENCE_S
+from embedq.cli.progress import Progress, shown_left
+from tests.processes import PATIENCE_S, free_port
 from tests.source_tree import CHECKOUT
 from tests.unit.embedq.scripted import HANG_UP, SILENCE, Answer, Scripted, array, problem, task
-
-
-@pytest.fixture
-def closed_url() -> Iterator[str]:
-    """The address of a port that is taken and that nobody listens on."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        yield f"http://127.0.0.1:{taken.getsockname()[1]}"
 
 
 def run(code: str, *arguments: str, python_path: str = str(CHECKOUT)) -> "subprocess.CompletedProcess[str]":
@@ -50,24 +44,11 @@ def run(code: str, *arguments: str, python_path: str = str(CHECKOUT)) -> "subpro
 @pytest.mark.parametrize(
     "words",
     [
-        *("fly", "embed", "embed x --dimensions 0", "embed x --timeout inf", "search x", "search x --dataset d -k 0"),
-        *("search x --dataset d --filter team", "search x --dataset d --mode fuzzy", "dataset backup d"),
-        *(
-            "dataset check -d --owner=o",
-            "submit f --lane fast",
-            "keys",
-            "keys create",
-            "ingest x --no-chunking --chunk-tokens 20",
-        ),
-        *("keys create a --expires soon", "keys rotate a --grace none", "keys limits a --open-jobs many"),
-        *("up --port 65536", "up --workers 0", "--url http://x up", "--json up", "--json version", "version --json"),
-        *(
-            "--json dataset check d",
-            "keys export --timeout 5",
-            "--timeout 5 keys export",
-            "completion tcsh",
-            "help fly",
-        ),
+        *("fly", "embed x --dimensions 0", "embed x --timeout inf", "search x", "search x --dataset d -k 0"),
+        *("search x --dataset d --filter team", "dataset check -d --owner=o", "keys", "keys rotate a --grace none"),
+        *("keys create a --expires soon", "keys limits a --open-jobs many", "ingest x --no-chunking --chunk-tokens 20"),
+        *("up --port 65536", "up --workers 0", "--url http://x up", "--json up", "help fly", "version --json"),
+        *("--json dataset check d", "keys export --timeout 5", "--timeout 5 keys export", "completion tcsh"),
     ],
 )
 def test_wrong_usage_is_2(words: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -224,8 +205,9 @@ def test_exit_codes_of_errors(kind: type[EmbedqClientError], code: int) -> None:
 
 
 def test_nobody_there_is_4_silence_5_and_the_doctor_finds_it(
-    closed_url: str, elsewhere: Scripted, capsys: pytest.CaptureFixture[str]
+    elsewhere: Scripted, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    closed_url = f"http://127.0.0.1:{free_port()}"
     assert main(["embed", "x", "--url", closed_url]) == 4
     assert "`embedq up` starts one" in capsys.readouterr().err
     assert main(["doctor", "--url", closed_url, "--json"]) == 1
@@ -327,6 +309,52 @@ def test_numbers_have_the_digits_of_32_bits_and_all_of_them() -> None:
     assert np.array_equal(np.array(digits(vector.tolist()), dtype=np.float32), vector)
 
 
+# Progress.
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_files_get_a_line_at_the_end_and_who_knows_better_says_when_that_is() -> None:
+    plain, programs = io.StringIO(), io.StringIO()
+    for stream in (plain, programs):
+        with Progress("chunks", json_lines=stream is programs, stream=stream) as progress:
+            progress.update(5, total=100, text="7 of 9 documents", eta_s=12, documents=9)
+        with Progress("texts", json_lines=stream is programs, stream=stream) as progress:
+            progress.update(0, total=2000)
+            progress.update(1500, 2, total=2000)
+    theirs, own = plain.getvalue().splitlines()
+    assert theirs == "chunks 5/100, 12 s left, 7 of 9 documents"
+    assert re.fullmatch(r"texts 1,500/2,000, 2 failed, (\d+ s left, )?[\d,]+/s", own)
+    line = json.loads(programs.getvalue().splitlines()[0])
+    assert (line["eta_s"], line["documents"], "text" in line) == (12, 9, False)
+
+
+@pytest.mark.parametrize(
+    ("eta_s", "text"),
+    [(0.4, "0 s left"), (599, "599 s left"), (600, "10 min left"), (3599, "1 h 0 min left"), (9000, "2 h 30 min left")],
+)
+def test_the_time_left_has_one_form(eta_s: float, text: str) -> None:
+    assert shown_left(eta_s) == text
+
+
+@pytest.mark.parametrize("stdout", [True, False])
+def test_a_narrow_terminal_shows_a_bar_with_count_and_end_on_one_line(
+    stdout: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "70")
+    stream = Terminal()
+    without = nullcontext() if stdout else redirect_stdout(None)
+    with without, Progress("chunks", json_lines=False, stream=stream) as progress:
+        progress.update(364, 1, total=900, text="42/s, 5/100 documents and so on and on", eta_s=463)
+    last = re.sub(r"\x1b\[[0-9;]*m", "", stream.getvalue().split("\r")[-1])
+    assert last.count("\n") == 1
+    for part in ("chunks ", " 364/900 ", "1 failed, 463 s left"):
+        assert part in last
+
+
 # Files of texts.
 
 
@@ -353,13 +381,9 @@ def test_after_a_bad_line_it_says_what_was_submitted(
 # Signals, closed streams, an odd environment: a process of its own.
 
 
-def test_a_later_refusal_is_a_part_and_a_reader_that_leaves_is_no_success(tmp_path: Path, elsewhere: Scripted) -> None:
+def test_a_reader_that_leaves_is_no_success(tmp_path: Path, elsewhere: Scripted) -> None:
     many = tmp_path / "many.txt"
     many.write_text("a\n" * 5000)
-    elsewhere.answers = [task(), problem(400, "invalid_value")]
-    ran = run('"$0" -P -m embedq submit "$1" --url "$2"', str(many), elsewhere.url)
-    assert (ran.returncode, ran.stdout) == (1, "task_1\n")
-    assert "embedq wait task_1" in ran.stderr
     elsewhere.answers = [task()]
     ran = run('("$0" -P -m embedq submit "$1" --url "$2"; echo $? >&2) | true', str(many), elsewhere.url)
     assert ran.stderr.endswith("\n141\n")

@@ -180,9 +180,7 @@ def test_after_a_refusal_no_upload_is_left() -> None:
 
 
 @pytest.mark.parametrize("failed", [0, 1])
-def test_what_was_read_in_part_is_named_and_has_not_failed(
-    failed: int, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_was_read_in_part_is_named_and_has_not_failed(failed: int, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(Server(warned=12), "--out", "out") == 0
     shown = capsys.readouterr()
     assert "ing_1 completed: 2/2 documents, 1 unchanged, 12 with warnings, 5 chunks" in shown.out

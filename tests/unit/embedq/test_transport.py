@@ -146,14 +146,6 @@ async def test_a_server_that_never_was_there_is_given_up_soon_and_its_password_i
     assert len(delays) <= 5
 
 
-async def test_a_server_that_answered_before_gets_more_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "FIRST_CONTACT_S", 0)
-    async with scripted(FINE, HANG_UP, HANG_UP, FINE) as server, Transport(server.url) as transport:
-        for _ in range(2):
-            await transport.call("GET", PATH, timeout_s=60)
-        assert len(server.requests) == 4
-
-
 @pytest.mark.parametrize(
     ("wait_s", "timeout_s", "query"), [(55, 600, "wait=55"), (55, 20, "wait=18"), (55, 0.5, "wait=1"), (0, 9, "")]
 )
