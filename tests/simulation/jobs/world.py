@@ -128,7 +128,7 @@ class JobWorld:
             ids = self.rng.choices(["src/a/s.txt", "src/b/y.txt", "inline", "other"], k=self.rng.randint(1, 4))
             source = [{"id": name, "text": f"inline {self.rng.randint(1, 3)}"} for name in ids]
             there = {f"inline:{name}#{line}" for line, name in enumerate(ids, 1)}
-        asked = {"mode": mode, "chunking": CHUNKING, **({"dry_run": True} if dry else {})}
+        asked: dict[str, Any] = {"mode": mode, "chunking": CHUNKING, **({"dry_run": True} if dry else {})}
         job = (self.engine.ingest if roots else self.engine.documents)(source, **asked)
         self._begun(job, JobSeen(mode, dry, there))
         self.witness.roots[job] = [f"file://{self.source}/{root}" for root in roots]
