@@ -3,9 +3,8 @@
 import ast
 import re
 import zlib
-from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,9 +16,6 @@ from tests.simulation.mutants import Rule, swap
 
 SEEDS = 60
 _SOURCE = Path(driven.__file__).read_text()
-_LISTED = (Path(__file__).parent / "equivalent.txt").read_text().splitlines()
-EQUIVALENT = frozenset(line for line in _LISTED if line and not line.startswith("#"))
-"""Mutants that change nothing that anybody could see, by name. The file says why."""
 
 
 @dataclass(frozen=True)
@@ -31,14 +27,11 @@ class DriverMutant:
     old: str
     new: str
     of: str
-    place: int = 1
-    """Among those that are the same in text."""
 
     @property
     def name(self) -> str:
         """It stays when lines move."""
-        again = f" ({self.place})" if self.place > 1 else ""
-        return f"{self.of}: {self.rule}: {self.old.strip()} -> {self.new.strip()}{again}"
+        return f"{self.of}: {self.rule}: {self.old.strip()} -> {self.new.strip()}"
 
     @property
     def source(self) -> str:
@@ -96,10 +89,6 @@ def mutants() -> Sequence[DriverMutant]:
     for function in ast.parse(_SOURCE).body:
         if isinstance(function, ast.FunctionDef):
             found += [mutant for mutant in _of_function(function) if _parses(mutant, function)]
-    names = Counter[str]()
-    for at, mutant in enumerate(found):
-        names[mutant.name] += 1
-        found[at] = replace(mutant, place=names[mutant.name])
     return sorted(found, key=lambda mutant: mutant.line)
 
 
@@ -121,9 +110,9 @@ def _of_function(function: ast.FunctionDef) -> Iterator[DriverMutant]:
 
 
 def sample(every: int) -> list[DriverMutant]:
-    """Every so manieth, without those that are equivalent: others with each change of the driver."""
+    """Every so manieth: others with each change of the driver."""
     first = zlib.crc32(_SOURCE.encode()) % every
-    return [mutant for mutant in mutants() if mutant.name not in EQUIVALENT][first::every]
+    return list(mutants()[first::every])
 
 
 def _parses(mutant: DriverMutant, function: ast.FunctionDef) -> bool:
