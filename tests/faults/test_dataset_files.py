@@ -43,11 +43,15 @@ def page(number: int, order: int) -> list[DocumentLoad]:
     return [document(f"d{number}-{n}", f"{order} {n}", chunks=n % 4, order=order) for n in range(PAGE)]
 
 
-def load_pages(file: DatasetFile, order: int, pages: int = PAGES) -> None:
+def load_pages(file: DatasetFile, order: int, pages: int = PAGES) -> Path:
+    """Where they are then."""
     store = SqliteStore(file)
     for number in range(pages):
         load(store, *page(number, order), by=stamp(order))
     store.close()
+    path = file.path()
+    assert path is not None
+    return path
 
 
 def versions(file: DatasetFile) -> dict[int, set[int]]:
@@ -70,9 +74,7 @@ def versions(file: DatasetFile) -> dict[int, set[int]]:
 @pytest.mark.parametrize("seed", some(range(8), 0, 1, 2))
 def test_a_killed_load_leaves_nothing_half_done_and_is_repeated(file: DatasetFile, seed: int) -> None:
     rng = random.Random(seed)  # noqa: S311 - repeatable
-    load_pages(file, 1, 3)
-    path = file.path()
-    assert path is not None
+    path = load_pages(file, 1, 3)
 
     def begun() -> bool:
         with sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=60) as db:
@@ -92,9 +94,7 @@ def test_a_killed_load_leaves_nothing_half_done_and_is_repeated(file: DatasetFil
 def test_a_power_loss_leaves_the_version_before(
     file: DatasetFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    load_pages(file, 1)
-    path = file.path()
-    assert path is not None
+    path = load_pages(file, 1)
     old = path.read_bytes()
     # What is changed goes to the disk at once, as in the middle of a commit.
     monkeypatch.setattr(schema, "_CACHE_KIB", 2 * schema.PAGE_BYTES // 1024)
@@ -134,9 +134,7 @@ def test_a_power_loss_leaves_the_version_before(
 
 
 def test_a_full_disk_fails_a_load_as_a_whole_and_passes(file: DatasetFile) -> None:
-    load_pages(file, 1)
-    path = file.path()
-    assert path is not None
+    path = load_pages(file, 1)
 
     def limited() -> None:
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)

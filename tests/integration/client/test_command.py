@@ -15,7 +15,6 @@ from tasks.datasets.upkeep_command import main
 from tests.integration.client.command import Command
 from tests.processes import PATIENCE_S, ApiProcess, RedisServer, Roles, free_port, wait_until
 
-Upkeep = Callable[..., tuple[int, str]]
 TEXTS = [f"text number {number}" for number in range(3000)]
 
 
@@ -212,23 +211,19 @@ def test_a_role_is_the_servers_own_wherever_it_is_started(role: str, tmp_path: P
 # What an operator does with the files of datasets.
 
 
-@pytest.fixture
-def upkeep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Upkeep:
-    """The exit code and what is printed, where there is one empty dataset, `handbook`."""
+def test_a_dataset_is_copied_checked_shrunk_and_renamed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setenv("EMBEDQ_REDIS_URL", "redis://127.0.0.1:1/0")
     monkeypatch.setenv("EMBEDQ_DATASETS", str(tmp_path / "datasets"))
-    file = DatasetFile(tmp_path / "datasets", "anonymous", "handbook")
-    with file.locked():
-        file.made()
+    made = DatasetFile(tmp_path / "datasets", "anonymous", "handbook")
+    with made.locked():
+        made.made()
 
-    def run(what: str, *names: str, owner: str = "anonymous") -> tuple[int, str]:
+    def upkeep(what: str, *names: str, owner: str = "anonymous") -> tuple[int, str]:
         code = main([what, f"--owner={owner}", *names])
         return code, "".join(capsys.readouterr())
 
-    return run
-
-
-def test_a_dataset_is_copied_checked_shrunk_and_renamed(upkeep: Upkeep, tmp_path: Path) -> None:
     copy = str(tmp_path / "copy.sqlite")
     assert upkeep("backup", "handbook", copy)[0] == upkeep("vacuum", "handbook")[0] == 0
     assert sqlite3.connect(copy).execute("SELECT count(*) FROM documents").fetchone() == (0,)
@@ -248,10 +243,7 @@ def test_a_dataset_is_copied_checked_shrunk_and_renamed(upkeep: Upkeep, tmp_path
     ):
         assert code == 1
         assert expected in said
-
-
-def test_postgresql_has_its_own_tools(upkeep: Upkeep, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("asyncpg")
     monkeypatch.setenv("EMBEDQ_DATASETS", "postgresql://127.0.0.1:1/none")
     code, said = upkeep("vacuum", "handbook")
-    assert (code, "pg_dump" in said) == (1, True)
+    assert (code, "pg_dump" in said) == (1, True), "PostgreSQL has its own tools"
