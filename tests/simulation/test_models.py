@@ -136,6 +136,20 @@ def test_a_bell_of_before_is_not_believed_when_a_worker_joins(ledger: Ledger) ->
     assert ledger.heartbeat("join", "w").bell == 1
 
 
+def test_who_comes_or_goes_wakes_for_what_waits_between_two_looks_of_housekeeping(ledger: Ledger) -> None:
+    ledger.heartbeat("join", "w")
+    ledger.submit(NewTask("a"))
+    ledger.claim("w/0", "w/0/1")
+    ledger.submit(NewTask("b"))
+    ledger.advance(2000)
+    assert ledger.watch().bell == 0, "who holds a lease asks for more by itself"
+    assert ledger.heartbeat("join", "v").bell == 1
+    assert ledger.claim("v/0", "v/0/1", rang=True).tasks == ["b"]
+    ledger.advance(4000)
+    assert ledger.watch().bell == 0, "nothing waits"
+    assert ledger.heartbeat("stop", "v").bell == 1
+
+
 def test_housekeeping_runs_with_beats_once_a_second(ledger: Ledger) -> None:
     ledger.heartbeat("join", "w")
     ledger.submit(NewTask("a", deadline_in_ms=500))
