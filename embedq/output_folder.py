@@ -1,10 +1,12 @@
 """A local folder that follows a dataset on the server: its Parquet files, and notes that name the dataset."""
 
 import json
+import time
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
 from shutil import rmtree
+from tempfile import mkdtemp
 from typing import Any
 
 from embedq.errors import BadInputError, NotFoundError
@@ -15,6 +17,7 @@ from embedq.text_files import atomic_file
 NOTES = "_embedq.json"
 DOWNLOADS = 4
 """Files fetched at the same time."""
+_ABANDONED_S = 86_400.0
 _LISTINGS = 20
 """An ingestion that goes on loading changes files while they are fetched. What was fetched by then counts."""
 
@@ -73,32 +76,11 @@ class OutputFolder:
         All are fetched before the first becomes visible. Raises `EmbedqClientError`, as `require_same`, or
         `BadInputError`: the dataset goes on changing. The folder is then as before.
         """
-        fetched = self.folder / ".fetching"
-        rmtree(fetched, ignore_errors=True)  # of a run that was killed
-
-        async def fetch(name: str) -> None:
-            with atomic_file(fetched / name) as file:
-                await server.download(ingestion_id, name, file)
-
+        fetched = self._room()
         try:
-            for _ in range(_LISTINGS):
-                listing = await server.output(ingestion_id)
-                self.require_same(listing["dataset_id"])
-                names = [_own_name(part["name"]) for part in listing["data"]]
-                fetched.mkdir(parents=True, exist_ok=True)
-                missing = [name for name in names if not (self._has(name) or (fetched / name).is_file())]
-                try:
-                    await run_all(fetch, missing, limit=DOWNLOADS)
-                    break
-                except NotFoundError as error:
-                    if error.code != "part_changed":
-                        raise
-            else:
-                raise BadInputError(
-                    f"The dataset {self.dataset!r} has changed {_LISTINGS} times while it was fetched; try again when "
-                    f"no ingestion loads into it. {self.folder} is as before"
-                )
-            new = [name for name in names if (fetched / name).is_file()]
+            listing = await self._fetched(server, ingestion_id, fetched)
+            names = [part["name"] for part in listing["data"]]
+            new = [name for name in names if not self._has(name)]
             for name in new:
                 (fetched / name).replace(self.folder / name)
         finally:
@@ -109,6 +91,41 @@ class OutputFolder:
         self.claim()
         return len(new)
 
+    def _room(self) -> Path:
+        """A folder of this run: another one may fetch into the same place."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        for old in self.folder.glob(".fetching-*"):  # of a run that was killed
+            if time.time() - old.stat().st_mtime > _ABANDONED_S:
+                rmtree(old, ignore_errors=True)
+        return Path(mkdtemp(prefix=".fetching-", dir=self.folder))
+
+    async def _fetched(self, server: Ingestions, ingestion_id: str, fetched: Path) -> Mapping[str, Any]:
+        """The listing of files that are all here: in the folder, or in `fetched`."""
+        listing: Mapping[str, Any] | None = None
+
+        async def fetch(name: str) -> None:
+            with atomic_file(fetched / name) as file:
+                await server.download(ingestion_id, name, file)
+
+        for _ in range(_LISTINGS):
+            before, listing = listing, await server.output(ingestion_id)
+            self.require_same(listing["dataset_id"])
+            if before and before["dataset_id"] != listing["dataset_id"]:  # made anew, perhaps with the same names
+                _empty(fetched)
+            names = [_own_name(part["name"]) for part in listing["data"]]
+            missing = [name for name in names if not (self._has(name) or (fetched / name).is_file())]
+            if not missing:
+                return listing  # listed once more behind the last file: it is still the same dataset
+            try:
+                await run_all(fetch, missing, limit=DOWNLOADS)
+            except NotFoundError as error:
+                if error.code != "part_changed":
+                    raise
+        raise BadInputError(
+            f"The dataset {self.dataset!r} has changed {_LISTINGS} times while it was fetched; try again when "
+            f"no ingestion loads into it. {self.folder} is as before"
+        )
+
     def _has(self, name: str) -> bool:
         return name in self.parts and (self.folder / name).is_file()
 
@@ -116,6 +133,11 @@ class OutputFolder:
 def counted(files: int) -> str:
     """So many Parquet files, in words."""
     return "1 Parquet file" if files == 1 else f"{files} Parquet files"
+
+
+def _empty(folder: Path) -> None:
+    rmtree(folder)
+    folder.mkdir()
 
 
 def _own_name(name: str) -> str:

@@ -139,7 +139,7 @@ def note_signals() -> list[int]:
     """The signals so far, from now on, that ask for an end."""
     noted = list[int]()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) != signal.SIG_IGN:  # nohup: survive the terminal
+        if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # nohup: survive the terminal
             signal.signal(number, lambda number, _: noted.append(number))
     return noted
 

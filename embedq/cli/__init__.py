@@ -5,10 +5,12 @@ while they are being loaded prints no traceback.
 """
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
 from io import TextIOWrapper
+from pathlib import Path
 from typing import Any
 
 from embedq.cli import exit_codes
@@ -42,6 +44,11 @@ _COMMANDS = (
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit code (`embedq.cli.exit_codes`)."""
+    if sys.stderr is None:  # closed: what is said must not go into a file that is opened next
+        sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115 - as long as the process
+    if sys.stdout is None:
+        print("embedq: standard output is closed", file=sys.stderr)
+        return exit_codes.USAGE
     for stream in (sys.stdout, sys.stderr):  # any text is printable in any encoding
         if isinstance(stream, TextIOWrapper) and stream.errors == "strict":
             stream.reconfigure(errors="backslashreplace")

@@ -21,15 +21,20 @@ Run = Callable[[argparse.Namespace, Output], int]
 """What a command runs; the exit code."""
 
 
-def asks(kind: type[C], work: Callable[[C, argparse.Namespace, Output], Awaitable[int | None]]) -> Run:
-    """Runs `work` with a client of that kind, within the `--timeout` of the command. None is done, as `OK`."""
+def asks(
+    kind: type[C], work: Callable[[C, argparse.Namespace, Output], Awaitable[int | None]], *, whole: bool = False
+) -> Run:
+    """Runs `work` with a client of that kind. None is done, as `OK`.
+
+    `whole`: `--timeout` is for all of it, because what was submitted goes on without it; else it is for each call.
+    """
 
     def run(args: argparse.Namespace, output: Output) -> int:
         async def asked() -> int:
             async with client_from_args(kind, args, output) as server:
                 return await work(server, args, output) or OK
 
-        return asyncio.run(within(args.timeout, asked()))
+        return asyncio.run(within(args.timeout if whole else None, asked()))
 
     return run
 

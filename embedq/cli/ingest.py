@@ -73,7 +73,7 @@ def run(args: argparse.Namespace, output: Output) -> int:
     if bool(existing) == bool(args.sources):
         raise UsageError("name either sources to ingest, or an ingestion with --status, --errors, --cancel or --retry")
     if existing:
-        return asks(Ingestions, _about_existing)(args, output)
+        return asks(Ingestions, _about_existing, whole=True)(args, output)
     body = body_from_args(args)
     body["sink"], folder = sink_from_args(args, client_from_args(Ingestions, args, output).address)
     with TemporaryDirectory(prefix="embedq-") as spool:
@@ -85,7 +85,7 @@ def run(args: argparse.Namespace, output: Output) -> int:
         async def work(server: Ingestions, args: argparse.Namespace, output: Output) -> int:
             return await ingest(server, files, body, folder, output, detach=args.detach)
 
-        return asks(Ingestions, work)(args, output)
+        return asks(Ingestions, work, whole=True)(args, output)
 
 
 def body_from_args(args: argparse.Namespace) -> dict[str, Any]:

@@ -233,7 +233,7 @@ def _new(args: argparse.Namespace) -> dict[str, Any]:
     """A key with what the options say."""
     body = {"name": args.name, **_changes(args)}
     body["limits"] = {name: value for name, value in body.get("limits", {}).items() if value is not None}
-    return {name: value for name, value in body.items() if value}
+    return {name: value for name, value in body.items() if value not in (None, {})}
 
 
 # Arguments.

@@ -43,7 +43,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", type=Path, metavar="DIR", help=f"wait, and write DIR/{VECTORS} and DIR/{TEXTS}")
     encoding_options(parser)
     server_options(parser, timeout_s=None)
-    parser.set_defaults(run=asks(EmbeddingService, _submit))
+    parser.set_defaults(run=asks(EmbeddingService, _submit, whole=True))
 
 
 async def _submit(service: EmbeddingService, args: argparse.Namespace, output: Output) -> int:

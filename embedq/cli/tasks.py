@@ -43,10 +43,12 @@ def add(parser: argparse.ArgumentParser) -> None:
         parser.add_argument("id", metavar="ID")
         file_help = "a .npy array or .jsonl lines (default: JSON lines on stdout)"
         parser.add_argument("-o", "--output", type=Path, metavar="FILE", help=file_help)
-        parser.set_defaults(run=asks(EmbeddingService, _result))
+        parser.set_defaults(run=asks(EmbeddingService, _result, whole=True))
     else:
         parser.add_argument("ids", nargs="+", metavar="ID")
-        parser.set_defaults(run=asks(EmbeddingService, _wait if command == "wait" else _cancel))
+        parser.set_defaults(
+            run=asks(EmbeddingService, _wait, whole=True) if command == "wait" else asks(EmbeddingService, _cancel)
+        )
     server_options(parser, timeout_s=None if command == "wait" else timeout_s)
 
 

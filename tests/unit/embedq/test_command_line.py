@@ -411,3 +411,12 @@ def test_ctrl_c_while_it_is_still_loading_is_no_traceback(tmp_path: Path) -> Non
     (tmp_path / "httpx.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
     ran = run('"$0" -P -m embedq embed hi', python_path=f"{tmp_path}{os.pathsep}{CHECKOUT}")
     assert (ran.returncode, ran.stderr) == (130, "embedq: interrupted\n")
+
+
+def test_a_closed_output_is_said_and_closed_errors_go_into_no_other_file() -> None:
+    def ran(closing: str) -> subprocess.CompletedProcess[str]:
+        command = f'exec "{sys.executable}" -m embedq version {closing}'
+        return subprocess.run(["/bin/sh", "-c", command], capture_output=True, text=True, check=False)
+
+    assert (ran(">&-").returncode, ran(">&-").stderr) == (2, "embedq: standard output is closed\n")
+    assert (ran("2>&-").returncode, ran("2>&-").stdout) == (0, f"embedq {metadata.version('embedq')}\n")

@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import json
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -268,8 +269,9 @@ def test_a_folder_of_another_dataset_is_left_alone(tmp_path: Path, capsys: pytes
 def test_a_killed_run_leaves_the_name_of_its_dataset(tmp_path: Path) -> None:
     folder = OutputFolder(tmp_path / "new", "http://a")
     folder.claim()
-    (folder.folder / ".fetching").mkdir()
-    (folder.folder / ".fetching" / ONE).write_text("of another time")
+    (folder.folder / ".fetching-x").mkdir()
+    (folder.folder / ".fetching-x" / ONE).write_text("of another time")
+    os.utime(folder.folder / ".fetching-x", (0, 0))
     server = Server()
     assert run(server, "--out", "new") == 0
     assert server.started[0]["sink"]["dataset"] == folder.dataset == notes(folder.folder)["dataset"]
